@@ -1,0 +1,53 @@
+# The commands of this repository. `make help` lists them.
+
+GO       ?= go
+FUZZTIME ?= 10s
+# Packages whose tests need root and BPF to mean anything.
+ROOT_PACKAGES = ./internal/bpf/... ./internal/proc/... ./internal/unwind/... ./internal/sampler/... ./cmd/...
+
+.PHONY: build test test-root test-kernels test-docs race bench generate lint fuzz deps help
+.DEFAULT_GOAL := build
+
+build: ## build bin/atys, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/atys ./cmd/atys
+
+test: ## run every Go test; those of BPF and other processes' memory run when you are root
+	$(GO) test -timeout 10m ./...
+
+test-root: ## run the tests that need root and BPF, never from the cache
+	@test "$$(id -u)" = 0 || { echo "make test-root: loading BPF needs root: run 'sudo make test-root'" >&2; exit 1; }
+	$(GO) test -count=1 -timeout 15m $(ROOT_PACKAGES)
+
+test-kernels: ## boot Debian's 6.1 kernel in qemu, load every BPF program and record there
+	$(GO) test -tags kernels -count=1 -timeout 20m ./test/kernels
+
+test-docs: ## execute every command shown in the README and the guides
+	$(GO) test -tags docs -count=1 -timeout 20m -run '^TestCommands$$' -v ./internal/house
+
+race: ## run the short tests under the race detector (needs gcc)
+	$(GO) test -race -short -timeout 15m ./...
+
+bench: ## list the benchmarks; BENCH=name runs one, ARGS are passed to it
+	@if [ -n "$(BENCH)" ]; then $(GO) run ./bench/$(BENCH) $(ARGS); \
+	else echo "make bench BENCH=name, where name is one of:"; \
+		$(GO) list -f '{{if eq .Name "main"}}{{.Dir}}: {{.Doc}}{{end}}' ./bench/... 2>/dev/null | sed "s,^$(CURDIR)/bench/,  ,"; fi
+
+generate: ## rebuild what is generated: BPF objects, protobuf, the UI
+	$(GO) generate ./...
+
+lint: ## gofmt, go vet, staticcheck, and the rules of the house
+	@bad=$$(gofmt -l $$(find . -name '*.go' -not -path '*/testdata/*' -not -path '*/node_modules/*')); \
+		test -z "$$bad" || { echo "gofmt would change:" >&2; echo "$$bad" >&2; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags docs,kernels ./internal/house ./test/...
+	$(GO) tool staticcheck ./...
+	$(GO) test -run '^TestHouse$$' ./internal/house
+
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	@.ci/fuzz $(FUZZTIME)
+
+deps: ## install what tests, generation and benchmarks need (Debian; elsewhere: say what is missing)
+	@.ci/deps
+
+help: ## list these commands
+	@sed -n 's/^\([a-z-]*\): ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
