@@ -1,0 +1,181 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrReplaced says that the path of a mapping leads to another file, or to
+// none, and that what is mapped could not be reached another way.
+var ErrReplaced = errors.New("the file was replaced or deleted after it was mapped")
+
+// MapFile opens the file behind a mapping: the very file, never the one that
+// took its path. It tries, in this order,
+//
+//	/proc/PID/map_files/START-END  always right; needs CAP_CHECKPOINT_RESTORE
+//	/proc/PID/exe                  if it is the program itself
+//	/proc/PID/root/PATH            the path in the mount namespace of the process
+//
+// and compares device and inode of the last two with those of the mapping.
+func (f FS) MapFile(pid int, m Mapping) (*os.File, error) {
+	if !m.HasFile() {
+		return nil, fmt.Errorf("open mapping %q of process %d: there is no file behind it", m.Path, pid)
+	}
+	file, err := f.openMapping(pid, m)
+	if err == nil {
+		return file, nil
+	}
+	s, why := f.Check(pid)
+	if why != nil {
+		return nil, fmt.Errorf("open mapping %q: %w", m.Path, why)
+	}
+	if tid, ok := f.survivor(s); ok {
+		if file, err = f.openMapping(tid, m); err == nil {
+			return file, nil
+		}
+	}
+	if gone(err) {
+		err = ErrReplaced
+	}
+	return nil, f.mapError(pid, m, err)
+}
+
+func (f FS) openMapping(pid int, m Mapping) (*os.File, error) {
+	link := f.path(pid, "map_files/"+strconv.FormatUint(m.Start, 16)+"-"+strconv.FormatUint(m.End, 16))
+	if file, err := openRegular(unix.AT_FDCWD, link, nil, nil); err == nil {
+		return file, nil
+	}
+	return f.openWithout(pid, m)
+}
+
+func (f FS) mapError(pid int, m Mapping, err error) error {
+	hint := ""
+	switch {
+	case errors.Is(err, ErrReplaced):
+		hint = "; only root, or CAP_CHECKPOINT_RESTORE, can still open it through map_files"
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		hint = "; run as root, or as the same user, or with CAP_SYS_PTRACE"
+	}
+	return fmt.Errorf("open mapping %q of process %d: %w%s", m.Path, pid, err, hint)
+}
+
+// openWithout opens the file behind a mapping without map_files.
+func (f FS) openWithout(pid int, m Mapping) (*os.File, error) {
+	if file, err := openRegular(unix.AT_FDCWD, f.path(pid, "exe"), nil, &m); err == nil {
+		return file, nil
+	}
+	root, err := unix.Open(f.path(pid, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(root)
+	// The process owns the tree below its root: its links must not lead us
+	// out of it, and following links of /proc in it would run its traps.
+	how := unix.OpenHow{Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	for _, path := range candidates(m) {
+		file, err2 := openRegular(root, path, &how, &m)
+		if err2 == nil {
+			return file, nil
+		}
+		if err == nil || !gone(err2) {
+			err = err2
+		}
+	}
+	return nil, err
+}
+
+// candidates returns the paths a file may be at: what ParseMaps took for the
+// kernel's mark of deleted files or for an escaped newline may be its name.
+func candidates(m Mapping) []string {
+	paths := []string{m.Path}
+	if m.Deleted {
+		paths = append(paths, m.Path+" (deleted)")
+	}
+	if strings.Contains(m.Path, "\n") {
+		paths = append(paths, strings.ReplaceAll(m.Path, "\n", `\012`))
+	}
+	return paths
+}
+
+// openRegular opens a regular file for reading; if m is given, only the file
+// that it maps. It looks before it opens, because opening a pipe blocks and
+// opening a device acts.
+func openRegular(dir int, path string, how *unix.OpenHow, m *Mapping) (*os.File, error) {
+	fd, err := retry(func() (int, error) {
+		if how == nil {
+			return unix.Openat(dir, path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		}
+		how.Flags = unix.O_PATH | unix.O_CLOEXEC
+		return unix.Openat2(dir, path, how)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, ErrReplaced
+	}
+	if m != nil && !same(fd, &st, m) {
+		return nil, ErrReplaced
+	}
+	return os.Open("/proc/self/fd/" + strconv.Itoa(fd))
+}
+
+// same reports whether a file is the one that m maps. File systems made of
+// others (overlayfs, btrfs with its subvolumes) show other devices in stat
+// than in maps; there the inode, which both show, has to be enough.
+func same(fd int, st *unix.Stat_t, m *Mapping) bool {
+	if st.Ino != m.Inode {
+		return false
+	}
+	if unix.Major(st.Dev) == m.Major && unix.Minor(st.Dev) == m.Minor {
+		return true
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return false
+	}
+	return fs.Type == unix.OVERLAYFS_SUPER_MAGIC || fs.Type == unix.BTRFS_SUPER_MAGIC
+}
+
+// maxVDSO bounds the copy of a vdso: two pages today.
+const maxVDSO = 1 << 20
+
+// VDSO returns the code the kernel puts into a process (an ELF image) and
+// where it lies. For the caller itself it needs no privilege.
+func (f FS) VDSO(pid int) (image []byte, m Mapping, err error) {
+	maps, err := f.Maps(pid)
+	if err != nil {
+		return nil, m, err
+	}
+	if s, err := f.Check(pid); err == nil {
+		if tid, ok := f.survivor(s); ok {
+			pid = tid
+		}
+	}
+	for _, m := range maps {
+		if m.Backing != BackingVDSO || m.End-m.Start > maxVDSO {
+			continue
+		}
+		mem, err := os.Open(f.path(pid, "mem"))
+		if err != nil {
+			return nil, m, fmt.Errorf("read vdso: %w", err)
+		}
+		defer mem.Close()
+		image := make([]byte, m.End-m.Start)
+		if _, err := mem.ReadAt(image, int64(m.Start)); err != nil {
+			return nil, m, fmt.Errorf("read vdso: %w", err)
+		}
+		return image, m, nil
+	}
+	return nil, m, fmt.Errorf("read vdso: process %d has none", pid)
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package proc
+
+// raceEnabled: the race detector slows us down and adds allocations.
+const raceEnabled = false
