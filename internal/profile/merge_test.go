@@ -1,0 +1,167 @@
+package profile_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
+)
+
+func random(seed uint64) *profile.Window { return profiletest.Random(rand.New(rand.NewPCG(seed, 0))) }
+
+func merge(t testing.TB, windows ...*profile.Window) *profile.Window {
+	t.Helper()
+	w, err := profile.Merge(windows...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestMergeLaws(t *testing.T) {
+	for seed := range uint64(40) {
+		a, b, c := random(3*seed), random(3*seed+1), random(3*seed+2)
+		if seed%5 == 0 {
+			a.Start = time.Time{} // one that does not know when it began
+		}
+		before := profiletest.Canonical(a)
+		whole := merge(t, a, b, c)
+		laws := []struct {
+			name string
+			same *profile.Window
+		}{
+			{"(a+b)+c", merge(t, merge(t, a, b), c)},
+			{"a+(b+c)", merge(t, a, merge(t, b, c))},
+			{"c+b+a", merge(t, c, b, a)},
+			{"b+a+c", merge(t, b, a, c)},
+		}
+		for _, law := range laws {
+			if diff := profiletest.Diff(whole, law.same); diff != "" {
+				t.Fatalf("seed %d: a+b+c and %s differ:\n%s", seed, law.name, diff)
+			}
+		}
+		if whole.N() != a.N()+b.N()+c.N() || whole.Total(0) != a.Total(0)+b.Total(0)+c.Total(0) {
+			t.Fatalf("seed %d: totals are not the sums", seed)
+		}
+		if !slices.Equal(before, profiletest.Canonical(a)) {
+			t.Fatalf("seed %d: merging changed its argument", seed)
+		}
+	}
+}
+
+func TestSubtractUndoesMerge(t *testing.T) {
+	for seed := range uint64(40) {
+		a, b := random(2*seed), random(2*seed+1)
+		b.Head, b.Task = a.Head, a.Task // so that the heads of the sums agree, too
+		b.Losses, b.Exact = random(2*seed+1).Losses, random(2*seed+1).Exact
+		difference, err := profile.Subtract(a, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Exact.IncludesInterrupt, b.Exact.IncludesInterrupt = false, false
+		difference.Exact.IncludesInterrupt = false
+		again := merge(t, difference, b)
+		if diff := profiletest.Diff(withoutZeroes(merge(t, a)), withoutZeroes(again)); diff != "" {
+			t.Fatalf("seed %d: a-b+b is not a:\n%s", seed, diff)
+		}
+		nothing, err := profile.Subtract(a, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(nothing.Rows) != 0 || len(nothing.Losses) != 0 || nothing.Exact.CPU != 0 || nothing.Idle != 0 {
+			t.Fatalf("seed %d: a-a is %v", seed, profiletest.Canonical(nothing))
+		}
+	}
+}
+
+// withoutZeroes drops what b brought and took along again.
+func withoutZeroes(w *profile.Window) *profile.Window {
+	w.Rows = slices.DeleteFunc(w.Rows, func(r profile.Row) bool {
+		return r.N == 0 && !slices.ContainsFunc(r.Values, func(v int64) bool { return v != 0 })
+	})
+	w.Losses = slices.DeleteFunc(w.Losses, func(l profile.Loss) bool { return l.N == 0 && l.Value == 0 })
+	for i, th := range w.Threads {
+		if e := th.Exact; e.CPU == 0 && e.User == 0 && e.System == 0 {
+			w.Threads[i].Exact = profile.Exact{}
+		}
+		// Whether interrupts are inside is known of a sum, not of a difference.
+		w.Threads[i].Exact.IncludesInterrupt = false
+	}
+	return w
+}
+
+func TestMergeHeads(t *testing.T) {
+	at := func(seconds, length int) *profile.Window {
+		return &profile.Window{Head: profile.Head{Start: time.Unix(int64(seconds), 0), Duration: time.Duration(length) * time.Second}}
+	}
+	unknown := &profile.Window{Head: profile.Head{Duration: 7 * time.Second}}
+	tests := []struct {
+		name    string
+		windows []*profile.Window
+		start   time.Time
+		length  time.Duration
+	}{
+		{"one after the other", []*profile.Window{at(10, 5), at(15, 5)}, time.Unix(10, 0), 10 * time.Second},
+		{"with a gap", []*profile.Window{at(100, 5), at(10, 1)}, time.Unix(10, 0), 95 * time.Second},
+		{"one inside the other", []*profile.Window{at(10, 50), at(15, 5)}, time.Unix(10, 0), 50 * time.Second},
+		{"one of unknown start", []*profile.Window{unknown, at(10, 5)}, time.Unix(10, 0), 5 * time.Second},
+		{"none known", []*profile.Window{unknown, {}}, time.Time{}, 7 * time.Second},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := merge(t, test.windows...)
+			if !w.Start.Equal(test.start) || w.Duration != test.length {
+				t.Errorf("got %s for %s, want %s for %s", w.Start, w.Duration, test.start, test.length)
+			}
+		})
+	}
+
+	a, b := random(1), random(2)
+	a.Design, b.Design, a.Task, b.Task = profile.DesignThinned, profile.DesignCensus, "x", "y"
+	a.ClockOffset, b.ClockOffset, a.ClockError, b.ClockError = -5, 3, 1, 1
+	a.Types[0].Period, b.Types[0].Period = 1, 2
+	a.Exact.Source, b.Exact.Source = "schedstat", "cgroup"
+	w := merge(t, a, b)
+	if w.Design != profile.DesignUnknown || w.Task != "" || w.ClockOffset != 0 || w.ClockError != 5 || w.Types[0].Period != 0 || w.Exact.Source != "mixed" {
+		t.Errorf("what differs must not stay: %+v", w.Head)
+	}
+	if a.Types[0].Period != 1 {
+		t.Error("merging changed the period of its argument")
+	}
+}
+
+func TestMergeMovesTimedSamples(t *testing.T) {
+	window := func(start int64) *profile.Window {
+		b := profile.NewBuilder(profile.Head{Start: time.Unix(start, 0), Duration: time.Second, Types: []profile.ValueType{{Kind: "cpu"}}})
+		b.AddSample(profile.Sample{Time: time.Millisecond, Stack: b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: "f"})}, 0)})
+		return b.Window()
+	}
+	w := merge(t, window(20), window(10))
+	if w.Samples[0].Time != 10*time.Second+time.Millisecond || w.Samples[1].Time != time.Millisecond {
+		t.Errorf("samples at %s and %s", w.Samples[0].Time, w.Samples[1].Time)
+	}
+	difference, err := profile.Subtract(w, window(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(difference.Samples) != 0 {
+		t.Errorf("a difference has samples %+v", difference.Samples)
+	}
+}
+
+func TestMergeRefuses(t *testing.T) {
+	a, b := random(1), random(2)
+	b.Types = []profile.ValueType{{Kind: "wall", Unit: "nanoseconds"}}
+	for _, w := range [][]*profile.Window{nil, {a, b}} {
+		if _, err := profile.Merge(w...); err == nil {
+			t.Errorf("merged %d windows", len(w))
+		}
+	}
+	if _, err := profile.Subtract(a, b); !errors.Is(err, profile.ErrDifferentTypes) {
+		t.Errorf("subtract: %v", err)
+	}
+}

@@ -1,0 +1,210 @@
+// Package profile is the model everything else shares: what one sampler saw of one target in one interval.
+//
+// The flow, bottom up:
+//
+//	Location   a place in code, independent of where it was loaded
+//	Frame      what a developer calls that place (several, where calls were inlined)
+//	Stack      locations, leaf first, and how the walk ended
+//	Row        a stack (with its thread, context, slot) and what was sampled on it
+//	Window     rows, the dictionaries they point into, exact times, losses
+//	Tree       windows folded into a prefix tree, one column per window
+//
+// File formats live in packages below this one; this package imports the
+// standard library only.
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Kind says what executes a frame.
+type Kind uint8
+
+const (
+	KindUnknown Kind = iota
+	KindNative
+	KindKernel
+	KindPython
+	KindJavaCompiled
+	KindJavaInterpreted
+	KindV8
+	KindRuby
+	KindPHP
+	KindPerl
+	KindDotNet
+	KindBEAM
+	KindJIT
+)
+
+var kindNames = [...]string{"unknown", "native", "kernel", "python", "java-jit", "java-interpreted",
+	"v8", "ruby", "php", "perl", "dotnet", "beam", "jit"}
+
+// String gives the kind's name in files and on pages.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// ParseKind is the inverse of String; a name it does not know is KindUnknown.
+func ParseKind(name string) Kind {
+	for i, n := range kindNames {
+		if n == name {
+			return Kind(i)
+		}
+	}
+	return KindUnknown
+}
+
+// Class says whose code a frame is.
+type Class uint8
+
+const (
+	ClassUnknown Class = iota
+	ClassApplication
+	ClassLibrary
+	ClassRuntime
+	ClassKernel
+)
+
+var classNames = [...]string{"unknown", "application", "library", "runtime", "kernel"}
+
+// String gives the class's name in files and on pages.
+func (c Class) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return fmt.Sprintf("class(%d)", uint8(c))
+}
+
+// ParseClass is the inverse of String; a name it does not know is ClassUnknown.
+func ParseClass(name string) Class {
+	for i, n := range classNames {
+		if n == name {
+			return Class(i)
+		}
+	}
+	return ClassUnknown
+}
+
+// Location is a place in code that means the same on every host and in every
+// process: never a load address. It is comparable and serves as a map key.
+//
+// Code of a file has BuildID and Offset (of the file, not the address space);
+// kernel code has BuildID and Offset into the kernel image's text. Code that
+// only names identify (an interpreter's, or one imported from a format that
+// knows names alone) has Name, File and Line instead.
+type Location struct {
+	Kind    Kind
+	BuildID string
+	Offset  uint64
+	Name    string
+	File    string
+	Line    int
+}
+
+// Frame is one function activation as its developer would name it.
+type Frame struct {
+	Function  string // demangled, as shown
+	Linkage   string // the linker's name where it differs, else empty
+	File      string // source file
+	Line      int    // line of the call or the sample, 0 if unknown
+	StartLine int    // line where the function starts, 0 if unknown
+	Mapping   string // the binary or script it came from
+	Kind      Kind
+	Class     Class
+	Inlined   bool // was inlined into the frame that follows it
+}
+
+// Key is what two frames must share to be the same function in a merge of
+// different builds or hosts: addresses, lines and directories may differ.
+func (f Frame) Key() FrameKey {
+	file := f.File
+	if file == "" && f.Kind != KindKernel {
+		file = f.Mapping
+	}
+	return FrameKey{Function: f.Function, Kind: f.Kind, FileBase: path.Base("/" + file)}
+}
+
+// FrameKey identifies a function across builds; see Frame.Key.
+type FrameKey struct {
+	Function string
+	Kind     Kind
+	FileBase string
+}
+
+func (k FrameKey) compare(o FrameKey) int {
+	return cmp.Or(cmp.Compare(k.Function, o.Function), cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.FileBase, o.FileBase))
+}
+
+// Unnamed is the frame of a location nothing could name: binary+0xoffset.
+func Unnamed(kind Kind, mapping string, offset uint64) Frame {
+	base := "[unknown]"
+	if mapping != "" {
+		base = path.Base(mapping)
+	}
+	return Frame{Function: fmt.Sprintf("%s+0x%x", base, offset), Mapping: mapping, Kind: kind}
+}
+
+// End says how the walk of a stack ended.
+type End uint8
+
+const (
+	EndUnknown    End = iota // the source does not say (most file formats)
+	EndComplete              // reached a known outermost frame
+	EndNoUser                // there is no user stack: a kernel thread, or idle
+	EndTooDeep               // more frames than the unwinder keeps
+	EndNoMapping             // the pc lies in no mapping known at that moment
+	EndNoUnwind              // the code there has no unwind information
+	EndUnreadable            // the stack's memory was not resident
+	EndUnsupport             // unwind information of a kind we do not follow
+	EndNotLoaded             // unwind information was still being loaded
+	EndCorrupt               // frames did not progress: the stack makes no sense
+	EndLost                  // the stack was counted, but not stored: storage was full
+	EndStarting              // unmapped or not loaded, within 50 ms of exec or dlopen
+)
+
+var endNames = [...]string{"unknown", "complete", "no user stack", "too deep", "unmapped code", "no unwind information",
+	"unreadable stack", "unsupported unwind information", "unwind information not loaded yet", "corrupt stack", "stack storage full", "process or library just started"}
+
+// String gives the reason in words.
+func (e End) String() string {
+	if int(e) < len(endNames) {
+		return endNames[e]
+	}
+	return fmt.Sprintf("end(%d)", uint8(e))
+}
+
+// ParseEnd is the inverse of String; a reason it does not know is EndUnknown.
+func ParseEnd(reason string) End {
+	for i, n := range endNames {
+		if n == reason {
+			return End(i)
+		}
+	}
+	return EndUnknown
+}
+
+// Truncated tells whether frames are missing at the root end.
+func (e End) Truncated() bool { return e >= EndTooDeep }
+
+// Labels name what was profiled. They are few and change slowly.
+type Labels map[string]string
+
+// String writes labels as {a="b", c="d"}, sorted by key.
+func (l Labels) String() string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, k := range sortedKeys(l) {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s=%q", k, l[k])
+	}
+	b.WriteByte('}')
+	return b.String()
+}

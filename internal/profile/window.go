@@ -1,0 +1,246 @@
+package profile
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// ValueType is one thing that was measured on each sample.
+type ValueType struct {
+	Kind   string // cpu, page-faults, sched:sched_switch ...
+	Unit   string // nanoseconds, count, bytes
+	Period int64  // units per sample, 0 where it varies or is unknown
+}
+
+// Design says how samples were chosen; estimators depend on it.
+type Design string
+
+const (
+	DesignUnknown    Design = ""
+	DesignCensus     Design = "census"     // every event was recorded
+	DesignPeriodic   Design = "periodic"   // every n-th unit, fixed phase
+	DesignRandomised Design = "randomised" // random phase, intervals drawn at random
+	DesignThinned    Design = "thinned"    // each of a denser stream kept at random
+	DesignSizeBiased Design = "size-biased"
+)
+
+// LossReason says why a sample is missing or incomplete.
+type LossReason string
+
+const (
+	LossDropped      LossReason = "lost"            // the sampler had no room for it
+	LossTruncated    LossReason = "truncated"       // counted, but frames are missing at the root
+	LossUnsymbolized LossReason = "unsymbolized"    // counted, but its leaf has no name
+	LossPruned       LossReason = "pruned"          // folded away by function selective pruning
+	LossThreshold    LossReason = "below threshold" // shorter than the sampler looks at
+	LossStarting     LossReason = "starting"        // truncated within 50 ms of exec or dlopen
+)
+
+// Loss counts samples that are missing or incomplete for one reason.
+type Loss struct {
+	Reason LossReason
+	Detail string // what exactly, in words; may be empty
+	N      int64
+	Value  int64 // in units of the first value type
+}
+
+// Exact is time the kernel accounted to something, as opposed to sampled.
+type Exact struct {
+	CPU, User, System time.Duration
+	Source            string // which kernel figure this is
+	IncludesInterrupt bool   // interrupt time is part of it
+}
+
+// Add sums two exact times of the same source.
+func (e *Exact) Add(o Exact) {
+	e.CPU += o.CPU
+	e.User += o.User
+	e.System += o.System
+	e.IncludesInterrupt = e.IncludesInterrupt || o.IncludesInterrupt
+	if e.Source == "" {
+		e.Source = o.Source
+	} else if o.Source != "" && o.Source != e.Source {
+		e.Source = "mixed"
+	}
+}
+
+// negative is what Add takes e away with. Its flag says nothing of the rest.
+func (e Exact) negative() Exact {
+	return Exact{CPU: -e.CPU, User: -e.User, System: -e.System, Source: e.Source}
+}
+
+// Thread is one thread of the target, or (shipped) one pattern of thread names.
+type Thread struct {
+	PID, TID int
+	Process  string // the process's name
+	Name     string
+	Exact    Exact
+}
+
+// Pattern folds numbered thread names together: http-exec-12 is http-exec-#.
+func (t Thread) Pattern() string { return NamePattern(t.Name) }
+
+// NamePattern replaces each run of digits by #.
+func NamePattern(name string) string {
+	var b strings.Builder
+	digits := false
+	for _, r := range name {
+		if r >= '0' && r <= '9' {
+			if !digits {
+				b.WriteByte('#')
+			}
+			digits = true
+			continue
+		}
+		digits = false
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// Context ties a row to what the program was doing. Never a label.
+type Context struct {
+	Trace, Span, Endpoint, Interval string
+}
+
+// Head is all of a window but its rows and their dictionaries.
+type Head struct {
+	Task        string
+	Target      Labels
+	Start       time.Time
+	Duration    time.Duration
+	ClockOffset time.Duration // of this clock against the server's
+	ClockError  time.Duration
+	Types       []ValueType
+	Design      Design
+	Exact       Exact // of the whole target in this interval
+	Idle        time.Duration
+	Watched     time.Duration // CPU time that was watched: CPUs x duration; 0 unless all were
+	Losses      []Loss
+	Comments    []string
+}
+
+// Identifiers into a window's dictionaries. Zero of ThreadID and ContextID is "none".
+type (
+	LocationID uint32
+	StackID    uint32
+	ThreadID   uint32
+	ContextID  uint32
+)
+
+// Stack is a list of locations, leaf first, and how the walk ended.
+type Stack struct {
+	Locations []LocationID
+	End       End
+}
+
+// Row is what was sampled on one stack.
+type Row struct {
+	Stack   StackID
+	Thread  ThreadID
+	Context ContextID
+	Slot    uint32  // 50 ms step of the window, plus one; 0 where the task did not ask
+	N       int64   // samples
+	Values  []int64 // per value type: the sum of the samples' weights
+	Squares float64 // sum of squared weights of the first value type
+}
+
+// Sample is one sample of a window recorded with its times kept.
+type Sample struct {
+	Time   time.Duration // since the window's start
+	CPU    int
+	Thread ThreadID
+	Stack  StackID
+	Weight int64
+	Delta  int64 // of the second event, where one was asked for
+}
+
+// Window is what one sampler, for one task, saw of one target in one interval.
+type Window struct {
+	Head
+	Locations []Location
+	Names     [][]Frame // of each location: inlined calls innermost first; empty if not named yet
+	Stacks    []Stack
+	Threads   []Thread  // ThreadID i is Threads[i-1]
+	Contexts  []Context // ContextID i is Contexts[i-1]
+	Rows      []Row
+	Samples   []Sample // only where each sample's time was kept
+}
+
+// Thread gives a row's thread, the zero Thread where it has none.
+func (w *Window) Thread(id ThreadID) Thread {
+	if id == 0 || int(id) > len(w.Threads) {
+		return Thread{}
+	}
+	return w.Threads[id-1]
+}
+
+// Frames gives the frames of a location, never none.
+func (w *Window) Frames(id LocationID) []Frame {
+	if names := w.Names[id]; len(names) > 0 {
+		return names
+	}
+	l := w.Locations[id]
+	if l.Name != "" {
+		return []Frame{{Function: l.Name, File: l.File, Line: l.Line, Kind: l.Kind}}
+	}
+	return []Frame{Unnamed(l.Kind, l.BuildID, l.Offset)}
+}
+
+// N sums the samples of all rows.
+func (w *Window) N() (n int64) {
+	for _, r := range w.Rows {
+		n += r.N
+	}
+	return n
+}
+
+// Total sums value i of all rows.
+func (w *Window) Total(i int) (total int64) {
+	for _, r := range w.Rows {
+		total += r.Values[i]
+	}
+	return total
+}
+
+// TypeIndex finds a value type by kind; -1 if the window has none such.
+func (w *Window) TypeIndex(kind string) int {
+	return slices.IndexFunc(w.Types, func(t ValueType) bool { return t.Kind == kind })
+}
+
+// AddLoss adds to the count of one reason.
+func (h *Head) AddLoss(l Loss) {
+	if l.N == 0 && l.Value == 0 {
+		return
+	}
+	for i := range h.Losses {
+		if h.Losses[i].Reason == l.Reason && h.Losses[i].Detail == l.Detail {
+			h.Losses[i].N += l.N
+			h.Losses[i].Value += l.Value
+			return
+		}
+	}
+	h.Losses = append(h.Losses, l)
+}
+
+// LossOf sums what was lost for one reason, over its details.
+func (h *Head) LossOf(reason LossReason) (sum Loss) {
+	sum.Reason = reason
+	for _, l := range h.Losses {
+		if l.Reason == reason {
+			sum.N += l.N
+			sum.Value += l.Value
+		}
+	}
+	return sum
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
