@@ -1,0 +1,69 @@
+// Package bpf is what every BPF loader of ours needs: memory shared with
+// programs, and what this kernel can and cannot do.
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+)
+
+// Mapped is the single value of a mmapable array map, shared with BPF programs.
+// Writes are seen by programs at once; who writes must order its own stores.
+type Mapped[T any] struct {
+	Value  *T
+	memory []byte
+}
+
+// Map maps the value of m, whose size must hold a T.
+func Map[T any](m *ebpf.Map) (*Mapped[T], error) {
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	if int(m.ValueSize()) < size {
+		return nil, fmt.Errorf("map %s: its value has %d bytes, not %d", m, m.ValueSize(), size)
+	}
+	length := (size + 4095) &^ 4095
+	memory, err := unix.Mmap(m.FD(), 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the memory of %s: %w", m, err)
+	}
+	return &Mapped[T]{Value: (*T)(unsafe.Pointer(&memory[0])), memory: memory}, nil
+}
+
+// Close unmaps the value; it must not be used afterwards.
+func (m *Mapped[T]) Close() error {
+	if m == nil || m.memory == nil {
+		return nil
+	}
+	memory := m.memory
+	m.memory, m.Value = nil, nil
+	return unix.Munmap(memory)
+}
+
+// RaiseLimits lifts the locked-memory limit on kernels that charge maps to it.
+func RaiseLimits() error {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return fmt.Errorf("lift the locked-memory limit (run as root, or with CAP_SYS_RESOURCE): %w", err)
+	}
+	return nil
+}
+
+// Explain turns a load error into one that names the cause and the way out.
+func Explain(what string, err error) error {
+	var verifier *ebpf.VerifierError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
+		return fmt.Errorf("%s: %w: run as root, or give atys CAP_BPF and CAP_PERFMON (\"atys doctor\" shows how)", what, err)
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return fmt.Errorf("%s: %w: this kernel is too old or lacks BPF or BTF (\"atys doctor\" shows what)", what, err)
+	case errors.As(err, &verifier):
+		return fmt.Errorf("%s: the kernel's verifier refused our program, please report it with this text: %+v", what, verifier)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

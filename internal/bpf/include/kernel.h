@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* The few kernel types our programs look at. Fields are found by BTF when a
+ * program is loaded (preserve_access_index), so only names must be right here;
+ * pt_regs is the x86-64 ABI and is fixed. */
+#ifndef ATYS_KERNEL_H
+#define ATYS_KERNEL_H
+
+#include <stdbool.h>
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
+
+struct pt_regs {
+	u64 r15, r14, r13, r12, bp, bx;
+	u64 r11, r10, r9, r8, ax, cx, dx, si, di;
+	u64 orig_ax, ip, cs, flags, sp, ss;
+};
+
+/* What a perf_event program is given. */
+struct bpf_perf_event_data {
+	struct pt_regs regs;
+	u64 sample_period;
+	u64 addr;
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
+
+struct signal_struct {
+	struct {
+		int counter;
+	} live;
+};
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	int tgid;
+	u64 utime;
+	u64 stime;
+	u64 start_boottime;
+	unsigned long nvcsw, nivcsw;
+	struct sched_entity se;
+	struct signal_struct *signal;
+	struct task_struct *real_parent;
+	struct task_struct *group_leader;
+	char comm[16];
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+#define PF_FORKNOEXEC 0x00000040 /* forked, has not called exec: shares its parent's image */
+#define PF_KTHREAD 0x00200000	 /* kernel thread: no user stack */
+
+#define USER_CS 0x33 /* code segment of 64-bit user mode */
+
+#endif

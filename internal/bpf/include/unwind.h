@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* The native unwinder: walks a user stack by rows made from .eh_frame and its
+ * kin (package unwind/cfi), without frame pointers.
+ *
+ *   pc -> mapping of the process -> executable -> page index -> row -> caller
+ *
+ * It does not care which program type calls it, and compiles for the host too
+ * (unwind/replay), where the maps are plain arrays. One frame costs one global
+ * function call, so the verifier proves the step once instead of 127 times. */
+#ifndef ATYS_UNWIND_H
+#define ATYS_UNWIND_H
+
+#include "kernel.h"
+#include "unwind_rules.h"
+
+#define MAX_FRAMES 127
+#define MAX_MAPPINGS (1u << 17) /* over all processes */
+#define MAX_EXECUTABLES (1u << 14)
+#define MAX_ROWS (1u << 22)
+#define MAX_PAGES (1u << 19)
+
+/* One executable mapping of one process. A process's mappings are an extent of
+ * the mappings array, sorted by start. */
+struct mapping {
+	u64 start, end;
+	u64 offset;	/* of start, in the file */
+	u32 executable; /* index of executables; 0: memory without a file */
+	u32 flags;
+};
+
+#define MAPPING_FRAME_POINTERS 1 /* code without a file whose maker keeps frame pointers */
+
+/* Where a process's mappings are, and when they last grew (exec, dlopen). */
+struct process {
+	u32 first, count;
+	u64 changed; /* CLOCK_MONOTONIC ns */
+};
+
+/* Where an executable's rows are. Row offsets are file offsets. */
+struct executable {
+	u32 row, rows;	 /* extent of the rows array */
+	u32 page, pages; /* extent of the page index, whose entries count from row */
+	u32 offset;	 /* file offset of the first indexed page */
+	u32 shift;	 /* log2 of the page size */
+	u32 flags;
+	u32 wanted; /* set here when a walk needed rows that were not there */
+};
+
+#define EXECUTABLE_LOADED 1
+#define EXECUTABLE_FRAME_POINTERS 2 /* its code is known to keep frame pointers */
+
+/* How a walk ended; the numbers are profile.End's. */
+enum walk_end {
+	END_UNKNOWN,
+	END_COMPLETE,
+	END_NO_USER,
+	END_TOO_DEEP,
+	END_NO_MAPPING,
+	END_NO_UNWIND,
+	END_UNREADABLE,
+	END_UNSUPPORTED,
+	END_NOT_LOADED,
+	END_CORRUPT,
+	END_LOST,
+	END_STARTING, /* no mapping or no rows yet, within 50 ms of exec or dlopen */
+};
+
+/* A frame is 64 bits:
+ *
+ *   0 | executable (23 bits) | file offset (40 bits)    code of a file
+ *   10 | address (62 bits)                              user code without a file
+ *   11 | address                                        kernel code
+ */
+#define FRAME_OFFSET_BITS 40
+#define FRAME_ANONYMOUS (1ull << 63)
+
+/* A walk in progress, and its result. Too big for the stack: one per CPU. */
+struct walk {
+	u64 ip, sp, bp;	 /* of the frame being looked at */
+	u64 regs[16];	 /* of the innermost frame, by DWARF number */
+	u64 hash;	 /* of the frames so far */
+	u32 count;	 /* frames so far */
+	u32 is_return;	 /* ip is a return address: the call is before it */
+	u32 hint;	 /* the mapping that held the last pc */
+	u32 end;	 /* enum walk_end */
+	u32 bp_lost;	 /* bp could not be recovered */
+	u32 unused;
+	u64 frames[MAX_FRAMES + 1];
+	struct process process;
+};
+
+#ifndef ATYS_REPLAY
+
+struct mappings {
+	struct mapping m[MAX_MAPPINGS];
+};
+struct executables {
+	struct executable e[MAX_EXECUTABLES];
+};
+struct rows {
+	u64 r[MAX_ROWS];
+};
+struct pages {
+	u32 p[MAX_PAGES];
+};
+
+/* The unwinder's maps are single values that user space maps and writes, so a
+ * lookup is an address and loading a table is a copy. Package unwind owns them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct mappings);
+} mappings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct executables);
+} executables SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rows);
+} rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct pages);
+} pages SEC(".maps");
+
+/* Processes by thread group id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u32);
+	__type(value, struct process);
+} processes SEC(".maps");
+
+/* What user space should look at: a process or code not known yet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 * 1024);
+} requests SEC(".maps");
+
+/* When each process was last asked about, so that one that cannot be helped
+ * does not flood the ring. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u64);
+	__type(value, u64);
+} asked SEC(".maps");
+
+#define READ_USER(to, size, from) bpf_probe_read_user(to, size, (void *)(from))
+
+static __always_inline void *only(void *map)
+{
+	u32 zero = 0;
+	return bpf_map_lookup_elem(map, &zero);
+}
+
+#define MAPPINGS() ((struct mappings *)only(&mappings))
+#define EXECUTABLES() ((struct executables *)only(&executables))
+#define ROWS() ((struct rows *)only(&rows))
+#define PAGES() ((struct pages *)only(&pages))
+#define STEP __attribute__((noinline))
+
+#else
+/* unwind/replay defines READ_USER, the four accessors and STEP before it includes this. */
+#endif
+
+/* Keeps the compiler from reasoning a bound away that the verifier needs. */
+#define OPAQUE(x) asm volatile("" : "+r"(x))
+
+struct request {
+	u32 tgid;
+	u32 executable; /* whose rows are wanted; 0: the process or address is unknown */
+	u64 address;
+};
+
+static __always_inline u64 mix(u64 hash, u64 value)
+{
+	hash ^= value;
+	hash *= 0x9E3779B97F4A7C15ull;
+	return hash ^ (hash >> 29);
+}
+
+static __always_inline void push_frame(struct walk *w, u64 frame)
+{
+	u32 at = w->count;
+	OPAQUE(at);
+	at &= MAX_FRAMES;
+	OPAQUE(at);
+	if (at >= MAX_FRAMES)
+		return;
+	w->frames[at] = frame;
+	w->count = at + 1;
+	w->hash = mix(w->hash, frame);
+}
+
+/* Finds the mapping that holds pc: mostly the one that held the last pc. */
+static __always_inline struct mapping *find_mapping(struct walk *w, struct mappings *all, u64 pc)
+{
+	u32 at = w->hint;
+	OPAQUE(at);
+	at &= MAX_MAPPINGS - 1;
+	struct mapping *m = &all->m[at];
+	if (pc >= m->start && pc < m->end && at - w->process.first < w->process.count)
+		return m;
+
+	u32 base = w->process.first, len = w->process.count;
+	for (int i = 0; i < 17 && len > 1; i++) {
+		u32 half = len >> 1, probe = base + half;
+		OPAQUE(probe);
+		if (all->m[probe & (MAX_MAPPINGS - 1)].start <= pc)
+			base = probe;
+		len -= half;
+	}
+	OPAQUE(base);
+	base &= MAX_MAPPINGS - 1;
+	m = &all->m[base];
+	if (w->process.count == 0 || pc < m->start || pc >= m->end)
+		return 0;
+	w->hint = base;
+	return m;
+}
+
+/* Finds the rule for a file offset: its page gives at most 256 rows, 8 steps. */
+static __always_inline u32 find_rule(struct executable *e, u32 offset)
+{
+	struct pages *index = PAGES();
+	struct rows *table = ROWS();
+	if (!index || !table || offset < e->offset)
+		return UNWIND_GAP << UNWIND_TYPE_SHIFT;
+	u32 page = (offset - e->offset) >> (e->shift & 31);
+	if (page + 1 >= e->pages)
+		return UNWIND_GAP << UNWIND_TYPE_SHIFT;
+	page += e->page;
+	u32 next = page + 1;
+	OPAQUE(page);
+	OPAQUE(next);
+	u32 low = index->p[page & (MAX_PAGES - 1)];
+	u32 len = index->p[next & (MAX_PAGES - 1)] - low + 1;
+	u32 base = e->row + low;
+#pragma unroll
+	for (int i = 0; i < 9; i++) {
+		u32 half = len >> 1, probe = base + half;
+		OPAQUE(probe);
+		/* branch-free: the mask is all ones where the row starts after offset */
+		u64 after = (u64)((s64)((u64)offset - (table->r[probe & (MAX_ROWS - 1)] >> 32)) >> 63);
+		OPAQUE(after);
+		base += half & ~(u32)after;
+		len -= half;
+	}
+	OPAQUE(base);
+	u64 row = table->r[base & (MAX_ROWS - 1)];
+	if ((row >> 32) > offset)
+		return UNWIND_GAP << UNWIND_TYPE_SHIFT;
+	return (u32)row;
+}
+
+/* A frame kept by frame pointer: caller's rbp and return address lie at rbp. */
+static __always_inline u32 step_frame_pointer(struct walk *w)
+{
+	u64 pair[2];
+	if (w->bp < w->sp || (w->bp & 7) || w->bp_lost)
+		return END_NO_UNWIND;
+	if (READ_USER(pair, sizeof(pair), w->bp))
+		return END_UNREADABLE;
+	w->sp = w->bp + 16;
+	w->bp = pair[0];
+	w->ip = pair[1];
+	w->is_return = 1;
+	return w->ip ? 0 : END_COMPLETE;
+}
+
+/* The kernel saved all registers below a signal handler: struct rt_sigframe,
+ * uc.uc_mcontext at 40, rbp at its 80, rsp at 120, rip at 128. */
+static __always_inline u32 step_signal(struct walk *w)
+{
+	u64 saved[7]; /* rbp rbx rdx rax rcx rsp rip */
+	if (READ_USER(saved, sizeof(saved), w->sp + 40 + 80))
+		return END_UNREADABLE;
+	w->bp = saved[0];
+	w->sp = saved[5];
+	w->ip = saved[6];
+	w->is_return = 0;
+	w->bp_lost = 0;
+	return 0;
+}
+
+/* The canonical frame address a rule gives; *end is set where it cannot be had. */
+static __always_inline u64 frame_address(struct walk *w, u32 rule, u32 *end)
+{
+	u32 field = rule & UNWIND_CFA_MASK;
+	u32 high = field >> UNWIND_HIGH_SHIFT, low = field & UNWIND_LOW_MASK;
+	s64 displacement = (s64)(s32)(rule << (32 - UNWIND_CFA_BITS)) >> (32 - UNWIND_CFA_BITS);
+	u64 cfa = 0;
+
+	switch (rule >> UNWIND_TYPE_SHIFT) {
+	case UNWIND_SP:
+		return w->sp + ((u64)field << 3);
+	case UNWIND_PLT:
+		return w->sp + ((w->ip & 15) >= field ? 16 : 8);
+	case UNWIND_BP:
+		if (w->bp_lost)
+			break;
+		return w->bp + ((u64)field << 3);
+	case UNWIND_BP_DEREF:
+		if (w->bp_lost)
+			break;
+		if (READ_USER(&cfa, 8, w->bp + (displacement << 3)))
+			*end = END_UNREADABLE;
+		return cfa;
+	case UNWIND_SP_DEREF:
+		if (READ_USER(&cfa, 8, w->sp + ((u64)low << 3)))
+			*end = END_UNREADABLE;
+		return cfa + ((u64)high << 3);
+	case UNWIND_LEAF_REG:
+		if (w->count != 1)
+			break;
+		return w->regs[high & 15] + ((s64)(__s16)low << 3);
+	case UNWIND_GAP:
+		*end = END_NO_UNWIND;
+		return 0;
+	}
+	*end = END_UNSUPPORTED;
+	return 0;
+}
+
+/* Recovers the caller's rbp and return address from a frame at cfa. */
+static __always_inline u32 step_to_caller(struct walk *w, u32 rule, u64 cfa)
+{
+	u32 saved = (rule >> UNWIND_RBP_SHIFT) & UNWIND_RBP_MASK;
+	u64 pair[2];
+	if (saved == 2) { /* by far the most frequent: one read for both */
+		if (READ_USER(pair, sizeof(pair), cfa - 16))
+			return END_UNREADABLE;
+		w->bp = pair[0];
+		w->bp_lost = 0;
+	} else {
+		if (READ_USER(&pair[1], 8, cfa - 8))
+			return END_UNREADABLE;
+		if (saved == UNWIND_RBP_LOST) {
+			w->bp_lost = 1;
+		} else if (saved != UNWIND_RBP_SAME) {
+			u64 at = saved == UNWIND_RBP_AT_RBP ? w->bp : cfa - ((u64)saved << 3);
+			if (READ_USER(&w->bp, 8, at))
+				return END_UNREADABLE;
+			w->bp_lost = 0;
+		}
+	}
+	if (cfa == w->sp && pair[1] == w->ip)
+		return END_CORRUPT;
+	w->ip = pair[1];
+	w->sp = cfa;
+	w->is_return = 1;
+	return w->ip ? 0 : END_COMPLETE;
+}
+
+/* Stores the frame at w->ip and goes to its caller. 0: go on; else the end. */
+STEP u32 step(struct walk *w)
+{
+	if (!w)
+		return END_CORRUPT;
+	struct mappings *all = MAPPINGS();
+	struct executables *table = EXECUTABLES();
+	if (!all || !table)
+		return END_CORRUPT;
+	if (w->count >= MAX_FRAMES)
+		return END_TOO_DEEP;
+
+	u64 pc = w->ip - w->is_return;
+	struct mapping *m = find_mapping(w, all, pc);
+	if (!m) {
+		push_frame(w, FRAME_ANONYMOUS | (pc & ~(3ull << 62)));
+		return END_NO_MAPPING;
+	}
+	u32 id = m->executable;
+	if (id == 0) {
+		push_frame(w, FRAME_ANONYMOUS | (pc & ~(3ull << 62)));
+		return m->flags & MAPPING_FRAME_POINTERS ? step_frame_pointer(w) : END_NO_UNWIND;
+	}
+	u64 offset = pc - m->start + m->offset;
+	push_frame(w, (u64)id << FRAME_OFFSET_BITS | (offset & ((1ull << FRAME_OFFSET_BITS) - 1)));
+
+	OPAQUE(id);
+	struct executable *e = &table->e[id & (MAX_EXECUTABLES - 1)];
+	if (!(e->flags & EXECUTABLE_LOADED)) {
+		w->hint = id; /* tells the caller what to ask for */
+		return END_NOT_LOADED;
+	}
+	u32 rule = find_rule(e, offset);
+	switch (rule >> UNWIND_TYPE_SHIFT) {
+	case UNWIND_END:
+		return END_COMPLETE;
+	case UNWIND_SIGNAL:
+		return step_signal(w);
+	case UNWIND_FRAME_POINTER:
+		return step_frame_pointer(w);
+	case UNWIND_GAP:
+		if (e->flags & EXECUTABLE_FRAME_POINTERS)
+			return step_frame_pointer(w);
+		return END_NO_UNWIND;
+	}
+	u32 end = 0;
+	u64 cfa = frame_address(w, rule, &end);
+	return end ? end : step_to_caller(w, rule, cfa);
+}
+
+/* Starts a walk at the user registers of the current thread. */
+static __always_inline void start_walk(struct walk *w, const struct pt_regs *r)
+{
+	w->ip = r->ip;
+	w->sp = r->sp;
+	w->bp = r->bp;
+	w->regs[0] = r->ax;
+	w->regs[1] = r->dx;
+	w->regs[2] = r->cx;
+	w->regs[3] = r->bx;
+	w->regs[4] = r->si;
+	w->regs[5] = r->di;
+	w->regs[6] = r->bp;
+	w->regs[7] = r->sp;
+	w->regs[8] = r->r8;
+	w->regs[9] = r->r9;
+	w->regs[10] = r->r10;
+	w->regs[11] = r->r11;
+	w->regs[12] = r->r12;
+	w->regs[13] = r->r13;
+	w->regs[14] = r->r14;
+	w->regs[15] = r->r15;
+	w->hash = 0x61747973; /* so that an empty stack is not hash 0, which means none */
+	w->count = 0;
+	w->is_return = 0;
+	w->hint = 0;
+	w->bp_lost = 0;
+}
+
+/* Walks until the stack ends. w->process must be set. */
+static __always_inline void walk_stack(struct walk *w)
+{
+	u32 end = 0;
+	for (int i = 0; i < MAX_FRAMES + 1; i++) {
+		end = step(w);
+		if (end)
+			break;
+	}
+	w->end = end ? end : END_TOO_DEEP;
+}
+
+#endif

@@ -1,0 +1,33 @@
+// Package cfi turns the unwind information of an ELF file into a sorted table
+// of small rules, one lookup in which tells how to leave a native frame.
+//
+// The flow of Build:
+//
+//  1. image: the executable segments, and how addresses become file offsets.
+//  2. Each source yields rows of its own, sorted, with gaps where it knows
+//     nothing: .eh_frame (frames.go, exec.go, expr.go), Go's pclntab
+//     (pclntab.go, gocode.go), .debug_frame, the linker's stubs (plt.go),
+//     and the reviewed list of known ends (ends.go).
+//  3. overlay lays the sources over each other: the better one wins, the next
+//     fills its gaps.
+//  4. index cuts the rows into pages, so that a lookup needs one table read
+//     and at most eight search steps.
+//
+// A row is 64 bits, so that sorting by number sorts by file offset:
+//
+//	 63                            32 31  28 27     20 19                0
+//	+--------------------------------+------+---------+------------------+
+//	|          file offset           | type |   rbp   |       cfa        |
+//	+--------------------------------+------+---------+------------------+
+//
+// It holds from its offset up to the next row's. The lower half is the Rule;
+// its numbers and their meaning are written down in
+// internal/bpf/include/unwind_rules.h, which the BPF unwinder includes.
+//
+// Offsets are those of the file, not of memory: one file mapped twice, at
+// different addresses, needs one table.
+//
+// Only what a walk needs is kept: the canonical frame address and rbp. Other
+// callee-saved registers matter only where the frame address hangs on them;
+// such rows are LeafReg, right in the innermost frame alone.
+package cfi

@@ -1,0 +1,159 @@
+package cfi
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// entrySize bounds the code at the program's entry where no symbol does: the
+// _start of glibc and of musl has less than 48 bytes.
+const entrySize = 64
+
+// maxKnown bounds the size of a known function without a size of its own.
+const maxKnown = 4096
+
+// maxFound bounds the known functions of one file: there are no more than a
+// dozen in any C library.
+const maxFound = 64
+
+// span is a known function.
+type span struct {
+	addr, size uint64
+	fate       fate
+}
+
+// knownRows has a row for each known function of a C library, and for the
+// program's entry. They fill gaps between covered rows.
+func knownRows(im *image, covered []Row) []Row {
+	table := ".symtab"
+	if im.file.Section(table) == nil {
+		table = ".dynsym" // the other has all of its functions
+	}
+	spans := append(knownSpans(im, table), span{im.file.Entry, entrySize, fateEnd})
+	type place struct {
+		off, size uint32
+		fate      fate
+	}
+	var places []place
+	for _, s := range spans {
+		off, room, ok := im.offset(s.addr)
+		if !ok || find(covered, off).Type() != Gap {
+			continue
+		}
+		size := min(s.size, room)
+		// A signal handler's return address is the start of this function, and
+		// looked up minus 1.
+		if s.fate == fateSignal && off > 0 && find(covered, off-1).Type() == Gap {
+			off, size = off-1, size+1
+		}
+		places = append(places, place{off, uint32(size), s.fate})
+	}
+	slices.SortStableFunc(places, func(a, b place) int { return int(int64(a.off) - int64(b.off)) })
+	out := &rowList{}
+	for i, p := range places {
+		if i+1 < len(places) {
+			p.size = min(p.size, places[i+1].off-p.off)
+		}
+		if p.size == 0 {
+			continue
+		}
+		out.begin(p.off, p.size)
+		if p.fate == fateSignal {
+			out.add(p.off, rule(Signal, 0, 0))
+		} else {
+			out.add(p.off, rule(End, 0, 0))
+		}
+	}
+	return out.finish()
+}
+
+const symbolSize = 24
+
+// symbol is an entry of .symtab or .dynsym:
+//
+//	name 4 | info 1 | other 1 | section 2 | value 8 | size 8
+type symbol []byte
+
+func (s symbol) name() uint32  { return binary.LittleEndian.Uint32(s) }
+func (s symbol) kind() byte    { return s[4] & 0xf }
+func (s symbol) section() int  { return int(binary.LittleEndian.Uint16(s[6:])) }
+func (s symbol) value() uint64 { return binary.LittleEndian.Uint64(s[8:]) }
+func (s symbol) size() uint64  { return binary.LittleEndian.Uint64(s[16:]) }
+
+// knownSpans searches a symbol table for the known functions. The names are
+// found first, in one sweep over the string table, so that most symbols cost one
+// comparison of a number.
+func knownSpans(im *image, table string) []span {
+	sec, syms, err := im.section(table)
+	if err != nil || syms == nil || int(sec.Link) >= len(im.file.Sections) {
+		return nil
+	}
+	str := im.file.Sections[sec.Link]
+	if str.Type != elf.SHT_STRTAB || str.Size > maxSection || str.Flags&elf.SHF_COMPRESSED != 0 {
+		return nil
+	}
+	names, err := str.Data()
+	if err != nil {
+		return nil
+	}
+	known, low, high := positions(names)
+	var found []span
+	var file uint32
+	for b := syms; len(b) >= symbolSize && len(found) < maxFound; b = b[symbolSize:] {
+		s := symbol(b)
+		if s.kind() == byte(elf.STT_FILE) {
+			file = s.name()
+		}
+		if n := s.name(); n < low || n > high || s.section() == 0 {
+			continue
+		}
+		k, ok := known[s.name()]
+		if !ok || s.kind() != byte(elf.STT_FUNC) && s.kind() != byte(elf.STT_NOTYPE) {
+			continue
+		}
+		if k.file != "" && !bytes.HasPrefix(names[min(int(file), len(names)):], []byte(k.file+".")) {
+			continue
+		}
+		size := s.size()
+		if size == 0 {
+			size = untilNext(syms, s.value())
+		}
+		found = append(found, span{s.value(), size, k.fate})
+	}
+	return found
+}
+
+// positions finds where in a string table the known names begin, and the lowest
+// and highest such place. Linkers let a short name be the tail of a longer one.
+func positions(names []byte) (known map[uint32]knownSymbol, low, high uint32) {
+	known, low = map[uint32]knownSymbol{}, math.MaxUint32
+	list := knownSymbols()
+	for p := 0; p < len(names); {
+		n := bytes.IndexByte(names[p:], 0)
+		if n < 0 {
+			break
+		}
+		for _, k := range list {
+			if at := p + n - len(k.name); at >= p && string(names[at:p+n]) == k.name {
+				known[uint32(at)] = k
+				low, high = min(low, uint32(at)), max(high, uint32(at))
+			}
+		}
+		p += n + 1
+	}
+	return known, low, high
+}
+
+// untilNext is the distance to the next symbol, for symbols without a size.
+func untilNext(syms []byte, addr uint64) uint64 {
+	size := uint64(maxKnown)
+	for b := syms; len(b) >= symbolSize; b = b[symbolSize:] {
+		if s := symbol(b); s.section() != 0 && s.value() > addr {
+			size = min(size, s.value()-addr)
+		}
+	}
+	return size
+}

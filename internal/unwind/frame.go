@@ -1,0 +1,55 @@
+package unwind
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+)
+
+var le = binary.LittleEndian
+
+const vdsoPath = "[vdso]"
+
+// Frame is what a program recorded for one activation, decoded.
+type Frame struct {
+	Executable uint32 // of a file, else 0
+	Offset     uint64 // in that file; else the address
+	Kernel     bool
+}
+
+// DecodeFrame reads the encoding of unwind.h.
+func DecodeFrame(word uint64) Frame {
+	switch {
+	case word>>63 == 0:
+		return Frame{Executable: uint32(word >> frameOffsetBits), Offset: word & (1<<frameOffsetBits - 1)}
+	case word&frameKernel == frameKernel:
+		return Frame{Offset: word, Kernel: true}
+	default:
+		return Frame{Offset: word &^ frameAnonymous}
+	}
+}
+
+// File is the file of an executable's code.
+type File struct {
+	BuildID string
+	Path    string
+	// Open opens the very file, even if its name is gone. The caller closes it.
+	Open func() (*os.File, error)
+}
+
+// File tells which file an executable's frames point into.
+func (u *Unwinder) File(id uint32) (File, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if id == 0 || int(id) >= len(u.executables.byID) || u.executables.byID[id] == nil {
+		return File{}, false
+	}
+	e := u.executables.byID[id]
+	handle := e.handle
+	return File{BuildID: e.buildID, Path: e.path, Open: func() (*os.File, error) {
+		if handle == nil {
+			return nil, fmt.Errorf("open %q: %w", e.path, os.ErrNotExist)
+		}
+		return os.Open(fmt.Sprintf("/proc/self/fd/%d", handle.Fd()))
+	}}, true
+}

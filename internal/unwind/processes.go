@@ -1,0 +1,211 @@
+package unwind
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"atys.dev/atys/internal/proc/lifecycle"
+)
+
+// process is what is mapped where in one process, or in several: a fork shares
+// its parent's layout until either changes.
+type process struct {
+	layout  *layout
+	changed uint64 // CLOCK_MONOTONIC of the last exec or mmap
+	dirty   bool   // layout not published yet
+}
+
+// layout is a sorted list of mappings and its copy in the kernel.
+type layout struct {
+	areas     []area
+	shared    int // processes that use it
+	published extent
+}
+
+// area is a mapping of code.
+type area struct {
+	start, end, offset uint64
+	executable         *executable // nil: no file
+}
+
+// own gives p a layout of its own to change.
+func (u *Unwinder) own(p *process) *layout {
+	if p.layout.shared == 1 {
+		return p.layout
+	}
+	p.layout.shared--
+	p.layout = &layout{areas: slices.Clone(p.layout.areas), shared: 1}
+	for _, a := range p.layout.areas {
+		use(a.executable, 1)
+	}
+	return p.layout
+}
+
+func use(e *executable, n int) {
+	if e == nil {
+		return
+	}
+	if e.uses += n; e.uses == 0 {
+		e.idle = time.Now()
+	}
+}
+
+// insert adds a mapping; what it overlaps was unmapped or replaced.
+func (u *Unwinder) insert(l *layout, a area) {
+	var cut []area
+	l.areas = slices.DeleteFunc(l.areas, func(old area) bool {
+		if old.end <= a.start || old.start >= a.end {
+			return false
+		}
+		if old.start < a.start {
+			left := old
+			left.end = a.start
+			cut = append(cut, left)
+		}
+		if old.end > a.end {
+			right := old
+			right.start, right.offset = a.end, old.offset+(a.end-old.start)
+			cut = append(cut, right)
+		}
+		use(old.executable, -1)
+		return true
+	})
+	for _, c := range append(cut, a) {
+		i, _ := slices.BinarySearchFunc(l.areas, c, func(x, y area) int { return cmp.Compare(x.start, y.start) })
+		l.areas = slices.Insert(l.areas, i, c)
+		use(c.executable, 1)
+	}
+}
+
+// scan reads a process's mappings anew from /proc.
+func (u *Unwinder) scan(pid int, now uint64) error {
+	mappings, err := u.options.Source.Mappings(pid)
+	if err != nil {
+		return err
+	}
+	p := u.processes[pid]
+	if p == nil {
+		p = &process{}
+		u.processes[pid] = p
+	} else {
+		u.release(p.layout)
+	}
+	p.layout = &layout{shared: 1, areas: make([]area, 0, len(mappings))}
+	for _, m := range mappings {
+		e := u.executableOf(pid, m)
+		use(e, 1)
+		p.layout.areas = append(p.layout.areas, area{m.Start, m.End, m.Offset, e})
+	}
+	slices.SortFunc(p.layout.areas, func(a, b area) int { return cmp.Compare(a.start, b.start) })
+	p.changed = now
+	u.publishProcess(pid, p)
+	return nil
+}
+
+// release drops one user of a layout.
+func (u *Unwinder) release(l *layout) {
+	if l == nil {
+		return
+	}
+	if l.shared--; l.shared > 0 {
+		return
+	}
+	for _, a := range l.areas {
+		use(a.executable, -1)
+	}
+	u.retire(u.mappings, l.published)
+	l.areas, l.published = nil, extent{}
+}
+
+// forget drops a process that is gone.
+func (u *Unwinder) forget(pid int) {
+	p := u.processes[pid]
+	if p == nil {
+		return
+	}
+	delete(u.processes, pid)
+	if err := u.maps.Processes.Delete(uint32(pid)); err != nil && !isNotExist(err) {
+		u.options.Log.Debug("forget process", "pid", pid, "error", err)
+	}
+	u.release(p.layout)
+}
+
+// publishProcess copies a layout to fresh cells and points the process there.
+func (u *Unwinder) publishProcess(pid int, p *process) {
+	p.dirty = false
+	l := p.layout
+	if l.published.count != uint32(len(l.areas)) || l.shared == 1 {
+		old := l.published
+		run, ok := u.mappings.take(uint32(len(l.areas)))
+		if !ok {
+			u.stats.ProcessErrors++
+			u.options.Log.Warn("no room for a process's mappings", "pid", pid, "mappings", len(l.areas))
+			return
+		}
+		u.fill(run, l)
+		l.published = run
+		u.retire(u.mappings, old)
+	}
+	value := kernelProcess{First: l.published.first, Count: l.published.count, Changed: p.changed}
+	if err := u.maps.Processes.Update(uint32(pid), &value, ebpf.UpdateAny); err != nil {
+		u.stats.ProcessErrors++
+		u.options.Log.Warn("no room for a process", "pid", pid, "error", err)
+	}
+}
+
+func (u *Unwinder) fill(run extent, l *layout) {
+	framePointers := uint32(0)
+	for _, a := range l.areas {
+		if a.executable != nil && a.executable.anonFP {
+			framePointers = mappingFramePointers
+		}
+	}
+	cells := u.memory.mappings.Value.M[run.first : run.first+run.count]
+	for i, a := range l.areas {
+		cells[i] = kernelMapping{Start: a.start, End: a.end, Offset: a.offset}
+		if a.executable != nil {
+			cells[i].Executable = a.executable.id
+		} else {
+			cells[i].Flags = framePointers
+		}
+	}
+}
+
+// apply brings one event into the tables. Changed processes are published later.
+func (u *Unwinder) apply(e lifecycle.Event) {
+	switch e.Kind {
+	case lifecycle.Fork:
+		if parent := u.processes[e.Parent]; parent != nil && u.processes[e.PID] == nil && u.options.Wanted(e.PID) {
+			parent.layout.shared++
+			if parent.dirty {
+				u.publishProcess(e.Parent, parent)
+			}
+			child := &process{layout: parent.layout, changed: parent.changed}
+			u.processes[e.PID] = child
+			u.publishProcess(e.PID, child)
+		}
+	case lifecycle.Exec:
+		if p := u.processes[e.PID]; p != nil || u.options.Wanted(e.PID) {
+			if p != nil {
+				u.release(p.layout)
+			}
+			u.processes[e.PID] = &process{layout: &layout{shared: 1}, changed: e.Time, dirty: true}
+		}
+	case lifecycle.Map:
+		p := u.processes[e.PID]
+		if p == nil {
+			return // not tracked, or its fork was lost: a walk will ask
+		}
+		l := u.own(p)
+		x := u.executableOf(e.PID, e.Map)
+		u.insert(l, area{e.Map.Start, e.Map.End, e.Map.Offset, x})
+		p.changed, p.dirty = e.Time, true
+	case lifecycle.Exit:
+		if u.gone(e.PID) {
+			u.forget(e.PID)
+		}
+	}
+}

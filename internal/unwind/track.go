@@ -1,0 +1,253 @@
+package unwind
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/proc/lifecycle"
+)
+
+const (
+	// batch is how long events gather before they are applied: a storm of
+	// execs wakes us 200 times a second, not once for each of its mappings.
+	batch = 5 * time.Millisecond
+	// sweepEvery bounds how long a dead process is kept.
+	sweepEvery = time.Second
+	// rescanAfter limits how often a process with unknown addresses is read again.
+	rescanAfter = 10 * time.Millisecond
+)
+
+// Start scans what runs and keeps the tables up to date until Close.
+func (u *Unwinder) Start() error {
+	watcher, err := lifecycle.Open(u.options.CPUs)
+	if err != nil {
+		return fmt.Errorf("watch processes: %w", err)
+	}
+	u.watcher = watcher
+	requests, err := ringbuf.NewReader(u.maps.Requests)
+	if err != nil {
+		return fmt.Errorf("read the walks' requests: %w", err)
+	}
+	if err := u.scanAll(); err != nil {
+		requests.Close()
+		return err
+	}
+	u.done.Go(func() { u.follow() })
+	u.done.Go(func() { u.serve(requests) })
+	u.done.Go(func() {
+		<-u.stop
+		requests.Close()
+	})
+	return nil
+}
+
+// Track scans a process at once, so that its first sample finds everything.
+func (u *Unwinder) Track(pid int) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err := u.scan(pid, monotonic()); err != nil {
+		return err
+	}
+	u.loadAll(u.processes[pid])
+	return nil
+}
+
+func (u *Unwinder) scanAll() error {
+	pids, err := u.options.Source.PIDs()
+	if err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	now := monotonic()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, pid := range pids {
+		if !u.options.Wanted(pid) {
+			continue
+		}
+		if err := u.scan(pid, now); err != nil {
+			u.options.Log.Debug("scan process", "pid", pid, "error", err)
+			continue
+		}
+		if u.options.Eager {
+			u.loadAll(u.processes[pid])
+		}
+	}
+	return nil
+}
+
+// follow applies what the kernel reports of processes.
+func (u *Unwinder) follow() {
+	var events []lifecycle.Event
+	exited := map[int]bool{}
+	swept := time.Now()
+	for {
+		if err := u.watcher.Wait(sweepEvery); err != nil {
+			u.options.Log.Error("stop following processes", "error", err)
+			return
+		}
+		select {
+		case <-u.stop:
+			return
+		case <-time.After(batch):
+		}
+		events = u.watcher.Read(events[:0])
+		u.applyAll(events, exited)
+		if time.Since(swept) >= sweepEvery {
+			u.sweep(exited)
+			swept = time.Now()
+		}
+	}
+}
+
+func (u *Unwinder) applyAll(events []lifecycle.Event, exited map[int]bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	changed := map[int]bool{}
+	for _, e := range events {
+		switch e.Kind {
+		case lifecycle.Lost:
+			u.stats.EventsLost += max(e.Lost, 1)
+		case lifecycle.Exit:
+			exited[e.PID] = true
+		case lifecycle.Exec, lifecycle.Map:
+			changed[e.PID] = true
+		}
+		if u.threads != nil {
+			u.threads(e) // first: it may make a child wanted
+		}
+		u.apply(e)
+	}
+	for pid := range changed {
+		if p := u.processes[pid]; p != nil && p.dirty {
+			u.publishProcess(pid, p)
+		}
+	}
+	for pid := range changed {
+		u.loadAll(u.processes[pid])
+	}
+}
+
+// loadAll loads all executables of a process that are not loaded yet.
+func (u *Unwinder) loadAll(p *process) {
+	if p == nil {
+		return
+	}
+	areas := p.layout.areas // load drops the lock, the layout may change under it
+	for _, a := range areas {
+		if a.executable != nil {
+			u.loadFor(a.executable)
+		}
+	}
+}
+
+// loadFor loads an executable and, where that tells something about the
+// memory of its processes, publishes them again.
+func (u *Unwinder) loadFor(e *executable) {
+	if e.loaded || e.failed {
+		return
+	}
+	u.load(e)
+	if !e.anonFP {
+		return
+	}
+	for pid, p := range u.processes {
+		for _, a := range p.layout.areas {
+			if a.executable == e {
+				p.dirty = true
+			}
+		}
+		if p.dirty {
+			u.publishProcess(pid, p)
+		}
+	}
+}
+
+// sweep forgets processes that are gone and frees what nobody looks at.
+func (u *Unwinder) sweep(exited map[int]bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for pid := range exited {
+		if !u.gone(pid) {
+			continue
+		}
+		u.forget(pid)
+		delete(exited, pid)
+	}
+	u.reclaim()
+}
+
+// gone tells whether no thread of the process is left.
+func (u *Unwinder) gone(pid int) bool {
+	return errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+}
+
+// serve answers the walks that found something missing.
+func (u *Unwinder) serve(requests *ringbuf.Reader) {
+	var record ringbuf.Record
+	scanned := map[int]time.Time{}
+	for {
+		if err := requests.ReadInto(&record); err != nil {
+			if !errors.Is(err, ringbuf.ErrClosed) {
+				u.options.Log.Error("stop serving walks", "error", err)
+			}
+			return
+		}
+		r, ok := parseRequest(record.RawSample)
+		if !ok {
+			continue
+		}
+		if len(scanned) > 4096 {
+			clear(scanned)
+		}
+		u.answer(r, scanned)
+	}
+}
+
+func parseRequest(raw []byte) (r kernelRequest, ok bool) {
+	if len(raw) < 16 {
+		return r, false
+	}
+	r.Tgid, r.Executable, r.Address = le.Uint32(raw), le.Uint32(raw[4:]), le.Uint64(raw[8:])
+	return r, true
+}
+
+func (u *Unwinder) answer(r kernelRequest, scanned map[int]time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	pid := int(r.Tgid)
+	if r.Executable != 0 {
+		if int(r.Executable) < len(u.executables.byID) {
+			if e := u.executables.byID[r.Executable]; e != nil {
+				u.loadFor(e)
+			}
+		}
+		return
+	}
+	if time.Since(scanned[pid]) < rescanAfter || !u.options.Wanted(pid) {
+		return
+	}
+	scanned[pid] = time.Now()
+	known := u.processes[pid] != nil
+	if err := u.scan(pid, monotonic()); err != nil {
+		u.options.Log.Debug("scan process on request", "pid", pid, "error", err)
+		return
+	}
+	if known || u.options.Eager {
+		u.loadAll(u.processes[pid])
+	}
+}
+
+func monotonic() uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		return 0
+	}
+	return uint64(t.Nano())
+}
+
+func isNotExist(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }

@@ -1,0 +1,234 @@
+// Package unwind owns the tables by which BPF programs walk native stacks.
+//
+//	/proc scan, mmap records -> mappings of each process
+//	                         -> executables, one per file, shared by all that map it
+//	request from a walk      -> package cfi builds an executable's rows -> loaded
+//
+// The tables live in maps that samplers are handed (Maps); programs read them
+// without locks. Three rules keep a walk on another CPU safe: a table is
+// complete before it is published by one store, an array's cells are given back
+// only after Grace, and everything a program reads from a table is bounded
+// before it is used.
+package unwind
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/proc/lifecycle"
+)
+
+// Grace is how long a program may still look at cells that were replaced. A
+// walk takes some 10 us; a virtual CPU can lose the processor in its middle.
+const Grace = 100 * time.Millisecond
+
+// Frame encoding of bpf/include/unwind.h.
+const (
+	frameOffsetBits = 40
+	frameAnonymous  = 1 << 63
+	frameKernel     = 3 << 62
+)
+
+// Source is where the unwinder learns about processes; /proc outside tests.
+type Source interface {
+	// Mappings lists a process's mappings of code.
+	Mappings(pid int) ([]lifecycle.Mapping, error)
+	// Open opens the very file behind a mapping, however it is called today.
+	Open(pid int, m lifecycle.Mapping) (*os.File, error)
+	// PIDs lists all processes.
+	PIDs() ([]int, error)
+}
+
+// Options configure an Unwinder. Source and CPUs are needed.
+type Options struct {
+	Source Source
+	CPUs   []int
+	Log    *slog.Logger // nil: silent
+
+	// Wanted tells whether a process is to be tracked; nil: all are.
+	Wanted func(pid int) bool
+	// Eager builds tables as soon as a process maps a file, not when a walk
+	// first needs them: right where few processes are tracked.
+	Eager bool
+	// Rows bounds the rows kept in the kernel, 8 bytes each; 0: all that fit.
+	Rows uint32
+}
+
+// Unwinder keeps the tables true to what runs.
+type Unwinder struct {
+	options Options
+	maps    tableMaps
+	memory  memory
+	watcher *lifecycle.Watcher
+	done    sync.WaitGroup
+	stop    chan struct{}
+
+	mu          sync.Mutex // guards all below
+	processes   map[int]*process
+	executables executables
+	mappings    *extents
+	retired     []retired
+	stats       Stats
+	threads     func(lifecycle.Event)
+}
+
+// Stats count what the unwinder did and could not do.
+type Stats struct {
+	Processes, Executables, Loaded int
+	Rows, RowsMax                  uint32
+	Mappings                       uint32
+	TableTime                      time.Duration // CPU-bound: reading files, building rows
+	Evicted                        int
+	TableErrors                    int // files whose unwind information could not be read
+	ProcessErrors                  int // processes that found no room
+	EventsLost                     uint64
+}
+
+// tableMaps are the maps of unwind.h.
+type tableMaps struct {
+	Mappings    *ebpf.Map `ebpf:"mappings"`
+	Executables *ebpf.Map `ebpf:"executables"`
+	Rows        *ebpf.Map `ebpf:"rows"`
+	Pages       *ebpf.Map `ebpf:"pages"`
+	Processes   *ebpf.Map `ebpf:"processes"`
+	Requests    *ebpf.Map `ebpf:"requests"`
+	Asked       *ebpf.Map `ebpf:"asked"`
+}
+
+func (m *tableMaps) close() (err error) {
+	for _, one := range []*ebpf.Map{m.Mappings, m.Executables, m.Rows, m.Pages, m.Processes, m.Requests, m.Asked} {
+		err = errors.Join(err, one.Close())
+	}
+	return err
+}
+
+// memory is the kernel's tables, mapped.
+type memory struct {
+	mappings    *bpf.Mapped[kernelMappings]
+	executables *bpf.Mapped[kernelExecutables]
+	rows        *bpf.Mapped[kernelRows]
+	pages       *bpf.Mapped[kernelPages]
+}
+
+// New creates the maps. Nothing is tracked until Start.
+func New(o Options) (*Unwinder, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Wanted == nil {
+		o.Wanted = func(int) bool { return true }
+	}
+	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{})}
+	spec, err := loadKernel()
+	if err != nil {
+		return nil, fmt.Errorf("read embedded BPF object: %w", err)
+	}
+	if err := spec.LoadAndAssign(&u.maps, nil); err != nil {
+		return nil, bpf.Explain("create the unwinder's maps", err)
+	}
+	if err := u.memory.open(&u.maps); err != nil {
+		return nil, errors.Join(err, u.Close())
+	}
+	rows := uint32(len(u.memory.rows.Value.R))
+	if o.Rows > 0 && o.Rows < rows {
+		rows = o.Rows
+	}
+	u.stats.RowsMax = rows
+	u.mappings = newExtents(0, uint32(len(u.memory.mappings.Value.M)))
+	u.executables.init(rows, uint32(len(u.memory.pages.Value.P)), len(u.memory.executables.Value.E))
+	return u, nil
+}
+
+func (m *memory) open(maps *tableMaps) (err error) {
+	if m.mappings, err = bpf.Map[kernelMappings](maps.Mappings); err != nil {
+		return err
+	}
+	if m.executables, err = bpf.Map[kernelExecutables](maps.Executables); err != nil {
+		return err
+	}
+	if m.rows, err = bpf.Map[kernelRows](maps.Rows); err != nil {
+		return err
+	}
+	m.pages, err = bpf.Map[kernelPages](maps.Pages)
+	return err
+}
+
+// Maps gives the unwinder's maps by name, to replace those of a program that
+// includes unwind.h.
+func (u *Unwinder) Maps() map[string]*ebpf.Map {
+	return map[string]*ebpf.Map{
+		"mappings": u.maps.Mappings, "executables": u.maps.Executables, "rows": u.maps.Rows, "pages": u.maps.Pages,
+		"processes": u.maps.Processes, "requests": u.maps.Requests, "asked": u.maps.Asked,
+	}
+}
+
+// OnTask has f called, from the tracking goroutine, for each fork, exec, exit
+// and new thread of any process. Set it before Start.
+func (u *Unwinder) OnTask(f func(lifecycle.Event)) { u.threads = f }
+
+// Stats tells what is loaded now and what failed so far.
+func (u *Unwinder) Stats() Stats {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s := u.stats
+	s.Processes = len(u.processes)
+	s.Executables, s.Loaded = u.executables.count()
+	s.Rows = u.executables.rows.used
+	s.Mappings = u.mappings.used
+	return s
+}
+
+// Close stops tracking and releases the maps.
+func (u *Unwinder) Close() error {
+	select {
+	case <-u.stop:
+	default:
+		close(u.stop)
+	}
+	if u.watcher != nil {
+		u.watcher.Interrupt()
+	}
+	u.done.Wait()
+	var errs []error
+	if u.watcher != nil {
+		errs = append(errs, u.watcher.Close())
+	}
+	errs = append(errs, u.memory.mappings.Close(), u.memory.executables.Close(), u.memory.rows.Close(),
+		u.memory.pages.Close(), u.maps.close())
+	u.executables.close()
+	return errors.Join(errs...)
+}
+
+// retired is an extent that programs may still look at.
+type retired struct {
+	from *extents
+	run  extent
+	at   time.Time
+}
+
+// retire gives a run back once no program can be looking at it.
+func (u *Unwinder) retire(from *extents, run extent) {
+	if run.count > 0 {
+		u.retired = append(u.retired, retired{from, run, time.Now()})
+	}
+}
+
+// reclaim frees the runs whose grace has passed.
+func (u *Unwinder) reclaim() {
+	n := 0
+	for _, r := range u.retired {
+		if time.Since(r.at) < Grace {
+			break
+		}
+		r.from.put(r.run)
+		n++
+	}
+	u.retired = u.retired[n:]
+}
