@@ -1,0 +1,77 @@
+// Command atys finds where programs spend their time, in any of them that run on this machine.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run is main without its exit, for tests.
+func run(args []string) int {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		fmt.Fprintf(os.Stderr, "atys: this is %s/%s, and atys runs on linux/amd64 only\n", runtime.GOOS, runtime.GOARCH)
+		return exitUsage
+	}
+	// The first signal ends a recording, which is then written; a second kills.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	root := rootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var status exitStatus
+	if errors.As(err, &status) {
+		return int(status)
+	}
+	fmt.Fprintln(os.Stderr, "atys: "+err.Error())
+	var usage *usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// Exit codes: stable, for scripts.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// exitStatus passes a status on without a message of our own.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// usageError is a command line that cannot be meant.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "atys",
+		Short: "Find where programs spend their time, at almost no cost",
+		Long: `atys samples where the threads of this machine are, walks their stacks in the
+kernel without help from the programs, and shows what it finds: how much time
+went where, and how sure that is.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w (\"%s --help\" lists the flags)", err, c.CommandPath())}
+	})
+	root.AddCommand(recordCommand())
+	return root
+}

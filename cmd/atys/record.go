@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/recorder"
+	"atys.dev/atys/internal/sampler/cpu"
+)
+
+type recordFlags struct {
+	targetFlags
+	duration time.Duration
+	output   string
+	format   string
+	threads  bool
+	timed    bool
+}
+
+// targetFlags choose what is sampled and how; record and top share them.
+type targetFlags struct {
+	all       bool
+	pids      []int
+	name      string
+	cgroup    string
+	event     string
+	frequency float64
+	count     uint64
+	verbose   bool
+}
+
+func (t *targetFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVarP(&t.all, "all", "a", false, "everything that runs on this machine")
+	f.IntSliceVarP(&t.pids, "pid", "p", nil, "these processes, and the children they start")
+	f.StringVar(&t.name, "name", "", "the processes whose name or command line matches this regular expression")
+	f.StringVarP(&t.cgroup, "cgroup", "G", "", "a version 2 cgroup, and those below it")
+	f.StringVarP(&t.event, "event", "e", "cpu-clock", "what to sample: "+strings.Join(cpu.EventNames(), ", ")+", or subsystem:tracepoint; A+B also reads B at each sample of A")
+	f.Float64VarP(&t.frequency, "freq", "F", 99, "samples a second and CPU, 1 to 20000")
+	f.Uint64VarP(&t.count, "count", "c", 0, "instead of -F, for events that are no clocks: sample every n-th")
+	f.BoolVarP(&t.verbose, "verbose", "v", false, "say what happens")
+}
+
+func recordCommand() *cobra.Command {
+	var f recordFlags
+	c := &cobra.Command{
+		Use:   "record [flags] [-- command [argument...]]",
+		Short: "Sample processes, a cgroup, the machine or a command, and write a profile",
+		Example: `  atys record -p 1234 -d 10s -o profile.html
+  atys record -a -F 199 -d 30s -o machine.pb.gz
+  atys record -o out.svg -- ./server --port 8080`,
+		RunE: func(c *cobra.Command, args []string) error { return record(c.Context(), f, args) },
+	}
+	f.targetFlags.add(c)
+	flags := c.Flags()
+	flags.DurationVarP(&f.duration, "duration", "d", 0, "how long; without it until Ctrl-C, or the command's end")
+	flags.StringVarP(&f.output, "output", "o", "atys.pb.gz", "file to write, - for standard output; its extension is its format: "+strings.Join(outputExtensions(), " "))
+	flags.StringVar(&f.format, "format", "", "format to write, if the file's extension does not tell: pprof, folded, html, svg, speedscope, cpuprofile")
+	flags.BoolVarP(&f.threads, "threads", "t", false, "keep threads apart in formats that show one tree")
+	flags.BoolVar(&f.timed, "timed", false, "keep each sample's time and CPU")
+	return c
+}
+
+func record(ctx context.Context, f recordFlags, args []string) error {
+	out, err := newOutput(f.output, f.format, outputOptions{threads: f.threads, processes: f.all || f.cgroup != ""})
+	if err != nil {
+		return &usageError{err}
+	}
+	child, err := startStopped(args)
+	if err != nil {
+		return err
+	}
+	if child != nil {
+		f.pids = append(f.pids, child.pid)
+		defer child.release()
+	}
+	targets, err := recorder.FindTargets(proc.FS{}, f.all, f.pids, f.name, f.cgroup)
+	if err != nil {
+		return &usageError{err}
+	}
+	r, err := recorder.Start(recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
+		Threads: true, Timed: f.timed, CacheDir: cacheDir(), Log: logger(f.verbose)})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if child != nil {
+		child.run(cancel)
+	} else {
+		go untilGone(ctx, targets.PIDs, cancel)
+	}
+	window, err := r.Record(ctx, f.duration, progress(f.duration))
+	if window == nil {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "atys: the recording ended early, what was measured is kept: %v\n", err)
+	}
+	if err := out.write(window); err != nil {
+		return err
+	}
+	summarize(os.Stderr, window, f.output)
+	if child != nil && f.duration == 0 {
+		return child.status()
+	}
+	return nil
+}
+
+// untilGone ends a recording when all its targets have exited.
+func untilGone(ctx context.Context, pids []int, cancel func()) {
+	if len(pids) == 0 {
+		return
+	}
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		alive := false
+		for _, pid := range pids {
+			alive = alive || !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+		}
+		if !alive {
+			cancel()
+			return
+		}
+	}
+}
+
+// progress reports to a terminal how far a recording is.
+func progress(total time.Duration) func(*profile.Window) {
+	if !isTerminal(os.Stderr) {
+		return nil
+	}
+	var samples int64
+	var spent time.Duration
+	return func(w *profile.Window) {
+		samples += w.N()
+		spent += w.Duration
+		of := "Ctrl-C ends it"
+		if total > 0 {
+			of = "of " + total.String()
+		}
+		fmt.Fprintf(os.Stderr, "\r\x1b[Krecording: %s %s, %d samples", spent.Round(100*time.Millisecond), of, samples)
+	}
+}
+
+// summarize says in a few lines what a profile holds and what it lacks.
+func summarize(w io.Writer, window *profile.Window, path string) {
+	if isTerminal(os.Stderr) {
+		fmt.Fprint(w, "\r\x1b[K")
+	}
+	fmt.Fprintf(w, "%d samples in %s", window.N(), window.Duration.Round(time.Millisecond))
+	if window.Exact.CPU > 0 {
+		fmt.Fprintf(w, "; %s of CPU used", window.Exact.CPU.Round(time.Millisecond))
+	}
+	if path != "-" {
+		fmt.Fprintf(w, "; wrote %s", path)
+	}
+	fmt.Fprintln(w)
+	for _, l := range window.Losses {
+		detail := ""
+		if l.Detail != "" {
+			detail = " (" + l.Detail + ")"
+		}
+		fmt.Fprintf(w, "  %s%s: %d samples\n", l.Reason, detail, l.N)
+	}
+	if window.N() == 0 {
+		fmt.Fprintln(w, "  no samples: the target used no CPU in that time (it waited), or ended before it was seen")
+	}
+}
+
+// cacheDir is where symbol tables are kept; empty if the user has no such place.
+func cacheDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "atys", "symbols")
+}

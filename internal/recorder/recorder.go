@@ -1,0 +1,246 @@
+// Package recorder profiles this machine for one command: it finds the targets, starts the unwinder and the sampler, and names what they saw.
+//
+//	targets (targets.go) -> unwind.Unwinder -> cpu.Sampler -> windows, cut every second or two
+//	   -> merged as they come, named once at the end: a profile.Window
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/proc/lifecycle"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler/cpu"
+	"atys.dev/atys/internal/symbol"
+	"atys.dev/atys/internal/unwind"
+)
+
+// Options say what to record; exactly one kind of target must be given.
+type Options struct {
+	Targets   Targets
+	Event     string
+	Frequency float64
+	Count     uint64
+	Threads   bool
+	Timed     bool
+	Slot      time.Duration
+	Placement cpu.Placement
+	Fixed     bool
+	CacheDir  string // of symbols; "": none
+	Log       *slog.Logger
+
+	MeasureCost, Empty, PassThrough bool // see cpu.Options
+}
+
+// Recorder is a recording in progress.
+type Recorder struct {
+	options  Options
+	log      *slog.Logger
+	unwinder *unwind.Unwinder
+	sampler  *cpu.Sampler
+	names    *symbol.Resolver
+	kernel   *symbol.Kernel
+
+	mu    sync.Mutex // guards all below
+	jit   map[int]*symbol.PerfMap
+	early []lifecycle.Event // before the sampler was there
+}
+
+// Start begins to record.
+func Start(o Options) (r *Recorder, err error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	base, second, err := cpu.ParseEvents(o.Event)
+	if err != nil {
+		return nil, err
+	}
+	if o.Count == 0 {
+		if err := cpu.CheckFrequency(o.Frequency); err != nil {
+			return nil, err
+		}
+	}
+	if err := bpf.RaiseLimits(); err != nil {
+		o.Log.Debug("raise limits", "error", err)
+	}
+	cpus, err := proc.FS{}.OnlineCPUs()
+	if err != nil {
+		return nil, fmt.Errorf("list CPUs: %w", err)
+	}
+	r = &Recorder{options: o, log: o.Log, jit: map[int]*symbol.PerfMap{},
+		names:  symbol.New(symbol.Options{CacheDir: o.CacheDir}),
+		kernel: symbol.NewKernel("/proc", "/sys", time.Now)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	wanted := r.wanted
+	if o.Targets.All || o.Targets.Cgroup != "" {
+		wanted = nil
+	}
+	r.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: o.Log, Wanted: wanted,
+		Eager: len(o.Targets.PIDs) > 0})
+	if err != nil {
+		return r, err
+	}
+	r.unwinder.OnTask(r.onTask)
+	if err = r.unwinder.Start(); err != nil {
+		return r, err
+	}
+	for _, pid := range o.Targets.PIDs {
+		if err = r.unwinder.Track(pid); err != nil {
+			return r, fmt.Errorf("read process %d: %w", pid, err)
+		}
+	}
+	sampler, err := cpu.New(cpu.Options{
+		Unwinder: r.unwinder, CPUs: cpus, Event: base, Second: second, Log: o.Log,
+		All: o.Targets.All, PIDs: o.Targets.PIDs, Cgroup: o.Targets.Cgroup,
+		Frequency: o.Frequency, Count: o.Count, Threads: o.Threads, Slot: o.Slot, Timed: o.Timed, Fixed: o.Fixed,
+		Spread: o.Placement, OnFile: r.addFile, Kernel: r.kernel.Location, Anonymous: r.anonymous,
+		MeasureCost: o.MeasureCost, Empty: o.Empty, PassThrough: o.PassThrough,
+	})
+	if err != nil {
+		return r, err
+	}
+	r.mu.Lock()
+	r.sampler = sampler
+	for _, e := range r.early {
+		sampler.OnTask(e)
+	}
+	r.early = nil
+	r.mu.Unlock()
+	return r, nil
+}
+
+// onTask passes forks and threads on, from the unwinder to the sampler.
+func (r *Recorder) onTask(e lifecycle.Event) {
+	r.mu.Lock()
+	sampler := r.sampler
+	if sampler == nil {
+		r.early = append(r.early, e)
+	}
+	r.mu.Unlock()
+	if sampler != nil {
+		sampler.OnTask(e)
+	}
+}
+
+func (r *Recorder) wanted(pid int) bool {
+	for _, p := range r.options.Targets.PIDs {
+		if p == pid {
+			return true
+		}
+	}
+	r.mu.Lock()
+	sampler := r.sampler
+	r.mu.Unlock()
+	return sampler != nil && sampler.Wanted(pid)
+}
+
+func (r *Recorder) addFile(f unwind.File) { r.names.AddFile(f.BuildID, f.Path, f.Open) }
+
+// anonymous names code that a process made at run time, by the map it may
+// write for perf. Addresses mean nothing outside the process: without a name
+// all such code of a process is one place.
+func (r *Recorder) anonymous(pid int, address uint64) (profile.Location, []profile.Frame) {
+	r.mu.Lock()
+	m := r.jit[pid]
+	if m == nil {
+		m = symbol.NewPerfMap(symbol.PerfMapPath("/proc", pid))
+		if err := m.Refresh(); err != nil && !errors.Is(err, os.ErrNotExist) {
+			r.log.Debug("read perf map", "pid", pid, "error", err)
+		}
+		r.jit[pid] = m
+	}
+	r.mu.Unlock()
+	if f, ok := m.Frame(address); ok {
+		return profile.Location{Kind: profile.KindJIT, Name: f.Function, File: f.File, Line: f.Line}, []profile.Frame{f}
+	}
+	return profile.Location{Kind: profile.KindJIT, Name: "[code made at run time]"}, nil
+}
+
+// Sampler gives the sampler, for live changes and its costs.
+func (r *Recorder) Sampler() *cpu.Sampler { return r.sampler }
+
+// Unwinder gives the unwinder, for its statistics.
+func (r *Recorder) Unwinder() *unwind.Unwinder { return r.unwinder }
+
+// Cut ends the current window and names it.
+func (r *Recorder) Cut() (*profile.Window, error) {
+	w, err := r.sampler.Cut()
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	for _, m := range r.jit {
+		if err := m.Refresh(); err != nil && !errors.Is(err, os.ErrNotExist) {
+			r.log.Debug("read perf map", "error", err)
+		}
+	}
+	r.mu.Unlock()
+	w.Target = r.options.Targets.labels()
+	r.names.Name(w)
+	return w, nil
+}
+
+// cutEvery keeps the kernel's buffers from filling at high frequencies.
+const cutEvery = 2 * time.Second
+
+// Record gathers windows until the context ends, or for the duration if it is
+// not zero. What was measured is returned even where an error ends it.
+func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress func(*profile.Window)) (*profile.Window, error) {
+	var end <-chan time.Time
+	if duration > 0 {
+		timer := time.NewTimer(duration)
+		defer timer.Stop()
+		end = timer.C
+	}
+	ticker := time.NewTicker(cutEvery)
+	defer ticker.Stop()
+	var whole *profile.Window
+	for {
+		last := false
+		select {
+		case <-ctx.Done():
+			last = true
+		case <-end:
+			last = true
+		case <-ticker.C:
+		}
+		w, err := r.Cut()
+		if err != nil {
+			return whole, err
+		}
+		if progress != nil {
+			progress(w)
+		}
+		if whole == nil {
+			whole = w
+		} else if whole, err = profile.Merge(whole, w); err != nil {
+			return whole, err
+		}
+		if last {
+			return whole, nil
+		}
+	}
+}
+
+// Close ends the recording.
+func (r *Recorder) Close() error {
+	var errs []error
+	if r.sampler != nil {
+		errs = append(errs, r.sampler.Close())
+	}
+	if r.unwinder != nil {
+		errs = append(errs, r.unwinder.Close())
+	}
+	return errors.Join(append(errs, r.names.Close())...)
+}

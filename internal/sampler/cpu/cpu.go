@@ -1,0 +1,424 @@
+// Package cpu samples where threads are, by clocks, counters and tracepoints.
+//
+//	event (event.go) -> opened where it costs least (open.go)
+//	   -> its period drawn anew, block by block (phase.go)
+//	   -> cpu.bpf.c walks the stacks and adds up rows in the kernel
+//	Cut flips the kernel's two buffers (cpu.go), drains the one just filled
+//	   (drain.go), adds exact times (exact.go): a profile.Window
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/proc/lifecycle"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/unwind"
+)
+
+// Options say what to sample. Unwinder, CPUs and Event are needed, and either
+// All, PIDs or Cgroup.
+type Options struct {
+	Unwinder *unwind.Unwinder
+	CPUs     []int
+	Event    Event
+	Second   *Event // read at each sample of Event
+	Log      *slog.Logger
+
+	All    bool
+	PIDs   []int  // and all their descendants from now on
+	Cgroup string // a cgroup2 directory
+
+	Frequency float64 // samples a second and CPU
+	Count     uint64  // instead of Frequency, for events that are no clocks: sample every Count-th
+
+	Threads bool          // keep threads apart
+	Slot    time.Duration // keep steps of this length apart; 0: none
+	Timed   bool          // keep each sample's time
+	Fixed   bool          // do not draw periods: for comparison only
+	Spread  Placement     // where events are opened; the zero value decides by cost
+	Budget  float64       // of a core: what others may pay at most; 0: as much as it takes
+
+	OnFile    func(unwind.File)                                                 // each file that code was seen in
+	Kernel    func(address uint64) profile.Location                             // what a kernel address is
+	Anonymous func(pid int, address uint64) (profile.Location, []profile.Frame) // what code without a file is
+
+	// For benchmarks and tests.
+	MeasureCost bool       // fill Costs
+	Empty       bool       // take interrupts, do nothing
+	PassThrough bool       // let the kernel write its own records too
+	Tap         *Tap       // and read them
+	Rand        *rand.Rand // nil: seeded from the system
+}
+
+// Tap reads the records that the kernel itself writes of the interrupts we
+// sample: an independent witness of the same instants.
+type Tap struct {
+	Attr   func(*unix.PerfEventAttr) // asks for what the records hold
+	Opened func(fd, cpu int) error   // maps the event's ring, before the event runs
+}
+
+// Sampler fills windows. It is safe for concurrent use.
+type Sampler struct {
+	options Options
+	log     *slog.Logger
+	objects kernelObjects
+	shared  *bpf.Mapped[kernelShared]
+	arenas  [2]*bpf.Mapped[kernelArena]
+	links   []link.Link
+	exact   *exactTimes
+	times   *timedSamples
+
+	stop chan struct{}
+	done sync.WaitGroup
+
+	events eventSet
+
+	targetsMu sync.Mutex // guards targets
+	targets   map[int]float64
+
+	mu        sync.Mutex // guards all below: one Cut at a time
+	active    uint32
+	began     time.Time
+	beganMono uint64
+	seen      [kernelCounterCOUNTERS]uint64
+	idle      uint64
+	drain     drainer
+	members   map[int]bool // of the cgroup, at the last edge
+}
+
+// New loads the programs, opens the events and begins the first window.
+func New(o Options) (*Sampler, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Rand == nil {
+		o.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	if o.Count == 0 {
+		if err := CheckFrequency(o.Frequency); err != nil {
+			return nil, err
+		}
+	}
+	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}}
+	for _, pid := range o.PIDs {
+		s.targets[pid] = o.Frequency
+	}
+	if err := s.start(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Sampler) start() error {
+	if err := s.load(); err != nil {
+		return err
+	}
+	if err := s.applyRates(0, 1); err != nil {
+		return err
+	}
+	var err error
+	if s.exact, err = newExactTimes(s.objects.ListThreads, s.objects.Exits); err != nil {
+		return err
+	}
+	if s.options.Timed {
+		if s.times, err = newTimedSamples(s.objects.Times); err != nil {
+			return err
+		}
+		s.done.Go(func() { s.times.follow(s.stop) })
+	}
+	if err := s.attachTask(); err != nil {
+		return err
+	}
+	wanted, err := s.wantedNow()
+	if err != nil {
+		return err
+	}
+	if err := s.exact.start(wanted); err != nil {
+		return err
+	}
+	s.began, s.beganMono = time.Now(), clock(unix.CLOCK_MONOTONIC)
+	s.shared.Value.Control.WindowStart = s.beganMono
+	if err := s.openEvents(); err != nil {
+		return err
+	}
+	if s.options.Event.Clock && !s.options.Fixed {
+		s.done.Go(s.drawPeriods)
+	}
+	return nil
+}
+
+// load loads the programs with this sampler's choices built in.
+func (s *Sampler) load() error {
+	spec, err := loadKernel()
+	if err != nil {
+		return fmt.Errorf("read embedded BPF object: %w", err)
+	}
+	o := s.options
+	choices := map[string]any{
+		"only_targets": flag(!o.All && o.Cgroup == "" || o.Event.Trace && !o.All),
+		"count_events": flag(!o.Event.Clock && !o.Event.Trace),
+		"square_shift": uint32(10),
+		"with_threads": flag(o.Threads),
+		"with_delta":   flag(o.Second != nil),
+		"with_times":   flag(o.Timed),
+		"with_costs":   flag(o.MeasureCost),
+		"without_walk": flag(o.Empty),
+		"pass_through": flag(o.PassThrough || o.Tap != nil),
+		"slot_ns":      uint64(o.Slot),
+		"user_only":    flag(o.Event.User),
+		"kernel_only":  flag(o.Event.Kernel),
+		"keep_one_in":  uint32(1),
+	}
+	if !o.Event.Clock {
+		choices["square_shift"] = uint32(0)
+	}
+	if o.Event.Trace && o.Count > 1 {
+		choices["keep_one_in"] = uint32(o.Count)
+	}
+	for name, value := range choices {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	if !o.Timed {
+		spec.Maps["times"].MaxEntries = 4096
+	}
+	err = spec.LoadAndAssign(&s.objects, &ebpf.CollectionOptions{MapReplacements: o.Unwinder.Maps()})
+	if err != nil {
+		return bpf.Explain("load the sampler", err)
+	}
+	if s.shared, err = bpf.Map[kernelShared](s.objects.SharedState); err != nil {
+		return err
+	}
+	for i, m := range []*ebpf.Map{s.objects.Arena0, s.objects.Arena1} {
+		if s.arenas[i], err = bpf.Map[kernelArena](m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func flag(on bool) uint32 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// attachTask follows forks and exits in the kernel.
+func (s *Sampler) attachTask() error {
+	programs := []*ebpf.Program{s.objects.OnExit}
+	if !s.options.All && s.options.Cgroup == "" {
+		programs = append(programs, s.objects.OnFork)
+	}
+	for _, p := range programs {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return bpf.Explain("follow processes", err)
+		}
+		s.links = append(s.links, l)
+	}
+	return nil
+}
+
+// OnTask tells the sampler of a fork or a new thread; wire it to the unwinder's.
+func (s *Sampler) OnTask(e lifecycle.Event) {
+	switch e.Kind {
+	case lifecycle.Fork:
+		s.targetsMu.Lock()
+		if hz, ok := s.targets[e.Parent]; ok {
+			s.targets[e.PID] = hz
+		}
+		s.targetsMu.Unlock()
+		s.followThread(e.PID, e.PID)
+	case lifecycle.Thread:
+		s.followThread(e.PID, e.TID)
+	}
+}
+
+// Wanted tells whether a process is a target.
+func (s *Sampler) Wanted(pid int) bool {
+	if s.options.All || s.options.Cgroup != "" {
+		return true
+	}
+	s.targetsMu.Lock()
+	defer s.targetsMu.Unlock()
+	_, ok := s.targets[pid]
+	return ok
+}
+
+// Cut ends a window; see sampler.Sampler.
+func (s *Sampler) Cut() (*profile.Window, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	full := s.active
+	s.active = 1 - full
+	now, mono := time.Now(), clock(unix.CLOCK_MONOTONIC)
+	atomic.StoreUint64(&s.shared.Value.Control.WindowStart, mono)
+	atomic.StoreUint32(&s.shared.Value.Control.Active, s.active)
+	wanted, err := s.wantedNow()
+	if err != nil {
+		return nil, err
+	}
+	used, err := s.exact.cut(wanted)
+	if err != nil {
+		return nil, err
+	}
+	s.quiesce()
+	if err := s.applyRates(int(full)); err != nil { // for the window after the one now filling
+		return nil, err
+	}
+	head, start := s.head(mono), s.beganMono
+	s.began, s.beganMono = now, mono
+	return s.drain.window(s, head, start, full, used)
+}
+
+// quiesce waits until no program that may still fill the old buffer runs.
+func (s *Sampler) quiesce() {
+	type begun struct {
+		cpu     int
+		entered uint64
+	}
+	var running []begun
+	for i := range s.shared.Value.Cpu {
+		c := &s.shared.Value.Cpu[i]
+		if entered := atomic.LoadUint64(&c.Entered); entered != atomic.LoadUint64(&c.Left) {
+			running = append(running, begun{i, entered})
+		}
+	}
+	deadline := time.Now().Add(time.Second)
+	for _, r := range running {
+		c := &s.shared.Value.Cpu[r.cpu]
+		for atomic.LoadUint64(&c.Left) < r.entered && time.Now().Before(deadline) {
+			time.Sleep(20 * time.Microsecond)
+		}
+	}
+}
+
+func (s *Sampler) head(now uint64) profile.Head {
+	o := s.options
+	h := profile.Head{Start: s.began, Duration: time.Duration(now - s.beganMono), Design: profile.DesignPeriodic}
+	base := profile.ValueType{Kind: o.Event.Name, Unit: o.Event.Unit}
+	switch {
+	case o.Event.Clock:
+		base.Kind, base.Period = "cpu", int64(float64(time.Second)/s.frequency())
+		if !o.Fixed {
+			h.Design = profile.DesignRandomised
+		}
+	case o.Count == 1 || o.Event.Trace && o.Count == 0:
+		base.Period, h.Design = 1, profile.DesignCensus
+	case o.Event.Trace:
+		base.Period, h.Design = int64(o.Count), profile.DesignThinned
+	default:
+		base.Period = int64(o.Count)
+	}
+	h.Types = append(h.Types, base)
+	if o.Second != nil {
+		h.Types = append(h.Types, profile.ValueType{Kind: o.Second.Name, Unit: o.Second.Unit})
+	}
+	if o.All {
+		h.Watched = h.Duration * time.Duration(len(o.CPUs))
+	}
+	s.losses(&h)
+	return h
+}
+
+// losses moves what the programs counted since the last cut into the head.
+func (s *Sampler) losses(h *profile.Head) {
+	var delta [kernelCounterCOUNTERS]int64
+	var values []uint64
+	for i := range delta {
+		if err := s.objects.Counters.Lookup(uint32(i), &values); err != nil {
+			continue
+		}
+		var sum uint64
+		for _, v := range values {
+			sum += v
+		}
+		delta[i] = int64(sum - s.seen[i])
+		s.seen[i] = sum
+	}
+	lost := func(n, value kernelCounter, why string) {
+		l := profile.Loss{Reason: profile.LossDropped, Detail: why, N: delta[n]}
+		if value != n {
+			l.Value = delta[value]
+		}
+		h.AddLoss(l)
+	}
+	lost(kernelCounterLOST_ROWS, kernelCounterLOST_ROWS_WEIGHT, "more distinct stacks than the kernel's table holds")
+	lost(kernelCounterLOST_NESTED, kernelCounterLOST_NESTED_WEIGHT, "a sample interrupted a sample")
+	lost(kernelCounterLOST_TIMES, kernelCounterLOST_TIMES, "times of samples: the ring was full")
+	lost(kernelCounterLOST_EXITS, kernelCounterLOST_EXITS, "exact times of exited threads: the ring was full")
+	var idle uint64
+	for i := range s.shared.Value.Cpu {
+		idle += atomic.LoadUint64(&s.shared.Value.Cpu[i].IdleWeight)
+	}
+	if s.options.All && s.options.Event.Clock {
+		h.Idle = time.Duration(idle - s.idle)
+	}
+	s.idle = idle
+}
+
+// Costs tells the time programs took so far; only with MeasureCost.
+func (s *Sampler) Costs() (c Cost, err error) {
+	var all []kernelCost
+	if err := s.objects.Costs.Lookup(uint32(0), &all); err != nil {
+		return c, fmt.Errorf("read costs: %w", err)
+	}
+	for _, one := range all {
+		c.Samples += one.Samples
+		c.Frames += one.Frames
+		c.Total += time.Duration(one.Ns)
+		for i, n := range one.Steps {
+			c.Steps[i] += n
+		}
+	}
+	return c, nil
+}
+
+// Cost is the time samples took inside BPF.
+type Cost struct {
+	Samples, Frames uint64
+	Total           time.Duration
+	Steps           [1024]uint64 // samples by time, in steps of CostStep
+}
+
+// CostStep is the width of one of Cost's steps.
+const CostStep = 64 * time.Nanosecond
+
+// Close stops sampling and releases everything in the kernel.
+func (s *Sampler) Close() error {
+	select {
+	case <-s.stop:
+		return nil
+	default:
+		close(s.stop)
+	}
+	s.done.Wait()
+	errs := []error{s.events.close()}
+	for _, l := range s.links {
+		errs = append(errs, l.Close())
+	}
+	if s.exact != nil {
+		errs = append(errs, s.exact.close())
+	}
+	if s.times != nil {
+		errs = append(errs, s.times.close())
+	}
+	errs = append(errs, s.shared.Close(), s.arenas[0].Close(), s.arenas[1].Close())
+	if s.objects.OnEvent != nil {
+		errs = append(errs, s.objects.Close())
+	}
+	return errors.Join(errs...)
+}

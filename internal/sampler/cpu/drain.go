@@ -1,0 +1,234 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/unwind"
+)
+
+// batchSize is how many rows one system call takes out of the kernel's table.
+const batchSize = 4096
+
+// drainer turns one buffer of the kernel into a window. It keeps its scratch
+// space from window to window.
+type drainer struct {
+	keys    []kernelRowKey
+	rows    []kernelRowValue
+	hashes  []uint64
+	offsets []uint32
+
+	stacks    map[uint64]uint32 // hash -> word in the arena
+	locations map[frameOf]profile.LocationID
+	files     map[uint32]unwind.File
+	combined  map[stackPair]profile.StackID
+	buffer    []profile.LocationID
+}
+
+// frameOf is a frame word; memory without a file means something only in its process.
+type frameOf struct {
+	word uint64
+	pid  uint32
+}
+
+type stackPair struct {
+	user, kernel uint64
+	pid          uint32
+}
+
+// window empties a buffer that no program writes to any more.
+func (d *drainer) window(s *Sampler, head profile.Head, start uint64, buffer uint32, used map[threadID]profile.Thread) (*profile.Window, error) {
+	rows, stacks := s.objects.Rows0, s.objects.Stacks0
+	if buffer == 1 {
+		rows, stacks = s.objects.Rows1, s.objects.Stacks1
+	}
+	arena := s.arenas[buffer].Value
+	if err := d.takeStacks(stacks); err != nil {
+		return nil, err
+	}
+	b := profile.NewBuilder(head)
+	d.locations, d.files, d.combined = map[frameOf]profile.LocationID{}, map[uint32]unwind.File{}, map[stackPair]profile.StackID{}
+	threads := d.addThreads(s, b, used)
+	err := drainMap(rows, &d.keys, &d.rows, func(k kernelRowKey, v kernelRowValue) {
+		d.addRow(s, b, arena, threads, k, v)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("drain rows: %w", err)
+	}
+	if s.times != nil {
+		d.addTimes(s, b, arena, threads, start, buffer)
+	}
+	atomic.StoreUint64(&arena.Next, 0)
+	return b.Window(), nil
+}
+
+// takeStacks empties the index of stacks.
+func (d *drainer) takeStacks(m *ebpf.Map) error {
+	if d.stacks == nil {
+		d.stacks = map[uint64]uint32{}
+	}
+	clear(d.stacks)
+	err := drainMap(m, &d.hashes, &d.offsets, func(hash uint64, offset uint32) { d.stacks[hash] = offset })
+	if err != nil {
+		return fmt.Errorf("drain stacks: %w", err)
+	}
+	return nil
+}
+
+// drainMap empties a hash map in batches.
+func drainMap[K, V any](m *ebpf.Map, keys *[]K, values *[]V, each func(K, V)) error {
+	if *keys == nil {
+		*keys, *values = make([]K, batchSize), make([]V, batchSize)
+	}
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookupAndDelete(&cursor, *keys, *values, nil)
+		for i := range n {
+			each((*keys)[i], (*values)[i])
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// addThreads lists the threads that used time, sampled or not.
+func (d *drainer) addThreads(s *Sampler, b *profile.Builder, used map[threadID]profile.Thread) map[threadID]profile.ThreadID {
+	ids := make(map[threadID]profile.ThreadID, len(used))
+	for id, t := range used {
+		b.Head().Exact.Add(t.Exact)
+		if s.options.Threads {
+			ids[id] = b.Thread(t)
+		}
+	}
+	return ids
+}
+
+func (d *drainer) addRow(s *Sampler, b *profile.Builder, arena *kernelArena, threads map[threadID]profile.ThreadID,
+	k kernelRowKey, v kernelRowValue) {
+	stack, end := d.stack(s, b, arena, stackPair{k.UserStack, k.KernelStack, k.Tgid})
+	row := profile.Row{Stack: stack, Thread: d.thread(b, threads, k.Tgid, k.Tid), Slot: k.Slot, N: int64(v.Samples),
+		Values: []int64{int64(v.Weight)}, Squares: float64(v.Squares)}
+	if s.options.Event.Clock {
+		row.Squares *= 1 << 20 // the kernel keeps squares of 1024 ns
+	}
+	if s.options.Second != nil {
+		row.Values = append(row.Values, int64(v.Delta))
+	}
+	b.Add(row)
+	switch {
+	case end == profile.EndStarting:
+		b.Head().AddLoss(profile.Loss{Reason: profile.LossStarting, Detail: end.String(), N: row.N, Value: row.Values[0]})
+	case end.Truncated():
+		b.Head().AddLoss(profile.Loss{Reason: profile.LossTruncated, Detail: end.String(), N: row.N, Value: row.Values[0]})
+	}
+}
+
+func (d *drainer) thread(b *profile.Builder, threads map[threadID]profile.ThreadID, tgid, tid uint32) profile.ThreadID {
+	if tid == 0 {
+		return 0
+	}
+	id := threadID{int(tgid), int(tid)}
+	t, ok := threads[id]
+	if !ok { // sampled, but its exact time is not known: it exited while its ring was full
+		t = b.Thread(profile.Thread{PID: id.pid, TID: id.tid})
+		threads[id] = t
+	}
+	return t
+}
+
+// stack joins a kernel and a user stack, leaf first.
+func (d *drainer) stack(s *Sampler, b *profile.Builder, arena *kernelArena, pair stackPair) (profile.StackID, profile.End) {
+	if id, ok := d.combined[pair]; ok {
+		return id, b.StackEnd(id)
+	}
+	d.buffer = d.buffer[:0]
+	end := profile.EndNoUser
+	if pair.kernel != 0 {
+		d.appendFrames(s, b, arena, pair.kernel, pair.pid)
+	}
+	if pair.user != 0 {
+		end = d.appendFrames(s, b, arena, pair.user, pair.pid)
+	} else if pair.kernel == 0 {
+		end = profile.EndLost
+	}
+	id := b.Stack(d.buffer, end)
+	d.combined[pair] = id
+	return id, end
+}
+
+func (d *drainer) appendFrames(s *Sampler, b *profile.Builder, arena *kernelArena, hash uint64, pid uint32) profile.End {
+	at, ok := d.stacks[hash]
+	if !ok || uint64(at) >= uint64(len(arena.Words)) {
+		return profile.EndLost
+	}
+	head := arena.Words[at]
+	n, end := uint32(head), profile.End(head>>32)
+	if uint64(at)+1+uint64(n) > uint64(len(arena.Words)) {
+		return profile.EndLost
+	}
+	for _, word := range arena.Words[at+1 : at+1+n] {
+		d.buffer = append(d.buffer, d.location(s, b, word, pid))
+	}
+	return end
+}
+
+// location finds what a frame word points at.
+func (d *drainer) location(s *Sampler, b *profile.Builder, word uint64, pid uint32) profile.LocationID {
+	key := frameOf{word: word}
+	f := unwind.DecodeFrame(word)
+	if !f.Kernel && f.Executable == 0 {
+		key.pid = pid
+	}
+	if id, ok := d.locations[key]; ok {
+		return id
+	}
+	var id profile.LocationID
+	switch {
+	case f.Kernel && s.options.Kernel != nil:
+		id = b.Location(s.options.Kernel(f.Offset))
+	case f.Kernel:
+		id = b.Location(profile.Location{Kind: profile.KindKernel, BuildID: "kernel", Offset: f.Offset})
+	case f.Executable != 0:
+		id = b.Location(profile.Location{Kind: profile.KindNative, BuildID: d.file(s, f.Executable).BuildID, Offset: f.Offset})
+	case s.options.Anonymous != nil:
+		l, names := s.options.Anonymous(int(pid), f.Offset)
+		id = b.Location(l, names...)
+	default:
+		id = b.Location(profile.Location{Kind: profile.KindJIT, Name: "[code without a file]"})
+	}
+	d.locations[key] = id
+	return id
+}
+
+func (d *drainer) file(s *Sampler, id uint32) unwind.File {
+	if f, ok := d.files[id]; ok {
+		return f
+	}
+	f, ok := s.options.Unwinder.File(id)
+	if !ok {
+		f.BuildID = fmt.Sprintf("executable-%d", id) // forgotten since: unloaded for want of room
+	} else if s.options.OnFile != nil {
+		s.options.OnFile(f)
+	}
+	d.files[id] = f
+	return f
+}
+
+// addTimes adds the timed samples of a buffer.
+func (d *drainer) addTimes(s *Sampler, b *profile.Builder, arena *kernelArena, threads map[threadID]profile.ThreadID,
+	start uint64, buffer uint32) {
+	for _, t := range s.times.take(buffer) {
+		stack, _ := d.stack(s, b, arena, stackPair{t.UserStack, t.KernelStack, t.Tgid})
+		b.AddSample(profile.Sample{Time: time.Duration(t.Time - start), CPU: int(t.Cpu), Stack: stack,
+			Thread: d.thread(b, threads, t.Tgid, t.Tid), Weight: int64(t.Weight), Delta: int64(t.Delta)})
+	}
+}

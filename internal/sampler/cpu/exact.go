@@ -1,0 +1,220 @@
+package cpu
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// exactSource names the kernel's figures in windows.
+const exactSource = "sum_exec_runtime, split by utime:stime"
+
+type threadID struct{ pid, tid int }
+
+// times are a thread's since it was created.
+type times struct {
+	runtime, user, system uint64
+	switches              uint64
+	started               uint64 // CLOCK_BOOTTIME ns
+	process, name         string
+	carried               bool // missing from the last list, and not known to have exited
+}
+
+// exactTimes reads the exact CPU time of every thread at window edges. Threads
+// that exit in between report themselves through a ring.
+type exactTimes struct {
+	list    *link.Iter
+	exits   *ringbuf.Reader
+	irqTime bool // the kernel counts interrupts into sum_exec_runtime
+	buffer  []byte
+	record  ringbuf.Record
+
+	edge   uint64             // CLOCK_BOOTTIME of the last edge
+	before map[threadID]times // at the last edge
+	dead   map[threadID]uint64
+	older  map[threadID]uint64 // dead of the window before: a zombie is still listed
+}
+
+func newExactTimes(list *ebpf.Program, exits *ebpf.Map) (*exactTimes, error) {
+	iter, err := link.AttachIter(link.IterOptions{Program: list})
+	if err != nil {
+		return nil, fmt.Errorf("attach thread iterator: %w", err)
+	}
+	ring, err := ringbuf.NewReader(exits)
+	if err != nil {
+		iter.Close()
+		return nil, fmt.Errorf("read exited threads: %w", err)
+	}
+	return &exactTimes{list: iter, exits: ring, irqTime: !separateIRQTime(), buffer: make([]byte, 1<<17)}, nil
+}
+
+func (x *exactTimes) close() error { return errors.Join(x.list.Close(), x.exits.Close()) }
+
+// start takes the first edge.
+func (x *exactTimes) start(wanted func(pid int) bool) error {
+	_, err := x.cut(wanted)
+	return err
+}
+
+// cut gives what each thread used since the last edge, and takes a new one.
+func (x *exactTimes) cut(wanted func(pid int) bool) (map[threadID]profile.Thread, error) {
+	used := map[threadID]profile.Thread{}
+	x.older, x.dead = x.dead, map[threadID]uint64{}
+	now := clock(unix.CLOCK_BOOTTIME)
+	if err := x.drainExits(used, wanted); err != nil {
+		return nil, err
+	}
+	after := make(map[threadID]times, len(x.before))
+	err := x.snapshot(func(id threadID, t times) {
+		if !wanted(id.pid) || x.isDead(id, t.started) {
+			return
+		}
+		after[id] = t
+		x.charge(used, id, t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for id, t := range x.before { // exited between the two steps above: the next cut will read of it
+		if _, listed := after[id]; !listed && !x.isDead(id, t.started) && !t.carried {
+			t.carried = true
+			after[id] = t
+		}
+	}
+	x.before, x.edge = after, now
+	return used, nil
+}
+
+func (x *exactTimes) isDead(id threadID, started uint64) bool {
+	return x.dead[id] == started && started != 0 || x.older[id] == started && started != 0
+}
+
+// charge adds what a thread used since the last edge. One that is new to us
+// counts from zero if it was created since, else not at all: what it used
+// before we looked is not ours.
+func (x *exactTimes) charge(used map[threadID]profile.Thread, id threadID, t times) {
+	base, known := x.before[id]
+	if known && base.started != t.started {
+		base, known = times{}, false // the number was used again
+	}
+	if !known && (x.edge == 0 || t.started < x.edge) {
+		return
+	}
+	if t.runtime <= base.runtime {
+		return
+	}
+	cpu := time.Duration(t.runtime - base.runtime)
+	user, system := split(cpu, t.user-base.user, t.system-base.system)
+	used[id] = profile.Thread{PID: id.pid, TID: id.tid, Process: t.process, Name: t.name, Exact: profile.Exact{
+		CPU: cpu, User: user, System: system, Source: exactSource, IncludesInterrupt: x.irqTime}}
+}
+
+// split divides exact time in the proportion of the kernel's tick counts; both
+// are zero where no tick fell on the thread.
+func split(cpu time.Duration, user, system uint64) (time.Duration, time.Duration) {
+	if user+system == 0 {
+		return 0, 0
+	}
+	u := time.Duration(float64(cpu) * float64(user) / float64(user+system))
+	return u, cpu - u
+}
+
+// threadTimesSize is what the iterator writes for each thread.
+const threadTimesSize = int(unsafe.Sizeof(kernelThreadTimes{}))
+
+func (x *exactTimes) snapshot(each func(threadID, times)) error {
+	r, err := x.list.Open()
+	if err != nil {
+		return fmt.Errorf("list threads: %w", err)
+	}
+	defer r.Close()
+	held := 0
+	for {
+		n, err := r.Read(x.buffer[held:])
+		held += n
+		at := 0
+		for ; at+threadTimesSize <= held; at += threadTimesSize {
+			t := (*kernelThreadTimes)(unsafe.Pointer(&x.buffer[at]))
+			if t.Tgid != 0 {
+				each(threadID{int(t.Tgid), int(t.Tid)}, times{runtime: t.Runtime, user: t.Utime, system: t.Stime,
+					switches: t.Switches, started: t.Started, process: cstring(t.Process[:]), name: cstring(t.Comm[:])})
+			}
+		}
+		held = copy(x.buffer, x.buffer[at:held])
+		if errors.Is(err, io.EOF) || (err == nil && n == 0) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list threads: %w", err)
+		}
+	}
+}
+
+// drainExits charges the threads that exited since the last cut.
+func (x *exactTimes) drainExits(used map[threadID]profile.Thread, wanted func(pid int) bool) error {
+	x.exits.SetDeadline(time.Now())
+	for {
+		err := x.exits.ReadInto(&x.record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read exited threads: %w", err)
+		}
+		if len(x.record.RawSample) < int(unsafe.Sizeof(kernelExited{})) {
+			continue
+		}
+		e := (*kernelExited)(unsafe.Pointer(&x.record.RawSample[0]))
+		id := threadID{int(e.Tgid), int(e.Tid)}
+		if _, known := x.before[id]; !known && !wanted(id.pid) {
+			continue
+		}
+		x.charge(used, id, times{runtime: e.Runtime, user: e.Utime, system: e.Stime, started: e.Started,
+			process: cstring(e.Process[:]), name: cstring(e.Comm[:])})
+		x.dead[id] = e.Started
+	}
+}
+
+func cstring(s []int8) string {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s))
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}
+
+func clock(id int32) uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(id, &t); err != nil {
+		return 0
+	}
+	return uint64(t.Nano())
+}
+
+// separateIRQTime tells whether the kernel keeps interrupt time apart from the
+// interrupted thread's (CONFIG_IRQ_TIME_ACCOUNTING).
+func separateIRQTime() bool {
+	f, err := os.Open("/proc/config.gz")
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return false
+	}
+	config, err := io.ReadAll(io.LimitReader(z, 1<<24))
+	return err == nil && bytes.Contains(config, []byte("\nCONFIG_IRQ_TIME_ACCOUNTING=y"))
+}

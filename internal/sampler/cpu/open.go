@@ -1,0 +1,297 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Placement says on what an event is opened.
+type Placement uint8
+
+const (
+	PlaceByCost  Placement = iota // decide; see place
+	PlaceCPUs                     // on each CPU: whoever runs there is interrupted
+	PlaceThreads                  // on each thread: switching to and from it costs more
+	PlaceCgroup                   // on each CPU, while the cgroup's threads run
+)
+
+// eventSet is the events that are open.
+type eventSet struct {
+	mu       sync.Mutex // guards all below
+	decision decision
+	base     float64 // Hz
+	period   uint64  // the timer's now, for threads that come later
+	open     []openEvent
+	seconds  []int
+	cgroup   *os.File
+	closed   bool
+}
+
+type openEvent struct {
+	fd   int
+	cpu  int // -1 for a thread's
+	tid  int
+	link link.Link
+}
+
+func (e *eventSet) close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	var errs []error
+	for _, o := range e.open {
+		if o.link != nil {
+			errs = append(errs, o.link.Close())
+		}
+		errs = append(errs, unix.Close(o.fd))
+	}
+	for _, fd := range e.seconds {
+		errs = append(errs, unix.Close(fd))
+	}
+	if e.cgroup != nil {
+		errs = append(errs, e.cgroup.Close())
+	}
+	e.open, e.seconds, e.cgroup = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// frequency is the base rate now.
+func (s *Sampler) frequency() float64 {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	return s.events.base
+}
+
+// openEvents opens the events where they belong and lets them run.
+func (s *Sampler) openEvents() error {
+	o := s.options
+	if o.Second != nil {
+		if err := s.openSecond(); err != nil {
+			return err
+		}
+	}
+	chosen, err := s.placeEvents()
+	if err != nil {
+		return err
+	}
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	e := &s.events
+	e.decision = chosen
+	switch {
+	case o.Event.Trace:
+		// A program on a tracepoint sees every hit on the machine, whatever
+		// event it is attached through: open one.
+		return s.openOne(-1, o.CPUs[0], 0, s.objects.OnTracepoint)
+	case chosen.placement == PlaceThreads:
+		s.shared.Value.Control.SharedPeriod = 1
+		return s.openThreads()
+	case chosen.placement == PlaceCgroup:
+		if e.cgroup, err = os.Open(chosen.cgroup); err != nil {
+			return fmt.Errorf("open cgroup: %w", err)
+		}
+	}
+	for _, cpu := range o.CPUs {
+		pid, flags := -1, 0
+		if e.cgroup != nil {
+			pid, flags = int(e.cgroup.Fd()), unix.PERF_FLAG_PID_CGROUP
+		}
+		if err := s.openOne(pid, cpu, flags, s.objects.OnEvent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openThreads opens an event for each thread of each target.
+func (s *Sampler) openThreads() error {
+	for _, pid := range s.options.PIDs {
+		tids, err := threadsOf(pid)
+		if err != nil {
+			return fmt.Errorf("list threads of process %d: %w", pid, err)
+		}
+		for _, tid := range tids {
+			if err := s.openOne(tid, -1, 0, s.objects.OnEvent); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func threadsOf(pid int) (tids []int, err error) {
+	entries, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	for _, e := range entries {
+		if tid, err := strconv.Atoi(e.Name()); err == nil {
+			tids = append(tids, tid)
+		}
+	}
+	return tids, err
+}
+
+// followThread opens an event for a new thread of a target.
+func (s *Sampler) followThread(pid, tid int) {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	if s.events.decision.placement != PlaceThreads || s.events.closed || !s.Wanted(pid) {
+		return
+	}
+	if err := s.openOne(tid, -1, 0, s.objects.OnEvent); err != nil && !errors.Is(err, unix.ESRCH) {
+		s.log.Warn("sample new thread", "pid", pid, "tid", tid, "error", err)
+	}
+}
+
+// openOne opens, attaches and enables one event.
+func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
+	attr := s.options.Event.attr(s.period(cpu))
+	if !s.options.Event.Clock && !s.options.Event.Trace && s.options.Count == 0 {
+		attr.Sample = uint64(s.options.Frequency)
+		attr.Bits |= unix.PerfBitFreq
+	}
+	if s.options.Tap != nil {
+		s.options.Tap.Attr(attr)
+	}
+	fd, err := unix.PerfEventOpen(attr, pid, cpu, -1, flags|unix.PERF_FLAG_FD_CLOEXEC)
+	for errors.Is(err, unix.EOPNOTSUPP) && attr.Bits&(unix.PerfBitPreciseIPBit1|unix.PerfBitPreciseIPBit2) != 0 {
+		attr.Bits -= unix.PerfBitPreciseIPBit1 // a step less precise
+		fd, err = unix.PerfEventOpen(attr, pid, cpu, -1, flags|unix.PERF_FLAG_FD_CLOEXEC)
+	}
+	if err != nil {
+		return s.openError(err)
+	}
+	opened := openEvent{fd: fd, cpu: cpu, tid: pid}
+	opened.link, err = link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: program, Attach: ebpf.AttachPerfEvent})
+	if err == nil && s.options.Tap != nil {
+		err = s.options.Tap.Opened(fd, cpu)
+	}
+	if err == nil {
+		err = unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0)
+	}
+	s.events.open = append(s.events.open, opened)
+	if err != nil {
+		return fmt.Errorf("attach to event %s: %w", s.options.Event.Name, err)
+	}
+	return nil
+}
+
+func (s *Sampler) openError(err error) error {
+	name := s.options.Event.Name
+	switch {
+	case s.options.Event.PMU && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP)):
+		return fmt.Errorf("event %q needs a hardware performance counter, and this machine has none (virtual machines often hide it): use cpu-clock", name)
+	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
+		return fmt.Errorf("open event %q: %w: run as root or give atys CAP_PERFMON (\"atys doctor\" shows how)", name, err)
+	case errors.Is(err, unix.EMFILE):
+		return fmt.Errorf("open event %q: %w: raise the limit with \"ulimit -n\"", name, err)
+	}
+	return fmt.Errorf("open event %q: %w", name, err)
+}
+
+// openSecond opens the counter that is read at each sample.
+func (s *Sampler) openSecond() error {
+	for _, cpu := range s.options.CPUs {
+		fd, err := unix.PerfEventOpen(s.options.Second.counting(), -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("open second event %q: %w", s.options.Second.Name, err)
+		}
+		s.events.seconds = append(s.events.seconds, fd)
+		if err := s.objects.DeltaEvents.Update(uint32(cpu), uint32(fd), ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("read event %q at samples: %w", s.options.Second.Name, err)
+		}
+	}
+	return nil
+}
+
+// period is what an event is opened with, and tells the programs its weight.
+func (s *Sampler) period(cpu int) uint64 {
+	o := s.options
+	slot := max(cpu, 0)
+	switch {
+	case o.Event.Trace:
+		for i := range s.shared.Value.Cpu {
+			s.shared.Value.Cpu[i].Period = 1
+		}
+		return 1
+	case !o.Event.Clock:
+		return max(o.Count, 1)
+	case o.Fixed:
+		ns := uint64(math.Round(float64(time.Second) / s.events.base))
+		atomic.StoreUint64(&s.shared.Value.Cpu[slot].Period, ns)
+		return ns
+	}
+	if cpu < 0 && s.events.period != 0 {
+		return s.events.period
+	}
+	_, timer, weight := draw(o.Rand, time.Duration(float64(time.Second)/s.events.base))
+	atomic.StoreUint64(&s.shared.Value.Cpu[slot].Period, weight)
+	s.events.period = uint64(timer)
+	return uint64(timer)
+}
+
+// drawPeriods gives each CPU, or all threads together, a new period each block.
+func (s *Sampler) drawPeriods() {
+	s.events.mu.Lock()
+	due := map[int]time.Time{}
+	for _, e := range s.events.open {
+		due[e.cpu] = time.Now()
+	}
+	s.events.mu.Unlock()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-timer.C:
+		}
+		next := time.Now().Add(time.Second)
+		for cpu, at := range due {
+			if now := time.Now(); !at.After(now) {
+				at = now.Add(s.redraw(cpu))
+				due[cpu] = at
+			}
+			if at.Before(next) {
+				next = at
+			}
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// redraw starts a new block and gives its length.
+func (s *Sampler) redraw(cpu int) time.Duration {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	length, timer, weight := draw(s.options.Rand, time.Duration(float64(time.Second)/s.events.base))
+	atomic.StoreUint64(&s.shared.Value.Cpu[max(cpu, 0)].Period, weight)
+	s.events.period = uint64(timer)
+	for i := 0; i < len(s.events.open); i++ {
+		e := s.events.open[i]
+		if e.cpu != cpu {
+			continue
+		}
+		if err := setPeriod(e.fd, uint64(timer)); errors.Is(err, unix.ESRCH) {
+			s.dropEvent(i) // the thread is gone
+			i--
+		}
+	}
+	return length
+}
+
+func (s *Sampler) dropEvent(i int) {
+	e := s.events.open[i]
+	e.link.Close()
+	unix.Close(e.fd)
+	s.events.open = append(s.events.open[:i], s.events.open[i+1:]...)
+}

@@ -1,0 +1,175 @@
+package cpu
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A block's samples, each with the block's weight, add up to its length on
+// average, whatever the phase of the timer within the block.
+func TestDrawIsUnbiased(t *testing.T) {
+	for _, hz := range []float64{1, 19, 99, 999, 4999, 20000} {
+		r := rand.New(rand.NewPCG(1, uint64(hz)))
+		period := time.Duration(float64(time.Second) / hz)
+		var watched, weighed, n float64
+		for range 20000 {
+			length, timer, weight := draw(r, period)
+			if length < timer { // a sample falls into the block or not
+				if r.Float64() < float64(length)/float64(timer) {
+					weighed += float64(weight)
+					n++
+				}
+			} else {
+				k := math.Floor(float64(length) / float64(timer))
+				weighed += k * float64(weight)
+				n += k
+			}
+			watched += float64(length)
+		}
+		if ratio := weighed / watched; math.Abs(ratio-1) > 0.02 {
+			t.Errorf("%v Hz: weights add up to %.3f of the time watched", hz, ratio)
+		}
+		if got := n / (watched / 1e9); got < 0.85*hz || got > 1.35*hz {
+			t.Errorf("%v Hz: got %.1f samples a second", hz, got)
+		}
+	}
+}
+
+// In step with nothing: over blocks, the phase of a loop of any length at or
+// above the sampling period is seen evenly.
+func TestDrawIsNeverInLockStep(t *testing.T) {
+	const hz = 100
+	period := time.Second / hz
+	for _, loop := range []time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 15 * time.Millisecond, 100 * time.Millisecond} {
+		r := rand.New(rand.NewPCG(7, 7))
+		var phases [10]float64
+		var total float64
+		now := time.Duration(0)
+		for range 3000 {
+			length, timer, weight := draw(r, period)
+			for at := timer; at <= length; at += timer {
+				phase := (now + at) % loop
+				phases[int(10*phase/loop)] += float64(weight)
+				total += float64(weight)
+			}
+			now += length + time.Duration(r.Int64N(int64(time.Millisecond)))
+		}
+		for i, p := range phases {
+			if share := p / total; math.Abs(share-0.1) > 0.015 {
+				t.Errorf("loop of %v: phase %d has %.3f of the samples, not 0.1", loop, i, share)
+			}
+		}
+	}
+}
+
+func TestPlanRates(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		base   float64
+		wanted map[int]float64
+		want   float64
+		keep   map[int]float64
+	}{
+		{"nobody asks", 99, nil, 99, nil},
+		{"one target", 99, map[int]float64{1: 999}, 999, map[int]float64{1: 1}},
+		{"slower ones keep a part", 99, map[int]float64{1: 1000, 2: 250, 3: 10}, 1000, map[int]float64{1: 1, 2: 0.25, 3: 0.01}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := planRates(c.base, c.wanted)
+			if p.base != c.want {
+				t.Errorf("base rate %v, want %v", p.base, c.want)
+			}
+			for pid, want := range c.keep {
+				if got := float64(p.keep[pid]) / float64(keepAll); math.Abs(got-want) > 1e-6 {
+					t.Errorf("target %d keeps %v, want %v", pid, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestCheckFrequency(t *testing.T) {
+	for _, hz := range []float64{0, -1, 0.5, 20001, math.NaN(), math.Inf(1)} {
+		if CheckFrequency(hz) == nil {
+			t.Errorf("%v Hz was accepted", hz)
+		}
+	}
+	for _, hz := range []float64{1, 19, 20000} {
+		if err := CheckFrequency(hz); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPlace(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		demand demand
+		want   Placement
+	}{
+		{"slow: nobody notices", demand{hz: 99, others: 2, switches: 10, threads: 1}, PlaceCPUs},
+		{"hot, alone on the machine", demand{hz: 4999, others: 0, switches: 2000, threads: 2}, PlaceCPUs},
+		{"hot, others busy, few switches", demand{hz: 4999, others: 1, switches: 200, threads: 2}, PlaceThreads},
+		{"hot, switching all the time", demand{hz: 999, others: 0.1, switches: 20000, threads: 8}, PlaceCPUs},
+		{"hot, with a cgroup of its own", demand{hz: 999, others: 1, switches: 20000, threads: 8, cgroup: "/x"}, PlaceCgroup},
+		{"hot, thousands of threads", demand{hz: 999, others: 1, switches: 10, threads: 5000}, PlaceCPUs},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := place(c.demand)
+			if got.placement != c.want {
+				t.Errorf("placed %v (%s), want %v", got.placement, got.why, c.want)
+			}
+			if got.placement != PlaceCPUs && got.bystanders != 0 {
+				t.Errorf("bystanders pay %v where only targets are interrupted", got.bystanders)
+			}
+		})
+	}
+}
+
+// This machine may have no PMU, so what a kernel would be asked is checked itself.
+func TestEventAttributes(t *testing.T) {
+	for _, c := range []struct {
+		text         string
+		kind, config uint64
+		bits         uint64
+	}{
+		{"cpu-clock", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_CLOCK, 0},
+		{"task-clock", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_TASK_CLOCK, 0},
+		{"faults", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_PAGE_FAULTS, 0},
+		{"major-faults", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_PAGE_FAULTS_MAJ, 0},
+		{"cs", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CONTEXT_SWITCHES, 0},
+		{"cycles", unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES, unix.PerfBitPreciseIPBit2},
+		{"instructions:u", unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_INSTRUCTIONS, unix.PerfBitPreciseIPBit2 | unix.PerfBitExcludeKernel},
+		{"branch-misses:k", unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_BRANCH_MISSES, unix.PerfBitPreciseIPBit2 | unix.PerfBitExcludeUser},
+		{"cache-misses", unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CACHE_MISSES, unix.PerfBitPreciseIPBit2},
+	} {
+		e, err := ParseEvent(c.text)
+		if err != nil {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		a := e.attr(1234)
+		if uint64(a.Type) != c.kind || a.Config != c.config || a.Bits != c.bits|unix.PerfBitDisabled || a.Sample != 1234 {
+			t.Errorf("%s asks for type %d config %d bits %#x period %d", c.text, a.Type, a.Config, a.Bits, a.Sample)
+		}
+	}
+}
+
+func TestParseEventRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                  "unknown event",
+		"cpu-clocks":        "use one of",
+		"sched:no_such":     "no tracepoint",
+		"../../etc:passwd":  "no slashes",
+		"cpu-clock+nothing": "unknown event",
+	} {
+		if _, _, err := ParseEvents(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got error %v, want one with %q", text, err, want)
+		}
+	}
+}

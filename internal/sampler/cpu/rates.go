@@ -1,0 +1,120 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Limits of what may be asked for.
+const (
+	MinFrequency = 1
+	MaxFrequency = 20_000
+)
+
+// CheckFrequency refuses what the sampler cannot do.
+func CheckFrequency(hz float64) error {
+	if math.IsNaN(hz) || hz < MinFrequency || hz > MaxFrequency {
+		return fmt.Errorf("frequency %v Hz is out of range: choose from %d to %d", hz, MinFrequency, MaxFrequency)
+	}
+	return nil
+}
+
+// ratePlan is how wanted rates are had from one base rate: targets slower than
+// the fastest keep a random part of its samples.
+type ratePlan struct {
+	base float64
+	keep map[int]uint64 // by pid: probability in 1/2^32
+}
+
+const keepAll = uint64(1) << 32
+
+// planRates is pure; base is the rate where no target asks for more.
+func planRates(base float64, wanted map[int]float64) ratePlan {
+	p := ratePlan{keep: make(map[int]uint64, len(wanted))}
+	for _, hz := range wanted {
+		p.base = max(p.base, hz)
+	}
+	if p.base == 0 {
+		p.base = base
+	}
+	for pid, hz := range wanted {
+		p.keep[pid] = keepAll
+		if hz < p.base {
+			p.keep[pid] = uint64(hz / p.base * float64(keepAll))
+		}
+	}
+	return p
+}
+
+// SetRates gives targets rates of their own, from the next window's edge on.
+// Targets not named keep theirs; children have their parent's.
+func (s *Sampler) SetRates(hz map[int]float64) error {
+	for pid, f := range hz {
+		if err := CheckFrequency(f); err != nil {
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
+	}
+	s.targetsMu.Lock()
+	defer s.targetsMu.Unlock()
+	for pid, f := range hz {
+		if _, ok := s.targets[pid]; ok {
+			s.targets[pid] = f
+		}
+	}
+	return nil
+}
+
+// SetFrequency changes the base rate, from the next window's edge on.
+func (s *Sampler) SetFrequency(hz float64) error {
+	if err := CheckFrequency(hz); err != nil {
+		return err
+	}
+	s.targetsMu.Lock()
+	defer s.targetsMu.Unlock()
+	s.options.Frequency = hz
+	for pid := range s.targets {
+		s.targets[pid] = hz
+	}
+	return nil
+}
+
+// applyRates writes wanted rates for windows that use the given buffers. The
+// timers' base rate follows with the next block of each CPU: within 0.4 s, and
+// each sample is weighed by the period it had.
+func (s *Sampler) applyRates(buffers ...int) error {
+	s.targetsMu.Lock()
+	defer s.targetsMu.Unlock()
+	plan := planRates(s.options.Frequency, s.targets)
+	s.events.mu.Lock()
+	s.events.base = plan.base
+	s.events.mu.Unlock()
+	for pid, keep := range plan.keep {
+		var t kernelTarget
+		if err := s.objects.Targets.Lookup(uint32(pid), &t); err != nil {
+			if s.exact != nil {
+				delete(s.targets, pid) // it exited
+				continue
+			}
+		}
+		for _, b := range buffers {
+			t.Keep[b] = keep
+		}
+		if err := s.objects.Targets.Update(uint32(pid), &t, ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("sample process %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// setPeriod changes a running event's period, in ns for clocks.
+func setPeriod(fd int, period uint64) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_PERIOD, uintptr(unsafe.Pointer(&period)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,395 @@
+package cpu
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/proc/lifecycle"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/unwind"
+)
+
+// needBPF skips where BPF may not be used, and only there: as root on a kernel
+// that has it, failing to load is a failure.
+func needBPF(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}
+
+// shell starts a command and kills it at the end of the test.
+func shell(t *testing.T, script string) int {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", script)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+// faults allocates, touches and frees memory all the time.
+const faults = `exec perl -e 'while (1) { my $x = "x" x (5000000 + rand 10); undef $x }'`
+
+// spin is a shell loop that never leaves the CPU by itself.
+const spin = "while :; do :; done"
+
+// start begins to sample with everything wired as a recorder does.
+func start(t *testing.T, o Options) *Sampler {
+	t.Helper()
+	needBPF(t)
+	cpus, err := proc.FS{}.OnlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var current atomic.Pointer[Sampler]
+	u, err := unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Eager: !o.All, Wanted: func(pid int) bool {
+		s := current.Load()
+		return o.All || o.Cgroup != "" || slices.Contains(o.PIDs, pid) || s != nil && s.Wanted(pid)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { u.Close() })
+	u.OnTask(func(e lifecycle.Event) {
+		if s := current.Load(); s != nil {
+			s.OnTask(e)
+		}
+	})
+	if err := u.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range o.PIDs {
+		if err := u.Track(pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Unwinder, o.CPUs, o.Threads = u, cpus, true
+	if o.Event.Name == "" {
+		o.Event, _ = ParseEvent("cpu-clock")
+	}
+	if o.Frequency == 0 {
+		o.Frequency = 499
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	current.Store(s)
+	return s
+}
+
+func cut(t *testing.T, s *Sampler, after time.Duration) *profile.Window {
+	t.Helper()
+	time.Sleep(after)
+	w, err := s.Cut()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// complete gives the part of samples whose stack is whole.
+func complete(w *profile.Window) float64 {
+	var whole, all float64
+	for _, r := range w.Rows {
+		end := w.Stacks[r.Stack].End
+		if end == profile.EndStarting {
+			continue
+		}
+		all += float64(r.N)
+		if !end.Truncated() {
+			whole += float64(r.N)
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return whole / all
+}
+
+// A window's weights estimate the exact time, and its stacks are whole.
+func TestWindow(t *testing.T) {
+	for name, placement := range map[string]Placement{"cpus": PlaceCPUs, "threads": PlaceThreads} {
+		t.Run(name, func(t *testing.T) {
+			pid := shell(t, spin)
+			s := start(t, Options{PIDs: []int{pid}, Spread: placement})
+			for range 2 {
+				w := cut(t, s, 600*time.Millisecond)
+				exact := w.Exact.CPU.Seconds()
+				if exact < 0.05 {
+					t.Fatalf("a spinning process used only %v", w.Exact.CPU)
+				}
+				if ratio := float64(w.Total(0)) / 1e9 / exact; ratio < 0.8 || ratio > 1.25 {
+					t.Errorf("weights add up to %.2f of the exact time", ratio)
+				}
+				if c := complete(w); c < 0.99 {
+					t.Errorf("%.1f%% of the stacks are complete: %v", 100*c, w.Losses)
+				}
+				if w.Design != profile.DesignRandomised {
+					t.Errorf("design %q", w.Design)
+				}
+				for _, r := range w.Rows {
+					if w.Thread(r.Thread).PID != pid {
+						t.Errorf("sampled process %d, not %d", w.Thread(r.Thread).PID, pid)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Children are targets from their first instruction, also after exec.
+func TestChildren(t *testing.T) {
+	pid := shell(t, "sleep 0.3; sh -c '"+spin+"' & wait")
+	s := start(t, Options{PIDs: []int{pid}})
+	w := cut(t, s, 900*time.Millisecond)
+	children := map[int]int64{}
+	for _, r := range w.Rows {
+		children[w.Thread(r.Thread).PID] += r.N
+	}
+	delete(children, pid)
+	var n int64
+	for child, samples := range children {
+		n += samples
+		exec.Command("kill", "-9", strconv.Itoa(child)).Run()
+	}
+	if n < 50 {
+		t.Errorf("children have %d samples: %v", n, children)
+	}
+	if c := complete(w); c < 0.97 {
+		t.Errorf("%.1f%% of the stacks are complete: %v", 100*c, w.Losses)
+	}
+}
+
+// A rate set live holds from a window's edge on, and weights stay right.
+func TestLiveRates(t *testing.T) {
+	fast, slow := shell(t, spin), shell(t, spin)
+	s := start(t, Options{PIDs: []int{fast, slow}, Frequency: 1000, Spread: PlaceCPUs})
+	cut(t, s, 200*time.Millisecond)
+	if err := s.SetRates(map[int]float64{slow: 100}); err != nil {
+		t.Fatal(err)
+	}
+	cut(t, s, 200*time.Millisecond) // its edge makes the rate known
+	cut(t, s, 200*time.Millisecond) // and this one's brings it in
+	w := cut(t, s, 2*time.Second)
+	var n, value [2]float64
+	var exact [2]float64
+	for _, r := range w.Rows {
+		i := 0
+		if w.Thread(r.Thread).PID == slow {
+			i = 1
+		}
+		n[i] += float64(r.N)
+		value[i] += float64(r.Values[0]) / 1e9
+	}
+	for _, th := range w.Threads {
+		if th.PID == slow {
+			exact[1] += th.Exact.CPU.Seconds()
+		} else {
+			exact[0] += th.Exact.CPU.Seconds()
+		}
+	}
+	fastRate, slowRate := n[0]/exact[0], n[1]/exact[1]
+	if r := fastRate / slowRate; r < 6 || r > 16 {
+		t.Errorf("rates %.0f and %.0f Hz, wanted 1000 and 100", fastRate, slowRate)
+	}
+	if r := value[1] / exact[1]; r < 0.6 || r > 1.5 {
+		t.Errorf("the thinned target's weights are %.2f of its exact time", r)
+	}
+	if err := s.SetRates(map[int]float64{slow: 0.1}); err == nil {
+		t.Error("0.1 Hz was accepted")
+	}
+}
+
+// Everything on the machine: busy and idle time make up the time watched.
+func TestWholeMachine(t *testing.T) {
+	shell(t, spin)
+	s := start(t, Options{All: true, Frequency: 199})
+	w := cut(t, s, time.Second)
+	seen := float64(w.Total(0)) + float64(w.Idle)
+	if r := seen / float64(w.Watched); r < 0.85 || r > 1.15 {
+		t.Errorf("busy and idle samples make up %.2f of the time watched", r)
+	}
+	if w.Exact.CPU < 100*time.Millisecond {
+		t.Errorf("exact time %v", w.Exact.CPU)
+	}
+}
+
+func TestTimed(t *testing.T) {
+	pid := shell(t, spin)
+	s := start(t, Options{PIDs: []int{pid}, Timed: true})
+	w := cut(t, s, 500*time.Millisecond)
+	if n := w.N(); n == 0 || int64(len(w.Samples)) != n {
+		t.Fatalf("%d timed samples of %d", len(w.Samples), n)
+	}
+	var weight int64
+	for i, sample := range w.Samples {
+		if sample.Time < 0 || sample.Time > w.Duration+time.Millisecond {
+			t.Errorf("sample at %v in a window of %v", sample.Time, w.Duration)
+		}
+		if i > 0 && sample.Time < w.Samples[i-1].Time {
+			t.Error("samples are not in the order of their times")
+		}
+		weight += sample.Weight
+	}
+	if weight != w.Total(0) {
+		t.Errorf("timed weights add up to %d, rows to %d", weight, w.Total(0))
+	}
+}
+
+func TestSlots(t *testing.T) {
+	pid := shell(t, spin)
+	s := start(t, Options{PIDs: []int{pid}, Slot: 50 * time.Millisecond})
+	w := cut(t, s, 500*time.Millisecond)
+	slots := map[uint32]int64{}
+	for _, r := range w.Rows {
+		slots[r.Slot] += r.N
+	}
+	if len(slots) < 5 || slots[0] != 0 {
+		t.Errorf("samples by slot: %v", slots)
+	}
+}
+
+// Each event, sampled on a program that causes it.
+func TestEvents(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "f")
+	if err := os.WriteFile(file, make([]byte, 1<<16), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range map[string]string{
+		"task-clock":                spin,
+		"page-faults":               faults,
+		"minor-faults":              faults,
+		"context-switches":          "exec perl -e 'while (1) { select undef, undef, undef, 0.001 }'",
+		"cpu-migrations":            "perl -e 'while (1) { select undef, undef, undef, 0.001 }' & " + spin,
+		"syscalls:sys_enter_openat": "while :; do read x < " + file + "; done",
+	} {
+		t.Run(name, func(t *testing.T) {
+			pid := shell(t, script)
+			e, err := ParseEvent(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := Options{PIDs: []int{pid}, Event: e, Frequency: 199}
+			if !e.Clock {
+				o.Count = 1
+			}
+			s := start(t, o)
+			w := cut(t, s, 700*time.Millisecond)
+			if w.N() == 0 {
+				t.Fatal("no samples")
+			}
+			if !e.Clock && w.Total(0) != w.N() {
+				t.Errorf("%d samples of weight 1 add up to %d", w.N(), w.Total(0))
+			}
+			if c := complete(w); c < 0.95 {
+				t.Errorf("%.1f%% of the stacks are complete: %v", 100*c, w.Losses)
+			}
+		})
+	}
+}
+
+// -e A+B: each sample of A tells how much of B its CPU saw.
+func TestSecondEvent(t *testing.T) {
+	pid := shell(t, "while :; do /bin/true; done")
+	base, second, err := ParseEvents("cpu-clock+page-faults")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Options{PIDs: []int{pid}, Event: base, Second: second})
+	w := cut(t, s, 700*time.Millisecond)
+	if len(w.Types) != 2 || w.Types[1].Kind != "page-faults" || w.Total(1) == 0 {
+		t.Errorf("types %v, page faults %d", w.Types, w.Total(1))
+	}
+}
+
+func TestCgroup(t *testing.T) {
+	needBPF(t)
+	root := ""
+	for _, r := range cgroup2Roots {
+		if _, err := os.Stat(filepath.Join(r, "cgroup.controllers")); err == nil {
+			root = r
+			break
+		}
+	}
+	if root == "" {
+		t.Fatal("this kernel has cgroup2, but it is mounted nowhere: mount -t cgroup2 none /sys/fs/cgroup/unified")
+	}
+	dir := filepath.Join(root, "atys-test-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(dir) })
+	pid, other := shell(t, spin), shell(t, spin)
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Options{Cgroup: dir})
+	w := cut(t, s, 700*time.Millisecond)
+	if w.N() < 20 {
+		t.Errorf("%d samples", w.N())
+	}
+	for _, r := range w.Rows {
+		if got := w.Thread(r.Thread).PID; got != pid {
+			t.Errorf("sampled process %d, not %d (%d is outside the cgroup)", got, pid, other)
+		}
+	}
+	if got := ownCgroup([]int{pid}); got != dir {
+		t.Errorf("the process's own cgroup is %q, not %q", got, dir)
+	}
+	exec.Command("kill", "-9", strconv.Itoa(pid)).Run()
+	time.Sleep(50 * time.Millisecond)
+}
+
+// Nothing of a closed sampler stays in the kernel or in our tables.
+func TestCloseLeavesNothing(t *testing.T) {
+	needBPF(t)
+	open := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	t.Run("warm up", func(t *testing.T) { start(t, Options{PIDs: []int{shell(t, spin)}}) })
+	before := open()
+	t.Run("again", func(t *testing.T) {
+		s := start(t, Options{PIDs: []int{shell(t, spin)}, Timed: true})
+		cut(t, s, 50*time.Millisecond)
+	})
+	if after := open(); after > before {
+		t.Errorf("%d file descriptors before, %d after", before, after)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	needBPF(t)
+	_, err := New(Options{Frequency: 100000})
+	if err == nil {
+		t.Error("100,000 Hz was accepted")
+	}
+	cycles, _ := ParseEvent("cycles")
+	cpus, _ := proc.FS{}.OnlineCPUs()
+	u, err := unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	if s, err := New(Options{Unwinder: u, CPUs: cpus, All: true, Event: cycles, Frequency: 99}); err == nil {
+		s.Close() // this machine has a PMU
+	}
+}

@@ -1,0 +1,89 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+)
+
+// drainTimesEvery keeps the ring of timed samples from filling: 4 MB last 1.3 s
+// at 20,000 Hz on two CPUs.
+const drainTimesEvery = 100 * time.Millisecond
+
+// timedSamples gathers the stream of samples whose times are kept.
+type timedSamples struct {
+	ring *ringbuf.Reader
+
+	mu      sync.Mutex // guards all below
+	record  ringbuf.Record
+	samples []kernelTimedSample
+}
+
+func newTimedSamples(m *ebpf.Map) (*timedSamples, error) {
+	ring, err := ringbuf.NewReader(m)
+	if err != nil {
+		return nil, fmt.Errorf("read timed samples: %w", err)
+	}
+	return &timedSamples{ring: ring}, nil
+}
+
+func (t *timedSamples) close() error { return t.ring.Close() }
+
+func (t *timedSamples) follow(stop <-chan struct{}) {
+	ticker := time.NewTicker(drainTimesEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+			t.mu.Lock()
+			t.read()
+			t.mu.Unlock()
+		}
+	}
+}
+
+// read empties the ring.
+func (t *timedSamples) read() {
+	t.ring.SetDeadline(time.Now())
+	for {
+		err := t.ring.ReadInto(&t.record)
+		if errors.Is(err, os.ErrDeadlineExceeded) || err != nil {
+			return
+		}
+		if len(t.record.RawSample) >= int(unsafe.Sizeof(kernelTimedSample{})) {
+			t.samples = append(t.samples, *(*kernelTimedSample)(unsafe.Pointer(&t.record.RawSample[0])))
+		}
+	}
+}
+
+// take gives the samples of one buffer, in the order of their times.
+func (t *timedSamples) take(buffer uint32) []kernelTimedSample {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.read()
+	var taken []kernelTimedSample
+	t.samples = slices.DeleteFunc(t.samples, func(s kernelTimedSample) bool {
+		if s.Buffer == buffer {
+			taken = append(taken, s)
+		}
+		return s.Buffer == buffer
+	})
+	slices.SortFunc(taken, func(a, b kernelTimedSample) int {
+		if a.Time < b.Time {
+			return -1
+		} else if a.Time > b.Time {
+			return 1
+		}
+		return 0
+	})
+	return taken
+}
