@@ -94,13 +94,14 @@ func (b *Builder) addWindow(w *Window, sign int64) {
 	b.addSamples(w, stacks, threads)
 }
 
-// addSamples keeps w's timed samples on the merged window's time axis. Without
-// a known start they keep their own.
+// addSamples keeps w's timed samples on the merged window's time axis. Those of
+// a window that does not know when it began have no place on one that does:
+// they stay in the rows only.
 func (b *Builder) addSamples(w *Window, stacks []StackID, threads []ThreadID) {
-	shift := time.Duration(0)
-	if !w.Start.IsZero() && !b.w.Start.IsZero() {
-		shift = w.Start.Sub(b.w.Start)
+	if w.Start.IsZero() && !b.w.Start.IsZero() {
+		return
 	}
+	shift := w.Start.Sub(b.w.Start)
 	for _, s := range w.Samples {
 		s.Time += shift
 		s.Stack, s.Thread = stacks[s.Stack], threads[s.Thread]

@@ -49,10 +49,6 @@ type TreeOptions struct {
 	Process bool   // lead each stack with its process
 	Thread  bool   // lead each stack with its thread
 	Pattern bool   // fold numbered threads together
-
-	// Rewrite maps a stack's frames (root first) to the ones to show; a nil
-	// result leaves the row out. It must not keep the slice.
-	Rewrite func(stack []Frame) []Frame
 }
 
 // NewTree folds windows into a tree with one column each.
@@ -79,32 +75,36 @@ func (t *Tree) addWindow(o TreeOptions, column, index int, w *Window) {
 	columns := len(t.Root.Total)
 	var frames []Frame
 	for _, r := range w.Rows {
-		frames = w.appendFrames(frames[:0], o, r)
-		shown := frames
-		if o.Rewrite != nil {
-			if shown = o.Rewrite(frames); shown == nil {
-				continue
-			}
-		}
+		frames = w.appendLead(frames[:0], o, r)
+		lead := len(frames)
+		frames = w.appendShown(frames, r)
+		shown := frames[lead:]
 		if o.Reverse {
 			slices.Reverse(shown)
 		}
-		value, squares := r.Values[index], r.Squares
+		sum := Sum{N: r.N, Value: r.Values[index], Squares: r.Squares}
 		if index > 0 {
-			squares = 0 // weights of further types are measured, not designed
+			sum.Squares = 0 // weights of further types are measured, not designed
 		}
-		node := t.Root
-		node.Total[column].add(r.N, value, squares)
-		for _, f := range shown {
-			node = node.child(f, columns)
-			node.Total[column].add(r.N, value, squares)
-		}
-		node.Self[column].add(r.N, value, squares)
+		t.add(column, columns, sum, frames[:lead], shown)
 	}
 }
 
-// appendFrames lists a row's frames root first, led by what the options ask for.
-func (w *Window) appendFrames(frames []Frame, o TreeOptions, r Row) []Frame {
+// add adds a stack, led by its process and thread, to one column.
+func (t *Tree) add(column, columns int, sum Sum, lead, stack []Frame) {
+	node := t.Root
+	node.Total[column].add(sum.N, sum.Value, sum.Squares)
+	for _, part := range [2][]Frame{lead, stack} {
+		for _, f := range part {
+			node = node.child(f, columns)
+			node.Total[column].add(sum.N, sum.Value, sum.Squares)
+		}
+	}
+	node.Self[column].add(sum.N, sum.Value, sum.Squares)
+}
+
+// appendLead lists what the options want before a row's stack.
+func (w *Window) appendLead(frames []Frame, o TreeOptions, r Row) []Frame {
 	thread := w.Thread(r.Thread)
 	if o.Process && thread.Process != "" {
 		frames = append(frames, Frame{Function: thread.Process})
@@ -116,9 +116,13 @@ func (w *Window) appendFrames(frames []Frame, o TreeOptions, r Row) []Frame {
 		}
 		frames = append(frames, Frame{Function: name})
 	}
-	stack := w.Stacks[r.Stack]
-	if stack.End.Truncated() {
-		frames = append(frames, Frame{Function: "[" + stack.End.String() + "]"})
+	return frames
+}
+
+// appendShown lists a row's stack root first; one that is cut says so at its root.
+func (w *Window) appendShown(frames []Frame, r Row) []Frame {
+	if end := w.Stacks[r.Stack].End; end.Truncated() {
+		frames = append(frames, Frame{Function: "[" + end.String() + "]"})
 	}
 	return w.AppendStack(frames, r.Stack)
 }

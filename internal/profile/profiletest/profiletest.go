@@ -1,0 +1,197 @@
+// Package profiletest makes random windows and compares windows, for the tests of what carries them.
+package profiletest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// Random gives a window that uses every part of the model. Windows made from
+// the same names agree on what a location is called, as those of one program do.
+func Random(r *rand.Rand) *profile.Window {
+	b := profile.NewBuilder(randomHead(r))
+	timed := r.IntN(3) == 0
+	for range r.IntN(60) + 1 {
+		row := profile.Row{N: r.Int64N(50) + 1, Values: []int64{r.Int64N(1e9) + 1, r.Int64N(1000)}, Slot: uint32(r.IntN(3))}
+		row.Squares = float64(r.Int64N(1 << 45)) // sums stay exact
+		row.Stack = b.Stack(randomStack(r, b), profile.End(r.IntN(int(profile.EndLost)+1)))
+		if r.IntN(3) > 0 {
+			row.Thread = b.Thread(randomThread(r))
+		}
+		if r.IntN(4) == 0 {
+			row.Context = b.Context(profile.Context{Trace: pick(r, "", "4bf92f"), Span: pick(r, "", "00f067"),
+				Endpoint: pick(r, "", "GET /cart", "POST /"), Interval: pick(r, "", "checkout")})
+		}
+		b.Add(row)
+		if timed {
+			b.AddSample(profile.Sample{Time: time.Duration(r.Int64N(1e9)), CPU: r.IntN(64), Thread: row.Thread, Stack: row.Stack,
+				Weight: r.Int64N(1e7), Delta: r.Int64N(10)})
+		}
+	}
+	return b.Window()
+}
+
+func randomHead(r *rand.Rand) profile.Head {
+	h := profile.Head{
+		Task:     pick(r, "", "nightly", `a "quoted" task`),
+		Target:   profile.Labels{"service.name": pick(r, "shop", "cart"), "odd key=": pick(r, "x y", "")},
+		Start:    time.Unix(1_700_000_000+r.Int64N(100), r.Int64N(1e9)).UTC(),
+		Duration: time.Duration(r.Int64N(int64(time.Minute))),
+		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: pick(r, int64(0), 10101010)},
+			{Kind: "page-faults", Unit: "count", Period: 1}},
+		Design:      pick(r, profile.DesignUnknown, profile.DesignRandomised, profile.DesignThinned),
+		Exact:       randomExact(r),
+		ClockOffset: time.Duration(r.IntN(3)) * time.Millisecond,
+		ClockError:  time.Duration(r.IntN(1000)),
+		Idle:        time.Duration(r.IntN(1e6)),
+		Watched:     time.Duration(r.IntN(1e6)),
+	}
+	for range r.IntN(3) {
+		h.AddLoss(profile.Loss{Reason: pick(r, profile.LossDropped, profile.LossTruncated), Detail: pick(r, "", "ring full"),
+			N: r.Int64N(9) + 1, Value: r.Int64N(1e6)})
+		if c := pick(r, "host: a", "atys.window: not ours", "two\nlines"); !slices.Contains(h.Comments, c) {
+			h.Comments = append(h.Comments, c)
+		}
+	}
+	return h
+}
+
+func randomExact(r *rand.Rand) profile.Exact {
+	user, system := time.Duration(r.Int64N(1e9)), time.Duration(r.Int64N(1e8))
+	return profile.Exact{CPU: user + system, User: user, System: system, Source: "schedstat", IncludesInterrupt: r.IntN(2) == 0}
+}
+
+func randomThread(r *rand.Rand) profile.Thread {
+	t := profile.Thread{PID: 7, TID: 7 + r.IntN(4), Process: "shop; drop", Name: pick(r, "main", "http-1", "a b")}
+	if r.IntN(2) == 0 {
+		t.Exact = randomExact(r)
+	}
+	return t
+}
+
+func randomStack(r *rand.Rand, b *profile.Builder) []profile.LocationID {
+	var stack []profile.LocationID
+	for range r.IntN(8) {
+		stack = append(stack, randomLocation(r, b))
+	}
+	return stack
+}
+
+// randomLocation picks one of a few locations; which one decides its names.
+func randomLocation(r *rand.Rand, b *profile.Builder) profile.LocationID {
+	i := r.IntN(12)
+	offset := uint64(0x1000 + 0x10*i)
+	name := fmt.Sprintf("fn%d", i/2)
+	switch r.IntN(6) {
+	case 0: // an unnamed one
+		return b.Location(profile.Location{Kind: profile.KindNative, BuildID: "abcd", Offset: offset})
+	case 1: // named and inlined
+		f := profile.Frame{Function: name + "<int>(char, long)", Linkage: "_Z" + name, File: "/src/a.cc", Line: 10 + i, StartLine: 5,
+			Mapping: "/usr/bin/shop", Kind: profile.KindNative, Class: profile.ClassApplication}
+		in := f
+		in.Function, in.Linkage, in.Inlined = "inlined "+name, "", true
+		return b.Location(profile.Location{Kind: profile.KindNative, BuildID: "ef01", Offset: offset}, in, f)
+	case 2:
+		return b.Location(profile.Location{Kind: profile.KindKernel, BuildID: "kern", Offset: offset},
+			profile.Frame{Function: "sys_" + name, Mapping: "[kernel.kallsyms]", Kind: profile.KindKernel, Class: profile.ClassKernel})
+	case 3:
+		return b.Named(profile.Frame{Function: name, File: "/app/main.py", Line: i, Kind: profile.KindPython, Mapping: "/app/main.py"})
+	case 4: // identified by more than its name
+		return b.Location(profile.Location{Kind: profile.KindJavaCompiled, Name: "com/Shop." + name + "(I)V", File: "Shop.java", Line: i},
+			profile.Frame{Function: "com.Shop." + name, File: "Shop.java", Line: i, Kind: profile.KindJavaCompiled})
+	default: // names that other formats use as signs
+		return b.Named(profile.Frame{Function: pick(r, "a;b", "100% [x]", "%3B", " lead", "#c", "x_[k]", "two\nlines", "é <b>\x1b[0m", "n 5")})
+	}
+}
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// Diff tells in what two windows differ, leaving aside the order of rows,
+// losses, comments and dictionaries, and dictionary entries nothing uses; ""
+// if they are the same.
+func Diff(a, b *profile.Window) string {
+	left, right := Canonical(a), Canonical(b)
+	var out []string
+	for _, l := range left {
+		if !slices.Contains(right, l) {
+			out = append(out, "- "+l)
+		}
+	}
+	for _, l := range right {
+		if !slices.Contains(left, l) {
+			out = append(out, "+ "+l)
+		}
+	}
+	if len(out) == 0 && len(left) != len(right) {
+		out = append(out, fmt.Sprintf("%d lines and %d", len(left), len(right)))
+	}
+	const most = 6 // one is mostly enough to see why
+	if len(out) > most {
+		out = append(out[:most], fmt.Sprintf("and %d more", len(out)-most))
+	}
+	return strings.Join(out, "\n")
+}
+
+// Canonical writes a window as lines that do not depend on its order.
+func Canonical(w *profile.Window) []string {
+	h := &w.Head
+	out := []string{
+		fmt.Sprintf("task %q design %q target %s", h.Task, h.Design, h.Target),
+		fmt.Sprintf("start %s duration %s clock %s %s", h.Start.UTC().Format(time.RFC3339Nano), h.Duration, h.ClockOffset, h.ClockError),
+		fmt.Sprintf("types %+v", h.Types),
+		fmt.Sprintf("exact %+v idle %s watched %s", h.Exact, h.Idle, h.Watched),
+	}
+	for _, l := range h.Losses {
+		out = append(out, fmt.Sprintf("loss %+v", l))
+	}
+	for _, c := range h.Comments {
+		out = append(out, fmt.Sprintf("comment %q", c))
+	}
+	for _, t := range w.Threads {
+		if t.Exact != (profile.Exact{}) {
+			out = append(out, fmt.Sprintf("thread %+v", t))
+		}
+	}
+	out = append(out, Rows(w)...)
+	for _, s := range w.Samples {
+		out = append(out, fmt.Sprintf("sample %s cpu=%d weight=%d delta=%d %s", s.Time, s.CPU, s.Weight, s.Delta,
+			place(w, s.Stack, s.Thread)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Rows writes a window's rows alone, sorted.
+func Rows(w *profile.Window) []string {
+	var out []string
+	for _, r := range w.Rows {
+		context := profile.Context{}
+		if r.Context != 0 {
+			context = w.Contexts[r.Context-1]
+		}
+		out = append(out, fmt.Sprintf("row n=%d values=%v squares=%g slot=%d context=%+v %s", r.N, r.Values, r.Squares, r.Slot, context,
+			place(w, r.Stack, r.Thread)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func place(w *profile.Window, stack profile.StackID, thread profile.ThreadID) string {
+	var b strings.Builder
+	t := w.Thread(thread)
+	t.Exact = profile.Exact{}
+	s := w.Stacks[stack]
+	fmt.Fprintf(&b, "thread=%+v end=%s", t, s.End)
+	for _, l := range s.Locations {
+		fmt.Fprintf(&b, " at %+v", w.Locations[l])
+		if w.Locations[l].BuildID == "" || len(w.Names[l]) > 0 {
+			fmt.Fprintf(&b, " %+v", w.Frames(l))
+		}
+	}
+	return b.String()
+}

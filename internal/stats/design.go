@@ -1,0 +1,143 @@
+package stats
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Design is how the sampler chooses its instants on one CPU.
+//
+// Time is cut into blocks. Each block draws a period uniformly within Spread
+// of the mean one, and its samples weigh that period: a sample stands for the
+// time since the one before it.
+type Design struct {
+	Period   time.Duration // mean
+	Spread   float64       // 0.5: periods from half to one and a half of the mean; 0: fixed
+	Block    int           // samples per block
+	MaxBlock time.Duration // a block ends earlier than after Block samples at low rates; 0: it does not
+	Keep     float64       // probability that a sample is kept, its weight divided by it; 0: all are
+}
+
+// Randomised is the design that the sampler uses for a clock of so many samples a second.
+func Randomised(hertz float64) Design {
+	return Design{
+		Period:   time.Duration(float64(time.Second) / hertz),
+		Spread:   0.5,
+		Block:    20,
+		MaxBlock: 100 * time.Millisecond,
+	}
+}
+
+// Instant is one sample: when, and how much it weighs.
+type Instant struct {
+	At     time.Duration
+	Weight time.Duration
+}
+
+// Draw gives the samples of one CPU between 0 and length.
+func (d Design) Draw(rng *rand.Rand, length time.Duration) []Instant {
+	var out []Instant
+	at := time.Duration(rng.Float64() * float64(d.Period)) // the phase
+	for at < length {
+		period := time.Duration(float64(d.Period) * (1 + d.Spread*(2*rng.Float64()-1)))
+		weight := period
+		if d.Keep > 0 {
+			weight = time.Duration(float64(period) / d.Keep)
+		}
+		block := max(d.Block, 1)
+		if d.MaxBlock > 0 {
+			block = min(block, max(int(d.MaxBlock/d.Period), 1))
+		}
+		for ; block > 0 && at < length; block-- {
+			if d.Keep == 0 || rng.Float64() < d.Keep {
+				out = append(out, Instant{at, weight})
+			}
+			at += period
+		}
+	}
+	return out
+}
+
+// Span is a stretch of a program's CPU time in one function, up to End.
+type Span struct {
+	End      time.Duration
+	Function int
+}
+
+// Program is what one thread ran, in spans that follow each other.
+type Program []Span
+
+// Periodic repeats the same spans, of the given lengths, function 0 first,
+// from a random phase.
+func Periodic(rng *rand.Rand, length time.Duration, lengths ...time.Duration) Program {
+	var cycle time.Duration
+	for _, l := range lengths {
+		cycle += l
+	}
+	at := -time.Duration(rng.Float64() * float64(cycle))
+	var p Program
+	for at < length {
+		for f, l := range lengths {
+			at += l
+			if at > 0 {
+				p = append(p, Span{min(at, length), f})
+			}
+		}
+	}
+	return p
+}
+
+// Phases is a program whose spans are exponentially distributed around mean,
+// each in a function drawn with the given weights.
+func Phases(rng *rand.Rand, length, mean time.Duration, weights ...float64) Program {
+	var total float64
+	for _, w := range weights {
+		total += w
+	}
+	var p Program
+	for at := time.Duration(0); at < length; {
+		at += 1 + time.Duration(rng.ExpFloat64()*float64(mean))
+		u, f := rng.Float64()*total, 0
+		for f < len(weights)-1 && u >= weights[f] {
+			u -= weights[f]
+			f++
+		}
+		p = append(p, Span{min(at, length), f})
+	}
+	return p
+}
+
+// Times sums the time in each of n functions.
+func (p Program) Times(n int) []time.Duration {
+	out := make([]time.Duration, n)
+	var from time.Duration
+	for _, s := range p {
+		out[s.Function] += s.End - from
+		from = s.End
+	}
+	return out
+}
+
+// Sample gives what the samples saw in each of n functions, and in all.
+func (p Program) Sample(instants []Instant, n int) (parts []Sums, whole Sums) {
+	parts = make([]Sums, n)
+	for _, s := range instants {
+		i, _ := slices.BinarySearchFunc(p, s.At, func(span Span, at time.Duration) int {
+			if span.End <= at {
+				return -1
+			}
+			return 1
+		})
+		if i == len(p) {
+			continue
+		}
+		w := float64(s.Weight)
+		for _, sums := range []*Sums{&parts[p[i].Function], &whole} {
+			sums.N++
+			sums.Weight += w
+			sums.Squares += w * w
+		}
+	}
+	return parts, whole
+}

@@ -1,0 +1,92 @@
+package truth
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/stats"
+)
+
+// Observed is what was sampled in one stretch of time: per function, the
+// samples that fell into it itself.
+type Observed struct {
+	From, To int64 // CLOCK_MONOTONIC, ns
+	Self     map[string]stats.Sums
+	Whole    stats.Sums
+}
+
+func (o *Observed) add(function string, s stats.Sums) {
+	if o.Self == nil {
+		o.Self = map[string]stats.Sums{}
+	}
+	o.Self[function] = sum(o.Self[function], s)
+	o.Whole = sum(o.Whole, s)
+}
+
+func sum(a, b stats.Sums) stats.Sums {
+	return stats.Sums{N: a.N + b.N, Weight: a.Weight + b.Weight, Squares: a.Squares + b.Squares}
+}
+
+// Epoch is the wall clock's time at which CLOCK_MONOTONIC was 0, as the clocks
+// stand now: windows have the one, logs the other.
+func Epoch() (time.Time, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		return time.Time{}, fmt.Errorf("read monotonic clock: %w", err)
+	}
+	return time.Now().Add(-time.Duration(t.Nano())), nil
+}
+
+// Observe folds a window of one victim by function; Epoch gives epoch.
+func Observe(w *profile.Window, epoch time.Time) Observed {
+	from := w.Start.Sub(epoch).Nanoseconds()
+	o := Observed{From: from, To: from + w.Duration.Nanoseconds()}
+	for _, r := range w.Rows {
+		s := stats.Sums{N: r.N, Weight: float64(r.Values[0]), Squares: r.Squares}
+		if s.Squares == 0 && s.N > 0 {
+			s.Squares = s.Weight * s.Weight / float64(s.N)
+		}
+		o.add(function(w, r.Stack), s)
+	}
+	return o
+}
+
+// Cut takes the samples of a window, which kept their times, apart into
+// windows of the given length, aligned to multiples of it.
+func Cut(w *profile.Window, epoch time.Time, length time.Duration) []Observed {
+	step := length.Nanoseconds()
+	start := w.Start.Sub(epoch).Nanoseconds()
+	first := (start + step - 1) / step // of the windows that lie inside
+	count := (start+w.Duration.Nanoseconds())/step - first
+	out := make([]Observed, max(count, 0))
+	for i := range out {
+		out[i].From = (first + int64(i)) * step
+		out[i].To = out[i].From + step
+	}
+	for _, s := range w.Samples {
+		i := (start+s.Time.Nanoseconds())/step - first
+		if i < 0 || i >= count {
+			continue
+		}
+		weight := float64(s.Weight)
+		out[i].add(function(w, s.Stack), stats.Sums{N: 1, Weight: weight, Squares: weight * weight})
+	}
+	return out
+}
+
+// function names what was running: the innermost user function that is one of
+// its own. Kernel frames above it, such as the sampling interrupt's, are its
+// time as much as its victim's log says they are.
+func function(w *profile.Window, id profile.StackID) string {
+	for _, l := range w.Stacks[id].Locations {
+		for _, f := range w.Frames(l) {
+			if f.Kind != profile.KindKernel && !f.Inlined {
+				return f.Function
+			}
+		}
+	}
+	return "[kernel]"
+}

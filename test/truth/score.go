@@ -1,0 +1,123 @@
+package truth
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+
+	"atys.dev/atys/internal/stats"
+)
+
+// enough is how many samples a function must be expected to have in a window
+// to be scored in it: the project's criterion.
+const enough = 5
+
+// Score tells how well the intervals of shares hold, pooled over windows.
+type Score struct {
+	Windows int
+	Skipped int // not within the log, or empty
+	Total   Tally
+	By      map[string]*Tally // by function
+}
+
+// Tally counts intervals.
+type Tally struct {
+	N           int // pairs of window and function
+	Covered     int
+	Above       int     // intervals that lie above the truth
+	Width, MidP float64 // summed widths: of the intervals, of mid-P on the plain counts
+	Truth       float64 // summed shares
+	Estimate    float64
+	Squared     float64 // summed squared errors, over the variance of as many independent samples
+}
+
+// Coverage is the part of intervals that contained the truth, with its own
+// 95% interval as if windows and functions were independent.
+func (t Tally) Coverage() stats.Interval { return stats.MidP(float64(t.Covered), float64(t.N)) }
+
+// WidthRatio is the mean width over that of the mid-P intervals.
+func (t Tally) WidthRatio() float64 { return t.Width / t.MidP }
+
+// Effect is the design effect: the variance of the estimates over what as
+// many independent samples would have.
+func (t Tally) Effect() float64 { return t.Squared / float64(t.N) }
+
+// Bias is by how much the shares were overestimated, in the mean.
+func (t Tally) Bias() float64 { return (t.Estimate - t.Truth) / float64(t.N) }
+
+func (t *Tally) add(truth float64, part, whole stats.Sums) {
+	got := stats.Share(part, whole)
+	t.N++
+	switch {
+	case got.Contains(truth):
+		t.Covered++
+	case got.Low > truth:
+		t.Above++
+	}
+	n := float64(whole.N)
+	t.Width += got.Width()
+	t.MidP += stats.MidP(float64(part.N), n).Width()
+	t.Truth += truth
+	t.Estimate += got.Value
+	if spread := truth * (1 - truth); spread > 0 {
+		t.Squared += math.Pow(got.Value-truth, 2) * n / spread
+	}
+}
+
+// Add scores one window against the log.
+func (s *Score) Add(l *Log, o Observed) {
+	truth := l.Self(o.From, o.To)
+	total := 0.0
+	for _, ns := range truth {
+		total += ns
+	}
+	if o.From < l.Start || o.To > l.End || total == 0 || o.Whole.N == 0 {
+		s.Skipped++
+		return
+	}
+	s.Windows++
+	if s.By == nil {
+		s.By = map[string]*Tally{}
+	}
+	for f, ns := range truth {
+		share := ns / total
+		if f == Other || share*float64(o.Whole.N) < enough {
+			continue
+		}
+		if s.By[f] == nil {
+			s.By[f] = &Tally{}
+		}
+		s.By[f].add(share, o.Self[f], o.Whole)
+		s.Total.add(share, o.Self[f], o.Whole)
+	}
+}
+
+// WriteTo prints the score as a table: all functions, then each.
+func (s *Score) WriteTo(w io.Writer) (int64, error) {
+	var written int64
+	line := func(format string, args ...any) error {
+		n, err := fmt.Fprintf(w, format, args...)
+		written += int64(n)
+		return err
+	}
+	if err := line("%d windows, %d skipped\n%-32s %8s %9s %17s %7s %7s %9s %7s\n", s.Windows, s.Skipped,
+		"function", "n", "covered", "(95%)", "width", "effect", "bias", "share"); err != nil {
+		return written, err
+	}
+	row := func(name string, t *Tally) error {
+		c := t.Coverage()
+		return line("%-32.32s %8d %9.4f [%.4f, %.4f] %7.3f %7.2f %+9.5f %7.4f\n",
+			name, t.N, c.Value, c.Low, c.High, t.WidthRatio(), t.Effect(), t.Bias(), t.Truth/float64(t.N))
+	}
+	if err := row("all", &s.Total); err != nil {
+		return written, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.By)) {
+		if err := row(name, s.By[name]); err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
