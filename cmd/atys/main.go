@@ -8,9 +8,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/render"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -34,12 +37,22 @@ func run(args []string) int {
 	if errors.As(err, &status) {
 		return int(status)
 	}
-	fmt.Fprintln(os.Stderr, "atys: "+err.Error())
+	fmt.Fprintln(os.Stderr, "atys: "+legible(err))
 	var usage *usageError
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// legible is an error that may repeat what a file or a process holds, with
+// its lines kept and all else that steers a terminal shown as text.
+func legible(err error) string {
+	lines := strings.Split(strings.ReplaceAll(err.Error(), "\t", "    "), "\n")
+	for i, line := range lines {
+		lines[i] = render.Printable(line)
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
 // Exit codes: stable, for scripts.
@@ -68,10 +81,31 @@ kernel without help from the programs, and shows what it finds: how much time
 went where, and how sure that is.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		SuggestionsMinimumDistance: 2,
+		DisableFlagsInUseLine:      true,
+
+		Args: knownCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w (\"%s --help\" lists the flags)", err, c.CommandPath())}
 	})
 	root.AddCommand(recordCommand())
+	root.AddCommand(reportCommand(), flameCommand(), diffCommand(), convertCommand())
+	root.AddCommand(doctorCommand())
+	root.AddCommand(dumpCommand())
 	return root
+}
+
+// knownCommand refuses what is no command as the slip it is.
+func knownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := fmt.Sprintf("\"%s --help\" lists them", c.Name())
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "do you mean " + strings.Join(near, " or ") + "?"
+	}
+	return &usageError{fmt.Errorf("unknown command %q (%s)", args[0], hint)}
 }

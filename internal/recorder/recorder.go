@@ -175,6 +175,14 @@ func (r *Recorder) Unwinder() *unwind.Unwinder { return r.unwinder }
 
 // Cut ends the current window and names it.
 func (r *Recorder) Cut() (*profile.Window, error) {
+	w, err := r.cut()
+	if err == nil {
+		r.names.Name(w)
+	}
+	return w, err
+}
+
+func (r *Recorder) cut() (*profile.Window, error) {
 	w, err := r.sampler.Cut()
 	if err != nil {
 		return nil, err
@@ -187,12 +195,15 @@ func (r *Recorder) Cut() (*profile.Window, error) {
 	}
 	r.mu.Unlock()
 	w.Target = r.options.Targets.labels()
-	r.names.Name(w)
 	return w, nil
 }
 
-// cutEvery keeps the kernel's buffers from filling at high frequencies.
-const cutEvery = 2 * time.Second
+const (
+	// cutEvery keeps the kernel's buffers from filling at high frequencies.
+	cutEvery = 2 * time.Second
+	// mergeAt bounds how many windows wait to be merged.
+	mergeAt = 32
+)
 
 // Record gathers windows until the context ends, or for the duration if it is
 // not zero. What was measured is returned even where an error ends it.
@@ -205,9 +216,8 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 	}
 	ticker := time.NewTicker(cutEvery)
 	defer ticker.Stop()
-	var whole *profile.Window
-	for {
-		last := false
+	var windows []*profile.Window
+	for last := false; !last; {
 		select {
 		case <-ctx.Done():
 			last = true
@@ -215,22 +225,34 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 			last = true
 		case <-ticker.C:
 		}
-		w, err := r.Cut()
+		w, err := r.cut()
 		if err != nil {
-			return whole, err
+			whole, mergeErr := r.finish(windows)
+			return whole, errors.Join(err, mergeErr)
 		}
 		if progress != nil {
 			progress(w)
 		}
-		if whole == nil {
-			whole = w
-		} else if whole, err = profile.Merge(whole, w); err != nil {
-			return whole, err
-		}
-		if last {
-			return whole, nil
+		if windows = append(windows, w); len(windows) == mergeAt {
+			if w, err = profile.Merge(windows...); err != nil {
+				return w, err
+			}
+			windows = append(windows[:0], w)
 		}
 	}
+	return r.finish(windows)
+}
+
+// finish merges what was recorded and names it.
+func (r *Recorder) finish(windows []*profile.Window) (*profile.Window, error) {
+	if len(windows) == 0 {
+		return nil, nil
+	}
+	whole, err := profile.Merge(windows...)
+	if err == nil {
+		r.names.Name(whole)
+	}
+	return whole, err
 }
 
 // Close ends the recording.

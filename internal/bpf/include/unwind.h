@@ -161,7 +161,9 @@ struct {
 	__type(value, u64);
 } asked SEC(".maps");
 
+#ifndef READ_USER /* sampler/dump reads other threads */
 #define READ_USER(to, size, from) bpf_probe_read_user(to, size, (void *)(from))
+#endif
 
 static __always_inline void *only(void *map)
 {
@@ -303,8 +305,8 @@ static __always_inline u32 step_signal(struct walk *w)
 static __always_inline u64 frame_address(struct walk *w, u32 rule, u32 *end)
 {
 	u32 field = rule & UNWIND_CFA_MASK;
-	u32 high = field >> UNWIND_HIGH_SHIFT, low = field & UNWIND_LOW_MASK;
-	s64 displacement = (s64)(s32)(rule << (32 - UNWIND_CFA_BITS)) >> (32 - UNWIND_CFA_BITS);
+	u64 high = (u64)(field >> UNWIND_HIGH_SHIFT);
+	s64 low = (s64)(__s16)(field & UNWIND_LOW_MASK) << 3;
 	u64 cfa = 0;
 
 	switch (rule >> UNWIND_TYPE_SHIFT) {
@@ -319,17 +321,21 @@ static __always_inline u64 frame_address(struct walk *w, u32 rule, u32 *end)
 	case UNWIND_BP_DEREF:
 		if (w->bp_lost)
 			break;
-		if (READ_USER(&cfa, 8, w->bp + (displacement << 3)))
+		if (READ_USER(&cfa, 8, w->bp + low))
 			*end = END_UNREADABLE;
-		return cfa;
+		return cfa + (high << 3);
 	case UNWIND_SP_DEREF:
-		if (READ_USER(&cfa, 8, w->sp + ((u64)low << 3)))
+		if (READ_USER(&cfa, 8, w->sp + low))
 			*end = END_UNREADABLE;
-		return cfa + ((u64)high << 3);
+		return cfa + (high << 3);
 	case UNWIND_LEAF_REG:
 		if (w->count != 1)
 			break;
-		return w->regs[high & 15] + ((s64)(__s16)low << 3);
+		return w->regs[high & 15] + low;
+	case UNWIND_RETURN_REG:
+		if (w->count != 1)
+			break;
+		return w->sp + low;
 	case UNWIND_GAP:
 		*end = END_NO_UNWIND;
 		return 0;
@@ -360,12 +366,14 @@ static __always_inline u32 step_to_caller(struct walk *w, u32 rule, u64 cfa)
 			w->bp_lost = 0;
 		}
 	}
-	if (cfa == w->sp && pair[1] == w->ip)
-		return END_CORRUPT;
+	if (rule >> UNWIND_TYPE_SHIFT == UNWIND_RETURN_REG)
+		pair[1] = w->regs[(rule >> UNWIND_HIGH_SHIFT) & UNWIND_HIGH_MASK];
+	if (pair[1] == 0 || (cfa == w->sp && pair[1] == w->ip))
+		return END_CORRUPT; /* known ends have rules of their own */
 	w->ip = pair[1];
 	w->sp = cfa;
 	w->is_return = 1;
-	return w->ip ? 0 : END_COMPLETE;
+	return 0;
 }
 
 /* Stores the frame at w->ip and goes to its caller. 0: go on; else the end. */

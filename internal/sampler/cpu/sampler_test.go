@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
@@ -29,18 +31,19 @@ func needBPF(t *testing.T) {
 func shell(t *testing.T, script string) int {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script)
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // so that its children end with it
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill()
+		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 		cmd.Wait()
 	})
 	return cmd.Process.Pid
 }
 
 // faults allocates, touches and frees memory all the time.
-const faults = `exec perl -e 'while (1) { my $x = "x" x (5000000 + rand 10); undef $x }'`
+const faults = `exec perl -e 'while (1) { my $x = "x" x (50000000 + rand 10); undef $x }'`
 
 // spin is a shell loop that never leaves the CPU by itself.
 const spin = "while :; do :; done"
@@ -162,9 +165,8 @@ func TestChildren(t *testing.T) {
 	}
 	delete(children, pid)
 	var n int64
-	for child, samples := range children {
+	for _, samples := range children {
 		n += samples
-		exec.Command("kill", "-9", strconv.Itoa(child)).Run()
 	}
 	if n < 50 {
 		t.Errorf("children have %d samples: %v", n, children)
@@ -275,7 +277,7 @@ func TestEvents(t *testing.T) {
 		"page-faults":               faults,
 		"minor-faults":              faults,
 		"context-switches":          "exec perl -e 'while (1) { select undef, undef, undef, 0.001 }'",
-		"cpu-migrations":            "perl -e 'while (1) { select undef, undef, undef, 0.001 }' & " + spin,
+		"cpu-migrations":            "while :; do taskset -p -c 0 $$ >/dev/null; taskset -p -c 1 $$ >/dev/null; done",
 		"syscalls:sys_enter_openat": "while :; do read x < " + file + "; done",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -351,7 +353,7 @@ func TestCgroup(t *testing.T) {
 	if got := ownCgroup([]int{pid}); got != dir {
 		t.Errorf("the process's own cgroup is %q, not %q", got, dir)
 	}
-	exec.Command("kill", "-9", strconv.Itoa(pid)).Run()
+	unix.Kill(pid, unix.SIGKILL) // so that the cgroup can be removed
 	time.Sleep(50 * time.Millisecond)
 }
 

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/selection"
+	"atys.dev/atys/internal/render"
+	"atys.dev/atys/internal/stats"
+)
+
+type diffFlags struct {
+	selectionFlags
+	displayFlags
+	drawingFlags
+	normalize bool
+	json      bool
+	rows      int
+}
+
+func diffCommand() *cobra.Command {
+	var f diffFlags
+	c := &cobra.Command{
+		Use:   "diff [flags] before after",
+		Short: "Show what changed between two profiles, and what could be chance",
+		Long: `diff compares two profiles function by function: their values, their shares of
+the profile they stand in, and the difference of the shares with its 95%
+interval. A difference that may be nothing but the chance of sampling is marked
+by "?". Drawings (-o) and JSON compare shares.`,
+		Example: `  atys diff before.pb.gz after.pb.gz
+  atys diff --focus '^main' -o diff.html monday.pb.gz tuesday.pb.gz`,
+		Args:              files(2, 2, "two files, before and after"),
+		ValidArgsFunction: completeProfiles,
+		RunE: func(c *cobra.Command, args []string) error {
+			return diff(c.OutOrStdout(), c.ErrOrStderr(), f, args)
+		},
+	}
+	f.selectionFlags.add(c)
+	f.displayFlags.add(c)
+	f.drawingFlags.add(c)
+	flags := c.Flags()
+	flags.BoolVar(&f.normalize, "normalize", false, "scale the values before to the total after, so that values compare although one profile is longer")
+	flags.IntVarP(&f.rows, "nodecount", "n", 0, "at most so many functions, or boxes of a drawing; 0 is all, but on a terminal what it holds")
+	flags.BoolVar(&f.json, "json", false, "write JSON")
+	return c
+}
+
+func diff(out, log io.Writer, f diffFlags, paths []string) error {
+	if f.rows < 0 {
+		return &usageError{fmt.Errorf("--nodecount %d: want 0 or more", f.rows)}
+	}
+	if f.json && f.output != "" {
+		return &usageError{errors.New("--json writes to standard output, -o draws: give one of them")}
+	}
+	d, err := f.drawing(f.displayFlags)
+	if err != nil {
+		return &usageError{err}
+	}
+	before, err := f.read(paths[:1], log)
+	if err != nil {
+		return err
+	}
+	after, err := f.read(paths[1:], log)
+	if err != nil {
+		return err
+	}
+	if a, b := before.whole.Types[0], after.whole.Types[0]; a.Kind != b.Kind || a.Unit != b.Unit {
+		return &usageError{fmt.Errorf("%q measures %s, %q measures %s: these cannot be compared; name a type they share by --type",
+			paths[0], typeList(before.whole), paths[1], typeList(after.whole))}
+	}
+	tree, err := profile.NewTree(profile.TreeOptions{}, before.window, after.window)
+	if err != nil {
+		return err
+	}
+	if d.format != "" {
+		selection.Bound(tree, f.rows)
+		return d.write(out, tree)
+	}
+	ofWhole(tree, 0, before.whole)
+	ofWhole(tree, 1, after.whole)
+	w := bufio.NewWriter(out)
+	if f.json {
+		d.options.Limit = f.rows
+		err = render.TopJSON(w, tree, d.options)
+	} else {
+		d.options.Limit = rowLimit(f.rows, screenOf(os.Stdout))
+		f.writeTable(w, tree, before, after, d.options)
+	}
+	if err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// change is one function's row.
+type change struct {
+	profile.Function
+	before, after stats.Interval // shares
+	difference    stats.Interval
+}
+
+func (f *diffFlags) writeTable(w io.Writer, tree *profile.Tree, before, after *selected, o render.Options) {
+	title := o.Title
+	if title == "" {
+		title = tree.Columns[0].Type.Kind + " profiles compared"
+		if before.words != "" {
+			title += ", " + before.words
+		}
+	}
+	writeTitle(w, title, o)
+	writeFacts(w, "before: ", before.whole)
+	writeFacts(w, "after:  ", after.whole)
+	fmt.Fprintln(w)
+	scale := 1.0
+	if base := tree.Root.Total[0].Value; f.normalize && base != 0 {
+		scale = float64(tree.Root.Total[1].Value) / float64(base)
+	}
+	changes := changesOf(tree)
+	unit := tree.Columns[0].Type.Unit
+	t := table{heads: []string{"before", "after", "change", "before%", "after%", "points", "95% interval", "", "function"}}
+	for i, c := range changes {
+		if o.Limit > 0 && i == o.Limit {
+			break
+		}
+		chance := ""
+		if c.difference.Contains(0) {
+			chance = "?"
+		}
+		was, is := scale*float64(c.Total[0].Value), float64(c.Total[1].Value)
+		t.add(render.Value(was, unit), render.Value(is, unit), signed(is-was, unit), render.Share(c.before.Value), render.Share(c.after.Value),
+			point(c.difference.Value), points(c.difference.Low, c.difference.High), chance, functionName(c.Frame))
+	}
+	t.write(w, o)
+	t.more(w, len(changes))
+}
+
+// changesOf lists functions, those whose share changed most first.
+func changesOf(tree *profile.Tree) []change {
+	functions := tree.Functions()
+	changes := make([]change, len(functions))
+	for i, fn := range functions {
+		c := change{Function: fn}
+		c.before, _ = shareOf(fn.Total[0], tree.Root.Total[0], tree.Columns[0].Head.Design)
+		c.after, _ = shareOf(fn.Total[1], tree.Root.Total[1], tree.Columns[1].Head.Design)
+		c.difference = stats.Difference(c.before, c.after)
+		changes[i] = c
+	}
+	slices.SortStableFunc(changes, func(a, b change) int {
+		return cmp.Compare(math.Abs(b.difference.Value), math.Abs(a.difference.Value))
+	})
+	return changes
+}
+
+func signed(v float64, unit string) string {
+	if v > 0 {
+		return "+" + render.Value(v, unit)
+	}
+	return render.Value(v, unit)
+}
+
+// point writes a difference of shares in percentage points.
+func point(d float64) string {
+	return fmt.Sprintf("%+.*f", digits(math.Abs(d)), d*100)
+}

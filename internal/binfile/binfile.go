@@ -1,0 +1,201 @@
+// Package binfile opens executables, libraries and debug files safely: ELF in
+// whatever state it is found, and what a profiler needs to know of it.
+//
+// The flow:
+//
+//  1. Open or New reads the headers; a file whose section table is damaged or
+//     cut off is still opened by its program headers (binfile.go).
+//  2. BuildID identifies the content (buildid.go); Offset and Address translate
+//     between file offsets, which locations are made of, and the link-time
+//     addresses that all tables inside the file use (segments.go).
+//  3. Symbols, Stubs and FrameStarts read what bounds and names code
+//     (symbols.go, stubs.go, framehdr.go).
+//  4. DebugLink, AltLink and MiniDebug lead to more of the same kept elsewhere
+//     (links.go); package debugfile follows them.
+//
+// Files are read with pread, never mapped: another process may truncate a
+// mapped file at any time, and reading behind its end is then a SIGBUS. What is
+// read often goes through a Cache, which makes up for it.
+//
+// Everything here may be written by an enemy. No reader panics, and none
+// allocates more than the file's size or a fixed bound.
+package binfile
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// ErrNotELF is what Open wraps for a file that is no ELF file at all.
+var ErrNotELF = errors.New("not an ELF file")
+
+// File is one open ELF file. Its methods may be called concurrently.
+type File struct {
+	// ELF gives the headers. Its sections are to be read through Section and
+	// SectionData, which bound what they allocate.
+	ELF *elf.File
+
+	r      io.ReaderAt
+	size   int64
+	closer io.Closer
+	loads  []elf.ProgHeader // all PT_LOAD
+	exec   []Segment
+
+	idOnce sync.Once
+	id     string
+}
+
+// Open opens the file at a path.
+func Open(path string) (*File, error) {
+	// Opening a pipe would wait for its writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	return FromFile(f)
+}
+
+// FromFile reads an open file, and closes it on Close or failure.
+func FromFile(f *os.File) (*File, error) {
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	// Reading a pipe or a device might block for ever.
+	if !info.Mode().IsRegular() {
+		f.Close()
+		return nil, fmt.Errorf("%q is not a regular file", f.Name())
+	}
+	b, err := New(f, info.Size())
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%q: %w", f.Name(), err)
+	}
+	b.closer = f
+	return b, nil
+}
+
+// New reads ELF from anything that can be read at an offset.
+func New(r io.ReaderAt, size int64) (*File, error) {
+	var ident [elf.EI_NIDENT]byte
+	if _, err := r.ReadAt(ident[:], 0); err != nil || string(ident[:4]) != elf.ELFMAG {
+		return nil, ErrNotELF
+	}
+	if elf.Class(ident[elf.EI_CLASS]) != elf.ELFCLASS64 || elf.Data(ident[elf.EI_DATA]) != elf.ELFDATA2LSB {
+		return nil, fmt.Errorf("%v %v: only 64-bit little-endian ELF is read",
+			elf.Class(ident[elf.EI_CLASS]), elf.Data(ident[elf.EI_DATA]))
+	}
+	bounded := io.NewSectionReader(r, 0, size)
+	e, err := elf.NewFile(bounded)
+	if err != nil {
+		sectionless, err2 := elf.NewFile(&withoutSections{r: bounded})
+		if err2 != nil {
+			return nil, fmt.Errorf("read headers: %w", err)
+		}
+		e = sectionless
+	}
+	f := &File{ELF: e, r: bounded, size: size}
+	f.readSegments()
+	return f, nil
+}
+
+// Close closes the file, if it was opened here.
+func (f *File) Close() error {
+	if f.closer == nil {
+		return nil
+	}
+	return f.closer.Close()
+}
+
+// Size is the file's size when it was opened.
+func (f *File) Size() int64 { return f.size }
+
+// ReadAt reads at a file offset.
+func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.r.ReadAt(p, off) }
+
+// withoutSections shows a file as if it had no section table: the way to read
+// one whose table is damaged, cut off, or was removed carelessly.
+type withoutSections struct{ r io.ReaderAt }
+
+// Places of the section table's fields in a 64-bit ELF header.
+const (
+	offsetShoff  = 0x28 // 8 bytes
+	offsetShnum  = 0x3c // 2 bytes, followed by
+	headerEnd    = 0x40 // 2 bytes of e_shstrndx
+	shoffBytes   = 8
+	sectionBytes = headerEnd - offsetShnum
+)
+
+func (w *withoutSections) ReadAt(p []byte, off int64) (int, error) {
+	n, err := w.r.ReadAt(p, off)
+	blank(p[:n], off, offsetShoff, shoffBytes)
+	blank(p[:n], off, offsetShnum, sectionBytes)
+	return n, err
+}
+
+func (w *withoutSections) Read([]byte) (int, error) { return 0, io.EOF }
+
+func (w *withoutSections) Seek(int64, int) (int64, error) { return 0, nil }
+
+// blank clears what of [start, start+n) lies in p, which was read at off.
+func blank(p []byte, off, start, n int64) {
+	for i := start; i < start+n; i++ {
+		if j := i - off; j >= 0 && j < int64(len(p)) {
+			p[j] = 0
+		}
+	}
+}
+
+// IsGo tells whether the Go linker made the file.
+func (f *File) IsGo() bool {
+	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab", ".note.go.buildid", ".go.buildinfo"} {
+		if f.ELF.Section(name) != nil {
+			return true
+		}
+	}
+	return f.goBuildID() != ""
+}
+
+// IsStatic tells whether the file is a program that needs no dynamic linker.
+func (f *File) IsStatic() bool {
+	for _, p := range f.ELF.Progs {
+		if p.Type == elf.PT_INTERP {
+			return false
+		}
+	}
+	return f.ELF.Type == elf.ET_EXEC || f.ELF.Type == elf.ET_DYN && f.dynamicFlag(dtFlags1)&df1PIE != 0
+}
+
+const (
+	dtFlags1   = 0x6ffffffb
+	df1PIE     = 0x08000000
+	dynBytes   = 16
+	maxDynamic = 1 << 16 // bytes of PT_DYNAMIC looked at; real ones have under 1 KiB
+)
+
+// dynamicFlag gives the value of a tag of the dynamic section, 0 without it.
+func (f *File) dynamicFlag(tag uint64) uint64 {
+	for _, p := range f.ELF.Progs {
+		if p.Type != elf.PT_DYNAMIC {
+			continue
+		}
+		data := make([]byte, min(p.Filesz, maxDynamic))
+		n, _ := p.ReadAt(data, 0)
+		for d := data[:n]; len(d) >= dynBytes; d = d[dynBytes:] {
+			if binary.LittleEndian.Uint64(d) == tag {
+				return binary.LittleEndian.Uint64(d[8:])
+			}
+		}
+	}
+	return 0
+}
+
+// HasPLT tells whether the file has linker stubs that jump to other files.
+func (f *File) HasPLT() bool { return len(f.stubSections()) > 0 }

@@ -1,0 +1,119 @@
+package binfile
+
+import (
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+)
+
+const (
+	noteGNU       = "GNU\x00"
+	noteGNUID     = 3
+	noteGo        = "Go\x00\x00"
+	noteGoID      = 4
+	maxNotes      = 1 << 20 // bytes of one note segment looked at
+	maxID         = 64      // bytes of a GNU build-id; linkers write 8 to 32
+	maxGoID       = 1 << 10
+	idHashBytes   = 20
+	idSampleBytes = 4096
+)
+
+// BuildID identifies the file's content, never empty: the GNU build-id in hex;
+// without one "go-" and a hash of Go's build id; without that "txt-" and a hash
+// over the executable segments' places, sizes, first and last 4 KiB. The last is
+// cheap to take of a 100 MB file, and tells builds apart because a linker that
+// moves anything changes addresses near both ends; it is no defence against
+// files made to collide, nor is a build-id.
+func (f *File) BuildID() string {
+	f.idOnce.Do(func() { f.id = f.readBuildID() })
+	return f.id
+}
+
+func (f *File) readBuildID() string {
+	if id := f.note(noteGNU, noteGNUID); len(id) > 0 && len(id) <= maxID {
+		return hex.EncodeToString(id)
+	}
+	if id := f.goBuildID(); id != "" {
+		sum := sha256.Sum256([]byte(id))
+		return "go-" + hex.EncodeToString(sum[:idHashBytes])
+	}
+	h := sha256.New()
+	for _, s := range f.exec {
+		var head [24]byte
+		binary.LittleEndian.PutUint64(head[0:], s.Offset)
+		binary.LittleEndian.PutUint64(head[8:], s.Address)
+		binary.LittleEndian.PutUint64(head[16:], s.Size)
+		h.Write(head[:])
+		n := min(s.Size, idSampleBytes)
+		f.hashAt(h, s.Offset, n)
+		f.hashAt(h, s.Offset+s.Size-n, n)
+	}
+	return "txt-" + hex.EncodeToString(h.Sum(nil)[:idHashBytes])
+}
+
+func (f *File) hashAt(h hash.Hash, off, n uint64) {
+	buf := make([]byte, n)
+	got, _ := f.r.ReadAt(buf, int64(off))
+	h.Write(buf[:got])
+}
+
+func (f *File) goBuildID() string {
+	id := f.note(noteGo, noteGoID)
+	if len(id) > maxGoID {
+		return ""
+	}
+	return string(id)
+}
+
+// note finds a note by owner and type, first in the segments, which strippers
+// leave alone, then in the sections.
+func (f *File) note(name string, kind uint32) []byte {
+	for _, p := range f.ELF.Progs {
+		if p.Type == elf.PT_NOTE {
+			if d := f.noteAt(p.Off, p.Filesz, p.Align, name, kind); d != nil {
+				return d
+			}
+		}
+	}
+	for _, s := range f.ELF.Sections {
+		if s.Type == elf.SHT_NOTE {
+			if d := f.noteAt(s.Offset, s.FileSize, s.Addralign, name, kind); d != nil {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+func (f *File) noteAt(off, size, align uint64, name string, kind uint32) []byte {
+	if off > uint64(f.size) {
+		return nil
+	}
+	data := make([]byte, min(size, uint64(f.size)-off, maxNotes))
+	n, _ := f.r.ReadAt(data, int64(off))
+	return FindNote(data[:n], align, name, kind)
+}
+
+// FindNote finds a note by owner (with its NULs) and type in the bytes of a note
+// segment, such as /sys/kernel/notes. Without one it gives nil.
+func FindNote(data []byte, align uint64, name string, kind uint32) []byte {
+	if align != 8 { // 0, 1 and 4 all mean 4
+		align = 4
+	}
+	round := func(n uint64) uint64 { return (n + align - 1) &^ (align - 1) }
+	for len(data) >= 12 {
+		nameSize := uint64(binary.LittleEndian.Uint32(data))
+		descSize := uint64(binary.LittleEndian.Uint32(data[4:]))
+		descStart := round(12 + nameSize)
+		if descStart+descSize > uint64(len(data)) {
+			return nil
+		}
+		if binary.LittleEndian.Uint32(data[8:]) == kind && string(data[12:12+nameSize]) == name {
+			return data[descStart : descStart+descSize]
+		}
+		data = data[min(round(descStart+descSize), uint64(len(data))):]
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package debugfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"atys.dev/atys/internal/binfile"
+)
+
+const (
+	maxDownload     = 4 << 30 // bytes of a debug file; Chromium's has some 3 GiB
+	downloadTimeout = 90 * time.Second
+	missingFor      = 24 * time.Hour // how long a server's "not found" is believed
+	userAgent       = "atys"
+)
+
+// errMissing says that the servers were asked and do not have a file.
+var errMissing = errors.New("not on the server")
+
+// download asks the servers, one after the other. That none has the file is
+// remembered on disk, that one could not be reached is not.
+func (f *Finder) download(ctx context.Context, id string) (*binfile.File, error) {
+	if len(f.Servers) == 0 || !buildIDForm.MatchString(id) {
+		return nil, fmt.Errorf("build-id %q: %w", id, ErrNotFound)
+	}
+	dir := f.CacheDir
+	if dir == "" {
+		temp, err := os.MkdirTemp("", "atys-debug-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(temp) // an open file outlives its name
+		dir = temp
+	} else if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, id+".debug")
+	if d := openIf(path, id); d != nil {
+		now := f.now()
+		os.Chtimes(path, now, now) // the cache drops what was not used for longest
+		return d, nil
+	}
+	missing := filepath.Join(dir, id+".missing")
+	if info, err := os.Stat(missing); err == nil && f.now().Sub(info.ModTime()) < missingFor {
+		return nil, fmt.Errorf("build-id %q: %w", id, ErrNotFound)
+	}
+	var failed error
+	for _, server := range f.Servers {
+		err := f.fetch(ctx, server, id, path)
+		if err == nil {
+			if d := openIf(path, id); d != nil {
+				return d, nil
+			}
+			os.Remove(path)
+			err = fmt.Errorf("%s sent a file with another build-id", server)
+		}
+		if !errors.Is(err, errMissing) {
+			failed = err
+		}
+	}
+	if failed != nil {
+		return nil, fmt.Errorf("download debug file of %q: %w", id, failed)
+	}
+	if err := os.WriteFile(missing, nil, 0o600); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("build-id %q: %w", id, ErrNotFound)
+}
+
+func (f *Finder) fetch(ctx context.Context, server, id, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
+	defer cancel()
+	address, err := url.JoinPath(server, "buildid", id, "debuginfo")
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(address, "http://") && !strings.HasPrefix(address, "https://") {
+		return fmt.Errorf("server %q: neither http nor https", server)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("User-Agent", userAgent)
+	client := f.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusNotFound {
+		return errMissing
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %q", server, response.Status)
+	}
+	return writeFile(path, io.LimitReader(response.Body, maxDownload+1))
+}
+
+// writeFile puts content in place as a whole or not at all.
+func writeFile(path string, content io.Reader) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), ".download-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	n, err := io.Copy(temp, content)
+	if closeErr := temp.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	if n > maxDownload {
+		return fmt.Errorf("the file has more than %d bytes", int64(maxDownload))
+	}
+	return os.Rename(temp.Name(), path)
+}
+
+func (f *Finder) now() time.Time {
+	if f.Now != nil {
+		return f.Now()
+	}
+	return time.Now()
+}

@@ -1,0 +1,149 @@
+package dwarf
+
+import "math"
+
+// span is a stretch of addresses.
+type span struct{ start, end uint64 }
+
+const (
+	maxSpans   = 1 << 20 // of one entry
+	rangeChunk = 1 << 12
+)
+
+// Entries of .debug_rnglists (DW_RLE_*).
+const (
+	rleEnd         = 0
+	rleBaseAddrx   = 1
+	rleStartxEndx  = 2
+	rleStartxLen   = 3
+	rleOffsetPair  = 4
+	rleBaseAddress = 5
+	rleStartEnd    = 6
+	rleStartLength = 7
+)
+
+// ranges gives the addresses an entry covers, without empty stretches and
+// without those of code that the linker threw away: it leaves them at address 0
+// (ld) or near the highest one (lld).
+func (u *unit) ranges(e entry) []span {
+	if e.rangeList.class != classNone {
+		return keepReal(u.rangeList(e.rangeList))
+	}
+	low, ok := u.address(e.lowPC)
+	if !ok {
+		return nil
+	}
+	high, ok := u.address(e.highPC)
+	if !ok {
+		if e.highPC.class != classNumber {
+			return nil
+		}
+		high = low + e.highPC.n
+	}
+	return keepReal([]span{{low, high}})
+}
+
+func keepReal(spans []span) []span {
+	out := spans[:0]
+	for _, s := range spans {
+		if s.start != 0 && s.start < s.end && s.start < math.MaxUint64-1 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (u *unit) rangeList(v value) []span {
+	section, off := "ranges", v.n
+	read := (*cursor).rangesBefore5
+	if u.version >= 5 {
+		section, read = "rnglists", (*cursor).ranges5
+		if v.class == classRnglistx {
+			size := u.wordSize()
+			if v.n > 1<<32 {
+				return nil
+			}
+			word := u.data.bytes(section, u.rngBase+v.n*uint64(size), size)
+			if len(word) < size {
+				return nil
+			}
+			c := cursor{data: word}
+			off = u.rngBase + c.word(u.wide)
+		}
+	} else if u.skeleton != nil {
+		off += u.rangeBase
+	}
+	from := u.data
+	if u.skeleton != nil && u.version < 5 {
+		from = u.skeleton.data // .debug_ranges stays behind
+	}
+	for size := rangeChunk; ; size *= 8 {
+		data := from.bytes(section, off, size)
+		c := cursor{data: data}
+		spans := read(&c, u)
+		if !c.bad || len(data) < size || len(spans) >= maxSpans {
+			return spans
+		}
+	}
+}
+
+func (c *cursor) rangesBefore5(u *unit) (spans []span) {
+	base := u.lowPC
+	highest := uint64(math.MaxUint64) >> (64 - 8*uint(u.addrSize))
+	for len(spans) < maxSpans {
+		start, end := c.fixed(int(u.addrSize)), c.fixed(int(u.addrSize))
+		if c.bad || start == 0 && end == 0 {
+			break
+		}
+		if start == highest {
+			base = end
+			continue
+		}
+		spans = append(spans, real(base, start, end))
+	}
+	return spans
+}
+
+// real adds a base. What belongs to no code stays at 0, wherever the base is.
+func real(base, start, end uint64) span {
+	if start == end || base+start < base {
+		return span{}
+	}
+	return span{base + start, base + end}
+}
+
+func (c *cursor) ranges5(u *unit) (spans []span) {
+	base := u.lowPC
+	index := func() uint64 {
+		a, _ := u.address(value{classAddrx, c.uleb()})
+		return a
+	}
+	for steps := 0; steps < maxSpans && !c.bad; steps++ {
+		switch c.u8() {
+		case rleEnd:
+			return spans
+		case rleBaseAddrx:
+			base = index()
+		case rleStartxEndx:
+			start := index()
+			spans = append(spans, span{start, index()})
+		case rleStartxLen:
+			start := index()
+			spans = append(spans, span{start, start + c.uleb()})
+		case rleOffsetPair:
+			start, end := c.uleb(), c.uleb()
+			spans = append(spans, real(base, start, end))
+		case rleBaseAddress:
+			base = c.fixed(int(u.addrSize))
+		case rleStartEnd:
+			start := c.fixed(int(u.addrSize))
+			spans = append(spans, span{start, c.fixed(int(u.addrSize))})
+		case rleStartLength:
+			start := c.fixed(int(u.addrSize))
+			spans = append(spans, span{start, start + c.uleb()})
+		default:
+			return spans
+		}
+	}
+	return spans
+}

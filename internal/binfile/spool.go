@@ -1,0 +1,81 @@
+package binfile
+
+import (
+	"bytes"
+	"compress/zlib"
+	"debug/elf"
+	"fmt"
+	"io"
+	"os"
+)
+
+const (
+	maxUnpacked = 2 << 30  // bytes a compressed section may unpack to
+	spoolBytes  = 16 << 20 // from here on unpacked sections go to a temporary file
+)
+
+// SectionReader is a section that is read in place, unpacked where necessary.
+type SectionReader struct {
+	io.ReaderAt
+	Size int64
+	temp *os.File
+}
+
+// Close gives back what unpacking took.
+func (s *SectionReader) Close() error {
+	if s == nil || s.temp == nil {
+		return nil
+	}
+	return s.temp.Close()
+}
+
+// OpenSection opens a section for reading at offsets. A compressed one (by flag,
+// or by the older name .zdebug_*) is unpacked, into a temporary file without a
+// name if it is large. Its error wraps ErrNoSection if there is none.
+func (f *File) OpenSection(name string) (*SectionReader, error) {
+	s := f.Section(name)
+	if s == nil {
+		return f.openZdebug(name)
+	}
+	if s.Flags&elf.SHF_COMPRESSED == 0 {
+		raw := f.raw(s)
+		return &SectionReader{ReaderAt: NewCache(raw), Size: raw.Size()}, nil
+	}
+	return unpackSection(s.Open(), name)
+}
+
+func (f *File) openZdebug(name string) (*SectionReader, error) {
+	s := f.Section(".z" + name[min(1, len(name)):])
+	if s == nil {
+		return nil, fmt.Errorf("section %q: %w", name, ErrNoSection)
+	}
+	const header = 12 // ZLIB and the size in 8 bytes
+	raw := f.raw(s)
+	z, err := zlib.NewReader(io.NewSectionReader(raw, header, max(raw.Size()-header, 0)))
+	if err != nil {
+		return nil, fmt.Errorf("unpack section %q: %w", name, err)
+	}
+	return unpackSection(z, name)
+}
+
+func unpackSection(r io.Reader, name string) (*SectionReader, error) {
+	var small bytes.Buffer
+	n, err := io.CopyN(&small, r, spoolBytes)
+	if err == io.EOF {
+		return &SectionReader{ReaderAt: bytes.NewReader(small.Bytes()), Size: n}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("unpack section %q: %w", name, err)
+	}
+	temp, err := os.CreateTemp("", "atys-section-")
+	if err != nil {
+		return nil, err
+	}
+	os.Remove(temp.Name())
+	size, err := io.Copy(temp, io.MultiReader(&small, io.LimitReader(r, maxUnpacked-n)))
+	if err != nil {
+		temp.Close()
+		return nil, fmt.Errorf("unpack section %q: %w", name, err)
+	}
+	return &SectionReader{ReaderAt: NewCache(temp), Size: size, temp: temp}, nil
+}

@@ -1,0 +1,154 @@
+package binfile
+
+import (
+	"bufio"
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"io"
+	"strings"
+)
+
+// Symbol is a symbol that stands for code.
+type Symbol struct {
+	Name    string // without version
+	Address uint64
+	Size    uint64 // 0 where the assembler was not told
+	Type    elf.SymType
+	Bind    elf.SymBind
+	Dynamic bool // of the dynamic symbol table
+	// SectionEnd is the address where the symbol's section ends; a symbol
+	// without a size cannot reach beyond it.
+	SectionEnd uint64
+}
+
+const (
+	symbolBytes = 24
+	maxStrings  = 1 << 30 // bytes of a string table
+	maxSymbols  = 1 << 25 // read of one table; Chromium has some 2 million
+)
+
+// Symbols lists the defined symbols of code in .symtab and .dynsym, in the
+// tables' order, and tells whether there was a full table (.symtab) among them.
+// A damaged table yields what can be read of it. Names share one string per
+// table: who keeps a few of many should clone them.
+func (f *File) Symbols() (symbols []Symbol, full bool) {
+	for i, s := range f.ELF.Sections {
+		if (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) && s.Flags&elf.SHF_COMPRESSED == 0 {
+			before := len(symbols)
+			symbols = f.appendSymbols(symbols, i)
+			full = full || s.Type == elf.SHT_SYMTAB && len(symbols) > before
+		}
+	}
+	return symbols, full
+}
+
+func (f *File) appendSymbols(symbols []Symbol, table int) []Symbol {
+	s := f.ELF.Sections[table]
+	names := f.stringTable(s.Link)
+	if names == "" {
+		return symbols
+	}
+	r := bufio.NewReaderSize(io.LimitReader(f.raw(s), maxSymbols*symbolBytes), 1<<16)
+	var raw [symbolBytes]byte
+	for {
+		if _, err := io.ReadFull(r, raw[:]); err != nil {
+			return symbols
+		}
+		kind, bind := elf.ST_TYPE(raw[4]), elf.ST_BIND(raw[4])
+		if kind != elf.STT_FUNC && kind != elf.STT_NOTYPE && kind != elf.STT_GNU_IFUNC {
+			continue
+		}
+		index := int(binary.LittleEndian.Uint16(raw[6:]))
+		if index == int(elf.SHN_UNDEF) || index >= len(f.ELF.Sections) {
+			continue // undefined, absolute or common; sections past 65,279 hold debug data
+		}
+		section := f.ELF.Sections[index]
+		address := binary.LittleEndian.Uint64(raw[8:])
+		if section.Flags&elf.SHF_EXECINSTR == 0 || address < section.Addr || address-section.Addr >= section.Size {
+			continue
+		}
+		name := stringAt(names, binary.LittleEndian.Uint32(raw[0:]))
+		if name, _, _ = strings.Cut(name, "@"); name == "" {
+			continue
+		}
+		symbols = append(symbols, Symbol{Name: name, Address: address, Size: binary.LittleEndian.Uint64(raw[16:]),
+			Type: kind, Bind: bind, Dynamic: s.Type == elf.SHT_DYNSYM, SectionEnd: section.Addr + section.Size})
+	}
+}
+
+func (f *File) stringTable(index uint32) string {
+	if int64(index) >= int64(len(f.ELF.Sections)) || f.ELF.Sections[index].Type != elf.SHT_STRTAB {
+		return ""
+	}
+	data, err := f.sectionData(f.ELF.Sections[index], maxStrings)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+func stringAt(table string, off uint32) string {
+	if int64(off) >= int64(len(table)) {
+		return ""
+	}
+	table = table[off:]
+	if i := strings.IndexByte(table, 0); i >= 0 {
+		return table[:i]
+	}
+	return "" // cut off
+}
+
+// LookupSymbols finds symbols of any kind, data included, by exact name, and
+// gives the address of each that is defined.
+func (f *File) LookupSymbols(names ...string) map[string]uint64 {
+	found := map[string]uint64{}
+	for _, s := range f.ELF.Sections {
+		if (s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM) || s.Flags&elf.SHF_COMPRESSED != 0 {
+			continue
+		}
+		if int64(s.Link) >= int64(len(f.ELF.Sections)) {
+			continue
+		}
+		table, err := f.sectionData(f.ELF.Sections[s.Link], maxStrings)
+		if err != nil {
+			continue
+		}
+		wanted := map[uint32]string{}
+		for _, name := range names {
+			// Linkers may let one string be the tail of another, so that
+			// every occurrence counts.
+			for at, n := 0, []byte(name+"\x00"); ; at++ {
+				i := bytes.Index(table[at:], n)
+				if i < 0 {
+					break
+				}
+				at += i
+				wanted[uint32(at)] = name
+			}
+		}
+		if len(wanted) > 0 {
+			findSymbols(f.raw(s), wanted, found)
+		}
+		if len(found) == len(names) {
+			break
+		}
+	}
+	return found
+}
+
+func findSymbols(table io.Reader, wanted map[uint32]string, found map[string]uint64) {
+	r := bufio.NewReaderSize(io.LimitReader(table, maxSymbols*symbolBytes), 1<<16)
+	var raw [symbolBytes]byte
+	for {
+		if _, err := io.ReadFull(r, raw[:]); err != nil {
+			return
+		}
+		name, ok := wanted[binary.LittleEndian.Uint32(raw[0:])]
+		if ok && binary.LittleEndian.Uint16(raw[6:]) != uint16(elf.SHN_UNDEF) {
+			if _, ok := found[name]; !ok {
+				found[name] = binary.LittleEndian.Uint64(raw[8:])
+			}
+		}
+	}
+}

@@ -1,0 +1,3 @@
+package dump
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -target amd64 -go-package dump -type standing kernel dump.bpf.c -- -mcpu=v3 -O2 -Wall -Werror -I../../bpf/include -I/usr/include/x86_64-linux-gnu

@@ -1,0 +1,120 @@
+package dump
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/symbol"
+	"atys.dev/atys/internal/unwind"
+)
+
+// namer turns what the kernel wrote into what a developer reads.
+type namer struct {
+	pid      int
+	unwinder *unwind.Unwinder
+	resolver *symbol.Resolver
+	kernel   *symbol.Kernel
+	log      *slog.Logger
+	jit      *symbol.PerfMap
+	files    map[uint32]unwind.File
+	ready    map[uint64][]profile.Frame // threads wait in the same places
+}
+
+func newNamer(o Options, u *unwind.Unwinder) *namer {
+	kernel := symbol.NewKernel("/proc", "/sys", time.Now)
+	return &namer{pid: o.PID, unwinder: u, kernel: kernel, log: o.Log,
+		resolver: symbol.New(symbol.Options{CacheDir: o.CacheDir, Kernel: kernel}),
+		files:    map[uint32]unwind.File{}, ready: map[uint64][]profile.Frame{}}
+}
+
+func (n *namer) close() {
+	if err := n.resolver.Close(); err != nil {
+		n.log.Debug("keep symbols", "error", err)
+	}
+}
+
+func (n *namer) thread(s *kernelStanding) Thread {
+	t := Thread{TID: int(s.Tid), Name: text(s.Comm[:]), State: stateOf(s), CPU: time.Duration(s.Runtime), End: profile.End(s.End)}
+	if s.Syscall >= 0 {
+		t.Syscall = syscallName(int(s.Syscall))
+	}
+	for _, word := range s.KernelFrames[:s.Kernel] {
+		t.Frames = append(t.Frames, n.frames(word)...)
+	}
+	if t.State != Running && t.State != Runnable {
+		t.Wait = waitChannel(t.Frames)
+	}
+	for _, word := range s.UserFrames[:s.User] {
+		t.Frames = append(t.Frames, n.frames(word)...)
+	}
+	return t
+}
+
+// frames names one place.
+func (n *namer) frames(word uint64) []profile.Frame {
+	if f, ok := n.ready[word]; ok {
+		return f
+	}
+	var frames []profile.Frame
+	switch f := unwind.DecodeFrame(word); {
+	case f.Kernel:
+		frames = n.resolver.Resolve(n.kernel.Location(f.Offset))
+	case f.Executable != 0:
+		frames = n.resolver.Resolve(profile.Location{Kind: profile.KindNative, BuildID: n.file(f.Executable).BuildID, Offset: f.Offset})
+	default:
+		frames = []profile.Frame{n.made(f.Offset)}
+	}
+	n.ready[word] = frames
+	return frames
+}
+
+func (n *namer) file(id uint32) unwind.File {
+	f, ok := n.files[id]
+	if !ok {
+		if f, ok = n.unwinder.File(id); ok {
+			n.resolver.AddFile(f.BuildID, f.Path, f.Open)
+		}
+		n.files[id] = f
+	}
+	return f
+}
+
+// made names code that the process made at run time.
+func (n *namer) made(address uint64) profile.Frame {
+	if n.jit == nil {
+		n.jit = symbol.NewPerfMap(symbol.PerfMapPath("/proc", n.pid))
+		if err := n.jit.Refresh(); err != nil && !errors.Is(err, os.ErrNotExist) {
+			n.log.Debug("read perf map", "pid", n.pid, "error", err)
+		}
+	}
+	if f, ok := n.jit.Frame(address); ok {
+		return f
+	}
+	return profile.Frame{Function: "[code made at run time] 0x" + strconv.FormatUint(address, 16), Kind: profile.KindJIT}
+}
+
+// waitChannel is the kernel function that chose to wait: the innermost one
+// that is not the scheduler itself.
+func waitChannel(frames []profile.Frame) string {
+	for _, f := range frames {
+		name := strings.TrimLeft(f.Function, "_")
+		scheduler := strings.HasPrefix(name, "schedule") || strings.HasPrefix(name, "io_schedule") ||
+			strings.HasPrefix(name, "preempt_schedule") || strings.HasPrefix(name, "context_switch")
+		if !scheduler && !strings.Contains(f.Function, "+0x") {
+			return f.Function
+		}
+	}
+	return ""
+}
+
+func text(s []int8) string {
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s))
+	before, _, _ := strings.Cut(string(b), "\x00")
+	return before
+}

@@ -1,0 +1,168 @@
+package symbol
+
+import (
+	"slices"
+	"time"
+)
+
+// flushEvery is how often tables that grew are written to the disk cache.
+const flushEvery = 30 * time.Second
+
+// settle is called when a module's tables are there. Its file stays open where
+// more may be read of it later; the process it came from may be gone by then.
+// work is held.
+func (r *Resolver) settle(m *module) {
+	r.mu.Lock()
+	m.settled = true
+	held := m.held
+	if held != nil {
+		m.held = nil
+		r.held--
+	}
+	r.mu.Unlock()
+	if m.tables.flags&flagGo == 0 && len(m.tables.index) == 0 {
+		r.closeFiles(m)
+		if held != nil {
+			held.Close()
+		}
+	} else if held != nil && m.file == nil {
+		if f, err := openChecked(held, m.id); err == nil {
+			m.file = f
+		}
+	} else if held != nil {
+		held.Close()
+	}
+	if m.file != nil {
+		r.open[m] = true
+	}
+	r.bound(m)
+}
+
+// bound keeps the open files and the tables within what the options allow, by
+// giving up what was not asked for longest. What m holds stays.
+func (r *Resolver) bound(m *module) {
+	if m.file != nil {
+		r.open[m] = true
+	}
+	for len(r.open) > r.options.MaxFiles {
+		oldest := m
+		for o := range r.open {
+			if o.used < oldest.used {
+				oldest = o
+			}
+		}
+		if oldest == m {
+			break
+		}
+		r.closeFiles(oldest)
+	}
+	r.mu.Lock()
+	loaded := make([]*module, 0, len(r.modules))
+	for _, o := range r.modules {
+		if o.loaded && o != m {
+			loaded = append(loaded, o)
+		}
+	}
+	r.mu.Unlock()
+	total := m.bytes()
+	for _, o := range loaded {
+		total += o.bytes()
+	}
+	if total <= r.options.MemoryBytes {
+		return
+	}
+	slices.SortFunc(loaded, func(a, b *module) int { return int(int64(a.used) - int64(b.used)) })
+	for _, o := range loaded {
+		if total <= r.options.MemoryBytes {
+			return
+		}
+		total -= o.bytes()
+		// What cannot be written is read again when it is needed.
+		_ = r.save(o)
+		r.unload(o)
+	}
+}
+
+// bytes estimates what a module takes in memory.
+func (m *module) bytes() int64 {
+	const perFrame, perName = 200, 100
+	n := len(m.tables.functions) + len(m.tables.index) + len(m.ready)*perFrame + len(m.names)*perName
+	return int64(n) + m.tables.unitBytes
+}
+
+// unload forgets what was read of a module; the next look-up reads it again.
+func (r *Resolver) unload(m *module) {
+	r.closeFiles(m)
+	m.tables, m.ready, m.names, m.loaded, m.dirty = tables{}, nil, nil, false, false
+	r.mu.Lock()
+	m.settled = false
+	r.mu.Unlock()
+}
+
+func (r *Resolver) closeFiles(m *module) {
+	delete(r.open, m)
+	if m.dwarf != nil {
+		m.dwarf.Close()
+		m.dwarf = nil
+	}
+	m.goTab = nil
+	if m.debug != nil {
+		m.debug.Close()
+		m.debug = nil
+	}
+	if m.shared != nil {
+		m.shared.Close()
+		m.shared = nil
+	}
+	if m.file != nil {
+		m.file.Close()
+		m.file = nil
+	}
+}
+
+// release closes a file that was held for a module and never read.
+func (r *Resolver) release(m *module) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.held != nil {
+		m.held.Close()
+		m.held = nil
+		r.held--
+	}
+	m.settled = true // an AddFile under way closes what it opens
+}
+
+// flush writes tables that grew, now and then.
+func (r *Resolver) flush() {
+	if r.options.CacheDir == "" {
+		return
+	}
+	r.work.Lock()
+	defer r.work.Unlock()
+	now := r.options.Now()
+	if now.Sub(r.flushed) < flushEvery {
+		return
+	}
+	r.flushed = now
+	r.mu.Lock()
+	var dirty []*module
+	for _, m := range r.modules {
+		if m.dirty {
+			dirty = append(dirty, m)
+		}
+	}
+	r.mu.Unlock()
+	for _, m := range dirty {
+		// A full disk costs the next start some time, nothing else.
+		_ = r.save(m)
+	}
+}
+
+// save writes a module's tables to the disk cache, if they have more than that.
+func (r *Resolver) save(m *module) error {
+	if !m.dirty || !m.loaded {
+		return nil
+	}
+	m.dirty = false
+	return r.cache.save(m.id, m.tables)
+}

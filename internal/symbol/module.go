@@ -1,0 +1,364 @@
+package symbol
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/binfile/dwarf"
+	"atys.dev/atys/internal/binfile/gopclntab"
+	"atys.dev/atys/internal/profile"
+)
+
+const (
+	maxOpeners = 4
+	// Frames of so many locations of one file are kept ready; a profile of
+	// one file rarely has more.
+	maxReadyFrames = 1 << 16
+)
+
+// module is all that is known of one build-id.
+type module struct {
+	id string
+
+	// The origin of the file; guarded by Resolver.mu.
+	path    string
+	openers []func() (*os.File, error)
+	added   int      // calls of AddFile
+	held    *os.File // opened by AddFile, not read yet
+	settled bool     // held is not needed any more
+
+	// What was loaded; guarded by Resolver.work.
+	loaded bool
+	failed error // why the file could not be opened
+	tried  int   // added, when failed was found
+	tables tables
+	dirty  bool // tables have more than the disk cache
+	file   *binfile.File
+	debug  *binfile.File // of its own, nil if the file itself has the debug information
+	shared *binfile.File // what dwz factored out of debug files
+	goTab  *gopclntab.Table
+	dwarf  *dwarf.Data
+	ready  map[uint32]answer
+	names  map[string]named
+	used   uint64 // Resolver.clock when last asked
+}
+
+// tables is what is kept of a file, in memory and on disk.
+type tables struct {
+	flags     uint32
+	functions functionsTable
+	index     indexTable
+	units     map[uint32]unitTable // those that were asked for
+	unitBytes int64                // of units
+}
+
+func (t *tables) addUnit(key uint32, unit unitTable) {
+	if t.units == nil {
+		t.units = map[uint32]unitTable{}
+	}
+	t.unitBytes += int64(len(unit)) - int64(len(t.units[key]))
+	t.units[key] = unit
+}
+
+const (
+	flagGo    = 1 << iota // the file has a Go function table, which is read in place
+	flagDebug             // there was debug information, in the file or separate
+)
+
+type answer struct {
+	frames []profile.Frame
+	ok     bool
+}
+
+// named is a linker name made readable; linkage is empty where nothing changed.
+type named struct{ function, linkage string }
+
+var errReplaced = errors.New("the file has another build-id than what was running")
+
+// lookup names a location of a module. work is held.
+func (r *Resolver) lookup(m *module, l profile.Location) ([]profile.Frame, bool) {
+	r.clock++
+	m.used = r.clock
+	if l.Offset <= math.MaxUint32 {
+		off := uint32(l.Offset)
+		if a, ok := m.ready[off]; ok {
+			return ofKind(a.frames, l.Kind), a.ok
+		}
+		if err := r.ensureLoaded(m); err == nil {
+			frames, ok := r.frames(m, off)
+			if !ok {
+				frames = []profile.Frame{profile.Unnamed(profile.KindNative, m.path, l.Offset)}
+			}
+			if m.ready == nil || len(m.ready) >= maxReadyFrames {
+				m.ready = map[uint32]answer{}
+			}
+			m.ready[off] = answer{frames, ok}
+			return ofKind(frames, l.Kind), ok
+		}
+	}
+	return []profile.Frame{profile.Unnamed(l.Kind, m.path, l.Offset)}, false
+}
+
+// ofKind gives frames the kind of the location asked for; nearly always they
+// have it.
+func ofKind(frames []profile.Frame, kind profile.Kind) []profile.Frame {
+	if frames[0].Kind == kind {
+		return frames
+	}
+	out := make([]profile.Frame, len(frames))
+	for i, f := range frames {
+		f.Kind = kind
+		out[i] = f
+	}
+	return out
+}
+
+// frames names an offset by the best source that covers it.
+func (r *Resolver) frames(m *module, off uint32) ([]profile.Frame, bool) {
+	if m.tables.flags&flagGo != 0 {
+		if frames, ok := r.goFrames(m, off); ok {
+			return frames, true
+		}
+	}
+	linkage, ok := m.tables.functions.lookup(off)
+	frames, named := r.debugFrames(m, off)
+	if !named && !ok {
+		return nil, false
+	}
+	if len(frames) == 0 {
+		frames = []profile.Frame{{}}
+	}
+	if ok {
+		// The symbol knows better than the debug information which part or
+		// clone of the function this is.
+		frames[len(frames)-1].Function, frames[len(frames)-1].Linkage = linkage, linkage
+	}
+	for i := range frames {
+		f := &frames[i]
+		n := m.name(cmp.Or(f.Linkage, f.Function))
+		f.Function, f.Linkage = n.function, n.linkage
+		f.Mapping, f.Kind = m.path, profile.KindNative
+	}
+	// Without its name an inlined call is only noise.
+	frames = slices.DeleteFunc(frames, func(f profile.Frame) bool { return f.Function == "" })
+	return frames, len(frames) > 0
+}
+
+// debugFrames asks the unit of debug information that covers an offset.
+func (r *Resolver) debugFrames(m *module, off uint32) ([]profile.Frame, bool) {
+	number, ok := m.tables.index.lookup(off)
+	if !ok {
+		return nil, false
+	}
+	unit, ok := m.tables.units[number]
+	if !ok {
+		if r.openFile(m) != nil || !r.openDebug(m) {
+			return nil, false
+		}
+		unit = encodeUnit(m.dwarf.Flatten(number), m.place)
+		m.tables.addUnit(number, unit)
+		m.dirty = true
+		r.bound(m)
+	}
+	return unit.frames(off)
+}
+
+// place gives the file offset of an address of code.
+func (m *module) place(address uint64) (uint32, bool) {
+	off, ok := m.file.Offset(address)
+	return uint32(off), ok && off <= math.MaxUint32
+}
+
+func (r *Resolver) goFrames(m *module, off uint32) ([]profile.Frame, bool) {
+	if m.goTab == nil {
+		if err := r.openFile(m); err != nil {
+			return nil, false
+		}
+		table, err := gopclntab.New(m.file)
+		if err != nil {
+			m.tables.flags &^= flagGo
+			return nil, false
+		}
+		m.goTab = table
+	}
+	pc, ok := m.file.Address(uint64(off))
+	if !ok {
+		return nil, false
+	}
+	found, ok := m.goTab.Lookup(pc)
+	if !ok {
+		return nil, false
+	}
+	frames := make([]profile.Frame, len(found))
+	for i, f := range found {
+		n := m.goName(f.Function)
+		frames[i] = profile.Frame{Function: n.function, Linkage: n.linkage, File: f.File, Line: f.Line,
+			StartLine: f.StartLine, Mapping: m.path, Kind: profile.KindNative, Inlined: f.Inlined}
+	}
+	return frames, true
+}
+
+// goName shows type arguments as the Go runtime does in its own profiles and
+// tracebacks: main.Map[...].
+func (m *module) goName(linkage string) named {
+	if i, j := strings.IndexByte(linkage, '['), strings.LastIndexByte(linkage, ']'); i >= 0 && i < j {
+		return m.intern(linkage, linkage[:i]+"[...]"+linkage[j+1:])
+	}
+	return m.intern(linkage, linkage)
+}
+
+func (m *module) name(linkage string) named {
+	if n, ok := m.names[linkage]; ok {
+		return n
+	}
+	return m.intern(linkage, demangled(linkage))
+}
+
+// intern keeps one copy of each name.
+func (m *module) intern(linkage, function string) named {
+	if n, ok := m.names[linkage]; ok {
+		return n
+	}
+	n := named{function: function}
+	if linkage != function {
+		n.linkage = linkage
+	}
+	if m.names == nil {
+		m.names = map[string]named{}
+	}
+	m.names[linkage] = n
+	return n
+}
+
+// ensureLoaded fills a module's tables, from the disk cache or from its files.
+func (r *Resolver) ensureLoaded(m *module) error {
+	if m.loaded {
+		return nil
+	}
+	if t, ok := r.cache.load(m.id); ok && (t.flags&flagDebug != 0 || r.finder.Local(m.id) == "") {
+		m.tables, m.loaded = t, true
+		r.settle(m)
+		return nil
+	}
+	if err := r.openFile(m); err != nil {
+		return err
+	}
+	r.build(m)
+	m.loaded, m.dirty = true, true
+	r.settle(m)
+	return nil
+}
+
+// build collects what the file of a module and its debug files offer.
+func (r *Resolver) build(m *module) {
+	var more []*binfile.File
+	if mini, err := m.file.MiniDebug(); err == nil {
+		more = append(more, mini)
+	}
+	if table, err := gopclntab.New(m.file); err == nil {
+		m.goTab = table
+		m.tables.flags |= flagGo
+	}
+	if r.openDebug(m) {
+		m.tables.flags |= flagDebug
+		m.tables.index = encodeIndex(m.dwarf.Units(), m.place)
+	}
+	if m.debug != nil {
+		m.tables.flags |= flagDebug
+		more = append(more, m.debug)
+	}
+	m.tables.functions = encodeFunctions(gatherSpans(m.file, more...))
+}
+
+// openDebug opens the debug information of a module whose file is open.
+func (r *Resolver) openDebug(m *module) bool {
+	if m.dwarf != nil {
+		return true
+	}
+	from := m.file
+	var err error
+	if m.dwarf, err = dwarf.New(m.file, nil); err != nil {
+		if m.debug == nil {
+			if m.debug, err = r.finder.Find(context.Background(), m.file, m.path); err != nil {
+				return false
+			}
+		}
+		from = m.debug
+	}
+	if _, _, ok := from.AltLink(); ok {
+		m.shared, _ = r.finder.FindAlt(context.Background(), from, m.path)
+	}
+	if m.dwarf == nil || m.shared != nil {
+		if m.dwarf != nil {
+			m.dwarf.Close()
+		}
+		if m.dwarf, err = dwarf.New(from, m.shared); err != nil {
+			m.dwarf = nil
+			return false
+		}
+	}
+	m.dwarf.OpenSplit = func(compDir, name string) (*binfile.File, error) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(compDir, name)
+		}
+		return binfile.Open(name)
+	}
+	return true
+}
+
+// openFile opens the file of a module, if it is not open, and makes sure that it
+// is the right one.
+func (r *Resolver) openFile(m *module) error {
+	if m.file != nil {
+		return nil
+	}
+	r.mu.Lock()
+	held, openers, added := m.held, slices.Clone(m.openers), m.added
+	if held != nil {
+		m.held = nil
+		r.held--
+	}
+	r.mu.Unlock()
+	if m.failed != nil && m.tried == added {
+		return m.failed
+	}
+	err := fmt.Errorf("build-id %q: nobody told where its file is", m.id)
+	if held != nil {
+		if m.file, err = openChecked(held, m.id); err == nil {
+			return nil
+		}
+	}
+	// The latest process is the likeliest to be there still.
+	for i := len(openers) - 1; i >= 0; i-- {
+		f, openErr := openers[i]()
+		if openErr != nil {
+			err = openErr
+			continue
+		}
+		if m.file, err = openChecked(f, m.id); err == nil {
+			return nil
+		}
+	}
+	m.failed, m.tried = err, added
+	return err
+}
+
+func openChecked(f *os.File, id string) (*binfile.File, error) {
+	b, err := binfile.FromFile(f)
+	if err != nil {
+		return nil, err
+	}
+	if b.BuildID() != id {
+		b.Close()
+		return nil, fmt.Errorf("%q: %w", f.Name(), errReplaced)
+	}
+	return b, nil
+}

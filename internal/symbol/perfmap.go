@@ -1,0 +1,238 @@
+package symbol
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"atys.dev/atys/internal/profile"
+)
+
+const (
+	maxPerfMap     = 256 << 20 // bytes read of one map; a long-running node writes some 50 MB
+	maxPerfMapLine = 1 << 14
+)
+
+// PerfMap names code that a runtime compiled while running, from the map that
+// runtimes write for perf: lines of "start size name", hexadecimal, only ever
+// appended to. It is not safe for concurrent use.
+type PerfMap struct {
+	path    string
+	info    os.FileInfo // of the file that was read
+	read    int64       // bytes taken
+	entries []jitEntry  // sorted by start, not overlapping: later lines replace earlier ones
+	fresh   []jitEntry  // lines read since entries were sorted
+	seq     int
+}
+
+type jitEntry struct {
+	start, end uint64
+	name       string
+	seq        int
+}
+
+// NewPerfMap names the code of a process by the map at PerfMapPath. The file
+// need not exist yet.
+func NewPerfMap(path string) *PerfMap { return &PerfMap{path: path} }
+
+// PerfMapPath tells where the map of a process is, as seen from here: it is in
+// the process's own /tmp, and named after the pid the process knows itself by.
+func PerfMapPath(proc string, pid int) string {
+	inner := strconv.Itoa(pid)
+	if status, err := os.ReadFile(fmt.Sprintf("%s/%d/status", proc, pid)); err == nil {
+		for line := range strings.Lines(string(status)) {
+			if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
+				if ids := strings.Fields(rest); len(ids) > 0 {
+					inner = ids[len(ids)-1]
+				}
+			}
+		}
+	}
+	return fmt.Sprintf("%s/%d/root/tmp/perf-%s.map", proc, pid, inner)
+}
+
+// Frame names an address, as of the last Refresh.
+func (m *PerfMap) Frame(address uint64) (profile.Frame, bool) {
+	i := sort.Search(len(m.entries), func(i int) bool { return m.entries[i].start > address }) - 1
+	if i < 0 || address >= m.entries[i].end {
+		return profile.Frame{}, false
+	}
+	return profile.Frame{Function: m.entries[i].name, Kind: profile.KindJIT, Mapping: "[jit]"}, true
+}
+
+// Refresh reads what was appended since the last time. A file that was replaced
+// or shortened is read anew.
+func (m *PerfMap) Refresh() error {
+	f, err := os.Open(m.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%q is not a regular file", m.path)
+	}
+	if m.info != nil && (!os.SameFile(m.info, info) || info.Size() < m.read) {
+		*m = PerfMap{path: m.path}
+	}
+	m.info = info
+	if info.Size() == m.read {
+		return nil
+	}
+	return m.parse(io.NewSectionReader(f, m.read, min(info.Size(), maxPerfMap)-m.read))
+}
+
+// parse takes complete lines; one still being written is left for the next time.
+func (m *PerfMap) parse(r io.Reader) error {
+	in := bufio.NewReaderSize(r, maxPerfMapLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		if err == bufio.ErrBufferFull {
+			m.read += int64(len(line))
+			if err = m.skipLine(in); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			m.settle()
+			if err == io.EOF {
+				return nil
+			}
+			return fmt.Errorf("read %q: %w", m.path, err)
+		}
+		m.read += int64(len(line))
+		if e, ok := parseJITLine(line); ok {
+			m.seq++
+			e.seq = m.seq
+			m.fresh = append(m.fresh, e)
+		}
+	}
+}
+
+func (m *PerfMap) skipLine(in *bufio.Reader) error {
+	for {
+		line, err := in.ReadSlice('\n')
+		m.read += int64(len(line))
+		if err != bufio.ErrBufferFull {
+			return err
+		}
+	}
+}
+
+func parseJITLine(line []byte) (e jitEntry, ok bool) {
+	line = bytes.TrimRight(line, "\r\n")
+	first, rest, ok := bytes.Cut(line, []byte{' '})
+	if !ok {
+		return e, false
+	}
+	second, name, ok := bytes.Cut(rest, []byte{' '})
+	if !ok || len(name) == 0 {
+		return e, false
+	}
+	start, err := parseHex(first)
+	if err != nil {
+		return e, false
+	}
+	size, err := parseHex(second)
+	if err != nil || size == 0 || start+size < start {
+		return e, false
+	}
+	return jitEntry{start: start, end: start + size, name: string(name)}, true
+}
+
+func parseHex(b []byte) (uint64, error) {
+	return strconv.ParseUint(strings.TrimPrefix(string(b), "0x"), 16, 64)
+}
+
+// settle sorts fresh lines in. Memory is reused: where lines overlap the later
+// one is right, and of the earlier one only what it leaves.
+func (m *PerfMap) settle() {
+	if len(m.fresh) == 0 {
+		return
+	}
+	all := append(m.entries, m.fresh...)
+	m.fresh = nil
+	m.entries = latest(all)
+}
+
+// latest cuts entries so that none overlap, the highest seq winning.
+func latest(all []jitEntry) []jitEntry {
+	slices.SortFunc(all, func(a, b jitEntry) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.seq, a.seq))
+	})
+	var out []jitEntry
+	var open entryHeap // entries begun, the latest line on top
+	at := uint64(0)
+	emitTo := func(to uint64) {
+		for at < to && open.discardEnded(at) {
+			top := open[0]
+			end := min(top.end, to)
+			if n := len(out); n > 0 && out[n-1].seq == top.seq && out[n-1].end == at {
+				out[n-1].end = end
+			} else {
+				out = append(out, jitEntry{start: at, end: end, name: top.name, seq: top.seq})
+			}
+			at = end
+		}
+		at = to
+	}
+	for _, e := range all {
+		emitTo(e.start)
+		open.push(e)
+	}
+	emitTo(^uint64(0))
+	return out
+}
+
+// entryHeap is a heap of entries, the one with the highest seq first.
+type entryHeap []jitEntry
+
+func (h *entryHeap) push(e jitEntry) {
+	*h = append(*h, e)
+	s := *h
+	for i := len(s) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if s[parent].seq >= s[i].seq {
+			break
+		}
+		s[parent], s[i] = s[i], s[parent]
+		i = parent
+	}
+}
+
+// discardEnded removes from the top what ends at or before a place; false when
+// nothing is left.
+func (h *entryHeap) discardEnded(at uint64) bool {
+	for len(*h) > 0 && (*h)[0].end <= at {
+		s := *h
+		last := len(s) - 1
+		s[0] = s[last]
+		s = s[:last]
+		for i := 0; ; {
+			child := 2*i + 1
+			if child >= len(s) {
+				break
+			}
+			if child+1 < len(s) && s[child+1].seq > s[child].seq {
+				child++
+			}
+			if s[i].seq >= s[child].seq {
+				break
+			}
+			s[i], s[child] = s[child], s[i]
+			i = child
+		}
+		*h = s
+	}
+	return len(*h) > 0
+}

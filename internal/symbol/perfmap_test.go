@@ -1,0 +1,128 @@
+package symbol
+
+import (
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"atys.dev/atys/internal/profile"
+)
+
+func TestPerfMap(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "perf-1.map")
+	m := NewPerfMap(path)
+	if err := m.Refresh(); !os.IsNotExist(err) {
+		t.Errorf("error %v", err)
+	}
+	write := func(text string, flags int) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flags, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(want map[uint64]string) {
+		t.Helper()
+		for address, name := range want {
+			f, ok := m.Frame(address)
+			if f.Function != name || ok != (name != "") || ok && f.Kind != profile.KindJIT {
+				t.Errorf("%#x is %+v (%v), want %q", address, f, ok, name)
+			}
+		}
+	}
+	write("1000 10 LazyCompile:~main file.js:1\n0x2000 0x20 Builtin:Call\nnonsense\n3000 zz bad\n4000 0 empty\n5000 10 \n6000 10 cut o", os.O_APPEND)
+	check(map[uint64]string{0xfff: "", 0x1000: "LazyCompile:~main file.js:1", 0x100f: "LazyCompile:~main file.js:1",
+		0x1010: "", 0x201f: "Builtin:Call", 0x3000: "", 0x4000: "", 0x5000: "", 0x6000: ""})
+	// The line that was being written goes on; memory is used again.
+	write("ff\n1008 10 *optimized\n", os.O_APPEND)
+	check(map[uint64]string{0x6000: "cut off", 0x1007: "LazyCompile:~main file.js:1", 0x1008: "*optimized", 0x1017: "*optimized", 0x1018: ""})
+	write("1000 8 first again\n", os.O_APPEND)
+	check(map[uint64]string{0x1000: "first again", 0x1008: "*optimized"})
+	// A runtime that starts over.
+	write("7000 10 new\n", os.O_TRUNC)
+	check(map[uint64]string{0x7000: "new", 0x1000: "", 0x6000: ""})
+	write(strings.Repeat("x", maxPerfMapLine*3)+"\n8000 10 behind a long line\n", os.O_APPEND)
+	check(map[uint64]string{0x8000: "behind a long line", 0x7000: "new"})
+}
+
+// The last line that covers an address names it, however lines overlap and
+// however they arrive.
+func TestPerfMapAgainstSimulation(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	for range 50 {
+		path := filepath.Join(t.TempDir(), "map")
+		m := NewPerfMap(path)
+		var memory [512]string
+		for batch := range 6 {
+			var text strings.Builder
+			for i := range 40 {
+				start, size := r.Intn(480), 1+r.Intn(31)
+				name := fmt.Sprintf("f%d.%d", batch, i)
+				fmt.Fprintf(&text, "%x %x %s\n", start, size, name)
+				for a := start; a < start+size; a++ {
+					memory[a] = name
+				}
+			}
+			f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.WriteString(text.String())
+			f.Close()
+			if err := m.Refresh(); err != nil {
+				t.Fatal(err)
+			}
+			for a, want := range memory {
+				if f, _ := m.Frame(uint64(a)); f.Function != want {
+					t.Fatalf("%#x is %q, want %q", a, f.Function, want)
+				}
+			}
+		}
+	}
+}
+
+func TestPerfMapPath(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "42"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	status := "Name:\tnode\nNSpid:\t42\t7\nThreads:\t3\n"
+	if err := os.WriteFile(filepath.Join(dir, "42/status"), []byte(status), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := PerfMapPath(dir, 42), dir+"/42/root/tmp/perf-7.map"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := PerfMapPath(dir, 43), dir+"/43/root/tmp/perf-43.map"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func FuzzPerfMap(f *testing.F) {
+	f.Add([]byte("1000 10 a\n1008 10 b\n"), uint64(0x1009))
+	f.Add([]byte("0xffffffffffffff00 0xff a\n"), uint64(1))
+	f.Fuzz(func(t *testing.T, data []byte, address uint64) {
+		m := NewPerfMap("")
+		if err := m.parse(strings.NewReader(string(data))); err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range m.entries {
+			if e.start >= e.end || i > 0 && e.start < m.entries[i-1].end || e.name == "" {
+				t.Fatalf("entry %d of %+v", i, m.entries)
+			}
+		}
+		if f, ok := m.Frame(address); ok && f.Function == "" {
+			t.Fatal("a frame without name")
+		}
+	})
+}

@@ -1,0 +1,253 @@
+// Package symbol turns places in code into the names its developer gave them.
+//
+// The flow of Resolve, for code of a file:
+//
+//  1. AddFile told where the file of a build-id can be opened. Nothing is read
+//     before a location asks for it; a file whose content has another build-id
+//     is not used, so that a replaced binary gives no wrong names.
+//  2. module.go collects what the file offers, or takes it from the disk cache
+//     (cache.go): the symbols of the file and of its debug files (functions.go),
+//     Go's function table, DWARF's lines and inlined calls (lines.go).
+//  3. A look-up takes the best source that covers the offset: Go's table, else
+//     DWARF within the function the symbols name, else the symbols alone.
+//  4. What nothing names is binary+0xoffset: never the nearest symbol.
+//
+// Kernel code is named by kallsyms (kernel.go), code compiled while running by
+// the map that its runtime writes (perfmap.go).
+//
+// Names are kept as the file has them, control characters included: whoever
+// shows them must escape them.
+package symbol
+
+import (
+	"cmp"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"atys.dev/atys/internal/binfile/debugfile"
+	"atys.dev/atys/internal/profile"
+)
+
+// Options of a Resolver. The zero value names with what this machine has, and
+// keeps nothing on disk.
+type Options struct {
+	CacheDir    string   // where tables and downloaded debug files are kept; "" keeps none
+	CacheBytes  int64    // bound of CacheDir; 0 is 1 GiB
+	MemoryBytes int64    // bound of the tables in memory; 0 is 128 MiB
+	MaxFiles    int      // bound of files held open; 0 is 128
+	DebugDirs   []string // roots of separate debug files; nil is /usr/lib/debug
+	Debuginfod  []string // servers asked for debug files; none are asked unless given
+	Client      *http.Client
+	Kernel      *Kernel // nil is the running one
+	Now         func() time.Time
+}
+
+const (
+	defaultCacheBytes  = 1 << 30
+	defaultMemoryBytes = 128 << 20
+	defaultMaxFiles    = 128
+)
+
+// Resolver names locations. It is safe for concurrent use; AddFile does not wait
+// for naming that is under way.
+type Resolver struct {
+	options Options
+	kernel  *Kernel
+	finder  *debugfile.Finder
+	cache   *tableCache
+
+	mu      sync.Mutex // guards modules, held, and each module's origin
+	modules map[string]*module
+	held    int // files held open in origins
+
+	work    sync.Mutex // guards what modules have loaded, and all below
+	clock   uint64
+	open    map[*module]bool // modules with files open
+	flushed time.Time
+}
+
+// New makes a resolver that knows no files yet.
+func New(o Options) *Resolver {
+	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCacheBytes)
+	o.MemoryBytes = cmp.Or(o.MemoryBytes, defaultMemoryBytes)
+	o.MaxFiles = cmp.Or(o.MaxFiles, defaultMaxFiles)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Kernel == nil {
+		o.Kernel = NewKernel("/proc", "/sys", o.Now)
+	}
+	r := &Resolver{options: o, kernel: o.Kernel, modules: map[string]*module{}, open: map[*module]bool{}}
+	r.cache = newTableCache(o.CacheDir, o.CacheBytes)
+	r.finder = &debugfile.Finder{Dirs: o.DebugDirs, Servers: o.Debuginfod, Client: o.Client,
+		CacheDir: o.CacheDir, Now: o.Now}
+	return r
+}
+
+// Kernel gives what places and names kernel addresses.
+func (r *Resolver) Kernel() *Kernel { return r.kernel }
+
+// AddFile tells where the file of a build-id can be opened (such as
+// /proc/PID/map_files/... or a path below /proc/PID/root), and the path by which
+// it is known. The file is opened at once, since its process may be gone when
+// the first name is wanted, unless the bound of open files is reached; it is
+// read only when a name is wanted. Further calls for the same build-id add
+// places to try.
+func (r *Resolver) AddFile(buildID, displayPath string, open func() (*os.File, error)) {
+	r.mu.Lock()
+	m := r.module(buildID)
+	if m.path == "" {
+		m.path = displayPath
+	}
+	if len(m.openers) == maxOpeners {
+		m.openers = slices.Delete(m.openers, 0, 1) // the oldest process is the likeliest to be gone
+	}
+	m.openers = append(m.openers, open)
+	m.added++
+	wanted := m.held == nil && !m.settled && r.held < r.options.MaxFiles
+	if wanted {
+		r.held++ // reserved while mu is not held: opening may take long
+	}
+	r.mu.Unlock()
+	if !wanted {
+		return
+	}
+	f, err := open()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil || m.held != nil || m.settled {
+		if err == nil {
+			f.Close()
+		}
+		r.held--
+		return
+	}
+	m.held = f
+}
+
+// module finds or makes the module of a build-id. mu is held.
+func (r *Resolver) module(buildID string) *module {
+	m, ok := r.modules[buildID]
+	if !ok {
+		m = &module{id: buildID}
+		r.modules[buildID] = m
+	}
+	return m
+}
+
+// Resolve names a location: the calls inlined there innermost first, then the
+// function that holds it. There is always at least one frame; where nothing
+// names the place it is profile.Unnamed. Callers must not change the frames.
+func (r *Resolver) Resolve(l profile.Location) []profile.Frame {
+	frames, _ := r.resolve(l)
+	return frames
+}
+
+// resolve also tells whether there was a name.
+func (r *Resolver) resolve(l profile.Location) ([]profile.Frame, bool) {
+	switch {
+	case l.Kind == profile.KindKernel:
+		return r.kernel.Frames(l)
+	case l.Name != "":
+		return []profile.Frame{{Function: l.Name, File: l.File, Line: l.Line, Kind: l.Kind}}, true
+	case l.BuildID == "":
+		return []profile.Frame{profile.Unnamed(l.Kind, "", l.Offset)}, false
+	}
+	r.work.Lock()
+	defer r.work.Unlock()
+	r.mu.Lock()
+	m, ok := r.modules[l.BuildID]
+	r.mu.Unlock()
+	if !ok {
+		return []profile.Frame{profile.Unnamed(l.Kind, l.BuildID, l.Offset)}, false
+	}
+	return r.lookup(m, l)
+}
+
+// Name fills the names of all locations of a window, and counts the samples
+// whose leaf has none. Locations that were named before keep their names.
+func (r *Resolver) Name(w *profile.Window) {
+	if len(w.Names) < len(w.Locations) {
+		w.Names = append(w.Names, make([][]profile.Frame, len(w.Locations)-len(w.Names))...)
+	}
+	unnamed := make([]bool, len(w.Locations))
+	for i, l := range w.Locations {
+		if names := w.Names[i]; len(names) > 0 && names[0] != profile.Unnamed(l.Kind, names[0].Mapping, l.Offset) {
+			continue
+		}
+		var ok bool
+		w.Names[i], ok = r.resolve(l)
+		unnamed[i] = !ok
+	}
+	w.Losses = slices.DeleteFunc(w.Losses, func(l profile.Loss) bool { return l.Reason == profile.LossUnsymbolized })
+	for _, l := range r.losses(w, unnamed) {
+		w.AddLoss(l)
+	}
+	r.flush()
+}
+
+// maxLossDetails bounds how many files losses are told apart by.
+const maxLossDetails = 16
+
+// losses counts samples by the file in which their leaf has no name.
+func (r *Resolver) losses(w *profile.Window, unnamed []bool) []profile.Loss {
+	byFile := map[string]profile.Loss{}
+	for _, row := range w.Rows {
+		stack := w.Stacks[row.Stack].Locations
+		if len(stack) == 0 || !unnamed[stack[0]] {
+			continue
+		}
+		detail := "no name for code of " + path.Base("/"+w.Names[stack[0]][0].Mapping)
+		if w.Locations[stack[0]].Kind == profile.KindKernel {
+			if detail = "no name in the kernel"; r.kernel.Err() != nil {
+				detail = r.kernel.Err().Error()
+			}
+		} else if w.Names[stack[0]][0].Mapping == "" {
+			detail = "code of no known file"
+		}
+		sum := byFile[detail]
+		sum.Reason, sum.Detail = profile.LossUnsymbolized, detail
+		sum.N += row.N
+		if len(row.Values) > 0 {
+			sum.Value += row.Values[0]
+		}
+		byFile[detail] = sum
+	}
+	losses := make([]profile.Loss, 0, len(byFile))
+	for _, l := range byFile {
+		losses = append(losses, l)
+	}
+	slices.SortFunc(losses, func(a, b profile.Loss) int {
+		return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Detail, b.Detail))
+	})
+	for i := maxLossDetails; i < len(losses); i++ {
+		losses[i].Detail = "no name for code of other files"
+	}
+	return losses
+}
+
+// Close writes what is worth keeping and closes all files.
+func (r *Resolver) Close() error {
+	r.work.Lock()
+	defer r.work.Unlock()
+	r.mu.Lock()
+	modules := make([]*module, 0, len(r.modules))
+	for _, m := range r.modules {
+		modules = append(modules, m)
+	}
+	clear(r.modules)
+	r.mu.Unlock()
+	var first error
+	for _, m := range modules {
+		if err := r.save(m); err != nil && first == nil {
+			first = err
+		}
+		r.unload(m)
+		r.release(m)
+	}
+	return first
+}
