@@ -114,12 +114,6 @@ func TestTreeShape(t *testing.T) {
 	}{
 		{"root first", profile.TreeOptions{}, "main:3 >b:2 >>a:2 >a:1"},
 		{"leaf first", profile.TreeOptions{Reverse: true}, "a:3 >b:2 >>main:2 >main:1"},
-		{"rewritten", profile.TreeOptions{Rewrite: func(s []profile.Frame) []profile.Frame {
-			if len(s) < 3 {
-				return nil
-			}
-			return s[1:]
-		}}, "b:2 >a:2"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type kernelAsked struct {
+	_     structs.HostLayout
+	Since uint64
+	Last  uint64
+}
+
 type kernelExecutable struct {
 	_      structs.HostLayout
 	Row    uint32
@@ -50,10 +56,11 @@ type kernelPages struct {
 }
 
 type kernelProcess struct {
-	_       structs.HostLayout
-	First   uint32
-	Count   uint32
-	Changed uint64
+	_         structs.HostLayout
+	First     uint32
+	Count     uint32
+	Changed   uint64
+	Published uint64
 }
 
 type kernelRequest struct {

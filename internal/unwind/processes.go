@@ -149,7 +149,7 @@ func (u *Unwinder) publishProcess(pid int, p *process) {
 		l.published = run
 		u.retire(u.mappings, old)
 	}
-	value := kernelProcess{First: l.published.first, Count: l.published.count, Changed: p.changed}
+	value := kernelProcess{First: l.published.first, Count: l.published.count, Changed: p.changed, Published: monotonic()}
 	if err := u.maps.Processes.Update(uint32(pid), &value, ebpf.UpdateAny); err != nil {
 		u.stats.ProcessErrors++
 		u.options.Log.Warn("no room for a process", "pid", pid, "error", err)

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// batch is how long events gather before they are applied: a storm of
-	// execs wakes us 200 times a second, not once for each of its mappings.
+	// batch is the least time between two readings of events: the first of a
+	// storm is read at once, the rest wakes us 200 times a second.
 	batch = 5 * time.Millisecond
 	// sweepEvery bounds how long a dead process is kept.
 	sweepEvery = time.Second
@@ -84,7 +84,7 @@ func (u *Unwinder) scanAll() error {
 func (u *Unwinder) follow() {
 	var events []lifecycle.Event
 	exited := map[int]bool{}
-	swept := time.Now()
+	swept, read := time.Now(), time.Time{}
 	for {
 		if err := u.watcher.Wait(sweepEvery); err != nil {
 			u.options.Log.Error("stop following processes", "error", err)
@@ -93,9 +93,9 @@ func (u *Unwinder) follow() {
 		select {
 		case <-u.stop:
 			return
-		case <-time.After(batch):
+		case <-time.After(batch - min(time.Since(read), batch)):
 		}
-		events = u.watcher.Read(events[:0])
+		events, read = u.watcher.Read(events[:0]), time.Now()
 		u.applyAll(events, exited)
 		if time.Since(swept) >= sweepEvery {
 			u.sweep(exited)

@@ -33,7 +33,8 @@ struct mapping {
 /* Where a process's mappings are, and when they last grew (exec, dlopen). */
 struct process {
 	u32 first, count;
-	u64 changed; /* CLOCK_MONOTONIC ns */
+	u64 changed;   /* CLOCK_MONOTONIC ns */
+	u64 published; /* when user space last wrote it, likewise */
 };
 
 /* Where an executable's rows are. Row offsets are file offsets. */
@@ -152,13 +153,17 @@ struct {
 	__uint(max_entries, 64 * 1024);
 } requests SEC(".maps");
 
-/* When each process was last asked about, so that one that cannot be helped
- * does not flood the ring. */
+/* Since when each process is asked about, and when it last was: one that cannot
+ * be helped does not flood the ring. */
+struct asked {
+	u64 since, last;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, u64);
-	__type(value, u64);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct asked);
 } asked SEC(".maps");
 
 #ifndef READ_USER /* sampler/dump reads other threads */
@@ -271,11 +276,13 @@ static __always_inline u32 find_rule(struct executable *e, u32 offset)
 	return (u32)row;
 }
 
-/* A frame kept by frame pointer: caller's rbp and return address lie at rbp. */
-static __always_inline u32 step_frame_pointer(struct walk *w)
+/* A frame kept by frame pointer: caller's rbp and return address lie at rbp.
+ * That is above rsp, unless the rule says that the stack was left: Go's
+ * goroutines lie below its threads' stacks. */
+static __always_inline u32 step_frame_pointer(struct walk *w, bool leaves_stack)
 {
 	u64 pair[2];
-	if (w->bp < w->sp || (w->bp & 7) || w->bp_lost)
+	if ((w->bp < w->sp && !leaves_stack) || (w->bp & 7) || w->bp_lost)
 		return END_NO_UNWIND;
 	if (READ_USER(pair, sizeof(pair), w->bp))
 		return END_UNREADABLE;
@@ -397,7 +404,7 @@ STEP u32 step(struct walk *w)
 	u32 id = m->executable;
 	if (id == 0) {
 		push_frame(w, FRAME_ANONYMOUS | (pc & ~(3ull << 62)));
-		return m->flags & MAPPING_FRAME_POINTERS ? step_frame_pointer(w) : END_NO_UNWIND;
+		return m->flags & MAPPING_FRAME_POINTERS ? step_frame_pointer(w, false) : END_NO_UNWIND;
 	}
 	u64 offset = pc - m->start + m->offset;
 	push_frame(w, (u64)id << FRAME_OFFSET_BITS | (offset & ((1ull << FRAME_OFFSET_BITS) - 1)));
@@ -415,10 +422,10 @@ STEP u32 step(struct walk *w)
 	case UNWIND_SIGNAL:
 		return step_signal(w);
 	case UNWIND_FRAME_POINTER:
-		return step_frame_pointer(w);
+		return step_frame_pointer(w, true);
 	case UNWIND_GAP:
 		if (e->flags & EXECUTABLE_FRAME_POINTERS)
-			return step_frame_pointer(w);
+			return step_frame_pointer(w, false);
 		return END_NO_UNWIND;
 	}
 	u32 end = 0;

@@ -24,48 +24,59 @@ static __always_inline bool find_process(struct walk *w, u32 tgid)
 	if (!p) {
 		w->process.count = 0;
 		w->process.changed = 0;
+		w->process.published = 0;
 		return false;
 	}
 	w->process = *p;
 	return true;
 }
 
-/* Tells a walk that ended for want of tables from one that came too early for
- * them to be there: a process unknown to us starts with its fork. */
-static __always_inline void mark_starting(struct walk *w)
+/* Asks for an executable's rows, once. */
+static __always_inline void ask_for_rows(struct walk *w, u32 tgid)
+{
+	struct request request = {.tgid = tgid, .executable = w->hint};
+	struct executables *table = EXECUTABLES();
+	u32 id = w->hint;
+	OPAQUE(id);
+	id &= MAX_EXECUTABLES - 1;
+	if (!table || table->e[id].wanted)
+		return;
+	table->e[id].wanted = 1;
+	bpf_ringbuf_output(&requests, &request, sizeof(request), 0);
+}
+
+/* Asks for a process or address that is unknown, at most every 20 ms, and gives
+ * the time since when it has been missing. Publishing the process ends that. */
+static __always_inline u64 ask_for_mapping(struct walk *w, u32 tgid, u64 now)
+{
+	struct request request = {.tgid = tgid, .address = w->ip - w->is_return};
+	struct asked *known = bpf_map_lookup_elem(&asked, &tgid);
+	struct asked ask = {.since = now, .last = now};
+	if (known && known->since >= w->process.published) {
+		ask.since = known->since;
+		if (now - known->last < ASK_AGAIN_NS)
+			return ask.since;
+	}
+	bpf_map_update_elem(&asked, &tgid, &ask, BPF_ANY);
+	bpf_ringbuf_output(&requests, &request, sizeof(request), 0);
+	return ask.since;
+}
+
+/* Asks user space for what a walk lacked, and tells one that came within 50 ms
+ * of an exec or a new mapping, when it cannot be there yet, from one that user
+ * space owes. */
+static __always_inline void ask_for_missing(struct walk *w, u32 tgid)
 {
 	u64 now = bpf_ktime_get_ns(), since = w->process.changed;
-	if (!since) {
-		struct task_struct *task = bpf_get_current_task_btf();
-		now = bpf_ktime_get_boot_ns();
-		since = task->group_leader->start_boottime;
+	if (w->end == END_NOT_LOADED) {
+		ask_for_rows(w, tgid);
+	} else {
+		u64 missing = ask_for_mapping(w, tgid, now);
+		if (missing > since)
+			since = missing;
 	}
 	if (now - since < STARTING_NS)
 		w->end = END_STARTING;
-}
-
-/* Asks user space for what the walk lacked; an executable once, a process or
- * an unknown address at most every 20 ms. */
-static __always_inline void ask_for_missing(struct walk *w, u32 tgid)
-{
-	struct request request = {.tgid = tgid, .address = w->ip - w->is_return};
-	if (w->end == END_NOT_LOADED) {
-		struct executables *table = EXECUTABLES();
-		u32 id = w->hint;
-		OPAQUE(id);
-		id &= MAX_EXECUTABLES - 1;
-		if (!table || table->e[id].wanted)
-			return;
-		table->e[id].wanted = 1;
-		request.executable = id;
-	} else {
-		u64 key = (u64)tgid << 32 | (u32)(request.address >> 12);
-		u64 now = bpf_ktime_get_ns(), *last = bpf_map_lookup_elem(&asked, &key);
-		if (last && now - *last < ASK_AGAIN_NS)
-			return;
-		bpf_map_update_elem(&asked, &key, &now, BPF_ANY);
-	}
-	bpf_ringbuf_output(&requests, &request, sizeof(request), 0);
 }
 
 #endif

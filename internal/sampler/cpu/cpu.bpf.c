@@ -279,10 +279,8 @@ static __always_inline u64 user_stack(struct scratch *s, const struct pt_regs *r
 		push_frame(w, FRAME_ANONYMOUS | (w->ip & ~(3ull << 62)));
 		w->end = END_NO_MAPPING;
 	}
-	if (w->end == END_NOT_LOADED || w->end == END_NO_MAPPING) {
+	if (w->end == END_NOT_LOADED || w->end == END_NO_MAPPING)
 		ask_for_missing(w, tgid);
-		mark_starting(w);
-	}
 	w->hash = mix(w->hash, w->end);
 	if (!store_stack(buffer, w->hash, w->frames, w->count, w->end)) {
 		count(LOST_STACKS, 1);

@@ -19,6 +19,12 @@ type kernelArena struct {
 	Words [524288]uint64
 }
 
+type kernelAsked struct {
+	_     structs.HostLayout
+	Since uint64
+	Last  uint64
+}
+
 type kernelCost struct {
 	_       structs.HostLayout
 	Steps   [1024]uint64
@@ -85,10 +91,11 @@ type kernelPages struct {
 }
 
 type kernelProcess struct {
-	_       structs.HostLayout
-	First   uint32
-	Count   uint32
-	Changed uint64
+	_         structs.HostLayout
+	First     uint32
+	Count     uint32
+	Changed   uint64
+	Published uint64
 }
 
 type kernelRowKey struct {

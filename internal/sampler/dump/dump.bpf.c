@@ -19,6 +19,7 @@ struct window {
 	u64 start;
 	u64 size;
 	u64 missed; /* what a read wanted that is not here */
+	u64 fills; /* of this thread; in memory, so that the verifier forgets it */
 	u8 data[WINDOW_PAGES * 4096];
 };
 
@@ -131,6 +132,7 @@ static __noinline long fill_window(struct task_struct *task, u64 from)
 	u64 start = (from - 256) & ~4095ull; /* reads go mostly up, and a little down */
 	w->start = start;
 	w->size = 0;
+	w->fills += 1;
 	for (u32 page = 0; page < WINDOW_PAGES; page++) {
 		if (bpf_copy_from_user_task(w->data + page * 4096, 4096, (void *)(start + page * 4096), task, 0))
 			break;
@@ -145,14 +147,15 @@ static __always_inline void walk_task(struct walk *w, struct task_struct *task)
 	struct window *memory = only(&windows);
 	if (!memory)
 		return;
-	u32 end = 0, refills = 0;
+	u32 end = 0;
+	memory->fills = 0;
 	fill_window(task, w->sp);
 	for (u32 i = 0; i < MAX_FRAMES + 1 + MAX_REFILLS; i++) {
 		u32 count = w->count;
 		end = step(w);
 		if (!end)
 			continue;
-		if (end != END_UNREADABLE || ++refills > MAX_REFILLS)
+		if (end != END_UNREADABLE || memory->fills > MAX_REFILLS)
 			break;
 		if (!fill_window(task, memory->missed))
 			break;

@@ -96,6 +96,7 @@ type kernelWindow struct {
 	Start  uint64
 	Size   uint64
 	Missed uint64
+	Fills  uint64
 	Data   [32768]uint8
 }
 
