@@ -1,0 +1,256 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// box is one node's place: x and width are fractions of the whole.
+type box struct {
+	node     *profile.Node
+	depth    int
+	x, width float64
+}
+
+// drawing is a tree laid out for a medium with a least width and a largest depth.
+type drawing struct {
+	certainty
+	options Options
+	levels  [][]box
+	narrow  int // boxes left out because they are too narrow, and all below them
+	below   int // boxes left out because they lie too deep
+	hidden  int // levels left out for the same reason
+}
+
+// draw lays a tree out. Widths are shares; in a comparison the mean of both
+// columns', so that what vanished is still seen.
+func draw(t *profile.Tree, o Options, minWidth float64) *drawing {
+	d := &drawing{certainty: newCertainty(t, o), options: o}
+	deepest := 0
+	var place func(n *profile.Node, depth int, x float64)
+	place = func(n *profile.Node, depth int, x float64) {
+		width := d.width(n)
+		if width <= 0 || width < minWidth {
+			d.narrow += size(n)
+			return
+		}
+		deepest = max(deepest, depth)
+		if o.MaxDepth > 0 && depth >= o.MaxDepth {
+			d.below++
+		} else {
+			if depth == len(d.levels) {
+				d.levels = append(d.levels, nil)
+			}
+			d.levels[depth] = append(d.levels[depth], box{n, depth, x, width})
+		}
+		for _, c := range n.Children {
+			place(c, depth+1, x)
+			x += max(0, d.width(c))
+		}
+	}
+	if d.width(t.Root) > 0 {
+		place(t.Root, 0, 0)
+	}
+	d.hidden = max(0, deepest+1-len(d.levels))
+	return d
+}
+
+func (d *drawing) width(n *profile.Node) float64 {
+	w := 0.0
+	for c, sum := range n.Total {
+		w += d.share(c, sum) / float64(len(n.Total))
+	}
+	return w
+}
+
+func size(n *profile.Node) int {
+	s := 1
+	for _, c := range n.Children {
+		s += size(c)
+	}
+	return s
+}
+
+// fill gives a box's colour; shade tells neighbours apart.
+func (d *drawing) fill(b box, shade int, dark bool) string {
+	if len(d.columns) == 2 {
+		_, significant := d.change(b.node.Total)
+		return changeFill(d.relativeChange(b.node.Total), significant, dark)
+	}
+	lead := b.depth <= d.options.Lead
+	return swatchOf(b.node.Frame, d.options.colorBy(), lead).fill(shade, b.node.Frame.Inlined, dark)
+}
+
+// name is what stands in a box.
+func (b box) name() string {
+	if b.depth == 0 {
+		return "all"
+	}
+	return printable(b.node.Frame.Function)
+}
+
+// describe says in lines what there is to know of a box.
+func (d *drawing) describe(b box) []string {
+	f := b.node.Frame
+	lines := []string{b.name()}
+	var about []string
+	if f.Kind != profile.KindUnknown {
+		about = append(about, f.Kind.String())
+	}
+	if f.Inlined {
+		about = append(about, "inlined")
+	}
+	if place := place(f); place != "" {
+		about = append(about, place)
+	}
+	if f.Mapping != "" {
+		about = append(about, printable(f.Mapping))
+	}
+	if len(about) > 0 {
+		lines = append(lines, strings.Join(about, " · "))
+	}
+	for c, sum := range b.node.Total {
+		lines = append(lines, columnName(len(d.columns), c)+d.figures(c, sum))
+	}
+	if len(d.columns) == 2 {
+		change, significant := d.change(b.node.Total)
+		lines = append(lines, changeText(change.Value)+" ("+changeInterval(change.Low, change.High)+")"+chance(significant))
+	}
+	return lines
+}
+
+func chance(significant bool) string {
+	if significant {
+		return ""
+	}
+	return ", could be chance"
+}
+
+func (d *drawing) figures(column int, sum profile.Sum) string {
+	text := fmt.Sprintf("%s, %s", Value(float64(sum.Value), d.columns[column].Type.Unit), Share(d.share(column, sum)))
+	if i, ok := d.interval(column, sum); ok {
+		text += " (95% interval " + shareInterval(i.Low, i.High) + ")"
+	}
+	return text + fmt.Sprintf(", %s samples", Count(sum.N))
+}
+
+func columnName(columns, c int) string {
+	if columns < 2 {
+		return ""
+	}
+	return [...]string{"before: ", "after: "}[c]
+}
+
+// place is a frame's file and line.
+func place(f profile.Frame) string {
+	line := f.Line
+	if line <= 0 {
+		line = f.StartLine
+	}
+	if f.File == "" || line <= 0 {
+		return printable(f.File)
+	}
+	return fmt.Sprintf("%s:%d", printable(f.File), line)
+}
+
+// omitted says what a drawing left out; empty if nothing.
+func (d *drawing) omitted() string {
+	var parts []string
+	if d.narrow > 0 {
+		parts = append(parts, plural(d.narrow, "box", "boxes")+" too narrow to draw")
+	}
+	if d.below > 0 {
+		parts = append(parts, fmt.Sprintf("%s in %s further down", plural(d.below, "box", "boxes"), plural(d.hidden, "level", "levels")))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "left out: " + strings.Join(parts, ", ")
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Count(int64(n)) + " " + many
+}
+
+// visibleLoss is the share of all samples from which on a loss is always shown.
+const visibleLoss = 0.001
+
+// facts says in a few words what a column measured, how, and what is missing.
+func facts(c profile.Column, whole profile.Sum) []string {
+	kind := c.Type.Kind
+	if kind == "cpu" {
+		kind = "CPU time"
+	}
+	out := []string{Value(float64(whole.Value), c.Type.Unit) + " " + printable(kind)}
+	if cpu := c.Head.Exact.CPU; cpu > 0 {
+		out = append(out, "exactly "+span(cpu)+" used")
+	}
+	out = append(out, plural(int(whole.N), "sample", "samples"))
+	if c.Head.Duration > 0 {
+		out = append(out, "over "+span(c.Head.Duration))
+	}
+	if how := designText(c.Head.Design); how != "" {
+		out = append(out, "sampled "+how)
+	}
+	for _, l := range c.Head.Losses {
+		if s := lossShare(c.Head, whole.N, l); s > visibleLoss {
+			out = append(out, Share(s)+" "+printable(string(l.Reason)))
+		}
+	}
+	return out
+}
+
+func designText(d profile.Design) string {
+	switch d {
+	case profile.DesignUnknown:
+		return ""
+	case profile.DesignCensus:
+		return "completely"
+	case profile.DesignPeriodic:
+		return "periodically"
+	case profile.DesignRandomised:
+		return "at random"
+	case profile.DesignThinned:
+		return "by random thinning"
+	case profile.DesignSizeBiased:
+		return "by size"
+	}
+	return printable(string(d))
+}
+
+// legendEntry explains one colour.
+type legendEntry struct{ name, light, dark string }
+
+// legend lists the colours that were drawn, the largest first.
+func (d *drawing) legend() []legendEntry {
+	if len(d.columns) == 2 {
+		entry := func(name string, relative float64) legendEntry {
+			return legendEntry{name, changeFill(relative, relative != 0, false), changeFill(relative, relative != 0, true)}
+		}
+		return []legendEntry{entry("less", -0.6), entry("could be chance", 0), entry("more", 0.6)}
+	}
+	widths := map[swatch]float64{}
+	for _, level := range d.levels {
+		for _, b := range level {
+			if b.depth > d.options.Lead {
+				widths[swatchOf(b.node.Frame, d.options.colorBy(), false)] += b.width
+			}
+		}
+	}
+	swatches := slices.SortedFunc(maps.Keys(widths), func(a, b swatch) int {
+		return cmp.Or(cmp.Compare(widths[b], widths[a]), cmp.Compare(a.Name, b.Name))
+	})
+	var out []legendEntry
+	for _, s := range swatches {
+		out = append(out, legendEntry{printable(s.Name), s.fill(1, false, false), s.fill(1, false, true)})
+	}
+	return out
+}

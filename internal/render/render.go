@@ -1,0 +1,88 @@
+// Package render draws profile trees: flame graphs as one HTML file, SVG or terminal text, and tables.
+//
+// The flow, from a tree to a page:
+//
+//	profile.Tree   one column, or two for a comparison
+//	-> document    the tree as columns of small integers, its head as JSON (encode.go)
+//	-> HTML        viewer/*.js, viewer.css and the document in one file (html.go)
+//
+// The viewer draws on a canvas what it finds visible; SVG and Terminal lay out
+// boxes here (boxes.go). Intervals are computed in Go only: the page gets them
+// as curves over the share (curve.go). Names come from
+// foreign programs, so everything drawn goes through printable first.
+package render
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// ColorBy says what a box's colour stands for.
+type ColorBy string
+
+const (
+	ByKind    ColorBy = "kind"    // what executes the frame
+	ByClass   ColorBy = "class"   // whose code it is
+	ByPackage ColorBy = "package" // one colour per package or binary
+)
+
+// Options shape all renderings; each uses the fields that mean something to
+// it. The zero value is ready.
+type Options struct {
+	Title    string
+	ColorBy  ColorBy // default ByKind
+	Flame    bool    // root at the bottom; default is an icicle, root on top
+	Lead     int     // leading levels that are processes and threads, not functions
+	Width    int     // pixels of an SVG (default 1200), cells of a terminal (default 100) or table (0: no limit)
+	MaxDepth int     // levels SVG and Terminal draw, 0 for all; what is left out is said
+	MinWidth float64 // pixels of an SVG below which a box is left out (default 0.3)
+	Limit    int     // rows of a table, 0 for all
+	NoColor  bool    // terminal output without colours (the command heeds NO_COLOR)
+	RGB      bool    // the terminal has 24-bit colours (COLORTERM says so); else 256 are used
+
+	// Interval gives the 95% interval of part's share of whole, as fractions;
+	// nil takes stats.Share. A census has no sampling error and gets none.
+	// The HTML page asks it for parts whose weights vary as those of the whole
+	// do, and counts others as fewer samples, as stats.Share does.
+	Interval func(part, whole profile.Sum) (lo, hi float64)
+}
+
+var errColumns = errors.New("a tree has one column, or two to compare")
+
+// check refuses trees and options nothing can be drawn from.
+func (o Options) check(t *profile.Tree) error {
+	if t == nil || t.Root == nil || len(t.Columns) < 1 || len(t.Columns) > 2 {
+		return errColumns
+	}
+	switch o.ColorBy {
+	case "", ByKind, ByClass, ByPackage:
+	default:
+		return fmt.Errorf("colour by %q: want kind, class or package", o.ColorBy)
+	}
+	return nil
+}
+
+func (o Options) colorBy() ColorBy {
+	if o.ColorBy == "" {
+		return ByKind
+	}
+	return o.ColorBy
+}
+
+func (o Options) title(t *profile.Tree) string {
+	if o.Title != "" {
+		return printable(o.Title)
+	}
+	if len(t.Columns) == 2 {
+		return "Comparison"
+	}
+	head := t.Columns[0].Head
+	name := t.Columns[0].Type.Kind + " profile"
+	if len(head.Target) > 0 {
+		name += " of " + strings.Trim(head.Target.String(), "{}")
+	}
+	return printable(name)
+}
