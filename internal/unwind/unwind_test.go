@@ -1,0 +1,156 @@
+package unwind
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/proc/lifecycle"
+)
+
+// tracked starts an unwinder on this machine; wanted nil is all processes.
+func tracked(t *testing.T, o Options) *Unwinder {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	cpus, err := proc.FS{}.OnlineCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.CPUs = cpus
+	if o.Source == nil {
+		o.Source = Proc{}
+	}
+	u, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := u.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := u.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// eventually waits until something holds: the kernel reports in its own time.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for range 500 {
+		if holds() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("never: %s", what)
+}
+
+func (u *Unwinder) knows(pid int, path string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p := u.processes[pid]
+	if p == nil {
+		return false
+	}
+	for _, a := range p.layout.areas {
+		if a.executable != nil && filepath.Base(a.executable.path) == path {
+			return true
+		}
+	}
+	return false
+}
+
+// A process that starts while we watch is known with what it maps, and
+// forgotten with all it used when it has exited.
+func TestFollow(t *testing.T) {
+	u := tracked(t, Options{})
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	eventually(t, "sleep is known by its executable", func() bool { return u.knows(pid, "sleep") })
+	eventually(t, "sleep's libc is known", func() bool { return u.knows(pid, "libc.so.6") })
+	eventually(t, "its tables are loaded without being asked for", func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for _, a := range u.processes[pid].layout.areas {
+			if a.executable != nil && !a.executable.loaded && !a.executable.failed {
+				return false
+			}
+		}
+		return true
+	})
+	cmd.Process.Kill()
+	cmd.Wait()
+	eventually(t, "sleep is forgotten", func() bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return u.processes[pid] == nil
+	})
+}
+
+// Many short processes leave nothing behind.
+func TestFollowLeavesNothing(t *testing.T) {
+	u := tracked(t, Options{})
+	run := func(n int) {
+		for range n {
+			exec.Command("true").Run()
+		}
+	}
+	run(20)
+	time.Sleep(2 * sweepEvery)
+	before := u.Stats()
+	run(300)
+	eventually(t, "no more mappings than before", func() bool {
+		s := u.Stats()
+		return s.Processes <= before.Processes+20 && s.Mappings <= before.Mappings+400
+	})
+	if s := u.Stats(); s.ProcessErrors != 0 || s.EventsLost != 0 {
+		t.Errorf("%d process errors, %d events lost", s.ProcessErrors, s.EventsLost)
+	}
+}
+
+// A table that does not fit pushes out one that nobody uses, and is refused
+// where all are in use.
+func TestEviction(t *testing.T) {
+	u := tracked(t, Options{Rows: 1, Wanted: func(int) bool { return false }})
+	if err := u.Track(os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	if s := u.Stats(); s.TableErrors == 0 || s.Rows > 1 {
+		t.Errorf("with room for one row, %d rows are loaded and %d tables were refused", s.Rows, s.TableErrors)
+	}
+}
+
+// missing is a Source whose files cannot be opened.
+type missing struct{ Proc }
+
+func (missing) Open(int, lifecycle.Mapping) (*os.File, error) { return nil, errors.New("unreadable") }
+
+// A process whose files cannot be read is known all the same: its frames are
+// path and offset.
+func TestUnreadableFiles(t *testing.T) {
+	u := tracked(t, Options{Source: missing{}, Wanted: func(int) bool { return false }})
+	if err := u.Track(os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	u.mu.Lock()
+	id := u.processes[os.Getpid()].layout.areas[0].executable.id
+	u.mu.Unlock()
+	f, ok := u.File(id)
+	if !ok || f.Path == "" || f.BuildID == "" {
+		t.Errorf("file %+v, %v", f, ok)
+	}
+	if _, err := f.Open(); err == nil {
+		t.Error("a file that cannot be read was opened")
+	}
+}
