@@ -27,10 +27,11 @@ cannot hold is lost; pprof holds everything.`,
 		Example: `  perf script | atys convert - perf.pb.gz
   atys convert atys.pb.gz atys.speedscope.json
   atys convert --focus '^main\.' atys.pb.gz main.folded`,
-		Args: files(2, 2, "a file to read and one to write"),
+		PreRun: endOnSignal,
+		Args:   two("one to read and one to write"),
 		ValidArgsFunction: func(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				return completeProfiles(c, args, text)
+			if len(args) != 1 {
+				return completeProfiles(1)(c, args, text)
 			}
 			return bare(outputExtensions()), cobra.ShellCompDirectiveFilterFileExt
 		},
@@ -52,18 +53,16 @@ func convert(stdout, log io.Writer, f convertFlags, paths []string) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	s, err := f.read(paths[:1], log)
+	s, err := f.read(paths[0])
 	if err != nil {
 		return err
 	}
+	warn(log, names(paths[:1]), s)
 	w := s.window
 	if s.words != "" {
 		w = commented(w, "selected by atys: "+s.words)
 	}
-	if path == "-" {
-		return f.encode(stdout, out, w)
-	}
-	return format.Replace(path, func(file io.Writer) error { return f.encode(file, out, w) })
+	return writeWhole(path, stdout, func(to io.Writer) error { return f.encode(to, out, w) })
 }
 
 // encode writes as output does, but for profiles that count no samples: the

@@ -38,8 +38,9 @@ interval. A difference that may be nothing but the chance of sampling is marked
 by "?". Drawings (-o) and JSON compare shares.`,
 		Example: `  atys diff before.pb.gz after.pb.gz
   atys diff --focus '^main' -o diff.html monday.pb.gz tuesday.pb.gz`,
-		Args:              files(2, 2, "two files, before and after"),
-		ValidArgsFunction: completeProfiles,
+		PreRun:            endOnSignal,
+		Args:              two("before and after"),
+		ValidArgsFunction: completeProfiles(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return diff(c.OutOrStdout(), c.ErrOrStderr(), f, args)
 		},
@@ -65,14 +66,15 @@ func diff(out, log io.Writer, f diffFlags, paths []string) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	before, err := f.read(paths[:1], log)
+	before, err := f.read(paths[0])
 	if err != nil {
 		return err
 	}
-	after, err := f.read(paths[1:], log)
+	after, err := f.read(paths[1])
 	if err != nil {
 		return err
 	}
+	warn(log, names(paths), before, after)
 	if a, b := before.whole.Types[0], after.whole.Types[0]; a.Kind != b.Kind || a.Unit != b.Unit {
 		return &usageError{fmt.Errorf("%q measures %s, %q measures %s: these cannot be compared; name a type they share by --type",
 			paths[0], typeList(before.whole), paths[1], typeList(after.whole))}
@@ -126,7 +128,7 @@ func (f *diffFlags) writeTable(w io.Writer, tree *profile.Tree, before, after *s
 	}
 	changes := changesOf(tree)
 	unit := tree.Columns[0].Type.Unit
-	t := table{heads: []string{"before", "after", "change", "before%", "after%", "points", "95% interval", "", "function"}}
+	t := table{heads: []string{"before", "after", "change", "before%", "after%", "points", "95% interval", ""}}
 	for i, c := range changes {
 		if o.Limit > 0 && i == o.Limit {
 			break
@@ -136,11 +138,10 @@ func (f *diffFlags) writeTable(w io.Writer, tree *profile.Tree, before, after *s
 			chance = "?"
 		}
 		was, is := scale*float64(c.Total[0].Value), float64(c.Total[1].Value)
-		t.add(render.Value(was, unit), render.Value(is, unit), signed(is-was, unit), render.Share(c.before.Value), render.Share(c.after.Value),
-			point(c.difference.Value), points(c.difference.Low, c.difference.High), chance, functionName(c.Frame))
+		t.add(c.Frame, render.Value(was, unit), render.Value(is, unit), signed(is-was, unit), render.Share(c.before.Value), render.Share(c.after.Value),
+			point(c.difference.Value), points(c.difference.Low, c.difference.High), chance)
 	}
-	t.write(w, o)
-	t.more(w, len(changes))
+	t.write(w, len(changes), o)
 }
 
 // changesOf lists functions, those whose share changed most first.

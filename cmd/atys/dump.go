@@ -52,7 +52,7 @@ func dumpText(w io.Writer, s *dump.Snapshot) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "process %d (%s), %d threads\n", s.PID, render.Printable(s.Name), len(s.Threads))
 	for _, t := range s.Threads {
-		fmt.Fprintf(&b, "\nthread %d %q %s\n", t.TID, render.Printable(t.Name), threadLine(t))
+		fmt.Fprintf(&b, "\nthread %d \"%s\" %s\n", t.TID, render.Printable(t.Name), threadLine(t))
 		for _, f := range t.Frames {
 			fmt.Fprintf(&b, "    %s\n", frameLine(f))
 		}

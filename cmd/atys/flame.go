@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,15 +52,15 @@ func (d *drawingFlags) add(c *cobra.Command) {
 func flameCommand() *cobra.Command {
 	var f flameFlags
 	c := &cobra.Command{
-		Use:   "flame [flags] file...",
+		Use:   "flame [flags] [file...]",
 		Short: "Draw profiles as a flame graph: in the terminal, as HTML or SVG",
 		Long: `flame draws a profile as a flame graph; several files are added up. Widths are
 shares of what is selected. The HTML is one file that needs nothing else.`,
 		Example: `  atys flame atys.pb.gz
   atys flame --focus 'http\.' -o http.html atys.pb.gz
   atys flame --reverse --flame -o callers.svg atys.pb.gz`,
-		Args:              files(1, 0, "at least one file"),
-		ValidArgsFunction: completeProfiles,
+		PreRun:            endOnSignal,
+		ValidArgsFunction: completeProfiles(0),
 		RunE: func(c *cobra.Command, args []string) error {
 			return flame(c.OutOrStdout(), c.ErrOrStderr(), f, args)
 		},
@@ -81,20 +83,38 @@ func flame(out, log io.Writer, f flameFlags, paths []string) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	s, err := f.read(paths, log)
+	if paths, err = orRecorded(paths, log); err != nil {
+		return err
+	}
+	s, err := f.read(paths...)
 	if err != nil {
 		return err
 	}
-	tree, err := profile.NewTree(profile.TreeOptions{Process: f.processes, Thread: f.threads}, s.window)
+	warn(log, names(paths), s)
+	window, o := f.led(s.window)
+	tree, err := profile.NewTree(profile.TreeOptions{Process: o.processes, Thread: o.threads}, window)
 	if err != nil {
 		return err
 	}
 	selection.Bound(tree, f.nodes)
-	d.options.Lead = lead(outputOptions{threads: f.threads, processes: f.processes})
+	d.options.Lead = lead(o)
 	if d.options.Title == "" {
 		d.options.Title = s.title()
 	}
 	return d.write(out, tree)
+}
+
+// led prepares stacks to be led by their process and thread. A profile that
+// knows none has no such level.
+func (f *flameFlags) led(w *profile.Window) (*profile.Window, outputOptions) {
+	o := outputOptions{
+		processes: f.processes && slices.ContainsFunc(w.Threads, func(t profile.Thread) bool { return t.Process != "" }),
+		threads:   f.threads && slices.ContainsFunc(w.Threads, func(t profile.Thread) bool { return t.Name != "" }),
+	}
+	if o.processes || o.threads {
+		w = selection.NameThreads(w)
+	}
+	return w, o
 }
 
 // drawing is how and where to draw, checked before anything is read.
@@ -164,10 +184,7 @@ func (d *drawingFlags) drawn() (format.Format, error) {
 }
 
 func (d *drawing) write(stdout io.Writer, tree *profile.Tree) error {
-	if d.path == "" || d.path == "-" {
-		return d.draw(stdout, tree)
-	}
-	return format.Replace(d.path, func(w io.Writer) error { return d.draw(w, tree) })
+	return writeWhole(cmp.Or(d.path, "-"), stdout, func(w io.Writer) error { return d.draw(w, tree) })
 }
 
 func (d *drawing) draw(w io.Writer, tree *profile.Tree) error {

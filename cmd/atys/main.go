@@ -95,6 +95,7 @@ went where, and how sure that is.`,
 	root.AddCommand(reportCommand(), flameCommand(), diffCommand(), convertCommand())
 	root.AddCommand(doctorCommand())
 	root.AddCommand(dumpCommand())
+	root.AddCommand(topCommand())
 	return root
 }
 

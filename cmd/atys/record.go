@@ -95,6 +95,7 @@ func record(ctx context.Context, f recordFlags, args []string) error {
 		return err
 	}
 	defer r.Close()
+	signals := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if child != nil {
@@ -103,6 +104,7 @@ func record(ctx context.Context, f recordFlags, args []string) error {
 		go untilGone(ctx, targets.PIDs, cancel)
 	}
 	window, err := r.Record(ctx, f.duration, progress(f.duration))
+	interrupted := signals.Err() != nil // the command may go on without us
 	if window == nil {
 		return err
 	}
@@ -113,7 +115,7 @@ func record(ctx context.Context, f recordFlags, args []string) error {
 		return err
 	}
 	summarize(os.Stderr, window, f.output)
-	if child != nil && f.duration == 0 {
+	if child != nil && f.duration == 0 && !interrupted {
 		return child.status()
 	}
 	return nil

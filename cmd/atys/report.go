@@ -30,16 +30,17 @@ type reportFlags struct {
 func reportCommand() *cobra.Command {
 	var f reportFlags
 	c := &cobra.Command{
-		Use:   "report [flags] file...",
+		Use:   "report [flags] [file...]",
 		Short: "Show the functions of profiles in a table",
 		Long: `report shows the functions of a profile, what each used by itself and with all
 it called, and how sure that is. Several files are added up. Files of pprof,
-folded stacks and perf script are read, whoever wrote them; - is standard input.`,
+folded stacks and perf script are read, whoever wrote them; - is standard input,
+no file at all what "atys record" writes by default.`,
 		Example: `  atys report atys.pb.gz
   atys report --focus json --hide '^runtime\.' monday.pb.gz tuesday.pb.gz
   perf script | atys report -`,
-		Args:              files(1, 0, "at least one file"),
-		ValidArgsFunction: completeProfiles,
+		PreRun:            endOnSignal,
+		ValidArgsFunction: completeProfiles(0),
 		RunE: func(c *cobra.Command, args []string) error {
 			return report(c.OutOrStdout(), c.ErrOrStderr(), f, args)
 		},
@@ -69,10 +70,14 @@ func report(out, log io.Writer, f reportFlags, paths []string) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	s, err := f.read(paths, log)
+	if paths, err = orRecorded(paths, log); err != nil {
+		return err
+	}
+	s, err := f.read(paths...)
 	if err != nil {
 		return err
 	}
+	warn(log, names(paths), s)
 	w := bufio.NewWriter(out)
 	switch {
 	case f.threads:
@@ -82,8 +87,9 @@ func report(out, log io.Writer, f reportFlags, paths []string) error {
 		err = writeJSON(w, s.window, f.base(s), options)
 	default:
 		options.Limit = rowLimit(f.rows, screen)
-		writeTitle(w, cmp.Or(s.title(), s.whole.Types[0].Kind+" profile"), options)
+		writeTitle(w, cmp.Or(s.title(), titleOf(s.whole)), options)
 		writeFacts(w, "", s.whole)
+		writeTypes(w, s.whole)
 		fmt.Fprintln(w)
 		err = f.writeTable(w, s.window, f.base(s), options)
 	}
@@ -125,7 +131,7 @@ func (f *reportFlags) writeTable(w io.Writer, win, base *profile.Window, o rende
 		})
 	}
 	whole, unit := selection.Whole(base), win.Types[0].Unit
-	t := table{heads: []string{"self", "self%", "total", "total%", "95% interval", "samples", "function"}}
+	t := table{heads: []string{"self", "self%", "total", "total%", "95% interval", "samples"}}
 	for i, fn := range functions {
 		if o.Limit > 0 && i == o.Limit {
 			break
@@ -136,11 +142,10 @@ func (f *reportFlags) writeTable(w io.Writer, win, base *profile.Window, o rende
 		if sampled {
 			interval = percents(total.Low, total.High)
 		}
-		t.add(render.Value(float64(fn.Self[0].Value), unit), render.Share(self.Value), render.Value(float64(fn.Total[0].Value), unit),
-			render.Share(total.Value), interval, render.Count(fn.Total[0].N), functionName(fn.Frame))
+		t.add(fn.Frame, render.Value(float64(fn.Self[0].Value), unit), render.Share(self.Value), render.Value(float64(fn.Total[0].Value), unit),
+			render.Share(total.Value), interval, render.Count(fn.Total[0].N))
 	}
-	t.write(w, o)
-	t.more(w, len(functions))
+	t.write(w, len(functions), o)
 	return nil
 }
 

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/format"
@@ -62,11 +66,22 @@ func (e *expression) Type() string { return "regexp" }
 // selected is what was read and what of it is to be shown.
 type selected struct {
 	whole, window *profile.Window
-	words         string // of the selection, for a title; empty if there is none
+	words         string   // of the selection, for a title; empty if there is none
+	unmatched     []string // flags whose expression matches no frame: likely mistyped
 }
 
-// read merges files and selects from them. Messages go to log.
-func (s *selectionFlags) read(paths []string, log io.Writer) (*selected, error) {
+// warn says which expressions match nothing in any of what was read.
+func warn(log io.Writer, name string, read ...*selected) {
+	for _, flag := range read[0].unmatched {
+		everywhere := !slices.ContainsFunc(read, func(s *selected) bool { return !slices.Contains(s.unmatched, flag) })
+		if everywhere {
+			fmt.Fprintf(log, "atys: %s matches no frame of %s\n", flag, name)
+		}
+	}
+}
+
+// read merges files and selects from them.
+func (s *selectionFlags) read(paths ...string) (*selected, error) {
 	windows := make([]*profile.Window, len(paths))
 	for i, path := range paths {
 		w, err := readProfile(path)
@@ -87,12 +102,10 @@ func (s *selectionFlags) read(paths []string, log io.Writer) (*selected, error) 
 	if err != nil {
 		return nil, err
 	}
-	return s.from(whole, names(paths), log), nil
+	return s.from(whole), nil
 }
 
-// from selects from a window. That an expression matches nothing is said: it
-// likely is mistyped.
-func (s *selectionFlags) from(whole *profile.Window, name string, log io.Writer) *selected {
+func (s *selectionFlags) from(whole *profile.Window) *selected {
 	out := &selected{whole: whole}
 	var unmatched selection.Unmatched
 	out.window, unmatched = s.selection().Apply(whole)
@@ -107,7 +120,7 @@ func (s *selectionFlags) from(whole *profile.Window, name string, log io.Writer)
 		}
 		words = append(words, u.flag+" "+u.expression.String())
 		if u.unmatched {
-			fmt.Fprintf(log, "atys: --%s %q matches no frame of %s\n", u.flag, u.expression.String(), name)
+			out.unmatched = append(out.unmatched, fmt.Sprintf("--%s %q", u.flag, u.expression.String()))
 		}
 	}
 	out.words = strings.Join(words, ", ")
@@ -123,7 +136,7 @@ func (s *selected) title() string {
 	if s.words == "" {
 		return ""
 	}
-	return s.whole.Types[0].Kind + " profile, " + s.words + ": " + share(selection.Whole(s.window), selection.Whole(s.whole))
+	return titleOf(s.whole) + ", " + s.words + ": " + share(selection.Whole(s.window), selection.Whole(s.whole))
 }
 
 // share says which part of a whole something is, and how sure that is.
@@ -184,7 +197,10 @@ func typeList(w *profile.Window) string {
 
 // readProfile reads a file of any format, or standard input for -.
 func readProfile(path string) (*profile.Window, error) {
-	if path != "-" {
+	switch lower := strings.ToLower(path); {
+	case strings.HasSuffix(lower, ".html"), strings.HasSuffix(lower, ".svg"):
+		return nil, &usageError{fmt.Errorf("%q is a drawing, which cannot be read back: give the .pb.gz it was drawn from", path)}
+	case path != "-":
 		return format.Read(path)
 	}
 	w, err := format.Decode(os.Stdin)
@@ -201,19 +217,60 @@ func names(paths []string) string {
 	return fmt.Sprintf("the %d files", len(paths))
 }
 
-// files wants at least least arguments and at most most (0: any number).
-func files(least, most int, what string) cobra.PositionalArgs {
+// two wants two files.
+func two(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if len(args) >= least && (most == 0 || len(args) <= most) {
-			return nil
+		if len(args) != 2 {
+			return &usageError{fmt.Errorf("%d files given, want two, %s: %s", len(args), what, c.UseLine())}
 		}
-		return &usageError{fmt.Errorf("%d arguments, want %s: %s", len(args), what, c.UseLine())}
+		return nil
 	}
 }
 
-// completeProfiles offers files whose names are those of profiles that can be read.
-func completeProfiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return []string{"pb.gz", "pprof", "prof", "folded", "collapsed", "txt"}, cobra.ShellCompDirectiveFilterFileExt
+// orRecorded is the files given, or what record writes if it is not told where.
+func orRecorded(paths []string, log io.Writer) ([]string, error) {
+	if len(paths) > 0 {
+		return paths, nil
+	}
+	if _, err := os.Stat(recorded); err != nil {
+		return nil, &usageError{fmt.Errorf("no file given, and there is no %s here, which record writes: name a file, or - for standard input", recorded)}
+	}
+	fmt.Fprintf(log, "atys: reading %s\n", recorded)
+	return []string{recorded}, nil
+}
+
+// recorded is where record writes without -o.
+const recorded = "atys.pb.gz"
+
+// endOnSignal lets signals end a command at once. A recording takes the first
+// one as the word to write what it has; work on files has nothing to save.
+func endOnSignal(*cobra.Command, []string) { signal.Reset(os.Interrupt, unix.SIGTERM) }
+
+// writeWhole writes a file once all of it is there, so that a signal while it
+// is made leaves nothing behind.
+func writeWhole(path string, stdout io.Writer, encode func(io.Writer) error) error {
+	if path == "-" {
+		return encode(stdout)
+	}
+	var content bytes.Buffer
+	if err := encode(&content); err != nil {
+		return err
+	}
+	return format.Replace(path, func(w io.Writer) error {
+		_, err := content.WriteTo(w)
+		return err
+	})
+}
+
+// completeProfiles offers files whose names are those of profiles that can be
+// read, as long as a command takes at most so many (0: any number).
+func completeProfiles(most int) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if most > 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return []string{"pb.gz", "pprof", "prof", "folded", "collapsed", "txt"}, cobra.ShellCompDirectiveFilterFileExt
+	}
 }
 
 // bare drops the dots that extensions begin with, as completion wants them.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -14,37 +15,50 @@ import (
 	"atys.dev/atys/internal/stats"
 )
 
-// table is text in columns, each as wide as it needs to be and aligned right,
-// but for the last, a function's name, which is cut to what room is left.
+// table is text in columns, each as wide as it needs to be and aligned right.
+// A function comes last, with the file it belongs to as far as there is room.
 type table struct {
 	heads []string
-	rows  [][]string
+	rows  []tableRow
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+type tableRow struct {
+	cells    []string
+	function profile.Frame
+}
 
-func (t *table) write(w io.Writer, o render.Options) {
-	widths := make([]int, len(t.heads)-1)
-	for _, row := range append([][]string{t.heads}, t.rows...) {
-		for i := range widths {
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+func (t *table) add(function profile.Frame, cells ...string) {
+	t.rows = append(t.rows, tableRow{cells, function})
+}
+
+// write writes the table and says how many rows of all are not in it.
+func (t *table) write(w io.Writer, all int, o render.Options) {
+	if all == 0 {
+		fmt.Fprintln(w, "no samples")
+		return
+	}
+	widths := make([]int, len(t.heads))
+	for i, head := range t.heads {
+		widths[i] = utf8.RuneCountInString(head)
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row.cells[i]))
 		}
 	}
-	head := t.line(t.heads, widths, o.Width)
+	head, _ := aligned(t.heads, widths)
+	head += "function"
 	if !o.NoColor {
 		head = "\x1b[2m" + head + "\x1b[0m"
 	}
 	fmt.Fprintln(w, head)
 	for _, row := range t.rows {
-		fmt.Fprintln(w, t.line(row, widths, o.Width))
+		line, used := aligned(row.cells, widths)
+		room := 0
+		if o.Width > 0 {
+			room = max(o.Width-used, minName)
+		}
+		fmt.Fprintln(w, line+functionName(row.function, room))
 	}
-}
-
-// more says how many rows of all are not in the table.
-func (t *table) more(w io.Writer, all int) {
 	switch rest := all - len(t.rows); {
-	case all == 0:
-		fmt.Fprintln(w, "no samples")
 	case rest == 1:
 		fmt.Fprintln(w, "and 1 more function")
 	case rest > 1:
@@ -52,34 +66,30 @@ func (t *table) more(w io.Writer, all int) {
 	}
 }
 
-func (t *table) line(row []string, widths []int, room int) string {
-	var line strings.Builder
-	limited := room > 0
+// aligned puts cells right in their columns.
+func aligned(cells []string, widths []int) (line string, used int) {
 	for i, width := range widths {
-		fmt.Fprintf(&line, "%*s  ", width, row[i])
-		room -= width + 2
+		line += fmt.Sprintf("%*s  ", width, cells[i])
+		used += width + 2
 	}
-	name := row[len(row)-1]
-	if limited {
-		name = render.Fit(name, max(room, minName))
-	}
-	return strings.TrimRight(line.String()+name, " ")
+	return line, used
 }
 
 // minName is what is left of a name on the narrowest terminal: lines then wrap.
 const minName = 16
 
-// functionName names a function and the file it belongs to.
-func functionName(f profile.Frame) string {
+// functionName names a function and, if there is room for it, the file it
+// belongs to; room 0 is any.
+func functionName(f profile.Frame, room int) string {
 	name := render.Printable(f.Function)
-	where := f.Mapping
-	if where == "" {
-		where = f.File
+	full := name
+	if where := cmp.Or(f.Mapping, f.File); where != "" {
+		full += "  (" + render.Printable(path.Base(where)) + ")"
 	}
-	if where != "" {
-		name += "  (" + render.Printable(path.Base(where)) + ")"
+	if room == 0 || render.Fit(full, room) == full {
+		return full
 	}
-	return name
+	return render.Fit(name, room)
 }
 
 // writeTitle writes a line that stands out.
@@ -94,15 +104,27 @@ func writeTitle(w io.Writer, title string, o render.Options) {
 	fmt.Fprintln(w, title)
 }
 
+// titleOf names a profile by what it measured, and of what.
+func titleOf(w *profile.Window) string {
+	title := w.Types[0].Kind + " profile"
+	if len(w.Target) > 0 {
+		title += " of " + strings.Trim(w.Target.String(), "{}")
+	}
+	return title
+}
+
 // writeFacts says what a profile measured, how, and what is missing from it.
 func writeFacts(w io.Writer, lead string, win *profile.Window) {
 	whole := selection.Whole(win)
 	t := win.Types[0]
-	facts := []string{render.Value(float64(whole.Value), t.Unit) + " of " + render.Printable(t.Kind)}
+	var facts []string
+	if t.Kind != "samples" { // they come below
+		facts = append(facts, render.Value(float64(whole.Value), t.Unit)+" of "+render.Printable(t.Kind))
+	}
 	if win.Exact.CPU > 0 {
 		facts = append(facts, "exactly "+render.Value(float64(win.Exact.CPU), "nanoseconds")+" of CPU used")
 	}
-	if whole.N > 0 {
+	if whole.N > 0 || t.Kind == "samples" {
 		facts = append(facts, render.Count(whole.N)+" samples")
 	}
 	if win.Duration > 0 {
@@ -118,6 +140,17 @@ func writeFacts(w io.Writer, lead string, win *profile.Window) {
 			detail = " (" + render.Printable(l.Detail) + ")"
 		}
 		fmt.Fprintf(w, "  %s%s: %s samples\n", render.Printable(string(l.Reason)), detail, render.Count(l.N))
+	}
+}
+
+// writeTypes says what else a profile holds than what is shown.
+func writeTypes(w io.Writer, win *profile.Window) {
+	var kinds []string
+	for _, t := range win.Types[1:] {
+		kinds = append(kinds, render.Printable(t.Kind))
+	}
+	if len(kinds) > 0 {
+		fmt.Fprintln(w, "with --type it shows "+strings.Join(kinds, ", "))
 	}
 }
 
@@ -153,9 +186,9 @@ func points(low, high float64) string {
 // digits after the point are more the smaller a share is.
 func digits(share float64) int {
 	switch {
-	case share < 0.01:
+	case share < 0.00995:
 		return 3
-	case share < 0.1:
+	case share < 0.0995:
 		return 2
 	}
 	return 1

@@ -2,6 +2,7 @@ package binfile
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
@@ -54,23 +55,19 @@ func (f *File) sectionData(s *elf.Section, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("section %q has %d bytes: more than %d are not read", s.Name, s.Size, limit)
 	}
 	if s.Flags&elf.SHF_COMPRESSED == 0 {
-		data := make([]byte, 0, min(s.Size, 1<<20))
-		data, err := appendAll(data, f.raw(s), s.Name)
-		if err == nil && uint64(len(data)) < s.FileSize {
-			err = fmt.Errorf("read section %q: %w", s.Name, io.ErrUnexpectedEOF)
+		raw := f.raw(s) // no larger than the file is
+		data := make([]byte, raw.Size())
+		if _, err := io.ReadFull(raw, data); err != nil || uint64(len(data)) < s.FileSize {
+			return nil, fmt.Errorf("read section %q: %w", s.Name, cmp.Or(err, io.ErrUnexpectedEOF))
 		}
-		return data, err
+		return data, nil
 	}
 	// What a compressed section says of its size may be a lie: read and see.
-	return appendAll(nil, io.LimitReader(s.Open(), limit), s.Name)
-}
-
-func appendAll(data []byte, r io.Reader, name string) ([]byte, error) {
-	b := bytes.NewBuffer(data)
-	if _, err := b.ReadFrom(r); err != nil {
-		return nil, fmt.Errorf("read section %q: %w", name, err)
+	data, err := io.ReadAll(io.LimitReader(s.Open(), limit))
+	if err != nil {
+		return nil, fmt.Errorf("unpack section %q: %w", s.Name, err)
 	}
-	return b.Bytes(), nil
+	return data, nil
 }
 
 // DebugLink gives the name and checksum of the separate debug file.

@@ -11,6 +11,7 @@ import (
 
 const (
 	maxUnpacked = 2 << 30  // bytes a compressed section may unpack to
+	maxRatio    = 64       // times its size it may; debug information takes 3 to 8
 	spoolBytes  = 16 << 20 // from here on unpacked sections go to a temporary file
 )
 
@@ -41,7 +42,7 @@ func (f *File) OpenSection(name string) (*SectionReader, error) {
 		raw := f.raw(s)
 		return &SectionReader{ReaderAt: NewCache(raw), Size: raw.Size()}, nil
 	}
-	return unpackSection(s.Open(), name)
+	return unpackSection(s.Open(), f.raw(s).Size(), name)
 }
 
 func (f *File) openZdebug(name string) (*SectionReader, error) {
@@ -55,12 +56,14 @@ func (f *File) openZdebug(name string) (*SectionReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unpack section %q: %w", name, err)
 	}
-	return unpackSection(z, name)
+	return unpackSection(z, raw.Size(), name)
 }
 
-func unpackSection(r io.Reader, name string) (*SectionReader, error) {
+func unpackSection(r io.Reader, packed int64, name string) (*SectionReader, error) {
+	limit := min(packed*maxRatio+1<<20, maxUnpacked)
+	r = io.LimitReader(r, limit+1)
 	var small bytes.Buffer
-	n, err := io.CopyN(&small, r, spoolBytes)
+	n, err := io.CopyN(&small, r, min(spoolBytes, limit+1))
 	if err == io.EOF {
 		return &SectionReader{ReaderAt: bytes.NewReader(small.Bytes()), Size: n}, nil
 	}
@@ -71,8 +74,11 @@ func unpackSection(r io.Reader, name string) (*SectionReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(temp.Name())
-	size, err := io.Copy(temp, io.MultiReader(&small, io.LimitReader(r, maxUnpacked-n)))
+	os.Remove(temp.Name()) // an open file outlives its name
+	size, err := io.Copy(temp, io.MultiReader(&small, r))
+	if err == nil && size > limit {
+		err = fmt.Errorf("%d bytes become more than %d", packed, limit)
+	}
 	if err != nil {
 		temp.Close()
 		return nil, fmt.Errorf("unpack section %q: %w", name, err)

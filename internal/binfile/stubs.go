@@ -96,18 +96,19 @@ func (f *File) slotNames(debug []*File) map[uint64]string {
 		return slots
 	}
 	// Calls to an indirect function of the same file name its resolver.
-	symbols, _ := f.Symbols()
-	for _, d := range debug {
-		more, _ := d.Symbols()
-		symbols = append(symbols, more...)
+	var indirect []Symbol
+	for _, d := range append([]*File{f}, debug...) {
+		d.EachSymbol(func(s Symbol) {
+			if s.Type == elf.STT_GNU_IFUNC && local[s.Address] != nil {
+				indirect = append(indirect, s)
+			}
+		})
 	}
-	slices.SortFunc(symbols, func(a, b Symbol) int { return strings.Compare(a.Name, b.Name) })
-	for _, s := range symbols {
-		if s.Type == elf.STT_GNU_IFUNC {
-			for _, off := range local[s.Address] {
-				if slots[off] == "" {
-					slots[off] = s.Name
-				}
+	slices.SortFunc(indirect, func(a, b Symbol) int { return strings.Compare(a.Name, b.Name) })
+	for _, s := range indirect {
+		for _, off := range local[s.Address] {
+			if slots[off] == "" {
+				slots[off] = s.Name
 			}
 		}
 	}

@@ -24,7 +24,7 @@ type Symbol struct {
 
 const (
 	symbolBytes = 24
-	maxStrings  = 1 << 30 // bytes of a string table
+	maxStrings  = 1 << 28 // bytes of a string table; Chromium's has some 200 MB
 	maxSymbols  = 1 << 25 // read of one table; Chromium has some 2 million
 )
 
@@ -33,27 +33,32 @@ const (
 // A damaged table yields what can be read of it. Names share one string per
 // table: who keeps a few of many should clone them.
 func (f *File) Symbols() (symbols []Symbol, full bool) {
-	for i, s := range f.ELF.Sections {
-		if (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) && s.Flags&elf.SHF_COMPRESSED == 0 {
-			before := len(symbols)
-			symbols = f.appendSymbols(symbols, i)
-			full = full || s.Type == elf.SHT_SYMTAB && len(symbols) > before
-		}
-	}
+	full = f.EachSymbol(func(s Symbol) { symbols = append(symbols, s) })
 	return symbols, full
 }
 
-func (f *File) appendSymbols(symbols []Symbol, table int) []Symbol {
+// EachSymbol calls back with what Symbols would list.
+func (f *File) EachSymbol(each func(Symbol)) (full bool) {
+	for i, s := range f.ELF.Sections {
+		if (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) && s.Flags&elf.SHF_COMPRESSED == 0 {
+			n := f.eachSymbolOf(i, each)
+			full = full || s.Type == elf.SHT_SYMTAB && n > 0
+		}
+	}
+	return full
+}
+
+func (f *File) eachSymbolOf(table int, each func(Symbol)) (n int) {
 	s := f.ELF.Sections[table]
 	names := f.stringTable(s.Link)
 	if names == "" {
-		return symbols
+		return 0
 	}
 	r := bufio.NewReaderSize(io.LimitReader(f.raw(s), maxSymbols*symbolBytes), 1<<16)
 	var raw [symbolBytes]byte
 	for {
 		if _, err := io.ReadFull(r, raw[:]); err != nil {
-			return symbols
+			return n
 		}
 		kind, bind := elf.ST_TYPE(raw[4]), elf.ST_BIND(raw[4])
 		if kind != elf.STT_FUNC && kind != elf.STT_NOTYPE && kind != elf.STT_GNU_IFUNC {
@@ -72,20 +77,28 @@ func (f *File) appendSymbols(symbols []Symbol, table int) []Symbol {
 		if name, _, _ = strings.Cut(name, "@"); name == "" {
 			continue
 		}
-		symbols = append(symbols, Symbol{Name: name, Address: address, Size: binary.LittleEndian.Uint64(raw[16:]),
+		n++
+		each(Symbol{Name: name, Address: address, Size: binary.LittleEndian.Uint64(raw[16:]),
 			Type: kind, Bind: bind, Dynamic: s.Type == elf.SHT_DYNSYM, SectionEnd: section.Addr + section.Size})
 	}
 }
 
 func (f *File) stringTable(index uint32) string {
-	if int64(index) >= int64(len(f.ELF.Sections)) || f.ELF.Sections[index].Type != elf.SHT_STRTAB {
+	if int64(index) >= int64(len(f.ELF.Sections)) || f.ELF.Sections[index].Type != elf.SHT_STRTAB ||
+		f.ELF.Sections[index].Flags&elf.SHF_COMPRESSED != 0 {
 		return ""
 	}
-	data, err := f.sectionData(f.ELF.Sections[index], maxStrings)
-	if err != nil {
+	raw := f.raw(f.ELF.Sections[index])
+	if raw.Size() > maxStrings {
 		return ""
 	}
-	return string(data)
+	// A Builder makes the string without a second copy of it.
+	var b strings.Builder
+	b.Grow(int(raw.Size()))
+	if _, err := io.Copy(&b, raw); err != nil {
+		return ""
+	}
+	return b.String()
 }
 
 func stringAt(table string, off uint32) string {

@@ -15,7 +15,6 @@ import (
 
 	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/proc"
-	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/sampler/cpu"
 	"atys.dev/atys/internal/symbol"
@@ -48,9 +47,8 @@ type Recorder struct {
 	names    *symbol.Resolver
 	kernel   *symbol.Kernel
 
-	mu    sync.Mutex // guards all below
-	jit   map[int]*symbol.PerfMap
-	early []lifecycle.Event // before the sampler was there
+	mu  sync.Mutex // guards all below
+	jit map[int]*symbol.PerfMap
 }
 
 // Start begins to record.
@@ -82,25 +80,12 @@ func Start(o Options) (r *Recorder, err error) {
 			err = errors.Join(err, r.Close())
 		}
 	}()
-	wanted := r.wanted
-	if o.Targets.All || o.Targets.Cgroup != "" {
-		wanted = nil
-	}
-	r.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: o.Log, Wanted: wanted,
-		Eager: len(o.Targets.PIDs) > 0})
+	r.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: o.Log,
+		Wanted: func(pid int) bool { return r.sampler.Wanted(pid) }, Eager: len(o.Targets.PIDs) > 0})
 	if err != nil {
 		return r, err
 	}
-	r.unwinder.OnTask(r.onTask)
-	if err = r.unwinder.Start(); err != nil {
-		return r, err
-	}
-	for _, pid := range o.Targets.PIDs {
-		if err = r.unwinder.Track(pid); err != nil {
-			return r, fmt.Errorf("read process %d: %w", pid, err)
-		}
-	}
-	sampler, err := cpu.New(cpu.Options{
+	r.sampler, err = cpu.New(cpu.Options{
 		Unwinder: r.unwinder, CPUs: cpus, Event: base, Second: second, Log: o.Log,
 		All: o.Targets.All, PIDs: o.Targets.PIDs, Cgroup: o.Targets.Cgroup,
 		Frequency: o.Frequency, Count: o.Count, Threads: o.Threads, Slot: o.Slot, Timed: o.Timed, Fixed: o.Fixed,
@@ -110,39 +95,21 @@ func Start(o Options) (r *Recorder, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.mu.Lock()
-	r.sampler = sampler
-	for _, e := range r.early {
-		sampler.OnTask(e)
-	}
-	r.early = nil
-	r.mu.Unlock()
-	return r, nil
+	return r, r.begin()
 }
 
-// onTask passes forks and threads on, from the unwinder to the sampler.
-func (r *Recorder) onTask(e lifecycle.Event) {
-	r.mu.Lock()
-	sampler := r.sampler
-	if sampler == nil {
-		r.early = append(r.early, e)
+// begin has the unwinder know the targets before the first sample is taken.
+func (r *Recorder) begin() error {
+	r.unwinder.OnTask(r.sampler.OnTask)
+	if err := r.unwinder.Start(); err != nil {
+		return err
 	}
-	r.mu.Unlock()
-	if sampler != nil {
-		sampler.OnTask(e)
-	}
-}
-
-func (r *Recorder) wanted(pid int) bool {
-	for _, p := range r.options.Targets.PIDs {
-		if p == pid {
-			return true
+	for _, pid := range r.options.Targets.PIDs {
+		if err := r.unwinder.Track(pid); err != nil {
+			return fmt.Errorf("read process %d: %w", pid, err)
 		}
 	}
-	r.mu.Lock()
-	sampler := r.sampler
-	r.mu.Unlock()
-	return sampler != nil && sampler.Wanted(pid)
+	return r.sampler.Start()
 }
 
 func (r *Recorder) addFile(f unwind.File) { r.names.AddFile(f.BuildID, f.Path, f.Open) }

@@ -44,18 +44,21 @@ func gatherSpans(main *binfile.File, more ...*binfile.File) []span {
 	var sized, open []candidate
 	var starts []uint32 // of all symbols
 	for _, f := range append([]*binfile.File{main}, more...) {
-		symbols, full := f.Symbols()
-		for _, s := range symbols {
+		first := len(open)
+		full := f.EachSymbol(func(s binfile.Symbol) {
 			c, ok := newCandidate(main, s)
 			if !ok {
-				continue
+				return
 			}
 			starts = append(starts, c.start)
 			if c.end > c.start {
 				sized = append(sized, c)
-			} else if full {
+			} else {
 				open = append(open, c)
 			}
+		})
+		if !full {
+			open = open[:first]
 		}
 	}
 	spans := layOut(sized)

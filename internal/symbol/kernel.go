@@ -29,6 +29,7 @@ const (
 	absolutePrefix  = "address:" // build-id of kernel code that could not be placed
 	maxKallsyms     = 1 << 28
 	maxKallsymsLine = 1 << 12
+	maxDynamicCode  = 1 << 16          // bytes of a BPF program; few have a tenth of that
 	kernelReload    = 10 * time.Second // at most this often for addresses not known yet
 )
 
@@ -62,6 +63,7 @@ type moduleStart struct {
 // regionTable names stretches of kernel code by their distance from base.
 type regionTable struct {
 	base, end uint64
+	reach     uint64 // how far code may lie behind its symbol, 0 without bound
 	starts    []uint32
 	names     []uint32 // offsets into text
 	text      []byte   // names, NUL-terminated
@@ -290,9 +292,9 @@ func (k *Kernel) arrange(symbols []kernelSymbol, modules []moduleStart) {
 	}
 	k.dynamic = regionTable{}
 	if n := len(dynamic); n > 0 {
-		// The last one's end is unknown; BPF programs are given at most this
-		// much, which is one page.
-		k.dynamic = newRegionTable(dynamic[0].address, dynamic[n-1].address+4096, dynamic)
+		// Between programs there is memory of anything else.
+		k.dynamic = newRegionTable(dynamic[0].address, dynamic[n-1].address+maxDynamicCode, dynamic)
+		k.dynamic.reach = maxDynamicCode
 	}
 }
 
@@ -323,13 +325,13 @@ func newRegionTable(base, end uint64, symbols []kernelSymbol) regionTable {
 }
 
 // name gives the name of the code at a distance from the base. kallsyms knows
-// no sizes: code belongs to the symbol before it.
+// no sizes: code belongs to the symbol before it, within reach.
 func (t regionTable) name(distance uint64) string {
 	if distance >= t.end-t.base {
 		return ""
 	}
 	i := sort.Search(len(t.starts), func(i int) bool { return uint64(t.starts[i]) > distance }) - 1
-	if i < 0 {
+	if i < 0 || t.reach > 0 && distance-uint64(t.starts[i]) >= t.reach {
 		return ""
 	}
 	name, _, _ := bytes.Cut(t.text[t.names[i]:], []byte{0})

@@ -69,8 +69,9 @@ func (t *tables) addUnit(key uint32, unit unitTable) {
 }
 
 const (
-	flagGo    = 1 << iota // the file has a Go function table, which is read in place
-	flagDebug             // there was debug information, in the file or separate
+	flagGo      = 1 << iota // the file has a Go function table, which is read in place
+	flagDebug               // there was a debug file, or debug information in the file itself
+	flagIndexed             // debug information was looked for
 )
 
 type answer struct {
@@ -129,6 +130,10 @@ func (r *Resolver) frames(m *module, off uint32) ([]profile.Frame, bool) {
 		}
 	}
 	linkage, ok := m.tables.functions.lookup(off)
+	if ok && m.tables.flags&flagIndexed == 0 && r.openFile(m) == nil {
+		r.index(m)
+		m.dirty = true
+	}
 	frames, named := r.debugFrames(m, off)
 	if !named && !ok {
 		return nil, false
@@ -243,7 +248,9 @@ func (r *Resolver) ensureLoaded(m *module) error {
 	if m.loaded {
 		return nil
 	}
-	if t, ok := r.cache.load(m.id); ok && (t.flags&flagDebug != 0 || r.finder.Local(m.id) == "") {
+	// Tables made before a debug file was installed are made anew.
+	if t, ok := r.cache.load(m.id); ok &&
+		(t.flags&flagDebug != 0 || t.flags&flagIndexed == 0 || r.finder.Local(m.id) == "") {
 		m.tables, m.loaded = t, true
 		r.settle(m)
 		return nil
@@ -267,15 +274,24 @@ func (r *Resolver) build(m *module) {
 		m.goTab = table
 		m.tables.flags |= flagGo
 	}
-	if r.openDebug(m) {
-		m.tables.flags |= flagDebug
-		m.tables.index = encodeIndex(m.dwarf.Units(), m.place)
-	}
+	if m.goTab == nil {
+		r.index(m)
+	} // else only if there is C code in it, and somebody asks: Go's is large
 	if m.debug != nil {
-		m.tables.flags |= flagDebug
 		more = append(more, m.debug)
 	}
 	m.tables.functions = encodeFunctions(gatherSpans(m.file, more...))
+}
+
+// index finds out which unit of the debug information covers what.
+func (r *Resolver) index(m *module) {
+	if r.openDebug(m) {
+		m.tables.index = encodeIndex(m.dwarf.Units(), m.place)
+	}
+	if m.dwarf != nil || m.debug != nil {
+		m.tables.flags |= flagDebug
+	}
+	m.tables.flags |= flagIndexed
 }
 
 // openDebug opens the debug information of a module whose file is open.
@@ -327,7 +343,7 @@ func (r *Resolver) openFile(m *module) error {
 		r.held--
 	}
 	r.mu.Unlock()
-	if m.failed != nil && m.tried == added {
+	if m.failed != nil && m.tried == added && held == nil {
 		return m.failed
 	}
 	err := fmt.Errorf("build-id %q: nobody told where its file is", m.id)

@@ -28,7 +28,8 @@ type PerfMap struct {
 	info    os.FileInfo // of the file that was read
 	read    int64       // bytes taken
 	entries []jitEntry  // sorted by start, not overlapping: later lines replace earlier ones
-	fresh   []jitEntry  // lines read since entries were sorted
+	recent  []jitEntry  // the same of later lines, which win over entries
+	fresh   []jitEntry  // lines read and not sorted yet
 	seq     int
 }
 
@@ -60,11 +61,13 @@ func PerfMapPath(proc string, pid int) string {
 
 // Frame names an address, as of the last Refresh.
 func (m *PerfMap) Frame(address uint64) (profile.Frame, bool) {
-	i := sort.Search(len(m.entries), func(i int) bool { return m.entries[i].start > address }) - 1
-	if i < 0 || address >= m.entries[i].end {
-		return profile.Frame{}, false
+	for _, entries := range [][]jitEntry{m.recent, m.entries} {
+		i := sort.Search(len(entries), func(i int) bool { return entries[i].start > address }) - 1
+		if i >= 0 && address < entries[i].end {
+			return profile.Frame{Function: entries[i].name, Kind: profile.KindJIT, Mapping: "[jit]"}, true
+		}
 	}
-	return profile.Frame{Function: m.entries[i].name, Kind: profile.KindJIT, Mapping: "[jit]"}, true
+	return profile.Frame{}, false
 }
 
 // Refresh reads what was appended since the last time. A file that was replaced
@@ -154,15 +157,19 @@ func parseHex(b []byte) (uint64, error) {
 	return strconv.ParseUint(strings.TrimPrefix(string(b), "0x"), 16, 64)
 }
 
-// settle sorts fresh lines in. Memory is reused: where lines overlap the later
-// one is right, and of the earlier one only what it leaves.
+// settle sorts fresh lines in. Memory is used again: where lines overlap the later
+// one is right, and of the earlier one only what it leaves. All is sorted anew
+// only when the recent ones are many: a large map grows by a few lines a second.
 func (m *PerfMap) settle() {
 	if len(m.fresh) == 0 {
 		return
 	}
-	all := append(m.entries, m.fresh...)
+	m.recent = latest(append(m.recent, m.fresh...))
 	m.fresh = nil
-	m.entries = latest(all)
+	if len(m.recent) > len(m.entries)/4 {
+		m.entries = latest(append(m.entries, m.recent...))
+		m.recent = nil
+	}
 }
 
 // latest cuts entries so that none overlap, the highest seq winning.

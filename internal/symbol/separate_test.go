@@ -197,7 +197,10 @@ func frameNames(r *Resolver, id string, offsets []uint64) (names []string) {
 	for _, off := range offsets {
 		var frames []string
 		for _, f := range r.Resolve(profile.Location{Kind: profile.KindNative, BuildID: id, Offset: off}) {
-			name := strings.TrimPrefix(f.Function, filepath.Base(f.Mapping)) // of unnamed ones: +0xoffset
+			name := f.Function
+			if offset, ok := strings.CutPrefix(name, filepath.Base(f.Mapping)+"+0x"); ok {
+				name = "unnamed " + offset // whatever the copy of the file is called
+			}
 			frames = append(frames, fmt.Sprintf("%s %s:%d from %d", name, filepath.Base(f.File), f.Line, f.StartLine))
 		}
 		names = append(names, strings.Join(frames, " < "))

@@ -22,15 +22,24 @@ type functionsTable []byte
 const functionBytes = 12
 
 func encodeFunctions(spans []span) functionsTable {
-	t := make([]byte, 4, 4+len(spans)*(functionBytes+24))
+	size := 4
+	for _, s := range spans {
+		size += functionBytes + binary.MaxVarintLen16 + len(s.name)
+	}
+	t := make([]byte, 4, size)
 	binary.LittleEndian.PutUint32(t, uint32(len(spans)))
-	var strings stringWriter
+	at := uint32(0)
 	for _, s := range spans {
 		t = binary.LittleEndian.AppendUint32(t, s.start)
 		t = binary.LittleEndian.AppendUint32(t, s.end)
-		t = binary.LittleEndian.AppendUint32(t, strings.add(s.name))
+		t = binary.LittleEndian.AppendUint32(t, at)
+		at += uint32(len(binary.AppendUvarint(nil, uint64(len(s.name)))) + len(s.name))
 	}
-	return append(t, strings.data...)
+	for _, s := range spans { // few names stand twice: finding those would cost more than they take
+		t = binary.AppendUvarint(t, uint64(len(s.name)))
+		t = append(t, s.name...)
+	}
+	return t
 }
 
 func (t functionsTable) count() int {

@@ -102,8 +102,12 @@ func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 	if e := u.executables.byFile[file]; e != nil {
 		return e
 	}
-	if len(u.executables.unused) == 0 && !u.evictExecutable() {
-		return nil
+	if len(u.executables.unused) == 0 {
+		e := u.idlest(func(*executable) bool { return true })
+		if e == nil {
+			return nil
+		}
+		u.evictExecutable(e)
 	}
 	ids := &u.executables.unused
 	id := (*ids)[len(*ids)-1]
@@ -186,14 +190,11 @@ func buildTable(handle *os.File) (*cfi.Table, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	v8 := holdsV8(f.ELF)
-	if v8 { // its builtins have no unwind rows, and keep frame pointers like its compiled code
-		table.KeepsFramePointers = true
-	}
-	return table, v8, nil
+	return table, holdsV8(f.ELF), nil
 }
 
-// holdsV8 recognises V8 by the symbols it exports for debuggers.
+// holdsV8 recognises V8, whose compiled code keeps frame pointers, by the
+// symbols it exports for debuggers. Its builtins, in the file, have rows.
 func holdsV8(f *elf.File) bool {
 	s := f.Section(".dynstr")
 	if s == nil || s.Size > 1<<26 {
@@ -257,18 +258,32 @@ func (u *Unwinder) evictTable() bool {
 	return true
 }
 
-// evictExecutable forgets the file unused for longest.
-func (u *Unwinder) evictExecutable() bool {
-	e := u.idlest(func(*executable) bool { return true })
-	if e == nil {
-		return false
-	}
+// evictExecutable forgets a file.
+func (u *Unwinder) evictExecutable(e *executable) {
 	u.unload(e)
 	e.close()
 	delete(u.executables.byFile, e.file)
 	u.executables.byID[e.id] = nil
 	u.executables.unused = append(u.executables.unused, e.id)
-	return true
+}
+
+const (
+	// keepFiles is how many files stay open beyond those in use.
+	keepFiles = 512
+	// keepIdle is how long a file is remembered after its last process, so that
+	// stacks of the window under way can still be named by its number.
+	keepIdle = time.Minute
+)
+
+// trim forgets files that nothing has mapped for long.
+func (u *Unwinder) trim() {
+	for len(u.executables.byFile) > keepFiles {
+		e := u.idlest(func(e *executable) bool { return time.Since(e.idle) > keepIdle })
+		if e == nil {
+			return
+		}
+		u.evictExecutable(e)
+	}
 }
 
 func (u *Unwinder) idlest(eligible func(*executable) bool) (oldest *executable) {

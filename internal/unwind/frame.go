@@ -15,6 +15,7 @@ type Frame struct {
 	Executable uint32 // of a file, else 0
 	Offset     uint64 // in that file; else the address
 	Kernel     bool
+	Unmapped   bool // nothing was known to be mapped there
 }
 
 // DecodeFrame reads the encoding of unwind.h.
@@ -25,7 +26,7 @@ func DecodeFrame(word uint64) Frame {
 	case word&frameKernel == frameKernel:
 		return Frame{Offset: word, Kernel: true}
 	default:
-		return Frame{Offset: word &^ frameAnonymous}
+		return Frame{Offset: word &^ frameUnmapped, Unmapped: word&frameUnmapped == frameUnmapped}
 	}
 }
 

@@ -56,11 +56,11 @@ type kernelPages struct {
 }
 
 type kernelProcess struct {
-	_         structs.HostLayout
-	First     uint32
-	Count     uint32
-	Changed   uint64
-	Published uint64
+	_       structs.HostLayout
+	First   uint32
+	Count   uint32
+	Changed uint64
+	Known   uint64
 }
 
 type kernelRequest struct {
@@ -115,6 +115,7 @@ const (
 const (
 	kernelMapAsked         = "asked"
 	kernelMapEnds          = "ends"
+	kernelMapExecs         = "execs"
 	kernelMapExecutables   = "executables"
 	kernelMapMappings      = "mappings"
 	kernelMapPages         = "pages"
@@ -122,6 +123,7 @@ const (
 	kernelMapRequests      = "requests"
 	kernelMapRows          = "rows"
 	kernelMapWalks         = "walks"
+	kernelProgOnExec       = "on_exec"
 	kernelProgWalkAtSwitch = "walk_at_switch"
 	kernelVarRequestType   = "request_type"
 	kernelVarWalkEndType   = "walk_end_type"
@@ -169,6 +171,7 @@ type kernelSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelProgramSpecs struct {
+	OnExec       *ebpf.ProgramSpec `ebpf:"on_exec"`
 	WalkAtSwitch *ebpf.ProgramSpec `ebpf:"walk_at_switch"`
 }
 
@@ -178,6 +181,7 @@ type kernelProgramSpecs struct {
 type kernelMapSpecs struct {
 	Asked       *ebpf.MapSpec `ebpf:"asked"`
 	Ends        *ebpf.MapSpec `ebpf:"ends"`
+	Execs       *ebpf.MapSpec `ebpf:"execs"`
 	Executables *ebpf.MapSpec `ebpf:"executables"`
 	Mappings    *ebpf.MapSpec `ebpf:"mappings"`
 	Pages       *ebpf.MapSpec `ebpf:"pages"`
@@ -217,6 +221,7 @@ func (o *kernelObjects) Close() error {
 type kernelMaps struct {
 	Asked       *ebpf.Map `ebpf:"asked"`
 	Ends        *ebpf.Map `ebpf:"ends"`
+	Execs       *ebpf.Map `ebpf:"execs"`
 	Executables *ebpf.Map `ebpf:"executables"`
 	Mappings    *ebpf.Map `ebpf:"mappings"`
 	Pages       *ebpf.Map `ebpf:"pages"`
@@ -230,6 +235,7 @@ func (m *kernelMaps) Close() error {
 	return _KernelClose(
 		m.Asked,
 		m.Ends,
+		m.Execs,
 		m.Executables,
 		m.Mappings,
 		m.Pages,
@@ -252,11 +258,13 @@ type kernelVariables struct {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelPrograms struct {
+	OnExec       *ebpf.Program `ebpf:"on_exec"`
 	WalkAtSwitch *ebpf.Program `ebpf:"walk_at_switch"`
 }
 
 func (p *kernelPrograms) Close() error {
 	return _KernelClose(
+		p.OnExec,
 		p.WalkAtSwitch,
 	)
 }

@@ -15,6 +15,7 @@ import (
 type process struct {
 	layout  *layout
 	changed uint64 // CLOCK_MONOTONIC of the last exec or mmap
+	known   uint64 // all that happened up to here is in the layout
 	dirty   bool   // layout not published yet
 }
 
@@ -81,7 +82,8 @@ func (u *Unwinder) insert(l *layout, a area) {
 }
 
 // scan reads a process's mappings anew from /proc.
-func (u *Unwinder) scan(pid int, now uint64) error {
+func (u *Unwinder) scan(pid int) error {
+	now := monotonic()
 	mappings, err := u.options.Source.Mappings(pid)
 	if err != nil {
 		return err
@@ -100,7 +102,7 @@ func (u *Unwinder) scan(pid int, now uint64) error {
 		p.layout.areas = append(p.layout.areas, area{m.Start, m.End, m.Offset, e})
 	}
 	slices.SortFunc(p.layout.areas, func(a, b area) int { return cmp.Compare(a.start, b.start) })
-	p.changed = now
+	p.changed, p.known = now, now
 	u.publishProcess(pid, p)
 	return nil
 }
@@ -149,7 +151,7 @@ func (u *Unwinder) publishProcess(pid int, p *process) {
 		l.published = run
 		u.retire(u.mappings, old)
 	}
-	value := kernelProcess{First: l.published.first, Count: l.published.count, Changed: p.changed, Published: monotonic()}
+	value := kernelProcess{First: l.published.first, Count: l.published.count, Changed: p.changed, Known: p.known}
 	if err := u.maps.Processes.Update(uint32(pid), &value, ebpf.UpdateAny); err != nil {
 		u.stats.ProcessErrors++
 		u.options.Log.Warn("no room for a process", "pid", pid, "error", err)
@@ -180,12 +182,7 @@ func (u *Unwinder) apply(e lifecycle.Event) {
 	case lifecycle.Fork:
 		if parent := u.processes[e.Parent]; parent != nil && u.processes[e.PID] == nil && u.options.Wanted(e.PID) {
 			parent.layout.shared++
-			if parent.dirty {
-				u.publishProcess(e.Parent, parent)
-			}
-			child := &process{layout: parent.layout, changed: parent.changed}
-			u.processes[e.PID] = child
-			u.publishProcess(e.PID, child)
+			u.processes[e.PID] = &process{layout: parent.layout, changed: parent.changed, dirty: true}
 		}
 	case lifecycle.Exec:
 		if p := u.processes[e.PID]; p != nil || u.options.Wanted(e.PID) {

@@ -77,6 +77,7 @@ func TestDecodeFrame(t *testing.T) {
 	for word, want := range map[uint64]Frame{
 		5<<frameOffsetBits | 0x1234:       {Executable: 5, Offset: 0x1234},
 		frameAnonymous | 0x7fff12345678:   {Offset: 0x7fff12345678},
+		frameUnmapped | 0x7fff12345678:    {Offset: 0x7fff12345678, Unmapped: true},
 		0xffffffff81000000:                {Offset: 0xffffffff81000000, Kernel: true},
 		1<<frameOffsetBits | (1<<40 - 1):  {Executable: 1, Offset: 1<<40 - 1},
 		16383<<frameOffsetBits | 0xabcdef: {Executable: 16383, Offset: 0xabcdef},

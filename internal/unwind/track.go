@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
+	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/proc/lifecycle"
 )
 
@@ -24,11 +26,10 @@ const (
 
 // Start scans what runs and keeps the tables up to date until Close.
 func (u *Unwinder) Start() error {
-	watcher, err := lifecycle.Open(u.options.CPUs)
-	if err != nil {
-		return fmt.Errorf("watch processes: %w", err)
+	var err error
+	if u.execs, err = link.AttachTracing(link.TracingOptions{Program: u.maps.OnExec}); err != nil {
+		return bpf.Explain("note each exec", err)
 	}
-	u.watcher = watcher
 	requests, err := ringbuf.NewReader(u.maps.Requests)
 	if err != nil {
 		return fmt.Errorf("read the walks' requests: %w", err)
@@ -50,7 +51,7 @@ func (u *Unwinder) Start() error {
 func (u *Unwinder) Track(pid int) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if err := u.scan(pid, monotonic()); err != nil {
+	if err := u.scan(pid); err != nil {
 		return err
 	}
 	u.loadAll(u.processes[pid])
@@ -62,14 +63,13 @@ func (u *Unwinder) scanAll() error {
 	if err != nil {
 		return fmt.Errorf("list processes: %w", err)
 	}
-	now := monotonic()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pid := range pids {
 		if !u.options.Wanted(pid) {
 			continue
 		}
-		if err := u.scan(pid, now); err != nil {
+		if err := u.scan(pid); err != nil {
 			u.options.Log.Debug("scan process", "pid", pid, "error", err)
 			continue
 		}
@@ -95,8 +95,9 @@ func (u *Unwinder) follow() {
 			return
 		case <-time.After(batch - min(time.Since(read), batch)):
 		}
+		known := monotonic()
 		events, read = u.watcher.Read(events[:0]), time.Now()
-		u.applyAll(events, exited)
+		u.applyAll(events, known, exited)
 		if time.Since(swept) >= sweepEvery {
 			u.sweep(exited)
 			swept = time.Now()
@@ -104,7 +105,9 @@ func (u *Unwinder) follow() {
 	}
 }
 
-func (u *Unwinder) applyAll(events []lifecycle.Event, exited map[int]bool) {
+// applyAll brings in all that happened up to a moment, then publishes: what a
+// process was between two of the events is never seen.
+func (u *Unwinder) applyAll(events []lifecycle.Event, known uint64, exited map[int]bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	changed := map[int]bool{}
@@ -114,7 +117,7 @@ func (u *Unwinder) applyAll(events []lifecycle.Event, exited map[int]bool) {
 			u.stats.EventsLost += max(e.Lost, 1)
 		case lifecycle.Exit:
 			exited[e.PID] = true
-		case lifecycle.Exec, lifecycle.Map:
+		case lifecycle.Fork, lifecycle.Exec, lifecycle.Map:
 			changed[e.PID] = true
 		}
 		if u.threads != nil {
@@ -124,6 +127,7 @@ func (u *Unwinder) applyAll(events []lifecycle.Event, exited map[int]bool) {
 	}
 	for pid := range changed {
 		if p := u.processes[pid]; p != nil && p.dirty {
+			p.known = known
 			u.publishProcess(pid, p)
 		}
 	}
@@ -179,6 +183,7 @@ func (u *Unwinder) sweep(exited map[int]bool) {
 		delete(exited, pid)
 	}
 	u.reclaim()
+	u.trim()
 }
 
 // gone tells whether no thread of the process is left.
@@ -233,7 +238,7 @@ func (u *Unwinder) answer(r kernelRequest, scanned map[int]time.Time) {
 	}
 	scanned[pid] = time.Now()
 	known := u.processes[pid] != nil
-	if err := u.scan(pid, monotonic()); err != nil {
+	if err := u.scan(pid); err != nil {
 		u.options.Log.Debug("scan process on request", "pid", pid, "error", err)
 		return
 	}

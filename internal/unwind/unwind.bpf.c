@@ -1,7 +1,7 @@
 //go:build ignore
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* Where the unwinder's maps are made, and the proof that it loads and walks
- * when a thread leaves the CPU (tp_btf/sched_switch), not only in a clock
+/* Where the unwinder's maps are made and exec is noted; and the proof that it loads and
+ * walks when a thread leaves the CPU (tp_btf/sched_switch), not only in a clock
  * interrupt: the same header serves both. */
 #include "kernel.h"
 #include <bpf/bpf_tracing.h>
@@ -29,6 +29,15 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } ends SEC(".maps");
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+	u64 now = bpf_ktime_get_ns();
+	bpf_map_update_elem(&execs, &tgid, &now, BPF_ANY);
+	return 0;
+}
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(walk_at_switch, bool preempt, struct task_struct *prev)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/proc/lifecycle"
@@ -33,6 +34,7 @@ const Grace = 100 * time.Millisecond
 const (
 	frameOffsetBits = 40
 	frameAnonymous  = 1 << 63
+	frameUnmapped   = 1<<63 | 1<<61
 	frameKernel     = 3 << 62
 )
 
@@ -64,9 +66,10 @@ type Options struct {
 // Unwinder keeps the tables true to what runs.
 type Unwinder struct {
 	options Options
-	maps    tableMaps
+	maps    tables
 	memory  memory
 	watcher *lifecycle.Watcher
+	execs   link.Link
 	done    sync.WaitGroup
 	stop    chan struct{}
 
@@ -91,19 +94,22 @@ type Stats struct {
 	EventsLost                     uint64
 }
 
-// tableMaps are the maps of unwind.h.
-type tableMaps struct {
-	Mappings    *ebpf.Map `ebpf:"mappings"`
-	Executables *ebpf.Map `ebpf:"executables"`
-	Rows        *ebpf.Map `ebpf:"rows"`
-	Pages       *ebpf.Map `ebpf:"pages"`
-	Processes   *ebpf.Map `ebpf:"processes"`
-	Requests    *ebpf.Map `ebpf:"requests"`
-	Asked       *ebpf.Map `ebpf:"asked"`
+// tables are the maps of unwind.h, and the program that notes each exec.
+type tables struct {
+	OnExec      *ebpf.Program `ebpf:"on_exec"`
+	Mappings    *ebpf.Map     `ebpf:"mappings"`
+	Executables *ebpf.Map     `ebpf:"executables"`
+	Rows        *ebpf.Map     `ebpf:"rows"`
+	Pages       *ebpf.Map     `ebpf:"pages"`
+	Processes   *ebpf.Map     `ebpf:"processes"`
+	Requests    *ebpf.Map     `ebpf:"requests"`
+	Asked       *ebpf.Map     `ebpf:"asked"`
+	Execs       *ebpf.Map     `ebpf:"execs"`
 }
 
-func (m *tableMaps) close() (err error) {
-	for _, one := range []*ebpf.Map{m.Mappings, m.Executables, m.Rows, m.Pages, m.Processes, m.Requests, m.Asked} {
+func (m *tables) close() (err error) {
+	err = m.OnExec.Close()
+	for _, one := range []*ebpf.Map{m.Mappings, m.Executables, m.Rows, m.Pages, m.Processes, m.Requests, m.Asked, m.Execs} {
 		err = errors.Join(err, one.Close())
 	}
 	return err
@@ -117,7 +123,8 @@ type memory struct {
 	pages       *bpf.Mapped[kernelPages]
 }
 
-// New creates the maps. Nothing is tracked until Start.
+// New creates the maps, and has the kernel note what happens from now on.
+// Nothing is tracked until Start.
 func New(o Options) (*Unwinder, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -136,6 +143,9 @@ func New(o Options) (*Unwinder, error) {
 	if err := u.memory.open(&u.maps); err != nil {
 		return nil, errors.Join(err, u.Close())
 	}
+	if u.watcher, err = lifecycle.Open(o.CPUs); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch processes: %w", err), u.Close())
+	}
 	rows := uint32(len(u.memory.rows.Value.R))
 	if o.Rows > 0 && o.Rows < rows {
 		rows = o.Rows
@@ -146,7 +156,7 @@ func New(o Options) (*Unwinder, error) {
 	return u, nil
 }
 
-func (m *memory) open(maps *tableMaps) (err error) {
+func (m *memory) open(maps *tables) (err error) {
 	if m.mappings, err = bpf.Map[kernelMappings](maps.Mappings); err != nil {
 		return err
 	}
@@ -165,7 +175,7 @@ func (m *memory) open(maps *tableMaps) (err error) {
 func (u *Unwinder) Maps() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
 		"mappings": u.maps.Mappings, "executables": u.maps.Executables, "rows": u.maps.Rows, "pages": u.maps.Pages,
-		"processes": u.maps.Processes, "requests": u.maps.Requests, "asked": u.maps.Asked,
+		"processes": u.maps.Processes, "requests": u.maps.Requests, "asked": u.maps.Asked, "execs": u.maps.Execs,
 	}
 }
 
@@ -197,6 +207,9 @@ func (u *Unwinder) Close() error {
 	}
 	u.done.Wait()
 	var errs []error
+	if u.execs != nil {
+		errs = append(errs, u.execs.Close())
+	}
 	if u.watcher != nil {
 		errs = append(errs, u.watcher.Close())
 	}

@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"time"
 
 	"atys.dev/atys/internal/binfile"
@@ -31,13 +32,17 @@ import (
 var ErrNotFound = errors.New("no debug file")
 
 // Finder looks for debug files. The zero value looks below /usr/lib/debug and
-// asks no server. Its fields must not change once it is used.
+// asks no server. Its exported fields must not change once it is used; then it is
+// safe for concurrent use.
 type Finder struct {
 	Dirs     []string // nil is /usr/lib/debug
 	Servers  []string // URLs of debuginfod servers
 	Client   *http.Client
 	CacheDir string // downloads are kept here, and thrown away if it is ""
 	Now      func() time.Time
+
+	mu     sync.Mutex
+	failed map[string]time.Time // guarded by mu: when a server could not be reached
 }
 
 const defaultDir = "/usr/lib/debug"

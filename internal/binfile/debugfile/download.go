@@ -18,7 +18,8 @@ import (
 const (
 	maxDownload     = 4 << 30 // bytes of a debug file; Chromium's has some 3 GiB
 	downloadTimeout = 90 * time.Second
-	missingFor      = 24 * time.Hour // how long a server's "not found" is believed
+	missingFor      = 24 * time.Hour  // how long a server's "not found" is believed
+	failedFor       = 5 * time.Minute // how long a server that failed is left alone
 	userAgent       = "atys"
 )
 
@@ -54,6 +55,10 @@ func (f *Finder) download(ctx context.Context, id string) (*binfile.File, error)
 	}
 	var failed error
 	for _, server := range f.Servers {
+		if f.failing(server) {
+			failed = fmt.Errorf("%s failed a moment ago", server)
+			continue
+		}
 		err := f.fetch(ctx, server, id, path)
 		if err == nil {
 			if d := openIf(path, id); d != nil {
@@ -64,6 +69,7 @@ func (f *Finder) download(ctx context.Context, id string) (*binfile.File, error)
 		}
 		if !errors.Is(err, errMissing) {
 			failed = err
+			f.setFailing(server)
 		}
 	}
 	if failed != nil {
@@ -126,6 +132,24 @@ func writeFile(path string, content io.Reader) error {
 		return fmt.Errorf("the file has more than %d bytes", int64(maxDownload))
 	}
 	return os.Rename(temp.Name(), path)
+}
+
+// failing tells whether a server failed lately: naming must not wait for a
+// timeout once per file.
+func (f *Finder) failing(server string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at, ok := f.failed[server]
+	return ok && f.now().Sub(at) < failedFor
+}
+
+func (f *Finder) setFailing(server string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed == nil {
+		f.failed = map[string]time.Time{}
+	}
+	f.failed[server] = f.now()
 }
 
 func (f *Finder) now() time.Time {

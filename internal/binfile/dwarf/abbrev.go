@@ -22,7 +22,7 @@ type field struct {
 
 const (
 	maxFields      = 1 << 10
-	abbrevChunk    = 1 << 14
+	abbrevChunk    = 1 << 12
 	maxAbbrevBytes = 1 << 24
 )
 

@@ -69,6 +69,7 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
+#define PF_EXITING 0x00000004	 /* in exit: its memory may be gone */
 #define PF_FORKNOEXEC 0x00000040 /* forked, has not called exec: shares its parent's image */
 #define PF_KTHREAD 0x00200000	 /* kernel thread: no user stack */
 

@@ -33,8 +33,8 @@ struct mapping {
 /* Where a process's mappings are, and when they last grew (exec, dlopen). */
 struct process {
 	u32 first, count;
-	u64 changed;   /* CLOCK_MONOTONIC ns */
-	u64 published; /* when user space last wrote it, likewise */
+	u64 changed; /* CLOCK_MONOTONIC ns */
+	u64 known;   /* what happened up to here is in it, likewise */
 };
 
 /* Where an executable's rows are. Row offsets are file offsets. */
@@ -69,11 +69,14 @@ enum walk_end {
 /* A frame is 64 bits:
  *
  *   0 | executable (23 bits) | file offset (40 bits)    code of a file
- *   10 | address (62 bits)                              user code without a file
+ *   100 | address (61 bits)                             user code without a file
+ *   101 | address (61 bits)                             where nothing is known to be mapped
  *   11 | address                                        kernel code
  */
 #define FRAME_OFFSET_BITS 40
 #define FRAME_ANONYMOUS (1ull << 63)
+#define FRAME_UNMAPPED (1ull << 63 | 1ull << 61)
+#define ADDRESS_BITS (~(7ull << 61))
 
 /* A walk in progress, and its result. Too big for the stack: one per CPU. */
 struct walk {
@@ -90,8 +93,6 @@ struct walk {
 	struct process process;
 };
 
-#ifndef ATYS_REPLAY
-
 struct mappings {
 	struct mapping m[MAX_MAPPINGS];
 };
@@ -104,6 +105,8 @@ struct rows {
 struct pages {
 	u32 p[MAX_PAGES];
 };
+
+#ifndef ATYS_REPLAY
 
 /* The unwinder's maps are single values that user space maps and writes, so a
  * lookup is an address and loading a table is a copy. Package unwind owns them. */
@@ -146,6 +149,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct process);
 } processes SEC(".maps");
+
+/* When each process last called exec: what was known of it before is void. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u32);
+	__type(value, u64);
+} execs SEC(".maps");
 
 /* What user space should look at: a process or code not known yet. */
 struct {
@@ -398,12 +409,12 @@ STEP u32 step(struct walk *w)
 	u64 pc = w->ip - w->is_return;
 	struct mapping *m = find_mapping(w, all, pc);
 	if (!m) {
-		push_frame(w, FRAME_ANONYMOUS | (pc & ~(3ull << 62)));
+		push_frame(w, FRAME_UNMAPPED | (pc & ADDRESS_BITS));
 		return END_NO_MAPPING;
 	}
 	u32 id = m->executable;
 	if (id == 0) {
-		push_frame(w, FRAME_ANONYMOUS | (pc & ~(3ull << 62)));
+		push_frame(w, FRAME_ANONYMOUS | (pc & ADDRESS_BITS));
 		return m->flags & MAPPING_FRAME_POINTERS ? step_frame_pointer(w, false) : END_NO_UNWIND;
 	}
 	u64 offset = pc - m->start + m->offset;

@@ -55,11 +55,12 @@
  * all registers are known: in the innermost frame, and in the one that a signal
  * interrupted. */
 #define UNWIND_LEAF_REG 10
-/* The return address is in the register numbered high4, cfa = rsp + 8*low16.
- * Usable only in the innermost frame (vfork waits like this). */
+/* The return address is in the register numbered high (DWARF numbers), cfa =
+ * rsp + 8*low. Usable where LEAF_REG is: vfork waits like this for the child,
+ * and V8's builtins drop their arguments like this. */
 #define UNWIND_RETURN_REG 11
 
-/* Types 7, 9 and 10 split the cfa field: 4 bits high, unsigned, and 16 bits
+/* Types 7, 9, 10 and 11 split the cfa field: 4 bits high, unsigned, and 16 bits
  * low, signed. */
 #define UNWIND_HIGH_SHIFT 16
 #define UNWIND_HIGH_MASK 0xf

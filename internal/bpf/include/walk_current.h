@@ -10,25 +10,29 @@
 #define ASK_AGAIN_NS (20 * 1000 * 1000)
 
 /* Finds the mappings of the current thread's process. A fork that has not
- * called exec yet has its parent's: user space need not know of it. */
+ * called exec yet has its parent's: user space need not know of it. What was
+ * known before an exec is not used: two programs may lie at one address. */
 static __always_inline bool find_process(struct walk *w, u32 tgid)
 {
 	struct process *p = bpf_map_lookup_elem(&processes, &tgid);
 	if (!p) {
 		struct task_struct *task = bpf_get_current_task_btf();
 		if (task->flags & PF_FORKNOEXEC) {
-			u32 parent = task->real_parent->tgid;
-			p = bpf_map_lookup_elem(&processes, &parent);
+			tgid = task->real_parent->tgid;
+			p = bpf_map_lookup_elem(&processes, &tgid);
 		}
 	}
-	if (!p) {
-		w->process.count = 0;
-		w->process.changed = 0;
-		w->process.published = 0;
-		return false;
+	if (p) {
+		u64 *exec = bpf_map_lookup_elem(&execs, &tgid);
+		if (!exec || *exec <= p->known) {
+			w->process = *p;
+			return true;
+		}
 	}
-	w->process = *p;
-	return true;
+	w->process.count = 0;
+	w->process.changed = 0;
+	w->process.known = 0;
+	return false;
 }
 
 /* Asks for an executable's rows, once. */
@@ -46,13 +50,13 @@ static __always_inline void ask_for_rows(struct walk *w, u32 tgid)
 }
 
 /* Asks for a process or address that is unknown, at most every 20 ms, and gives
- * the time since when it has been missing. Publishing the process ends that. */
+ * the time since when it has been missing. Whatever user space learns of the process ends that. */
 static __always_inline u64 ask_for_mapping(struct walk *w, u32 tgid, u64 now)
 {
 	struct request request = {.tgid = tgid, .address = w->ip - w->is_return};
 	struct asked *known = bpf_map_lookup_elem(&asked, &tgid);
 	struct asked ask = {.since = now, .last = now};
-	if (known && known->since >= w->process.published) {
+	if (known && known->since >= w->process.known) {
 		ask.since = known->since;
 		if (now - known->last < ASK_AGAIN_NS)
 			return ask.since;

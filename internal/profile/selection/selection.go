@@ -2,10 +2,11 @@
 //
 // The flow, each step from window to window:
 //
-//	Only     one value type of several
-//	Apply    focus and ignore choose stacks, show and hide choose their frames
-//	Reverse  stacks turned round, leaf first
-//	Threads  a window per thread
+//	Only         one value type of several
+//	Apply        focus and ignore choose stacks, show and hide choose their frames
+//	Reverse      stacks turned round, leaf first
+//	Threads      a window per thread
+//	NameThreads  a name for each thread, to lead stacks with
 //
 // and at the end, from a tree to a tree, Bound, which leaves its largest nodes.
 package selection

@@ -70,6 +70,39 @@ func Reverse(w *profile.Window) *profile.Window {
 	})
 }
 
+// NameThreads gives every row a thread with a name and a process, so that
+// each stack led by them has as many leading frames as the next: a thread that
+// ended before anyone could ask for its name goes by its number.
+func NameThreads(w *profile.Window) *profile.Window {
+	out := *w
+	out.Threads = slices.Clone(w.Threads)
+	for i := range out.Threads {
+		t := &out.Threads[i]
+		t.Name = cmp.Or(t.Name, numbered("thread", t.TID))
+		t.Process = cmp.Or(t.Process, numbered("process", t.PID))
+	}
+	out.Rows = slices.Clone(w.Rows)
+	unknown := profile.ThreadID(0)
+	for i := range out.Rows {
+		if out.Rows[i].Thread != 0 {
+			continue
+		}
+		if unknown == 0 {
+			out.Threads = append(out.Threads, profile.Thread{Name: numbered("thread", 0), Process: numbered("process", 0)})
+			unknown = profile.ThreadID(len(out.Threads))
+		}
+		out.Rows[i].Thread = unknown
+	}
+	return &out
+}
+
+func numbered(what string, id int) string {
+	if id == 0 {
+		return "[" + what + " unknown]"
+	}
+	return fmt.Sprintf("[%s %d]", what, id)
+}
+
 // ThreadWindow is what of a window belongs to one thread.
 type ThreadWindow struct {
 	Thread profile.Thread // the zero Thread for rows without one

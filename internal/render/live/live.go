@@ -24,20 +24,19 @@ type Table struct {
 
 // Head says what was sampled and how well.
 type Head struct {
-	Target      string        `json:"target"`
-	Event       string        `json:"event"`
-	Unit        string        `json:"unit"` // of the event's values
-	Rate        float64       `json:"rate_hz"`
-	Span        time.Duration `json:"span_ns"`
-	Samples     int64         `json:"samples"`
-	Value       int64         `json:"value"`  // of all samples, in Unit
-	CPU         time.Duration `json:"cpu_ns"` // exact, of the target
-	Idle        float64       `json:"idle"`   // share of the machine; 0 unless all of it is watched
-	Lost        int64         `json:"lost_samples"`
-	Truncated   int64         `json:"truncated_samples"`
-	Unnamed     int64         `json:"unnamed_samples"`
-	Own         float64       `json:"own_cores"` // CPUs that atys itself uses
-	Measurement string        `json:"-"`         // a remark, shown if there is one
+	Target    string        `json:"target"`
+	Event     string        `json:"event"`
+	Unit      string        `json:"unit"` // of the event's values
+	Rate      float64       `json:"rate_hz"`
+	Span      time.Duration `json:"span_ns"`
+	Samples   int64         `json:"samples"`
+	Value     int64         `json:"value"`  // of all samples, in Unit
+	CPU       time.Duration `json:"cpu_ns"` // exact, of the target
+	Idle      float64       `json:"idle"`   // share of the machine; 0 unless all of it is watched
+	Lost      int64         `json:"lost_samples"`
+	Truncated int64         `json:"truncated_samples"`
+	Unnamed   int64         `json:"unnamed_samples"`
+	Own       float64       `json:"own_cores"` // CPUs that atys itself uses
 }
 
 // Function is one row of functions.

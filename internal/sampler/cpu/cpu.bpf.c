@@ -276,11 +276,13 @@ static __always_inline u64 user_stack(struct scratch *s, const struct pt_regs *r
 	else if (find_process(w, tgid))
 		walk_stack(w);
 	else {
-		push_frame(w, FRAME_ANONYMOUS | (w->ip & ~(3ull << 62)));
+		push_frame(w, FRAME_UNMAPPED | (w->ip & ADDRESS_BITS));
 		w->end = END_NO_MAPPING;
 	}
 	if (w->end == END_NOT_LOADED || w->end == END_NO_MAPPING)
 		ask_for_missing(w, tgid);
+	if (w->end == END_UNREADABLE && (task->flags & PF_EXITING))
+		return 0; /* exit has unmapped the stack: what runs is the kernel's */
 	w->hash = mix(w->hash, w->end);
 	if (!store_stack(buffer, w->hash, w->frames, w->count, w->end)) {
 		count(LOST_STACKS, 1);

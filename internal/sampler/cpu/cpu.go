@@ -97,7 +97,8 @@ type Sampler struct {
 	members   map[int]bool // of the cgroup, at the last edge
 }
 
-// New loads the programs, opens the events and begins the first window.
+// New loads the programs and follows the targets' forks from here on. Wire
+// OnTask to the unwinder before its Start; samples come after our own.
 func New(o Options) (*Sampler, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -114,20 +115,19 @@ func New(o Options) (*Sampler, error) {
 	for _, pid := range o.PIDs {
 		s.targets[pid] = o.Frequency
 	}
-	if err := s.start(); err != nil {
+	if err := s.prepare(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Sampler) start() error {
+func (s *Sampler) prepare() (err error) {
 	if err := s.load(); err != nil {
 		return err
 	}
 	if err := s.applyRates(0, 1); err != nil {
 		return err
 	}
-	var err error
 	if s.exact, err = newExactTimes(s.objects.ListThreads, s.objects.Exits); err != nil {
 		return err
 	}
@@ -135,11 +135,12 @@ func (s *Sampler) start() error {
 		if s.times, err = newTimedSamples(s.objects.Times); err != nil {
 			return err
 		}
-		s.done.Go(func() { s.times.follow(s.stop) })
 	}
-	if err := s.attachTask(); err != nil {
-		return err
-	}
+	return s.attachTask()
+}
+
+// Start begins the first window.
+func (s *Sampler) Start() error {
 	wanted, err := s.wantedNow()
 	if err != nil {
 		return err
@@ -151,6 +152,9 @@ func (s *Sampler) start() error {
 	s.shared.Value.Control.WindowStart = s.beganMono
 	if err := s.openEvents(); err != nil {
 		return err
+	}
+	if s.times != nil {
+		s.done.Go(func() { s.times.follow(s.stop) })
 	}
 	if s.options.Event.Clock && !s.options.Fixed {
 		s.done.Go(s.drawPeriods)
@@ -236,15 +240,32 @@ func (s *Sampler) attachTask() error {
 func (s *Sampler) OnTask(e lifecycle.Event) {
 	switch e.Kind {
 	case lifecycle.Fork:
-		s.targetsMu.Lock()
-		if hz, ok := s.targets[e.Parent]; ok {
-			s.targets[e.PID] = hz
+		if s.adopt(e.Parent, e.PID) {
+			s.followThread(e.PID, e.PID)
 		}
-		s.targetsMu.Unlock()
-		s.followThread(e.PID, e.PID)
 	case lifecycle.Thread:
 		s.followThread(e.PID, e.TID)
 	}
+}
+
+// adopt makes a target's child a target. The kernel's program mostly has done
+// so already; it had not where the fork came before it was attached.
+func (s *Sampler) adopt(parent, child int) bool {
+	s.targetsMu.Lock()
+	defer s.targetsMu.Unlock()
+	hz, ok := s.targets[parent]
+	if !ok {
+		return false
+	}
+	s.targets[child] = hz
+	var t kernelTarget
+	if s.objects.Targets.Lookup(uint32(parent), &t) == nil {
+		err := s.objects.Targets.Update(uint32(child), &t, ebpf.UpdateNoExist)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+			s.log.Warn("sample a child", "pid", child, "error", err)
+		}
+	}
+	return true
 }
 
 // Wanted tells whether a process is a target.

@@ -199,6 +199,8 @@ func (d *drainer) location(s *Sampler, b *profile.Builder, word uint64, pid uint
 		id = b.Location(profile.Location{Kind: profile.KindKernel, BuildID: "kernel", Offset: f.Offset})
 	case f.Executable != 0:
 		id = b.Location(profile.Location{Kind: profile.KindNative, BuildID: d.file(s, f.Executable).BuildID, Offset: f.Offset})
+	case f.Unmapped:
+		id = b.Location(profile.Location{Name: "[unknown code]"})
 	case s.options.Anonymous != nil:
 		l, names := s.options.Anonymous(int(pid), f.Offset)
 		id = b.Location(l, names...)

@@ -91,11 +91,11 @@ type kernelPages struct {
 }
 
 type kernelProcess struct {
-	_         structs.HostLayout
-	First     uint32
-	Count     uint32
-	Changed   uint64
-	Published uint64
+	_       structs.HostLayout
+	First   uint32
+	Count   uint32
+	Changed uint64
+	Known   uint64
 }
 
 type kernelRowKey struct {
@@ -208,6 +208,7 @@ const (
 	kernelMapCosts           = "costs"
 	kernelMapCounters        = "counters"
 	kernelMapDeltaEvents     = "delta_events"
+	kernelMapExecs           = "execs"
 	kernelMapExecutables     = "executables"
 	kernelMapExits           = "exits"
 	kernelMapMappings        = "mappings"
@@ -306,6 +307,7 @@ type kernelMapSpecs struct {
 	Costs       *ebpf.MapSpec `ebpf:"costs"`
 	Counters    *ebpf.MapSpec `ebpf:"counters"`
 	DeltaEvents *ebpf.MapSpec `ebpf:"delta_events"`
+	Execs       *ebpf.MapSpec `ebpf:"execs"`
 	Executables *ebpf.MapSpec `ebpf:"executables"`
 	Exits       *ebpf.MapSpec `ebpf:"exits"`
 	Mappings    *ebpf.MapSpec `ebpf:"mappings"`
@@ -372,6 +374,7 @@ type kernelMaps struct {
 	Costs       *ebpf.Map `ebpf:"costs"`
 	Counters    *ebpf.Map `ebpf:"counters"`
 	DeltaEvents *ebpf.Map `ebpf:"delta_events"`
+	Execs       *ebpf.Map `ebpf:"execs"`
 	Executables *ebpf.Map `ebpf:"executables"`
 	Exits       *ebpf.Map `ebpf:"exits"`
 	Mappings    *ebpf.Map `ebpf:"mappings"`
@@ -397,6 +400,7 @@ func (m *kernelMaps) Close() error {
 		m.Costs,
 		m.Counters,
 		m.DeltaEvents,
+		m.Execs,
 		m.Executables,
 		m.Exits,
 		m.Mappings,

@@ -3,9 +3,12 @@ package cpu
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -116,8 +119,14 @@ func (s *Sampler) openEvents() error {
 
 // openThreads opens an event for each thread of each target.
 func (s *Sampler) openThreads() error {
-	for _, pid := range s.options.PIDs {
+	s.targetsMu.Lock()
+	pids := slices.Collect(maps.Keys(s.targets)) // with the children forked since they were named
+	s.targetsMu.Unlock()
+	for _, pid := range pids {
 		tids, err := threadsOf(pid)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // exited meanwhile
+		}
 		if err != nil {
 			return fmt.Errorf("list threads of process %d: %w", pid, err)
 		}
@@ -233,10 +242,19 @@ func (s *Sampler) period(cpu int) uint64 {
 	if cpu < 0 && s.events.period != 0 {
 		return s.events.period
 	}
-	_, timer, weight := draw(o.Rand, time.Duration(float64(time.Second)/s.events.base))
+	_, timer, weight := s.draw()
 	atomic.StoreUint64(&s.shared.Value.Cpu[slot].Period, weight)
 	s.events.period = uint64(timer)
 	return uint64(timer)
+}
+
+// draw draws a block for events placed as ours are.
+func (s *Sampler) draw() (length, timer time.Duration, weight uint64) {
+	period := time.Duration(float64(time.Second) / s.events.base)
+	if s.events.decision.placement == PlaceCPUs {
+		return draw(s.options.Rand, period)
+	}
+	return drawTarget(s.options.Rand, period)
 }
 
 // drawPeriods gives each CPU, or all threads together, a new period each block.
@@ -273,7 +291,7 @@ func (s *Sampler) drawPeriods() {
 func (s *Sampler) redraw(cpu int) time.Duration {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
-	length, timer, weight := draw(s.options.Rand, time.Duration(float64(time.Second)/s.events.base))
+	length, timer, weight := s.draw()
 	atomic.StoreUint64(&s.shared.Value.Cpu[max(cpu, 0)].Period, weight)
 	s.events.period = uint64(timer)
 	for i := 0; i < len(s.events.open); i++ {

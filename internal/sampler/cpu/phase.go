@@ -18,6 +18,19 @@ func block(period time.Duration) time.Duration {
 	return min(max(20*period, 20*time.Millisecond), 400*time.Millisecond)
 }
 
+// targetBlock is the length of blocks where the timer runs only while a target
+// does. A new period starts the timer afresh, so a thread that runs rarely must
+// be left alone long enough to be sampled at all.
+const targetBlock = time.Second
+
+// drawTarget is draw for such timers. How much of the block the target runs is
+// not known, so the weight is the period itself.
+func drawTarget(r *rand.Rand, period time.Duration) (length, timer time.Duration, weight uint64) {
+	length = time.Duration((0.75 + 0.5*r.Float64()) * float64(targetBlock))
+	timer = time.Duration((0.5 + r.Float64()) * float64(period))
+	return length, timer, uint64(timer)
+}
+
 // draw gives the length of the next block, its timer period, and the weight
 // each of its samples stands for.
 //

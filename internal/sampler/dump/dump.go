@@ -284,4 +284,3 @@ func decode(b []byte) kernelStanding {
 	s.Kernel = min(s.Kernel, uint32(len(s.KernelFrames)))
 	return s
 }
-

@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type kernelAsked struct {
+	_     structs.HostLayout
+	Since uint64
+	Last  uint64
+}
+
 type kernelExecutables struct {
 	_ structs.HostLayout
 	E [16384]struct {
@@ -50,6 +56,7 @@ type kernelProcess struct {
 	First   uint32
 	Count   uint32
 	Changed uint64
+	Known   uint64
 }
 
 type kernelRows struct {
@@ -106,6 +113,7 @@ type kernelWindow struct {
 const (
 	kernelMapAsked         = "asked"
 	kernelMapCaught        = "caught"
+	kernelMapExecs         = "execs"
 	kernelMapExecutables   = "executables"
 	kernelMapMappings      = "mappings"
 	kernelMapPages         = "pages"
@@ -174,6 +182,7 @@ type kernelProgramSpecs struct {
 type kernelMapSpecs struct {
 	Asked       *ebpf.MapSpec `ebpf:"asked"`
 	Caught      *ebpf.MapSpec `ebpf:"caught"`
+	Execs       *ebpf.MapSpec `ebpf:"execs"`
 	Executables *ebpf.MapSpec `ebpf:"executables"`
 	Mappings    *ebpf.MapSpec `ebpf:"mappings"`
 	Pages       *ebpf.MapSpec `ebpf:"pages"`
@@ -216,6 +225,7 @@ func (o *kernelObjects) Close() error {
 type kernelMaps struct {
 	Asked       *ebpf.Map `ebpf:"asked"`
 	Caught      *ebpf.Map `ebpf:"caught"`
+	Execs       *ebpf.Map `ebpf:"execs"`
 	Executables *ebpf.Map `ebpf:"executables"`
 	Mappings    *ebpf.Map `ebpf:"mappings"`
 	Pages       *ebpf.Map `ebpf:"pages"`
@@ -231,6 +241,7 @@ func (m *kernelMaps) Close() error {
 	return _KernelClose(
 		m.Asked,
 		m.Caught,
+		m.Execs,
 		m.Executables,
 		m.Mappings,
 		m.Pages,

@@ -103,6 +103,9 @@ func (n *namer) made(address uint64) profile.Frame {
 // that is not the scheduler itself.
 func waitChannel(frames []profile.Frame) string {
 	for _, f := range frames {
+		if f.Kind != profile.KindKernel {
+			break
+		}
 		name := strings.TrimLeft(f.Function, "_")
 		scheduler := strings.HasPrefix(name, "schedule") || strings.HasPrefix(name, "io_schedule") ||
 			strings.HasPrefix(name, "preempt_schedule") || strings.HasPrefix(name, "context_switch")

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -47,7 +48,9 @@ func Build(f *elf.File) (*Table, error) {
 	lay := func(name string, more []Row) {
 		if len(more) > 0 {
 			rows = overlay(rows, more)
-			sources = append(sources, name)
+			if !slices.Contains(sources, name) {
+				sources = append(sources, name)
+			}
 		}
 	}
 
@@ -70,7 +73,15 @@ func Build(f *elf.File) (*Table, error) {
 		lay("debug_frame", debug.rows(rows, im, x))
 	}
 	lay("plt", stubRows(im))
-	lay("ends", knownRows(im, rows))
+	table := symbols(im)
+	known := table.known(im)
+	lay("ends", knownRows(im, pick(known, fateEnd, fateSignal), rows))
+	lay("v8", builtinRows(im, table, known))
+	turning := pick(known, fateEndAfter)
+	if !t.KeepsFramePointers {
+		lay("decoded", decodedRows(im, table, rows, turning))
+	}
+	lay("ends", knownRows(im, turning, rows))
 	t.Source = strings.Join(sources, "+")
 	t.index(rows)
 	return t, nil

@@ -253,7 +253,7 @@ func TestMusl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]Type{"_start": End, "libc_start_main_stage2": End, "start": End, "__clone": End, "__restore_rt": Signal, "work": SP}
+	want := map[string]Type{"_start": End, "libc_start_main_stage2": End, "start": End, "__clone": SP, "memcpy": SP, "__restore_rt": Signal, "work": SP}
 	for _, s := range syms {
 		w, ok := want[s.Name]
 		if !ok {

@@ -5,13 +5,17 @@ package cfi
 type fate uint8
 
 const (
-	fateNone      fate = iota
-	fateEnd            // outermost: the stack is complete here
-	fateEndAfter       // complete, from where it leaves its first stack
-	fateLostAfter      // unknown, from where it leaves its first stack
-	fateSwitch         // leaves its stack, rbp leads back
-	fateThrough        // marked outermost by Go, though its caller can be found
-	fateSignal         // signal handlers return here
+	fateNone         fate = iota
+	fateEnd               // outermost: the stack is complete here
+	fateEndAfter          // complete, from where it leaves its first stack
+	fateLostAfter         // unknown, from where it leaves its first stack
+	fateSwitch            // leaves its stack, rbp leads back
+	fateThrough           // marked outermost by Go, though its caller can be found
+	fateSignal            // signal handlers return here
+	fateBlob              // not a function: V8's builtins
+	fateBlobSize          // how many bytes they have
+	fateBlobCall          // returns where V8's builtins are
+	fateBlobSizeCall      // returns how many bytes they have
 )
 
 // maxGoName is the length of the longest name that goFate knows, with its ABI.
@@ -80,12 +84,18 @@ func knownSymbols() []knownSymbol {
 		{"libc_start_main_stage2", fateEnd, ""},  // musl: calls main
 		{"_dlstart", fateEnd, ""},                // musl: where the kernel enters the loader
 		{"_dlstart_c", fateEnd, ""},              // musl: called by _dlstart
-		{"clone", fateEnd, ""},                   // starts threads where it has no CFI
-		{"__clone", fateEnd, ""},                 // the same
+		{"clone", fateEndAfter, ""},              // starts threads where it has no CFI
+		{"__clone", fateEndAfter, ""},            // musl: the same, and its caller waits in it
 		{"clone3", fateEnd, ""},                  // the same
 		{"__clone3", fateEnd, ""},                // the same
 		{"start", fateEnd, "pthread_create"},     // musl: first of a thread, calls the user's
 		{"start_c11", fateEnd, "pthread_create"}, // musl: the same for C11 threads
 		{"__restore_rt", fateSignal, ""},         // musl: rt_sigreturn
+
+		// V8's builtins are machine code without unwind information (v8.go).
+		{"v8_Default_embedded_blob_code_", fateBlob, ""},
+		{"v8_Default_embedded_blob_code_size_", fateBlobSize, ""},
+		{"_ZN2v88internal23DefaultEmbeddedBlobCodeEv", fateBlobCall, ""},
+		{"_ZN2v88internal27DefaultEmbeddedBlobCodeSizeEv", fateBlobSizeCall, ""},
 	}
 }

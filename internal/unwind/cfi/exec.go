@@ -55,6 +55,7 @@ const (
 	atRBP                  // in memory where rbp points
 	inContext              // in the signal's ucontext
 	undefined              // nowhere
+	inReg                  // in another register, whose number is the offset
 	odd                    // somewhere the rules cannot say
 )
 
@@ -219,8 +220,7 @@ func (x *executor) register(op byte, c *cursor) bool {
 	case cfaSame:
 		x.set(reg, same, 0)
 	case cfaRegister:
-		c.uleb()
-		x.set(reg, odd, 0)
+		x.set(reg, inReg, int64(c.uleb()))
 	case cfaExpr:
 		w, off := savedAt(reg, evaluate(c.take(c.uleb())))
 		x.set(reg, w, off)
@@ -276,6 +276,7 @@ func (s *state) rule() (r Rule, why string) {
 		return rule(End, 0, 0), ""
 	case s.ra == inContext && s.expr == contextRSP():
 		return rule(Signal, 0, 0), ""
+	case s.ra == inReg && s.raOff >= 0 && s.raOff < regRA:
 	case s.ra != atCFA || s.raOff != -8:
 		return rule(Unsupported, 0, 0), "return address not at cfa-8"
 	}
@@ -298,6 +299,13 @@ func (s *state) rule() (r Rule, why string) {
 	v := s.expr
 	if v.form == none {
 		v = value{form: address, reg: s.cfaReg, off: s.cfaOff}
+	}
+	if s.ra == inReg {
+		words := v.off / 8
+		if v.form != address || v.reg != regRSP || v.off%8 != 0 || words != int64(int16(words)) {
+			return rule(Unsupported, 0, 0), "return address in a register"
+		}
+		return split(ReturnReg, rbp, uint8(s.raOff), words), why
 	}
 	r, whyCFA := v.cfa(rbp)
 	if whyCFA != "" {

@@ -26,6 +26,7 @@ type victim struct {
 	maps   []mapping
 	tables map[string]*Table
 	names  map[string]func(uint32) string
+	made   bool // code made at run time keeps frame pointers
 }
 
 type mapping struct {
@@ -111,6 +112,18 @@ func (v *victim) walk(r syscall.PtraceRegs) (frames []string, end string) {
 				m = &v.maps[i]
 			}
 		}
+		if m == nil && v.made {
+			frames = append(frames, "made")
+			var ok, ok2 bool
+			sp = bp + 16
+			ip, ok = v.word(bp + 8)
+			bp, ok2 = v.word(bp)
+			if !ok || !ok2 || lost {
+				return frames, "no frame below made code"
+			}
+			exact = 1
+			continue
+		}
 		if m == nil {
 			return frames, fmt.Sprintf("no mapping for %#x", look)
 		}
@@ -152,6 +165,11 @@ func (v *victim) walk(r syscall.PtraceRegs) (frames []string, end string) {
 				return frames, "leaf register in a caller"
 			}
 			cfa = dwarf[rule.High()] + 8*uint64(int64(rule.Low()))
+		case ReturnReg:
+			if exact != 0 {
+				return frames, "return register in a caller"
+			}
+			cfa = sp + 8*uint64(int64(rule.Low()))
 		case Signal:
 			bp, _ = v.word(sp + 120)
 			ip, _ = v.word(sp + 168)
@@ -171,7 +189,9 @@ func (v *victim) walk(r syscall.PtraceRegs) (frames []string, end string) {
 			lost = false
 		}
 		var ok2 bool
-		ip, ok2 = v.word(cfa - 8)
+		if ip, ok2 = v.word(cfa - 8); rule.Type() == ReturnReg {
+			ip = dwarf[rule.High()]
+		}
 		if !ok || !ok2 {
 			return frames, "unreadable memory"
 		}
@@ -214,6 +234,19 @@ func (v *victim) called(addr uint64) bool {
 	return false
 }
 
+func newVictim(t *testing.T, pid int) *victim {
+	t.Helper()
+	v := &victim{pid: pid, tables: map[string]*Table{}, names: map[string]func(uint32) string{}}
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { mem.Close() })
+	v.mem = mem
+	v.readMaps(t)
+	return v
+}
+
 // watch stops each thread of a running program n times and walks its stack.
 func watch(t *testing.T, n int, path string, args ...string) map[string]int {
 	t.Helper()
@@ -225,19 +258,16 @@ func watch(t *testing.T, n int, path string, args ...string) map[string]int {
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	time.Sleep(100 * time.Millisecond)
-	v := &victim{pid: cmd.Process.Pid, tables: map[string]*Table{}, names: map[string]func(uint32) string{}}
-	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", v.pid))
-	if err != nil {
-		t.Skip(err)
-	}
-	defer mem.Close()
-	v.mem = mem
-	v.readMaps(t)
+	v := newVictim(t, cmd.Process.Pid)
+	v.made = strings.HasSuffix(path, "node")
 	ends, examples, depth := map[string]int{}, map[string]bool{}, 0
 	roots := map[string]int{}
 	for range n {
 		tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", v.pid))
 		tid, _ := strconv.Atoi(tasks[rand.IntN(len(tasks))].Name())
+		if v.made {
+			tid = v.pid // the other threads only wait
+		}
 		regs, err := stop(tid)
 		if err != nil {
 			ends[err.Error()]++
@@ -303,6 +333,10 @@ func TestLive(t *testing.T) {
 		{"c-static", []string{"gcc", "-O2", "-static", "-pthread", "-o", "OUT", "testdata/victim.c"}, 0.998},
 		{"c-debug-frame", []string{"gcc", "-O2", "-g", "-fno-asynchronous-unwind-tables", "-static", "-pthread", "-o", "OUT", "testdata/victim.c"}, 0.998},
 		{"cgo-pie", []string{"go", "build", "-buildmode=pie", "-o", "OUT", "testdata/cgovictim/main.go"}, 0.995},
+		{"musl", []string{"musl-gcc", "-O2", "-static", "-pthread", "-o", "OUT", "testdata/victim.c"}, 0.995},
+		{"musl-library", []string{"musl-gcc", "-O2", "-static", "-pthread", "-o", "OUT", "testdata/library.c", "-lm"}, 0.995},
+		{"musl-library-fp", []string{"musl-gcc", "-O1", "-fno-omit-frame-pointer", "-static", "-pthread", "-o", "OUT", "testdata/library.c", "-lm"}, 0.995},
+		{"no-frames", []string{"musl-gcc", "-O2", "-fno-asynchronous-unwind-tables", "-static", "-pthread", "-o", "OUT", "testdata/library.c", "-lm"}, 0.995},
 		{"rust", []string{"rustc", "-O", "-o", "OUT", "testdata/victim.rs"}, 0.998},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -316,6 +350,38 @@ func TestLive(t *testing.T) {
 				t.Errorf("%.4f of the stacks are complete, want %.4f: %v", share, c.share, ends)
 			}
 		})
+	}
+}
+
+// TestLiveStripped wants no wrong step where there is nothing to go by.
+func TestLiveStripped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a program")
+	}
+	out := build(t, "musl-gcc", "-s", "-O2", "-static", "-pthread", "-o", "OUT", "testdata/library.c", "-lm")
+	for end, n := range watch(t, 300, out) {
+		if end != "end" && end != "type 0" && end != "rbp lost" {
+			t.Errorf("%d stacks end so: %s", n, end)
+		}
+	}
+}
+
+// TestLiveNode walks stacks in which JavaScript, its builtins and C++ alternate.
+func TestLiveNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a program")
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip(err)
+	}
+	ends := watch(t, 2000, node, "--single-threaded", "testdata/victim.js")
+	all := 0
+	for _, n := range ends {
+		all += n
+	}
+	if share := float64(ends["end"]) / float64(all); share < 0.997 {
+		t.Errorf("%.4f of the stacks are complete: %v", share, ends)
 	}
 }
 

@@ -87,13 +87,17 @@ func compareReadelf(t *testing.T, path, section string) {
 
 // readelfRule is what a row of readelf means; known is false for expressions.
 func readelfRule(cfa, rbp, ra string) (r Rule, known bool) {
-	switch ra {
-	case "u":
+	regs := []string{"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"}
+	returnReg := -1
+	if n, err := strconv.Atoi(strings.TrimPrefix(ra, "r")); err == nil && n < regRA {
+		returnReg = n
+	}
+	switch {
+	case ra == "u":
 		return rule(End, 0, 0), true
-	case "c-8":
-	case "exp":
+	case ra == "exp":
 		return 0, false
-	default:
+	case ra != "c-8" && returnReg < 0:
 		return rule(Unsupported, 0, 0), true
 	}
 	slot := uint8(RBPLost)
@@ -109,10 +113,13 @@ func readelfRule(cfa, rbp, ra string) (r Rule, known bool) {
 	if err != nil || n%8 != 0 {
 		return 0, false
 	}
-	regs := []string{"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"}
 	for i, name := range regs {
 		switch {
 		case name != reg:
+		case i == regRSP && returnReg >= 0:
+			return split(ReturnReg, slot, uint8(returnReg), int64(n/8)), true
+		case returnReg >= 0:
+			return rule(Unsupported, 0, 0), true
 		case i == regRSP:
 			return rule(SP, slot, uint32(n/8)), true
 		case i == regRBP:

@@ -16,6 +16,7 @@ const (
 	FramePointer Type = 8  // cfa = rbp + 16, rbp at cfa-16
 	SPDeref      Type = 9  // cfa = *(rsp + 8*low16) + 8*high4
 	LeafReg      Type = 10 // cfa = register high4 + 8*low16
+	ReturnReg    Type = 11 // cfa = rsp + 8*low16, return address in register high4
 )
 
 // What the rbp field of a rule can say besides a slot number.
@@ -65,7 +66,7 @@ func (r Rule) RBP() uint8 { return uint8(r >> rbpShift) }
 func (r Rule) CFA() uint32 { return uint32(r & cfaMask) }
 
 // High is the upper part of the cfa field in rules of the types BPDeref,
-// SPDeref and LeafReg.
+// SPDeref, LeafReg and ReturnReg.
 func (r Rule) High() uint8 { return uint8(r >> highShift & highMask) }
 
 // Low is the lower part of the cfa field in rules of those types.

@@ -2,6 +2,7 @@ package cfi
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"math"
@@ -25,19 +26,24 @@ type span struct {
 	fate       fate
 }
 
-// knownRows has a row for each known function of a C library, and for the
-// program's entry. They fill gaps between covered rows.
-func knownRows(im *image, covered []Row) []Row {
-	table := ".symtab"
-	if im.file.Section(table) == nil {
-		table = ".dynsym" // the other has all of its functions
+// pick is those of the spans that have one of the fates.
+func pick(spans []span, fates ...fate) (picked []span) {
+	for _, s := range spans {
+		if slices.Contains(fates, s.fate) {
+			picked = append(picked, s)
+		}
 	}
-	spans := append(knownSpans(im, table), span{im.file.Entry, entrySize, fateEnd})
-	type place struct {
+	return picked
+}
+
+// knownRows has a row for each known function. They fill gaps between covered
+// rows.
+func knownRows(im *image, spans []span, covered []Row) []Row {
+	type known struct {
 		off, size uint32
 		fate      fate
 	}
-	var places []place
+	var places []known
 	for _, s := range spans {
 		off, room, ok := im.offset(s.addr)
 		if !ok || find(covered, off).Type() != Gap {
@@ -49,9 +55,9 @@ func knownRows(im *image, covered []Row) []Row {
 		if s.fate == fateSignal && off > 0 && find(covered, off-1).Type() == Gap {
 			off, size = off-1, size+1
 		}
-		places = append(places, place{off, uint32(size), s.fate})
+		places = append(places, known{off, uint32(size), s.fate})
 	}
-	slices.SortStableFunc(places, func(a, b place) int { return int(int64(a.off) - int64(b.off)) })
+	slices.SortStableFunc(places, func(a, b known) int { return int(int64(a.off) - int64(b.off)) })
 	out := &rowList{}
 	for i, p := range places {
 		if i+1 < len(places) {
@@ -79,28 +85,85 @@ type symbol []byte
 
 func (s symbol) name() uint32  { return binary.LittleEndian.Uint32(s) }
 func (s symbol) kind() byte    { return s[4] & 0xf }
+func (s symbol) global() bool  { return s[4]>>4 != 0 }
 func (s symbol) section() int  { return int(binary.LittleEndian.Uint16(s[6:])) }
 func (s symbol) value() uint64 { return binary.LittleEndian.Uint64(s[8:]) }
 func (s symbol) size() uint64  { return binary.LittleEndian.Uint64(s[16:]) }
 
-// knownSpans searches a symbol table for the known functions. The names are
-// found first, in one sweep over the string table, so that most symbols cost one
-// comparison of a number.
-func knownSpans(im *image, table string) []span {
-	sec, syms, err := im.section(table)
+// maxName bounds how much of a symbol's name is looked at.
+const maxName = 4096
+
+// symbolTable is a file's table of symbols and their names.
+type symbolTable struct {
+	symbols []byte
+	names   []byte
+}
+
+// symbols reads .symtab or, in stripped files, .dynsym: empty if there is none.
+func symbols(im *image) *symbolTable {
+	name := ".symtab"
+	if im.file.Section(name) == nil {
+		name = ".dynsym" // the other has all of its functions
+	}
+	sec, syms, err := im.section(name)
 	if err != nil || syms == nil || int(sec.Link) >= len(im.file.Sections) {
-		return nil
+		return &symbolTable{}
 	}
 	str := im.file.Sections[sec.Link]
 	if str.Type != elf.SHT_STRTAB || str.Size > maxSection || str.Flags&elf.SHF_COMPRESSED != 0 {
-		return nil
+		return &symbolTable{}
 	}
 	names, err := str.Data()
 	if err != nil {
-		return nil
+		return &symbolTable{}
 	}
+	return &symbolTable{syms, names}
+}
+
+func (t *symbolTable) name(at uint32) []byte {
+	b := t.names[min(int(at), len(t.names)):]
+	b = b[:min(len(b), maxName)]
+	if n := bytes.IndexByte(b, 0); n >= 0 {
+		b = b[:n]
+	}
+	return b
+}
+
+// cold reports whether a name is one that compilers give to what they moved
+// out of a function.
+func (t *symbolTable) cold(at uint32) bool {
+	return bytes.Contains(t.name(at), []byte(".cold"))
+}
+
+// place is where a function is, by its symbol.
+type place struct {
+	addr, size uint64
+	name       uint32
+	global     bool
+}
+
+// functions lists those that start between two addresses, one per address.
+func (t *symbolTable) functions(low, high uint64) []place {
+	var places []place
+	for b := t.symbols; len(b) >= symbolSize; b = b[symbolSize:] {
+		s := symbol(b)
+		if s.kind() == byte(elf.STT_FUNC) && s.section() != 0 && s.value() >= low && s.value() < high {
+			places = append(places, place{s.value(), s.size(), s.name(), s.global()})
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(b.size, a.size))
+	})
+	return slices.CompactFunc(places, func(a, b place) bool { return a.addr == b.addr })
+}
+
+// known finds the known functions, and the program's entry. The names are found
+// first, in one sweep over the string table, so that most symbols cost one
+// comparison of a number.
+func (t *symbolTable) known(im *image) []span {
+	found := []span{{im.file.Entry, entrySize, fateEnd}}
+	syms, names := t.symbols, t.names
 	known, low, high := positions(names)
-	var found []span
 	var file uint32
 	for b := syms; len(b) >= symbolSize && len(found) < maxFound; b = b[symbolSize:] {
 		s := symbol(b)
@@ -111,7 +174,7 @@ func knownSpans(im *image, table string) []span {
 			continue
 		}
 		k, ok := known[s.name()]
-		if !ok || s.kind() != byte(elf.STT_FUNC) && s.kind() != byte(elf.STT_NOTYPE) {
+		if !ok || s.kind() > byte(elf.STT_FUNC) { // none, object, function
 			continue
 		}
 		if k.file != "" && !bytes.HasPrefix(names[min(int(file), len(names)):], []byte(k.file+".")) {

@@ -1,0 +1,336 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/doctor"
+	"atys.dev/atys/test/victims"
+)
+
+// nobody runs atys without root, and with the capabilities it is given only.
+type nobody struct {
+	dir, binary string // both readable by all
+}
+
+const nobodyID = 65534
+
+// everyday are the capabilities that doctor recommends.
+func everyday() []uintptr {
+	return []uintptr{unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYS_PTRACE, unix.CAP_SYSLOG}
+}
+
+func newNobody(t *testing.T) nobody {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run a program with capabilities of our choice")
+	}
+	dir, err := os.MkdirTemp("", "atys-capabilities")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	n := nobody{dir: dir, binary: filepath.Join(dir, "atys")}
+	self, err := os.Executable() // which is atys, by that name: see TestMain
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyFile(t, self, n.binary, 0o755)
+	return n
+}
+
+func copyFile(t *testing.T, from, to string, mode os.FileMode) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	if err == nil {
+		_, err = io.Copy(out, in)
+		err = errors.Join(err, out.Close(), os.Chmod(to, mode))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command makes one that runs as nobody.
+func (n nobody) command(capabilities []uintptr, path string, args ...string) *exec.Cmd {
+	c := exec.Command(path, args...)
+	c.Dir, c.Env = "/", []string{"HOME=/nonexistent", "PATH=/usr/bin:/bin", "TMPDIR=" + n.dir}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyID, Gid: nobodyID},
+		AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
+	return c
+}
+
+// atys runs atys as nobody.
+func (n nobody) atys(t *testing.T, capabilities []uintptr, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return n.run(t, n.command(capabilities, n.binary, args...))
+}
+
+func (n nobody) run(t *testing.T, c *exec.Cmd) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	err := c.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%v: %v", c.Args, err)
+	}
+	return out.String(), errs.String(), c.ProcessState.ExitCode()
+}
+
+// doctor gives what doctor says of a check, and whether it says that recording works.
+func (n nobody) doctor(t *testing.T, capabilities []uintptr, check string, args ...string) (doctor.Check, bool) {
+	t.Helper()
+	out, errs, code := n.atys(t, capabilities, append([]string{"doctor", "--json"}, args...)...)
+	var r doctor.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("doctor: %v\n%s%s", err, out, errs)
+	}
+	if r.Works != (code == 0) {
+		t.Errorf("doctor says works: %v, and exits with %d", r.Works, code)
+	}
+	for _, c := range r.Checks {
+		if c.Name == check {
+			return c, r.Works
+		}
+	}
+	t.Fatalf("doctor does not speak of %s:\n%s", check, out)
+	return doctor.Check{}, false
+}
+
+// sampled records a process for a moment and gives its folded stacks.
+func (n nobody) sampled(t *testing.T, capabilities []uintptr, pid int) string {
+	t.Helper()
+	out, errs, code := n.atys(t, capabilities, "record", "-p", strconv.Itoa(pid), "-F", "499", "-d", "700ms", "-o", "-")
+	if code != 0 {
+		t.Fatalf("record: exit %d: %s", code, errs)
+	}
+	return out
+}
+
+// start runs a program until the test ends, as nobody or as root.
+func start(t *testing.T, c *exec.Cmd) int {
+	t.Helper()
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+	})
+	if strings.HasPrefix(filepath.Base(c.Path), "mixed") {
+		if _, err := out.Read(make([]byte, 1)); err != nil { // its ready line
+			t.Fatalf("%v: %v", c.Args, err)
+		}
+		go io.Copy(io.Discard, out)
+	}
+	return c.Process.Pid
+}
+
+// portion is how many of the samples lie on stacks that satisfy a condition.
+func portion(t *testing.T, folded string, condition func(stack string) bool) float64 {
+	t.Helper()
+	all, some := 0, 0
+	for line := range strings.Lines(folded) {
+		i := strings.LastIndexByte(line, ' ')
+		count, err := strconv.Atoi(strings.TrimSpace(line[i+1:]))
+		if err != nil {
+			t.Fatalf("not folded: %q", line)
+		}
+		all += count
+		if condition(line[:i]) {
+			some += count
+		}
+	}
+	if all == 0 {
+		t.Fatal("no samples")
+	}
+	return float64(some) / float64(all)
+}
+
+// whole: from the program's start, through a function of its own.
+func whole(stack string) bool {
+	return strings.HasPrefix(stack, "_start;") && strings.Contains(stack, ";main;")
+}
+
+func named(stack string) bool { return strings.Contains(stack, "main") }
+
+func kernelNamed(stack string) bool { return strings.Contains(stack, "do_syscall_64_[k]") }
+
+func minus(set []uintptr, gone uintptr) []uintptr {
+	return slices.DeleteFunc(slices.Clone(set), func(c uintptr) bool { return c == gone })
+}
+
+// TestCapabilities takes from atys one capability after the other and compares
+// what it then can do with what doctor says.
+func TestCapabilities(t *testing.T) {
+	n := newNobody(t)
+	mixed, err := victims.Build(n.dir, "mixed", victims.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := start(t, exec.Command(mixed, "600"))
+	own := start(t, n.command(nil, mixed, "600"))
+
+	t.Run("Everyday", func(t *testing.T) {
+		for _, name := range []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYSLOG", "sleeping threads can be read", "kernel symbols"} {
+			if c, works := n.doctor(t, everyday(), name); c.State != doctor.OK || !works {
+				t.Errorf("doctor: %+v, works: %v", c, works)
+			}
+		}
+		if s := portion(t, n.sampled(t, everyday(), foreign), whole); s < 0.99 {
+			t.Errorf("%.3f of root's process's stacks are whole and named", s)
+		}
+		if out, errs, code := n.atys(t, everyday(), "dump", "-p", strconv.Itoa(foreign)); code != 0 || !strings.Contains(out, "main (") {
+			t.Errorf("dump: exit %d: %s%s", code, out, errs)
+		}
+		if out, errs, code := n.atys(t, everyday(), "top", "-a", "--once"); code != 0 || !strings.Contains(out, "FUNCTION") {
+			t.Errorf("top: exit %d: %s%s", code, out, errs)
+		}
+		if _, errs, code := n.atys(t, everyday(), "record", "-d", "200ms", "-o", "-", "--", mixed, "1"); code != 0 {
+			t.Errorf("record a command: exit %d: %s", code, errs)
+		}
+	})
+	for name, capability := range map[string]uintptr{"CAP_BPF": unix.CAP_BPF, "CAP_PERFMON": unix.CAP_PERFMON} {
+		t.Run(name, func(t *testing.T) {
+			rest := minus(everyday(), capability)
+			if c, works := n.doctor(t, rest, name); c.State != doctor.Missing || works || !strings.Contains(c.Mend, strings.ToLower(name)) {
+				t.Errorf("doctor: %+v, works: %v", c, works)
+			}
+			for _, args := range [][]string{{"record", "-a", "-d", "100ms", "-o", "-"}, {"dump", "-p", strconv.Itoa(own)}, {"top", "-a", "--once"}} {
+				if _, errs, code := n.atys(t, rest, args...); code != 1 || !strings.Contains(errs, name) || !strings.Contains(errs, "atys doctor") {
+					t.Errorf("%v: exit %d: %s", args, code, errs)
+				}
+			}
+		})
+	}
+	t.Run("CAP_SYS_PTRACE", func(t *testing.T) {
+		rest := minus(everyday(), unix.CAP_SYS_PTRACE)
+		if c, works := n.doctor(t, rest, "CAP_SYS_PTRACE"); c.State != doctor.Limited || !works {
+			t.Errorf("doctor: %+v, works: %v", c, works)
+		}
+		if c, works := n.doctor(t, rest, "readable", "-p", strconv.Itoa(foreign)); c.State != doctor.Missing || works || !strings.Contains(c.Mend, "cap_sys_ptrace") {
+			t.Errorf("doctor of root's process: %+v, works: %v", c, works)
+		}
+		_, errs, code := n.atys(t, rest, "record", "-p", strconv.Itoa(foreign), "-d", "100ms", "-o", "-")
+		if code == 0 || !strings.Contains(errs, "CAP_SYS_PTRACE") {
+			t.Errorf("root's process is not refused: exit %d: %s", code, errs)
+		}
+		if s := portion(t, n.sampled(t, rest, own), whole); s < 0.99 {
+			t.Errorf("%.3f of our own process's stacks are whole and named", s)
+		}
+	})
+	t.Run("CAP_SYSLOG", func(t *testing.T) {
+		zero := start(t, n.command(nil, "/usr/bin/dd", "if=/dev/zero", "of=/dev/null", "bs=4k"))
+		rest := minus(everyday(), unix.CAP_SYSLOG)
+		c, works := n.doctor(t, rest, "CAP_SYSLOG")
+		symbols, _ := n.doctor(t, rest, "kernel symbols")
+		if !works || c.State != symbols.State {
+			t.Errorf("doctor: %+v, %+v, works: %v", c, symbols, works)
+		}
+		with, without := portion(t, n.sampled(t, everyday(), zero), kernelNamed), portion(t, n.sampled(t, rest, zero), kernelNamed)
+		if with == 0 || (without > 0) != (symbols.State == doctor.OK) {
+			t.Errorf("%.2f of the stacks have kernel names with it, %.2f without, and doctor says %s", with, without, symbols.State)
+		}
+	})
+	t.Run("CAP_CHECKPOINT_RESTORE", func(t *testing.T) {
+		path := filepath.Join(n.dir, "mixed-deleted")
+		copyFile(t, mixed, path, 0o755)
+		deleted := start(t, n.command(nil, path, "600"))
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		n.gains(t, "CAP_CHECKPOINT_RESTORE", deleted, unix.CAP_CHECKPOINT_RESTORE)
+	})
+	t.Run("CAP_DAC_READ_SEARCH", func(t *testing.T) {
+		path := filepath.Join(n.dir, "mixed-unreadable")
+		copyFile(t, mixed, path, 0o711)
+		n.gains(t, "CAP_DAC_READ_SEARCH", start(t, n.command(nil, path, "600")), unix.CAP_DAC_READ_SEARCH)
+		args := []string{"record", "-a", "-e", "sched:sched_switch", "-d", "100ms", "-o", "-"}
+		if _, errs, code := n.atys(t, everyday(), args...); code == 0 || !strings.Contains(errs, "permission denied") {
+			t.Errorf("a tracepoint without it: exit %d: %s", code, errs)
+		}
+		if _, errs, code := n.atys(t, append(everyday(), unix.CAP_DAC_READ_SEARCH), args...); code != 0 {
+			t.Errorf("a tracepoint with it: exit %d: %s", code, errs)
+		}
+	})
+	t.Run("Setcap", func(t *testing.T) { // a file's capabilities make a process that /proc gives to root
+		path := filepath.Join(n.dir, "setcap", "atys")
+		if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		copyFile(t, n.binary, path, 0o755)
+		if err := setcap(path, everyday()); err != nil {
+			t.Fatal(err)
+		}
+		out, errs, code := n.run(t, n.command(nil, path, "record", "-p", strconv.Itoa(foreign), "-F", "499", "-d", "700ms", "-o", "-"))
+		if code != 0 {
+			t.Fatalf("record: exit %d: %s", code, errs)
+		}
+		if s := portion(t, out, whole); s < 0.99 {
+			t.Errorf("%.3f of root's process's stacks are whole and named", s)
+		}
+	})
+}
+
+// gains checks that a process has no names without a capability, and names with
+// it, and that doctor says so.
+func (n nobody) gains(t *testing.T, name string, pid int, capability uintptr) {
+	t.Helper()
+	if c, works := n.doctor(t, everyday(), name); c.State != doctor.Limited || !works || !strings.Contains(c.Mend, strings.ToLower(name)) {
+		t.Errorf("doctor: %+v, works: %v", c, works)
+	}
+	if c, works := n.doctor(t, everyday(), "files", "-p", strconv.Itoa(pid)); c.State != doctor.Limited || !works || !strings.Contains(c.Mend, strings.ToLower(name)) {
+		t.Errorf("doctor of the process without %s: %+v, works: %v", name, c, works)
+	}
+	if s := portion(t, n.sampled(t, everyday(), pid), named); s > 0.01 {
+		t.Errorf("%.2f of the stacks have names without %s", s, name)
+	}
+	more := append(everyday(), capability)
+	if c, _ := n.doctor(t, more, "files", "-p", strconv.Itoa(pid)); c.State != doctor.OK {
+		t.Errorf("doctor of the process with %s: %+v", name, c)
+	}
+	if s := portion(t, n.sampled(t, more, pid), whole); s < 0.99 {
+		t.Errorf("%.3f of the stacks are whole and named with %s", s, name)
+	}
+}
+
+// setcap gives a file capabilities, effective and permitted: struct
+// vfs_cap_data of linux/capability.h, revision 2.
+func setcap(path string, capabilities []uintptr) error {
+	const revision2, effective = 0x02000000, 1
+	var permitted [2]uint32
+	for _, c := range capabilities {
+		permitted[c/32] |= 1 << (c % 32)
+	}
+	var data []byte
+	for _, word := range []uint32{revision2 | effective, permitted[0], 0, permitted[1], 0} {
+		data = binary.LittleEndian.AppendUint32(data, word)
+	}
+	return unix.Setxattr(path, "security.capability", data, 0)
+}

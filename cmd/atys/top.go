@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/recorder"
+	"atys.dev/atys/internal/render/live"
+)
+
+type topFlags struct {
+	targetFlags
+	interval time.Duration
+	window   time.Duration
+	limit    int
+	once     bool
+	asJSON   bool
+}
+
+func topCommand() *cobra.Command {
+	var f topFlags
+	c := &cobra.Command{
+		Use:   "top [flags]",
+		Short: "Show live which functions and threads use the CPUs",
+		Long: `top samples until you quit, and shows the functions of the last seconds: their own
+share with its 95% interval, their share with what they call, and the CPUs they
+use. On a terminal it is full-screen ("?" lists the keys); elsewhere it prints a
+table each interval.`,
+		Example: `  atys top -p 1234
+  atys top -a -F 199
+  atys top -a --once --json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return top(c.Context(), f) },
+	}
+	f.targetFlags.add(c)
+	flags := c.Flags()
+	flags.DurationVarP(&f.interval, "interval", "i", time.Second, "time from one table to the next")
+	flags.DurationVarP(&f.window, "window", "w", 10*time.Second, "how far back a table reaches")
+	flags.IntVarP(&f.limit, "limit", "n", 20, "rows of a printed table")
+	flags.BoolVar(&f.once, "once", false, "print one table and exit")
+	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object a line, each a whole table")
+	return c
+}
+
+func top(ctx context.Context, f topFlags) error {
+	if f.interval < 100*time.Millisecond || f.window < f.interval {
+		return &usageError{fmt.Errorf("--interval %v and --window %v: the first is at least 100ms, the second no shorter", f.interval, f.window)}
+	}
+	targets, err := recorder.FindTargets(proc.FS{}, f.all, f.pids, f.name, f.cgroup)
+	if err != nil {
+		return &usageError{err}
+	}
+	r, err := recorder.Start(recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
+		Threads: true, CacheDir: cacheDir(), Log: logger(f.verbose)})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go untilGone(ctx, targets.PIDs, cancel)
+	t := &tables{recorder: r, flags: f, rolling: live.Rolling{Span: f.window}, usage: newUsage(time.Now)}
+	if f.once || f.asJSON || !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {
+		err = t.print(ctx)
+	} else {
+		err = t.show(ctx)
+	}
+	return errors.Join(err, r.Close())
+}
+
+// tables makes a table of each window.
+type tables struct {
+	recorder *recorder.Recorder
+	flags    topFlags
+	rolling  live.Rolling
+	usage    *usage
+}
+
+func (t *tables) next() (live.Table, error) {
+	w, err := t.recorder.Cut()
+	if err != nil {
+		return live.Table{}, err
+	}
+	t.rolling.Add(live.NewDigest(w))
+	table := t.rolling.Table()
+	table.Head.Target = t.target()
+	if t.flags.count == 0 {
+		table.Head.Rate = t.flags.frequency
+	}
+	table.Head.Own = t.usage.cores()
+	return table, nil
+}
+
+func (t *tables) target() string {
+	switch f := t.flags; {
+	case f.all:
+		return "the machine"
+	case f.cgroup != "":
+		return "cgroup " + f.cgroup
+	case f.name != "":
+		return "processes named " + f.name
+	default:
+		return "process " + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(f.pids)), ", "), "[]")
+	}
+}
+
+// print writes a table each interval.
+func (t *tables) print(ctx context.Context) error {
+	ticker := time.NewTicker(t.flags.interval)
+	defer ticker.Stop()
+	for {
+		ended := false
+		select {
+		case <-ctx.Done():
+			ended = true
+		case <-ticker.C:
+		}
+		table, err := t.next()
+		if err != nil {
+			return err
+		}
+		if t.flags.asJSON {
+			err = json.NewEncoder(os.Stdout).Encode(table)
+		} else {
+			err = live.Text(os.Stdout, table, t.flags.limit)
+		}
+		if err != nil || t.flags.once || ended {
+			return err
+		}
+		if !t.flags.asJSON {
+			fmt.Println()
+		}
+	}
+}
+
+// show runs the full-screen table until it is quit, or the target is gone.
+func (t *tables) show(ctx context.Context) (err error) {
+	terminal, err := live.Open(os.Stdin, os.Stdout)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, terminal.Close()) }()
+	screen := &live.Screen{Color: os.Getenv("NO_COLOR") == ""}
+	ticker := time.NewTicker(t.flags.interval)
+	defer ticker.Stop()
+	gone := ctx.Done()
+	for {
+		width, height := terminal.Size()
+		if err := terminal.Draw(screen.Lines(width, height)); err != nil {
+			return err
+		}
+		select {
+		case <-gone:
+			return nil
+		case <-terminal.Resized():
+		case key, ok := <-terminal.Keys():
+			if !ok || screen.Press(key) {
+				return nil
+			}
+		case <-ticker.C:
+			table, err := t.next()
+			if err != nil {
+				return err
+			}
+			if !screen.Paused() {
+				screen.Show(table)
+			}
+		}
+	}
+}
+
+// usage measures the CPU time of this very process.
+type usage struct {
+	now  func() time.Time
+	at   time.Time
+	used time.Duration
+}
+
+func newUsage(now func() time.Time) *usage {
+	u := &usage{now: now}
+	u.cores()
+	return u
+}
+
+// cores is how many CPUs this process used since the last call.
+func (u *usage) cores() float64 {
+	var r unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &r) != nil {
+		return 0
+	}
+	at, used := u.now(), time.Duration(r.Utime.Nano()+r.Stime.Nano())
+	passed, spent := at.Sub(u.at), used-u.used
+	u.at, u.used = at, used
+	if passed <= 0 {
+		return 0
+	}
+	return spent.Seconds() / passed.Seconds()
+}

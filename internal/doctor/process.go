@@ -1,0 +1,316 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/binfile/debugfile"
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/unwind/cfi"
+)
+
+// Process is what was found of one process.
+type Process struct {
+	PID     int
+	Name    string
+	Threads int
+	Err     string // why it cannot be recorded; empty: it can
+	Denied  bool   // for want of rights
+	Files   []File
+	Made    uint64 // bytes of code that is in no file: made at run time
+	PerfMap bool   // a map of it, such as runtimes write for perf
+}
+
+// File is one that the process maps as code.
+type File struct {
+	Path    string
+	Err     string // why it cannot be read
+	Gone    bool   // deleted or replaced, and not to be had
+	Rows    int    // of the unwind table
+	Keeps   bool   // all its code keeps frame pointers
+	Unwind  string // why there is no table
+	Symbols Symbols
+	Runtime string // language runtime it is, if any
+}
+
+// Symbols says where the names of a file's functions come from.
+type Symbols string
+
+const (
+	SymbolsFull     Symbols = "symbol table"
+	SymbolsGo       Symbols = "Go's function table"
+	SymbolsDebug    Symbols = "debug file"
+	SymbolsMini     Symbols = "mini debug info"
+	SymbolsExported Symbols = "exported functions only"
+	SymbolsNone     Symbols = "none"
+)
+
+// gatherProcess looks at a process and the files of its code.
+func gatherProcess(procfs proc.FS, pid int) *Process {
+	p := &Process{PID: pid}
+	stat, err := procfs.Check(pid)
+	p.Name, p.Threads = stat.Comm, stat.Threads
+	if err != nil {
+		p.Err = err.Error()
+		return p
+	}
+	maps, err := procfs.Executable(pid)
+	if err != nil {
+		p.Err, p.Denied = err.Error(), os.IsPermission(unwrapAll(err))
+		return p
+	}
+	seen := map[[3]uint64]bool{}
+	for _, m := range maps {
+		id := [3]uint64{uint64(m.Major), uint64(m.Minor), m.Inode}
+		switch {
+		case m.Backing == proc.BackingAnonymous:
+			p.Made += m.End - m.Start
+		case m.HasFile() && !seen[id]:
+			seen[id] = true
+			p.Files = append(p.Files, lookAt(procfs, pid, m))
+		}
+	}
+	_, err = os.Stat(fmt.Sprintf("/proc/%d/root/tmp/perf-%d.map", pid, innermost(procfs, pid)))
+	p.PerfMap = err == nil
+	return p
+}
+
+// unwrapAll finds the innermost error: os.IsPermission does not unwrap.
+func unwrapAll(err error) error {
+	for {
+		inner, ok := err.(interface{ Unwrap() error })
+		if !ok || inner.Unwrap() == nil {
+			return err
+		}
+		err = inner.Unwrap()
+	}
+}
+
+// innermost is the number a process knows itself by.
+func innermost(procfs proc.FS, pid int) int {
+	status, err := procfs.Status(pid)
+	if err != nil || len(status.NSPID) == 0 {
+		return pid
+	}
+	return status.NSPID[len(status.NSPID)-1]
+}
+
+// lookAt reads what one file offers.
+func lookAt(procfs proc.FS, pid int, m proc.Mapping) File {
+	f := File{Path: m.Path, Symbols: SymbolsNone}
+	handle, err := procfs.MapFile(pid, m)
+	if err != nil {
+		f.Err, f.Gone = err.Error(), m.Deleted
+		return f
+	}
+	defer handle.Close()
+	info, err := handle.Stat()
+	if err != nil {
+		f.Err = err.Error()
+		return f
+	}
+	b, err := binfile.New(handle, info.Size())
+	if err != nil {
+		f.Err = err.Error()
+		return f
+	}
+	table, err := cfi.Build(b.ELF)
+	if err != nil {
+		f.Unwind = err.Error()
+	} else {
+		f.Rows, f.Keeps = len(table.Rows), table.KeepsFramePointers
+	}
+	f.Symbols = symbolsOf(b, m.Path)
+	f.Runtime = runtimeOf(b, m.Path)
+	return f
+}
+
+// symbolsOf finds the best source of names on this machine.
+func symbolsOf(b *binfile.File, path string) Symbols {
+	symbols, full := b.Symbols()
+	switch {
+	case b.IsGo():
+		return SymbolsGo
+	case full:
+		return SymbolsFull
+	}
+	finder := debugfile.Finder{} // asks no server: a look must not wait for the network
+	if d, err := finder.Find(context.Background(), b, path); err == nil {
+		d.Close()
+		return SymbolsDebug
+	}
+	if d, err := b.MiniDebug(); err == nil {
+		d.Close()
+		return SymbolsMini
+	}
+	if len(symbols) > 0 {
+		return SymbolsExported
+	}
+	return SymbolsNone
+}
+
+// runtimeOf recognises language runtimes, by name where that is fixed and by
+// what the file says of itself else.
+func runtimeOf(b *binfile.File, name string) string {
+	base := path.Base(name)
+	for _, r := range [][2]string{{"libpython", "Python"}, {"python3", "Python"}, {"libjvm.so", "Java"}, {"libnode.so", "Node.js"},
+		{"libruby", "Ruby"}, {"ruby", "Ruby"}, {"libphp", "PHP"}, {"php", "PHP"}, {"libperl.so", "Perl"}, {"perl", "Perl"},
+		{"libcoreclr.so", ".NET"}, {"beam.smp", "Erlang or Elixir"}, {"node", "Node.js"}} {
+		if exact := !strings.HasPrefix(r[0], "lib") && r[0] != "python3"; base == r[0] || !exact && strings.HasPrefix(base, r[0]) {
+			return r[1]
+		}
+	}
+	switch {
+	case b.IsGo():
+		return "Go"
+	case b.ELF.Section(".comment") != nil && strings.Contains(comment(b), "rustc"):
+		return "Rust"
+	}
+	return ""
+}
+
+func comment(b *binfile.File) string {
+	data, err := b.SectionData(".comment", 1<<16)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+func (p *Process) title() string { return fmt.Sprintf("process %d (%s)", p.PID, p.Name) }
+
+// checks judges a process.
+func (p *Process) checks(f Facts) []Check {
+	if p.Err != "" {
+		c := Check{Name: "readable", State: Missing, Found: p.Err, Cost: "it cannot be recorded"}
+		if p.Denied && !f.Capabilities.Has(unix.CAP_SYS_PTRACE) {
+			c.Mend = f.setcap()
+		}
+		return []Check{c}
+	}
+	return []Check{
+		{Name: "readable", State: OK, Found: fmt.Sprintf("%d threads, %d files of code", p.Threads, len(p.Files))},
+		p.readable(f), p.unwinds(), p.named(), p.languages(), p.made(),
+	}
+}
+
+func (p *Process) readable(f Facts) Check {
+	c := Check{Name: "files", State: OK, Found: "all can be read"}
+	gone := false
+	bad := p.list(func(file File) bool {
+		gone = gone || file.Gone
+		return file.Err != ""
+	})
+	if len(bad) == 0 {
+		return c
+	}
+	c.State, c.Found = Limited, "not readable: "+join(bad)
+	c.Cost = "stacks end where they enter them, and their functions have no names"
+	switch {
+	case gone && !f.Capabilities.Has(unix.CAP_CHECKPOINT_RESTORE):
+		c.Mend = f.setcap(unix.CAP_CHECKPOINT_RESTORE, unix.CAP_DAC_READ_SEARCH)
+	case !f.Capabilities.Has(unix.CAP_DAC_READ_SEARCH):
+		c.Mend = f.setcap(unix.CAP_DAC_READ_SEARCH)
+	}
+	return c
+}
+
+func (p *Process) unwinds() Check {
+	c := Check{Name: "unwind information", State: OK, Found: "in every file"}
+	none := p.list(func(file File) bool { return file.Err == "" && file.Rows == 0 && !file.Keeps })
+	if len(none) > 0 {
+		c.State, c.Found = Limited, "none in "+join(none)
+		c.Cost = "stacks end where they enter it"
+		c.Mend = "build it without -fno-asynchronous-unwind-tables, and do not strip .eh_frame"
+	}
+	return c
+}
+
+func (p *Process) named() Check {
+	c := Check{Name: "symbols", State: OK, Found: "in every file"}
+	poor := p.list(func(file File) bool {
+		return file.Err == "" && (file.Symbols == SymbolsExported || file.Symbols == SymbolsNone)
+	})
+	if len(poor) > 0 {
+		c.State, c.Found = Limited, "stripped: "+join(poor)
+		c.Cost = "functions that are not exported are shown as file+0xoffset"
+		c.Mend = "install their debug packages (-dbgsym, -debuginfo), or export DEBUGINFOD_URLS=https://debuginfod.elfutils.org"
+	}
+	return c
+}
+
+func (p *Process) languages() Check {
+	var found []string
+	for _, f := range p.Files {
+		if f.Runtime != "" && !slices.Contains(found, f.Runtime) {
+			found = append(found, f.Runtime)
+		}
+	}
+	c := Check{Name: "languages", State: OK, Found: "compiled code"}
+	if len(found) > 0 {
+		c.Found = join(found)
+	}
+	for _, name := range found {
+		if name != "Go" && name != "Rust" {
+			c.State = Limited
+			c.Cost = "functions of the interpreter or compiler are shown, not those of the " + name + " program"
+		}
+	}
+	return c
+}
+
+func (p *Process) made() Check {
+	c := Check{Name: "code made at run time", State: OK, Found: "none"}
+	switch {
+	case p.Made > 0 && p.PerfMap:
+		c.Found = fmt.Sprintf("%d kB, named by its perf map", p.Made>>10)
+	case p.Made > 0:
+		c.State, c.Found = Limited, fmt.Sprintf("%d kB, without a perf map", p.Made>>10)
+		c.Cost = "it is shown as one place, without names"
+		c.Mend = p.perfMapOption()
+	}
+	return c
+}
+
+// perfMapOption tells how a runtime is made to write its map.
+func (p *Process) perfMapOption() string {
+	for _, f := range p.Files {
+		switch f.Runtime {
+		case "Node.js":
+			return "start it as: node --perf-basic-prof"
+		case "Java":
+			return "jcmd " + fmt.Sprint(p.PID) + " Compiler.perfmap"
+		case "Python":
+			return "start it as: python3 -X perf (3.12 and later)"
+		case ".NET":
+			return "start it with: DOTNET_PerfMapEnabled=1"
+		}
+	}
+	return ""
+}
+
+// list gives the names of the files that something holds for.
+func (p *Process) list(holds func(File) bool) (names []string) {
+	for _, f := range p.Files {
+		if holds(f) {
+			names = append(names, path.Base(f.Path))
+		}
+	}
+	return names
+}
+
+// join shows the first few of a list.
+func join(names []string) string {
+	const shown = 6
+	if len(names) > shown {
+		return strings.Join(names[:shown], ", ") + fmt.Sprintf(" and %d more", len(names)-shown)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,126 @@
+package cfi
+
+import (
+	"debug/elf"
+	"fmt"
+	"path/filepath"
+	"testing"
+)
+
+// compareDecoded decodes the functions of a file that has unwind information,
+// as if it had none, and compares each instruction with what it says. It
+// returns how many bytes of code have both, and how many only the latter.
+func compareDecoded(t *testing.T, path string) (both, missing int) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer f.Close()
+	im := newImage(f)
+	eh, err := ehFrame(im)
+	if err != nil || eh == nil {
+		t.Fatalf("no .eh_frame: %v", err)
+	}
+	told := eh.rows(nil, im, &executor{unsupported: map[string]int{}})
+	table := symbols(im)
+	if f.Section(".symtab") == nil {
+		table = frameSymbols(im, eh, told)
+	}
+	d := decoder{im: im, w: walker{budget: maxInstructions}}
+	d.find(table, nil)
+	d.run()
+	wrong, covered, left := 0, 0, d.w.budget
+	for i := range d.list {
+		f := &d.list[i]
+		if f.cold {
+			continue
+		}
+		if !f.trusted {
+			missing += len(f.code)
+			continue
+		}
+		d.w.budget = maxInstructions
+		d.walk(f)
+		for _, p := range d.w.pieces {
+			for at, m := range p.mark {
+				if m == markNone {
+					missing++
+					continue
+				}
+				covered++
+				if m == markInside || m == markPad {
+					continue
+				}
+				want := find(told, p.off+uint32(at))
+				if want.Type() == Gap {
+					continue
+				}
+				both++
+				if problem := differs(&d.w.frames[m-1], want); problem != "" {
+					if wrong++; wrong < 20 {
+						t.Errorf("%#x (%#x+%#x): %s", p.addr+uint64(at), f.addr, at, problem)
+					}
+				}
+			}
+		}
+	}
+	if wrong > 0 {
+		t.Errorf("%d of %d instructions are wrong", wrong, both)
+	}
+	t.Logf("%s: %d functions, %d instructions compared, %d wrong, %d bytes decoded, %d not; %d instructions left", filepath.Base(path), len(d.list), both, wrong, covered, missing, left)
+	return both, missing
+}
+
+// differs compares a frame with the rule of the same instruction.
+func differs(f *frame, want Rule) string {
+	got := f.rule()
+	switch {
+	case want.Type() == SP && f.sp != unknown && f.sp != int32(want.CFA())*8,
+		want.Type() == BP && f.bp != unknown && f.bp != int32(want.CFA())*8:
+		return fmt.Sprintf("frame %+v, want type %d cfa %d", *f, want.Type(), want.CFA())
+	case want.Type() != got.Type() && want.Type() != BP:
+		return fmt.Sprintf("type %d, want %d cfa %d", got.Type(), want.Type(), want.CFA())
+	case got.RBP() == want.RBP() || got.RBP() == RBPLost:
+		return ""
+	case want.RBP() == RBPSame && f.held, got.RBP() == RBPSame && want.RBP() <= RBPMax:
+		return "" // it is in both places
+	}
+	return fmt.Sprintf("frame %+v, want rbp %d", *f, want.RBP())
+}
+
+// frameSymbols has a symbol for each FDE.
+func frameSymbols(im *image, eh *frameSection, told []Row) *symbolTable {
+	var b []byte
+	for _, fn := range eh.functions(im, &executor{unsupported: map[string]int{}}) {
+		e, _ := eh.entry(int(uint32(fn)))
+		d, ok := eh.fde(&e)
+		if !ok {
+			continue
+		}
+		name := byte(0)
+		off, _, _ := im.offset(d.addr)
+		switch start := find(told, off); {
+		case start.Type() != SP:
+			continue
+		case start != rule(SP, RBPSame, 1):
+			name = 1 // entered with a frame
+		}
+		b = append(b, name, 0, 0, 0, byte(elf.STB_GLOBAL)<<4|byte(elf.STT_FUNC), 0, 1, 0)
+		b = append(append(b, u64(d.addr)...), u64(d.size)...)
+	}
+	return &symbolTable{symbols: b, names: []byte("\x00.cold\x00")}
+}
+
+// TestDecodedAgainstFrames wants no row that contradicts a compiler's.
+func TestDecodedAgainstFrames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	files := []string{build(t, "gcc", "-O2", "-static", "-pthread", "-o", "OUT", "testdata/victim.c")}
+	for _, path := range append(files, realFiles()...) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			compareDecoded(t, path)
+		})
+	}
+}

@@ -1,0 +1,255 @@
+package cfi
+
+import "math"
+
+// frame is what is known of the stack at one instruction of a function: where
+// the cfa is, and the caller's rbp. Distances are in bytes below the cfa.
+type frame struct {
+	sp   int32 // of rsp; unknown
+	bp   int32 // of rbp; unknown
+	slot int32 // of the caller's saved rbp; 0: not saved
+	held bool  // rbp still holds the caller's value
+	over bool  // nothing above: the function has cleared rbp to say so
+	full int32 // sp after the function's fixed frame was made; 0: none, or several
+	ra   uint8 // 1 + the register that the return address was popped into
+}
+
+const unknown = math.MinInt32
+
+// maxFrame bounds frames; the largest of musl has 16 kB.
+const maxFrame = 1 << 22
+
+func entryFrame() frame { return frame{sp: 8, bp: unknown, held: true} }
+
+// leaving says that the frame is as on entry: the function may return, or jump
+// to another in its place.
+func (f *frame) leaving() bool {
+	return f.over || f.sp == 8 && f.held && f.ra == 0
+}
+
+// nowhere says that the cfa is lost.
+func (f *frame) nowhere() bool { return f.sp == unknown && f.bp == unknown }
+
+// join is what holds where control comes from a and from b; false where they
+// contradict each other.
+func join(a, b frame) (frame, bool) {
+	if a == b {
+		return a, true
+	}
+	if a.ra != b.ra || a.over != b.over {
+		return a, false
+	}
+	if a.sp != b.sp {
+		a.sp = unknown
+	}
+	if a.bp != b.bp {
+		a.bp = unknown
+	}
+	if a.slot != b.slot {
+		a.slot = 0
+	}
+	if a.full != b.full {
+		a.full = 0
+	}
+	a.held = a.held && b.held
+	return a, !a.nowhere()
+}
+
+// rule is the frame as a Rule, Unsupported where it cannot be one.
+func (f *frame) rule() Rule {
+	slot := uint8(RBPLost)
+	switch {
+	case f.slot%8 == 0 && f.slot > 0 && f.slot/8 <= RBPMax:
+		slot = uint8(f.slot / 8)
+	case f.held && f.slot == 0:
+		slot = RBPSame
+	}
+	switch {
+	case f.over:
+		return rule(End, 0, 0)
+	case f.ra != 0:
+		return split(ReturnReg, slot, dwarfNumbers[f.ra-1], 0)
+	case f.sp != unknown && f.sp%8 == 0:
+		return rule(SP, slot, uint32(f.sp/8))
+	case f.bp != unknown && f.bp%8 == 0 && f.bp > 0:
+		return rule(BP, slot, uint32(f.bp/8))
+	}
+	return rule(Unsupported, 0, 0)
+}
+
+// step is the frame after an instruction that does not jump. False: it does
+// something to the stack that is not understood.
+func (f *frame) step(in *inst) bool {
+	if f.over {
+		return true
+	}
+	if f.ra != 0 && !f.keepsReturn(in) {
+		return false
+	}
+	if !f.stack(in) {
+		f.assign(in)
+	}
+	if f.slot != 0 && f.sp != unknown && f.slot > f.sp {
+		f.slot = 0
+	}
+	return f.sp == unknown || f.sp >= 8 && f.sp <= maxFrame || f.ra != 0 && f.sp == 0
+}
+
+// keepsReturn says that an instruction leaves the register with the return
+// address alone: one of the few that stand there, system calls among them.
+func (f *frame) keepsReturn(in *inst) bool {
+	if in.table == tableOne && in.op >= 0x50 && in.op < 0x58 { // push
+		return in.opReg() == f.ra-1
+	}
+	known := in.table == tableOne && (in.op < 0x40 || in.op >= 0x80 && in.op < 0x8e || in.op >= 0xb0 && in.op < 0xc0) ||
+		in.table == table0F && (in.op == 0x05 || in.op == 0x1e || in.op == 0x1f)
+	return known && in.writes&(1<<(f.ra-1)|1<<rsp) == 0
+}
+
+// push makes room for a word; r is the register stored there.
+func (f *frame) push(r uint8) {
+	if f.sp == unknown {
+		return
+	}
+	f.sp += 8
+	switch {
+	case f.ra != 0 && r == f.ra-1:
+		f.ra = 0
+	case r == rbp && f.held && f.slot == 0:
+		f.slot = f.sp
+	}
+}
+
+// pop takes a word off into register r.
+func (f *frame) pop(r uint8) {
+	switch {
+	case r == rbp && f.slot != 0 && f.slot == f.sp:
+		f.restored()
+	case r == rbp:
+		f.lose()
+	case r == rsp:
+		f.sp = unknown
+	case f.sp == 8 && r != noReg:
+		f.ra = r + 1
+	}
+	if f.sp != unknown {
+		f.sp -= 8
+	}
+}
+
+func (f *frame) restored() { f.held, f.slot, f.bp = true, 0, unknown }
+
+// lose says that rbp gets a value that is neither the caller's nor derived from
+// rsp.
+func (f *frame) lose() { f.held, f.bp = false, unknown }
+
+// stack runs the instructions that move rsp by themselves; false for others.
+func (f *frame) stack(in *inst) bool {
+	if in.table == table0F {
+		switch in.op {
+		case 0xa0, 0xa8: // push %fs, %gs
+			f.push(noReg)
+			return true
+		case 0xa1, 0xa9:
+			f.pop(noReg)
+			return true
+		}
+		return false
+	}
+	if in.table != tableOne || in.vector {
+		return false
+	}
+	switch op := in.op; {
+	case op >= 0x50 && op < 0x58:
+		f.push(in.opReg())
+	case op >= 0x58 && op < 0x60:
+		f.pop(in.opReg())
+	case op == 0x68, op == 0x6a, op == 0x9c, op == 0xff && in.reg&7 == 6:
+		f.push(noReg)
+	case op == 0x9d, op == 0x8f:
+		f.pop(noReg)
+	case op == 0xc9: // leave
+		f.sp = f.bp
+		f.pop(rbp)
+	case op == 0xc8: // enter
+		f.sp = unknown
+		f.lose()
+	default:
+		return false
+	}
+	if in.data16 { // 16 bits wide
+		f.sp = unknown
+	}
+	return true
+}
+
+// at is how far below the cfa a memory operand is.
+func (f *frame) at(in *inst) int32 {
+	if !in.memory() || in.other || in.index != noReg || in.disp != int64(int32(in.disp)) {
+		return unknown
+	}
+	return f.below(in.base, in.disp)
+}
+
+// below is how far below the cfa a register plus a number is.
+func (f *frame) below(base uint8, disp int64) int32 {
+	from := int32(unknown)
+	switch base {
+	case rsp:
+		from = f.sp
+	case rbp:
+		from = f.bp
+	}
+	if from == unknown || disp > maxFrame || disp < -maxFrame {
+		return unknown
+	}
+	return from - int32(disp)
+}
+
+// assign runs the instructions that may give rsp or rbp a value, or save rbp.
+func (f *frame) assign(in *inst) {
+	one := in.table == tableOne && !in.vector
+	wide := one && in.wide()
+	if wide && in.op == 0x89 && in.reg == rbp && in.memory() && f.held && f.slot == 0 {
+		if at := f.at(in); at >= 16 && at <= f.sp {
+			f.slot = at
+		}
+		return
+	}
+	if in.writes&(1<<rsp|1<<rbp) == 0 {
+		return
+	}
+	if wide && in.op == 0x8b && in.reg == rbp && f.slot != 0 && f.at(in) == f.slot {
+		f.restored()
+		return
+	}
+	to, value := uint8(noReg), int32(unknown)
+	switch {
+	case !wide:
+	case in.op == 0x89 && in.mod == 3: // mov
+		to, value = in.rm, f.below(in.reg, 0)
+	case in.op == 0x8b && in.mod == 3:
+		to, value = in.reg, f.below(in.rm, 0)
+	case in.op == 0x8d: // lea
+		to, value = in.reg, f.at(in)
+	case (in.op == 0x81 || in.op == 0x83) && in.mod == 3 && in.reg&7 == 0: // add
+		to, value = in.rm, f.below(in.rm, in.imm)
+	case (in.op == 0x81 || in.op == 0x83) && in.mod == 3 && in.reg&7 == 5: // sub
+		to, value = in.rm, f.below(in.rm, -in.imm)
+		if to == rsp && value != unknown {
+			f.full = value
+		}
+	}
+	if in.writes&(1<<rsp) != 0 {
+		f.sp = unknown
+		if to == rsp {
+			f.sp = value
+		}
+	}
+	if in.writes&(1<<rbp) != 0 {
+		f.lose()
+		if to == rbp {
+			f.bp = value
+		}
+	}
+}

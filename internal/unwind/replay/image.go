@@ -1,0 +1,134 @@
+package replay
+
+import (
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Image is what a walk looks at: one thread at one instant.
+type Image struct {
+	About     string
+	Registers [21]uint64 // struct pt_regs
+	Mappings  []Mapping  // sorted by start
+	Files     []File
+	Memory    []Piece
+}
+
+// The registers of Image that a walk starts with, and that tests set.
+const (
+	RegisterBP = 4
+	RegisterIP = 16
+	RegisterCS = 17
+	RegisterSP = 19
+)
+
+// Mapping is code mapped into the process.
+type Mapping struct {
+	Start, End, Offset uint64
+	File               int  `json:",omitempty"` // 1 is Files[0]; 0: memory without a file
+	FramePointers      bool `json:",omitempty"` // such memory, whose maker keeps them
+}
+
+// File is an executable's rows, as package cfi lays them out.
+type File struct {
+	Name          string
+	Rows          []uint64
+	Index         []uint32
+	First         uint32
+	Shift         uint32
+	Absent        bool              `json:",omitempty"` // its rows are not loaded
+	FramePointers bool              `json:",omitempty"` // its code is known to keep them
+	Names         map[uint64]string `json:",omitempty"` // functions by file offset, of the frames recorded
+}
+
+// Piece is memory of the process.
+type Piece struct {
+	Start uint64
+	Bytes []byte
+}
+
+// Flags of unwind.h.
+const (
+	mappingFramePointers    = 1
+	executableLoaded        = 1
+	executableFramePointers = 2
+)
+
+// message is the image as replay.c reads it; every count is a u32, structures
+// are those of unwind.h, executable 0 is none:
+//
+//	'I' | count, struct mapping... | count, struct executable... | count, rows u64...
+//	    | count, page index u32... | count of pieces, each: start u64, size u32, bytes
+func (i *Image) message() []byte {
+	le := binary.LittleEndian
+	b := le.AppendUint32([]byte{'I'}, uint32(len(i.Mappings)))
+	for _, m := range i.Mappings {
+		flags := uint32(0)
+		if m.FramePointers {
+			flags = mappingFramePointers
+		}
+		for _, v := range []uint64{m.Start, m.End, m.Offset, uint64(flags)<<32 | uint64(m.File)} {
+			b = le.AppendUint64(b, v)
+		}
+	}
+	b = le.AppendUint32(b, uint32(len(i.Files)+1))
+	b = append(b, make([]byte, 8*4)...)
+	var rows []uint64
+	var pages []uint32
+	for _, f := range i.Files {
+		flags := uint32(executableLoaded)
+		if f.Absent {
+			flags = 0
+		}
+		if f.FramePointers {
+			flags |= executableFramePointers
+		}
+		for _, v := range []uint32{uint32(len(rows)), uint32(len(f.Rows)), uint32(len(pages)), uint32(len(f.Index)), f.First, f.Shift, flags, 0} {
+			b = le.AppendUint32(b, v)
+		}
+		rows, pages = append(rows, f.Rows...), append(pages, f.Index...)
+	}
+	b = le.AppendUint32(b, uint32(len(rows)))
+	for _, v := range rows {
+		b = le.AppendUint64(b, v)
+	}
+	b = le.AppendUint32(b, uint32(len(pages)))
+	for _, v := range pages {
+		b = le.AppendUint32(b, v)
+	}
+	b = le.AppendUint32(b, uint32(len(i.Memory)))
+	for _, p := range i.Memory {
+		b = le.AppendUint64(b, p.Start)
+		b = le.AppendUint32(b, uint32(len(p.Bytes)))
+		b = append(b, p.Bytes...)
+	}
+	return b
+}
+
+// maxImage bounds what Read takes from a file: recorded images have some 100 KB.
+const maxImage = 64 << 20
+
+// Read reads an image that Write wrote: JSON in gzip.
+func Read(r io.Reader) (*Image, error) {
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("read image: %w", err)
+	}
+	i := &Image{}
+	if err := json.NewDecoder(io.LimitReader(z, maxImage)).Decode(i); err != nil {
+		return nil, fmt.Errorf("read image: %w", err)
+	}
+	return i, nil
+}
+
+// Write writes an image.
+func (i *Image) Write(w io.Writer) error {
+	z := gzip.NewWriter(w)
+	if err := json.NewEncoder(z).Encode(i); err != nil {
+		return fmt.Errorf("write image: %w", err)
+	}
+	return z.Close()
+}

@@ -1,0 +1,301 @@
+package replay
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/unwind"
+	"atys.dev/atys/internal/unwind/cfi"
+)
+
+// recording is an image in the making: the walk asks for memory, and gets it
+// from the stopped process.
+type recording struct {
+	image  *Image
+	pid    int
+	memory *os.File
+	files  []*elf.File
+	tables []*cfi.Table
+}
+
+// record stops a process again and again until a walk of it is one that wanted
+// accepts, and gives the smallest image of it. Another unwinder must agree on
+// the return addresses, unless it is said to be unable to.
+func record(t *testing.T, m *Machine, pid int, oracle bool, wanted func(*Image, Walk) bool) *Image {
+	t.Helper()
+	for range 2000 {
+		time.Sleep(time.Millisecond)
+		r := stop(t, pid)
+		w := r.complete(t, m)
+		var theirs []euFrame
+		if w.End == profile.EndComplete && wanted(r.image, w) && oracle {
+			theirs = euStack(t, pid)
+		}
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		r.memory.Close()
+		if w.End != profile.EndComplete || !wanted(r.image, w) {
+			continue
+		}
+		if oracle {
+			r.check(t, w, theirs)
+		}
+		r.trim(w)
+		return r.image
+	}
+	t.Fatal("the process was never in the wanted state")
+	return nil
+}
+
+// stop stops a process and reads its registers and mappings.
+func stop(t *testing.T, pid int) *recording {
+	t.Helper()
+	runtime.LockOSThread() // ptrace belongs to a thread
+	defer runtime.UnlockOSThread()
+	if err := syscall.PtraceAttach(pid); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(pid, &status, syscall.WALL, nil); err != nil {
+		t.Fatal(err)
+	}
+	var regs syscall.PtraceRegs
+	// The stop signal is pending when the thread is let go: it runs no further.
+	if err := errors.Join(syscall.PtraceGetRegs(pid, &regs), syscall.Kill(pid, syscall.SIGSTOP), syscall.PtraceDetach(pid)); err != nil {
+		t.Fatal(err)
+	}
+	r := &recording{pid: pid, image: &Image{Registers: [21]uint64{regs.R15, regs.R14, regs.R13, regs.R12, regs.Rbp, regs.Rbx,
+		regs.R11, regs.R10, regs.R9, regs.R8, regs.Rax, regs.Rcx, regs.Rdx, regs.Rsi, regs.Rdi,
+		regs.Orig_rax, regs.Rip, regs.Cs, regs.Eflags, regs.Rsp, regs.Ss}}}
+	var err error
+	if r.memory, err = os.Open(fmt.Sprintf("/proc/%d/mem", pid)); err != nil {
+		t.Fatal(err)
+	}
+	r.readMappings(t)
+	return r
+}
+
+func (r *recording) readMappings(t *testing.T) {
+	t.Helper()
+	mappings, err := proc.FS{}.Executable(r.pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]int{}
+	for _, m := range mappings {
+		file := known[m.Path]
+		if file == 0 && m.Path != "" && m.Path[0] == '/' {
+			f, err := binfile.Open(m.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			table, err := cfi.Build(f.ELF)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.files, r.tables = append(r.files, f.ELF), append(r.tables, table)
+			rows := make([]uint64, len(table.Rows))
+			for i, row := range table.Rows {
+				rows[i] = uint64(row)
+			}
+			r.image.Files = append(r.image.Files, File{Name: filepath.Base(m.Path), Rows: rows, Index: table.Index,
+				First: table.First, Shift: uint32(table.Shift), FramePointers: table.KeepsFramePointers})
+			file = len(r.image.Files)
+			known[m.Path] = file
+		}
+		r.image.Mappings = append(r.image.Mappings, Mapping{Start: m.Start, End: m.End, Offset: m.Offset, File: file})
+	}
+}
+
+// complete walks until the image holds all the memory that the walk reads.
+func (r *recording) complete(t *testing.T, m *Machine) Walk {
+	t.Helper()
+	for {
+		if err := m.Load(r.image); err != nil {
+			t.Fatal(err)
+		}
+		w, err := m.Walk()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.Failed == 0 || len(r.image.Memory) == 250 {
+			return w
+		}
+		const line = 256
+		piece := Piece{w.Failed &^ (line - 1), make([]byte, 2*line)}
+		if _, err := r.memory.ReadAt(piece.Bytes, int64(piece.Start)); err != nil {
+			return w
+		}
+		r.image.Memory = append(r.image.Memory, piece)
+	}
+}
+
+// trim drops the rows of pages that the walk does not touch, and names the rest.
+func (r *recording) trim(w Walk) {
+	for i := range r.image.Files {
+		f, table := &r.image.Files[i], r.tables[i]
+		f.Names = map[uint64]string{}
+		pages := map[uint32]bool{}
+		for _, frame := range w.Frames {
+			if int(frame.Executable) == i+1 {
+				pages[(uint32(frame.Offset)-table.First)>>table.Shift] = true
+				f.Names[frame.Offset] = function(r.files[i], frame.Offset)
+			}
+		}
+		f.keep(pages)
+	}
+	used := map[int]int{}
+	var files []File
+	for i := range r.image.Mappings {
+		m := &r.image.Mappings[i]
+		if m.File == 0 || len(r.image.Files[m.File-1].Rows) == 0 {
+			continue
+		}
+		if used[m.File] == 0 {
+			files = append(files, r.image.Files[m.File-1])
+			used[m.File] = len(files)
+		}
+	}
+	r.image.Mappings = slices.DeleteFunc(r.image.Mappings, func(m Mapping) bool { return used[m.File] == 0 })
+	for i := range r.image.Mappings {
+		r.image.Mappings[i].File = used[r.image.Mappings[i].File]
+	}
+	r.image.Files = files
+}
+
+// keep drops the rows of all but some pages.
+func (f *File) keep(pages map[uint32]bool) {
+	if len(pages) == 0 {
+		f.Rows, f.Index = nil, nil
+		return
+	}
+	var rows []uint64
+	begin := func(page int) uint64 { return uint64(f.First) + uint64(page)<<f.Shift }
+	for page := range len(f.Index) - 1 {
+		start := begin(page) << 32
+		switch {
+		case pages[uint32(page)]:
+			rows = append(rows, start|f.Rows[f.Index[page]]&(1<<32-1))
+			for _, row := range f.Rows[f.Index[page]+1 : f.Index[page+1]+1] {
+				if row > start|(1<<32-1) && row>>32 < begin(page+1) {
+					rows = append(rows, row)
+				}
+			}
+		case len(rows) == 0 || uint32(rows[len(rows)-1]) != 0:
+			rows = append(rows, start) // a gap
+		}
+	}
+	index, last := make([]uint32, len(f.Index)), 0
+	for page := range index {
+		for last+1 < len(rows) && rows[last+1]>>32 <= begin(page) {
+			last++
+		}
+		index[page] = uint32(last)
+	}
+	f.Rows, f.Index = rows, index
+}
+
+func function(f *elf.File, offset uint64) string {
+	var address uint64
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && offset >= p.Off && offset < p.Off+p.Filesz {
+			address = p.Vaddr + offset - p.Off
+		}
+	}
+	symbols, _ := f.Symbols()
+	dynamic, _ := f.DynamicSymbols()
+	for _, s := range append(symbols, dynamic...) {
+		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && address >= s.Value && address < s.Value+max(s.Size, 1) {
+			return s.Name
+		}
+	}
+	return "?"
+}
+
+// address is the pc of a frame.
+func (r *recording) address(f unwind.Frame) uint64 {
+	for _, m := range r.image.Mappings {
+		if m.File == int(f.Executable) && f.Offset >= m.Offset && f.Offset < m.Offset+m.End-m.Start {
+			return m.Start + f.Offset - m.Offset
+		}
+	}
+	return 0
+}
+
+// check compares a walk with that of elfutils.
+func (r *recording) check(t *testing.T, w Walk, theirs []euFrame) {
+	t.Helper()
+	if len(theirs) != len(w.Frames) {
+		t.Fatalf("%d frames, eu-stack has %d:\n%s%v", len(w.Frames), len(theirs), r.image.text(w), theirs)
+	}
+	for i, f := range w.Frames {
+		pc := r.address(f)
+		// Where signal handlers return to, libdwfl does not subtract 1.
+		if pc != theirs[i].pc && !(i > 0 && theirs[i].exact && pc == theirs[i].pc-1) {
+			t.Fatalf("frame %d: %#x, eu-stack has %#x", i, pc, theirs[i].pc)
+		}
+	}
+}
+
+// euFrame is a frame of eu-stack's; pc is 1 less where it is a return address.
+type euFrame struct {
+	pc    uint64
+	exact bool
+}
+
+var euLine = regexp.MustCompile(`(?m)^#\d+ +0x([0-9a-f]+)( - 1)?`)
+
+// euStack has elfutils walk a stopped thread.
+func euStack(t *testing.T, tid int) (frames []euFrame) {
+	t.Helper()
+	out, err := exec.Command("eu-stack", "-1", "-v", "-n", "200", "-p", strconv.Itoa(tid)).CombinedOutput()
+	if err != nil {
+		t.Logf("eu-stack: %v: %s", err, out)
+	}
+	for _, found := range euLine.FindAllSubmatch(out, -1) {
+		pc, err := strconv.ParseUint(string(found[1]), 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := euFrame{pc, len(found[2]) == 0}
+		if !f.exact {
+			f.pc--
+		}
+		frames = append(frames, f)
+	}
+	return frames
+}
+
+// text writes a walk as golden files have it.
+func (i *Image) text(w Walk) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, %d reads\n", i.About, w.End, w.Reads)
+	for _, f := range w.Frames {
+		b.WriteString(i.frame(f) + "\n")
+	}
+	return b.String()
+}
+
+func (i *Image) frame(f unwind.Frame) string {
+	if f.Executable == 0 || int(f.Executable) > len(i.Files) {
+		return fmt.Sprintf("%#x", f.Offset)
+	}
+	file := i.Files[f.Executable-1]
+	return fmt.Sprintf("%s+%#x %s", file.Name, f.Offset, file.Names[f.Offset])
+}
