@@ -70,7 +70,7 @@ func run(ctx context.Context, o oracle.Options, only string, top int) (ok bool, 
 		return false, err
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "workload\tsamples\tcomplete %\tstarting\tcompared\tequal %\toracle short\tguessed equal\tours cut\tunmatched\t")
+	fmt.Fprintln(table, "workload\tsamples\tcomplete %\tstarting\tcompared\tequal %\toracle short\tguessed equal\tours cut\tcalls checked\twrong\tunmatched\t")
 	ok = true
 	for _, w := range workloads() {
 		if !match.MatchString(w.name) || ctx.Err() != nil {
@@ -80,8 +80,8 @@ func run(ctx context.Context, o oracle.Options, only string, top int) (ok bool, 
 		if err != nil {
 			return false, fmt.Errorf("workload %s: %w", w.name, err)
 		}
-		fmt.Fprintf(table, "%s\t%d\t%.2f\t%d\t%d\t%.2f\t%d\t%d\t%d\t%d\t\n", w.name, r.Samples, 100*r.CompleteShare(), r.Starting,
-			r.Compared(), 100*r.EqualShare(), r.Short, r.Guess, r.Cut, r.Unmatched)
+		fmt.Fprintf(table, "%s\t%d\t%.2f\t%d\t%d\t%.2f\t%d\t%d\t%d\t%d\t%d\t%d\t\n", w.name, r.Samples, 100*r.CompleteShare(), r.Starting,
+			r.Compared(), 100*r.EqualShare(), r.Short, r.Guess, r.Cut, r.Calls, r.CallsWrong, r.Unmatched)
 		explain(w.name, r, top)
 		ok = ok && r.CompleteShare() >= floorComplete && (r.Compared() == 0 || r.EqualShare() >= floorEqual)
 	}
@@ -118,7 +118,7 @@ func explain(name string, r *oracle.Result, top int) {
 	for _, kind := range []struct {
 		what    string
 		reasons map[string]*oracle.Reason
-	}{{"differ", r.Differences}, {"truncated", r.Truncations}, {"oracle short", r.Shorts}} {
+	}{{"differ", r.Differences}, {"truncated", r.Truncations}, {"wrong call", r.WrongCalls}, {"oracle short", r.Shorts}} {
 		for i, one := range oracle.Top(kind.reasons) {
 			if i >= top {
 				break

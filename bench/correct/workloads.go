@@ -84,7 +84,11 @@ func victim(name string, o victims.Options) func(context.Context, *running) ([]i
 		if err != nil {
 			return nil, err
 		}
-		v, err := victims.Start(ctx, path)
+		length := "3600" // seconds
+		if name == "burn25" {
+			length = "1000000" // units of work
+		}
+		v, err := victims.Start(ctx, path, length)
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,7 @@ cannot hold is lost; pprof holds everything.`,
 	flags.BoolVarP(&f.threads, "threads", "t", false, "keep threads apart in formats that show one tree")
 	flags.BoolVar(&f.processes, "processes", false, "keep processes apart in formats that show one tree")
 	flags.StringVar(&f.title, "title", "", "title, in formats that show one")
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"pprof", "folded", "html", "svg", "speedscope", "cpuprofile"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("format", completeFormats)
 	return c
 }
 
@@ -62,6 +62,11 @@ func convert(stdout, log io.Writer, f convertFlags, paths []string) error {
 	if s.words != "" {
 		w = commented(w, "selected by atys: "+s.words)
 	}
+	if out.format != format.PProf { // which has a place for threads, and for their lack
+		var o outputOptions
+		w, o = led(w, f.processes, f.threads)
+		out.processes, out.threads = o.processes, o.threads
+	}
 	return writeWhole(path, stdout, func(to io.Writer) error { return f.encode(to, out, w) })
 }
 
@@ -71,7 +76,7 @@ func (f *convertFlags) encode(to io.Writer, out *output, w *profile.Window) erro
 	if out.format != format.Folded || f.kind == "" && w.N() > 0 {
 		return out.encode(to, w)
 	}
-	return format.Write(to, out.format, w, format.Options{Type: w.Types[0].Kind, Thread: f.threads, Process: f.processes})
+	return format.Write(to, out.format, w, format.Options{Type: w.Types[0].Kind, Thread: out.threads, Process: out.processes})
 }
 
 // commented adds a comment to a window.

@@ -91,7 +91,7 @@ func flame(out, log io.Writer, f flameFlags, paths []string) error {
 		return err
 	}
 	warn(log, names(paths), s)
-	window, o := f.led(s.window)
+	window, o := led(s.window, f.processes, f.threads)
 	tree, err := profile.NewTree(profile.TreeOptions{Process: o.processes, Thread: o.threads}, window)
 	if err != nil {
 		return err
@@ -104,12 +104,12 @@ func flame(out, log io.Writer, f flameFlags, paths []string) error {
 	return d.write(out, tree)
 }
 
-// led prepares stacks to be led by their process and thread. A profile that
-// knows none has no such level.
-func (f *flameFlags) led(w *profile.Window) (*profile.Window, outputOptions) {
+// led prepares stacks to be led by their process and thread, as far as they
+// are asked for and the profile knows any.
+func led(w *profile.Window, processes, threads bool) (*profile.Window, outputOptions) {
 	o := outputOptions{
-		processes: f.processes && slices.ContainsFunc(w.Threads, func(t profile.Thread) bool { return t.Process != "" }),
-		threads:   f.threads && slices.ContainsFunc(w.Threads, func(t profile.Thread) bool { return t.Name != "" }),
+		processes: processes && slices.ContainsFunc(w.Threads, func(t profile.Thread) bool { return t.Process != "" }),
+		threads:   threads && slices.ContainsFunc(w.Threads, func(t profile.Thread) bool { return t.Name != "" }),
 	}
 	if o.processes || o.threads {
 		w = selection.NameThreads(w)

@@ -37,6 +37,7 @@ type targetFlags struct {
 	event     string
 	frequency float64
 	count     uint64
+	tables    uint32
 	verbose   bool
 }
 
@@ -49,7 +50,10 @@ func (t *targetFlags) add(c *cobra.Command) {
 	f.StringVarP(&t.event, "event", "e", "cpu-clock", "what to sample: "+strings.Join(cpu.EventNames(), ", ")+", or subsystem:tracepoint; A+B also reads B at each sample of A")
 	f.Float64VarP(&t.frequency, "freq", "F", 99, "samples a second and CPU, 1 to 20000")
 	f.Uint64VarP(&t.count, "count", "c", 0, "instead of -F, for events that are no clocks: sample every n-th")
+	f.Uint32Var(&t.tables, "unwind-memory", 16, "megabytes of kernel memory for unwinding tables, 1 to 128")
 	f.BoolVarP(&t.verbose, "verbose", "v", false, "say what happens")
+	_ = c.RegisterFlagCompletionFunc("event", cobra.FixedCompletions(cpu.EventNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.MarkFlagDirname("cgroup")
 }
 
 func recordCommand() *cobra.Command {
@@ -69,6 +73,8 @@ func recordCommand() *cobra.Command {
 	flags.StringVar(&f.format, "format", "", "format to write, if the file's extension does not tell: pprof, folded, html, svg, speedscope, cpuprofile")
 	flags.BoolVarP(&f.threads, "threads", "t", false, "keep threads apart in formats that show one tree")
 	flags.BoolVar(&f.timed, "timed", false, "keep each sample's time and CPU")
+	_ = c.MarkFlagFilename("output", bare(outputExtensions())...)
+	_ = c.RegisterFlagCompletionFunc("format", completeFormats)
 	return c
 }
 
@@ -89,12 +95,13 @@ func record(ctx context.Context, f recordFlags, args []string) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	r, err := recorder.Start(recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
+	r, err := recorder.Start(recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count, Rows: f.tables << 17,
 		Threads: true, Timed: f.timed, CacheDir: cacheDir(), Log: logger(f.verbose)})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	warnBystanders(r)
 	signals := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -119,6 +126,14 @@ func record(ctx context.Context, f recordFlags, args []string) error {
 		return child.status()
 	}
 	return nil
+}
+
+// warnBystanders tells what a high frequency costs those who are not sampled.
+func warnBystanders(r *recorder.Recorder) {
+	why, cost := r.Sampler().Placement()
+	if cost > 0.001 {
+		fmt.Fprintf(os.Stderr, "atys: %s; processes that are not sampled pay %.1f%% of a core for it\n", why, 100*cost)
+	}
 }
 
 // untilGone ends a recording when all its targets have exited.

@@ -211,13 +211,17 @@ type threadReport struct {
 	Report  json.RawMessage `json:"report"`
 }
 
+// threadName names a thread; one that ended before anyone asked for its name
+// has its number only.
 func threadName(t profile.Thread) string {
-	if t == (profile.Thread{}) {
-		return "no thread known"
-	}
-	name := "thread " + t.Name
-	if t.TID != 0 {
-		name += fmt.Sprintf(" (%d)", t.TID)
+	name := "no thread known"
+	switch {
+	case t.Name != "" && t.TID != 0:
+		name = fmt.Sprintf("thread %s (%d)", t.Name, t.TID)
+	case t.Name != "":
+		name = "thread " + t.Name
+	case t.TID != 0:
+		name = fmt.Sprintf("thread %d", t.TID)
 	}
 	if t.Process != "" && t.Process != t.Name {
 		name += " of " + t.Process

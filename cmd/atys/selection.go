@@ -273,6 +273,11 @@ func completeProfiles(most int) cobra.CompletionFunc {
 	}
 }
 
+// completeFormats offers the formats that newOutput knows.
+func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"pprof", "folded", "html", "svg", "speedscope", "cpuprofile"}, cobra.ShellCompDirectiveNoFileComp
+}
+
 // bare drops the dots that extensions begin with, as completion wants them.
 func bare(extensions []string) []string {
 	out := make([]string, len(extensions))

@@ -59,7 +59,7 @@ func top(ctx context.Context, f topFlags) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	r, err := recorder.Start(recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
+	r, err := recorder.Start(recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count, Rows: f.tables << 17,
 		Threads: true, CacheDir: cacheDir(), Log: logger(f.verbose)})
 	if err != nil {
 		return err

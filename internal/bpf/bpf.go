@@ -22,16 +22,50 @@ type Mapped[T any] struct {
 // Map maps the value of m, whose size must hold a T.
 func Map[T any](m *ebpf.Map) (*Mapped[T], error) {
 	var zero T
-	size := int(unsafe.Sizeof(zero))
-	if int(m.ValueSize()) < size {
+	if size := int(unsafe.Sizeof(zero)); int(m.ValueSize()) < size {
 		return nil, fmt.Errorf("map %s: its value has %d bytes, not %d", m, m.ValueSize(), size)
 	}
-	length := (size + 4095) &^ 4095
+	memory, err := mapValue(m)
+	if err != nil {
+		return nil, err
+	}
+	return &Mapped[T]{Value: (*T)(unsafe.Pointer(&memory[0])), memory: memory}, nil
+}
+
+// MappedSlice is Mapped where the loader chose the value's size.
+type MappedSlice[T any] struct {
+	Values []T
+	memory []byte
+}
+
+// MapSlice maps the value of m as so many Ts as it holds.
+func MapSlice[T any](m *ebpf.Map) (*MappedSlice[T], error) {
+	memory, err := mapValue(m)
+	if err != nil {
+		return nil, err
+	}
+	var zero T
+	n := int(m.ValueSize()) / int(unsafe.Sizeof(zero))
+	return &MappedSlice[T]{Values: unsafe.Slice((*T)(unsafe.Pointer(&memory[0])), n), memory: memory}, nil
+}
+
+func mapValue(m *ebpf.Map) ([]byte, error) {
+	length := (int(m.ValueSize()) + 4095) &^ 4095
 	memory, err := unix.Mmap(m.FD(), 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map the memory of %s: %w", m, err)
 	}
-	return &Mapped[T]{Value: (*T)(unsafe.Pointer(&memory[0])), memory: memory}, nil
+	return memory, nil
+}
+
+// Close unmaps the values; they must not be used afterwards.
+func (m *MappedSlice[T]) Close() error {
+	if m == nil || m.memory == nil {
+		return nil
+	}
+	memory := m.memory
+	m.memory, m.Values = nil, nil
+	return unix.Munmap(memory)
 }
 
 // Close unmaps the value; it must not be used afterwards.

@@ -61,10 +61,10 @@ func wantedCapabilities() []capability {
 		{unix.CAP_SYSLOG, "CAP_SYSLOG", false, true,
 			"the kernel hides its addresses: kernel functions have no names", "names of kernel functions"},
 		{unix.CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE", false, false,
-			"programs and libraries that were deleted or replaced while they run (after an upgrade, say) have neither stacks nor names",
-			"deleted and replaced binaries"},
+			"libraries that were deleted or replaced while they are in use (after an upgrade, say), and programs of memory files, have neither stacks nor names",
+			"deleted and replaced libraries"},
 		{unix.CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false, false,
-			"binaries that you may not read have neither stacks nor names; deleted binaries of other users' processes neither; tracepoints by name need the same right to tracefs",
+			"programs and libraries that you may not read have neither stacks nor names, nor have deleted ones of other users' processes; tracepoints cannot be found",
 			"unreadable binaries, tracepoints"},
 	}
 }
@@ -117,6 +117,9 @@ func (f Facts) capabilities() []Check {
 			}
 			if c.needed {
 				check.State = Missing
+			}
+			if c.number == unix.CAP_SYS_PTRACE && f.Others == nil { // Linux 6.15: CAP_PERFMON is enough for mappings
+				check.Cost = "other users' programs and libraries in containers (another mount namespace) have neither stacks nor names"
 			}
 			if c.number == unix.CAP_SYSLOG && f.KernelSymbols {
 				check = Check{Name: c.name, State: OK, Found: "not held, and not needed: this kernel shows its addresses without it"}

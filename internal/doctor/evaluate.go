@@ -263,7 +263,7 @@ func (f Facts) mapFiles() Check {
 		return c
 	}
 	c.State = Limited
-	c.Cost = "files are opened by their path: code of those deleted or replaced since has neither stacks nor names"
+	c.Cost = "libraries are opened by their path: code of those deleted or replaced since has neither stacks nor names"
 	if errors.Is(f.MapFiles, fs.ErrNotExist) {
 		c.Found = "this kernel has no /proc/PID/map_files"
 		c.Mend = "boot a kernel built with CONFIG_CHECKPOINT_RESTORE=y, or restart the processes after an upgrade"

@@ -42,6 +42,7 @@ type Facts struct {
 	Sleepers      error // loading the programs that read threads off their CPUs
 	KernelSymbols bool  // their addresses are shown to us
 	MapFiles      error
+	Others        error  // reading the mappings of the first process, which is root's
 	Debuginfod    string // DEBUGINFOD_URLS
 
 	Process *Process
@@ -85,6 +86,7 @@ func Gather(pid int) Facts {
 	}
 	f.KernelSymbols = kernelAddressesShown()
 	f.MapFiles = openMapFile()
+	_, f.Others = proc.FS{}.Executable(1)
 	f.Probes, f.Sleepers = tryRecording()
 	if pid != 0 {
 		f.Process = gatherProcess(proc.FS{}, pid)

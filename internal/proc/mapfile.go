@@ -59,7 +59,12 @@ func (f FS) mapError(pid int, m Mapping, err error) error {
 	case errors.Is(err, ErrReplaced):
 		hint = "; only root, or CAP_CHECKPOINT_RESTORE, can still open it through map_files"
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		hint = "; run as root, or as the same user, or with CAP_SYS_PTRACE"
+		hint = "; run as root, or with CAP_DAC_READ_SEARCH: the file itself may not be read"
+		if root, rootErr := f.openRoot(pid); rootErr == nil {
+			unix.Close(root)
+		} else {
+			hint = "; run as root, or as the same user, or with CAP_SYS_PTRACE"
+		}
 	}
 	return fmt.Errorf("open mapping %q of process %d: %w%s", m.Path, pid, err, hint)
 }
@@ -69,8 +74,13 @@ func (f FS) openWithout(pid int, m Mapping) (*os.File, error) {
 	if file, err := openRegular(unix.AT_FDCWD, f.path(pid, "exe"), nil, &m); err == nil {
 		return file, nil
 	}
-	root, err := unix.Open(f.path(pid, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := f.openRoot(pid)
 	if err != nil {
+		// The same file may be at the same path for us: since Linux 6.15
+		// whoever has CAP_PERFMON may read mappings, but not go there.
+		if file, err2 := openOurs(m); err2 == nil {
+			return file, nil
+		}
 		return nil, err
 	}
 	defer unix.Close(root)
@@ -87,6 +97,29 @@ func (f FS) openWithout(pid int, m Mapping) (*os.File, error) {
 		}
 	}
 	return nil, err
+}
+
+func (f FS) openRoot(pid int) (int, error) {
+	return retry(func() (int, error) {
+		return unix.Open(f.path(pid, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+}
+
+// openOurs opens what is at the path of a mapping in our own mount namespace,
+// if it is the file that is mapped. Nothing says that the process shares that
+// namespace, so the device must be the same too, whatever the file system.
+func openOurs(m Mapping) (*os.File, error) {
+	how := unix.OpenHow{Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	file, err := openRegular(unix.AT_FDCWD, m.Path, &how, &m)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil || unix.Major(st.Dev) != m.Major || unix.Minor(st.Dev) != m.Minor {
+		file.Close()
+		return nil, ErrReplaced
+	}
+	return file, nil
 }
 
 // candidates returns the paths a file may be at: what ParseMaps took for the

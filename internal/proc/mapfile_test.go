@@ -119,6 +119,27 @@ func TestMapFile(t *testing.T) {
 	}
 }
 
+// TestOpenOurs opens a path of our own namespace only for the very file.
+func TestOpenOurs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lib.so")
+	want := write(t, path, 'a')
+	m := mapped(t, path)
+	f, err := openOurs(m)
+	if got := contents(t, f, err); !bytes.Equal(got, want) {
+		t.Error("another file")
+	}
+	other := m
+	other.Minor++ // the same path and inode on another device
+	if _, err := openOurs(other); !errors.Is(err, ErrReplaced) {
+		t.Errorf("a file of another device: %v", err)
+	}
+	os.Remove(path)
+	write(t, path, 'b')
+	if _, err := openOurs(m); err == nil {
+		t.Error("opened what replaced it")
+	}
+}
+
 func TestMapFileSaysTheWayOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lib.so")
 	write(t, path, 'a')

@@ -33,6 +33,7 @@ type Options struct {
 	Placement cpu.Placement
 	Fixed     bool
 	CacheDir  string // of symbols; "": none
+	Rows      uint32 // of unwinding tables, see unwind.Options
 	Log       *slog.Logger
 
 	MeasureCost, Empty, PassThrough bool // see cpu.Options
@@ -80,7 +81,7 @@ func Start(o Options) (r *Recorder, err error) {
 			err = errors.Join(err, r.Close())
 		}
 	}()
-	r.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: o.Log,
+	r.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: o.Log, Rows: o.Rows,
 		Wanted: func(pid int) bool { return r.sampler.Wanted(pid) }, Eager: len(o.Targets.PIDs) > 0})
 	if err != nil {
 		return r, err
@@ -165,12 +166,14 @@ func (r *Recorder) cut() (*profile.Window, error) {
 	return w, nil
 }
 
-const (
-	// cutEvery keeps the kernel's buffers from filling at high frequencies.
-	cutEvery = 2 * time.Second
-	// mergeAt bounds how many windows wait to be merged.
-	mergeAt = 32
-)
+// cutEvery keeps the kernel's tables, of some 30,000 rows, from filling at high
+// frequencies: 5,000 samples of each CPU, but no more than 2 seconds.
+func (o *Options) cutEvery() time.Duration {
+	return min(time.Duration(5000/max(o.Frequency, 1)*float64(time.Second)), 2*time.Second)
+}
+
+// mergeAt bounds how many windows wait to be merged.
+const mergeAt = 32
 
 // Record gathers windows until the context ends, or for the duration if it is
 // not zero. What was measured is returned even where an error ends it.
@@ -181,7 +184,7 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 		defer timer.Stop()
 		end = timer.C
 	}
-	ticker := time.NewTicker(cutEvery)
+	ticker := time.NewTicker(r.options.cutEvery())
 	defer ticker.Stop()
 	var windows []*profile.Window
 	for last := false; !last; {

@@ -227,7 +227,7 @@ func (u *Unwinder) publish(e *executable, t *cfi.Table) error {
 			return fmt.Errorf("%w: %d rows wanted, %d of %d used", errNoRoom, len(t.Rows), x.rows.used, u.stats.RowsMax)
 		}
 	}
-	rows := u.memory.rows.Value.R[row.first : row.first+row.count]
+	rows := u.memory.rows.Values[row.first : row.first+row.count]
 	for i, r := range t.Rows {
 		rows[i] = uint64(r)
 	}

@@ -72,7 +72,7 @@ type kernelRequest struct {
 
 type kernelRows struct {
 	_ structs.HostLayout
-	R [4194304]uint64
+	R [16777216]uint64
 }
 
 type kernelWalk struct {
@@ -126,6 +126,7 @@ const (
 	kernelProgOnExec       = "on_exec"
 	kernelProgWalkAtSwitch = "walk_at_switch"
 	kernelVarRequestType   = "request_type"
+	kernelVarRowsMask      = "rows_mask"
 	kernelVarWalkEndType   = "walk_end_type"
 )
 
@@ -196,6 +197,7 @@ type kernelMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelVariableSpecs struct {
 	RequestType *ebpf.VariableSpec `ebpf:"request_type"`
+	RowsMask    *ebpf.VariableSpec `ebpf:"rows_mask"`
 	WalkEndType *ebpf.VariableSpec `ebpf:"walk_end_type"`
 }
 
@@ -251,6 +253,7 @@ func (m *kernelMaps) Close() error {
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelVariables struct {
 	RequestType *ebpf.Variable `ebpf:"request_type"`
+	RowsMask    *ebpf.Variable `ebpf:"rows_mask"`
 	WalkEndType *ebpf.Variable `ebpf:"walk_end_type"`
 }
 

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/bits"
 	"os"
 	"sync"
 	"time"
@@ -29,6 +30,14 @@ import (
 // Grace is how long a program may still look at cells that were replaced. A
 // walk takes some 10 us; a virtual CPU can lose the processor in its middle.
 const Grace = 100 * time.Millisecond
+
+// Room for rows: 16 MB by default, enough for node, a JVM, a database and some
+// hundred libraries at once. What is not used makes room for what is.
+const (
+	DefaultRows = 1 << 21
+	MaxRows     = 1 << 24
+	minRows     = 1 << 12
+)
 
 // Frame encoding of bpf/include/unwind.h.
 const (
@@ -59,7 +68,8 @@ type Options struct {
 	// Eager builds tables as soon as a process maps a file, not when a walk
 	// first needs them: right where few processes are tracked.
 	Eager bool
-	// Rows bounds the rows kept in the kernel, 8 bytes each; 0: all that fit.
+	// Rows bounds the rows kept in the kernel, 8 bytes each, and is rounded up to
+	// a power of two; 0: DefaultRows.
 	Rows uint32
 }
 
@@ -119,7 +129,7 @@ func (m *tables) close() (err error) {
 type memory struct {
 	mappings    *bpf.Mapped[kernelMappings]
 	executables *bpf.Mapped[kernelExecutables]
-	rows        *bpf.Mapped[kernelRows]
+	rows        *bpf.MappedSlice[uint64]
 	pages       *bpf.Mapped[kernelPages]
 }
 
@@ -137,6 +147,10 @@ func New(o Options) (*Unwinder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read embedded BPF object: %w", err)
 	}
+	u.stats.RowsMax = roomFor(o.Rows)
+	if err := u.fit(spec); err != nil {
+		return nil, err
+	}
 	if err := spec.LoadAndAssign(&u.maps, nil); err != nil {
 		return nil, bpf.Explain("create the unwinder's maps", err)
 	}
@@ -146,14 +160,27 @@ func New(o Options) (*Unwinder, error) {
 	if u.watcher, err = lifecycle.Open(o.CPUs); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch processes: %w", err), u.Close())
 	}
-	rows := uint32(len(u.memory.rows.Value.R))
-	if o.Rows > 0 && o.Rows < rows {
-		rows = o.Rows
-	}
-	u.stats.RowsMax = rows
 	u.mappings = newExtents(0, uint32(len(u.memory.mappings.Value.M)))
-	u.executables.init(rows, uint32(len(u.memory.pages.Value.P)), len(u.memory.executables.Value.E))
+	u.executables.init(u.stats.RowsMax, uint32(len(u.memory.pages.Value.P)), len(u.memory.executables.Value.E))
 	return u, nil
+}
+
+// roomFor rounds a wanted number of rows to one that can be had.
+func roomFor(rows uint32) uint32 {
+	if rows == 0 {
+		return DefaultRows
+	}
+	return 1 << bits.Len32(min(max(rows, minRows), MaxRows)-1)
+}
+
+// fit gives the rows map of a program its size.
+func (u *Unwinder) fit(spec *ebpf.CollectionSpec) error {
+	rows := spec.Maps["rows"]
+	rows.ValueSize, rows.Value = 8*u.stats.RowsMax, nil
+	if err := spec.Variables["rows_mask"].Set(u.stats.RowsMax - 1); err != nil {
+		return fmt.Errorf("size the table of rows: %w", err)
+	}
+	return nil
 }
 
 func (m *memory) open(maps *tables) (err error) {
@@ -163,20 +190,23 @@ func (m *memory) open(maps *tables) (err error) {
 	if m.executables, err = bpf.Map[kernelExecutables](maps.Executables); err != nil {
 		return err
 	}
-	if m.rows, err = bpf.Map[kernelRows](maps.Rows); err != nil {
+	if m.rows, err = bpf.MapSlice[uint64](maps.Rows); err != nil {
 		return err
 	}
 	m.pages, err = bpf.Map[kernelPages](maps.Pages)
 	return err
 }
 
-// Maps gives the unwinder's maps by name, to replace those of a program that
-// includes unwind.h.
-func (u *Unwinder) Maps() map[string]*ebpf.Map {
-	return map[string]*ebpf.Map{
+// Lend makes a program that includes unwind.h use this unwinder's maps: load it
+// with the options given.
+func (u *Unwinder) Lend(spec *ebpf.CollectionSpec) (*ebpf.CollectionOptions, error) {
+	if err := u.fit(spec); err != nil {
+		return nil, err
+	}
+	return &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		"mappings": u.maps.Mappings, "executables": u.maps.Executables, "rows": u.maps.Rows, "pages": u.maps.Pages,
 		"processes": u.maps.Processes, "requests": u.maps.Requests, "asked": u.maps.Asked, "execs": u.maps.Execs,
-	}
+	}}, nil
 }
 
 // OnTask has f called, from the tracking goroutine, for each fork, exec, exit

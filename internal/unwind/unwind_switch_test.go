@@ -53,7 +53,11 @@ func walksAtSwitch(t *testing.T, u *Unwinder, d time.Duration) (ends [16]uint64)
 		WalkAtSwitch *ebpf.Program `ebpf:"walk_at_switch"`
 		Ends         *ebpf.Map     `ebpf:"ends"`
 	}
-	if err := spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{MapReplacements: u.Maps()}); err != nil {
+	lent, err := u.Lend(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spec.LoadAndAssign(&objects, lent); err != nil {
 		t.Fatal(err)
 	}
 	defer objects.WalkAtSwitch.Close()

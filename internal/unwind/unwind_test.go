@@ -119,15 +119,32 @@ func TestFollowLeavesNothing(t *testing.T) {
 	}
 }
 
-// A table that does not fit pushes out one that nobody uses, and is refused
-// where all are in use.
-func TestEviction(t *testing.T) {
+// A table that does not fit while all others are in use is refused; walks then
+// say that it is missing.
+func TestNoRoom(t *testing.T) {
 	u := tracked(t, Options{Rows: 1, Wanted: func(int) bool { return false }})
-	if err := u.Track(os.Getpid()); err != nil {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if s := u.Stats(); s.TableErrors == 0 || s.Rows > 1 {
-		t.Errorf("with room for one row, %d rows are loaded and %d tables were refused", s.Rows, s.TableErrors)
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	eventually(t, "sleep has its libc", func() bool {
+		if err := u.Track(cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		return u.knows(cmd.Process.Pid, "libc.so.6")
+	})
+	if s := u.Stats(); s.TableErrors == 0 || s.Rows > s.RowsMax || s.RowsMax != minRows {
+		t.Errorf("with room for %d rows, %d are loaded and %d tables were refused", s.RowsMax, s.Rows, s.TableErrors)
+	}
+}
+
+func TestRoomFor(t *testing.T) {
+	for rows, want := range map[uint32]uint32{0: DefaultRows, 1: minRows, 5000: 8192, 8192: 8192, 1 << 31: MaxRows} {
+		if got := roomFor(rows); got != want {
+			t.Errorf("%d rows: room for %d, want %d", rows, got, want)
+		}
 	}
 }
 

@@ -29,6 +29,10 @@ type Result struct {
 	Guess  int // of these: agrees to the very end, where the oracle goes on by guessing at frame pointers
 	Differ int
 
+	// The complete stacks among them whose calls could be looked at.
+	Calls      int
+	CallsWrong int
+
 	RecordsLost uint64 // by the kernel: our rings were full
 	Unmatched   int    // records without a sample of ours
 	Apart       []time.Duration
@@ -36,6 +40,7 @@ type Result struct {
 	Differences map[string]*Reason
 	Truncations map[string]*Reason // what stopped the walks that are not complete
 	Shorts      map[string]*Reason // what stopped the oracle
+	WrongCalls  map[string]*Reason
 
 	Unwinder unwind.Stats
 }
@@ -49,7 +54,7 @@ type Reason struct {
 
 func newResult() *Result {
 	return &Result{Ends: map[profile.End]int64{}, Differences: map[string]*Reason{},
-		Truncations: map[string]*Reason{}, Shorts: map[string]*Reason{}}
+		Truncations: map[string]*Reason{}, Shorts: map[string]*Reason{}, WrongCalls: map[string]*Reason{}}
 }
 
 // Compared counts the stacks that both sides walked to their end, and those
@@ -98,8 +103,7 @@ func (r *Result) count(w *profile.Window) {
 // own .debug_frame describes them as if they did not, so the oracle's word ends
 // there.
 var goSwitch = []string{"runtime.systemstack", "runtime.mcall", "runtime.morestack", "runtime.asmcgocall",
-	"runtime.cgocallback", "runtime.gogo", "gogo", "runtime.sigtramp", "runtime.sigreturn", "runtime.nanotime1", "runtime.walltime",
-	"runtime.usleep", "runtime.vdsoCall"}
+	"runtime.cgocallback", "runtime.gogo", "gogo", "runtime.sigtramp", "runtime.sigreturn", "runtime.nanotime1", "runtime.walltime"}
 
 // outermost are functions that nothing marks as such: Go's, whose .debug_frame
 // does not, and musl's, which have no unwind information at all.
@@ -126,6 +130,21 @@ func (s said) evidence() (frames []witness, complete bool, stop string) {
 		}
 	}
 	return s.frames, s.end == "complete", s.end
+}
+
+// judgeCalls asks the code whether each caller of a complete stack calls.
+func (r *Result) judgeCalls(p pair, ours claim, theirs said, c *calls) {
+	if ours.end != profile.EndComplete {
+		return
+	}
+	switch found := c.check(ours.places); {
+	case found.wrong != "":
+		r.Calls++
+		r.CallsWrong++
+		note(r.WrongCalls, found.wrong, p, ours, theirs)
+	case found.checked > 0:
+		r.Calls++
+	}
 }
 
 // judge compares one stack.

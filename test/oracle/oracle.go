@@ -5,6 +5,7 @@
 //	   -> elfutils walks them (walk.c, run by walker.go)
 //	the sampler's timed samples -> matched by CPU, thread and time (match.go)
 //	   -> compared frame by frame (compare.go): a Result
+//	and the code is asked whether each caller calls (calls.go)
 //
 // The two sides share the interrupt and nothing else: not the bytes, not the
 // tables, not the code.
@@ -85,6 +86,7 @@ type watch struct {
 	unwinder *unwind.Unwinder
 	sampler  *cpu.Sampler
 	tap      *tap
+	calls    calls
 	pids     []int
 
 	mu    sync.Mutex // guards all below
@@ -201,7 +203,9 @@ func (w *watch) compare(result *Result, walker *walker) error {
 		if err != nil {
 			return err
 		}
-		result.judge(p, w.stack(window, p.sample), said)
+		ours := w.stack(window, p.sample)
+		result.judge(p, ours, said)
+		result.judgeCalls(p, ours, said, &w.calls)
 	}
 	return nil
 }
@@ -211,6 +215,7 @@ func (w *watch) close() {
 		w.sampler.Close()
 	}
 	w.tap.close()
+	w.calls.close()
 	if w.unwinder != nil {
 		w.unwinder.Close()
 	}

@@ -16,7 +16,7 @@
 #define MAX_FRAMES 127
 #define MAX_MAPPINGS (1u << 17) /* over all processes */
 #define MAX_EXECUTABLES (1u << 14)
-#define MAX_ROWS (1u << 22)
+#define MAX_ROWS (1u << 24) /* that can be asked for; see rows_mask */
 #define MAX_PAGES (1u << 19)
 
 /* One executable mapping of one process. A process's mappings are an extent of
@@ -108,6 +108,10 @@ struct pages {
 
 #ifndef ATYS_REPLAY
 
+/* How many rows there is room for, less one: a power of two that the loader
+ * chooses, and gives the rows map its size by. */
+const volatile u32 rows_mask = MAX_ROWS - 1;
+
 /* The unwinder's maps are single values that user space maps and writes, so a
  * lookup is an address and loading a table is a copy. Package unwind owns them. */
 struct {
@@ -194,6 +198,7 @@ static __always_inline void *only(void *map)
 #define STEP __attribute__((noinline))
 
 #else
+static const u32 rows_mask = MAX_ROWS - 1;
 /* unwind/replay defines READ_USER, the four accessors and STEP before it includes this. */
 #endif
 
@@ -258,6 +263,7 @@ static __always_inline u32 find_rule(struct executable *e, u32 offset)
 {
 	struct pages *index = PAGES();
 	struct rows *table = ROWS();
+	u32 mask = rows_mask;
 	if (!index || !table || offset < e->offset)
 		return UNWIND_GAP << UNWIND_TYPE_SHIFT;
 	u32 page = (offset - e->offset) >> (e->shift & 31);
@@ -275,13 +281,13 @@ static __always_inline u32 find_rule(struct executable *e, u32 offset)
 		u32 half = len >> 1, probe = base + half;
 		OPAQUE(probe);
 		/* branch-free: the mask is all ones where the row starts after offset */
-		u64 after = (u64)((s64)((u64)offset - (table->r[probe & (MAX_ROWS - 1)] >> 32)) >> 63);
+		u64 after = (u64)((s64)((u64)offset - (table->r[probe & mask] >> 32)) >> 63);
 		OPAQUE(after);
 		base += half & ~(u32)after;
 		len -= half;
 	}
 	OPAQUE(base);
-	u64 row = table->r[base & (MAX_ROWS - 1)];
+	u64 row = table->r[base & mask];
 	if ((row >> 32) > offset)
 		return UNWIND_GAP << UNWIND_TYPE_SHIFT;
 	return (u32)row;

@@ -198,8 +198,11 @@ func (s *Sampler) load() error {
 	if !o.Timed {
 		spec.Maps["times"].MaxEntries = 4096
 	}
-	err = spec.LoadAndAssign(&s.objects, &ebpf.CollectionOptions{MapReplacements: o.Unwinder.Maps()})
+	lent, err := o.Unwinder.Lend(spec)
 	if err != nil {
+		return err
+	}
+	if err := spec.LoadAndAssign(&s.objects, lent); err != nil {
 		return bpf.Explain("load the sampler", err)
 	}
 	if s.shared, err = bpf.Map[kernelShared](s.objects.SharedState); err != nil {

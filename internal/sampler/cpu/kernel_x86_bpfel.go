@@ -118,7 +118,7 @@ type kernelRowValue struct {
 
 type kernelRows struct {
 	_ structs.HostLayout
-	R [4194304]uint64
+	R [16777216]uint64
 }
 
 type kernelScratch struct {
@@ -236,6 +236,7 @@ const (
 	kernelVarKernelOnly      = "kernel_only"
 	kernelVarOnlyTargets     = "only_targets"
 	kernelVarPassThrough     = "pass_through"
+	kernelVarRowsMask        = "rows_mask"
 	kernelVarSlotNs          = "slot_ns"
 	kernelVarSquareShift     = "square_shift"
 	kernelVarThreadTimesType = "thread_times_type"
@@ -336,6 +337,7 @@ type kernelVariableSpecs struct {
 	KernelOnly      *ebpf.VariableSpec `ebpf:"kernel_only"`
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
 	PassThrough     *ebpf.VariableSpec `ebpf:"pass_through"`
+	RowsMask        *ebpf.VariableSpec `ebpf:"rows_mask"`
 	SlotNs          *ebpf.VariableSpec `ebpf:"slot_ns"`
 	SquareShift     *ebpf.VariableSpec `ebpf:"square_shift"`
 	ThreadTimesType *ebpf.VariableSpec `ebpf:"thread_times_type"`
@@ -430,6 +432,7 @@ type kernelVariables struct {
 	KernelOnly      *ebpf.Variable `ebpf:"kernel_only"`
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`
 	PassThrough     *ebpf.Variable `ebpf:"pass_through"`
+	RowsMask        *ebpf.Variable `ebpf:"rows_mask"`
 	SlotNs          *ebpf.Variable `ebpf:"slot_ns"`
 	SquareShift     *ebpf.Variable `ebpf:"square_shift"`
 	ThreadTimesType *ebpf.Variable `ebpf:"thread_times_type"`

@@ -192,7 +192,11 @@ func newReader(u *unwind.Unwinder, pid int) (*reader, error) {
 	}
 	spec.Maps["walks"].MaxEntries = min(spec.Maps["walks"].MaxEntries, uint32(1+cpus))
 	r := &reader{}
-	if err := spec.LoadAndAssign(&r.objects, &ebpf.CollectionOptions{MapReplacements: u.Maps()}); err != nil {
+	lent, err := u.Lend(spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.LoadAndAssign(&r.objects, lent); err != nil {
 		return nil, bpf.Explain("load the reader of threads", err)
 	}
 	if r.list, err = link.AttachIter(link.IterOptions{Program: r.objects.ListStanding}); err != nil {

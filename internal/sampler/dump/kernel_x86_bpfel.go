@@ -61,7 +61,7 @@ type kernelProcess struct {
 
 type kernelRows struct {
 	_ structs.HostLayout
-	R [4194304]uint64
+	R [16777216]uint64
 }
 
 type kernelStanding struct {
@@ -126,6 +126,7 @@ const (
 	kernelProgListStanding = "list_standing"
 	kernelProgOnTimer      = "on_timer"
 	kernelVarCatching      = "catching"
+	kernelVarRowsMask      = "rows_mask"
 	kernelVarStandingType  = "standing_type"
 	kernelVarWanted        = "wanted"
 )
@@ -199,6 +200,7 @@ type kernelMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelVariableSpecs struct {
 	Catching     *ebpf.VariableSpec `ebpf:"catching"`
+	RowsMask     *ebpf.VariableSpec `ebpf:"rows_mask"`
 	StandingType *ebpf.VariableSpec `ebpf:"standing_type"`
 	Wanted       *ebpf.VariableSpec `ebpf:"wanted"`
 }
@@ -259,6 +261,7 @@ func (m *kernelMaps) Close() error {
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelVariables struct {
 	Catching     *ebpf.Variable `ebpf:"catching"`
+	RowsMask     *ebpf.Variable `ebpf:"rows_mask"`
 	StandingType *ebpf.Variable `ebpf:"standing_type"`
 	Wanted       *ebpf.Variable `ebpf:"wanted"`
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"encoding/hex"
+	"strings"
 )
 
 var le = binary.LittleEndian
@@ -45,7 +47,14 @@ func craft(code []byte, parts ...part) []byte {
 	section := func(name string, kind elf.SectionType, flags elf.SectionFlag, addr, off, size uint64) {
 		at := names.Len()
 		names.WriteString(name + "\x00")
-		binary.Write(&headers, le, elf.Section64{Name: uint32(at), Type: uint32(kind), Flags: uint64(flags), Addr: addr, Off: off, Size: size, Addralign: 1})
+		link := uint32(0)
+		switch name {
+		case ".strtab":
+			kind = elf.SHT_STRTAB
+		case ".symtab":
+			kind, link = elf.SHT_SYMTAB, uint32(len(parts)+1) // the names come last
+		}
+		binary.Write(&headers, le, elf.Section64{Name: uint32(at), Type: uint32(kind), Flags: uint64(flags), Addr: addr, Off: off, Size: size, Link: link, Addralign: 1})
 	}
 	headers.Write(make([]byte, 64))
 	section(".text", elf.SHT_PROGBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, codeAddr, codeOff, uint64(len(code)))
@@ -109,4 +118,23 @@ func frames(addr, size uint64, code ...byte) []byte {
 	b := plainCIE(encPCRel | encS32)
 	pos := addr + uint64(len(b)) + 8
 	return append(b, chunk(u32(uint64(len(b)+4)), u32(codeAddr-pos), u32(size), []byte{0}, code)...)
+}
+
+// fn is a function of a crafted file: its name and its code, in hexadecimal.
+type fn struct{ name, code string }
+
+// craftCode is a file with nothing but functions and their symbols.
+func craftCode(fns ...fn) []byte {
+	names, syms, code := []byte{0}, make([]byte, symbolSize), []byte(nil)
+	for _, f := range fns {
+		b, err := hex.DecodeString(strings.ReplaceAll(f.code, " ", ""))
+		if err != nil {
+			panic(err)
+		}
+		syms = append(append(syms, u32(uint64(len(names)))...), byte(elf.STB_GLOBAL)<<4|byte(elf.STT_FUNC), 0, 1, 0)
+		syms = append(append(syms, u64(codeAddr+uint64(len(code)))...), u64(uint64(len(b)))...)
+		names = append(append(names, f.name...), 0)
+		code = append(code, b...)
+	}
+	return craft(code, part{".symtab", syms}, part{".strtab", names})
 }

@@ -18,6 +18,7 @@ const (
 // function is one that no unwind information covers, but a symbol bounds.
 type function struct {
 	piece
+	name    uint32
 	cold    bool // moved out of another: walked with that one
 	sized   bool
 	called  bool // known to be entered by calls, even if it never returns
@@ -102,7 +103,7 @@ func (d *decoder) find(table *symbolTable, ends []span) {
 			continue
 		}
 		end = p.addr + size
-		f := function{cold: table.cold(p.name), sized: sized, called: p.global}
+		f := function{name: p.name, cold: table.cold(p.name), sized: sized, called: p.global}
 		f.addr, f.off = p.addr, off
 		f.code = make([]byte, size)
 		if !d.im.read(f.code, p.addr) {

@@ -1,16 +1,18 @@
 package cfi
 
 import (
+	"bytes"
 	"debug/elf"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
 // compareDecoded decodes the functions of a file that has unwind information,
 // as if it had none, and compares each instruction with what it says. It
-// returns how many bytes of code have both, and how many only the latter.
-func compareDecoded(t *testing.T, path string) (both, missing int) {
+// returns how many bytes of code are decoded, and how many are not.
+func compareDecoded(t *testing.T, path string) (decoded, missing int) {
 	t.Helper()
 	f, err := elf.Open(path)
 	if err != nil {
@@ -30,10 +32,10 @@ func compareDecoded(t *testing.T, path string) (both, missing int) {
 	d := decoder{im: im, w: walker{budget: maxInstructions}}
 	d.find(table, nil)
 	d.run()
-	wrong, covered, left := 0, 0, d.w.budget
+	both, wrong, left := 0, 0, d.w.budget
 	for i := range d.list {
 		f := &d.list[i]
-		if f.cold {
+		if f.cold || bytes.HasPrefix(table.name(f.name), []byte("__mpn_")) {
 			continue
 		}
 		if !f.trusted {
@@ -48,7 +50,7 @@ func compareDecoded(t *testing.T, path string) (both, missing int) {
 					missing++
 					continue
 				}
-				covered++
+				decoded++
 				if m == markInside || m == markPad {
 					continue
 				}
@@ -68,8 +70,8 @@ func compareDecoded(t *testing.T, path string) (both, missing int) {
 	if wrong > 0 {
 		t.Errorf("%d of %d instructions are wrong", wrong, both)
 	}
-	t.Logf("%s: %d functions, %d instructions compared, %d wrong, %d bytes decoded, %d not; %d instructions left", filepath.Base(path), len(d.list), both, wrong, covered, missing, left)
-	return both, missing
+	t.Logf("%s: %d functions, %d instructions compared, %d wrong, %d bytes decoded, %d not; %d instructions left", filepath.Base(path), len(d.list), both, wrong, decoded, missing, left)
+	return decoded, missing
 }
 
 // differs compares a frame with the rule of the same instruction.
@@ -112,15 +114,23 @@ func frameSymbols(im *image, eh *frameSection, told []Row) *symbolTable {
 	return &symbolTable{symbols: b, names: []byte("\x00.cold\x00")}
 }
 
-// TestDecodedAgainstFrames wants no row that contradicts a compiler's.
+// TestDecodedAgainstFrames wants no row that contradicts a compiler's. These
+// files have right ones: those of LLVM 14 and 15 miss a push behind some calls,
+// OpenSSL's assembly does not tell of lea, and glibc's mpn of nothing.
 func TestDecodedAgainstFrames(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	files := []string{build(t, "gcc", "-O2", "-static", "-pthread", "-o", "OUT", "testdata/victim.c")}
-	for _, path := range append(files, realFiles()...) {
+	static := build(t, "gcc", "-O2", "-static", "-pthread", "-o", "OUT", "testdata/library.c", "-lm")
+	for _, path := range append(realFiles(), static) {
+		if name := filepath.Base(path); path != static && name != "perl" && name != "python3.11" && !strings.HasPrefix(name, "ld-") {
+			continue
+		}
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			compareDecoded(t, path)
+			decoded, missing := compareDecoded(t, path)
+			if missing > decoded/9 {
+				t.Errorf("%d bytes are decoded, %d not", decoded, missing)
+			}
 		})
 	}
 }

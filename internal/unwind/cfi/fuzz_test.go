@@ -3,6 +3,7 @@ package cfi
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/hex"
 	"runtime"
 	"testing"
 )
@@ -15,6 +16,7 @@ const (
 	fuzzPclntab
 	fuzzIndexed // .eh_frame_hdr, a zero byte, .eh_frame; no section headers
 	fuzzStubs
+	fuzzCode // of three functions, the first of which is a V8 blob if there is more
 	fuzzKinds
 )
 
@@ -38,6 +40,9 @@ func FuzzBuild(f *testing.F) {
 	f.Add(uint8(fuzzIndexed), append([]byte{1, encPCRel | encS32, encU32, encDataRel | encS32, 0x1c, 0, 0, 0, 1, 0, 0, 0, 0, 0xf0, 0xff, 0xff, 0x38, 0, 0, 0}, eh...))
 	f.Add(uint8(fuzzStubs), bytes.Repeat(code(16, "ff 25 00 00 00 00 68 00 00 00 00 e9"), 3))
 
+	f.Add(uint8(fuzzCode), code(40, "55 48 89 e5 53 74 02 31 c0 e8 02 00 00 00 5b c9 c3 5a 0f 05 52 c3 ff 24 c5 00 00 40 00 31 ed f4"))
+	f.Add(uint8(fuzzFile), craftCode(fn{"f", "53 eb 01 c3 5b c3"}, fn{"f.cold", "31 c0 eb f8"}, fn{"v8_Default_embedded_blob_code_", "55 48 89 e5 c9 59 48 8d 24 cc 51 c3"}))
+
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
 		if len(data) > 1<<16 {
 			return
@@ -56,6 +61,10 @@ func FuzzBuild(f *testing.F) {
 			file = craft(text, part{".gopclntab", data}, part{".go.buildinfo", u64(dataAddr)})
 		case fuzzIndexed:
 			file = dropSections(craft(text, part{".eh_frame_hdr", data}))
+		case fuzzCode:
+			third := len(data) / 3
+			file = craftCode(fn{"f", hex.EncodeToString(data[:third])}, fn{"f.cold", hex.EncodeToString(data[third : 2*third])},
+				fn{"v8_Default_embedded_blob_code_", hex.EncodeToString(data[2*third:])}, fn{"v8_Default_embedded_blob_code_size_", "40000000"})
 		case fuzzStubs:
 			file = craft(text, part{".plt", data})
 		}

@@ -82,13 +82,20 @@ func (v *victim) open(m mapping) *Table {
 func namer(f *elf.File) func(uint32) string {
 	syms, _ := f.Symbols()
 	im := newImage(f)
-	return func(off uint32) string {
+	known := map[uint32]string{}
+	find := func(off uint32) string {
 		for _, s := range syms {
 			if o, _, ok := im.offset(s.Value); ok && o <= off && uint64(off) < uint64(o)+max(s.Size, 1) {
 				return fmt.Sprintf("%s+%#x", s.Name, off-o)
 			}
 		}
 		return fmt.Sprintf("+%#x", off)
+	}
+	return func(off uint32) string {
+		if _, ok := known[off]; !ok {
+			known[off] = find(off)
+		}
+		return known[off]
 	}
 }
 
@@ -375,7 +382,7 @@ func TestLiveNode(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	ends := watch(t, 2000, node, "--single-threaded", "testdata/victim.js")
+	ends := watch(t, 600, node, "--single-threaded", "testdata/victim.js")
 	all := 0
 	for _, n := range ends {
 		all += n
