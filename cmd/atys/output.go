@@ -11,6 +11,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/format"
+	"atys.dev/atys/internal/profile/selection"
 	"atys.dev/atys/internal/render"
 )
 
@@ -75,6 +76,9 @@ func (o *output) write(w *profile.Window) error {
 func (o *output) encode(to io.Writer, w *profile.Window) error {
 	if o.format != formatHTML && o.format != formatSVG {
 		return format.Write(to, o.format, w, format.Options{Thread: o.threads, Process: o.processes, Title: o.title})
+	}
+	if o.threads || o.processes {
+		w = selection.NameThreads(w)
 	}
 	options := o.tree
 	options.Thread, options.Process = o.threads, o.processes

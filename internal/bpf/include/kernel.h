@@ -35,12 +35,6 @@ struct sched_entity {
 	u64 sum_exec_runtime;
 };
 
-struct signal_struct {
-	struct {
-		int counter;
-	} live;
-};
-
 struct task_struct {
 	unsigned int flags;
 	int pid;
@@ -50,7 +44,6 @@ struct task_struct {
 	u64 start_boottime;
 	unsigned long nvcsw, nivcsw;
 	struct sched_entity se;
-	struct signal_struct *signal;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	char comm[16];

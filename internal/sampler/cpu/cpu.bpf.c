@@ -527,7 +527,5 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	bpf_probe_read_kernel(e->comm, sizeof(e->comm), task->comm);
 	bpf_probe_read_kernel(e->process, sizeof(e->process), task->group_leader->comm);
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
-	if (task->signal->live.counter == 0)
-		bpf_map_delete_elem(&targets, &tgid);
-	return 0;
+	return 0; /* its process stays a target: its other threads may still be exiting */
 }

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"unsafe"
@@ -93,12 +94,14 @@ func (s *Sampler) applyRates(buffers ...int) error {
 	s.events.base = plan.base
 	s.events.mu.Unlock()
 	for pid, keep := range plan.keep {
+		if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			delete(s.targets, pid)
+			s.objects.Targets.Delete(uint32(pid)) // not there: an exited child we never wrote
+			continue
+		}
 		var t kernelTarget
-		if err := s.objects.Targets.Lookup(uint32(pid), &t); err != nil {
-			if s.exact != nil {
-				delete(s.targets, pid) // it exited
-				continue
-			}
+		if err := s.objects.Targets.Lookup(uint32(pid), &t); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("read target %d: %w", pid, err)
 		}
 		for _, b := range buffers {
 			t.Keep[b] = keep

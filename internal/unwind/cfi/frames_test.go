@@ -55,6 +55,8 @@ func text(r Rule) string {
 		return fmt.Sprintf("*(rsp%+d)+%d%s", 8*int(r.Low()), 8*int(r.High()), rbp)
 	case LeafReg:
 		return fmt.Sprintf("r%d%+d%s", r.High(), 8*int(r.Low()), rbp)
+	case ReturnReg:
+		return fmt.Sprintf("rsp%+d%s,ra=r%d", 8*int(r.Low()), rbp, r.High())
 	}
 	return fmt.Sprintf("%#x", uint32(r))
 }
@@ -88,7 +90,9 @@ func TestInstructions(t *testing.T) {
 		}, "0:rsp+8 1:rsp+8,lost 3:rsp+8 4:rsp+8,lost", "rbp:2"},
 		{"rbp far away", []byte{cfaOffset | regRBP, 0xfb, 1}, "0:rsp+8,lost", "rbp:1"},
 		{"outermost", []byte{cfaUndefined, regRA}, "0:end", ""},
-		{"return address elsewhere", []byte{cfaAdvance | 1, cfaOffset | regRA, 2, cfaAdvance | 1, cfaRegister, regRA, 2}, "0:rsp+8 1:unsupported", "return address not at cfa-8:2"},
+		{"return address elsewhere", []byte{cfaAdvance | 1, cfaOffset | regRA, 2, cfaAdvance | 1, cfaRegister, regRA, 17}, "0:rsp+8 1:unsupported", "return address not at cfa-8:2"},
+		{"return address in a register", []byte{cfaAdvance | 1, cfaDefOffset, 0, cfaRegister, regRA, 5, cfaAdvance | 2, cfaDefOffset, 8}, "0:rsp+8 1:rsp+0,ra=r5 3:rsp+8,ra=r5", ""},
+		{"return address and stack in registers", []byte{cfaDef, 5, 0, cfaRegister, regRA, 1}, "0:unsupported", "return address in a register:1"},
 		{"stub", expr(cfaDefExpr, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22), "0:plt11", ""},
 		{"stub with endbr64", expr(cfaDefExpr, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3a, 0x2a, 0x33, 0x24, 0x22), "0:plt10", ""},
 		{"signal", cat(expr(cfaDefExpr, 0x77, 0xa0, 1, opDeref), regExpr(regRA, 0x77, 0xa8, 1), regExpr(regRBP, 0x77, 0xf8, 0)), "0:signal", ""},

@@ -62,6 +62,7 @@ func FuzzBuild(f *testing.F) {
 		case fuzzIndexed:
 			file = dropSections(craft(text, part{".eh_frame_hdr", data}))
 		case fuzzCode:
+			data = data[:min(len(data), dataOff-codeOff-4)]
 			third := len(data) / 3
 			file = craftCode(fn{"f", hex.EncodeToString(data[:third])}, fn{"f.cold", hex.EncodeToString(data[third : 2*third])},
 				fn{"v8_Default_embedded_blob_code_", hex.EncodeToString(data[2*third:])}, fn{"v8_Default_embedded_blob_code_size_", "40000000"})
