@@ -102,7 +102,7 @@ func measure(ctx context.Context, w workload, o oracle.Options, dir string) (*or
 		return nil, err
 	}
 	time.Sleep(settle)
-	return oracle.Run(o)
+	return oracle.Run(ctx, o)
 }
 
 // settle is how long a workload warms up.

@@ -23,12 +23,13 @@ import (
 
 var (
 	length      = flag.Duration("d", time.Minute, "length of the recording")
-	rounds      = flag.Int("rounds", 5, "recordings")
-	starts      = flag.Int("starts", 7, "short recordings that are timed from their start")
+	rounds      = flag.Int("rounds", 5, "recordings; 0: none")
+	starts      = flag.Int("starts", 7, "short recordings that are timed from their start; 0: none")
 	startLength = flag.Duration("start-d", 5*time.Second, "length of a short recording")
 	tables      = flag.Int("tables", 9, "how often node's table is built")
 	idle        = flag.Int("idle", 300, "idle processes")
 	hz          = flag.Float64("F", 99, "frequency")
+	nice        = flag.Int("nice", 0, "niceness of the recorder, to see what waiting for a CPU costs it")
 	interrupt   = flag.Duration("interrupt", 14*time.Microsecond, "what an empty interrupt costs here: bench/cost measures it")
 )
 

@@ -30,14 +30,22 @@ type steady struct {
 	output          []byte
 }
 
+// recorder is the command that records everything; its cache of names is empty
+// at first.
+func recorder(ctx context.Context, atys, dir string, more ...string) *exec.Cmd {
+	args := append([]string{"-n", fmt.Sprint(*nice), atys, "record", "-a", "-F", fmt.Sprint(*hz)}, more...)
+	c := exec.CommandContext(ctx, "nice", args...)
+	c.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"))
+	return c
+}
+
 // settled is from when on a recording is called steady.
 const settled = 10 * time.Second
 
 // measureSteady records the machine with a process of its own.
 func measureSteady(ctx context.Context, atys, dir string) (s steady, err error) {
 	var out bytes.Buffer
-	c := exec.CommandContext(ctx, atys, "record", "-a", "-F", fmt.Sprint(*hz), "-d", length.String(), "-o", filepath.Join(dir, "steady.pb.gz"))
-	c.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(dir, "cache")) // an empty one: names are built here too
+	c := recorder(ctx, atys, dir, "-d", length.String(), "-o", filepath.Join(dir, "steady.pb.gz"))
 	c.Stderr = &out
 	if err := c.Start(); err != nil {
 		return s, err
@@ -80,8 +88,7 @@ type sighting struct {
 // measureStart records the machine for some seconds and keeps the times of samples.
 func measureStart(ctx context.Context, atys, dir string) ([]sighting, error) {
 	path := filepath.Join(dir, "start.pb.gz")
-	c := exec.CommandContext(ctx, atys, "record", "-a", "-F", fmt.Sprint(*hz), "-d", startLength.String(), "--timed", "-o", path)
-	c.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"))
+	c := recorder(ctx, atys, dir, "-d", startLength.String(), "--timed", "-o", path)
 	began := time.Now()
 	if out, err := c.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("atys record: %w: %s", err, out)

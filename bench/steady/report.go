@@ -14,9 +14,12 @@ import (
 )
 
 func (m measured) report(w io.Writer) error {
-	harness.Header(w, fmt.Sprintf("go run ./bench/steady -d %v -rounds %d -starts %d -start-d %v -tables %d -idle %d -F %v -interrupt %v",
-		*length, *rounds, *starts, *startLength, *tables, *idle, *hz, *interrupt))
+	harness.Header(w, fmt.Sprintf("go run ./bench/steady -d %v -rounds %d -starts %d -start-d %v -tables %d -idle %d -F %v -nice %d -interrupt %v",
+		*length, *rounds, *starts, *startLength, *tables, *idle, *hz, *nice, *interrupt))
 	of := func(value func(steady) float64, unit string) string {
+		if len(m.steady) == 0 {
+			return ""
+		}
 		values := make([]float64, len(m.steady))
 		for i, s := range m.steady {
 			values[i] = value(s)

@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -148,6 +149,20 @@ func Unnamed(kind Kind, mapping string, offset uint64) Frame {
 		base = path.Base(mapping)
 	}
 	return Frame{Function: fmt.Sprintf("%s+0x%x", base, offset), Mapping: mapping, Kind: kind}
+}
+
+// IsUnnamed tells whether the frame is one that Unnamed made.
+func (f Frame) IsUnnamed() bool {
+	base := "[unknown]"
+	if f.Mapping != "" {
+		base = path.Base(f.Mapping)
+	}
+	offset, ok := strings.CutPrefix(f.Function, base+"+0x")
+	if !ok {
+		return false
+	}
+	_, err := strconv.ParseUint(offset, 16, 64)
+	return err == nil
 }
 
 // End says how the walk of a stack ended.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,7 +75,7 @@ func Start(o Options) (r *Recorder, err error) {
 		return nil, fmt.Errorf("list CPUs: %w", err)
 	}
 	r = &Recorder{options: o, log: o.Log, jit: map[int]*symbol.PerfMap{},
-		names:  symbol.New(symbol.Options{CacheDir: o.CacheDir}),
+		names:  symbol.New(symbol.Options{CacheDir: o.CacheDir, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))}),
 		kernel: symbol.NewKernel("/proc", "/sys", time.Now)}
 	defer func() {
 		if err != nil {

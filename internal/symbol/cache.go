@@ -29,7 +29,7 @@ type tableCache struct {
 }
 
 const (
-	cacheMagic  = "atys names 1\n\x00\x00\x00"
+	cacheMagic  = "atys names 2\n\x00\x00\x00"
 	cacheHeader = len(cacheMagic) + 4
 	cacheSuffix = ".names"
 

@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"atys.dev/atys/internal/binfile"
@@ -82,7 +83,42 @@ func gatherSpans(main *binfile.File, more ...*binfile.File) []span {
 		}
 		stubs = append(stubs, candidate{span: span{uint32(off), uint32(off + s.Size), name}})
 	}
-	return fillGaps(spans, layOut(stubs))
+	return fillGaps(fillGaps(spans, layOut(stubs)), nameless(main))
+}
+
+// namelessMark begins the name of a span that only unwind information bounds;
+// what follows is where it starts. No linker name begins like this.
+const namelessMark = "+0x"
+
+// nameless bounds the functions that no symbol names by their unwind
+// information: all of a function's samples are then one place.
+func nameless(main *binfile.File) []span {
+	starts := main.FrameStarts()
+	var out []span
+	for _, segment := range main.Executable() {
+		end := uint64(math.MaxUint32)
+		for _, address := range slices.Backward(starts) {
+			off, ok := main.Offset(address)
+			if !ok || off < segment.Offset || off >= segment.Offset+segment.Size || off >= end {
+				continue
+			}
+			last := min(end, segment.Offset+segment.Size)
+			out = append(out, span{uint32(off), uint32(last), namelessMark + strconv.FormatUint(off, 16)})
+			end = off
+		}
+	}
+	slices.SortFunc(out, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	return out
+}
+
+// namelessStart gives the start of a span that nameless made.
+func namelessStart(name string) (start uint64, ok bool) {
+	digits, ok := strings.CutPrefix(name, namelessMark)
+	if !ok {
+		return 0, false
+	}
+	start, err := strconv.ParseUint(digits, 16, 32)
+	return start, err == nil
 }
 
 func newCandidate(main *binfile.File, s binfile.Symbol) (candidate, bool) {

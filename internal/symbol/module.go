@@ -95,7 +95,7 @@ func (r *Resolver) lookup(m *module, l profile.Location) ([]profile.Frame, bool)
 		}
 		if err := r.ensureLoaded(m); err == nil {
 			frames, ok := r.frames(m, off)
-			if !ok {
+			if len(frames) == 0 {
 				frames = []profile.Frame{profile.Unnamed(profile.KindNative, m.path, l.Offset)}
 			}
 			if m.ready == nil || len(m.ready) >= maxReadyFrames {
@@ -135,6 +135,12 @@ func (r *Resolver) frames(m *module, off uint32) ([]profile.Frame, bool) {
 		m.dirty = true
 	}
 	frames, named := r.debugFrames(m, off)
+	if start, nameless := namelessStart(linkage); nameless {
+		if !named {
+			return []profile.Frame{profile.Unnamed(profile.KindNative, m.path, start)}, false
+		}
+		linkage, ok = "", false
+	}
 	if !named && !ok {
 		return nil, false
 	}

@@ -176,7 +176,7 @@ func (r *Resolver) Name(w *profile.Window) {
 	}
 	unnamed := make([]bool, len(w.Locations))
 	for i, l := range w.Locations {
-		if names := w.Names[i]; len(names) > 0 && names[0] != profile.Unnamed(l.Kind, names[0].Mapping, l.Offset) {
+		if names := w.Names[i]; len(names) > 0 && !names[0].IsUnnamed() {
 			continue
 		}
 		var ok bool

@@ -103,7 +103,7 @@ func (r *Result) count(w *profile.Window) {
 // own .debug_frame describes them as if they did not, so the oracle's word ends
 // there.
 var goSwitch = []string{"runtime.systemstack", "runtime.mcall", "runtime.morestack", "runtime.asmcgocall",
-	"runtime.cgocallback", "runtime.gogo", "gogo", "runtime.sigtramp", "runtime.sigreturn", "runtime.nanotime1", "runtime.walltime"}
+	"runtime.cgocallback", "runtime.gogo", "gogo", "time.now", "runtime.sigtramp", "runtime.sigreturn", "runtime.nanotime1", "runtime.walltime"}
 
 // outermost are functions that nothing marks as such: Go's, whose .debug_frame
 // does not, and musl's, which have no unwind information at all.

@@ -12,6 +12,7 @@
 package oracle
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,8 +58,9 @@ func (o *Options) complete() {
 // windowLength is how long samples gather before they are matched.
 const windowLength = time.Second
 
-// Run samples the processes until enough stacks were compared.
-func Run(o Options) (*Result, error) {
+// Run samples the processes until enough stacks were compared, or ctx ends:
+// what was compared by then is the result.
+func Run(ctx context.Context, o Options) (*Result, error) {
 	o.complete()
 	walker, err := startWalker(o.Walker)
 	if err != nil {
@@ -71,8 +73,13 @@ func Run(o Options) (*Result, error) {
 	}
 	defer watch.close()
 	result := newResult()
-	for began := time.Now(); result.Compared() < o.Samples && time.Since(began) < o.Patience; {
-		time.Sleep(windowLength)
+	ticker := time.NewTicker(windowLength)
+	defer ticker.Stop()
+	for began := time.Now(); result.Compared() < o.Samples && time.Since(began) < o.Patience && ctx.Err() == nil; {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
 		if err := watch.compare(result, walker); err != nil {
 			return result, err
 		}

@@ -40,7 +40,7 @@ func TestVictims(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := Run(Options{Walker: walker, PIDs: []int{victim.PID}, Frequency: 499, Samples: 200, Patience: 10 * time.Second})
+			r, err := Run(ctx, Options{Walker: walker, PIDs: []int{victim.PID}, Frequency: 499, Samples: 200, Patience: 10 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

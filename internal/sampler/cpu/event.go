@@ -113,8 +113,11 @@ func parseTracepoint(e Event, name string) (Event, error) {
 	}
 	var err error
 	for _, root := range tracefsRoots {
-		var text []byte
-		if text, err = os.ReadFile(filepath.Join(root, "events", subsystem, point, "id")); err != nil {
+		text, readErr := os.ReadFile(filepath.Join(root, "events", subsystem, point, "id"))
+		if readErr != nil {
+			if err == nil || os.IsPermission(readErr) { // which says more than that the other root is not there
+				err = readErr
+			}
 			continue
 		}
 		id, convErr := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
@@ -123,6 +126,9 @@ func parseTracepoint(e Event, name string) (Event, error) {
 		}
 		e.Type, e.Config, e.Trace = unix.PERF_TYPE_TRACEPOINT, id, true
 		return e, nil
+	}
+	if os.IsPermission(err) {
+		return Event{}, fmt.Errorf("tracepoint %q: %w: tracefs is root's: run as root, or give atys CAP_DAC_READ_SEARCH (\"atys doctor\" shows how)", name, err)
 	}
 	if os.IsNotExist(err) {
 		if _, statErr := os.Stat(filepath.Join(tracefsRoots[0], "events")); statErr != nil {

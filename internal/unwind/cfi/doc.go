@@ -6,8 +6,11 @@
 //  1. image: the executable segments, and how addresses become file offsets.
 //  2. Each source yields rows of its own, sorted, with gaps where it knows
 //     nothing: .eh_frame (frames.go, exec.go, expr.go), Go's pclntab
-//     (pclntab.go, gocode.go), .debug_frame, the linker's stubs (plt.go),
-//     and the reviewed list of known ends (ends.go).
+//     (pclntab.go, gocode.go), .debug_frame, the linker's stubs (plt.go), the
+//     reviewed list of known ends (ends.go), V8's builtins (v8.go), and, last,
+//     what follows from the code itself: functions that nothing but a symbol
+//     describes (musl, assembly) are decoded (inst.go) and walked (flow.go,
+//     walk.go), and get rows where all of it fits together (decoded.go).
 //  3. overlay lays the sources over each other: the better one wins, the next
 //     fills its gaps.
 //  4. index cuts the rows into pages, so that a lookup needs one table read
@@ -29,5 +32,5 @@
 //
 // Only what a walk needs is kept: the canonical frame address and rbp. Other
 // callee-saved registers matter only where the frame address hangs on them;
-// such rows are LeafReg, right in the innermost frame alone.
+// such rows are LeafReg or ReturnReg, right in the innermost frame alone.
 package cfi

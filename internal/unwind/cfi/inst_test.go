@@ -49,7 +49,7 @@ func TestDecode(t *testing.T) {
 			defer f.Close()
 			s := f.Section(".text")
 			// In Go and node the text begins with something else than code.
-			code := make([]byte, min(s.Size, 4<<20))
+			code := make([]byte, min(s.Size, 1<<20))
 			if _, err := s.ReadAt(code, 0); err != nil {
 				t.Fatal(err)
 			}
