@@ -16,6 +16,7 @@ import (
 	"atys.dev/atys/bench/steady/footprint"
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/profile/format"
+	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/unwind/cfi"
 )
 
@@ -101,7 +102,7 @@ func measureStart(ctx context.Context, atys, dir string) ([]sighting, error) {
 	for _, t := range w.Threads {
 		s := seen[t.PID]
 		if s == nil {
-			s = &sighting{pid: t.PID, name: t.Process}
+			s = &sighting{pid: t.PID, name: render.Printable(t.Process)}
 			seen[t.PID] = s
 		}
 		s.share += t.Exact.CPU.Seconds() / w.Duration.Seconds()

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/internal/render"
 )
 
 // What the issue asks for.
@@ -73,10 +74,10 @@ func (r *recording) reportSamples(w io.Writer) {
 		return cmp.Or(cmp.Compare(v.reasons[b], v.reasons[a]), cmp.Compare(a, b))
 	})
 	for _, why := range reasons[:min(*top, len(reasons))] {
-		fmt.Fprintf(w, "  %d: %s\n", v.reasons[why], why)
+		fmt.Fprintf(w, "  %d: %s\n", v.reasons[why], render.Printable(why))
 	}
 	for _, l := range r.losses.Losses {
-		fmt.Fprintf(w, "of all samples on the machine: %s (%s) %d\n", l.Reason, l.Detail, l.N)
+		fmt.Fprintf(w, "of all samples on the machine: %s (%s) %d\n", l.Reason, render.Printable(l.Detail), l.N)
 	}
 	fmt.Fprintln(w)
 }

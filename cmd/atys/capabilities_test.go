@@ -184,133 +184,160 @@ func minus(set []uintptr, gone uintptr) []uintptr {
 	return slices.DeleteFunc(slices.Clone(set), func(c uintptr) bool { return c == gone })
 }
 
+// trial is what atys is tried on.
+type trial struct {
+	nobody
+	mixed        string // the victim
+	foreign, own int    // processes of it: root's, and nobody's
+}
+
 // TestCapabilities takes from atys one capability after the other and compares
 // what it then can do with what doctor says.
 func TestCapabilities(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some thirty recordings")
 	}
-	n := newNobody(t)
-	mixed, err := victims.Build(n.dir, "mixed", victims.Options{})
-	if err != nil {
+	n := trial{nobody: newNobody(t)}
+	var err error
+	if n.mixed, err = victims.Build(n.dir, "mixed", victims.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	foreign := start(t, exec.Command(mixed, "600"))
-	own := start(t, n.command(nil, mixed, "600"))
+	n.foreign = start(t, exec.Command(n.mixed, "600"))
+	n.own = start(t, n.command(nil, n.mixed, "600"))
+	t.Run("Everyday", n.withEveryday)
+	t.Run("CAP_BPF", func(t *testing.T) { n.withoutNeeded(t, "CAP_BPF", unix.CAP_BPF) })
+	t.Run("CAP_PERFMON", func(t *testing.T) { n.withoutNeeded(t, "CAP_PERFMON", unix.CAP_PERFMON) })
+	t.Run("CAP_SYS_PTRACE", n.withoutPtrace)
+	t.Run("CAP_SYSLOG", n.withoutSyslog)
+	t.Run("CAP_CHECKPOINT_RESTORE", n.deletedLibrary)
+	t.Run("CAP_DAC_READ_SEARCH", n.unreadable)
+	t.Run("Setcap", n.setcap)
+}
 
-	t.Run("Everyday", func(t *testing.T) {
-		for _, name := range []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYSLOG", "sleeping threads can be read", "kernel symbols"} {
-			if c, works := n.doctor(t, everyday(), name); c.State != doctor.OK || !works {
-				t.Errorf("doctor: %+v, works: %v", c, works)
-			}
-		}
-		if s := portion(t, n.sampled(t, everyday(), foreign), whole); s < 0.99 {
-			t.Errorf("%.3f of root's process's stacks are whole and named", s)
-		}
-		if out, errs, code := n.atys(t, everyday(), "dump", "-p", strconv.Itoa(foreign)); code != 0 || !strings.Contains(out, "main (") {
-			t.Errorf("dump: exit %d: %s%s", code, out, errs)
-		}
-		if out, errs, code := n.atys(t, everyday(), "top", "-a", "--once"); code != 0 || !strings.Contains(out, "FUNCTION") {
-			t.Errorf("top: exit %d: %s%s", code, out, errs)
-		}
-		if _, errs, code := n.atys(t, everyday(), "record", "-d", "200ms", "-o", "-", "--", mixed, "1"); code != 0 {
-			t.Errorf("record a command: exit %d: %s", code, errs)
-		}
-	})
-	for name, capability := range map[string]uintptr{"CAP_BPF": unix.CAP_BPF, "CAP_PERFMON": unix.CAP_PERFMON} {
-		t.Run(name, func(t *testing.T) {
-			rest := minus(everyday(), capability)
-			if c, works := n.doctor(t, rest, name); c.State != doctor.Missing || works || !strings.Contains(c.Mend, strings.ToLower(name)) {
-				t.Errorf("doctor: %+v, works: %v", c, works)
-			}
-			for _, args := range [][]string{{"record", "-a", "-d", "100ms", "-o", "-"}, {"dump", "-p", strconv.Itoa(own)}, {"top", "-a", "--once"}} {
-				if _, errs, code := n.atys(t, rest, args...); code != 1 || !strings.Contains(errs, name) || !strings.Contains(errs, "atys doctor") {
-					t.Errorf("%v: exit %d: %s", args, code, errs)
-				}
-			}
-		})
-	}
-	t.Run("CAP_SYS_PTRACE", func(t *testing.T) {
-		rest := minus(everyday(), unix.CAP_SYS_PTRACE)
-		if c, works := n.doctor(t, rest, "CAP_SYS_PTRACE"); c.State != doctor.Limited || !works {
+// withEveryday: the recommended capabilities are enough for other users' processes.
+func (n trial) withEveryday(t *testing.T) {
+	for _, name := range []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYSLOG", "sleeping threads can be read", "kernel symbols"} {
+		if c, works := n.doctor(t, everyday(), name); c.State != doctor.OK || !works {
 			t.Errorf("doctor: %+v, works: %v", c, works)
 		}
-		if s := portion(t, n.sampled(t, rest, own), whole); s < 0.99 {
-			t.Errorf("%.3f of our own process's stacks are whole and named", s)
+	}
+	if s := portion(t, n.sampled(t, everyday(), n.foreign), whole); s < 0.99 {
+		t.Errorf("%.3f of root's process's stacks are whole and named", s)
+	}
+	if out, errs, code := n.atys(t, everyday(), "dump", "-p", strconv.Itoa(n.foreign)); code != 0 || !strings.Contains(out, "main (") {
+		t.Errorf("dump: exit %d: %s%s", code, out, errs)
+	}
+	if out, errs, code := n.atys(t, everyday(), "top", "-a", "--once"); code != 0 || !strings.Contains(out, "FUNCTION") {
+		t.Errorf("top: exit %d: %s%s", code, out, errs)
+	}
+	if _, errs, code := n.atys(t, everyday(), "record", "-d", "200ms", "-o", "-", "--", n.mixed, "1"); code != 0 {
+		t.Errorf("record a command: exit %d: %s", code, errs)
+	}
+}
+
+// withoutNeeded: nothing works, and everything says why.
+func (n trial) withoutNeeded(t *testing.T, name string, capability uintptr) {
+	t.Helper()
+	rest := minus(everyday(), capability)
+	if c, works := n.doctor(t, rest, name); c.State != doctor.Missing || works || !strings.Contains(c.Mend, strings.ToLower(name)) {
+		t.Errorf("doctor: %+v, works: %v", c, works)
+	}
+	for _, args := range [][]string{{"record", "-a", "-d", "100ms", "-o", "-"}, {"dump", "-p", strconv.Itoa(n.own)}, {"top", "-a", "--once"}} {
+		if _, errs, code := n.atys(t, rest, args...); code != 1 || !strings.Contains(errs, name) || !strings.Contains(errs, "atys doctor") {
+			t.Errorf("%v: exit %d: %s", args, code, errs)
 		}
-		// Since Linux 6.15 CAP_PERFMON is enough for another user's mappings.
-		c, works := n.doctor(t, rest, "readable", "-p", strconv.Itoa(foreign))
-		if works != (c.State == doctor.OK) || !works && !strings.Contains(c.Mend, "cap_sys_ptrace") {
-			t.Errorf("doctor of root's process: %+v, works: %v", c, works)
+	}
+}
+
+// withoutPtrace: our own processes work, and others as far as this kernel lets us look.
+func (n trial) withoutPtrace(t *testing.T) {
+	rest := minus(everyday(), unix.CAP_SYS_PTRACE)
+	if c, works := n.doctor(t, rest, "CAP_SYS_PTRACE"); c.State != doctor.Limited || !works {
+		t.Errorf("doctor: %+v, works: %v", c, works)
+	}
+	if s := portion(t, n.sampled(t, rest, n.own), whole); s < 0.99 {
+		t.Errorf("%.3f of our own process's stacks are whole and named", s)
+	}
+	// Since Linux 6.15 CAP_PERFMON is enough for another user's mappings.
+	c, works := n.doctor(t, rest, "readable", "-p", strconv.Itoa(n.foreign))
+	if works != (c.State == doctor.OK) || !works && !strings.Contains(c.Mend, "cap_sys_ptrace") {
+		t.Errorf("doctor of root's process: %+v, works: %v", c, works)
+	}
+	if !works {
+		_, errs, code := n.atys(t, rest, "record", "-p", strconv.Itoa(n.foreign), "-d", "100ms", "-o", "-")
+		if code == 0 || !strings.Contains(errs, "CAP_SYS_PTRACE") {
+			t.Errorf("root's process is not refused: exit %d: %s", code, errs)
 		}
-		if !works {
-			_, errs, code := n.atys(t, rest, "record", "-p", strconv.Itoa(foreign), "-d", "100ms", "-o", "-")
-			if code == 0 || !strings.Contains(errs, "CAP_SYS_PTRACE") {
-				t.Errorf("root's process is not refused: exit %d: %s", code, errs)
-			}
-			return
-		}
-		if s := portion(t, n.sampled(t, rest, foreign), whole); s < 0.99 {
-			t.Errorf("%.3f of root's process's stacks are whole and named", s)
-		}
-		contained := start(t, n.contained(t, mixed))
-		if s := portion(t, n.sampled(t, rest, contained), named); s > 0.01 {
-			t.Errorf("%.3f of the stacks of another mount namespace have names", s)
-		}
-		if s := portion(t, n.sampled(t, everyday(), contained), whole); s < 0.99 {
-			t.Errorf("%.3f of the stacks of another mount namespace are whole with it", s)
-		}
-	})
-	t.Run("CAP_SYSLOG", func(t *testing.T) {
-		zero := start(t, n.command(nil, "/usr/bin/dd", "if=/dev/zero", "of=/dev/null", "bs=4k"))
-		rest := minus(everyday(), unix.CAP_SYSLOG)
-		c, works := n.doctor(t, rest, "CAP_SYSLOG")
-		symbols, _ := n.doctor(t, rest, "kernel symbols")
-		if !works || c.State != symbols.State {
-			t.Errorf("doctor: %+v, %+v, works: %v", c, symbols, works)
-		}
-		with, without := portion(t, n.sampled(t, everyday(), zero), kernelNamed), portion(t, n.sampled(t, rest, zero), kernelNamed)
-		if with == 0 || (without > 0) != (symbols.State == doctor.OK) {
-			t.Errorf("%.2f of the stacks have kernel names with it, %.2f without, and doctor says %s", with, without, symbols.State)
-		}
-	})
-	t.Run("CAP_CHECKPOINT_RESTORE", func(t *testing.T) {
-		program, library := n.withLibrary(t)
-		deleted := start(t, n.command(nil, program))
-		if err := os.Remove(library); err != nil {
-			t.Fatal(err)
-		}
-		n.gains(t, "CAP_CHECKPOINT_RESTORE", deleted, unix.CAP_CHECKPOINT_RESTORE)
-	})
-	t.Run("CAP_DAC_READ_SEARCH", func(t *testing.T) {
-		path := filepath.Join(n.dir, "mixed-unreadable")
-		copyFile(t, mixed, path, 0o711)
-		n.gains(t, "CAP_DAC_READ_SEARCH", start(t, n.command(nil, path, "600")), unix.CAP_DAC_READ_SEARCH)
-		args := []string{"record", "-a", "-e", "sched:sched_switch", "-d", "100ms", "-o", "-"}
-		if _, errs, code := n.atys(t, everyday(), args...); code == 0 || !strings.Contains(errs, "CAP_DAC_READ_SEARCH") {
-			t.Errorf("a tracepoint without it: exit %d: %s", code, errs)
-		}
-		if _, errs, code := n.atys(t, append(everyday(), unix.CAP_DAC_READ_SEARCH), args...); code != 0 {
-			t.Errorf("a tracepoint with it: exit %d: %s", code, errs)
-		}
-	})
-	t.Run("Setcap", func(t *testing.T) { // a file's capabilities make a process that /proc gives to root
-		path := filepath.Join(n.dir, "setcap", "atys")
-		if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		copyFile(t, n.binary, path, 0o755)
-		if err := setcap(path, everyday()); err != nil {
-			t.Fatal(err)
-		}
-		out, errs, code := n.run(t, n.command(nil, path, "record", "-p", strconv.Itoa(foreign), "-F", "499", "-d", "700ms", "-o", "-"))
-		if code != 0 {
-			t.Fatalf("record: exit %d: %s", code, errs)
-		}
-		if s := portion(t, out, whole); s < 0.99 {
-			t.Errorf("%.3f of root's process's stacks are whole and named", s)
-		}
-	})
+		return
+	}
+	if s := portion(t, n.sampled(t, rest, n.foreign), whole); s < 0.99 {
+		t.Errorf("%.3f of root's process's stacks are whole and named", s)
+	}
+	contained := start(t, n.contained(t, n.mixed))
+	if s := portion(t, n.sampled(t, rest, contained), named); s > 0.01 {
+		t.Errorf("%.3f of the stacks of another mount namespace have names", s)
+	}
+	if s := portion(t, n.sampled(t, everyday(), contained), whole); s < 0.99 {
+		t.Errorf("%.3f of the stacks of another mount namespace are whole with it", s)
+	}
+}
+
+// withoutSyslog: kernel functions have names where doctor says so.
+func (n trial) withoutSyslog(t *testing.T) {
+	zero := start(t, n.command(nil, "/usr/bin/dd", "if=/dev/zero", "of=/dev/null", "bs=4k"))
+	rest := minus(everyday(), unix.CAP_SYSLOG)
+	c, works := n.doctor(t, rest, "CAP_SYSLOG")
+	symbols, _ := n.doctor(t, rest, "kernel symbols")
+	if !works || c.State != symbols.State {
+		t.Errorf("doctor: %+v, %+v, works: %v", c, symbols, works)
+	}
+	with, without := portion(t, n.sampled(t, everyday(), zero), kernelNamed), portion(t, n.sampled(t, rest, zero), kernelNamed)
+	if with == 0 || (without > 0) != (symbols.State == doctor.OK) {
+		t.Errorf("%.2f of the stacks have kernel names with it, %.2f without, and doctor says %s", with, without, symbols.State)
+	}
+}
+
+// deletedLibrary: the file is reached through map_files only.
+func (n trial) deletedLibrary(t *testing.T) {
+	program, library := n.withLibrary(t)
+	deleted := start(t, n.command(nil, program))
+	if err := os.Remove(library); err != nil {
+		t.Fatal(err)
+	}
+	n.gains(t, "CAP_CHECKPOINT_RESTORE", deleted, unix.CAP_CHECKPOINT_RESTORE)
+}
+
+// unreadable: a program that its own user may run, not read; and tracefs.
+func (n trial) unreadable(t *testing.T) {
+	path := filepath.Join(n.dir, "mixed-unreadable")
+	copyFile(t, n.mixed, path, 0o711)
+	n.gains(t, "CAP_DAC_READ_SEARCH", start(t, n.command(nil, path, "600")), unix.CAP_DAC_READ_SEARCH)
+	args := []string{"record", "-a", "-e", "sched:sched_switch", "-d", "100ms", "-o", "-"}
+	if _, errs, code := n.atys(t, everyday(), args...); code == 0 || !strings.Contains(errs, "CAP_DAC_READ_SEARCH") {
+		t.Errorf("a tracepoint without it: exit %d: %s", code, errs)
+	}
+	if _, errs, code := n.atys(t, append(everyday(), unix.CAP_DAC_READ_SEARCH), args...); code != 0 {
+		t.Errorf("a tracepoint with it: exit %d: %s", code, errs)
+	}
+}
+
+// setcap: a file's capabilities make a process that /proc gives to root.
+func (n trial) setcap(t *testing.T) {
+	path := filepath.Join(n.dir, "setcap", "atys")
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	copyFile(t, n.binary, path, 0o755)
+	if err := setFileCapabilities(path, everyday()); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := n.run(t, n.command(nil, path, "record", "-p", strconv.Itoa(n.foreign), "-F", "499", "-d", "700ms", "-o", "-"))
+	if code != 0 {
+		t.Fatalf("record: exit %d: %s", code, errs)
+	}
+	if s := portion(t, out, whole); s < 0.99 {
+		t.Errorf("%.3f of root's process's stacks are whole and named", s)
+	}
 }
 
 // contained runs the victim, as root, at a path that only its own mount
@@ -370,9 +397,9 @@ func (n nobody) gains(t *testing.T, name string, pid int, capability uintptr) {
 	}
 }
 
-// setcap gives a file capabilities, effective and permitted: struct
+// setFileCapabilities gives a file capabilities, effective and permitted: struct
 // vfs_cap_data of linux/capability.h, revision 2.
-func setcap(path string, capabilities []uintptr) error {
+func setFileCapabilities(path string, capabilities []uintptr) error {
 	const revision2, effective = 0x02000000, 1
 	var permitted [2]uint32
 	for _, c := range capabilities {

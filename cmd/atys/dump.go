@@ -32,7 +32,8 @@ The process is not stopped, and does not notice.`,
 			if !c.Flags().Changed("pid") {
 				return &usageError{fmt.Errorf("which process? give its number: atys dump -p PID")}
 			}
-			s, err := dump.Take(c.Context(), dump.Options{PID: pid, CacheDir: cacheDir(), Log: logger(verbose)})
+			s, err := dump.Take(c.Context(), dump.Options{PID: pid, CacheDir: cacheDir(),
+				Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS")), Log: logger(verbose)})
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,12 +67,19 @@ func top(ctx context.Context, f topFlags) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go untilGone(ctx, targets.PIDs, cancel)
+	var gone atomic.Bool
+	go untilGone(ctx, targets.PIDs, func() {
+		gone.Store(true)
+		cancel()
+	})
 	t := &tables{recorder: r, flags: f, rolling: live.Rolling{Span: f.window}, usage: newUsage(time.Now)}
 	if f.once || f.asJSON || !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {
 		err = t.print(ctx)
 	} else {
 		err = t.show(ctx)
+	}
+	if gone.Load() {
+		fmt.Fprintln(os.Stderr, "atys: the target has exited")
 	}
 	return errors.Join(err, r.Close())
 }

@@ -10,19 +10,6 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// wilson is a 95% interval good enough to draw; the real one is the caller's.
-func wilson(part, whole profile.Sum) (lo, hi float64) {
-	const z = 1.959964
-	n := float64(whole.N)
-	if whole.Squares > 0 {
-		n = float64(whole.Value) * float64(whole.Value) / whole.Squares
-	}
-	p := float64(part.Value) / float64(whole.Value)
-	mid := (p + z*z/(2*n)) / (1 + z*z/n)
-	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
-	return mid - half, mid + half
-}
-
 // generator makes windows that look like those of real programs: call trees
 // whose weights follow a power law, with kernel frames at the leaves, inlined
 // calls, and several languages in one stack.

@@ -42,7 +42,7 @@ func hostileTree(t testing.TB) *profile.Tree {
 // renderings lists all there are, by name.
 func renderings() map[string]func(io.Writer, *profile.Tree, Options) error {
 	return map[string]func(io.Writer, *profile.Tree, Options) error{
-		"html": HTML, "svg": SVG, "terminal": Terminal, "top": Top, "json": TopJSON,
+		"html": HTML, "svg": SVG, "terminal": Terminal, "json": TopJSON,
 	}
 }
 

@@ -40,7 +40,7 @@ func detect(head []byte) (Format, error) {
 	case bytes.HasPrefix(head, []byte("# ========")):
 		return PerfScript, nil
 	}
-	counts, others := 0, 0
+	counts, heads, others := 0, 0, 0
 	for line := range bytes.Lines(head) {
 		if frameLine.Match(line) {
 			return PerfScript, nil
@@ -49,21 +49,23 @@ func detect(head []byte) (Format, error) {
 		case len(line) == 0 || line[0] == '#':
 		case countLine.Match(line):
 			counts++
+		case headerLine.Match(line):
+			heads++
 		default:
 			others++
 		}
 	}
 	// perf script without call chains has no indented lines; its lines end in names.
-	if others > counts && headerLine.Match(head) {
+	if heads > counts+others {
 		return PerfScript, nil
 	}
 	return Folded, nil
 }
 
 var (
-	frameLine  = regexp.MustCompile(`^[ \t]+[0-9a-f]{1,16}[ \t]+\S`)
+	frameLine  = regexp.MustCompile(`^[ \t]+[0-9a-f]{6,16}[ \t]+\S`)
 	countLine  = regexp.MustCompile(`[ \t]-?[0-9]+(\.[0-9]*)?(e\+?[0-9]+)?$`)
-	headerLine = regexp.MustCompile(`(?m)[ \t]([0-9]+\.[0-9]+|[A-Za-z][^ \t;]*):([ \t]|$)`)
+	headerLine = regexp.MustCompile(`[ \t]([0-9]+\.[0-9]+|[A-Za-z][^ \t;]*):([ \t]|$)`)
 )
 
 // isText tells text from protobuf: control characters other than space ones

@@ -30,9 +30,10 @@ import (
 
 // Options say what to look at. PID is needed.
 type Options struct {
-	PID      int
-	CacheDir string       // of symbols; "": none
-	Log      *slog.Logger // nil: silent
+	PID        int
+	CacheDir   string       // of symbols; "": none
+	Debuginfod []string     // servers asked for debug files
+	Log        *slog.Logger // nil: silent
 }
 
 // Snapshot is where a process stands.

@@ -29,7 +29,7 @@ type namer struct {
 func newNamer(o Options, u *unwind.Unwinder) *namer {
 	kernel := symbol.NewKernel("/proc", "/sys", time.Now)
 	return &namer{pid: o.PID, unwinder: u, kernel: kernel, log: o.Log,
-		resolver: symbol.New(symbol.Options{CacheDir: o.CacheDir, Kernel: kernel}),
+		resolver: symbol.New(symbol.Options{CacheDir: o.CacheDir, Debuginfod: o.Debuginfod, Kernel: kernel}),
 		files:    map[uint32]unwind.File{}, ready: map[uint64][]profile.Frame{}}
 }
 

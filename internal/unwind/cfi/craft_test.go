@@ -29,18 +29,6 @@ type part struct {
 	data []byte
 }
 
-// addrOf is where the section named name gets its address.
-func addrOf(parts []part, name string) uint64 {
-	at := uint64(dataAddr)
-	for _, p := range parts {
-		if p.name == name {
-			return at
-		}
-		at += uint64(len(p.data)+15) &^ 15
-	}
-	return 0
-}
-
 func craft(code []byte, parts ...part) []byte {
 	var data, names, headers bytes.Buffer
 	names.WriteByte(0)

@@ -87,8 +87,8 @@ func TestDecode(t *testing.T) {
 				}
 				at += want.Len
 			}
-			// libcrypto keeps tables between its functions.
-			if wrong > same/100000 {
+			// Some are data: libcrypto keeps tables between its functions.
+			if wrong > 10 {
 				t.Errorf("%d of %d instructions are not as x86asm has them", wrong, same)
 			}
 			t.Logf("%d instructions, %d wrong, %d unknown to x86asm", same, wrong, unknown)

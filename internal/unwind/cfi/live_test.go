@@ -105,6 +105,29 @@ func (v *victim) word(addr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(b[:]), err == nil
 }
 
+func (v *victim) pair(addr uint64) (p [2]uint64, ok bool) {
+	if p[0], ok = v.word(addr); ok {
+		p[1], ok = v.word(addr + 8)
+	}
+	return p, ok
+}
+
+// restored is the caller's rbp. lost is what it was before, if rbp is not
+// saved in this frame.
+func (v *victim) restored(r Rule, bp, cfa uint64, lost bool) (_ uint64, nowLost, ok bool) {
+	switch n := r.RBP(); {
+	case n == RBPLost:
+		return bp, true, true
+	case n == RBPAtRBP:
+		bp, ok = v.word(bp)
+		return bp, lost, ok
+	case n != RBPSame:
+		bp, ok = v.word(cfa - 8*uint64(n))
+		return bp, false, ok
+	}
+	return bp, lost, true
+}
+
 // walk follows the rules. It returns the frames passed and how it ended.
 func (v *victim) walk(r syscall.PtraceRegs) (frames []string, end string) {
 	ip, sp, bp := r.Rip, r.Rsp, r.Rbp
@@ -121,14 +144,11 @@ func (v *victim) walk(r syscall.PtraceRegs) (frames []string, end string) {
 		}
 		if m == nil && v.made {
 			frames = append(frames, "made")
-			var ok, ok2 bool
-			sp = bp + 16
-			ip, ok = v.word(bp + 8)
-			bp, ok2 = v.word(bp)
-			if !ok || !ok2 || lost {
+			pair, ok := v.pair(bp)
+			if !ok || lost {
 				return frames, "no frame below made code"
 			}
-			exact = 1
+			sp, bp, ip, exact = bp+16, pair[0], pair[1], 1
 			continue
 		}
 		if m == nil {
@@ -186,20 +206,12 @@ func (v *victim) walk(r syscall.PtraceRegs) (frames []string, end string) {
 		default:
 			return frames, fmt.Sprintf("type %d", rule.Type())
 		}
-		switch n := rule.RBP(); {
-		case n == RBPLost:
-			lost = true
-		case n == RBPAtRBP:
-			bp, ok = v.word(bp)
-		case n != RBPSame:
-			bp, ok = v.word(cfa - 8*uint64(n))
-			lost = false
-		}
-		var ok2 bool
+		var ok2, ok3 bool
+		bp, lost, ok3 = v.restored(rule, bp, cfa, lost)
 		if ip, ok2 = v.word(cfa - 8); rule.Type() == ReturnReg {
 			ip = dwarf[rule.High()]
 		}
-		if !ok || !ok2 {
+		if !ok || !ok2 || !ok3 {
 			return frames, "unreadable memory"
 		}
 		// The kernel or the runtime made these calls, at no call instruction.

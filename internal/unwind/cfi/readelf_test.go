@@ -29,9 +29,7 @@ func TestAgainstReadelf(t *testing.T) {
 		pg, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 		files = append(files, pg...)
 	}
-	for _, f := range strings.Fields(os.Getenv("CFI_READELF")) {
-		files = append(files, f)
-	}
+	files = append(files, strings.Fields(os.Getenv("CFI_READELF"))...)
 	for _, path := range files {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			if _, err := os.Stat(path); err != nil {

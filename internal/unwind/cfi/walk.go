@@ -98,7 +98,7 @@ func (w *walker) follow(p point) bool {
 		if p.at == len(here.code) {
 			// A call that does not return may be the last instruction; else the
 			// next function is entered.
-			return afterCall || p.frame.leaving() || w.builtin
+			return afterCall || w.jump(here.addr+uint64(p.at), p.frame)
 		}
 		news, ok := w.reach(here, &p)
 		if !ok || !news {

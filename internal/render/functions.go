@@ -1,0 +1,117 @@
+package render
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// functions folds what lies below the leading levels.
+func (o Options) functions(t *profile.Tree) []profile.Function {
+	level := []*profile.Node{t.Root}
+	for range max(0, o.Lead) {
+		var next []*profile.Node
+		for _, n := range level {
+			next = append(next, n.Children...)
+		}
+		level = next
+	}
+	root := &profile.Node{Self: t.Root.Self, Total: t.Root.Total}
+	for _, n := range level {
+		root.Children = append(root.Children, n.Children...)
+	}
+	return (&profile.Tree{Root: root, Columns: t.Columns}).Functions()
+}
+
+func (o Options) limited(functions []profile.Function) []profile.Function {
+	if o.Limit > 0 && len(functions) > o.Limit {
+		return functions[:o.Limit]
+	}
+	return functions
+}
+
+// jsonTop is what TopJSON writes.
+type jsonTop struct {
+	Title     string         `json:"title"`
+	Kind      string         `json:"kind"`
+	Unit      string         `json:"unit"`
+	Columns   []columnHead   `json:"columns"`
+	Functions []jsonFunction `json:"functions"`
+}
+
+type jsonFunction struct {
+	Function  string      `json:"function"`
+	Linkage   string      `json:"linkage,omitempty"`
+	File      string      `json:"file,omitempty"`
+	StartLine int         `json:"startLine,omitempty"`
+	Mapping   string      `json:"mapping,omitempty"`
+	Kind      string      `json:"kind"`
+	Class     string      `json:"class"`
+	Self      []jsonSum   `json:"self"`  // one per column
+	Total     []jsonSum   `json:"total"` // one per column
+	Change    *jsonChange `json:"change,omitempty"`
+}
+
+type jsonSum struct {
+	N        int64       `json:"n"`
+	Value    int64       `json:"value"`
+	Share    float64     `json:"share"`
+	Interval *[2]float64 `json:"interval,omitempty"` // 95%, of the share
+}
+
+type jsonChange struct {
+	Difference  float64    `json:"difference"` // of the total's shares
+	Interval    [2]float64 `json:"interval"`
+	Significant bool       `json:"significant"`
+}
+
+// TopJSON writes the functions of a tree as one JSON object. Names are as they
+// were found, but for bytes that are not UTF-8, which become \xff.
+func TopJSON(w io.Writer, t *profile.Tree, o Options) error {
+	if err := o.check(t); err != nil {
+		return fmt.Errorf("render json: %w", err)
+	}
+	c := newCertainty(t, o)
+	head := o.head(t)
+	top := jsonTop{Title: head.Title, Kind: head.Kind, Unit: head.Unit, Columns: head.Columns, Functions: []jsonFunction{}}
+	for i := range top.Columns {
+		top.Columns[i].Curves = nil
+	}
+	for _, f := range o.limited(o.functions(t)) {
+		j := jsonFunction{Function: valid(f.Frame.Function), Linkage: valid(f.Frame.Linkage), File: valid(f.Frame.File),
+			StartLine: f.Frame.StartLine, Mapping: valid(f.Frame.Mapping), Kind: f.Frame.Kind.String(), Class: f.Frame.Class.String()}
+		for column := range t.Columns {
+			j.Self = append(j.Self, c.json(column, f.Self[column]))
+			j.Total = append(j.Total, c.json(column, f.Total[column]))
+		}
+		if len(t.Columns) == 2 {
+			d, significant := c.change(f.Total)
+			j.Change = &jsonChange{d.Value, [2]float64{d.Low, d.High}, significant}
+		}
+		top.Functions = append(top.Functions, j)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(top); err != nil {
+		return fmt.Errorf("render json: %w", err)
+	}
+	return nil
+}
+
+func (c certainty) json(column int, sum profile.Sum) jsonSum {
+	j := jsonSum{N: sum.N, Value: sum.Value, Share: c.share(column, sum)}
+	if i, ok := c.interval(column, sum); ok {
+		j.Interval = &[2]float64{i.Low, i.High}
+	}
+	return j
+}
+
+func valid(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return printable(s)
+}
