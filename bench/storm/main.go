@@ -86,7 +86,6 @@ type recording struct {
 	states        []state
 	storms        []storm
 	samples       []sample
-	seen          map[int]bool // processes that the log names
 	verdict       verdict
 	losses        profile.Head // only its losses
 }

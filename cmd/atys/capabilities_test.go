@@ -258,7 +258,7 @@ func (n trial) withoutPtrace(t *testing.T) {
 	if s := portion(t, n.sampled(t, rest, n.own), whole); s < 0.99 {
 		t.Errorf("%.3f of our own process's stacks are whole and named", s)
 	}
-	// Since Linux 6.15 CAP_PERFMON is enough for another user's mappings.
+	// On newer kernels (6.18) CAP_PERFMON is enough for another user's mappings.
 	c, works := n.doctor(t, rest, "readable", "-p", strconv.Itoa(n.foreign))
 	if works != (c.State == doctor.OK) || !works && !strings.Contains(c.Mend, "cap_sys_ptrace") {
 		t.Errorf("doctor of root's process: %+v, works: %v", c, works)

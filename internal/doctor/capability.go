@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -118,7 +119,7 @@ func (f Facts) capabilities() []Check {
 			if c.needed {
 				check.State = Missing
 			}
-			if c.number == unix.CAP_SYS_PTRACE && f.Others == nil { // Linux 6.15: CAP_PERFMON is enough for mappings
+			if c.number == unix.CAP_SYS_PTRACE && f.Others == nil { // newer kernels (6.18): CAP_PERFMON is enough for mappings
 				check.Cost = "other users' programs and libraries in containers (another mount namespace) have neither stacks nor names"
 			}
 			if c.number == unix.CAP_SYSLOG && f.KernelSymbols {
@@ -129,3 +130,26 @@ func (f Facts) capabilities() []Check {
 	}
 	return checks
 }
+
+// restriction checks a setting of which only Debian's and Ubuntu's kernels know
+// values above 2: then CAP_PERFMON is not enough for events (measured with
+// Debian's 6.1, whose default is 3).
+func (f Facts) restriction() Check {
+	value, known := f.Settings[paranoid]
+	c := Check{Name: paranoid, State: OK, Found: fmt.Sprintf("%d, which does not bind who has CAP_PERFMON", value)}
+	switch {
+	case !known:
+		c.Found = "cannot be read"
+	case !f.restricted():
+	case f.Capabilities&(1<<unix.CAP_SYS_ADMIN) != 0:
+		c.Found = fmt.Sprintf("%d, which does not bind who has CAP_SYS_ADMIN", value)
+	case f.probed():
+		c.Found = fmt.Sprintf("%d, which this kernel does not heed", value)
+	default:
+		c.State, c.Found = Missing, fmt.Sprintf("%d: this kernel lets nobody without CAP_SYS_ADMIN open events", value)
+		c.Cost, c.Mend = "nothing can be recorded without root", sysctl(paranoid, 2)
+	}
+	return c
+}
+
+func (f Facts) restricted() bool { return f.Settings[paranoid] > 2 }

@@ -48,6 +48,7 @@ func Evaluate(f Facts) Report {
 	}
 	add("kernel", f.kernel(), f.btf(), f.jit(), f.lockdown())
 	add("privileges", f.capabilities()...)
+	add("privileges", f.restriction())
 	add("recording", f.probes()...)
 	add("events", f.sampleRate(), f.cpuTime(), f.lockedMemory(), f.counters(), f.tracepoints(), f.cgroups())
 	add("stacks and names", f.kernelStacks(), f.kernelSymbols(), f.mapFiles(), f.debuginfod())

@@ -54,7 +54,7 @@ func (f Facts) jit() Check {
 	c := Check{Name: "BPF compiler", State: OK, Found: "on"}
 	if value, known := f.Settings[jitEnable]; known && value == 0 {
 		c.State, c.Found = Limited, jitEnable+" is 0"
-		c.Cost = "BPF programs are interpreted: each sample takes some ten times as long"
+		c.Cost = "BPF programs are interpreted: each sample takes several times as long"
 		c.Mend = sysctl(jitEnable, 1)
 	}
 	return c
@@ -107,8 +107,11 @@ func (f Facts) sleepers() Check {
 
 func (f Facts) mendProbe(err error) string {
 	denied := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
+	held := f.Capabilities.Has(unix.CAP_BPF) && f.Capabilities.Has(unix.CAP_PERFMON)
 	switch {
-	case denied && f.Capabilities.Has(unix.CAP_BPF) && f.Capabilities.Has(unix.CAP_PERFMON) && f.Seccomp:
+	case denied && held && f.restricted() && f.Capabilities&(1<<unix.CAP_SYS_ADMIN) == 0:
+		return sysctl(paranoid, 2)
+	case denied && held && f.Seccomp:
 		return "a filter of system calls is on this process: run it outside of the container, or with --security-opt seccomp=unconfined"
 	case denied:
 		return f.setcap()
@@ -187,7 +190,7 @@ func (f Facts) counters() Check {
 	case "no":
 		c.Found, c.Mend = "none", "on a virtual machine ask its host for a virtual PMU (libvirt: <pmu state='on'/>)"
 	default:
-		c.Found, c.Mend = f.Counters, f.setcap()
+		c.Found, c.Mend = f.Counters, f.mendProbe(unix.EACCES)
 	}
 	return c
 }
@@ -216,7 +219,7 @@ func (f Facts) cgroups() Check {
 		c.Cost = "-G does not work; -p with a cgroup's processes does"
 		c.Mend = "sudo mkdir -p /sys/fs/cgroup/unified && sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
 	case errors.Is(f.CgroupEvent, unix.EPERM) || errors.Is(f.CgroupEvent, unix.EACCES):
-		c.State, c.Found, c.Cost, c.Mend = Limited, c.Found+", no event may be opened on it", "-G does not work", f.setcap()
+		c.State, c.Found, c.Cost, c.Mend = Limited, c.Found+", no event may be opened on it", "-G does not work", f.mendProbe(unix.EACCES)
 	case f.CgroupEvent != nil:
 		c.State, c.Found = Limited, fmt.Sprintf("%s, an event on it fails: %v", c.Found, f.CgroupEvent)
 		c.Cost = "-G does not work; -p with a cgroup's processes does"

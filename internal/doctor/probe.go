@@ -19,10 +19,10 @@ func tryRecording() (probes []Probe, sleepers error) {
 		name string
 		try  func(*attempt) error
 	}{
-		{"maps of the unwinder", (*attempt).makeMaps},
-		{"processes are followed", (*attempt).follow},
-		{"programs of the sampler load", (*attempt).sample},
-		{"a window is taken", (*attempt).cut},
+		{"unwinder: maps and events", (*attempt).makeMaps},
+		{"unwinder: follows processes", (*attempt).follow},
+		{"sampler: programs and events", (*attempt).sample},
+		{"sampler: a window is taken", (*attempt).cut},
 	}
 	var a attempt
 	failed := false

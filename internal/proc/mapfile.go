@@ -76,7 +76,7 @@ func (f FS) openWithout(pid int, m Mapping) (*os.File, error) {
 	}
 	root, err := f.openRoot(pid)
 	if err != nil {
-		// The same file may be at the same path for us: since Linux 6.15
+		// The same file may be at the same path for us: on newer kernels (6.18)
 		// whoever has CAP_PERFMON may read mappings, but not go there.
 		if file, err2 := openOurs(m); err2 == nil {
 			return file, nil

@@ -44,7 +44,7 @@ func tracked(t *testing.T, o Options) *Unwinder {
 // eventually waits until something holds: the kernel reports in its own time.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for range 500 {
+	for range 3000 {
 		if holds() {
 			return
 		}

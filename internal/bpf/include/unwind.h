@@ -259,12 +259,13 @@ static __always_inline struct mapping *find_mapping(struct walk *w, struct mappi
 }
 
 /* Finds the rule for a file offset: its page gives at most 256 rows, 8 steps. */
-static __always_inline u32 find_rule(struct executable *e, u32 offset)
+static __always_inline u32 find_rule(struct executable *e, u64 wide)
 {
+	u32 offset = wide;
 	struct pages *index = PAGES();
 	struct rows *table = ROWS();
 	u32 mask = rows_mask;
-	if (!index || !table || offset < e->offset)
+	if (!index || !table || wide >> 32 || offset < e->offset)
 		return UNWIND_GAP << UNWIND_TYPE_SHIFT;
 	u32 page = (offset - e->offset) >> (e->shift & 31);
 	if (page + 1 >= e->pages)
@@ -381,7 +382,7 @@ static __always_inline u32 step_to_caller(struct walk *w, u32 rule, u64 cfa)
 	} else {
 		if (READ_USER(&pair[1], 8, cfa - 8))
 			return END_UNREADABLE;
-		if (saved == UNWIND_RBP_LOST) {
+		if (saved == UNWIND_RBP_LOST || (saved == UNWIND_RBP_AT_RBP && w->bp_lost)) {
 			w->bp_lost = 1;
 		} else if (saved != UNWIND_RBP_SAME) {
 			u64 at = saved == UNWIND_RBP_AT_RBP ? w->bp : cfa - ((u64)saved << 3);

@@ -151,12 +151,18 @@ func openRing(cpu int) (*ring, error) {
 		Clockid: unix.CLOCK_MONOTONIC,
 	}
 	fd, err := unix.PerfEventOpen(attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return nil, fmt.Errorf("open event: %w: run as root, or give atys CAP_PERFMON (\"atys doctor\" shows how)", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open event: %w", err)
 	}
 	memory, err := unix.Mmap(fd, 0, (1+ringPages)*unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		unix.Close(fd)
+		if errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("%w: no more memory may be locked (kernel.perf_event_mlock_kb and \"ulimit -l\" limit it)", err)
+		}
 		return nil, fmt.Errorf("map event's ring: %w", err)
 	}
 	return &ring{fd: fd, memory: memory, meta: (*unix.PerfEventMmapPage)(unsafe.Pointer(&memory[0])),

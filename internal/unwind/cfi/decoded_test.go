@@ -78,6 +78,8 @@ func compareDecoded(t *testing.T, path string) (decoded, missing int) {
 func differs(f *frame, want Rule) string {
 	got := f.rule()
 	switch {
+	case want.Type() == Signal:
+		return "" // what handlers return to looks like a function without a frame
 	case want.Type() == SP && f.sp != unknown && f.sp != int32(want.CFA())*8,
 		want.Type() == BP && f.bp != unknown && f.bp != int32(want.CFA())*8:
 		return fmt.Sprintf("frame %+v, want type %d cfa %d", *f, want.Type(), want.CFA())

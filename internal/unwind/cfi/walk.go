@@ -97,8 +97,9 @@ func (w *walker) follow(p point) bool {
 		here := &w.pieces[p.piece]
 		if p.at == len(here.code) {
 			// A call that does not return may be the last instruction; else the
-			// next function is entered.
-			return afterCall || w.jump(here.addr+uint64(p.at), p.frame)
+			// next function is entered, if this one really ends here: a system
+			// call may not return either.
+			return afterCall || w.builtin || w.bounded && w.jump(here.addr+uint64(p.at), p.frame)
 		}
 		news, ok := w.reach(here, &p)
 		if !ok || !news {
