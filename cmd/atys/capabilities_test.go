@@ -47,6 +47,9 @@ func newNobody(t *testing.T) nobody {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	n := nobody{dir: dir, binary: filepath.Join(dir, "atys")}
+	if err := errors.Join(os.Mkdir(n.home(), 0o700), os.Chown(n.home(), nobodyID, nobodyID)); err != nil {
+		t.Fatal(err)
+	}
 	self, err := os.Executable() // which is atys, by that name: see TestMain
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +57,9 @@ func newNobody(t *testing.T) nobody {
 	copyFile(t, self, n.binary, 0o755)
 	return n
 }
+
+// home is where nobody keeps symbols from one recording to the next.
+func (n nobody) home() string { return filepath.Join(n.dir, "home") }
 
 func copyFile(t *testing.T, from, to string, mode os.FileMode) {
 	t.Helper()
@@ -75,7 +81,7 @@ func copyFile(t *testing.T, from, to string, mode os.FileMode) {
 // command makes one that runs as nobody.
 func (n nobody) command(capabilities []uintptr, path string, args ...string) *exec.Cmd {
 	c := exec.Command(path, args...)
-	c.Dir, c.Env = "/", []string{"HOME=/nonexistent", "PATH=/usr/bin:/bin", "TMPDIR=" + n.dir}
+	c.Dir, c.Env = "/", []string{"HOME=" + n.home(), "PATH=/usr/bin:/bin", "TMPDIR=" + n.dir}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyID, Gid: nobodyID},
 		AmbientCaps: capabilities, Pdeathsig: syscall.SIGKILL}
 	return c
@@ -119,14 +125,21 @@ func (n nobody) doctor(t *testing.T, capabilities []uintptr, check string, args 
 	return doctor.Check{}, false
 }
 
-// sampled records a process for a moment and gives its folded stacks.
+// sampled records a process for a moment and gives its folded stacks. On a
+// crowded machine a moment may pass without the process having run.
 func (n nobody) sampled(t *testing.T, capabilities []uintptr, pid int) string {
 	t.Helper()
-	out, errs, code := n.atys(t, capabilities, "record", "-p", strconv.Itoa(pid), "-F", "499", "-d", "700ms", "-o", "-")
-	if code != 0 {
-		t.Fatalf("record: exit %d: %s", code, errs)
+	for range 10 {
+		out, errs, code := n.atys(t, capabilities, "record", "-p", strconv.Itoa(pid), "-F", "499", "-d", "700ms", "-o", "-")
+		if code != 0 {
+			t.Fatalf("record: exit %d: %s", code, errs)
+		}
+		if out != "" {
+			return out
+		}
 	}
-	return out
+	t.Fatalf("no samples of process %d", pid)
+	return ""
 }
 
 // start runs a program until the test ends, as nobody or as root.

@@ -113,13 +113,13 @@ func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 	id := (*ids)[len(*ids)-1]
 	*ids = (*ids)[:len(*ids)-1]
 	e := &executable{id: id, file: file, path: m.Path}
+	u.memory.executables.Value.E[id] = kernelExecutable{}
 	u.identify(e, pid, m)
 	u.executables.byFile[file] = e
 	for int(id) >= len(u.executables.byID) {
 		u.executables.byID = append(u.executables.byID, nil)
 	}
 	u.executables.byID[id] = e
-	u.memory.executables.Value.E[id] = kernelExecutable{}
 	return e
 }
 
@@ -128,20 +128,27 @@ func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 func (u *Unwinder) identify(e *executable, pid int, m lifecycle.Mapping) {
 	handle, err := u.options.Source.Open(pid, m)
 	if err != nil {
-		e.failed = true
 		e.buildID = "path-" + m.Path
+		u.giveUp(e)
 		u.options.Log.Debug("open executable", "pid", pid, "path", m.Path, "error", err)
 		return
 	}
 	e.handle = handle
 	f, err := readELF(handle)
 	if err != nil {
-		e.failed = true
 		e.buildID = "path-" + m.Path
+		u.giveUp(e)
 		u.options.Log.Debug("read executable", "path", m.Path, "error", err)
 		return
 	}
 	e.buildID = f.BuildID()
+}
+
+// giveUp publishes an executable without rows: walks end there for want of
+// unwind information, and do not ask again.
+func (u *Unwinder) giveUp(e *executable) {
+	e.failed = true
+	atomic.StoreUint32(&u.memory.executables.Value.E[e.id].Flags, executableLoaded)
 }
 
 // load builds and publishes an executable's rows. The lock is dropped while
@@ -164,7 +171,7 @@ func (u *Unwinder) load(e *executable) {
 		err = u.publish(e, table)
 	}
 	if err != nil {
-		e.failed = true
+		u.giveUp(e)
 		u.stats.TableErrors++
 		u.options.Log.Info("no unwind table", "path", e.path, "error", err)
 		return
