@@ -11,6 +11,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -136,7 +137,9 @@ func oneRound(ctx context.Context, r *rand.Rand, all []profiler, victim, data st
 		if err != nil {
 			return err
 		}
-		n := float64(j.hz) * alone.CPU.Seconds() // of the empty program, which counts none
+		// The empty program counts none: it was called as often as periods drawn
+		// evenly from a half to one and a half have it.
+		n := float64(j.hz) * math.Log(3) * alone.CPU.Seconds()
 		if j.profiler != emptyProgram {
 			if n, err = samplesIn(spent.Output); err != nil {
 				return fmt.Errorf("%s: %w", all[j.profiler].name, err)

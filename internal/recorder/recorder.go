@@ -67,6 +67,9 @@ func Start(o Options) (r *Recorder, err error) {
 			return nil, err
 		}
 	}
+	if err := checkNamespace(); err != nil {
+		return nil, err
+	}
 	if err := bpf.RaiseLimits(); err != nil {
 		o.Log.Debug("raise limits", "error", err)
 	}
@@ -98,6 +101,20 @@ func Start(o Options) (r *Recorder, err error) {
 		return r, err
 	}
 	return r, r.begin()
+}
+
+// initialPIDNamespace is the inode of the namespace in which the kernel itself
+// numbers processes; it is part of the kernel's interface.
+const initialPIDNamespace = "pid:[4026531836]"
+
+// checkNamespace refuses to run where /proc numbers processes otherwise than
+// the kernel's programs do: nothing would be found.
+func checkNamespace() error {
+	ns, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil || ns == initialPIDNamespace {
+		return nil
+	}
+	return errors.New("this container has process numbers of its own: run atys in the host's PID namespace (docker run --pid=host, or hostPID in Kubernetes)")
 }
 
 // begin has the unwinder know the targets before the first sample is taken.
