@@ -69,8 +69,8 @@ func profilers(atys, self string) []profiler {
 		{"empty BPF program", func(hz int, _ string) []string {
 			return []string{self, "-empty", strconv.Itoa(hz)}
 		}, slopeRates, 1},
-		{"atys, naming included", ours(".pb.gz"), dwarfRates, 5},
-		{"perf --call-graph dwarf", perf("--call-graph", "dwarf"), dwarfRates, 5},
+		{"atys, naming included", ours(".pb.gz"), dwarfRates, 16},
+		{"perf --call-graph dwarf", perf("--call-graph", "dwarf"), dwarfRates, 16},
 	}
 }
 

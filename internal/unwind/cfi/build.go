@@ -82,6 +82,8 @@ func Build(f *elf.File) (*Table, error) {
 		lay("decoded", decodedRows(im, table, rows, turning))
 	}
 	lay("ends", knownRows(im, turning, rows))
+	lay("startup", startupRows(im, rows))
+	rows = afterSyscall(im, rows)
 	t.Source = strings.Join(sources, "+")
 	t.index(rows)
 	return t, nil

@@ -10,9 +10,11 @@
 //     reviewed list of known ends (ends.go), V8's builtins (v8.go), and, last,
 //     what follows from the code itself: functions that nothing but a symbol
 //     describes (musl, assembly) are decoded (inst.go) and walked (flow.go,
-//     walk.go), and get rows where all of it fits together (decoded.go).
+//     walk.go), and get rows where all of it fits together (decoded.go); so do
+//     those that start and end every program and library (startup.go).
 //  3. overlay lays the sources over each other: the better one wins, the next
-//     fills its gaps.
+//     fills its gaps. Then sigreturn is given the pc after its system call
+//     (signal.go).
 //  4. index cuts the rows into pages, so that a lookup needs one table read
 //     and at most eight search steps.
 //

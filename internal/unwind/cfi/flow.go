@@ -12,6 +12,7 @@ type frame struct {
 	over bool  // nothing above: the function has cleared rbp to say so
 	full int32 // sp after the function's fixed frame was made; 0: none, or several
 	ra   uint8 // 1 + the register that the return address was popped into
+	torn bool  // see settle
 }
 
 const unknown = math.MinInt32
@@ -52,7 +53,26 @@ func join(a, b frame) (frame, bool) {
 		a.full = 0
 	}
 	a.held = a.held && b.held
+	a.torn = a.torn || b.torn
 	return a, !a.nowhere()
+}
+
+// settle is what holds where V8's builtins come from a and from b, and both is
+// what join makes of them. Where the caller's rbp is in place, it is rsp that
+// the way out goes by, and that way is the same for both: where one of them has
+// lost count of rsp, what the other knows is true of both. Two that know
+// different things are torn for good, so that the walk comes to an end.
+func settle(a, b, both frame) frame {
+	switch {
+	case !both.held || !both.nowhere():
+	case both.torn || a.sp != unknown && b.sp != unknown:
+		both.torn = true
+	case a.sp != unknown:
+		both.sp = a.sp
+	default:
+		both.sp = b.sp
+	}
+	return both
 }
 
 // rule is the frame as a Rule, Unsupported where it cannot be one.
@@ -181,6 +201,12 @@ func (f *frame) stack(in *inst) bool {
 		f.sp = unknown
 	}
 	return true
+}
+
+// makesRoom says that an instruction subtracts a register from rsp.
+func (in *inst) makesRoom() bool {
+	sub := in.op == 0x29 && in.mod == 3 && in.rm == rsp || in.op == 0x2b && in.reg == rsp
+	return in.table == tableOne && !in.vector && in.wide() && sub
 }
 
 // at is how far below the cfa a memory operand is.

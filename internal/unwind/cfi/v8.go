@@ -13,10 +13,12 @@ import (
 // leave them, and whatever is not understood, gets frame pointer rows. But the
 // bytecode handlers and small stubs have no frame of their own: there rbp is
 // the caller's, and following it would skip the caller. So each is walked like
-// other code, with three rules changed: those called from JavaScript drop
+// other code, with four rules changed: those called from JavaScript drop
 // their arguments, so rsp is not known behind calls; they return by popping
-// the return address, dropping the arguments and pushing it again; and
-// handlers jump from one to the next.
+// the return address, dropping the arguments and pushing it again; handlers
+// jump from one to the next; and where they have left their frame, or made room
+// below the caller's, for such a jump, the paths to it need not all tell where
+// rsp is (settle).
 
 // builtinAlign is what V8 aligns builtins to.
 const builtinAlign = 64

@@ -136,6 +136,9 @@ func (w *walker) reach(in *piece, p *point) (news, ok bool) {
 		if !ok && !w.builtin {
 			return false, false
 		}
+		if w.builtin {
+			both = settle(before, p.frame, both)
+		}
 		if both == before {
 			return false, true
 		}
@@ -201,6 +204,7 @@ func (w *walker) step(in *inst, f *frame) bool {
 	if w.builtin && f.ra != 0 && in.writes&(1<<rsp) != 0 && in.writes&(1<<(f.ra-1)) == 0 {
 		return true // drops the arguments: callers go by rbp
 	}
+	before := f.sp
 	fine := f.step(in)
 	if w.builtin && f.nowhere() && f.held && f.full != 0 {
 		f.sp = f.full // back to the caller's rbp: what was pushed for calls is gone
@@ -208,7 +212,10 @@ func (w *walker) step(in *inst, f *frame) bool {
 	if fine && (!f.nowhere() || f.over) {
 		return true
 	}
-	*f = frame{sp: unknown, bp: unknown}
+	// Where rsp was known and is not, without room being made, it points
+	// elsewhere: nothing that another path knows applies.
+	torn := f.torn || before != unknown && !in.makesRoom()
+	*f = frame{sp: unknown, bp: unknown, held: f.held && f.slot == 0, torn: torn}
 	return w.builtin
 }
 

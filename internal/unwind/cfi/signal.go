@@ -1,0 +1,37 @@
+package cfi
+
+import "bytes"
+
+// afterSyscall makes the rows of the code that signal handlers return to hold
+// for the pc after it, too, where nothing else does. The code is no longer than
+// its system call, rt_sigreturn, which does not come back; but while the kernel
+// is in it, that is where the pc stands, and the stack is still the signal's.
+func afterSyscall(im *image, rows []Row) []Row {
+	const syscall = "\x0f\x05"
+	for i := 1; i < len(rows); i++ {
+		end := rows[i].Offset()
+		if rows[i-1].Rule().Type() != Signal || rows[i].Rule().Type() != Gap || !bytes.Equal(im.before(end, len(syscall)), []byte(syscall)) {
+			continue
+		}
+		if i+1 < len(rows) && rows[i+1].Offset() == end+1 {
+			rows = append(rows[:i], rows[i+1:]...)
+			continue
+		}
+		rows[i] = row(end+1, rows[i].Rule())
+	}
+	return rows
+}
+
+// before is the n bytes of code before that at a file offset, nil if either is
+// not there.
+func (im *image) before(off uint32, n int) []byte {
+	for _, s := range im.exec {
+		if at := uint64(off) - s.off; uint64(off) >= s.off+uint64(n) && at < s.size {
+			b := make([]byte, n)
+			if got, _ := s.r.ReadAt(b, int64(at)-int64(n)); got == n {
+				return b
+			}
+		}
+	}
+	return nil
+}
