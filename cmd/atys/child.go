@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +17,7 @@ type child struct {
 	cmd    *exec.Cmd
 	pid    int
 	begun  bool
+	letGo  chan struct{} // closed when it may run
 	exited chan error
 }
 
@@ -24,57 +26,66 @@ func startStopped(args []string) (*child, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
-	c := &child{cmd: exec.Command(args[0], args[1:]...), exited: make(chan error, 1)}
+	c := &child{cmd: exec.Command(args[0], args[1:]...), letGo: make(chan struct{}), exited: make(chan error, 1)}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.cmd.SysProcAttr = &unix.SysProcAttr{Ptrace: true}
 	started := make(chan error)
-	go c.start(started)
+	go c.hold(started)
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %q: %w", args[0], err)
 	}
-	c.pid = c.cmd.Process.Pid
 	return c, nil
 }
 
-// start runs on a thread of its own: only the tracer's thread may let go.
-func (c *child) start(started chan<- error) {
+// hold starts the command and keeps it from running until it is let go; only
+// the thread that started it may do either. Should we be killed meanwhile, the
+// kernel ends it: it is not left behind, stopped for ever.
+func (c *child) hold(started chan<- error) {
 	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := c.cmd.Start(); err != nil {
 		started <- err
 		return
 	}
+	c.pid = c.cmd.Process.Pid
 	var status unix.WaitStatus
 	for { // the stop at exec
-		_, err := unix.Wait4(c.cmd.Process.Pid, &status, 0, nil)
+		_, err := unix.Wait4(c.pid, &status, 0, nil)
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
-	// Detach, but leave it stopped: from here on it is an ordinary stopped process.
-	err := unix.Kill(c.cmd.Process.Pid, unix.SIGSTOP)
-	if err == nil {
-		err = unix.PtraceDetach(c.cmd.Process.Pid)
+	err := unix.PtraceSetOptions(c.pid, unix.PTRACE_O_EXITKILL)
+	if err != nil {
+		unix.Kill(c.pid, unix.SIGKILL)
 	}
 	started <- err
-	runtime.UnlockOSThread()
+	if err == nil {
+		<-c.letGo
+		_ = unix.PtraceDetach(c.pid) // fails if it was killed, which its end will tell
+	}
 }
 
 // run lets the command go; done is called when it has exited.
 func (c *child) run(done func()) {
 	c.begun = true
-	unix.Kill(c.pid, unix.SIGCONT)
+	close(c.letGo)
 	go func() {
 		c.exited <- c.cmd.Wait()
 		done()
 	}()
 }
 
-// release lets a command that never ran go its way without us.
+// release ends a command that was never let go: what cannot be recorded is not
+// run, as if it had been refused at once.
 func (c *child) release() {
-	if !c.begun {
-		unix.Kill(c.pid, unix.SIGCONT)
-		c.begun = true
+	if c.begun {
+		return
 	}
+	c.begun = true
+	unix.Kill(c.pid, unix.SIGKILL)
+	close(c.letGo)
+	_ = c.cmd.Wait() // that it was killed is no news
 }
 
 // status passes the command's exit status on.
@@ -85,7 +96,9 @@ func (c *child) status() error {
 		if code := exit.ExitCode(); code >= 0 {
 			return exitStatus(code)
 		}
-		return exitStatus(128 + int(exit.Sys().(unix.WaitStatus).Signal()))
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return exitStatus(128 + int(status.Signal()))
+		}
 	}
 	return err
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +65,49 @@ func newOutput(path, name string, o outputOptions) (*output, error) {
 		out.format = f
 	}
 	return out, nil
+}
+
+// check finds out before anything is measured what would keep it from being
+// written. A disk may still be full in the end: see rescue.
+func (o *output) check() error {
+	if o.path == "-" {
+		return nil
+	}
+	path := o.path
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("write %q: it is a folder", o.path)
+	case err == nil && !info.Mode().IsRegular():
+		err = unix.Access(path, unix.W_OK)
+	default:
+		err = unix.Access(filepath.Dir(path), unix.W_OK|unix.X_OK)
+	}
+	if err != nil {
+		return fmt.Errorf("write %q: %w", o.path, err)
+	}
+	return nil
+}
+
+// rescue keeps a window that could not be written where it should go: in the
+// folder for temporary files, else in memory, which no full disk touches. The
+// name is drawn: others may write there too.
+func rescue(w *profile.Window, cause error) error {
+	for _, folder := range []string{os.TempDir(), "/dev/shm"} {
+		f, err := os.CreateTemp(folder, "atys-*.pb.gz")
+		if err != nil {
+			continue
+		}
+		err = errors.Join(format.Write(f, format.PProf, w, format.Options{}), f.Close())
+		if err == nil {
+			return fmt.Errorf("%w\nwhat was measured is kept in %s: see \"atys convert --help\"", cause, f.Name())
+		}
+		os.Remove(f.Name())
+	}
+	return fmt.Errorf("%w\nwhat was measured is lost: there was no room for it in %s nor /dev/shm", cause, os.TempDir())
 }
 
 // write writes the window, whole or not at all.

@@ -5,18 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/recorder"
+	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/sampler/cpu"
+	"atys.dev/atys/internal/unwind"
 )
 
 type recordFlags struct {
@@ -50,10 +53,44 @@ func (t *targetFlags) add(c *cobra.Command) {
 	f.StringVarP(&t.event, "event", "e", "cpu-clock", "what to sample: "+strings.Join(cpu.EventNames(), ", ")+", or subsystem:tracepoint; A+B also reads B at each sample of A")
 	f.Float64VarP(&t.frequency, "freq", "F", 99, "samples a second and CPU, 1 to 20000")
 	f.Uint64VarP(&t.count, "count", "c", 0, "instead of -F, for events that are no clocks: sample every n-th")
-	f.Uint32Var(&t.tables, "unwind-memory", 16, "megabytes of kernel memory for unwinding tables, 1 to 128")
+	f.Uint32Var(&t.tables, "unwind-memory", 16, "megabytes of kernel memory for unwinding tables, 1 to 128, rounded up to a power of two")
 	f.BoolVarP(&t.verbose, "verbose", "v", false, "say what happens")
 	_ = c.RegisterFlagCompletionFunc("event", cobra.FixedCompletions(cpu.EventNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagDirname("cgroup")
+}
+
+// maxTables is the most that --unwind-memory takes, in MB.
+const maxTables = unwind.MaxRows * 8 >> 20
+
+// check refuses values out of range, before anything is started.
+func (t *targetFlags) check(c *cobra.Command) error {
+	base, _, err := cpu.ParseEvents(t.event)
+	if err != nil {
+		return err
+	}
+	if t.tables < 1 || t.tables > maxTables {
+		return fmt.Errorf("--unwind-memory %d: want 1 to %d", t.tables, maxTables)
+	}
+	if !c.Flags().Changed("count") {
+		return cpu.CheckFrequency(t.frequency)
+	}
+	switch {
+	case c.Flags().Changed("freq"):
+		return errors.New("-c and -F exclude each other: give one")
+	case base.Clock:
+		return fmt.Errorf("-c %d: event %q is a clock, its rate is set by -F", t.count, base.Name)
+	case t.count < 1 || t.count > math.MaxUint32:
+		return fmt.Errorf("-c %d: want 1 to %d", t.count, uint32(math.MaxUint32))
+	}
+	return nil
+}
+
+// check also refuses a duration that ends nothing.
+func (f *recordFlags) check(c *cobra.Command) error {
+	if c.Flags().Changed("duration") && f.duration <= 0 {
+		return fmt.Errorf("-d %s: want more than 0; without -d it is until Ctrl-C, or the command's end", f.duration)
+	}
+	return f.targetFlags.check(c)
 }
 
 func recordCommand() *cobra.Command {
@@ -64,7 +101,12 @@ func recordCommand() *cobra.Command {
 		Example: `  atys record -p 1234 -d 10s -o profile.html
   atys record -a -F 199 -d 30s -o machine.pb.gz
   atys record -o out.svg -- ./server --port 8080`,
-		RunE: func(c *cobra.Command, args []string) error { return record(c.Context(), f, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(c); err != nil {
+				return &usageError{err}
+			}
+			return record(c.Context(), f, args)
+		},
 	}
 	f.targetFlags.add(c)
 	flags := c.Flags()
@@ -82,6 +124,9 @@ func record(ctx context.Context, f recordFlags, args []string) error {
 	out, err := newOutput(f.output, f.format, outputOptions{threads: f.threads, processes: f.all || f.cgroup != ""})
 	if err != nil {
 		return &usageError{err}
+	}
+	if err := out.check(); err != nil {
+		return err
 	}
 	child, err := startStopped(args)
 	if err != nil {
@@ -119,7 +164,7 @@ func record(ctx context.Context, f recordFlags, args []string) error {
 		fmt.Fprintf(os.Stderr, "atys: the recording ended early, what was measured is kept: %v\n", err)
 	}
 	if err := out.write(window); err != nil {
-		return err
+		return rescue(window, err)
 	}
 	summarize(os.Stderr, window, f.output)
 	if child != nil && f.duration == 0 && !interrupted {
@@ -149,15 +194,18 @@ func untilGone(ctx context.Context, pids []int, cancel func()) {
 			return
 		case <-ticker.C:
 		}
-		alive := false
-		for _, pid := range pids {
-			alive = alive || !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
-		}
-		if !alive {
+		if !slices.ContainsFunc(pids, alive) {
 			cancel()
 			return
 		}
 	}
+}
+
+// alive is false of zombies too: a parent that does not collect them would
+// have a recording go on for ever.
+func alive(pid int) bool {
+	_, err := proc.FS{}.Check(pid)
+	return !errors.Is(err, proc.ErrNotFound) && !errors.Is(err, proc.ErrZombie)
 }
 
 // progress reports to a terminal how far a recording is.
@@ -194,11 +242,15 @@ func summarize(w io.Writer, window *profile.Window, path string) {
 	for _, l := range window.Losses {
 		detail := ""
 		if l.Detail != "" {
-			detail = " (" + l.Detail + ")"
+			detail = " (" + render.Printable(l.Detail) + ")" // it may name a target's file
 		}
 		fmt.Fprintf(w, "  %s%s: %d samples\n", l.Reason, detail, l.N)
 	}
-	if window.N() == 0 {
+	switch {
+	case window.N() > 0:
+	case window.Exact.CPU > 0:
+		fmt.Fprintln(w, "  no samples: what was used is too little for this rate: record longer, or with a higher -F (a smaller -c)")
+	default:
 		fmt.Fprintln(w, "  no samples: the target used no CPU in that time (it waited), or ended before it was seen")
 	}
 }

@@ -40,7 +40,12 @@ table each interval.`,
   atys top -a -F 199
   atys top -a --once --json`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return top(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := f.check(c); err != nil {
+				return &usageError{err}
+			}
+			return top(c.Context(), f)
+		},
 	}
 	f.targetFlags.add(c)
 	flags := c.Flags()
@@ -55,6 +60,9 @@ table each interval.`,
 func top(ctx context.Context, f topFlags) error {
 	if f.interval < 100*time.Millisecond || f.window < f.interval {
 		return &usageError{fmt.Errorf("--interval %v and --window %v: the first is at least 100ms, the second no shorter", f.interval, f.window)}
+	}
+	if f.limit < 0 {
+		return &usageError{fmt.Errorf("--limit %d: want 0 or more", f.limit)}
 	}
 	targets, err := recorder.FindTargets(proc.FS{}, f.all, f.pids, f.name, f.cgroup)
 	if err != nil {

@@ -184,7 +184,12 @@ func comment(b *binfile.File) string {
 	return string(data)
 }
 
-func (p *Process) title() string { return fmt.Sprintf("process %d (%s)", p.PID, p.Name) }
+func (p *Process) title() string {
+	if p.Name == "" { // there is no such process
+		return fmt.Sprintf("process %d", p.PID)
+	}
+	return fmt.Sprintf("process %d (%s)", p.PID, p.Name)
+}
 
 // checks judges a process.
 func (p *Process) checks(f Facts) []Check {
@@ -222,8 +227,16 @@ func (p *Process) readable(f Facts) Check {
 	return c
 }
 
+// everywhere is where something was found that no file was seen to lack.
+func (p *Process) everywhere() string {
+	if len(p.list(func(file File) bool { return file.Err != "" })) > 0 {
+		return "in every file that can be read"
+	}
+	return "in every file"
+}
+
 func (p *Process) unwinds() Check {
-	c := Check{Name: "unwind information", State: OK, Found: "in every file"}
+	c := Check{Name: "unwind information", State: OK, Found: p.everywhere()}
 	none := p.list(func(file File) bool { return file.Err == "" && file.Rows == 0 && !file.Keeps })
 	if len(none) > 0 {
 		c.State, c.Found = Limited, "none in "+join(none)
@@ -234,7 +247,7 @@ func (p *Process) unwinds() Check {
 }
 
 func (p *Process) named() Check {
-	c := Check{Name: "symbols", State: OK, Found: "in every file"}
+	c := Check{Name: "symbols", State: OK, Found: p.everywhere()}
 	poor := p.list(func(file File) bool {
 		return file.Err == "" && (file.Symbols == SymbolsExported || file.Symbols == SymbolsNone)
 	})

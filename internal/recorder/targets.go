@@ -46,7 +46,7 @@ func FindTargets(fs proc.FS, all bool, pids []int, name, cgroup string) (Targets
 		return findByName(fs, name)
 	}
 	for _, pid := range pids {
-		if err := checkProcess(fs, pid); err != nil {
+		if _, err := fs.Check(pid); err != nil {
 			return Targets{}, err
 		}
 	}
@@ -64,7 +64,7 @@ func findByName(fs proc.FS, name string) (Targets, error) {
 	}
 	var t Targets
 	for _, p := range found {
-		if p.PID != os.Getpid() && checkProcess(fs, p.PID) == nil {
+		if _, err := fs.Check(p.PID); err == nil && p.PID != os.Getpid() {
 			t.PIDs = append(t.PIDs, p.PID)
 		}
 	}
@@ -72,18 +72,6 @@ func findByName(fs proc.FS, name string) (Targets, error) {
 		return Targets{}, fmt.Errorf("no process matches --name %q", name)
 	}
 	return t, nil
-}
-
-// checkProcess tells in plain words why a process cannot be sampled.
-func checkProcess(fs proc.FS, pid int) error {
-	stat, err := fs.Check(pid)
-	if err != nil {
-		return err
-	}
-	if stat.KernelThread() {
-		return fmt.Errorf("process %d (%s) is a kernel thread and has no user code: record the machine with -a to see it", pid, stat.Comm)
-	}
-	return nil
 }
 
 var cgroupRoots = []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}

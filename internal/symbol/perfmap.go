@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"atys.dev/atys/internal/profile"
 )
 
@@ -73,18 +75,11 @@ func (m *PerfMap) Frame(address uint64) (profile.Frame, bool) {
 // Refresh reads what was appended since the last time. A file that was replaced
 // or shortened is read anew.
 func (m *PerfMap) Refresh() error {
-	f, err := os.Open(m.path)
+	f, info, err := openPerfMap(m.path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%q is not a regular file", m.path)
-	}
 	if m.info != nil && (!os.SameFile(m.info, info) || info.Size() < m.read) {
 		*m = PerfMap{path: m.path}
 	}
@@ -93,6 +88,27 @@ func (m *PerfMap) Refresh() error {
 		return nil
 	}
 	return m.parse(io.NewSectionReader(f, m.read, min(info.Size(), maxPerfMap)-m.read))
+}
+
+// openPerfMap opens what anybody may have put into /tmp: it looks before it
+// opens, because opening a pipe blocks for ever and opening a device acts, and
+// a link could lead to a file that only we may read.
+func openPerfMap(path string) (*os.File, os.FileInfo, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	seen := os.NewFile(uintptr(fd), path)
+	defer seen.Close()
+	info, err := seen.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%q is not a regular file", path)
+	}
+	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
+	return f, info, err
 }
 
 // parse takes complete lines; one still being written is left for the next time.

@@ -1,12 +1,15 @@
 package symbol
 
 import (
+	"errors"
 	"fmt"
 	"math/rand"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/profile"
 )
@@ -105,6 +108,27 @@ func TestPerfMapPath(t *testing.T) {
 	}
 	if got, want := PerfMapPath(dir, 43), dir+"/43/root/tmp/perf-43.map"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Anybody may write to /tmp: what is no file must not block us, and what is a
+// link must not have us read for its maker.
+func TestPerfMapOfHostileProcess(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	secret := filepath.Join(dir, "secret")
+	err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink(secret, link), os.WriteFile(secret, []byte("1000 10 a\n"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, link, dir, "/dev/zero"} {
+		m := NewPerfMap(path)
+		if err := m.Refresh(); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+			t.Errorf("%s: error %v", path, err)
+		}
+		if f, ok := m.Frame(0x1000); ok {
+			t.Errorf("%s: names %v", path, f)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type layout struct {
 	areas     []area
 	shared    int // processes that use it
 	published extent
+	stale     bool // what is published is not what areas say
 }
 
 // area is a mapping of code.
@@ -38,7 +39,7 @@ func (u *Unwinder) own(p *process) *layout {
 		return p.layout
 	}
 	p.layout.shared--
-	p.layout = &layout{areas: slices.Clone(p.layout.areas), shared: 1}
+	p.layout = &layout{areas: slices.Clone(p.layout.areas), shared: 1, stale: true}
 	for _, a := range p.layout.areas {
 		use(a.executable, 1)
 	}
@@ -56,6 +57,7 @@ func use(e *executable, n int) {
 
 // insert adds a mapping; what it overlaps was unmapped or replaced.
 func (u *Unwinder) insert(l *layout, a area) {
+	l.stale = true
 	var cut []area
 	l.areas = slices.DeleteFunc(l.areas, func(old area) bool {
 		if old.end <= a.start || old.start >= a.end {
@@ -95,7 +97,7 @@ func (u *Unwinder) scan(pid int) error {
 	} else {
 		u.release(p.layout)
 	}
-	p.layout = &layout{shared: 1, areas: make([]area, 0, len(mappings))}
+	p.layout = &layout{shared: 1, stale: true, areas: make([]area, 0, len(mappings))}
 	for _, m := range mappings {
 		e := u.executableOf(pid, m)
 		use(e, 1)
@@ -139,7 +141,7 @@ func (u *Unwinder) forget(pid int) {
 func (u *Unwinder) publishProcess(pid int, p *process) {
 	p.dirty = false
 	l := p.layout
-	if l.published.count != uint32(len(l.areas)) || l.shared == 1 {
+	if l.stale {
 		old := l.published
 		run, ok := u.mappings.take(uint32(len(l.areas)))
 		if !ok {
@@ -148,9 +150,27 @@ func (u *Unwinder) publishProcess(pid int, p *process) {
 			return
 		}
 		u.fill(run, l)
-		l.published = run
+		l.published, l.stale = run, false
 		u.retire(u.mappings, old)
+		if l.shared > 1 {
+			u.pointSharers(pid, l) // before the old cells are used again
+		}
 	}
+	u.point(pid, p)
+}
+
+// pointSharers has the other processes of a layout look at its new cells.
+func (u *Unwinder) pointSharers(but int, l *layout) {
+	for pid, p := range u.processes {
+		if p.layout == l && pid != but {
+			u.point(pid, p)
+		}
+	}
+}
+
+// point tells walks where a process's mappings are.
+func (u *Unwinder) point(pid int, p *process) {
+	l := p.layout
 	value := kernelProcess{First: l.published.first, Count: l.published.count, Changed: p.changed, Known: p.known}
 	if err := u.maps.Processes.Update(uint32(pid), &value, ebpf.UpdateAny); err != nil {
 		u.stats.ProcessErrors++

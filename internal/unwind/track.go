@@ -159,12 +159,14 @@ func (u *Unwinder) loadFor(e *executable) {
 	if !e.anonFP {
 		return
 	}
-	for pid, p := range u.processes {
+	for _, p := range u.processes {
 		for _, a := range p.layout.areas {
 			if a.executable == e {
-				p.dirty = true
+				p.dirty, p.layout.stale = true, true
 			}
 		}
+	}
+	for pid, p := range u.processes { // only now: a layout may have several
 		if p.dirty {
 			u.publishProcess(pid, p)
 		}
