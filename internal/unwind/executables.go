@@ -170,6 +170,11 @@ func (u *Unwinder) load(e *executable) {
 	if err == nil {
 		err = u.publish(e, table)
 	}
+	if errors.Is(err, errNoRoom) {
+		u.stats.TableErrors++ // it stays wanted until something is unloaded
+		u.options.Log.Warn("no room for an unwind table", "path", e.path, "error", err)
+		return
+	}
 	if err != nil {
 		u.giveUp(e)
 		u.stats.TableErrors++
@@ -309,4 +314,9 @@ func (u *Unwinder) unload(e *executable) {
 	u.retire(u.executables.rows, e.row)
 	u.retire(u.executables.pages, e.page)
 	e.row, e.page, e.loaded = extent{}, extent{}, false
+	for _, other := range u.executables.byFile { // who found no room may ask again
+		if !other.loaded && !other.failed {
+			atomic.StoreUint32(&u.memory.executables.Value.E[other.id].Wanted, 0)
+		}
+	}
 }

@@ -258,7 +258,7 @@ static __always_inline struct mapping *find_mapping(struct walk *w, struct mappi
 	return m;
 }
 
-/* Finds the rule for a file offset: its page gives at most 256 rows, 8 steps. */
+/* Finds the rule for a file offset: its page gives at most 257 rows, 9 steps. */
 static __always_inline u32 find_rule(struct executable *e, u64 wide)
 {
 	u32 offset = wide;

@@ -45,8 +45,7 @@ static __always_inline void ask_for_rows(struct walk *w, u32 tgid)
 	id &= MAX_EXECUTABLES - 1;
 	if (!table || table->e[id].wanted)
 		return;
-	table->e[id].wanted = 1;
-	bpf_ringbuf_output(&requests, &request, sizeof(request), 0);
+	table->e[id].wanted = !bpf_ringbuf_output(&requests, &request, sizeof(request), 0);
 }
 
 /* Asks for a process or address that is unknown, at most every 20 ms, and gives

@@ -142,6 +142,7 @@ enum counter {
 	LOST_NESTED_WEIGHT,
 	LOST_TIMES,	    /* the stream of timed samples was full */
 	LOST_EXITS,	    /* an exited thread's times found no room */
+	LOST_TARGETS,	    /* a target's child found no room */
 	COUNTERS,
 };
 
@@ -361,8 +362,8 @@ static __always_inline u64 weigh(u32 tgid, u32 buffer, u64 period)
 }
 
 /* One sample, with the registers that user code had. */
-static __always_inline void take(void *ctx, struct scratch *s, struct cpu_state *cpu, u32 cpu_id, u32 buffer,
-				 const struct pt_regs *user, bool in_kernel, u64 weight, u64 now)
+static __always_inline void take(void *ctx, struct scratch *s, u32 cpu_id, u32 buffer,
+				 const struct pt_regs *user, bool in_kernel, u64 weight, u64 delta, u64 now)
 {
 	u64 id = bpf_get_current_pid_tgid();
 	struct row_key key = {.tgid = id >> 32};
@@ -376,7 +377,6 @@ static __always_inline void take(void *ctx, struct scratch *s, struct cpu_state 
 		if (shared)
 			key.slot = 1 + (now - shared->control.window_start) / slot_ns;
 	}
-	u64 delta = with_delta ? read_delta(cpu) : 0;
 	if (!add_to_row(buffer, &key, weight, delta)) {
 		count(LOST_ROWS, 1);
 		count(LOST_ROWS_WEIGHT, weight);
@@ -411,6 +411,9 @@ static __always_inline int sample(void *ctx, struct pt_regs *regs, u64 event_per
 		return 0;
 	struct cpu_state *cpu = &shared->cpu[cpu_id];
 	u64 period = count_events ? event_period : shared->cpu[shared->control.shared_period ? 0 : cpu_id].period;
+	/* read at each interrupt, kept or not: a sample answers for the time since
+	 * the interrupt before it, not since the last one that was kept */
+	u64 delta = with_delta ? read_delta(cpu) : 0;
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	if (tgid == 0) {
 		cpu->idle_samples += 1;
@@ -432,7 +435,7 @@ static __always_inline int sample(void *ctx, struct pt_regs *regs, u64 event_per
 		if (in_kernel) /* from here on: what user code had when it entered the kernel */
 			bpf_probe_read_kernel(regs, sizeof(*regs),
 					      (void *)bpf_task_pt_regs(bpf_get_current_task_btf()));
-		take(ctx, s, cpu, cpu_id, buffer, regs, in_kernel, weight, began);
+		take(ctx, s, cpu_id, buffer, regs, in_kernel, weight, delta, began);
 		if (with_costs)
 			measure(began, s->walk.count);
 	}
@@ -502,7 +505,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (!t)
 		return 0;
 	struct target copy = *t;
-	bpf_map_update_elem(&targets, &to, &copy, BPF_NOEXIST);
+	if (bpf_map_update_elem(&targets, &to, &copy, BPF_ANY))
+		count(LOST_TARGETS, 1);
 	return 0;
 }
 

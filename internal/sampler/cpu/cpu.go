@@ -141,6 +141,10 @@ func (s *Sampler) prepare() (err error) {
 
 // Start begins the first window.
 func (s *Sampler) Start() error {
+	chosen, err := s.placeEvents() // first: it may watch the machine for a moment
+	if err != nil {
+		return err
+	}
 	wanted, err := s.wantedNow()
 	if err != nil {
 		return err
@@ -150,7 +154,7 @@ func (s *Sampler) Start() error {
 	}
 	s.began, s.beganMono = time.Now(), clock(unix.CLOCK_MONOTONIC)
 	s.shared.Value.Control.WindowStart = s.beganMono
-	if err := s.openEvents(); err != nil {
+	if err := s.openEvents(chosen); err != nil {
 		return err
 	}
 	if s.times != nil {
@@ -383,6 +387,7 @@ func (s *Sampler) losses(h *profile.Head) {
 	lost(kernelCounterLOST_ROWS, kernelCounterLOST_ROWS_WEIGHT, "more distinct stacks than the kernel's table holds")
 	lost(kernelCounterLOST_NESTED, kernelCounterLOST_NESTED_WEIGHT, "a sample interrupted a sample")
 	lost(kernelCounterLOST_TIMES, kernelCounterLOST_TIMES, "times of samples: the ring was full")
+	lost(kernelCounterLOST_TARGETS, kernelCounterLOST_TARGETS, "children that found no room among the targets")
 	lost(kernelCounterLOST_EXITS, kernelCounterLOST_EXITS, "exact times of exited threads: the ring was full")
 	var idle uint64
 	for i := range s.shared.Value.Cpu {

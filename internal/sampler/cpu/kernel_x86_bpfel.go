@@ -43,7 +43,8 @@ const (
 	kernelCounterLOST_NESTED_WEIGHT kernelCounter = 4
 	kernelCounterLOST_TIMES         kernelCounter = 5
 	kernelCounterLOST_EXITS         kernelCounter = 6
-	kernelCounterCOUNTERS           kernelCounter = 7
+	kernelCounterLOST_TARGETS       kernelCounter = 7
+	kernelCounterCOUNTERS           kernelCounter = 8
 )
 
 type kernelExecutables struct {

@@ -77,17 +77,8 @@ func (s *Sampler) frequency() float64 {
 }
 
 // openEvents opens the events where they belong and lets them run.
-func (s *Sampler) openEvents() error {
+func (s *Sampler) openEvents(chosen decision) (err error) {
 	o := s.options
-	if o.Second != nil {
-		if err := s.openSecond(); err != nil {
-			return err
-		}
-	}
-	chosen, err := s.placeEvents()
-	if err != nil {
-		return err
-	}
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
 	e := &s.events
@@ -105,16 +96,26 @@ func (s *Sampler) openEvents() error {
 			return fmt.Errorf("open cgroup: %w", err)
 		}
 	}
-	for _, cpu := range o.CPUs {
-		pid, flags := -1, 0
-		if e.cgroup != nil {
-			pid, flags = int(e.cgroup.Fd()), unix.PERF_FLAG_PID_CGROUP
+	if o.Second != nil {
+		if err := s.openSecond(); err != nil {
+			return err
 		}
+	}
+	pid, flags := e.whose()
+	for _, cpu := range o.CPUs {
 		if err := s.openOne(pid, cpu, flags, s.objects.OnEvent); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// whose gives what events on a CPU count: everybody, or the cgroup's threads.
+func (e *eventSet) whose() (pid, flags int) {
+	if e.cgroup != nil {
+		return int(e.cgroup.Fd()), unix.PERF_FLAG_PID_CGROUP
+	}
+	return -1, 0
 }
 
 // openThreads opens an event for each thread of each target.
@@ -209,8 +210,9 @@ func (s *Sampler) openError(err error) error {
 
 // openSecond opens the counter that is read at each sample.
 func (s *Sampler) openSecond() error {
+	pid, flags := s.events.whose()
 	for _, cpu := range s.options.CPUs {
-		fd, err := unix.PerfEventOpen(s.options.Second.counting(), -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		fd, err := unix.PerfEventOpen(s.options.Second.counting(), pid, cpu, -1, flags|unix.PERF_FLAG_FD_CLOEXEC)
 		if err != nil {
 			return fmt.Errorf("open second event %q: %w", s.options.Second.Name, err)
 		}

@@ -89,7 +89,7 @@ func (s *Sampler) placeEvents() (decision, error) {
 		return decision{placement: PlaceCgroup, cgroup: o.Cgroup, why: "the cgroup's threads are sampled wherever they run"}, nil
 	case o.Spread != PlaceByCost:
 		return decision{placement: o.Spread, why: "as asked"}, nil
-	case o.All || !o.Event.Clock:
+	case o.All || !o.Event.Clock || o.Second != nil: // a second event is counted by CPU
 		return decision{placement: PlaceCPUs, why: "each CPU is sampled"}, nil
 	}
 	d := demand{hz: s.frequency()}

@@ -93,10 +93,10 @@ func (s *Sampler) applyRates(buffers ...int) error {
 	s.events.mu.Lock()
 	s.events.base = plan.base
 	s.events.mu.Unlock()
+	s.sweepTargets()
 	for pid, keep := range plan.keep {
 		if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 			delete(s.targets, pid)
-			s.objects.Targets.Delete(uint32(pid)) // not there: an exited child we never wrote
 			continue
 		}
 		var t kernelTarget
@@ -111,6 +111,25 @@ func (s *Sampler) applyRates(buffers ...int) error {
 		}
 	}
 	return nil
+}
+
+// sweepTargets drops from the kernel's table what is gone: a child whose fork
+// we never heard of would else pass its place on to whoever has its number next.
+func (s *Sampler) sweepTargets() {
+	var pid uint32
+	var t kernelTarget
+	var gone []uint32
+	for all := s.objects.Targets.Iterate(); all.Next(&pid, &t); {
+		if errors.Is(unix.Kill(int(pid), 0), unix.ESRCH) {
+			gone = append(gone, pid)
+		}
+	}
+	for _, pid := range gone {
+		delete(s.targets, int(pid))
+		if err := s.objects.Targets.Delete(pid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			s.log.Debug("forget target", "pid", pid, "error", err)
+		}
+	}
 }
 
 // setPeriod changes a running event's period, in ns for clocks.
