@@ -188,8 +188,11 @@ func portion(t *testing.T, folded string, condition func(stack string) bool) flo
 // whole: from the program's start, through a function of its own.
 func whole(stack string) bool { return strings.HasPrefix(stack, "_start;") && named(stack) }
 
-// named: in the loop of the victim, or what it calls.
-func named(stack string) bool { return strings.Contains(stack, ";run;") }
+// named: in a victim's loop, or what it calls. On a busy machine the mixed one
+// also spends some time in its book-keeping, below its namesake.
+func named(stack string) bool {
+	return strings.Contains(stack, ";run;") || strings.Contains(stack, ";mixed;")
+}
 
 func kernelNamed(stack string) bool { return strings.Contains(stack, "do_syscall_64_[k]") }
 
@@ -349,7 +352,7 @@ func (n trial) setcap(t *testing.T) {
 		t.Fatalf("record: exit %d: %s", code, errs)
 	}
 	if s := portion(t, out, whole); s < 0.99 {
-		t.Errorf("%.3f of root's process's stacks are whole and named", s)
+		t.Errorf("%.3f of root's process's stacks are whole and named:\n%s", s, out)
 	}
 }
 
