@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -35,7 +36,7 @@ func Run(ctx context.Context, name string, args ...string) (Spent, error) {
 	if err != nil {
 		return Spent{}, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, lastLines(out))
 	}
-	usage, ok := cmd.ProcessState.SysUsage().(*unix.Rusage)
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	s := Spent{CPU: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), Wall: time.Since(began), Output: out}
 	if ok {
 		s.MaxRSS = usage.Maxrss << 10

@@ -77,9 +77,10 @@ func Start(o Options) (r *Recorder, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list CPUs: %w", err)
 	}
+	kernel := symbol.NewKernel("/proc", "/sys", time.Now)
 	r = &Recorder{options: o, log: o.Log, jit: map[int]*symbol.PerfMap{},
-		names:  symbol.New(symbol.Options{CacheDir: o.CacheDir, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))}),
-		kernel: symbol.NewKernel("/proc", "/sys", time.Now)}
+		names:  symbol.New(symbol.Options{CacheDir: o.CacheDir, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))}),
+		kernel: kernel}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())

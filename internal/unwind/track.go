@@ -38,7 +38,8 @@ func (u *Unwinder) Start() error {
 		requests.Close()
 		return err
 	}
-	u.done.Go(func() { u.follow() })
+	u.done.Go(u.follow)
+	u.done.Go(u.build)
 	u.done.Go(func() { u.serve(requests) })
 	u.done.Go(func() {
 		<-u.stop
@@ -113,8 +114,11 @@ func (u *Unwinder) applyAll(events []lifecycle.Event, known uint64, exited map[i
 	changed := map[int]bool{}
 	for _, e := range events {
 		switch e.Kind {
-		case lifecycle.Lost:
+		case lifecycle.Lost: // exits may be among them
 			u.stats.EventsLost += max(e.Lost, 1)
+			for pid := range u.processes {
+				exited[pid] = true
+			}
 		case lifecycle.Exit:
 			exited[e.PID] = true
 		case lifecycle.Fork, lifecycle.Exec, lifecycle.Map:
@@ -132,7 +136,40 @@ func (u *Unwinder) applyAll(events []lifecycle.Event, known uint64, exited map[i
 		}
 	}
 	for pid := range changed {
-		u.loadAll(u.processes[pid])
+		u.order(u.processes[pid])
+	}
+}
+
+// order has the builder load a process's executables. Where it has too much to
+// do, walks will ask for what they need.
+func (u *Unwinder) order(p *process) {
+	if p == nil {
+		return
+	}
+	for _, a := range p.layout.areas {
+		if a.executable == nil || a.executable.loaded || a.executable.failed {
+			continue
+		}
+		select {
+		case u.orders <- a.executable:
+		default:
+			return
+		}
+	}
+}
+
+// build loads what is ordered, apart from follow: the kernel's rings of events
+// overflow in the second that the largest tables take.
+func (u *Unwinder) build() {
+	for {
+		select {
+		case <-u.stop:
+			return
+		case e := <-u.orders:
+			u.mu.Lock()
+			u.loadFor(e)
+			u.mu.Unlock()
+		}
 	}
 }
 

@@ -82,6 +82,7 @@ type Unwinder struct {
 	execs   link.Link
 	done    sync.WaitGroup
 	stop    chan struct{}
+	orders  chan *executable // to be loaded without being asked for
 
 	mu          sync.Mutex // guards all below
 	processes   map[int]*process
@@ -142,7 +143,7 @@ func New(o Options) (*Unwinder, error) {
 	if o.Wanted == nil {
 		o.Wanted = func(int) bool { return true }
 	}
-	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{})}
+	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), orders: make(chan *executable, 1024)}
 	spec, err := loadKernel()
 	if err != nil {
 		return nil, fmt.Errorf("read embedded BPF object: %w", err)

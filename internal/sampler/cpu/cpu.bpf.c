@@ -409,6 +409,8 @@ static __always_inline int sample(void *ctx, struct pt_regs *regs, u64 event_per
 	struct scratch *s = only(&scratches);
 	if (!shared || !s || cpu_id >= MAX_CPUS)
 		return 0;
+	OPAQUE(cpu_id); /* 6.1 forgets the bound above at the next helper call */
+	cpu_id &= MAX_CPUS - 1;
 	struct cpu_state *cpu = &shared->cpu[cpu_id];
 	u64 period = count_events ? event_period : shared->cpu[shared->control.shared_period ? 0 : cpu_id].period;
 	/* read at each interrupt, kept or not: a sample answers for the time since
