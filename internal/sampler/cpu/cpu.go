@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,6 +113,14 @@ func New(o Options) (*Sampler, error) {
 			return nil, err
 		}
 	}
+	if o.Event.Trace && o.Cgroup != "" {
+		// A tracepoint knows no cgroups: its processes, and their children, are the targets.
+		members, err := cgroupMembers(o.Cgroup)
+		if err != nil {
+			return nil, err
+		}
+		o.PIDs = slices.Collect(maps.Keys(members))
+	}
 	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}}
 	for _, pid := range o.PIDs {
 		s.targets[pid] = o.Frequency
@@ -174,7 +184,7 @@ func (s *Sampler) load() error {
 	}
 	o := s.options
 	choices := map[string]any{
-		"only_targets": flag(!o.All && o.Cgroup == "" || o.Event.Trace && !o.All),
+		"only_targets": flag(o.onlyTargets()),
 		"count_events": flag(!o.Event.Clock && !o.Event.Trace),
 		"square_shift": uint32(10),
 		"with_threads": flag(o.Threads),
@@ -220,6 +230,11 @@ func (s *Sampler) load() error {
 	return nil
 }
 
+// onlyTargets tells whether the programs choose by process: else the events do.
+func (o *Options) onlyTargets() bool {
+	return !o.All && (o.Cgroup == "" || o.Event.Trace)
+}
+
 func flag(on bool) uint32 {
 	if on {
 		return 1
@@ -230,7 +245,7 @@ func flag(on bool) uint32 {
 // attachTask follows forks and exits in the kernel.
 func (s *Sampler) attachTask() error {
 	programs := []*ebpf.Program{s.objects.OnExit}
-	if !s.options.All && s.options.Cgroup == "" {
+	if s.options.onlyTargets() {
 		programs = append(programs, s.objects.OnFork)
 	}
 	for _, p := range programs {

@@ -44,7 +44,6 @@ type eventSet struct {
 type openEvent struct {
 	fd   int
 	cpu  int // -1 for a thread's
-	tid  int
 	link link.Link
 }
 
@@ -54,10 +53,7 @@ func (e *eventSet) close() error {
 	e.closed = true
 	var errs []error
 	for _, o := range e.open {
-		if o.link != nil {
-			errs = append(errs, o.link.Close())
-		}
-		errs = append(errs, unix.Close(o.fd))
+		errs = append(errs, o.link.Close(), unix.Close(o.fd))
 	}
 	for _, fd := range e.seconds {
 		errs = append(errs, unix.Close(fd))
@@ -83,15 +79,7 @@ func (s *Sampler) openEvents(chosen decision) (err error) {
 	defer s.events.mu.Unlock()
 	e := &s.events
 	e.decision = chosen
-	switch {
-	case o.Event.Trace:
-		// A program on a tracepoint sees every hit on the machine, whatever
-		// event it is attached through: open one.
-		return s.openOne(-1, o.CPUs[0], 0, s.objects.OnTracepoint)
-	case chosen.placement == PlaceThreads:
-		s.shared.Value.Control.SharedPeriod = 1
-		return s.openThreads()
-	case chosen.placement == PlaceCgroup:
+	if chosen.placement == PlaceCgroup && !o.Event.Trace {
 		if e.cgroup, err = os.Open(chosen.cgroup); err != nil {
 			return fmt.Errorf("open cgroup: %w", err)
 		}
@@ -100,6 +88,15 @@ func (s *Sampler) openEvents(chosen decision) (err error) {
 		if err := s.openSecond(); err != nil {
 			return err
 		}
+	}
+	switch {
+	case o.Event.Trace:
+		// A program on a tracepoint sees every hit on the machine, whatever
+		// event it is attached through: open one.
+		return s.openOne(-1, o.CPUs[0], 0, s.objects.OnTracepoint)
+	case chosen.placement == PlaceThreads:
+		s.shared.Value.Control.SharedPeriod = 1
+		return s.openThreads()
 	}
 	pid, flags := e.whose()
 	for _, cpu := range o.CPUs {
@@ -180,17 +177,19 @@ func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
 	if err != nil {
 		return s.openError(err)
 	}
-	opened := openEvent{fd: fd, cpu: cpu, tid: pid}
-	opened.link, err = link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: program, Attach: ebpf.AttachPerfEvent})
-	if err == nil && s.options.Tap != nil {
-		err = s.options.Tap.Opened(fd, cpu)
-	}
-	if err == nil {
-		err = unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0)
-	}
-	s.events.open = append(s.events.open, opened)
+	attached, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: program, Attach: ebpf.AttachPerfEvent})
 	if err != nil {
+		unix.Close(fd)
 		return fmt.Errorf("attach to event %s: %w", s.options.Event.Name, err)
+	}
+	s.events.open = append(s.events.open, openEvent{fd: fd, cpu: cpu, link: attached})
+	if s.options.Tap != nil {
+		if err := s.options.Tap.Opened(fd, cpu); err != nil {
+			return err
+		}
+	}
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
+		return fmt.Errorf("enable event %s: %w", s.options.Event.Name, err)
 	}
 	return nil
 }

@@ -88,11 +88,13 @@ func (s *Sampler) SetFrequency(hz float64) error {
 // each sample is weighed by the period it had.
 func (s *Sampler) applyRates(buffers ...int) error {
 	s.targetsMu.Lock()
-	defer s.targetsMu.Unlock()
 	plan := planRates(s.options.Frequency, s.targets)
+	s.targetsMu.Unlock() // who opens events holds their lock while it asks for targets
 	s.events.mu.Lock()
 	s.events.base = plan.base
 	s.events.mu.Unlock()
+	s.targetsMu.Lock()
+	defer s.targetsMu.Unlock()
 	s.sweepTargets()
 	for pid, keep := range plan.keep {
 		if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {

@@ -359,6 +359,16 @@ func TestCgroup(t *testing.T) {
 			t.Errorf("sampled process %d, not %d (%d is outside the cgroup)", got, pid, other)
 		}
 	}
+	scheduled, err := ParseEvent("sched:sched_stat_runtime")
+	if err != nil {
+		t.Fatal(err)
+	}
+	traced := gather(t, start(t, Options{Cgroup: dir, Event: scheduled, Count: 1}), samples(5))
+	for _, r := range traced.Rows {
+		if got := traced.Thread(r.Thread).PID; got != pid {
+			t.Errorf("traced process %d, not %d", got, pid)
+		}
+	}
 	if got := ownCgroup([]int{pid}); got != dir {
 		t.Errorf("the process's own cgroup is %q, not %q", got, dir)
 	}
