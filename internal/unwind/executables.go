@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/unwind/cfi"
@@ -20,6 +22,9 @@ const (
 	executableFramePointers = 2
 	mappingFramePointers    = 1
 )
+
+// areaCells are those at the end of the mappings that programs use themselves.
+const areaCells = 512
 
 // fileID is a file while we or a process hold it: an inode's number is not
 // used again before that.
@@ -120,7 +125,16 @@ func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 		u.executables.byID = append(u.executables.byID, nil)
 	}
 	u.executables.byID[id] = e
+	if err := u.maps.Files.Update(file.key(), id, ebpf.UpdateAny); err != nil {
+		u.options.Log.Debug("no room for a file", "path", m.Path, "error", err)
+	}
 	return e
+}
+
+// key is how programs know the file: zero for the vdso, the only image without
+// an inode.
+func (f fileID) key() kernelFileKey {
+	return kernelFileKey{Inode: f.inode, Device: f.major<<20 | f.minor}
 }
 
 // identify opens the file and reads its build-id. A file that cannot be opened
@@ -275,6 +289,9 @@ func (u *Unwinder) evictExecutable(e *executable) {
 	u.unload(e)
 	e.close()
 	delete(u.executables.byFile, e.file)
+	if err := u.maps.Files.Delete(e.file.key()); err != nil && !isNotExist(err) {
+		u.options.Log.Debug("forget file", "path", e.path, "error", err)
+	}
 	u.executables.byID[e.id] = nil
 	u.executables.unused = append(u.executables.unused, e.id)
 }

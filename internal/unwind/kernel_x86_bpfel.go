@@ -36,6 +36,13 @@ type kernelExecutables struct {
 	E [16384]kernelExecutable
 }
 
+type kernelFileKey struct {
+	_      structs.HostLayout
+	Inode  uint64
+	Device uint32
+	Unused uint32
+}
+
 type kernelMapping struct {
 	_          structs.HostLayout
 	Start      uint64
@@ -87,9 +94,21 @@ type kernelWalk struct {
 	Hint     uint32
 	End      uint32
 	BpLost   uint32
-	Unused   uint32
+	ByArea   uint32
 	Frames   [128]uint64
-	Process  kernelProcess
+	Area     struct {
+		_     structs.HostLayout
+		Node  [32]uint64
+		Start uint64
+		End   uint64
+		Pages uint64
+		Flags uint64
+		File  uint64
+		Inode uint64
+		Super uint64
+		Vdso  uint64
+	}
+	Process kernelProcess
 }
 
 type kernelWalkEnd uint32
@@ -117,6 +136,7 @@ const (
 	kernelMapEnds          = "ends"
 	kernelMapExecs         = "execs"
 	kernelMapExecutables   = "executables"
+	kernelMapFiles         = "files"
 	kernelMapMappings      = "mappings"
 	kernelMapPages         = "pages"
 	kernelMapProcesses     = "processes"
@@ -184,6 +204,7 @@ type kernelMapSpecs struct {
 	Ends        *ebpf.MapSpec `ebpf:"ends"`
 	Execs       *ebpf.MapSpec `ebpf:"execs"`
 	Executables *ebpf.MapSpec `ebpf:"executables"`
+	Files       *ebpf.MapSpec `ebpf:"files"`
 	Mappings    *ebpf.MapSpec `ebpf:"mappings"`
 	Pages       *ebpf.MapSpec `ebpf:"pages"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
@@ -225,6 +246,7 @@ type kernelMaps struct {
 	Ends        *ebpf.Map `ebpf:"ends"`
 	Execs       *ebpf.Map `ebpf:"execs"`
 	Executables *ebpf.Map `ebpf:"executables"`
+	Files       *ebpf.Map `ebpf:"files"`
 	Mappings    *ebpf.Map `ebpf:"mappings"`
 	Pages       *ebpf.Map `ebpf:"pages"`
 	Processes   *ebpf.Map `ebpf:"processes"`
@@ -239,6 +261,7 @@ func (m *kernelMaps) Close() error {
 		m.Ends,
 		m.Execs,
 		m.Executables,
+		m.Files,
 		m.Mappings,
 		m.Pages,
 		m.Processes,

@@ -5,7 +5,6 @@
  * interrupt: the same header serves both. */
 #include "kernel.h"
 #include <bpf/bpf_tracing.h>
-#include "unwind.h"
 #include "walk_current.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -115,12 +115,13 @@ type tables struct {
 	Processes   *ebpf.Map     `ebpf:"processes"`
 	Requests    *ebpf.Map     `ebpf:"requests"`
 	Asked       *ebpf.Map     `ebpf:"asked"`
+	Files       *ebpf.Map     `ebpf:"files"`
 	Execs       *ebpf.Map     `ebpf:"execs"`
 }
 
 func (m *tables) close() (err error) {
 	err = m.OnExec.Close()
-	for _, one := range []*ebpf.Map{m.Mappings, m.Executables, m.Rows, m.Pages, m.Processes, m.Requests, m.Asked, m.Execs} {
+	for _, one := range []*ebpf.Map{m.Mappings, m.Executables, m.Rows, m.Pages, m.Processes, m.Requests, m.Asked, m.Files, m.Execs} {
 		err = errors.Join(err, one.Close())
 	}
 	return err
@@ -161,7 +162,7 @@ func New(o Options) (*Unwinder, error) {
 	if u.watcher, err = lifecycle.Open(o.CPUs); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch processes: %w", err), u.Close())
 	}
-	u.mappings = newExtents(0, uint32(len(u.memory.mappings.Value.M)))
+	u.mappings = newExtents(0, uint32(len(u.memory.mappings.Value.M)-areaCells))
 	u.executables.init(u.stats.RowsMax, uint32(len(u.memory.pages.Value.P)), len(u.memory.executables.Value.E))
 	return u, nil
 }
@@ -206,7 +207,7 @@ func (u *Unwinder) Lend(spec *ebpf.CollectionSpec) (*ebpf.CollectionOptions, err
 	}
 	return &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		"mappings": u.maps.Mappings, "executables": u.maps.Executables, "rows": u.maps.Rows, "pages": u.maps.Pages,
-		"processes": u.maps.Processes, "requests": u.maps.Requests, "asked": u.maps.Asked, "execs": u.maps.Execs,
+		"processes": u.maps.Processes, "requests": u.maps.Requests, "asked": u.maps.Asked, "files": u.maps.Files, "execs": u.maps.Execs,
 	}}, nil
 }
 

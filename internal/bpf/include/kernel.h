@@ -35,8 +35,42 @@ struct sched_entity {
 	u64 sum_exec_runtime;
 };
 
+struct super_block {
+	u32 s_dev;
+};
+
+struct inode {
+	unsigned long i_ino;
+	struct super_block *i_sb;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start, vm_end;
+	unsigned long vm_pgoff;
+	unsigned long vm_flags;
+	struct file *vm_file;
+};
+
+struct maple_tree {
+	void *ma_root;
+};
+
+typedef struct {
+	void *vdso;
+} mm_context_t;
+
+struct mm_struct {
+	struct maple_tree mm_mt;
+	mm_context_t context;
+};
+
 struct task_struct {
 	unsigned int flags;
+	struct mm_struct *mm;
 	int pid;
 	int tgid;
 	u64 utime;
@@ -65,6 +99,9 @@ struct bpf_iter__task {
 #define PF_EXITING 0x00000004	 /* in exit: its memory may be gone */
 #define PF_FORKNOEXEC 0x00000040 /* forked, has not called exec: shares its parent's image */
 #define PF_KTHREAD 0x00200000	 /* kernel thread: no user stack */
+
+#define NR_EXECVE 59
+#define NR_EXECVEAT 322
 
 #define USER_CS 0x33 /* code segment of 64-bit user mode */
 

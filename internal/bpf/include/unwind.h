@@ -15,6 +15,7 @@
 
 #define MAX_FRAMES 127
 #define MAX_MAPPINGS (1u << 17) /* over all processes */
+#define AREA_CELLS 512 /* of the mappings, at their end: see find_unknown */
 #define MAX_EXECUTABLES (1u << 14)
 #define MAX_ROWS (1u << 24) /* that can be asked for; see rows_mask */
 #define MAX_PAGES (1u << 19)
@@ -78,6 +79,20 @@ enum walk_end {
 #define FRAME_UNMAPPED (1ull << 63 | 1ull << 61)
 #define ADDRESS_BITS (~(7ull << 61))
 
+/* A file that user space knows, by device (major << 20 | minor) and inode;
+ * zeros: the vdso. */
+struct file_key {
+	u64 inode;
+	u32 device, unused;
+};
+
+/* What find_area reads of the kernel: too much for the stack of a program on 6.1. */
+struct area {
+	u64 node[32];
+	u64 start, end, pages, flags;
+	u64 file, inode, super, vdso;
+};
+
 /* A walk in progress, and its result. Too big for the stack: one per CPU. */
 struct walk {
 	u64 ip, sp, bp;	 /* of the frame being looked at */
@@ -88,8 +103,9 @@ struct walk {
 	u32 hint;	 /* the mapping that held the last pc */
 	u32 end;	 /* enum walk_end */
 	u32 bp_lost;	 /* bp could not be recovered */
-	u32 unused;
+	u32 by_area;	 /* some mapping was not known to user space: find_area */
 	u64 frames[MAX_FRAMES + 1];
+	struct area area;
 	struct process process;
 };
 
@@ -161,6 +177,15 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } execs SEC(".maps");
+
+/* Executables by their file. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_EXECUTABLES);
+	__type(key, struct file_key);
+	__type(value, u32);
+} files SEC(".maps");
 
 /* What user space should look at: a process or code not known yet. */
 struct {
@@ -401,6 +426,23 @@ static __always_inline u32 step_to_caller(struct walk *w, u32 rule, u64 cfa)
 	return 0;
 }
 
+#ifdef WALKS_CURRENT
+#include "areas.h"
+
+/* What user space did not tell, the kernel may, where the walk is of the
+ * current thread: each CPU has a cell at the end of the mappings for it. */
+static __always_inline struct mapping *find_unknown(struct walk *w, struct mappings *all)
+{
+	u32 cell = MAX_MAPPINGS - 1 - (bpf_get_smp_processor_id() & (AREA_CELLS - 1));
+	OPAQUE(cell);
+	struct mapping *m = &all->m[cell & (MAX_MAPPINGS - 1)];
+	u64 pc = w->ip - w->is_return;
+	if (w->by_area && pc >= m->start && pc < m->end)
+		return m; /* the last frame's */
+	return find_area(w, m) ? m : 0;
+}
+#endif
+
 /* Stores the frame at w->ip and goes to its caller. 0: go on; else the end. */
 STEP u32 step(struct walk *w)
 {
@@ -415,6 +457,10 @@ STEP u32 step(struct walk *w)
 
 	u64 pc = w->ip - w->is_return;
 	struct mapping *m = find_mapping(w, all, pc);
+#ifdef WALKS_CURRENT
+	if (!m)
+		m = find_unknown(w, all);
+#endif
 	if (!m) {
 		push_frame(w, FRAME_UNMAPPED | (pc & ADDRESS_BITS));
 		return END_NO_MAPPING;
@@ -478,6 +524,7 @@ static __always_inline void start_walk(struct walk *w, const struct pt_regs *r)
 	w->is_return = 0;
 	w->hint = 0;
 	w->bp_lost = 0;
+	w->by_area = 0;
 }
 
 /* Walks until the stack ends. w->process must be set. */

@@ -4,6 +4,7 @@
 #ifndef ATYS_WALK_CURRENT_H
 #define ATYS_WALK_CURRENT_H
 
+#define WALKS_CURRENT
 #include "unwind.h"
 
 #define STARTING_NS (50 * 1000 * 1000)
@@ -48,19 +49,24 @@ static __always_inline void ask_for_rows(struct walk *w, u32 tgid)
 	table->e[id].wanted = !bpf_ringbuf_output(&requests, &request, sizeof(request), 0);
 }
 
-/* Asks for a process or address that is unknown, at most every 20 ms, and gives
- * the time since when it has been missing. Whatever user space learns of the process ends that. */
-static __always_inline u64 ask_for_mapping(struct walk *w, u32 tgid, u64 now)
+/* Asks for a process or address that is unknown, once it has been for the time
+ * given and then at most every 20 ms, and gives the time since when it has been
+ * missing. Whatever user space learns of the process ends that. */
+static __always_inline u64 ask_for_mapping(struct walk *w, u32 tgid, u64 now, u64 patience)
 {
 	struct request request = {.tgid = tgid, .address = w->ip - w->is_return};
 	struct asked *known = bpf_map_lookup_elem(&asked, &tgid);
-	struct asked ask = {.since = now, .last = now};
-	if (known && known->since >= w->process.known) {
-		ask.since = known->since;
-		if (now - known->last < ASK_AGAIN_NS)
-			return ask.since;
-	}
+	struct asked ask = {.since = now};
+	if (known && known->since >= w->process.known)
+		ask = *known;
+	bool due = now - ask.since >= patience;
+	if (due ? now - ask.last < ASK_AGAIN_NS : ask.since != now)
+		return ask.since;
+	if (due)
+		ask.last = now;
 	bpf_map_update_elem(&asked, &tgid, &ask, BPF_ANY);
+	if (!due)
+		return ask.since;
 	bpf_ringbuf_output(&requests, &request, sizeof(request), 0);
 	return ask.since;
 }
@@ -74,12 +80,30 @@ static __always_inline void ask_for_missing(struct walk *w, u32 tgid)
 	if (w->end == END_NOT_LOADED) {
 		ask_for_rows(w, tgid);
 	} else {
-		u64 missing = ask_for_mapping(w, tgid, now);
+		u64 missing = ask_for_mapping(w, tgid, now, 0);
 		if (missing > since)
 			since = missing;
 	}
 	if (now - since < STARTING_NS)
 		w->end = END_STARTING;
+}
+
+/* Walks the current thread's user stack; false where it has none: exec has
+ * dropped the old one and not begun the new, or exit has unmapped it. */
+static __always_inline bool walk_current(struct walk *w, const struct pt_regs *regs, u32 tgid)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	find_process(w, tgid);
+	walk_stack(w);
+	if (w->end == END_UNREADABLE || w->end == END_NO_MAPPING) {
+		if (regs->orig_ax == NR_EXECVE || regs->orig_ax == NR_EXECVEAT || task->flags & PF_EXITING)
+			return false;
+	}
+	if (w->end == END_NOT_LOADED || w->end == END_NO_MAPPING)
+		ask_for_missing(w, tgid);
+	else if (w->by_area) /* user space is about to learn by itself: ask if it does not */
+		ask_for_mapping(w, tgid, bpf_ktime_get_ns(), STARTING_NS);
+	return true;
 }
 
 #endif

@@ -5,7 +5,6 @@
  * buffers; user space flips them at a window's edge and reads the other. */
 #include "kernel.h"
 #include <bpf/bpf_tracing.h>
-#include "unwind.h"
 #include "walk_current.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -269,21 +268,13 @@ static __always_inline u64 user_stack(struct scratch *s, const struct pt_regs *r
 	struct task_struct *task = bpf_get_current_task_btf();
 	w->count = 0;
 	w->end = END_NO_USER;
-	if (task->flags & PF_KTHREAD)
-		return 0;
+	if (task->flags & PF_KTHREAD || !task->mm)
+		return 0; /* a kernel thread, or one that exit has taken the memory from */
 	start_walk(w, regs);
 	if (regs->cs != USER_CS)
 		w->end = END_UNSUPPORTED; /* 32-bit code */
-	else if (find_process(w, tgid))
-		walk_stack(w);
-	else {
-		push_frame(w, FRAME_UNMAPPED | (w->ip & ADDRESS_BITS));
-		w->end = END_NO_MAPPING;
-	}
-	if (w->end == END_NOT_LOADED || w->end == END_NO_MAPPING)
-		ask_for_missing(w, tgid);
-	if (w->end == END_UNREADABLE && (task->flags & PF_EXITING))
-		return 0; /* exit has unmapped the stack: what runs is the kernel's */
+	else if (!walk_current(w, regs, tgid))
+		return 0;
 	w->hash = mix(w->hash, w->end);
 	if (!store_stack(buffer, w->hash, w->frames, w->count, w->end)) {
 		count(LOST_STACKS, 1);

@@ -74,6 +74,13 @@ type kernelExited struct {
 	Process [16]int8
 }
 
+type kernelFileKey struct {
+	_      structs.HostLayout
+	Inode  uint64
+	Device uint32
+	Unused uint32
+}
+
 type kernelMappings struct {
 	_ structs.HostLayout
 	M [131072]struct {
@@ -138,9 +145,21 @@ type kernelScratch struct {
 		Hint     uint32
 		End      uint32
 		BpLost   uint32
-		Unused   uint32
+		ByArea   uint32
 		Frames   [128]uint64
-		Process  kernelProcess
+		Area     struct {
+			_     structs.HostLayout
+			Node  [32]uint64
+			Start uint64
+			End   uint64
+			Pages uint64
+			Flags uint64
+			File  uint64
+			Inode uint64
+			Super uint64
+			Vdso  uint64
+		}
+		Process kernelProcess
 	}
 	Kernel [128]uint64
 }
@@ -212,6 +231,7 @@ const (
 	kernelMapExecs           = "execs"
 	kernelMapExecutables     = "executables"
 	kernelMapExits           = "exits"
+	kernelMapFiles           = "files"
 	kernelMapMappings        = "mappings"
 	kernelMapPages           = "pages"
 	kernelMapProcesses       = "processes"
@@ -312,6 +332,7 @@ type kernelMapSpecs struct {
 	Execs       *ebpf.MapSpec `ebpf:"execs"`
 	Executables *ebpf.MapSpec `ebpf:"executables"`
 	Exits       *ebpf.MapSpec `ebpf:"exits"`
+	Files       *ebpf.MapSpec `ebpf:"files"`
 	Mappings    *ebpf.MapSpec `ebpf:"mappings"`
 	Pages       *ebpf.MapSpec `ebpf:"pages"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
@@ -380,6 +401,7 @@ type kernelMaps struct {
 	Execs       *ebpf.Map `ebpf:"execs"`
 	Executables *ebpf.Map `ebpf:"executables"`
 	Exits       *ebpf.Map `ebpf:"exits"`
+	Files       *ebpf.Map `ebpf:"files"`
 	Mappings    *ebpf.Map `ebpf:"mappings"`
 	Pages       *ebpf.Map `ebpf:"pages"`
 	Processes   *ebpf.Map `ebpf:"processes"`
@@ -406,6 +428,7 @@ func (m *kernelMaps) Close() error {
 		m.Execs,
 		m.Executables,
 		m.Exits,
+		m.Files,
 		m.Mappings,
 		m.Pages,
 		m.Processes,

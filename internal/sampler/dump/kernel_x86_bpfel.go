@@ -34,6 +34,13 @@ type kernelExecutables struct {
 	}
 }
 
+type kernelFileKey struct {
+	_      structs.HostLayout
+	Inode  uint64
+	Device uint32
+	Unused uint32
+}
+
 type kernelMappings struct {
 	_ structs.HostLayout
 	M [131072]struct {
@@ -93,9 +100,21 @@ type kernelWalk struct {
 	Hint     uint32
 	End      uint32
 	BpLost   uint32
-	Unused   uint32
+	ByArea   uint32
 	Frames   [128]uint64
-	Process  kernelProcess
+	Area     struct {
+		_     structs.HostLayout
+		Node  [32]uint64
+		Start uint64
+		End   uint64
+		Pages uint64
+		Flags uint64
+		File  uint64
+		Inode uint64
+		Super uint64
+		Vdso  uint64
+	}
+	Process kernelProcess
 }
 
 type kernelWindow struct {
@@ -115,6 +134,7 @@ const (
 	kernelMapCaught        = "caught"
 	kernelMapExecs         = "execs"
 	kernelMapExecutables   = "executables"
+	kernelMapFiles         = "files"
 	kernelMapMappings      = "mappings"
 	kernelMapPages         = "pages"
 	kernelMapProcesses     = "processes"
@@ -185,6 +205,7 @@ type kernelMapSpecs struct {
 	Caught      *ebpf.MapSpec `ebpf:"caught"`
 	Execs       *ebpf.MapSpec `ebpf:"execs"`
 	Executables *ebpf.MapSpec `ebpf:"executables"`
+	Files       *ebpf.MapSpec `ebpf:"files"`
 	Mappings    *ebpf.MapSpec `ebpf:"mappings"`
 	Pages       *ebpf.MapSpec `ebpf:"pages"`
 	Processes   *ebpf.MapSpec `ebpf:"processes"`
@@ -229,6 +250,7 @@ type kernelMaps struct {
 	Caught      *ebpf.Map `ebpf:"caught"`
 	Execs       *ebpf.Map `ebpf:"execs"`
 	Executables *ebpf.Map `ebpf:"executables"`
+	Files       *ebpf.Map `ebpf:"files"`
 	Mappings    *ebpf.Map `ebpf:"mappings"`
 	Pages       *ebpf.Map `ebpf:"pages"`
 	Processes   *ebpf.Map `ebpf:"processes"`
@@ -245,6 +267,7 @@ func (m *kernelMaps) Close() error {
 		m.Caught,
 		m.Execs,
 		m.Executables,
+		m.Files,
 		m.Mappings,
 		m.Pages,
 		m.Processes,
