@@ -78,6 +78,16 @@ func (m *Mapped[T]) Close() error {
 	return unix.Munmap(memory)
 }
 
+// Clock reads a kernel clock in ns, as programs see it: CLOCK_MONOTONIC is
+// bpf_ktime_get_ns.
+func Clock(id int32) uint64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(id, &t); err != nil {
+		return 0
+	}
+	return uint64(t.Nano())
+}
+
 // RaiseLimits lifts the locked-memory limit on kernels that charge maps to it.
 func RaiseLimits() error {
 	if err := rlimit.RemoveMemlock(); err != nil {

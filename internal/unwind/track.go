@@ -286,12 +286,6 @@ func (u *Unwinder) answer(r kernelRequest, scanned map[int]time.Time) {
 	}
 }
 
-func monotonic() uint64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		return 0
-	}
-	return uint64(t.Nano())
-}
+func monotonic() uint64 { return bpf.Clock(unix.CLOCK_MONOTONIC) }
 
 func isNotExist(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }

@@ -52,8 +52,6 @@ type Watcher struct {
 	rings []*ring
 	fds   []unix.PollFd
 	wake  int // eventfd: ends a Wait
-
-	seen atomic.Uint64
 }
 
 // ringPages is the size of each CPU's ring; a power of two.
@@ -102,12 +100,8 @@ func (w *Watcher) Read(events []Event) []Event {
 	}
 	fresh := events[first:]
 	slices.SortStableFunc(fresh, func(a, b Event) int { return cmp.Compare(a.Time, b.Time) })
-	w.seen.Add(uint64(len(fresh)))
 	return events
 }
-
-// Seen counts the events read so far.
-func (w *Watcher) Seen() uint64 { return w.seen.Load() }
 
 // Close stops watching.
 func (w *Watcher) Close() error {

@@ -162,7 +162,7 @@ func (s *Sampler) Start() error {
 	if err := s.exact.start(wanted); err != nil {
 		return err
 	}
-	s.began, s.beganMono = time.Now(), clock(unix.CLOCK_MONOTONIC)
+	s.began, s.beganMono = time.Now(), bpf.Clock(unix.CLOCK_MONOTONIC)
 	s.shared.Value.Control.WindowStart = s.beganMono
 	if err := s.openEvents(chosen); err != nil {
 		return err
@@ -307,7 +307,7 @@ func (s *Sampler) Cut() (*profile.Window, error) {
 	defer s.mu.Unlock()
 	full := s.active
 	s.active = 1 - full
-	now, mono := time.Now(), clock(unix.CLOCK_MONOTONIC)
+	now, mono := time.Now(), bpf.Clock(unix.CLOCK_MONOTONIC)
 	atomic.StoreUint64(&s.shared.Value.Control.WindowStart, mono)
 	atomic.StoreUint32(&s.shared.Value.Control.Active, s.active)
 	wanted, err := s.wantedNow()

@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
+	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/profile"
 )
 
@@ -72,7 +73,7 @@ func (x *exactTimes) start(wanted func(pid int) bool) error {
 func (x *exactTimes) cut(wanted func(pid int) bool) (map[threadID]profile.Thread, error) {
 	used := map[threadID]profile.Thread{}
 	x.older, x.dead = x.dead, map[threadID]uint64{}
-	now := clock(unix.CLOCK_BOOTTIME)
+	now := bpf.Clock(unix.CLOCK_BOOTTIME)
 	if err := x.drainExits(used, wanted); err != nil {
 		return nil, err
 	}
@@ -193,14 +194,6 @@ func cstring(s []int8) string {
 		b = b[:i]
 	}
 	return string(b)
-}
-
-func clock(id int32) uint64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(id, &t); err != nil {
-		return 0
-	}
-	return uint64(t.Nano())
 }
 
 // separateIRQTime tells whether the kernel keeps interrupt time apart from the

@@ -3,13 +3,10 @@ package cpu
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +14,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/proc"
 )
 
 // Placement says on what an event is opened.
@@ -121,8 +120,8 @@ func (s *Sampler) openThreads() error {
 	pids := slices.Collect(maps.Keys(s.targets)) // with the children forked since they were named
 	s.targetsMu.Unlock()
 	for _, pid := range pids {
-		tids, err := threadsOf(pid)
-		if errors.Is(err, fs.ErrNotExist) {
+		tids, err := proc.FS{}.ThreadIDs(pid)
+		if errors.Is(err, proc.ErrNotFound) {
 			continue // exited meanwhile
 		}
 		if err != nil {
@@ -135,16 +134,6 @@ func (s *Sampler) openThreads() error {
 		}
 	}
 	return nil
-}
-
-func threadsOf(pid int) (tids []int, err error) {
-	entries, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
-	for _, e := range entries {
-		if tid, err := strconv.Atoi(e.Name()); err == nil {
-			tids = append(tids, tid)
-		}
-	}
-	return tids, err
 }
 
 // followThread opens an event for a new thread of a target.

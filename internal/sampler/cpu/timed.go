@@ -1,9 +1,7 @@
 package cpu
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -55,9 +53,8 @@ func (t *timedSamples) follow(stop <-chan struct{}) {
 func (t *timedSamples) read() {
 	t.ring.SetDeadline(time.Now())
 	for {
-		err := t.ring.ReadInto(&t.record)
-		if errors.Is(err, os.ErrDeadlineExceeded) || err != nil {
-			return
+		if err := t.ring.ReadInto(&t.record); err != nil {
+			return // mostly for want of more
 		}
 		if len(t.record.RawSample) >= int(unsafe.Sizeof(kernelTimedSample{})) {
 			t.samples = append(t.samples, *(*kernelTimedSample)(unsafe.Pointer(&t.record.RawSample[0])))
