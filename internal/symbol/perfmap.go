@@ -3,12 +3,9 @@ package symbol
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -26,19 +23,10 @@ const (
 // runtimes write for perf: lines of "start size name", hexadecimal, only ever
 // appended to. It is not safe for concurrent use.
 type PerfMap struct {
-	path    string
-	info    os.FileInfo // of the file that was read
-	read    int64       // bytes taken
-	entries []jitEntry  // sorted by start, not overlapping: later lines replace earlier ones
-	recent  []jitEntry  // the same of later lines, which win over entries
-	fresh   []jitEntry  // lines read and not sorted yet
-	seq     int
-}
-
-type jitEntry struct {
-	start, end uint64
-	name       string
-	seq        int
+	path string
+	info os.FileInfo // of the file that was read
+	read int64       // bytes taken
+	code jitTable
 }
 
 // NewPerfMap names the code of a process by the map at PerfMapPath. The file
@@ -62,20 +50,12 @@ func PerfMapPath(proc string, pid int) string {
 }
 
 // Frame names an address, as of the last Refresh.
-func (m *PerfMap) Frame(address uint64) (profile.Frame, bool) {
-	for _, entries := range [][]jitEntry{m.recent, m.entries} {
-		i := sort.Search(len(entries), func(i int) bool { return entries[i].start > address }) - 1
-		if i >= 0 && address < entries[i].end {
-			return profile.Frame{Function: entries[i].name, Kind: profile.KindJIT, Mapping: "[jit]"}, true
-		}
-	}
-	return profile.Frame{}, false
-}
+func (m *PerfMap) Frame(address uint64) (profile.Frame, bool) { return m.code.frame(address) }
 
 // Refresh reads what was appended since the last time. A file that was replaced
 // or shortened is read anew.
 func (m *PerfMap) Refresh() error {
-	f, info, err := openPerfMap(m.path)
+	f, info, err := openUntrusted(m.path)
 	if err != nil {
 		return err
 	}
@@ -90,10 +70,10 @@ func (m *PerfMap) Refresh() error {
 	return m.parse(io.NewSectionReader(f, m.read, min(info.Size(), maxPerfMap)-m.read))
 }
 
-// openPerfMap opens what anybody may have put into /tmp: it looks before it
+// openUntrusted opens what anybody may have put into /tmp: it looks before it
 // opens, because opening a pipe blocks for ever and opening a device acts, and
 // a link could lead to a file that only we may read.
-func openPerfMap(path string) (*os.File, os.FileInfo, error) {
+func openUntrusted(path string) (*os.File, os.FileInfo, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -123,7 +103,7 @@ func (m *PerfMap) parse(r io.Reader) error {
 			}
 		}
 		if err != nil {
-			m.settle()
+			m.code.settle()
 			if err == io.EOF {
 				return nil
 			}
@@ -131,9 +111,7 @@ func (m *PerfMap) parse(r io.Reader) error {
 		}
 		m.read += int64(len(line))
 		if e, ok := parseJITLine(line); ok {
-			m.seq++
-			e.seq = m.seq
-			m.fresh = append(m.fresh, e)
+			m.code.add(e)
 		}
 	}
 }
@@ -171,91 +149,4 @@ func parseJITLine(line []byte) (e jitEntry, ok bool) {
 
 func parseHex(b []byte) (uint64, error) {
 	return strconv.ParseUint(strings.TrimPrefix(string(b), "0x"), 16, 64)
-}
-
-// settle sorts fresh lines in. Memory is used again: where lines overlap the later
-// one is right, and of the earlier one only what it leaves. All is sorted anew
-// only when the recent ones are many: a large map grows by a few lines a second.
-func (m *PerfMap) settle() {
-	if len(m.fresh) == 0 {
-		return
-	}
-	m.recent = latest(append(m.recent, m.fresh...))
-	m.fresh = nil
-	if len(m.recent) > len(m.entries)/4 {
-		m.entries = latest(append(m.entries, m.recent...))
-		m.recent = nil
-	}
-}
-
-// latest cuts entries so that none overlap, the highest seq winning.
-func latest(all []jitEntry) []jitEntry {
-	slices.SortFunc(all, func(a, b jitEntry) int {
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.seq, a.seq))
-	})
-	var out []jitEntry
-	var open entryHeap // entries begun, the latest line on top
-	at := uint64(0)
-	emitTo := func(to uint64) {
-		for at < to && open.discardEnded(at) {
-			top := open[0]
-			end := min(top.end, to)
-			if n := len(out); n > 0 && out[n-1].seq == top.seq && out[n-1].end == at {
-				out[n-1].end = end
-			} else {
-				out = append(out, jitEntry{start: at, end: end, name: top.name, seq: top.seq})
-			}
-			at = end
-		}
-		at = to
-	}
-	for _, e := range all {
-		emitTo(e.start)
-		open.push(e)
-	}
-	emitTo(^uint64(0))
-	return out
-}
-
-// entryHeap is a heap of entries, the one with the highest seq first.
-type entryHeap []jitEntry
-
-func (h *entryHeap) push(e jitEntry) {
-	*h = append(*h, e)
-	s := *h
-	for i := len(s) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if s[parent].seq >= s[i].seq {
-			break
-		}
-		s[parent], s[i] = s[i], s[parent]
-		i = parent
-	}
-}
-
-// discardEnded removes from the top what ends at or before a place; false when
-// nothing is left.
-func (h *entryHeap) discardEnded(at uint64) bool {
-	for len(*h) > 0 && (*h)[0].end <= at {
-		s := *h
-		last := len(s) - 1
-		s[0] = s[last]
-		s = s[:last]
-		for i := 0; ; {
-			child := 2*i + 1
-			if child >= len(s) {
-				break
-			}
-			if child+1 < len(s) && s[child+1].seq > s[child].seq {
-				child++
-			}
-			if s[i].seq >= s[child].seq {
-				break
-			}
-			s[i], s[child] = s[child], s[i]
-			i = child
-		}
-		*h = s
-	}
-	return len(*h) > 0
 }

@@ -140,12 +140,12 @@ func FuzzPerfMap(f *testing.F) {
 		if err := m.parse(strings.NewReader(string(data))); err != nil {
 			t.Fatal(err)
 		}
-		if len(m.recent) > 0 {
+		if len(m.code.recent) > 0 {
 			t.Fatal("the first lines are not settled")
 		}
-		for i, e := range m.entries {
-			if e.start >= e.end || i > 0 && e.start < m.entries[i-1].end || e.name == "" {
-				t.Fatalf("entry %d of %+v", i, m.entries)
+		for i, e := range m.code.entries {
+			if e.start >= e.end || i > 0 && e.start < m.code.entries[i-1].end || e.name == "" {
+				t.Fatalf("entry %d of %+v", i, m.code.entries)
 			}
 		}
 		if f, ok := m.Frame(address); ok && f.Function == "" {

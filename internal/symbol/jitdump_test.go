@@ -1,0 +1,162 @@
+package symbol
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/proc"
+)
+
+// dumpFile writes records as a runtime would.
+type dumpFile struct{ data []byte }
+
+func newDumpFile() *dumpFile {
+	le := binary.LittleEndian
+	d := &dumpFile{le.AppendUint32(nil, dumpMagic)}
+	d.data = le.AppendUint32(d.data, 1)
+	d.data = le.AppendUint32(d.data, dumpHeadSize)
+	d.data = append(d.data, make([]byte, dumpHeadSize-len(d.data))...)
+	return d
+}
+
+func (d *dumpFile) record(kind uint32, body []byte) *dumpFile {
+	le := binary.LittleEndian
+	d.data = le.AppendUint32(d.data, kind)
+	d.data = le.AppendUint32(d.data, uint32(recordHead+len(body)))
+	d.data = le.AppendUint64(d.data, 0)
+	d.data = append(d.data, body...)
+	return d
+}
+
+func words(values ...uint64) (body []byte) {
+	for _, v := range values {
+		body = binary.LittleEndian.AppendUint64(body, v)
+	}
+	return body
+}
+
+func (d *dumpFile) load(name string, at, size, number uint64) *dumpFile {
+	body := append(words(1<<32|1, at, at, size, number), name...)
+	return d.record(recordLoad, append(append(body, 0), make([]byte, size)...))
+}
+
+func (d *dumpFile) move(from, to, size, number uint64) *dumpFile {
+	return d.record(recordMove, words(1<<32|1, to, from, to, size, number))
+}
+
+func (d *dumpFile) lines(at uint64, file string, lines ...uint32) *dumpFile {
+	body := words(at, uint64(len(lines)))
+	for i, line := range lines {
+		body = append(body, words(at+uint64(4*i))...)
+		body = binary.LittleEndian.AppendUint32(body, line)
+		body = binary.LittleEndian.AppendUint32(body, 0)
+		if i > 0 {
+			file = sameFile
+		}
+		body = append(append(body, file...), 0)
+	}
+	return d.record(recordLines, body)
+}
+
+func TestJITDump(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jit-1.dump")
+	file := newDumpFile().lines(0x1000, "a.lang", 10, 11, 12).load("first", 0x1000, 64, 1).load("second", 0x2000, 64, 2)
+	write := func(data []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := NewJITDump(path)
+	if err := d.Refresh(); !os.IsNotExist(err) {
+		t.Errorf("no file: error %v", err)
+	}
+	write(file.data)
+	want := func(address uint64, function, source string, line int) {
+		t.Helper()
+		if err := d.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+		f, ok := d.Frame(address)
+		if ok != (function != "") || f.Function != function || f.File != source || f.Line != line {
+			t.Errorf("%#x is %+v, %v", address, f, ok)
+		}
+	}
+	want(0x1000, "first", "a.lang", 10)
+	want(0x1009, "first", "a.lang", 12)
+	want(0x103f, "first", "a.lang", 12)
+	want(0x1040, "", "", 0)
+	want(0x2001, "second", "", 0)
+
+	file.move(0x1000, 0x3000, 64, 1).load("third", 0x1000, 32, 3)
+	write(file.data[:len(file.data)-5]) // the last record is still being written
+	want(0x3005, "first", "a.lang", 11)
+	want(0x1010, "first", "a.lang", 12)
+	write(file.data)
+	want(0x1010, "third", "", 0)
+
+	write(newDumpFile().load("other", 0x2000, 16, 1).data) // shorter: a new process
+	want(0x2001, "other", "", 0)
+	want(0x3005, "", "", 0)
+
+	write([]byte("#!/bin/sh\nsomething else altogether, of some length\n"))
+	if err := NewJITDump(path).Refresh(); err == nil {
+		t.Error("a text was read as a dump")
+	}
+}
+
+func TestJITDumpOfNode(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no node here")
+	}
+	dir := t.TempDir()
+	const script = `function spinning(n) { let s = 0; for (let i = 0; i < n; i++) s += i % 7; return s }
+setInterval(() => spinning(2e6), 1)`
+	c := exec.Command(node, "--perf-prof", "-e", script)
+	c.Dir = dir
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Wait()
+	defer c.Process.Kill()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		d, err := FindJITDump(proc.FS{}, "/proc", c.Process.Pid)
+		if err != nil || d.Refresh() != nil {
+			continue
+		}
+		for _, e := range d.code.entries {
+			if f, ok := d.Frame(e.start); ok && e.name == f.Function && strings.Contains(e.name, "spinning") {
+				return
+			}
+		}
+	}
+	t.Fatal("the dump of a node that was asked for one does not name its function")
+}
+
+func FuzzJITDump(f *testing.F) {
+	f.Add(newDumpFile().lines(0x1000, "a", 1, 2).load("first", 0x1000, 8, 1).move(0x1000, 0x1004, 8, 1).data, uint64(0x1005))
+	f.Add(newDumpFile().record(recordLoad, words(1, 2, ^uint64(0), 5, 1)).data, uint64(3))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte, address uint64) {
+		path := filepath.Join(dir, "jit-1.dump")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d := NewJITDump(path)
+		_ = d.Refresh() // an error, but no harm
+		for i, e := range d.code.entries {
+			if e.start >= e.end || i > 0 && e.start < d.code.entries[i-1].end || e.name == "" {
+				t.Fatalf("entry %d of %+v", i, d.code.entries)
+			}
+		}
+		if f, ok := d.Frame(address); ok && f.Function == "" {
+			t.Fatal("a frame without name")
+		}
+	})
+}
