@@ -1,0 +1,59 @@
+package lang
+
+import "sync"
+
+// Album keeps what photographs showed, by Photograph.What. It is bounded: who
+// has not been asked for in long falls out. The zero value is ready.
+type Album[T any] struct {
+	mu         sync.Mutex // guards both
+	fresh, old map[uint64]T
+}
+
+// albumHalf is more than the kernel remembers to have photographed: what it
+// does not show again is still here.
+const albumHalf = 1 << 16
+
+// Keep puts something into the album.
+func (a *Album[T]) Keep(what uint64, value T) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keep(what, value)
+}
+
+func (a *Album[T]) keep(what uint64, value T) {
+	if len(a.fresh) >= albumHalf {
+		a.old, a.fresh = a.fresh, nil
+	}
+	if a.fresh == nil {
+		a.fresh = map[uint64]T{}
+	}
+	a.fresh[what] = value
+}
+
+// Find looks something up, and so keeps it for longer.
+func (a *Album[T]) Find(what uint64) (T, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if value, ok := a.fresh[what]; ok {
+		return value, true
+	}
+	value, ok := a.old[what]
+	if ok {
+		a.keep(what, value)
+	}
+	return value, ok
+}
+
+// Text is a name in a photograph: what there was room for of length bytes that
+// lie at a place. It is cut short with an ellipsis where it had more.
+func (p *Photograph) Text(at, room int, length uint32) string {
+	n := min(int(length), room, max(len(p.Bytes)-at, 0))
+	if n <= 0 {
+		return ""
+	}
+	text := string(p.Bytes[at : at+n])
+	if int(length) > n {
+		text += "…"
+	}
+	return text
+}

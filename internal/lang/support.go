@@ -1,0 +1,104 @@
+package lang
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// support says which versions of a runtime atys' own unwinder walks.
+type support struct {
+	kind     Kind
+	name     string // for people
+	from, to [2]int // first and last series: {3, 6} to {3, 14}; zero: any
+	ready    bool   // its frames are read; else only the native ones are
+	never    string // why they cannot be
+}
+
+// supported is the one place where a language is turned on.
+func supported() []support {
+	return []support{
+		{kind: Python, name: "Python", from: [2]int{3, 6}, to: [2]int{3, 14}},
+		{kind: HotSpot, name: "Java", from: [2]int{8, 0}, to: [2]int{25, 99}},
+		{kind: Node, name: "JavaScript", from: [2]int{18, 0}, to: [2]int{26, 99}},
+		{kind: Ruby, name: "Ruby", from: [2]int{3, 1}, to: [2]int{3, 1}},
+		{kind: PHP, name: "PHP", from: [2]int{8, 2}, to: [2]int{8, 2}},
+		{kind: Perl, name: "Perl", from: [2]int{5, 36}, to: [2]int{5, 36}},
+		{kind: DotNet, name: ".NET"},
+		{kind: BEAM, name: "Erlang", from: [2]int{25, 0}, to: [2]int{25, 99}},
+		{kind: Deno, name: "JavaScript of Deno"},
+		{kind: Bun, name: "JavaScript", never: "Bun's JavaScriptCore is not supported: native frames only, stacks are cut at its compiled code"},
+		{kind: OpenJ9, name: "Java", never: "OpenJ9 is not supported, only HotSpot is: native frames only, stacks are cut at compiled Java"},
+		{kind: NativeImage, name: "Java", never: "a GraalVM native image is walked as far as it carries unwinding tables; its names are those of its symbols"},
+		{kind: LuaJIT, name: "Lua", never: "LuaJIT is not supported: its traces leave no way to walk them, stacks are cut there"},
+		{kind: Mono, name: "C#", never: "Mono is not supported: its code leaves no way to walk it, stacks are cut there"},
+		{kind: Go, name: "Go", ready: true},
+		{kind: Native, name: "native code", ready: true},
+	}
+}
+
+// Support says whether atys' own unwinder walks a runtime's frames, and if
+// not, why.
+func Support(r Runtime) (walked bool, why string) {
+	for _, s := range supported() {
+		if s.kind == r.Kind {
+			return s.check(r)
+		}
+	}
+	return false, "not supported: native frames only"
+}
+
+func (s *support) check(r Runtime) (walked bool, why string) {
+	switch {
+	case s.never != "":
+		return false, s.never
+	case r.Kind == Python && r.Vendor == "PyPy":
+		return false, "PyPy is not supported, only CPython is: native frames only, stacks are cut at its compiled code"
+	case r.Feature == "free-threaded":
+		return false, "free-threaded builds of Python are not supported: native frames only"
+	case r.Kind == Python && r.Libc == "musl":
+		return false, "Python on musl is not supported: native frames only"
+	case r.Kind == DotNet && r.Feature == "NativeAOT":
+		return true, "" // compiled ahead
+	case s.from == [2]int{}:
+	case r.Version == "":
+		return false, s.name + " of unknown version: native frames only"
+	case !s.covers(r.Version):
+		return false, fmt.Sprintf("%s %s is not supported (%s is): native frames only", s.name, r.Version, s.span())
+	}
+	if !s.ready {
+		return false, "names of " + s.name + " are not read yet; native frames are"
+	}
+	return true, ""
+}
+
+func (s *support) covers(version string) bool {
+	major, minor := series(version)
+	before := major < s.from[0] || major == s.from[0] && minor < s.from[1]
+	after := major > s.to[0] || major == s.to[0] && minor > s.to[1]
+	return !before && !after
+}
+
+// span writes the versions that are covered: "3.6 to 3.14", "8 to 25".
+func (s *support) span() string {
+	write := func(v [2]int) string {
+		if s.to[1] == 99 {
+			return strconv.Itoa(v[0])
+		}
+		return fmt.Sprintf("%d.%d", v[0], v[1])
+	}
+	if first, last := write(s.from), write(s.to); first != last {
+		return first + " to " + last
+	}
+	return write(s.from)
+}
+
+// series gives the first two numbers of a version, 0 for what is not there.
+func series(version string) (major, minor int) {
+	parts := strings.SplitN(version, ".", 3)
+	major, _ = strconv.Atoi(parts[0])
+	if len(parts) > 1 {
+		minor, _ = strconv.Atoi(parts[1])
+	}
+	return major, minor
+}

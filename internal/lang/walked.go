@@ -1,0 +1,47 @@
+package lang
+
+import (
+	"os"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// Mapped is the file of a runtime, mapped into a process: where a package for
+// a language begins to find out what walks need to know.
+type Mapped struct {
+	PID  int
+	Path string // as the process calls it
+	// Bias is what to add to the file's own addresses.
+	Bias uint64
+	// Open opens the very file. The caller closes it.
+	Open func() (*os.File, error)
+}
+
+// Walked is a runtime that walks know how to read.
+type Walked interface {
+	// Parameters are what they need for it, in the layout of their map.
+	Parameters() any
+}
+
+// Photograph is what a walk copied of a function that it met for the first
+// time; see photographs.h. What Values and Bytes hold, its language knows.
+type Photograph struct {
+	PID     int
+	What    uint64 // as in the frames that show it
+	Values  [8]uint64
+	Lengths [4]uint32
+	Bytes   []byte
+}
+
+// Activation is a frame of a language, as its walker recorded it.
+type Activation struct {
+	PID         int
+	What, Where uint64
+}
+
+// Namer tells what activations are called.
+type Namer interface {
+	// Name gives the frames of an activation: the calls inlined there innermost
+	// first, then the function that holds them; none where it does not know.
+	Name(a Activation, of Walked) []profile.Frame
+}
