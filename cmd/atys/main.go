@@ -104,6 +104,7 @@ went where, and how sure that is.`,
 	root.AddCommand(doctorCommand())
 	root.AddCommand(dumpCommand())
 	root.AddCommand(topCommand())
+	root.AddCommand(targetsCommand())
 	return root
 }
 

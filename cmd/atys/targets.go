@@ -1,0 +1,300 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/render"
+)
+
+type targetsFlags struct {
+	displayFlags
+	pids   []int
+	name   string
+	asJSON bool
+}
+
+func targetsCommand() *cobra.Command {
+	var f targetsFlags
+	c := &cobra.Command{
+		Use:   "targets [-p PID | --name REGEX]",
+		Short: "List what runs here: services, languages and versions, and what a profile of each would lack",
+		Long: `targets lists every process that has code to profile: what it is called as a
+service, the container or unit it runs in, the language runtimes in it with their
+versions, and where something will be missing from its profile, why. It only
+reads; the processes do not notice.`,
+		Example: `  atys targets
+  atys targets --name gunicorn
+  atys targets --json`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			screen := screenOf(os.Stdout)
+			o, err := f.options(screen)
+			if err != nil {
+				return &usageError{err}
+			}
+			if !screen.terminal {
+				o.Width = 0 // who reads a pipe wants all of it
+			}
+			return listTargets(os.Stdout, os.Stderr, f, o)
+		},
+	}
+	flags := c.Flags()
+	flags.IntSliceVarP(&f.pids, "pid", "p", nil, "only these processes")
+	flags.StringVar(&f.name, "name", "", "only processes whose name or command line matches this regular expression")
+	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
+	f.displayFlags.add(c)
+	return c
+}
+
+func listTargets(w, log io.Writer, f targetsFlags, o render.Options) error {
+	var d lang.Detector
+	pids, err := f.choose(d.FS)
+	if err != nil {
+		return err
+	}
+	targets, out := d.Targets(pids)
+	if f.asJSON {
+		return targetsJSON(w, targets)
+	}
+	if err := targetsText(w, targets, o); err != nil {
+		return err
+	}
+	if out.KernelThreads+out.Zombies > 0 {
+		fmt.Fprintf(log, "atys: left out, having no code to profile: kernel threads %d, zombies %d\n", out.KernelThreads, out.Zombies)
+	}
+	return nil
+}
+
+// choose returns the processes asked for.
+func (f *targetsFlags) choose(fs proc.FS) ([]int, error) {
+	switch {
+	case len(f.pids) > 0 && f.name != "":
+		return nil, &usageError{errors.New("-p and --name exclude each other: give one")}
+	case len(f.pids) > 0:
+		for _, pid := range f.pids {
+			if _, err := fs.Check(pid); err != nil {
+				return nil, err
+			}
+		}
+		return f.pids, nil
+	case f.name != "":
+		re, err := regexp.Compile(f.name)
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("--name %q: %w", f.name, err)}
+		}
+		found, err := fs.Find(re)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, fmt.Errorf("no process matches %q (\"atys targets\" lists them all)", f.name)
+		}
+		pids := make([]int, len(found))
+		for i, p := range found {
+			pids[i] = p.PID
+		}
+		return pids, nil
+	}
+	pids, err := fs.PIDs()
+	if err != nil {
+		return nil, err
+	}
+	others := pids[:0]
+	for _, pid := range pids {
+		if pid != os.Getpid() {
+			others = append(others, pid)
+		}
+	}
+	return others, nil
+}
+
+// kernelOf is what will sample a process: "bpf", or "" if nothing can.
+func kernelOf(t *lang.Target) string {
+	if t.Err != nil {
+		return ""
+	}
+	return "bpf"
+}
+
+// targetsText prints a table; of a width only if there is one. Columns give
+// way before the last one does, the widest first.
+func targetsText(w io.Writer, targets []lang.Target, o render.Options) error {
+	rows := [][]string{{"PID", "SERVICE", "RUNS IN", "LANGUAGES", "KERNEL", "MISSING"}}
+	for i := range targets {
+		t := &targets[i]
+		languages := make([]string, len(t.Runtimes))
+		for j, r := range t.Runtimes {
+			languages[j] = runtimeName(r)
+		}
+		rows = append(rows, []string{strconv.Itoa(t.PID), shortID(t.Service), runsIn(t.Service.Workload),
+			strings.Join(languages, ", "), cmp.Or(kernelOf(t), "-"), strings.Join(t.Missing(), "; ")})
+	}
+	var widths [6]int
+	for _, row := range rows {
+		for i := range row {
+			row[i] = render.Printable(row[i])
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	if o.Width > 0 {
+		narrow(widths[:], o.Width)
+	}
+	var b strings.Builder
+	for i, row := range rows {
+		line := ""
+		for j, cell := range row {
+			if j > 0 {
+				line += "  "
+			}
+			line += render.Pad(render.Fit(cell, widths[j]), widths[j])
+		}
+		line = strings.TrimRight(line, " ")
+		if i == 0 && !o.NoColor {
+			line = "\x1b[2m" + line + "\x1b[0m"
+		}
+		b.WriteString(line + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// narrow shrinks columns until they fit, the first (the number) never.
+func narrow(widths []int, width int) {
+	const least = 7 // of a column: its head
+	total := 2 * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > width; total-- {
+		widest := 1
+		for i := 2; i < len(widths); i++ {
+			if widths[i] >= widths[widest] {
+				widest = i
+			}
+		}
+		if widths[widest] <= least {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+const shortIDLength = 12 // of a container's id, as docker ps shows it
+
+// shortID is a service's name; a container's id, if it is that, cut short.
+func shortID(s lang.Service) string {
+	if s.Source == lang.FromContainer {
+		return s.Name[:min(len(s.Name), shortIDLength)]
+	}
+	return s.Name
+}
+
+// runsIn names the container or unit.
+func runsIn(w proc.Workload) string {
+	if w.Container != "" {
+		return strings.TrimLeft(w.Runtime+" "+w.Container[:min(len(w.Container), shortIDLength)], " ")
+	}
+	if w.PodUID != "" {
+		return "pod " + w.PodUID
+	}
+	return w.Unit
+}
+
+// runtimeName is a runtime as people write it: "java 8u272", "php 8.2.36 (JIT)".
+func runtimeName(r lang.Runtime) string {
+	name, version := string(r.Kind), r.Version
+	var remarks []string
+	switch r.Kind {
+	case lang.HotSpot:
+		name = "java"
+		if strings.HasPrefix(r.Update, "8u") {
+			version = r.Update
+		}
+		remarks = append(remarks, r.Vendor)
+	case lang.Native:
+		name = strings.ToLower(cmp.Or(r.Vendor, name))
+	case lang.Node:
+		if r.Vendor == "Electron" { // whose own version is nowhere to be read
+			return "electron (" + strings.TrimRight("node "+version, " ") + ")"
+		}
+	case lang.Python:
+		if r.Vendor == "PyPy" {
+			name = "pypy"
+		}
+	}
+	remarks = append(remarks, r.Feature)
+	if version != "" {
+		name += " " + version
+	}
+	if remark := strings.TrimSpace(strings.Join(remarks, " ")); remark != "" {
+		name += " (" + remark + ")"
+	}
+	return name
+}
+
+// What --json prints; its field names are stable.
+type (
+	targetJSON struct {
+		PID              int           `json:"pid"`
+		Name             string        `json:"name"`
+		Service          string        `json:"service"`
+		ServiceSource    string        `json:"service_source"`
+		Container        string        `json:"container,omitempty"`
+		ContainerRuntime string        `json:"container_runtime,omitempty"`
+		PodUID           string        `json:"pod_uid,omitempty"`
+		Unit             string        `json:"unit,omitempty"`
+		UnitUser         string        `json:"unit_user,omitempty"`
+		Runtimes         []runtimeJSON `json:"runtimes"`
+		Kernel           string        `json:"kernel"` // "" if nothing can sample it
+		Missing          []string      `json:"missing"`
+	}
+	runtimeJSON struct {
+		Kind    lang.Kind `json:"kind"`
+		Vendor  string    `json:"vendor,omitempty"`
+		Version string    `json:"version,omitempty"`
+		Update  string    `json:"update,omitempty"`
+		Engine  string    `json:"engine,omitempty"`
+		Feature string    `json:"feature,omitempty"`
+		JFR     *bool     `json:"jfr,omitempty"` // of JVMs only
+		Libc    string    `json:"libc,omitempty"`
+		Path    string    `json:"path,omitempty"`
+		Walked  bool      `json:"walked"`
+		Why     string    `json:"why,omitempty"`
+	}
+)
+
+func targetsJSON(w io.Writer, targets []lang.Target) error {
+	out := []targetJSON{}
+	for i := range targets {
+		t := &targets[i]
+		one := targetJSON{PID: t.PID, Name: t.Comm, Service: t.Service.Name, ServiceSource: string(t.Service.Source),
+			Container: t.Service.Container, ContainerRuntime: t.Service.Runtime, PodUID: t.Service.PodUID,
+			Unit: t.Service.Unit, UnitUser: t.Service.User,
+			Runtimes: []runtimeJSON{}, Kernel: kernelOf(t), Missing: append([]string{}, t.Missing()...)}
+		for _, r := range t.Runtimes {
+			j := runtimeJSON{r.Kind, r.Vendor, r.Version, r.Update, r.Engine, r.Feature, nil, r.Libc, r.Path, r.Walked, r.Why}
+			if r.Kind == lang.HotSpot || r.Kind == lang.OpenJ9 {
+				j.JFR = &r.JFR
+			}
+			one.Runtimes = append(one.Runtimes, j)
+		}
+		out = append(out, one)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(out)
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/render"
+)
+
+func someTargets() []lang.Target {
+	const id = "5f1b0a4c3d2e1f00112233445566778899aabbccddeeff001122334455667788"
+	return []lang.Target{
+		{PID: 7, Comm: "java", Service: lang.Service{Name: "shop", Source: lang.FromEnvironment, Workload: proc.Workload{Container: id, Runtime: "docker"}},
+			Runtimes: []lang.Runtime{{Kind: lang.HotSpot, Vendor: "Azul Systems, Inc.", Version: "8.0.272", Update: "8u272", JFR: true, Why: "names of Java are not read yet; native frames are"},
+				{Kind: lang.Python, Vendor: "CPython", Version: "3.11.2", Why: "names of Python are not read yet; native frames are"}}},
+		{PID: 1234567, Comm: "x", Service: lang.Service{Name: id, Source: lang.FromContainer, Workload: proc.Workload{Container: id}},
+			Runtimes: []lang.Runtime{{Kind: lang.Native, Vendor: "Rust", Walked: true}}},
+		{PID: 9, Comm: "\x1b[2J", Service: lang.Service{Name: "\x1b[2J\u202e", Source: lang.FromExecutable}, Err: errors.Join(fs.ErrPermission)},
+	}
+}
+
+func TestTargetsTable(t *testing.T) {
+	const want = `PID      SERVICE         RUNS IN              LANGUAGES                                    KERNEL  MISSING
+7        shop            docker 5f1b0a4c3d2e  java 8u272 (Azul Systems, Inc.), python 3.11.2  bpf     names of Java are not read yet; native frames are; names of Python are not read yet; native frames are
+1234567  5f1b0a4c3d2e    5f1b0a4c3d2e         rust                                            bpf
+9        \x1b[2J\u202e                                                                        -       permission denied
+`
+	var b strings.Builder
+	if err := targetsText(&b, someTargets(), render.Options{NoColor: true}); err != nil {
+		t.Fatal(err)
+	}
+	if squeeze(b.String()) != squeeze(want) {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if at := strings.Index(lines[0], "KERNEL"); strings.Index(lines[1], "bpf") != at || strings.Index(lines[2], "bpf") != at {
+		t.Errorf("columns are not aligned:\n%s", b.String())
+	}
+	for _, width := range []int{60, 80, 120} {
+		b.Reset()
+		if err := targetsText(&b, someTargets(), render.Options{NoColor: true, Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(b.String(), "\n") {
+			if n := utf8.RuneCountInString(line); n > width {
+				t.Errorf("%d cells in %d: %q", n, width, line)
+			}
+		}
+		if !strings.Contains(b.String(), "1234567  ") || !strings.Contains(b.String(), "MISSING") {
+			t.Errorf("in %d cells, numbers or heads were cut:\n%s", width, b.String())
+		}
+	}
+}
+
+// squeeze makes one space of several.
+func squeeze(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = strings.Join(strings.Fields(line), " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestRuntimeName(t *testing.T) {
+	tests := []struct {
+		runtime lang.Runtime
+		want    string
+	}{
+		{lang.Runtime{Kind: lang.HotSpot, Vendor: "Debian", Version: "17.0.15", Update: "17.0.15+6"}, "java 17.0.15 (Debian)"},
+		{lang.Runtime{Kind: lang.HotSpot}, "java"},
+		{lang.Runtime{Kind: lang.Node, Vendor: "Node.js", Version: "20.1.0"}, "node 20.1.0"},
+		{lang.Runtime{Kind: lang.Node, Vendor: "Electron", Version: "20.9.0"}, "electron (node 20.9.0)"},
+		{lang.Runtime{Kind: lang.Python, Vendor: "PyPy", Version: "3.9"}, "pypy 3.9"},
+		{lang.Runtime{Kind: lang.PHP, Vendor: "PHP", Version: "8.2.1", Feature: "opcache JIT"}, "php 8.2.1 (opcache JIT)"},
+		{lang.Runtime{Kind: lang.Native}, "native"},
+		{lang.Runtime{Kind: lang.Native, Vendor: "C++"}, "c++"},
+	}
+	for _, test := range tests {
+		if got := runtimeName(test.runtime); got != test.want {
+			t.Errorf("%+v: %q, want %q", test.runtime, got, test.want)
+		}
+	}
+}
