@@ -3,7 +3,8 @@
 // The flow, each step from window to window:
 //
 //	Only         one value type of several
-//	Apply        focus and ignore choose stacks, show and hide choose their frames
+//	Apply        focus and ignore choose stacks; show, hide and kinds choose their frames
+//	Own          time charged to developers' own frames; HideRuntime is its milder sibling
 //	Reverse      stacks turned round, leaf first
 //	Threads      a window per thread
 //	NameThreads  a name for each thread, to lead stacks with
@@ -26,6 +27,7 @@ type Selection struct {
 	Ignore *regexp.Regexp // drop stacks with a matching frame; it wins over Focus
 	Show   *regexp.Regexp // keep only matching frames
 	Hide   *regexp.Regexp // drop matching frames
+	Kinds  Kinds          // keep only frames of these kinds
 }
 
 // Empty tells whether nothing is asked for.
@@ -33,7 +35,7 @@ func (s Selection) Empty() bool { return s == Selection{} }
 
 // Unmatched says which expressions matched no frame of a window: likely a
 // mistake in them.
-type Unmatched struct{ Focus, Ignore, Show, Hide bool }
+type Unmatched struct{ Focus, Ignore, Show, Hide, Kinds bool }
 
 // Apply gives the window of the stacks that are kept, with the frames that
 // are shown; a stack without any is left out, as pprof does. Losses stay those
@@ -64,6 +66,7 @@ func (s Selection) Apply(w *profile.Window) (*profile.Window, Unmatched) {
 		Ignore: s.Ignore != nil && !sel.matched.Ignore,
 		Show:   s.Show != nil && !sel.matched.Show,
 		Hide:   s.Hide != nil && !sel.matched.Hide,
+		Kinds:  s.Kinds != 0 && !sel.matched.Kinds,
 	}
 }
 
@@ -124,7 +127,9 @@ func (s *selector) judge(frames []profile.Frame) (v verdict) {
 		hide, show := matches(s.Hide, f), matches(s.Show, f)
 		s.matched.Hide = s.matched.Hide || hide
 		s.matched.Show = s.matched.Show || show
-		if !hide && (show || s.Show == nil) {
+		kind := s.Kinds.Has(f.Kind)
+		s.matched.Kinds = s.matched.Kinds || kind
+		if !hide && (show || s.Show == nil) && (kind || s.Kinds == 0) {
 			v.frames = append(v.frames, f)
 		}
 	}

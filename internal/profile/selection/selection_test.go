@@ -78,7 +78,7 @@ func TestApply(t *testing.T) {
 		"hide of what is shown": {show: "serve|parse", hide: "parse", want: "serve 5\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := Selection{expression(test.focus), expression(test.ignore), expression(test.show), expression(test.hide)}
+			s := Selection{Focus: expression(test.focus), Ignore: expression(test.ignore), Show: expression(test.show), Hide: expression(test.hide)}
 			got, unmatched := s.Apply(parse(t, text))
 			if unmatched != test.unmatched {
 				t.Errorf("unmatched %+v, want %+v", unmatched, test.unmatched)
@@ -147,7 +147,7 @@ func TestApplyAsPprofDoes(t *testing.T) {
 			}
 			p := oracle(t, data)
 			p.FilterSamplesByName(expression(e[0]), expression(e[1]), expression(e[3]), expression(e[2]))
-			got, _ := Selection{expression(e[0]), expression(e[1]), expression(e[2]), expression(e[3])}.Apply(whole)
+			got, _ := Selection{Focus: expression(e[0]), Ignore: expression(e[1]), Show: expression(e[2]), Hide: expression(e[3])}.Apply(whole)
 			if want := pprofStacks(p, whole.Types[0].Kind); !maps.Equal(stacks(got), want) {
 				t.Fatalf("%s: focus %q ignore %q show %q hide %q:\ngot  %v\nwant %v", name, e[0], e[1], e[2], e[3], stacks(got), want)
 			}
