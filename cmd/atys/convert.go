@@ -49,7 +49,7 @@ cannot hold is lost; pprof holds everything.`,
 
 func convert(stdout, log io.Writer, f convertFlags, paths []string) error {
 	path := paths[1]
-	out, err := newOutput(path, f.format, outputOptions{threads: f.threads, processes: f.processes, title: f.title})
+	out, err := newOutput(path, f.format, outputOptions{threads: f.threads, processes: f.processes, title: f.title, classed: true})
 	if err != nil {
 		return &usageError{err}
 	}
@@ -61,6 +61,9 @@ func convert(stdout, log io.Writer, f convertFlags, paths []string) error {
 	w := s.window
 	if s.words != "" {
 		w = commented(w, "selected by atys: "+s.words)
+	}
+	if s.folded != "" {
+		w = commented(w, "folded by atys: "+s.folded)
 	}
 	if out.format != format.PProf { // which has a place for threads, and for their lack
 		var o outputOptions

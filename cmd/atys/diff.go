@@ -114,8 +114,10 @@ func (f *diffFlags) writeTable(w io.Writer, tree *profile.Tree, before, after *s
 	title := o.Title
 	if title == "" {
 		title = tree.Columns[0].Type.Kind + " profiles compared"
-		if before.words != "" {
-			title += ", " + before.words
+		for _, words := range []string{before.folded, before.words} {
+			if words != "" {
+				title += ", " + words
+			}
 		}
 	}
 	writeTitle(w, title, o)

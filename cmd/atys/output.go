@@ -29,6 +29,7 @@ type outputOptions struct {
 	threads, processes bool
 	tree               profile.TreeOptions // for what is drawn
 	title              string
+	classed            bool // frames have their classes, for drawings to colour by
 }
 
 // output is where a profile goes, checked before anything is measured.
@@ -121,6 +122,9 @@ func (o *output) write(w *profile.Window) error {
 func (o *output) encode(to io.Writer, w *profile.Window) error {
 	if o.format != formatHTML && o.format != formatSVG {
 		return format.Write(to, o.format, w, format.Options{Thread: o.threads, Process: o.processes, Title: o.title})
+	}
+	if !o.classed {
+		w = classed(w)
 	}
 	if o.threads || o.processes {
 		w = selection.NameThreads(w)

@@ -131,18 +131,22 @@ func (f *reportFlags) writeTable(w io.Writer, win, base *profile.Window, o rende
 		})
 	}
 	whole, unit := selection.Whole(base), win.Types[0].Unit
-	t := table{heads: []string{"self", "self%", "total", "total%", "95% interval", "samples"}}
+	self := "self"
+	if f.own {
+		self = "own"
+	}
+	t := table{heads: []string{self, self + "%", "total", "total%", "95% interval", "samples"}}
 	for i, fn := range functions {
 		if o.Limit > 0 && i == o.Limit {
 			break
 		}
-		self, _ := shareOf(fn.Self[0], whole, base.Design)
+		share, _ := shareOf(fn.Self[0], whole, base.Design)
 		total, sampled := shareOf(fn.Total[0], whole, base.Design)
 		interval := "-"
 		if sampled {
 			interval = percents(total.Low, total.High)
 		}
-		t.add(fn.Frame, render.Value(float64(fn.Self[0].Value), unit), render.Share(self.Value), render.Value(float64(fn.Total[0].Value), unit),
+		t.add(fn.Frame, render.Value(float64(fn.Self[0].Value), unit), render.Share(share.Value), render.Value(float64(fn.Total[0].Value), unit),
 			render.Share(total.Value), interval, render.Count(fn.Total[0].N))
 	}
 	t.write(w, len(functions), o)

@@ -22,6 +22,7 @@ import (
 
 // selectionFlags choose what of a profile is shown; commands on files share them.
 type selectionFlags struct {
+	codeFlags
 	focus, ignore, show, hide expression
 	reverse                   bool
 	kind                      string
@@ -36,10 +37,11 @@ func (s *selectionFlags) add(c *cobra.Command) {
 	f.BoolVar(&s.reverse, "reverse", false, "turn stacks round: callers below what they call")
 	f.StringVar(&s.kind, "type", "", "which of the profile's value types, by name; without it the first")
 	_ = c.RegisterFlagCompletionFunc("type", completeTypes)
+	s.codeFlags.add(c)
 }
 
 func (s *selectionFlags) selection() selection.Selection {
-	return selection.Selection{Focus: s.focus.Regexp, Ignore: s.ignore.Regexp, Show: s.show.Regexp, Hide: s.hide.Regexp}
+	return selection.Selection{Focus: s.focus.Regexp, Ignore: s.ignore.Regexp, Show: s.show.Regexp, Hide: s.hide.Regexp, Kinds: s.languages.Kinds}
 }
 
 // expression is a regular expression given as a flag.
@@ -67,6 +69,7 @@ func (e *expression) Type() string { return "regexp" }
 type selected struct {
 	whole, window *profile.Window
 	words         string   // of the selection, for a title; empty if there is none
+	folded        string   // what was folded into its callers; empty if nothing was
 	unmatched     []string // flags whose expression matches no frame: likely mistyped
 }
 
@@ -82,6 +85,10 @@ func warn(log io.Writer, name string, read ...*selected) {
 
 // read merges files and selects from them.
 func (s *selectionFlags) read(paths ...string) (*selected, error) {
+	classifier, err := s.classifier()
+	if err != nil {
+		return nil, err
+	}
 	windows := make([]*profile.Window, len(paths))
 	for i, path := range paths {
 		w, err := readProfile(path)
@@ -102,7 +109,7 @@ func (s *selectionFlags) read(paths ...string) (*selected, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.from(whole), nil
+	return s.from(classifier.Window(whole)), nil
 }
 
 func (s *selectionFlags) from(whole *profile.Window) *selected {
@@ -123,7 +130,14 @@ func (s *selectionFlags) from(whole *profile.Window) *selected {
 			out.unmatched = append(out.unmatched, fmt.Sprintf("--%s %q", u.flag, u.expression.String()))
 		}
 	}
+	if s.languages.Kinds != 0 {
+		words = append(words, "lang "+s.languages.text)
+		if unmatched.Kinds {
+			out.unmatched = append(out.unmatched, fmt.Sprintf("--lang %q", s.languages.text))
+		}
+	}
 	out.words = strings.Join(words, ", ")
+	out.window, out.folded = s.fold(out.window), s.codeFlags.folded()
 	if s.reverse {
 		out.window = selection.Reverse(out.window)
 	}
@@ -133,10 +147,17 @@ func (s *selectionFlags) from(whole *profile.Window) *selected {
 // title names a selection and its share; empty, which leaves the title to
 // renderings, if all is selected.
 func (s *selected) title() string {
-	if s.words == "" {
+	title := titleOf(s.whole)
+	if s.folded != "" {
+		title += ", " + s.folded
+	}
+	if s.words != "" {
+		title += ", " + s.words + ": " + share(selection.Whole(s.window), selection.Whole(s.whole))
+	}
+	if s.words == "" && s.folded == "" {
 		return ""
 	}
-	return titleOf(s.whole) + ", " + s.words + ": " + share(selection.Whole(s.window), selection.Whole(s.whole))
+	return title
 }
 
 // share says which part of a whole something is, and how sure that is.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,12 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/selection"
+	"atys.dev/atys/internal/profile/whose"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/render/live"
 )
 
 type topFlags struct {
 	targetFlags
+	codeFlags
 	interval time.Duration
 	window   time.Duration
 	limit    int
@@ -38,6 +43,7 @@ use. On a terminal it is full-screen ("?" lists the keys); elsewhere it prints a
 table each interval.`,
 		Example: `  atys top -p 1234
   atys top -a -F 199
+  atys top -p 1234 --own
   atys top -a --once --json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -48,6 +54,7 @@ table each interval.`,
 		},
 	}
 	f.targetFlags.add(c)
+	f.codeFlags.add(c)
 	flags := c.Flags()
 	flags.DurationVarP(&f.interval, "interval", "i", time.Second, "time from one table to the next")
 	flags.DurationVarP(&f.window, "window", "w", 10*time.Second, "how far back a table reaches")
@@ -63,6 +70,10 @@ func top(ctx context.Context, f topFlags) error {
 	}
 	if f.limit < 0 {
 		return &usageError{fmt.Errorf("--limit %d: want 0 or more", f.limit)}
+	}
+	classifier, err := f.classifier()
+	if err != nil {
+		return err
 	}
 	targets, err := recorder.FindTargets(proc.FS{}, f.all, f.pids, f.name, f.cgroup)
 	if err != nil {
@@ -80,7 +91,7 @@ func top(ctx context.Context, f topFlags) error {
 		gone.Store(true)
 		cancel()
 	})
-	t := &tables{recorder: r, flags: f, rolling: live.Rolling{Span: f.window}, usage: newUsage(time.Now)}
+	t := &tables{recorder: r, classifier: classifier, flags: f, rolling: live.Rolling{Span: f.window}, usage: newUsage(time.Now)}
 	if f.once || f.asJSON || !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {
 		err = t.print(ctx)
 	} else {
@@ -94,10 +105,11 @@ func top(ctx context.Context, f topFlags) error {
 
 // tables makes a table of each window.
 type tables struct {
-	recorder *recorder.Recorder
-	flags    topFlags
-	rolling  live.Rolling
-	usage    *usage
+	recorder   *recorder.Recorder
+	classifier *whose.Classifier
+	flags      topFlags
+	rolling    live.Rolling
+	usage      *usage
 }
 
 func (t *tables) next() (live.Table, error) {
@@ -105,14 +117,25 @@ func (t *tables) next() (live.Table, error) {
 	if err != nil {
 		return live.Table{}, err
 	}
+	w = t.classifier.Window(w)
+	if t.flags.hideRuntime {
+		w = selection.HideRuntime(w)
+	}
 	t.rolling.Add(live.NewDigest(w))
 	table := t.rolling.Table()
+	table.Functions = slices.DeleteFunc(table.Functions, t.flags.hidden)
 	table.Head.Target = t.target()
 	if t.flags.count == 0 {
 		table.Head.Rate = t.flags.frequency
 	}
 	table.Head.Own = t.usage.cores()
 	return table, nil
+}
+
+// hidden tells which rows the user does not want to see. Their samples still
+// count: shares stay those of the whole target.
+func (w *codeFlags) hidden(f live.Function) bool {
+	return w.languages.Kinds != 0 && !w.languages.Has(profile.ParseKind(f.Kind))
 }
 
 func (t *tables) target() string {
@@ -143,6 +166,11 @@ func (t *tables) print(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if t.flags.own {
+			table = live.OwnCode(table)
+		} else {
+			table = live.AllCode(table)
+		}
 		if t.flags.asJSON {
 			err = json.NewEncoder(os.Stdout).Encode(table)
 		} else {
@@ -164,7 +192,7 @@ func (t *tables) show(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, terminal.Close()) }()
-	screen := &live.Screen{Color: os.Getenv("NO_COLOR") == ""}
+	screen := &live.Screen{Color: os.Getenv("NO_COLOR") == "", Own: t.flags.own}
 	ticker := time.NewTicker(t.flags.interval)
 	defer ticker.Stop()
 	gone := ctx.Done()

@@ -102,6 +102,9 @@ func (d *drawing) describe(b box) []string {
 	if f.Kind != profile.KindUnknown {
 		about = append(about, f.Kind.String())
 	}
+	if f.Class != profile.ClassUnknown && f.Kind != profile.KindKernel {
+		about = append(about, f.Class.String())
+	}
 	if f.Inlined {
 		about = append(about, "inlined")
 	}

@@ -19,8 +19,8 @@ type Digest struct {
 }
 
 type functionSums struct {
-	frame       profile.Frame
-	self, total profile.Sum
+	frame            profile.Frame
+	self, own, total profile.Sum // own: see Function.Own
 }
 
 type threadKey struct{ pid, tid int }
@@ -69,18 +69,18 @@ func (d *Digest) addStack(w *profile.Window, id profile.StackID, sum profile.Sum
 	d.value += sum.Value
 	d.squares += sum.Squares
 	clear(seen)
-	leaf := true
+	leaf, charged := true, false
 	for _, location := range w.Stacks[id].Locations {
 		for _, f := range w.Frames(location) {
 			key := f.Key()
-			s := d.functions[key]
-			if s == nil {
-				s = &functionSums{frame: f}
-				d.functions[key] = s
-			}
+			s := d.function(f)
 			if leaf {
 				add(&s.self, sum)
 				leaf = false
+			}
+			if !charged && f.Class.Own() {
+				add(&s.own, sum)
+				charged = true
 			}
 			if !seen[key] {
 				seen[key] = true
@@ -88,6 +88,28 @@ func (d *Digest) addStack(w *profile.Window, id profile.StackID, sum profile.Sum
 			}
 		}
 	}
+	if !charged {
+		add(&d.function(strangers(w, id)).own, sum)
+	}
+}
+
+// strangers stands for a stack without a frame of the developers' own; where
+// frames are missing, nobody knows whose it is.
+func strangers(w *profile.Window, id profile.StackID) profile.Frame {
+	if end := w.Stacks[id].End; end.Truncated() {
+		return profile.Frame{Function: "[" + end.String() + "]"}
+	}
+	return profile.Strangers(w.AppendStack(nil, id))
+}
+
+func (d *Digest) function(f profile.Frame) *functionSums {
+	key := f.Key()
+	s := d.functions[key]
+	if s == nil {
+		s = &functionSums{frame: f}
+		d.functions[key] = s
+	}
+	return s
 }
 
 // leafKey is the function a stack's samples hit; the zero key without any.
@@ -128,6 +150,8 @@ func place(f profile.Frame) string {
 		return path.Base(f.File)
 	case f.Mapping != "":
 		return path.Base(f.Mapping)
+	case f.Kind == profile.KindUnknown:
+		return "" // it stands for no function
 	}
 	return f.Kind.String()
 }

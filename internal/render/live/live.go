@@ -18,8 +18,9 @@ import "time"
 // Table is what is shown: the functions and threads of the last seconds.
 type Table struct {
 	Head      Head       `json:"head"`
-	Functions []Function `json:"functions"` // largest self first
-	Threads   []Thread   `json:"threads"`   // most CPU first
+	Functions []Function `json:"functions"`          // largest self first
+	Threads   []Thread   `json:"threads"`            // most CPU first
+	OwnCode   bool       `json:"own_code,omitempty"` // see OwnCode
 }
 
 // Head says what was sampled and how well.
@@ -44,12 +45,22 @@ type Function struct {
 	Function string  `json:"function"`
 	Place    string  `json:"place"` // file:line, or the binary
 	Kind     string  `json:"kind"`
-	Self     float64 `json:"self"` // shares of all samples
+	Class    string  `json:"class"` // whose code it is
+	Self     float64 `json:"self"`  // shares of all samples
 	SelfLow  float64 `json:"self_low"`
 	SelfHigh float64 `json:"self_high"`
 	Total    float64 `json:"total"`
 	Rate     float64 `json:"rate"` // of self: CPUs for clocks, else events a second
 	N        int64   `json:"samples"`
+
+	// Own is Self with what it called in code that is not the developers' own:
+	// libraries, runtimes, the kernel. A row without a total stands for stacks
+	// without any own code; only OwnCode shows it.
+	Own     float64 `json:"own"`
+	OwnLow  float64 `json:"own_low"`
+	OwnHigh float64 `json:"own_high"`
+	OwnRate float64 `json:"own_rate"`
+	OwnN    int64   `json:"own_samples"`
 }
 
 // Thread is one row of threads.

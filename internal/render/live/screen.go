@@ -15,6 +15,7 @@ import (
 // and tables go in, lines come out.
 type Screen struct {
 	Color bool
+	Own   bool // show the developers' own functions only, see OwnCode
 
 	table   Table
 	sorted  sortBy
@@ -65,6 +66,8 @@ func (s *Screen) Press(k Key) (quit bool) {
 		s.sorted = byTotal
 	case "c":
 		s.sorted = byName
+	case "o":
+		s.Own, s.threads, s.offset = !s.Own || s.threads, false, 0
 	case "T":
 		s.threads, s.offset = !s.threads, 0
 	case "p":
@@ -169,6 +172,9 @@ func (s *Screen) titleLine() string {
 		line += fmt.Sprintf(" at %g Hz", h.Rate)
 	}
 	line += fmt.Sprintf("  last %s", render.Value(float64(h.Span), "nanoseconds"))
+	if s.Own && !s.threads {
+		line += "  own code"
+	}
 	if s.paused {
 		line += "  PAUSED"
 	}
@@ -199,6 +205,9 @@ func headLine(h Head) string {
 // functionHead names the columns, and marks the one that rows are sorted by.
 func (s *Screen) functionHead() string {
 	names := [...]string{bySelf: "SELF", byTotal: "TOTAL", byName: "FUNCTION"}
+	if s.Own {
+		names[bySelf] = "OWN"
+	}
 	names[s.sorted] += "*"
 	rate := "CPUS"
 	if s.table.Head.Unit != "nanoseconds" {
@@ -232,8 +241,12 @@ func functionRow(f Function, width int) string {
 
 // functions are those that match, in the order asked for.
 func (s *Screen) functions() []Function {
+	shown := AllCode(s.table)
+	if s.Own {
+		shown = OwnCode(s.table)
+	}
 	var found []Function
-	for _, f := range s.table.Functions {
+	for _, f := range shown.Functions {
 		if s.pattern == nil || s.pattern.MatchString(f.Function) || s.pattern.MatchString(f.Place) {
 			found = append(found, f)
 		}
@@ -278,7 +291,7 @@ func (s *Screen) footLine(rows, width int) string {
 	case s.search != "":
 		return render.Fit(fmt.Sprintf("%d rows match /%s/   Esc shows all", rows, render.Printable(s.search)), width)
 	}
-	return render.Fit("q quit  / search  s self  t total  c name  T threads  p pause  ? help", width)
+	return render.Fit("q quit  / search  s self  t total  c name  o own  T threads  p pause  ? help", width)
 }
 
 func helpLines() []string {
@@ -288,6 +301,7 @@ func helpLines() []string {
 		"  q, Ctrl-C         quit",
 		"  / text Enter      show only rows that match a regular expression; Esc shows all",
 		"  s  t  c           sort by self, by total, by name",
+		"  o                 only your own code, with what it called in that of others; or all",
 		"  T                 threads, or functions again",
 		"  p                 pause: sampling goes on, the table stands still",
 		"  arrows, j k       scroll; PgUp PgDn Home End too, and the mouse wheel",
@@ -295,6 +309,7 @@ func helpLines() []string {
 		"",
 		"  SELF      share of the samples that hit the function itself",
 		"  95%       where the true share lies, 95 times in 100: few samples, wide interval",
+		"  OWN       share of the samples where it was the last function of your own",
 		"  TOTAL     share of the samples that hit it or what it called",
 		"  CPUS      CPUs that its own code used, on average",
 		"  threads   CPU is exact, from the scheduler; the function is where most samples were",

@@ -38,18 +38,46 @@ func (r *Rolling) Table() Table {
 	names := make(map[profile.FrameKey]string, len(sum.functions))
 	for key, s := range sum.functions {
 		names[key] = s.frame.Function
-		t.Functions = append(t.Functions, sum.function(s))
+		t.Functions = append(t.Functions, sum.row(s))
 	}
 	for _, s := range sum.threads {
 		t.Threads = append(t.Threads, sum.threadRow(s, names))
 	}
-	slices.SortFunc(t.Functions, func(a, b Function) int {
-		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Place, b.Place))
-	})
+	slices.SortFunc(t.Functions, compareFunctions)
 	slices.SortFunc(t.Threads, func(a, b Thread) int {
 		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.N, a.N), cmp.Compare(a.TID, b.TID))
 	})
 	return t
+}
+
+// OwnCode gives a table of the developers' own functions, in which self is what
+// each used itself and in code of others that it called.
+func OwnCode(t Table) Table {
+	t.OwnCode = true
+	all := t.Functions
+	t.Functions = []Function{}
+	for _, f := range all {
+		if f.OwnN == 0 && !profile.ParseClass(f.Class).Own() {
+			continue
+		}
+		f.Self, f.SelfLow, f.SelfHigh, f.Rate, f.N = f.Own, f.OwnLow, f.OwnHigh, f.OwnRate, f.OwnN
+		if f.Total == 0 {
+			f.Total = f.Own
+		}
+		t.Functions = append(t.Functions, f)
+	}
+	slices.SortFunc(t.Functions, compareFunctions)
+	return t
+}
+
+// AllCode gives a table without the rows that stand for no function.
+func AllCode(t Table) Table {
+	t.Functions = slices.DeleteFunc(slices.Clone(t.Functions), func(f Function) bool { return f.Total == 0 && f.Own > 0 })
+	return t
+}
+
+func compareFunctions(a, b Function) int {
+	return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Place, b.Place))
 }
 
 func (d *Digest) merge(o *Digest) {
@@ -72,6 +100,7 @@ func (d *Digest) merge(o *Digest) {
 			d.functions[key] = mine
 		}
 		add(&mine.self, s.self)
+		add(&mine.own, s.own)
 		add(&mine.total, s.total)
 	}
 	for _, s := range o.threads {
@@ -98,17 +127,25 @@ func (d *Digest) tableHead() Head {
 	return h
 }
 
-func (d *Digest) function(s *functionSums) Function {
-	self := d.share(s.self)
-	f := Function{Function: s.frame.Function, Place: place(s.frame), Kind: s.frame.Kind.String(),
-		Self: self.Value, SelfLow: self.Low, SelfHigh: self.High, Total: d.share(s.total).Value, N: s.self.N}
-	if seconds := d.head.Duration.Seconds(); seconds > 0 {
-		f.Rate = float64(s.self.Value) / seconds
-		if d.clock() {
-			f.Rate /= float64(time.Second)
-		}
+func (d *Digest) row(s *functionSums) Function {
+	self, own := d.share(s.self), d.share(s.own)
+	return Function{Function: s.frame.Function, Place: place(s.frame), Kind: s.frame.Kind.String(), Class: s.frame.Class.String(),
+		Self: self.Value, SelfLow: self.Low, SelfHigh: self.High, Rate: d.rate(s.self),
+		Own: own.Value, OwnLow: own.Low, OwnHigh: own.High, OwnRate: d.rate(s.own),
+		Total: d.share(s.total).Value, N: s.self.N, OwnN: s.own.N}
+}
+
+// rate is how much there was a second: CPUs, for clocks.
+func (d *Digest) rate(s profile.Sum) float64 {
+	seconds := d.head.Duration.Seconds()
+	if seconds <= 0 {
+		return 0
 	}
-	return f
+	rate := float64(s.Value) / seconds
+	if d.clock() {
+		rate /= float64(time.Second)
+	}
+	return rate
 }
 
 // clock tells whether values are time.

@@ -174,6 +174,13 @@ async function keys(viewer) {
   press(document.body, "d");
   equal("d is the other theme", document.documentElement.dataset.theme, "dark");
   press(document.body, "d");
+  const by = viewer.settings.by;
+  for (const next of ["kind", "class", "package"].map((_, i, all) => all[(all.indexOf(by) + 1 + i) % 3])) {
+    press(document.body, "c");
+    equal("c colours by the next", viewer.settings.by, next);
+    equal("the palette follows", viewer.settings.palette.by, next);
+    check("the legend says so", viewer.doc.head.columns.length === 2 || viewer.legend.textContent.startsWith("self, by " + next), viewer.legend.textContent);
+  }
   press(document.body, "?");
   check("? opens the help", viewer.help.open);
   viewer.help.close();

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/selection"
+	"atys.dev/atys/internal/profile/whose"
+)
+
+// codeFlags choose frames by whose code they are and in which language;
+// commands on files and top share them.
+type codeFlags struct {
+	own, hideRuntime bool
+	languages        kinds
+	rules            string
+}
+
+func (w *codeFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVar(&w.own, "own", false, "only the application's own functions, each with the time of what it called in other code")
+	f.BoolVar(&w.hideRuntime, "hide-runtime", false, "not the frames of language runtimes, system libraries and the kernel; their time goes to those who called them")
+	f.Var(&w.languages, "lang", "only frames in these languages, with commas between: python, java, javascript, native, kernel ...")
+	f.StringVar(&w.rules, "rules", "", "file of rules that tell whose code is what; without it atys/rules in the folder of your configuration, if it is there")
+	_ = c.MarkFlagFilename("rules")
+	_ = c.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions(selection.LanguageNames(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// classifier classes frames by the user's rules and ours.
+func (w *codeFlags) classifier() (*whose.Classifier, error) {
+	if w.own && w.hideRuntime {
+		return nil, &usageError{errors.New("--own hides what --hide-runtime does, and libraries: give one of them")}
+	}
+	path, wanted := w.rules, w.rules != ""
+	if !wanted {
+		if path = rulesFile(); path == "" {
+			return whose.New(nil), nil
+		}
+	}
+	text, err := readRules(path)
+	if !wanted && errors.Is(err, os.ErrNotExist) {
+		return whose.New(nil), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rules, err := whose.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("rules in %q: %w", path, err)
+	}
+	return whose.New(rules), nil
+}
+
+// classed classes the frames of what was just measured. Rules that cannot be
+// read must not cost the measurement: they are said, and done without.
+func classed(w *profile.Window) *profile.Window {
+	var none codeFlags
+	c, err := none.classifier()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "atys: "+legible(err))
+		c = whose.New(nil)
+	}
+	return c.Window(w)
+}
+
+// rulesFile is where a user's rules are looked for; empty if there is no such place.
+func rulesFile() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "atys", "rules")
+}
+
+// maxRules is more than anybody writes; what is longer is another file.
+const maxRules = 1 << 20
+
+func readRules(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("read rules: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRules+1))
+	if err != nil {
+		return "", fmt.Errorf("read rules: %w", err)
+	}
+	if len(text) > maxRules {
+		return "", fmt.Errorf("read rules: %q is longer than %d bytes", path, maxRules)
+	}
+	return string(text), nil
+}
+
+// fold folds code of others into the frames that called it, as asked.
+func (w *codeFlags) fold(win *profile.Window) *profile.Window {
+	switch {
+	case w.own:
+		return selection.Own(win)
+	case w.hideRuntime:
+		return selection.HideRuntime(win)
+	}
+	return win
+}
+
+// folded says in a title what fold does.
+func (w *codeFlags) folded() string {
+	switch {
+	case w.own:
+		return "own code"
+	case w.hideRuntime:
+		return "without runtimes"
+	}
+	return ""
+}
+
+// kinds is languages given as a flag.
+type kinds struct {
+	selection.Kinds
+	text string
+}
+
+func (k *kinds) String() string { return k.text }
+
+func (k *kinds) Set(text string) (err error) {
+	k.text, k.Kinds = text, 0
+	if text != "" {
+		k.Kinds, err = selection.Languages(text)
+	}
+	return err
+}
+
+func (k *kinds) Type() string { return "names" }
