@@ -16,16 +16,19 @@ const flagKernelThread = 0x00200000
 
 // Stat is a stat file: of a process, or of one of its threads.
 type Stat struct {
-	PID     int
-	Comm    string
-	State   byte // R, S, D, Z, T, t, X, I
-	PPID    int
-	Flags   uint64        // PF_* of linux/sched.h
-	User    time.Duration // in steps of 10 ms; SchedStat is exact
-	System  time.Duration
-	Threads int
-	Started time.Duration // since boot; with PID it names the process for good
-	CPU     int           // that it last ran on
+	PID    int
+	Comm   string
+	State  byte // R, S, D, Z, T, t, X, I
+	PPID   int
+	Flags  uint64        // PF_* of linux/sched.h
+	User   time.Duration // in steps of 10 ms; SchedStat is exact
+	System time.Duration
+	// Children is what processes that it started and waited for had used,
+	// theirs included: user and system.
+	Children time.Duration
+	Threads  int
+	Started  time.Duration // since boot; with PID it names the process for good
+	CPU      int           // that it last ran on
 }
 
 // KernelThread reports whether it is a thread of the kernel's own.
@@ -81,6 +84,7 @@ func ParseStat(data []byte) (s Stat, err error) {
 	s.Flags = uint64(number(column(9)))
 	s.User = ticks(column(14))
 	s.System = ticks(column(15))
+	s.Children = ticks(column(16)) + ticks(column(17))
 	s.Threads = int(number(column(20)))
 	s.Started = ticks(column(22))
 	s.CPU = int(number(column(39)))
