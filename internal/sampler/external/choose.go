@@ -1,0 +1,106 @@
+package external
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+
+	"atys.dev/atys/internal/proc"
+)
+
+// advice says how each kernel is installed.
+var advice = map[Kernel]string{
+	Perf:          "install your distribution's linux-perf or linux-tools package",
+	PySpy:         "pip install py-spy",
+	AsyncProfiler: "unpack a release of async-profiler and put its bin folder into PATH",
+}
+
+// ErrNotInstalled says that a kernel's program, or a part of it, is missing.
+var ErrNotInstalled = errors.New("not installed")
+
+// find finds a kernel's program.
+func find(k Kernel, program string) (string, error) {
+	found, err := exec.LookPath(program)
+	if err != nil {
+		return "", fmt.Errorf("--kernel %s: %w: there is no %s in PATH (sudo may have a PATH of its own): %s, or use --kernel bpf", k, ErrNotInstalled, program, advice[k])
+	}
+	return filepath.Abs(found)
+}
+
+// findLibrary finds what async-profiler puts into a JVM, beside its program.
+func findLibrary(program string) (string, error) {
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		program = real
+	}
+	folder := filepath.Dir(program)
+	for _, at := range []string{"../lib", ".", "../lib/async-profiler", "../lib64"} {
+		file := filepath.Join(folder, at, libraryName)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("--kernel async-profiler: %w as a whole: %s is not in ../lib of %s: unpack all of its release", ErrNotInstalled, libraryName, program)
+}
+
+var (
+	pythonFile = regexp.MustCompile(`^(lib)?python[23]?(\.?\d+)*[a-z]*(\.so[.0-9]*)?$`)
+	hotspot    = "libjvm.so"
+)
+
+// Choose picks the best kernel that is installed for a process, for --kernel
+// auto where BPF cannot be used. The reason of the choice is in words.
+func Choose(fs proc.FS, pids []int, allowAttach bool) (k Kernel, why string, err error) {
+	python, java := len(pids) == 1, true
+	for _, pid := range pids {
+		names, err := mapped(fs, pid)
+		if err != nil {
+			return "", "", err
+		}
+		python = python && matches(names, pythonFile)
+		java = java && names[hotspot] != ""
+	}
+	installed := func(program string) bool { _, err := exec.LookPath(program); return err == nil }
+	hint := ""
+	switch {
+	case java && allowAttach && installed("asprof"):
+		return AsyncProfiler, "it is Java", nil
+	case python && installed("py-spy"):
+		return PySpy, "it is Python", nil
+	case java && !allowAttach:
+		hint = "; with --allow-attach, async-profiler would name its Java code"
+	case python:
+		hint = "; py-spy, were it installed, would name its Python code"
+	}
+	if installed("perf") {
+		return Perf, "of those installed it reads this program best" + hint, nil
+	}
+	return "", "", errors.New("no other kernel is installed: install perf, py-spy (Python) or async-profiler (Java)")
+}
+
+// mapped returns the files a process has mapped, by base name.
+func mapped(fs proc.FS, pid int) (map[string]string, error) {
+	maps, err := fs.Maps(pid)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	for i := range maps {
+		if m := &maps[i]; m.HasFile() {
+			names[path.Base(m.Path)] = m.Path
+		}
+	}
+	return names, nil
+}
+
+func matches(names map[string]string, re *regexp.Regexp) bool {
+	for name := range names {
+		if re.MatchString(name) {
+			return true
+		}
+	}
+	return false
+}
