@@ -6,27 +6,17 @@ import (
 	"time"
 )
 
-// Design is how the sampler chooses its instants on one CPU.
-//
-// Time is cut into blocks. Each block draws a period uniformly within Spread
-// of the mean one, and its samples weigh that period: a sample stands for the
-// time since the one before it.
+// Design is how the sampler chooses its instants on one CPU: by blocks (see
+// DrawBlock), each with a period of its own.
 type Design struct {
-	Period   time.Duration // mean
-	Spread   float64       // 0.5: periods from half to one and a half of the mean; 0: fixed
-	Block    int           // samples per block
-	MaxBlock time.Duration // a block ends earlier than after Block samples at low rates; 0: it does not
-	Keep     float64       // probability that a sample is kept, its weight divided by it; 0: all are
+	Period time.Duration // mean
+	Fixed  bool          // the period is the mean throughout
+	Keep   float64       // probability that a sample is kept, its weight divided by it; 0: all are
 }
 
 // Randomised is the design that the sampler uses for a clock of so many samples a second.
 func Randomised(hertz float64) Design {
-	return Design{
-		Period:   time.Duration(float64(time.Second) / hertz),
-		Spread:   0.5,
-		Block:    20,
-		MaxBlock: 100 * time.Millisecond,
-	}
+	return Design{Period: time.Duration(float64(time.Second) / hertz)}
 }
 
 // Instant is one sample: when, and how much it weighs.
@@ -38,25 +28,32 @@ type Instant struct {
 // Draw gives the samples of one CPU between 0 and length.
 func (d Design) Draw(rng *rand.Rand, length time.Duration) []Instant {
 	var out []Instant
-	at := time.Duration(rng.Float64() * float64(d.Period)) // the phase
-	for at < length {
-		period := time.Duration(float64(d.Period) * (1 + d.Spread*(2*rng.Float64()-1)))
-		weight := period
-		if d.Keep > 0 {
-			weight = time.Duration(float64(period) / d.Keep)
-		}
-		block := max(d.Block, 1)
-		if d.MaxBlock > 0 {
-			block = min(block, max(int(d.MaxBlock/d.Period), 1))
-		}
-		for ; block > 0 && at < length; block-- {
-			if d.Keep == 0 || rng.Float64() < d.Keep {
+	// the first block began, or the fixed timer last fired, some time before
+	from := -time.Duration(rng.Float64() * float64(BlockLength(d.Period)))
+	for from < length {
+		block, period, weight := d.block(rng, length-from)
+		for at := from + period; at < min(from+block, length); at += period {
+			if at >= 0 && (d.Keep == 0 || rng.Float64() < d.Keep) {
 				out = append(out, Instant{at, weight})
 			}
-			at += period
 		}
+		from += block
 	}
 	return out
+}
+
+// block draws one block; a fixed design has a single one, as long as what is left.
+func (d Design) block(rng *rand.Rand, left time.Duration) (length, period, weight time.Duration) {
+	if d.Fixed {
+		length, period, weight = left, d.Period, d.Period
+	} else {
+		length, period = DrawBlock(rng, d.Period), DrawPeriod(rng, d.Period)
+		weight = BlockWeight(length, period)
+	}
+	if d.Keep > 0 {
+		weight = time.Duration(float64(weight) / d.Keep)
+	}
+	return length, period, weight
 }
 
 // Span is a stretch of a program's CPU time in one function, up to End.

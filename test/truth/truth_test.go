@@ -184,7 +184,7 @@ func TestScoreOfTheDesign(t *testing.T) {
 
 // What a score is for: samples in step with their program must fail it.
 func TestScoreSeesLockStep(t *testing.T) {
-	fixed := stats.Design{Period: 10 * time.Millisecond, Block: 20}
+	fixed := stats.Design{Period: 10 * time.Millisecond, Fixed: true}
 	if s := score(t, fixed, 3*time.Millisecond, 7*time.Millisecond); s.Total.Coverage().Value > 0.2 {
 		t.Errorf("lock-step was covered in %v", s.Total.Coverage())
 	}
