@@ -1,0 +1,215 @@
+// Package hotspot reads JVMs of the HotSpot kind from outside: what walks of their stacks need to know, and what the functions on them are called.
+//
+// The flow:
+//
+//	Read    libjvm's tables for debuggers -> layout -> Parameters for walks
+//	Namer   nmethod, pc  -> scopes -> methods inlined there, each with its bytecode
+//	        Method       -> constant pool -> names, source file, line
+//
+// A JVM throws code and classes away while it is read. So whatever was read of
+// an nmethod counts only if its number was the sampled one before and after,
+// and a Method must have the identity that the walk took of it; see hotspot.h.
+// What fails this has no name, never a wrong one.
+package hotspot
+
+import (
+	"fmt"
+	"sync"
+
+	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/proc"
+)
+
+const marker = "gHotSpotVMStructs"
+
+// Holds tells whether a file is a libjvm.
+func Holds(f *binfile.File) bool {
+	_, ok := f.Exports().Lookup(marker)
+	return ok
+}
+
+// Process is a JVM, and what is known of its functions so far.
+type Process struct {
+	m memory
+	l layout
+
+	mu       sync.Mutex // guards all below
+	compiled map[compilation]*nmethod
+	methods  map[identified]*method
+	stubs    map[uint64]string // names of blobs
+	frames   int               // kept in compiled
+	bytes    int               // of scopes kept in compiled
+}
+
+// Parameters give what walks need.
+func (p *Process) Parameters() any { return &p.l.Parameters }
+
+// Read finds out how to read a JVM.
+func Read(of lang.Mapped) (lang.Walked, error) {
+	file, err := of.Open()
+	if err != nil {
+		return nil, fmt.Errorf("read JVM: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read JVM: %w", err)
+	}
+	f, err := binfile.New(file, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("read JVM: %w", err)
+	}
+	p, err := read(memory{proc.Memory{PID: of.PID}}, f, of.Bias)
+	if err != nil {
+		return nil, fmt.Errorf("read JVM: %w", err)
+	}
+	return p, nil
+}
+
+func read(m memory, f *binfile.File, bias uint64) (*Process, error) {
+	exports := f.Exports()
+	t, err := readTables(m, func(name string) (uint64, bool) {
+		s, ok := exports.Lookup(name)
+		return s.Address + bias, ok
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLayout(t)
+	if err != nil {
+		return nil, err
+	}
+	s := statics{m: m, t: t}
+	s.readHeaps(&l)
+	s.readInterpreter(&l)
+	s.readContinuations(&l, f, bias)
+	if s.err != nil {
+		return nil, s.err
+	}
+	return newProcess(m, l), nil
+}
+
+func newProcess(m memory, l layout) *Process {
+	return &Process{m: m, l: l, compiled: map[compilation]*nmethod{}, methods: map[identified]*method{}}
+}
+
+// statics reads what a JVM keeps in static fields.
+type statics struct {
+	m   memory
+	t   tables
+	err error
+}
+
+// starting notes that something is not there yet.
+func (s *statics) starting(ok bool) {
+	if !ok && s.err == nil {
+		s.err = errStarting
+	}
+}
+
+func (s *statics) u64(address uint64) uint64 {
+	v, ok := s.m.u64(address)
+	s.starting(ok)
+	return v
+}
+
+func (s *statics) u32(address uint64) uint32 {
+	v, ok := s.m.u32(address)
+	s.starting(ok)
+	return v
+}
+
+// static reads a pointer in a static field.
+func (s *statics) static(name string) uint64 {
+	f, ok := s.t.fields[name]
+	if !ok || !f.static {
+		return 0
+	}
+	return s.u64(f.at)
+}
+
+func (s *statics) at(names ...string) uint64 {
+	f := finder{t: s.t}
+	at := f.offset(names...)
+	if f.err != nil && s.err == nil {
+		s.err = f.err
+	}
+	return at
+}
+
+// readHeaps finds the heaps of code: a list of them, in 8 only one.
+func (s *statics) readHeaps(l *layout) {
+	var heaps []uint64
+	if one := s.static("CodeCache._heap"); one != 0 {
+		heaps = []uint64{one}
+	} else {
+		list := s.static("CodeCache._heaps")
+		s.starting(list != 0)
+		length, data := s.at("GrowableArrayBase._len", "GenericGrowableArray._len"), s.at("GrowableArray<int>._data")
+		if s.err != nil {
+			return
+		}
+		n, first := s.u32(list+length), s.u64(list+data)
+		s.starting(n > 0 && first != 0)
+		if n > uint32(len(l.Heaps)) && s.err == nil {
+			s.err = fmt.Errorf("this JVM has %d heaps of code, more than atys knows", n)
+		}
+		for i := uint64(0); i < uint64(n) && s.err == nil; i++ {
+			heaps = append(heaps, s.u64(first+8*i))
+		}
+	}
+	memory, segments, shift := s.at("CodeHeap._memory"), s.at("CodeHeap._segmap"), s.at("CodeHeap._log2_segment_size")
+	low, reserved, first := s.at("VirtualSpace._low_boundary"), s.at("VirtualSpace._high_boundary"), s.at("VirtualSpace._low")
+	for i, h := range heaps {
+		if s.err != nil {
+			return
+		}
+		l.Heaps[i] = Heap{Low: s.u64(h + memory + low), High: s.u64(h + memory + reserved),
+			Segments: s.u64(h + segments + first), Shift: s.u32(h + shift)}
+		s.starting(l.Heaps[i].Low != 0 && l.Heaps[i].Low < l.Heaps[i].High && l.Heaps[i].Segments != 0 && l.Heaps[i].Shift < 32)
+	}
+}
+
+// readInterpreter finds the code of the interpreter. It is made long before
+// the first Java method runs, in one piece.
+func (s *statics) readInterpreter(l *layout) {
+	queue := s.static("AbstractInterpreter._code")
+	s.starting(queue != 0)
+	begin, limit := s.at("StubQueue._stub_buffer"), s.at("StubQueue._buffer_limit")
+	if s.err != nil {
+		return
+	}
+	l.Interpreter = s.u64(queue + begin)
+	l.InterpreterEnd = l.Interpreter + uint64(s.u32(queue+limit))
+	s.starting(l.Interpreter != 0 && l.Interpreter < l.InterpreterEnd && s.static("StubRoutines._call_stub_return_address") != 0)
+}
+
+// Symbols that the tables leave out, or did in some builds.
+const (
+	barrierSymbol = "_ZN12StubRoutines19_cont_returnBarrierE"
+	thawedSymbol  = "_ZN17ContinuationEntry10_return_pcE"
+)
+
+// readContinuations finds where the oldest thawed frame of a virtual thread
+// returns to, and the address of where it would if all frames were on the stack.
+func (s *statics) readContinuations(l *layout, f *binfile.File, bias uint64) {
+	if s.err != nil || !l.biased {
+		return // no virtual threads before 21
+	}
+	symbols := f.LookupSymbols(barrierSymbol, thawedSymbol)
+	barrier, ok := symbols[barrierSymbol]
+	if !ok {
+		return
+	}
+	thawed, ok := s.t.fields["ContinuationEntry._return_pc"]
+	if !ok {
+		address, found := symbols[thawedSymbol]
+		if !found {
+			return
+		}
+		thawed.at = address + bias
+	}
+	l.Barrier, l.Thawed = s.u64(barrier+bias), thawed.at // the code it points to is made for the first virtual thread
+	s.starting(l.Barrier != 0)
+}

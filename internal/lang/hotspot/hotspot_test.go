@@ -1,0 +1,366 @@
+package hotspot
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/profile"
+)
+
+// recordedTables reads testdata.
+func recordedTables(t testing.TB, version string) tables {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", version+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := tables{map[string]field{}, map[string]uint64{}, map[string]int64{}}
+	for line := range strings.Lines(string(data)) {
+		var what, name string
+		var value uint64
+		if _, err := fmt.Sscan(line, &what, &name, &value); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		switch what {
+		case "field":
+			words := strings.SplitN(strings.TrimSpace(line), " ", 4)
+			all.fields[name] = field{at: value, kind: words[3]}
+		case "size":
+			all.sizes[name] = value
+		case "constant":
+			all.ints[name] = int64(value)
+		}
+	}
+	return all
+}
+
+func recordedLayout(t testing.TB, version string) layout {
+	t.Helper()
+	l, err := newLayout(recordedTables(t, version))
+	if err != nil {
+		t.Fatalf("%s: %v", version, err)
+	}
+	return l
+}
+
+// TestLayout compares with docs of the layouts that were measured on each.
+func TestLayout(t *testing.T) {
+	type want struct {
+		header, frameSize, compileID, deopt                 uint16
+		relative, short                                     uint8
+		biased, apart                                       bool
+		constMethod, pool, nameIndex, codeSize, flags, lead uint64
+	}
+	for version, w := range map[string]want{
+		"11.0.13": {16, 28, headBytes + 4, 128, 0, 0, false, false, 56, 64, 42, 40, 36, 0},
+		"17.0.15": {16, 28, headBytes + 4, 128, 0, 0, false, false, 48, 72, 34, 32, 28, 4},
+		"21.0.8":  {16, 88, headBytes + 4, 128, 0, 0, true, false, 56, 72, 36, 34, 28, 4},
+		"25.0.2":  {8, 44, headBytes + 36, headBytes, 1, 1, true, true, 56, 72, 36, 34, 28, 4},
+		"25.0.3":  {8, 44, headBytes + 36, headBytes, 1, 1, true, true, 56, 72, 36, 34, 28, 4},
+	} {
+		l := recordedLayout(t, version)
+		got := want{l.Header, l.FrameSize, l.CompileID, l.Deopt, l.CodeRelative, l.CompleteShort, l.biased, l.immutable != none,
+			l.constMethodBytes, l.poolBytes, uint64(l.ConstantName), l.codeSize, l.constFlags, l.symbolLength}
+		if got != w {
+			t.Errorf("%s:\n got %+v\nwant %+v", version, got, w)
+		}
+	}
+}
+
+func TestLayoutLacksField(t *testing.T) {
+	for _, name := range []string{"CodeBlob._frame_size", "nmethod._compile_id", "Method._constMethod", "Symbol._length", "PcDesc._pc_offset"} {
+		all := recordedTables(t, "17.0.15")
+		delete(all.fields, name)
+		if _, err := newLayout(all); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	// The encodings of src/hotspot/share/code/compressedStream.cpp (11) and
+	// utilities/unsigned5.hpp (21): L = 64 high codes, 192 low ones.
+	for _, c := range []struct {
+		raw    []byte
+		biased bool
+		want   uint32
+	}{
+		{[]byte{0}, false, 0}, {[]byte{191}, false, 191}, {[]byte{192, 0}, false, 192}, {[]byte{193, 1}, false, 193 + 64},
+		{[]byte{1}, true, 0}, {[]byte{192}, true, 191}, {[]byte{193, 1}, true, 192}, {[]byte{255, 191}, false, 255 + 191*64},
+		{[]byte{255, 255, 255, 255, 255}, false, 51130559},
+	} {
+		n := numbers{raw: c.raw, biased: c.biased}
+		if got := n.next(); got != c.want || n.short || len(n.raw) != 0 {
+			t.Errorf("% x biased %v: %d, want %d; %d bytes left", c.raw, c.biased, got, c.want, len(n.raw))
+		}
+	}
+	for _, raw := range [][]byte{{}, {192}, {255, 255}} {
+		n := numbers{raw: raw}
+		if n.next(); !n.short {
+			t.Errorf("% x is not taken as short", raw)
+		}
+	}
+	if n := (numbers{raw: []byte{3, 4}}); n.signed() != -2 || n.signed() != 2 {
+		t.Error("signs are wrong")
+	}
+}
+
+func TestLines(t *testing.T) {
+	// bytecode 0 line 10; 5 -> 12; 70 -> 9 (escaped: 65 on is 130, 3 back is 5)
+	l := lines{raw: []byte{255, 0, 20, 5<<3 | 2, 255, 130, 5}}
+	for bytecode, want := range map[int]int{0: 10, 4: 10, 5: 12, 69: 12, 70: 9, 1000: 9} {
+		if got := l.at(bytecode); got != want {
+			t.Errorf("bytecode %d: line %d, want %d", bytecode, got, want)
+		}
+	}
+	if l.first() != 9 {
+		t.Errorf("lowest line %d, want 9", l.first())
+	}
+	if got := tableEnd(append(l.raw, 0, 77), false); got != len(l.raw) {
+		t.Errorf("the table ends at %d, want %d", got, len(l.raw))
+	}
+	if got := tableEnd(l.raw, false); got != -1 {
+		t.Errorf("a table without an end ends at %d", got)
+	}
+}
+
+func TestShownClass(t *testing.T) {
+	for name, want := range map[string]string{
+		"java/util/HashMap":                                    "java/util/HashMap",
+		"shop/Cart$$Lambda$14+0x0000000800c03000":              "shop/Cart$$Lambda",
+		"shop/Cart$$Lambda+0x00007f1c4c000a00":                 "shop/Cart$$Lambda",
+		"shop/Cart$$Lambda$14/0x0000000800c03000":              "shop/Cart$$Lambda",
+		"shop/Cart$$Lambda$14":                                 "shop/Cart$$Lambda",
+		"java/lang/invoke/LambdaForm$MH+0x0000000800c01400":    "java/lang/invoke/LambdaForm$MH",
+		"java/lang/invoke/LambdaForm$DMH$3+0x0000000800c01400": "java/lang/invoke/LambdaForm$DMH",
+		"shop/Cart$1": "shop/Cart$1",
+		"shop/x0x12":  "shop/x0x12",
+	} {
+		if got := shownClass(name); got != want {
+			t.Errorf("%s is shown as %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestDecodeName(t *testing.T) {
+	for raw, want := range map[string]string{"main": "main", "größe": "größe", "\xed\xa0\xbd\xed\xb8\x80x": "😀x"} {
+		if got, ok := decodeName([]byte(raw)); !ok || got != want {
+			t.Errorf("%q: %q, %v; want %q", raw, got, ok, want)
+		}
+	}
+	for _, raw := range []string{"a\x00b", "\xff\xfe", "a\nb", "\xed\xa0"} {
+		if got, ok := decodeName([]byte(raw)); ok {
+			t.Errorf("%q is taken as %q", raw, got)
+		}
+	}
+}
+
+// image is a process's memory from base on.
+type image struct {
+	base uint64
+	data []byte
+}
+
+func (i *image) ReadAt(p []byte, address int64) (int, error) {
+	at := uint64(address) - i.base
+	if at >= uint64(len(i.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, i.data[at:])
+	if n < len(p) {
+		return n, io.ErrUnexpectedEOF
+	}
+	return n, nil
+}
+
+func (i *image) put64(address, value uint64) { le.PutUint64(i.data[address-i.base:], value) }
+func (i *image) put32(address uint64, value uint32) {
+	le.PutUint32(i.data[address-i.base:], value)
+}
+func (i *image) put16(address uint64, value uint16) {
+	le.PutUint16(i.data[address-i.base:], value)
+}
+
+// putSymbol writes a symbol of 17 and later.
+func (i *image) putSymbol(address uint64, text string) {
+	i.put32(address, 0x12340001)
+	i.put16(address+4, uint16(len(text)))
+	copy(i.data[address+6-i.base:], text)
+}
+
+const (
+	atMethod   = 0x10000
+	atConstant = 0x10100
+	atPool     = 0x10200
+	atKlass    = 0x10300
+	atNames    = 0x10400
+	atNmethod  = 0x11000
+)
+
+// newImage makes a JVM of 17 with one class, shop/Cart, in Cart.java, that has
+// a method add of 100 bytecodes, and its nmethod with the number 7.
+func newImage(l layout) *image {
+	i := &image{0x10000, make([]byte, 0x1700)}
+	i.put64(atMethod+uint64(l.MethodConstant), atConstant)
+	i.put64(atConstant+uint64(l.ConstantPool), atPool)
+	i.put16(atConstant+uint64(l.ConstantName), 1)
+	i.put16(atConstant+l.codeSize, 100)
+	i.put16(atConstant+l.constFlags, uint16(l.hasLines))
+	copy(i.data[atConstant+l.constMethodBytes+100-i.base:], []byte{255, 0, 80, 10 << 3, 255, 20, 2, 0})
+	i.put64(atPool+uint64(l.PoolHolder), atKlass)
+	i.put32(atPool+l.poolLength, 3)
+	i.put16(atPool+l.poolSource, 2)
+	i.put64(atPool+uint64(l.PoolSlots)+8, atNames)
+	i.put64(atPool+uint64(l.PoolSlots)+16, atNames+0x80)
+	i.put64(atKlass+uint64(l.KlassName), atNames+0x40)
+	i.putSymbol(atNames, "add")
+	i.putSymbol(atNames+0x40, "shop/Cart")
+	i.putSymbol(atNames+0x80, "Cart.java")
+
+	block := uint64(atNmethod) - uint64(l.Header)
+	i.data[block+l.used-i.base] = 1
+	i.put32(atNmethod+l.compileID, 7)
+	i.put64(atNmethod+l.method, atMethod)
+	i.put32(atNmethod+l.metadata, 0x400)
+	i.put64(atNmethod+0x400, atMethod)
+	i.put64(atNmethod+l.scopesBegin, atNmethod+0x500)
+	i.put32(atNmethod+l.scopesPCs, 0x600)
+	i.put32(atNmethod+l.dependencies, 0x600+3*16)
+	// scopes: at 1 the outer one at bytecode 5, at 4 an inner one at 20
+	copy(i.data[atNmethod+0x501-i.base:], []byte{0, 1, 6, 1, 1, 21})
+	for n, record := range [][2]uint32{{0xffffffff, 0}, {0x40, 4}, {0x80, 1}} {
+		i.put32(atNmethod+0x600+uint64(n)*16, record[0])
+		i.put32(atNmethod+0x604+uint64(n)*16, record[1])
+	}
+	return i
+}
+
+func TestNames(t *testing.T) {
+	l := recordedLayout(t, "17.0.15")
+	i := newImage(l)
+	p := newProcess(memory{i}, l)
+	var n Namer
+	compiled := func(id, pc uint32) []profile.Frame {
+		return n.Name(lang.Activation{PID: 1, What: atNmethod, Where: uint64(id)<<32 | uint64(pc)}, p)
+	}
+	add := profile.Frame{Function: "shop.Cart.add", File: "shop/Cart.java", StartLine: 40, Kind: profile.KindJavaCompiled}
+	outer, inner := add, add
+	outer.Line, inner.Line, inner.Inlined = 40, 41, true
+	if got := compiled(7, 0x40); !reflect.DeepEqual(got, []profile.Frame{inner, outer}) {
+		t.Errorf("at an inlined call: %+v", got)
+	}
+	if got := compiled(7, 0x41); !reflect.DeepEqual(got, []profile.Frame{outer}) {
+		t.Errorf("after it: %+v", got)
+	}
+	if got := compiled(8, 0x40); got != nil {
+		t.Errorf("another nmethod at its address is named %+v", got)
+	}
+	// Once named, it keeps its name when its memory is another's.
+	i.put32(atNmethod+l.compileID, 9)
+	if got := compiled(7, 0x40); len(got) != 2 {
+		t.Errorf("a compiled function that is gone is %+v", got)
+	}
+	if got := compiled(7, 0x60); got != nil {
+		t.Errorf("a place never seen, of a function that is gone, is named %+v", got)
+	}
+
+	identity, ok := p.identityOf(atMethod)
+	if !ok {
+		t.Fatal("no identity")
+	}
+	interpreted := func(identity uint16, at uint64) []profile.Frame {
+		where := uint64(identity)<<kindShift | atConstant + l.constMethodBytes + at
+		return n.Name(lang.Activation{PID: 1, What: kindInterpreted<<kindShift | atMethod, Where: where}, p)
+	}
+	want := add
+	want.Kind, want.Line = profile.KindJavaInterpreted, 41
+	if got := interpreted(identity, 30); !reflect.DeepEqual(got, []profile.Frame{want}) {
+		t.Errorf("interpreted: %+v", got)
+	}
+	if got := interpreted(identity+1, 30); got != nil {
+		t.Errorf("a method with another identity is named %+v", got)
+	}
+	i.putSymbol(atNames+0x40, "shop/Desk") // another class where it was: it has a hash of its own
+	i.put16(atNames+0x42, 0x5678)
+	if now, _ := p.identityOf(atMethod); now == identity {
+		t.Error("another class has the same identity")
+	}
+	i.put16(atNames, 99) // a reference count is no part of it
+	before, _ := p.identityOf(atMethod)
+	i.put16(atNames, 100)
+	if after, _ := p.identityOf(atMethod); after != before {
+		t.Error("the identity changes with the count of references")
+	}
+	if got := n.Name(lang.Activation{PID: 1, What: kindCut << kindShift}, p); len(got) != 1 {
+		t.Errorf("a cut is %+v", got)
+	}
+}
+
+// TestNamesOfExited names what was named before, after the process is gone.
+func TestNamesOfExited(t *testing.T) {
+	l := recordedLayout(t, "17.0.15")
+	var n Namer
+	a := lang.Activation{PID: 1, What: atNmethod, Where: 7<<32 | 0x40}
+	if got := n.Name(a, newProcess(memory{newImage(l)}, l)); len(got) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	if got := n.Name(a, nil); len(got) != 2 {
+		t.Errorf("after its exit: %+v", got)
+	}
+	if got := n.Name(lang.Activation{PID: 2, What: atNmethod, Where: 7<<32 | 0x40}, nil); got != nil {
+		t.Errorf("of another process: %+v", got)
+	}
+}
+
+// FuzzNames has every byte of a JVM's structures be anything: whatever is
+// named must end, and hold printable text.
+func FuzzNames(f *testing.F) {
+	var layouts []layout
+	for i, version := range []string{"11.0.13", "17.0.15", "21.0.8", "25.0.2"} {
+		layouts = append(layouts, recordedLayout(f, version))
+		f.Add(newImage(recordedLayout(f, "17.0.15")).data, uint8(i), uint32(0x40))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, version uint8, pc uint32) {
+		l := layouts[int(version)%len(layouts)]
+		p := newProcess(memory{&image{0x10000, data}}, l)
+		var frames []profile.Frame
+		p.mu.Lock()
+		frames = append(frames, p.compiledFrames(compilation{atNmethod, 7}, pc)...)
+		if m, ok := p.readMethod(atMethod); ok {
+			frames = append(frames, p.interpretedFrame(identified{atMethod, m.identity}, m.bytecode+uint64(pc))...)
+		}
+		frames = append(frames, p.stub(atNmethod)...)
+		p.mu.Unlock()
+		if len(frames) > maxInlined+2 {
+			t.Errorf("%d frames", len(frames))
+		}
+		for _, fr := range frames {
+			if fr.Function == "" || strings.ContainsAny(fr.Function+fr.File, "\x00\n") || fr.Line < 0 {
+				t.Errorf("%+v", fr)
+			}
+		}
+	})
+}
+
+// FuzzTables has libjvm's tables be anything.
+func FuzzTables(f *testing.F) {
+	f.Add(binary.LittleEndian.AppendUint64(nil, 0x10008))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m := memory{&image{0x10000, data}}
+		all, err := readTables(m, func(name string) (uint64, bool) {
+			return 0x10000 + uint64(len(name)*8)%uint64(len(data)+1), true
+		})
+		if err == nil {
+			if _, err := newLayout(all); err == nil {
+				t.Log("a layout out of noise")
+			}
+		}
+	})
+}

@@ -1,0 +1,235 @@
+package hotspot
+
+import "fmt"
+
+// Heap is one heap of code, as walks know it.
+type Heap struct {
+	Low, High uint64 // reserved addresses
+	Segments  uint64 // address of its segment map
+	Shift     uint32 // log2 of a segment's size
+	_         uint32
+}
+
+// Parameters are what walks need of a JVM; struct hotspot_process.
+type Parameters struct {
+	Heaps                       [4]Heap
+	Interpreter, InterpreterEnd uint64
+	Barrier, Thawed             uint64
+	SymbolMask                  uint64
+	Header, Tail                uint16
+
+	Name, Size, Code, FrameSize, FrameComplete, CompileID, OrigPC, Deopt, DeoptMH uint16
+
+	CodeRelative, CompleteShort, DeoptRelative, _ uint8
+
+	MethodConstant, ConstantPool, ConstantName, PoolHolder, PoolSlots, KlassName, _ uint16
+}
+
+const (
+	headBytes = 136 // HOTSPOT_HEAD
+	tailBytes = 48  // HOTSPOT_TAIL
+)
+
+// layout is where everything is in the structures of one JVM. A field that
+// this JVM has not is none.
+type layout struct {
+	Parameters
+
+	used, nmethodBytes                           uint64 // in the block's header; of an nmethod
+	method                                       uint64 // nmethod's
+	compileID                                    uint64 // in the blob
+	codeAt, blobName, blobSize                   uint64 // likewise
+	immutable, immutableSize, mutable            uint64 // likewise; where data is kept apart
+	mutableSize, relocationSize                  uint64
+	metadata, scopesPCs, scopesData, scopesBegin uint64
+	dependencies                                 uint64
+	pcDesc, pcOffset, pcDecode                   uint64 // its size and fields
+	constMethodBytes, codeSize, constFlags       uint64
+	hasLines                                     uint64 // flag of constFlags
+	poolLength, poolSource, klassSource          uint64
+	poolBytes                                    uint64
+	symbolLength, symbolBody                     uint64
+	biased                                       bool // numbers are compressed without zero bytes
+}
+
+const none = ^uint64(0)
+
+// newLayout takes a layout from what a JVM says of itself. What decides is
+// which fields there are, not the version: vendors carry layouts back.
+func newLayout(t tables) (l layout, err error) {
+	l.immutable, l.mutable, l.metadata, l.scopesData, l.scopesBegin, l.dependencies = none, none, none, none, none, none
+	f := finder{t: t}
+	l.blob(&f)
+	l.nmethod(&f)
+	l.scopes(&f)
+	l.classes(&f)
+	return l, f.err
+}
+
+// finder looks up fields, and notes the first that is missing.
+type finder struct {
+	t   tables
+	err error
+}
+
+func (f *finder) fail(what string) uint64 {
+	if f.err == nil {
+		f.err = fmt.Errorf("this JVM does not tell %s: it is newer than atys, or of a kind it does not know", what)
+	}
+	return none
+}
+
+// has finds the offset of the first of some fields that is there.
+func (f *finder) has(names ...string) uint64 {
+	for _, n := range names {
+		if x, ok := f.t.fields[n]; ok && !x.static && x.at < 1<<12 {
+			return x.at
+		}
+	}
+	return none
+}
+
+// offset is has, of a field that is needed.
+func (f *finder) offset(names ...string) uint64 {
+	if at := f.has(names...); at != none {
+		return at
+	}
+	return f.fail(names[0])
+}
+
+func (f *finder) size(name string) uint64 {
+	if size := f.t.sizes[name]; size > 0 && size < 1<<12 {
+		return size
+	}
+	return f.fail("the size of " + name)
+}
+
+// place is where an offset is among the bytes of a blob that walks read.
+func (f *finder) place(offset, tail uint64, what string) uint16 {
+	switch {
+	case offset == none:
+		return 0
+	case offset+8 <= headBytes:
+		return uint16(offset)
+	case offset >= tail && offset+4 <= tail+tailBytes:
+		return uint16(headBytes + offset - tail)
+	}
+	f.fail(what + " within reach")
+	return 0
+}
+
+func (l *layout) blob(f *finder) {
+	l.Header = uint16(f.size("HeapBlock"))
+	l.used = f.offset("HeapBlock::Header._used")
+	l.blobName = f.offset("CodeBlob._name")
+	l.blobSize = f.offset("CodeBlob._size")
+	l.codeAt = f.has("CodeBlob._code_begin")
+	if l.codeAt == none {
+		l.codeAt = f.offset("CodeBlob._code_offset")
+		l.CodeRelative = 1
+	}
+	complete := f.offset("CodeBlob._frame_complete_offset")
+	if f.t.fields["CodeBlob._frame_complete_offset"].kind == "int16_t" {
+		l.CompleteShort = 1
+	}
+	l.compileID = f.offset("nmethod._compile_id")
+	orig := f.offset("nmethod._orig_pc_offset")
+	deopt, mh := f.has("CompiledMethod._deopt_handler_begin", "nmethod._deopt_handler_begin"), f.has("CompiledMethod._deopt_mh_handler_begin", "nmethod._deopt_mh_handler_begin")
+	if deopt == none {
+		deopt, mh = f.offset("nmethod._deopt_handler_offset", "nmethod._deoptimize_offset"), f.has("nmethod._deopt_mh_handler_offset")
+		l.DeoptRelative = 1
+	}
+	tail := min(orig, l.compileID)
+	if l.DeoptRelative == 1 {
+		tail = min(tail, deopt, mh)
+	}
+	if f.err != nil {
+		return
+	}
+	l.Tail = uint16(tail)
+	l.Name = f.place(l.blobName, tail, "CodeBlob._name")
+	l.Code = f.place(l.codeAt, tail, "CodeBlob._code_begin")
+	l.Size = f.place(l.blobSize, tail, "CodeBlob._size")
+	l.FrameSize = f.place(f.offset("CodeBlob._frame_size"), tail, "CodeBlob._frame_size")
+	l.FrameComplete = f.place(complete, tail, "CodeBlob._frame_complete_offset")
+	l.CompileID = f.place(l.compileID, tail, "nmethod._compile_id")
+	l.OrigPC = f.place(orig, tail, "nmethod._orig_pc_offset")
+	l.Deopt = f.place(deopt, tail, "the deoptimisation handler")
+	l.DeoptMH = l.Deopt
+	if mh != none && mh+8 <= headBytes || l.DeoptRelative == 1 && mh != none {
+		l.DeoptMH = f.place(mh, tail, "the deoptimisation handler")
+	}
+}
+
+func (l *layout) nmethod(f *finder) {
+	l.nmethodBytes = f.size("nmethod")
+	l.method = f.offset("CompiledMethod._method", "nmethod._method")
+	l.immutable, l.immutableSize = f.has("nmethod._immutable_data"), f.has("nmethod._immutable_data_size")
+	l.mutable, l.mutableSize = f.has("CodeBlob._mutable_data"), f.has("CodeBlob._mutable_data_size")
+	l.relocationSize = f.has("CodeBlob._relocation_size")
+	if l.mutable == none {
+		l.metadata = f.offset("nmethod._metadata_offset")
+	} else if l.relocationSize == none || l.mutableSize == none {
+		f.fail("CodeBlob._relocation_size")
+	}
+}
+
+func (l *layout) scopes(f *finder) {
+	l.scopesPCs = f.offset("nmethod._scopes_pcs_offset")
+	if l.immutable != none {
+		l.scopesData = f.offset("nmethod._scopes_data_offset")
+		if l.immutableSize == none {
+			f.fail("nmethod._immutable_data_size")
+		}
+	} else {
+		l.scopesBegin = f.has("CompiledMethod._scopes_data_begin")
+		if l.scopesBegin == none {
+			l.scopesData = f.offset("nmethod._scopes_data_offset") // of 8
+		}
+		l.dependencies = f.offset("nmethod._dependencies_offset")
+	}
+	l.pcDesc = f.size("PcDesc")
+	l.pcOffset, l.pcDecode = f.offset("PcDesc._pc_offset"), f.offset("PcDesc._scope_decode_offset")
+	if f.err == nil && (l.pcOffset+4 > l.pcDesc || l.pcDecode+4 > l.pcDesc) {
+		f.fail("PcDesc")
+	}
+}
+
+func (l *layout) classes(f *finder) {
+	l.MethodConstant = uint16(f.offset("Method._constMethod"))
+	l.ConstantPool = uint16(f.offset("ConstMethod._constants"))
+	l.ConstantName = uint16(f.offset("ConstMethod._name_index"))
+	l.PoolHolder = uint16(f.offset("ConstantPool._pool_holder"))
+	l.poolBytes = f.size("ConstantPool")
+	l.PoolSlots = uint16(l.poolBytes)
+	l.KlassName = uint16(f.offset("Klass._name"))
+	l.poolLength = f.offset("ConstantPool._length")
+	l.poolSource, l.klassSource = f.has("ConstantPool._source_file_name_index"), f.has("InstanceKlass._source_file_name_index")
+	l.constMethodBytes = f.size("ConstMethod")
+	l.codeSize = f.offset("ConstMethod._code_size")
+	l.constFlags = f.has("ConstMethod._flags")
+	flag := "ConstMethod::_has_linenumber_table"
+	if l.constFlags == none {
+		l.constFlags = f.offset("ConstMethod._flags._flags")
+		flag = "ConstMethodFlags::_misc_has_linenumber_table"
+		l.biased = true // came with the same release, 21
+	}
+	l.hasLines = uint64(f.t.ints[flag])
+	l.symbolLength = f.offset("Symbol._length")
+	l.symbolBody = f.has("Symbol._body[0]")
+	if l.symbolBody == none {
+		l.symbolBody = f.offset("Symbol._body")
+	}
+	count := f.has("Symbol._refcount")
+	if count == none {
+		count = f.offset("Symbol._hash_and_refcount") // the count is its lower half
+	}
+	if f.err == nil && (count > 6 || l.symbolLength > 6 || l.symbolBody > 16) {
+		f.fail("Symbol")
+	}
+	l.SymbolMask = ^(uint64(0xffff) << (8 * (count & 7)))
+	if f.err == nil && (max(uint64(l.ConstantPool)+8, uint64(l.ConstantName)+2, l.codeSize+2, l.constFlags+4) > l.constMethodBytes ||
+		max(uint64(l.PoolHolder)+8, l.poolLength+4) > l.poolBytes || l.method+8 > l.nmethodBytes || l.compileID+4 > l.nmethodBytes) {
+		f.fail("its classes")
+	}
+}

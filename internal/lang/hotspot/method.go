@@ -1,0 +1,237 @@
+package hotspot
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// identified is a Method as it was when it was sampled.
+type identified struct {
+	address  uint64
+	identity uint16
+}
+
+// method is what is known of a Method.
+type method struct {
+	identity uint16
+	constant uint64 // address of its ConstMethod
+	bytecode uint64 // address of its bytecode
+	size     int    // of that
+	function string // as shown
+	file     string
+	lines    lines
+	start    int // lowest line
+}
+
+const (
+	maxSymbol    = 1 << 13 // bytes of a name; the format allows 65,535
+	maxLineBytes = 1 << 16
+	maxPool      = 1 << 16
+)
+
+// readMethod follows a Method to its names.
+//
+//	Method -> ConstMethod: code, lines -> ConstantPool: name, source -> Klass: name
+func (p *Process) readMethod(address uint64) (*method, bool) {
+	l := &p.l
+	constant, ok := p.m.u64(address + uint64(l.MethodConstant))
+	if !ok || address == 0 || address%8 != 0 {
+		return nil, false
+	}
+	c, ok := p.m.bytes(constant, l.constMethodBytes, 1<<12)
+	if !ok {
+		return nil, false
+	}
+	pool := le.Uint64(c[l.ConstantPool:])
+	head, ok := p.m.bytes(pool, l.poolBytes, 1<<12)
+	if !ok {
+		return nil, false
+	}
+	slots := le.Uint32(head[l.poolLength:])
+	index := uint32(le.Uint16(c[l.ConstantName:]))
+	holder := le.Uint64(head[l.PoolHolder:])
+	if slots > maxPool || index == 0 || index >= slots {
+		return nil, false
+	}
+	name, ok1 := p.slot(pool, index)
+	class, ok2 := p.m.u64(holder + uint64(l.KlassName))
+	if !ok1 || !ok2 {
+		return nil, false
+	}
+	nameText, nameBegins, ok1 := p.symbol(name)
+	classText, classBegins, ok2 := p.symbol(class)
+	if !ok1 || !ok2 {
+		return nil, false
+	}
+	m := &method{identity: l.identity(name, nameBegins, class, classBegins), constant: constant,
+		bytecode: constant + l.constMethodBytes, size: int(le.Uint16(c[l.codeSize:]))}
+	shown := shownClass(classText)
+	m.function = strings.ReplaceAll(shown, "/", ".") + "." + nameText
+	if source, ok := p.slot(pool, p.sourceIndex(head, holder)); ok {
+		if text, _, ok := p.symbol(source); ok {
+			m.file = path.Join(path.Dir(shown), path.Base(text))
+		}
+	}
+	if uint64(le.Uint16(c[l.constFlags:]))&l.hasLines != 0 {
+		m.lines = p.readLines(m.bytecode + uint64(m.size))
+		m.start = m.lines.first()
+	}
+	return m, true
+}
+
+// slot reads what a constant pool holds at an index: a symbol, where that is
+// what is there.
+func (p *Process) slot(pool uint64, index uint32) (uint64, bool) {
+	if index == 0 {
+		return 0, false
+	}
+	symbol, ok := p.m.u64(pool + uint64(p.l.PoolSlots) + 8*uint64(index))
+	return symbol &^ 3, ok && symbol != 0
+}
+
+// sourceIndex is where a class's pool has the name of its source file.
+func (p *Process) sourceIndex(pool []byte, holder uint64) uint32 {
+	if at := p.l.poolSource; at != none && at+2 <= uint64(len(pool)) {
+		return uint32(le.Uint16(pool[at:]))
+	}
+	if p.l.klassSource == none {
+		return 0
+	}
+	var b [2]byte
+	if !p.m.read(b[:], holder+p.l.klassSource) {
+		return 0
+	}
+	return uint32(le.Uint16(b[:]))
+}
+
+// symbol reads a name, and the bytes by which it is told from others.
+func (p *Process) symbol(address uint64) (text string, begins uint64, ok bool) {
+	var b [256]byte
+	n, _ := p.m.r.ReadAt(b[:], int64(address))
+	if address == 0 || n < 8 {
+		return "", 0, false
+	}
+	begins = le.Uint64(b[:])
+	length, body := int(le.Uint16(b[p.l.symbolLength:])), int(p.l.symbolBody)
+	if length == 0 || length > maxSymbol {
+		return "", 0, false
+	}
+	raw := make([]byte, length)
+	if body+length <= n {
+		copy(raw, b[body:])
+	} else if !p.m.read(raw, address+uint64(body)) {
+		return "", 0, false
+	}
+	text, ok = decodeName(raw)
+	return text, begins, ok
+}
+
+// decodeName takes a name out of a class file's UTF-8, which writes characters
+// beyond 16 bits as two halves. Bytes that make no name are refused.
+func decodeName(raw []byte) (string, bool) {
+	for _, c := range raw {
+		if c < ' ' {
+			return "", false
+		}
+	}
+	if utf8.Valid(raw) {
+		return string(raw), true
+	}
+	return joinSurrogates(raw)
+}
+
+// joinSurrogates decodes halves: ED A0..AF xx ED B0..BF xx.
+func joinSurrogates(raw []byte) (string, bool) {
+	var b strings.Builder
+	for len(raw) > 0 {
+		if len(raw) >= 6 && raw[0] == 0xed && raw[1]&0xf0 == 0xa0 && raw[3] == 0xed && raw[4]&0xf0 == 0xb0 {
+			high := rune(raw[1]&0xf)<<6 | rune(raw[2]&0x3f)
+			low := rune(raw[4]&0xf)<<6 | rune(raw[5]&0x3f)
+			b.WriteRune(0x10000 + high<<10 + low)
+			raw = raw[6:]
+			continue
+		}
+		r, n := utf8.DecodeRune(raw)
+		if r == utf8.RuneError && n == 1 {
+			return "", false
+		}
+		b.WriteRune(r)
+		raw = raw[n:]
+	}
+	return b.String(), true
+}
+
+// hidden is what a JVM appends to the names of classes that are not found by
+// name: an address, and before it the number of a lambda. Both differ from run
+// to run.
+var hidden = regexp.MustCompile(`(\$\$Lambda)?(?:\$\d+)?[+/]0x[0-9a-f]+$|(\$\$Lambda)\$\d+(?:/\d+)?$`)
+
+func shownClass(name string) string {
+	if !strings.Contains(name, "0x") && !strings.Contains(name, "$$Lambda$") {
+		return name
+	}
+	return hidden.ReplaceAllString(name, "$1$2")
+}
+
+// readLines reads a table of lines, which ends with a zero.
+func (p *Process) readLines(address uint64) lines {
+	var raw []byte
+	for size := 256; len(raw) < maxLineBytes; size *= 2 {
+		b := make([]byte, size)
+		n, _ := p.m.r.ReadAt(b, int64(address)+int64(len(raw)))
+		raw = append(raw, b[:n]...)
+		if end := tableEnd(raw, p.l.biased); end >= 0 {
+			return lines{append([]byte(nil), raw[:end]...), p.l.biased}
+		}
+		if n < size {
+			break
+		}
+	}
+	return lines{}
+}
+
+// tableEnd finds where a table of lines ends; -1: not in these bytes.
+func tableEnd(raw []byte, biased bool) int {
+	n := numbers{raw: raw, biased: biased}
+	for len(n.raw) > 0 {
+		b := n.raw[0]
+		if b == 0 {
+			return len(raw) - len(n.raw)
+		}
+		n.raw = n.raw[1:]
+		if b == 255 {
+			n.signed()
+			n.signed()
+			if n.short {
+				return -1
+			}
+		}
+	}
+	return -1
+}
+
+// identity is what walks tell Methods by: method_identity of hotspot.h.
+func (l *layout) identity(name, nameBegins, class, classBegins uint64) uint16 {
+	all := mix(mix(name, nameBegins&l.SymbolMask), mix(class, classBegins&l.SymbolMask))
+	return uint16(all >> 32)
+}
+
+// mix is the one of unwind.h.
+func mix(hash, value uint64) uint64 {
+	hash ^= value
+	hash *= 0x9E3779B97F4A7C15
+	return hash ^ hash>>29
+}
+
+// frame shows a place in a method; a negative bytecode is none.
+func (m *method) frame(kind profile.Kind, bytecode int) profile.Frame {
+	f := profile.Frame{Function: m.function, File: m.file, StartLine: m.start, Kind: kind}
+	if bytecode >= 0 && bytecode < m.size {
+		f.Line = m.lines.at(bytecode)
+	}
+	return f
+}

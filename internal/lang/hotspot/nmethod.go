@@ -1,0 +1,252 @@
+package hotspot
+
+import (
+	"slices"
+	"sort"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// compilation is a compiled function. Its number is used once in the life of a
+// JVM, its address again and again.
+type compilation struct {
+	address uint64
+	id      uint32
+}
+
+// nmethod is what is known of a compiled function.
+type nmethod struct {
+	own    uint64 // its Method
+	frames map[uint32][]profile.Frame
+
+	loaded      bool   // all below is there
+	pcs, scopes []byte // PcDesc records; what was inlined where
+	metadata    []byte // addresses of Methods and classes
+	methods     map[uint64]*method
+}
+
+const (
+	maxScopes  = 1 << 23
+	maxInlined = 64 // calls in each other; the compilers stop at 15 or so
+	keepFrames = 1 << 17
+	keepBytes  = 8 << 20
+)
+
+// compiledFrames gives the frames at a pc of a compiled function, innermost
+// first.
+func (p *Process) compiledFrames(of compilation, pc uint32) []profile.Frame {
+	n := p.compiled[of]
+	if n != nil {
+		if frames, ok := n.frames[pc]; ok {
+			return frames
+		}
+	}
+	before, ok := p.header(of)
+	if !ok {
+		return nil
+	}
+	if n == nil {
+		n = &nmethod{frames: map[uint32][]profile.Frame{}}
+	}
+	if !n.loaded && !p.load(n, of, before) {
+		return nil
+	}
+	frames := p.inlined(n, pc)
+	if after, ok := p.header(of); !ok || after.method != before.method || len(frames) == 0 {
+		return nil
+	}
+	if p.frames++; p.frames > keepFrames {
+		p.compiled, p.frames, p.bytes = map[compilation]*nmethod{}, 0, 0
+	}
+	if p.bytes > keepBytes {
+		p.unload()
+	}
+	p.compiled[of] = n
+	n.frames[pc] = frames
+	return frames
+}
+
+// unload drops what can be read again.
+func (p *Process) unload() {
+	p.bytes = 0
+	for _, n := range p.compiled {
+		n.loaded, n.pcs, n.scopes, n.metadata, n.methods = false, nil, nil, nil, nil
+	}
+}
+
+// header is what an nmethod says of itself.
+type header struct {
+	raw    []byte
+	method uint64
+}
+
+// header reads it, if the function is still there.
+func (p *Process) header(of compilation) (h header, ok bool) {
+	block := uint64(p.l.Header)
+	raw, ok := p.m.bytes(of.address-block, block+p.l.nmethodBytes, 1<<13)
+	if !ok || raw[p.l.used] == 0 {
+		return h, false
+	}
+	h.raw = raw[block:]
+	if le.Uint32(h.raw[p.l.compileID:]) != of.id {
+		return h, false
+	}
+	h.method = le.Uint64(h.raw[p.l.method:])
+	return h, h.method != 0
+}
+
+func (h header) u64(at uint64) uint64 {
+	if at > 1<<12 || at+8 > uint64(len(h.raw)) {
+		return 0
+	}
+	return le.Uint64(h.raw[at:])
+}
+
+func (h header) u32(at uint64) uint64 {
+	if at > 1<<12 || at+4 > uint64(len(h.raw)) {
+		return 0
+	}
+	return uint64(le.Uint32(h.raw[at:]))
+}
+
+// span is a stretch of memory.
+type span struct{ begin, end uint64 }
+
+func (p *Process) readSpan(s span) ([]byte, bool) {
+	if s.end < s.begin {
+		return nil, false
+	}
+	return p.m.bytes(s.begin, s.end-s.begin, maxScopes)
+}
+
+// load reads where an nmethod's code comes from.
+func (p *Process) load(n *nmethod, of compilation, h header) bool {
+	pcs, scopes, metadata := p.l.spans(of.address, h)
+	ok := true
+	for _, part := range []struct {
+		to   *[]byte
+		from span
+	}{{&n.pcs, pcs}, {&n.scopes, scopes}, {&n.metadata, metadata}} {
+		var read bool
+		*part.to, read = p.readSpan(part.from)
+		ok = ok && read
+	}
+	if !ok {
+		return false
+	}
+	n.own, n.methods, n.loaded = h.method, map[uint64]*method{}, true
+	p.bytes += len(n.pcs) + len(n.scopes) + len(n.metadata)
+	return true
+}
+
+// spans finds the three parts: in the blob itself, or apart from it.
+func (l *layout) spans(blob uint64, h header) (pcs, scopes, metadata span) {
+	if l.immutable != none {
+		base := h.u64(l.immutable)
+		middle := base + h.u32(l.scopesData)
+		pcs = span{base + h.u32(l.scopesPCs), middle}
+		scopes = span{middle, base + h.u32(l.immutableSize)}
+	} else {
+		begin := blob + h.u32(l.scopesPCs)
+		pcs = span{begin, blob + h.u32(l.dependencies)}
+		if l.scopesBegin != none {
+			scopes = span{h.u64(l.scopesBegin), begin}
+		} else {
+			scopes = span{blob + h.u32(l.scopesData), begin}
+		}
+	}
+	if l.mutable != none {
+		base := h.u64(l.mutable)
+		metadata = span{base + h.u32(l.relocationSize), base + h.u32(l.mutableSize)}
+	} else {
+		metadata = span{blob + h.u32(l.metadata), scopes.begin}
+		if l.immutable != none { // until 24 they were the last in the blob
+			metadata.end = blob + h.u32(l.blobSize)
+		}
+	}
+	return pcs, scopes, metadata
+}
+
+// inlined gives the frames at a pc.
+func (p *Process) inlined(n *nmethod, pc uint32) (frames []profile.Frame) {
+	for _, s := range p.l.scopesAt(n.pcs, n.scopes, pc) {
+		m := p.methodOf(n, s.method)
+		if m == nil {
+			return nil
+		}
+		f := m.frame(profile.KindJavaCompiled, s.bytecode)
+		f.Inlined = true
+		frames = append(frames, f)
+	}
+	if len(frames) == 0 { // a wrapper of a native method, or code before its first scope
+		m := p.known(n.own)
+		if m == nil {
+			return nil
+		}
+		frames = append(frames, m.frame(profile.KindJavaCompiled, -1))
+	}
+	frames[len(frames)-1].Inlined = false
+	return slices.Clip(frames)
+}
+
+// methodOf reads the Method at an index of an nmethod's metadata, from 1.
+func (p *Process) methodOf(n *nmethod, index uint64) *method {
+	if m, ok := n.methods[index]; ok {
+		return m
+	}
+	at := (index - 1) * 8
+	if index == 0 || at+8 > uint64(len(n.metadata)) {
+		return nil
+	}
+	m := p.known(le.Uint64(n.metadata[at:]))
+	if m != nil {
+		n.methods[index] = m
+	}
+	return m
+}
+
+// scope is a call that is inlined, or the outermost function.
+type scope struct {
+	method   uint64 // index
+	bytecode int
+}
+
+// scopesAt decodes what was inlined at a pc, innermost first:
+//
+//	PcDesc: pc, place of a scope -> scope: place of its caller's, method, bytecode + 1, ...
+//
+// A return address has a record of its own; other instructions share the next
+// that tells a scope, those after all of them the last.
+func (l *layout) scopesAt(pcs, scopes []byte, pc uint32) (found []scope) {
+	count := len(pcs) / int(l.pcDesc)
+	field := func(i int, at uint64) int32 {
+		return int32(le.Uint32(pcs[uint64(i)*l.pcDesc+at:]))
+	}
+	first := sort.Search(count, func(i int) bool { return int64(field(i, l.pcOffset)) >= int64(pc) })
+	i := first
+	for i < count && field(i, l.pcDecode) <= 0 {
+		i++
+	}
+	if i == count {
+		i = first - 1
+	}
+	for i > 0 && field(i, l.pcDecode) <= 0 {
+		i--
+	}
+	if i < 0 {
+		return nil
+	}
+	for at := int64(field(i, l.pcDecode)); at > 0 && at < int64(len(scopes)) && len(found) < maxInlined; {
+		n := numbers{raw: scopes[at:], biased: l.biased}
+		caller, method, bytecode := n.next(), n.next(), max(int(int32(n.next()))-1, 0) // -1 is the entry
+		if n.short || method == 0 {
+			return nil
+		}
+		found = append(found, scope{uint64(method), bytecode})
+		if int64(caller) >= at {
+			break // callers are written first
+		}
+		at = int64(caller)
+	}
+	return found
+}

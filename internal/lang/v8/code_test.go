@@ -1,0 +1,160 @@
+package v8
+
+import (
+	"strings"
+	"testing"
+
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/profile"
+)
+
+// compiled makes functions outer, middle and inner in one script, and optimised
+// code of outer in which inner is inlined into middle, and that into outer.
+func compiled(t *testing.T) (r *Runtime, n *Namer, what, begin uint64) {
+	t.Helper()
+	m := newObjects()
+	source := m.text("function outer() {\n  middle();\n}\nfunction middle() {\n  inner();\n}\nfunction inner() {\n  work();\n}\n")
+	script := m.object(typeScript, source, m.text("/srv/a.js"), smi(0), 0, 0, 0, smi(0))
+	shared := map[string]uint64{}
+	for name, start := range map[string]int{"outer": 14, "middle": 46, "inner": 76} {
+		shared[name] = m.object(typeShared, 0, 0, m.scope(0, start, true, m.text(name), smi(0)), 0, script, 0)
+	}
+	table := m.byteArray(encode([]entry{{0, at(14, -1)}, {8, at(87, 1)}, {16, at(55, 0)}, {24, at(21, -1)}, {32, at(87, 7)}},
+		[]bool{true, true, true, true, true}, true))
+	inlining := make([]byte, 2*inlinedBytes)
+	le.PutUint64(inlining[0:], uint64(at(21, -1))) // middle, called by outer
+	le.PutUint32(inlining[8:], 0)
+	le.PutUint64(inlining[16:], uint64(at(55, 0))) // inner, called there
+	le.PutUint32(inlining[24:], 1)
+	literals := m.array(shared["middle"]|2, shared["inner"])
+	data := m.array(smi(0), smi(2), smi(0), literals, smi(0), smi(0), smi(0), m.object(typeWrapper, shared["outer"]), m.byteArray(inlining))
+	m.next = (m.next + codePage - 1) &^ (codePage - 1)
+	m.allocate(64)
+	instructions := m.object(typeInstructions, make([]uint64, 3+64)...)
+	begin = instructions - 1 + 32
+	code := m.object(typeCode, data, table, 0, 0, begin, 0, 48)
+	m.put(instructions, 8, code)
+
+	r, n = newRuntime(m.whole(), laidOut()), &Namer{}
+	f, _ := r.heap.function(shared["outer"])
+	p := lang.Photograph{What: 99, Bytes: make([]byte, 2048)}
+	p.Values = [8]uint64{f.shared, f.nameAt, f.script, 1, smi(14)}
+	p.Lengths[0], p.Lengths[1] = uint32(copy(p.Bytes, "outer")), uint32(copy(p.Bytes[scriptText:], "/srv/a.js"))
+	n.Look(p, r)
+	return r, n, p.What, begin
+}
+
+// names writes frames as "inner:8 < outer:2", with inlined ones before "<".
+func names(frames []profile.Frame) string {
+	var all []string
+	for _, f := range frames {
+		text := f.Function
+		if f.Line != 0 {
+			text += ":" + string(rune('0'+f.Line))
+		}
+		if f.Inlined {
+			text += " in"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestInlined(t *testing.T) {
+	r, n, what, begin := compiled(t)
+	tests := []struct {
+		offset int
+		want   string
+	}{
+		{0, "outer:1"}, {7, "outer:1"},
+		{8, "inner:8 in middle:5 in outer:2"},
+		{16, "middle:5 in outer:2"},
+		{24, "outer:2"},
+		{32, "outer"}, // in a call that is not among those inlined
+	}
+	for _, test := range tests {
+		where := uint64(kindCompiled)<<kindShift | (begin + uint64(test.offset))
+		if got := names(n.Name(lang.Activation{What: what, Where: where}, r)); got != test.want {
+			t.Errorf("at %d: %q, want %q", test.offset, got, test.want)
+		}
+	}
+	outside := uint64(kindCompiled)<<kindShift | (begin + 48)
+	if got := names(n.Name(lang.Activation{What: what, Where: outside}, r)); got != "outer" {
+		t.Errorf("behind the code: %q", got)
+	}
+}
+
+// TestCodeGone has code and its process go away after they were looked at.
+func TestCodeGone(t *testing.T) {
+	r, n, what, begin := compiled(t)
+	where := uint64(kindCompiled)<<kindShift | (begin + 8)
+	p := lang.Photograph{What: 5}
+	p.Values[valueWhat], p.Values[valuePC] = what, begin+8
+	n.Look(p, r)
+	if got := names(n.Name(lang.Activation{What: what, Where: where}, nil)); got != "inner:8 in middle:5 in outer:2" {
+		t.Errorf("without its process: %q", got)
+	}
+	r.heap.memory = noise(nil)
+	if got := names(n.Name(lang.Activation{What: what, Where: where}, r)); got != "inner:8 in middle:5 in outer:2" {
+		t.Errorf("without its memory: %q", got)
+	}
+	if got := names(n.Name(lang.Activation{What: what, Where: where + 512}, r)); got != "outer" {
+		t.Errorf("elsewhere, without its memory: %q", got)
+	}
+}
+
+func TestNames(t *testing.T) {
+	n := &Namer{}
+	p := lang.Photograph{What: 1, Bytes: make([]byte, 2048)}
+	p.Values[valueShared], p.Values[valueScript], p.Values[valueIsScript] = 9, 17, 1
+	p.Lengths[1] = twoBytes | uint32(copy(p.Bytes[scriptText:], "f\x00i\x00"))
+	n.Look(p, nil)
+	library := lang.Photograph{What: 2, Bytes: make([]byte, 2048)}
+	library.Lengths[0] = uint32(copy(library.Bytes, "map"))
+	n.Look(library, nil)
+	for name, test := range map[string]struct {
+		a    lang.Activation
+		want string
+		file string
+	}{
+		"without a name": {lang.Activation{What: 1, Where: kindInterpreted << kindShift}, "(anonymous)", "fi"},
+		"of the library": {lang.Activation{What: 2, Where: kindBuiltin << kindShift}, "map", ""},
+		"wasm":           {lang.Activation{What: 0, Where: kindWasm << kindShift}, "[wasm function]", ""},
+	} {
+		got := n.Name(test.a, nil)
+		if len(got) != 1 || got[0].Function != test.want || got[0].File != test.file || got[0].Kind != profile.KindV8 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := n.Name(lang.Activation{What: 3}, nil); got != nil {
+		t.Errorf("a function that was never photographed is %+v", got)
+	}
+}
+
+// TestAlbum keeps what is asked for, and forgets what is not.
+func TestAlbum(t *testing.T) {
+	var a album[int, int]
+	for i := range 3 * albumSize {
+		a.add(i, i)
+		if v, ok := a.get(0); !ok || v != 0 {
+			t.Fatalf("what is asked for all the time is gone after %d", i)
+		}
+	}
+	if _, ok := a.get(1); ok || len(a.young)+len(a.old) > 2*albumSize+1 {
+		t.Errorf("%d are kept", len(a.young)+len(a.old))
+	}
+}
+
+// FuzzPhotograph develops photographs that may be anything.
+func FuzzPhotograph(f *testing.F) {
+	f.Add([]byte("a name"), uint32(6), uint32(0), uint64(7)<<32)
+	f.Add([]byte{}, uint32(1<<31|1), uint32(1<<30), uint64(1))
+	f.Fuzz(func(t *testing.T, text []byte, name, script uint32, start uint64) {
+		p := lang.Photograph{Bytes: text}
+		p.Values[valueIsScript], p.Values[valueStart] = 1, start
+		p.Lengths[0], p.Lengths[1] = name, script
+		if got := develop(p); len(got.name) > 3*len(text) || got.start < -1 {
+			t.Fatalf("%q from %d bytes, from %d", got.name, len(text), got.start)
+		}
+	})
+}

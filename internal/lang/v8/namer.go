@@ -1,0 +1,159 @@
+package v8
+
+import (
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/profile"
+)
+
+// What runs, in the upper bits of where an activation is: see v8.h.
+const (
+	kindInterpreted = 1 + iota
+	kindCompiled
+	kindBuiltin
+	kindWasm
+	kindShift = 60
+)
+
+const (
+	anonymous = "(anonymous)"
+	wasm      = "[wasm function]"
+)
+
+// Namer names functions of all processes. The zero value is ready.
+type Namer struct {
+	functions album[uint64, *photographed]
+	codes     album[place, *code]
+}
+
+// Look keeps a photograph that a walk took just now, and reads what belongs to
+// it from the process, where its runtime is known already: functions move and
+// code is dropped when garbage is collected.
+func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
+	r, _ := of.(*Runtime)
+	if p.Values[valuePC] != 0 {
+		if r != nil {
+			n.lookAtCode(r, p.Values[valueWhat], p.Values[valuePC])
+		}
+		return
+	}
+	f := develop(p)
+	if r != nil && f.script != 0 {
+		r.mu.Lock()
+		r.look(f)
+		r.mu.Unlock()
+	}
+	n.functions.add(p.What, f)
+}
+
+func (n *Namer) lookAtCode(r *Runtime, what, pc uint64) *code {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.codeAt(pc)
+	if c != nil {
+		n.codes.add(placeOf(what, pc), c)
+	}
+	return c
+}
+
+// Name gives the frames of an activation: the calls inlined there innermost
+// first, then the function that holds them; none where it does not know.
+func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
+	kind, rest := a.Where>>kindShift, a.Where&(1<<kindShift-1)
+	if kind == kindWasm {
+		return []profile.Frame{{Kind: profile.KindV8, Function: wasm}}
+	}
+	f, ok := n.functions.get(a.What)
+	if !ok {
+		return nil
+	}
+	r, _ := of.(*Runtime)
+	if r != nil && f.script != 0 {
+		r.mu.Lock()
+		r.look(f)
+		r.mu.Unlock()
+	}
+	frame := profile.Frame{Kind: profile.KindV8, Function: shown(f.name), File: f.file, StartLine: f.lines.line(f.start)}
+	if frame.File == "" && f.lines != nil {
+		frame.File = f.lines.file
+	}
+	switch kind {
+	case kindInterpreted:
+		if p, ok := f.unoptimised.find(int(uint32(rest))); ok {
+			frame.Line = f.lines.line(p.offset())
+		}
+	case kindCompiled:
+		return n.compiled(f, a.What, rest, r, frame)
+	}
+	return []profile.Frame{frame}
+}
+
+// compiled gives what runs at a pc of a function's code.
+func (n *Namer) compiled(f *photographed, what, pc uint64, r *Runtime, frame profile.Frame) []profile.Frame {
+	c, ok := n.codes.get(placeOf(what, pc))
+	if !ok || pc < c.begin || pc >= c.end {
+		if c = nil; r != nil {
+			c = n.lookAtCode(r, what, pc)
+		}
+	}
+	switch {
+	case c == nil:
+	case !c.baseline:
+		return c.frames(f, pc, frame)
+	case f.unoptimised != nil && c.bytecode == f.unoptimised.bytecode:
+		if at, ok := f.unoptimised.sizes.offset(f.unoptimised.code, c.positions.table, int(pc-c.begin)); ok {
+			if p, ok := f.unoptimised.positions.find(at); ok {
+				frame.Line = f.lines.line(p.offset())
+			}
+		}
+	}
+	return []profile.Frame{frame}
+}
+
+// frames gives what runs at a pc of optimised code, which must be of the function.
+func (c *code) frames(f *photographed, pc uint64, frame profile.Frame) []profile.Frame {
+	alone := []profile.Frame{frame}
+	p, ok := c.positions.find(int(pc - c.begin))
+	if !ok || !c.function.is(f) {
+		return alone
+	}
+	all := c.inlinedAt(p)
+	frames := make([]profile.Frame, 0, len(all))
+	for _, at := range all {
+		if at.literal >= 0 {
+			frames = append(frames, c.inlined[at.literal].frame(at.position))
+			continue
+		}
+		if !at.position.external() {
+			frame.Line = c.function.lines.line(at.position.offset())
+		}
+		return append(frames, frame)
+	}
+	return alone
+}
+
+// is tells whether a function is the one photographed, which may have moved since.
+func (l *located) is(f *photographed) bool {
+	if l.shared == f.shared && l.script == f.script {
+		return true
+	}
+	return l.name == f.name && l.start == f.start && (l.lines == nil || f.file == "" || l.lines.file == f.file)
+}
+
+// frame is a call of the function that was inlined.
+func (l *located) frame(p sourcePosition) profile.Frame {
+	frame := profile.Frame{Kind: profile.KindV8, Function: shown(l.name), Inlined: true}
+	if l.lines != nil {
+		frame.File, frame.StartLine = l.lines.file, l.lines.line(l.start)
+		if !p.external() {
+			frame.Line = l.lines.line(p.offset())
+		}
+	}
+	return frame
+}
+
+func shown(name string) string {
+	if name == "" {
+		return anonymous
+	}
+	return name
+}

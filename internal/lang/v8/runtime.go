@@ -1,0 +1,64 @@
+package v8
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/proc"
+)
+
+// Runtime is V8 in one process.
+type Runtime struct {
+	mu              sync.Mutex // guards all below
+	heap            heap
+	scripts         map[uint64]*script      // by the Script
+	functions       map[uint64]*unoptimised // by the SharedFunctionInfo
+	codes           []*code                 // by address
+	instructionsMap uint64                  // of objects that hold instructions
+}
+
+// maxKept bounds how many scripts, functions and pieces of code are kept of a process.
+const maxKept = 1 << 14
+
+// Read finds out how V8 lays out its objects in a process.
+func Read(m lang.Mapped) (lang.Walked, error) {
+	file, err := m.Open()
+	if err != nil {
+		return nil, fmt.Errorf("open %q: %w", m.Path, err)
+	}
+	f, err := binfile.FromFile(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	l, err := readLayout(f)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", m.Path, err)
+	}
+	return newRuntime(proc.Memory{PID: m.PID}, l), nil
+}
+
+func newRuntime(memory io.ReaderAt, l layout) *Runtime {
+	return &Runtime{heap: heap{memory: memory, layout: l},
+		scripts: map[uint64]*script{}, functions: map[uint64]*unoptimised{}}
+}
+
+// Parameters are what walks need: struct v8_process of v8.h.
+func (r *Runtime) Parameters() any { return &r.heap.layout.parameters }
+
+// look reads a function's lines and bytecode while it is where it was
+// photographed; what was read earlier is kept.
+func (r *Runtime) look(f *photographed) {
+	if !r.heap.same(&f.function) {
+		return
+	}
+	if s := r.script(f.script); s != nil {
+		f.lines = s
+	}
+	if u := r.unoptimised(f.shared); u != nil {
+		f.unoptimised = u
+	}
+}
