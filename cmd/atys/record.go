@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,16 +18,20 @@ import (
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/sampler/cpu"
+	"atys.dev/atys/internal/sampler/external"
 	"atys.dev/atys/internal/unwind"
 )
 
 type recordFlags struct {
 	targetFlags
-	duration time.Duration
-	output   string
-	format   string
-	threads  bool
-	timed    bool
+	kernelFlags
+	duration  time.Duration
+	output    string
+	format    string
+	threads   bool
+	processes bool
+	budget    float64
+	timed     bool
 }
 
 // targetFlags choose what is sampled and how; record and top share them.
@@ -90,6 +93,12 @@ func (f *recordFlags) check(c *cobra.Command) error {
 	if c.Flags().Changed("duration") && f.duration <= 0 {
 		return fmt.Errorf("-d %s: want more than 0; without -d it is until Ctrl-C, or the command's end", f.duration)
 	}
+	if err := f.kernelFlags.check(c); err != nil {
+		return err
+	}
+	if !(f.budget >= 0 && f.budget <= 100) {
+		return fmt.Errorf("--budget %v: want a percentage of a core, 0 to 100", f.budget)
+	}
 	return f.targetFlags.check(c)
 }
 
@@ -105,23 +114,27 @@ func recordCommand() *cobra.Command {
 			if err := f.check(c); err != nil {
 				return &usageError{err}
 			}
-			return record(c.Context(), f, args)
+			return record(c, f, args)
 		},
 	}
 	f.targetFlags.add(c)
+	f.kernelFlags.add(c)
 	flags := c.Flags()
 	flags.DurationVarP(&f.duration, "duration", "d", 0, "how long; without it until Ctrl-C, or the command's end")
 	flags.StringVarP(&f.output, "output", "o", "atys.pb.gz", "file to write, - for standard output; its extension is its format: "+strings.Join(outputExtensions(), " "))
 	flags.StringVar(&f.format, "format", "", "format to write, if the file's extension does not tell: pprof, folded, html, svg, speedscope, cpuprofile")
 	flags.BoolVarP(&f.threads, "threads", "t", false, "keep threads apart in formats that show one tree")
+	flags.BoolVar(&f.processes, "processes", false, "keep processes apart in formats that show one tree; -a and -G do")
+	flags.Float64Var(&f.budget, "budget", 0, "percent of a core that processes which are not sampled may pay at most, else refuse; 0: as much as it takes")
 	flags.BoolVar(&f.timed, "timed", false, "keep each sample's time and CPU")
 	_ = c.MarkFlagFilename("output", bare(outputExtensions())...)
 	_ = c.RegisterFlagCompletionFunc("format", completeFormats)
 	return c
 }
 
-func record(ctx context.Context, f recordFlags, args []string) error {
-	out, err := newOutput(f.output, f.format, outputOptions{threads: f.threads, processes: f.all || f.cgroup != ""})
+func record(c *cobra.Command, f recordFlags, args []string) error {
+	ctx := c.Context()
+	out, err := newOutput(f.output, f.format, outputOptions{threads: f.threads, processes: f.processes || f.all || f.cgroup != ""})
 	if err != nil {
 		return &usageError{err}
 	}
@@ -140,23 +153,8 @@ func record(ctx context.Context, f recordFlags, args []string) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	r, err := recorder.Start(recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count, Rows: f.tables << 17,
-		Threads: true, Timed: f.timed, CacheDir: cacheDir(), Log: logger(f.verbose)})
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	warnBystanders(r)
-	signals := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if child != nil {
-		child.run(cancel)
-	} else {
-		go untilGone(ctx, targets.PIDs, cancel)
-	}
-	window, err := r.Record(ctx, f.duration, progress(f.duration))
-	interrupted := signals.Err() != nil // the command may go on without us
+	window, err := measure(c, f, targets, child)
+	interrupted := ctx.Err() != nil // the command may go on without us
 	if window == nil {
 		return err
 	}
@@ -173,6 +171,32 @@ func record(ctx context.Context, f recordFlags, args []string) error {
 	return nil
 }
 
+// measure records with the kernel that was asked for, or can be used.
+func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, child *child) (*profile.Window, error) {
+	if f.external() {
+		return recordExternal(c.Context(), f, external.Kernel(f.kernel), targets, child)
+	}
+	r, err := recorder.Start(recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count, Rows: f.tables << 17,
+		Threads: true, Timed: f.timed, Budget: f.budget / 100, CacheDir: cacheDir(), Log: logger(f.verbose)})
+	if err != nil {
+		other, err := f.fallback(c, targets, err)
+		if err != nil {
+			return nil, err
+		}
+		return recordExternal(c.Context(), f, other, targets, child)
+	}
+	defer r.Close()
+	warnBystanders(r)
+	ctx, cancel := context.WithCancel(c.Context())
+	defer cancel()
+	if child != nil {
+		child.run(cancel)
+	} else {
+		go untilGone(ctx, targets.PIDs, cancel)
+	}
+	return r.Record(ctx, f.duration, progress(f.duration))
+}
+
 // warnBystanders tells what a high frequency costs those who are not sampled.
 func warnBystanders(r *recorder.Recorder) {
 	why, cost := r.Sampler().Placement()
@@ -181,31 +205,19 @@ func warnBystanders(r *recorder.Recorder) {
 	}
 }
 
-// untilGone ends a recording when all its targets have exited.
+// untilGone ends a recording when all its targets have exited. Zombies have: a
+// parent that does not collect them would have a recording go on for ever.
 func untilGone(ctx context.Context, pids []int, cancel func()) {
 	if len(pids) == 0 {
 		return
 	}
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if !slices.ContainsFunc(pids, alive) {
-			cancel()
-			return
-		}
+	err := proc.AwaitExit(ctx, pids)
+	switch {
+	case err == nil:
+		cancel()
+	case ctx.Err() == nil:
+		fmt.Fprintf(os.Stderr, "atys: %v: this does not end with its targets, but with Ctrl-C\n", err)
 	}
-}
-
-// alive is false of zombies too: a parent that does not collect them would
-// have a recording go on for ever.
-func alive(pid int) bool {
-	_, err := proc.FS{}.Check(pid)
-	return !errors.Is(err, proc.ErrNotFound) && !errors.Is(err, proc.ErrZombie)
 }
 
 // progress reports to a terminal how far a recording is.
@@ -245,6 +257,9 @@ func summarize(w io.Writer, window *profile.Window, path string) {
 			detail = " (" + render.Printable(l.Detail) + ")" // it may name a target's file
 		}
 		fmt.Fprintf(w, "  %s%s: %d samples\n", l.Reason, detail, l.N)
+	}
+	for _, comment := range window.Comments {
+		fmt.Fprintf(w, "  %s\n", render.Printable(comment))
 	}
 	switch {
 	case window.N() > 0:

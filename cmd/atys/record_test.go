@@ -14,6 +14,7 @@ func TestSummarize(t *testing.T) {
 	used.Exact.CPU = 2 * time.Second
 	hostile := profile.Window{}
 	hostile.Losses = []profile.Loss{{Reason: profile.LossTruncated, Detail: "no name for code of x\x1b[2J", N: 1}}
+	throttled := profile.Window{Head: profile.Head{Comments: []string{"the kernel throttles samples: it allows 1000 a second"}}}
 	for _, c := range []struct {
 		name   string
 		window *profile.Window
@@ -21,6 +22,7 @@ func TestSummarize(t *testing.T) {
 	}{
 		{"nothing ran", &profile.Window{}, "the target used no CPU"},
 		{"too few samples", &used, "higher -F"},
+		{"the kernel took fewer samples", &throttled, "allows 1000 a second"},
 		{"a file's name steers the terminal", &hostile, `code of x\x1b[2J): 1 samples`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

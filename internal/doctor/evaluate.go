@@ -91,9 +91,19 @@ func (f Facts) probes() []Check {
 		checks = append(checks, c)
 	}
 	if f.probed() {
-		checks = append(checks, f.sleepers())
+		checks = append(checks, f.tree(), f.sleepers())
 	}
 	return checks
+}
+
+func (f Facts) tree() Check {
+	c := Check{Name: "new processes' code is found", State: OK, Found: "yes, in the kernel's own tree of mappings"}
+	if f.Tree != nil {
+		c.State, c.Found = Limited, f.Tree.Error()
+		c.Cost = "stacks of a process's first milliseconds, and right after it loads a library, end early"
+		c.Mend = "boot a kernel between 6.1 and 6.18, and report this one's version"
+	}
+	return c
 }
 
 func (f Facts) sleepers() Check {

@@ -40,6 +40,7 @@ type Facts struct {
 
 	Probes        []Probe
 	Sleepers      error // loading the programs that read threads off their CPUs
+	Tree          error // looking up mappings in the kernel's own tree
 	KernelSymbols bool  // their addresses are shown to us
 	MapFiles      error
 	Others        error  // reading the mappings of the first process, which is root's
@@ -87,7 +88,7 @@ func Gather(pid int) Facts {
 	f.KernelSymbols = kernelAddressesShown()
 	f.MapFiles = openMapFile()
 	_, f.Others = proc.FS{}.Executable(1)
-	f.Probes, f.Sleepers = tryRecording()
+	f.Probes, f.Sleepers, f.Tree = tryRecording()
 	if pid != 0 {
 		f.Process = gatherProcess(proc.FS{}, pid)
 	}

@@ -13,8 +13,9 @@ import (
 )
 
 // tryRecording does what a recording of this very process does, step by step,
-// and takes everything down again. sleepers tells whether atys dump works too.
-func tryRecording() (probes []Probe, sleepers error) {
+// and takes everything down again. sleepers tells whether atys dump works too,
+// tree whether new processes' code is found.
+func tryRecording() (probes []Probe, sleepers, tree error) {
 	steps := []struct {
 		name string
 		try  func(*attempt) error
@@ -35,12 +36,12 @@ func tryRecording() (probes []Probe, sleepers error) {
 		probes = append(probes, p)
 	}
 	if a.unwinder != nil {
-		sleepers = dump.Probe(a.unwinder)
+		sleepers, tree = dump.Probe(a.unwinder), unwind.KnowsTree()
 	}
 	if err := a.close(); err != nil && !failed {
 		probes[len(probes)-1].Err = fmt.Errorf("end the recording: %w", err)
 	}
-	return probes, sleepers
+	return probes, sleepers, tree
 }
 
 type attempt struct {

@@ -1,6 +1,6 @@
 // Package recorder profiles this machine for one command: it finds the targets, starts the unwinder and the sampler, and names what they saw.
 //
-//	targets (targets.go) -> unwind.Unwinder -> cpu.Sampler -> windows, cut every second or two
+//	targets (targets.go) -> unwind.Unwinder -> cpu.Sampler -> windows, cut every few seconds
 //	   -> merged as they come, named once at the end: a profile.Window
 package recorder
 
@@ -32,10 +32,14 @@ type Options struct {
 	Timed     bool
 	Slot      time.Duration
 	Placement cpu.Placement
+	Budget    float64 // see cpu.Options
 	Fixed     bool
 	CacheDir  string // of symbols; "": none
 	Rows      uint32 // of unwinding tables, see unwind.Options
 	Log       *slog.Logger
+
+	// DontAsk leaves code of .NET without names, which only its runtime can tell.
+	DontAsk bool
 
 	MeasureCost, Empty, PassThrough bool // see cpu.Options
 }
@@ -48,9 +52,13 @@ type Recorder struct {
 	sampler  *cpu.Sampler
 	names    *symbol.Resolver
 	kernel   *symbol.Kernel
+	langs    *languages
+	managed  *managed
+	calm     func() // ends the hurry of the start
+	cpus     int
 
 	mu  sync.Mutex // guards all below
-	jit map[int]*symbol.PerfMap
+	jit map[int]*symbol.JIT
 }
 
 // Start begins to record.
@@ -77,17 +85,24 @@ func Start(o Options) (r *Recorder, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list CPUs: %w", err)
 	}
+	calm, err := hurry()
+	if err != nil {
+		o.Log.Debug("start without hurry", "error", err)
+		calm = func() {}
+	}
 	kernel := symbol.NewKernel("/proc", "/sys", time.Now)
-	r = &Recorder{options: o, log: o.Log, jit: map[int]*symbol.PerfMap{},
+	r = &Recorder{options: o, log: o.Log, jit: map[int]*symbol.JIT{}, langs: newLanguages(), managed: newManaged(o.Log),
 		names:  symbol.New(symbol.Options{CacheDir: o.CacheDir, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))}),
-		kernel: kernel}
+		kernel: kernel, calm: calm, cpus: len(cpus)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())
 		}
 	}()
 	r.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: o.Log, Rows: o.Rows,
-		Wanted: func(pid int) bool { return r.sampler.Wanted(pid) }, Eager: len(o.Targets.PIDs) > 0})
+		Wanted: func(pid int) bool { return r.sampler.Wanted(pid) }, Eager: len(o.Targets.PIDs) > 0,
+		OnPhotograph: r.langs.photographed, OnRuntime: r.met})
+	r.langs.unwinder = r.unwinder
 	if err != nil {
 		return r, err
 	}
@@ -95,7 +110,7 @@ func Start(o Options) (r *Recorder, err error) {
 		Unwinder: r.unwinder, CPUs: cpus, Event: base, Second: second, Log: o.Log,
 		All: o.Targets.All, PIDs: o.Targets.PIDs, Cgroup: o.Targets.Cgroup,
 		Frequency: o.Frequency, Count: o.Count, Threads: o.Threads, Slot: o.Slot, Timed: o.Timed, Fixed: o.Fixed,
-		Spread: o.Placement, OnFile: r.addFile, Kernel: r.kernel.Location, Anonymous: r.anonymous,
+		Spread: o.Placement, Budget: o.Budget, OnFile: r.addFile, Kernel: r.kernel.Location, Anonymous: r.anonymous, Named: r.langs.name,
 		MeasureCost: o.MeasureCost, Empty: o.Empty, PassThrough: o.PassThrough,
 	})
 	if err != nil {
@@ -129,21 +144,25 @@ func (r *Recorder) begin() error {
 			return fmt.Errorf("read process %d: %w", pid, err)
 		}
 	}
-	return r.sampler.Start()
+	if err := r.sampler.Start(); err != nil {
+		return err
+	}
+	r.log.Debug("sampling has begun")
+	return nil
 }
 
 func (r *Recorder) addFile(f unwind.File) { r.names.AddFile(f.BuildID, f.Path, f.Open) }
 
-// anonymous names code that a process made at run time, by the map it may
+// anonymous names code that a process made at run time, by what its runtime may
 // write for perf. Addresses mean nothing outside the process: without a name
 // all such code of a process is one place.
 func (r *Recorder) anonymous(pid int, address uint64) (profile.Location, []profile.Frame) {
 	r.mu.Lock()
 	m := r.jit[pid]
 	if m == nil {
-		m = symbol.NewPerfMap(symbol.PerfMapPath("/proc", pid))
-		if err := m.Refresh(); err != nil && !errors.Is(err, os.ErrNotExist) {
-			r.log.Debug("read perf map", "pid", pid, "error", err)
+		m = symbol.NewJIT(pid)
+		if err := m.Refresh(); err != nil {
+			r.log.Debug("read names of compiled code", "pid", pid, "error", err)
 		}
 		r.jit[pid] = m
 	}
@@ -151,7 +170,17 @@ func (r *Recorder) anonymous(pid int, address uint64) (profile.Location, []profi
 	if f, ok := m.Frame(address); ok {
 		return profile.Location{Kind: profile.KindJIT, Name: f.Function, File: f.File, Line: f.Line}, []profile.Frame{f}
 	}
-	return profile.Location{Kind: profile.KindJIT, Name: "[code made at run time]"}, nil
+	if _, err := r.unwinder.Runtime(pid, unwind.DotNet); err == nil && !r.options.DontAsk {
+		return r.managed.location(pid, address), nil
+	}
+	return codeMade, nil
+}
+
+// met is told of each runtime that is found.
+func (r *Recorder) met(pid int, language unwind.Language) {
+	if language == unwind.DotNet && !r.options.DontAsk {
+		r.managed.meet(pid)
+	}
 }
 
 // Sampler gives the sampler, for live changes and its costs.
@@ -163,7 +192,10 @@ func (r *Recorder) Unwinder() *unwind.Unwinder { return r.unwinder }
 // Cut ends the current window and names it.
 func (r *Recorder) Cut() (*profile.Window, error) {
 	w, err := r.cut()
-	if err == nil {
+	if err != nil {
+		return w, err
+	}
+	if w, err = r.managed.finish(w); err == nil {
 		r.names.Name(w)
 	}
 	return w, err
@@ -175,20 +207,28 @@ func (r *Recorder) cut() (*profile.Window, error) {
 		return nil, err
 	}
 	r.mu.Lock()
-	for _, m := range r.jit {
-		if err := m.Refresh(); err != nil && !errors.Is(err, os.ErrNotExist) {
-			r.log.Debug("read perf map", "error", err)
+	for pid, m := range r.jit {
+		if err := m.Refresh(); err != nil {
+			r.log.Debug("read names of compiled code", "pid", pid, "error", err)
+			delete(r.jit, pid) // mostly because it is gone; if not, it is asked for again
 		}
 	}
 	r.mu.Unlock()
+	r.managed.name(w)
 	w.Target = r.options.Targets.labels()
 	return w, nil
 }
 
 // cutEvery keeps the kernel's tables, of some 30,000 rows, from filling at high
-// frequencies: 5,000 samples of each CPU, but no more than 2 seconds.
-func (o *Options) cutEvery() time.Duration {
-	return min(time.Duration(5000/max(o.Frequency, 1)*float64(time.Second)), 2*time.Second)
+// frequencies and with many CPUs: 8,000 samples, but at least 0.1 and at most 5
+// seconds, for each cut lists all threads. How often events happen that are
+// counted is not known.
+func (o *Options) cutEvery(cpus int) time.Duration {
+	if o.Count > 0 {
+		return time.Second
+	}
+	wanted := time.Duration(8000 / (max(o.Frequency, 1) * float64(max(cpus, 1))) * float64(time.Second))
+	return min(max(wanted, 100*time.Millisecond), 5*time.Second)
 }
 
 // mergeAt bounds how many windows wait to be merged.
@@ -203,7 +243,11 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 		defer timer.Stop()
 		end = timer.C
 	}
-	ticker := time.NewTicker(r.options.cutEvery())
+	every := r.options.cutEvery(r.cpus)
+	if progress != nil { // somebody watches
+		every = min(every, time.Second)
+	}
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	var windows []*profile.Window
 	for last := false; !last; {
@@ -238,7 +282,11 @@ func (r *Recorder) finish(windows []*profile.Window) (*profile.Window, error) {
 		return nil, nil
 	}
 	whole, err := profile.Merge(windows...)
-	if err == nil {
+	if err != nil {
+		return whole, err
+	}
+	r.managed.settle()
+	if whole, err = r.managed.finish(whole); err == nil {
 		r.names.Name(whole)
 	}
 	return whole, err
@@ -246,6 +294,8 @@ func (r *Recorder) finish(windows []*profile.Window) (*profile.Window, error) {
 
 // Close ends the recording.
 func (r *Recorder) Close() error {
+	r.calm()
+	r.managed.close()
 	var errs []error
 	if r.sampler != nil {
 		errs = append(errs, r.sampler.Close())

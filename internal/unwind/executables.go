@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ const (
 	executableLoaded        = 1
 	executableFramePointers = 2
 	mappingFramePointers    = 1
+	mappingShared           = 2
 )
 
 // areaCells are those at the end of the mappings that programs use themselves.
@@ -46,15 +48,22 @@ type executable struct {
 	id      uint32
 	file    fileID
 	buildID string
+	image   string // what it holds: files of one image share their rows; empty: not known
 	path    string // as the first process that mapped it called it
 	handle  *os.File
 	uses    int // processes that map it
 	idle    time.Time
 
 	loaded    bool
-	failed    bool // its unwind information cannot be read
+	building  bool
+	needs     uint32    // rows that found no room when they were built last,
+	refused   time.Time // which was then
+	failed    bool      // its unwind information cannot be read
+	tries     int       // how often that was tried
+	triedFor  int       // the process it was last tried for
 	row, page extent
-	anonFP    bool // code it makes at run time keeps frame pointers
+	anonFP    bool   // code it makes at run time keeps frame pointers
+	runs      uint32 // Language.runs of the runtimes it holds
 }
 
 // executables are all files known, and the room for their rows.
@@ -97,14 +106,27 @@ func (e *executable) close() {
 	}
 }
 
+// isShared tells memory that a process shares with its children, which has a
+// file only by name.
+func isShared(m lifecycle.Mapping) bool {
+	return m.Path == "/dev/zero" || m.Path == "/dev/zero (deleted)" || strings.HasPrefix(m.Path, "/SYSV")
+}
+
+// isMade tells memory that a runtime maps twice, to write code in one place and
+// run it in the other: .NET and BEAM. It has a file only by name.
+func isMade(m lifecycle.Mapping) bool {
+	return strings.HasPrefix(m.Path, "/memfd:doublemapper") || strings.HasPrefix(m.Path, "/memfd:vmem")
+}
+
 // executableOf finds or registers the file behind a mapping; nil where the
 // mapping has none.
 func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
-	if m.Path == "" || (m.Path[0] != '/' && m.Path != vdsoPath) || m.Path == "//anon" {
+	if m.Path == "" || (m.Path[0] != '/' && m.Path != vdsoPath) || m.Path == "//anon" || isShared(m) || isMade(m) {
 		return nil
 	}
 	file := fileOf(m)
 	if e := u.executables.byFile[file]; e != nil {
+		u.retry(e, pid, m)
 		return e
 	}
 	if len(u.executables.unused) == 0 {
@@ -137,9 +159,27 @@ func (f fileID) key() kernelFileKey {
 	return kernelFileKey{Inode: f.inode, Device: f.major<<20 | f.minor}
 }
 
+// maxTries bounds how often a file that cannot be read is tried.
+const maxTries = 3
+
+// retry has a file that could not be read tried once more, now that another
+// process maps it: the one before may have ended while we read it.
+func (u *Unwinder) retry(e *executable, pid int, m lifecycle.Mapping) {
+	if !e.failed || e.tries >= maxTries || e.triedFor == pid {
+		return
+	}
+	k := &u.memory.executables.Value.E[e.id]
+	e.failed = false
+	atomic.StoreUint32(&k.Flags, 0)
+	atomic.StoreUint32(&k.Wanted, 0)
+	e.close()
+	u.identify(e, pid, m)
+}
+
 // identify opens the file and reads its build-id. A file that cannot be opened
 // stays known: its frames are path+offset, its stacks end there.
 func (u *Unwinder) identify(e *executable, pid int, m lifecycle.Mapping) {
+	e.tries, e.triedFor = e.tries+1, pid
 	handle, err := u.options.Source.Open(pid, m)
 	if err != nil {
 		e.buildID = "path-" + m.Path
@@ -148,6 +188,10 @@ func (u *Unwinder) identify(e *executable, pid int, m lifecycle.Mapping) {
 		return
 	}
 	e.handle = handle
+	if managed, err := binfile.NewPE(handle); err == nil {
+		e.buildID, e.image = managed.BuildID, managed.BuildID
+		return
+	}
 	f, err := readELF(handle)
 	if err != nil {
 		e.buildID = "path-" + m.Path
@@ -156,6 +200,10 @@ func (u *Unwinder) identify(e *executable, pid int, m lifecycle.Mapping) {
 		return
 	}
 	e.buildID = f.BuildID()
+	if info, err := handle.Stat(); err == nil {
+		// the size too: a stripped copy has the same build-id, and may have fewer rows
+		e.image = fmt.Sprintf("%s %d", e.buildID, info.Size())
+	}
 }
 
 // giveUp publishes an executable without rows: walks end there for want of
@@ -168,25 +216,31 @@ func (u *Unwinder) giveUp(e *executable) {
 // load builds and publishes an executable's rows. The lock is dropped while
 // they are built: that takes up to a second for the largest files.
 func (u *Unwinder) load(e *executable) {
-	if e.loaded || e.failed || e.handle == nil {
+	if e.loaded || e.building || e.failed || e.handle == nil || u.share(e) || !u.mayFit(e) {
 		return
 	}
 	handle := e.handle
+	e.building = true
 	u.mu.Unlock()
 	began := time.Now()
-	table, anonFP, err := buildTable(handle)
+	table, made, err := buildTable(handle)
 	took := time.Since(began)
 	u.mu.Lock()
 	u.stats.TableTime += took
+	e.building = false
 	if u.executables.byID[e.id] != e || e.loaded {
 		return // evicted, or loaded by another request, meanwhile
 	}
 	if err == nil {
+		e.anonFP, e.runs = made.anonFP, made.runs
 		err = u.publish(e, table)
 	}
 	if errors.Is(err, errNoRoom) {
-		u.stats.TableErrors++ // it stays wanted until something is unloaded
-		u.options.Log.Warn("no room for an unwind table", "path", e.path, "error", err)
+		if e.needs == 0 {
+			u.stats.TableErrors++
+			u.options.Log.Warn("no room for an unwind table", "path", e.path, "error", err)
+		}
+		e.needs, e.refused = uint32(len(table.Rows)), time.Now()
 		return
 	}
 	if err != nil {
@@ -195,7 +249,6 @@ func (u *Unwinder) load(e *executable) {
 		u.options.Log.Info("no unwind table", "path", e.path, "error", err)
 		return
 	}
-	e.anonFP = anonFP
 	u.options.Log.Debug("unwind table", "path", e.path, "rows", len(table.Rows), "source", table.Source, "took", took)
 }
 
@@ -207,16 +260,26 @@ func readELF(handle *os.File) (*binfile.File, error) {
 	return binfile.New(handle, info.Size())
 }
 
-func buildTable(handle *os.File) (*cfi.Table, bool, error) {
+// holding is what a file holds beside its own code.
+type holding struct {
+	anonFP bool
+	runs   uint32
+}
+
+func buildTable(handle *os.File) (*cfi.Table, holding, error) {
+	if managed, err := binfile.NewPE(handle); err == nil {
+		table, err := cfi.BuildManaged(managed)
+		return table, holding{}, err
+	}
 	f, err := readELF(handle)
 	if err != nil {
-		return nil, false, fmt.Errorf("read ELF: %w", err)
+		return nil, holding{}, fmt.Errorf("read ELF: %w", err)
 	}
 	table, err := cfi.Build(f.ELF)
 	if err != nil {
-		return nil, false, err
+		return nil, holding{}, err
 	}
-	return table, holdsV8(f.ELF), nil
+	return table, holding{holdsV8(f.ELF), runsIn(f)}, nil
 }
 
 // holdsV8 recognises V8, whose compiled code keeps frame pointers, by the
@@ -249,7 +312,7 @@ func (u *Unwinder) publish(e *executable, t *cfi.Table) error {
 		if ok2 {
 			x.pages.put(page)
 		}
-		if !u.evictTable() {
+		if !u.hasRoom(uint32(len(t.Rows))) || !u.evictTables(uint32(len(t.Rows))) {
 			return fmt.Errorf("%w: %d rows wanted, %d of %d used", errNoRoom, len(t.Rows), x.rows.used, u.stats.RowsMax)
 		}
 	}
@@ -261,7 +324,7 @@ func (u *Unwinder) publish(e *executable, t *cfi.Table) error {
 	k := &u.memory.executables.Value.E[e.id]
 	k.Row, k.Rows, k.Page, k.Pages = row.first, row.count, page.first, page.count
 	k.Offset, k.Shift = t.First, uint32(t.Shift)
-	flags := uint32(executableLoaded)
+	flags := executableLoaded | e.runs
 	if t.KeepsFramePointers {
 		flags |= executableFramePointers
 	}
@@ -270,15 +333,85 @@ func (u *Unwinder) publish(e *executable, t *cfi.Table) error {
 	return nil
 }
 
-// evictTable drops the rows of the executable unused for longest. The file
-// stays known; a walk that meets it again asks again.
-func (u *Unwinder) evictTable() bool {
-	e := u.idlest(func(e *executable) bool { return e.loaded })
-	if e == nil {
+// share gives an executable the rows of another that holds the same image: a
+// copy in a container, or one that was replaced by itself.
+func (u *Unwinder) share(e *executable) bool {
+	for _, other := range u.executables.byFile {
+		if !other.loaded || other.image != e.image || e.image == "" {
+			continue
+		}
+		from, to := &u.memory.executables.Value.E[other.id], &u.memory.executables.Value.E[e.id]
+		to.Row, to.Rows, to.Page, to.Pages = from.Row, from.Rows, from.Page, from.Pages
+		to.Offset, to.Shift = from.Offset, from.Shift
+		atomic.StoreUint32(&to.Flags, from.Flags) // orders all stores above
+		e.row, e.page, e.loaded = other.row, other.page, true
+		e.anonFP, e.runs = other.anonFP, other.runs
+		return true
+	}
+	return false
+}
+
+// shared tells whether another executable's rows are those of e.
+func (u *Unwinder) shared(e *executable) bool {
+	for _, other := range u.executables.byFile {
+		if other != e && other.loaded && other.row == e.row && other.page == e.page {
+			return true
+		}
+	}
+	return false
+}
+
+// refuseFor is how long an executable whose rows found no room is left alone:
+// building the largest tables takes a second of CPU time.
+const refuseFor = 10 * time.Second
+
+// mayFit tells whether it is worth to build an executable's rows.
+func (u *Unwinder) mayFit(e *executable) bool {
+	return e.needs == 0 || time.Since(e.refused) > refuseFor && u.hasRoom(e.needs)
+}
+
+// wantRefused tries executables again whose rows found no room, now that they may.
+func (u *Unwinder) wantRefused() {
+	for _, e := range u.executables.byFile {
+		if e.needs > 0 && !e.loaded && !e.building && u.mayFit(e) && atomic.LoadUint32(&u.memory.executables.Value.E[e.id].Wanted) > 0 {
+			u.want(e)
+		}
+	}
+}
+
+// hasRoom tells whether so many rows can be had: what no process uses makes room.
+func (u *Unwinder) hasRoom(rows uint32) bool {
+	inUse := map[extent]bool{}
+	for _, e := range u.executables.byFile {
+		if e.loaded && e.uses > 0 {
+			inUse[e.row] = true
+		}
+	}
+	var kept uint32
+	for run := range inUse {
+		kept += run.count
+	}
+	return rows <= u.stats.RowsMax-kept
+}
+
+// evictTables drops the rows of the executables unused for longest, until so
+// many are free. The files stay known; a walk that meets one again asks again.
+func (u *Unwinder) evictTables(rows uint32) bool {
+	evicted := 0
+	for freed := uint32(0); freed < max(rows, 1); evicted++ {
+		e := u.idlest(func(e *executable) bool { return e.loaded })
+		if e == nil {
+			break
+		}
+		if !u.shared(e) {
+			freed += e.row.count
+		}
+		u.unload(e)
+		u.stats.Evicted++
+	}
+	if evicted == 0 {
 		return false
 	}
-	u.unload(e)
-	u.stats.Evicted++
 	time.Sleep(Grace)
 	u.reclaim()
 	return true
@@ -289,6 +422,7 @@ func (u *Unwinder) evictExecutable(e *executable) {
 	u.unload(e)
 	e.close()
 	delete(u.executables.byFile, e.file)
+	delete(u.wanted, e)
 	if err := u.maps.Files.Delete(e.file.key()); err != nil && !isNotExist(err) {
 		u.options.Log.Debug("forget file", "path", e.path, "error", err)
 	}
@@ -328,8 +462,10 @@ func (u *Unwinder) unload(e *executable) {
 	k := &u.memory.executables.Value.E[e.id]
 	atomic.StoreUint32(&k.Flags, 0)
 	atomic.StoreUint32(&k.Wanted, 0)
-	u.retire(u.executables.rows, e.row)
-	u.retire(u.executables.pages, e.page)
+	if !u.shared(e) {
+		u.retire(u.executables.rows, e.row)
+		u.retire(u.executables.pages, e.page)
+	}
 	e.row, e.page, e.loaded = extent{}, extent{}, false
 	for _, other := range u.executables.byFile { // who found no room may ask again
 		if !other.loaded && !other.failed {

@@ -16,9 +16,27 @@ type Frame struct {
 	Offset     uint64 // in that file; else the address
 	Kernel     bool
 	Unmapped   bool // nothing was known to be mapped there
+
+	Language Language // of a frame of two words: what is Offset,
+	Where    uint64   // and where, as the language's walker means it
 }
 
-// DecodeFrame reads the encoding of unwind.h.
+// DecodeFrames reads the first frame of some words in the encoding of unwind.h,
+// and how many words it takes.
+func DecodeFrames(words []uint64) (Frame, int) {
+	word := words[0]
+	if word>>60 != frameLanguage>>60 {
+		return DecodeFrame(word), 1
+	}
+	f := Frame{Language: Language(word >> languageKind & 15), Offset: word & (1<<languageKind - 1)}
+	if len(words) > 1 {
+		f.Where = words[1]
+		return f, 2
+	}
+	return f, 1
+}
+
+// DecodeFrame reads a frame of one word: of native or kernel code.
 func DecodeFrame(word uint64) Frame {
 	switch {
 	case word>>63 == 0:
@@ -45,12 +63,16 @@ func (u *Unwinder) File(id uint32) (File, bool) {
 	if id == 0 || int(id) >= len(u.executables.byID) || u.executables.byID[id] == nil {
 		return File{}, false
 	}
-	e := u.executables.byID[id]
+	return u.executables.byID[id].source(), true
+}
+
+// source tells where the file can be opened.
+func (e *executable) source() File {
 	handle := e.handle
 	return File{BuildID: e.buildID, Path: e.path, Open: func() (*os.File, error) {
 		if handle == nil {
 			return nil, fmt.Errorf("open %q: %w", e.path, os.ErrNotExist)
 		}
 		return os.Open(fmt.Sprintf("/proc/self/fd/%d", handle.Fd()))
-	}}, true
+	}}
 }

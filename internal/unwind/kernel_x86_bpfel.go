@@ -19,6 +19,12 @@ type kernelAsked struct {
 	Last  uint64
 }
 
+type kernelDotnetProcess struct {
+	_      structs.HostLayout
+	Pieces uint32
+	Method uint32
+}
+
 type kernelExecutable struct {
 	_      structs.HostLayout
 	Row    uint32
@@ -43,6 +49,45 @@ type kernelFileKey struct {
 	Unused uint32
 }
 
+type kernelHotspotProcess struct {
+	_     structs.HostLayout
+	Heaps [4]struct {
+		_        structs.HostLayout
+		Low      uint64
+		High     uint64
+		Segments uint64
+		Shift    uint32
+		Unused   uint32
+	}
+	Interpreter    uint64
+	InterpreterEnd uint64
+	Barrier        uint64
+	Thawed         uint64
+	SymbolMask     uint64
+	Header         uint16
+	Tail           uint16
+	Name           uint16
+	Size           uint16
+	Code           uint16
+	FrameSize      uint16
+	FrameComplete  uint16
+	CompileId      uint16
+	OrigPc         uint16
+	Deopt          uint16
+	DeoptMh        uint16
+	CodeRelative   uint8
+	CompleteShort  uint8
+	DeoptRelative  uint8
+	Unused         uint8
+	MethodConstant uint16
+	ConstantPool   uint16
+	ConstantName   uint16
+	PoolHolder     uint16
+	PoolSlots      uint16
+	KlassName      uint16
+	Unused2        uint16
+}
+
 type kernelMapping struct {
 	_          structs.HostLayout
 	Start      uint64
@@ -62,12 +107,90 @@ type kernelPages struct {
 	P [524288]uint32
 }
 
-type kernelProcess struct {
+type kernelPerlProcess struct {
+	_     structs.HostLayout
+	Block uint64
+	Slot  uint64
+	Run   struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+}
+
+type kernelPhotograph struct {
 	_       structs.HostLayout
-	First   uint32
-	Count   uint32
-	Changed uint64
-	Known   uint64
+	Tgid    uint32
+	Kind    uint32
+	What    uint64
+	Values  [8]uint64
+	Lengths [4]uint32
+	Bytes   [2048]uint8
+}
+
+type kernelPhpProcess struct {
+	_       structs.HostLayout
+	Current uint64
+	Body    uint64
+	Execute [2]struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+	Fiber struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+}
+
+type kernelProcess struct {
+	_         structs.HostLayout
+	First     uint32
+	Count     uint32
+	Changed   uint64
+	Known     uint64
+	Languages uint32
+	Unused    uint32
+}
+
+type kernelPythonProcess struct {
+	_          structs.HostLayout
+	Evaluation [8]struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+	CodeType         uint64
+	Current          uint64
+	Activation       uint32
+	Block            uint32
+	Slot             uint32
+	Top              uint32
+	Entry            uint32
+	EntryFrame       uint32
+	EntryPrevious    uint32
+	FrameCode        uint32
+	FramePrevious    uint32
+	FrameInstruction uint32
+	FrameEnd         uint32
+	CodeFirstLine    uint32
+	CodeFile         uint32
+	CodeName         uint32
+	CodeLines        uint32
+	CodeBytes        uint32
+	StringLength     uint32
+	StringState      uint32
+	StringAscii      uint32
+	StringOther      uint32
+	KindBit          uint32
+	AsciiBit         uint32
+	BytesLength      uint32
+	BytesData        uint32
+	Type             uint32
+	Minor            uint32
+	ThreadPointer    uint32
+	Origin           uint32
 }
 
 type kernelRequest struct {
@@ -80,6 +203,41 @@ type kernelRequest struct {
 type kernelRows struct {
 	_ structs.HostLayout
 	R [16777216]uint64
+}
+
+type kernelRubyProcess struct {
+	_                  structs.HostLayout
+	Module             uint64
+	Context            uint64
+	Symbols            uint64
+	Classpath          uint64
+	TemporaryClasspath uint64
+	Attached           uint64
+	Execute            [2]struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+}
+
+type kernelV8Process struct {
+	_              structs.HostLayout
+	Builtins       uint64
+	BuiltinsEnd    uint64
+	InstanceType   uint32
+	FirstFunction  uint32
+	LastFunction   uint32
+	BytecodeType   uint32
+	ScopeType      uint32
+	ScriptType     uint32
+	SharedType     uint32
+	Shared         uint32
+	Name           uint32
+	Script         uint32
+	ScriptName     uint32
+	ScopeVariables uint32
+	ScopePositions uint32
+	WasmFrame      uint32
 }
 
 type kernelWalk struct {
@@ -95,7 +253,9 @@ type kernelWalk struct {
 	End      uint32
 	BpLost   uint32
 	ByArea   uint32
-	Frames   [128]uint64
+	Owner    uint32
+	Unused   uint32
+	Frames   [2048]uint64
 	Area     struct {
 		_     structs.HostLayout
 		Node  [32]uint64
@@ -108,7 +268,114 @@ type kernelWalk struct {
 		Super uint64
 		Vdso  uint64
 	}
-	Process kernelProcess
+	Process   kernelProcess
+	Languages struct {
+		_         structs.HostLayout
+		Ip        uint64
+		Before    uint32
+		Runs      uint32
+		Begun     uint32
+		_         [4]byte
+		Offset    uint64
+		Sp        uint64
+		Bp        uint64
+		Code      uint64
+		CodeEnd   uint64
+		CodeFlags uint64
+		Cut       uint32
+		Unused    uint32
+		Python    struct {
+			_      structs.HostLayout
+			Frame  uint64
+			Entry  uint64
+			Shim   uint64
+			Code   uint64
+			Outer  uint64
+			Broken uint64
+			Words  [33]uint64
+		}
+		V8 struct {
+			_           structs.HostLayout
+			FunctionMap uint64
+			SharedMap   uint64
+			Shared      uint64
+			Name        uint64
+			Script      uint64
+			What        uint64
+		}
+		Php struct {
+			_         structs.HostLayout
+			Frame     uint64
+			Innermost uint64
+			Function  uint64
+			What      uint64
+			User      uint8
+			Named     uint8
+			_         [2]byte
+			Broken    uint32
+		}
+		Ruby struct {
+			_      structs.HostLayout
+			Frame  uint64
+			End    uint64
+			Ep     uint64
+			Iseq   uint64
+			Flags  uint64
+			What   uint64
+			Method struct {
+				_          structs.HostLayout
+				Flags      uint64
+				Class      uint64
+				Definition uint64
+				Id         uint64
+				Owner      uint64
+			}
+			Body   [19]uint64
+			Broken uint64
+		}
+		Perl struct {
+			_           structs.HostLayout
+			Interpreter uint64
+			Position    uint64
+			Info        uint64
+			Previous    uint64
+			Contexts    uint64
+			Left        uint64
+			Subs        uint64
+			Context     [13]uint64
+			What        uint64
+			Stash       uint64
+			Name        uint64
+			File        uint64
+			StartLine   uint32
+			Kind        uint32
+			Named       uint32
+			Ended       uint32
+			Skips       uint32
+			Broken      uint32
+		}
+	}
+	Dotnet struct {
+		_      structs.HostLayout
+		Before [128]uint64
+		Code   [68]uint8
+		At     uint32
+		Words  uint32
+		Bp     uint32
+	}
+	Hotspot struct {
+		_        structs.HostLayout
+		Process  kernelHotspotProcess
+		Blob     [33]uint64
+		Start    uint64
+		End      uint64
+		Code     uint64
+		Name     uint64
+		Method   uint64
+		Constant uint64
+		Identity uint64
+		Around   [24]uint8
+	}
 }
 
 type kernelWalkEnd uint32
@@ -126,28 +393,40 @@ const (
 	kernelWalkEndEND_CORRUPT     kernelWalkEnd = 9
 	kernelWalkEndEND_LOST        kernelWalkEnd = 10
 	kernelWalkEndEND_STARTING    kernelWalkEnd = 11
+	kernelWalkEndEND_PARKED      kernelWalkEnd = 12
 )
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	kernelMapAsked         = "asked"
-	kernelMapEnds          = "ends"
-	kernelMapExecs         = "execs"
-	kernelMapExecutables   = "executables"
-	kernelMapFiles         = "files"
-	kernelMapMappings      = "mappings"
-	kernelMapPages         = "pages"
-	kernelMapProcesses     = "processes"
-	kernelMapRequests      = "requests"
-	kernelMapRows          = "rows"
-	kernelMapWalks         = "walks"
-	kernelProgOnExec       = "on_exec"
-	kernelProgWalkAtSwitch = "walk_at_switch"
-	kernelVarRequestType   = "request_type"
-	kernelVarRowsMask      = "rows_mask"
-	kernelVarWalkEndType   = "walk_end_type"
+	kernelMapAsked            = "asked"
+	kernelMapDotnetProcesses  = "dotnet_processes"
+	kernelMapEnds             = "ends"
+	kernelMapExecs            = "execs"
+	kernelMapExecutables      = "executables"
+	kernelMapFiles            = "files"
+	kernelMapHotspotProcesses = "hotspot_processes"
+	kernelMapMappings         = "mappings"
+	kernelMapPages            = "pages"
+	kernelMapPerlProcesses    = "perl_processes"
+	kernelMapPhotographed     = "photographed"
+	kernelMapPhotographs      = "photographs"
+	kernelMapPhpProcesses     = "php_processes"
+	kernelMapProcesses        = "processes"
+	kernelMapPythonProcesses  = "python_processes"
+	kernelMapRequests         = "requests"
+	kernelMapRows             = "rows"
+	kernelMapRubyProcesses    = "ruby_processes"
+	kernelMapV8Processes      = "v8_processes"
+	kernelMapWalks            = "walks"
+	kernelProgKnowsTree       = "knows_tree"
+	kernelProgOnExec          = "on_exec"
+	kernelProgWalkAtSwitch    = "walk_at_switch"
+	kernelVarPhotographType   = "photograph_type"
+	kernelVarRequestType      = "request_type"
+	kernelVarRowsMask         = "rows_mask"
+	kernelVarWalkEndType      = "walk_end_type"
 )
 
 // loadKernel returns the embedded CollectionSpec for kernel.
@@ -192,6 +471,7 @@ type kernelSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelProgramSpecs struct {
+	KnowsTree    *ebpf.ProgramSpec `ebpf:"knows_tree"`
 	OnExec       *ebpf.ProgramSpec `ebpf:"on_exec"`
 	WalkAtSwitch *ebpf.ProgramSpec `ebpf:"walk_at_switch"`
 }
@@ -200,26 +480,36 @@ type kernelProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelMapSpecs struct {
-	Asked       *ebpf.MapSpec `ebpf:"asked"`
-	Ends        *ebpf.MapSpec `ebpf:"ends"`
-	Execs       *ebpf.MapSpec `ebpf:"execs"`
-	Executables *ebpf.MapSpec `ebpf:"executables"`
-	Files       *ebpf.MapSpec `ebpf:"files"`
-	Mappings    *ebpf.MapSpec `ebpf:"mappings"`
-	Pages       *ebpf.MapSpec `ebpf:"pages"`
-	Processes   *ebpf.MapSpec `ebpf:"processes"`
-	Requests    *ebpf.MapSpec `ebpf:"requests"`
-	Rows        *ebpf.MapSpec `ebpf:"rows"`
-	Walks       *ebpf.MapSpec `ebpf:"walks"`
+	Asked            *ebpf.MapSpec `ebpf:"asked"`
+	DotnetProcesses  *ebpf.MapSpec `ebpf:"dotnet_processes"`
+	Ends             *ebpf.MapSpec `ebpf:"ends"`
+	Execs            *ebpf.MapSpec `ebpf:"execs"`
+	Executables      *ebpf.MapSpec `ebpf:"executables"`
+	Files            *ebpf.MapSpec `ebpf:"files"`
+	HotspotProcesses *ebpf.MapSpec `ebpf:"hotspot_processes"`
+	Mappings         *ebpf.MapSpec `ebpf:"mappings"`
+	Pages            *ebpf.MapSpec `ebpf:"pages"`
+	PerlProcesses    *ebpf.MapSpec `ebpf:"perl_processes"`
+	Photographed     *ebpf.MapSpec `ebpf:"photographed"`
+	Photographs      *ebpf.MapSpec `ebpf:"photographs"`
+	PhpProcesses     *ebpf.MapSpec `ebpf:"php_processes"`
+	Processes        *ebpf.MapSpec `ebpf:"processes"`
+	PythonProcesses  *ebpf.MapSpec `ebpf:"python_processes"`
+	Requests         *ebpf.MapSpec `ebpf:"requests"`
+	Rows             *ebpf.MapSpec `ebpf:"rows"`
+	RubyProcesses    *ebpf.MapSpec `ebpf:"ruby_processes"`
+	V8Processes      *ebpf.MapSpec `ebpf:"v8_processes"`
+	Walks            *ebpf.MapSpec `ebpf:"walks"`
 }
 
 // kernelVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelVariableSpecs struct {
-	RequestType *ebpf.VariableSpec `ebpf:"request_type"`
-	RowsMask    *ebpf.VariableSpec `ebpf:"rows_mask"`
-	WalkEndType *ebpf.VariableSpec `ebpf:"walk_end_type"`
+	PhotographType *ebpf.VariableSpec `ebpf:"photograph_type"`
+	RequestType    *ebpf.VariableSpec `ebpf:"request_type"`
+	RowsMask       *ebpf.VariableSpec `ebpf:"rows_mask"`
+	WalkEndType    *ebpf.VariableSpec `ebpf:"walk_end_type"`
 }
 
 // kernelObjects contains all objects after they have been loaded into the kernel.
@@ -242,31 +532,49 @@ func (o *kernelObjects) Close() error {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelMaps struct {
-	Asked       *ebpf.Map `ebpf:"asked"`
-	Ends        *ebpf.Map `ebpf:"ends"`
-	Execs       *ebpf.Map `ebpf:"execs"`
-	Executables *ebpf.Map `ebpf:"executables"`
-	Files       *ebpf.Map `ebpf:"files"`
-	Mappings    *ebpf.Map `ebpf:"mappings"`
-	Pages       *ebpf.Map `ebpf:"pages"`
-	Processes   *ebpf.Map `ebpf:"processes"`
-	Requests    *ebpf.Map `ebpf:"requests"`
-	Rows        *ebpf.Map `ebpf:"rows"`
-	Walks       *ebpf.Map `ebpf:"walks"`
+	Asked            *ebpf.Map `ebpf:"asked"`
+	DotnetProcesses  *ebpf.Map `ebpf:"dotnet_processes"`
+	Ends             *ebpf.Map `ebpf:"ends"`
+	Execs            *ebpf.Map `ebpf:"execs"`
+	Executables      *ebpf.Map `ebpf:"executables"`
+	Files            *ebpf.Map `ebpf:"files"`
+	HotspotProcesses *ebpf.Map `ebpf:"hotspot_processes"`
+	Mappings         *ebpf.Map `ebpf:"mappings"`
+	Pages            *ebpf.Map `ebpf:"pages"`
+	PerlProcesses    *ebpf.Map `ebpf:"perl_processes"`
+	Photographed     *ebpf.Map `ebpf:"photographed"`
+	Photographs      *ebpf.Map `ebpf:"photographs"`
+	PhpProcesses     *ebpf.Map `ebpf:"php_processes"`
+	Processes        *ebpf.Map `ebpf:"processes"`
+	PythonProcesses  *ebpf.Map `ebpf:"python_processes"`
+	Requests         *ebpf.Map `ebpf:"requests"`
+	Rows             *ebpf.Map `ebpf:"rows"`
+	RubyProcesses    *ebpf.Map `ebpf:"ruby_processes"`
+	V8Processes      *ebpf.Map `ebpf:"v8_processes"`
+	Walks            *ebpf.Map `ebpf:"walks"`
 }
 
 func (m *kernelMaps) Close() error {
 	return _KernelClose(
 		m.Asked,
+		m.DotnetProcesses,
 		m.Ends,
 		m.Execs,
 		m.Executables,
 		m.Files,
+		m.HotspotProcesses,
 		m.Mappings,
 		m.Pages,
+		m.PerlProcesses,
+		m.Photographed,
+		m.Photographs,
+		m.PhpProcesses,
 		m.Processes,
+		m.PythonProcesses,
 		m.Requests,
 		m.Rows,
+		m.RubyProcesses,
+		m.V8Processes,
 		m.Walks,
 	)
 }
@@ -275,21 +583,24 @@ func (m *kernelMaps) Close() error {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelVariables struct {
-	RequestType *ebpf.Variable `ebpf:"request_type"`
-	RowsMask    *ebpf.Variable `ebpf:"rows_mask"`
-	WalkEndType *ebpf.Variable `ebpf:"walk_end_type"`
+	PhotographType *ebpf.Variable `ebpf:"photograph_type"`
+	RequestType    *ebpf.Variable `ebpf:"request_type"`
+	RowsMask       *ebpf.Variable `ebpf:"rows_mask"`
+	WalkEndType    *ebpf.Variable `ebpf:"walk_end_type"`
 }
 
 // kernelPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelPrograms struct {
+	KnowsTree    *ebpf.Program `ebpf:"knows_tree"`
 	OnExec       *ebpf.Program `ebpf:"on_exec"`
 	WalkAtSwitch *ebpf.Program `ebpf:"walk_at_switch"`
 }
 
 func (p *kernelPrograms) Close() error {
 	return _KernelClose(
+		p.KnowsTree,
 		p.OnExec,
 		p.WalkAtSwitch,
 	)

@@ -2,11 +2,13 @@ package unwind
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
 
+	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
 )
 
@@ -17,6 +19,11 @@ type process struct {
 	changed uint64 // CLOCK_MONOTONIC of the last exec or mmap
 	known   uint64 // all that happened up to here is in the layout
 	dirty   bool   // layout not published yet
+
+	languages uint32 // Language.runs of those in runtimes
+	runtimes  map[Language]lang.Walked
+	attaching bool  // runtimes are being read
+	unread    error // why one could not be, at last
 }
 
 // layout is a sorted list of mappings and its copy in the kernel.
@@ -31,6 +38,7 @@ type layout struct {
 type area struct {
 	start, end, offset uint64
 	executable         *executable // nil: no file
+	shared             bool        // see isShared
 }
 
 // own gives p a layout of its own to change.
@@ -101,7 +109,7 @@ func (u *Unwinder) scan(pid int) error {
 	for _, m := range mappings {
 		e := u.executableOf(pid, m)
 		use(e, 1)
-		p.layout.areas = append(p.layout.areas, area{m.Start, m.End, m.Offset, e})
+		p.layout.areas = append(p.layout.areas, area{m.Start, m.End, m.Offset, e, isShared(m)})
 	}
 	slices.SortFunc(p.layout.areas, func(a, b area) int { return cmp.Compare(a.start, b.start) })
 	p.changed, p.known = now, now
@@ -131,6 +139,7 @@ func (u *Unwinder) forget(pid int) {
 		return
 	}
 	delete(u.processes, pid)
+	u.dropParameters(pid, p)
 	if err := u.maps.Processes.Delete(uint32(pid)); err != nil && !isNotExist(err) {
 		u.options.Log.Debug("forget process", "pid", pid, "error", err)
 	}
@@ -157,6 +166,7 @@ func (u *Unwinder) publishProcess(pid int, p *process) {
 		}
 	}
 	u.point(pid, p)
+	u.wantRuntimes(pid, p)
 }
 
 // pointSharers has the other processes of a layout look at its new cells.
@@ -171,7 +181,7 @@ func (u *Unwinder) pointSharers(but int, l *layout) {
 // point tells walks where a process's mappings are.
 func (u *Unwinder) point(pid int, p *process) {
 	l := p.layout
-	value := kernelProcess{First: l.published.first, Count: l.published.count, Changed: p.changed, Known: p.known}
+	value := kernelProcess{First: l.published.first, Count: l.published.count, Changed: p.changed, Known: p.known, Languages: p.languages}
 	if err := u.maps.Processes.Update(uint32(pid), &value, ebpf.UpdateAny); err != nil {
 		u.stats.ProcessErrors++
 		u.options.Log.Warn("no room for a process", "pid", pid, "error", err)
@@ -193,6 +203,9 @@ func (u *Unwinder) fill(run extent, l *layout) {
 		} else {
 			cells[i].Flags = framePointers
 		}
+		if a.shared {
+			cells[i].Flags |= mappingShared
+		}
 	}
 }
 
@@ -202,12 +215,16 @@ func (u *Unwinder) apply(e lifecycle.Event) {
 	case lifecycle.Fork:
 		if parent := u.processes[e.Parent]; parent != nil && u.processes[e.PID] == nil && u.options.Wanted(e.PID) {
 			parent.layout.shared++
-			u.processes[e.PID] = &process{layout: parent.layout, changed: parent.changed, dirty: true}
+			child := &process{layout: parent.layout, changed: parent.changed, dirty: true,
+				languages: parent.languages, runtimes: maps.Clone(parent.runtimes)}
+			u.processes[e.PID] = child
+			u.putParameters(e.PID, child)
 		}
 	case lifecycle.Exec:
 		if p := u.processes[e.PID]; p != nil || u.options.Wanted(e.PID) {
 			if p != nil {
 				u.release(p.layout)
+				u.dropParameters(e.PID, p)
 			}
 			u.processes[e.PID] = &process{layout: &layout{shared: 1}, changed: e.Time, dirty: true}
 		}
@@ -218,7 +235,7 @@ func (u *Unwinder) apply(e lifecycle.Event) {
 		}
 		l := u.own(p)
 		x := u.executableOf(e.PID, e.Map)
-		u.insert(l, area{e.Map.Start, e.Map.End, e.Map.Offset, x})
+		u.insert(l, area{e.Map.Start, e.Map.End, e.Map.Offset, x, isShared(e.Map)})
 		p.changed, p.dirty = e.Time, true
 	case lifecycle.Exit:
 		if u.gone(e.PID) {

@@ -3,6 +3,7 @@ package unwind
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -22,6 +23,10 @@ const (
 	sweepEvery = time.Second
 	// rescanAfter limits how often a process with unknown addresses is read again.
 	rescanAfter = 10 * time.Millisecond
+	// builders is how many tables are built at a time.
+	builders = 2
+	// maxOrders bounds the tables that wait to be built without being asked for.
+	maxOrders = 1024
 )
 
 // Start scans what runs and keeps the tables up to date until Close.
@@ -34,17 +39,26 @@ func (u *Unwinder) Start() error {
 	if err != nil {
 		return fmt.Errorf("read the walks' requests: %w", err)
 	}
-	if err := u.scanAll(); err != nil {
+	u.photographs, err = followPhotographs(u.maps.Photographs, u.options.OnPhotograph)
+	if err != nil {
 		requests.Close()
 		return err
 	}
+	if err := u.scanAll(); err != nil {
+		return errors.Join(err, requests.Close(), u.photographs.reader.Close())
+	}
 	u.done.Go(u.follow)
-	u.done.Go(u.build)
+	for range builders {
+		u.done.Go(u.build)
+	}
+	u.done.Go(u.attach)
 	u.done.Go(func() { u.serve(requests) })
 	u.done.Go(func() {
 		<-u.stop
 		requests.Close()
+		u.photographs.reader.Close()
 	})
+	u.done.Go(u.photographs.follow)
 	return nil
 }
 
@@ -150,27 +164,46 @@ func (u *Unwinder) order(p *process) {
 		if a.executable == nil || a.executable.loaded || a.executable.failed {
 			continue
 		}
-		select {
-		case u.orders <- a.executable:
-		default:
+		if len(u.wanted) >= maxOrders {
 			return
 		}
+		u.want(a.executable)
 	}
 }
 
-// build loads what is ordered, apart from follow: the kernel's rings of events
+// want has an executable loaded by the builders.
+func (u *Unwinder) want(e *executable) {
+	u.wanted[e] = true
+	u.work.Signal()
+}
+
+// build loads what is wanted, apart from follow: the kernel's rings of events
 // overflow in the second that the largest tables take.
 func (u *Unwinder) build() {
-	for {
-		select {
-		case <-u.stop:
-			return
-		case e := <-u.orders:
-			u.mu.Lock()
-			u.loadFor(e)
-			u.mu.Unlock()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for !u.closed {
+		e := u.mostWanted()
+		if e == nil {
+			u.work.Wait()
+			continue
+		}
+		delete(u.wanted, e)
+		u.loadFor(e)
+	}
+}
+
+// mostWanted is the executable whose rows most walks have missed so far: of what
+// uses most CPU time the stacks are whole first.
+func (u *Unwinder) mostWanted() (most *executable) {
+	missed := uint32(0)
+	for e := range u.wanted {
+		n := atomic.LoadUint32(&u.memory.executables.Value.E[e.id].Wanted)
+		if most == nil || n > missed {
+			most, missed = e, n
 		}
 	}
+	return most
 }
 
 // loadAll loads all executables of a process that are not loaded yet.
@@ -193,7 +226,7 @@ func (u *Unwinder) loadFor(e *executable) {
 		return
 	}
 	u.load(e)
-	if !e.anonFP {
+	if !e.anonFP && e.runs == 0 {
 		return
 	}
 	for _, p := range u.processes {
@@ -223,6 +256,7 @@ func (u *Unwinder) sweep(exited map[int]bool) {
 	}
 	u.reclaim()
 	u.trim()
+	u.wantRefused()
 }
 
 // gone tells whether no thread of the process is left.
@@ -267,7 +301,7 @@ func (u *Unwinder) answer(r kernelRequest, scanned map[int]time.Time) {
 	if r.Executable != 0 {
 		if int(r.Executable) < len(u.executables.byID) {
 			if e := u.executables.byID[r.Executable]; e != nil {
-				u.loadFor(e)
+				u.want(e)
 			}
 		}
 		return
@@ -282,7 +316,7 @@ func (u *Unwinder) answer(r kernelRequest, scanned map[int]time.Time) {
 		return
 	}
 	if known || u.options.Eager {
-		u.loadAll(u.processes[pid])
+		u.order(u.processes[pid])
 	}
 }
 

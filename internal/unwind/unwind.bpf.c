@@ -5,6 +5,7 @@
  * interrupt: the same header serves both. */
 #include "kernel.h"
 #include <bpf/bpf_tracing.h>
+#define WALKS_LANGUAGES
 #include "walk_current.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -36,6 +37,13 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	u64 now = bpf_ktime_get_ns();
 	bpf_map_update_elem(&execs, &tgid, &now, BPF_ANY);
 	return 0;
+}
+
+/* Whether walks can find mappings that user space does not know: see areas.h. */
+SEC("syscall")
+int knows_tree(void *ctx)
+{
+	return tree_is_known();
 }
 
 SEC("tp_btf/sched_switch")

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/bits"
 	"os"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
 )
 
@@ -44,7 +46,9 @@ const (
 	frameOffsetBits = 40
 	frameAnonymous  = 1 << 63
 	frameUnmapped   = 1<<63 | 1<<61
-	frameKernel     = 3 << 62
+	frameKernel     = 7 << 61
+	frameLanguage   = 12 << 60
+	languageKind    = 56
 )
 
 // Source is where the unwinder learns about processes; /proc outside tests.
@@ -71,6 +75,11 @@ type Options struct {
 	// Rows bounds the rows kept in the kernel, 8 bytes each, and is rounded up to
 	// a power of two; 0: DefaultRows.
 	Rows uint32
+	// OnPhotograph is told of each function that a walk met for the first time.
+	OnPhotograph func(Language, lang.Photograph)
+	// OnRuntime is told of each runtime that was found in a process. It must not
+	// wait, nor call the unwinder.
+	OnRuntime func(pid int, language Language)
 }
 
 // Unwinder keeps the tables true to what runs.
@@ -82,15 +91,21 @@ type Unwinder struct {
 	execs   link.Link
 	done    sync.WaitGroup
 	stop    chan struct{}
-	orders  chan *executable // to be loaded without being asked for
+	work    *sync.Cond // on mu: tells the builders that wanted or closed changed
 
-	mu          sync.Mutex // guards all below
+	attachments chan attachment // whose runtimes are to be read
+	parameters  map[Language]*ebpf.Map
+
+	mu          sync.Mutex           // guards all below
+	wanted      map[*executable]bool // to be loaded
+	closed      bool
 	processes   map[int]*process
 	executables executables
 	mappings    *extents
 	retired     []retired
 	stats       Stats
 	threads     func(lifecycle.Event)
+	photographs *photographs
 }
 
 // Stats count what the unwinder did and could not do.
@@ -117,11 +132,15 @@ type tables struct {
 	Asked       *ebpf.Map     `ebpf:"asked"`
 	Files       *ebpf.Map     `ebpf:"files"`
 	Execs       *ebpf.Map     `ebpf:"execs"`
+
+	Photographs  *ebpf.Map `ebpf:"photographs"`
+	Photographed *ebpf.Map `ebpf:"photographed"`
 }
 
 func (m *tables) close() (err error) {
 	err = m.OnExec.Close()
-	for _, one := range []*ebpf.Map{m.Mappings, m.Executables, m.Rows, m.Pages, m.Processes, m.Requests, m.Asked, m.Files, m.Execs} {
+	for _, one := range []*ebpf.Map{m.Mappings, m.Executables, m.Rows, m.Pages, m.Processes, m.Requests, m.Asked, m.Files, m.Execs,
+		m.Photographs, m.Photographed} {
 		err = errors.Join(err, one.Close())
 	}
 	return err
@@ -144,7 +163,9 @@ func New(o Options) (*Unwinder, error) {
 	if o.Wanted == nil {
 		o.Wanted = func(int) bool { return true }
 	}
-	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), orders: make(chan *executable, 1024)}
+	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), wanted: map[*executable]bool{},
+		attachments: make(chan attachment, 1024), parameters: map[Language]*ebpf.Map{}}
+	u.work = sync.NewCond(&u.mu)
 	spec, err := loadKernel()
 	if err != nil {
 		return nil, fmt.Errorf("read embedded BPF object: %w", err)
@@ -155,6 +176,9 @@ func New(o Options) (*Unwinder, error) {
 	}
 	if err := spec.LoadAndAssign(&u.maps, nil); err != nil {
 		return nil, bpf.Explain("create the unwinder's maps", err)
+	}
+	if err := u.makeParameters(spec); err != nil {
+		return nil, errors.Join(err, u.Close())
 	}
 	if err := u.memory.open(&u.maps); err != nil {
 		return nil, errors.Join(err, u.Close())
@@ -205,10 +229,16 @@ func (u *Unwinder) Lend(spec *ebpf.CollectionSpec) (*ebpf.CollectionOptions, err
 	if err := u.fit(spec); err != nil {
 		return nil, err
 	}
-	return &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
+	shared := map[string]*ebpf.Map{
 		"mappings": u.maps.Mappings, "executables": u.maps.Executables, "rows": u.maps.Rows, "pages": u.maps.Pages,
 		"processes": u.maps.Processes, "requests": u.maps.Requests, "asked": u.maps.Asked, "files": u.maps.Files, "execs": u.maps.Execs,
-	}}, nil
+		"photographs": u.maps.Photographs, "photographed": u.maps.Photographed,
+	}
+	for _, r := range runtimes {
+		shared[r.parameters] = u.parameters[r.language]
+	}
+	maps.DeleteFunc(shared, func(name string, _ *ebpf.Map) bool { return spec.Maps[name] == nil }) // it walks native code only
+	return &ebpf.CollectionOptions{MapReplacements: shared}, nil
 }
 
 // OnTask has f called, from the tracking goroutine, for each fork, exec, exit
@@ -234,6 +264,10 @@ func (u *Unwinder) Close() error {
 	default:
 		close(u.stop)
 	}
+	u.mu.Lock()
+	u.closed = true
+	u.work.Broadcast()
+	u.mu.Unlock()
 	if u.watcher != nil {
 		u.watcher.Interrupt()
 	}
@@ -247,6 +281,9 @@ func (u *Unwinder) Close() error {
 	}
 	errs = append(errs, u.memory.mappings.Close(), u.memory.executables.Close(), u.memory.rows.Close(),
 		u.memory.pages.Close(), u.maps.close())
+	for _, m := range u.parameters {
+		errs = append(errs, m.Close())
+	}
 	u.executables.close()
 	return errors.Join(errs...)
 }

@@ -22,7 +22,7 @@ func TestWalkAtSwitch(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			v, err := victims.Start(ctx, path)
+			v, err := victims.Start(ctx, path, "120") // seconds: loading the program may take ten on a busy machine
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -30,11 +30,8 @@ func TestWalkAtSwitch(t *testing.T) {
 			if err := u.Track(v.PID); err != nil {
 				t.Fatal(err)
 			}
-			ends := walksAtSwitch(t, u, 500*time.Millisecond)
-			var walks uint64
-			for _, n := range ends {
-				walks += n
-			}
+			ends := walksAtSwitch(t, u, 40)
+			walks := sum(ends)
 			if complete := ends[kernelWalkEndEND_COMPLETE]; walks < 40 || float64(complete) < 0.99*float64(walks) {
 				t.Errorf("%d walks, %d complete: %d", walks, complete, ends)
 			}
@@ -42,8 +39,9 @@ func TestWalkAtSwitch(t *testing.T) {
 	}
 }
 
-// walksAtSwitch attaches the program for a while and counts the walks by end.
-func walksAtSwitch(t *testing.T, u *Unwinder, d time.Duration) (ends [16]uint64) {
+// walksAtSwitch attaches the program until it has walked so often, and counts
+// the walks by end.
+func walksAtSwitch(t *testing.T, u *Unwinder, enough uint64) (ends [16]uint64) {
 	t.Helper()
 	spec, err := loadKernel()
 	if err != nil {
@@ -66,13 +64,21 @@ func walksAtSwitch(t *testing.T, u *Unwinder, d time.Duration) (ends [16]uint64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(d)
+	for deadline := time.Now().Add(time.Minute); sum(ends) < enough && time.Now().Before(deadline); {
+		time.Sleep(100 * time.Millisecond)
+		ends = endsSoFar(t, objects.Ends)
+	}
 	if err := attached.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return endsSoFar(t, objects.Ends)
+}
+
+func endsSoFar(t *testing.T, counts *ebpf.Map) (ends [16]uint64) {
+	t.Helper()
 	for i := range ends {
 		var perCPU []uint64
-		if err := objects.Ends.Lookup(uint32(i), &perCPU); err != nil {
+		if err := counts.Lookup(uint32(i), &perCPU); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range perCPU {
@@ -80,4 +86,11 @@ func walksAtSwitch(t *testing.T, u *Unwinder, d time.Duration) (ends [16]uint64)
 		}
 	}
 	return ends
+}
+
+func sum(ends [16]uint64) (all uint64) {
+	for _, n := range ends {
+		all += n
+	}
+	return all
 }

@@ -14,7 +14,7 @@
 #include <bpf/bpf_core_read.h>
 
 /* The maple tree of mm_struct.mm_mt (lib/maple_tree.c, include/linux/maple_tree.h;
- * the same in Linux 6.1 to 6.18). A node is 256 bytes at a multiple of 256, and
+ * the same in Linux 6.1 to 6.18, and checked by tree_is_known). A node is 256 bytes at a multiple of 256, and
  * a pointer to one has its type in bits 3 to 6; the root's ends in binary 10,
  * or it is no node but the only area:
  *
@@ -33,12 +33,56 @@
 
 #define VM_EXEC 4
 
+/* As this kernel describes them, by BTF; sizes and places here do not matter. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct maple_node {
+	char unused;
+};
+
+struct maple_range_64 {
+	unsigned long pivot[PIVOTS];
+	void *slot[PIVOTS + 1];
+};
+
+struct maple_arange_64 {
+	unsigned long pivot[PIVOTS_WITH_GAPS];
+	void *slot[PIVOTS_WITH_GAPS + 1];
+};
+
+#pragma clang attribute pop
+
+enum maple_type {
+	maple_leaf_64,
+	maple_arange_64,
+};
+
+/* Whether this kernel's tree is laid out as above. All of it is decided when
+ * the program is loaded; where it is not, the walk is not even there. */
+static __always_inline bool tree_is_known(void)
+{
+	if (!bpf_core_field_exists(struct mm_struct, mm_mt) || !bpf_core_field_exists(struct maple_tree, ma_root) ||
+	    !bpf_core_type_exists(struct maple_node) || !bpf_core_field_exists(struct maple_range_64, pivot) ||
+	    !bpf_core_field_exists(struct maple_range_64, slot) || !bpf_core_field_exists(struct maple_arange_64, pivot) ||
+	    !bpf_core_field_exists(struct maple_arange_64, slot) ||
+	    !bpf_core_enum_value_exists(enum maple_type, maple_leaf_64) ||
+	    !bpf_core_enum_value_exists(enum maple_type, maple_arange_64))
+		return false;
+	return bpf_core_type_size(struct maple_node) == NODE_MASK + 1 &&
+	       bpf_core_enum_value(enum maple_type, maple_leaf_64) == NODE_LEAF &&
+	       bpf_core_enum_value(enum maple_type, maple_arange_64) == NODE_GAPS &&
+	       bpf_core_field_offset(struct maple_range_64, pivot) == 8 &&
+	       bpf_core_field_offset(struct maple_range_64, slot) == 8 * (1 + PIVOTS) &&
+	       bpf_core_field_offset(struct maple_arange_64, pivot) == 8 &&
+	       bpf_core_field_offset(struct maple_arange_64, slot) == 8 * (1 + PIVOTS_WITH_GAPS);
+}
+
 /* The area that holds an address; 0: none. */
 static __always_inline struct vm_area_struct *find_vma(struct area *a, u64 address)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct mm_struct *mm = task->mm;
-	if (!mm || bpf_core_read(&a->file, sizeof(a->file), &mm->mm_mt.ma_root))
+	if (!tree_is_known() || !mm || bpf_core_read(&a->file, sizeof(a->file), &mm->mm_mt.ma_root))
 		return 0;
 	u64 entry = a->file;
 	if ((entry & 3) != 2)

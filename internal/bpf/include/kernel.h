@@ -68,6 +68,10 @@ struct mm_struct {
 	mm_context_t context;
 };
 
+struct thread_struct {
+	unsigned long fsbase; /* what user code has in fs: its thread pointer */
+};
+
 struct task_struct {
 	unsigned int flags;
 	struct mm_struct *mm;
@@ -81,6 +85,7 @@ struct task_struct {
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	char comm[16];
+	struct thread_struct thread;
 };
 
 struct seq_file;

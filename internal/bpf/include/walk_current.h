@@ -27,16 +27,20 @@ static __always_inline bool find_process(struct walk *w, u32 tgid)
 		u64 *exec = bpf_map_lookup_elem(&execs, &tgid);
 		if (!exec || *exec <= p->known) {
 			w->process = *p;
+			w->owner = tgid;
 			return true;
 		}
 	}
+	w->owner = tgid;
 	w->process.count = 0;
+	w->process.languages = 0;
 	w->process.changed = 0;
 	w->process.known = 0;
 	return false;
 }
 
-/* Asks for an executable's rows, once. */
+/* Asks for an executable's rows, once. How often they were missing tells user
+ * space which to load first. */
 static __always_inline void ask_for_rows(struct walk *w, u32 tgid)
 {
 	struct request request = {.tgid = tgid, .executable = w->hint};
@@ -44,9 +48,10 @@ static __always_inline void ask_for_rows(struct walk *w, u32 tgid)
 	u32 id = w->hint;
 	OPAQUE(id);
 	id &= MAX_EXECUTABLES - 1;
-	if (!table || table->e[id].wanted)
+	if (!table || __sync_fetch_and_add(&table->e[id].wanted, 1))
 		return;
-	table->e[id].wanted = !bpf_ringbuf_output(&requests, &request, sizeof(request), 0);
+	if (bpf_ringbuf_output(&requests, &request, sizeof(request), 0))
+		table->e[id].wanted = 0;
 }
 
 /* Asks for a process or address that is unknown, once it has been for the time

@@ -5,6 +5,7 @@
  * buffers; user space flips them at a window's edge and reads the other. */
 #include "kernel.h"
 #include <bpf/bpf_tracing.h>
+#define WALKS_LANGUAGES
 #include "walk_current.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -23,7 +24,7 @@ const volatile u32 with_times = 0;     /* stream each sample beside its row */
 const volatile u32 with_costs = 0;     /* measure time spent in here */
 const volatile u32 without_walk = 0;   /* benchmarks: take the interrupt, do nothing */
 const volatile u32 pass_through = 0;   /* tests: let the kernel write its own record too */
-const volatile u32 keep_one_in = 1;    /* tracepoints: thinned at random */
+const volatile u32 keep_one_in = 1;    /* events that are counted: thinned at random */
 const volatile u64 slot_ns = 0;	       /* length of a slot; 0: rows have none */
 const volatile u32 user_only = 0;      /* :u of an event */
 const volatile u32 kernel_only = 0;    /* :k of an event */
@@ -39,10 +40,8 @@ struct cpu_state {
 	u64 period;	 /* of this CPU's event now, ns or events */
 	u64 entered;	 /* programs begun; entered == left when none runs */
 	u64 left;
-	u64 idle_weight; /* of samples that hit the idle task, both buffers */
-	u64 idle_samples;
 	u64 last_delta; /* reading of the second event at the last sample */
-	u64 unused[2];
+	u64 unused[4];
 };
 
 struct shared {
@@ -73,6 +72,9 @@ struct {
 	__type(key, u32);
 	__type(value, struct target);
 } targets SEC(".maps");
+
+/* In place of a stack's hash: there was a stack, and it found no room. */
+#define STACK_LOST 1
 
 /* What rows are told apart by. slot and context are 0 where unused. */
 struct row_key {
@@ -136,7 +138,6 @@ struct {
 enum counter {
 	LOST_ROWS,	    /* the rows map was full */
 	LOST_ROWS_WEIGHT,
-	LOST_STACKS,	    /* counted, but the stack found no room */
 	LOST_NESTED,	    /* a sample inside a sample */
 	LOST_NESTED_WEIGHT,
 	LOST_TIMES,	    /* the stream of timed samples was full */
@@ -192,9 +193,12 @@ struct {
 	__type(value, u32);
 } delta_events SEC(".maps");
 
-/* The last word on a thread that exited: its times are gone from /proc. */
+/* What a thread used that exits: told when exit begins, and again when the
+ * kernel forgets it. In between it still runs, to give its memory back. */
 struct exited {
 	u32 tgid, tid;
+	u32 settled; /* the last word on it */
+	u32 unused;
 	u64 runtime, utime, stime;
 	u64 started; /* CLOCK_BOOTTIME ns */
 	char comm[16];
@@ -254,11 +258,7 @@ static __always_inline u64 kernel_stack(void *ctx, struct scratch *s, u32 buffer
 			break;
 		hash = mix(hash, s->kernel[i]);
 	}
-	if (!store_stack(buffer, hash, s->kernel, n, END_COMPLETE)) {
-		count(LOST_STACKS, 1);
-		return 0;
-	}
-	return hash;
+	return store_stack(buffer, hash, s->kernel, n, END_COMPLETE) ? hash : STACK_LOST;
 }
 
 /* The user's part of the stack. */
@@ -276,11 +276,7 @@ static __always_inline u64 user_stack(struct scratch *s, const struct pt_regs *r
 	else if (!walk_current(w, regs, tgid))
 		return 0;
 	w->hash = mix(w->hash, w->end);
-	if (!store_stack(buffer, w->hash, w->frames, w->count, w->end)) {
-		count(LOST_STACKS, 1);
-		return 0;
-	}
-	return w->hash;
+	return store_stack(buffer, w->hash, w->frames, w->count, w->end) ? w->hash : STACK_LOST;
 }
 
 static __always_inline bool add_to_row(u32 buffer, const struct row_key *key, u64 weight, u64 delta)
@@ -329,6 +325,15 @@ static __always_inline void stream(const struct row_key *key, u32 cpu, u32 buffe
 	};
 	if (bpf_ringbuf_output(&times, &sample, sizeof(sample), BPF_RB_NO_WAKEUP))
 		count(LOST_TIMES, 1);
+}
+
+/* What a kept sample of a thinned stream stands for, of a value that each event
+ * had: in the proportion in which its weight was raised. */
+static __always_inline u64 scale(u64 value, u64 weight, u64 period)
+{
+	if (weight == period || !period)
+		return value;
+	return (value * ((weight << 10) / period)) >> 10;
 }
 
 /* The weight of a sample of this process: 0 where it is not to be kept. */
@@ -408,11 +413,8 @@ static __always_inline int sample(void *ctx, struct pt_regs *regs, u64 event_per
 	 * the interrupt before it, not since the last one that was kept */
 	u64 delta = with_delta ? read_delta(cpu) : 0;
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	if (tgid == 0) {
-		cpu->idle_samples += 1;
-		cpu->idle_weight += period;
-		return 0;
-	}
+	if (tgid == 0)
+		return 0; /* idle: /proc/stat knows for how long */
 	if (s->busy) {
 		count(LOST_NESTED, 1);
 		count(LOST_NESTED_WEIGHT, period);
@@ -428,7 +430,7 @@ static __always_inline int sample(void *ctx, struct pt_regs *regs, u64 event_per
 		if (in_kernel) /* from here on: what user code had when it entered the kernel */
 			bpf_probe_read_kernel(regs, sizeof(*regs),
 					      (void *)bpf_task_pt_regs(bpf_get_current_task_btf()));
-		take(ctx, s, cpu_id, buffer, regs, in_kernel, weight, delta, began);
+		take(ctx, s, cpu_id, buffer, regs, in_kernel, weight, scale(delta, weight, period), began);
 		if (with_costs)
 			measure(began, s->walk.count);
 	}
@@ -503,26 +505,45 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-/* A thread's times are exact at its exit and gone right after. */
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(on_exit, struct task_struct *task)
+/* Tells user space what a thread used. */
+static __always_inline void report_exit(struct task_struct *task, u32 settled)
 {
-	u32 tgid = task->tgid;
-	if (only_targets && !bpf_map_lookup_elem(&targets, &tgid))
-		return 0;
 	struct exited *e = bpf_ringbuf_reserve(&exits, sizeof(*e), 0);
 	if (!e) {
 		count(LOST_EXITS, 1);
-		return 0;
+		return;
 	}
-	e->tgid = tgid;
+	e->tgid = task->tgid;
 	e->tid = task->pid;
+	e->settled = settled;
+	e->unused = 0;
 	e->runtime = task->se.sum_exec_runtime;
 	e->utime = task->utime;
 	e->stime = task->stime;
 	e->started = task->start_boottime;
 	bpf_probe_read_kernel(e->comm, sizeof(e->comm), task->comm);
-	bpf_probe_read_kernel(e->process, sizeof(e->process), task->group_leader->comm);
+	e->process[0] = 0;
+	if (!settled) /* later its leader may be gone */
+		bpf_probe_read_kernel(e->process, sizeof(e->process), task->group_leader->comm);
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+	if (!only_targets || bpf_map_lookup_elem(&targets, &tgid))
+		report_exit(task, 0);
 	return 0; /* its process stays a target: its other threads may still be exiting */
+}
+
+/* The kernel forgets a thread: nothing of it runs any more. */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(on_free, struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+	if (only_targets && !bpf_map_lookup_elem(&targets, &tgid))
+		return 0;
+	report_exit(task, 1);
+	return 0;
 }

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
@@ -55,6 +56,10 @@ type Options struct {
 	Kernel    func(address uint64) profile.Location                             // what a kernel address is
 	Anonymous func(pid int, address uint64) (profile.Location, []profile.Frame) // what code without a file is
 
+	// Named tells what a language's frame shows, the calls inlined there innermost
+	// first: it is asked while the process may still live.
+	Named func(pid int, f unwind.Frame) []profile.Frame
+
 	// For benchmarks and tests.
 	MeasureCost bool       // fill Costs
 	Empty       bool       // take interrupts, do nothing
@@ -74,7 +79,7 @@ type Tap struct {
 type Sampler struct {
 	options Options
 	log     *slog.Logger
-	objects kernelObjects
+	objects kernelParts
 	shared  *bpf.Mapped[kernelShared]
 	arenas  [2]*bpf.Mapped[kernelArena]
 	links   []link.Link
@@ -86,15 +91,16 @@ type Sampler struct {
 
 	events eventSet
 
-	targetsMu sync.Mutex // guards targets
+	targetsMu sync.Mutex // guards targets and gone
 	targets   map[int]float64
+	gone      map[uint32]bool // of the kernel's targets, at the last edge
 
 	mu        sync.Mutex // guards all below: one Cut at a time
 	active    uint32
 	began     time.Time
 	beganMono uint64
 	seen      [kernelCounterCOUNTERS]uint64
-	idle      uint64
+	idle      time.Duration // of all CPUs since the machine started
 	drain     drainer
 	members   map[int]bool // of the cgroup, at the last edge
 }
@@ -107,6 +113,11 @@ func New(o Options) (*Sampler, error) {
 	}
 	if o.Rand == nil {
 		o.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	if o.Named == nil {
+		o.Named = func(int, unwind.Frame) []profile.Frame {
+			return []profile.Frame{{Function: "[function of a language]"}}
+		}
 	}
 	if o.Count == 0 {
 		if err := CheckFrequency(o.Frequency); err != nil {
@@ -135,10 +146,11 @@ func (s *Sampler) prepare() (err error) {
 	if err := s.load(); err != nil {
 		return err
 	}
-	if err := s.applyRates(0, 1); err != nil {
+	if s.events.base, err = s.applyRates(0, 1); err != nil {
 		return err
 	}
-	if s.exact, err = newExactTimes(s.objects.ListThreads, s.objects.Exits); err != nil {
+	s.events.redrawn = make(chan struct{}, 1)
+	if s.exact, err = newExactTimes(s.objects.ListThreads, s.objects.Exits, s.options.onlyTargets()); err != nil {
 		return err
 	}
 	if s.options.Timed {
@@ -162,6 +174,7 @@ func (s *Sampler) Start() error {
 	if err := s.exact.start(wanted); err != nil {
 		return err
 	}
+	s.idleSince()
 	s.began, s.beganMono = time.Now(), bpf.Clock(unix.CLOCK_MONOTONIC)
 	s.shared.Value.Control.WindowStart = s.beganMono
 	if err := s.openEvents(chosen); err != nil {
@@ -171,7 +184,7 @@ func (s *Sampler) Start() error {
 		s.done.Go(func() { s.times.follow(s.stop) })
 	}
 	if s.options.Event.Clock && !s.options.Fixed {
-		s.done.Go(s.drawPeriods)
+		s.done.Go(s.drawBlocks)
 	}
 	return nil
 }
@@ -201,7 +214,7 @@ func (s *Sampler) load() error {
 	if !o.Event.Clock {
 		choices["square_shift"] = uint32(0)
 	}
-	if o.Event.Trace && o.Count > 1 {
+	if o.thinned() {
 		choices["keep_one_in"] = uint32(o.Count)
 	}
 	for name, value := range choices {
@@ -216,7 +229,7 @@ func (s *Sampler) load() error {
 	if err != nil {
 		return err
 	}
-	if err := spec.LoadAndAssign(&s.objects, lent); err != nil {
+	if err := s.objects.load(spec, o.Event, lent); err != nil {
 		return bpf.Explain("load the sampler", err)
 	}
 	if s.shared, err = bpf.Map[kernelShared](s.objects.SharedState); err != nil {
@@ -229,6 +242,11 @@ func (s *Sampler) load() error {
 	}
 	return nil
 }
+
+// thinned tells whether the programs themselves keep one of Count events, at
+// random: the kernel's every Count-th may be in step with what the program does.
+// A hardware counter counts by itself; to look at each of its events is no choice.
+func (o *Options) thinned() bool { return !o.Event.Clock && !o.Event.PMU && o.Count > 1 }
 
 // onlyTargets tells whether the programs choose by process: else the events do.
 func (o *Options) onlyTargets() bool {
@@ -244,7 +262,7 @@ func flag(on bool) uint32 {
 
 // attachTask follows forks and exits in the kernel.
 func (s *Sampler) attachTask() error {
-	programs := []*ebpf.Program{s.objects.OnExit}
+	programs := []*ebpf.Program{s.objects.OnExit, s.objects.OnFree}
 	if s.options.onlyTargets() {
 		programs = append(programs, s.objects.OnFork)
 	}
@@ -306,10 +324,16 @@ func (s *Sampler) Cut() (*profile.Window, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	full := s.active
+	base, err := s.applyRates(int(1 - full)) // for the window that begins now
+	if err != nil {
+		return nil, err
+	}
 	s.active = 1 - full
 	now, mono := time.Now(), bpf.Clock(unix.CLOCK_MONOTONIC)
 	atomic.StoreUint64(&s.shared.Value.Control.WindowStart, mono)
 	atomic.StoreUint32(&s.shared.Value.Control.Active, s.active)
+	head, start := s.head(mono), s.beganMono
+	s.setBase(base)
 	wanted, err := s.wantedNow()
 	if err != nil {
 		return nil, err
@@ -319,10 +343,8 @@ func (s *Sampler) Cut() (*profile.Window, error) {
 		return nil, err
 	}
 	s.quiesce()
-	if err := s.applyRates(int(full)); err != nil { // for the window after the one now filling
-		return nil, err
-	}
-	head, start := s.head(mono), s.beganMono
+	s.options.Unwinder.Develop() // the walks that ended have taken their photographs
+	s.losses(&head)
 	s.began, s.beganMono = now, mono
 	return s.drain.window(s, head, start, full, used)
 }
@@ -361,7 +383,7 @@ func (s *Sampler) head(now uint64) profile.Head {
 		}
 	case o.Count == 1 || o.Event.Trace && o.Count == 0:
 		base.Period, h.Design = 1, profile.DesignCensus
-	case o.Event.Trace:
+	case o.thinned():
 		base.Period, h.Design = int64(o.Count), profile.DesignThinned
 	default:
 		base.Period = int64(o.Count)
@@ -372,9 +394,25 @@ func (s *Sampler) head(now uint64) profile.Head {
 	}
 	if o.All {
 		h.Watched = h.Duration * time.Duration(len(o.CPUs))
+		h.Idle = s.idleSince()
 	}
-	s.losses(&h)
+	if why := s.throttling(); why != "" {
+		h.Comments = append(h.Comments, why)
+	}
 	return h
+}
+
+// idleSince is how long CPUs were idle in all since the last edge. An idle CPU
+// of a virtual machine takes no samples, or too many: the kernel knows better.
+func (s *Sampler) idleSince() time.Duration {
+	now, err := proc.FS{}.IdleTime()
+	if err != nil {
+		s.log.Debug("read idle time", "error", err)
+		return 0
+	}
+	was := s.idle
+	s.idle = now
+	return max(now-was, 0)
 }
 
 // losses moves what the programs counted since the last cut into the head.
@@ -404,14 +442,6 @@ func (s *Sampler) losses(h *profile.Head) {
 	lost(kernelCounterLOST_TIMES, kernelCounterLOST_TIMES, "times of samples: the ring was full")
 	lost(kernelCounterLOST_TARGETS, kernelCounterLOST_TARGETS, "children that found no room among the targets")
 	lost(kernelCounterLOST_EXITS, kernelCounterLOST_EXITS, "exact times of exited threads: the ring was full")
-	var idle uint64
-	for i := range s.shared.Value.Cpu {
-		idle += atomic.LoadUint64(&s.shared.Value.Cpu[i].IdleWeight)
-	}
-	if s.options.All && s.options.Event.Clock {
-		h.Idle = time.Duration(idle - s.idle)
-	}
-	s.idle = idle
 }
 
 // Costs tells the time programs took so far; only with MeasureCost.
@@ -461,8 +491,5 @@ func (s *Sampler) Close() error {
 		errs = append(errs, s.times.close())
 	}
 	errs = append(errs, s.shared.Close(), s.arenas[0].Close(), s.arenas[1].Close())
-	if s.objects.OnEvent != nil {
-		errs = append(errs, s.objects.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.objects.close())...)
 }

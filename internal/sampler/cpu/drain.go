@@ -25,16 +25,22 @@ type drainer struct {
 
 	stacks    map[uint64]uint32 // hash -> word in the arena
 	locations map[frameOf]profile.LocationID
+	named     map[frameOf][]profile.LocationID
 	files     map[uint32]unwind.File
 	combined  map[stackPair]profile.StackID
 	buffer    []profile.LocationID
 }
 
-// frameOf is a frame word; memory without a file means something only in its process.
+// frameOf is a frame; memory without a file, and languages' objects, mean
+// something only in their process.
 type frameOf struct {
-	word uint64
-	pid  uint32
+	frame unwind.Frame
+	pid   uint32
 }
+
+// stackLost is STACK_LOST of cpu.bpf.c: in place of the hash of a stack that
+// found no room.
+const stackLost = 1
 
 type stackPair struct {
 	user, kernel uint64
@@ -53,6 +59,7 @@ func (d *drainer) window(s *Sampler, head profile.Head, start uint64, buffer uin
 	}
 	b := profile.NewBuilder(head)
 	d.locations, d.files, d.combined = map[frameOf]profile.LocationID{}, map[uint32]unwind.File{}, map[stackPair]profile.StackID{}
+	d.named = map[frameOf][]profile.LocationID{}
 	threads := d.addThreads(s, b, used)
 	err := drainMap(rows, &d.keys, &d.rows, func(k kernelRowKey, v kernelRowValue) {
 		d.addRow(s, b, arena, threads, k, v)
@@ -152,12 +159,14 @@ func (d *drainer) stack(s *Sampler, b *profile.Builder, arena *kernelArena, pair
 	}
 	d.buffer = d.buffer[:0]
 	end := profile.EndNoUser
-	if pair.kernel != 0 {
-		d.appendFrames(s, b, arena, pair.kernel, pair.pid)
+	lost := pair.kernel != 0 && d.appendFrames(s, b, arena, pair.kernel, pair.pid) == profile.EndLost
+	if lost {
+		d.buffer = append(d.buffer, b.Location(profile.Location{Kind: profile.KindKernel, Name: "[kernel stack lost]"}))
 	}
 	if pair.user != 0 {
 		end = d.appendFrames(s, b, arena, pair.user, pair.pid)
-	} else if pair.kernel == 0 {
+	}
+	if lost || pair.user == 0 && pair.kernel == 0 {
 		end = profile.EndLost
 	}
 	id := b.Stack(d.buffer, end)
@@ -167,7 +176,7 @@ func (d *drainer) stack(s *Sampler, b *profile.Builder, arena *kernelArena, pair
 
 func (d *drainer) appendFrames(s *Sampler, b *profile.Builder, arena *kernelArena, hash uint64, pid uint32) profile.End {
 	at, ok := d.stacks[hash]
-	if !ok || uint64(at) >= uint64(len(arena.Words)) {
+	if hash == stackLost || !ok || uint64(at) >= uint64(len(arena.Words)) {
 		return profile.EndLost
 	}
 	head := arena.Words[at]
@@ -175,16 +184,34 @@ func (d *drainer) appendFrames(s *Sampler, b *profile.Builder, arena *kernelAren
 	if uint64(at)+1+uint64(n) > uint64(len(arena.Words)) {
 		return profile.EndLost
 	}
-	for _, word := range arena.Words[at+1 : at+1+n] {
-		d.buffer = append(d.buffer, d.location(s, b, word, pid))
+	for words := arena.Words[at+1 : at+1+n]; len(words) > 0; {
+		f, taken := unwind.DecodeFrames(words)
+		words = words[taken:]
+		if f.Language != 0 {
+			d.appendNamed(s, b, f, pid)
+			continue
+		}
+		d.buffer = append(d.buffer, d.location(s, b, f, pid))
 	}
 	return end
 }
 
-// location finds what a frame word points at.
-func (d *drainer) location(s *Sampler, b *profile.Builder, word uint64, pid uint32) profile.LocationID {
-	key := frameOf{word: word}
-	f := unwind.DecodeFrame(word)
+// appendNamed adds a frame of a language: as many locations as calls are inlined.
+func (d *drainer) appendNamed(s *Sampler, b *profile.Builder, f unwind.Frame, pid uint32) {
+	key := frameOf{f, pid}
+	ids, ok := d.named[key]
+	if !ok {
+		for _, frame := range s.options.Named(int(pid), f) {
+			ids = append(ids, b.Named(frame))
+		}
+		d.named[key] = ids
+	}
+	d.buffer = append(d.buffer, ids...)
+}
+
+// location finds what a frame points at.
+func (d *drainer) location(s *Sampler, b *profile.Builder, f unwind.Frame, pid uint32) profile.LocationID {
+	key := frameOf{frame: f}
 	if !f.Kernel && f.Executable == 0 {
 		key.pid = pid
 	}

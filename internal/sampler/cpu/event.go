@@ -61,7 +61,7 @@ func EventNames() []string {
 }
 
 // ParseEvent reads one event: a name, or subsystem:tracepoint; :u or :k at the
-// end leaves out kernel or user code.
+// end of a name leaves out kernel or user code.
 func ParseEvent(text string) (Event, error) {
 	name, user, kernel := strings.TrimSpace(text), false, false
 	if base, ok := strings.CutSuffix(name, ":u"); ok {
@@ -85,6 +85,10 @@ func ParseEvent(text string) (Event, error) {
 		return e, nil
 	}
 	if strings.Count(name, ":") == 1 {
+		if name != strings.TrimSpace(text) {
+			return Event{}, fmt.Errorf("tracepoint %q is always hit in the kernel, it has no part of user code to choose: leave out %q",
+				name, strings.TrimPrefix(strings.TrimSpace(text), name))
+		}
 		return parseTracepoint(e, name)
 	}
 	return Event{}, fmt.Errorf("unknown event %q: use one of %s, or a tracepoint such as sched:sched_switch",

@@ -30,11 +30,13 @@ type times struct {
 	switches              uint64
 	started               uint64 // CLOCK_BOOTTIME ns
 	process, name         string
-	carried               bool // missing from the last list, and not known to have exited
+	missing               uint64 // the first edge at which it was not listed; 0: it was
 }
 
 // exactTimes reads the exact CPU time of every thread at window edges. Threads
-// that exit in between report themselves through a ring.
+// that exit in between report themselves through a ring: when exit begins, and
+// when the kernel forgets them, which settles what they used. In between they
+// still run, to give their memory back, and are counted where they are listed.
 type exactTimes struct {
 	list    *link.Iter
 	exits   *ringbuf.Reader
@@ -42,13 +44,17 @@ type exactTimes struct {
 	buffer  []byte
 	record  ringbuf.Record
 
-	edge   uint64             // CLOCK_BOOTTIME of the last edge
-	before map[threadID]times // at the last edge
-	dead   map[threadID]uint64
-	older  map[threadID]uint64 // dead of the window before: a zombie is still listed
+	chosen  bool                // the ring tells only of targets
+	edge    uint64              // CLOCK_BOOTTIME of the last edge
+	before  map[threadID]times  // at the last edge
+	settled map[threadID]uint64 // when they started, those settled since the last edge
 }
 
-func newExactTimes(list *ebpf.Program, exits *ebpf.Map) (*exactTimes, error) {
+// settleWithin is how long the last word on a thread is waited for: the kernel
+// may take seconds to forget one, or find no room for the word.
+const settleWithin = uint64(15 * time.Second)
+
+func newExactTimes(list *ebpf.Program, exits *ebpf.Map, chosen bool) (*exactTimes, error) {
 	iter, err := link.AttachIter(link.IterOptions{Program: list})
 	if err != nil {
 		return nil, fmt.Errorf("attach thread iterator: %w", err)
@@ -58,7 +64,8 @@ func newExactTimes(list *ebpf.Program, exits *ebpf.Map) (*exactTimes, error) {
 		iter.Close()
 		return nil, fmt.Errorf("read exited threads: %w", err)
 	}
-	return &exactTimes{list: iter, exits: ring, irqTime: !separateIRQTime(), buffer: make([]byte, 1<<17)}, nil
+	return &exactTimes{list: iter, exits: ring, irqTime: !separateIRQTime(), chosen: chosen,
+		buffer: make([]byte, 1<<17), before: map[threadID]times{}, settled: map[threadID]uint64{}}, nil
 }
 
 func (x *exactTimes) close() error { return errors.Join(x.list.Close(), x.exits.Close()) }
@@ -72,39 +79,46 @@ func (x *exactTimes) start(wanted func(pid int) bool) error {
 // cut gives what each thread used since the last edge, and takes a new one.
 func (x *exactTimes) cut(wanted func(pid int) bool) (map[threadID]profile.Thread, error) {
 	used := map[threadID]profile.Thread{}
-	x.older, x.dead = x.dead, map[threadID]uint64{}
+	clear(x.settled)
 	now := bpf.Clock(unix.CLOCK_BOOTTIME)
 	if err := x.drainExits(used, wanted); err != nil {
 		return nil, err
 	}
 	after := make(map[threadID]times, len(x.before))
 	err := x.snapshot(func(id threadID, t times) {
-		if !wanted(id.pid) || x.isDead(id, t.started) {
+		if !wanted(id.pid) || x.settled[id] == t.started {
 			return
 		}
-		after[id] = t
 		x.charge(used, id, t)
+		after[id] = t
 	})
 	if err != nil {
 		return nil, err
 	}
-	for id, t := range x.before { // exited between the two steps above: the next cut will read of it
-		if _, listed := after[id]; !listed && !x.isDead(id, t.started) && !t.carried {
-			t.carried = true
-			after[id] = t
-		}
-	}
+	x.keepMissing(after, now)
 	x.before, x.edge = after, now
 	return used, nil
 }
 
-func (x *exactTimes) isDead(id threadID, started uint64) bool {
-	return x.dead[id] == started && started != 0 || x.older[id] == started && started != 0
+// keepMissing carries over threads that are no longer listed, but not settled:
+// the ring will tell of them.
+func (x *exactTimes) keepMissing(after map[threadID]times, now uint64) {
+	for id, t := range x.before {
+		if _, listed := after[id]; listed {
+			continue
+		}
+		if t.missing == 0 {
+			t.missing = now
+		}
+		if now-t.missing < settleWithin {
+			after[id] = t
+		}
+	}
 }
 
-// charge adds what a thread used since the last edge. One that is new to us
-// counts from zero if it was created since, else not at all: what it used
-// before we looked is not ours.
+// charge adds what a thread used since it was last heard of. One that is new to
+// us counts from zero if it was created since the last edge, else not at all:
+// what it used before we looked is not ours.
 func (x *exactTimes) charge(used map[threadID]profile.Thread, id threadID, t times) {
 	base, known := x.before[id]
 	if known && base.started != t.started {
@@ -118,8 +132,12 @@ func (x *exactTimes) charge(used map[threadID]profile.Thread, id threadID, t tim
 	}
 	cpu := time.Duration(t.runtime - base.runtime)
 	user, system := split(cpu, t.user-base.user, t.system-base.system)
-	used[id] = profile.Thread{PID: id.pid, TID: id.tid, Process: t.process, Name: t.name, Exact: profile.Exact{
-		CPU: cpu, User: user, System: system, Source: exactSource, IncludesInterrupt: x.irqTime}}
+	thread, again := used[id]
+	if !again {
+		thread = profile.Thread{PID: id.pid, TID: id.tid, Process: t.process, Name: t.name}
+	}
+	thread.Exact.Add(profile.Exact{CPU: cpu, User: user, System: system, Source: exactSource, IncludesInterrupt: x.irqTime})
+	used[id] = thread
 }
 
 // split divides exact time in the proportion of the kernel's tick counts; both
@@ -179,13 +197,29 @@ func (x *exactTimes) drainExits(used map[threadID]profile.Thread, wanted func(pi
 		}
 		e := (*kernelExited)(unsafe.Pointer(&x.record.RawSample[0]))
 		id := threadID{int(e.Tgid), int(e.Tid)}
-		if _, known := x.before[id]; !known && !wanted(id.pid) {
-			continue
+		if _, known := x.before[id]; known || x.chosen || wanted(id.pid) {
+			x.exit(used, id, e.Settled != 0, times{runtime: e.Runtime, user: e.Utime, system: e.Stime, started: e.Started,
+				process: cstring(e.Process[:]), name: cstring(e.Comm[:])})
 		}
-		x.charge(used, id, times{runtime: e.Runtime, user: e.Utime, system: e.Stime, started: e.Started,
-			process: cstring(e.Process[:]), name: cstring(e.Comm[:])})
-		x.dead[id] = e.Started
 	}
+}
+
+// exit charges what a thread had used when its exit began, or in all.
+func (x *exactTimes) exit(used map[threadID]profile.Thread, id threadID, settled bool, t times) {
+	old, known := x.before[id]
+	if known && old.started == t.started {
+		t.missing = old.missing
+		if settled { // its process's name is not told again
+			t.process = old.process
+		}
+	}
+	x.charge(used, id, t)
+	if settled {
+		delete(x.before, id)
+		x.settled[id] = t.started
+		return
+	}
+	x.before[id] = t
 }
 
 func cstring(s []int8) string {

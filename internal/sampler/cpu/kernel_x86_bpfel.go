@@ -38,14 +38,19 @@ type kernelCounter uint32
 const (
 	kernelCounterLOST_ROWS          kernelCounter = 0
 	kernelCounterLOST_ROWS_WEIGHT   kernelCounter = 1
-	kernelCounterLOST_STACKS        kernelCounter = 2
-	kernelCounterLOST_NESTED        kernelCounter = 3
-	kernelCounterLOST_NESTED_WEIGHT kernelCounter = 4
-	kernelCounterLOST_TIMES         kernelCounter = 5
-	kernelCounterLOST_EXITS         kernelCounter = 6
-	kernelCounterLOST_TARGETS       kernelCounter = 7
-	kernelCounterCOUNTERS           kernelCounter = 8
+	kernelCounterLOST_NESTED        kernelCounter = 2
+	kernelCounterLOST_NESTED_WEIGHT kernelCounter = 3
+	kernelCounterLOST_TIMES         kernelCounter = 4
+	kernelCounterLOST_EXITS         kernelCounter = 5
+	kernelCounterLOST_TARGETS       kernelCounter = 6
+	kernelCounterCOUNTERS           kernelCounter = 7
 )
+
+type kernelDotnetProcess struct {
+	_      structs.HostLayout
+	Pieces uint32
+	Method uint32
+}
 
 type kernelExecutables struct {
 	_ structs.HostLayout
@@ -66,6 +71,8 @@ type kernelExited struct {
 	_       structs.HostLayout
 	Tgid    uint32
 	Tid     uint32
+	Settled uint32
+	Unused  uint32
 	Runtime uint64
 	Utime   uint64
 	Stime   uint64
@@ -79,6 +86,45 @@ type kernelFileKey struct {
 	Inode  uint64
 	Device uint32
 	Unused uint32
+}
+
+type kernelHotspotProcess struct {
+	_     structs.HostLayout
+	Heaps [4]struct {
+		_        structs.HostLayout
+		Low      uint64
+		High     uint64
+		Segments uint64
+		Shift    uint32
+		Unused   uint32
+	}
+	Interpreter    uint64
+	InterpreterEnd uint64
+	Barrier        uint64
+	Thawed         uint64
+	SymbolMask     uint64
+	Header         uint16
+	Tail           uint16
+	Name           uint16
+	Size           uint16
+	Code           uint16
+	FrameSize      uint16
+	FrameComplete  uint16
+	CompileId      uint16
+	OrigPc         uint16
+	Deopt          uint16
+	DeoptMh        uint16
+	CodeRelative   uint8
+	CompleteShort  uint8
+	DeoptRelative  uint8
+	Unused         uint8
+	MethodConstant uint16
+	ConstantPool   uint16
+	ConstantName   uint16
+	PoolHolder     uint16
+	PoolSlots      uint16
+	KlassName      uint16
+	Unused2        uint16
 }
 
 type kernelMappings struct {
@@ -98,12 +144,80 @@ type kernelPages struct {
 	P [524288]uint32
 }
 
-type kernelProcess struct {
+type kernelPerlProcess struct {
+	_     structs.HostLayout
+	Block uint64
+	Slot  uint64
+	Run   struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+}
+
+type kernelPhpProcess struct {
 	_       structs.HostLayout
-	First   uint32
-	Count   uint32
-	Changed uint64
-	Known   uint64
+	Current uint64
+	Body    uint64
+	Execute [2]struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+	Fiber struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+}
+
+type kernelProcess struct {
+	_         structs.HostLayout
+	First     uint32
+	Count     uint32
+	Changed   uint64
+	Known     uint64
+	Languages uint32
+	Unused    uint32
+}
+
+type kernelPythonProcess struct {
+	_          structs.HostLayout
+	Evaluation [8]struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+	CodeType         uint64
+	Current          uint64
+	Activation       uint32
+	Block            uint32
+	Slot             uint32
+	Top              uint32
+	Entry            uint32
+	EntryFrame       uint32
+	EntryPrevious    uint32
+	FrameCode        uint32
+	FramePrevious    uint32
+	FrameInstruction uint32
+	FrameEnd         uint32
+	CodeFirstLine    uint32
+	CodeFile         uint32
+	CodeName         uint32
+	CodeLines        uint32
+	CodeBytes        uint32
+	StringLength     uint32
+	StringState      uint32
+	StringAscii      uint32
+	StringOther      uint32
+	KindBit          uint32
+	AsciiBit         uint32
+	BytesLength      uint32
+	BytesData        uint32
+	Type             uint32
+	Minor            uint32
+	ThreadPointer    uint32
+	Origin           uint32
 }
 
 type kernelRowKey struct {
@@ -129,6 +243,21 @@ type kernelRows struct {
 	R [16777216]uint64
 }
 
+type kernelRubyProcess struct {
+	_                  structs.HostLayout
+	Module             uint64
+	Context            uint64
+	Symbols            uint64
+	Classpath          uint64
+	TemporaryClasspath uint64
+	Attached           uint64
+	Execute            [2]struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+}
+
 type kernelScratch struct {
 	_      structs.HostLayout
 	Busy   uint32
@@ -146,7 +275,9 @@ type kernelScratch struct {
 		End      uint32
 		BpLost   uint32
 		ByArea   uint32
-		Frames   [128]uint64
+		Owner    uint32
+		Unused   uint32
+		Frames   [2048]uint64
 		Area     struct {
 			_     structs.HostLayout
 			Node  [32]uint64
@@ -159,7 +290,114 @@ type kernelScratch struct {
 			Super uint64
 			Vdso  uint64
 		}
-		Process kernelProcess
+		Process   kernelProcess
+		Languages struct {
+			_         structs.HostLayout
+			Ip        uint64
+			Before    uint32
+			Runs      uint32
+			Begun     uint32
+			_         [4]byte
+			Offset    uint64
+			Sp        uint64
+			Bp        uint64
+			Code      uint64
+			CodeEnd   uint64
+			CodeFlags uint64
+			Cut       uint32
+			Unused    uint32
+			Python    struct {
+				_      structs.HostLayout
+				Frame  uint64
+				Entry  uint64
+				Shim   uint64
+				Code   uint64
+				Outer  uint64
+				Broken uint64
+				Words  [33]uint64
+			}
+			V8 struct {
+				_           structs.HostLayout
+				FunctionMap uint64
+				SharedMap   uint64
+				Shared      uint64
+				Name        uint64
+				Script      uint64
+				What        uint64
+			}
+			Php struct {
+				_         structs.HostLayout
+				Frame     uint64
+				Innermost uint64
+				Function  uint64
+				What      uint64
+				User      uint8
+				Named     uint8
+				_         [2]byte
+				Broken    uint32
+			}
+			Ruby struct {
+				_      structs.HostLayout
+				Frame  uint64
+				End    uint64
+				Ep     uint64
+				Iseq   uint64
+				Flags  uint64
+				What   uint64
+				Method struct {
+					_          structs.HostLayout
+					Flags      uint64
+					Class      uint64
+					Definition uint64
+					Id         uint64
+					Owner      uint64
+				}
+				Body   [19]uint64
+				Broken uint64
+			}
+			Perl struct {
+				_           structs.HostLayout
+				Interpreter uint64
+				Position    uint64
+				Info        uint64
+				Previous    uint64
+				Contexts    uint64
+				Left        uint64
+				Subs        uint64
+				Context     [13]uint64
+				What        uint64
+				Stash       uint64
+				Name        uint64
+				File        uint64
+				StartLine   uint32
+				Kind        uint32
+				Named       uint32
+				Ended       uint32
+				Skips       uint32
+				Broken      uint32
+			}
+		}
+		Dotnet struct {
+			_      structs.HostLayout
+			Before [128]uint64
+			Code   [68]uint8
+			At     uint32
+			Words  uint32
+			Bp     uint32
+		}
+		Hotspot struct {
+			_        structs.HostLayout
+			Process  kernelHotspotProcess
+			Blob     [33]uint64
+			Start    uint64
+			End      uint64
+			Code     uint64
+			Name     uint64
+			Method   uint64
+			Constant uint64
+			Identity uint64
+			Around   [24]uint8
+		}
 	}
 	Kernel [128]uint64
 }
@@ -174,14 +412,12 @@ type kernelShared struct {
 	}
 	Pad [6]uint64
 	Cpu [512]struct {
-		_           structs.HostLayout
-		Period      uint64
-		Entered     uint64
-		Left        uint64
-		IdleWeight  uint64
-		IdleSamples uint64
-		LastDelta   uint64
-		Unused      [2]uint64
+		_         structs.HostLayout
+		Period    uint64
+		Entered   uint64
+		Left      uint64
+		LastDelta uint64
+		Unused    [4]uint64
 	}
 }
 
@@ -218,56 +454,87 @@ type kernelTimedSample struct {
 	Buffer      uint32
 }
 
+type kernelV8Process struct {
+	_              structs.HostLayout
+	Builtins       uint64
+	BuiltinsEnd    uint64
+	InstanceType   uint32
+	FirstFunction  uint32
+	LastFunction   uint32
+	BytecodeType   uint32
+	ScopeType      uint32
+	ScriptType     uint32
+	SharedType     uint32
+	Shared         uint32
+	Name           uint32
+	Script         uint32
+	ScriptName     uint32
+	ScopeVariables uint32
+	ScopePositions uint32
+	WasmFrame      uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	kernelMapArena0          = "arena_0"
-	kernelMapArena1          = "arena_1"
-	kernelMapAsked           = "asked"
-	kernelMapCosts           = "costs"
-	kernelMapCounters        = "counters"
-	kernelMapDeltaEvents     = "delta_events"
-	kernelMapExecs           = "execs"
-	kernelMapExecutables     = "executables"
-	kernelMapExits           = "exits"
-	kernelMapFiles           = "files"
-	kernelMapMappings        = "mappings"
-	kernelMapPages           = "pages"
-	kernelMapProcesses       = "processes"
-	kernelMapRequests        = "requests"
-	kernelMapRows            = "rows"
-	kernelMapRows0           = "rows_0"
-	kernelMapRows1           = "rows_1"
-	kernelMapScratches       = "scratches"
-	kernelMapSharedState     = "shared_state"
-	kernelMapStacks0         = "stacks_0"
-	kernelMapStacks1         = "stacks_1"
-	kernelMapTargets         = "targets"
-	kernelMapTimes           = "times"
-	kernelProgListThreads    = "list_threads"
-	kernelProgOnEvent        = "on_event"
-	kernelProgOnExit         = "on_exit"
-	kernelProgOnFork         = "on_fork"
-	kernelProgOnTracepoint   = "on_tracepoint"
-	kernelVarCountEvents     = "count_events"
-	kernelVarCounterType     = "counter_type"
-	kernelVarExitedType      = "exited_type"
-	kernelVarKeepOneIn       = "keep_one_in"
-	kernelVarKernelOnly      = "kernel_only"
-	kernelVarOnlyTargets     = "only_targets"
-	kernelVarPassThrough     = "pass_through"
-	kernelVarRowsMask        = "rows_mask"
-	kernelVarSlotNs          = "slot_ns"
-	kernelVarSquareShift     = "square_shift"
-	kernelVarThreadTimesType = "thread_times_type"
-	kernelVarTimedSampleType = "timed_sample_type"
-	kernelVarUserOnly        = "user_only"
-	kernelVarWithCosts       = "with_costs"
-	kernelVarWithDelta       = "with_delta"
-	kernelVarWithThreads     = "with_threads"
-	kernelVarWithTimes       = "with_times"
-	kernelVarWithoutWalk     = "without_walk"
+	kernelMapArena0           = "arena_0"
+	kernelMapArena1           = "arena_1"
+	kernelMapAsked            = "asked"
+	kernelMapCosts            = "costs"
+	kernelMapCounters         = "counters"
+	kernelMapDeltaEvents      = "delta_events"
+	kernelMapDotnetProcesses  = "dotnet_processes"
+	kernelMapExecs            = "execs"
+	kernelMapExecutables      = "executables"
+	kernelMapExits            = "exits"
+	kernelMapFiles            = "files"
+	kernelMapHotspotProcesses = "hotspot_processes"
+	kernelMapMappings         = "mappings"
+	kernelMapPages            = "pages"
+	kernelMapPerlProcesses    = "perl_processes"
+	kernelMapPhotographed     = "photographed"
+	kernelMapPhotographs      = "photographs"
+	kernelMapPhpProcesses     = "php_processes"
+	kernelMapProcesses        = "processes"
+	kernelMapPythonProcesses  = "python_processes"
+	kernelMapRequests         = "requests"
+	kernelMapRows             = "rows"
+	kernelMapRows0            = "rows_0"
+	kernelMapRows1            = "rows_1"
+	kernelMapRubyProcesses    = "ruby_processes"
+	kernelMapScratches        = "scratches"
+	kernelMapSharedState      = "shared_state"
+	kernelMapStacks0          = "stacks_0"
+	kernelMapStacks1          = "stacks_1"
+	kernelMapTargets          = "targets"
+	kernelMapTimes            = "times"
+	kernelMapV8Processes      = "v8_processes"
+	kernelProgListThreads     = "list_threads"
+	kernelProgOnEvent         = "on_event"
+	kernelProgOnExit          = "on_exit"
+	kernelProgOnFork          = "on_fork"
+	kernelProgOnFree          = "on_free"
+	kernelProgOnTracepoint    = "on_tracepoint"
+	kernelVarCountEvents      = "count_events"
+	kernelVarCounterType      = "counter_type"
+	kernelVarExitedType       = "exited_type"
+	kernelVarKeepOneIn        = "keep_one_in"
+	kernelVarKernelOnly       = "kernel_only"
+	kernelVarOnlyTargets      = "only_targets"
+	kernelVarPassThrough      = "pass_through"
+	kernelVarPhotographType   = "photograph_type"
+	kernelVarRowsMask         = "rows_mask"
+	kernelVarSlotNs           = "slot_ns"
+	kernelVarSquareShift      = "square_shift"
+	kernelVarThreadTimesType  = "thread_times_type"
+	kernelVarTimedSampleType  = "timed_sample_type"
+	kernelVarUserOnly         = "user_only"
+	kernelVarWithCosts        = "with_costs"
+	kernelVarWithDelta        = "with_delta"
+	kernelVarWithThreads      = "with_threads"
+	kernelVarWithTimes        = "with_times"
+	kernelVarWithoutWalk      = "without_walk"
 )
 
 // loadKernel returns the embedded CollectionSpec for kernel.
@@ -316,6 +583,7 @@ type kernelProgramSpecs struct {
 	OnEvent      *ebpf.ProgramSpec `ebpf:"on_event"`
 	OnExit       *ebpf.ProgramSpec `ebpf:"on_exit"`
 	OnFork       *ebpf.ProgramSpec `ebpf:"on_fork"`
+	OnFree       *ebpf.ProgramSpec `ebpf:"on_free"`
 	OnTracepoint *ebpf.ProgramSpec `ebpf:"on_tracepoint"`
 }
 
@@ -323,29 +591,38 @@ type kernelProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelMapSpecs struct {
-	Arena0      *ebpf.MapSpec `ebpf:"arena_0"`
-	Arena1      *ebpf.MapSpec `ebpf:"arena_1"`
-	Asked       *ebpf.MapSpec `ebpf:"asked"`
-	Costs       *ebpf.MapSpec `ebpf:"costs"`
-	Counters    *ebpf.MapSpec `ebpf:"counters"`
-	DeltaEvents *ebpf.MapSpec `ebpf:"delta_events"`
-	Execs       *ebpf.MapSpec `ebpf:"execs"`
-	Executables *ebpf.MapSpec `ebpf:"executables"`
-	Exits       *ebpf.MapSpec `ebpf:"exits"`
-	Files       *ebpf.MapSpec `ebpf:"files"`
-	Mappings    *ebpf.MapSpec `ebpf:"mappings"`
-	Pages       *ebpf.MapSpec `ebpf:"pages"`
-	Processes   *ebpf.MapSpec `ebpf:"processes"`
-	Requests    *ebpf.MapSpec `ebpf:"requests"`
-	Rows        *ebpf.MapSpec `ebpf:"rows"`
-	Rows0       *ebpf.MapSpec `ebpf:"rows_0"`
-	Rows1       *ebpf.MapSpec `ebpf:"rows_1"`
-	Scratches   *ebpf.MapSpec `ebpf:"scratches"`
-	SharedState *ebpf.MapSpec `ebpf:"shared_state"`
-	Stacks0     *ebpf.MapSpec `ebpf:"stacks_0"`
-	Stacks1     *ebpf.MapSpec `ebpf:"stacks_1"`
-	Targets     *ebpf.MapSpec `ebpf:"targets"`
-	Times       *ebpf.MapSpec `ebpf:"times"`
+	Arena0           *ebpf.MapSpec `ebpf:"arena_0"`
+	Arena1           *ebpf.MapSpec `ebpf:"arena_1"`
+	Asked            *ebpf.MapSpec `ebpf:"asked"`
+	Costs            *ebpf.MapSpec `ebpf:"costs"`
+	Counters         *ebpf.MapSpec `ebpf:"counters"`
+	DeltaEvents      *ebpf.MapSpec `ebpf:"delta_events"`
+	DotnetProcesses  *ebpf.MapSpec `ebpf:"dotnet_processes"`
+	Execs            *ebpf.MapSpec `ebpf:"execs"`
+	Executables      *ebpf.MapSpec `ebpf:"executables"`
+	Exits            *ebpf.MapSpec `ebpf:"exits"`
+	Files            *ebpf.MapSpec `ebpf:"files"`
+	HotspotProcesses *ebpf.MapSpec `ebpf:"hotspot_processes"`
+	Mappings         *ebpf.MapSpec `ebpf:"mappings"`
+	Pages            *ebpf.MapSpec `ebpf:"pages"`
+	PerlProcesses    *ebpf.MapSpec `ebpf:"perl_processes"`
+	Photographed     *ebpf.MapSpec `ebpf:"photographed"`
+	Photographs      *ebpf.MapSpec `ebpf:"photographs"`
+	PhpProcesses     *ebpf.MapSpec `ebpf:"php_processes"`
+	Processes        *ebpf.MapSpec `ebpf:"processes"`
+	PythonProcesses  *ebpf.MapSpec `ebpf:"python_processes"`
+	Requests         *ebpf.MapSpec `ebpf:"requests"`
+	Rows             *ebpf.MapSpec `ebpf:"rows"`
+	Rows0            *ebpf.MapSpec `ebpf:"rows_0"`
+	Rows1            *ebpf.MapSpec `ebpf:"rows_1"`
+	RubyProcesses    *ebpf.MapSpec `ebpf:"ruby_processes"`
+	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
+	SharedState      *ebpf.MapSpec `ebpf:"shared_state"`
+	Stacks0          *ebpf.MapSpec `ebpf:"stacks_0"`
+	Stacks1          *ebpf.MapSpec `ebpf:"stacks_1"`
+	Targets          *ebpf.MapSpec `ebpf:"targets"`
+	Times            *ebpf.MapSpec `ebpf:"times"`
+	V8Processes      *ebpf.MapSpec `ebpf:"v8_processes"`
 }
 
 // kernelVariableSpecs contains global variables before they are loaded into the kernel.
@@ -359,6 +636,7 @@ type kernelVariableSpecs struct {
 	KernelOnly      *ebpf.VariableSpec `ebpf:"kernel_only"`
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
 	PassThrough     *ebpf.VariableSpec `ebpf:"pass_through"`
+	PhotographType  *ebpf.VariableSpec `ebpf:"photograph_type"`
 	RowsMask        *ebpf.VariableSpec `ebpf:"rows_mask"`
 	SlotNs          *ebpf.VariableSpec `ebpf:"slot_ns"`
 	SquareShift     *ebpf.VariableSpec `ebpf:"square_shift"`
@@ -392,29 +670,38 @@ func (o *kernelObjects) Close() error {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelMaps struct {
-	Arena0      *ebpf.Map `ebpf:"arena_0"`
-	Arena1      *ebpf.Map `ebpf:"arena_1"`
-	Asked       *ebpf.Map `ebpf:"asked"`
-	Costs       *ebpf.Map `ebpf:"costs"`
-	Counters    *ebpf.Map `ebpf:"counters"`
-	DeltaEvents *ebpf.Map `ebpf:"delta_events"`
-	Execs       *ebpf.Map `ebpf:"execs"`
-	Executables *ebpf.Map `ebpf:"executables"`
-	Exits       *ebpf.Map `ebpf:"exits"`
-	Files       *ebpf.Map `ebpf:"files"`
-	Mappings    *ebpf.Map `ebpf:"mappings"`
-	Pages       *ebpf.Map `ebpf:"pages"`
-	Processes   *ebpf.Map `ebpf:"processes"`
-	Requests    *ebpf.Map `ebpf:"requests"`
-	Rows        *ebpf.Map `ebpf:"rows"`
-	Rows0       *ebpf.Map `ebpf:"rows_0"`
-	Rows1       *ebpf.Map `ebpf:"rows_1"`
-	Scratches   *ebpf.Map `ebpf:"scratches"`
-	SharedState *ebpf.Map `ebpf:"shared_state"`
-	Stacks0     *ebpf.Map `ebpf:"stacks_0"`
-	Stacks1     *ebpf.Map `ebpf:"stacks_1"`
-	Targets     *ebpf.Map `ebpf:"targets"`
-	Times       *ebpf.Map `ebpf:"times"`
+	Arena0           *ebpf.Map `ebpf:"arena_0"`
+	Arena1           *ebpf.Map `ebpf:"arena_1"`
+	Asked            *ebpf.Map `ebpf:"asked"`
+	Costs            *ebpf.Map `ebpf:"costs"`
+	Counters         *ebpf.Map `ebpf:"counters"`
+	DeltaEvents      *ebpf.Map `ebpf:"delta_events"`
+	DotnetProcesses  *ebpf.Map `ebpf:"dotnet_processes"`
+	Execs            *ebpf.Map `ebpf:"execs"`
+	Executables      *ebpf.Map `ebpf:"executables"`
+	Exits            *ebpf.Map `ebpf:"exits"`
+	Files            *ebpf.Map `ebpf:"files"`
+	HotspotProcesses *ebpf.Map `ebpf:"hotspot_processes"`
+	Mappings         *ebpf.Map `ebpf:"mappings"`
+	Pages            *ebpf.Map `ebpf:"pages"`
+	PerlProcesses    *ebpf.Map `ebpf:"perl_processes"`
+	Photographed     *ebpf.Map `ebpf:"photographed"`
+	Photographs      *ebpf.Map `ebpf:"photographs"`
+	PhpProcesses     *ebpf.Map `ebpf:"php_processes"`
+	Processes        *ebpf.Map `ebpf:"processes"`
+	PythonProcesses  *ebpf.Map `ebpf:"python_processes"`
+	Requests         *ebpf.Map `ebpf:"requests"`
+	Rows             *ebpf.Map `ebpf:"rows"`
+	Rows0            *ebpf.Map `ebpf:"rows_0"`
+	Rows1            *ebpf.Map `ebpf:"rows_1"`
+	RubyProcesses    *ebpf.Map `ebpf:"ruby_processes"`
+	Scratches        *ebpf.Map `ebpf:"scratches"`
+	SharedState      *ebpf.Map `ebpf:"shared_state"`
+	Stacks0          *ebpf.Map `ebpf:"stacks_0"`
+	Stacks1          *ebpf.Map `ebpf:"stacks_1"`
+	Targets          *ebpf.Map `ebpf:"targets"`
+	Times            *ebpf.Map `ebpf:"times"`
+	V8Processes      *ebpf.Map `ebpf:"v8_processes"`
 }
 
 func (m *kernelMaps) Close() error {
@@ -425,23 +712,32 @@ func (m *kernelMaps) Close() error {
 		m.Costs,
 		m.Counters,
 		m.DeltaEvents,
+		m.DotnetProcesses,
 		m.Execs,
 		m.Executables,
 		m.Exits,
 		m.Files,
+		m.HotspotProcesses,
 		m.Mappings,
 		m.Pages,
+		m.PerlProcesses,
+		m.Photographed,
+		m.Photographs,
+		m.PhpProcesses,
 		m.Processes,
+		m.PythonProcesses,
 		m.Requests,
 		m.Rows,
 		m.Rows0,
 		m.Rows1,
+		m.RubyProcesses,
 		m.Scratches,
 		m.SharedState,
 		m.Stacks0,
 		m.Stacks1,
 		m.Targets,
 		m.Times,
+		m.V8Processes,
 	)
 }
 
@@ -456,6 +752,7 @@ type kernelVariables struct {
 	KernelOnly      *ebpf.Variable `ebpf:"kernel_only"`
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`
 	PassThrough     *ebpf.Variable `ebpf:"pass_through"`
+	PhotographType  *ebpf.Variable `ebpf:"photograph_type"`
 	RowsMask        *ebpf.Variable `ebpf:"rows_mask"`
 	SlotNs          *ebpf.Variable `ebpf:"slot_ns"`
 	SquareShift     *ebpf.Variable `ebpf:"square_shift"`
@@ -477,6 +774,7 @@ type kernelPrograms struct {
 	OnEvent      *ebpf.Program `ebpf:"on_event"`
 	OnExit       *ebpf.Program `ebpf:"on_exit"`
 	OnFork       *ebpf.Program `ebpf:"on_fork"`
+	OnFree       *ebpf.Program `ebpf:"on_free"`
 	OnTracepoint *ebpf.Program `ebpf:"on_tracepoint"`
 }
 
@@ -486,6 +784,7 @@ func (p *kernelPrograms) Close() error {
 		p.OnEvent,
 		p.OnExit,
 		p.OnFork,
+		p.OnFree,
 		p.OnTracepoint,
 	)
 }

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -32,8 +30,11 @@ const (
 type eventSet struct {
 	mu       sync.Mutex // guards all below
 	decision decision
-	base     float64 // Hz
-	period   uint64  // the timer's now, for threads that come later
+	base     float64       // Hz
+	block    time.Duration // length of the block under way
+	edge     time.Time     // its end
+	period   uint64        // the timer's now, for threads that come later
+	redrawn  chan struct{} // tells drawBlocks that edge is another; not guarded
 	open     []openEvent
 	seconds  []int
 	cgroup   *os.File
@@ -41,9 +42,11 @@ type eventSet struct {
 }
 
 type openEvent struct {
-	fd   int
-	cpu  int // -1 for a thread's
-	link link.Link
+	fd      int
+	cpu     int // -1 for a thread's
+	link    link.Link
+	base    float64 // rate it was last drawn for
+	entered uint64  // samples on its CPU, then
 }
 
 func (e *eventSet) close() error {
@@ -78,6 +81,9 @@ func (s *Sampler) openEvents(chosen decision) (err error) {
 	defer s.events.mu.Unlock()
 	e := &s.events
 	e.decision = chosen
+	if o.Event.Clock {
+		s.begin()
+	}
 	if chosen.placement == PlaceCgroup && !o.Event.Trace {
 		if e.cgroup, err = os.Open(chosen.cgroup); err != nil {
 			return fmt.Errorf("open cgroup: %w", err)
@@ -92,14 +98,14 @@ func (s *Sampler) openEvents(chosen decision) (err error) {
 	case o.Event.Trace:
 		// A program on a tracepoint sees every hit on the machine, whatever
 		// event it is attached through: open one.
-		return s.openOne(-1, o.CPUs[0], 0, s.objects.OnTracepoint)
+		return s.openOne(-1, o.CPUs[0], 0, s.objects.OnSample)
 	case chosen.placement == PlaceThreads:
 		s.shared.Value.Control.SharedPeriod = 1
 		return s.openThreads()
 	}
 	pid, flags := e.whose()
 	for _, cpu := range o.CPUs {
-		if err := s.openOne(pid, cpu, flags, s.objects.OnEvent); err != nil {
+		if err := s.openOne(pid, cpu, flags, s.objects.OnSample); err != nil {
 			return err
 		}
 	}
@@ -128,7 +134,7 @@ func (s *Sampler) openThreads() error {
 			return fmt.Errorf("list threads of process %d: %w", pid, err)
 		}
 		for _, tid := range tids {
-			if err := s.openOne(tid, -1, 0, s.objects.OnEvent); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := s.openOne(tid, -1, 0, s.objects.OnSample); err != nil && !errors.Is(err, unix.ESRCH) {
 				return err
 			}
 		}
@@ -143,7 +149,7 @@ func (s *Sampler) followThread(pid, tid int) {
 	if s.events.decision.placement != PlaceThreads || s.events.closed || !s.Wanted(pid) {
 		return
 	}
-	if err := s.openOne(tid, -1, 0, s.objects.OnEvent); err != nil && !errors.Is(err, unix.ESRCH) {
+	if err := s.openOne(tid, -1, 0, s.objects.OnSample); err != nil && !errors.Is(err, unix.ESRCH) {
 		s.log.Warn("sample new thread", "pid", pid, "tid", tid, "error", err)
 	}
 }
@@ -151,8 +157,8 @@ func (s *Sampler) followThread(pid, tid int) {
 // openOne opens, attaches and enables one event.
 func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
 	attr := s.options.Event.attr(s.period(cpu))
-	if !s.options.Event.Clock && !s.options.Event.Trace && s.options.Count == 0 {
-		attr.Sample = uint64(s.options.Frequency)
+	if s.options.byFrequency() {
+		attr.Sample = uint64(s.events.base)
 		attr.Bits |= unix.PerfBitFreq
 	}
 	if s.options.Tap != nil {
@@ -171,7 +177,7 @@ func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
 		unix.Close(fd)
 		return fmt.Errorf("attach to event %s: %w", s.options.Event.Name, err)
 	}
-	s.events.open = append(s.events.open, openEvent{fd: fd, cpu: cpu, link: attached})
+	s.events.open = append(s.events.open, openEvent{fd: fd, cpu: cpu, link: attached, base: s.events.base})
 	if s.options.Tap != nil {
 		if err := s.options.Tap.Opened(fd, cpu); err != nil {
 			return err
@@ -215,86 +221,20 @@ func (s *Sampler) openSecond() error {
 // period is what an event is opened with, and tells the programs its weight.
 func (s *Sampler) period(cpu int) uint64 {
 	o := s.options
-	slot := max(cpu, 0)
 	switch {
 	case o.Event.Trace:
 		for i := range s.shared.Value.Cpu {
 			s.shared.Value.Cpu[i].Period = 1
 		}
 		return 1
+	case !o.Event.Clock && o.thinned():
+		return 1
 	case !o.Event.Clock:
 		return max(o.Count, 1)
-	case o.Fixed:
-		ns := uint64(math.Round(float64(time.Second) / s.events.base))
-		atomic.StoreUint64(&s.shared.Value.Cpu[slot].Period, ns)
-		return ns
-	}
-	if cpu < 0 && s.events.period != 0 {
+	case cpu < 0 && s.events.period != 0:
 		return s.events.period
 	}
-	_, timer, weight := s.draw()
-	atomic.StoreUint64(&s.shared.Value.Cpu[slot].Period, weight)
-	s.events.period = uint64(timer)
-	return uint64(timer)
-}
-
-// draw draws a block for events placed as ours are.
-func (s *Sampler) draw() (length, timer time.Duration, weight uint64) {
-	period := time.Duration(float64(time.Second) / s.events.base)
-	if s.events.decision.placement == PlaceCPUs {
-		return draw(s.options.Rand, period)
-	}
-	return drawTarget(s.options.Rand, period)
-}
-
-// drawPeriods gives each CPU, or all threads together, a new period each block.
-func (s *Sampler) drawPeriods() {
-	s.events.mu.Lock()
-	due := map[int]time.Time{}
-	for _, e := range s.events.open {
-		due[e.cpu] = time.Now()
-	}
-	s.events.mu.Unlock()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-s.stop:
-			return
-		case <-timer.C:
-		}
-		next := time.Now().Add(time.Second)
-		for cpu, at := range due {
-			if now := time.Now(); !at.After(now) {
-				at = now.Add(s.redraw(cpu))
-				due[cpu] = at
-			}
-			if at.Before(next) {
-				next = at
-			}
-		}
-		timer.Reset(time.Until(next))
-	}
-}
-
-// redraw starts a new block and gives its length.
-func (s *Sampler) redraw(cpu int) time.Duration {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	length, timer, weight := s.draw()
-	atomic.StoreUint64(&s.shared.Value.Cpu[max(cpu, 0)].Period, weight)
-	s.events.period = uint64(timer)
-	for i := 0; i < len(s.events.open); i++ {
-		e := s.events.open[i]
-		if e.cpu != cpu {
-			continue
-		}
-		if err := setPeriod(e.fd, uint64(timer)); errors.Is(err, unix.ESRCH) {
-			s.dropEvent(i) // the thread is gone
-			i--
-		}
-	}
-	return length
+	return uint64(s.drawFor(cpu))
 }
 
 func (s *Sampler) dropEvent(i int) {

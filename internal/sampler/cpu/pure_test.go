@@ -2,70 +2,11 @@ package cpu
 
 import (
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// A block's samples, each with the block's weight, add up to its length on
-// average, whatever the phase of the timer within the block.
-func TestDrawIsUnbiased(t *testing.T) {
-	for _, hz := range []float64{1, 19, 99, 999, 4999, 20000} {
-		r := rand.New(rand.NewPCG(1, uint64(hz)))
-		period := time.Duration(float64(time.Second) / hz)
-		var watched, weighed, n float64
-		for range 20000 {
-			length, timer, weight := draw(r, period)
-			if length < timer { // a sample falls into the block or not
-				if r.Float64() < float64(length)/float64(timer) {
-					weighed += float64(weight)
-					n++
-				}
-			} else {
-				k := math.Floor(float64(length) / float64(timer))
-				weighed += k * float64(weight)
-				n += k
-			}
-			watched += float64(length)
-		}
-		if ratio := weighed / watched; math.Abs(ratio-1) > 0.02 {
-			t.Errorf("%v Hz: weights add up to %.3f of the time watched", hz, ratio)
-		}
-		if got := n / (watched / 1e9); got < 0.85*hz || got > 1.35*hz {
-			t.Errorf("%v Hz: got %.1f samples a second", hz, got)
-		}
-	}
-}
-
-// In step with nothing: over blocks, the phase of a loop of any length at or
-// above the sampling period is seen evenly.
-func TestDrawIsNeverInLockStep(t *testing.T) {
-	const hz = 100
-	period := time.Second / hz
-	for _, loop := range []time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 15 * time.Millisecond, 100 * time.Millisecond} {
-		r := rand.New(rand.NewPCG(7, 7))
-		var phases [10]float64
-		var total float64
-		now := time.Duration(0)
-		for range 3000 {
-			length, timer, weight := draw(r, period)
-			for at := timer; at <= length; at += timer {
-				phase := (now + at) % loop
-				phases[int(10*phase/loop)] += float64(weight)
-				total += float64(weight)
-			}
-			now += length + time.Duration(r.Int64N(int64(time.Millisecond)))
-		}
-		for i, p := range phases {
-			if share := p / total; math.Abs(share-0.1) > 0.015 {
-				t.Errorf("loop of %v: phase %d has %.3f of the samples, not 0.1", loop, i, share)
-			}
-		}
-	}
-}
 
 func TestPlanRates(t *testing.T) {
 	for _, c := range []struct {
@@ -167,9 +108,25 @@ func TestParseEventRefuses(t *testing.T) {
 		"sched:no_such":     "no tracepoint",
 		"../../etc:passwd":  "no slashes",
 		"cpu-clock+nothing": "unknown event",
+
+		"sched:sched_switch:u": "leave out \":u\"",
+		"sched:sched_switch:k": "leave out \":k\"",
 	} {
 		if _, _, err := ParseEvents(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want one with %q", text, err, want)
+		}
+	}
+}
+
+// A drawn period is down to half the mean: twice the rate must be allowed.
+func TestThrottled(t *testing.T) {
+	for _, c := range []struct {
+		allowed int
+		hz      float64
+		want    bool
+	}{{100000, 20000, false}, {32000, 20000, true}, {1998, 999, false}, {1997, 999, true}, {0, 99, false}} {
+		if got := throttled(c.allowed, c.hz); (got != "") != c.want {
+			t.Errorf("%v Hz where %d are allowed: %q", c.hz, c.allowed, got)
 		}
 	}
 }

@@ -83,18 +83,13 @@ func (s *Sampler) SetFrequency(hz float64) error {
 	return nil
 }
 
-// applyRates writes wanted rates for windows that use the given buffers. The
-// timers' base rate follows with the next block of each CPU: within 0.4 s, and
-// each sample is weighed by the period it had.
-func (s *Sampler) applyRates(buffers ...int) error {
-	s.targetsMu.Lock()
-	plan := planRates(s.options.Frequency, s.targets)
-	s.targetsMu.Unlock() // who opens events holds their lock while it asks for targets
-	s.events.mu.Lock()
-	s.events.base = plan.base
-	s.events.mu.Unlock()
+// applyRates writes wanted rates for the windows that use the given buffers, and
+// gives the base rate that goes with them. The buffer being filled is never one
+// of them: a rate holds for whole windows.
+func (s *Sampler) applyRates(buffers ...int) (base float64, err error) {
 	s.targetsMu.Lock()
 	defer s.targetsMu.Unlock()
+	plan := planRates(s.options.Frequency, s.targets)
 	s.sweepTargets()
 	for pid, keep := range plan.keep {
 		if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
@@ -103,35 +98,41 @@ func (s *Sampler) applyRates(buffers ...int) error {
 		}
 		var t kernelTarget
 		if err := s.objects.Targets.Lookup(uint32(pid), &t); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("read target %d: %w", pid, err)
+			return 0, fmt.Errorf("read target %d: %w", pid, err)
 		}
 		for _, b := range buffers {
 			t.Keep[b] = keep
 		}
 		if err := s.objects.Targets.Update(uint32(pid), &t, ebpf.UpdateAny); err != nil {
-			return fmt.Errorf("sample process %d: %w", pid, err)
+			return 0, fmt.Errorf("sample process %d: %w", pid, err)
 		}
 	}
-	return nil
+	return plan.base, nil
 }
 
-// sweepTargets drops from the kernel's table what is gone: a child whose fork
-// we never heard of would else pass its place on to whoever has its number next.
+// sweepTargets drops from the kernel's table what was gone at the edge before
+// this one too: a child whose fork we never heard of would else pass its place
+// on to whoever has its number next. One edge later, because the kernel tells
+// what the last of its threads used when it forgets them, soon after.
 func (s *Sampler) sweepTargets() {
 	var pid uint32
 	var t kernelTarget
-	var gone []uint32
+	gone := map[uint32]bool{}
 	for all := s.objects.Targets.Iterate(); all.Next(&pid, &t); {
 		if errors.Is(unix.Kill(int(pid), 0), unix.ESRCH) {
-			gone = append(gone, pid)
+			gone[pid] = true
 		}
 	}
-	for _, pid := range gone {
+	for pid := range gone {
 		delete(s.targets, int(pid))
+		if !s.gone[pid] {
+			continue
+		}
 		if err := s.objects.Targets.Delete(pid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			s.log.Debug("forget target", "pid", pid, "error", err)
 		}
 	}
+	s.gone = gone
 }
 
 // setPeriod changes a running event's period, in ns for clocks.

@@ -199,8 +199,7 @@ func TestLiveRates(t *testing.T) {
 	if err := s.SetRates(map[int]float64{slow: 100}); err != nil {
 		t.Fatal(err)
 	}
-	cut(t, s, 200*time.Millisecond) // its edge makes the rate known
-	cut(t, s, 200*time.Millisecond) // and this one's brings it in
+	cut(t, s, 200*time.Millisecond) // its edge brings the rate in
 	w := gather(t, s, samples(600))
 	var n, value [2]float64
 	var exact [2]float64

@@ -59,11 +59,13 @@ type kernelPages struct {
 }
 
 type kernelProcess struct {
-	_       structs.HostLayout
-	First   uint32
-	Count   uint32
-	Changed uint64
-	Known   uint64
+	_         structs.HostLayout
+	First     uint32
+	Count     uint32
+	Changed   uint64
+	Known     uint64
+	Languages uint32
+	Unused    uint32
 }
 
 type kernelRows struct {
@@ -101,6 +103,8 @@ type kernelWalk struct {
 	End      uint32
 	BpLost   uint32
 	ByArea   uint32
+	Owner    uint32
+	Unused   uint32
 	Frames   [128]uint64
 	Area     struct {
 		_     structs.HostLayout

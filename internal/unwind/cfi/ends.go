@@ -93,7 +93,8 @@ func knownSymbols() []knownSymbol {
 		{"__restore_rt", fateSignal, ""},         // musl: rt_sigreturn
 
 		// V8's builtins are machine code without unwind information (v8.go).
-		{"v8_Default_embedded_blob_code_", fateBlob, ""},
+		{"v8_Default_embedded_blob_code_", fateBlob, ""},      // up to V8 10 only points there
+		{"v8_Default_embedded_blob_code_data_", fateBlob, ""}, // and this is it
 		{"v8_Default_embedded_blob_code_size_", fateBlobSize, ""},
 		{"_ZN2v88internal23DefaultEmbeddedBlobCodeEv", fateBlobCall, ""},
 		{"_ZN2v88internal27DefaultEmbeddedBlobCodeSizeEv", fateBlobSizeCall, ""},

@@ -81,10 +81,15 @@ func blob(im *image, known []span) (addr, size uint64) {
 		var b [4]byte
 		switch s.fate {
 		case fateBlob:
-			addr = s.addr
+			if _, _, code := im.offset(s.addr); code {
+				addr = s.addr
+			}
 		case fateBlobCall:
-			if v, loaded := returned(im, s.addr); !loaded {
+			v, loaded := returned(im, s.addr)
+			if !loaded {
 				addr = v
+			} else if p := make([]byte, 8); im.read(p, v) {
+				addr = binary.LittleEndian.Uint64(p)
 			}
 		case fateBlobSizeCall, fateBlobSize:
 			at := s.addr

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Walks frames of Java: code of the interpreter, of both compilers, and stubs.
+ *
+ *   pc -> code heap -> segment map -> block -> code blob -> how large its frame is
+ *
+ * All layouts come from the tables that the process's own libjvm publishes
+ * (gHotSpotVMStructs; package lang/hotspot reads them), never from a version.
+ * What no table tells is the interpreter's frame, the same in JDK 8 to 25
+ * (src/hotspot/cpu/x86/frame_x86.hpp), and what a compiled function looks like
+ * before its frame is whole and after it is gone: see hotspot_leaf. */
+#ifndef ATYS_HOTSPOT_H
+#define ATYS_HOTSPOT_H
+
+#ifndef ATYS_REPLAY
+/* What walks need of each JVM. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct hotspot_process);
+} hotspot_processes SEC(".maps");
+
+#define HOTSPOT_PROCESS(tgid) ((struct hotspot_process *)bpf_map_lookup_elem(&hotspot_processes, tgid))
+#endif
+
+/* A frame's what: the address of an nmethod, a Method or a code blob, and which
+ * of them it is. Its where:
+ *
+ *   compiled     compile id << 32 | offset of the pc in the code
+ *   interpreted  identity of the method << 48 | address of the bytecode, or 0
+ *   stub         address of the pc
+ *   cut          0: here a parked virtual thread's older frames are missing */
+#define HOTSPOT_KIND_SHIFT 48
+#define HOTSPOT_ADDRESS ((1ull << HOTSPOT_KIND_SHIFT) - 1)
+enum hotspot_kind {
+	HOTSPOT_COMPILED,
+	HOTSPOT_INTERPRETED,
+	HOTSPOT_STUB,
+	HOTSPOT_CUT,
+};
+
+#define HOTSPOT_HOPS 64	       /* in the segment map, of up to 254 segments each */
+#define HOTSPOT_LEAF_ROOM 65536 /* a caller's words that an adapter may move */
+
+static __always_inline void push_java(struct walk *w, enum hotspot_kind kind, u64 what, u64 where)
+{
+	push_language_frame(w, LANGUAGE_JAVA, (u64)kind << HOTSPOT_KIND_SHIFT | (what & HOTSPOT_ADDRESS), where);
+}
+
+/* Fields of the blob that the walk looks at. */
+static __always_inline u32 blob32(struct walk *w, u32 at)
+{
+	OPAQUE(at);
+	return *(u32 *)((char *)w->hotspot.blob + (at & HOTSPOT_BLOB_MASK));
+}
+
+static __always_inline u64 blob64(struct walk *w, u32 at)
+{
+	OPAQUE(at);
+	return *(u64 *)((char *)w->hotspot.blob + (at & HOTSPOT_BLOB_MASK));
+}
+
+/* The heap that holds an address; 0: none. */
+static __always_inline const struct hotspot_heap *code_heap(struct walk *w, u64 pc)
+{
+	const struct hotspot_heap *found = 0;
+#pragma unroll
+	for (int i = 0; i < HOTSPOT_HEAPS; i++) {
+		const struct hotspot_heap *h = &w->hotspot.process.heaps[i];
+		if (pc >= h->low && pc < h->high)
+			found = h;
+	}
+	return found;
+}
+
+/* A register of the innermost frame; 0 further out. */
+static __always_inline u64 leaf_register(struct walk *w, u32 dwarf)
+{
+	return w->count == 0 ? w->regs[dwarf] : 0;
+}
+
+#define RAX 0
+#define RBX 3
+#define R13 13
+
+/* Where the caller's stack began before its words were moved for the callee:
+ * adapters and the interpreter keep it in r13, on the way out in rbx. */
+static __always_inline u64 sender(struct walk *w, u64 above)
+{
+	u64 r13 = leaf_register(w, R13), rbx = leaf_register(w, RBX);
+	if (r13 >= above && r13 - above < HOTSPOT_LEAF_ROOM && !(r13 & 7))
+		return r13;
+	if (rbx >= above && rbx - above < HOTSPOT_LEAF_ROOM && !(rbx & 7))
+		return rbx;
+	return above;
+}
+
+/* Leaves code that has no frame of its own, or none yet, or no longer. moved:
+ * it may have moved the caller's words, or taken the return address off. */
+static __always_inline u32 leave_frameless(struct walk *w, bool moved)
+{
+	u64 top[1], rax = leaf_register(w, RAX), r13 = leaf_register(w, R13);
+	if (READ_USER(top, sizeof(top), w->sp))
+		return END_UNREADABLE;
+	u64 above = w->sp + 8, back = top[0];
+	if (moved && !w->is_return && !code_heap(w, back)) {
+		back = code_heap(w, rax) ? rax : code_heap(w, r13) ? r13 : back;
+		above = back == top[0] ? above : w->sp;
+	}
+	w->ip = back;
+	w->sp = moved ? sender(w, above) : above;
+	w->is_return = 1;
+	return back ? 0 : END_CORRUPT;
+}
+
+/* Leaves a frame whose words are known to end at top, the caller's rbp and the
+ * return address being the last. */
+static __always_inline u32 leave_frame(struct walk *w, u64 top, u64 caller)
+{
+	u64 pair[2];
+	if (READ_USER(pair, sizeof(pair), top - 16))
+		return END_UNREADABLE;
+	w->bp = pair[0];
+	w->ip = pair[1];
+	w->sp = caller;
+	w->bp_lost = 0;
+	w->is_return = 1;
+	return pair[1] ? 0 : END_CORRUPT;
+}
+
+/* What tells a Method from another that lies where it was, once its class is
+ * unloaded: how the symbols of its name and its class's begin, which holds a
+ * random number that each symbol gets. */
+static __always_inline u64 method_identity(struct walk *w, u64 method, u64 *constant)
+{
+	const struct hotspot_process *p = &w->hotspot.process;
+	u64 pool, holder, symbol[2], begins[2];
+	u16 index;
+	if (READ_USER(constant, 8, method + p->method_constant) || READ_USER(&pool, 8, *constant + p->constant_pool) ||
+	    READ_USER(&index, 2, *constant + p->constant_name) || READ_USER(&holder, 8, pool + p->pool_holder) ||
+	    READ_USER(&symbol[0], 8, pool + p->pool_slots + 8 * (u64)index) || READ_USER(&symbol[1], 8, holder + p->klass_name) ||
+	    READ_USER(&begins[0], 8, symbol[0] & ~3ull) || READ_USER(&begins[1], 8, symbol[1]))
+		return 0;
+	u64 identity = mix(mix(symbol[0] & ~3ull, begins[0] & p->symbol_mask), mix(symbol[1], begins[1] & p->symbol_mask));
+	return (identity >> 32) & 0xffff;
+}
+
+/* Adds an interpreted function. What is remembered of the one before makes
+ * recursion cheap. */
+static __always_inline void push_interpreted(struct walk *w, u64 method, u64 saved, u64 live)
+{
+	struct hotspot_walk *h = &w->hotspot;
+	if (h->method != method) {
+		h->method = method;
+		h->constant = 0;
+		h->identity = method_identity(w, method, &h->constant);
+	}
+	u64 at = live - h->constant < 65536 + 128 ? live : saved;
+	if (at - h->constant >= 65536 + 128)
+		at = 0;
+	push_java(w, HOTSPOT_INTERPRETED, method, h->identity << 48 | (at & HOTSPOT_ADDRESS));
+}
+
+/* Walks a frame of the interpreter:
+ *
+ *   rbp-64 bytecode | ... | rbp-24 Method* | rbp-16 | rbp-8 caller's rsp | rbp | return address
+ *
+ * The innermost frame's bytecode pointer is in r13. */
+STEP u32 hotspot_interpreted(struct walk *w)
+{
+	u64 f[10]; /* from rbp-64 */
+	if (!w)
+		return END_CORRUPT;
+	bool leaf = !w->is_return;
+	u64 bp = w->bp, lowest = leaf ? w->sp + 64 : w->sp;
+	bool whole = !w->bp_lost && !(bp & 7) && bp >= lowest && !READ_USER(f, sizeof(f), bp - 64);
+	if (whole)
+		/* a method handle may have dropped a word between the caller's and ours */
+		whole = f[7] >= bp + 8 && f[7] - bp < HOTSPOT_LEAF_ROOM * 16 && !(f[7] & 7) && f[5] && !(f[5] & 7) && f[9];
+	if (whole) {
+		push_interpreted(w, f[5], f[0], leaf_register(w, R13));
+		w->sp = f[7];
+		w->bp = f[8];
+		w->ip = f[9];
+		w->bp_lost = 0;
+		w->is_return = 1;
+		return 0;
+	}
+	if (!leaf)
+		return END_NO_UNWIND;
+	if (bp >= w->sp && bp - w->sp < 64 && !(bp & 7) && !w->bp_lost) { /* its frame is being made */
+		u64 back;
+		if (!READ_USER(&back, 8, bp + 8) && code_heap(w, back))
+			return leave_frame(w, bp + 16, sender(w, bp + 16));
+	}
+	return leave_frameless(w, true);
+}
+
+/* Finds the blob that holds pc, and reads what walks need of it. */
+STEP u32 hotspot_find(struct walk *w)
+{
+	if (!w)
+		return END_CORRUPT;
+	struct hotspot_walk *h = &w->hotspot;
+	u64 pc = w->ip, name = 0;
+	if (pc >= h->start && pc < h->end)
+		return 0; /* the frame before was in it */
+	const struct hotspot_heap *heap = code_heap(w, pc);
+	if (!heap)
+		return END_NO_UNWIND;
+	u64 segment = (pc - heap->low) >> (heap->shift & 31);
+	u8 back = 255;
+	for (int i = 0; i < HOTSPOT_HOPS; i++) {
+		if (READ_USER(&back, 1, heap->segments + segment))
+			return END_UNREADABLE;
+		if (back == 0 || back == 255)
+			break;
+		segment -= back;
+	}
+	if (back)
+		return END_NO_UNWIND; /* that memory is free */
+	u64 blob = heap->low + (segment << (heap->shift & 31)) + h->process.header;
+	h->end = 0;
+	if (READ_USER(h->blob, HOTSPOT_HEAD, blob) ||
+	    READ_USER((char *)h->blob + HOTSPOT_HEAD, HOTSPOT_TAIL, blob + h->process.tail) ||
+	    READ_USER(&name, 8, blob64(w, h->process.name)))
+		return END_UNREADABLE;
+	h->name = name;
+	h->start = blob;
+	h->code = h->process.code_relative ? blob + blob32(w, h->process.code) : blob64(w, h->process.code);
+	h->end = blob + blob32(w, h->process.size);
+	return 0;
+}
+
+/* How far the frame of a compiled function is made or gone, at the instruction
+ * that is next. code holds what lies around it, from 4 bytes before. */
+enum hotspot_leaf_state {
+	LEAF_WHOLE,
+	LEAF_NONE,	/* the return address is on top */
+	LEAF_PUSHED,	/* the caller's rbp is, the return address below */
+	LEAF_RBP_LIVE,	/* it is whole, but rbp is still the caller's, not saved */
+};
+
+static __always_inline enum hotspot_leaf_state hotspot_prologue(const u8 *c)
+{
+	bool sub = c[4] == 0x48 && (c[5] == 0x81 || c[5] == 0x83) && c[6] == 0xec;
+	if (c[4] == 0x41 && c[5] == 0x81 && (c[6] == 0x7f || c[6] == 0xbf))
+		return LEAF_WHOLE; /* the barrier at the entry: cmp dword [r15+x], y */
+	if (c[4] == 0x0f && (c[5] == 0x85 || c[5] == 0x84))
+		return LEAF_WHOLE; /* its branch */
+	if ((c[4] == 0x74 || c[4] == 0x75) && c[3] == 0 && c[2] == 0)
+		return LEAF_WHOLE; /* likewise, short, after its operand */
+	if (c[4] == 0x48 && c[5] == 0x89 && (c[6] == 0x6c || c[6] == 0xac) && c[7] == 0x24)
+		return LEAF_RBP_LIVE; /* mov [rsp+x], rbp, after sub rsp */
+	if (c[3] == 0x55 && (sub || (c[4] == 0x48 && (c[5] == 0x8b || c[5] == 0x89))))
+		return LEAF_PUSHED; /* after push rbp: sub rsp, or mov rbp, rsp */
+	if (sub && c[1] == 0x48 && ((c[2] == 0x8b && c[3] == 0xec) || (c[2] == 0x89 && c[3] == 0xe5)))
+		return LEAF_PUSHED; /* after mov rbp, rsp */
+	return LEAF_NONE;
+}
+
+static __always_inline enum hotspot_leaf_state hotspot_epilogue(const u8 *c)
+{
+	if (c[4] == 0xc3)
+		return LEAF_NONE; /* ret */
+	if (c[4] == 0x5d && (c[5] == 0xc3 || c[5] == 0x49 || c[5] == 0x4d || c[5] == 0xc5 || c[5] == 0x85))
+		return LEAF_PUSHED; /* pop rbp; then ret, a poll, or vzeroupper */
+	if (c[4] == 0xc5 && c[5] == 0xf8 && c[6] == 0x77 && c[3] == 0x5d)
+		return LEAF_NONE; /* vzeroupper after pop rbp */
+	if (c[4] == 0x49 && c[5] == 0x3b && (c[6] == 0x67 || c[6] == 0xa7))
+		return LEAF_NONE; /* the poll of 17 and later: cmp rsp, [r15+x] */
+	if (c[4] == 0x0f && c[5] == 0x87 && c[10] == 0xc3)
+		return LEAF_NONE; /* its branch */
+	if (c[4] == 0x4d && c[5] == 0x8b && (c[6] == 0x97 || c[6] == 0x57) && c[11] == 0x41 && c[12] == 0x85 && c[14] == 0xc3)
+		return LEAF_NONE; /* the poll of 11: mov r10, [r15+x]; test [r10], eax */
+	if (c[4] == 0x41 && c[5] == 0x85 && c[6] == 0x02 && c[7] == 0xc3)
+		return LEAF_NONE; /* its second half */
+	return LEAF_WHOLE;
+}
+
+/* Leaves the innermost frame where it is not whole. */
+static __always_inline u32 leave_leaf(struct walk *w, enum hotspot_leaf_state state, u64 top)
+{
+	u64 back;
+	switch (state) {
+	case LEAF_NONE:
+		if (READ_USER(&back, 8, w->sp))
+			return END_UNREADABLE;
+		w->sp += 8;
+		break;
+	case LEAF_RBP_LIVE:
+		if (READ_USER(&back, 8, top - 8))
+			return END_UNREADABLE;
+		w->sp = top;
+		break;
+	case LEAF_PUSHED:
+		return leave_frame(w, w->sp + 16, w->sp + 16);
+	default:
+		return leave_frame(w, top, top);
+	}
+	w->ip = back;
+	w->is_return = 1;
+	return back ? 0 : END_CORRUPT;
+}
+
+/* Walks a frame of a function that was compiled. */
+STEP u32 hotspot_compiled(struct walk *w)
+{
+	if (!w)
+		return END_CORRUPT;
+	struct hotspot_walk *h = &w->hotspot;
+	struct hotspot_process *p = &h->process;
+	u64 pc = w->ip, at = pc - h->code;
+	s32 frame = blob32(w, p->frame_size);
+	u32 complete = blob32(w, p->frame_complete);
+	u64 top = w->sp + ((u64)(u32)frame << 3);
+	if (p->complete_short)
+		complete = (s32)(__s16)complete;
+	if (w->is_return) {
+		u64 deopt = p->deopt_relative ? h->start + blob32(w, p->deopt) : blob64(w, p->deopt);
+		u64 deopt_mh = p->deopt_relative ? h->start + blob32(w, p->deopt_mh) : blob64(w, p->deopt_mh);
+		if ((pc == deopt || pc == deopt_mh) && !READ_USER(&pc, 8, w->sp + blob32(w, p->orig_pc)))
+			at = pc - h->code; /* it returns to be taken apart: where it was is kept apart */
+	}
+	push_java(w, HOTSPOT_COMPILED, h->start, (u64)blob32(w, p->compile_id) << 32 | (u32)at);
+	if (frame <= 0)
+		return leave_frameless(w, false);
+	enum hotspot_leaf_state state = LEAF_WHOLE;
+	if (!w->is_return) {
+		if (READ_USER(h->around, sizeof(h->around), w->ip - 4))
+			return END_UNREADABLE;
+		state = at < complete ? hotspot_prologue(h->around) : hotspot_epilogue(h->around);
+	}
+	return leave_leaf(w, state, top);
+}
+
+/* Walks a frame of code that is no function: stubs, adapters, the runtime's.
+ * Only the runtime's says how large its frames are. The others keep rbp, where
+ * they have a frame: right after they have made it, rbp is rsp. */
+STEP u32 hotspot_stub(struct walk *w)
+{
+	if (!w)
+		return END_CORRUPT;
+	struct hotspot_walk *h = &w->hotspot;
+	bool routines = h->name == HOTSPOT_STUB_ROUTINES, adapter = h->name == HOTSPOT_ADAPTERS;
+	u64 name = 0, room = 4096;
+	if (routines && !READ_USER(&name, 8, blob64(w, h->process.name) + 14) && name == HOTSPOT_CONTINUATION)
+		room = 1 << 20; /* below rbp it makes room for a virtual thread's frames */
+	bool kept = routines && w->bp >= w->sp && w->bp - w->sp < room && !(w->bp & 7) && !w->bp_lost;
+	s32 frame = blob32(w, h->process.frame_size);
+	enum hotspot_leaf_state state = LEAF_WHOLE;
+	u64 top = w->sp + ((u64)(u32)frame << 3), back = 0;
+	if (!w->is_return) {
+		if (READ_USER(h->around, sizeof(h->around), w->ip - 4) || READ_USER(&back, 8, w->sp))
+			return END_UNREADABLE;
+		state = hotspot_prologue(h->around) == LEAF_PUSHED ? LEAF_PUSHED : hotspot_epilogue(h->around);
+		if (name != HOTSPOT_CONTINUATION && (w->ip == h->code || (kept && code_heap(w, back))))
+			state = LEAF_NONE; /* its frame is not made yet */
+	}
+	push_java(w, HOTSPOT_STUB, h->start, w->ip);
+	if (adapter || (frame <= 0 && !routines) || (routines && !kept && state == LEAF_WHOLE))
+		return leave_frameless(w, adapter);
+	return leave_leaf(w, state, routines ? w->bp + 16 : top);
+}
+
+/* Walks one frame in code that a JVM made; STEP_IN_CODE_MADE: it is not the JVM's. */
+STEP u32 hotspot_step(struct walk *w)
+{
+	if (!w)
+		return END_CORRUPT;
+	struct hotspot_walk *h = &w->hotspot;
+	if (!(w->languages.begun & RUNS(LANGUAGE_JAVA))) {
+		u32 tgid = w->owner;
+		struct hotspot_process *p = HOTSPOT_PROCESS(&tgid);
+		if (!p)
+			return STEP_IN_CODE_MADE;
+		h->process = *p;
+		h->start = h->end = h->method = 0;
+		w->languages.begun |= RUNS(LANGUAGE_JAVA);
+	}
+	if (w->count >= MAX_FRAMES - 1)
+		return END_TOO_DEEP;
+	if (w->ip == h->process.barrier && w->is_return && w->ip) {
+		/* The frames below were copied from the heap when the virtual
+		 * thread went on, the older ones were not. */
+		push_java(w, HOTSPOT_CUT, 0, 0);
+		w->languages.cut = 1;
+		if (READ_USER(&w->ip, 8, h->process.thawed))
+			return END_UNREADABLE;
+	}
+	if (w->ip >= h->process.interpreter && w->ip < h->process.interpreter_end)
+		return hotspot_interpreted(w);
+	if (!code_heap(w, w->ip))
+		return STEP_IN_CODE_MADE;
+	u32 end = hotspot_find(w);
+	if (end) {
+		push_frame(w, FRAME_ANONYMOUS | ((w->ip - w->is_return) & ADDRESS_BITS));
+		return end;
+	}
+	if (h->name == HOTSPOT_NMETHOD || h->name == HOTSPOT_NATIVE_NMETHOD)
+		return hotspot_compiled(w);
+	return hotspot_stub(w);
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Frames of languages, on one stack with native ones.
+ *
+ *   code made at run time   the language's walker knows its frames: step_in_code_made
+ *   a runtime's native      it ran functions whose frames the runtime keeps in
+ *   frame, just walked      lists of its own: add_functions puts them above it
+ *
+ * A language frame is two words: FRAME_LANGUAGE | kind << 56 | what, and where.
+ * What they mean is its language's business (python.h, hotspot.h, ...), and
+ * that of the Go package below lang/ which names them. Each language is one
+ * global function, proven once, and keeps its state in struct languages. */
+#ifndef ATYS_INTERPRETED_H
+#define ATYS_INTERPRETED_H
+
+#define FRAME_LANGUAGE (12ull << 60)
+#define LANGUAGE_WHAT ((1ull << 56) - 1)
+
+static __always_inline void push_language_frame(struct walk *w, u32 kind, u64 what, u64 where)
+{
+	u32 at = w->count;
+	OPAQUE(at);
+	at &= MAX_FRAMES;
+	OPAQUE(at);
+	if (at + 1 >= MAX_FRAMES)
+		return;
+	u64 frame = FRAME_LANGUAGE | (u64)(kind & 15) << 56 | (what & LANGUAGE_WHAT);
+	w->frames[at] = frame;
+	w->frames[at + 1] = where;
+	w->count = at + 2;
+	w->hash = mix(mix(w->hash, frame), where);
+}
+
+/* Walks once more from the innermost frame. A runtime lists the frame of a call
+ * before the native frame that runs it begins, and drops it before that ends:
+ * in between there is one too many, or one too few, which shows where the stack
+ * or the list ends. The second walk knows, and starts with the right one. */
+static __always_inline bool walk_again(struct walk *w, enum walked_before because)
+{
+	if (w->languages.before)
+		return false;
+	w->languages.before = because;
+	w->languages.begun = 0;
+	w->ip = w->languages.ip;
+	w->sp = w->regs[7];
+	w->bp = w->regs[6];
+	w->bp_lost = 0;
+	w->is_return = 0;
+	w->count = 0;
+	w->hash = HASH_BEGINS;
+	return true;
+}
+
+#ifndef ATYS_REPLAY
+#include "photographs.h"
+#endif
+#include "python.h"
+#include "php.h"
+#include "ruby.h"
+#include "perl.h"
+#include "v8.h"
+#include "hotspot.h"
+#include "dotnet.h"
+
+/* Goes on from a pc in code that a language made. */
+static __always_inline u32 step_in_code_made(struct walk *w)
+{
+	if (w->process.languages & RUNS(LANGUAGE_V8))
+		return step_v8(w);
+	if (w->process.languages & RUNS(LANGUAGE_JAVA)) {
+		u32 end = hotspot_step(w);
+		if (end != STEP_IN_CODE_MADE)
+			return end;
+	}
+	if (w->process.languages & RUNS(LANGUAGE_PHP) && w->languages.code_flags & MAPPING_SHARED)
+		return step_php_code(w);
+	if (w->process.languages & RUNS(LANGUAGE_DOTNET))
+		return step_dotnet(w);
+	push_frame(w, FRAME_ANONYMOUS | ((w->ip - w->is_return) & ADDRESS_BITS));
+	return END_NO_UNWIND;
+}
+
+/* Adds the functions that the runtime's frame just walked had been running. */
+static __always_inline u32 add_functions(struct walk *w)
+{
+	if (w->languages.runs & RUNS(LANGUAGE_V8))
+		add_v8(w);
+	if (w->languages.runs & RUNS(LANGUAGE_PYTHON))
+		add_python(w);
+	if (w->languages.runs & RUNS(LANGUAGE_PHP))
+		add_php(w);
+	if (w->languages.runs & RUNS(LANGUAGE_RUBY))
+		add_ruby(w);
+	if (w->languages.runs & RUNS(LANGUAGE_PERL))
+		add_perl(w);
+	return 0;
+}
+
+/* A walk that came to its end may have left functions of a language behind. */
+static __always_inline u32 end_walk(struct walk *w, u32 end)
+{
+	if (end == END_COMPLETE && (w->languages.python.broken || w->languages.python.frame))
+		return END_UNSUPPORTED;
+	if (end == END_NO_UNWIND && w->languages.runs & RUNS(LANGUAGE_PHP))
+		return end_php_fiber(w);
+	if (end == END_CORRUPT ? w->languages.runs & RUNS(LANGUAGE_RUBY) : end == END_COMPLETE && w->languages.begun & RUNS(LANGUAGE_RUBY))
+		return end_ruby(w, end);
+	if (end == END_COMPLETE && w->languages.begun & RUNS(LANGUAGE_PHP))
+		return end_php(w);
+	if (end == END_COMPLETE && w->languages.begun & RUNS(LANGUAGE_PERL))
+		return end_perl(w);
+	if (end == END_COMPLETE && w->languages.cut)
+		return END_PARKED;
+	return end;
+}
+
+/* One step of a walk through native frames and those of languages. */
+STEP u32 advance(struct walk *w)
+{
+	if (!w)
+		return END_CORRUPT;
+	u32 end = step(w);
+	if (end == STEP_IN_CODE_MADE)
+		return step_in_code_made(w);
+	if (!end && w->languages.runs)
+		return add_functions(w);
+	return end_walk(w, end);
+}
+
+#endif

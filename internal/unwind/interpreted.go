@@ -1,0 +1,268 @@
+package unwind
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/lang/dotnet"
+	"atys.dev/atys/internal/lang/hotspot"
+	"atys.dev/atys/internal/lang/perl"
+	"atys.dev/atys/internal/lang/php"
+	"atys.dev/atys/internal/lang/python"
+	"atys.dev/atys/internal/lang/ruby"
+	"atys.dev/atys/internal/lang/v8"
+)
+
+// Language is whose functions a frame shows; the numbers are enum language's.
+type Language uint32
+
+// The languages that walks know.
+const (
+	Python Language = 1 + iota
+	Java
+	V8
+	Ruby
+	PHP
+	Perl
+	BEAM
+	DotNet
+)
+
+// runs is the flag by which executables and processes are marked.
+func (l Language) runs() uint32 { return 1 << (8 + l) }
+
+// runtimes are the languages whose runtimes are looked for, and how.
+//
+// Executables are recognised when their tables are built; the runtime of each
+// process that maps one is then read apart from all that (attach), again and
+// again while it is still starting.
+var runtimes = []struct {
+	language Language
+	// holds tells whether a file holds the runtime.
+	holds func(*binfile.File) bool
+	// read finds out what walks need to know of a process.
+	read func(lang.Mapped) (lang.Walked, error)
+	// parameters is the map of the programs that takes it, by process.
+	parameters string
+}{
+	{V8, v8.Holds, v8.Read, "v8_processes"},
+	{Python, python.Holds, python.Read, "python_processes"},
+	{Java, hotspot.Holds, hotspot.Read, "hotspot_processes"},
+	{Ruby, ruby.Holds, ruby.Read, "ruby_processes"},
+	{PHP, php.Holds, php.Read, "php_processes"},
+	{Perl, perl.Holds, perl.Read, "perl_processes"},
+	{DotNet, dotnet.Holds, dotnet.Read, "dotnet_processes"},
+}
+
+// makeParameters makes the maps that take what is read.
+func (u *Unwinder) makeParameters(spec *ebpf.CollectionSpec) error {
+	for _, r := range runtimes {
+		m, err := ebpf.NewMap(spec.Maps[r.parameters])
+		if err != nil {
+			return bpf.Explain("create the map "+r.parameters, err)
+		}
+		u.parameters[r.language] = m
+	}
+	return nil
+}
+
+// runsIn tells which languages' runtimes a file holds.
+func runsIn(f *binfile.File) (flags uint32) {
+	for _, r := range runtimes {
+		if r.holds(f) {
+			flags |= r.language.runs()
+		}
+	}
+	return flags
+}
+
+// attachment is a process whose runtimes are to be read.
+type attachment struct {
+	pid     int
+	process *process
+	tries   int
+	due     time.Time
+}
+
+const (
+	attachTries = 14
+	attachAgain = 5 * time.Millisecond // doubled each time: some 40 s together
+)
+
+// wantRuntimes has the runtimes of a process read that are not known yet.
+func (u *Unwinder) wantRuntimes(pid int, p *process) {
+	if p.runs()&^p.languages == 0 || p.attaching {
+		return
+	}
+	select {
+	case u.attachments <- attachment{pid: pid, process: p}:
+		p.attaching = true
+	default: // the next change of its mappings asks again
+	}
+}
+
+// runs are the languages whose runtimes a process maps.
+func (p *process) runs() (flags uint32) {
+	for _, a := range p.layout.areas {
+		if a.executable != nil {
+			flags |= a.executable.runs
+		}
+	}
+	return flags
+}
+
+// attach reads the runtimes of processes, apart from follow: it may take long,
+// and a runtime that is still starting has to be waited for.
+func (u *Unwinder) attach() {
+	var waiting []attachment
+	for {
+		var next <-chan time.Time
+		if i := soonest(waiting); i >= 0 {
+			next = time.After(time.Until(waiting[i].due))
+		}
+		select {
+		case <-u.stop:
+			return
+		case a := <-u.attachments:
+			waiting = append(waiting, a)
+		case <-next:
+		}
+		for i := 0; i < len(waiting); {
+			a := &waiting[i]
+			if time.Now().Before(a.due) {
+				i++
+				continue
+			}
+			if u.readRuntimes(a) {
+				waiting = append(waiting[:i], waiting[i+1:]...)
+				continue
+			}
+			a.due = time.Now().Add(attachAgain << a.tries)
+			a.tries++
+			i++
+		}
+	}
+}
+
+func soonest(waiting []attachment) int {
+	at := -1
+	for i := range waiting {
+		if at < 0 || waiting[i].due.Before(waiting[at].due) {
+			at = i
+		}
+	}
+	return at
+}
+
+// readRuntimes reads what is missing of a process's runtimes; false where it
+// should be tried again.
+func (u *Unwinder) readRuntimes(a *attachment) (done bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p := a.process
+	if u.processes[a.pid] != p {
+		return true // gone, or another program since
+	}
+	failed := false
+	for _, r := range runtimes {
+		flag := r.language.runs()
+		if p.languages&flag != 0 {
+			continue
+		}
+		f, ok := u.runtimeFile(a.pid, p, flag)
+		if !ok {
+			continue
+		}
+		u.mu.Unlock()
+		found, err := r.read(f)
+		u.mu.Lock()
+		if u.processes[a.pid] != p {
+			return true
+		}
+		if err != nil {
+			failed = true
+			p.unread = err
+			u.options.Log.Debug("read runtime", "pid", a.pid, "path", f.Path, "try", a.tries, "error", err)
+			continue
+		}
+		u.keepRuntime(a.pid, p, r.language, found)
+	}
+	if failed && a.tries < attachTries {
+		return false
+	}
+	p.attaching = false
+	return true
+}
+
+// runtimeFile finds where a process maps the file of a runtime.
+func (u *Unwinder) runtimeFile(pid int, p *process, flag uint32) (lang.Mapped, bool) {
+	for _, a := range p.layout.areas {
+		e := a.executable
+		if e == nil || e.runs&flag == 0 || e.handle == nil {
+			continue
+		}
+		f, err := readELF(e.handle)
+		if err != nil {
+			return lang.Mapped{}, false
+		}
+		address, ok := f.Address(a.offset)
+		if !ok {
+			continue
+		}
+		return lang.Mapped{PID: pid, Path: e.path, Bias: a.start - address, Open: e.source().Open}, true
+	}
+	return lang.Mapped{}, false
+}
+
+// keepRuntime tells walks of a runtime, and keeps it for those that name frames.
+func (u *Unwinder) keepRuntime(pid int, p *process, language Language, found lang.Walked) {
+	if p.runtimes == nil {
+		p.runtimes = map[Language]lang.Walked{}
+	}
+	p.runtimes[language] = found
+	p.languages |= language.runs()
+	u.putParameters(pid, p)
+	u.point(pid, p)
+	if u.options.OnRuntime != nil {
+		u.options.OnRuntime(pid, language)
+	}
+}
+
+// putParameters gives walks what is known of a process's runtimes.
+func (u *Unwinder) putParameters(pid int, p *process) {
+	for language, found := range p.runtimes {
+		m := u.parameters[language]
+		if err := m.Put(uint32(pid), found.Parameters()); err != nil {
+			p.languages &^= language.runs()
+			u.options.Log.Warn("no room for a runtime", "pid", pid, "error", err)
+		}
+	}
+}
+
+// dropParameters forgets a process's runtimes.
+func (u *Unwinder) dropParameters(pid int, p *process) {
+	for language := range p.runtimes {
+		if err := u.parameters[language].Delete(uint32(pid)); err != nil && !isNotExist(err) {
+			u.options.Log.Debug("forget runtime", "pid", pid, "error", err)
+		}
+	}
+}
+
+// Runtime gives what is known of a language's runtime in a process.
+func (u *Unwinder) Runtime(pid int, language Language) (lang.Walked, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p := u.processes[pid]
+	if p == nil {
+		return nil, fmt.Errorf("process %d is not followed", pid)
+	}
+	if found, ok := p.runtimes[language]; ok {
+		return found, nil
+	}
+	return nil, fmt.Errorf("process %d: %w", pid, p.unread)
+}
