@@ -1,0 +1,131 @@
+// Package languages records live programs of each language and compares the chains of calls that are seen with those that are legal.
+package languages
+
+import (
+	"bufio"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/recorder"
+)
+
+// needsBPF skips where a recording cannot be made.
+func needsBPF(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("records live processes")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to load BPF")
+	}
+}
+
+// launch starts a program that is to be recorded, and waits until it prints a
+// line. It is killed when the test ends.
+func launch(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(out).ReadString('\n')
+		lines <- line
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() && complaints.Len() > 0 {
+			t.Logf("%s said:\n%s", cmd.Path, complaints.String())
+		}
+	})
+	select {
+	case line := <-lines:
+		if line == "" {
+			t.Fatalf("%s ended before it was ready", cmd.Path)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("%s is not ready after a minute", cmd.Path)
+	}
+	return cmd.Process.Pid
+}
+
+// observed is one stack that was seen.
+type observed struct {
+	pid, tid int
+	frames   []profile.Frame // outermost first
+	samples  int64
+	end      profile.End
+}
+
+// record samples processes, and their children, for a while.
+func record(t *testing.T, length time.Duration, frequency float64, pids ...int) []observed {
+	t.Helper()
+	return cut(t, begin(t, frequency, pids...), length)
+}
+
+// begin starts a recording, and waits until the runtimes of the processes are read.
+func begin(t *testing.T, frequency float64, pids ...int) *recorder.Recorder {
+	t.Helper()
+	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "task-clock", Frequency: frequency, Threads: true,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Errorf("end recording: %v", err)
+		}
+	})
+	return r
+}
+
+// cut drops what was recorded so far, and gives what is in the time to come.
+func cut(t *testing.T, r *recorder.Recorder, length time.Duration) (stacks []observed) {
+	t.Helper()
+	if _, err := r.Cut(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := r.Record(t.Context(), length, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range w.Rows {
+		thread := w.Thread(row.Thread)
+		frames := w.AppendStack(nil, row.Stack)
+		stacks = append(stacks, observed{thread.PID, thread.TID, frames, row.N, w.Stacks[row.Stack].End})
+	}
+	return stacks
+}
+
+// chain joins the functions of the kinds given, outermost first.
+func (o observed) chain(kinds ...profile.Kind) string {
+	var names []string
+	for _, f := range o.of(kinds...) {
+		names = append(names, f.Function)
+	}
+	return strings.Join(names, ";")
+}
+
+// of gives the frames of the kinds given, outermost first.
+func (o observed) of(kinds ...profile.Kind) (frames []profile.Frame) {
+	for _, f := range o.frames {
+		for _, kind := range kinds {
+			if f.Kind == kind {
+				frames = append(frames, f)
+			}
+		}
+	}
+	return frames
+}

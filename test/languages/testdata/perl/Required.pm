@@ -1,0 +1,3 @@
+package Required;
+main::burn(1000);
+1;

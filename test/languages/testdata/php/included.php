@@ -1,0 +1,2 @@
+<?php
+return Shop\burn(2000);
