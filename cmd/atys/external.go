@@ -39,7 +39,7 @@ func kernelNames() []string {
 func (k *kernelFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&k.kernel, "kernel", kernelAuto, "what takes the samples: "+strings.Join(kernelNames(), ", ")+"; auto is bpf where it can be used, else the best one installed")
-	f.BoolVar(&k.allowAttach, "allow-attach", false, "you agree that a library is loaded into the process: async-profiler works in no other way")
+	f.BoolVar(&k.allowAttach, "allow-attach", false, "you agree that the process is touched: async-profiler loads a library into it, and .NET is asked for the names of its methods")
 	_ = c.RegisterFlagCompletionFunc("kernel", cobra.FixedCompletions(kernelNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -177,7 +177,7 @@ func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, child *c
 		return recordExternal(c.Context(), f, external.Kernel(f.kernel), targets, child)
 	}
 	r, err := recorder.Start(recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count, Rows: f.tables << 17,
-		Threads: true, Timed: f.timed, Budget: f.budget / 100, CacheDir: cacheDir(), Log: logger(f.verbose)})
+		Threads: true, Timed: f.timed, Budget: f.budget / 100, MayAsk: f.allowAttach, CacheDir: cacheDir(), Log: logger(f.verbose)})
 	if err != nil {
 		other, err := f.fallback(c, targets, err)
 		if err != nil {

@@ -18,14 +18,14 @@ type support struct {
 // supported is the one place where a language is turned on.
 func supported() []support {
 	return []support{
-		{kind: Python, name: "Python", from: [2]int{3, 6}, to: [2]int{3, 14}},
-		{kind: HotSpot, name: "Java", from: [2]int{8, 0}, to: [2]int{25, 99}},
-		{kind: Node, name: "JavaScript", from: [2]int{18, 0}, to: [2]int{26, 99}},
+		{kind: Python, name: "Python", from: [2]int{3, 6}, to: [2]int{3, 14}, ready: true},
+		{kind: HotSpot, name: "Java", from: [2]int{11, 0}, to: [2]int{25, 99}, ready: true},
+		{kind: Node, name: "JavaScript", from: [2]int{18, 0}, to: [2]int{26, 99}, ready: true},
 		{kind: Ruby, name: "Ruby", from: [2]int{3, 1}, to: [2]int{3, 1}, ready: true},
 		{kind: PHP, name: "PHP", from: [2]int{8, 2}, to: [2]int{8, 2}, ready: true},
 		{kind: Perl, name: "Perl", from: [2]int{5, 36}, to: [2]int{5, 36}, ready: true},
-		{kind: DotNet, name: ".NET"},
-		{kind: BEAM, name: "Erlang", from: [2]int{25, 0}, to: [2]int{25, 99}},
+		{kind: DotNet, name: ".NET", from: [2]int{3, 0}, to: [2]int{3, 1}, ready: true},
+		{kind: BEAM, name: "Erlang", from: [2]int{25, 0}, to: [2]int{25, 99}, ready: true},
 		{kind: Deno, name: "JavaScript of Deno"},
 		{kind: Bun, name: "JavaScript", never: "Bun's JavaScriptCore is not supported: native frames only, stacks are cut at its compiled code"},
 		{kind: OpenJ9, name: "Java", never: "OpenJ9 is not supported, only HotSpot is: native frames only, stacks are cut at compiled Java"},

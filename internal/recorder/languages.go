@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/lang/beam"
 	"atys.dev/atys/internal/lang/hotspot"
 	"atys.dev/atys/internal/lang/perl"
 	"atys.dev/atys/internal/lang/php"
@@ -24,6 +25,7 @@ func newLanguages() *languages {
 		unwind.V8:     &v8.Namer{},
 		unwind.Java:   &hotspot.Namer{},
 		unwind.PHP:    &php.Album{},
+		unwind.BEAM:   &beam.Namer{},
 		unwind.Perl:   &perl.Album{},
 		unwind.Ruby:   &ruby.Album{},
 	}}

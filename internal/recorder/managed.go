@@ -26,6 +26,7 @@ import (
 type managed struct {
 	log  *slog.Logger
 	ask  func(context.Context, int) (dotnet.Methods, error)
+	age  func(pid int) time.Duration
 	now  func() time.Time
 	stop context.CancelFunc
 	ctx  context.Context
@@ -52,27 +53,44 @@ const (
 	askAgain     = 10 * time.Second
 	askAtMost    = 5 * time.Minute // apart, where answers bring nothing new
 	askNotBefore = time.Second     // after the process began: let the runtime start
+	maxManaged   = 256             // processes
 	keptAnswers  = 2               // code that is gone by the last was there by the one before
 )
 
 func newManaged(log *slog.Logger) *managed {
-	m := &managed{log: log, ask: dotnet.Ask, now: time.Now, processes: map[int]*managedProcess{},
+	m := &managed{log: log, ask: dotnet.Ask, age: ageOf, now: time.Now, processes: map[int]*managedProcess{},
 		byKey: map[string]*managedProcess{}, ahead: map[string]map[uint64]dotnet.Method{}, files: map[string]*binfile.PE{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
 }
 
-// close ends all questions.
+// close begins no more questions and waits for those begun, but not for long.
 func (m *managed) close() {
 	m.stop()
 	m.done.Wait()
 }
 
-// meet asks a process that runs .NET for the first time.
+// meet asks a process in which .NET was found: a new one, whatever had its
+// number before.
 func (m *managed) meet(pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.forget(pid)
+	for known := range m.processes {
+		if len(m.processes) < maxManaged {
+			break
+		}
+		m.forget(known)
+	}
 	m.begin(m.process(pid))
+}
+
+// forget drops a process. The lock is held.
+func (m *managed) forget(pid int) {
+	if p := m.processes[pid]; p != nil {
+		delete(m.processes, pid)
+		delete(m.byKey, p.key)
+	}
 }
 
 // process finds or adds a process. The lock is held.
@@ -113,17 +131,27 @@ func (m *managed) question(p *managedProcess) {
 
 // inquire asks, once the runtime has had time to start.
 func (m *managed) inquire(pid int) (dotnet.Methods, error) {
-	if stat, err := (proc.FS{}).Stat(pid); err == nil {
-		if boot, err := proc.BootTime(); err == nil {
-			select {
-			case <-time.After(time.Until(boot.Add(stat.Started + askNotBefore))):
-			case <-m.ctx.Done():
-			}
-		}
+	select {
+	case <-time.After(askNotBefore - m.age(pid)):
+	case <-m.ctx.Done():
+		return dotnet.Methods{}, m.ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(m.ctx, dotnet.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), dotnet.Patience) // see dotnet.Ask: it must not be broken off
 	defer cancel()
 	return m.ask(ctx, pid)
+}
+
+// ageOf tells how long ago a process began, as far as that is known.
+func ageOf(pid int) time.Duration {
+	stat, err := proc.FS{}.Stat(pid)
+	if err != nil {
+		return 0
+	}
+	boot, err := proc.BootTime()
+	if err != nil {
+		return 0
+	}
+	return time.Since(boot.Add(stat.Started))
 }
 
 // answer keeps what a process told. The lock is held.
@@ -246,19 +274,19 @@ func (m *managed) settle() {
 	}
 }
 
-// finish names a window for good: what still has no name is one place for each
-// process's sake, for addresses mean nothing to others.
+// finish names a window for good. What still has no name is one place: addresses
+// mean nothing to others.
 func (m *managed) finish(w *profile.Window) (*profile.Window, error) {
 	m.name(w)
 	m.mu.Lock()
-	replaced := len(m.processes) > 0
 	for i := range w.Locations {
-		if m.byKey[w.Locations[i].BuildID] != nil {
-			w.Locations[i] = codeMade
+		if l := &w.Locations[i]; l.Kind == profile.KindDotNet && l.BuildID != "" {
+			*l = codeMade
 		}
 	}
+	used := len(m.processes) > 0
 	m.mu.Unlock()
-	if !replaced {
+	if !used {
 		return w, nil
 	}
 	return profile.Merge(w) // many addresses are one method

@@ -38,8 +38,9 @@ type Options struct {
 	Rows      uint32 // of unwinding tables, see unwind.Options
 	Log       *slog.Logger
 
-	// DontAsk leaves code of .NET without names, which only its runtime can tell.
-	DontAsk bool
+	// MayAsk lets the runtimes of .NET be asked what their methods are called:
+	// nobody else knows, and a question that is cut off can crash 3.1.
+	MayAsk bool
 
 	MeasureCost, Empty, PassThrough bool // see cpu.Options
 }
@@ -170,7 +171,7 @@ func (r *Recorder) anonymous(pid int, address uint64) (profile.Location, []profi
 	if f, ok := m.Frame(address); ok {
 		return profile.Location{Kind: profile.KindJIT, Name: f.Function, File: f.File, Line: f.Line}, []profile.Frame{f}
 	}
-	if _, err := r.unwinder.Runtime(pid, unwind.DotNet); err == nil && !r.options.DontAsk {
+	if _, err := r.unwinder.Runtime(pid, unwind.DotNet); err == nil && r.options.MayAsk {
 		return r.managed.location(pid, address), nil
 	}
 	return codeMade, nil
@@ -178,7 +179,7 @@ func (r *Recorder) anonymous(pid int, address uint64) (profile.Location, []profi
 
 // met is told of each runtime that is found.
 func (r *Recorder) met(pid int, language unwind.Language) {
-	if language == unwind.DotNet && !r.options.DontAsk {
+	if language == unwind.DotNet && r.options.MayAsk {
 		r.managed.meet(pid)
 	}
 }

@@ -1,8 +1,6 @@
 package unwind
 
 import (
-	"bytes"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -62,7 +60,7 @@ type executable struct {
 	tries     int       // how often that was tried
 	triedFor  int       // the process it was last tried for
 	row, page extent
-	anonFP    bool   // code it makes at run time keeps frame pointers
+	anonFP    bool   // code it makes at run time keeps frame pointers: V8
 	runs      uint32 // Language.runs of the runtimes it holds
 }
 
@@ -279,18 +277,8 @@ func buildTable(handle *os.File) (*cfi.Table, holding, error) {
 	if err != nil {
 		return nil, holding{}, err
 	}
-	return table, holding{holdsV8(f.ELF), runsIn(f)}, nil
-}
-
-// holdsV8 recognises V8, whose compiled code keeps frame pointers, by the
-// symbols it exports for debuggers. Its builtins, in the file, have rows.
-func holdsV8(f *elf.File) bool {
-	s := f.Section(".dynstr")
-	if s == nil || s.Size > 1<<26 {
-		return false
-	}
-	names, err := s.Data()
-	return err == nil && bytes.Contains(names, []byte("v8dbg_frametype_"))
+	runs := runsIn(f)
+	return table, holding{anonFP: runs&V8.runs() != 0, runs: runs}, nil
 }
 
 var errNoRoom = errors.New("the table of unwind rows is full")

@@ -9,6 +9,7 @@ import (
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/lang/beam"
 	"atys.dev/atys/internal/lang/dotnet"
 	"atys.dev/atys/internal/lang/hotspot"
 	"atys.dev/atys/internal/lang/perl"
@@ -56,6 +57,7 @@ var runtimes = []struct {
 	{Ruby, ruby.Holds, ruby.Read, "ruby_processes"},
 	{PHP, php.Holds, php.Read, "php_processes"},
 	{Perl, perl.Holds, perl.Read, "perl_processes"},
+	{BEAM, beam.Holds, beam.Read, "beam_processes"},
 	{DotNet, dotnet.Holds, dotnet.Read, "dotnet_processes"},
 }
 

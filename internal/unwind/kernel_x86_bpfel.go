@@ -19,6 +19,14 @@ type kernelAsked struct {
 	Last  uint64
 }
 
+type kernelBeamProcess struct {
+	_      structs.HostLayout
+	Bottom uint64
+	Idle   uint64
+	Heap   uint32
+	Stop   uint32
+}
+
 type kernelDotnetProcess struct {
 	_      structs.HostLayout
 	Pieces uint32
@@ -275,7 +283,7 @@ type kernelWalk struct {
 		Before    uint32
 		Runs      uint32
 		Begun     uint32
-		_         [4]byte
+		Adding    uint32
 		Offset    uint64
 		Sp        uint64
 		Bp        uint64
@@ -290,18 +298,14 @@ type kernelWalk struct {
 			Entry  uint64
 			Shim   uint64
 			Code   uint64
+			What   uint64
 			Outer  uint64
 			Broken uint64
-			Words  [33]uint64
 		}
 		V8 struct {
 			_           structs.HostLayout
 			FunctionMap uint64
 			SharedMap   uint64
-			Shared      uint64
-			Name        uint64
-			Script      uint64
-			What        uint64
 		}
 		Php struct {
 			_         structs.HostLayout
@@ -311,26 +315,19 @@ type kernelWalk struct {
 			What      uint64
 			User      uint8
 			Named     uint8
-			_         [2]byte
+			Met       uint8
+			Resumed   uint8
 			Broken    uint32
 		}
 		Ruby struct {
 			_      structs.HostLayout
 			Frame  uint64
 			End    uint64
-			Ep     uint64
 			Iseq   uint64
 			Flags  uint64
+			InC    uint32
+			Met    uint32
 			What   uint64
-			Method struct {
-				_          structs.HostLayout
-				Flags      uint64
-				Class      uint64
-				Definition uint64
-				Id         uint64
-				Owner      uint64
-			}
-			Body   [19]uint64
 			Broken uint64
 		}
 		Perl struct {
@@ -342,7 +339,6 @@ type kernelWalk struct {
 			Contexts    uint64
 			Left        uint64
 			Subs        uint64
-			Context     [13]uint64
 			What        uint64
 			Stash       uint64
 			Name        uint64
@@ -350,10 +346,62 @@ type kernelWalk struct {
 			StartLine   uint32
 			Kind        uint32
 			Named       uint32
+			Met         uint32
 			Ended       uint32
 			Skips       uint32
 			Broken      uint32
+			_           [4]byte
 		}
+	}
+	Script struct {
+		_   structs.HostLayout
+		Php struct {
+			_     structs.HostLayout
+			Frame struct {
+				_         structs.HostLayout
+				Opline    uint64
+				Call      uint64
+				Value     uint64
+				Function  uint64
+				This      uint64
+				Info      uint32
+				Arguments uint32
+				Previous  uint64
+			}
+			Function struct {
+				_     structs.HostLayout
+				Type  uint8
+				Flags [7]uint8
+				Name  uint64
+				Scope uint64
+			}
+			Class uint64
+			File  [2]uint64
+			Head  [2]uint64
+			Ends  [4]uint64
+		}
+		_ [176]byte
+	}
+	Python struct {
+		_     structs.HostLayout
+		Words [33]uint64
+		Frame uint64
+		Hash  uint64
+		Count uint64
+	}
+	V8 struct {
+		_         structs.HostLayout
+		Shared    uint64
+		Name      uint64
+		Script    uint64
+		What      uint64
+		Pc        uint64
+		Words     [6]uint64
+		Fp        uint64
+		Function  uint64
+		ReturnsAt uint64
+		Bp        uint64
+		Sp        uint64
 	}
 	Dotnet struct {
 		_      structs.HostLayout
@@ -401,6 +449,7 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	kernelMapAsked            = "asked"
+	kernelMapBeamProcesses    = "beam_processes"
 	kernelMapDotnetProcesses  = "dotnet_processes"
 	kernelMapEnds             = "ends"
 	kernelMapExecs            = "execs"
@@ -481,6 +530,7 @@ type kernelProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelMapSpecs struct {
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
+	BeamProcesses    *ebpf.MapSpec `ebpf:"beam_processes"`
 	DotnetProcesses  *ebpf.MapSpec `ebpf:"dotnet_processes"`
 	Ends             *ebpf.MapSpec `ebpf:"ends"`
 	Execs            *ebpf.MapSpec `ebpf:"execs"`
@@ -533,6 +583,7 @@ func (o *kernelObjects) Close() error {
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelMaps struct {
 	Asked            *ebpf.Map `ebpf:"asked"`
+	BeamProcesses    *ebpf.Map `ebpf:"beam_processes"`
 	DotnetProcesses  *ebpf.Map `ebpf:"dotnet_processes"`
 	Ends             *ebpf.Map `ebpf:"ends"`
 	Execs            *ebpf.Map `ebpf:"execs"`
@@ -557,6 +608,7 @@ type kernelMaps struct {
 func (m *kernelMaps) Close() error {
 	return _KernelClose(
 		m.Asked,
+		m.BeamProcesses,
 		m.DotnetProcesses,
 		m.Ends,
 		m.Execs,

@@ -40,6 +40,7 @@ static __always_inline bool walk_again(struct walk *w, enum walked_before becaus
 		return false;
 	w->languages.before = because;
 	w->languages.begun = 0;
+	w->languages.adding = 0;
 	w->ip = w->languages.ip;
 	w->sp = w->regs[7];
 	w->bp = w->regs[6];
@@ -60,12 +61,16 @@ static __always_inline bool walk_again(struct walk *w, enum walked_before becaus
 #include "v8.h"
 #include "hotspot.h"
 #include "dotnet.h"
+#include "beam.h"
 
 /* Goes on from a pc in code that a language made. */
 static __always_inline u32 step_in_code_made(struct walk *w)
 {
-	if (w->process.languages & RUNS(LANGUAGE_V8))
-		return step_v8(w);
+	if (w->process.languages & RUNS(LANGUAGE_V8)) {
+		u32 end = step_v8(w);
+		photograph_met_v8(w);
+		return end;
+	}
 	if (w->process.languages & RUNS(LANGUAGE_JAVA)) {
 		u32 end = hotspot_step(w);
 		if (end != STEP_IN_CODE_MADE)
@@ -73,6 +78,8 @@ static __always_inline u32 step_in_code_made(struct walk *w)
 	}
 	if (w->process.languages & RUNS(LANGUAGE_PHP) && w->languages.code_flags & MAPPING_SHARED)
 		return step_php_code(w);
+	if (w->process.languages & RUNS(LANGUAGE_BEAM))
+		return step_beam(w);
 	if (w->process.languages & RUNS(LANGUAGE_DOTNET))
 		return step_dotnet(w);
 	push_frame(w, FRAME_ANONYMOUS | ((w->ip - w->is_return) & ADDRESS_BITS));
@@ -82,16 +89,18 @@ static __always_inline u32 step_in_code_made(struct walk *w)
 /* Adds the functions that the runtime's frame just walked had been running. */
 static __always_inline u32 add_functions(struct walk *w)
 {
-	if (w->languages.runs & RUNS(LANGUAGE_V8))
+	if (w->languages.runs & RUNS(LANGUAGE_V8)) {
 		add_v8(w);
+		photograph_met_v8(w);
+	}
 	if (w->languages.runs & RUNS(LANGUAGE_PYTHON))
 		add_python(w);
 	if (w->languages.runs & RUNS(LANGUAGE_PHP))
-		add_php(w);
+		return add_php(w);
 	if (w->languages.runs & RUNS(LANGUAGE_RUBY))
-		add_ruby(w);
+		return add_ruby(w);
 	if (w->languages.runs & RUNS(LANGUAGE_PERL))
-		add_perl(w);
+		return add_perl(w);
 	return 0;
 }
 
@@ -118,6 +127,8 @@ STEP u32 advance(struct walk *w)
 {
 	if (!w)
 		return END_CORRUPT;
+	if (w->languages.adding)
+		return add_functions(w);
 	u32 end = step(w);
 	if (end == STEP_IN_CODE_MADE)
 		return step_in_code_made(w);

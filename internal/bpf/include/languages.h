@@ -9,9 +9,16 @@ struct python_walk {
 	u64 entry; /* next entry record, or shim, where it is known */
 	u64 shim;  /* met last */
 	u64 code;  /* whose words are below */
+	u64 what;  /* its identity; 0: it is not to be photographed */
 	u64 outer; /* state that is left to read when these frames end; 0: none */
 	u64 broken; /* what should be a frame is none */
-	u64 words[33]; /* of a frame, then of its code object */
+};
+
+/* What a walk of Python reads: a frame, then its code object. Not part of what
+ * each walk begins with as zeros. */
+struct python_words {
+	u64 words[33];
+	u64 frame, hash, count; /* what to go back to where the frames belong to a caller */
 };
 
 /* Of Java, see hotspot.h. */
@@ -60,10 +67,18 @@ struct hotspot_walk {
 	u8 around[24]; /* code around the pc */
 };
 
-/* Of V8, see v8.h. */
+/* Of V8, see v8.h: maps that are of functions, and of what they share. */
 struct v8_walk {
-	u64 function_map, shared_map;	  /* maps that are of functions, and of what they share */
-	u64 shared, name, script, what; /* of the function at hand */
+	u64 function_map, shared_map;
+};
+
+/* The frame of V8 at hand. Not cleared. */
+struct v8_frame {
+	u64 shared;		  /* of the function; 0: there is none */
+	u64 name, script, what;	  /* of it */
+	u64 pc;			  /* of its compiled code; or 0 */
+	u64 words[6];		  /* read last: of a frame, a scope or code */
+	u64 fp, function, returns_at, bp, sp; /* of a frame that is made or left: see v8_leaf */
 };
 
 /* Of PHP, see php.h. */
@@ -74,6 +89,8 @@ struct php_walk {
 	u64 what;      /* its identity */
 	u8 user;       /* it is written in PHP */
 	u8 named;      /* it has a name */
+	u8 met;	       /* it is not that of the frame before */
+	u8 resumed;    /* frames are of those that resumed a fiber */
 	u32 broken;    /* what should be a frame is none */
 };
 
@@ -84,10 +101,10 @@ struct ruby_method {
 
 struct ruby_walk {
 	u64 frame, end; /* next to be added, 0: none; end of all */
-	u64 ep, iseq, flags; /* of the frame at hand; iseq 0: written in C */
+	u64 iseq;	/* of the last frame that has one */
+	u64 flags;	/* of the frame at hand */
+	u32 in_c, met;	/* it is written in C; it was added */
 	u64 what;	     /* its identity */
-	struct ruby_method method; /* that it belongs to */
-	u64 body[19];	     /* of the last iseq */
 	u64 broken;	     /* what should be a frame is none */
 };
 
@@ -97,9 +114,9 @@ struct perl_walk {
 	u64 info, previous; /* stack info at hand, 0: none; the one below it */
 	u64 contexts, left; /* its contexts, and how many are to be looked at */
 	u64 subs; /* how many have a sub that is set up */
-	u64 context[13];
 	u64 what, stash, name, file; /* of the frame at hand */
 	u32 start_line, kind, named;
+	u32 met;    /* it was added */
 	u32 ended;  /* the run's last sub was met */
 	u32 skips;  /* the first run has not begun */
 	u32 broken; /* what should be a context is none */
@@ -116,6 +133,81 @@ struct dotnet_walk {
 	u32 bp;	   /* where among them the caller's rbp is, from 1; 0: it is in rbp */
 };
 
+/* struct _zend_execute_data, up to prev_execute_data. */
+struct php_frame {
+	u64 opline, call, value, function, this;
+	u32 info, arguments;
+	u64 previous;
+};
+
+/* The beginning of zend_function, and what else is read of a zend_op_array. */
+struct php_function {
+	u8 type, flags[7];
+	u64 name, scope; /* zend_string, zend_class_entry */
+};
+
+/* rb_control_frame_t, up to ep. */
+struct ruby_frame {
+	u64 pc, sp, iseq, self, ep;
+};
+
+/* The words of a table that holds a few variables, of a class: it is searched
+ * from its beginning, where the names of classes are. */
+struct ruby_table {
+	u64 unused[4], first, bound, entries;
+};
+
+/* struct stackinfo, from its second word on */
+struct perl_stack_info {
+	u64 contexts, previous, next;
+	s32 last, most;
+	s32 last_sub; /* or eval; one above it is still being set up */
+	s32 type;
+};
+
+/* A COP (position) from its type on. */
+struct perl_position {
+	u16 type, unused;
+	u32 line;
+	u64 stash, file;
+	u32 hints, sequence; /* counts what was ever compiled */
+};
+
+/* The body of a sub (XPVCV), from its stash on. */
+struct perl_sub {
+	u64 stash, start, root, name, file, pad, outside;
+	u32 outside_sequence, flags;
+};
+
+/* What is read of one frame, and must not take room on the stack. Not cleared. */
+struct php_words {
+	struct php_frame frame;
+	struct php_function function;
+	u64 class, file[2]; /* names; lines */
+	u64 head[2], ends[4]; /* of a string */
+};
+
+struct ruby_words {
+	struct ruby_frame frame;
+	u64 object[5];
+	u64 body[19]; /* of the last iseq */
+	struct ruby_method method; /* that the frame belongs to */
+	struct ruby_table table;
+};
+
+struct perl_words {
+	u64 context[13];
+	struct perl_stack_info info;
+	struct perl_sub sub;
+	struct perl_position start, position;
+};
+
+union script_words {
+	struct php_words php;
+	struct ruby_words ruby;
+	struct perl_words perl;
+};
+
 /* Why a walk is done again; see walk_again. */
 enum walked_before {
 	WALKED_NEVER,
@@ -129,6 +221,7 @@ struct languages {
 	/* Of the frame of a file that was walked last: */
 	u32 runs;   /* RUNS of the languages whose runtime it belongs to */
 	u32 begun;  /* RUNS of the languages whose state below is read already */
+	u32 adding; /* the last of runs is not done: it has more functions to be added */
 	u64 offset; /* of its pc, in the file */
 	u64 sp;	    /* its lowest word; its words end at walk.sp */
 	u64 bp;	    /* rbp in it */

@@ -50,16 +50,7 @@ static __always_inline struct perl_process *perl_process_of(u32 tgid)
 #define PERL_STACK_INFO 224
 #define PERL_FIRST_JUMP 768 /* PL_start_env */
 
-/* struct stackinfo, from its second word on */
-struct perl_stack_info {
-	u64 contexts, previous, next;
-	s32 last, most;
-	s32 last_sub; /* or eval; one above it is still being set up */
-	s32 type;
-};
-
 #define PERL_CONTEXT_BYTES 104
-#define PERL_CONTEXTS 2047 /* that are looked at for one native frame */
 
 /* struct context, in words */
 enum perl_context {
@@ -78,23 +69,9 @@ enum perl_context {
 #define PERL_IS_TRY 0x40 /* eval { }: part of the sub around it */
 #define PERL_EVAL_OP(type) ((type) >> 23 & 0x1ff)
 
-/* A COP (position) from its type on. */
-struct perl_position {
-	u16 type, unused;
-	u32 line;
-	u64 stash, file;
-	u32 hints, sequence; /* counts what was ever compiled */
-};
-
 #define PERL_POSITION_TYPE 32 /* where that begins */
 #define PERL_NEXT_STATE 195
 #define PERL_DEBUG_STATE 196
-
-/* The body of a sub (XPVCV), from its stash on. */
-struct perl_sub {
-	u64 stash, start, root, name, file, pad, outside;
-	u32 outside_sequence, flags;
-};
 
 #define PERL_SUB_BODY 32
 #define PERL_SUB_NAMED 0x8000 /* name is a string (HEK), else a glob */
@@ -125,24 +102,24 @@ static __always_inline u32 perl_broken(struct perl_walk *s)
 }
 
 /* Goes to a stack info: the contexts of one are a list of their own. */
-static __always_inline void perl_enter(struct perl_walk *s, u64 info)
+static __always_inline void perl_enter(struct perl_walk *s, struct perl_words *v, u64 info)
 {
-	struct perl_stack_info i;
+	struct perl_stack_info *i = &v->info;
 	s->info = info;
 	if (!info)
 		return;
-	if (!perl_is_object(info) || READ_USER(&i, sizeof(i), info + 8) || i.last < -1 || i.last > 1 << 24) {
+	if (!perl_is_object(info) || READ_USER(i, sizeof(*i), info + 8) || i->last < -1 || i->last > 1 << 24) {
 		perl_broken(s);
 		return;
 	}
-	s->previous = i.previous;
-	s->contexts = i.contexts;
-	s->left = i.last + 1;
-	s->subs = i.last_sub + 1;
+	s->previous = i->previous;
+	s->contexts = i->contexts;
+	s->left = i->last + 1;
+	s->subs = i->last_sub + 1;
 }
 
 /* Reads where the thread's contexts begin. One without an interpreter has none. */
-static __always_inline void perl_begin(struct perl_walk *s, struct perl_process *p)
+static __always_inline void perl_begin(struct perl_walk *s, struct perl_words *v, struct perl_process *p)
 {
 	u64 base = THREAD_POINTER(), interpreter = 0, info = 0;
 	s->info = 0;
@@ -155,7 +132,7 @@ static __always_inline void perl_begin(struct perl_walk *s, struct perl_process 
 	    READ_USER(&info, 8, interpreter + PERL_STACK_INFO))
 		perl_broken(s);
 	else
-		perl_enter(s, info);
+		perl_enter(s, v, info);
 	if (!s->info)
 		perl_broken(s);
 }
@@ -221,13 +198,16 @@ STEP u32 perl_photograph(struct walk *w)
 	if (!w)
 		return 0;
 	struct perl_walk *s = &w->languages.perl;
+	struct perl_words *v = &w->script.perl;
+	if (!s->met)
+		return 0;
 	struct photograph *photo = begin_photograph(w, LANGUAGE_PERL, s->what);
 	if (!photo)
 		return 0;
 	u64 stash = s->stash, name = s->name, body = 0, glob[2] = {}; /* name, stash */
 	photo->values[PERL_KIND] = s->kind;
 	photo->values[PERL_START_LINE] = s->start_line;
-	photo->values[PERL_WAS_REQUIRED] = PERL_EVAL_OP(s->context[PERL_TYPE]);
+	photo->values[PERL_WAS_REQUIRED] = PERL_EVAL_OP(v->context[PERL_TYPE]);
 	if (s->kind == PERL_KIND_EVAL) {
 		photo->lengths[1] = perl_copy_text(photo->bytes + PERL_NAME_BYTES, PERL_NAME_BYTES, name);
 		name = 0;
@@ -253,41 +233,44 @@ STEP u32 perl_photograph(struct walk *w)
 /* Adds a frame of the code described in s, at the position being executed. */
 static __always_inline void push_perl(struct walk *w, struct perl_walk *s, u64 address, u64 more)
 {
-	struct perl_position at = {};
-	READ_USER(&at, sizeof(at), s->position + PERL_POSITION_TYPE);
+	struct perl_position *at = &w->script.perl.position;
+	if (READ_USER(at, sizeof(*at), s->position + PERL_POSITION_TYPE))
+		at->line = at->sequence = at->file = 0;
 	if (s->kind != PERL_KIND_SUB)
-		s->file = at.file;
+		s->file = at->file;
 	if (s->kind == PERL_KIND_EVAL)
-		more = mix(more, at.sequence);
+		more = mix(mix(0, more), at->sequence); /* mix alone would let one make up for the other */
 	s->what = identity(address, mix(more, s->kind));
-	push_language_frame(w, LANGUAGE_PERL, s->what, at.line);
-	perl_photograph(w);
+	push_language_frame(w, LANGUAGE_PERL, s->what, at->line);
+	s->met = 1;
 }
 
 /* Adds the sub of a context. What was compiled as one thing has a number for
  * ever: it tells closures of the same code from code that was freed. */
 static __always_inline u32 add_perl_sub(struct walk *w, struct perl_walk *s)
 {
-	u64 body = 0, sub = s->context[PERL_SUB];
+	struct perl_words *v = &w->script.perl;
+	struct perl_sub *f = &v->sub;
+	struct perl_position *start = &v->start;
+	u64 body = 0, sub = v->context[PERL_SUB];
 	u32 flags = 0;
-	struct perl_sub f;
-	struct perl_position start = {};
 	if (!perl_is_object(sub) || READ_USER(&flags, 4, sub + PERL_SV_FLAGS) || READ_USER(&body, 8, sub))
 		return 1;
 	flags &= 255;
-	if ((flags != PERL_SV_SUB && flags != PERL_SV_FORMAT) || READ_USER(&f, sizeof(f), body + PERL_SUB_BODY))
+	if ((flags != PERL_SV_SUB && flags != PERL_SV_FORMAT) || READ_USER(f, sizeof(*f), body + PERL_SUB_BODY))
 		return 1;
-	READ_USER(&start, sizeof(start), f.start + PERL_POSITION_TYPE);
-	u32 type = start.type & 0x1ff;
+	if (READ_USER(start, sizeof(*start), f->start + PERL_POSITION_TYPE))
+		start->type = 0;
+	u32 type = start->type & 0x1ff;
 	if (type != PERL_NEXT_STATE && type != PERL_DEBUG_STATE)
-		start.line = start.sequence = 0;
+		start->line = start->sequence = 0;
 	s->kind = PERL_KIND_SUB;
-	s->start_line = start.line;
-	s->file = start.line ? start.file : f.file;
-	s->stash = f.stash;
-	s->name = f.name;
-	s->named = !!(f.flags & PERL_SUB_NAMED);
-	push_perl(w, s, f.start, mix(mix(f.name, f.stash), start.sequence));
+	s->start_line = start->line;
+	s->file = start->line ? start->file : f->file;
+	s->stash = f->stash;
+	s->name = f->name;
+	s->named = !!(f->flags & PERL_SUB_NAMED);
+	push_perl(w, s, f->start, mix(mix(mix(0, f->name), f->stash), start->sequence));
 	return 0;
 }
 
@@ -307,7 +290,8 @@ static __always_inline void add_perl_main(struct walk *w, struct perl_walk *s)
  * run's native frame. perl_run has one there too, but no other around it. */
 static __always_inline bool perl_is_protected(struct walk *w, struct perl_walk *s)
 {
-	u64 jump = s->context[PERL_JUMP], around = 0;
+	struct perl_words *v = &w->script.perl;
+	u64 jump = v->context[PERL_JUMP], around = 0;
 	if (jump < w->sp || jump - w->sp > 1024 || READ_USER(&around, 8, jump))
 		return false;
 	return around != s->interpreter + PERL_FIRST_JUMP;
@@ -319,24 +303,26 @@ STEP u32 add_perl_context(struct walk *w, u32 silent)
 	if (!w)
 		return PERL_END;
 	struct perl_walk *s = &w->languages.perl;
+	struct perl_words *v = &w->script.perl;
+	s->met = 0;
 	if (!s->info)
 		return PERL_END;
 	if (s->left == 0) {
-		perl_enter(s, s->previous);
+		perl_enter(s, v, s->previous);
 		if (!s->info && !s->broken && !s->ended && !silent)
 			add_perl_main(w, s);
 		s->ended = 0;
 		return PERL_END;
 	}
 	s->left--;
-	if (READ_USER(s->context, sizeof(s->context), s->contexts + s->left * PERL_CONTEXT_BYTES))
+	if (READ_USER(v->context, sizeof(v->context), s->contexts + s->left * PERL_CONTEXT_BYTES))
 		return perl_broken(s);
-	u64 kind = s->context[PERL_TYPE] & PERL_TYPE_MASK;
+	u64 kind = v->context[PERL_TYPE] & PERL_TYPE_MASK;
 	if (kind >= PERL_IS_SUB && kind <= PERL_IS_EVAL && s->left >= s->subs) {
-		s->position = s->context[PERL_OLD_POSITION];
+		s->position = v->context[PERL_OLD_POSITION];
 		return PERL_MORE;
 	}
-	bool last = s->context[PERL_RETURN] == 0;
+	bool last = v->context[PERL_RETURN] == 0;
 	if (s->ended && !(kind == PERL_IS_EVAL && last)) { /* it is of the next run */
 		s->left++;
 		s->ended = 0;
@@ -347,18 +333,18 @@ STEP u32 add_perl_context(struct walk *w, u32 silent)
 	case PERL_IS_FORMAT:
 		if (!silent && add_perl_sub(w, s))
 			return perl_broken(s);
-		s->position = s->context[PERL_OLD_POSITION];
+		s->position = v->context[PERL_OLD_POSITION];
 		s->ended = last; /* an eval of the same call may follow */
 		return PERL_MORE;
 	case PERL_IS_EVAL:
-		if (!(s->context[PERL_TYPE] & PERL_IS_TRY)) {
+		if (!(v->context[PERL_TYPE] & PERL_IS_TRY)) {
 			s->kind = PERL_KIND_EVAL;
 			s->start_line = 0;
 			s->stash = 0;
-			s->name = s->context[PERL_FILE_NAME];
+			s->name = v->context[PERL_FILE_NAME];
 			if (!silent)
-				push_perl(w, s, s->interpreter, PERL_EVAL_OP(s->context[PERL_TYPE]));
-			s->position = s->context[PERL_OLD_POSITION];
+				push_perl(w, s, s->interpreter, PERL_EVAL_OP(v->context[PERL_TYPE]));
+			s->position = v->context[PERL_OLD_POSITION];
 			s->ended = last;
 		}
 		return !s->ended && perl_is_protected(w, s) ? PERL_END : PERL_MORE;
@@ -366,32 +352,36 @@ STEP u32 add_perl_context(struct walk *w, u32 silent)
 	return PERL_MORE;
 }
 
-/* Adds the Perl code that a native frame was running, if it is a run. */
+/* Looks at one of the contexts that a native frame was running, if it is a
+ * run, and tells whether there are more. */
 STEP u32 add_perl(struct walk *w)
 {
 	if (!w)
 		return END_CORRUPT;
 	struct perl_walk *s = &w->languages.perl;
-	struct perl_process *p = PERL_PROCESS(w->owner);
-	if (!p || w->languages.offset < p->run.start || w->languages.offset >= p->run.end)
-		return 0;
-	if (!(w->languages.begun & RUNS(LANGUAGE_PERL))) {
-		w->languages.begun |= RUNS(LANGUAGE_PERL);
-		s->ended = 0;
-		perl_begin(s, p);
-		if (w->languages.before == WALKED_WITH_FRAME_MISSING)
+	if (!w->languages.adding) {
+		struct perl_process *p = PERL_PROCESS(w->owner);
+		if (!p || w->languages.offset < p->run.start || w->languages.offset >= p->run.end)
 			return 0;
-		s->skips = w->languages.before == WALKED_WITH_FRAME_LEFT;
+		if (!(w->languages.begun & RUNS(LANGUAGE_PERL))) {
+			w->languages.begun |= RUNS(LANGUAGE_PERL);
+			s->ended = 0;
+			perl_begin(s, &w->script.perl, p);
+			if (w->languages.before == WALKED_WITH_FRAME_MISSING)
+				return 0;
+			s->skips = w->languages.before == WALKED_WITH_FRAME_LEFT;
+		}
+		if (!s->info && !s->broken) {
+			if (walk_again(w, WALKED_WITH_FRAME_MISSING))
+				return 0;
+			perl_broken(s);
+		}
 	}
-	if (!s->info && !s->broken && !walk_again(w, WALKED_WITH_FRAME_MISSING))
-		perl_broken(s);
-	for (int i = 0; i < PERL_CONTEXTS; i++) {
-		if (add_perl_context(w, s->skips) == PERL_MORE)
-			continue;
-		if (!s->skips)
-			return 0;
-		s->skips = 0; /* the next are the run's */
-	}
+	bool more = add_perl_context(w, s->skips) == PERL_MORE;
+	perl_photograph(w);
+	w->languages.adding = more || (s->skips && s->info);
+	if (!more)
+		s->skips = 0; /* the next contexts are the run's */
 	return 0;
 }
 

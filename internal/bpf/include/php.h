@@ -46,24 +46,11 @@ static __always_inline struct php_process *php_process_of(u32 tgid)
 #define PHP_PROCESS(tgid) php_process_of(tgid)
 #endif
 
-/* struct _zend_execute_data, up to prev_execute_data. */
-struct php_frame {
-	u64 opline, call, value, function, this;
-	u32 info, arguments;
-	u64 previous;
-};
-
 #define PHP_FRAME_PREVIOUS 48
 
 /* Call information, in the type of $this. */
 #define PHP_CALL_CODE (1u << 16) /* a file or eval, no function */
 #define PHP_CALL_TOP (1u << 17)	 /* the first of one execute_ex */
-
-/* The beginning of zend_function, and what else is read of a zend_op_array. */
-struct php_function {
-	u8 type, flags[7];
-	u64 name, scope; /* zend_string, zend_class_entry */
-};
 
 #define PHP_INTERNAL 1 /* a bit of the type: written in C */
 #define PHP_USER_LAST 80 /* u32: how many instructions it has; 8 later: where */
@@ -92,17 +79,17 @@ static __always_inline u32 php_broken(struct php_walk *s)
 
 /* What a string says. PHP keeps the hash of most; names that a namespace was
  * put before have none, and are told by their ends. */
-static __always_inline u64 php_string_identity(u64 string)
+static __always_inline u64 php_string_identity(struct php_words *v, u64 string)
 {
-	u64 head[2] = {}, ends[4] = {};
-	if (!string || READ_USER(head, sizeof(head), string + PHP_STRING_HASH))
+	u64 *head = v->head, *ends = v->ends;
+	if (!string || READ_USER(head, sizeof(v->head), string + PHP_STRING_HASH))
 		return string;
 	if (head[0])
-		return mix(head[0], head[1]);
+		return mix(mix(0, head[0]), head[1]);
 	u64 length = head[1], at = string + PHP_STRING_BYTES;
 	u64 skip = length > 32 ? length - 32 : 0;
-	if (READ_USER(ends, sizeof(ends), at + skip))
-		return mix(string, length);
+	if (READ_USER(ends, sizeof(v->ends), at + skip))
+		return mix(mix(0, string), length);
 	if (length < 32) /* what follows a short one is left from others */
 		ends[3] = length < 24 ? 0 : ends[3] & ((1ull << ((length & 7) * 8)) - 1);
 	if (length < 24)
@@ -111,7 +98,7 @@ static __always_inline u64 php_string_identity(u64 string)
 		ends[1] = length < 8 ? 0 : ends[1] & ((1ull << ((length & 7) * 8)) - 1);
 	if (length < 8)
 		ends[0] &= (1ull << (length * 8)) - 1;
-	return mix(mix(mix(mix(length, ends[0]), ends[1]), ends[2]), ends[3]);
+	return mix(mix(mix(mix(mix(0, length), ends[0]), ends[1]), ends[2]), ends[3]);
 }
 
 #ifndef ATYS_REPLAY
@@ -138,53 +125,48 @@ static __always_inline u32 php_copy(u8 *to, u32 room, u64 string)
 	return length;
 }
 
-STEP u32 php_photograph(struct walk *w, u64 what)
+STEP u32 php_photograph(struct walk *w)
 {
-	u64 class = 0, file[2] = {};
-	struct php_function f = {};
-	if (!w)
+	if (!w || !w->languages.php.met)
 		return 0;
-	u64 function = w->languages.php.function;
-	struct photograph *photo = begin_photograph(w, LANGUAGE_PHP, what);
+	struct php_words *v = &w->script.php;
+	struct photograph *photo = begin_photograph(w, LANGUAGE_PHP, w->languages.php.what);
 	if (!photo)
 		return 0;
-	READ_USER(&f, sizeof(f), function);
-	if (f.scope)
-		READ_USER(&class, 8, f.scope + PHP_CLASS_NAME);
-	if (!(f.type & PHP_INTERNAL))
-		READ_USER(file, sizeof(file), function + PHP_USER_FILE);
-	photo->values[PHP_TYPE] = f.type;
-	photo->values[PHP_LINES] = file[1];
-	photo->lengths[0] = php_copy(photo->bytes, PHP_NAME_BYTES, class);
-	photo->lengths[1] = php_copy(photo->bytes + PHP_NAME_BYTES, PHP_NAME_BYTES, f.name);
-	photo->lengths[2] = php_copy(photo->bytes + PHP_FILE_AT, PHP_FILE_BYTES, file[0]);
+	photo->values[PHP_TYPE] = v->function.type;
+	photo->values[PHP_LINES] = v->file[1];
+	photo->lengths[0] = php_copy(photo->bytes, PHP_NAME_BYTES, v->class);
+	photo->lengths[1] = php_copy(photo->bytes + PHP_NAME_BYTES, PHP_NAME_BYTES, v->function.name);
+	photo->lengths[2] = php_copy(photo->bytes + PHP_FILE_AT, PHP_FILE_BYTES, v->file[0]);
 	end_photograph(photo);
 	return 0;
 }
 #else
 /* unwind/replay has no photographs. */
-#define php_photograph(w, what) ((void)(what))
+#define php_photograph(w) ((void)(w))
 #endif
 
 /* What tells the function from those that were, or will be, at its address: a
  * server frees its functions after each request. False if it is none. */
-static __always_inline bool php_identify(struct php_walk *s, u64 function)
+static __always_inline bool php_identify(struct walk *w, struct php_walk *s, u64 function)
 {
-	struct php_function f;
-	u64 class = 0, file[2] = {}; /* name; lines */
-	if (function == s->function)
+	struct php_words *v = &w->script.php;
+	s->met = function != s->function;
+	if (!s->met)
 		return true; /* a recursion */
-	if (!php_is_object(function) || READ_USER(&f, sizeof(f), function) || f.type == 0 || f.type > 4)
+	v->class = v->file[0] = v->file[1] = 0;
+	if (!php_is_object(function) || READ_USER(&v->function, sizeof(v->function), function) || v->function.type == 0 ||
+	    v->function.type > 4)
 		return false;
-	if (f.scope && READ_USER(&class, 8, f.scope + PHP_CLASS_NAME))
+	s->user = !(v->function.type & PHP_INTERNAL);
+	s->named = v->function.name != 0;
+	if (v->function.scope && READ_USER(&v->class, 8, v->function.scope + PHP_CLASS_NAME))
 		return false;
-	if (!(f.type & PHP_INTERNAL) && READ_USER(file, sizeof(file), function + PHP_USER_FILE))
+	if (s->user && READ_USER(v->file, sizeof(v->file), function + PHP_USER_FILE))
 		return false;
-	u64 more = mix(php_string_identity(f.name), php_string_identity(class));
+	u64 more = mix(php_string_identity(v, v->function.name), php_string_identity(v, v->class));
 	s->function = function;
-	s->user = !(f.type & PHP_INTERNAL);
-	s->named = f.name != 0;
-	s->what = identity(function, mix(mix(more, php_string_identity(file[0])), file[1]));
+	s->what = identity(function, mix(mix(more, php_string_identity(v, v->file[0])), v->file[1]));
 	return true;
 }
 
@@ -208,36 +190,34 @@ static __always_inline u64 php_live_instruction(struct walk *w, u64 frame, u64 k
 /* Adds one frame, and goes to the one that called it. */
 STEP u32 add_php_frame(struct walk *w)
 {
-	struct php_frame f;
 	u32 line = 0;
 	if (!w)
 		return PHP_END;
 	struct php_walk *s = &w->languages.php;
+	struct php_frame *f = &w->script.php.frame;
 	u64 frame = s->frame;
+	s->met = 0;
 	if (!frame)
 		return PHP_END;
-	if (!php_is_object(frame) || READ_USER(&f, sizeof(f), frame))
+	if (!php_is_object(frame) || READ_USER(f, sizeof(*f), frame))
 		return php_broken(s);
-	s->frame = f.previous;
-	if (!f.function)
+	s->frame = f->previous;
+	if (!f->function)
 		return PHP_MORE; /* put there by the engine, to be found by warnings */
-	if (!php_identify(s, f.function))
+	if (!php_identify(w, s, f->function))
 		return php_broken(s);
 	if (!s->user) {
-		if (s->named) { /* else it stands for a fiber's beginning */
+		if (s->named) /* else it stands for a fiber's beginning */
 			push_language_frame(w, LANGUAGE_PHP, s->what, 0);
-			php_photograph(w, s->what);
-		}
 		return PHP_MORE; /* its top mark is for no execute_ex */
 	}
 	if (frame == s->innermost)
-		f.opline = php_live_instruction(w, frame, f.opline, f.function);
-	if (f.opline)
-		READ_USER(&line, 4, f.opline + PHP_OP_LINE);
-	u64 kind = (f.info & PHP_CALL_CODE ? PHP_IS_CODE : 0) | (f.info & PHP_CALL_TOP ? PHP_IS_TOP : 0);
+		f->opline = php_live_instruction(w, frame, f->opline, f->function);
+	if (f->opline)
+		READ_USER(&line, 4, f->opline + PHP_OP_LINE);
+	u64 kind = (f->info & PHP_CALL_CODE ? PHP_IS_CODE : 0) | (f->info & PHP_CALL_TOP ? PHP_IS_TOP : 0);
 	push_language_frame(w, LANGUAGE_PHP, s->what, kind | line);
-	php_photograph(w, s->what);
-	return f.info & PHP_CALL_TOP ? PHP_END : PHP_MORE;
+	return f->info & PHP_CALL_TOP ? PHP_END : PHP_MORE;
 }
 
 static __always_inline void php_begin(struct walk *w, struct php_walk *s, struct php_process *p)
@@ -246,33 +226,48 @@ static __always_inline void php_begin(struct walk *w, struct php_walk *s, struct
 	if (READ_USER(&s->frame, 8, p->current))
 		php_broken(s);
 	s->innermost = s->frame;
+	s->resumed = 0;
 }
 
-/* Adds the PHP functions that a native frame was running, if it is execute_ex. */
+/* Whether the native frame just walked is one of execute_ex. */
+static __always_inline bool php_executes(struct walk *w, struct php_process *p)
+{
+	u64 at = w->languages.offset;
+	return (at >= p->execute[0].start && at < p->execute[0].end) || (at >= p->execute[1].start && at < p->execute[1].end);
+}
+
+/* Adds one of the PHP functions that a native frame was running, if it is
+ * execute_ex, and tells whether there are more. */
 STEP u32 add_php(struct walk *w)
 {
 	if (!w)
 		return END_CORRUPT;
 	struct php_walk *s = &w->languages.php;
-	struct php_process *p = PHP_PROCESS(w->owner);
-	if (!p)
-		return 0;
-	u64 at = w->languages.offset;
-	if ((at < p->execute[0].start || at >= p->execute[0].end) && (at < p->execute[1].start || at >= p->execute[1].end))
-		return 0;
-	if (!(w->languages.begun & RUNS(LANGUAGE_PHP))) {
-		php_begin(w, s, p);
-		if (w->languages.before == WALKED_WITH_FRAME_MISSING)
+	if (!w->languages.adding) {
+		struct php_process *p = PHP_PROCESS(w->owner);
+		if (!p || !php_executes(w, p))
 			return 0;
-		if (w->languages.before == WALKED_WITH_FRAME_LEFT && READ_USER(&s->frame, 8, s->frame + PHP_FRAME_PREVIOUS))
+		if (!(w->languages.begun & RUNS(LANGUAGE_PHP))) {
+			php_begin(w, s, p);
+			if (w->languages.before == WALKED_WITH_FRAME_MISSING)
+				return 0;
+			if (w->languages.before == WALKED_WITH_FRAME_LEFT && READ_USER(&s->frame, 8, s->frame + PHP_FRAME_PREVIOUS))
+				php_broken(s);
+		}
+		if (!s->frame && !s->broken) {
+			if (walk_again(w, WALKED_WITH_FRAME_MISSING))
+				return 0;
 			php_broken(s);
+		}
 	}
-	if (!s->frame && !s->broken && !walk_again(w, WALKED_WITH_FRAME_MISSING))
-		php_broken(s);
-	for (int i = 0; i < MAX_FRAMES / 2; i++) {
-		if (add_php_frame(w) != PHP_MORE)
-			break;
+	u32 more = add_php_frame(w);
+	php_photograph(w);
+	if (s->resumed) {
+		if (s->frame)
+			return 0;
+		return s->broken ? END_UNSUPPORTED : END_COMPLETE;
 	}
+	w->languages.adding = more == PHP_MORE;
 	return 0;
 }
 
@@ -297,12 +292,8 @@ STEP u32 end_php_fiber(struct walk *w)
 	struct php_walk *s = &w->languages.php;
 	if (!(w->languages.begun & RUNS(LANGUAGE_PHP)))
 		php_begin(w, s, p);
-	for (int i = 0; i < MAX_FRAMES / 2; i++) {
-		if (!s->frame)
-			break;
-		add_php_frame(w);
-	}
-	return s->broken ? END_UNSUPPORTED : END_COMPLETE;
+	s->resumed = w->languages.adding = 1;
+	return 0;
 }
 
 /* Goes on from code of the JIT: as from execute_ex, in whose frame it runs. */

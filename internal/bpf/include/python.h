@@ -163,8 +163,8 @@ static __always_inline u32 python_string(struct python_process *p, u8 *to, u32 r
 	return n;
 }
 
-/* Photographs a code object, whose words were just read. */
-STEP u32 python_photograph(struct walk *w, u64 what)
+/* Photographs the code object whose words were just read. */
+STEP u32 python_photograph(struct walk *w)
 {
 	if (!w)
 		return 0;
@@ -172,14 +172,14 @@ STEP u32 python_photograph(struct walk *w, u64 what)
 	if (!p)
 		return 0;
 	struct python_walk *s = &w->languages.python;
-	struct photograph *photo = begin_photograph(w, LANGUAGE_PYTHON, what);
+	struct photograph *photo = begin_photograph(w, LANGUAGE_PYTHON, s->what);
 	if (!photo)
 		return 0;
-	u64 lines = python_word(s->words, p->code_lines), length = 0;
+	u64 lines = python_word(w->python.words, p->code_lines), length = 0;
 	photo->values[PYTHON_CODE] = s->code;
-	photo->values[PYTHON_FIRST_LINE] = (u64)p->minor << 56 | (u64)p->origin << 32 | (u32)python_word(s->words, p->code_first_line);
-	photo->values[PYTHON_NAME] = python_word(s->words, p->code_name);
-	photo->values[PYTHON_FILE] = python_word(s->words, p->code_file);
+	photo->values[PYTHON_FIRST_LINE] = (u64)p->minor << 56 | (u64)p->origin << 32 | (u32)python_word(w->python.words, p->code_first_line);
+	photo->values[PYTHON_NAME] = python_word(w->python.words, p->code_name);
+	photo->values[PYTHON_FILE] = python_word(w->python.words, p->code_file);
 	photo->values[PYTHON_LINES] = lines;
 	photo->lengths[0] = python_string(p, photo->bytes, PYTHON_NAME_BYTES, photo->values[PYTHON_NAME], false,
 					  &photo->values[PYTHON_NAME_STATE]);
@@ -198,13 +198,13 @@ STEP u32 python_photograph(struct walk *w, u64 what)
 #else
 /* unwind/replay has no photographs: a code object is its address. */
 #define identity(address, more) (((address) ^ mix(0, more)) & LANGUAGE_WHAT)
-#define python_photograph(w, what) ((void)(what))
+#define python_photograph(w) ((void)(w))
 #endif
 
 /* The offset of a frame's instruction in its code. */
-static __always_inline u64 python_instruction(struct python_walk *s, struct python_process *p, u64 code)
+static __always_inline u64 python_instruction(struct walk *w, struct python_process *p, u64 code)
 {
-	u64 at = python_word(s->words, p->frame_instruction);
+	u64 at = python_word(w->python.words, p->frame_instruction);
 	if (p->activation == PYTHON_CALLS)
 		at = (u64)(s32)at;
 	else if (p->activation == PYTHON_ENTRIES) /* counts instructions, of two bytes */
@@ -227,30 +227,31 @@ STEP u32 add_python_frame(struct walk *w)
 	u64 frame = s->frame;
 	if (!p || !frame)
 		return PYTHON_END;
+	s->what = 0;
 	if (!python_is_object(frame))
 		return python_broken(s);
 	bool old = p->activation <= PYTHON_ENTRIES;
-	if (old ? READ_USER(s->words, PYTHON_OLD_FRAME_BYTES, frame) : READ_USER(s->words, PYTHON_FRAME_BYTES, frame))
+	if (old ? READ_USER(w->python.words, PYTHON_OLD_FRAME_BYTES, frame) : READ_USER(w->python.words, PYTHON_FRAME_BYTES, frame))
 		return python_broken(s);
-	u8 end = python_word(s->words, p->frame_end);
-	u64 code = python_word(s->words, p->frame_code) & ~7ull; /* since 3.14 low bits are tags */
-	s->frame = python_word(s->words, p->frame_previous);
+	u8 end = python_word(w->python.words, p->frame_end);
+	u64 code = python_word(w->python.words, p->frame_code) & ~7ull; /* since 3.14 low bits are tags */
+	s->frame = python_word(w->python.words, p->frame_previous);
 	if (p->activation >= PYTHON_ENTRY_SHIMS && end == PYTHON_OWNED_BY_SHIM) {
 		s->shim = frame;
 		return PYTHON_END;
 	}
-	u64 where = python_instruction(s, p, code);
-	if (!python_is_object(code) || READ_USER(s->words, PYTHON_CODE_BYTES, code))
+	u64 where = python_instruction(w, p, code);
+	if (!python_is_object(code) || READ_USER(w->python.words, PYTHON_CODE_BYTES, code))
 		return python_broken(s);
-	if (python_word(s->words, p->type) != p->code_type)
+	if (python_word(w->python.words, p->type) != p->code_type)
 		return python_broken(s);
-	u64 name = python_word(s->words, p->code_name), file = python_word(s->words, p->code_file);
+	u64 name = python_word(w->python.words, p->code_name), file = python_word(w->python.words, p->code_file);
 	if (name != file) { /* else it is a piece of the interpreter that looks like code */
-		u64 more = mix(mix(name, file), (u32)python_word(s->words, p->code_first_line));
-		u64 what = identity(code, mix(more, python_word(s->words, p->code_lines)));
+		u64 more = mix(mix(name, file), (u32)python_word(w->python.words, p->code_first_line));
+		u64 what = identity(code, mix(more, python_word(w->python.words, p->code_lines)));
 		s->code = code;
+		s->what = what;
 		push_language_frame(w, LANGUAGE_PYTHON, what, where);
-		python_photograph(w, what);
 	}
 	if (old || (p->activation == PYTHON_FLAGS && end))
 		return PYTHON_END;
@@ -302,13 +303,20 @@ static __always_inline bool python_is_between(struct walk *w, struct python_walk
 	return false;
 }
 
-/* Adds the frames of one activation whose end is marked. */
-static __always_inline void add_python_run(struct walk *w)
+/* Adds the frames of one activation. The photograph is not taken within
+ * add_python_frame because stacks of functions that call each other add up. */
+STEP u32 add_python_run(struct walk *w)
 {
+	if (!w)
+		return 0;
 	for (int i = 0; i < MAX_FRAMES / 2; i++) {
-		if (add_python_frame(w) != PYTHON_MORE)
+		u32 more = add_python_frame(w);
+		if (w->languages.python.what)
+			python_photograph(w);
+		if (more != PYTHON_MORE)
 			break;
 	}
+	return 0;
 }
 
 /* Adds the frames up to the next shim, if that lies in the native frame or in
@@ -317,17 +325,18 @@ static __always_inline enum python_place add_python_to_shim(struct walk *w, stru
 {
 	if (s->entry ? python_place(w, s->entry) == PYTHON_ABOVE : !python_evaluates(w, p))
 		return PYTHON_ABOVE;
-	u64 frame = s->frame, hash = w->hash;
-	u32 count = w->count;
+	w->python.frame = s->frame;
+	w->python.hash = w->hash;
+	w->python.count = w->count;
 	s->shim = 0;
 	add_python_run(w);
 	s->entry = 0;
 	enum python_place place = s->shim ? python_place(w, s->shim) : PYTHON_WITHIN;
 	if (place == PYTHON_ABOVE) {
 		s->entry = s->shim;
-		s->frame = frame;
-		w->hash = hash;
-		w->count = count;
+		s->frame = w->python.frame;
+		w->hash = w->python.hash;
+		w->count = w->python.count;
 	}
 	return place;
 }
@@ -361,35 +370,41 @@ STEP u32 add_python_activation(struct walk *w)
 		return add_python_entry(w, s, p);
 	if (!python_evaluates(w, p) || (w->count == 1 && python_is_between(w, s, p)))
 		return PYTHON_ABOVE;
-	add_python_frame(w);
+	add_python_run(w);
 	return PYTHON_WITHIN;
 }
 
-/* Adds the Python functions that a native frame of the runtime was running. */
-STEP u32 add_python(struct walk *w)
+/* Finds the thread's frames at the first native frame of the runtime, and those
+ * of its other state where the first are all added. */
+STEP u32 find_python(struct walk *w)
 {
 	if (!w)
-		return END_CORRUPT;
+		return 0;
 	struct python_walk *s = &w->languages.python;
+	struct python_process *p = PYTHON_PROCESS(w->owner);
+	u64 outer = s->outer;
+	if (!p)
+		return 0;
 	if (!(w->languages.begun & RUNS(LANGUAGE_PYTHON))) {
-		struct python_process *p = PYTHON_PROCESS(w->owner);
-		if (!p)
-			return 0;
 		w->languages.begun |= RUNS(LANGUAGE_PYTHON);
 		python_begin(s, p);
-	}
-	if (!s->frame && s->outer) {
-		struct python_process *p = PYTHON_PROCESS(w->owner);
-		u64 outer = s->outer;
+	} else if (outer) {
 		s->outer = 0;
-		if (p)
-			python_begin_state(s, p, outer);
+		python_begin_state(s, p, outer);
 	}
+	return 0;
+}
+
+/* Adds the Python functions that a native frame of the runtime was running. */
+static __always_inline void add_python(struct walk *w)
+{
+	struct python_walk *s = &w->languages.python;
+	if (!s->frame && (s->outer || !(w->languages.begun & RUNS(LANGUAGE_PYTHON))))
+		find_python(w);
 	for (int i = 0; i < 4 && s->frame; i++) {
 		if (add_python_activation(w) != PYTHON_BELOW)
 			break;
 	}
-	return 0;
 }
 
 #endif

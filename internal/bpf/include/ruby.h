@@ -47,11 +47,6 @@ static __always_inline struct ruby_process *ruby_process_of(u32 tgid)
 #endif
 #endif
 
-/* rb_control_frame_t, up to ep. */
-struct ruby_frame {
-	u64 pc, sp, iseq, self, ep;
-};
-
 #define RUBY_FRAME_BYTES 64 /* of a control frame; callers' lie above */
 
 /* Flags of a frame, in ep[0]. */
@@ -105,14 +100,14 @@ static __always_inline u32 ruby_broken(struct ruby_walk *s)
 }
 
 /* Reads where the thread's frames begin. One that never ran Ruby has none. */
-static __always_inline void ruby_begin(struct ruby_walk *s, struct ruby_process *p)
+static __always_inline void ruby_begin(struct ruby_walk *s, struct ruby_words *v, struct ruby_process *p)
 {
-	u64 dtv = 0, block = 0, context = 0, stack[3]; /* stack, its words, current frame */
-	if (READ_USER(&dtv, 8, THREAD_POINTER() + 8) || READ_USER(&block, 8, dtv + p->module))
+	u64 *at = &v->frame.pc, *stack = v->object; /* its address, its words, the current frame */
+	if (READ_USER(at, 8, THREAD_POINTER() + 8) || READ_USER(at, 8, *at + p->module))
 		return;
-	if (!ruby_is_object(block) || READ_USER(&context, 8, block + p->context) || !context)
+	if (!ruby_is_object(*at) || READ_USER(at, 8, *at + p->context) || !*at)
 		return;
-	if (!ruby_is_object(context) || READ_USER(stack, sizeof(stack), context)) {
+	if (!ruby_is_object(*at) || READ_USER(stack, 24, *at)) {
 		ruby_broken(s);
 		return;
 	}
@@ -153,29 +148,29 @@ static __always_inline u32 ruby_line_row(u64 index, u32 place)
 }
 
 /* The line that a frame executes: of the instruction before pc. */
-static __always_inline u32 ruby_line(struct ruby_walk *s, u64 pc)
+static __always_inline u32 ruby_line(struct ruby_words *v, u64 pc)
 {
-	u32 rows = s->body[RUBY_LINE_COUNT], row = 1, line = 0;
-	u64 place = (pc - s->body[RUBY_ENCODED]) / 8;
-	if (place > s->body[RUBY_SIZE] >> 32 || rows == 0)
+	u32 rows = v->body[RUBY_LINE_COUNT], row = 1, line = 0;
+	u64 place = (pc - v->body[RUBY_ENCODED]) / 8;
+	if (place > v->body[RUBY_SIZE] >> 32 || rows == 0)
 		return 0;
 	if (place)
 		place--;
 	if (rows > 1)
-		row = ruby_line_row(s->body[RUBY_LINE_INDEX], place);
-	if (row == 0 || row > rows || READ_USER(&line, 4, s->body[RUBY_LINES] + (u64)(row - 1) * 12))
+		row = ruby_line_row(v->body[RUBY_LINE_INDEX], place);
+	if (row == 0 || row > rows || READ_USER(&line, 4, v->body[RUBY_LINES] + (u64)(row - 1) * 12))
 		return 0;
 	return line;
 }
 
 /* Finds the method that a frame belongs to, through the environments of the
  * blocks around it. */
-static __always_inline void ruby_find_method(struct ruby_walk *s, u64 ep)
+static __always_inline void ruby_find_method(struct ruby_words *v, u64 ep)
 {
-	s->method = (struct ruby_method){};
+	v->method = (struct ruby_method){};
 	for (int i = 0; i < 8; i++) {
-		u64 words[3], flags = 0; /* method or scope; environment around; flags */
-		if (!ruby_is_object(ep) || READ_USER(words, sizeof(words), ep - 16))
+		u64 *words = v->object, flags = 0; /* method or scope; environment around; flags */
+		if (!ruby_is_object(ep) || READ_USER(words, 24, ep - 16))
 			return;
 		u64 entry = words[0];
 		if (ruby_is_object(entry) && !READ_USER(&flags, 8, entry) && (flags & RUBY_TYPE) == RUBY_IMEMO) {
@@ -184,7 +179,7 @@ static __always_inline void ruby_find_method(struct ruby_walk *s, u64 ep)
 					return;
 			}
 			if (RUBY_IMEMO_TYPE(flags) == RUBY_IMEMO_METHOD) {
-				READ_USER(&s->method, sizeof(s->method), entry);
+				READ_USER(&v->method, sizeof(v->method), entry);
 				return;
 			}
 		}
@@ -213,10 +208,10 @@ enum ruby_value {
 };
 
 /* Copies a string, and gives its length. */
-static __always_inline u32 ruby_copy(u8 *to, u32 room, u64 string)
+static __always_inline u32 ruby_copy(struct ruby_words *v, u8 *to, u32 room, u64 string)
 {
-	u64 words[4]; /* flags, class, length or bytes, address or bytes */
-	if (!ruby_is_object(string) || READ_USER(words, sizeof(words), string) || (words[0] & RUBY_TYPE) != RUBY_STRING)
+	u64 *words = v->object; /* flags, class, length or bytes, address or bytes */
+	if (!ruby_is_object(string) || READ_USER(words, 32, string) || (words[0] & RUBY_TYPE) != RUBY_STRING)
 		return 0;
 	bool apart = words[0] & RUBY_EMBEDDED;
 	u64 length = apart ? words[2] : words[0] >> 14 & 31;
@@ -231,10 +226,10 @@ static __always_inline u32 ruby_copy(u8 *to, u32 room, u64 string)
 }
 
 /* An element of an array; 0: there is none. */
-static __always_inline u64 ruby_element(u64 array, u64 index)
+static __always_inline u64 ruby_element(struct ruby_words *v, u64 array, u64 index)
 {
-	u64 words[5], element = 0; /* flags, class, length, unused, address */
-	if (!ruby_is_object(array) || READ_USER(words, sizeof(words), array) || (words[0] & RUBY_TYPE) != RUBY_ARRAY)
+	u64 *words = v->object, element = 0; /* flags, class, length, unused, address */
+	if (!ruby_is_object(array) || READ_USER(words, sizeof(v->object), array) || (words[0] & RUBY_TYPE) != RUBY_ARRAY)
 		return 0;
 	bool embedded = words[0] & RUBY_EMBEDDED;
 	u64 length = embedded ? words[0] >> 15 & 3 : words[2];
@@ -246,31 +241,24 @@ static __always_inline u64 ruby_element(u64 array, u64 index)
 #define RUBY_LAST_OPERATOR 170 /* ids up to here are numbers; others have flags in the lowest 4 bits */
 
 /* The string of an id: ids are kept in arrays of 512, two elements for each. */
-static __always_inline u64 ruby_id_string(struct ruby_process *p, u64 id)
+static __always_inline u64 ruby_id_string(struct ruby_words *v, struct ruby_process *p, u64 id)
 {
-	u64 symbols[3]; /* last number u32, table, ids */
+	u64 *symbols = v->object; /* last number u32, table, ids */
 	u64 number = id > RUBY_LAST_OPERATOR ? id >> 4 : id;
-	if (READ_USER(symbols, sizeof(symbols), p->symbols) || number > (u32)symbols[0])
+	if (READ_USER(symbols, 24, p->symbols) || number > (u32)symbols[0])
 		return 0;
-	return ruby_element(ruby_element(symbols[2], number / 512), number % 512 * 2);
+	return ruby_element(v, ruby_element(v, symbols[2], number / 512), number % 512 * 2);
 }
 
-/* The words of a table that holds a few variables, of a class: it is searched
- * from its beginning, where the names of classes are. */
-struct ruby_table {
-	u64 unused[4], first, bound, entries;
-};
-
-static __always_inline u64 ruby_class_variable(u64 class, u64 id, u64 or_id)
+static __always_inline u64 ruby_class_variable(struct ruby_words *v, u64 class, u64 id, u64 or_id)
 {
-	u64 extension = 0, at = 0;
-	struct ruby_table table;
+	u64 extension = 0, at = 0, *entry = v->object; /* hash, id, value */
+	struct ruby_table *table = &v->table;
 	if (READ_USER(&extension, 8, class + RUBY_CLASS_EXTENSION) || READ_USER(&at, 8, extension + 8) ||
-	    READ_USER(&table, sizeof(table), at))
+	    READ_USER(table, sizeof(*table), at))
 		return 0;
 	for (u64 i = 0; i < 8; i++) {
-		u64 entry[3]; /* hash, id, value */
-		if (table.first + i >= table.bound || READ_USER(entry, sizeof(entry), table.entries + (table.first + i) * 24))
+		if (table->first + i >= table->bound || READ_USER(entry, 24, table->entries + (table->first + i) * 24))
 			return 0;
 		if (entry[1] == id || entry[1] == or_id)
 			return entry[2];
@@ -280,26 +268,21 @@ static __always_inline u64 ruby_class_variable(u64 class, u64 id, u64 or_id)
 
 /* Copies the name of the class that a method belongs to: of a singleton class,
  * that of the class whose it is. */
-STEP u32 ruby_photograph_class(struct walk *w, struct photograph *photo)
+static __always_inline void ruby_photograph_class(struct ruby_words *v, struct ruby_process *p, struct photograph *photo)
 {
-	u64 flags = 0;
-	if (!w || !photo)
-		return 0;
-	struct ruby_process *p = RUBY_PROCESS(w->owner);
-	u64 class = w->languages.ruby.method.owner;
-	if (!p || !ruby_is_object(class) || READ_USER(&flags, 8, class))
-		return 0;
+	u64 flags = 0, class = v->method.owner;
+	if (!ruby_is_object(class) || READ_USER(&flags, 8, class))
+		return;
 	if ((flags & RUBY_TYPE) == RUBY_CLASS && flags & RUBY_SINGLETON) {
-		class = ruby_class_variable(class, p->attached, p->attached);
+		class = ruby_class_variable(v, class, p->attached, p->attached);
 		if (!ruby_is_object(class) || READ_USER(&flags, 8, class))
-			return 0;
+			return;
 		photo->values[RUBY_IS_SINGLETON] = 1;
 	}
 	if ((flags & RUBY_TYPE) != RUBY_CLASS && (flags & RUBY_TYPE) != RUBY_MODULE)
-		return 0;
-	u64 name = ruby_class_variable(class, p->classpath, p->temporary_classpath);
-	photo->lengths[0] = ruby_copy(photo->bytes, RUBY_CLASS_BYTES, name);
-	return 0;
+		return;
+	u64 name = ruby_class_variable(v, class, p->classpath, p->temporary_classpath);
+	photo->lengths[0] = ruby_copy(v, photo->bytes, RUBY_CLASS_BYTES, name);
 }
 
 STEP u32 ruby_photograph(struct walk *w)
@@ -309,24 +292,25 @@ STEP u32 ruby_photograph(struct walk *w)
 		return 0;
 	struct ruby_process *p = RUBY_PROCESS(w->owner);
 	struct ruby_walk *s = &w->languages.ruby;
-	if (!p)
+	struct ruby_words *v = &w->script.ruby;
+	if (!p || !s->met)
 		return 0;
 	struct photograph *photo = begin_photograph(w, LANGUAGE_RUBY, s->what);
 	if (!photo)
 		return 0;
 	photo->values[RUBY_FRAME_FLAGS] = s->flags;
-	if (s->method.owner)
-		ruby_photograph_class(w, photo);
-	if (s->iseq) {
-		photo->values[RUBY_START_LINE] = s->body[RUBY_FIRST_LINE] >> 1;
-		photo->lengths[1] = ruby_copy(photo->bytes + RUBY_LABEL_AT, RUBY_LABEL_BYTES, s->body[RUBY_LABEL]);
-		u64 path = s->body[RUBY_PATH]; /* or an array of it, and of the absolute one */
+	if (v->method.owner)
+		ruby_photograph_class(v, p, photo);
+	if (!s->in_c) {
+		photo->values[RUBY_START_LINE] = v->body[RUBY_FIRST_LINE] >> 1;
+		photo->lengths[1] = ruby_copy(v, photo->bytes + RUBY_LABEL_AT, RUBY_LABEL_BYTES, v->body[RUBY_LABEL]);
+		u64 path = v->body[RUBY_PATH]; /* or an array of it, and of the absolute one */
 		if (ruby_is_object(path) && !READ_USER(&flags, 8, path) && (flags & RUBY_TYPE) == RUBY_ARRAY)
-			path = ruby_element(path, 0);
-		photo->lengths[3] = ruby_copy(photo->bytes + RUBY_FILE_AT, RUBY_FILE_BYTES, path);
+			path = ruby_element(v, path, 0);
+		photo->lengths[3] = ruby_copy(v, photo->bytes + RUBY_FILE_AT, RUBY_FILE_BYTES, path);
 	}
-	READ_USER(&id, 8, s->method.definition + 32); /* its original name */
-	photo->lengths[2] = ruby_copy(photo->bytes + RUBY_METHOD_AT, RUBY_METHOD_BYTES, ruby_id_string(p, id));
+	READ_USER(&id, 8, v->method.definition + 32); /* its original name */
+	photo->lengths[2] = ruby_copy(v, photo->bytes + RUBY_METHOD_AT, RUBY_METHOD_BYTES, ruby_id_string(v, p, id));
 	end_photograph(photo);
 	return 0;
 }
@@ -338,20 +322,21 @@ STEP u32 ruby_photograph(struct walk *w)
 /* What tells code and method from those that were, or will be, at their
  * addresses. A method has its name's id and its class's number; other code is
  * told by the beginning of its label. */
-static __always_inline u64 ruby_identity(struct ruby_walk *s)
+static __always_inline u64 ruby_identity(struct ruby_walk *s, struct ruby_words *v)
 {
-	u64 serial = 0, label[4] = {};
-	u64 more = s->flags & (RUBY_C | RUBY_BMETHOD);
-	if (s->iseq) {
-		more = mix(mix(more, s->body[RUBY_ENCODED]), s->body[RUBY_PATH]);
-		more = mix(mix(more, s->body[RUBY_LABEL]), s->body[RUBY_FIRST_LINE]);
+	u64 serial = 0, *label = v->object;
+	u64 more = mix(0, s->flags & (RUBY_C | RUBY_BMETHOD));
+	if (!s->in_c) {
+		more = mix(mix(more, v->body[RUBY_ENCODED]), v->body[RUBY_PATH]);
+		more = mix(mix(more, v->body[RUBY_LABEL]), v->body[RUBY_FIRST_LINE]);
 	}
-	if (s->method.owner) {
-		READ_USER(&serial, 8, s->method.owner + RUBY_CLASS_SERIAL);
-		return identity(s->iseq, mix(mix(mix(more, serial), s->method.id), s->method.owner));
+	if (v->method.owner) {
+		READ_USER(&serial, 8, v->method.owner + RUBY_CLASS_SERIAL);
+		return identity(s->in_c ? 0 : s->iseq, mix(mix(mix(more, serial), v->method.id), v->method.owner));
 	}
-	READ_USER(label, sizeof(label), s->body[RUBY_LABEL]);
-	return identity(s->iseq, mix(mix(more, label[2]), label[3]));
+	label[2] = label[3] = 0;
+	READ_USER(label, 32, v->body[RUBY_LABEL]);
+	return identity(s->in_c ? 0 : s->iseq, mix(mix(more, label[2]), label[3]));
 }
 
 #define RUBY_MORE 1 /* rb_vm_exec has more frames */
@@ -360,18 +345,20 @@ static __always_inline u64 ruby_identity(struct ruby_walk *s)
 /* Adds one frame, and goes to the one that called it. */
 STEP u32 add_ruby_frame(struct walk *w)
 {
-	struct ruby_frame f;
-	u64 body = 0, flags = 0;
+	u64 flags = 0;
 	if (!w)
 		return RUBY_END;
 	struct ruby_walk *s = &w->languages.ruby;
+	struct ruby_words *v = &w->script.ruby;
+	struct ruby_frame *f = &v->frame;
+	s->met = 0;
 	if (!s->frame)
 		return RUBY_END;
 	if (s->frame >= s->end) {
 		s->frame = 0;
 		return RUBY_END;
 	}
-	if (READ_USER(&f, sizeof(f), s->frame) || !ruby_is_object(f.ep) || READ_USER(&flags, 8, f.ep))
+	if (READ_USER(f, sizeof(*f), s->frame) || !ruby_is_object(f->ep) || READ_USER(&flags, 8, f->ep))
 		return ruby_broken(s);
 	s->frame += RUBY_FRAME_BYTES;
 	if ((flags & RUBY_MAGIC) == RUBY_MAGIC_DUMMY) { /* the bottom of a thread or fiber */
@@ -379,62 +366,69 @@ STEP u32 add_ruby_frame(struct walk *w)
 		return RUBY_END;
 	}
 	bool in_c = flags & RUBY_C;
-	u64 iseq = in_c ? 0 : f.iseq;
 	if (in_c && (flags & RUBY_MAGIC) != RUBY_MAGIC_C)
 		return RUBY_MORE; /* a block written in C: its native frame says more */
-	if (in_c || s->ep != f.ep) /* blocks differ in theirs, recursions of methods too */
-		ruby_find_method(s, f.ep);
+	u64 iseq = in_c ? 0 : f->iseq;
+	ruby_find_method(v, f->ep);
 	if (iseq && iseq != s->iseq) {
-		if (!ruby_is_object(iseq) || READ_USER(&body, 8, iseq + 16) || READ_USER(s->body, sizeof(s->body), body))
+		u64 body = 0;
+		if (!ruby_is_object(iseq) || READ_USER(&body, 8, iseq + 16) || READ_USER(v->body, sizeof(v->body), body))
 			return ruby_broken(s);
+		s->iseq = iseq;
 	}
-	s->ep = f.ep;
-	s->iseq = iseq;
+	s->in_c = in_c;
 	s->flags = flags;
-	if (iseq || s->method.owner) {
-		s->what = ruby_identity(s);
-		push_language_frame(w, LANGUAGE_RUBY, s->what, iseq ? ruby_line(s, f.pc) : 0);
-		ruby_photograph(w);
+	if (iseq || v->method.owner) {
+		s->met = 1;
+		s->what = ruby_identity(s, v);
+		push_language_frame(w, LANGUAGE_RUBY, s->what, iseq ? ruby_line(v, f->pc) : 0);
 	}
 	return flags & RUBY_FINISH ? RUBY_END : RUBY_MORE;
 }
 
-/* Adds the Ruby methods that a native frame was running, if it is rb_vm_exec. */
+/* Whether the native frame just walked is one of rb_vm_exec. */
+static __always_inline bool ruby_executes(struct walk *w, struct ruby_process *p)
+{
+	u64 at = w->languages.offset;
+	return (at >= p->execute[0].start && at < p->execute[0].end) || (at >= p->execute[1].start && at < p->execute[1].end);
+}
+
+/* Adds one of the Ruby methods that a native frame was running, if it is
+ * rb_vm_exec, and tells whether there are more. */
 STEP u32 add_ruby(struct walk *w)
 {
 	if (!w)
 		return END_CORRUPT;
 	struct ruby_walk *s = &w->languages.ruby;
-	struct ruby_process *p = RUBY_PROCESS(w->owner);
-	if (!p)
-		return 0;
-	u64 at = w->languages.offset;
-	if ((at < p->execute[0].start || at >= p->execute[0].end) && (at < p->execute[1].start || at >= p->execute[1].end))
-		return 0;
-	if (!(w->languages.begun & RUNS(LANGUAGE_RUBY))) {
-		w->languages.begun |= RUNS(LANGUAGE_RUBY);
-		ruby_begin(s, p);
-		if (w->languages.before == WALKED_WITH_FRAME_MISSING)
+	if (!w->languages.adding) {
+		struct ruby_process *p = RUBY_PROCESS(w->owner);
+		if (!p || !ruby_executes(w, p))
 			return 0;
-		if (w->languages.before == WALKED_WITH_FRAME_LEFT)
-			s->frame += RUBY_FRAME_BYTES;
+		if (!(w->languages.begun & RUNS(LANGUAGE_RUBY))) {
+			w->languages.begun |= RUNS(LANGUAGE_RUBY);
+			ruby_begin(s, &w->script.ruby, p);
+			if (w->languages.before == WALKED_WITH_FRAME_MISSING)
+				return 0;
+			if (w->languages.before == WALKED_WITH_FRAME_LEFT)
+				s->frame += RUBY_FRAME_BYTES;
+		}
+		if (!s->frame && !s->broken) {
+			if (walk_again(w, WALKED_WITH_FRAME_MISSING))
+				return 0;
+			ruby_broken(s);
+		}
 	}
-	if (!s->frame && !s->broken && !walk_again(w, WALKED_WITH_FRAME_MISSING))
-		ruby_broken(s);
-	for (int i = 0; i < MAX_FRAMES / 2; i++) {
-		if (add_ruby_frame(w) != RUBY_MORE)
-			break;
-	}
+	w->languages.adding = add_ruby_frame(w) == RUBY_MORE;
+	ruby_photograph(w);
 	return 0;
 }
 
-/* Whether the next frame is of a method or block written in C. */
-static __always_inline bool ruby_is_in_c(struct ruby_walk *s, u64 *flags)
+/* The flags of the next frame. */
+static __always_inline u64 ruby_next_flags(struct ruby_walk *s, struct ruby_words *v)
 {
-	struct ruby_frame f;
-	*flags = 0;
-	return !READ_USER(&f, sizeof(f), s->frame) && !READ_USER(flags, 8, f.ep) && *flags & RUBY_C &&
-	       (*flags & RUBY_MAGIC) != RUBY_MAGIC_DUMMY;
+	if (READ_USER(&v->frame, sizeof(v->frame), s->frame) || READ_USER(v->object, 8, v->frame.ep))
+		return 0;
+	return v->object[0];
 }
 
 /* Whether a walk that ended has seen all frames. Below those of the outermost
@@ -442,24 +436,28 @@ static __always_inline bool ruby_is_in_c(struct ruby_walk *s, u64 *flags)
  * of a fiber ends in a return address of zero: what resumed it is on another. */
 STEP u32 end_ruby(struct walk *w, u32 end)
 {
-	u64 flags = 0;
 	if (!w)
 		return END_CORRUPT;
 	struct ruby_walk *s = &w->languages.ruby;
-	struct ruby_process *p = RUBY_PROCESS(w->owner);
-	if (!(w->languages.begun & RUNS(LANGUAGE_RUBY)) && p) {
+	if (!(w->languages.begun & RUNS(LANGUAGE_RUBY))) {
+		struct ruby_process *p = RUBY_PROCESS(w->owner);
 		w->languages.begun |= RUNS(LANGUAGE_RUBY);
-		ruby_begin(s, p);
+		if (p)
+			ruby_begin(s, &w->script.ruby, p);
 	}
 	for (int i = 0; i < 8; i++) {
-		if (!s->frame || s->frame >= s->end || !ruby_is_in_c(s, &flags))
+		if (s->broken)
+			return end == END_COMPLETE ? END_UNSUPPORTED : end;
+		if (!s->frame || s->frame >= s->end)
+			return END_COMPLETE;
+		u64 flags = ruby_next_flags(s, &w->script.ruby);
+		if ((flags & RUBY_MAGIC) == RUBY_MAGIC_DUMMY)
+			return END_COMPLETE;
+		if (!(flags & RUBY_C))
 			break;
 		add_ruby_frame(w);
+		ruby_photograph(w);
 	}
-	if (s->broken)
-		return end == END_COMPLETE ? END_UNSUPPORTED : end;
-	if (!s->frame || s->frame >= s->end || (flags & RUBY_MAGIC) == RUBY_MAGIC_DUMMY)
-		return END_COMPLETE;
 	return walk_again(w, WALKED_WITH_FRAME_LEFT) ? 0 : END_UNSUPPORTED;
 }
 

@@ -71,7 +71,8 @@ enum language {
 
 #define RUNS(language) (1u << (8 + (language)))
 /* those that make code at run time, in memory without a file */
-#define MAKES_CODE (RUNS(LANGUAGE_JAVA) | RUNS(LANGUAGE_V8) | RUNS(LANGUAGE_PHP) | RUNS(LANGUAGE_DOTNET))
+#define MAKES_CODE (RUNS(LANGUAGE_JAVA) | RUNS(LANGUAGE_V8) | RUNS(LANGUAGE_PHP) | RUNS(LANGUAGE_DOTNET) | \
+		    RUNS(LANGUAGE_BEAM))
 
 /* How a walk ended; the numbers are profile.End's. */
 enum walk_end {
@@ -139,6 +140,9 @@ struct walk {
 	struct process process;
 #ifdef WALKS_LANGUAGES
 	struct languages languages;
+	union script_words script;
+	struct python_words python; /* not cleared: read anew for each frame */
+	struct v8_frame v8;
 	struct dotnet_walk dotnet;
 	struct hotspot_walk hotspot; /* not cleared: languages.begun tells whether it is read */
 #endif

@@ -68,7 +68,12 @@ struct {
 	__type(value, struct v8_process);
 } v8_processes SEC(".maps");
 
-#define V8_PROCESS(w) ((struct v8_process *)bpf_map_lookup_elem(&v8_processes, &(w)->owner))
+static __always_inline struct v8_process *v8_process_of(u32 tgid)
+{
+	return bpf_map_lookup_elem(&v8_processes, &tgid); /* 6.1 takes no keys from a map's value */
+}
+
+#define V8_PROCESS(w) v8_process_of((w)->owner)
 #endif
 
 #define V8_NO_TYPE 0xffffffff
@@ -144,9 +149,9 @@ static __always_inline u64 v8_flat_string(struct v8_process *p, u64 string, u32 
  *
  * of which the second may be missing, and newer ones have the last two first.
  * A name that nobody wrote is inferred, as of methods of an object. */
-static __always_inline u64 v8_read_scope(struct v8_process *p, struct photograph *f, u64 scope)
+static __always_inline u64 v8_read_scope(struct v8_process *p, struct photograph *f, u64 scope, u64 *words)
 {
-	u64 words[5] = {}, locals = 0;
+	u64 locals = 0;
 	u32 length = 0;
 	if (READ_USER(&locals, 8, scope - 1 + V8_SCOPE_LOCALS) || locals >> 52)
 		return 0;
@@ -157,7 +162,7 @@ static __always_inline u64 v8_read_scope(struct v8_process *p, struct photograph
 		return 0;
 	if (!(words[0] & 1))
 		at += 8;
-	if (READ_USER(words, sizeof(words), at))
+	if (READ_USER(words, 40, at))
 		return 0;
 	bool named = v8_type(p, words[0]) < V8_STRINGS;
 	if (p->scope_positions) {
@@ -181,24 +186,24 @@ static __always_inline void v8_end_photograph(struct photograph *f)
 	bpf_ringbuf_submit(f, 0);
 }
 
-/* Photographs the function in w->languages.v8, if that was not done before. */
+/* Photographs the function in w->v8, if that was not done before. */
 STEP u32 photograph_v8(struct walk *w)
 {
-	if (!w)
+	if (!w || !w->v8.shared)
 		return 0;
 	struct v8_process *p = V8_PROCESS(w);
 	if (!p)
 		return 0;
-	struct photograph *f = begin_photograph(w, LANGUAGE_V8, w->languages.v8.what);
+	struct photograph *f = begin_photograph(w, LANGUAGE_V8, w->v8.what);
 	if (!f)
 		return 0;
-	u64 name = w->languages.v8.name, script = w->languages.v8.script, script_name = 0;
-	f->values[0] = w->languages.v8.shared;
+	u64 name = w->v8.name, script = w->v8.script, script_name = 0;
+	f->values[0] = w->v8.shared;
 	f->values[1] = name;
 	f->values[2] = script;
 	f->values[3] = v8_type(p, script) == p->script_type;
 	if (v8_type(p, name) == p->scope_type)
-		name = v8_read_scope(p, f, name);
+		name = v8_read_scope(p, f, name, w->v8.words);
 	V8_COPY_STRING(p, f, 0, 0, V8_PHOTOGRAPHED_NAME, name);
 	if (f->values[3] && !READ_USER(&script_name, 8, script - 1 + p->script_name))
 		V8_COPY_STRING(p, f, 1, V8_PHOTOGRAPHED_SCRIPT_AT, V8_PHOTOGRAPHED_SCRIPT, script_name);
@@ -206,13 +211,13 @@ STEP u32 photograph_v8(struct walk *w)
 	return 0;
 }
 
-/* Has user space look at compiled code of the function in w->languages.v8 that
+/* Has user space look at compiled code of the function in w->v8 that
  * was not seen before: it may be collected soon. */
 STEP u32 photograph_v8_code(struct walk *w)
 {
-	if (!w)
+	if (!w || !w->v8.shared || !w->v8.pc)
 		return 0;
-	u64 pc = w->ip - w->is_return, what = w->languages.v8.what;
+	u64 pc = w->v8.pc, what = w->v8.what;
 	u64 place = mix(what, pc >> V8_PLACE_SHIFT) & LANGUAGE_WHAT;
 	struct photograph *f = begin_photograph(w, LANGUAGE_V8, place);
 	if (!f)
@@ -243,21 +248,19 @@ static __always_inline bool v8_is(struct v8_process *p, u64 object, u32 first, u
 /* Pushes a JSFunction; where tells what of it is running. */
 static __always_inline bool push_v8(struct walk *w, struct v8_process *p, u64 function, u64 where)
 {
-	struct v8_walk *v = &w->languages.v8;
+	struct v8_frame *v = &w->v8;
 	u64 shared = 0, name = 0, script = 0;
-	if (!v8_is(p, function, p->first_function, p->last_function, &v->function_map) ||
+	if (!v8_is(p, function, p->first_function, p->last_function, &w->languages.v8.function_map) ||
 	    READ_USER(&shared, 8, function - 1 + p->shared) ||
-	    !v8_is(p, shared, p->shared_type, p->shared_type, &v->shared_map) ||
+	    !v8_is(p, shared, p->shared_type, p->shared_type, &w->languages.v8.shared_map) ||
 	    READ_USER(&name, 8, shared - 1 + p->name) || READ_USER(&script, 8, shared - 1 + p->script))
 		return false;
 	v->shared = shared;
 	v->name = name;
 	v->script = script;
+	v->pc = where >> V8_KIND_SHIFT == V8_COMPILED ? w->ip - w->is_return : 0;
 #ifndef ATYS_REPLAY
 	v->what = identity(shared, mix(name, script));
-	photograph_v8(w);
-	if (where >> V8_KIND_SHIFT == V8_COMPILED)
-		photograph_v8_code(w);
 #else
 	v->what = shared & LANGUAGE_WHAT;
 #endif
@@ -265,27 +268,22 @@ static __always_inline bool push_v8(struct walk *w, struct v8_process *p, u64 fu
 	return true;
 }
 
-/* Where a frame of compiled code stands while it is made or left: the frame
- * that rbp shows is then the caller's. */
-struct v8_leaf {
-	u64 fp;		/* its own frame, of which the words below are valid; or 0 */
-	u64 function;	/* where there is no frame yet: what may be the function, or 0 */
-	u64 returns_at; /* where the return address is; 0: in register r10 */
-	u64 bp;		/* the caller's */
-	u64 sp;
-};
-
-/* Looks at the code around the pc of an innermost frame:
+/* Looks at the code around the pc of an innermost frame, which may be about to
+ * be made or left; rbp is then the caller's:
  *
  *   made   [checks, up to 32 bytes]  push rbp  mov rbp,rsp  push rsi  push rdi
  *   left   mov rsp,rbp  pop rbp | leave
  *          [cmp rcx,n  jg +3]  ret n | pop r10  lea rsp,[rsp+rcx*8+8]  push r10  ret
  *
- * Elsewhere rbp is its frame. */
-static __always_inline bool v8_leaf(struct walk *w, struct v8_leaf *l)
+ * Elsewhere rbp is its frame. It finds the fp of its own frame, of which the
+ * words below are valid, or 0; where there is no frame yet, what may be the
+ * function, or 0; where the return address is, 0 for register r10; and the
+ * caller's bp and sp. */
+static __always_inline bool v8_leaf(struct walk *w)
 {
-	u64 code[6] = {}; /* from 8 bytes before the pc on */
-	if (READ_USER(code, sizeof(code), w->ip - 8))
+	struct v8_frame *l = &w->v8;
+	u64 *code = l->words; /* from 8 bytes before the pc on */
+	if (READ_USER(code, sizeof(l->words), w->ip - 8))
 		return false;
 	u64 c = code[1];
 	u32 before = code[0] >> 56;
@@ -341,8 +339,10 @@ static __always_inline bool v8_leaf(struct walk *w, struct v8_leaf *l)
 static __always_inline void push_v8_compiled(struct walk *w, struct v8_process *p, u64 fp, u64 function)
 {
 	u64 pc = w->ip - w->is_return;
-	u64 words[2] = {function, 1}; /* function, context */
-	if (fp && READ_USER(words, sizeof(words), fp - 16))
+	u64 *words = w->v8.words;
+	words[0] = function;
+	words[1] = 1; /* its context */
+	if (fp && READ_USER(words, 16, fp - 16))
 		words[1] = 0;
 	if (words[1] & 1) {
 		if (words[0] && push_v8(w, p, words[0], (u64)V8_COMPILED << V8_KIND_SHIFT | (pc & ((1ull << V8_KIND_SHIFT) - 1))))
@@ -359,23 +359,24 @@ STEP u32 step_v8(struct walk *w)
 {
 	if (!w)
 		return END_CORRUPT;
+	w->v8.shared = 0;
 	struct v8_process *p = V8_PROCESS(w);
 	if (!p) {
 		push_frame(w, FRAME_ANONYMOUS | ((w->ip - w->is_return) & ADDRESS_BITS));
 		return step_frame_pointer(w, false);
 	}
-	struct v8_leaf leaf;
-	if (w->is_return || !v8_leaf(w, &leaf)) {
+	struct v8_frame *leaf = &w->v8;
+	if (w->is_return || !v8_leaf(w)) {
 		push_v8_compiled(w, p, w->bp, 0);
 		return step_frame_pointer(w, false);
 	}
-	push_v8_compiled(w, p, leaf.fp, leaf.function);
+	push_v8_compiled(w, p, leaf->fp, leaf->function);
 	u64 ip = w->regs[10];
-	if (leaf.returns_at && READ_USER(&ip, 8, leaf.returns_at))
+	if (leaf->returns_at && READ_USER(&ip, 8, leaf->returns_at))
 		return END_UNREADABLE;
 	w->ip = ip;
-	w->sp = leaf.sp;
-	w->bp = leaf.bp;
+	w->sp = leaf->sp;
+	w->bp = leaf->bp;
 	w->is_return = 1;
 	return w->ip ? 0 : END_COMPLETE;
 }
@@ -386,11 +387,12 @@ STEP u32 add_v8(struct walk *w)
 {
 	if (!w)
 		return 0;
+	w->v8.shared = 0;
 	struct v8_process *p = V8_PROCESS(w);
-	u64 fp = w->languages.bp, words[5] = {};
+	u64 fp = w->languages.bp, *words = w->v8.words;
 	if (!p || w->languages.offset < p->builtins || w->languages.offset >= p->builtins_end)
 		return 0;
-	if (fp + 16 != w->sp || fp - 16 < w->languages.sp || READ_USER(words, sizeof(words), fp - 40))
+	if (fp + 16 != w->sp || fp - 16 < w->languages.sp || READ_USER(words, 40, fp - 40))
 		return 0;
 	if (!(words[4] & 1)) /* of another kind */
 		return 0;
@@ -399,6 +401,16 @@ STEP u32 add_v8(struct walk *w)
 		where = (u64)V8_INTERPRETED << V8_KIND_SHIFT | words[0] >> 32;
 	push_v8(w, p, words[3], where);
 	return 0;
+}
+
+/* Photographs what the step before has met: not called from there, because old
+ * kernels allow few bytes of stack to functions that call each other. */
+static __always_inline void photograph_met_v8(struct walk *w)
+{
+#ifndef ATYS_REPLAY
+	photograph_v8(w);
+	photograph_v8_code(w);
+#endif
 }
 
 #endif

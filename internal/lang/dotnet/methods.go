@@ -47,7 +47,7 @@ func Parse(trace []byte) (Methods, error) {
 	if len(found) == 0 && err == nil {
 		err = errors.New(".NET tells of no methods")
 	}
-	return newMethods(found), err
+	return NewMethods(found), err
 }
 
 // parseMethod reads MethodID, ModuleID, MethodStartAddress (8 bytes each),
@@ -82,8 +82,8 @@ func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd })
 }
 
-// newMethods sorts; of what overlaps, the one told last is right.
-func newMethods(all []Method) Methods {
+// NewMethods sorts them; of what overlaps, the one told last is right.
+func NewMethods(all []Method) Methods {
 	slices.SortStableFunc(all, func(a, b Method) int { return cmp.Compare(a.Start, b.Start) })
 	kept := all[:0]
 	for _, m := range all {

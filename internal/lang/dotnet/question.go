@@ -15,6 +15,8 @@ import (
 const (
 	messageMagic  = "DOTNET_IPC_V1\x00"
 	messageHead   = len(messageMagic) + 6
+	setOfProcess  = 4
+	processInfo   = 0
 	setOfTraces   = 2
 	stopTrace     = 1
 	beginTrace    = 2
@@ -26,29 +28,88 @@ const (
 	maxAnswer       = 64 << 20 // some 300,000 methods
 )
 
-// Ask asks the runtime of a process for its methods, until the context ends.
-// That starts a trace of the runtime and ends it at once: with its end come all
-// methods there are. Nothing is loaded into the process, and a connection that
-// breaks ends the trace.
+// Ask asks the runtime of a process for its methods. That starts a trace of the
+// runtime and ends it at once: with its end come all methods there are. Nothing
+// is loaded into the process.
+//
+// Who leaves before it told a trace to end can crash .NET Core 3.1: 3.1.23 died
+// of the second such connection that was closed before the reply to its
+// beginning, and within 27 that were closed after it; not of 40 that were closed
+// once the end was asked for, nor of 1,300 whole questions. So a question is only begun where the runtime answers quickly, the
+// way to end it is open before, and once begun it is not given up: the context
+// ends only the wait for its answer.
 func Ask(ctx context.Context, pid int) (Methods, error) {
 	answer, err := ask(ctx, func() (net.Conn, error) { return connect(ctx, pid) })
-	if err != nil && len(answer) == 0 {
-		return Methods{}, fmt.Errorf("ask .NET of process %d for its methods: %w", pid, err)
+	if len(answer) > 0 {
+		methods, parseErr := Parse(answer)
+		if err = errors.Join(err, parseErr); err == nil {
+			return methods, nil
+		}
+		return methods, fmt.Errorf("ask .NET of process %d for its methods: %w", pid, err)
 	}
-	methods, parseErr := Parse(answer)
-	if err = errors.Join(err, parseErr); err != nil {
-		err = fmt.Errorf("ask .NET of process %d for its methods: %w", pid, err)
-	}
-	return methods, err
+	return Methods{}, fmt.Errorf("ask .NET of process %d for its methods: %w", pid, err)
+}
+
+// conversation is a trace that was begun or is about to be.
+type conversation struct {
+	trace, stop net.Conn
 }
 
 func ask(ctx context.Context, connect func() (net.Conn, error)) ([]byte, error) {
-	trace, err := connect()
-	if err != nil {
+	if err := greet(ctx, connect); err != nil {
 		return nil, err
 	}
-	defer trace.Close()
-	session, err := send(ctx, trace, beginTrace, beginPayload())
+	var c conversation
+	var err error
+	if c.trace, err = connect(); err != nil {
+		return nil, err
+	}
+	if c.stop, err = connect(); err != nil {
+		c.trace.Close()
+		return nil, err
+	}
+	type result struct {
+		answer []byte
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		answer, err := c.hold()
+		done <- result{answer, err}
+	}()
+	select {
+	case r := <-done:
+		return r.answer, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no answer yet: %w", ctx.Err())
+	}
+}
+
+// greet asks for what a runtime answers in any case, if only that it does not
+// know the question: one that is stopped or hangs is not to be asked more.
+func greet(ctx context.Context, connect func() (net.Conn, error)) error {
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := c.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	var refused refusal
+	if _, err = send(c, setOfProcess, processInfo, nil); errors.As(err, &refused) {
+		return nil
+	}
+	return err
+}
+
+// hold begins and ends a trace, however long that takes.
+func (c conversation) hold() ([]byte, error) {
+	defer c.trace.Close()
+	defer c.stop.Close()
+	session, err := send(c.trace, setOfTraces, beginTrace, beginPayload())
 	if err != nil {
 		return nil, err
 	}
@@ -56,20 +117,15 @@ func ask(ctx context.Context, connect func() (net.Conn, error)) ([]byte, error) 
 		return nil, errors.New("it did not say which trace it began")
 	}
 	stopped := make(chan error, 1)
-	go func() { stopped <- stop(ctx, connect, session) }()
-	answer, err := io.ReadAll(io.LimitReader(trace, maxAnswer))
-	return answer, errors.Join(err, <-stopped)
-}
-
-// stop ends a trace; the runtime answers when it is written.
-func stop(ctx context.Context, connect func() (net.Conn, error), session []byte) error {
-	c, err := connect()
-	if err != nil {
-		return err
+	go func() {
+		_, err := send(c.stop, setOfTraces, stopTrace, session)
+		stopped <- err
+	}()
+	answer, err := io.ReadAll(io.LimitReader(c.trace, maxAnswer))
+	if err == nil {
+		_, err = io.Copy(io.Discard, c.trace)
 	}
-	defer c.Close()
-	_, err = send(ctx, c, stopTrace, session)
-	return err
+	return answer, errors.Join(err, <-stopped)
 }
 
 // beginPayload asks for a trace of nothing but what there is at its end: size of
@@ -99,19 +155,19 @@ func appendText(b []byte, s string) []byte {
 }
 
 // send sends a command and gives the payload of its reply.
-func send(ctx context.Context, c net.Conn, command byte, payload []byte) ([]byte, error) {
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := c.SetDeadline(deadline); err != nil {
-			return nil, err
-		}
-	}
-	message := append([]byte(messageMagic), 0, 0, setOfTraces, command, 0, 0)
+func send(c net.Conn, set, command byte, payload []byte) ([]byte, error) {
+	message := append([]byte(messageMagic), 0, 0, set, command, 0, 0)
 	le.PutUint16(message[len(messageMagic):], uint16(messageHead+len(payload)))
 	if _, err := c.Write(append(message, payload...)); err != nil {
 		return nil, err
 	}
 	return readReply(c)
 }
+
+// refusal is what a runtime answers to a command that it does not carry out.
+type refusal []byte
+
+func (r refusal) Error() string { return fmt.Sprintf("it refused with %#x", []byte(r)) }
 
 func readReply(r io.Reader) ([]byte, error) {
 	head := make([]byte, messageHead)
@@ -128,7 +184,7 @@ func readReply(r io.Reader) ([]byte, error) {
 	}
 	set, reply := head[messageHead-4], head[messageHead-3]
 	if set != setOfReplies || reply != replyFine {
-		return nil, fmt.Errorf("it refused with %#x", payload[:min(len(payload), 4)])
+		return nil, refusal(payload[:min(len(payload), 4)])
 	}
 	return payload, nil
 }

@@ -90,6 +90,14 @@ func (c *cursor) uint64() uint64 {
 	return 0
 }
 
+// damage says what is wrong where something else should be.
+func (c *cursor) damage() error {
+	if c.short {
+		return errTraceShort
+	}
+	return errTrace
+}
+
 // varint reads a number of 7 bits a byte, the lowest first.
 func (c *cursor) varint() (v uint64) {
 	for shift := 0; shift < 64; shift += 7 {
@@ -141,12 +149,12 @@ func eachEvent(trace []byte, each func(event)) error {
 // readObject reads what follows the tag by which an object begins.
 func readObject(c *cursor, kinds map[uint32]eventKind, each func(event)) error {
 	if c.byte() != tagBegin || c.byte() != tagNull {
-		return errTrace
+		return c.damage()
 	}
 	c.take(8) // versions
 	name := string(c.take(int(c.uint32())))
 	if c.byte() != tagEnd {
-		return errTrace
+		return c.damage()
 	}
 	switch name {
 	case "Trace":
@@ -168,12 +176,8 @@ func readObject(c *cursor, kinds map[uint32]eventKind, each func(event)) error {
 	default:
 		return fmt.Errorf("%w: it holds a %.20q", errTrace, name)
 	}
-	end := c.byte()
-	if c.short {
-		return errTraceShort
-	}
-	if end != tagEnd {
-		return errTrace
+	if c.byte() != tagEnd {
+		return c.damage()
 	}
 	return nil
 }

@@ -119,10 +119,12 @@ struct arena_map {
 	__type(value, struct arena);
 } arena_0 SEC(".maps"), arena_1 SEC(".maps");
 
-/* Per CPU: the walk, and room for kernel frames. */
+/* Per CPU: what would take too much of the 512 bytes of stack that 6.1 leaves
+ * a program and all that it calls. */
 struct scratch {
 	u32 busy;
 	u32 unused;
+	struct pt_regs user; /* what user code has in its registers */
 	struct walk walk;
 	u64 kernel[MAX_KERNEL_FRAMES + 1];
 };
@@ -396,8 +398,9 @@ static __always_inline void measure(u64 began, u32 frames)
 	cost->ns += ns;
 }
 
-/* What every kind of event does: regs are where the CPU was, weight the event's period. */
-static __always_inline int sample(void *ctx, struct pt_regs *regs, u64 event_period)
+/* What every kind of event does. A tracepoint has no event that tells where the
+ * CPU was: it is in the kernel by nature. */
+static __always_inline int sample(void *ctx, struct bpf_perf_event_data *event, u64 event_period)
 {
 	u64 began = with_costs || with_times || slot_ns ? bpf_ktime_get_ns() : 0;
 	u32 cpu_id = bpf_get_smp_processor_id();
@@ -424,13 +427,15 @@ static __always_inline int sample(void *ctx, struct pt_regs *regs, u64 event_per
 	cpu->entered += 1;
 	u32 buffer = *(volatile u32 *)&shared->control.active & 1;
 	u64 weight = weigh(tgid, buffer, period);
-	bool in_kernel = (regs->cs & 3) == 0;
+	bool in_kernel = !event || (event->regs.cs & 3) == 0;
 	bool wanted = !(user_only && in_kernel) && !(kernel_only && !in_kernel);
 	if (weight && wanted && !without_walk) {
-		if (in_kernel) /* from here on: what user code had when it entered the kernel */
-			bpf_probe_read_kernel(regs, sizeof(*regs),
+		if (in_kernel) /* what user code had when it entered the kernel */
+			bpf_probe_read_kernel(&s->user, sizeof(s->user),
 					      (void *)bpf_task_pt_regs(bpf_get_current_task_btf()));
-		take(ctx, s, cpu_id, buffer, regs, in_kernel, weight, scale(delta, weight, period), began);
+		else
+			__builtin_memcpy(&s->user, &event->regs, sizeof(s->user));
+		take(ctx, s, cpu_id, buffer, &s->user, in_kernel, weight, scale(delta, weight, period), began);
 		if (with_costs)
 			measure(began, s->walk.count);
 	}
@@ -443,17 +448,14 @@ static __always_inline int sample(void *ctx, struct pt_regs *regs, u64 event_per
 SEC("perf_event")
 int on_event(struct bpf_perf_event_data *ctx)
 {
-	struct pt_regs regs;
-	__builtin_memcpy(&regs, &ctx->regs, sizeof(regs));
-	return sample(ctx, &regs, ctx->sample_period);
+	return sample(ctx, ctx, ctx->sample_period);
 }
 
 /* Tracepoints run in the kernel by nature; where in it says the stack. */
 SEC("tracepoint")
 int on_tracepoint(void *ctx)
 {
-	struct pt_regs regs = {};
-	return sample(ctx, &regs, 1);
+	return sample(ctx, 0, 1);
 }
 
 /* All threads with their exact times, read at a window's edge. */

@@ -25,6 +25,14 @@ type kernelAsked struct {
 	Last  uint64
 }
 
+type kernelBeamProcess struct {
+	_      structs.HostLayout
+	Bottom uint64
+	Idle   uint64
+	Heap   uint32
+	Stop   uint32
+}
+
 type kernelCost struct {
 	_       structs.HostLayout
 	Steps   [1024]uint64
@@ -262,7 +270,31 @@ type kernelScratch struct {
 	_      structs.HostLayout
 	Busy   uint32
 	Unused uint32
-	Walk   struct {
+	User   struct {
+		_      structs.HostLayout
+		R15    uint64
+		R14    uint64
+		R13    uint64
+		R12    uint64
+		Bp     uint64
+		Bx     uint64
+		R11    uint64
+		R10    uint64
+		R9     uint64
+		R8     uint64
+		Ax     uint64
+		Cx     uint64
+		Dx     uint64
+		Si     uint64
+		Di     uint64
+		OrigAx uint64
+		Ip     uint64
+		Cs     uint64
+		Flags  uint64
+		Sp     uint64
+		Ss     uint64
+	}
+	Walk struct {
 		_        structs.HostLayout
 		Ip       uint64
 		Sp       uint64
@@ -297,7 +329,7 @@ type kernelScratch struct {
 			Before    uint32
 			Runs      uint32
 			Begun     uint32
-			_         [4]byte
+			Adding    uint32
 			Offset    uint64
 			Sp        uint64
 			Bp        uint64
@@ -312,18 +344,14 @@ type kernelScratch struct {
 				Entry  uint64
 				Shim   uint64
 				Code   uint64
+				What   uint64
 				Outer  uint64
 				Broken uint64
-				Words  [33]uint64
 			}
 			V8 struct {
 				_           structs.HostLayout
 				FunctionMap uint64
 				SharedMap   uint64
-				Shared      uint64
-				Name        uint64
-				Script      uint64
-				What        uint64
 			}
 			Php struct {
 				_         structs.HostLayout
@@ -333,26 +361,19 @@ type kernelScratch struct {
 				What      uint64
 				User      uint8
 				Named     uint8
-				_         [2]byte
+				Met       uint8
+				Resumed   uint8
 				Broken    uint32
 			}
 			Ruby struct {
 				_      structs.HostLayout
 				Frame  uint64
 				End    uint64
-				Ep     uint64
 				Iseq   uint64
 				Flags  uint64
+				InC    uint32
+				Met    uint32
 				What   uint64
-				Method struct {
-					_          structs.HostLayout
-					Flags      uint64
-					Class      uint64
-					Definition uint64
-					Id         uint64
-					Owner      uint64
-				}
-				Body   [19]uint64
 				Broken uint64
 			}
 			Perl struct {
@@ -364,7 +385,6 @@ type kernelScratch struct {
 				Contexts    uint64
 				Left        uint64
 				Subs        uint64
-				Context     [13]uint64
 				What        uint64
 				Stash       uint64
 				Name        uint64
@@ -372,10 +392,62 @@ type kernelScratch struct {
 				StartLine   uint32
 				Kind        uint32
 				Named       uint32
+				Met         uint32
 				Ended       uint32
 				Skips       uint32
 				Broken      uint32
+				_           [4]byte
 			}
+		}
+		Script struct {
+			_   structs.HostLayout
+			Php struct {
+				_     structs.HostLayout
+				Frame struct {
+					_         structs.HostLayout
+					Opline    uint64
+					Call      uint64
+					Value     uint64
+					Function  uint64
+					This      uint64
+					Info      uint32
+					Arguments uint32
+					Previous  uint64
+				}
+				Function struct {
+					_     structs.HostLayout
+					Type  uint8
+					Flags [7]uint8
+					Name  uint64
+					Scope uint64
+				}
+				Class uint64
+				File  [2]uint64
+				Head  [2]uint64
+				Ends  [4]uint64
+			}
+			_ [176]byte
+		}
+		Python struct {
+			_     structs.HostLayout
+			Words [33]uint64
+			Frame uint64
+			Hash  uint64
+			Count uint64
+		}
+		V8 struct {
+			_         structs.HostLayout
+			Shared    uint64
+			Name      uint64
+			Script    uint64
+			What      uint64
+			Pc        uint64
+			Words     [6]uint64
+			Fp        uint64
+			Function  uint64
+			ReturnsAt uint64
+			Bp        uint64
+			Sp        uint64
 		}
 		Dotnet struct {
 			_      structs.HostLayout
@@ -481,6 +553,7 @@ const (
 	kernelMapArena0           = "arena_0"
 	kernelMapArena1           = "arena_1"
 	kernelMapAsked            = "asked"
+	kernelMapBeamProcesses    = "beam_processes"
 	kernelMapCosts            = "costs"
 	kernelMapCounters         = "counters"
 	kernelMapDeltaEvents      = "delta_events"
@@ -594,6 +667,7 @@ type kernelMapSpecs struct {
 	Arena0           *ebpf.MapSpec `ebpf:"arena_0"`
 	Arena1           *ebpf.MapSpec `ebpf:"arena_1"`
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
+	BeamProcesses    *ebpf.MapSpec `ebpf:"beam_processes"`
 	Costs            *ebpf.MapSpec `ebpf:"costs"`
 	Counters         *ebpf.MapSpec `ebpf:"counters"`
 	DeltaEvents      *ebpf.MapSpec `ebpf:"delta_events"`
@@ -673,6 +747,7 @@ type kernelMaps struct {
 	Arena0           *ebpf.Map `ebpf:"arena_0"`
 	Arena1           *ebpf.Map `ebpf:"arena_1"`
 	Asked            *ebpf.Map `ebpf:"asked"`
+	BeamProcesses    *ebpf.Map `ebpf:"beam_processes"`
 	Costs            *ebpf.Map `ebpf:"costs"`
 	Counters         *ebpf.Map `ebpf:"counters"`
 	DeltaEvents      *ebpf.Map `ebpf:"delta_events"`
@@ -709,6 +784,7 @@ func (m *kernelMaps) Close() error {
 		m.Arena0,
 		m.Arena1,
 		m.Asked,
+		m.BeamProcesses,
 		m.Costs,
 		m.Counters,
 		m.DeltaEvents,

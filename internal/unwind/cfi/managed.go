@@ -47,7 +47,12 @@ type managedFrame struct {
 
 func (f managedFrame) rule() Rule {
 	saved := uint8(RBPSame)
-	if f.bp > 0 {
+	switch {
+	case f.words >= cfaMask:
+		return rule(Unsupported, 0, 0)
+	case f.bp >= RBPMax:
+		saved = RBPLost
+	case f.bp > 0:
 		saved = uint8(f.bp + 1)
 	}
 	return rule(SP, saved, f.words+1)
