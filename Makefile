@@ -5,7 +5,7 @@ FUZZTIME ?= 10s
 # Packages whose tests need root and BPF to mean anything.
 ROOT_PACKAGES = ./internal/bpf/... ./internal/proc/... ./internal/unwind/... ./internal/sampler/... ./cmd/...
 
-.PHONY: build test test-root test-kernels test-docs race bench generate lint fuzz deps help
+.PHONY: build test test-root test-kernels test-runtimes test-docs race bench generate lint fuzz deps help
 .DEFAULT_GOAL := build
 
 build: ## build bin/atys, one static binary
@@ -20,6 +20,11 @@ test-root: ## run the tests that need root and BPF, never from the cache
 
 test-kernels: ## boot Debian's 6.1 kernel in qemu, load every BPF program and record there
 	$(GO) test -tags kernels -count=1 -timeout 20m ./test/kernels
+
+test-runtimes: ## fetch every version of every runtime, record each, write docs/runtimes.md
+	@.ci/runtimes
+	ATYS_MATRIX=1 $(GO) test -json -count=1 -timeout 60m ./test/languages | $(GO) run ./test/languages/matrix >docs/runtimes.new; \
+		status=$$?; mv docs/runtimes.new docs/runtimes.md; exit $$status
 
 test-docs: ## execute every command shown in the README and the guides
 	$(GO) test -tags docs -count=1 -timeout 20m -run '^TestCommands$$' -v ./internal/house

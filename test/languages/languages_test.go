@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,31 @@ func needsBPF(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to load BPF")
 	}
+}
+
+// versions chooses among the versions of a runtime that are here: all of them
+// under ATYS_MATRIX, which make test-runtimes sets, else the one that a user
+// gets by its name, so that make test takes minutes.
+func versions(t *testing.T, found map[string]string, command string) map[string]string {
+	t.Helper()
+	if os.Getenv("ATYS_MATRIX") != "" || len(found) < 2 {
+		return found
+	}
+	chosen := ""
+	if path, err := exec.LookPath(command); err == nil {
+		path, _ = filepath.EvalSymlinks(path)
+		for name, candidate := range found {
+			if real, _ := filepath.EvalSymlinks(candidate); real == path {
+				chosen = name
+			}
+		}
+	}
+	for name := range found {
+		if chosen == "" || found[chosen] == "" {
+			chosen = name
+		}
+	}
+	return map[string]string{chosen: found[chosen]}
 }
 
 // launch starts a program that is to be recorded, and waits until it prints a
@@ -69,16 +95,10 @@ type observed struct {
 	end      profile.End
 }
 
-// record samples processes, and their children, for a while.
-func record(t *testing.T, length time.Duration, frequency float64, pids ...int) []observed {
-	t.Helper()
-	return cut(t, begin(t, frequency, pids...), length)
-}
-
 // begin starts a recording, and waits until the runtimes of the processes are read.
 func begin(t *testing.T, frequency float64, pids ...int) *recorder.Recorder {
 	t.Helper()
-	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "task-clock", Frequency: frequency, Threads: true,
+	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "task-clock", Frequency: frequency, Threads: true, MayAsk: true,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func nodes(t *testing.T) map[string]string {
 	if len(found) == 0 {
 		t.Skip("no Node: install one, run .ci/runtimes, or name some in ATYS_NODES")
 	}
-	return found
+	return versions(t, found, "node")
 }
 
 // nodeModes are ways in which V8 runs functions, and from which Node on it has them.

@@ -39,6 +39,7 @@ var phpChains = script{
 		`{main};Shop\\round;Shop\\missing(;Shop\\Tree::anything|;Shop\\Tree::__call(;Shop\\burn)?)?`,
 		`{main};Shop\\round;Shop\\fibers(;Fiber::__construct)?`,
 		`{main};Shop\\round;Shop\\fibers(;Fiber::(start|resume)(;Shop\\{closure}(;Shop\\burn|;Fiber::suspend)?)?)?`,
+		`Shop\\{closure};Fiber::suspend`, // switched, but not yet off its stack
 		`{main};Shop\\round;Shop\\anonymous(;class@anonymous::run(;Shop\\burn)?)?`,
 	},
 	needed: []string{

@@ -30,7 +30,7 @@ var rubyChains = script{
 		rubyRound + `;Object#sorting_by(;Enumerable#sort_by(;Array#each(;block in Object#sorting_by` + rubyBurn + `)?)?)?`,
 		rubyRound + `;Object#yielding(;Shop::Tree#each_twice(;block in Object#yielding` + rubyBurn + `)?)?`,
 		rubyRound + `;Object#printing(;Shop::Tree#to_s` + rubyBurn + `)?`,
-		rubyRound + `;Object#rescuing(;Kernel#raise\S*|;rescue in Object#rescuing` + rubyBurn + `)?`,
+		rubyRound + `;Object#rescuing(;Kernel#raise\S*|;rescue in Object#rescuing(;Module#===|(;Shop\.burn(;Integer#\S)?)?))?`,
 		rubyRound + `;Object#evaluating(;Kernel#eval(;Object#evaluating` + rubyBurn + `)?)?`,
 		rubyRound + `;Object#fibers(;Fiber\S*|;Class#new\S*)?`,
 		`block in Object#fibers(` + rubyBurn + `|;Fiber\.yield)?`,

@@ -48,13 +48,13 @@ public class Churn {
             try {
                 Work w = (Work) new Loader().define(number(template, n)).getDeclaredConstructor().newInstance();
                 kept.add(w);
-                for (int i = 0; i < (n / step % 4 == 0 ? 10000 : 300); i++) {
+                for (int i = 0; i < (n / step % 4 == 0 ? 3000 : 50); i++) {
                     sink += w.go(20);
                 }
             } catch (ReflectiveOperationException e) {
                 throw new RuntimeException(e);
             }
-            if (kept.size() == 200) {
+            if (kept.size() == 100) {
                 kept.clear();
                 System.gc();
             }
