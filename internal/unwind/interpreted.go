@@ -108,6 +108,20 @@ func (u *Unwinder) wantRuntimes(pid int, p *process) {
 	}
 }
 
+// patience is how long Track waits for a process's runtimes to be read: node's
+// takes 0.2 s, and one that is still starting is not waited for.
+const patience = time.Second
+
+// awaitRuntimes lets the lock go until the first attempt to read what the
+// process runs has ended.
+func (u *Unwinder) awaitRuntimes(p *process) {
+	for deadline := time.Now().Add(patience); p.attaching && p.unread == nil && p.runs()&^p.languages != 0 && time.Now().Before(deadline); {
+		u.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		u.mu.Lock()
+	}
+}
+
 // runs are the languages whose runtimes a process maps.
 func (p *process) runs() (flags uint32) {
 	for _, a := range p.layout.areas {

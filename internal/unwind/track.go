@@ -69,7 +69,9 @@ func (u *Unwinder) Track(pid int) error {
 	if err := u.scan(pid); err != nil {
 		return err
 	}
-	u.loadAll(u.processes[pid])
+	p := u.processes[pid]
+	u.loadAll(p)
+	u.awaitRuntimes(p)
 	return nil
 }
 

@@ -96,7 +96,7 @@ func TestVictimsAccountForTheirTime(t *testing.T) {
 			}
 			for i, ns := range l.ns {
 				share := ns / l.accounted
-				if i == 0 && share > 0.06 {
+				if i == 0 && share > 0.1 { // 0.02 to 0.05 on an idle machine
 					t.Errorf("%.3f of the time is between burns", share)
 				}
 				if i > 0 && share < 0.002 {

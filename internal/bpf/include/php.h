@@ -51,6 +51,7 @@ static __always_inline struct php_process *php_process_of(u32 tgid)
 /* Call information, in the type of $this. */
 #define PHP_CALL_CODE (1u << 16) /* a file or eval, no function */
 #define PHP_CALL_TOP (1u << 17)	 /* the first of one execute_ex */
+#define PHP_CALL_GENERATOR (1u << 24)
 
 #define PHP_INTERNAL 1 /* a bit of the type: written in C */
 #define PHP_USER_LAST 80 /* u32: how many instructions it has; 8 later: where */
@@ -217,6 +218,8 @@ STEP u32 add_php_frame(struct walk *w)
 		READ_USER(&line, 4, f->opline + PHP_OP_LINE);
 	u64 kind = (f->info & PHP_CALL_CODE ? PHP_IS_CODE : 0) | (f->info & PHP_CALL_TOP ? PHP_IS_TOP : 0);
 	push_language_frame(w, LANGUAGE_PHP, s->what, kind | line);
+	if (f->info & PHP_CALL_GENERATOR && !s->frame)
+		return php_broken(s); /* just being resumed: by whom, it is not told yet */
 	return f->info & PHP_CALL_TOP ? PHP_END : PHP_MORE;
 }
 
