@@ -31,6 +31,7 @@ const (
 	maxKallsymsLine = 1 << 12
 	maxDynamicCode  = 1 << 16          // bytes of a BPF program; few have a tenth of that
 	kernelReload    = 10 * time.Second // at most this often for addresses not known yet
+	maxKernelReload = time.Hour        // where reading did not help again and again
 )
 
 // Kernel places and names kernel code. A place means the same on every host:
@@ -45,14 +46,17 @@ type Kernel struct {
 	proc, notes string
 	now         func() time.Time
 
-	mu      sync.Mutex // guards all below
-	loaded  time.Time
-	buildID string
-	err     error
-	image   regionTable
-	modules map[string]regionTable
-	starts  []moduleStart // sorted
-	dynamic regionTable   // BPF programs and the like, by address
+	mu     sync.Mutex // guards all below
+	loaded time.Time
+	// patience is how old what was loaded may be before an unknown address has
+	// it read anew.
+	patience time.Duration
+	buildID  string
+	err      error
+	image    regionTable
+	modules  map[string]regionTable
+	starts   []moduleStart // sorted
+	dynamic  regionTable   // BPF programs and the like, by address
 }
 
 type moduleStart struct {
@@ -75,7 +79,7 @@ func NewKernel(proc, sys string, now func() time.Time) *Kernel {
 	if now == nil {
 		now = time.Now
 	}
-	return &Kernel{proc: proc, notes: sys + "/kernel/notes", now: now}
+	return &Kernel{proc: proc, notes: sys + "/kernel/notes", now: now, patience: kernelReload}
 }
 
 // Err tells why kernel code stays without names, nil if it does not.
@@ -92,9 +96,13 @@ func (k *Kernel) Location(address uint64) profile.Location {
 	defer k.mu.Unlock()
 	k.load()
 	l, ok := k.place(address)
-	if !ok && k.err == nil && k.now().Sub(k.loaded) >= kernelReload {
+	if !ok && k.err == nil && k.now().Sub(k.loaded) >= k.patience {
 		k.reload()
-		l, _ = k.place(address)
+		if l, ok = k.place(address); ok {
+			k.patience = kernelReload
+		} else { // some addresses have no name, and never will
+			k.patience = min(2*k.patience, maxKernelReload)
+		}
 	}
 	return l
 }

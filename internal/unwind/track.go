@@ -23,6 +23,7 @@ const (
 	sweepEvery = time.Second
 	// rescanAfter limits how often a process with unknown addresses is read again.
 	rescanAfter = 10 * time.Millisecond
+	maxRescan   = 5 * time.Second
 	// builders is how many tables are built at a time.
 	builders = 2
 	// maxOrders bounds the tables that wait to be built without being asked for.
@@ -269,7 +270,7 @@ func (u *Unwinder) gone(pid int) bool {
 // serve answers the walks that found something missing.
 func (u *Unwinder) serve(requests *ringbuf.Reader) {
 	var record ringbuf.Record
-	scanned := map[int]time.Time{}
+	scanned := map[int]scanning{}
 	for {
 		if err := requests.ReadInto(&record); err != nil {
 			if !errors.Is(err, ringbuf.ErrClosed) {
@@ -296,7 +297,14 @@ func parseRequest(raw []byte) (r kernelRequest, ok bool) {
 	return r, true
 }
 
-func (u *Unwinder) answer(r kernelRequest, scanned map[int]time.Time) {
+// scanning is when a process was read on request, and how long not to again:
+// longer and longer where that does not find what was asked for.
+type scanning struct {
+	at    time.Time
+	pause time.Duration
+}
+
+func (u *Unwinder) answer(r kernelRequest, scanned map[int]scanning) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	pid := int(r.Tgid)
@@ -308,18 +316,35 @@ func (u *Unwinder) answer(r kernelRequest, scanned map[int]time.Time) {
 		}
 		return
 	}
-	if time.Since(scanned[pid]) < rescanAfter || !u.options.Wanted(pid) {
+	last := scanned[pid]
+	if u.processes[pid] == nil {
+		last.pause = min(last.pause, rescanAfter) // another one of that number
+	}
+	if time.Since(last.at) < last.pause || !u.options.Wanted(pid) {
 		return
 	}
-	scanned[pid] = time.Now()
+	scanned[pid] = scanning{time.Now(), rescanAfter}
 	known := u.processes[pid] != nil
 	if err := u.scan(pid); err != nil {
 		u.options.Log.Debug("scan process on request", "pid", pid, "error", err)
 		return
 	}
+	if !u.processes[pid].maps(r.Address) {
+		scanned[pid] = scanning{time.Now(), min(4*max(last.pause, rescanAfter), maxRescan)}
+	}
 	if known || u.options.Eager {
 		u.order(u.processes[pid])
 	}
+}
+
+// maps tells whether a process is known to have code at an address.
+func (p *process) maps(address uint64) bool {
+	for _, a := range p.layout.areas {
+		if address >= a.start && address < a.end {
+			return true
+		}
+	}
+	return false
 }
 
 func monotonic() uint64 { return bpf.Clock(unix.CLOCK_MONOTONIC) }
