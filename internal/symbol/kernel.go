@@ -29,9 +29,9 @@ const (
 	absolutePrefix  = "address:" // build-id of kernel code that could not be placed
 	maxKallsyms     = 1 << 28
 	maxKallsymsLine = 1 << 12
-	maxDynamicCode  = 1 << 16          // bytes of a BPF program; few have a tenth of that
-	kernelReload    = 10 * time.Second // at most this often for addresses not known yet
-	maxKernelReload = time.Hour        // where reading did not help again and again
+	maxDynamicCode  = 1 << 16     // bytes of a BPF program; few have a tenth of that
+	kernelReload    = time.Minute // at most this often for addresses not known yet
+	maxKernelReload = time.Hour   // where reading did not help again and again
 )
 
 // Kernel places and names kernel code. A place means the same on every host:
