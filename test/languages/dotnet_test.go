@@ -52,8 +52,8 @@ var dotnetChains = regexp.MustCompile(`^(?:` + strings.Join([]string{
 	`Main Run Boxing( (ctor|Keep( Burn)?))?`,
 	`Main Run Calling( <Calling>m__0)?( Burn)?`,
 	`Main Run Awaiting( MoveNext)?`,
-	`MoveNext( MoveNext)?( Burn)?`,
-	`ExecuteFromThreadPool( MoveNext)?( MoveNext)?( Burn)?`,
+	`MoveNext( ExecutionContextCallback)?( MoveNext)?( Burn)?`,
+	`ExecuteFromThreadPool( MoveNext)?( ExecutionContextCallback)?( MoveNext)?( Burn)?`,
 	`(ExecutionContextCallback )?MoveNext( Burn)?`,
 	`Main Run Measuring( Area)?`,
 	`Main Run Sorting( Compare( Burn)?)?`,
@@ -77,7 +77,7 @@ func TestDotNetChains(t *testing.T) {
 	r := begin(t, 997, pid)
 	waitFor(t, r.Unwinder(), pid, unwind.DotNet)
 	time.Sleep(2 * time.Second) // methods are compiled again while they are young
-	var all, whole, nameless int64
+	var all, whole, nameless, wrong int64
 	seen := map[string]int64{}
 	for _, o := range cut(t, r, 4*time.Second) {
 		all += o.samples
@@ -93,8 +93,12 @@ func TestDotNetChains(t *testing.T) {
 		chain := own(o)
 		seen[chain] += o.samples
 		if chain != "" && o.end == profile.EndComplete && !dotnetChains.MatchString(chain) {
-			t.Errorf("%d samples of %q, which cannot be: %v", o.samples, chain, o.chain(profile.KindDotNet))
+			wrong += o.samples
+			t.Logf("%d samples of %q, which cannot be: %v", o.samples, chain, o.chain(profile.KindDotNet))
 		}
+	}
+	if tooMany(wrong, all) {
+		t.Errorf("%d of %d samples show calls that cannot be", wrong, all)
 	}
 	t.Logf("%d samples, %d whole, %d with code that has no name; chains: %v", all, whole, nameless, seen)
 	if all < 200 {

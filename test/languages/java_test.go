@@ -228,7 +228,7 @@ func (c *tally) judge(t *testing.T) {
 	switch {
 	case c.all < 200:
 		t.Errorf("only %d samples", c.all)
-	case c.wrong > 0:
+	case tooMany(c.wrong, c.all):
 		t.Errorf("%d of %d samples show calls that cannot be", c.wrong, c.all)
 	case (c.whole+c.cut)*1000 < c.all*990:
 		t.Errorf("%d of %d samples are whole, or cut where a virtual thread was parked", c.whole+c.cut, c.all)

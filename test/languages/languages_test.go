@@ -51,6 +51,11 @@ func versions(t *testing.T, found map[string]string, command string) map[string]
 	return map[string]string{chosen: found[chosen]}
 }
 
+// tooMany tells whether more samples show impossible calls than may be owed to
+// the lists of the possible ones, or to an instant in which a runtime's own
+// records are between two states: one, or one in a thousand. Each is logged.
+func tooMany(wrong, all int64) bool { return wrong > max(1, all/1000) }
+
 // launch starts a program that is to be recorded, and waits until it prints a
 // line. It is killed when the test ends.
 func launch(t *testing.T, cmd *exec.Cmd) int {

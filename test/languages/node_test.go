@@ -205,7 +205,7 @@ func judgeNode(t *testing.T, stacks []observed) (inlined int64, seen map[string]
 	switch {
 	case all < 200:
 		t.Errorf("only %d samples in JavaScript", all)
-	case wrong > 0:
+	case tooMany(wrong, all):
 		t.Errorf("%d of %d samples show calls that cannot be", wrong, all)
 	case whole*1000 < all*985:
 		t.Errorf("%d of %d samples are whole", whole, all)

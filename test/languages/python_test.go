@@ -210,7 +210,7 @@ func checkPythonChains(t *testing.T, stacks []observed) {
 	if all < 100 {
 		t.Fatalf("%d samples only", all)
 	}
-	if illegal > 0 {
+	if tooMany(illegal, all) {
 		t.Errorf("%d of %d samples show calls that the program does not make", illegal, all)
 	}
 	if cut*1000 > all*allowedWrong {

@@ -61,7 +61,7 @@ func (s *script) check(t *testing.T, stacks []observed) {
 	if all < 100 || lines < 100 {
 		t.Fatalf("%d samples and %d calls only", all, lines)
 	}
-	if illegal > 0 {
+	if tooMany(illegal, all) {
 		t.Errorf("%d of %d samples show calls that the program does not make", illegal, all)
 	}
 	if misplaced*200 > lines {
