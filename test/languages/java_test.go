@@ -140,6 +140,7 @@ var javaChains = map[string]*regexp.Regexp{
 	"Streams":    regexp.MustCompile(`^\$Streams\.run( \$Streams\.mapped( \.burn)?)?$`),
 	"Lambdas":    regexp.MustCompile(`^\$Lambdas\.run( \$Lambdas\.lambda\$run\$\d( \.burn)?)?$`),
 	"Sorting":    regexp.MustCompile(`^\$Sorting\.run( \$Sorting\.compare( \.burn)?)?$`),
+	"Texts":      regexp.MustCompile(`^\$Texts\.run( \$Texts\.(compared|searched|digested|multiplied))?$`),
 	"Copying":    regexp.MustCompile(`^\$Copying\.run( \$Copying\.copy)?$`),
 	"Deflating":  regexp.MustCompile(`^\$Deflating\.run( \$Deflating\.deflate)?$`),
 	"Throwing":   regexp.MustCompile(`^\$Throwing\.run( \$Throwing\.raise){0,13}$`),

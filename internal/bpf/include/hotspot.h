@@ -304,6 +304,25 @@ static __always_inline u32 leave_leaf(struct walk *w, enum hotspot_leaf_state st
 	return back ? 0 : END_CORRUPT;
 }
 
+/* What compiled code has pushed onto its frame, in bytes: comparing strings, or
+ * searching one in another, keeps a few words there. Then no return address
+ * lies where the frame should end; the first one above that a call left does. */
+#define HOTSPOT_PUSHED 4
+static __always_inline u32 pushed_above(struct walk *w, u64 top)
+{
+	u64 back[HOTSPOT_PUSHED + 1];
+	u8 call[6];
+	if (READ_USER(back, sizeof(back), top - 8) || code_heap(w, back[0]))
+		return 0;
+	for (u32 i = 1; i <= HOTSPOT_PUSHED; i++) {
+		if (!code_heap(w, back[i]) || READ_USER(call, sizeof(call), back[i] - sizeof(call)))
+			continue;
+		if (call[1] == 0xe8 || (call[4] == 0xff && (call[5] & 0xf8) == 0xd0))
+			return 8 * i;
+	}
+	return 0;
+}
+
 /* Walks a frame of a function that was compiled. */
 STEP u32 hotspot_compiled(struct walk *w)
 {
@@ -331,6 +350,8 @@ STEP u32 hotspot_compiled(struct walk *w)
 		if (READ_USER(h->around, sizeof(h->around), w->ip - 4))
 			return END_UNREADABLE;
 		state = at < complete ? hotspot_prologue(h->around) : hotspot_epilogue(h->around);
+		if (state == LEAF_WHOLE)
+			top += pushed_above(w, top);
 	}
 	return leave_leaf(w, state, top);
 }

@@ -1,6 +1,9 @@
 import java.lang.reflect.Method;
+import java.math.BigInteger;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.stream.IntStream;
+import java.util.zip.CRC32;
 import java.util.zip.Deflater;
 
 /** Threads whose chains of calls are known: each runs one of the classes below. */
@@ -69,6 +72,41 @@ public class Chains {
         static int compare(Integer a, Integer b) {
             sink += burn(1);
             return Integer.compare(a, b);
+        }
+    }
+
+    /** What compilers write out in place, and may push words for, or have stubs for. */
+    static class Texts implements Runnable {
+        public void run() {
+            String[] texts = new String[64];
+            for (int i = 0; i < texts.length; i++) {
+                texts[i] = "the same beginning of each text, so that it takes a while " + (i % 2 == 0 ? "" : "\u0416") + i * 7919;
+            }
+            while (true) {
+                for (int i = 1; i < texts.length; i++) {
+                    sink += compared(texts[i - 1], texts[i]) + searched(texts[i], "while 7") + digested(texts[i]);
+                }
+                sink += multiplied(3);
+            }
+        }
+
+        static int compared(String a, String b) {
+            return a.compareTo(b) + (a.equals(b) ? 1 : 0);
+        }
+
+        static int searched(String in, String what) {
+            return in.indexOf(what) + in.indexOf('9') + in.lastIndexOf("same");
+        }
+
+        static long digested(String text) {
+            CRC32 crc = new CRC32();
+            crc.update(text.getBytes(StandardCharsets.UTF_8));
+            return crc.getValue() + text.hashCode();
+        }
+
+        static int multiplied(int n) {
+            BigInteger x = BigInteger.valueOf(n).pow(500);
+            return x.multiply(x.add(BigInteger.ONE)).mod(BigInteger.valueOf(1000003)).intValue();
         }
     }
 
