@@ -46,3 +46,31 @@ func TestExtents(t *testing.T) {
 		t.Error("more was handed out than there is")
 	}
 }
+
+// Small runs that come and go, some of which stay, leave room for a large one
+// that comes back.
+func TestLargeRunComesBack(t *testing.T) {
+	const cells = 1 << 20
+	r := rand.New(rand.NewPCG(5, 6))
+	e := newExtents(0, cells)
+	var stay []extent
+	for range 200 {
+		large, ok := e.take(cells / 2)
+		if !ok {
+			t.Fatalf("no room for half of all cells, %d of which are used", e.used)
+		}
+		for range 10 {
+			small, ok := e.take(uint32(1 + r.IntN(2000)))
+			if !ok {
+				t.Fatal("no room for a small run")
+			}
+			stay = append(stay, small)
+		}
+		e.put(large)
+		for len(stay) > 200 {
+			i := r.IntN(len(stay))
+			e.put(stay[i])
+			stay = append(stay[:i], stay[i+1:]...)
+		}
+	}
+}
