@@ -19,6 +19,10 @@ func TestAtys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	verified, err := Build(t.Context(), t.TempDir(), "atys.dev/atys/bench/verified")
+	if err != nil {
+		t.Fatal(err)
+	}
 	victim, err := victims.Build(t.TempDir(), "burn25", victims.Options{Static: true})
 	if err != nil {
 		t.Fatal(err)
@@ -27,8 +31,11 @@ func TestAtys(t *testing.T) {
 		t.Run(s, func(t *testing.T) {
 			results, err := Run(t.Context(), VM{
 				Kernel: fetch(t, s),
-				Files:  map[string]string{"/bin/atys": atys, "/bin/burn25": victim},
+				Files: map[string]string{"/bin/atys": atys, "/bin/burn25": victim, "/bin/verified": verified,
+					"/sampler.o": "../../internal/sampler/cpu/kernel_x86_bpfel.o", "/dump.o": "../../internal/sampler/dump/kernel_x86_bpfel.o",
+					"/unwind.o": "../../internal/unwind/kernel_x86_bpfel.o"},
 				Commands: []string{
+					"verified /sampler.o /dump.o /unwind.o",
 					"atys doctor",
 					"burn25 1000000 &victim&",
 					"sleep 1",
@@ -47,6 +54,10 @@ func TestAtys(t *testing.T) {
 				if err := r.Err(); err != nil {
 					t.Errorf("%s: %v\n%s", r.Command, err, r.Stderr)
 				}
+			}
+			t.Logf("%s", results[0].Stdout)
+			if bytes.Contains(results[0].Stdout, []byte("refused")) {
+				t.Errorf("this kernel refuses programs:\n%s", results[0].Stderr)
 			}
 			checkStacks(t, results[len(results)-1].Stdout)
 		})
