@@ -59,6 +59,7 @@ func TestLargeRunComesBack(t *testing.T) {
 		if !ok {
 			t.Fatalf("no room for half of all cells, %d of which are used", e.used)
 		}
+		e.put(large)
 		for range 10 {
 			small, ok := e.take(uint32(1 + r.IntN(2000)))
 			if !ok {
@@ -66,7 +67,6 @@ func TestLargeRunComesBack(t *testing.T) {
 			}
 			stay = append(stay, small)
 		}
-		e.put(large)
 		for len(stay) > 200 {
 			i := r.IntN(len(stay))
 			e.put(stay[i])
