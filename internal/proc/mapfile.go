@@ -199,13 +199,10 @@ func (f FS) VDSO(pid int) (image []byte, m Mapping, err error) {
 		if m.Backing != BackingVDSO || m.End-m.Start > maxVDSO {
 			continue
 		}
-		mem, err := os.Open(f.path(pid, "mem"))
-		if err != nil {
-			return nil, m, fmt.Errorf("read vdso: %w", err)
-		}
-		defer mem.Close()
+		// Not by /proc/PID/mem: a process with capabilities from its file may not
+		// open its own.
 		image := make([]byte, m.End-m.Start)
-		if _, err := mem.ReadAt(image, int64(m.Start)); err != nil {
+		if _, err := (Memory{pid}).ReadAt(image, int64(m.Start)); err != nil {
 			return nil, m, fmt.Errorf("read vdso: %w", err)
 		}
 		return image, m, nil
