@@ -19,23 +19,33 @@ import (
 func dumpCommand() *cobra.Command {
 	var pid int
 	var asJSON, verbose bool
+	var flags codeFlags
 	c := &cobra.Command{
 		Use:   "dump -p PID",
 		Short: "Show where every thread of a process stands now",
 		Long: `dump shows the state, the system call and the stack of every thread of a process,
-sleeping ones too: the kernel's functions first, marked _[k], then the program's.
-The process is not stopped, and does not notice.`,
+sleeping ones too: the kernel's functions first, marked _[k], then the program's,
+in whatever languages it is written. The process is not stopped, and does not notice.`,
 		Example: `  atys dump -p 1234
+  atys dump -p 1234 --hide-runtime
   atys dump -p 1234 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !c.Flags().Changed("pid") {
 				return &usageError{fmt.Errorf("which process? give its number: atys dump -p PID")}
 			}
+			classes, err := flags.classifier()
+			if err != nil {
+				return err
+			}
 			s, err := dump.Take(c.Context(), dump.Options{PID: pid, CacheDir: cacheDir(),
 				Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS")), Log: logger(verbose)})
 			if err != nil {
 				return err
+			}
+			for i := range s.Threads {
+				t := &s.Threads[i]
+				t.Frames = flags.choose(t.Frames, classes)
 			}
 			if asJSON {
 				return dumpJSON(os.Stdout, s)
@@ -43,6 +53,7 @@ The process is not stopped, and does not notice.`,
 			return dumpText(os.Stdout, s)
 		},
 	}
+	flags.add(c)
 	c.Flags().IntVarP(&pid, "pid", "p", 0, "the process")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what happens")
@@ -58,7 +69,7 @@ func dumpText(w io.Writer, s *dump.Snapshot) error {
 			fmt.Fprintf(&b, "    %s\n", frameLine(f))
 		}
 		switch {
-		case len(t.Frames) == 0 && t.State == dump.Running:
+		case t.End == profile.EndUnknown && t.State == dump.Running:
 			b.WriteString("    (running, not caught: its stack cannot be read from outside)\n")
 		case t.End.Truncated():
 			fmt.Fprintf(&b, "    (frames are missing here: %s)\n", t.End)

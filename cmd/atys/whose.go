@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -106,6 +107,15 @@ func (w *codeFlags) fold(win *profile.Window) *profile.Window {
 		return selection.HideRuntime(win)
 	}
 	return win
+}
+
+// choose gives the frames of a stack that are to be shown, as asked.
+func (w *codeFlags) choose(stack []profile.Frame, c *whose.Classifier) []profile.Frame {
+	return slices.DeleteFunc(stack, func(f profile.Frame) bool {
+		f.Class = c.Class(f)
+		return w.own && !f.Class.Own() || w.hideRuntime && !selection.WithoutRuntime(f) ||
+			w.languages.Kinds != 0 && !w.languages.Has(f.Kind)
+	})
 }
 
 // folded says in a title what fold does.

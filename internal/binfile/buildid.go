@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"strings"
 )
 
 const (
@@ -18,6 +19,7 @@ const (
 	maxGoID       = 1 << 10
 	idHashBytes   = 20
 	idSampleBytes = 4096
+	substitute    = "txt-"
 )
 
 // BuildID identifies the file's content, never empty: the GNU build-id in hex;
@@ -50,8 +52,12 @@ func (f *File) readBuildID() string {
 		f.hashAt(h, s.Offset, n)
 		f.hashAt(h, s.Offset+s.Size-n, n)
 	}
-	return "txt-" + hex.EncodeToString(h.Sum(nil)[:idHashBytes])
+	return substitute + hex.EncodeToString(h.Sum(nil)[:idHashBytes])
 }
+
+// IsSubstitute tells whether what BuildID gave is but a hash of places in a
+// file that says nothing of itself.
+func IsSubstitute(id string) bool { return strings.HasPrefix(id, substitute) }
 
 func (f *File) hashAt(h hash.Hash, off, n uint64) {
 	buf := make([]byte, n)

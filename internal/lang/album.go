@@ -1,12 +1,16 @@
 package lang
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
-// Album keeps what photographs showed, by Photograph.What. It is bounded: who
-// has not been asked for in long falls out. The zero value is ready.
-type Album[T any] struct {
+// Album keeps what photographs showed, by Photograph.What or what else frames
+// call it. It is bounded: who has not been asked for in long falls out. The
+// zero value is ready.
+type Album[K comparable, V any] struct {
 	mu         sync.Mutex // guards both
-	fresh, old map[uint64]T
+	fresh, old map[K]V
 }
 
 // albumHalf is more than the kernel remembers to have photographed: what it
@@ -14,24 +18,24 @@ type Album[T any] struct {
 const albumHalf = 1 << 16
 
 // Keep puts something into the album.
-func (a *Album[T]) Keep(what uint64, value T) {
+func (a *Album[K, V]) Keep(what K, value V) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.keep(what, value)
 }
 
-func (a *Album[T]) keep(what uint64, value T) {
+func (a *Album[K, V]) keep(what K, value V) {
 	if len(a.fresh) >= albumHalf {
 		a.old, a.fresh = a.fresh, nil
 	}
 	if a.fresh == nil {
-		a.fresh = map[uint64]T{}
+		a.fresh = map[K]V{}
 	}
 	a.fresh[what] = value
 }
 
 // Find looks something up, and so keeps it for longer.
-func (a *Album[T]) Find(what uint64) (T, bool) {
+func (a *Album[K, V]) Find(what K) (V, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if value, ok := a.fresh[what]; ok {
@@ -45,13 +49,14 @@ func (a *Album[T]) Find(what uint64) (T, bool) {
 }
 
 // Text is a name in a photograph: what there was room for of length bytes that
-// lie at a place. It is cut short with an ellipsis where it had more.
+// lie at a place. It is cut short with an ellipsis where it had more, and what
+// is no text in it is replaced.
 func (p *Photograph) Text(at, room int, length uint32) string {
 	n := min(int(length), room, max(len(p.Bytes)-at, 0))
 	if n <= 0 {
 		return ""
 	}
-	text := string(p.Bytes[at : at+n])
+	text := strings.ToValidUTF8(string(p.Bytes[at:at+n]), "\ufffd")
 	if int(length) > n {
 		text += "…"
 	}

@@ -3,7 +3,7 @@ package lang
 import "testing"
 
 func TestAlbum(t *testing.T) {
-	var a Album[string]
+	var a Album[uint64, string]
 	if _, ok := a.Find(1); ok {
 		t.Error("found in an empty album")
 	}
@@ -26,7 +26,7 @@ func TestAlbum(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	p := Photograph{Bytes: []byte("abcdefgh")}
+	p := Photograph{Bytes: []byte("abcdefgh\xe2\x82\xac")} // the last is one character
 	for _, c := range []struct {
 		at, room int
 		length   uint32
@@ -36,8 +36,9 @@ func TestText(t *testing.T) {
 		{0, 4, 4, "abcd"},
 		{0, 4, 5, "abcd…"},
 		{2, 4, 0, ""},
-		{4, 100, 1 << 31, "efgh…"},
-		{9, 4, 4, ""},
+		{4, 100, 1 << 31, "efgh€…"},
+		{7, 3, 4, "h\ufffd…"},
+		{12, 4, 4, ""},
 	} {
 		if got := p.Text(c.at, c.room, c.length); got != c.want {
 			t.Errorf("%d bytes at %d with room for %d: %q, not %q", c.length, c.at, c.room, got, c.want)

@@ -11,6 +11,11 @@
 //	Service   names the process: from its environment, container, unit,
 //	          command line (service.go)
 //
+// Packages below read one language each, for walks and for names. What they
+// have in common is here: Read with the Notes of a file (read.go), the code of
+// a function (code.go), where glibc has what threads keep (glibc.go), and an
+// Album of what walks photographed (album.go).
+//
 // Nothing is run, nothing is written, and no name of a file is trusted where
 // the file itself can be read. What is read was written by others: every
 // reader is bounded and none panics.

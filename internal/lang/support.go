@@ -12,18 +12,19 @@ type support struct {
 	name     string // for people
 	from, to [2]int // first and last series: {3, 6} to {3, 14}; zero: any
 	ready    bool   // its frames are read; else only the native ones are
+	glibc    bool   // only where glibc keeps what threads have
 	never    string // why they cannot be
 }
 
 // supported is the one place where a language is turned on.
 func supported() []support {
 	return []support{
-		{kind: Python, name: "Python", from: [2]int{3, 6}, to: [2]int{3, 14}, ready: true},
+		{kind: Python, name: "Python", from: [2]int{3, 6}, to: [2]int{3, 14}, ready: true, glibc: true},
 		{kind: HotSpot, name: "Java", from: [2]int{11, 0}, to: [2]int{25, 99}, ready: true},
 		{kind: Node, name: "JavaScript", from: [2]int{18, 0}, to: [2]int{26, 99}, ready: true},
-		{kind: Ruby, name: "Ruby", from: [2]int{3, 1}, to: [2]int{3, 1}, ready: true},
+		{kind: Ruby, name: "Ruby", from: [2]int{3, 1}, to: [2]int{3, 1}, ready: true, glibc: true},
 		{kind: PHP, name: "PHP", from: [2]int{8, 2}, to: [2]int{8, 2}, ready: true},
-		{kind: Perl, name: "Perl", from: [2]int{5, 36}, to: [2]int{5, 36}, ready: true},
+		{kind: Perl, name: "Perl", from: [2]int{5, 36}, to: [2]int{5, 36}, ready: true, glibc: true},
 		{kind: DotNet, name: ".NET", from: [2]int{3, 0}, to: [2]int{3, 1}, ready: true},
 		{kind: BEAM, name: "Erlang", from: [2]int{25, 0}, to: [2]int{25, 99}, ready: true},
 		{kind: Deno, name: "JavaScript of Deno"},
@@ -56,8 +57,8 @@ func (s *support) check(r Runtime) (walked bool, why string) {
 		return false, "PyPy is not supported, only CPython is: native frames only, stacks are cut at its compiled code"
 	case r.Feature == "free-threaded":
 		return false, "free-threaded builds of Python are not supported: native frames only"
-	case r.Kind == Python && r.Libc == "musl":
-		return false, "Python on musl is not supported: native frames only"
+	case s.glibc && r.Libc == "musl":
+		return false, s.name + " on musl is not supported: native frames only"
 	case r.Kind == DotNet && r.Feature == "NativeAOT":
 		return true, "" // compiled ahead
 	case s.from == [2]int{}:

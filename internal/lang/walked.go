@@ -15,6 +15,9 @@ type Mapped struct {
 	Bias uint64
 	// Open opens the very file. The caller closes it.
 	Open func() (*os.File, error)
+	// Notes keep what the file tells for the next process that maps it; nil:
+	// nothing is kept.
+	Notes *Notes
 }
 
 // Walked is a runtime that walks know how to read.

@@ -53,7 +53,6 @@ type Recorder struct {
 	sampler  *cpu.Sampler
 	names    *symbol.Resolver
 	kernel   *symbol.Kernel
-	langs    *languages
 	managed  *managed
 	calm     func() // ends the hurry of the start
 	cpus     int
@@ -92,7 +91,7 @@ func Start(o Options) (r *Recorder, err error) {
 		calm = func() {}
 	}
 	kernel := symbol.NewKernel("/proc", "/sys", time.Now)
-	r = &Recorder{options: o, log: o.Log, jit: map[int]*symbol.JIT{}, langs: newLanguages(), managed: newManaged(o.Log),
+	r = &Recorder{options: o, log: o.Log, jit: map[int]*symbol.JIT{}, managed: newManaged(o.Log),
 		names:  symbol.New(symbol.Options{CacheDir: o.CacheDir, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))}),
 		kernel: kernel, calm: calm, cpus: len(cpus)}
 	defer func() {
@@ -102,8 +101,7 @@ func Start(o Options) (r *Recorder, err error) {
 	}()
 	r.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: o.Log, Rows: o.Rows,
 		Wanted: func(pid int) bool { return r.sampler.Wanted(pid) }, Eager: len(o.Targets.PIDs) > 0,
-		OnPhotograph: r.langs.photographed, OnRuntime: r.met})
-	r.langs.unwinder = r.unwinder
+		OnRuntime: r.met})
 	if err != nil {
 		return r, err
 	}
@@ -111,7 +109,7 @@ func Start(o Options) (r *Recorder, err error) {
 		Unwinder: r.unwinder, CPUs: cpus, Event: base, Second: second, Log: o.Log,
 		All: o.Targets.All, PIDs: o.Targets.PIDs, Cgroup: o.Targets.Cgroup,
 		Frequency: o.Frequency, Count: o.Count, Threads: o.Threads, Slot: o.Slot, Timed: o.Timed, Fixed: o.Fixed,
-		Spread: o.Placement, Budget: o.Budget, OnFile: r.addFile, Kernel: r.kernel.Location, Anonymous: r.anonymous, Named: r.langs.name,
+		Spread: o.Placement, Budget: o.Budget, OnFile: r.addFile, Kernel: r.kernel.Location, Anonymous: r.anonymous, Named: r.unwinder.Name,
 		MeasureCost: o.MeasureCost, Empty: o.Empty, PassThrough: o.PassThrough,
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/unwind/cfi"
 )
@@ -60,8 +61,10 @@ type executable struct {
 	tries     int       // how often that was tried
 	triedFor  int       // the process it was last tried for
 	row, page extent
-	anonFP    bool   // code it makes at run time keeps frame pointers: V8
-	runs      uint32 // Language.runs of the runtimes it holds
+	anonFP    bool        // code it makes at run time keeps frame pointers: V8
+	runs      uint32      // Language.runs of the runtimes it holds
+	notes     *lang.Notes // what those tell, as the file was
+	written   written     // when that was written to last
 }
 
 // executables are all files known, and the room for their rows.
@@ -199,6 +202,7 @@ func (u *Unwinder) identify(e *executable, pid int, m lifecycle.Mapping) {
 	}
 	e.buildID = f.BuildID()
 	if info, err := handle.Stat(); err == nil {
+		e.notes, e.written = &lang.Notes{}, lastWritten(info)
 		// the size too: a stripped copy has the same build-id, and may have fewer rows
 		e.image = fmt.Sprintf("%s %d", e.buildID, info.Size())
 	}
@@ -334,6 +338,7 @@ func (u *Unwinder) share(e *executable) bool {
 		atomic.StoreUint32(&to.Flags, from.Flags) // orders all stores above
 		e.row, e.page, e.loaded = other.row, other.page, true
 		e.anonFP, e.runs = other.anonFP, other.runs
+		e.shareNotes(other)
 		return true
 	}
 	return false

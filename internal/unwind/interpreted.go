@@ -1,10 +1,13 @@
 package unwind
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/bpf"
@@ -93,12 +96,12 @@ type attachment struct {
 
 const (
 	attachTries = 14
-	attachAgain = 5 * time.Millisecond // doubled each time: some 40 s together
+	attachAgain = 5 * time.Millisecond // doubled each time: some 80 s together
 )
 
 // wantRuntimes has the runtimes of a process read that are not known yet.
 func (u *Unwinder) wantRuntimes(pid int, p *process) {
-	if p.runs()&^p.languages == 0 || p.attaching {
+	if p.wants() == 0 || p.attaching {
 		return
 	}
 	select {
@@ -108,14 +111,14 @@ func (u *Unwinder) wantRuntimes(pid int, p *process) {
 	}
 }
 
-// patience is how long Track waits for a process's runtimes to be read: node's
-// takes 0.2 s, and one that is still starting is not waited for.
+// patience is how long Track waits for a process's runtimes to be read: the
+// first node takes 0.1 s, and one that is still starting is not waited for.
 const patience = time.Second
 
 // awaitRuntimes lets the lock go until the first attempt to read what the
 // process runs has ended.
 func (u *Unwinder) awaitRuntimes(p *process) {
-	for deadline := time.Now().Add(patience); p.attaching && p.unread == nil && p.runs()&^p.languages != 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); p.attaching && len(p.unread) == 0 && p.wants() != 0 && time.Now().Before(deadline); {
 		u.mu.Unlock()
 		time.Sleep(time.Millisecond)
 		u.mu.Lock()
@@ -131,6 +134,9 @@ func (p *process) runs() (flags uint32) {
 	}
 	return flags
 }
+
+// wants are the languages whose runtimes are still to be read.
+func (p *process) wants() uint32 { return p.runs() &^ (p.languages | p.hopeless) }
 
 // attach reads the runtimes of processes, apart from follow: it may take long,
 // and a runtime that is still starting has to be waited for.
@@ -186,11 +192,10 @@ func (u *Unwinder) readRuntimes(a *attachment) (done bool) {
 	}
 	failed := false
 	for _, r := range runtimes {
-		flag := r.language.runs()
-		if p.languages&flag != 0 {
+		if p.wants()&r.language.runs() == 0 {
 			continue
 		}
-		f, ok := u.runtimeFile(a.pid, p, flag)
+		f, ok := u.runtimeFile(a.pid, p, r.language.runs())
 		if !ok {
 			continue
 		}
@@ -200,19 +205,34 @@ func (u *Unwinder) readRuntimes(a *attachment) (done bool) {
 		if u.processes[a.pid] != p {
 			return true
 		}
-		if err != nil {
-			failed = true
-			p.unread = err
-			u.options.Log.Debug("read runtime", "pid", a.pid, "path", f.Path, "try", a.tries, "error", err)
+		if err == nil {
+			err = u.keepRuntime(a.pid, p, r.language, found)
+		}
+		if err == nil {
 			continue
 		}
-		u.keepRuntime(a.pid, p, r.language, found)
+		u.options.Log.Debug("read runtime", "pid", a.pid, "path", f.Path, "try", a.tries, "error", err)
+		p.lack(r.language, err)
+		if !errors.Is(err, lang.ErrNever) {
+			failed = true
+		}
 	}
 	if failed && a.tries < attachTries {
 		return false
 	}
 	p.attaching = false
 	return true
+}
+
+// lack notes why a process's runtime is not known.
+func (p *process) lack(language Language, err error) {
+	if p.unread == nil {
+		p.unread = map[Language]error{}
+	}
+	p.unread[language] = err
+	if errors.Is(err, lang.ErrNever) {
+		p.hopeless |= language.runs()
+	}
 }
 
 // runtimeFile finds where a process maps the file of a runtime.
@@ -230,33 +250,60 @@ func (u *Unwinder) runtimeFile(pid int, p *process, flag uint32) (lang.Mapped, b
 		if !ok {
 			continue
 		}
-		return lang.Mapped{PID: pid, Path: e.path, Bias: a.start - address, Open: e.source().Open}, true
+		return lang.Mapped{PID: pid, Path: e.path, Bias: a.start - address, Open: e.source().Open, Notes: e.currentNotes()}, true
 	}
 	return lang.Mapped{}, false
 }
 
 // keepRuntime tells walks of a runtime, and keeps it for those that name frames.
-func (u *Unwinder) keepRuntime(pid int, p *process, language Language, found lang.Walked) {
+func (u *Unwinder) keepRuntime(pid int, p *process, language Language, found lang.Walked) error {
+	if err := u.putParameters(pid, p, language, found); err != nil {
+		return err
+	}
 	if p.runtimes == nil {
 		p.runtimes = map[Language]lang.Walked{}
 	}
 	p.runtimes[language] = found
 	p.languages |= language.runs()
-	u.putParameters(pid, p)
+	delete(p.unread, language)
 	u.point(pid, p)
 	if u.options.OnRuntime != nil {
 		u.options.OnRuntime(pid, language)
 	}
+	return nil
 }
 
-// putParameters gives walks what is known of a process's runtimes.
-func (u *Unwinder) putParameters(pid int, p *process) {
-	for language, found := range p.runtimes {
-		m := u.parameters[language]
-		if err := m.Put(uint32(pid), found.Parameters()); err != nil {
-			p.languages &^= language.runs()
-			u.options.Log.Warn("no room for a runtime", "pid", pid, "error", err)
+// errNoRoomForRuntime is met where as many processes as walks can know run one
+// language.
+var errNoRoomForRuntime = errors.New("no room for another process of this language: it is read when one of those known has ended")
+
+// putParameters gives walks what they need to know of a process's runtime.
+func (u *Unwinder) putParameters(pid int, p *process, language Language, found lang.Walked) error {
+	err := u.parameters[language].Put(uint32(pid), found.Parameters())
+	if errors.Is(err, unix.E2BIG) {
+		err = errNoRoomForRuntime
+	}
+	if err == nil || errors.Is(p.unread[language], errNoRoomForRuntime) {
+		return err
+	}
+	u.stats.ProcessErrors++
+	u.options.Log.Warn("keep a runtime", "pid", pid, "error", err)
+	return err
+}
+
+// inherit gives a fork its parent's runtimes.
+func (u *Unwinder) inherit(pid int, child, parent *process) {
+	child.hopeless, child.unread = parent.hopeless, maps.Clone(parent.unread)
+	for language, found := range parent.runtimes {
+		if err := u.putParameters(pid, child, language, found); err != nil {
+			child.lack(language, err) // it is read anew, when there may be room
+			continue
 		}
+		if child.runtimes == nil {
+			child.runtimes = map[Language]lang.Walked{}
+		}
+		child.runtimes[language] = found
+		child.languages |= language.runs()
 	}
 }
 
@@ -280,5 +327,8 @@ func (u *Unwinder) Runtime(pid int, language Language) (lang.Walked, error) {
 	if found, ok := p.runtimes[language]; ok {
 		return found, nil
 	}
-	return nil, fmt.Errorf("process %d: %w", pid, p.unread)
+	if err := p.unread[language]; err != nil {
+		return nil, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return nil, fmt.Errorf("process %d runs nothing of this language, or it has not been read yet", pid)
 }

@@ -38,7 +38,7 @@ func (p *photographs) follow() {
 		case err != nil:
 			return
 		default:
-			if language, one, ok := parsePhotograph(record.RawSample); ok && p.tell != nil {
+			if language, one, ok := parsePhotograph(record.RawSample); ok {
 				p.tell(language, one)
 			}
 		}
@@ -55,7 +55,7 @@ func parsePhotograph(raw []byte) (l Language, p lang.Photograph, ok bool) {
 	return Language(k.Kind), p, true
 }
 
-// Develop has OnPhotograph called for all that was photographed up to now.
+// Develop has all that was photographed up to now be known to Name.
 func (u *Unwinder) Develop() {
 	if u.photographs == nil || u.photographs.reader.Flush() != nil {
 		return

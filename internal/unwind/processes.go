@@ -2,7 +2,6 @@ package unwind
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -22,8 +21,9 @@ type process struct {
 
 	languages uint32 // Language.runs of those in runtimes
 	runtimes  map[Language]lang.Walked
-	attaching bool  // runtimes are being read
-	unread    error // why one could not be, at last
+	hopeless  uint32             // Language.runs of those that can never be read
+	attaching bool               // runtimes are being read
+	unread    map[Language]error // why they could not be, at last
 }
 
 // layout is a sorted list of mappings and its copy in the kernel.
@@ -215,10 +215,9 @@ func (u *Unwinder) apply(e lifecycle.Event) {
 	case lifecycle.Fork:
 		if parent := u.processes[e.Parent]; parent != nil && u.processes[e.PID] == nil && u.options.Wanted(e.PID) {
 			parent.layout.shared++
-			child := &process{layout: parent.layout, changed: parent.changed, dirty: true,
-				languages: parent.languages, runtimes: maps.Clone(parent.runtimes)}
+			child := &process{layout: parent.layout, changed: parent.changed, dirty: true}
 			u.processes[e.PID] = child
-			u.putParameters(e.PID, child)
+			u.inherit(e.PID, child, parent)
 		}
 	case lifecycle.Exec:
 		if p := u.processes[e.PID]; p != nil || u.options.Wanted(e.PID) {

@@ -187,23 +187,26 @@ func TestCopiesShareRows(t *testing.T) {
 			cmd.Process.Kill()
 			cmd.Wait()
 		})
-		if err := u.scan(cmd.Process.Pid); err != nil {
-			t.Fatal(err)
-		}
-		u.loadAll(u.processes[cmd.Process.Pid])
-		for _, a := range u.processes[cmd.Process.Pid].layout.areas {
-			if a.executable != nil && a.executable.path == path {
-				copies = append(copies, a.executable)
-				break
+		eventually(t, path+" is mapped", func() bool { // an exec maps the file a little after it is known to succeed
+			if err := u.scan(cmd.Process.Pid); err != nil {
+				t.Fatal(err)
 			}
-		}
-	}
-	if len(copies) != 2 {
-		t.Fatalf("found %d copies", len(copies))
+			for _, a := range u.processes[cmd.Process.Pid].layout.areas {
+				if a.executable != nil && a.executable.path == path {
+					copies = append(copies, a.executable)
+					return true
+				}
+			}
+			return false
+		})
+		u.loadAll(u.processes[cmd.Process.Pid])
 	}
 	a, b := copies[0], copies[1]
 	if a == b || !u.published(a) || !u.published(b) || a.row != b.row || a.row.count == 0 {
 		t.Fatalf("rows %v and %v, published %v and %v", a.row, b.row, u.published(a), u.published(b))
+	}
+	if a.currentNotes() == nil || a.currentNotes() != b.currentNotes() {
+		t.Error("what the file tells of runtimes is read for each copy")
 	}
 	before, run := len(u.retired), a.row
 	u.unload(a)

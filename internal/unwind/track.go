@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
 )
 
@@ -40,7 +41,7 @@ func (u *Unwinder) Start() error {
 	if err != nil {
 		return fmt.Errorf("read the walks' requests: %w", err)
 	}
-	u.photographs, err = followPhotographs(u.maps.Photographs, u.options.OnPhotograph)
+	u.photographs, err = followPhotographs(u.maps.Photographs, func(l Language, p lang.Photograph) { u.namers.keep(l, p, u.Runtime) })
 	if err != nil {
 		requests.Close()
 		return err

@@ -25,7 +25,6 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"atys.dev/atys/internal/bpf"
-	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
 )
 
@@ -75,8 +74,6 @@ type Options struct {
 	// Rows bounds the rows kept in the kernel, 8 bytes each, and is rounded up to
 	// a power of two; 0: DefaultRows.
 	Rows uint32
-	// OnPhotograph is told of each function that a walk met for the first time.
-	OnPhotograph func(Language, lang.Photograph)
 	// OnRuntime is told of each runtime that was found in a process. It must not
 	// wait, nor call the unwinder.
 	OnRuntime func(pid int, language Language)
@@ -95,6 +92,7 @@ type Unwinder struct {
 
 	attachments chan attachment // whose runtimes are to be read
 	parameters  map[Language]*ebpf.Map
+	namers      namers
 
 	mu          sync.Mutex           // guards all below
 	wanted      map[*executable]bool // to be loaded
@@ -164,7 +162,7 @@ func New(o Options) (*Unwinder, error) {
 		o.Wanted = func(int) bool { return true }
 	}
 	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), wanted: map[*executable]bool{},
-		attachments: make(chan attachment, 1024), parameters: map[Language]*ebpf.Map{}}
+		attachments: make(chan attachment, 1024), parameters: map[Language]*ebpf.Map{}, namers: newNamers()}
 	u.work = sync.NewCond(&u.mu)
 	spec, err := loadKernel()
 	if err != nil {

@@ -14,13 +14,12 @@ import (
 	"atys.dev/atys/internal/unwind"
 )
 
-// jdks lists JDKs by name: those of ATYS_JDKS, a list like PATH, else of the
-// system's and those that .ci/runtimes installs.
-func jdks(t *testing.T) map[string]string {
+// installedJDKs lists JDKs by name: those of ATYS_JDKS, a list like PATH, else
+// of the system's and those that .ci/runtimes installs.
+func installedJDKs(t *testing.T) map[string]string {
 	t.Helper()
 	var homes []string
-	list := os.Getenv("ATYS_JDKS")
-	if list != "" {
+	if list := os.Getenv("ATYS_JDKS"); list != "" {
 		homes = filepath.SplitList(list)
 	} else {
 		home, err := os.UserHomeDir()
@@ -44,7 +43,13 @@ func jdks(t *testing.T) map[string]string {
 	if len(found) == 0 {
 		t.Skip("no JDK: install one, run .ci/runtimes, or name some in ATYS_JDKS")
 	}
-	if list != "" {
+	return found
+}
+
+// chosenJDKs are those to be tested: all that ATYS_JDKS names.
+func chosenJDKs(t *testing.T, found map[string]string) map[string]string {
+	t.Helper()
+	if os.Getenv("ATYS_JDKS") != "" {
 		return found
 	}
 	return versions(t, found, "java")
@@ -71,7 +76,7 @@ func compileJava(t *testing.T) (classes string) {
 // eachJDK runs a test on each JDK, compiling and interpreting.
 func eachJDK(t *testing.T, run func(t *testing.T, java, classes string, modes []string)) {
 	needsBPF(t)
-	found, classes := jdks(t), compileJava(t)
+	found, classes := chosenJDKs(t, installedJDKs(t)), compileJava(t)
 	for name, java := range found {
 		for mode, options := range map[string][]string{"compiled": nil, "interpreted": {"-Xint"}} {
 			t.Run(name+"/"+mode, func(t *testing.T) { run(t, java, classes, options) })
@@ -191,7 +196,7 @@ func TestJavaChains(t *testing.T) {
 	})
 }
 
-var victims = regexp.MustCompile(`^(Chains|Virtual|Churn|Made\d{6})[.$]`)
+var victims = regexp.MustCompile(`^(Chains|Virtual|Waiting|Churn|Made\d{6})[.$]`)
 
 // tally counts samples of a program.
 type tally struct{ all, whole, cut, unnamed, wrong, unlined int64 }
@@ -285,50 +290,4 @@ func legalMade(chain []string) error {
 		last = order[m[2]]
 	}
 	return nil
-}
-
-var (
-	mountedChain = regexp.MustCompile(`^\$Mounted\.run( \$Mounted\.descend){0,23}( \.burn)?$`)
-	parkingChain = regexp.MustCompile(`^\$Parking\.run( \$Parking\.sink){0,63}$|^\$Parking\.run( \$Parking\.sink){61}( \$Parking\.awake( \.burn)?)?$`)
-	thawedChain  = regexp.MustCompile(`^(\$Parking\.run ?)?(\$Parking\.sink ?)*(\$Parking\.awake( \.burn)?)?$`)
-)
-
-func TestJavaVirtualThreads(t *testing.T) {
-	eachJDK(t, func(t *testing.T, java, classes string, modes []string) {
-		if !hasVirtualThreads(java) {
-			t.Skip("this JDK has no virtual threads")
-		}
-		var count tally
-		var parked, parking int64
-		for _, o := range seenJava(t, exec.Command(java, append(append([]string{"-cp", classes}, modes...), "Virtual")...), recorded) {
-			chain := o.own("Virtual")
-			if chain == "" || strings.HasPrefix(chain, ".lambda") {
-				continue
-			}
-			count.add(t, o)
-			legal := mountedChain.MatchString(chain) || parkingChain.MatchString(chain)
-			if strings.Contains(chain, "awake") {
-				parking += o.samples
-			}
-			if o.end == profile.EndParked {
-				parked += o.samples
-				legal = thawedChain.MatchString(chain) && strings.Contains(o.chain(profile.KindJavaCompiled), "[older frames of a parked virtual thread]")
-			}
-			if !legal {
-				count.wrong += o.samples
-				t.Logf("%d samples of an illegal chain %q, end %v", o.samples, squeeze(chain), o.end)
-			}
-		}
-		count.judge(t)
-		if parked == 0 && parking > 0 {
-			t.Error("no stack was cut where a virtual thread was parked")
-		}
-	})
-}
-
-// hasVirtualThreads asks the JDK itself.
-func hasVirtualThreads(java string) bool {
-	out, _ := exec.Command(java, "-XshowSettings:properties", "-version").CombinedOutput()
-	m := regexp.MustCompile(`java\.specification\.version = (\d+)`).FindSubmatch(out)
-	return m != nil && len(m[1]) == 2 && string(m[1]) >= "21"
 }

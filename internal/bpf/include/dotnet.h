@@ -9,7 +9,12 @@
  *   push rbp; push ...; sub rsp, n; lea rbp, [rsp + n]    keeps rbp
  *   push ...; sub rsp, n                                  does not
  *
- * Methods whose beginning is far from the pc are not small. */
+ * Methods whose beginning is far from the pc are not small.
+ *
+ * Calls through interfaces, and of what was not compiled when its caller was,
+ * pass through stubs of the runtime: a few instructions without a frame, in
+ * which rbp is that of the calling method still (vm/amd64/cgencpu.h and
+ * virtualcallstubcpu.hpp of .NET Core 3.1). They are told by their bytes. */
 #ifndef ATYS_DOTNET_H
 #define ATYS_DOTNET_H
 
@@ -195,12 +200,109 @@ static __always_inline bool dotnet_keeps_bp(struct walk *w, u64 start)
 	return w->dotnet.bp;
 }
 
+#define DOTNET_SHUFFLE 24 /* bytes by which a stub moves up to 6 arguments, of a delegate */
+#define DOTNET_STUB 1 /* and how many words it has pushed; 0: it is no stub */
+
+/* Of a stub that the pc is in, from its first instruction on:
+ *
+ *   precode    e9 x 5f                             jmp
+ *              49 ba X 40 e9 x                     mov r10, X; jmp
+ *   jump       48 b8 X ff e0                       mov rax, X; jmp rax
+ *   dispatch   48 b8 X 48 39 07 90 48 b8 X 0f 85 x ff e0
+ *   table      48 8b 07 48 8b 40 n ff 60 n         mov rax, [rdi]; ...; jmp [rax+n]
+ *   shuffle    48 8b c4 49 89 fb ... 4d 8b 53 20 49 83 c3 20 49 ff e2
+ *   resolve    52 49 ba X 48 8b 07 ... 48 8b 40 10 5a ff e0: rdx is on the stack
+ *
+ * where n are 8 bits or, with other codes, 32, as x; and X are 64. */
+STEP u32 dotnet_stub_begins(struct walk *w)
+{
+	if (!w || READ_USER(w->dotnet.code, DOTNET_CODE_MASK + 1, w->ip))
+		return 0;
+	u32 first = dotnet_code(w, 0), after = dotnet_code(w, 10);
+	switch (first & 0xffff) {
+	case 0xba49:
+		if ((after & 0xffffff) == 0x078b48)
+			return DOTNET_STUB + 1;
+		return (after & 0xffff) == 0xe940 ? DOTNET_STUB : 0;
+	case 0xb848:
+		if ((after & 0xffff) == 0xe0ff || (after & 0xffffff) == 0x073948)
+			return DOTNET_STUB;
+		return (after & 0xffff) == 0x850f && (dotnet_code(w, 16) & 0xffff) == 0xe0ff ? DOTNET_STUB : 0;
+	case 0x850f:
+		return (dotnet_code(w, 6) & 0xffff) == 0xe0ff ? DOTNET_STUB : 0;
+	case 0xe940:
+		return DOTNET_STUB;
+	}
+	if ((first & 0xff) == 0xe9)
+		return !(w->ip & 7) && (dotnet_code(w, 5) & 0xff) == 0x5f ? DOTNET_STUB : 0;
+	switch (first & 0xffffff) {
+	case 0xba4952:
+		return (dotnet_code(w, 11) & 0xffffff) == 0x078b48 ? DOTNET_STUB : 0;
+	case 0x073948:
+		return (dotnet_code(w, 3) & 0xffffff) == 0xb84890 ? DOTNET_STUB : 0;
+	case 0xb84890:
+		return (dotnet_code(w, 11) & 0xffff) == 0x850f ? DOTNET_STUB : 0;
+	}
+	return 0;
+}
+
+/* Whether the pc is in a table stub that has begun, or begins. */
+static __always_inline bool dotnet_is_table_stub(struct walk *w)
+{
+	u32 at = 0;
+	if ((dotnet_code(w, at) & 0xffffff) == 0x078b48)
+		at = 3;
+	if ((dotnet_code(w, at) & 0xffffff) == 0x408b48)
+		at += 4;
+	else if ((dotnet_code(w, at) & 0xffffff) == 0x808b48)
+		at += 7;
+	u32 jump = dotnet_code(w, at) & 0xffff;
+	return jump == 0x60ff || jump == 0xa0ff;
+}
+
+/* The same of a pc further on, whose bytes are read. */
+STEP u32 dotnet_stub_ends(struct walk *w)
+{
+	if (!w)
+		return 0;
+	if (dotnet_is_table_stub(w))
+		return DOTNET_STUB;
+	if ((dotnet_code(w, 0) & 0xffff) == 0xe0ff) {
+		u64 *before = w->dotnet.before; /* 16 bytes */
+		if (READ_USER(before, 16, w->ip - 16))
+			return 0;
+		bool jump = (before[0] >> 48) == 0xb848, dispatch = (before[1] >> 16 & 0xffff) == 0x850f;
+		return jump || dispatch || before[1] >> 24 == 0x5a10408b48 ? DOTNET_STUB : 0;
+	}
+	if ((dotnet_code(w, 0) & 0xffffff) == 0xe2ff49 ||
+	    ((dotnet_code(w, 0) & 0xffffff) == 0xc38349 && (dotnet_code(w, 4) & 0xffffff) == 0xe2ff49))
+		return DOTNET_STUB;
+	for (u32 i = 0; i < DOTNET_CODE_MASK - 4; i++) {
+		if (i < DOTNET_SHUFFLE && dotnet_code(w, i) == 0x20538b4d && (dotnet_code(w, i + 4) & 0xffffff) == 0xc38349)
+			return DOTNET_STUB;
+		if (dotnet_code(w, i) == 0x10408b48 && (dotnet_code(w, i + 4) & 0xffffff) == 0xe0ff5a)
+			return DOTNET_STUB + 1;
+	}
+	return 0;
+}
+
 /* Goes on from a pc in managed code. */
 STEP u32 step_dotnet(struct walk *w)
 {
 	if (!w)
 		return END_CORRUPT;
 	u64 pc = w->ip - w->is_return;
+	if (!w->is_return) {
+		u32 stub = dotnet_stub_begins(w);
+		if (!stub)
+			stub = dotnet_stub_ends(w);
+		if (stub) {
+			push_language_frame(w, LANGUAGE_DOTNET, 0, 0);
+			w->dotnet.words = stub - DOTNET_STUB;
+			w->dotnet.bp = 0;
+			return dotnet_leave(w);
+		}
+	}
 	push_frame(w, FRAME_ANONYMOUS | (pc & ADDRESS_BITS));
 	if (!w->is_return && dotnet_ends(w))
 		return dotnet_leave(w);

@@ -30,7 +30,7 @@ struct {
  *   compiled     compile id << 32 | offset of the pc in the code
  *   interpreted  identity of the method << 48 | address of the bytecode, or 0
  *   stub         address of the pc
- *   cut          0: here a parked virtual thread's older frames are missing */
+ *   cut          0: here a virtual thread's older frames are missing */
 #define HOTSPOT_KIND_SHIFT 48
 #define HOTSPOT_ADDRESS ((1ull << HOTSPOT_KIND_SHIFT) - 1)
 enum hotspot_kind {
@@ -96,6 +96,8 @@ static __always_inline u64 sender(struct walk *w, u64 above)
 	return above;
 }
 
+#include "stack_chunk.h"
+
 /* Leaves code that has no frame of its own, or none yet, or no longer. moved:
  * it may have moved the caller's words, or taken the return address off. */
 static __always_inline u32 leave_frameless(struct walk *w, bool moved)
@@ -121,7 +123,7 @@ static __always_inline u32 leave_frame(struct walk *w, u64 top, u64 caller)
 	u64 pair[2];
 	if (READ_USER(pair, sizeof(pair), top - 16))
 		return END_UNREADABLE;
-	w->bp = pair[0];
+	w->bp = w->hotspot.chunk ? in_chunk(top - 16, pair[0]) : pair[0];
 	w->ip = pair[1];
 	w->sp = caller;
 	w->bp_lost = 0;
@@ -164,9 +166,10 @@ static __always_inline void push_interpreted(struct walk *w, u64 method, u64 sav
 
 /* Walks a frame of the interpreter:
  *
- *   rbp-64 bytecode | ... | rbp-24 Method* | rbp-16 | rbp-8 caller's rsp | rbp | return address
+ *   rbp-64 bytecode | rbp-56 locals | ... | rbp-24 Method* | rbp-16 | rbp-8 caller's rsp | rbp | return address
  *
- * The innermost frame's bytecode pointer is in r13. */
+ * The innermost frame's bytecode pointer is in r13. In a StackChunk what points
+ * into the stack is relative, in words. */
 STEP u32 hotspot_interpreted(struct walk *w)
 {
 	u64 f[10]; /* from rbp-64 */
@@ -175,9 +178,15 @@ STEP u32 hotspot_interpreted(struct walk *w)
 	bool leaf = !w->is_return;
 	u64 bp = w->bp, lowest = leaf ? w->sp + 64 : w->sp;
 	bool whole = !w->bp_lost && !(bp & 7) && bp >= lowest && !READ_USER(f, sizeof(f), bp - 64);
+	bool oldest = false;
+	if (whole && w->hotspot.chunk) {
+		oldest = in_chunk(bp, f[1]) + 8 >= w->hotspot.bottom; /* its locals end where the frames do */
+		f[7] = oldest ? w->hotspot.bottom : in_chunk(bp, f[7]);
+		f[8] = in_chunk(bp, f[8]);
+	}
 	if (whole)
 		/* a method handle may have dropped a word between the caller's and ours */
-		whole = f[7] >= bp + 8 && f[7] - bp < HOTSPOT_LEAF_ROOM * 16 && !(f[7] & 7) && f[5] && !(f[5] & 7) && f[9];
+		whole = f[7] >= bp + 8 && f[7] - bp < HOTSPOT_LEAF_ROOM * 16 && !(f[7] & 7) && f[5] && !(f[5] & 7) && (f[9] || oldest);
 	if (whole) {
 		push_interpreted(w, f[5], f[0], leaf_register(w, R13));
 		w->sp = f[7];
@@ -385,43 +394,59 @@ STEP u32 hotspot_stub(struct walk *w)
 	return leave_leaf(w, state, routines ? w->bp + 16 : top);
 }
 
-/* Walks one frame in code that a JVM made; STEP_IN_CODE_MADE: it is not the JVM's. */
-STEP u32 hotspot_step(struct walk *w)
+/* Walks one frame of Java, on the stack or in a StackChunk. */
+static __always_inline u32 hotspot_frame(struct walk *w)
 {
-	if (!w)
-		return END_CORRUPT;
 	struct hotspot_walk *h = &w->hotspot;
-	if (!(w->languages.begun & RUNS(LANGUAGE_JAVA))) {
-		u32 tgid = w->owner;
-		struct hotspot_process *p = HOTSPOT_PROCESS(&tgid);
-		if (!p)
-			return STEP_IN_CODE_MADE;
-		h->process = *p;
-		h->start = h->end = h->method = 0;
-		w->languages.begun |= RUNS(LANGUAGE_JAVA);
-	}
-	if (w->count >= MAX_FRAMES - 1)
-		return END_TOO_DEEP;
-	if (w->ip == h->process.barrier && w->is_return && w->ip) {
-		/* The frames below were copied from the heap when the virtual
-		 * thread went on, the older ones were not. */
-		push_java(w, HOTSPOT_CUT, 0, 0);
-		w->languages.cut = 1;
-		if (READ_USER(&w->ip, 8, h->process.thawed))
-			return END_UNREADABLE;
-	}
 	if (w->ip >= h->process.interpreter && w->ip < h->process.interpreter_end)
 		return hotspot_interpreted(w);
 	if (!code_heap(w, w->ip))
 		return STEP_IN_CODE_MADE;
 	u32 end = hotspot_find(w);
 	if (end) {
-		push_frame(w, FRAME_ANONYMOUS | ((w->ip - w->is_return) & ADDRESS_BITS));
+		if (!h->chunk)
+			push_frame(w, FRAME_ANONYMOUS | ((w->ip - w->is_return) & ADDRESS_BITS));
 		return end;
 	}
+	if (h->name == HOTSPOT_NATIVE_NMETHOD && w->count == h->first)
+		h->calls = 1;
 	if (h->name == HOTSPOT_NMETHOD || h->name == HOTSPOT_NATIVE_NMETHOD)
 		return hotspot_compiled(w);
 	return hotspot_stub(w);
+}
+
+/* Begins with the first frame of Java; false where the JVM is not known. */
+static __always_inline bool begin_hotspot(struct walk *w)
+{
+	struct hotspot_walk *h = &w->hotspot;
+	u32 tgid = w->owner;
+	struct hotspot_process *p = HOTSPOT_PROCESS(&tgid);
+	if (!p)
+		return false;
+	h->process = *p;
+	h->start = h->end = h->method = 0;
+	h->chunk = h->entry = 0;
+	h->first = w->count;
+	h->calls = w->is_return;
+	w->languages.begun |= RUNS(LANGUAGE_JAVA);
+	return true;
+}
+
+/* Walks one frame in code that a JVM made; STEP_IN_CODE_MADE: it is not the JVM's. */
+STEP u32 hotspot_step(struct walk *w)
+{
+	if (!w)
+		return END_CORRUPT;
+	struct hotspot_walk *h = &w->hotspot;
+	if (!(w->languages.begun & RUNS(LANGUAGE_JAVA)) && !begin_hotspot(w))
+		return STEP_IN_CODE_MADE;
+	if (w->count >= MAX_FRAMES - 1)
+		return END_TOO_DEEP;
+	if (w->ip == h->process.barrier && w->is_return && w->ip)
+		return enter_heap(w);
+	u64 sp = w->sp;
+	u32 end = hotspot_frame(w);
+	return h->chunk ? after_chunk_frame(w, sp, end) : end;
 }
 
 #endif

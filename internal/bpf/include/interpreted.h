@@ -51,9 +51,7 @@ static __always_inline bool walk_again(struct walk *w, enum walked_before becaus
 	return true;
 }
 
-#ifndef ATYS_REPLAY
 #include "photographs.h"
-#endif
 #include "python.h"
 #include "php.h"
 #include "ruby.h"
@@ -76,8 +74,8 @@ static __always_inline u32 step_in_code_made(struct walk *w)
 		if (end != STEP_IN_CODE_MADE)
 			return end;
 	}
-	if (w->process.languages & RUNS(LANGUAGE_PHP) && w->languages.code_flags & MAPPING_SHARED)
-		return step_php_code(w);
+	if (w->process.languages & RUNS(LANGUAGE_PHP))
+		return w->languages.code_flags & MAPPING_SHARED ? step_php_code(w) : step_pcre(w);
 	if (w->process.languages & RUNS(LANGUAGE_BEAM))
 		return step_beam(w);
 	if (w->process.languages & RUNS(LANGUAGE_DOTNET))

@@ -44,7 +44,8 @@ struct hotspot_process {
 	struct hotspot_heap heaps[HOTSPOT_HEAPS];
 	u64 interpreter, interpreter_end;
 	u64 barrier; /* where the oldest thawed frame returns to; 0: no virtual threads */
-	u64 thawed;  /* address of where it would return were the older ones there */
+	u64 references; /* what compressed references count from */
+	u64 chunk_class, class_mask; /* what the word at class_at shows of a StackChunk */
 	u64 symbol_mask; /* of a symbol's first bytes that never change */
 	u16 header; /* of a block, before the blob */
 	u16 tail;   /* where in the blob the further bytes begin */
@@ -56,7 +57,23 @@ struct hotspot_process {
 	u8 unused;
 	/* offsets in a Method, its ConstMethod, ConstantPool and Klass: */
 	u16 method_constant, constant_pool, constant_name, pool_holder, pool_slots, klass_name;
+	/* in a Continuation and a StackChunk; chunk_words 0: they cannot be read: */
+	u16 continuation_tail, class_at, chunk_parent, chunk_size, chunk_sp, chunk_bottom, chunk_words;
+	u8 compressed; /* references are 4 bytes */
+	u8 reference_shift;
 	u16 unused2;
+};
+
+/* The frame of enterSpecial, in 21 to 25. Code of the JVM writes it, so no
+ * table tells it; what does not look like it is none. */
+struct continuation_entry {
+	u64 unused, parent;
+	u64 continuation;
+	u64 chunk;
+	u32 flags;     /* 1: of a virtual thread */
+	u32 arguments; /* words of them, below, that the frame which returns to the barrier takes on the stack */
+	u64 fast, monitors, pins;
+	u64 bp, back;
 };
 
 struct hotspot_walk {
@@ -65,6 +82,13 @@ struct hotspot_walk {
 	u64 start, end, code, name; /* of that blob */
 	u64 method, constant, identity; /* of the interpreted function walked last */
 	u8 around[24]; /* code around the pc */
+	/* Of a virtual thread's stack, see stack_chunk.h: */
+	u64 entry;	   /* its ContinuationEntry; 0: not found */
+	u64 chunk, bottom; /* StackChunk that is walked, 0: none; where its frames end */
+	u32 first;	   /* where among the frames the first of Java is */
+	u8 calls;	   /* that one has called what is not Java: it may be freezing the stack */
+	u8 opened;	   /* the chunk's first frame is next */
+	struct continuation_entry read; /* last */
 };
 
 /* Of V8, see v8.h: maps that are of functions, and of what they share. */

@@ -137,7 +137,6 @@ static __always_inline void perl_begin(struct perl_walk *s, struct perl_words *v
 		perl_broken(s);
 }
 
-#ifndef ATYS_REPLAY
 #define PERL_NAME_BYTES 512
 #define PERL_FILE_AT (2 * PERL_NAME_BYTES)
 #define PERL_FILE_BYTES (PHOTOGRAPH_BYTES - PERL_FILE_AT)
@@ -166,7 +165,7 @@ static __always_inline u32 perl_copy_key(u8 *to, u32 room, u64 key)
 /* Copies bytes up to a NUL, and gives how many. */
 static __always_inline u32 perl_copy_bytes(u8 *to, u32 room, u64 from)
 {
-	long n = bpf_probe_read_user_str(to, room, (void *)from);
+	long n = READ_USER_TEXT(to, room, from);
 	return n > 0 ? n - 1 : 0;
 }
 
@@ -225,10 +224,6 @@ STEP u32 perl_photograph(struct walk *w)
 	end_photograph(photo);
 	return 0;
 }
-#else
-/* unwind/replay has no photographs. */
-#define perl_photograph(w) ((void)0)
-#endif
 
 /* Adds a frame of the code described in s, at the position being executed. */
 static __always_inline void push_perl(struct walk *w, struct perl_walk *s, u64 address, u64 more)

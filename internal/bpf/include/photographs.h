@@ -19,6 +19,12 @@ struct photograph {
 
 const struct photograph *photograph_type __attribute__((unused)); /* for the generated Go */
 
+#ifndef SUBMIT_PHOTOGRAPH /* sampler/dump takes some again */
+#define SUBMIT_PHOTOGRAPH(p, flags) bpf_ringbuf_submit(p, flags)
+#endif
+
+/* unwind/replay has those below, and SUBMIT_PHOTOGRAPH, of its own. */
+#ifndef ATYS_REPLAY
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4 * 1024 * 1024);
@@ -66,7 +72,8 @@ static __always_inline struct photograph *begin_photograph(struct walk *w, u32 k
 static __always_inline void end_photograph(struct photograph *p)
 {
 	bool full = bpf_ringbuf_query(&photographs, BPF_RB_AVAIL_DATA) > 2 * 1024 * 1024;
-	bpf_ringbuf_submit(p, full ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+	SUBMIT_PHOTOGRAPH(p, full ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
+#endif
 
 #endif

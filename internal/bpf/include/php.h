@@ -11,6 +11,7 @@
  *
  * Code of the JIT lies in memory shared with the process's siblings. It keeps
  * no frame of its own but runs in that of execute_ex, which left room for it.
+ * Other code in memory is of regular expressions (pcre.h).
  * Package lang/php finds the addresses, and names what is recorded here:
  *
  *   what    identity of the function
@@ -18,6 +19,8 @@
  */
 #ifndef ATYS_PHP_H
 #define ATYS_PHP_H
+
+#include "pcre.h"
 
 /* A process, as package lang/php found it. */
 struct php_process {
@@ -102,7 +105,6 @@ static __always_inline u64 php_string_identity(struct php_words *v, u64 string)
 	return mix(mix(mix(mix(mix(0, length), ends[0]), ends[1]), ends[2]), ends[3]);
 }
 
-#ifndef ATYS_REPLAY
 #define PHP_NAME_BYTES 512
 #define PHP_FILE_AT (2 * PHP_NAME_BYTES)
 #define PHP_FILE_BYTES (PHOTOGRAPH_BYTES - PHP_FILE_AT)
@@ -142,10 +144,6 @@ STEP u32 php_photograph(struct walk *w)
 	end_photograph(photo);
 	return 0;
 }
-#else
-/* unwind/replay has no photographs. */
-#define php_photograph(w) ((void)(w))
-#endif
 
 /* What tells the function from those that were, or will be, at its address: a
  * server frees its functions after each request. False if it is none. */

@@ -107,10 +107,13 @@ static __always_inline void python_begin_state(struct python_walk *s, struct pyt
 static __always_inline void python_begin(struct python_walk *s, struct python_process *p)
 {
 	u64 thread = THREAD_POINTER(), base = thread, state = 0, current = 0, other = 0;
-	if (p->block && (READ_USER(&base, 8, base + p->block) || !base))
+	bool unread = p->block && READ_USER(&base, 8, base + p->block);
+	if (!unread && p->block && !base)
 		return;
-	if (READ_USER(&state, 8, base + p->slot))
+	if (unread || READ_USER(&state, 8, base + p->slot)) {
+		python_broken(s);
 		return;
+	}
 	if (p->current && !READ_USER(&current, 8, p->current) && current && current != state &&
 	    !READ_USER(&other, 8, current + p->thread_pointer) && other == thread) {
 		s->outer = state;
@@ -120,7 +123,6 @@ static __always_inline void python_begin(struct python_walk *s, struct python_pr
 		python_begin_state(s, p, state);
 }
 
-#ifndef ATYS_REPLAY
 #define PYTHON_NAME_BYTES 256
 #define PYTHON_FILE_BYTES 400
 #define PYTHON_LINES_AT (PYTHON_NAME_BYTES + PYTHON_FILE_BYTES)
@@ -195,11 +197,6 @@ STEP u32 python_photograph(struct walk *w)
 	end_photograph(photo);
 	return 0;
 }
-#else
-/* unwind/replay has no photographs: a code object is its address. */
-#define identity(address, more) (((address) ^ mix(0, more)) & LANGUAGE_WHAT)
-#define python_photograph(w) ((void)(w))
-#endif
 
 /* The offset of a frame's instruction in its code. */
 static __always_inline u64 python_instruction(struct walk *w, struct python_process *p, u64 code)
@@ -212,6 +209,35 @@ static __always_inline u64 python_instruction(struct walk *w, struct python_proc
 	else
 		at -= code + p->code_bytes;
 	return at >> 31 ? 0xffffffff : at;
+}
+
+#define PYTHON_STRING 24 /* the first of the words that a string is read into */
+#define PYTHON_NO_HASH (~0ull)
+
+/* Tells the code object whose words were just read from others. Where functions
+ * are made again and again, another one has all the same addresses, but not the
+ * same name: so its hash counts, or its beginning while it has none. */
+STEP u32 python_identify(struct walk *w)
+{
+	if (!w)
+		return 0;
+	struct python_process *p = PYTHON_PROCESS(w->owner);
+	struct python_walk *s = &w->languages.python;
+	u64 *string = &w->python.words[PYTHON_STRING];
+	if (!p)
+		return 0;
+	u64 name = python_word(w->python.words, p->code_name), file = python_word(w->python.words, p->code_file);
+	u64 more = mix(mix(name, file), (u32)python_word(w->python.words, p->code_first_line));
+	more = mix(more, python_word(w->python.words, p->code_lines));
+	if (!READ_USER(string, 16, name + p->string_length)) { /* its length, then its hash */
+		u32 n = string[0] < 40 ? string[0] : 40;
+		more = mix(more, mix(string[0], string[1]));
+		__builtin_memset(string + 2, 0, 40);
+		if (string[1] == PYTHON_NO_HASH && n && !READ_USER(string + 2, n, name + p->string_ascii))
+			more = mix(mix(mix(more, string[2]), mix(string[3], string[4])), mix(string[5], string[6]));
+	}
+	s->what = identity(s->code, more);
+	return 0;
 }
 
 #define PYTHON_MORE 1 /* the activation has more frames */
@@ -245,13 +271,11 @@ STEP u32 add_python_frame(struct walk *w)
 		return python_broken(s);
 	if (python_word(w->python.words, p->type) != p->code_type)
 		return python_broken(s);
-	u64 name = python_word(w->python.words, p->code_name), file = python_word(w->python.words, p->code_file);
-	if (name != file) { /* else it is a piece of the interpreter that looks like code */
-		u64 more = mix(mix(name, file), (u32)python_word(w->python.words, p->code_first_line));
-		u64 what = identity(code, mix(more, python_word(w->python.words, p->code_lines)));
+	/* else it is a piece of the interpreter that looks like code */
+	if (python_word(w->python.words, p->code_name) != python_word(w->python.words, p->code_file)) {
 		s->code = code;
-		s->what = what;
-		push_language_frame(w, LANGUAGE_PYTHON, what, where);
+		python_identify(w);
+		push_language_frame(w, LANGUAGE_PYTHON, s->what, where);
 	}
 	if (old || (p->activation == PYTHON_FLAGS && end))
 		return PYTHON_END;
@@ -314,9 +338,9 @@ STEP u32 add_python_run(struct walk *w)
 		if (w->languages.python.what)
 			python_photograph(w);
 		if (more != PYTHON_MORE)
-			break;
+			return 0;
 	}
-	return 0;
+	return python_broken(&w->languages.python); /* a cycle, or deeper than any stack that is kept */
 }
 
 /* Adds the frames up to the next shim, if that lies in the native frame or in

@@ -189,7 +189,6 @@ static __always_inline void ruby_find_method(struct ruby_words *v, u64 ep)
 	}
 }
 
-#ifndef ATYS_REPLAY
 #define RUBY_CLASS_BYTES 384
 #define RUBY_LABEL_AT RUBY_CLASS_BYTES
 #define RUBY_LABEL_BYTES 384
@@ -314,10 +313,6 @@ STEP u32 ruby_photograph(struct walk *w)
 	end_photograph(photo);
 	return 0;
 }
-#else
-/* unwind/replay has no photographs. */
-#define ruby_photograph(w) ((void)0)
-#endif
 
 /* What tells code and method from those that were, or will be, at their
  * addresses. A method has its name's id and its class's number; other code is

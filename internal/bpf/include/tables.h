@@ -247,6 +247,7 @@ struct {
 
 #ifndef READ_USER /* sampler/dump reads other threads */
 #define READ_USER(to, size, from) bpf_probe_read_user(to, size, (void *)(from))
+#define READ_USER_TEXT(to, size, from) bpf_probe_read_user_str(to, size, (void *)(from))
 #endif
 
 static __always_inline void *only(void *map)
@@ -263,7 +264,7 @@ static __always_inline void *only(void *map)
 
 #else
 static const u32 rows_mask = MAX_ROWS - 1;
-/* unwind/replay defines READ_USER, the four accessors and STEP before it includes this. */
+/* unwind/replay defines READ_USER, READ_USER_TEXT, the four accessors and STEP before it includes this. */
 #endif
 
 /* Keeps the compiler from reasoning a bound away that the verifier needs. */

@@ -144,6 +144,10 @@ static __always_inline u64 frame_address(struct walk *w, u32 rule, u32 *end)
 		return w->sp + ((u64)field << 3);
 	case UNWIND_PLT:
 		return w->sp + ((w->ip & 15) >= field ? 16 : 8);
+	case UNWIND_FORK:
+		if (w->count == 1 && w->regs[0] == 0)
+			*end = END_COMPLETE;
+		return w->sp + ((u64)field << 3);
 	case UNWIND_BP:
 		if (w->bp_lost)
 			break;

@@ -59,6 +59,9 @@
  * rsp + 8*low. Usable where LEAF_REG is: vfork waits like this for the child,
  * and V8's builtins drop their arguments like this. */
 #define UNWIND_RETURN_REG 11
+/* Where a new thread and the one that made it come out of the system call: it
+ * gives the new one 0, which has no caller. The other is as SP has it. */
+#define UNWIND_FORK 12
 
 /* Types 7, 9, 10 and 11 split the cfa field: 4 bits high, unsigned, and 16 bits
  * low, signed. */

@@ -94,7 +94,6 @@ static __always_inline u32 v8_type(struct v8_process *p, u64 object)
 	return type;
 }
 
-#ifndef ATYS_REPLAY
 /* The flat string that a string stands for, or 0; *type is its type. */
 static __always_inline u64 v8_flat_string(struct v8_process *p, u64 string, u32 *type)
 {
@@ -183,7 +182,7 @@ static __always_inline u64 v8_read_scope(struct v8_process *p, struct photograph
  * is at it already, it is woken. */
 static __always_inline void v8_end_photograph(struct photograph *f)
 {
-	bpf_ringbuf_submit(f, 0);
+	SUBMIT_PHOTOGRAPH(f, 0);
 }
 
 /* Photographs the function in w->v8, if that was not done before. */
@@ -227,7 +226,6 @@ STEP u32 photograph_v8_code(struct walk *w)
 	v8_end_photograph(f);
 	return 0;
 }
-#endif
 
 /* Whether an object is of a kind whose maps are few: the last one that was is
  * remembered for the walk. */
@@ -259,11 +257,7 @@ static __always_inline bool push_v8(struct walk *w, struct v8_process *p, u64 fu
 	v->name = name;
 	v->script = script;
 	v->pc = where >> V8_KIND_SHIFT == V8_COMPILED ? w->ip - w->is_return : 0;
-#ifndef ATYS_REPLAY
 	v->what = identity(shared, mix(name, script));
-#else
-	v->what = shared & LANGUAGE_WHAT;
-#endif
 	push_language_frame(w, LANGUAGE_V8, v->what, where);
 	return true;
 }
@@ -407,10 +401,8 @@ STEP u32 add_v8(struct walk *w)
  * kernels allow few bytes of stack to functions that call each other. */
 static __always_inline void photograph_met_v8(struct walk *w)
 {
-#ifndef ATYS_REPLAY
 	photograph_v8(w);
 	photograph_v8_code(w);
-#endif
 }
 
 #endif

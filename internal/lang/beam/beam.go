@@ -15,7 +15,6 @@ package beam
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/lang"
@@ -39,14 +38,7 @@ const (
 )
 
 // Holds tells whether a file holds BEAM with its JIT.
-func Holds(f *binfile.File) bool {
-	for _, name := range []string{atomTable, processTable, bottom} {
-		if s, ok := f.Exports().Lookup(name); !ok || s.Address == 0 {
-			return false
-		}
-	}
-	return true
-}
+func Holds(f *binfile.File) bool { return lang.Exports(f, atomTable, processTable, bottom) }
 
 // Runtime is the BEAM of a process.
 type Runtime struct {
@@ -71,34 +63,40 @@ type reader interface {
 	ReadAt(p []byte, address int64) (int, error)
 }
 
-// Read finds the runtime in a process.
+// Read finds the runtime in a process. It fails while the runtime is starting.
 func Read(m lang.Mapped) (lang.Walked, error) {
-	r, err := read(m)
-	if err != nil {
-		return nil, fmt.Errorf("read BEAM in %s: %w", m.Path, err)
-	}
-	return r, nil
+	return lang.Read(m, "BEAM", readFile, readProcess)
 }
 
-func read(m lang.Mapped) (*Runtime, error) {
-	file, err := m.Open()
+// file is what the runtime's file tells: where it has what it exports.
+type file struct {
+	atoms, processes, bottom uint64
+	scheduler                uint64 // 0: not exported
+}
+
+func readFile(f *binfile.File) (told file, err error) {
+	if told.atoms, err = lang.Exported(f, atomTable); err != nil {
+		return told, err
+	}
+	if told.processes, err = lang.Exported(f, processTable); err != nil {
+		return told, err
+	}
+	if told.bottom, err = lang.Exported(f, bottom); err != nil {
+		return told, err
+	}
+	s, _ := f.Exports().Lookup(scheduler)
+	told.scheduler = s.Address
+	return told, nil
+}
+
+func readProcess(m lang.Mapped, f file) (lang.Walked, error) {
+	r, err := find(proc.Memory{PID: m.PID}, m.Bias+f.atoms, m.Bias+f.processes, m.Bias+f.bottom)
 	if err != nil {
 		return nil, err
 	}
-	f, err := binfile.FromFile(file)
-	if err != nil {
-		return nil, err
+	if f.scheduler != 0 {
+		r.parameters.Idle = r.callOf(m.Bias + f.scheduler)
 	}
-	defer f.Close()
-	address := func(name string) uint64 {
-		s, _ := f.Exports().Lookup(name)
-		return m.Bias + s.Address
-	}
-	r, err := find(proc.Memory{PID: m.PID}, address(atomTable), address(processTable), address(bottom))
-	if err != nil {
-		return nil, err
-	}
-	r.parameters.Idle = r.callOf(address(scheduler))
 	return r, nil
 }
 

@@ -17,13 +17,7 @@ import (
 // Holds tells whether a file holds a runtime of .NET: it is in a library of its
 // own, or in a program that contains it.
 func Holds(f *binfile.File) bool {
-	exports := f.Exports()
-	for _, name := range []string{"coreclr_initialize", "DotNetRuntimeInfo"} {
-		if s, ok := exports.Lookup(name); ok && s.Address != 0 {
-			return true
-		}
-	}
-	return false
+	return lang.Exports(f, "coreclr_initialize") || lang.Exports(f, "DotNetRuntimeInfo")
 }
 
 // Runtime is the .NET of a process.

@@ -75,7 +75,7 @@ func methodName(class, name string) string {
 	if class != "" {
 		name = class + "." + strings.TrimPrefix(name, ".") // .ctor, .cctor
 	}
-	return name[:min(len(name), maxMethodName)]
+	return strings.ToValidUTF8(name[:min(len(name), maxMethodName)], "") // not half a character at its end
 }
 
 func printable(s string) bool {

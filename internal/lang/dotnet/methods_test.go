@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
 func realTrace(t testing.TB) []byte {
@@ -194,4 +195,14 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestMethodNameCut asserts that a name too long ends with a whole character.
+func TestMethodNameCut(t *testing.T) {
+	for before := range 3 {
+		name := methodName("", strings.Repeat("x", before)+strings.Repeat("€", maxMethodName))
+		if !utf8.ValidString(name) || len(name) > maxMethodName || len(name) < maxMethodName-utf8.UTFMax {
+			t.Errorf("%d bytes before: %d bytes, valid %v", before, len(name), utf8.ValidString(name))
+		}
+	}
 }

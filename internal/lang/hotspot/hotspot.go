@@ -83,11 +83,14 @@ func read(m memory, f *binfile.File, bias uint64) (*Process, error) {
 	s := statics{m: m, t: t}
 	s.readHeaps(&l)
 	s.readInterpreter(&l)
-	s.readContinuations(&l, f, bias)
+	p := newProcess(m, l)
+	if s.err == nil && l.biased { // no virtual threads before 21
+		s.err = p.readVirtualThreads(t)
+	}
 	if s.err != nil {
 		return nil, s.err
 	}
-	return newProcess(m, l), nil
+	return p, nil
 }
 
 func newProcess(m memory, l layout) *Process {
@@ -120,13 +123,24 @@ func (s *statics) u32(address uint64) uint32 {
 	return v
 }
 
+// staticAt gives the address of the first of some static fields that is there;
+// 0: none is.
+func (s *statics) staticAt(names ...string) uint64 {
+	for _, name := range names {
+		if f, ok := s.t.fields[name]; ok && f.static {
+			return f.at
+		}
+	}
+	return 0
+}
+
 // static reads a pointer in a static field.
-func (s *statics) static(name string) uint64 {
-	f, ok := s.t.fields[name]
-	if !ok || !f.static {
+func (s *statics) static(names ...string) uint64 {
+	at := s.staticAt(names...)
+	if at == 0 {
 		return 0
 	}
-	return s.u64(f.at)
+	return s.u64(at)
 }
 
 func (s *statics) at(names ...string) uint64 {
@@ -183,33 +197,4 @@ func (s *statics) readInterpreter(l *layout) {
 	l.Interpreter = s.u64(queue + begin)
 	l.InterpreterEnd = l.Interpreter + uint64(s.u32(queue+limit))
 	s.starting(l.Interpreter != 0 && l.Interpreter < l.InterpreterEnd && s.static("StubRoutines._call_stub_return_address") != 0)
-}
-
-// Symbols that the tables leave out, or did in some builds.
-const (
-	barrierSymbol = "_ZN12StubRoutines19_cont_returnBarrierE"
-	thawedSymbol  = "_ZN17ContinuationEntry10_return_pcE"
-)
-
-// readContinuations finds where the oldest thawed frame of a virtual thread
-// returns to, and the address of where it would if all frames were on the stack.
-func (s *statics) readContinuations(l *layout, f *binfile.File, bias uint64) {
-	if s.err != nil || !l.biased {
-		return // no virtual threads before 21
-	}
-	symbols := f.LookupSymbols(barrierSymbol, thawedSymbol)
-	barrier, ok := symbols[barrierSymbol]
-	if !ok {
-		return
-	}
-	thawed, ok := s.t.fields["ContinuationEntry._return_pc"]
-	if !ok {
-		address, found := symbols[thawedSymbol]
-		if !found {
-			return
-		}
-		thawed.at = address + bias
-	}
-	l.Barrier, l.Thawed = s.u64(barrier+bias), thawed.at // the code it points to is made for the first virtual thread
-	s.starting(l.Barrier != 0)
 }

@@ -85,15 +85,17 @@ func TestLayoutLacksField(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	// The encodings of src/hotspot/share/code/compressedStream.cpp (11) and
-	// utilities/unsigned5.hpp (21): L = 64 high codes, 192 low ones.
+	// The encodings of src/hotspot/share/code/compressedStream.cpp (11), 64 high
+	// codes and 192 low ones, and utilities/unsigned5.hpp (21): 64, 191, and none
+	// of zero. The last two are of a StackChunk's fields in 25.0.2.
 	for _, c := range []struct {
 		raw    []byte
 		biased bool
 		want   uint32
 	}{
 		{[]byte{0}, false, 0}, {[]byte{191}, false, 191}, {[]byte{192, 0}, false, 192}, {[]byte{193, 1}, false, 193 + 64},
-		{[]byte{1}, true, 0}, {[]byte{192}, true, 191}, {[]byte{193, 1}, true, 192}, {[]byte{255, 191}, false, 255 + 191*64},
+		{[]byte{1}, true, 0}, {[]byte{191}, true, 190}, {[]byte{192, 1}, true, 191}, {[]byte{193, 1}, true, 192}, {[]byte{255, 191}, false, 255 + 191*64},
+		{[]byte{0xc0, 0x0c}, true, 191 + 11*64}, {[]byte{0xe9, 0x05}, true, 232 + 4*64},
 		{[]byte{255, 255, 255, 255, 255}, false, 51130559},
 	} {
 		n := numbers{raw: c.raw, biased: c.biased}

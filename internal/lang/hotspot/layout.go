@@ -14,7 +14,8 @@ type Heap struct {
 type Parameters struct {
 	Heaps                       [4]Heap
 	Interpreter, InterpreterEnd uint64
-	Barrier, Thawed             uint64
+	Barrier, References         uint64
+	ChunkClass, ClassMask       uint64
 	SymbolMask                  uint64
 	Header, Tail                uint16
 
@@ -22,7 +23,12 @@ type Parameters struct {
 
 	CodeRelative, CompleteShort, DeoptRelative, _ uint8
 
-	MethodConstant, ConstantPool, ConstantName, PoolHolder, PoolSlots, KlassName, _ uint16
+	MethodConstant, ConstantPool, ConstantName, PoolHolder, PoolSlots, KlassName uint16
+
+	ContinuationTail, ClassAt, ChunkParent, ChunkSize, ChunkSP, ChunkBottom, ChunkWords uint16
+
+	Compressed, ReferenceShift uint8
+	_                          uint16
 }
 
 const (

@@ -50,6 +50,8 @@ func readTables(m memory, symbol func(name string) (uint64, bool)) (t tables, er
 		func(name string, entry []byte, at []uint64) { t.sizes[name] = r.word(entry, at[0], 8) })
 	r.each("gHotSpotVMIntConstants", "gHotSpotVMIntConstantEntry", "NameOffset", []string{"ValueOffset"},
 		func(name string, entry []byte, at []uint64) { t.ints[name] = int64(int32(r.word(entry, at[0], 4))) })
+	r.each("gHotSpotVMLongConstants", "gHotSpotVMLongConstantEntry", "NameOffset", []string{"ValueOffset"},
+		func(name string, entry []byte, at []uint64) { t.ints[name] = int64(r.word(entry, at[0], 8)) })
 	return t, r.err
 }
 

@@ -2,7 +2,8 @@ package hotspot
 
 // numbers reads numbers in HotSpot's compressed form, UNSIGNED5: bytes below
 // 192 end a number, those from 192 on add 6 bits and go on, at most 5. Since
-// 21 all bytes are one more, so that none is zero.
+// 21 all bytes are one more, so that none is zero; what ends a number is told
+// from the byte as it is written, still.
 type numbers struct {
 	raw    []byte
 	biased bool
@@ -20,6 +21,7 @@ func (n *numbers) next() uint32 {
 		}
 		b := uint32(n.raw[0])
 		n.raw = n.raw[1:]
+		last := b < lowCodes
 		if n.biased {
 			if b == 0 {
 				n.short = true
@@ -28,7 +30,7 @@ func (n *numbers) next() uint32 {
 			b--
 		}
 		sum += b << shift
-		if b < lowCodes {
+		if last {
 			break
 		}
 	}

@@ -26,7 +26,7 @@ const (
 )
 
 // Album names subs by what walks photographed. The zero value is ready.
-type Album struct{ subs lang.Album[sub] }
+type Album struct{ subs lang.Album[uint64, sub] }
 
 type sub struct {
 	title, file string

@@ -61,24 +61,6 @@ func FuzzAlbum(f *testing.F) {
 	})
 }
 
-func TestSlot(t *testing.T) {
-	for key, want := range map[uint32][2]uint64{
-		0:    {0, 0x318},
-		2:    {0, 0x338},
-		31:   {0, 0x508},
-		32:   {0x518, 8},
-		1023: {0x510 + 31*8, 31*16 + 8},
-	} {
-		block, slot, err := slot(key)
-		if err != nil || block != want[0] || slot != want[1] {
-			t.Errorf("key %d is at %#x, %#x, %v", key, block, slot, err)
-		}
-	}
-	if _, _, err := slot(1024); err == nil {
-		t.Error("there is no key 1024")
-	}
-}
-
 // TestFile reads the Perl of this machine as a file.
 func TestFile(t *testing.T) {
 	path, err := exec.LookPath("perl")

@@ -23,7 +23,7 @@ const (
 )
 
 // Album names functions by what walks photographed. The zero value is ready.
-type Album struct{ functions lang.Album[function] }
+type Album struct{ functions lang.Album[uint64, function] }
 
 type function struct {
 	class, name, file string

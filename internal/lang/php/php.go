@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/lang"
@@ -30,10 +31,7 @@ const (
 )
 
 // Holds tells whether a file holds PHP's executor.
-func Holds(f *binfile.File) bool {
-	s, ok := f.Exports().Lookup(executor)
-	return ok && s.Address != 0
-}
+func Holds(f *binfile.File) bool { return lang.Exports(f, executor) }
 
 // Runtime is the PHP of a process.
 type Runtime struct {
@@ -48,62 +46,47 @@ func (r *Runtime) Parameters() any { return &r.parameters }
 type Parameters struct {
 	Current uint64 // address of EG(current_execute_data)
 	Body    uint64 // an address in execute_ex where its frame is whole
-	Execute [2]Range
-	Fiber   Range
+	Execute [2]lang.Range
+	Fiber   lang.Range
 }
-
-// Range is a stretch of code, as offsets in its file.
-type Range struct{ Start, End uint64 }
 
 // Read finds out what walks need to know of the PHP in a process.
 func Read(m lang.Mapped) (lang.Walked, error) {
-	r, err := read(m)
-	if err != nil {
-		return nil, fmt.Errorf("read PHP in %q: %w", m.Path, err)
-	}
-	return r, nil
+	return lang.Read(m, "PHP", readFile, func(m lang.Mapped, f file) (lang.Walked, error) {
+		p := f.parameters
+		p.Current, p.Body = m.Bias+p.Current, m.Bias+p.Body
+		return &Runtime{Version: f.version, parameters: p}, nil
+	})
 }
 
-func read(m lang.Mapped) (*Runtime, error) {
-	file, err := m.Open()
-	if err != nil {
-		return nil, err
-	}
-	f, err := binfile.FromFile(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	r := &Runtime{Version: version(f)}
-	if len(r.Version) < len(supported) || r.Version[:len(supported)] != supported {
-		return nil, fmt.Errorf("version %q is not supported, %sx is", r.Version, supported)
+// file is what PHP's file tells: its addresses are the file's own.
+type file struct {
+	version    string
+	parameters Parameters
+}
+
+func readFile(f *binfile.File) (file, error) {
+	v := version(f)
+	if !strings.HasPrefix(v, supported) {
+		return file{}, fmt.Errorf("version %q is not supported, %sx is", v, supported)
 	}
 	state, ok := f.Exports().Lookup(globals)
 	if !ok {
-		return nil, errors.New("a build for threads (ZTS) is not supported")
+		return file{}, errors.New("a build for threads (ZTS) is not supported")
 	}
-	execute, ok := f.Exports().Lookup(executor)
-	if !ok {
-		return nil, fmt.Errorf("the symbol %s is missing", executor)
-	}
-	parts := f.Parts(execute)
-	if len(parts) == 0 {
-		return nil, fmt.Errorf("the code of %s is missing", executor)
-	}
-	body, err := afterPrologue(f, execute)
+	p := Parameters{Current: state.Address + currentFrame}
+	execute, err := lang.CodeOf(f, executor, len(p.Execute))
 	if err != nil {
-		return nil, err
+		return file{}, err
 	}
-	r.parameters = Parameters{Current: m.Bias + state.Address + currentFrame, Body: m.Bias + body}
-	for i := range min(len(parts), len(r.parameters.Execute)) {
-		r.parameters.Execute[i] = Range{parts[i].Offset, parts[i].Offset + parts[i].Size}
+	copy(p.Execute[:], execute)
+	if p.Body, err = afterPrologue(f); err != nil {
+		return file{}, err
 	}
-	if bottom, ok := f.Exports().Lookup(fiberBottom); ok {
-		if parts := f.Parts(bottom); len(parts) > 0 {
-			r.parameters.Fiber = Range{parts[0].Offset, parts[0].Offset + parts[0].Size}
-		}
+	if bottom, err := lang.CodeOf(f, fiberBottom, 1); err == nil { // a build may be without fibers
+		p.Fiber = bottom[0]
 	}
-	return r, nil
+	return file{v, p}, nil
 }
 
 const (
@@ -127,10 +110,11 @@ func version(f *binfile.File) string {
 // and what GCC mixes in.
 const maxPrologue = 64
 
-// afterPrologue finds the instruction behind "sub $n,%rsp" at a function's
+// afterPrologue finds the instruction behind "sub $n,%rsp" at the executor's
 // beginning: from there its frame is whole, as it is for all code that jumps
 // there and back.
-func afterPrologue(f *binfile.File, function binfile.Export) (uint64, error) {
+func afterPrologue(f *binfile.File) (uint64, error) {
+	function, _ := f.Exports().Lookup(executor)
 	code := make([]byte, min(function.Size, maxPrologue))
 	n, _ := f.ReadAddress(code, function.Address)
 	code = code[:n]

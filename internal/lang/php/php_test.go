@@ -88,11 +88,17 @@ func TestFile(t *testing.T) {
 		t.Errorf("version %q", v)
 	}
 	execute, _ := f.Exports().Lookup(executor)
-	body, err := afterPrologue(f, execute)
-	if err != nil || body <= execute.Address || body > execute.Address+maxPrologue {
-		t.Errorf("the body of %+v is at %#x: %v", execute, body, err)
+	told, err := readFile(f)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if parts := f.Parts(execute); len(parts) != 2 {
-		t.Errorf("execute_ex has its hot and its cold part, not %+v", parts)
+	p := told.parameters
+	if p.Body <= execute.Address || p.Body > execute.Address+maxPrologue {
+		t.Errorf("the body of %+v is at %#x", execute, p.Body)
+	}
+	for i, part := range p.Execute {
+		if part.Start >= part.End {
+			t.Errorf("execute_ex has its hot and its cold part, not %+v: %d", p.Execute, i)
+		}
 	}
 }

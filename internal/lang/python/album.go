@@ -31,17 +31,13 @@ const (
 )
 
 // Album keeps what photographs of code objects show, and names activations by
-// it. The zero value is ready. What was not asked for in a long time is
-// forgotten; the kernel forgets sooner, and photographs again.
+// it. The zero value is ready.
 type Album struct {
+	functions lang.Album[uint64, *function]
+
 	developing sync.Mutex // guards sources
 	sources    sources
-
-	mu          sync.Mutex // guards all below
-	young, aged map[uint64]*function
 }
-
-const generation = 1 << 15 // functions; the kernel remembers as many
 
 // function is what a code object says of itself.
 type function struct {
@@ -63,35 +59,13 @@ func (a *Album) Add(p lang.Photograph) {
 		f.name = a.sources.qualify(f, p.PID, int(p.Values[valueFirstLine]>>32&0xffffff))
 		a.developing.Unlock()
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.keep(p.What, f)
-}
-
-func (a *Album) keep(what uint64, f *function) {
-	if a.young == nil || len(a.young) >= generation {
-		a.young, a.aged = map[uint64]*function{}, a.young
-	}
-	a.young[what] = f
-}
-
-func (a *Album) find(what uint64) *function {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if f := a.young[what]; f != nil {
-		return f
-	}
-	f := a.aged[what]
-	if f != nil {
-		a.keep(what, f)
-	}
-	return f
+	a.functions.Keep(p.What, f)
 }
 
 // Name tells the function of an activation: none where its photograph was lost.
 func (a *Album) Name(of lang.Activation, _ lang.Walked) []profile.Frame {
-	f := a.find(of.What)
-	if f == nil {
+	f, ok := a.functions.Find(of.What)
+	if !ok {
 		return nil
 	}
 	return []profile.Frame{{Kind: profile.KindPython, Function: f.name, File: f.file, Line: f.line(of.Where), StartLine: f.first}}

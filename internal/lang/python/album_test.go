@@ -84,26 +84,6 @@ func TestAlbum(t *testing.T) {
 	}
 }
 
-// TestAlbumForgets asserts that what is used stays, and that the rest goes.
-func TestAlbumForgets(t *testing.T) {
-	var a Album
-	p := photograph(11, "f", "f.py", 1, nil)
-	a.Add(p)
-	for i := range uint64(5 * generation) {
-		p.What = 2 + i
-		a.Add(p)
-		if i%1000 == 0 && a.find(1) == nil {
-			t.Fatalf("forgotten in use, at %d", i)
-		}
-	}
-	if n := len(a.young) + len(a.aged); n > 2*generation {
-		t.Errorf("%d functions are kept", n)
-	}
-	if a.find(2) != nil {
-		t.Error("what nobody asked for is still there")
-	}
-}
-
 // fakeMemory is a process's memory: words and bytes by address.
 type fakeMemory map[int64][]byte
 

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"atys.dev/atys/internal/lang"
 )
 
 // _PyRuntime of 3.13 and later begins with _Py_DebugOffsets, where CPython
@@ -31,9 +33,9 @@ func (p *process) adopt() error {
 	if _, ok := debugOffsets[p.minor]; !ok {
 		return nil
 	}
-	at, err := p.address("_PyRuntime")
-	if err != nil {
-		return err
+	at, ok := p.runtime()
+	if !ok {
+		return lang.Never(errors.New("the symbol _PyRuntime is missing"))
 	}
 	var raw [debugBytes]byte
 	if _, err := p.memory.ReadAt(raw[:], int64(at)); err != nil {
@@ -49,17 +51,17 @@ func (l *layout) adopt(minor int, raw []byte) error {
 	}
 	hex := binary.LittleEndian.Uint64(raw[debugVersion:])
 	if found, err := minorOf(uint32(hex)); err != nil || found != minor {
-		return fmt.Errorf("it tells the layout of version %#x, not of 3.%d", hex, minor)
+		return lang.Never(fmt.Errorf("it tells the layout of version %#x, not of 3.%d", hex, minor))
 	}
 	if binary.LittleEndian.Uint64(raw[debugFreeThreaded:]) != 0 {
-		return errors.New("it is built without the GIL (free-threaded): its frames are not walked")
+		return lang.Never(errors.New("it is built without the GIL (free-threaded): its frames are not walked"))
 	}
 	where := debugOffsets[minor]
 	known := l.told()
 	for i, at := range where.told() {
 		offset := binary.LittleEndian.Uint64(raw[*at:])
 		if offset > maxOffset {
-			return fmt.Errorf("its table of offsets is damaged: %#x at %d", offset, *at)
+			return lang.Never(fmt.Errorf("its table of offsets is damaged: %#x at %d", offset, *at))
 		}
 		*known[i] = uint32(offset)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/lang"
 )
 
 // runtimeFiles lists the files of installed runtimes.
@@ -56,20 +57,26 @@ func TestInstalled(t *testing.T) {
 			if !Holds(f) {
 				t.Fatal("it does not hold CPython")
 			}
-			minor, err := version(f, path)
+			told, err := readFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			minor, err := told.version(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			named, ok := minorNamed(filepath.Base(path))
-			within, ok2 := minorWithin(f)
-			if !ok || minor != named || minor < firstQualified && (!ok2 || minor != within) {
-				t.Errorf("version 3.%d, by its name 3.%d, by its strings 3.%d", minor, named, within)
+			if !ok || minor != named || minor < firstQualified && minor != told.within {
+				t.Errorf("version 3.%d, by its name 3.%d, by its strings 3.%d", minor, named, told.within)
+			}
+			if anywhere, err := told.version("/bin/uwsgi"); err != nil || anywhere != minor {
+				t.Errorf("in a file of another name: 3.%d, %v", anywhere, err)
 			}
 			l, err := layoutOf(minor)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := process{exports: f.Exports(), file: f, layout: l, minor: minor}
+			p := process{file: told, layout: l, minor: minor}
 			keys := p.keys()
 			if l.Key != 0 && (len(keys) < 2 || !slices.Contains(keys[1:], keys[0])) {
 				t.Errorf("the key is at %#x, by code at %#x", keys[:1], keys[1:])
@@ -90,11 +97,12 @@ func TestEvaluation(t *testing.T) {
 	parts := map[string]int{}
 	for _, path := range runtimeFiles(t) {
 		f := openRuntime(t, path)
-		ranges, err := evaluation(f)
+		told, err := readFile(f)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
+		ranges := told.evaluation
 		parts[path] = len(ranges)
 		hot, _ := f.Exports().Lookup(evaluationFunction)
 		if offset, _ := f.Offset(hot.Address); ranges[0].Start != offset || ranges[0].End-ranges[0].Start != hot.Size {
@@ -109,7 +117,7 @@ func TestEvaluation(t *testing.T) {
 				continue
 			}
 			offset, _ := f.Offset(s.Address)
-			if !slices.ContainsFunc(ranges, func(r Range) bool { return r.Start == offset }) {
+			if !slices.ContainsFunc(ranges, func(r lang.Range) bool { return r.Start == offset }) {
 				t.Errorf("%s: the cold part at %#x is not in %x", path, offset, ranges)
 			}
 		}
@@ -204,17 +212,4 @@ func FuzzAdopt(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestSlot(t *testing.T) {
-	for key, want := range map[uint32]threadSlot{
-		0:  {0, 0x318},
-		31: {0, 0x310 + 31*16 + 8},
-		32: {0x518, 8},
-		65: {0x520, 24},
-	} {
-		if got := slotOf(key); got != want {
-			t.Errorf("key %d: %+v, want %+v", key, got, want)
-		}
-	}
 }

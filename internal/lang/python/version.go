@@ -1,33 +1,26 @@
 package python
 
 import (
+	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
-	"path"
 	"regexp"
 	"strconv"
 
 	"atys.dev/atys/internal/binfile"
 )
 
-// version tells x of CPython 3.x. Since 3.11 the file itself does; before, its
-// name does, or the names of what it looks for.
-func version(f *binfile.File, at string) (int, error) {
-	if s, ok := f.Exports().Lookup("Py_Version"); ok {
-		var word [4]byte
-		if n, _ := f.ReadAddress(word[:], s.Address); n == len(word) {
-			return minorOf(binary.LittleEndian.Uint32(word[:]))
-		}
+// exportedMinor reads the version that files export since 3.11; 0 without it.
+func exportedMinor(f *binfile.File) (int, error) {
+	s, ok := f.Exports().Lookup("Py_Version")
+	if !ok {
+		return 0, nil
 	}
-	if minor, ok := minorNamed(path.Base(at)); ok {
-		return minor, nil
+	var word [4]byte
+	if n, _ := f.ReadAddress(word[:], s.Address); n < len(word) {
+		return 0, nil
 	}
-	if minor, ok := minorWithin(f); ok {
-		return minor, nil
-	}
-	return 0, errors.New("its version cannot be told: the file has neither Py_Version nor a name with it")
+	return minorOf(binary.LittleEndian.Uint32(word[:]))
 }
 
 // minorOf reads PY_VERSION_HEX.
@@ -50,22 +43,35 @@ func minorNamed(name string) (int, bool) {
 	return minor, err == nil
 }
 
-var libraryName = regexp.MustCompile(`[\x00/]python3\.(\d{1,2})[\x00/]`)
+const (
+	libraryName  = "python3."
+	maxConstants = 1 << 26
+)
 
-// minorWithin finds the directory of the standard library, which is compiled in.
-func minorWithin(f *binfile.File) (int, bool) {
-	s := f.Section(".rodata")
-	if s == nil || s.Size > 1<<26 {
-		return 0, false
-	}
-	data, err := io.ReadAll(io.NewSectionReader(f, int64(s.Offset), int64(s.FileSize)))
+// minorWithin finds the directory of the standard library, which is compiled
+// in: "/python3.9/", or one of them ending a string; 0 without it.
+func minorWithin(f *binfile.File) int {
+	data, err := f.SectionData(".rodata", maxConstants)
 	if err != nil {
-		return 0, false
+		return 0
 	}
-	m := libraryName.FindSubmatch(data)
-	if m == nil {
-		return 0, false
+	for {
+		i := bytes.Index(data, []byte(libraryName))
+		if i < 0 {
+			return 0
+		}
+		begins := i > 0 && isBorder(data[i-1])
+		data = data[i+len(libraryName):]
+		digits := 0
+		for digits < 3 && digits < len(data) && data[digits] >= '0' && data[digits] <= '9' {
+			digits++
+		}
+		if begins && digits > 0 && digits < 3 && digits < len(data) && isBorder(data[digits]) {
+			minor, _ := strconv.Atoi(string(data[:digits]))
+			return minor
+		}
 	}
-	minor, err := strconv.Atoi(string(m[1]))
-	return minor, err == nil
 }
+
+// isBorder tells the ends of a directory's name in a path or a string.
+func isBorder(c byte) bool { return c == 0 || c == '/' }

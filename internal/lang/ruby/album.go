@@ -24,7 +24,7 @@ const (
 )
 
 // Album names methods by what walks photographed. The zero value is ready.
-type Album struct{ methods lang.Album[method] }
+type Album struct{ methods lang.Album[uint64, method] }
 
 type method struct {
 	title, file string

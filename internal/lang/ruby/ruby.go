@@ -9,10 +9,9 @@
 package ruby
 
 import (
-	"encoding/binary"
+	"debug/elf"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"atys.dev/atys/internal/binfile"
@@ -32,10 +31,7 @@ const (
 )
 
 // Holds tells whether a file holds CRuby's virtual machine.
-func Holds(f *binfile.File) bool {
-	s, ok := f.Exports().Lookup(executor)
-	return ok && s.Address != 0
-}
+func Holds(f *binfile.File) bool { return lang.Exports(f, executor) }
 
 // Runtime is the CRuby of a process.
 type Runtime struct {
@@ -51,61 +47,87 @@ type Parameters struct {
 	Module, Context                         uint64 // offsets in the DTV, and in the TLS block
 	Symbols                                 uint64 // address of the table of symbols
 	ClassPath, TemporaryClassPath, Attached uint64 // ids
-	Execute                                 [2]Range
+	Execute                                 [2]lang.Range
 }
-
-// Range is a stretch of code, as offsets in its file.
-type Range struct{ Start, End uint64 }
 
 // Read finds out what walks need to know of the Ruby in a process. It fails
 // while the runtime is starting.
 func Read(m lang.Mapped) (lang.Walked, error) {
-	r, err := read(m)
-	if err != nil {
-		return nil, fmt.Errorf("read Ruby in %q: %w", m.Path, err)
-	}
-	return r, nil
+	return lang.Read(m, "Ruby", readFile, readProcess)
 }
 
-func read(m lang.Mapped) (*Runtime, error) {
-	file, err := m.Open()
-	if err != nil {
+// file is what Ruby's file tells: its addresses are the file's own.
+type file struct {
+	version string
+	execute []lang.Range
+	context uint64 // offset of a thread's context in the TLS block
+	slot    uint64 // address where the loader puts the module's number; 0: that of a program
+	data    []area
+}
+
+// area is memory of the runtime that can be written to, in words.
+type area struct{ start, words uint64 }
+
+func readFile(f *binfile.File) (told file, err error) {
+	told.version = version(f)
+	if !strings.HasPrefix(told.version, supported) {
+		return told, fmt.Errorf("version %q is not supported, %sx is", told.version, supported)
+	}
+	if told.execute, err = lang.CodeOf(f, executor, len(Parameters{}.Execute)); err != nil {
+		return told, err
+	}
+	if told.context, err = lang.Exported(f, context); err != nil {
+		return told, err
+	}
+	slot, ok := f.ThreadLocal(context)
+	if !ok && !isProgram(f) {
+		return told, fmt.Errorf("%s is not where libraries have it", context)
+	}
+	told.slot = slot
+	told.data = dataOf(f.ELF.Progs)
+	return told, nil
+}
+
+// dataOf lists what of a file is searched for the table of symbols.
+func dataOf(segments []*elf.Prog) (data []area) {
+	for _, p := range segments {
+		if p.Type != elf.PT_LOAD || p.Flags&elf.PF_W == 0 || p.Memsz < 8 || p.Memsz > maxData || len(data) == maxAreas {
+			continue
+		}
+		odd := -p.Vaddr & 7 // bytes before the first whole word
+		data = append(data, area{p.Vaddr + odd, (p.Memsz - odd) / 8})
+	}
+	return data
+}
+
+func isProgram(f *binfile.File) bool { return f.Section(".interp") != nil }
+
+func readProcess(m lang.Mapped, f file) (lang.Walked, error) {
+	if err := lang.RequireGlibc(m.PID); err != nil {
 		return nil, err
 	}
-	f, err := binfile.FromFile(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	r := &Runtime{Version: version(f)}
-	if !strings.HasPrefix(r.Version, supported) {
-		return nil, fmt.Errorf("version %q is not supported, %sx is", r.Version, supported)
-	}
-	if err := checkLibc(m.PID); err != nil {
-		return nil, err
-	}
-	execute, ok := f.Exports().Lookup(executor)
-	parts := f.Parts(execute)
-	if !ok || len(parts) == 0 {
-		return nil, fmt.Errorf("the code of %s is missing", executor)
-	}
-	for i := range min(len(parts), len(r.parameters.Execute)) {
-		r.parameters.Execute[i] = Range{parts[i].Offset, parts[i].Offset + parts[i].Size}
-	}
+	r := &Runtime{Version: f.version}
+	copy(r.parameters.Execute[:], f.execute)
 	memory := memory{proc.Memory{PID: m.PID}}
-	if err := r.findContext(f, memory, m.Bias); err != nil {
+	var err error
+	if r.parameters.Module, err = f.module(memory, m.Bias); err != nil {
 		return nil, err
 	}
-	table, err := findSymbols(f, memory, m.Bias)
+	r.parameters.Context = f.context
+	table, err := findSymbols(f.data, memory, m.Bias)
 	if err != nil {
 		return nil, err
 	}
 	r.parameters.Symbols = table.at
-	return r, table.ids(map[string]*uint64{
+	err = table.ids(map[string]*uint64{
 		"__classpath__":     &r.parameters.ClassPath,
 		"__tmp_classpath__": &r.parameters.TemporaryClassPath,
 		"__attached__":      &r.parameters.Attached,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 const maxVersion = 16
@@ -122,48 +144,21 @@ func version(f *binfile.File) string {
 	return number
 }
 
-// checkLibc refuses a C library that keeps threads' storage otherwise.
-func checkLibc(pid int) error {
-	maps, err := proc.FS{}.Executable(pid)
-	if err != nil {
-		return err
+// module gives the offset in the DTV of the module that holds threads'
+// contexts: the loader tells a library its number; a program knows its own.
+func (f *file) module(memory memory, bias uint64) (uint64, error) {
+	if f.slot == 0 {
+		return programModule * moduleBytes, nil
 	}
-	for _, m := range maps {
-		if strings.HasPrefix(path.Base(m.Path), "ld-musl-") {
-			return errors.New("the C library musl is not supported, glibc is")
-		}
+	var words [2]uint64 // the number, and the variable's offset
+	if err := memory.words(bias+f.slot, words[:]); err != nil {
+		return 0, err
 	}
-	return nil
+	if words[0] == 0 || words[0] > 1<<16 || words[1] != f.context {
+		return 0, errStarting
+	}
+	return words[0] * moduleBytes, nil
 }
-
-// findContext finds where threads have their execution contexts: a library
-// asks the loader for its module's number; a program knows its own.
-func (r *Runtime) findContext(f *binfile.File, memory memory, bias uint64) error {
-	variable, ok := f.Exports().Lookup(context)
-	if !ok {
-		return fmt.Errorf("the symbol %s is missing", context)
-	}
-	slot, ok := f.ThreadLocal(context)
-	if !ok {
-		if !isProgram(f) {
-			return fmt.Errorf("%s is not where libraries have it", context)
-		}
-		r.parameters.Module, r.parameters.Context = programModule*moduleBytes, variable.Address
-		return nil
-	}
-	var words [16]byte
-	if _, err := memory.ReadAt(words[:], int64(bias+slot)); err != nil {
-		return err
-	}
-	module, offset := binary.LittleEndian.Uint64(words[:]), binary.LittleEndian.Uint64(words[8:])
-	if module == 0 || module > 1<<16 || offset != variable.Address {
-		return errStarting
-	}
-	r.parameters.Module, r.parameters.Context = module*moduleBytes, offset
-	return nil
-}
-
-func isProgram(f *binfile.File) bool { return f.Section(".interp") != nil }
 
 // errStarting is met before the runtime is set up.
 var errStarting = errors.New("it is still starting")

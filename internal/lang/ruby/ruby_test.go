@@ -1,9 +1,10 @@
 package ruby
 
 import (
+	"debug/elf"
 	"encoding/binary"
 	"errors"
-	"os"
+	"slices"
 	"testing"
 
 	"atys.dev/atys/internal/lang"
@@ -155,11 +156,25 @@ func FuzzSymbols(f *testing.F) {
 	})
 }
 
-func TestCheckLibc(t *testing.T) {
-	if err := checkLibc(os.Getpid()); err != nil {
-		t.Errorf("a program without musl: %v", err)
+// TestDataOf takes the whole words of segments, whatever a file says of them.
+func TestDataOf(t *testing.T) {
+	segment := func(address, size uint64, flags elf.ProgFlag) *elf.Prog {
+		return &elf.Prog{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: flags, Vaddr: address, Memsz: size}}
 	}
-	if err := checkLibc(1 << 30); err == nil {
-		t.Error("the mappings of no process were read")
+	const data = elf.PF_R | elf.PF_W
+	for name, c := range map[string]struct {
+		segments []*elf.Prog
+		want     []area
+	}{
+		"data":       {[]*elf.Prog{segment(0, 64, elf.PF_R|elf.PF_X), segment(0x1000, 64, data)}, []area{{0x1000, 8}}},
+		"odd":        {[]*elf.Prog{segment(0x1003, 64, data)}, []area{{0x1008, 7}}},
+		"no word":    {[]*elf.Prog{segment(0x1001, 7, data), segment(0x1001, 8, data)}, []area{{0x1008, 0}}},
+		"at the end": {[]*elf.Prog{segment(1<<64-1, 16, data)}, []area{{0, 1}}},
+		"large":      {[]*elf.Prog{segment(0, maxData+1, data), segment(0, 1<<63, data)}, nil},
+		"many":       {slices.Repeat([]*elf.Prog{segment(8, 8, data)}, 3*maxAreas), slices.Repeat([]area{{8, 1}}, maxAreas)},
+	} {
+		if got := dataOf(c.segments); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
 	}
 }

@@ -1,12 +1,9 @@
 package ruby
 
 import (
-	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"io"
-
-	"atys.dev/atys/internal/binfile"
 )
 
 // memory reads words of a process. What it reads may be anything.
@@ -48,25 +45,22 @@ type symbols struct {
 }
 
 const (
-	maxData    = 1 << 22
-	minSymbols = 512 // Ruby itself has 3,000
+	maxAreas   = 8       // of libruby's data that are searched; it has one
+	maxData    = 1 << 22 // bytes of each
+	minSymbols = 512     // Ruby itself has 3,000
 	maxSymbols = 1 << 26
 )
 
 // findSymbols looks for the table in the data of libruby: it is the only one
 // there that looks like it and has strings where it should.
-func findSymbols(f *binfile.File, m memory, bias uint64) (*symbols, error) {
-	for _, p := range f.ELF.Progs {
-		if p.Type != elf.PT_LOAD || p.Flags&elf.PF_W == 0 || p.Memsz > maxData {
-			continue
-		}
-		start := (p.Vaddr + 7) &^ 7
-		data := make([]uint64, (p.Vaddr+p.Memsz-start)/8)
-		if err := m.words(bias+start, data); err != nil {
+func findSymbols(in []area, m memory, bias uint64) (*symbols, error) {
+	for _, a := range in {
+		data := make([]uint64, a.words)
+		if err := m.words(bias+a.start, data); err != nil {
 			return nil, err
 		}
 		for i := range len(data) - 3 {
-			if s := symbolsAt(m, bias+start+8*uint64(i), data[i:i+4]); s != nil {
+			if s := symbolsAt(m, bias+a.start+8*uint64(i), data[i:i+4]); s != nil {
 				return s, nil
 			}
 		}

@@ -131,21 +131,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestAlbum keeps what is asked for, and forgets what is not.
-func TestAlbum(t *testing.T) {
-	var a album[int, int]
-	for i := range 3 * albumSize {
-		a.add(i, i)
-		if v, ok := a.get(0); !ok || v != 0 {
-			t.Fatalf("what is asked for all the time is gone after %d", i)
-		}
-	}
-	if _, ok := a.get(1); ok || len(a.young)+len(a.old) > 2*albumSize+1 {
-		t.Errorf("%d are kept", len(a.young)+len(a.old))
-	}
-}
-
-// FuzzPhotograph develops photographs that may be anything.
 func FuzzPhotograph(f *testing.F) {
 	f.Add([]byte("a name"), uint32(6), uint32(0), uint64(7)<<32)
 	f.Add([]byte{}, uint32(1<<31|1), uint32(1<<30), uint64(1))

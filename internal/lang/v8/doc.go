@@ -6,7 +6,7 @@
 //	           versions): offsets, types, constants; gives walks what they need
 //	           of it (layout.go), see v8.h
 //	Look       keeps the photographs that walks take of functions: name, script,
-//	           position (photograph.go, album.go); and reads at once from the
+//	           position (photograph.go); and reads at once from the
 //	           process what may soon be collected:
 //	           script.go     from a position in a script to a line
 //	           positions.go  from an offset in code to a position

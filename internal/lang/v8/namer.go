@@ -21,8 +21,8 @@ const (
 
 // Namer names functions of all processes. The zero value is ready.
 type Namer struct {
-	functions album[uint64, *photographed]
-	codes     album[place, *code]
+	functions lang.Album[uint64, *photographed]
+	codes     lang.Album[place, *code]
 }
 
 // Look keeps a photograph that a walk took just now, and reads what belongs to
@@ -42,7 +42,7 @@ func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
 		r.look(f)
 		r.mu.Unlock()
 	}
-	n.functions.add(p.What, f)
+	n.functions.Keep(p.What, f)
 }
 
 func (n *Namer) lookAtCode(r *Runtime, what, pc uint64) *code {
@@ -50,7 +50,7 @@ func (n *Namer) lookAtCode(r *Runtime, what, pc uint64) *code {
 	defer r.mu.Unlock()
 	c := r.codeAt(pc)
 	if c != nil {
-		n.codes.add(placeOf(what, pc), c)
+		n.codes.Keep(placeOf(what, pc), c)
 	}
 	return c
 }
@@ -62,7 +62,7 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 	if kind == kindWasm {
 		return []profile.Frame{{Kind: profile.KindV8, Function: wasm}}
 	}
-	f, ok := n.functions.get(a.What)
+	f, ok := n.functions.Find(a.What)
 	if !ok {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 
 // compiled gives what runs at a pc of a function's code.
 func (n *Namer) compiled(f *photographed, what, pc uint64, r *Runtime, frame profile.Frame) []profile.Frame {
-	c, ok := n.codes.get(placeOf(what, pc))
+	c, ok := n.codes.Find(placeOf(what, pc))
 	if !ok || pc < c.begin || pc >= c.end {
 		if c = nil; r != nil {
 			c = n.lookAtCode(r, what, pc)

@@ -1,11 +1,9 @@
 package v8
 
 import (
-	"fmt"
 	"io"
 	"sync"
 
-	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc"
 )
@@ -23,22 +21,11 @@ type Runtime struct {
 // maxKept bounds how many scripts, functions and pieces of code are kept of a process.
 const maxKept = 1 << 14
 
-// Read finds out how V8 lays out its objects in a process.
+// Read finds out how V8 lays out its objects in a process: its file tells.
 func Read(m lang.Mapped) (lang.Walked, error) {
-	file, err := m.Open()
-	if err != nil {
-		return nil, fmt.Errorf("open %q: %w", m.Path, err)
-	}
-	f, err := binfile.FromFile(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	l, err := readLayout(f)
-	if err != nil {
-		return nil, fmt.Errorf("%q: %w", m.Path, err)
-	}
-	return newRuntime(proc.Memory{PID: m.PID}, l), nil
+	return lang.Read(m, "V8", readLayout, func(m lang.Mapped, l layout) (lang.Walked, error) {
+		return newRuntime(proc.Memory{PID: m.PID}, l), nil
+	})
 }
 
 func newRuntime(memory io.ReaderAt, l layout) *Runtime {

@@ -19,12 +19,15 @@ func Own(w *profile.Window) *profile.Window {
 // libraries and the kernel did is charged to those who called them, and where
 // nobody did, to one frame such as [runtime].
 func HideRuntime(w *profile.Window) *profile.Window {
-	return fold(w, func(f profile.Frame) bool {
-		if f.Class == profile.ClassLibrary {
-			return f.Kind != profile.KindNative || !sharedObject(f.Mapping)
-		}
-		return f.Class.Own()
-	})
+	return fold(w, WithoutRuntime)
+}
+
+// WithoutRuntime tells whether HideRuntime leaves a frame, which is classed.
+func WithoutRuntime(f profile.Frame) bool {
+	if f.Class == profile.ClassLibrary {
+		return f.Kind != profile.KindNative || !sharedObject(f.Mapping)
+	}
+	return f.Class.Own()
 }
 
 // sharedObject tells libraries of machine code by their names. What is linked

@@ -106,33 +106,44 @@ type kernelHotspotProcess struct {
 		Shift    uint32
 		Unused   uint32
 	}
-	Interpreter    uint64
-	InterpreterEnd uint64
-	Barrier        uint64
-	Thawed         uint64
-	SymbolMask     uint64
-	Header         uint16
-	Tail           uint16
-	Name           uint16
-	Size           uint16
-	Code           uint16
-	FrameSize      uint16
-	FrameComplete  uint16
-	CompileId      uint16
-	OrigPc         uint16
-	Deopt          uint16
-	DeoptMh        uint16
-	CodeRelative   uint8
-	CompleteShort  uint8
-	DeoptRelative  uint8
-	Unused         uint8
-	MethodConstant uint16
-	ConstantPool   uint16
-	ConstantName   uint16
-	PoolHolder     uint16
-	PoolSlots      uint16
-	KlassName      uint16
-	Unused2        uint16
+	Interpreter      uint64
+	InterpreterEnd   uint64
+	Barrier          uint64
+	References       uint64
+	ChunkClass       uint64
+	ClassMask        uint64
+	SymbolMask       uint64
+	Header           uint16
+	Tail             uint16
+	Name             uint16
+	Size             uint16
+	Code             uint16
+	FrameSize        uint16
+	FrameComplete    uint16
+	CompileId        uint16
+	OrigPc           uint16
+	Deopt            uint16
+	DeoptMh          uint16
+	CodeRelative     uint8
+	CompleteShort    uint8
+	DeoptRelative    uint8
+	Unused           uint8
+	MethodConstant   uint16
+	ConstantPool     uint16
+	ConstantName     uint16
+	PoolHolder       uint16
+	PoolSlots        uint16
+	KlassName        uint16
+	ContinuationTail uint16
+	ClassAt          uint16
+	ChunkParent      uint16
+	ChunkSize        uint16
+	ChunkSp          uint16
+	ChunkBottom      uint16
+	ChunkWords       uint16
+	Compressed       uint8
+	ReferenceShift   uint8
+	Unused2          uint16
 }
 
 type kernelMappings struct {
@@ -469,6 +480,27 @@ type kernelScratch struct {
 			Constant uint64
 			Identity uint64
 			Around   [24]uint8
+			Entry    uint64
+			Chunk    uint64
+			Bottom   uint64
+			First    uint32
+			Calls    uint8
+			Opened   uint8
+			_        [2]byte
+			Read     struct {
+				_            structs.HostLayout
+				Unused       uint64
+				Parent       uint64
+				Continuation uint64
+				Chunk        uint64
+				Flags        uint32
+				Arguments    uint32
+				Fast         uint64
+				Monitors     uint64
+				Pins         uint64
+				Bp           uint64
+				Back         uint64
+			}
 		}
 	}
 	Kernel [128]uint64

@@ -6,63 +6,60 @@
  * the end of their kernel stacks, their user stacks in memory that the iterator
  * may read although it is another process's. A thread that ran meanwhile has a
  * torn stack; its count of context switches tells. Threads that are on a CPU
- * have no registers to be read: they are caught by a timer event of their own. */
+ * have no registers to be read: they are caught by a timer event of their own.
+ *
+ *   walk_task -> walk_on: steps, which read copies of pages
+ *      ^            | a page is not there: the step is undone
+ *      +--- copy_missed
+ */
 #include "kernel.h"
 #include <bpf/bpf_tracing.h>
 
-#define WINDOW_PAGES 8
+#define PAGE 4096
+#define COPY_BYTES (PAGE + PAGE / 2) /* the longest read has fewer bytes than half a page */
+#define COPIES 512
+#define WAYS 8 /* places among COPIES that a page may have */
 
-/* A stretch of the memory of the thread that is being read, copied page by
- * page. The walk's step is a global function, which can be verified once
- * because it knows nothing of the thread; so it reads from here. */
-struct window {
-	u64 start;
-	u64 size;
-	u64 missed; /* what a read wanted that is not here */
-	u64 fills; /* of this thread; in memory, so that the verifier forgets it */
-	u8 data[WINDOW_PAGES * 4096];
+/* Memory of the thread that is being read: a page, and half of the next. The
+ * walk's steps are global functions, which can be verified once because they
+ * know nothing of the thread; so they read from here. */
+struct copy {
+	u64 page;
+	u64 reading; /* of which thread: struct reading.number then */
+	u64 size;    /* 0: that memory cannot be read */
+	u8 data[COPY_BYTES];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, COPIES);
 	__type(key, u32);
-	__type(value, struct window);
-} windows SEC(".maps");
+	__type(value, struct copy);
+} copies SEC(".maps");
 
 /* Set while threads are caught by timers: the walk is then of the current
  * thread, and reads its memory itself. */
 volatile u32 catching;
 
-#define WINDOW_LIMIT (WINDOW_PAGES * 4096 - 64) /* the longest read has 56 bytes */
-
-static __always_inline long read_window(void *to, u32 size, u64 from)
-{
-	u32 zero = 0;
-	struct window *w = bpf_map_lookup_elem(&windows, &zero);
-	if (!w)
-		return -1;
-	u64 at = from - w->start;
-	if (at >= w->size || at + size > w->size || at > WINDOW_LIMIT) {
-		w->missed = from;
-		return -1;
-	}
-	asm volatile("" : "+r"(at)); /* keeps the bound where the verifier sees it */
-	if (at > WINDOW_LIMIT)
-		return -1;
-	return bpf_probe_read_kernel(to, size, w->data + at);
-}
+static __always_inline long read_copied(void *to, u32 size, u64 from);
+static __always_inline long read_copied_text(void *to, u32 size, u64 from);
+static __always_inline u64 thread_pointer_read(void);
+static __always_inline void submit_photograph(void *photograph, u64 flags);
 
 #define READ_USER(to, size, from) \
-	(catching ? bpf_probe_read_user(to, size, (void *)(from)) : read_window(to, size, from))
-
+	(catching ? bpf_probe_read_user(to, size, (void *)(from)) : read_copied(to, size, from))
+#define READ_USER_TEXT(to, size, from) \
+	(catching ? bpf_probe_read_user_str(to, size, (void *)(from)) : read_copied_text(to, size, from))
+#define THREAD_POINTER() (catching ? bpf_get_current_task_btf()->thread.fsbase : thread_pointer_read())
+#define SUBMIT_PHOTOGRAPH(photograph, flags) submit_photograph(photograph, flags)
+#define WALKS_LANGUAGES
 #include "unwind.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
 #define MAX_KERNEL_FRAMES 127
-#define MAX_REFILLS 64
-#define MAX_WALKS 513 /* one for each CPU, and the iterator's; user space makes it fewer */
+#define MAX_COPIED 1024 /* pages of one thread */
+#define MAX_PLACES 513 /* one for each CPU, and the iterator's; user space makes it fewer */
 
 const volatile u32 wanted; /* the process, by thread group id */
 
@@ -87,12 +84,37 @@ struct standing {
 
 const struct standing *standing_type __attribute__((unused));
 
+/* A walk, and the registers that it starts from. */
+struct place {
+	struct pt_regs user;
+	struct walk walk;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_WALKS);
+	__uint(max_entries, MAX_PLACES);
 	__type(key, u32);
-	__type(value, struct walk);
-} walks SEC(".maps");
+	__type(value, struct place);
+} places SEC(".maps");
+
+/* How the iterator reads a thread. */
+struct reading {
+	u64 number; /* tells the threads apart whose memory was copied */
+	u64 thread_pointer;
+	u64 missed; /* the first address that was to be read and is not copied; 0: none */
+	u32 next;   /* of the ways of copies, which is given up next */
+	u32 unused;
+	/* The walk before the step that is tried, but for its frames. */
+	u8 before[__builtin_offsetof(struct walk, frames)];
+	u8 state[sizeof(struct walk) - __builtin_offsetof(struct walk, process)];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct reading);
+} readings SEC(".maps");
 
 /* Where the iterator puts a thread together. */
 struct {
@@ -105,7 +127,7 @@ struct {
 /* Threads caught by a timer. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1024 * 1024);
+	__uint(max_entries, 4 * 1024 * 1024);
 } caught SEC(".maps");
 
 /* Fields that only this file looks at; the part of the name after ___ is for
@@ -123,45 +145,149 @@ static __always_inline bool on_cpu(struct task_struct *task)
 	return ((struct task_struct___dump *)task)->on_cpu != 0;
 }
 
-/* Copies memory of a thread, from the page that holds an address on. */
-static __noinline long fill_window(struct task_struct *task, u64 from)
+static __always_inline u64 thread_pointer_read(void)
 {
-	struct window *w = only(&windows);
-	if (!w)
-		return 0;
-	u64 start = (from - 256) & ~4095ull; /* reads go mostly up, and a little down */
-	w->start = start;
-	w->size = 0;
-	w->fills += 1;
-	for (u32 page = 0; page < WINDOW_PAGES; page++) {
-		if (bpf_copy_from_user_task(w->data + page * 4096, 4096, (void *)(start + page * 4096), task, 0))
-			break;
-		w->size = (page + 1) * 4096;
+	struct reading *r = only(&readings);
+	u64 pointer = r ? r->thread_pointer : 0;
+	OPAQUE(pointer); /* else this load and the other's become one, of two kinds of memory */
+	return pointer;
+}
+
+/* The copy of a page; COPIES: there is none. */
+STEP u32 find_copy(u64 page)
+{
+	struct reading *r = only(&readings);
+	if (!r)
+		return COPIES;
+	u32 first = mix(0, page) >> 32;
+	for (u32 i = 0; i < WAYS; i++) {
+		u32 at = (first + i) & (COPIES - 1);
+		struct copy *c = bpf_map_lookup_elem(&copies, &at);
+		if (c && c->page == page && c->reading == r->number)
+			return at;
 	}
-	return w->size > from - start;
+	if (!r->missed)
+		r->missed = page;
+	return COPIES;
+}
+
+/* The copy that holds an address, if so many bytes from there on are in it. */
+static __always_inline const u8 *copied(u64 from, u32 size)
+{
+	u32 at = find_copy(from & ~(PAGE - 1ull));
+	struct copy *c = bpf_map_lookup_elem(&copies, &at);
+	u64 within = from & (PAGE - 1);
+	if (!c || within + size > c->size)
+		return 0;
+	OPAQUE(within);
+	return c->data + (within & (PAGE - 1));
+}
+
+static __always_inline long read_copied(void *to, u32 size, u64 from)
+{
+	const u8 *bytes = copied(from, size);
+	return bytes ? bpf_probe_read_kernel(to, size, bytes) : -1;
+}
+
+static __always_inline long read_copied_text(void *to, u32 size, u64 from)
+{
+	const u8 *bytes = copied(from, 1);
+	return bytes ? bpf_probe_read_kernel_str(to, size, bytes) : -1;
+}
+
+/* A photograph that lacks what was not copied yet is taken again. */
+static __always_inline void submit_photograph(void *photograph, u64 flags)
+{
+	struct photograph *p = photograph;
+	struct reading *r = only(&readings);
+	if (catching || !r || !r->missed) {
+		bpf_ringbuf_submit(p, flags);
+		return;
+	}
+	u64 key = (u64)p->kind << 56 | p->what;
+	bpf_map_delete_elem(&photographed, &key);
+	bpf_ringbuf_discard(p, 0);
+}
+
+/* Chooses where a page is to be copied to: a copy that another thread left, or
+ * one after the other. */
+STEP u32 choose_copy(u64 page)
+{
+	struct reading *r = only(&readings);
+	if (!r)
+		return 0;
+	u32 first = mix(0, page) >> 32;
+	for (u32 i = 0; i < WAYS; i++) {
+		u32 at = (first + i) & (COPIES - 1);
+		struct copy *c = bpf_map_lookup_elem(&copies, &at);
+		if (c && c->reading != r->number)
+			return at;
+	}
+	r->next++;
+	return (first + r->next % WAYS) & (COPIES - 1);
+}
+
+/* Copies memory of a thread, or notes that it cannot be read. */
+static __always_inline void copy_missed(struct reading *r, struct task_struct *task)
+{
+	u64 page = r->missed;
+	u32 at = choose_copy(page);
+	struct copy *c = bpf_map_lookup_elem(&copies, &at);
+	if (!c)
+		return;
+	c->page = page;
+	c->reading = r->number;
+	c->size = 0;
+	r->missed = 0;
+	if (bpf_copy_from_user_task(c->data, PAGE, (void *)page, task, 0))
+		return;
+	c->size = COPY_BYTES;
+	if (!bpf_copy_from_user_task(c->data + PAGE, COPY_BYTES - PAGE, (void *)(page + PAGE), task, 0))
+		return;
+	c->size = PAGE;
+	c->data[PAGE] = 0; /* where text ends */
+}
+
+#define MEMORY_MISSED 65 /* beside enum walk_end and STEP_IN_CODE_MADE */
+
+/* Walks on until the stack ends, or memory is wanted that is not copied. The
+ * step that wanted it is as if it had not been. */
+STEP u32 walk_on(struct walk *w)
+{
+	struct reading *r = only(&readings);
+	if (!w || !r)
+		return END_CORRUPT;
+	for (u32 i = 0; i < MAX_FRAMES + 1; i++) {
+		bpf_probe_read_kernel(r->before, sizeof(r->before), w);
+		bpf_probe_read_kernel(r->state, sizeof(r->state), &w->process);
+		u32 end = advance(w);
+		if (r->missed) {
+			bpf_probe_read_kernel(w, sizeof(r->before), r->before);
+			bpf_probe_read_kernel(&w->process, sizeof(r->state), r->state);
+			return MEMORY_MISSED;
+		}
+		if (end)
+			return end;
+	}
+	return END_TOO_DEEP;
 }
 
 /* Walks the user stack of a thread that is off its CPU. */
 static __always_inline void walk_task(struct walk *w, struct task_struct *task)
 {
-	struct window *memory = only(&windows);
-	if (!memory)
+	struct reading *r = only(&readings);
+	if (!r)
 		return;
-	u32 end = 0;
-	memory->fills = 0;
-	fill_window(task, w->sp);
-	for (u32 i = 0; i < MAX_FRAMES + 1 + MAX_REFILLS; i++) {
-		u32 count = w->count;
-		end = step(w);
-		if (!end)
-			continue;
-		if (end != END_UNREADABLE || memory->fills > MAX_REFILLS)
-			break;
-		if (!fill_window(task, memory->missed))
-			break;
-		w->count = count; /* the same frame again */
+	r->number++;
+	r->thread_pointer = task->thread.fsbase;
+	r->missed = w->sp & ~(PAGE - 1ull);
+	u32 end = MEMORY_MISSED;
+	for (u32 i = 0; i < MAX_COPIED && end == MEMORY_MISSED; i++) {
+		copy_missed(r, task);
+		end = walk_on(w);
 	}
-	w->end = end ? end : END_TOO_DEEP;
+	w->end = end == MEMORY_MISSED ? END_UNREADABLE : end;
+	r->missed = 0;
 }
 
 /* Starts a walk at a thread's registers; false where there is nothing to walk. */
@@ -178,6 +304,7 @@ static __always_inline bool begin(struct walk *w, const struct pt_regs *regs, u3
 		return false;
 	}
 	w->process = *p;
+	w->owner = tgid;
 	return true;
 }
 
@@ -212,20 +339,21 @@ int list_standing(struct bpf_iter__task *ctx)
 		return 0;
 	u32 mine = 0;
 	struct standing *s = only(&standings);
-	struct walk *w = bpf_map_lookup_elem(&walks, &mine);
-	if (!s || !w)
+	struct place *place = bpf_map_lookup_elem(&places, &mine);
+	if (!s || !place)
 		return 0;
+	struct walk *w = &place->walk;
+	struct pt_regs *user = &place->user;
 	describe(s, task);
 	if (on_cpu(task)) {
 		s->flags = STANDING_ON_CPU;
 	} else if (!(task->flags & PF_KTHREAD)) {
-		struct pt_regs regs;
-		bpf_probe_read_kernel(&regs, sizeof(regs), (void *)bpf_task_pt_regs(task));
-		s->syscall = (s32)regs.orig_ax;
+		bpf_probe_read_kernel(user, sizeof(*user), (void *)bpf_task_pt_regs(task));
+		s->syscall = (s32)user->orig_ax;
 		long bytes = bpf_get_task_stack(task, s->kernel_frames, MAX_KERNEL_FRAMES * 8, 0);
 		if (bytes > 0)
 			s->kernel = (u64)bytes >> 3;
-		if (begin(w, &regs, s->tgid))
+		if (begin(w, user, s->tgid))
 			walk_task(w, task);
 		keep(s, w);
 		if (on_cpu(task) || switches_of(task) != s->switches)
@@ -241,25 +369,26 @@ int on_timer(struct bpf_perf_event_data *ctx)
 {
 	u64 id = bpf_get_current_pid_tgid();
 	u32 slot = 1 + bpf_get_smp_processor_id();
-	struct walk *w = bpf_map_lookup_elem(&walks, &slot);
-	if (!w || id >> 32 != wanted)
+	struct place *place = bpf_map_lookup_elem(&places, &slot);
+	if (!place || id >> 32 != wanted)
 		return 0;
+	struct walk *w = &place->walk;
+	struct pt_regs *user = &place->user;
 	struct standing *s = bpf_ringbuf_reserve(&caught, sizeof(*s), 0);
 	if (!s)
 		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
 	describe(s, task);
 	s->flags = STANDING_CAUGHT;
-	struct pt_regs regs;
-	__builtin_memcpy(&regs, &ctx->regs, sizeof(regs));
-	if ((regs.cs & 3) == 0) {
+	*user = ctx->regs;
+	if ((user->cs & 3) == 0) {
 		long bytes = bpf_get_stack(ctx, s->kernel_frames, MAX_KERNEL_FRAMES * 8, 0);
 		if (bytes > 0)
 			s->kernel = (u64)bytes >> 3;
-		bpf_probe_read_kernel(&regs, sizeof(regs), (void *)bpf_task_pt_regs(task));
-		s->syscall = (s32)regs.orig_ax;
+		bpf_probe_read_kernel(user, sizeof(*user), (void *)bpf_task_pt_regs(task));
+		s->syscall = (s32)user->orig_ax;
 	}
-	if (begin(w, &regs, s->tgid))
+	if (begin(w, user, s->tgid))
 		walk_stack(w);
 	keep(s, w);
 	bpf_ringbuf_submit(s, 0);

@@ -3,7 +3,7 @@
 //	tables of its code (package unwind) -> an iterator over its threads reads
 //	those off their CPUs (dump.bpf.c) -> those that ran meanwhile are read
 //	again, those that run on are caught by a timer each (catch.go)
-//	-> places are named: a Snapshot
+//	-> places and functions of languages are named: a Snapshot
 //
 // Threads are read one after another, some microseconds each: a snapshot shows
 // each thread as it was at its own instant, not all of them at one.
@@ -136,6 +136,9 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 		return nil, err
 	}
 	defer unwinder.Close()
+	if err := unwinder.Start(); err != nil {
+		return nil, err
+	}
 	if err := unwinder.Track(o.PID); err != nil {
 		return nil, fmt.Errorf("read process %d: %w", o.PID, err)
 	}
@@ -155,6 +158,7 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 		}
 		return nil, fmt.Errorf("%d is a thread, not a process: give the process's number", o.PID)
 	}
+	unwinder.Develop()
 	n := newNamer(o, unwinder)
 	defer n.close()
 	s := &Snapshot{PID: o.PID, Name: stat.Comm, Taken: taken}
@@ -191,7 +195,7 @@ func newReader(u *unwind.Unwinder, pid int) (*reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("count CPUs: %w", err)
 	}
-	spec.Maps["walks"].MaxEntries = min(spec.Maps["walks"].MaxEntries, uint32(1+cpus))
+	spec.Maps["places"].MaxEntries = min(spec.Maps["places"].MaxEntries, uint32(1+cpus))
 	r := &reader{}
 	lent, err := u.Lend(spec)
 	if err != nil {

@@ -19,6 +19,28 @@ type kernelAsked struct {
 	Last  uint64
 }
 
+type kernelBeamProcess struct {
+	_      structs.HostLayout
+	Bottom uint64
+	Idle   uint64
+	Heap   uint32
+	Stop   uint32
+}
+
+type kernelCopy struct {
+	_       structs.HostLayout
+	Page    uint64
+	Reading uint64
+	Size    uint64
+	Data    [6144]uint8
+}
+
+type kernelDotnetProcess struct {
+	_      structs.HostLayout
+	Pieces uint32
+	Method uint32
+}
+
 type kernelExecutables struct {
 	_ structs.HostLayout
 	E [16384]struct {
@@ -41,6 +63,56 @@ type kernelFileKey struct {
 	Unused uint32
 }
 
+type kernelHotspotProcess struct {
+	_     structs.HostLayout
+	Heaps [4]struct {
+		_        structs.HostLayout
+		Low      uint64
+		High     uint64
+		Segments uint64
+		Shift    uint32
+		Unused   uint32
+	}
+	Interpreter      uint64
+	InterpreterEnd   uint64
+	Barrier          uint64
+	References       uint64
+	ChunkClass       uint64
+	ClassMask        uint64
+	SymbolMask       uint64
+	Header           uint16
+	Tail             uint16
+	Name             uint16
+	Size             uint16
+	Code             uint16
+	FrameSize        uint16
+	FrameComplete    uint16
+	CompileId        uint16
+	OrigPc           uint16
+	Deopt            uint16
+	DeoptMh          uint16
+	CodeRelative     uint8
+	CompleteShort    uint8
+	DeoptRelative    uint8
+	Unused           uint8
+	MethodConstant   uint16
+	ConstantPool     uint16
+	ConstantName     uint16
+	PoolHolder       uint16
+	PoolSlots        uint16
+	KlassName        uint16
+	ContinuationTail uint16
+	ClassAt          uint16
+	ChunkParent      uint16
+	ChunkSize        uint16
+	ChunkSp          uint16
+	ChunkBottom      uint16
+	ChunkWords       uint16
+	Compressed       uint8
+	ReferenceShift   uint8
+	Unused2          uint16
+}
+
 type kernelMappings struct {
 	_ structs.HostLayout
 	M [131072]struct {
@@ -58,6 +130,259 @@ type kernelPages struct {
 	P [524288]uint32
 }
 
+type kernelPerlProcess struct {
+	_     structs.HostLayout
+	Block uint64
+	Slot  uint64
+	Run   struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+}
+
+type kernelPhpProcess struct {
+	_       structs.HostLayout
+	Current uint64
+	Body    uint64
+	Execute [2]struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+	Fiber struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+}
+
+type kernelPlace struct {
+	_    structs.HostLayout
+	User struct {
+		_      structs.HostLayout
+		R15    uint64
+		R14    uint64
+		R13    uint64
+		R12    uint64
+		Bp     uint64
+		Bx     uint64
+		R11    uint64
+		R10    uint64
+		R9     uint64
+		R8     uint64
+		Ax     uint64
+		Cx     uint64
+		Dx     uint64
+		Si     uint64
+		Di     uint64
+		OrigAx uint64
+		Ip     uint64
+		Cs     uint64
+		Flags  uint64
+		Sp     uint64
+		Ss     uint64
+	}
+	Walk struct {
+		_        structs.HostLayout
+		Ip       uint64
+		Sp       uint64
+		Bp       uint64
+		Regs     [16]uint64
+		Hash     uint64
+		Count    uint32
+		IsReturn uint32
+		Hint     uint32
+		End      uint32
+		BpLost   uint32
+		ByArea   uint32
+		Owner    uint32
+		Unused   uint32
+		Frames   [2048]uint64
+		Area     struct {
+			_     structs.HostLayout
+			Node  [32]uint64
+			Start uint64
+			End   uint64
+			Pages uint64
+			Flags uint64
+			File  uint64
+			Inode uint64
+			Super uint64
+			Vdso  uint64
+		}
+		Process   kernelProcess
+		Languages struct {
+			_         structs.HostLayout
+			Ip        uint64
+			Before    uint32
+			Runs      uint32
+			Begun     uint32
+			Adding    uint32
+			Offset    uint64
+			Sp        uint64
+			Bp        uint64
+			Code      uint64
+			CodeEnd   uint64
+			CodeFlags uint64
+			Cut       uint32
+			Unused    uint32
+			Python    struct {
+				_      structs.HostLayout
+				Frame  uint64
+				Entry  uint64
+				Shim   uint64
+				Code   uint64
+				What   uint64
+				Outer  uint64
+				Broken uint64
+			}
+			V8 struct {
+				_           structs.HostLayout
+				FunctionMap uint64
+				SharedMap   uint64
+			}
+			Php struct {
+				_         structs.HostLayout
+				Frame     uint64
+				Innermost uint64
+				Function  uint64
+				What      uint64
+				User      uint8
+				Named     uint8
+				Met       uint8
+				Resumed   uint8
+				Broken    uint32
+			}
+			Ruby struct {
+				_      structs.HostLayout
+				Frame  uint64
+				End    uint64
+				Iseq   uint64
+				Flags  uint64
+				InC    uint32
+				Met    uint32
+				What   uint64
+				Broken uint64
+			}
+			Perl struct {
+				_           structs.HostLayout
+				Interpreter uint64
+				Position    uint64
+				Info        uint64
+				Previous    uint64
+				Contexts    uint64
+				Left        uint64
+				Subs        uint64
+				What        uint64
+				Stash       uint64
+				Name        uint64
+				File        uint64
+				StartLine   uint32
+				Kind        uint32
+				Named       uint32
+				Met         uint32
+				Ended       uint32
+				Skips       uint32
+				Broken      uint32
+				_           [4]byte
+			}
+		}
+		Script struct {
+			_   structs.HostLayout
+			Php struct {
+				_     structs.HostLayout
+				Frame struct {
+					_         structs.HostLayout
+					Opline    uint64
+					Call      uint64
+					Value     uint64
+					Function  uint64
+					This      uint64
+					Info      uint32
+					Arguments uint32
+					Previous  uint64
+				}
+				Function struct {
+					_     structs.HostLayout
+					Type  uint8
+					Flags [7]uint8
+					Name  uint64
+					Scope uint64
+				}
+				Class uint64
+				File  [2]uint64
+				Head  [2]uint64
+				Ends  [4]uint64
+			}
+			_ [176]byte
+		}
+		Python struct {
+			_     structs.HostLayout
+			Words [33]uint64
+			Frame uint64
+			Hash  uint64
+			Count uint64
+		}
+		V8 struct {
+			_         structs.HostLayout
+			Shared    uint64
+			Name      uint64
+			Script    uint64
+			What      uint64
+			Pc        uint64
+			Words     [6]uint64
+			Fp        uint64
+			Function  uint64
+			ReturnsAt uint64
+			Bp        uint64
+			Sp        uint64
+		}
+		Dotnet struct {
+			_      structs.HostLayout
+			Before [128]uint64
+			Code   [68]uint8
+			At     uint32
+			Words  uint32
+			Bp     uint32
+		}
+		Hotspot struct {
+			_        structs.HostLayout
+			Process  kernelHotspotProcess
+			Blob     [33]uint64
+			Start    uint64
+			End      uint64
+			Code     uint64
+			Name     uint64
+			Method   uint64
+			Constant uint64
+			Identity uint64
+			Around   [24]uint8
+			Entry    uint64
+			Chunk    uint64
+			Bottom   uint64
+			First    uint32
+			Calls    uint8
+			Opened   uint8
+			_        [2]byte
+			Read     struct {
+				_            structs.HostLayout
+				Unused       uint64
+				Parent       uint64
+				Continuation uint64
+				Chunk        uint64
+				Flags        uint32
+				Arguments    uint32
+				Fast         uint64
+				Monitors     uint64
+				Pins         uint64
+				Bp           uint64
+				Back         uint64
+			}
+		}
+	}
+}
+
 type kernelProcess struct {
 	_         structs.HostLayout
 	First     uint32
@@ -68,9 +393,74 @@ type kernelProcess struct {
 	Unused    uint32
 }
 
+type kernelPythonProcess struct {
+	_          structs.HostLayout
+	Evaluation [8]struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
+	CodeType         uint64
+	Current          uint64
+	Activation       uint32
+	Block            uint32
+	Slot             uint32
+	Top              uint32
+	Entry            uint32
+	EntryFrame       uint32
+	EntryPrevious    uint32
+	FrameCode        uint32
+	FramePrevious    uint32
+	FrameInstruction uint32
+	FrameEnd         uint32
+	CodeFirstLine    uint32
+	CodeFile         uint32
+	CodeName         uint32
+	CodeLines        uint32
+	CodeBytes        uint32
+	StringLength     uint32
+	StringState      uint32
+	StringAscii      uint32
+	StringOther      uint32
+	KindBit          uint32
+	AsciiBit         uint32
+	BytesLength      uint32
+	BytesData        uint32
+	Type             uint32
+	Minor            uint32
+	ThreadPointer    uint32
+	Origin           uint32
+}
+
+type kernelReading struct {
+	_             structs.HostLayout
+	Number        uint64
+	ThreadPointer uint64
+	Missed        uint64
+	Next          uint32
+	Unused        uint32
+	Before        [192]uint8
+	State         [2944]uint8
+}
+
 type kernelRows struct {
 	_ structs.HostLayout
 	R [16777216]uint64
+}
+
+type kernelRubyProcess struct {
+	_                  structs.HostLayout
+	Module             uint64
+	Context            uint64
+	Symbols            uint64
+	Classpath          uint64
+	TemporaryClasspath uint64
+	Attached           uint64
+	Execute            [2]struct {
+		_     structs.HostLayout
+		Start uint64
+		End   uint64
+	}
 }
 
 type kernelStanding struct {
@@ -86,73 +476,65 @@ type kernelStanding struct {
 	Switches     uint64
 	Runtime      uint64
 	Comm         [16]int8
-	UserFrames   [128]uint64
+	UserFrames   [2048]uint64
 	KernelFrames [128]uint64
 }
 
-type kernelWalk struct {
-	_        structs.HostLayout
-	Ip       uint64
-	Sp       uint64
-	Bp       uint64
-	Regs     [16]uint64
-	Hash     uint64
-	Count    uint32
-	IsReturn uint32
-	Hint     uint32
-	End      uint32
-	BpLost   uint32
-	ByArea   uint32
-	Owner    uint32
-	Unused   uint32
-	Frames   [128]uint64
-	Area     struct {
-		_     structs.HostLayout
-		Node  [32]uint64
-		Start uint64
-		End   uint64
-		Pages uint64
-		Flags uint64
-		File  uint64
-		Inode uint64
-		Super uint64
-		Vdso  uint64
-	}
-	Process kernelProcess
-}
-
-type kernelWindow struct {
-	_      structs.HostLayout
-	Start  uint64
-	Size   uint64
-	Missed uint64
-	Fills  uint64
-	Data   [32768]uint8
+type kernelV8Process struct {
+	_              structs.HostLayout
+	Builtins       uint64
+	BuiltinsEnd    uint64
+	InstanceType   uint32
+	FirstFunction  uint32
+	LastFunction   uint32
+	BytecodeType   uint32
+	ScopeType      uint32
+	ScriptType     uint32
+	SharedType     uint32
+	Shared         uint32
+	Name           uint32
+	Script         uint32
+	ScriptName     uint32
+	ScopeVariables uint32
+	ScopePositions uint32
+	WasmFrame      uint32
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	kernelMapAsked         = "asked"
-	kernelMapCaught        = "caught"
-	kernelMapExecs         = "execs"
-	kernelMapExecutables   = "executables"
-	kernelMapFiles         = "files"
-	kernelMapMappings      = "mappings"
-	kernelMapPages         = "pages"
-	kernelMapProcesses     = "processes"
-	kernelMapRequests      = "requests"
-	kernelMapRows          = "rows"
-	kernelMapStandings     = "standings"
-	kernelMapWalks         = "walks"
-	kernelMapWindows       = "windows"
-	kernelProgListStanding = "list_standing"
-	kernelProgOnTimer      = "on_timer"
-	kernelVarCatching      = "catching"
-	kernelVarRowsMask      = "rows_mask"
-	kernelVarStandingType  = "standing_type"
-	kernelVarWanted        = "wanted"
+	kernelMapAsked            = "asked"
+	kernelMapBeamProcesses    = "beam_processes"
+	kernelMapCaught           = "caught"
+	kernelMapCopies           = "copies"
+	kernelMapDotnetProcesses  = "dotnet_processes"
+	kernelMapExecs            = "execs"
+	kernelMapExecutables      = "executables"
+	kernelMapFiles            = "files"
+	kernelMapHotspotProcesses = "hotspot_processes"
+	kernelMapMappings         = "mappings"
+	kernelMapPages            = "pages"
+	kernelMapPerlProcesses    = "perl_processes"
+	kernelMapPhotographed     = "photographed"
+	kernelMapPhotographs      = "photographs"
+	kernelMapPhpProcesses     = "php_processes"
+	kernelMapPlaces           = "places"
+	kernelMapProcesses        = "processes"
+	kernelMapPythonProcesses  = "python_processes"
+	kernelMapReadings         = "readings"
+	kernelMapRequests         = "requests"
+	kernelMapRows             = "rows"
+	kernelMapRubyProcesses    = "ruby_processes"
+	kernelMapStandings        = "standings"
+	kernelMapV8Processes      = "v8_processes"
+	kernelProgListStanding    = "list_standing"
+	kernelProgOnTimer         = "on_timer"
+	kernelVarCatching         = "catching"
+	kernelVarPhotographType   = "photograph_type"
+	kernelVarRowsMask         = "rows_mask"
+	kernelVarStandingType     = "standing_type"
+	kernelVarWanted           = "wanted"
 )
 
 // loadKernel returns the embedded CollectionSpec for kernel.
@@ -205,29 +587,41 @@ type kernelProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelMapSpecs struct {
-	Asked       *ebpf.MapSpec `ebpf:"asked"`
-	Caught      *ebpf.MapSpec `ebpf:"caught"`
-	Execs       *ebpf.MapSpec `ebpf:"execs"`
-	Executables *ebpf.MapSpec `ebpf:"executables"`
-	Files       *ebpf.MapSpec `ebpf:"files"`
-	Mappings    *ebpf.MapSpec `ebpf:"mappings"`
-	Pages       *ebpf.MapSpec `ebpf:"pages"`
-	Processes   *ebpf.MapSpec `ebpf:"processes"`
-	Requests    *ebpf.MapSpec `ebpf:"requests"`
-	Rows        *ebpf.MapSpec `ebpf:"rows"`
-	Standings   *ebpf.MapSpec `ebpf:"standings"`
-	Walks       *ebpf.MapSpec `ebpf:"walks"`
-	Windows     *ebpf.MapSpec `ebpf:"windows"`
+	Asked            *ebpf.MapSpec `ebpf:"asked"`
+	BeamProcesses    *ebpf.MapSpec `ebpf:"beam_processes"`
+	Caught           *ebpf.MapSpec `ebpf:"caught"`
+	Copies           *ebpf.MapSpec `ebpf:"copies"`
+	DotnetProcesses  *ebpf.MapSpec `ebpf:"dotnet_processes"`
+	Execs            *ebpf.MapSpec `ebpf:"execs"`
+	Executables      *ebpf.MapSpec `ebpf:"executables"`
+	Files            *ebpf.MapSpec `ebpf:"files"`
+	HotspotProcesses *ebpf.MapSpec `ebpf:"hotspot_processes"`
+	Mappings         *ebpf.MapSpec `ebpf:"mappings"`
+	Pages            *ebpf.MapSpec `ebpf:"pages"`
+	PerlProcesses    *ebpf.MapSpec `ebpf:"perl_processes"`
+	Photographed     *ebpf.MapSpec `ebpf:"photographed"`
+	Photographs      *ebpf.MapSpec `ebpf:"photographs"`
+	PhpProcesses     *ebpf.MapSpec `ebpf:"php_processes"`
+	Places           *ebpf.MapSpec `ebpf:"places"`
+	Processes        *ebpf.MapSpec `ebpf:"processes"`
+	PythonProcesses  *ebpf.MapSpec `ebpf:"python_processes"`
+	Readings         *ebpf.MapSpec `ebpf:"readings"`
+	Requests         *ebpf.MapSpec `ebpf:"requests"`
+	Rows             *ebpf.MapSpec `ebpf:"rows"`
+	RubyProcesses    *ebpf.MapSpec `ebpf:"ruby_processes"`
+	Standings        *ebpf.MapSpec `ebpf:"standings"`
+	V8Processes      *ebpf.MapSpec `ebpf:"v8_processes"`
 }
 
 // kernelVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelVariableSpecs struct {
-	Catching     *ebpf.VariableSpec `ebpf:"catching"`
-	RowsMask     *ebpf.VariableSpec `ebpf:"rows_mask"`
-	StandingType *ebpf.VariableSpec `ebpf:"standing_type"`
-	Wanted       *ebpf.VariableSpec `ebpf:"wanted"`
+	Catching       *ebpf.VariableSpec `ebpf:"catching"`
+	PhotographType *ebpf.VariableSpec `ebpf:"photograph_type"`
+	RowsMask       *ebpf.VariableSpec `ebpf:"rows_mask"`
+	StandingType   *ebpf.VariableSpec `ebpf:"standing_type"`
+	Wanted         *ebpf.VariableSpec `ebpf:"wanted"`
 }
 
 // kernelObjects contains all objects after they have been loaded into the kernel.
@@ -250,36 +644,58 @@ func (o *kernelObjects) Close() error {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelMaps struct {
-	Asked       *ebpf.Map `ebpf:"asked"`
-	Caught      *ebpf.Map `ebpf:"caught"`
-	Execs       *ebpf.Map `ebpf:"execs"`
-	Executables *ebpf.Map `ebpf:"executables"`
-	Files       *ebpf.Map `ebpf:"files"`
-	Mappings    *ebpf.Map `ebpf:"mappings"`
-	Pages       *ebpf.Map `ebpf:"pages"`
-	Processes   *ebpf.Map `ebpf:"processes"`
-	Requests    *ebpf.Map `ebpf:"requests"`
-	Rows        *ebpf.Map `ebpf:"rows"`
-	Standings   *ebpf.Map `ebpf:"standings"`
-	Walks       *ebpf.Map `ebpf:"walks"`
-	Windows     *ebpf.Map `ebpf:"windows"`
+	Asked            *ebpf.Map `ebpf:"asked"`
+	BeamProcesses    *ebpf.Map `ebpf:"beam_processes"`
+	Caught           *ebpf.Map `ebpf:"caught"`
+	Copies           *ebpf.Map `ebpf:"copies"`
+	DotnetProcesses  *ebpf.Map `ebpf:"dotnet_processes"`
+	Execs            *ebpf.Map `ebpf:"execs"`
+	Executables      *ebpf.Map `ebpf:"executables"`
+	Files            *ebpf.Map `ebpf:"files"`
+	HotspotProcesses *ebpf.Map `ebpf:"hotspot_processes"`
+	Mappings         *ebpf.Map `ebpf:"mappings"`
+	Pages            *ebpf.Map `ebpf:"pages"`
+	PerlProcesses    *ebpf.Map `ebpf:"perl_processes"`
+	Photographed     *ebpf.Map `ebpf:"photographed"`
+	Photographs      *ebpf.Map `ebpf:"photographs"`
+	PhpProcesses     *ebpf.Map `ebpf:"php_processes"`
+	Places           *ebpf.Map `ebpf:"places"`
+	Processes        *ebpf.Map `ebpf:"processes"`
+	PythonProcesses  *ebpf.Map `ebpf:"python_processes"`
+	Readings         *ebpf.Map `ebpf:"readings"`
+	Requests         *ebpf.Map `ebpf:"requests"`
+	Rows             *ebpf.Map `ebpf:"rows"`
+	RubyProcesses    *ebpf.Map `ebpf:"ruby_processes"`
+	Standings        *ebpf.Map `ebpf:"standings"`
+	V8Processes      *ebpf.Map `ebpf:"v8_processes"`
 }
 
 func (m *kernelMaps) Close() error {
 	return _KernelClose(
 		m.Asked,
+		m.BeamProcesses,
 		m.Caught,
+		m.Copies,
+		m.DotnetProcesses,
 		m.Execs,
 		m.Executables,
 		m.Files,
+		m.HotspotProcesses,
 		m.Mappings,
 		m.Pages,
+		m.PerlProcesses,
+		m.Photographed,
+		m.Photographs,
+		m.PhpProcesses,
+		m.Places,
 		m.Processes,
+		m.PythonProcesses,
+		m.Readings,
 		m.Requests,
 		m.Rows,
+		m.RubyProcesses,
 		m.Standings,
-		m.Walks,
-		m.Windows,
+		m.V8Processes,
 	)
 }
 
@@ -287,10 +703,11 @@ func (m *kernelMaps) Close() error {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelVariables struct {
-	Catching     *ebpf.Variable `ebpf:"catching"`
-	RowsMask     *ebpf.Variable `ebpf:"rows_mask"`
-	StandingType *ebpf.Variable `ebpf:"standing_type"`
-	Wanted       *ebpf.Variable `ebpf:"wanted"`
+	Catching       *ebpf.Variable `ebpf:"catching"`
+	PhotographType *ebpf.Variable `ebpf:"photograph_type"`
+	RowsMask       *ebpf.Variable `ebpf:"rows_mask"`
+	StandingType   *ebpf.Variable `ebpf:"standing_type"`
+	Wanted         *ebpf.Variable `ebpf:"wanted"`
 }
 
 // kernelPrograms contains all programs after they have been loaded into the kernel.

@@ -23,14 +23,14 @@ type namer struct {
 	log      *slog.Logger
 	jit      *symbol.PerfMap
 	files    map[uint32]unwind.File
-	ready    map[uint64][]profile.Frame // threads wait in the same places
+	ready    map[unwind.Frame][]profile.Frame // threads wait in the same places
 }
 
 func newNamer(o Options, u *unwind.Unwinder) *namer {
 	kernel := symbol.NewKernel("/proc", "/sys", time.Now)
 	return &namer{pid: o.PID, unwinder: u, kernel: kernel, log: o.Log,
 		resolver: symbol.New(symbol.Options{CacheDir: o.CacheDir, Debuginfod: o.Debuginfod, Kernel: kernel}),
-		files:    map[uint32]unwind.File{}, ready: map[uint64][]profile.Frame{}}
+		files:    map[uint32]unwind.File{}, ready: map[unwind.Frame][]profile.Frame{}}
 }
 
 func (n *namer) close() {
@@ -45,24 +45,28 @@ func (n *namer) thread(s *kernelStanding) Thread {
 		t.Syscall = syscallName(int(s.Syscall))
 	}
 	for _, word := range s.KernelFrames[:s.Kernel] {
-		t.Frames = append(t.Frames, n.frames(word)...)
+		t.Frames = append(t.Frames, n.frames(unwind.DecodeFrame(word))...)
 	}
 	if t.State != Running && t.State != Runnable {
 		t.Wait = waitChannel(t.Frames)
 	}
-	for _, word := range s.UserFrames[:s.User] {
-		t.Frames = append(t.Frames, n.frames(word)...)
+	for words := s.UserFrames[:s.User]; len(words) > 0; {
+		f, taken := unwind.DecodeFrames(words)
+		t.Frames = append(t.Frames, n.frames(f)...)
+		words = words[taken:]
 	}
 	return t
 }
 
 // frames names one place.
-func (n *namer) frames(word uint64) []profile.Frame {
-	if f, ok := n.ready[word]; ok {
-		return f
+func (n *namer) frames(f unwind.Frame) []profile.Frame {
+	if frames, ok := n.ready[f]; ok {
+		return frames
 	}
 	var frames []profile.Frame
-	switch f := unwind.DecodeFrame(word); {
+	switch {
+	case f.Language != 0:
+		frames = n.unwinder.Name(n.pid, f)
 	case f.Kernel:
 		frames = n.resolver.Resolve(n.kernel.Location(f.Offset))
 	case f.Executable != 0:
@@ -70,7 +74,7 @@ func (n *namer) frames(word uint64) []profile.Frame {
 	default:
 		frames = []profile.Frame{n.made(f.Offset)}
 	}
-	n.ready[word] = frames
+	n.ready[f] = frames
 	return frames
 }
 

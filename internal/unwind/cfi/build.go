@@ -83,6 +83,7 @@ func Build(f *elf.File) (*Table, error) {
 	}
 	lay("ends", knownRows(im, turning, rows))
 	lay("startup", startupRows(im, rows))
+	rows = overlay(forkRows(im, rows), rows)
 	rows = afterSyscall(im, rows)
 	t.Source = strings.Join(sources, "+")
 	t.index(rows)

@@ -74,8 +74,8 @@ type knownSymbol struct {
 }
 
 // knownSymbols is the reviewed list. It fills gaps only: glibc marks its own
-// ends (_start, clone, clone3: return address undefined). What remains is
-// mostly musl, whose C is compiled without unwind information.
+// ends (_start, clone, clone3: return address undefined), but for what forkRows
+// finds. What remains is mostly musl, whose C is compiled without unwind information.
 func knownSymbols() []knownSymbol {
 	return []knownSymbol{
 		{"_start", fateEnd, ""},                  // where the kernel enters, also found by address
@@ -86,8 +86,6 @@ func knownSymbols() []knownSymbol {
 		{"_dlstart_c", fateEnd, ""},              // musl: called by _dlstart
 		{"clone", fateEndAfter, ""},              // starts threads where it has no CFI
 		{"__clone", fateEndAfter, ""},            // musl: the same, and its caller waits in it
-		{"clone3", fateEnd, ""},                  // the same
-		{"__clone3", fateEnd, ""},                // the same
 		{"start", fateEnd, "pthread_create"},     // musl: first of a thread, calls the user's
 		{"start_c11", fateEnd, "pthread_create"}, // musl: the same for C11 threads
 		{"__restore_rt", fateSignal, ""},         // musl: rt_sigreturn

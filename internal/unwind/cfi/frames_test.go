@@ -47,6 +47,8 @@ func text(r Rule) string {
 		return "unsupported"
 	case End:
 		return "end"
+	case Fork:
+		return "fork"
 	case BPDeref:
 		return fmt.Sprintf("*(rbp%+d)+%d%s", 8*int(r.Low()), 8*int(r.High()), rbp)
 	case FramePointer:

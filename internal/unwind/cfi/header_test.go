@@ -23,7 +23,7 @@ func TestHeader(t *testing.T) {
 		"GAP": uint64(Gap), "SP": uint64(SP), "BP": uint64(BP), "PLT": uint64(PLT),
 		"SIGNAL": uint64(Signal), "UNSUPPORTED": uint64(Unsupported), "END": uint64(End),
 		"BP_DEREF": uint64(BPDeref), "FRAME_POINTER": uint64(FramePointer),
-		"SP_DEREF": uint64(SPDeref), "LEAF_REG": uint64(LeafReg), "RETURN_REG": uint64(ReturnReg),
+		"SP_DEREF": uint64(SPDeref), "LEAF_REG": uint64(LeafReg), "RETURN_REG": uint64(ReturnReg), "FORK": uint64(Fork),
 		"CFA_BITS": rbpShift, "RBP_BITS": typeShift - rbpShift,
 		"TYPE_SHIFT": typeShift, "RBP_SHIFT": rbpShift, "RBP_MASK": rbpMask, "CFA_MASK": cfaMask,
 		"HIGH_SHIFT": highShift, "HIGH_MASK": highMask, "LOW_MASK": lowMask,

@@ -166,7 +166,7 @@ func (v *victim) walk(r syscall.PtraceRegs) (frames []string, end string) {
 		switch rule.Type() {
 		case End:
 			return frames, "end"
-		case SP:
+		case SP, Fork:
 			cfa = sp + 8*uint64(rule.CFA())
 		case BP:
 			if lost {

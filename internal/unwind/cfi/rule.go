@@ -17,6 +17,7 @@ const (
 	SPDeref      Type = 9  // cfa = *(rsp + 8*low16) + 8*high4
 	LeafReg      Type = 10 // cfa = register high4 + 8*low16
 	ReturnReg    Type = 11 // cfa = rsp + 8*low16, return address in register high4
+	Fork         Type = 12 // as SP, but the outermost frame where rax is 0
 )
 
 // What the rbp field of a rule can say besides a slot number.

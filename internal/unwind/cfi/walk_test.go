@@ -44,6 +44,7 @@ func TestWalk(t *testing.T) {
 		{"vfork", []fn{{"f", "5a" + "0f 05" + "52" + ret}}, "0:rsp+8 1:rsp+0,ra=r1 4:rsp+8 5:gap"},
 		{"return address overwritten", []fn{{"f", "59" + "0f 05" + "51" + ret}}, ""}, // by the system call
 		{"clone", []fn{{"__clone", "0f 05" + "75 04" + "31 ed" + "5f f4" + ret}}, "0:rsp+8 6:end 8:rsp+8 9:gap"},
+		{"clone that tests", []fn{{"__clone", "b8 38 00 00 00" + "b8 38 00 00 00" + "0f 05" + "85 c0" + "75 04" + "31 ed" + "5f f4" + ret}}, "0:rsp+8 10:fork 18:end 20:rsp+8 21:gap"},
 		{"into the next", []fn{{"f", push + pop}, {"g", ret}}, "0:rsp+8 1:rsp+16 2:rsp+8 3:gap"},
 		{"into nothing", []fn{{"f", "31 c0"}}, ""},
 		{"jumps only", []fn{{"f", "ff 65 00"}, {"g", "ff 23"}}, ""}, // Haskell

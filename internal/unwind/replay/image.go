@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"atys.dev/atys/internal/unwind"
 )
 
 // Image is what a walk looks at: one thread at one instant.
@@ -14,7 +16,17 @@ type Image struct {
 	Registers [21]uint64 // struct pt_regs
 	Mappings  []Mapping  // sorted by start
 	Files     []File
-	Memory    []Piece
+	Memory    []Piece // where pieces overlap, the last counts
+
+	ThreadPointer uint64            `json:",omitempty"`
+	Runtimes      []Runtime         `json:",omitempty"` // that the process runs
+	Names         map[string]string `json:",omitempty"` // of the frames recorded that only their process can name
+}
+
+// Runtime is what walks need to know of a language's runtime in the process.
+type Runtime struct {
+	Language   unwind.Language
+	Parameters []byte // in the layout of its map
 }
 
 // The registers of Image that a walk starts with, and that tests set.
@@ -30,6 +42,7 @@ type Mapping struct {
 	Start, End, Offset uint64
 	File               int  `json:",omitempty"` // 1 is Files[0]; 0: memory without a file
 	FramePointers      bool `json:",omitempty"` // such memory, whose maker keeps them
+	Shared             bool `json:",omitempty"` // with other processes
 }
 
 // File is an executable's rows, as package cfi lays them out.
@@ -41,6 +54,7 @@ type File struct {
 	Shift         uint32
 	Absent        bool              `json:",omitempty"` // its rows are not loaded
 	FramePointers bool              `json:",omitempty"` // its code is known to keep them
+	Runs          []unwind.Language `json:",omitempty"` // whose runtimes it holds
 	Names         map[uint64]string `json:",omitempty"` // functions by file offset, of the frames recorded
 }
 
@@ -53,6 +67,7 @@ type Piece struct {
 // Flags of unwind.h.
 const (
 	mappingFramePointers    = 1
+	mappingShared           = 2
 	executableLoaded        = 1
 	executableFramePointers = 2
 )
@@ -61,7 +76,9 @@ const (
 // are those of unwind.h, executable 0 is none:
 //
 //	'I' | count, struct mapping... | count, struct executable... | count, rows u64...
-//	    | count, page index u32... | count of pieces, each: start u64, size u32, bytes
+//	    | count, page index u32...
+//	    | flags of the languages, count, each: number u32, size u32, parameters
+//	    | count of pieces, each: start u64, size u32, bytes
 func (i *Image) message() []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint32([]byte{'I'}, uint32(len(i.Mappings)))
@@ -69,6 +86,9 @@ func (i *Image) message() []byte {
 		flags := uint32(0)
 		if m.FramePointers {
 			flags = mappingFramePointers
+		}
+		if m.Shared {
+			flags |= mappingShared
 		}
 		for _, v := range []uint64{m.Start, m.End, m.Offset, uint64(flags)<<32 | uint64(m.File)} {
 			b = le.AppendUint64(b, v)
@@ -86,6 +106,9 @@ func (i *Image) message() []byte {
 		if f.FramePointers {
 			flags |= executableFramePointers
 		}
+		for _, l := range f.Runs {
+			flags |= runs(l)
+		}
 		for _, v := range []uint32{uint32(len(rows)), uint32(len(f.Rows)), uint32(len(pages)), uint32(len(f.Index)), f.First, f.Shift, flags, 0} {
 			b = le.AppendUint32(b, v)
 		}
@@ -99,14 +122,32 @@ func (i *Image) message() []byte {
 	for _, v := range pages {
 		b = le.AppendUint32(b, v)
 	}
+	var languages uint32
+	for _, r := range i.Runtimes {
+		languages |= runs(r.Language)
+	}
+	b = le.AppendUint32(b, languages)
+	b = le.AppendUint32(b, uint32(len(i.Runtimes)))
+	for _, r := range i.Runtimes {
+		b = le.AppendUint32(b, uint32(r.Language))
+		b = le.AppendUint32(b, uint32(len(r.Parameters)))
+		b = append(b, r.Parameters...)
+	}
 	b = le.AppendUint32(b, uint32(len(i.Memory)))
 	for _, p := range i.Memory {
-		b = le.AppendUint64(b, p.Start)
-		b = le.AppendUint32(b, uint32(len(p.Bytes)))
-		b = append(b, p.Bytes...)
+		b = p.append(b)
 	}
 	return b
 }
+
+func (p Piece) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, p.Start)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(p.Bytes)))
+	return append(b, p.Bytes...)
+}
+
+// runs is RUNS of tables.h.
+func runs(l unwind.Language) uint32 { return 1 << (8 + l) }
 
 // maxImage bounds what Read takes from a file: recorded images have some 100 KB.
 const maxImage = 64 << 20

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -23,34 +24,53 @@ import (
 	"atys.dev/atys/internal/unwind/cfi"
 )
 
+// recorder records one thread of a process, stopping it again and again.
+type recorder struct {
+	machine  *Machine
+	pid, tid int
+	files    map[string]*loadedFile
+	runtimes []runtimeRead // what the process runs, read once
+}
+
+// loadedFile is a file that a process maps, with its rows.
+type loadedFile struct {
+	elf   *elf.File
+	table *cfi.Table
+	image File
+}
+
 // recording is an image in the making: the walk asks for memory, and gets it
 // from the stopped process.
 type recording struct {
+	of     *recorder
 	image  *Image
-	pid    int
 	memory *os.File
-	files  []*elf.File
-	tables []*cfi.Table
+	files  []*loadedFile
+	asked  map[Failure]bool // memory that was
 }
 
-// record stops a process again and again until a walk of it is one that wanted
+// record stops a thread again and again until a walk of it is one that wanted
 // accepts, and gives the smallest image of it. Another unwinder must agree on
 // the return addresses, unless it is said to be unable to.
-func record(t *testing.T, m *Machine, pid int, oracle bool, wanted func(*Image, Walk) bool) *Image {
+func (of *recorder) record(t *testing.T, oracle bool, wanted func(*Image, Walk) bool) *Image {
 	t.Helper()
 	for range 2000 {
 		time.Sleep(time.Millisecond)
-		r := stop(t, pid)
-		w := r.complete(t, m)
+		r := of.stop(t)
+		w := r.complete(t)
+		fits := w.End == profile.EndComplete && wanted(r.image, w)
 		var theirs []euFrame
-		if w.End == profile.EndComplete && wanted(r.image, w) && oracle {
-			theirs = euStack(t, pid)
+		if fits && oracle {
+			theirs = euStack(t, of.tid)
 		}
-		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		if fits {
+			r.name(w)
+		}
+		if err := syscall.Kill(of.tid, syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		r.memory.Close()
-		if w.End != profile.EndComplete || !wanted(r.image, w) {
+		if !fits {
 			continue
 		}
 		if oracle {
@@ -63,99 +83,156 @@ func record(t *testing.T, m *Machine, pid int, oracle bool, wanted func(*Image, 
 	return nil
 }
 
-// stop stops a process and reads its registers and mappings.
-func stop(t *testing.T, pid int) *recording {
+// stop stops the thread and reads its registers and mappings.
+func (of *recorder) stop(t *testing.T) *recording {
 	t.Helper()
 	runtime.LockOSThread() // ptrace belongs to a thread
 	defer runtime.UnlockOSThread()
-	if err := syscall.PtraceAttach(pid); err != nil {
+	if err := syscall.PtraceAttach(of.tid); err != nil {
 		t.Fatal(err)
 	}
 	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(pid, &status, syscall.WALL, nil); err != nil {
+	if _, err := syscall.Wait4(of.tid, &status, syscall.WALL, nil); err != nil {
 		t.Fatal(err)
 	}
 	var regs syscall.PtraceRegs
 	// The stop signal is pending when the thread is let go: it runs no further.
-	if err := errors.Join(syscall.PtraceGetRegs(pid, &regs), syscall.Kill(pid, syscall.SIGSTOP), syscall.PtraceDetach(pid)); err != nil {
+	if err := errors.Join(syscall.PtraceGetRegs(of.tid, &regs), syscall.Kill(of.tid, syscall.SIGSTOP), syscall.PtraceDetach(of.tid)); err != nil {
 		t.Fatal(err)
 	}
-	r := &recording{pid: pid, image: &Image{Registers: [21]uint64{regs.R15, regs.R14, regs.R13, regs.R12, regs.Rbp, regs.Rbx,
-		regs.R11, regs.R10, regs.R9, regs.R8, regs.Rax, regs.Rcx, regs.Rdx, regs.Rsi, regs.Rdi,
-		regs.Orig_rax, regs.Rip, regs.Cs, regs.Eflags, regs.Rsp, regs.Ss}}}
+	r := &recording{of: of, asked: map[Failure]bool{}, image: &Image{ThreadPointer: regs.Fs_base,
+		Registers: [21]uint64{regs.R15, regs.R14, regs.R13, regs.R12, regs.Rbp, regs.Rbx,
+			regs.R11, regs.R10, regs.R9, regs.R8, regs.Rax, regs.Rcx, regs.Rdx, regs.Rsi, regs.Rdi,
+			regs.Orig_rax, regs.Rip, regs.Cs, regs.Eflags, regs.Rsp, regs.Ss}}}
 	var err error
-	if r.memory, err = os.Open(fmt.Sprintf("/proc/%d/mem", pid)); err != nil {
+	if r.memory, err = os.Open(fmt.Sprintf("/proc/%d/mem", of.tid)); err != nil {
 		t.Fatal(err)
 	}
 	r.readMappings(t)
+	for _, one := range of.runtimes {
+		r.image.Runtimes = append(r.image.Runtimes, one.image)
+	}
 	return r
 }
 
 func (r *recording) readMappings(t *testing.T) {
 	t.Helper()
-	mappings, err := proc.FS{}.Executable(r.pid)
+	mappings, err := proc.FS{}.Executable(r.of.tid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	known := map[string]int{}
 	for _, m := range mappings {
 		file := known[m.Path]
-		if file == 0 && m.Path != "" && m.Path[0] == '/' {
-			f, err := binfile.Open(m.Path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			table, err := cfi.Build(f.ELF)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.files, r.tables = append(r.files, f.ELF), append(r.tables, table)
-			rows := make([]uint64, len(table.Rows))
-			for i, row := range table.Rows {
-				rows[i] = uint64(row)
-			}
-			r.image.Files = append(r.image.Files, File{Name: filepath.Base(m.Path), Rows: rows, Index: table.Index,
-				First: table.First, Shift: uint32(table.Shift), FramePointers: table.KeepsFramePointers})
+		if file == 0 && m.Backing == proc.BackingFile {
+			f := r.of.load(t, m)
+			r.files = append(r.files, f)
+			r.image.Files = append(r.image.Files, f.image)
 			file = len(r.image.Files)
 			known[m.Path] = file
 		}
-		r.image.Mappings = append(r.image.Mappings, Mapping{Start: m.Start, End: m.End, Offset: m.Offset, File: file})
+		r.image.Mappings = append(r.image.Mappings, Mapping{Start: m.Start, End: m.End, Offset: m.Offset, File: file, Shared: m.Backing == proc.BackingShared})
 	}
 }
 
-// complete walks until the image holds all the memory that the walk reads.
-func (r *recording) complete(t *testing.T, m *Machine) Walk {
+// load reads a file that the process maps, and what it runs by it.
+func (of *recorder) load(t *testing.T, m proc.Mapping) *loadedFile {
 	t.Helper()
+	if f := of.files[m.Path]; f != nil {
+		return f
+	}
+	f, err := binfile.Open(m.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := cfi.Build(f.ELF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]uint64, len(table.Rows))
+	for i, row := range table.Rows {
+		rows[i] = uint64(row)
+	}
+	loaded := &loadedFile{f.ELF, table, File{Name: filepath.Base(m.Path), Rows: rows, Index: table.Index,
+		First: table.First, Shift: uint32(table.Shift), FramePointers: table.KeepsFramePointers}}
+	for _, one := range readRuntimes(t, of.pid, f, m) {
+		of.runtimes = append(of.runtimes, one)
+		loaded.image.Runs = append(loaded.image.Runs, one.image.Language)
+	}
+	of.files[m.Path] = loaded
+	return loaded
+}
+
+// complete walks until the image holds all the memory that the walk reads and
+// the process has.
+func (r *recording) complete(t *testing.T) Walk {
+	t.Helper()
+	m := r.of.machine
+	if err := m.Load(r.image); err != nil {
+		t.Fatal(err)
+	}
 	for {
-		if err := m.Load(r.image); err != nil {
-			t.Fatal(err)
-		}
 		w, err := m.Walk()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.Failed == 0 || len(r.image.Memory) == 250 {
+		if !r.gather(t, w.Failed) {
 			return w
 		}
-		const line = 256
-		piece := Piece{w.Failed &^ (line - 1), make([]byte, 2*line)}
+	}
+}
+
+// gather adds the memory that a walk could not read; false: none is to be had.
+func (r *recording) gather(t *testing.T, failed []Failure) (more bool) {
+	t.Helper()
+	const line = 64
+	for _, f := range failed {
+		if r.asked[f] {
+			continue
+		}
+		r.asked[f] = true
+		begin := f.From &^ (line - 1)
+		piece := Piece{begin, make([]byte, (f.From+f.Size+line-1)&^(line-1)-begin)}
 		if _, err := r.memory.ReadAt(piece.Bytes, int64(piece.Start)); err != nil {
-			return w
+			continue
 		}
 		r.image.Memory = append(r.image.Memory, piece)
+		if err := r.of.machine.Add(piece); err != nil {
+			t.Fatal(err)
+		}
+		more = true
 	}
+	return more
+}
+
+// join puts pieces together that overlap or touch.
+func join(pieces []Piece) (joined []Piece) {
+	slices.SortFunc(pieces, func(a, b Piece) int { return cmp.Compare(a.Start, b.Start) })
+	for _, p := range pieces {
+		last := len(joined) - 1
+		if last < 0 || p.Start > joined[last].Start+uint64(len(joined[last].Bytes)) {
+			joined = append(joined, p)
+			continue
+		}
+		into := &joined[last]
+		if known := into.Start + uint64(len(into.Bytes)) - p.Start; known < uint64(len(p.Bytes)) {
+			into.Bytes = append(into.Bytes, p.Bytes[known:]...)
+		}
+	}
+	return joined
 }
 
 // trim drops the rows of pages that the walk does not touch, and names the rest.
 func (r *recording) trim(w Walk) {
+	r.image.Memory = join(r.image.Memory)
 	for i := range r.image.Files {
-		f, table := &r.image.Files[i], r.tables[i]
+		f, table := &r.image.Files[i], r.files[i].table
 		f.Names = map[uint64]string{}
 		pages := map[uint32]bool{}
 		for _, frame := range w.Frames {
 			if int(frame.Executable) == i+1 {
 				pages[(uint32(frame.Offset)-table.First)>>table.Shift] = true
-				f.Names[frame.Offset] = function(r.files[i], frame.Offset)
+				f.Names[frame.Offset] = function(r.files[i].elf, frame.Offset)
 			}
 		}
 		f.keep(pages)
@@ -164,6 +241,10 @@ func (r *recording) trim(w Walk) {
 	var files []File
 	for i := range r.image.Mappings {
 		m := &r.image.Mappings[i]
+		if m.File == 0 && len(r.image.Runtimes) > 0 {
+			used[0] = 0 // code made at run time
+			continue
+		}
 		if m.File == 0 || len(r.image.Files[m.File-1].Rows) == 0 {
 			continue
 		}
@@ -172,7 +253,10 @@ func (r *recording) trim(w Walk) {
 			used[m.File] = len(files)
 		}
 	}
-	r.image.Mappings = slices.DeleteFunc(r.image.Mappings, func(m Mapping) bool { return used[m.File] == 0 })
+	r.image.Mappings = slices.DeleteFunc(r.image.Mappings, func(m Mapping) bool {
+		_, ok := used[m.File]
+		return !ok
+	})
 	for i := range r.image.Mappings {
 		r.image.Mappings[i].File = used[r.image.Mappings[i].File]
 	}
@@ -286,8 +370,17 @@ func euStack(t *testing.T, tid int) (frames []euFrame) {
 func (i *Image) text(w Walk) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %d reads\n", i.About, w.End, w.Reads)
+	names := develop(w)
 	for _, f := range w.Frames {
-		b.WriteString(i.frame(f) + "\n")
+		if f.Language == 0 {
+			b.WriteString(i.frame(f) + "\n")
+			continue
+		}
+		name := names.name(f)
+		if name == "" {
+			name = i.Names[key(f)]
+		}
+		fmt.Fprintf(&b, "    %s\n", cmp.Or(name, "? "+key(f)))
 	}
 	return b.String()
 }

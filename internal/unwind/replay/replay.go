@@ -2,10 +2,11 @@
 //
 //	Image (image.go)   registers, memory, mappings, rows of the files
 //	   -> replay.c, which includes unwind.h with arrays for maps (Build)
-//	   -> Machine.Walk: frames, how it ended, how many reads it took
+//	   -> Machine.Walk: frames, photographs of languages' functions, how it
+//	      ended, how many reads it took
 //
-// Reads can be made to fail one by one (Machine.WalkFailing): a walk must then
-// end there, with the frames it has.
+// Reads can be made to fail one by one (Machine.WalkFailing): a walk of native
+// code must then end there, with the frames it has.
 package replay
 
 import (
@@ -20,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
 )
@@ -31,7 +33,7 @@ var source []byte
 // directory of unwind.h; flags are more for the compiler.
 func Build(dir, include string, flags ...string) (string, error) {
 	out := filepath.Join(dir, "replay")
-	args := append([]string{"-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-I" + include}, flags...)
+	args := append([]string{"-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-parameter", "-I" + include}, flags...)
 	cmd := exec.Command("cc", append(args, "-x", "c", "-", "-o", out)...)
 	cmd.Stdin = bytes.NewReader(source)
 	if output, err := cmd.CombinedOutput(); err != nil {
@@ -51,10 +53,20 @@ type Machine struct {
 
 // Walk is what became of one walk.
 type Walk struct {
-	End    profile.End
-	Frames []unwind.Frame
-	Reads  int    // of user memory
-	Failed uint64 // address of the first read that failed; 0: none did
+	End         profile.End
+	Frames      []unwind.Frame
+	Reads       int          // of user memory
+	Failed      []Failure    // the first of those that failed
+	Photographs []Photograph // of the functions that it met
+}
+
+// Failure is a read of user memory that failed.
+type Failure struct{ From, Size uint64 }
+
+// Photograph is one of a function; its process has no number.
+type Photograph struct {
+	Language unwind.Language
+	lang.Photograph
 }
 
 // Start runs the walker that Build made.
@@ -94,6 +106,14 @@ func (m *Machine) Load(image *Image) error {
 	return nil
 }
 
+// Add gives the walker more memory of the image it has.
+func (m *Machine) Add(p Piece) error {
+	if _, err := m.in.Write(p.append([]byte{'M'})); err != nil {
+		return fmt.Errorf("add memory: %w", err)
+	}
+	return nil
+}
+
 // Walk walks the image.
 func (m *Machine) Walk() (Walk, error) { return m.WalkFailing(math.MaxUint32) }
 
@@ -103,24 +123,61 @@ func (m *Machine) WalkFailing(nth int) (w Walk, err error) {
 	for _, r := range m.image.Registers {
 		message = binary.LittleEndian.AppendUint64(message, r)
 	}
+	message = binary.LittleEndian.AppendUint64(message, m.image.ThreadPointer)
 	message = binary.LittleEndian.AppendUint32(message, uint32(nth))
 	if _, err := m.in.Write(message); err != nil {
 		return w, fmt.Errorf("ask for a walk: %w", err)
 	}
-	var head struct {
-		End, Count, Reads, Unused uint32
-		Failed                    uint64
+	return m.result()
+}
+
+// Where things are in struct photograph of photographs.h.
+const (
+	photographKind    = 4
+	photographWhat    = 8
+	photographValues  = 16
+	photographLengths = photographValues + 8*8
+	photographBytes   = photographLengths + 4*4
+	photographSize    = photographBytes + 2048
+)
+
+func readPhotograph(raw []byte) Photograph {
+	le := binary.LittleEndian
+	p := Photograph{Language: unwind.Language(le.Uint32(raw[photographKind:]))}
+	p.What, p.Bytes = le.Uint64(raw[photographWhat:]), raw[photographBytes:]
+	for i := range p.Values {
+		p.Values[i] = le.Uint64(raw[photographValues+8*i:])
 	}
-	if err := binary.Read(m.out, binary.LittleEndian, &head); err != nil {
+	for i := range p.Lengths {
+		p.Lengths[i] = le.Uint32(raw[photographLengths+4*i:])
+	}
+	return p
+}
+
+// result reads what replay.c says of a walk.
+func (m *Machine) result() (w Walk, err error) {
+	var head struct{ End, Words, Reads, Failed, Photographs uint32 }
+	read := func(into any) {
+		if err == nil {
+			err = binary.Read(m.out, binary.LittleEndian, into)
+		}
+	}
+	read(&head)
+	w = Walk{End: profile.End(head.End), Reads: int(head.Reads), Failed: make([]Failure, head.Failed)}
+	words, photographs := make([]uint64, head.Words), make([]byte, int(head.Photographs)*photographSize)
+	read(w.Failed)
+	read(words)
+	read(photographs)
+	if err != nil {
 		return w, fmt.Errorf("read a walk: %w", err)
 	}
-	words := make([]uint64, head.Count)
-	if err := binary.Read(m.out, binary.LittleEndian, words); err != nil {
-		return w, fmt.Errorf("read a walk: %w", err)
+	for len(words) > 0 {
+		f, taken := unwind.DecodeFrames(words)
+		w.Frames = append(w.Frames, f)
+		words = words[taken:]
 	}
-	w = Walk{End: profile.End(head.End), Reads: int(head.Reads), Failed: head.Failed}
-	for _, word := range words {
-		w.Frames = append(w.Frames, unwind.DecodeFrame(word))
+	for ; len(photographs) > 0; photographs = photographs[photographSize:] {
+		w.Photographs = append(w.Photographs, readPhotograph(photographs[:photographSize:photographSize]))
 	}
 	return w, nil
 }

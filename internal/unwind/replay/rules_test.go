@@ -100,6 +100,12 @@ func TestRules(t *testing.T) {
 			[]uint64{0x1010, outer - 1}, profile.EndComplete},
 		{"cfa in another register, no leaf", leaf(scene([]ruled{{0x1000, cfi.SP, 0, 1}, {0x1100, cfi.LeafReg, 0, split(10, 1)}, end}, at(0x1010), word(0), 0, at(0x1110), ret), 7, word(1)),
 			[]uint64{0x1010, 0x110f}, profile.EndUnsupport},
+		{"maker of a thread", leaf(scene([]ruled{{0x1000, cfi.Fork, 0, 1}, end}, at(0x1010), word(0), 0, ret), 10, 77),
+			[]uint64{0x1010, outer - 1}, profile.EndComplete},
+		{"new thread", leaf(scene([]ruled{{0x1000, cfi.Fork, 0, 1}, end}, at(0x1010), word(0), 0, ret), 10, 0),
+			[]uint64{0x1010}, profile.EndComplete},
+		{"maker of a thread, no leaf", leaf(scene([]ruled{{0x1000, cfi.SP, 0, 1}, {0x1100, cfi.Fork, 0, 1}, end}, at(0x1010), word(0), 0, at(0x1110), ret), 10, 0),
+			[]uint64{0x1010, 0x110f, outer - 1}, profile.EndComplete},
 		{"stub before its push", scene([]ruled{{0x1000, cfi.PLT, 0, 11}, end}, at(0x100a), word(0), 0, ret),
 			[]uint64{0x100a, outer - 1}, profile.EndComplete},
 		{"stub after its push", scene([]ruled{{0x1000, cfi.PLT, 0, 11}, end}, at(0x100b), word(0), 0, 5, ret),
@@ -135,12 +141,13 @@ func TestRules(t *testing.T) {
 
 // TestTooDeep recurses for more frames than a walk keeps.
 func TestTooDeep(t *testing.T) {
-	words := make([]uint64, 300)
+	const most = 2047
+	words := make([]uint64, most+100)
 	for i := range words {
 		words[i] = at(0x1010)
 	}
 	w := walked(t, machine(t), scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, words...))
-	if len(w.Frames) != 127 || w.End != profile.EndTooDeep {
+	if len(w.Frames) != most || w.End != profile.EndTooDeep {
 		t.Errorf("got %d frames, %s", len(w.Frames), w.End)
 	}
 }

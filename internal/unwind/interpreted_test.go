@@ -1,0 +1,209 @@
+package unwind
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/proc/lifecycle"
+)
+
+// mapping makes a process that maps this program as the file of a language's
+// runtime. Of .NET nothing is read of a process, and everything else finds that
+// it is no runtime.
+func mapping(t *testing.T, u *Unwinder, pid int, language Language) *process {
+	t.Helper()
+	return mappingFile(t, u, pid, language, "/proc/self/exe")
+}
+
+func mappingFile(t *testing.T, u *Unwinder, pid int, language Language, path string) *process {
+	t.Helper()
+	handle, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { handle.Close() })
+	f, err := readELF(handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := f.Executable()[0]
+	e := &executable{handle: handle, path: "/runtime", runs: language.runs()}
+	p := &process{layout: &layout{shared: 1, areas: []area{{start: 1 << 30, end: 1<<30 + code.Size, offset: code.Offset, executable: e}}}}
+	u.processes[pid] = p
+	return p
+}
+
+// languagesOf tells which languages walks look for in a process.
+func languagesOf(t *testing.T, u *Unwinder, pid int) uint32 {
+	t.Helper()
+	var p kernelProcess
+	if err := u.maps.Processes.Lookup(uint32(pid), &p); err != nil && !isNotExist(err) {
+		t.Fatal(err)
+	}
+	return p.Languages
+}
+
+// fillUp puts other processes into a language's map until it is full.
+func fillUp(t *testing.T, u *Unwinder, language Language) (last uint32) {
+	t.Helper()
+	m := u.parameters[language]
+	for pid := uint32(1 << 24); ; pid++ {
+		switch err := m.Put(pid, make([]byte, m.ValueSize())); {
+		case errors.Is(err, unix.E2BIG):
+			return pid - 1
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+}
+
+// A runtime that found no room is not known, neither to walks nor to those who
+// name frames, until there is room.
+func TestRuntimeWithoutRoom(t *testing.T) {
+	met := 0
+	u := offline(t, Options{OnRuntime: func(int, Language) { met++ }})
+	u.mu.Lock()
+	const pid = 1<<22 + 1
+	p := mapping(t, u, pid, DotNet)
+	u.mu.Unlock()
+	last := fillUp(t, u, DotNet)
+	a := &attachment{pid: pid, process: p}
+	if u.readRuntimes(a) {
+		t.Error("it is not tried again")
+	}
+	if of, err := u.Runtime(pid, DotNet); !errors.Is(err, errNoRoomForRuntime) || of != nil {
+		t.Errorf("it is known although there is no room: %v, %v", of, err)
+	}
+	if got := languagesOf(t, u, pid); got != 0 || met != 0 || u.stats.ProcessErrors != 1 {
+		t.Errorf("walks look for languages %#x, %d were told, %d processes without room", got, met, u.stats.ProcessErrors)
+	}
+	if u.readRuntimes(a); u.stats.ProcessErrors != 1 {
+		t.Errorf("one process without room counts as %d", u.stats.ProcessErrors)
+	}
+	if err := u.parameters[DotNet].Delete(last); err != nil {
+		t.Fatal(err)
+	}
+	if !u.readRuntimes(a) {
+		t.Error("it is tried again although there was room")
+	}
+	if of, err := u.Runtime(pid, DotNet); err != nil || of == nil || languagesOf(t, u, pid) != DotNet.runs() || met != 1 {
+		t.Errorf("with room: %v, %v, walks look for %#x, %d were told", of, err, languagesOf(t, u, pid), met)
+	}
+}
+
+// The fork of a process has its runtimes where there is room for them, and is
+// else read like any other.
+func TestForkWithoutRoom(t *testing.T) {
+	u := offline(t, Options{})
+	const parent, child = 1<<22 + 1, 1<<22 + 2
+	u.mu.Lock()
+	p := mapping(t, u, parent, DotNet)
+	u.mu.Unlock()
+	if a := (&attachment{pid: parent, process: p}); !u.readRuntimes(a) {
+		t.Fatal("the parent was not read")
+	}
+	fork := []lifecycle.Event{{Kind: lifecycle.Fork, Parent: parent, PID: child, Time: 1}}
+	last := fillUp(t, u, DotNet)
+	u.applyAll(fork, 2, map[int]bool{})
+	if of, err := u.Runtime(child, DotNet); !errors.Is(err, errNoRoomForRuntime) || languagesOf(t, u, child) != 0 {
+		t.Errorf("without room: %v, %v, walks look for %#x", of, err, languagesOf(t, u, child))
+	}
+	select {
+	case a := <-u.attachments:
+		if a.pid != child {
+			t.Errorf("process %d is to be read", a.pid)
+		}
+	default:
+		t.Error("the child is not read again")
+	}
+	if err := u.parameters[DotNet].Delete(last); err != nil {
+		t.Fatal(err)
+	}
+	u.mu.Lock()
+	u.forget(child)
+	u.mu.Unlock()
+	u.applyAll(fork, 2, map[int]bool{})
+	if of, err := u.Runtime(child, DotNet); err != nil || of == nil || languagesOf(t, u, child) != DotNet.runs() {
+		t.Errorf("with room: %v, %v, walks look for %#x", of, err, languagesOf(t, u, child))
+	}
+}
+
+// A file without the runtime that it was taken for is refused for good.
+func TestReadOfNoRuntime(t *testing.T) {
+	m := lang.Mapped{PID: 1<<22 + 1, Path: "/bin/x", Open: func() (*os.File, error) { return os.Open("/proc/self/exe") }, Notes: &lang.Notes{}}
+	for _, r := range runtimes {
+		if r.language == Java || r.language == DotNet {
+			continue // the process tells about the one, and nothing is read of the other
+		}
+		if of, err := r.read(m); of != nil || !errors.Is(err, lang.ErrNever) || !strings.Contains(err.Error(), m.Path) {
+			t.Errorf("language %d: %v, %v", r.language, of, err)
+		}
+	}
+}
+
+// What can never be read is tried once, and says why; nor is it tried when
+// further code is mapped, or in a fork.
+func TestNeverReadAgain(t *testing.T) {
+	u := offline(t, Options{})
+	const parent, child = 1<<22 + 1, 1<<22 + 2
+	u.mu.Lock()
+	p := mapping(t, u, parent, PHP)
+	p.attaching = true
+	u.mu.Unlock()
+	if !u.readRuntimes(&attachment{pid: parent, process: p}) || p.attaching {
+		t.Error("it is tried again")
+	}
+	u.applyAll([]lifecycle.Event{
+		{Kind: lifecycle.Map, PID: parent, Time: 1, Map: lifecycle.Mapping{Start: 1 << 40, End: 1<<40 + 4096}},
+		{Kind: lifecycle.Fork, Parent: parent, PID: child, Time: 2},
+	}, 3, map[int]bool{})
+	for _, pid := range []int{parent, child} {
+		if _, err := u.Runtime(pid, PHP); !errors.Is(err, lang.ErrNever) || !strings.Contains(err.Error(), "not supported") {
+			t.Errorf("process %d: %v", pid, err)
+		}
+		if _, err := u.Runtime(pid, Perl); err == nil || errors.Is(err, lang.ErrNever) {
+			t.Errorf("a language that process %d has not: %v", pid, err)
+		}
+	}
+	select {
+	case a := <-u.attachments:
+		t.Errorf("process %d is to be read again", a.pid)
+	default:
+	}
+	u.applyAll([]lifecycle.Event{{Kind: lifecycle.Exec, PID: child, Time: 4}}, 5, map[int]bool{})
+	if u.processes[child].hopeless != 0 {
+		t.Error("another program is as hopeless as the one before")
+	}
+}
+
+// What may still come is tried again, though not for ever.
+func TestReadAgain(t *testing.T) {
+	path, err := exec.LookPath("perl")
+	if err != nil {
+		t.Skip("no perl here")
+	}
+	u := offline(t, Options{})
+	const pid = 1<<22 + 1 // no process has it, so that nothing can be read of it
+	u.mu.Lock()
+	p := mappingFile(t, u, pid, Perl, path)
+	u.mu.Unlock()
+	a := attachment{pid: pid, process: p}
+	for !u.readRuntimes(&a) {
+		if _, err := u.Runtime(pid, Perl); err == nil || errors.Is(err, lang.ErrNever) {
+			t.Fatalf("a process that is not there: %v", err)
+		}
+		a.tries++
+	}
+	if a.tries != attachTries {
+		t.Errorf("tried again %d times, want %d", a.tries, attachTries)
+	}
+	if p.wants() != Perl.runs() {
+		t.Error("it will not be tried when its mappings change")
+	}
+}
