@@ -80,8 +80,6 @@ type victim struct {
 	running    *victims.Victim
 	placed     string
 	score      truth.Score
-	clusters   []cluster
-	samples    int64
 	losses     []profile.Loss
 }
 
@@ -133,20 +131,8 @@ func (v *victim) judge(whole *profile.Window, epoch time.Time) error {
 	if err != nil {
 		return fmt.Errorf("victim %s: %w", v.name, err)
 	}
-	for _, o := range truth.Cut(only(whole, v.running.PID), epoch, *length) {
-		v.add(log, o)
+	for _, o := range truth.Cut(log.Only(whole), epoch, *length) {
+		v.score.Add(log, o)
 	}
 	return nil
-}
-
-// only gives the window with the timed samples of one process.
-func only(w *profile.Window, pid int) *profile.Window {
-	out := *w
-	out.Samples = nil
-	for _, s := range w.Samples {
-		if w.Thread(s.Thread).PID == pid {
-			out.Samples = append(out.Samples, s)
-		}
-	}
-	return &out
 }

@@ -27,6 +27,7 @@ const Other = ""
 type Log struct {
 	Victim     string
 	PID        int
+	TID        int // the thread that burns; 0: any of the process
 	Start, End int64
 	Slot       int64
 	Sites      []Site
@@ -81,7 +82,7 @@ func (l *Log) line(n int, text []byte) error {
 	if n == 1 {
 		var head struct {
 			Victim      string
-			PID         int
+			PID, TID    int
 			Slot, Start int64
 			Stacks      []string
 		}
@@ -91,7 +92,7 @@ func (l *Log) line(n int, text []byte) error {
 		if head.Slot <= 0 || head.Slot > maxInstant || len(head.Stacks) == 0 {
 			return fmt.Errorf("no slots or no stacks")
 		}
-		l.Victim, l.PID, l.Slot, l.Start = head.Victim, head.PID, head.Slot, head.Start
+		l.Victim, l.PID, l.TID, l.Slot, l.Start = head.Victim, head.PID, head.TID, head.Slot, head.Start
 		for _, s := range head.Stacks {
 			var site Site
 			if s != "" {
@@ -123,6 +124,19 @@ func (l *Log) line(n int, text []byte) error {
 	}
 	l.slots = append(l.slots, line.slotLine)
 	return nil
+}
+
+// Renamed is the same log with the functions that burn called otherwise: those
+// that get one name become one.
+func (l *Log) Renamed(name func(function string) string) *Log {
+	out := *l
+	out.Sites = make([]Site, len(l.Sites))
+	for i, s := range l.Sites {
+		if out.Sites[i].Stack = slices.Clone(s.Stack); len(s.Stack) > 0 {
+			out.Sites[i].Stack[len(s.Stack)-1] = name(s.Function())
+		}
+	}
+	return &out
 }
 
 // sites sums the CPU time of each site between two instants; slots that lie

@@ -54,9 +54,27 @@ func Observe(w *profile.Window, epoch time.Time) Observed {
 	return o
 }
 
+// Only gives the window with the timed samples of the log's process alone, and
+// of the thread that burns in it where the log tells it.
+func (l *Log) Only(w *profile.Window) *profile.Window {
+	out := *w
+	out.Samples = nil
+	for _, s := range w.Samples {
+		if t := w.Thread(s.Thread); t.PID == l.PID && (l.TID == 0 || t.TID == l.TID) {
+			out.Samples = append(out.Samples, s)
+		}
+	}
+	return &out
+}
+
 // Cut takes the samples of a window, which kept their times, apart into
 // windows of the given length, aligned to multiples of it.
 func Cut(w *profile.Window, epoch time.Time, length time.Duration) []Observed {
+	return CutBy(w, epoch, length, func(id profile.StackID) string { return function(w, id) })
+}
+
+// CutBy does what Cut does, with functions named by the caller.
+func CutBy(w *profile.Window, epoch time.Time, length time.Duration, name func(profile.StackID) string) []Observed {
 	step := length.Nanoseconds()
 	start := w.Start.Sub(epoch).Nanoseconds()
 	first := (start + step - 1) / step // of the windows that lie inside
@@ -66,13 +84,17 @@ func Cut(w *profile.Window, epoch time.Time, length time.Duration) []Observed {
 		out[i].From = (first + int64(i)) * step
 		out[i].To = out[i].From + step
 	}
+	names := map[profile.StackID]string{} // there are far more samples than stacks
 	for _, s := range w.Samples {
 		i := (start+s.Time.Nanoseconds())/step - first
 		if i < 0 || i >= count {
 			continue
 		}
+		if _, ok := names[s.Stack]; !ok {
+			names[s.Stack] = name(s.Stack)
+		}
 		weight := float64(s.Weight)
-		out[i].add(function(w, s.Stack), stats.Sums{N: 1, Weight: weight, Squares: weight * weight})
+		out[i].add(names[s.Stack], stats.Sums{N: 1, Weight: weight, Squares: weight * weight})
 	}
 	return out
 }

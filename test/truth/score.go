@@ -18,9 +18,16 @@ const enough = 5
 type Score struct {
 	Windows int
 	Skipped int // not within the log, or empty
+	Samples int64
 	Total   Tally
 	By      map[string]*Tally // by function
+
+	clusters []cluster
 }
+
+// cluster is one window's intervals. Those of one window depend on each other:
+// what one function has too much, others have too little.
+type cluster struct{ n, covered float64 }
 
 // Tally counts intervals.
 type Tally struct {
@@ -46,6 +53,17 @@ func (t Tally) Effect() float64 { return t.Squared / float64(t.N) }
 
 // Bias is by how much the shares were overestimated, in the mean.
 func (t Tally) Bias() float64 { return (t.Estimate - t.Truth) / float64(t.N) }
+
+func (t *Tally) join(o Tally) {
+	t.N += o.N
+	t.Covered += o.Covered
+	t.Above += o.Above
+	t.Width += o.Width
+	t.MidP += o.MidP
+	t.Truth += o.Truth
+	t.Estimate += o.Estimate
+	t.Squared += o.Squared
+}
 
 func (t *Tally) add(truth float64, part, whole stats.Sums) {
 	got := stats.Share(part, whole)
@@ -78,6 +96,8 @@ func (s *Score) Add(l *Log, o Observed) {
 		return
 	}
 	s.Windows++
+	s.Samples += o.Whole.N
+	before := s.Total
 	if s.By == nil {
 		s.By = map[string]*Tally{}
 	}
@@ -92,6 +112,73 @@ func (s *Score) Add(l *Log, o Observed) {
 		s.By[f].add(share, o.Self[f], o.Whole)
 		s.Total.add(share, o.Self[f], o.Whole)
 	}
+	s.clusters = append(s.clusters, cluster{float64(s.Total.N - before.N), float64(s.Total.Covered - before.Covered)})
+}
+
+// Join adds the windows of another score, of another victim perhaps. Its
+// functions are not told apart from those of the same name here.
+func (s *Score) Join(o *Score) {
+	s.Windows += o.Windows
+	s.Skipped += o.Skipped
+	s.Samples += o.Samples
+	s.Total.join(o.Total)
+	s.clusters = append(s.clusters, o.clusters...)
+	if s.By == nil {
+		s.By = map[string]*Tally{}
+	}
+	for f, t := range o.By {
+		if s.By[f] == nil {
+			s.By[f] = &Tally{}
+		}
+		s.By[f].join(*t)
+	}
+}
+
+// PerWindow is how many samples a window has, in the mean.
+func (s *Score) PerWindow() float64 { return float64(s.Samples) / max(float64(s.Windows), 1) }
+
+// Coverage is the part of intervals that contained the truth, with the 95%
+// interval of a ratio over windows.
+func (s *Score) Coverage() stats.Interval {
+	var n, covered, squares float64
+	for _, c := range s.clusters {
+		n += c.n
+		covered += c.covered
+	}
+	if n == 0 {
+		return stats.Interval{High: 1}
+	}
+	p := covered / n
+	for _, c := range s.clusters {
+		squares += math.Pow(c.covered-p*c.n, 2)
+	}
+	k := float64(len(s.clusters))
+	half := 1.96 * math.Sqrt(squares*k/max(k-1, 1)) / n
+	return stats.Interval{Value: p, Low: max(p-half, 0), High: min(p+half, 1)}
+}
+
+// Surest is the function whose share is most surely overestimated or
+// underestimated, and by how many standard errors of the mean over windows.
+func (s *Score) Surest() (name string, t *Tally, errors float64) {
+	for _, f := range slices.Sorted(maps.Keys(s.By)) {
+		one := s.By[f]
+		share := one.Truth / float64(one.N)
+		deviation := math.Sqrt(one.Effect() * share * (1 - share) / s.PerWindow() / float64(one.N))
+		if z := one.Bias() / deviation; t == nil || math.Abs(z) > math.Abs(errors) {
+			name, t, errors = f, one, z
+		}
+	}
+	return name, t, errors
+}
+
+// Worst is the function whose share is overestimated or underestimated most.
+func (s *Score) Worst() (name string, t *Tally) {
+	for _, f := range slices.Sorted(maps.Keys(s.By)) {
+		if one := s.By[f]; t == nil || math.Abs(one.Bias()) > math.Abs(t.Bias()) {
+			name, t = f, one
+		}
+	}
+	return name, t
 }
 
 // WriteTo prints the score as a table: all functions, then each.

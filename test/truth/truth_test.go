@@ -47,6 +47,38 @@ func TestRead(t *testing.T) {
 	}
 }
 
+func TestRenamedJoinsFunctions(t *testing.T) {
+	l, err := Read(strings.NewReader(sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := l.Renamed(func(string) string { return "one" })
+	if got := clean(joined.Self(100, 140)); fmt.Sprint(got) != fmt.Sprint(map[string]float64{"": 1, "one": 29}) {
+		t.Errorf("renamed: %v", got)
+	}
+	if got := clean(l.Self(100, 140)); got["a"] != 17 {
+		t.Errorf("the log itself was renamed: %v", got)
+	}
+}
+
+func TestOnlyOneThread(t *testing.T) {
+	w := &profile.Window{
+		Threads: []profile.Thread{{PID: 7, TID: 7}, {PID: 7, TID: 8}, {PID: 9, TID: 9}},
+		Samples: []profile.Sample{{Thread: 1}, {Thread: 2}, {Thread: 3}, {Thread: 2}},
+	}
+	for _, tt := range []struct {
+		log  Log
+		want int
+	}{{Log{PID: 7}, 3}, {Log{PID: 7, TID: 8}, 2}, {Log{PID: 9}, 1}, {Log{PID: 8}, 0}} {
+		if got := len(tt.log.Only(w).Samples); got != tt.want {
+			t.Errorf("process %d, thread %d: %d samples, want %d", tt.log.PID, tt.log.TID, got, tt.want)
+		}
+	}
+	if len(w.Samples) != 4 {
+		t.Error("the window itself was changed")
+	}
+}
+
 // clean leaves out what did not burn.
 func clean(m map[string]float64) map[string]float64 {
 	out := map[string]float64{}
@@ -178,6 +210,30 @@ func TestScoreOfTheDesign(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Errorf("%s: the design does not hold:\n%s", name, b.String())
+		}
+	}
+}
+
+// Windows of two runs score as those of one run that is as long.
+func TestScoreJoin(t *testing.T) {
+	s := score(t, stats.Randomised(999))
+	joined := &Score{}
+	joined.Join(s)
+	joined.Join(s)
+	one, two := s.Coverage(), joined.Coverage()
+	if joined.Windows != 2*s.Windows || joined.Total.N != 2*s.Total.N || joined.PerWindow() != s.PerWindow() {
+		t.Errorf("%d windows of %d intervals; one had %d of %d", joined.Windows, joined.Total.N, s.Windows, s.Total.N)
+	}
+	if math.Abs(one.Value-two.Value) > 1e-9 || two.Width() > 0.8*one.Width() || one.Value != s.Total.Coverage().Value {
+		t.Errorf("coverage %v of one, %v of both", one, two)
+	}
+	name, worst := joined.Worst()
+	if worst == nil || math.Abs(worst.Bias()-s.By[name].Bias()) > 1e-9 {
+		t.Errorf("the worst of both is %s", name)
+	}
+	for f, tally := range s.By {
+		if math.Abs(tally.Bias()) > math.Abs(worst.Bias())+1e-9 {
+			t.Errorf("%s is worse than %s", f, name)
 		}
 	}
 }

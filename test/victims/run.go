@@ -89,6 +89,16 @@ func (v *Victim) Wait() ([]byte, error) {
 	return v.log.Bytes(), nil
 }
 
+// Ended tells whether a victim has ended, by itself or otherwise.
+func (v *Victim) Ended() bool {
+	select {
+	case <-v.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func (v *Victim) kill() {
 	_ = v.cmd.Process.Kill() // it may be gone: then there is nothing to do
 	<-v.done

@@ -113,12 +113,16 @@ func TestStopEndsAVictimEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(100 * time.Millisecond)
+	early := v.Ended()
 	text, err := v.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l := parse(t, text); l.slots == 0 {
 		t.Errorf("no truth in %q", text)
+	}
+	if early || !v.Ended() {
+		t.Errorf("it has ended: %v before it was stopped, %v after", early, v.Ended())
 	}
 	if _, err := v.Stop(); err != nil {
 		t.Errorf("stop again: %v", err)
