@@ -91,9 +91,13 @@ func javas(ctx context.Context, dir, runtimes string) (all []workload, err error
 var javaVersion = regexp.MustCompile(`java\.specification\.version = (\d+)`)
 
 func javaModes(program, name, classes string) []workload {
+	mode := func(what string, options ...string) workload {
+		// Without the property, Java's HTTP server before 25 mostly waits.
+		return server("java "+name+what, java, program, append([]string{"-Dsun.net.httpserver.nodelay=true", "-cp", classes}, options...)...)
+	}
 	all := []workload{
-		server("java "+name, java, program, "-XX:+UseG1GC", "-cp", classes, "Service"),
-		server("java "+name+", serial GC", java, program, "-XX:+UseSerialGC", "-Xmx64m", "-cp", classes, "Service"),
+		mode("", "-XX:+UseG1GC", "Service"),
+		mode(", serial GC", "-XX:+UseSerialGC", "-Xmx64m", "Service"),
 	}
 	out, _ := exec.Command(program, "-XshowSettings:properties", "-version").CombinedOutput()
 	m := javaVersion.FindSubmatch(out)
@@ -102,10 +106,10 @@ func javaModes(program, name, classes string) []workload {
 	}
 	version, _ := strconv.Atoi(string(m[1])) // digits
 	if version >= 17 {
-		all = append(all, server("java "+name+", ZGC", java, program, "-XX:+UseZGC", "-Xmx256m", "-cp", classes, "Service"))
+		all = append(all, mode(", ZGC", "-XX:+UseZGC", "-Xmx256m", "Service"))
 	}
 	if version >= 21 {
-		all = append(all, server("java "+name+", virtual threads", java, program, "-cp", classes, "Service", "virtual"))
+		all = append(all, mode(", virtual threads", "Service", "virtual"))
 	}
 	return all
 }

@@ -24,6 +24,7 @@ import pickle
 import queue
 import random
 import re
+import socket
 import socketserver
 import sqlite3
 import string
@@ -317,6 +318,7 @@ def main():
     events = asyncio.new_event_loop()
     threading.Thread(target=lambda: events.run_until_complete(loop()), daemon=True).start()
     server = Server(('127.0.0.1', 0), Handler)
+    server.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or half the time is waited for
     print(server.server_address[1])
     sys.stdout.flush()
     server.serve_forever()

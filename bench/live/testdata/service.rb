@@ -96,6 +96,7 @@ server.mount_proc('/') do |_, response|
   seed = LOCK.synchronize { served += 1 }
   response.body = JSON.generate(one: JOBS[seed % JOBS.size][1].call(seed).to_s, two: JOBS[seed / 7 % JOBS.size][1].call(seed).to_s)
 end
+server.listeners.each { |s| s.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1) } # or most of the time is waited for
 puts server.listeners.first.addr[1]
 $stdout.flush
 server.start

@@ -365,9 +365,34 @@ STEP u32 hotspot_compiled(struct walk *w)
 	return leave_leaf(w, state, top);
 }
 
+/* What the stub that nmethods call at their entry pushes before it makes its frame. */
+#define HOTSPOT_COOKIE (~0ull)
+
+/* Leaves a stub by rbp, which it keeps. */
+static __always_inline u32 leave_kept(struct walk *w, enum hotspot_leaf_state state)
+{
+	u32 end = leave_leaf(w, state, w->bp + 16);
+	if (end || w->ip != HOTSPOT_COOKIE)
+		return end;
+	if (READ_USER(&w->ip, 8, w->sp))
+		return END_UNREADABLE;
+	w->sp += 8;
+	return w->ip ? 0 : END_CORRUPT;
+}
+
+/* Whether rbp is a stub's own frame's: it lies near, and for stubs that only
+ * compiled code calls, that is where they return to. */
+static __always_inline bool keeps_rbp(struct walk *w, u64 room, bool anyone)
+{
+	u64 back = 0;
+	if (w->bp_lost || w->bp < w->sp || w->bp - w->sp >= room || w->bp & 7)
+		return false;
+	return anyone || (!READ_USER(&back, 8, w->bp + 8) && code_heap(w, back));
+}
+
 /* Walks a frame of code that is no function: stubs, adapters, the runtime's.
- * Only the runtime's says how large its frames are. The others keep rbp, where
- * they have a frame: right after they have made it, rbp is rsp. */
+ * Only the runtime's says how large its frames are, and not always. The others
+ * keep rbp, where they have a frame: right after they have made it, rbp is rsp. */
 STEP u32 hotspot_stub(struct walk *w)
 {
 	if (!w)
@@ -377,8 +402,9 @@ STEP u32 hotspot_stub(struct walk *w)
 	u64 name = 0, room = 4096;
 	if (routines && !READ_USER(&name, 8, blob64(w, h->process.name) + 14) && name == HOTSPOT_CONTINUATION)
 		room = 1 << 20; /* below rbp it makes room for a virtual thread's frames */
-	bool kept = routines && w->bp >= w->sp && w->bp - w->sp < room && !(w->bp & 7) && !w->bp_lost;
 	s32 frame = blob32(w, h->process.frame_size);
+	bool sized = !routines && !adapter && frame > 0;
+	bool kept = !sized && !adapter && keeps_rbp(w, room, routines);
 	enum hotspot_leaf_state state = LEAF_WHOLE;
 	u64 top = w->sp + ((u64)(u32)frame << 3), back = 0;
 	if (!w->is_return) {
@@ -387,11 +413,16 @@ STEP u32 hotspot_stub(struct walk *w)
 		state = hotspot_prologue(h->around) == LEAF_PUSHED ? LEAF_PUSHED : hotspot_epilogue(h->around);
 		if (name != HOTSPOT_CONTINUATION && (w->ip == h->code || (kept && code_heap(w, back))))
 			state = LEAF_NONE; /* its frame is not made yet */
+		if (state == LEAF_WHOLE && sized)
+			top += pushed_above(w, top);
 	}
 	push_java(w, HOTSPOT_STUB, h->start, w->ip);
-	if (adapter || (frame <= 0 && !routines) || (routines && !kept && state == LEAF_WHOLE))
+	if (adapter || (!sized && !kept && state == LEAF_WHOLE)) {
+		if (!adapter && !w->is_return)
+			w->sp += pushed_above(w, w->sp + 8);
 		return leave_frameless(w, adapter);
-	return leave_leaf(w, state, routines ? w->bp + 16 : top);
+	}
+	return sized ? leave_leaf(w, state, top) : leave_kept(w, state);
 }
 
 /* Walks one frame of Java, on the stack or in a StackChunk. */
