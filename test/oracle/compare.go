@@ -161,6 +161,10 @@ func (r *Result) judge(p pair, ours claim, theirs said) {
 	if n := len(ours.places); ours.end == profile.EndNoMapping && n > 0 {
 		ours.places = ours.places[:n-1] // it says itself that it does not know where that is
 	}
+	if i := slices.Index(ours.places, place{}); i >= 0 { // of a language: it has no address to compare
+		ours.places, frames = ours.places[:i], frames[:min(i, len(frames))]
+		complete, stop = false, "a language's function"
+	}
 	for i := range min(len(ours.places), len(frames)) {
 		if agree(p.record.space, i, ours.places[i], frames[i]) {
 			continue

@@ -1,6 +1,9 @@
 package v8
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // Where V8 puts code it makes.
 const (
@@ -24,9 +27,11 @@ type code struct {
 	bytecode     uint64 // of baseline code
 
 	// Of optimised code:
-	function located
-	calls    []inlinedCall
-	inlined  []located
+	function   located
+	calls      []inlinedCall
+	inlined    []located
+	exits      int // where it is left once it may no longer run; from there on it does nothing else
+	safepoints []safepoint
 }
 
 // inlinedCall is a call that was inlined: where it was made, in which other
@@ -76,7 +81,19 @@ func (r *Runtime) keepCode(c *code) {
 // unchanged tells whether code is still what it was when it was read.
 func (r *Runtime) unchanged(c *code) bool {
 	now, ok := r.readCodeHeader(c.instructions)
-	return ok && now.object == c.object && now.begin == c.begin && now.end == c.end && now.data == c.data && now.table == c.table
+	return ok && now.is(c)
+}
+
+// sameAs tells whether code does what other code in the same place did: garbage
+// collection may have moved its tables.
+func (c *code) sameAs(o *code) bool {
+	return c.begin == o.begin && c.end == o.end && c.baseline == o.baseline && c.function.name == o.function.name &&
+		c.function.start == o.function.start && slices.Equal(c.calls, o.calls) && bytes.Equal(c.positions.table, o.positions.table)
+}
+
+// is tells whether code is in the same place and has the same tables.
+func (c *code) is(o *code) bool {
+	return c.object == o.object && c.begin == o.begin && c.end == o.end && c.data == o.data && c.table == o.table
 }
 
 // findCode goes back from a pc to the object that holds it: the one whose
@@ -168,7 +185,7 @@ func (r *Runtime) readCodeData(c *code) (ok bool) {
 func (r *Runtime) readInlined(c *code) bool {
 	h, l := &r.heap, &r.heap.layout.code
 	element := func(i uint32) (uint64, bool) { return h.word(c.data, arrayData+8*i) }
-	if n, ok := h.length(c.data, maxCalls); !ok || n <= int(max(l.inlined, l.literals, l.function, l.inlining)) {
+	if n, ok := h.length(c.data, maxCalls); !ok || n <= int(max(l.inlined, l.literals, l.function, l.inlining+1)) {
 		return false
 	}
 	count, ok1 := element(l.inlined)
@@ -188,6 +205,13 @@ func (r *Runtime) readInlined(c *code) bool {
 	}
 	if n == 0 {
 		return true
+	}
+	exits, ok := element(l.inlining + 1)
+	if c.exits, ok1 = small(exits); !ok || !ok1 || c.exits <= 0 || c.exits > int(c.end-c.begin) {
+		return false
+	}
+	if c.safepoints, ok = r.safepoints(c, c.exits); !ok {
+		return false
 	}
 	if b, ok := h.bytes(calls, maxCalls*inlinedBytes); ok {
 		c.calls = parseCalls(b)

@@ -27,13 +27,15 @@ func compiled(t *testing.T) (r *Runtime, n *Namer, what, begin uint64) {
 	le.PutUint64(inlining[16:], uint64(at(55, 0))) // inner, called there
 	le.PutUint32(inlining[24:], 1)
 	literals := m.array(shared["middle"]|2, shared["inner"])
-	data := m.array(smi(0), smi(2), smi(0), literals, smi(0), smi(0), smi(0), m.object(typeWrapper, shared["outer"]), m.byteArray(inlining))
+	data := m.array(smi(0), smi(2), smi(0), literals, smi(0), smi(0), smi(0), m.object(typeWrapper, shared["outer"]), m.byteArray(inlining), smi(40))
 	m.next = (m.next + codePage - 1) &^ (codePage - 1)
 	m.allocate(64)
 	instructions := m.object(typeInstructions, make([]uint64, 3+64)...)
 	begin = instructions - 1 + 32
 	code := m.object(typeCode, data, table, 0, 0, begin, 0, 48)
 	m.put(instructions, 8, code)
+	copy(m.at[instructions-1][32+48:], []byte{1, 0, 0, 0, 3, 0, 0, 0, 1 | 1<<4 | 1<<7, 0, 0, 0,
+		12, 1, 41, 15, 0, 0, 30, 2, 45}) // calls return to 12 (or 40), 15 and 30 (or 44)
 
 	r, n = newRuntime(m.whole(), laidOut()), &Namer{}
 	f, _ := r.heap.function(shared["outer"])
@@ -71,6 +73,12 @@ func TestInlined(t *testing.T) {
 		{16, "middle:5 in outer:2"},
 		{24, "outer:2"},
 		{32, "outer"}, // in a call that is not among those inlined
+		{11, "inner:8 in middle:5 in outer:2"},
+		{39, "inner:8 in middle:5 in outer:2"}, // will return elsewhere
+		{14, "[javascript function] in outer"}, // a call without a position of its own
+		{29, "outer:2"},
+		{43, "outer:2"},
+		{41, "[javascript function] in outer"}, // leaving the code
 	}
 	for _, test := range tests {
 		where := uint64(kindCompiled)<<kindShift | (begin + uint64(test.offset))
@@ -109,6 +117,8 @@ func TestNames(t *testing.T) {
 	p.Values[valueShared], p.Values[valueScript], p.Values[valueIsScript] = 9, 17, 1
 	p.Lengths[1] = twoBytes | uint32(copy(p.Bytes[scriptText:], "f\x00i\x00"))
 	n.Look(p, nil)
+	p.What, p.Lengths[0] = 4, uint32(copy(p.Bytes, "f"))
+	n.Look(p, nil)
 	library := lang.Photograph{What: 2, Bytes: make([]byte, 2048)}
 	library.Lengths[0] = uint32(copy(library.Bytes, "map"))
 	n.Look(library, nil)
@@ -117,7 +127,7 @@ func TestNames(t *testing.T) {
 		want string
 		file string
 	}{
-		"without a name": {lang.Activation{What: 1, Where: kindInterpreted << kindShift}, "(anonymous)", "fi"},
+		"of a script":    {lang.Activation{What: 4, Where: kindInterpreted << kindShift}, "f", "fi"},
 		"of the library": {lang.Activation{What: 2, Where: kindBuiltin << kindShift}, "map", ""},
 		"wasm":           {lang.Activation{What: 0, Where: kindWasm << kindShift}, "[wasm function]", ""},
 	} {
@@ -126,11 +136,41 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+	if got := n.Name(lang.Activation{What: 1}, nil); got != nil {
+		t.Errorf("a function whose name may not have been read is %+v", got)
+	}
 	if got := n.Name(lang.Activation{What: 3}, nil); got != nil {
 		t.Errorf("a function that was never photographed is %+v", got)
 	}
 }
 
+// TestReused has functions without names, and others that came to lie where a
+// function was photographed.
+func TestReused(t *testing.T) {
+	m := newObjects()
+	script := m.object(typeScript, m.text("function f() {}"), m.text("/srv/a.js"), smi(0), 0, 0, 0, smi(0))
+	tests := map[string]struct{ photographed, now, want string }{
+		"the same":                   {"f", "f", "f"},
+		"another":                    {"f", "g", ""},
+		"not read when photographed": {"", "f", "f"},
+		"anonymous":                  {"", "", "(anonymous)"},
+	}
+	for name, test := range tests {
+		scope := m.scope(0, 7, true, m.text(test.now), smi(0), m.object(typeOdd))
+		shared := m.object(typeShared, 0, 0, scope, 0, script, 0)
+		p := lang.Photograph{What: 1, Bytes: make([]byte, 2048)}
+		p.Values = [8]uint64{shared, scope, script, 1, smi(7)}
+		p.Lengths[0] = uint32(copy(p.Bytes, test.photographed))
+		n := &Namer{}
+		n.Look(p, nil)
+		got := names(n.Name(lang.Activation{What: 1, Where: kindInterpreted << kindShift}, newRuntime(m, laidOut())))
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// FuzzPhotograph develops photographs that may be anything.
 func FuzzPhotograph(f *testing.F) {
 	f.Add([]byte("a name"), uint32(6), uint32(0), uint64(7)<<32)
 	f.Add([]byte{}, uint32(1<<31|1), uint32(1<<30), uint64(1))

@@ -12,6 +12,7 @@
 //	           positions.go  from an offset in code to a position
 //	           bytecode.go   of interpreted and baseline code
 //	           code.go       of optimised code: which functions are inlined
+//	           safepoints.go which of its positions is of which call
 //	Name       tells from all that what an activation shows (namer.go)
 //
 // All that is read from the process can be torn or gone: pointers, types and

@@ -200,11 +200,17 @@ func (h *heap) chars(at uint64, from, n int, wide bool) (chars, bool) {
 
 // name reads a short string; "" where it is none.
 func (h *heap) name(string uint64) string {
+	name, _ := h.readName(string)
+	return name
+}
+
+// readName is name that tells an empty string from one that cannot be read.
+func (h *heap) readName(string uint64) (name string, ok bool) {
 	c, ok := h.text(string, maxName, true)
 	if !ok {
-		return ""
+		return "", false
 	}
-	return c.String()
+	return c.String(), true
 }
 
 // function is what V8 knows of a function's source: SharedFunctionInfo.
@@ -213,7 +219,8 @@ type function struct {
 	nameAt uint64 // its name, or the scope that holds it
 	script uint64
 	name   string
-	start  int // position in the script, -1 unknown
+	known  bool // the name, which may be none
+	start  int  // position in the script, -1 unknown
 }
 
 // function reads one that the process has in use.
@@ -229,22 +236,26 @@ func (h *heap) function(shared uint64) (f function, ok bool) {
 		return f, false
 	}
 	if h.is(f.nameAt, h.layout.scopeType) {
-		f.name, f.start = h.scope(f.nameAt)
-	} else {
-		f.name = h.name(f.nameAt)
+		f.name, f.known, f.start = h.scope(f.nameAt)
+	} else if f.name, f.known = h.readName(f.nameAt); !f.known {
+		_, f.known = small(f.nameAt) // in place of a name: none
 	}
 	return f, true
 }
 
-// same tells whether a function that was seen earlier is still where it was.
-func (h *heap) same(f *function) bool {
-	if !h.is(f.shared, h.layout.sharedType) {
-		return false
+// place is where a function lies: another one can lie there later.
+func (f *function) place() [3]uint64 { return [3]uint64{f.shared, f.nameAt, f.script} }
+
+// contradicts tells whether two functions cannot be one, by what is known of both.
+func (f *function) contradicts(o *function) bool {
+	if f.start >= 0 && o.start >= 0 && f.start != o.start {
+		return true
 	}
-	name, ok1 := h.word(f.shared, h.layout.parameters.name)
-	script, ok2 := h.word(f.shared, h.layout.parameters.script)
-	return ok1 && ok2 && name == f.nameAt && script == f.script
+	return f.name != "" && o.name != "" && certain(f.name) != certain(o.name)
 }
+
+// certain is what a photograph is sure to hold of a name: the rest may be cut off.
+func certain(name string) string { return name[:min(len(name), photographedName)] }
 
 const (
 	scopeLocals  = 24
@@ -252,11 +263,11 @@ const (
 )
 
 // scope finds a function's name and position in its scope; v8.h draws it.
-func (h *heap) scope(scope uint64) (name string, start int) {
+func (h *heap) scope(scope uint64) (name string, known bool, start int) {
 	v, ok := h.word(scope, scopeLocals)
 	locals, isSmall := small(v)
 	if !ok || !isSmall || locals < 0 || locals > 1<<20 {
-		return "", -1
+		return "", false, -1
 	}
 	if locals < scopeInlined {
 		locals *= 2
@@ -266,7 +277,7 @@ func (h *heap) scope(scope uint64) (name string, start int) {
 	at := scope - 1 + 8 + 8*(uint64(h.layout.scopeVariables)+uint64(locals))
 	var b [48]byte
 	if !h.read(b[:], at) {
-		return "", -1
+		return "", false, -1
 	}
 	words := make([]uint64, 6)
 	for i := range words {
@@ -288,12 +299,12 @@ func (h *heap) scope(scope uint64) (name string, start int) {
 		start = position(words[2])
 	}
 	if !named {
-		return "", start
+		return "", ok || !pointer(words[0]), start
 	}
-	if name = h.name(words[0]); name == "" {
-		name = h.name(words[2])
+	if name, known = h.readName(words[0]); known && name == "" {
+		name = h.name(words[2]) // inferred: nobody wrote it, so without it there is none
 	}
-	return name, start
+	return name, known, start
 }
 
 func position(word uint64) int {

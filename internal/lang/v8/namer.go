@@ -19,6 +19,10 @@ const (
 	wasm      = "[wasm function]"
 )
 
+// inlinedUnread stands for a call that may be inlined, or is, and cannot be
+// named; activations without a name are shown so too.
+var inlinedUnread = profile.Frame{Kind: profile.KindV8, Function: "[javascript function]", Inlined: true}
+
 // Namer names functions of all processes. The zero value is ready.
 type Namer struct {
 	functions lang.Album[uint64, *photographed]
@@ -33,6 +37,7 @@ func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
 	if p.Values[valuePC] != 0 {
 		if r != nil {
 			n.lookAtCode(r, p.Values[valueWhat], p.Values[valuePC])
+			n.lookAgain(r, p.Values[valueWhat])
 		}
 		return
 	}
@@ -43,6 +48,16 @@ func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
 		r.mu.Unlock()
 	}
 	n.functions.Keep(p.What, f)
+}
+
+// lookAgain looks whether a function is still the one that was photographed:
+// walks do not photograph one again that came to lie in its place.
+func (n *Namer) lookAgain(r *Runtime, what uint64) {
+	if f, ok := n.functions.Find(what); ok && f.script != 0 {
+		r.mu.Lock()
+		r.look(f)
+		r.mu.Unlock()
+	}
 }
 
 func (n *Namer) lookAtCode(r *Runtime, what, pc uint64) *code {
@@ -72,6 +87,9 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 		r.look(f)
 		r.mu.Unlock()
 	}
+	if f.reused || !f.known {
+		return nil
+	}
 	frame := profile.Frame{Kind: profile.KindV8, Function: shown(f.name), File: f.file, StartLine: f.lines.line(f.start)}
 	if frame.File == "" && f.lines != nil {
 		frame.File = f.lines.file
@@ -89,13 +107,13 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 
 // compiled gives what runs at a pc of a function's code.
 func (n *Namer) compiled(f *photographed, what, pc uint64, r *Runtime, frame profile.Frame) []profile.Frame {
-	c, ok := n.codes.Find(placeOf(what, pc))
-	if !ok || pc < c.begin || pc >= c.end {
-		if c = nil; r != nil {
-			c = n.lookAtCode(r, what, pc)
-		}
+	c, known := n.codeOf(f, what, pc, r)
+	if c != nil && !c.baseline && c.function.place() == f.place() && f.contradicts(&c.function.function) {
+		return nil // the code is of one that came later
 	}
 	switch {
+	case !known:
+		return []profile.Frame{inlinedUnread, frame}
 	case c == nil:
 	case !c.baseline:
 		return c.frames(f, pc, frame)
@@ -109,18 +127,60 @@ func (n *Namer) compiled(f *photographed, what, pc uint64, r *Runtime, frame pro
 	return []profile.Frame{frame}
 }
 
+// codeOf is the code of a function that a sample saw at a pc, nil where there
+// is none any more. It is not known where other code of the same function has
+// come to lie there since it was looked at: samples may be of either.
+func (n *Namer) codeOf(f *photographed, what, pc uint64, r *Runtime) (c *code, known bool) {
+	seen, ok := n.codes.Find(placeOf(what, pc))
+	if !ok || pc < seen.begin || pc >= seen.end {
+		if r == nil {
+			return nil, true
+		}
+		return n.lookAtCode(r, what, pc), true
+	}
+	if r == nil {
+		return seen, true
+	}
+	r.mu.Lock()
+	now := r.codeAt(pc)
+	r.mu.Unlock()
+	if now == nil || !now.of(f) || now.sameAs(seen) {
+		return seen, true
+	}
+	n.codes.Keep(placeOf(what, pc), now)
+	return nil, false
+}
+
+// of tells whether code may be of a function.
+func (c *code) of(f *photographed) bool {
+	if c.baseline {
+		return f.unoptimised == nil || f.unoptimised.bytecode == c.bytecode
+	}
+	return c.function.is(f)
+}
+
 // frames gives what runs at a pc of optimised code, which must be of the function.
 func (c *code) frames(f *photographed, pc uint64, frame profile.Frame) []profile.Frame {
 	alone := []profile.Frame{frame}
-	p, ok := c.positions.find(int(pc - c.begin))
-	if !ok || !c.function.is(f) {
+	if !c.function.is(f) {
+		return alone
+	}
+	p, ok := c.runsAt(pc)
+	if !ok && len(c.calls) > 0 {
+		return []profile.Frame{inlinedUnread, frame}
+	}
+	if !ok {
 		return alone
 	}
 	all := c.inlinedAt(p)
 	frames := make([]profile.Frame, 0, len(all))
 	for _, at := range all {
 		if at.literal >= 0 {
-			frames = append(frames, c.inlined[at.literal].frame(at.position))
+			if inlined := &c.inlined[at.literal]; inlined.known {
+				frames = append(frames, inlined.frame(at.position))
+			} else {
+				frames = append(frames, inlinedUnread)
+			}
 			continue
 		}
 		if !at.position.external() {
@@ -133,8 +193,8 @@ func (c *code) frames(f *photographed, pc uint64, frame profile.Frame) []profile
 
 // is tells whether a function is the one photographed, which may have moved since.
 func (l *located) is(f *photographed) bool {
-	if l.shared == f.shared && l.script == f.script {
-		return true
+	if l.place() == f.place() {
+		return !f.contradicts(&l.function)
 	}
 	return l.name == f.name && l.start == f.start && (l.lines == nil || f.file == "" || l.lines.file == f.file)
 }

@@ -22,8 +22,9 @@ type place struct{ what, block uint64 }
 func placeOf(what, pc uint64) place { return place{what, pc >> 8} }
 
 const (
-	scriptText = 512     // where the script's name begins
-	twoBytes   = 1 << 31 // beside a text's length: its characters have two
+	scriptText       = 512     // where the script's name begins
+	twoBytes         = 1 << 31 // beside a text's length: its characters have two
+	photographedName = 255     // characters of a name that are there at least
 )
 
 // photographed is a function as a walk saw it.
@@ -32,6 +33,7 @@ type photographed struct {
 	file string
 
 	// What its process told of it; nil unknown.
+	reused      bool // another function lies there now: samples may be of either
 	lines       *script
 	unoptimised *unoptimised
 }
@@ -40,8 +42,9 @@ type photographed struct {
 func develop(p lang.Photograph) *photographed {
 	f := &photographed{function: function{shared: p.Values[valueShared], nameAt: p.Values[valueName], script: p.Values[valueScript], start: -1}}
 	f.name = photographedText(p, 0, 0, scriptText)
+	f.known = f.name != "" // else it may be that its memory could not be read
 	if p.Values[valueIsScript] == 0 {
-		f.script = 0
+		f.script, f.known = 0, true
 		return f
 	}
 	f.file = fileName(photographedText(p, 1, scriptText, len(p.Bytes)))

@@ -61,16 +61,22 @@ func (t positions) each(f func(entry) bool) bool {
 	return true
 }
 
-// find gives what runs at an offset of the code: the last entry up to it.
-func (t positions) find(code int) (found sourcePosition, ok bool) {
+// last is the last entry up to an offset of the code.
+func (t positions) last(code int) (found entry, ok bool) {
 	whole := t.each(func(e entry) bool {
 		if e.code > code {
 			return false
 		}
-		found, ok = e.position, true
+		found, ok = e, true
 		return true
 	})
 	return found, ok && whole
+}
+
+// find gives what runs at an offset of the code.
+func (t positions) find(code int) (sourcePosition, bool) {
+	e, ok := t.last(code)
+	return e.position, ok
 }
 
 func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }

@@ -39,7 +39,11 @@ func (r *Runtime) Parameters() any { return &r.heap.layout.parameters }
 // look reads a function's lines and bytecode while it is where it was
 // photographed; what was read earlier is kept.
 func (r *Runtime) look(f *photographed) {
-	if !r.heap.same(&f.function) {
+	now, ok := r.heap.function(f.shared)
+	if !ok || now.place() != f.place() {
+		return // gone since
+	}
+	if f.compare(&now); f.reused {
 		return
 	}
 	if s := r.script(f.script); s != nil {
@@ -47,5 +51,17 @@ func (r *Runtime) look(f *photographed) {
 	}
 	if u := r.unoptimised(f.shared); u != nil {
 		f.unoptimised = u
+	}
+}
+
+// compare takes what is known of the function that lies where another was
+// photographed: the same one, or one that came later.
+func (f *photographed) compare(now *function) {
+	if f.contradicts(now) {
+		f.reused = true
+		return
+	}
+	if !f.known && now.known {
+		f.name, f.known = now.name, true
 	}
 }
