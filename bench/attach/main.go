@@ -48,11 +48,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all, err := runtimes.All()
-	if err != nil {
-		return err
-	}
-	chosen, err := runtimes.Choose(all, *only)
+	chosen, err := runtimes.Chosen(*only)
 	if err != nil {
 		return err
 	}

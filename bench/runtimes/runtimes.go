@@ -78,6 +78,15 @@ func All() ([]Runtime, error) {
 	return all, nil
 }
 
+// Chosen lists those that are here and a list names; see Choose.
+func Chosen(only string) ([]Runtime, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+	return Choose(all, only)
+}
+
 // Choose keeps those that a list separated by commas names: by name, by family,
 // or by the beginning of a name up to a dash; all where the list is empty.
 func Choose(all []Runtime, only string) ([]Runtime, error) {

@@ -62,11 +62,7 @@ func startWork(ctx context.Context, dir string) (w *work, err error) {
 }
 
 func choose(name string) (runtimes.Runtime, error) {
-	all, err := runtimes.All()
-	if err != nil {
-		return runtimes.Runtime{}, err
-	}
-	chosen, err := runtimes.Choose(all, name)
+	chosen, err := runtimes.Chosen(name)
 	if err != nil {
 		return runtimes.Runtime{}, err
 	}

@@ -39,8 +39,8 @@ func (m measured) report(w io.Writer) error {
 	t.Row("- BPF maps", of(func(s steady) float64 { return mb(s.last.MapBytes) }, "MB"), "", "")
 	t.Row("- RSS without mapped maps, after 10 s", of(func(s steady) float64 { return mb(s.first.RSS - s.first.RSSMaps) }, "MB"), "", "")
 	t.Row("peak RSS, mapped maps included", of(func(s steady) float64 { return mb(s.peak) }, "MB"), "", "")
-	t.Row("start to every busy process's complete stack", m.slowest(func(s sighting) bool { return s.name != jvm }), "1.5 s", "0.7 s")
-	t.Row("- of the JVM, whose compiled code is not unwound: of its own threads", m.slowest(func(s sighting) bool { return s.name == jvm }), "", "")
+	t.Row("start to every busy process's complete stack, but the JVM's", m.slowest(func(s sighting) bool { return s.name != jvm }), "1.5 s", "0.7 s")
+	t.Row("- of the JVM", m.slowest(func(s sighting) bool { return s.name == jvm }), "", "")
 	if len(m.node) > 0 {
 		t.Row(fmt.Sprintf("unwinding table of node, %d rows", m.rows), harness.Middle(m.node, "s CPU"), "0.4 s", "0.2 s")
 	}

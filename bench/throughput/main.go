@@ -70,11 +70,7 @@ func run(ctx context.Context) error {
 const testdata = "bench/throughput/testdata"
 
 func prepare(ctx context.Context, dir string) ([]*program, error) {
-	all, err := runtimes.All()
-	if err != nil {
-		return nil, err
-	}
-	chosen, err := runtimes.Choose(all, *only)
+	chosen, err := runtimes.Chosen(*only)
 	if err != nil {
 		return nil, err
 	}

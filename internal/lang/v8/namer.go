@@ -37,27 +37,27 @@ func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
 	if p.Values[valuePC] != 0 {
 		if r != nil {
 			n.lookAtCode(r, p.Values[valueWhat], p.Values[valuePC])
-			n.lookAgain(r, p.Values[valueWhat])
+			if f, ok := n.functions.Find(p.Values[valueWhat]); ok {
+				r.lookAgain(f)
+			}
 		}
 		return
 	}
 	f := develop(p)
-	if r != nil && f.script != 0 {
-		r.mu.Lock()
-		r.look(f)
-		r.mu.Unlock()
-	}
+	r.lookAgain(f)
 	n.functions.Keep(p.What, f)
 }
 
-// lookAgain looks whether a function is still the one that was photographed:
-// walks do not photograph one again that came to lie in its place.
-func (n *Namer) lookAgain(r *Runtime, what uint64) {
-	if f, ok := n.functions.Find(what); ok && f.script != 0 {
-		r.mu.Lock()
-		r.look(f)
-		r.mu.Unlock()
+// lookAgain looks, where the runtime is known, whether a function is still the
+// one that was photographed: walks do not photograph one again that came to lie
+// in its place.
+func (r *Runtime) lookAgain(f *photographed) {
+	if r == nil || f.script == 0 {
+		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.look(f)
 }
 
 func (n *Namer) lookAtCode(r *Runtime, what, pc uint64) *code {
@@ -82,11 +82,7 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 		return nil
 	}
 	r, _ := of.(*Runtime)
-	if r != nil && f.script != 0 {
-		r.mu.Lock()
-		r.look(f)
-		r.mu.Unlock()
-	}
+	r.lookAgain(f)
 	if f.reused || !f.known {
 		return nil
 	}
