@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,11 +118,40 @@ func begin(t *testing.T, frequency float64, pids ...int) *recorder.Recorder {
 }
 
 // cut drops what was recorded so far, and gives what is in the time to come.
-func cut(t *testing.T, r *recorder.Recorder, length time.Duration) (stacks []observed) {
+func cut(t *testing.T, r *recorder.Recorder, length time.Duration) []observed {
+	t.Helper()
+	drop(t, r)
+	return observe(t, r, length)
+}
+
+// cutEnough is cut for as long as it takes until each of the processes has so
+// many samples: on a busy machine that is longer. It gives up in the end.
+func cutEnough(t *testing.T, r *recorder.Recorder, length time.Duration, enough int64, pids []int) (stacks []observed) {
+	t.Helper()
+	const patience = 8
+	samples := map[int]int64{}
+	drop(t, r)
+	for range patience {
+		for _, o := range observe(t, r, length) {
+			stacks = append(stacks, o)
+			samples[o.pid] += o.samples
+		}
+		if !slices.ContainsFunc(pids, func(pid int) bool { return samples[pid] < enough }) {
+			break
+		}
+	}
+	return stacks
+}
+
+func drop(t *testing.T, r *recorder.Recorder) {
 	t.Helper()
 	if _, err := r.Cut(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func observe(t *testing.T, r *recorder.Recorder, length time.Duration) (stacks []observed) {
+	t.Helper()
 	w, err := r.Record(t.Context(), length, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -155,7 +155,7 @@ func recordPythons(t *testing.T, interpreters map[string]string, frequency float
 		waitFor(t, r.Unwinder(), pid, unwind.Python)
 	}
 	seen := map[string][]observed{}
-	for _, o := range cut(t, r, each*time.Duration(len(pids))) {
+	for _, o := range cutEnough(t, r, each*time.Duration(len(pids)), enoughOf(frequency, each), pids) {
 		name := byPID[o.pid] // "": a child, maybe gone by now
 		seen[name] = append(seen[name], o)
 	}

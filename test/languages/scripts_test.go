@@ -93,10 +93,15 @@ func recordScripts(t *testing.T, language unwind.Language, each time.Duration, p
 		waitFor(t, r.Unwinder(), pid, language)
 	}
 	seen := map[string][]observed{}
-	for _, o := range cut(t, r, each*time.Duration(len(pids))) {
+	for _, o := range cutEnough(t, r, each*time.Duration(len(pids)), enoughOf(999, each), pids) {
 		seen[byPID[o.pid]] = append(seen[byPID[o.pid]], o)
 	}
 	return seen
+}
+
+// enoughOf is how many samples show of a program what it does in so long a time.
+func enoughOf(frequency float64, each time.Duration) int64 {
+	return int64(0.7 * frequency * each.Seconds())
 }
 
 // needs finds a program, or skips.
