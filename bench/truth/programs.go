@@ -22,6 +22,9 @@ var sources = map[string]string{
 // testdata is where they are: this runs at the top of the tree.
 const testdata = "bench/truth/testdata"
 
+// phpJIT is PHP whose code is compiled: that code does not say in which line it is.
+const phpJIT = "php-jit"
+
 // prepare finds the runtimes that are asked for, and compiles what must be.
 func prepare(ctx context.Context, dir string) ([]*program, error) {
 	all, err := runtimes.All()
@@ -35,7 +38,7 @@ func prepare(ctx context.Context, dir string) ([]*program, error) {
 		case "java":
 			modes = append(modes, r.With(r.Name+"-int", "-Xint"))
 		case "php":
-			modes = append(modes, r.With(r.Name+"-jit", "-d", "opcache.enable_cli=1", "-d", "opcache.jit_buffer_size=32M", "-d", "opcache.jit=tracing"))
+			modes = append(modes, r.With(phpJIT, "-d", "opcache.enable_cli=1", "-d", "opcache.jit_buffer_size=32M", "-d", "opcache.jit=tracing"))
 		}
 	}
 	chosen, err := runtimes.Choose(modes, *only)
@@ -53,7 +56,7 @@ func prepare(ctx context.Context, dir string) ([]*program, error) {
 			}
 		}
 		p.args = compiled[r.Family]
-		if r.Family != "dotnet" { // whose lines are not told
+		if r.Family != "dotnet" && r.Name != phpJIT { // whose lines are not told
 			if p.places, err = readPlaces(source); err != nil {
 				return nil, err
 			}

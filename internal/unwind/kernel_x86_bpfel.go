@@ -329,6 +329,8 @@ type kernelWalk struct {
 			Met       uint8
 			Resumed   uint8
 			Broken    uint32
+			Compiled  uint32
+			_         [4]byte
 		}
 		Ruby struct {
 			_      structs.HostLayout
@@ -413,6 +415,7 @@ type kernelWalk struct {
 		ReturnsAt uint64
 		Bp        uint64
 		Sp        uint64
+		Unread    uint64
 	}
 	Dotnet struct {
 		_      structs.HostLayout

@@ -41,6 +41,7 @@ static __always_inline bool walk_again(struct walk *w, enum walked_before becaus
 	w->languages.before = because;
 	w->languages.begun = 0;
 	w->languages.adding = 0;
+	w->languages.cut = 0;
 	w->ip = w->languages.ip;
 	w->sp = w->regs[7];
 	w->bp = w->regs[6];
@@ -102,8 +103,8 @@ static __always_inline u32 add_functions(struct walk *w)
 	return 0;
 }
 
-/* A walk that came to its end may have left functions of a language behind. */
-static __always_inline u32 end_walk(struct walk *w, u32 end)
+/* Whether functions of a language were left behind by a walk that came to its end. */
+static __always_inline u32 end_of_languages(struct walk *w, u32 end)
 {
 	if (end == END_COMPLETE && (w->languages.python.broken || w->languages.python.frame))
 		return END_UNSUPPORTED;
@@ -115,9 +116,14 @@ static __always_inline u32 end_walk(struct walk *w, u32 end)
 		return end_php(w);
 	if (end == END_COMPLETE && w->languages.begun & RUNS(LANGUAGE_PERL))
 		return end_perl(w);
-	if (end == END_COMPLETE && w->languages.cut)
-		return END_PARKED;
 	return end;
+}
+
+/* The end of a walk: one that lacks frames on the way is not whole. */
+static __always_inline u32 end_walk(struct walk *w, u32 end)
+{
+	end = end_of_languages(w, end);
+	return end == END_COMPLETE && w->languages.cut ? w->languages.cut : end;
 }
 
 /* One step of a walk through native frames and those of languages. */

@@ -103,6 +103,7 @@ struct v8_frame {
 	u64 pc;			  /* of its compiled code; or 0 */
 	u64 words[6];		  /* read last: of a frame, a scope or code */
 	u64 fp, function, returns_at, bp, sp; /* of a frame that is made or left: see v8_leaf */
+	u64 unread;		  /* the function could not be read: it may be one */
 };
 
 /* Of PHP, see php.h. */
@@ -116,6 +117,7 @@ struct php_walk {
 	u8 met;	       /* it is not that of the frame before */
 	u8 resumed;    /* frames are of those that resumed a fiber */
 	u32 broken;    /* what should be a frame is none */
+	u32 compiled;  /* the thread is in compiled code, which seldom says where */
 };
 
 /* Of Ruby, see ruby.h. */
@@ -252,7 +254,7 @@ struct languages {
 	/* Of memory without a file that holds the pc: */
 	u64 code, code_end;
 	u64 code_flags; /* of the mapping */
-	u32 cut; /* frames are missing in the middle of the stack */
+	u32 cut; /* frames are missing in the middle of the stack: END_ why; else 0 */
 	u32 unused;
 	struct python_walk python;
 	struct v8_walk v8;

@@ -210,8 +210,8 @@ STEP u32 add_php_frame(struct walk *w)
 			push_language_frame(w, LANGUAGE_PHP, s->what, 0);
 		return PHP_MORE; /* its top mark is for no execute_ex */
 	}
-	if (frame == s->innermost)
-		f->opline = php_live_instruction(w, frame, f->opline, f->function);
+	if (frame == s->innermost) /* what compiled code has kept is where it last called */
+		f->opline = s->compiled ? 0 : php_live_instruction(w, frame, f->opline, f->function);
 	if (f->opline)
 		READ_USER(&line, 4, f->opline + PHP_OP_LINE);
 	u64 kind = (f->info & PHP_CALL_CODE ? PHP_IS_CODE : 0) | (f->info & PHP_CALL_TOP ? PHP_IS_TOP : 0);
@@ -304,6 +304,7 @@ static __always_inline u32 step_php_code(struct walk *w)
 	struct php_process *p = PHP_PROCESS(w->owner);
 	if (!p)
 		return END_NO_UNWIND;
+	w->languages.php.compiled = !w->is_return;
 	w->ip = p->body;
 	w->is_return = 0;
 	return 0;

@@ -164,29 +164,36 @@ static __always_inline u32 ruby_line(struct ruby_words *v, u64 pc)
 }
 
 /* Finds the method that a frame belongs to, through the environments of the
- * blocks around it. */
-static __always_inline void ruby_find_method(struct ruby_words *v, u64 ep)
+ * blocks around it, and tells whether all could be read. */
+static __always_inline bool ruby_find_method(struct ruby_words *v, u64 ep)
 {
 	v->method = (struct ruby_method){};
 	for (int i = 0; i < 8; i++) {
 		u64 *words = v->object, flags = 0; /* method or scope; environment around; flags */
-		if (!ruby_is_object(ep) || READ_USER(words, 24, ep - 16))
-			return;
+		if (!ruby_is_object(ep))
+			return true;
+		if (READ_USER(words, 24, ep - 16))
+			return false;
 		u64 entry = words[0];
-		if (ruby_is_object(entry) && !READ_USER(&flags, 8, entry) && (flags & RUBY_TYPE) == RUBY_IMEMO) {
-			if (RUBY_IMEMO_TYPE(flags) == RUBY_IMEMO_SVAR) { /* in its place, and keeps it */
-				if (READ_USER(&entry, 8, entry + 8) || !ruby_is_object(entry) || READ_USER(&flags, 8, entry))
-					return;
+		if (ruby_is_object(entry)) {
+			if (READ_USER(&flags, 8, entry))
+				return false;
+			if ((flags & RUBY_TYPE) == RUBY_IMEMO && RUBY_IMEMO_TYPE(flags) == RUBY_IMEMO_SVAR) {
+				if (READ_USER(&entry, 8, entry + 8)) /* which stands in its place, and keeps it */
+					return false;
+				if (!ruby_is_object(entry))
+					return true;
+				if (READ_USER(&flags, 8, entry))
+					return false;
 			}
-			if (RUBY_IMEMO_TYPE(flags) == RUBY_IMEMO_METHOD) {
-				READ_USER(&v->method, sizeof(v->method), entry);
-				return;
-			}
+			if ((flags & RUBY_TYPE) == RUBY_IMEMO && RUBY_IMEMO_TYPE(flags) == RUBY_IMEMO_METHOD)
+				return !READ_USER(&v->method, sizeof(v->method), entry);
 		}
 		if (words[2] & RUBY_LOCAL)
-			return;
+			return true;
 		ep = words[1] & ~3ull;
 	}
+	return true;
 }
 
 #define RUBY_CLASS_BYTES 384
@@ -364,7 +371,8 @@ STEP u32 add_ruby_frame(struct walk *w)
 	if (in_c && (flags & RUBY_MAGIC) != RUBY_MAGIC_C)
 		return RUBY_MORE; /* a block written in C: its native frame says more */
 	u64 iseq = in_c ? 0 : f->iseq;
-	ruby_find_method(v, f->ep);
+	if (!ruby_find_method(v, f->ep) && !iseq)
+		w->languages.cut = END_UNREADABLE; /* a method in C that nothing else tells of */
 	if (iseq && iseq != s->iseq) {
 		u64 body = 0;
 		if (!ruby_is_object(iseq) || READ_USER(&body, 8, iseq + 16) || READ_USER(v->body, sizeof(v->body), body))
@@ -418,12 +426,10 @@ STEP u32 add_ruby(struct walk *w)
 	return 0;
 }
 
-/* The flags of the next frame. */
-static __always_inline u64 ruby_next_flags(struct ruby_walk *s, struct ruby_words *v)
+/* Reads the flags of the next frame. */
+static __always_inline bool ruby_next_flags(struct ruby_walk *s, struct ruby_words *v, u64 *flags)
 {
-	if (READ_USER(&v->frame, sizeof(v->frame), s->frame) || READ_USER(v->object, 8, v->frame.ep))
-		return 0;
-	return v->object[0];
+	return !READ_USER(&v->frame, sizeof(v->frame), s->frame) && !READ_USER(flags, 8, v->frame.ep);
 }
 
 /* Whether a walk that ended has seen all frames. Below those of the outermost
@@ -445,7 +451,9 @@ STEP u32 end_ruby(struct walk *w, u32 end)
 			return end == END_COMPLETE ? END_UNSUPPORTED : end;
 		if (!s->frame || s->frame >= s->end)
 			return END_COMPLETE;
-		u64 flags = ruby_next_flags(s, &w->script.ruby);
+		u64 flags = 0;
+		if (!ruby_next_flags(s, &w->script.ruby, &flags))
+			return END_UNREADABLE;
 		if ((flags & RUBY_MAGIC) == RUBY_MAGIC_DUMMY)
 			return END_COMPLETE;
 		if (!(flags & RUBY_C))

@@ -72,7 +72,7 @@ static __always_inline u32 leave_entry(struct walk *w)
 static __always_inline u32 cut_chunk(struct walk *w)
 {
 	push_java(w, HOTSPOT_CUT, 0, 0);
-	w->languages.cut = 1;
+	w->languages.cut = END_PARKED;
 	w->hotspot.chunk = 0;
 	return w->hotspot.entry ? leave_entry(w) : END_PARKED;
 }

@@ -17,7 +17,8 @@
  * does (SharedFunctionInfo): that is what a frame records. Its photograph is
  * taken when it is first seen. Pointers are odd ("tagged"), small integers have
  * their value in the upper half. All is read from a running program and may be
- * anything: what has not the right type is passed over. */
+ * anything: what has not the right type is passed over; a stack of which
+ * something could not be read says so. */
 #ifndef ATYS_V8_H
 #define ATYS_V8_H
 
@@ -229,15 +230,25 @@ STEP u32 photograph_v8_code(struct walk *w)
 
 /* Whether an object is of a kind whose maps are few: the last one that was is
  * remembered for the walk. */
-static __always_inline bool v8_is(struct v8_process *p, u64 object, u32 first, u32 last, u64 *known)
+static __always_inline bool v8_is(struct walk *w, struct v8_process *p, u64 object, u32 first, u32 last, u64 *known)
 {
 	u64 map = 0;
 	u16 type = 0;
-	if (!v8_pointer(object) || READ_USER(&map, 8, object - 1) || !v8_pointer(map))
+	if (!v8_pointer(object))
 		return false;
+	if (READ_USER(&map, 8, object - 1)) {
+		w->v8.unread = 1;
+		return false;
+	}
 	if (map == *known)
 		return true;
-	if (READ_USER(&type, 2, map - 1 + p->instance_type) || type < first || type > last)
+	if (!v8_pointer(map))
+		return false;
+	if (READ_USER(&type, 2, map - 1 + p->instance_type)) {
+		w->v8.unread = 1;
+		return false;
+	}
+	if (type < first || type > last)
 		return false;
 	*known = map;
 	return true;
@@ -248,11 +259,19 @@ static __always_inline bool push_v8(struct walk *w, struct v8_process *p, u64 fu
 {
 	struct v8_frame *v = &w->v8;
 	u64 shared = 0, name = 0, script = 0;
-	if (!v8_is(p, function, p->first_function, p->last_function, &w->languages.v8.function_map) ||
-	    READ_USER(&shared, 8, function - 1 + p->shared) ||
-	    !v8_is(p, shared, p->shared_type, p->shared_type, &w->languages.v8.shared_map) ||
-	    READ_USER(&name, 8, shared - 1 + p->name) || READ_USER(&script, 8, shared - 1 + p->script))
+	v->unread = 0;
+	if (!v8_is(w, p, function, p->first_function, p->last_function, &w->languages.v8.function_map))
 		return false;
+	if (READ_USER(&shared, 8, function - 1 + p->shared)) {
+		v->unread = 1;
+		return false;
+	}
+	if (!v8_is(w, p, shared, p->shared_type, p->shared_type, &w->languages.v8.shared_map))
+		return false;
+	if (READ_USER(&name, 8, shared - 1 + p->name) || READ_USER(&script, 8, shared - 1 + p->script)) {
+		v->unread = 1;
+		return false;
+	}
 	v->shared = shared;
 	v->name = name;
 	v->script = script;
@@ -260,6 +279,12 @@ static __always_inline bool push_v8(struct walk *w, struct v8_process *p, u64 fu
 	v->what = identity(shared, mix(name, script));
 	push_language_frame(w, LANGUAGE_V8, v->what, where);
 	return true;
+}
+
+/* What a frame surely holds and could not be read is missing from the stack. */
+static __always_inline void v8_missing(struct walk *w)
+{
+	w->languages.cut = END_UNREADABLE;
 }
 
 /* Looks at the code around the pc of an innermost frame, which may be about to
@@ -277,8 +302,10 @@ static __always_inline bool v8_leaf(struct walk *w)
 {
 	struct v8_frame *l = &w->v8;
 	u64 *code = l->words; /* from 8 bytes before the pc on */
-	if (READ_USER(code, sizeof(l->words), w->ip - 8))
+	if (READ_USER(code, sizeof(l->words), w->ip - 8)) {
+		v8_missing(w);
 		return false;
+	}
 	u64 c = code[1];
 	u32 before = code[0] >> 56;
 	u64 function = w->count == 0 ? w->regs[5] : 0;
@@ -336,16 +363,28 @@ static __always_inline void push_v8_compiled(struct walk *w, struct v8_process *
 	u64 *words = w->v8.words;
 	words[0] = function;
 	words[1] = 1; /* its context */
-	if (fp && READ_USER(words, 16, fp - 16))
+	if (fp && READ_USER(words, 16, fp - 16)) {
 		words[1] = 0;
+		v8_missing(w);
+	}
 	if (words[1] & 1) {
 		if (words[0] && push_v8(w, p, words[0], (u64)V8_COMPILED << V8_KIND_SHIFT | (pc & ((1ull << V8_KIND_SHIFT) - 1))))
 			return;
+		if (fp && w->v8.unread)
+			v8_missing(w);
 	} else if (words[1] == 2 * (u64)p->wasm_frame) {
 		push_language_frame(w, LANGUAGE_V8, 0, (u64)V8_WASM << V8_KIND_SHIFT);
 		return;
 	}
 	push_frame(w, FRAME_ANONYMOUS | (pc & ADDRESS_BITS));
+}
+
+/* Goes on to the caller by rbp. Code that V8 makes is never outermost: a return
+ * address of zero there is none. */
+static __always_inline u32 leave_v8(struct walk *w)
+{
+	u32 end = step_frame_pointer(w, false);
+	return end == END_COMPLETE ? END_CORRUPT : end;
 }
 
 /* Goes on from a pc in code that V8 made. */
@@ -354,15 +393,16 @@ STEP u32 step_v8(struct walk *w)
 	if (!w)
 		return END_CORRUPT;
 	w->v8.shared = 0;
+	w->v8.unread = 0;
 	struct v8_process *p = V8_PROCESS(w);
 	if (!p) {
 		push_frame(w, FRAME_ANONYMOUS | ((w->ip - w->is_return) & ADDRESS_BITS));
-		return step_frame_pointer(w, false);
+		return leave_v8(w);
 	}
 	struct v8_frame *leaf = &w->v8;
 	if (w->is_return || !v8_leaf(w)) {
 		push_v8_compiled(w, p, w->bp, 0);
-		return step_frame_pointer(w, false);
+		return leave_v8(w);
 	}
 	push_v8_compiled(w, p, leaf->fp, leaf->function);
 	u64 ip = w->regs[10];
@@ -372,7 +412,7 @@ STEP u32 step_v8(struct walk *w)
 	w->sp = leaf->sp;
 	w->bp = leaf->bp;
 	w->is_return = 1;
-	return w->ip ? 0 : END_COMPLETE;
+	return w->ip ? 0 : END_CORRUPT;
 }
 
 /* Adds the function whose frame V8's own code just walked had, where it had one:
@@ -386,14 +426,19 @@ STEP u32 add_v8(struct walk *w)
 	u64 fp = w->languages.bp, *words = w->v8.words;
 	if (!p || w->languages.offset < p->builtins || w->languages.offset >= p->builtins_end)
 		return 0;
-	if (fp + 16 != w->sp || fp - 16 < w->languages.sp || READ_USER(words, 40, fp - 40))
+	if (fp + 16 != w->sp || fp - 16 < w->languages.sp)
 		return 0;
+	if (READ_USER(words, 40, fp - 40)) {
+		v8_missing(w);
+		return 0;
+	}
 	if (!(words[4] & 1)) /* of another kind */
 		return 0;
 	u64 where = (u64)V8_BUILTIN << V8_KIND_SHIFT;
 	if (fp - 40 >= w->languages.sp && !(words[0] & 1) && v8_type(p, words[1]) == p->bytecode_type)
 		where = (u64)V8_INTERPRETED << V8_KIND_SHIFT | words[0] >> 32;
-	push_v8(w, p, words[3], where);
+	if (!push_v8(w, p, words[3], where) && w->v8.unread)
+		v8_missing(w);
 	return 0;
 }
 

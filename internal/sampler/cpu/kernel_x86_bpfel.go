@@ -375,6 +375,8 @@ type kernelScratch struct {
 				Met       uint8
 				Resumed   uint8
 				Broken    uint32
+				Compiled  uint32
+				_         [4]byte
 			}
 			Ruby struct {
 				_      structs.HostLayout
@@ -459,6 +461,7 @@ type kernelScratch struct {
 			ReturnsAt uint64
 			Bp        uint64
 			Sp        uint64
+			Unread    uint64
 		}
 		Dotnet struct {
 			_      structs.HostLayout

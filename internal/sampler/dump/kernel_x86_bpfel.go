@@ -253,6 +253,8 @@ type kernelPlace struct {
 				Met       uint8
 				Resumed   uint8
 				Broken    uint32
+				Compiled  uint32
+				_         [4]byte
 			}
 			Ruby struct {
 				_      structs.HostLayout
@@ -337,6 +339,7 @@ type kernelPlace struct {
 			ReturnsAt uint64
 			Bp        uint64
 			Sp        uint64
+			Unread    uint64
 		}
 		Dotnet struct {
 			_      structs.HostLayout
@@ -440,7 +443,7 @@ type kernelReading struct {
 	Next          uint32
 	Unused        uint32
 	Before        [192]uint8
-	State         [2944]uint8
+	State         [2960]uint8
 }
 
 type kernelRows struct {
