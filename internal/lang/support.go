@@ -20,7 +20,7 @@ type support struct {
 func supported() []support {
 	return []support{
 		{kind: Python, name: "Python", from: [2]int{3, 6}, to: [2]int{3, 14}, ready: true, glibc: true},
-		{kind: HotSpot, name: "Java", from: [2]int{11, 0}, to: [2]int{25, 99}, ready: true},
+		{kind: HotSpot, name: "Java", from: [2]int{8, 0}, to: [2]int{25, 99}, ready: true},
 		{kind: Node, name: "JavaScript", from: [2]int{18, 0}, to: [2]int{26, 99}, ready: true},
 		{kind: Ruby, name: "Ruby", from: [2]int{3, 1}, to: [2]int{3, 1}, ready: true, glibc: true},
 		{kind: PHP, name: "PHP", from: [2]int{8, 2}, to: [2]int{8, 2}, ready: true},

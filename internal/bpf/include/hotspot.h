@@ -168,7 +168,8 @@ static __always_inline void push_interpreted(struct walk *w, u64 method, u64 sav
  *
  *   rbp-64 bytecode | rbp-56 locals | ... | rbp-24 Method* | rbp-16 | rbp-8 caller's rsp | rbp | return address
  *
- * The innermost frame's bytecode pointer is in r13. In a StackChunk what points
+ * In 8 bytecode and locals lie a word higher. The innermost frame's bytecode
+ * pointer is in r13. In a StackChunk what points
  * into the stack is relative, in words. */
 STEP u32 hotspot_interpreted(struct walk *w)
 {
@@ -188,7 +189,7 @@ STEP u32 hotspot_interpreted(struct walk *w)
 		/* a method handle may have dropped a word between the caller's and ours */
 		whole = f[7] >= bp + 8 && f[7] - bp < HOTSPOT_LEAF_ROOM * 16 && !(f[7] & 7) && f[5] && !(f[5] & 7) && (f[9] || oldest);
 	if (whole) {
-		push_interpreted(w, f[5], f[0], leaf_register(w, R13));
+		push_interpreted(w, f[5], w->hotspot.process.no_mirror ? f[1] : f[0], leaf_register(w, R13));
 		w->sp = f[7];
 		w->bp = f[8];
 		w->ip = f[9];
@@ -283,8 +284,12 @@ static __always_inline enum hotspot_leaf_state hotspot_epilogue(const u8 *c)
 		return LEAF_NONE; /* its branch */
 	if (c[4] == 0x4d && c[5] == 0x8b && (c[6] == 0x97 || c[6] == 0x57) && c[11] == 0x41 && c[12] == 0x85 && c[14] == 0xc3)
 		return LEAF_NONE; /* the poll of 11: mov r10, [r15+x]; test [r10], eax */
+	if (c[4] == 0x49 && c[5] == 0xba && c[14] == 0x41 && c[15] == 0x85)
+		return LEAF_NONE; /* likewise of a page for all threads, as in 8: mov r10, x */
 	if (c[4] == 0x41 && c[5] == 0x85 && c[6] == 0x02 && c[7] == 0xc3)
-		return LEAF_NONE; /* its second half */
+		return LEAF_NONE; /* the second half of both */
+	if (c[4] == 0x85 && c[5] == 0x05 && c[10] == 0xc3)
+		return LEAF_NONE; /* where that page is near: test [rip+x], eax */
 	return LEAF_WHOLE;
 }
 

@@ -24,7 +24,7 @@ struct python_words {
 /* Of Java, see hotspot.h. */
 #define HOTSPOT_HEAPS 4
 #define HOTSPOT_HEAD 136	 /* bytes read of the beginning of a code blob */
-#define HOTSPOT_TAIL 48		 /* and further on: they are put together */
+#define HOTSPOT_TAIL 64		 /* and further on: they are put together */
 #define HOTSPOT_BLOB_MASK 0xfful /* of places in both */
 #define HOTSPOT_NMETHOD 0x00646f6874656d6eull	     /* "nmethod" */
 #define HOTSPOT_NATIVE_NMETHOD 0x6e2065766974616eull /* "native nmethod" */
@@ -54,7 +54,7 @@ struct hotspot_process {
 	u8 code_relative;  /* to the blob; else an address */
 	u8 complete_short; /* 16 bits; else 32 */
 	u8 deopt_relative; /* as code_relative */
-	u8 unused;
+	u8 no_mirror;	   /* in frames of the interpreter: they hold a word less */
 	/* offsets in a Method, its ConstMethod, ConstantPool and Klass: */
 	u16 method_constant, constant_pool, constant_name, pool_holder, pool_slots, klass_name;
 	/* in a Continuation and a StackChunk; chunk_words 0: they cannot be read: */

@@ -155,8 +155,10 @@ func (s *statics) at(names ...string) uint64 {
 // readHeaps finds the heaps of code: a list of them, in 8 only one.
 func (s *statics) readHeaps(l *layout) {
 	var heaps []uint64
-	if one := s.static("CodeCache._heap"); one != 0 {
-		heaps = []uint64{one}
+	if s.staticAt("CodeCache._heap") != 0 {
+		heaps = []uint64{s.static("CodeCache._heap")}
+		s.starting(heaps[0] != 0)
+		l.NoMirror = 1 // came with the list, in 9; no table tells it
 	} else {
 		list := s.static("CodeCache._heaps")
 		s.starting(list != 0)

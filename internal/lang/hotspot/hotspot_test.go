@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -59,6 +60,7 @@ func TestLayout(t *testing.T) {
 		constMethod, pool, nameIndex, codeSize, flags, lead uint64
 	}
 	for version, w := range map[string]want{
+		"8":       {16, 44, headBytes + 56, headBytes, 1, 0, false, false, 48, 80, 32, 30, 28, 0},
 		"11.0.13": {16, 28, headBytes + 4, 128, 0, 0, false, false, 56, 64, 42, 40, 36, 0},
 		"17.0.15": {16, 28, headBytes + 4, 128, 0, 0, false, false, 48, 72, 34, 32, 28, 4},
 		"21.0.8":  {16, 88, headBytes + 4, 128, 0, 0, true, false, 56, 72, 36, 34, 28, 4},
@@ -190,12 +192,20 @@ func (i *image) put16(address uint64, value uint16) {
 	le.PutUint16(i.data[address-i.base:], value)
 }
 
-// putSymbol writes a symbol of 17 and later.
-func (i *image) putSymbol(address uint64, text string) {
-	i.put32(address, 0x12340001)
-	i.put16(address+4, uint16(len(text)))
-	copy(i.data[address+6-i.base:], text)
+// putSymbol writes a symbol: its length, its hash, which is random, and its text.
+// The count of references is what the mask hides of the first 8 bytes.
+func (i *image) putSymbol(l layout, address uint64, text string, hash uint16) {
+	i.put64(address, 0)
+	i.put16(address+l.symbolLength, uint16(len(text)))
+	i.put16(address+hashAt(l), hash)
+	copy(i.data[address+l.symbolBody-i.base:], text)
 }
+
+// hashAt is where a symbol's hash is: behind its count of references, until 11
+// with the length before that.
+func hashAt(l layout) uint64 { return countAt(l) + 2 }
+
+func countAt(l layout) uint64 { return uint64(bits.TrailingZeros64(^l.SymbolMask)) / 8 }
 
 const (
 	atMethod   = 0x10000
@@ -206,7 +216,7 @@ const (
 	atNmethod  = 0x11000
 )
 
-// newImage makes a JVM of 17 with one class, shop/Cart, in Cart.java, that has
+// newImage makes a JVM with one class, shop/Cart, in Cart.java, that has
 // a method add of 100 bytecodes, and its nmethod with the number 7.
 func newImage(l layout) *image {
 	i := &image{0x10000, make([]byte, 0x1700)}
@@ -218,13 +228,15 @@ func newImage(l layout) *image {
 	copy(i.data[atConstant+l.constMethodBytes+100-i.base:], []byte{255, 0, 80, 10 << 3, 255, 20, 2, 0})
 	i.put64(atPool+uint64(l.PoolHolder), atKlass)
 	i.put32(atPool+l.poolLength, 3)
-	i.put16(atPool+l.poolSource, 2)
+	if l.poolSource != none {
+		i.put16(atPool+l.poolSource, 2)
+	}
 	i.put64(atPool+uint64(l.PoolSlots)+8, atNames)
 	i.put64(atPool+uint64(l.PoolSlots)+16, atNames+0x80)
 	i.put64(atKlass+uint64(l.KlassName), atNames+0x40)
-	i.putSymbol(atNames, "add")
-	i.putSymbol(atNames+0x40, "shop/Cart")
-	i.putSymbol(atNames+0x80, "Cart.java")
+	i.putSymbol(l, atNames, "add", 0x1234)
+	i.putSymbol(l, atNames+0x40, "shop/Cart", 0x2345)
+	i.putSymbol(l, atNames+0x80, "Cart.java", 0x3456)
 
 	block := uint64(atNmethod) - uint64(l.Header)
 	i.data[block+l.used-i.base] = 1
@@ -232,7 +244,11 @@ func newImage(l layout) *image {
 	i.put64(atNmethod+l.method, atMethod)
 	i.put32(atNmethod+l.metadata, 0x400)
 	i.put64(atNmethod+0x400, atMethod)
-	i.put64(atNmethod+l.scopesBegin, atNmethod+0x500)
+	if l.scopesBegin != none {
+		i.put64(atNmethod+l.scopesBegin, atNmethod+0x500)
+	} else {
+		i.put32(atNmethod+l.scopesData, 0x500)
+	}
 	i.put32(atNmethod+l.scopesPCs, 0x600)
 	i.put32(atNmethod+l.dependencies, 0x600+3*16)
 	// scopes: at 1 the outer one at bytecode 5, at 4 an inner one at 20
@@ -245,14 +261,18 @@ func newImage(l layout) *image {
 }
 
 func TestNames(t *testing.T) {
-	l := recordedLayout(t, "17.0.15")
+	t.Run("8", func(t *testing.T) { testNames(t, recordedLayout(t, "8"), "") })
+	t.Run("17", func(t *testing.T) { testNames(t, recordedLayout(t, "17.0.15"), "shop/Cart.java") })
+}
+
+func testNames(t *testing.T, l layout, file string) {
 	i := newImage(l)
 	p := newProcess(memory{i}, l)
 	var n Namer
 	compiled := func(id, pc uint32) []profile.Frame {
 		return n.Name(lang.Activation{PID: 1, What: atNmethod, Where: uint64(id)<<32 | uint64(pc)}, p)
 	}
-	add := profile.Frame{Function: "shop.Cart.add", File: "shop/Cart.java", StartLine: 40, Kind: profile.KindJavaCompiled}
+	add := profile.Frame{Function: "shop.Cart.add", File: file, StartLine: 40, Kind: profile.KindJavaCompiled}
 	outer, inner := add, add
 	outer.Line, inner.Line, inner.Inlined = 40, 41, true
 	if got := compiled(7, 0x40); !reflect.DeepEqual(got, []profile.Frame{inner, outer}) {
@@ -289,14 +309,13 @@ func TestNames(t *testing.T) {
 	if got := interpreted(identity+1, 30); got != nil {
 		t.Errorf("a method with another identity is named %+v", got)
 	}
-	i.putSymbol(atNames+0x40, "shop/Desk") // another class where it was: it has a hash of its own
-	i.put16(atNames+0x42, 0x5678)
+	i.putSymbol(l, atNames+0x40, "shop/Desk", 0x5678) // another class where it was
 	if now, _ := p.identityOf(atMethod); now == identity {
 		t.Error("another class has the same identity")
 	}
-	i.put16(atNames, 99) // a reference count is no part of it
+	i.put16(atNames+countAt(l), 99) // a reference count is no part of it
 	before, _ := p.identityOf(atMethod)
-	i.put16(atNames, 100)
+	i.put16(atNames+countAt(l), 100)
 	if after, _ := p.identityOf(atMethod); after != before {
 		t.Error("the identity changes with the count of references")
 	}
@@ -325,7 +344,7 @@ func TestNamesOfExited(t *testing.T) {
 // named must end, and hold printable text.
 func FuzzNames(f *testing.F) {
 	var layouts []layout
-	for i, version := range []string{"11.0.13", "17.0.15", "21.0.8", "25.0.2"} {
+	for i, version := range []string{"11.0.13", "17.0.15", "21.0.8", "25.0.2", "8"} {
 		layouts = append(layouts, recordedLayout(f, version))
 		f.Add(newImage(recordedLayout(f, "17.0.15")).data, uint8(i), uint32(0x40))
 	}

@@ -21,7 +21,7 @@ type Parameters struct {
 
 	Name, Size, Code, FrameSize, FrameComplete, CompileID, OrigPC, Deopt, DeoptMH uint16
 
-	CodeRelative, CompleteShort, DeoptRelative, _ uint8
+	CodeRelative, CompleteShort, DeoptRelative, NoMirror uint8
 
 	MethodConstant, ConstantPool, ConstantName, PoolHolder, PoolSlots, KlassName uint16
 
@@ -33,7 +33,7 @@ type Parameters struct {
 
 const (
 	headBytes = 136 // HOTSPOT_HEAD
-	tailBytes = 48  // HOTSPOT_TAIL
+	tailBytes = 64  // HOTSPOT_TAIL
 )
 
 // layout is where everything is in the structures of one JVM. A field that
@@ -142,7 +142,7 @@ func (l *layout) blob(f *finder) {
 	orig := f.offset("nmethod._orig_pc_offset")
 	deopt, mh := f.has("CompiledMethod._deopt_handler_begin", "nmethod._deopt_handler_begin"), f.has("CompiledMethod._deopt_mh_handler_begin", "nmethod._deopt_mh_handler_begin")
 	if deopt == none {
-		deopt, mh = f.offset("nmethod._deopt_handler_offset", "nmethod._deoptimize_offset"), f.has("nmethod._deopt_mh_handler_offset")
+		deopt, mh = f.offset("nmethod._deopt_handler_offset", "nmethod._deoptimize_offset"), f.has("nmethod._deopt_mh_handler_offset", "nmethod._deoptimize_mh_offset")
 		l.DeoptRelative = 1
 	}
 	tail := min(orig, l.compileID)

@@ -110,14 +110,14 @@ func (i *image) putBlob(l layout, all tables, at, segments uint64, name string, 
 
 func (i *image) putClass(l layout, all tables, at uint64, name string, names map[uint64]string, stream []byte) {
 	pool, symbols, list := at+0x400, at+0x800, at+0xc00
-	i.putSymbol(symbols, name)
+	i.putSymbol(l, symbols, name, 0x1234)
 	i.put64(at+uint64(l.KlassName), symbols)
 	i.put32(at+all.fields["Klass._layout_helper"].at, 49) // 48 bytes, made slowly
 	i.put64(at+all.fields["InstanceKlass._constants"].at, pool)
 	i.put64(at+all.fields["InstanceKlass._fieldinfo_stream"].at, list)
 	for index, text := range names {
 		symbols += 0x40
-		i.putSymbol(symbols, text)
+		i.putSymbol(l, symbols, text, 0x2345)
 		i.put64(pool+uint64(l.PoolSlots)+8*index, symbols)
 	}
 	i.put32(list, uint32(len(stream)))
@@ -158,12 +158,12 @@ func TestVirtualThreadsNotFound(t *testing.T) {
 		"switched off":      {stubs: nil},
 		"on, but not there": {stubs: nil, spoil: func(_ *Process, _ tables, i *image) { i.data[atFlags+0xf1-0x10000] = 1 }, err: errBarrier},
 		"classes not there": {stubs: stubs, spoil: func(_ *Process, _ tables, i *image) { i.put64(atClasses+32, 0) }, err: errStarting},
-		"unknown fields": {stubs: stubs, spoil: func(_ *Process, _ tables, i *image) {
-			i.putSymbol(atChunk+0x840, "top")
-			i.putSymbol(atChunk+0x880, "top")
+		"unknown fields": {stubs: stubs, spoil: func(p *Process, _ tables, i *image) {
+			i.putSymbol(p.l, atChunk+0x840, "top", 0x1234)
+			i.putSymbol(p.l, atChunk+0x880, "top", 0x2345)
 		}},
 		"wide references": {stubs: stubs, spoil: func(_ *Process, _ tables, i *image) { i.data[atCont+0xc00+4+15-0x10000] += 4 }, walk: true},
-		"references of ZGC": {stubs: stubs, spoil: func(_ *Process, _ tables, i *image) {
+		"references of ZGC": {stubs: stubs, spoil: func(p *Process, _ tables, i *image) {
 			i.data[atCont+0xc00+4+15-0x10000] += 4
 			i.data[atFlags+0xf0-0x10000] = 1
 		}},

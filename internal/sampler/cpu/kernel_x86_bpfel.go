@@ -127,7 +127,7 @@ type kernelHotspotProcess struct {
 	CodeRelative     uint8
 	CompleteShort    uint8
 	DeoptRelative    uint8
-	Unused           uint8
+	NoMirror         uint8
 	MethodConstant   uint16
 	ConstantPool     uint16
 	ConstantName     uint16
