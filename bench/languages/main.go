@@ -34,15 +34,17 @@ import (
 
 var (
 	rounds = flag.Int("rounds", 5, "interleaved rounds")
-	length = flag.Duration("d", 10*time.Second, "length of a recording")
+	length = flag.Duration("d", 15*time.Second, "length of a recording, the first 6.5 s of which do not count")
 	only   = flag.String("only", "", "python or java; both if empty")
 )
 
 func main() { harness.Main(run) }
 
-// A profiler is given so long to begin and to end, and a program to be itself again.
+// A profiler is given so long to begin and to end, and a program to be itself
+// again. Ours names what it has seen every 5 s, and reads the kernel's names
+// when it first does.
 const (
-	begins = 2500 * time.Millisecond
+	begins = 6500 * time.Millisecond
 	ends   = 500 * time.Millisecond
 	settle = 1200 * time.Millisecond
 )
