@@ -62,5 +62,5 @@ type Runtime struct {
 	// Code is the first mapping of code of that file: MapFile opens it.
 	Code   proc.Mapping
 	Walked bool   // atys' own unwinder reads its frames
-	Why    string // where it does not, or something is missing: the reason
+	Why    string // where it does not, something is missing, or it was never tried: the reason
 }

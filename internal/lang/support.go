@@ -12,6 +12,7 @@ type support struct {
 	name     string // for people
 	from, to [2]int // first and last series: {3, 6} to {3, 14}; zero: any
 	ready    bool   // its frames are read; else only the native ones are
+	untested [2]int // the last series that no test has walked, from the first on; zero: none
 	glibc    bool   // only where glibc keeps what threads have
 	never    string // why they cannot be
 }
@@ -20,7 +21,7 @@ type support struct {
 func supported() []support {
 	return []support{
 		{kind: Python, name: "Python", from: [2]int{3, 6}, to: [2]int{3, 14}, ready: true, glibc: true},
-		{kind: HotSpot, name: "Java", from: [2]int{8, 0}, to: [2]int{25, 99}, ready: true},
+		{kind: HotSpot, name: "Java", from: [2]int{8, 0}, to: [2]int{25, 99}, untested: [2]int{10, 99}, ready: true},
 		{kind: Node, name: "JavaScript", from: [2]int{18, 0}, to: [2]int{26, 99}, ready: true},
 		{kind: Ruby, name: "Ruby", from: [2]int{3, 1}, to: [2]int{3, 1}, ready: true, glibc: true},
 		{kind: PHP, name: "PHP", from: [2]int{8, 2}, to: [2]int{8, 2}, ready: true},
@@ -70,14 +71,20 @@ func (s *support) check(r Runtime) (walked bool, why string) {
 	if !s.ready {
 		return false, "names of " + s.name + " are not read yet; native frames are"
 	}
+	if major, minor := series(r.Version); s.untested != [2]int{} && !after(major, minor, s.untested) {
+		return true, fmt.Sprintf("%s %s is walked by what it tells of itself, but untested", s.name, r.Version)
+	}
 	return true, ""
 }
 
 func (s *support) covers(version string) bool {
 	major, minor := series(version)
 	before := major < s.from[0] || major == s.from[0] && minor < s.from[1]
-	after := major > s.to[0] || major == s.to[0] && minor > s.to[1]
-	return !before && !after
+	return !before && !after(major, minor, s.to)
+}
+
+func after(major, minor int, last [2]int) bool {
+	return major > last[0] || major == last[0] && minor > last[1]
 }
 
 // span writes the versions that are covered: "3.6 to 3.14", "8 to 25".

@@ -5,8 +5,8 @@
  *
  * All layouts come from the tables that the process's own libjvm publishes
  * (gHotSpotVMStructs; package lang/hotspot reads them), never from a version.
- * What no table tells is the interpreter's frame, the same in JDK 8 to 25
- * (src/hotspot/cpu/x86/frame_x86.hpp), and what a compiled function looks like
+ * What no table tells is the interpreter's frame, the same in JDK 9 to 25 and a
+ * word shorter in 8 (src/hotspot/cpu/x86/frame_x86.hpp), and what a compiled function looks like
  * before its frame is whole and after it is gone: see hotspot_leaf. */
 #ifndef ATYS_HOTSPOT_H
 #define ATYS_HOTSPOT_H
@@ -169,8 +169,8 @@ static __always_inline void push_interpreted(struct walk *w, u64 method, u64 sav
  *   rbp-64 bytecode | rbp-56 locals | ... | rbp-24 Method* | rbp-16 | rbp-8 caller's rsp | rbp | return address
  *
  * In 8 bytecode and locals lie a word higher. The innermost frame's bytecode
- * pointer is in r13. In a StackChunk what points
- * into the stack is relative, in words. */
+ * pointer is in r13. In a StackChunk what points into the stack is relative,
+ * in words. */
 STEP u32 hotspot_interpreted(struct walk *w)
 {
 	u64 f[10]; /* from rbp-64 */

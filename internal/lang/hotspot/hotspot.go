@@ -23,6 +23,9 @@ import (
 
 const marker = "gHotSpotVMStructs"
 
+// entered is the static field that a JVM fills shortly before it first enters Java.
+const entered = "StubRoutines._call_stub_return_address"
+
 // Holds tells whether a file is a libjvm.
 func Holds(f *binfile.File) bool {
 	_, ok := f.Exports().Lookup(marker)
@@ -45,42 +48,27 @@ type Process struct {
 // Parameters give what walks need.
 func (p *Process) Parameters() any { return &p.l.Parameters }
 
-// Read finds out how to read a JVM.
-func Read(of lang.Mapped) (lang.Walked, error) {
-	file, err := of.Open()
-	if err != nil {
-		return nil, fmt.Errorf("read JVM: %w", err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("read JVM: %w", err)
-	}
-	f, err := binfile.New(file, info.Size())
-	if err != nil {
-		return nil, fmt.Errorf("read JVM: %w", err)
-	}
-	p, err := read(memory{proc.Memory{PID: of.PID}}, f, of.Bias)
-	if err != nil {
-		return nil, fmt.Errorf("read JVM: %w", err)
-	}
-	return p, nil
+// Read finds out how to read a JVM. Its file tells where its tables are, the
+// process what is in them.
+func Read(m lang.Mapped) (lang.Walked, error) {
+	return lang.Read(m, "HotSpot", readFile, func(m lang.Mapped, at symbols) (lang.Walked, error) {
+		return readProcess(memory{proc.Memory{PID: m.PID}}, at, m.Bias)
+	})
 }
 
-func read(m memory, f *binfile.File, bias uint64) (*Process, error) {
-	exports := f.Exports()
-	t, err := readTables(m, func(name string) (uint64, bool) {
-		s, ok := exports.Lookup(name)
-		return s.Address + bias, ok
+func readProcess(m memory, at symbols, bias uint64) (lang.Walked, error) {
+	t, err := readTables(m, func(word string) (uint64, bool) {
+		address, ok := at[word]
+		return address + bias, ok
 	})
 	if err != nil {
 		return nil, err
 	}
+	s := statics{m: m, t: t}
 	l, err := newLayout(t)
 	if err != nil {
-		return nil, err
+		return nil, s.lacks(err)
 	}
-	s := statics{m: m, t: t}
 	s.readHeaps(&l)
 	s.readInterpreter(&l)
 	p := newProcess(m, l)
@@ -109,6 +97,17 @@ func (s *statics) starting(ok bool) {
 	if !ok && s.err == nil {
 		s.err = errStarting
 	}
+}
+
+// lacks has it that something will never be there, if the JVM runs: while it
+// is loaded its tables are not filled yet.
+func (s *statics) lacks(err error) error {
+	if at := s.staticAt(entered); at != 0 {
+		if v, ok := s.m.u64(at); ok && v != 0 {
+			return lang.Never(err)
+		}
+	}
+	return err
 }
 
 func (s *statics) u64(address uint64) uint64 {
@@ -147,7 +146,7 @@ func (s *statics) at(names ...string) uint64 {
 	f := finder{t: s.t}
 	at := f.offset(names...)
 	if f.err != nil && s.err == nil {
-		s.err = f.err
+		s.err = s.lacks(f.err)
 	}
 	return at
 }
@@ -169,7 +168,7 @@ func (s *statics) readHeaps(l *layout) {
 		n, first := s.u32(list+length), s.u64(list+data)
 		s.starting(n > 0 && first != 0)
 		if n > uint32(len(l.Heaps)) && s.err == nil {
-			s.err = fmt.Errorf("this JVM has %d heaps of code, more than atys knows", n)
+			s.err = s.lacks(fmt.Errorf("this JVM has %d heaps of code, more than atys knows", n))
 		}
 		for i := uint64(0); i < uint64(n) && s.err == nil; i++ {
 			heaps = append(heaps, s.u64(first+8*i))
@@ -198,5 +197,5 @@ func (s *statics) readInterpreter(l *layout) {
 	}
 	l.Interpreter = s.u64(queue + begin)
 	l.InterpreterEnd = l.Interpreter + uint64(s.u32(queue+limit))
-	s.starting(l.Interpreter != 0 && l.Interpreter < l.InterpreterEnd && s.static("StubRoutines._call_stub_return_address") != 0)
+	s.starting(l.Interpreter != 0 && l.Interpreter < l.InterpreterEnd && s.static(entered) != 0)
 }

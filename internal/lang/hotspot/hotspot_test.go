@@ -60,7 +60,7 @@ func TestLayout(t *testing.T) {
 		constMethod, pool, nameIndex, codeSize, flags, lead uint64
 	}
 	for version, w := range map[string]want{
-		"8":       {16, 44, headBytes + 56, headBytes, 1, 0, false, false, 48, 80, 32, 30, 28, 0},
+		"8":       {16, 44, headBytes + 56, headBytes, 1, 0, false, false, 48, 80, 34, 32, 28, 0},
 		"11.0.13": {16, 28, headBytes + 4, 128, 0, 0, false, false, 56, 64, 42, 40, 36, 0},
 		"17.0.15": {16, 28, headBytes + 4, 128, 0, 0, false, false, 48, 72, 34, 32, 28, 4},
 		"21.0.8":  {16, 88, headBytes + 4, 128, 0, 0, true, false, 56, 72, 36, 34, 28, 4},
@@ -212,7 +212,7 @@ const (
 	atConstant = 0x10100
 	atPool     = 0x10200
 	atKlass    = 0x10300
-	atNames    = 0x10400
+	atNames    = 0x10500
 	atNmethod  = 0x11000
 )
 
@@ -230,6 +230,8 @@ func newImage(l layout) *image {
 	i.put32(atPool+l.poolLength, 3)
 	if l.poolSource != none {
 		i.put16(atPool+l.poolSource, 2)
+	} else {
+		i.put16(atKlass+l.klassSource, 2)
 	}
 	i.put64(atPool+uint64(l.PoolSlots)+8, atNames)
 	i.put64(atPool+uint64(l.PoolSlots)+16, atNames+0x80)
@@ -261,18 +263,19 @@ func newImage(l layout) *image {
 }
 
 func TestNames(t *testing.T) {
-	t.Run("8", func(t *testing.T) { testNames(t, recordedLayout(t, "8"), "") })
-	t.Run("17", func(t *testing.T) { testNames(t, recordedLayout(t, "17.0.15"), "shop/Cart.java") })
+	for _, version := range []string{"8", "17.0.15"} {
+		t.Run(version, func(t *testing.T) { testNames(t, recordedLayout(t, version)) })
+	}
 }
 
-func testNames(t *testing.T, l layout, file string) {
+func testNames(t *testing.T, l layout) {
 	i := newImage(l)
 	p := newProcess(memory{i}, l)
 	var n Namer
 	compiled := func(id, pc uint32) []profile.Frame {
 		return n.Name(lang.Activation{PID: 1, What: atNmethod, Where: uint64(id)<<32 | uint64(pc)}, p)
 	}
-	add := profile.Frame{Function: "shop.Cart.add", File: file, StartLine: 40, Kind: profile.KindJavaCompiled}
+	add := profile.Frame{Function: "shop.Cart.add", File: "shop/Cart.java", StartLine: 40, Kind: profile.KindJavaCompiled}
 	outer, inner := add, add
 	outer.Line, inner.Line, inner.Inlined = 40, 41, true
 	if got := compiled(7, 0x40); !reflect.DeepEqual(got, []profile.Frame{inner, outer}) {

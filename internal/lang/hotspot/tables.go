@@ -3,6 +3,8 @@ package hotspot
 import (
 	"errors"
 	"fmt"
+
+	"atys.dev/atys/internal/binfile"
 )
 
 // tables are what libjvm says of itself for debuggers: where the fields of its
@@ -26,6 +28,50 @@ const (
 	maxName    = 512
 )
 
+// table is an array of entries, and which exported words tell how they are
+// laid out: prefix and ArrayStride, name, and the others.
+type table struct {
+	array, prefix, name string
+	others              []string
+}
+
+// published are the tables that libjvm exports.
+func published() (structs, types, ints, longs table) {
+	return table{"gHotSpotVMStructs", "gHotSpotVMStructEntry", "TypeNameOffset", []string{"FieldNameOffset", "IsStaticOffset", "OffsetOffset", "AddressOffset", "TypeStringOffset"}},
+		table{"gHotSpotVMTypes", "gHotSpotVMTypeEntry", "TypeNameOffset", []string{"SizeOffset"}},
+		table{"gHotSpotVMIntConstants", "gHotSpotVMIntConstantEntry", "NameOffset", []string{"ValueOffset"}},
+		table{"gHotSpotVMLongConstants", "gHotSpotVMLongConstantEntry", "NameOffset", []string{"ValueOffset"}}
+}
+
+// words are the symbols of a table.
+func (t table) words() []string {
+	words := []string{t.array, t.prefix + "ArrayStride", t.prefix + t.name}
+	for _, other := range t.others {
+		words = append(words, t.prefix+other)
+	}
+	return words
+}
+
+// symbols are where a libjvm's file has the words that tell its tables.
+type symbols map[string]uint64
+
+// readFile finds them. What they hold is not in the file: in 17 and later the
+// tables are filled when it is loaded.
+func readFile(f *binfile.File) (symbols, error) {
+	exports, at := f.Exports(), symbols{}
+	structs, types, ints, longs := published()
+	for _, t := range []table{structs, types, ints, longs} {
+		for _, word := range t.words() {
+			s, ok := exports.Lookup(word)
+			if !ok {
+				return nil, fmt.Errorf("libjvm does not export %s", word)
+			}
+			at[word] = s.Address
+		}
+	}
+	return at, nil
+}
+
 // errStarting says that a JVM has not got far enough to be read.
 var errStarting = errors.New("the JVM is still starting")
 
@@ -34,7 +80,8 @@ func readTables(m memory, symbol func(name string) (uint64, bool)) (t tables, er
 	cached := memory{paged{m, map[uint64][]byte{}}}
 	r := tableReader{m: cached, symbol: symbol}
 	t = tables{map[string]field{}, map[string]uint64{}, map[string]int64{}}
-	r.each("gHotSpotVMStructs", "gHotSpotVMStructEntry", "TypeNameOffset", []string{"FieldNameOffset", "IsStaticOffset", "OffsetOffset", "AddressOffset", "TypeStringOffset"},
+	structs, types, ints, longs := published()
+	r.each(structs,
 		func(name string, entry []byte, at []uint64) {
 			own := r.name(r.word(entry, at[0], 8))
 			f := field{static: r.word(entry, at[1], 4) != 0, at: r.word(entry, at[2], 8)}
@@ -46,11 +93,11 @@ func readTables(m memory, symbol func(name string) (uint64, bool)) (t tables, er
 			}
 			t.fields[name+"."+own] = f
 		})
-	r.each("gHotSpotVMTypes", "gHotSpotVMTypeEntry", "TypeNameOffset", []string{"SizeOffset"},
+	r.each(types,
 		func(name string, entry []byte, at []uint64) { t.sizes[name] = r.word(entry, at[0], 8) })
-	r.each("gHotSpotVMIntConstants", "gHotSpotVMIntConstantEntry", "NameOffset", []string{"ValueOffset"},
+	r.each(ints,
 		func(name string, entry []byte, at []uint64) { t.ints[name] = int64(int32(r.word(entry, at[0], 4))) })
-	r.each("gHotSpotVMLongConstants", "gHotSpotVMLongConstantEntry", "NameOffset", []string{"ValueOffset"},
+	r.each(longs,
 		func(name string, entry []byte, at []uint64) { t.ints[name] = int64(r.word(entry, at[0], 8)) })
 	return t, r.err
 }
@@ -102,19 +149,19 @@ func (r *tableReader) name(address uint64) string {
 }
 
 // each reads the entries of an array up to the one without a name.
-func (r *tableReader) each(array, prefix, name string, others []string, entry func(name string, entry []byte, at []uint64)) {
-	first, stride, nameAt := r.exported(array), r.exported(prefix+"ArrayStride"), r.exported(prefix+name)
-	at := make([]uint64, len(others))
-	for i, o := range others {
-		at[i] = r.exported(prefix + o)
+func (r *tableReader) each(t table, entry func(name string, entry []byte, at []uint64)) {
+	words := make([]uint64, 0, 8)
+	for _, word := range t.words() {
+		words = append(words, r.exported(word))
 	}
+	first, stride, nameAt, at := words[0], words[1], words[2], words[3:]
 	if r.err == nil && (stride == 0 || stride > maxStride || first == 0) {
 		r.fail(errStarting)
 	}
 	raw := make([]byte, min(stride, maxStride))
 	for i := uint64(0); r.err == nil && i < maxEntries; i++ {
 		if !r.m.read(raw, first+i*stride) {
-			r.fail(fmt.Errorf("cannot read %s", array))
+			r.fail(fmt.Errorf("cannot read %s", t.array))
 			return
 		}
 		address := r.word(raw, nameAt, 8)
