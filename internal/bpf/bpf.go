@@ -103,7 +103,7 @@ func Explain(what string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%s: %w: run as root, or give atys CAP_BPF and CAP_PERFMON (\"atys doctor\" shows how)", what, err)
+		return &deniedError{what, err}
 	case errors.Is(err, ebpf.ErrNotSupported):
 		return fmt.Errorf("%s: %w: this kernel is too old or lacks BPF or BTF (\"atys doctor\" shows what)", what, err)
 	case errors.As(err, &verifier):
@@ -111,3 +111,16 @@ func Explain(what string, err error) error {
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
+
+// deniedError is a refusal for want of privilege. What the library guesses of it
+// is left out: no kernel that we run on counts locked memory for BPF.
+type deniedError struct {
+	what string
+	err  error
+}
+
+func (e *deniedError) Error() string {
+	return e.what + ": operation not permitted: run as root, or give atys CAP_BPF and CAP_PERFMON (\"atys doctor\" shows how)"
+}
+
+func (e *deniedError) Unwrap() error { return e.err }

@@ -15,7 +15,7 @@ import (
 // its parent's layout until either changes.
 type process struct {
 	layout  *layout
-	changed uint64 // CLOCK_MONOTONIC of the last exec or mmap
+	changed uint64 // CLOCK_MONOTONIC of the last exec or mmap; 0: none was seen
 	known   uint64 // all that happened up to here is in the layout
 	dirty   bool   // layout not published yet
 
@@ -100,9 +100,10 @@ func (u *Unwinder) scan(pid int) error {
 	}
 	p := u.processes[pid]
 	if p == nil {
-		p = &process{}
+		p = &process{} // which did not change: it was there before us, or walks know when it began
 		u.processes[pid] = p
 	} else {
+		p.changed = now
 		u.release(p.layout)
 	}
 	p.layout = &layout{shared: 1, stale: true, areas: make([]area, 0, len(mappings))}
@@ -112,7 +113,7 @@ func (u *Unwinder) scan(pid int) error {
 		p.layout.areas = append(p.layout.areas, area{m.Start, m.End, m.Offset, e, isShared(m)})
 	}
 	slices.SortFunc(p.layout.areas, func(a, b area) int { return cmp.Compare(a.start, b.start) })
-	p.changed, p.known = now, now
+	p.known = now
 	u.publishProcess(pid, p)
 	return nil
 }

@@ -71,7 +71,7 @@ STEP u32 add_beam_chunk(struct walk *w, u64 end, u64 bottom)
 		push_language_frame(w, LANGUAGE_BEAM, 0, word - 1);
 	}
 	w->sp += words << 3;
-	return w->sp < end ? 0 : END_COMPLETE;
+	return w->sp < end ? 0 : END_CORRUPT; /* bottom is the oldest word of all */
 }
 
 /* Walks the stack of an Erlang process from code of the JIT on. */

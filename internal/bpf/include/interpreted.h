@@ -79,8 +79,10 @@ static __always_inline u32 step_in_code_made(struct walk *w)
 		return w->languages.code_flags & MAPPING_SHARED ? step_php_code(w) : step_pcre(w);
 	if (w->process.languages & RUNS(LANGUAGE_BEAM))
 		return step_beam(w);
-	if (w->process.languages & RUNS(LANGUAGE_DOTNET))
-		return step_dotnet(w);
+	if (w->process.languages & RUNS(LANGUAGE_DOTNET)) {
+		u32 end = step_dotnet(w);
+		return end == END_COMPLETE ? END_CORRUPT : end; /* native code calls it */
+	}
 	push_frame(w, FRAME_ANONYMOUS | ((w->ip - w->is_return) & ADDRESS_BITS));
 	return END_NO_UNWIND;
 }
@@ -108,6 +110,8 @@ static __always_inline u32 end_of_languages(struct walk *w, u32 end)
 {
 	if (end == END_COMPLETE && (w->languages.python.broken || w->languages.python.frame))
 		return END_UNSUPPORTED;
+	if (end == END_COMPLETE && w->languages.runs & RUNS(LANGUAGE_V8))
+		return end_v8(w);
 	if (end == END_NO_UNWIND && w->languages.runs & RUNS(LANGUAGE_PHP))
 		return end_php_fiber(w);
 	if (end == END_CORRUPT ? w->languages.runs & RUNS(LANGUAGE_RUBY) : end == END_COMPLETE && w->languages.begun & RUNS(LANGUAGE_RUBY))

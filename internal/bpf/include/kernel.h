@@ -79,6 +79,7 @@ struct task_struct {
 	int tgid;
 	u64 utime;
 	u64 stime;
+	u64 start_time; /* monotonic */
 	u64 start_boottime;
 	unsigned long nvcsw, nivcsw;
 	struct sched_entity se;

@@ -32,7 +32,7 @@ struct mapping {
 /* Where a process's mappings are, and when they last grew (exec, dlopen). */
 struct process {
 	u32 first, count;
-	u64 changed; /* CLOCK_MONOTONIC ns */
+	u64 changed; /* CLOCK_MONOTONIC ns; 0: not since we look */
 	u64 known;   /* what happened up to here is in it, likewise */
 	u32 languages; /* whose parameters are known, RUNS(language) each */
 	u32 unused;

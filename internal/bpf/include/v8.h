@@ -415,6 +415,18 @@ STEP u32 step_v8(struct walk *w)
 	return w->ip ? 0 : END_CORRUPT;
 }
 
+/* Whether the native frame just walked is of the code that V8 brings along. */
+static __always_inline bool v8_brought(struct walk *w, struct v8_process *p)
+{
+	return p && w->languages.offset >= p->builtins && w->languages.offset < p->builtins_end;
+}
+
+/* Such code is called, too: a return address of zero is none. */
+static __always_inline u32 end_v8(struct walk *w)
+{
+	return v8_brought(w, V8_PROCESS(w)) ? END_CORRUPT : END_COMPLETE;
+}
+
 /* Adds the function whose frame V8's own code just walked had, where it had one:
  * all of it must be written already. */
 STEP u32 add_v8(struct walk *w)
@@ -424,7 +436,7 @@ STEP u32 add_v8(struct walk *w)
 	w->v8.shared = 0;
 	struct v8_process *p = V8_PROCESS(w);
 	u64 fp = w->languages.bp, *words = w->v8.words;
-	if (!p || w->languages.offset < p->builtins || w->languages.offset >= p->builtins_end)
+	if (!v8_brought(w, p))
 		return 0;
 	if (fp + 16 != w->sp || fp - 16 < w->languages.sp)
 		return 0;

@@ -76,17 +76,27 @@ static __always_inline u64 ask_for_mapping(struct walk *w, u32 tgid, u64 now, u6
 	return ask.since;
 }
 
+/* When the current process began to run its program, as far as we saw it. */
+static __always_inline u64 program_began(u32 tgid)
+{
+	u64 forked = bpf_get_current_task_btf()->group_leader->start_time;
+	u64 *exec = bpf_map_lookup_elem(&execs, &tgid);
+	return exec && *exec > forked ? *exec : forked;
+}
+
 /* Asks user space for what a walk lacked, and tells one that came within 50 ms
  * of an exec or a new mapping, when it cannot be there yet, from one that user
- * space owes. */
+ * space owes: of a process that ran before we did it owes all. */
 static __always_inline void ask_for_missing(struct walk *w, u32 tgid)
 {
 	u64 now = bpf_ktime_get_ns(), since = w->process.changed;
+	if (!since)
+		since = program_began(tgid);
 	if (w->end == END_NOT_LOADED) {
 		ask_for_rows(w, tgid);
 	} else {
 		u64 missing = ask_for_mapping(w, tgid, now, 0);
-		if (missing > since)
+		if (w->process.known && missing > since)
 			since = missing;
 	}
 	if (now - since < STARTING_NS)

@@ -226,22 +226,26 @@ func checkWalk(t *testing.T, i *Image, w Walk, language unwind.Language) {
 }
 
 // ends tells whether the outermost native frame of a walk is one that nothing
-// called, or one that a fiber begins with.
+// called, or one that a fiber begins with. V8's own code, and what V8 makes,
+// keeps frame pointers and is always called.
 func (i *Image) ends(w Walk) bool {
+	v8 := len(i.Runtimes) > 0 && i.Runtimes[0].Language == unwind.V8
 	outermost := len(w.Frames) - 1
 	for outermost >= 0 && w.Frames[outermost].Language != 0 {
 		outermost--
 	}
-	if outermost < 0 { // V8's code keeps frame pointers, too
-		return len(i.Runtimes) > 0 && i.Runtimes[0].Language == unwind.V8
+	if outermost < 0 {
+		return false
 	}
 	f := w.Frames[outermost]
 	if f.Executable == 0 { // by frame pointer
-		return true
+		return !v8
 	}
 	switch file := i.Files[f.Executable-1]; file.rule(f.Offset).Type() {
-	case cfi.End, cfi.FramePointer:
+	case cfi.End:
 		return true
+	case cfi.FramePointer:
+		return !v8
 	case cfi.Gap:
 		return file.FramePointers || len(i.Runtimes) > 0
 	default: // the stack of a fiber ends in a return address of zero
