@@ -72,6 +72,7 @@ const (
 	flagGo      = 1 << iota // the file has a Go function table, which is read in place
 	flagDebug               // there was a debug file, or debug information in the file itself
 	flagIndexed             // debug information was looked for
+	flagSymtab              // the file has all of its symbols
 )
 
 type answer struct {
@@ -254,9 +255,7 @@ func (r *Resolver) ensureLoaded(m *module) error {
 	if m.loaded {
 		return nil
 	}
-	// Tables made before a debug file was installed are made anew.
-	if t, ok := r.cache.load(m.id); ok &&
-		(t.flags&flagDebug != 0 || t.flags&flagIndexed == 0 || r.finder.Local(m.id) == "") {
+	if t, ok := r.cache.load(m.id); ok && !r.outdoes(m, t.flags) {
 		m.tables, m.loaded = t, true
 		r.settle(m)
 		return nil
@@ -270,6 +269,22 @@ func (r *Resolver) ensureLoaded(m *module) error {
 	return nil
 }
 
+// outdoes tells whether there is more than tables were made of: a debug file
+// that was installed since, or a file of the same build that was not stripped.
+func (r *Resolver) outdoes(m *module, flags uint32) bool {
+	if flags&flagDebug != 0 || flags&flagGo != 0 {
+		return false
+	}
+	if flags&flagIndexed != 0 && r.finder.Local(m.id) != "" {
+		return true
+	}
+	if r.openFile(m) != nil {
+		return false
+	}
+	return flags&flagSymtab == 0 && m.file.Section(".symtab") != nil ||
+		flags&flagIndexed != 0 && (m.file.Section(".debug_info") != nil || m.file.Section(".zdebug_info") != nil)
+}
+
 // build collects what the file of a module and its debug files offer.
 func (r *Resolver) build(m *module) {
 	var more []*binfile.File
@@ -279,6 +294,9 @@ func (r *Resolver) build(m *module) {
 	if table, err := gopclntab.New(m.file); err == nil {
 		m.goTab = table
 		m.tables.flags |= flagGo
+	}
+	if m.file.Section(".symtab") != nil {
+		m.tables.flags |= flagSymtab
 	}
 	if m.goTab == nil {
 		r.index(m)

@@ -182,6 +182,15 @@ func TestDiskCache(t *testing.T) {
 		shell(t, dir, "objcopy --only-keep-debug shapes debug/.build-id/"+id[:2]+"/"+id[2:]+".debug")
 		sameNames(t, frameNames(resolverOf(t, o, filepath.Join(dir, "stripped")), id, offsets), want)
 	})
+	for _, strip := range []string{"--strip-all", "--strip-debug"} {
+		t.Run("after a copy that went through "+strip, func(t *testing.T) {
+			shell(t, dir, "rm -rf cache debug; objcopy "+strip+" shapes stripped")
+			r := resolverOf(t, o, filepath.Join(dir, "stripped"))
+			frameNames(r, id, offsets)
+			r.Close()
+			sameNames(t, frameNames(resolverOf(t, o, file), id, offsets), want)
+		})
+	}
 }
 
 func flip(data []byte, i int) []byte {
