@@ -11,7 +11,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -137,9 +136,7 @@ func oneRound(ctx context.Context, r *rand.Rand, all []profiler, victim, data st
 		if err != nil {
 			return err
 		}
-		// The empty program counts none: it was called as often as periods drawn
-		// evenly from a half to one and a half have it.
-		n := float64(j.hz) * math.Log(3) * alone.CPU.Seconds()
+		n := float64(j.hz) * alone.CPU.Seconds() // of the empty program, which counts none
 		if j.profiler != emptyProgram {
 			if n, err = samplesIn(spent.Output); err != nil {
 				return fmt.Errorf("%s: %w", all[j.profiler].name, err)

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -8,7 +9,7 @@ import (
 // A timer of one fixed period can run in step with the program: of a 10 ms loop
 // it would see the same instant again and again. So time is cut into blocks, the
 // same for all CPUs, and each CPU's period is drawn anew for each of them, evenly
-// between half and one and a half times the asked one. The width of one whole
+// between 0.58 and 1.58 times the asked one (DrawPeriod). The width of one whole
 // period matters: whatever cycle the program has at or above the sampling rate,
 // its phase is then uncorrelated from sample to sample, on average over blocks.
 // One draw a sample would need a second timer interrupt each, and each draw wakes
@@ -38,9 +39,14 @@ func DrawLength(rng *rand.Rand, mean time.Duration) time.Duration {
 	return time.Duration((0.75 + 0.5*rng.Float64()) * float64(mean))
 }
 
-// DrawPeriod gives a period between half and one and a half times the mean.
-func DrawPeriod(rng *rand.Rand, mean time.Duration) time.Duration {
-	return time.Duration((0.5 + rng.Float64()) * float64(mean))
+// shortest is where periods begin: drawn evenly from there on, over the width of
+// one, they make as many samples as the asked one does. The mean of 1/period is
+// ln((shortest+1)/shortest), which is 1.
+const shortest = 1 / (math.E - 1)
+
+// DrawPeriod gives a period between 0.58 and 1.58 times the asked one.
+func DrawPeriod(rng *rand.Rand, asked time.Duration) time.Duration {
+	return time.Duration((shortest + rng.Float64()) * float64(asked))
 }
 
 // BlockWeight is what each sample of a block stands for.
