@@ -49,7 +49,7 @@ cannot hold is lost; pprof holds everything.`,
 
 func convert(stdout, log io.Writer, f convertFlags, paths []string) error {
 	path := paths[1]
-	out, err := newOutput(path, f.format, outputOptions{threads: f.threads, processes: f.processes, title: f.title, classed: true})
+	out, err := newOutput(path, f.format, outputOptions{threads: f.threads, processes: f.processes, apart: f.processes, title: f.title, classed: true})
 	if err != nil {
 		return &usageError{err}
 	}

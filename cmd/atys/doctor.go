@@ -22,7 +22,7 @@ func doctorCommand() *cobra.Command {
 privileges set, and names for each gap what it costs and the command that mends
 it. With -p it also looks at one process: whether its stacks can be walked and
 its functions named. It exits with 0 if recording works, with 1 if not.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("pid") && pid <= 0 {
 				return &usageError{fmt.Errorf("-p %d is no process: give the number that ps shows", pid)}

@@ -29,7 +29,7 @@ in whatever languages it is written. The process is not stopped, and does not no
 		Example: `  atys dump -p 1234
   atys dump -p 1234 --hide-runtime
   atys dump -p 1234 --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !c.Flags().Changed("pid") {
 				return &usageError{fmt.Errorf("which process? give its number: atys dump -p PID")}

@@ -112,7 +112,7 @@ func led(w *profile.Window, processes, threads bool) (*profile.Window, outputOpt
 		threads:   threads && slices.ContainsFunc(w.Threads, func(t profile.Thread) bool { return t.Name != "" }),
 	}
 	if o.processes || o.threads {
-		w = selection.NameThreads(w)
+		w = selection.NameThreads(selection.TellApart(w, processes, threads))
 	}
 	return w, o
 }

@@ -108,6 +108,14 @@ went where, and how sure that is.`,
 	return root
 }
 
+// noArgs refuses arguments of a command that takes flags alone.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return &usageError{fmt.Errorf("%s takes no arguments, and %q is one (\"%s --help\" lists its flags)", c.CommandPath(), args[0], c.CommandPath())}
+}
+
 // knownCommand refuses what is no command as the slip it is.
 func knownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {

@@ -27,6 +27,7 @@ func outputExtensions() []string { return append(format.Extensions(), ".html", "
 
 type outputOptions struct {
 	threads, processes bool
+	apart              bool                // processes of one name too
 	tree               profile.TreeOptions // for what is drawn
 	title              string
 	classed            bool // frames have their classes, for drawings to colour by
@@ -120,6 +121,7 @@ func (o *output) write(w *profile.Window) error {
 }
 
 func (o *output) encode(to io.Writer, w *profile.Window) error {
+	w = selection.TellApart(w, o.apart, o.threads)
 	if o.format != formatHTML && o.format != formatSVG {
 		return format.Write(to, o.format, w, format.Options{Thread: o.threads, Process: o.processes, Title: o.title})
 	}

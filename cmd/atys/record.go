@@ -124,7 +124,7 @@ func recordCommand() *cobra.Command {
 	flags.StringVarP(&f.output, "output", "o", "atys.pb.gz", "file to write, - for standard output; its extension is its format: "+strings.Join(outputExtensions(), " "))
 	flags.StringVar(&f.format, "format", "", "format to write, if the file's extension does not tell: pprof, folded, html, svg, speedscope, cpuprofile")
 	flags.BoolVarP(&f.threads, "threads", "t", false, "keep threads apart in formats that show one tree")
-	flags.BoolVar(&f.processes, "processes", false, "keep processes apart in formats that show one tree; -a and -G do")
+	flags.BoolVar(&f.processes, "processes", false, "keep processes apart in formats that show one tree; -a and -G do by their names")
 	flags.Float64Var(&f.budget, "budget", 0, "percent of a core that processes which are not sampled may pay at most, else refuse; 0: as much as it takes")
 	flags.BoolVar(&f.timed, "timed", false, "keep each sample's time and CPU")
 	_ = c.MarkFlagFilename("output", bare(outputExtensions())...)
@@ -134,7 +134,7 @@ func recordCommand() *cobra.Command {
 
 func record(c *cobra.Command, f recordFlags, args []string) error {
 	ctx := c.Context()
-	out, err := newOutput(f.output, f.format, outputOptions{threads: f.threads, processes: f.processes || f.all || f.cgroup != ""})
+	out, err := newOutput(f.output, f.format, outputOptions{threads: f.threads, processes: f.processes || f.all || f.cgroup != "", apart: f.processes})
 	if err != nil {
 		return &usageError{err}
 	}

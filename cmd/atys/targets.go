@@ -38,7 +38,7 @@ reads; the processes do not notice.`,
 		Example: `  atys targets
   atys targets --name gunicorn
   atys targets --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			screen := screenOf(os.Stdout)
 			o, err := f.options(screen)

@@ -45,7 +45,7 @@ table each interval.`,
   atys top -a -F 199
   atys top -p 1234 --own
   atys top -a --once --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.check(c); err != nil {
 				return &usageError{err}

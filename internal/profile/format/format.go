@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 
@@ -129,6 +130,31 @@ func Read(path string) (*profile.Window, error) {
 	return w, nil
 }
 
+func decode(f Format, in io.Reader) (*profile.Window, error) {
+	switch f {
+	case PProf:
+		return pprof.Read(in)
+	case PerfScript:
+		return perfscript.Read(in)
+	}
+	return folded.Read(in)
+}
+
+// checkSums refuses a profile whose values do not add up to a number that can
+// be held: every share would be wrong.
+func checkSums(w *profile.Window) error {
+	for i, t := range w.Types {
+		var sum float64
+		for _, r := range w.Rows {
+			sum += math.Abs(float64(r.Values[i]))
+		}
+		if sum >= math.MaxInt64 {
+			return fmt.Errorf("its values of %q add up to %.3g: at most %.3g can be counted", t.Kind, sum, float64(math.MaxInt64))
+		}
+	}
+	return nil
+}
+
 // maxText bounds what a compressed text may grow to; 1 GB of folded stacks is
 // days of a large machine.
 const maxText = 1 << 30
@@ -154,14 +180,11 @@ func Decode(r io.Reader) (*profile.Window, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch f {
-	case PProf:
-		return pprof.Read(in)
-	case PerfScript:
-		return perfscript.Read(in)
-	default:
-		return folded.Read(in)
+	w, err := decode(f, in)
+	if err != nil {
+		return nil, err
 	}
+	return w, checkSums(w)
 }
 
 // bounded ends a stream that is longer than it may be with an error.

@@ -77,6 +77,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"speedscope", `{"$schema":"x"}`, "can be written, not read"},
 		{"prose", "There is nothing\nin this file\n", `line 1: "nothing" is not a count`},
 		{"damaged gzip", "\x1f\x8b\x08\x00garbage", "uncompress"},
+		{"sums too large", "a;b 9223372036854775807\na;c 9223372036854775807\n", "add up to 1.84e+19"},
 		{"binary", "\x00\x01\x02\x03", "read pprof"},
 	}
 	for _, test := range tests {

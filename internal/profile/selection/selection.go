@@ -8,6 +8,7 @@
 //	Reverse      stacks turned round, leaf first
 //	Threads      a window per thread
 //	NameThreads  a name for each thread, to lead stacks with
+//	TellApart    a name of its own for each
 //
 // and at the end, from a tree to a tree, Bound, which leaves its largest nodes.
 package selection

@@ -96,6 +96,38 @@ func NameThreads(w *profile.Window) *profile.Window {
 	return &out
 }
 
+// TellApart puts their numbers behind the names of processes, or of threads of
+// one process, that share one: led by their names, they would be one.
+func TellApart(w *profile.Window, processes, threads bool) *profile.Window {
+	type named struct {
+		pid           int
+		process, name string
+	}
+	pids, tids := map[string]map[int]bool{}, map[named]map[int]bool{}
+	for _, t := range w.Threads {
+		note(pids, t.Process, t.PID)
+		note(tids, named{t.PID, t.Process, t.Name}, t.TID)
+	}
+	out := *w
+	out.Threads = slices.Clone(w.Threads)
+	for i, t := range w.Threads {
+		if processes && t.Process != "" && len(pids[t.Process]) > 1 {
+			out.Threads[i].Process = fmt.Sprintf("%s (%d)", t.Process, t.PID)
+		}
+		if threads && t.Name != "" && len(tids[named{t.PID, t.Process, t.Name}]) > 1 {
+			out.Threads[i].Name = fmt.Sprintf("%s (%d)", t.Name, t.TID)
+		}
+	}
+	return &out
+}
+
+func note[K comparable](to map[K]map[int]bool, key K, id int) {
+	if to[key] == nil {
+		to[key] = map[int]bool{}
+	}
+	to[key][id] = true
+}
+
 func numbered(what string, id int) string {
 	if id == 0 {
 		return "[" + what + " unknown]"

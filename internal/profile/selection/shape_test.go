@@ -179,3 +179,26 @@ func checkSums(t *testing.T, n *profile.Node) {
 		}
 	}
 }
+
+func TestTellApart(t *testing.T) {
+	w := &profile.Window{Threads: []profile.Thread{
+		{PID: 1, TID: 11, Process: "shop", Name: "worker"}, {PID: 1, TID: 12, Process: "shop", Name: "worker"},
+		{PID: 1, TID: 13, Process: "shop", Name: "main"}, {PID: 2, TID: 21, Process: "shop", Name: "main"}, {PID: 3, TID: 31, Process: "cart", Name: "main"},
+	}}
+	for _, test := range []struct {
+		processes, threads bool
+		want               string
+	}{
+		{true, true, "shop (1)/worker (11) shop (1)/worker (12) shop (1)/main shop (2)/main cart/main"},
+		{false, true, "shop/worker (11) shop/worker (12) shop/main shop/main cart/main"},
+		{true, false, "shop (1)/worker shop (1)/worker shop (1)/main shop (2)/main cart/main"},
+	} {
+		var got []string
+		for _, thread := range TellApart(w, test.processes, test.threads).Threads {
+			got = append(got, thread.Process+"/"+thread.Name)
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("processes %v, threads %v:\n got %s\nwant %s", test.processes, test.threads, strings.Join(got, " "), test.want)
+		}
+	}
+}
