@@ -3,8 +3,8 @@ package profile
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"time"
 )
 
 // ErrDifferentTypes means that two windows do not measure the same things.
@@ -111,73 +111,74 @@ func (b *Builder) addSamples(w *Window, stacks []StackID, threads []ThreadID) {
 
 func mergedHead(windows []*Window) Head {
 	h := windows[0].Head
-	h.Types = slices.Clone(h.Types)
+	h.Types, h.Target = slices.Clone(h.Types), maps.Clone(h.Target)
 	h.Losses, h.Comments = nil, nil
-	h.Exact, h.Idle, h.Watched = Exact{}, 0, 0
-	h.Start, h.Duration = span(windows)
-	h.ClockOffset, h.ClockError = clocks(windows)
-	for _, w := range windows {
-		h.Target = commonLabels(h.Target, w.Target)
-		if w.Task != h.Task {
-			h.Task = ""
-		}
-		if w.Design != h.Design {
-			h.Design = DesignUnknown
-		}
-		h.Exact.Add(w.Exact)
-		h.Idle += w.Idle
-		h.Watched += w.Watched
-		mergePeriods(h.Types, w.Types)
-		for _, l := range w.Losses {
-			h.AddLoss(l)
-		}
-		for _, c := range w.Comments {
-			if !slices.Contains(h.Comments, c) {
-				h.Comments = append(h.Comments, c)
-			}
-		}
+	h.addLossesAndComments(&windows[0].Head)
+	for _, w := range windows[1:] {
+		h.Absorb(&w.Head)
 	}
 	return h
 }
 
-// span covers all windows whose start is known. Where none is, it is as long
-// as the longest.
-func span(windows []*Window) (start time.Time, length time.Duration) {
-	var end time.Time
-	for _, w := range windows {
-		if w.Start.IsZero() {
-			continue
-		}
-		if start.IsZero() || w.Start.Before(start) {
-			start = w.Start
-		}
-		if e := w.Start.Add(w.Duration); e.After(end) {
-			end = e
-		}
+// Absorb makes h the head of its own window and o's added up: sums of what is
+// used and lost, and of the rest what both share.
+func (h *Head) Absorb(o *Head) {
+	h.Target = commonLabels(h.Target, o.Target)
+	if o.Task != h.Task {
+		h.Task = ""
 	}
-	if !start.IsZero() {
-		return start, max(end.Sub(start), 0)
+	if o.Design != h.Design {
+		h.Design = DesignUnknown
 	}
-	for _, w := range windows {
-		length = max(length, w.Duration)
-	}
-	return start, length
+	h.Exact.Add(o.Exact)
+	h.Idle += o.Idle
+	h.Watched += o.Watched
+	h.span(o)
+	h.clocks(o)
+	mergePeriods(h.Types, o.Types)
+	h.addLossesAndComments(o)
 }
 
-// clocks keeps an offset that all share. Where they differ there is none to
-// correct by, and the largest is part of the error.
-func clocks(windows []*Window) (offset, uncertain time.Duration) {
-	offset = windows[0].ClockOffset
-	largest, same := time.Duration(0), true
-	for _, w := range windows {
-		same = same && w.ClockOffset == offset
-		largest = max(largest, w.ClockOffset.Abs())
-		uncertain = max(uncertain, w.ClockError)
+func (h *Head) addLossesAndComments(o *Head) {
+	for _, l := range o.Losses {
+		h.AddLoss(l)
 	}
-	if same {
-		return offset, uncertain
+	for _, c := range o.Comments {
+		if !slices.Contains(h.Comments, c) {
+			h.Comments = append(h.Comments, c)
+		}
 	}
-	return 0, max(uncertain, largest)
+}
+
+// span covers both, as far as their starts are known. Where neither is, it is
+// as long as the longer one.
+func (h *Head) span(o *Head) {
+	switch {
+	case h.Start.IsZero() && o.Start.IsZero():
+		h.Duration = max(h.Duration, o.Duration)
+	case h.Start.IsZero():
+		h.Start, h.Duration = o.Start, o.Duration
+	case o.Start.IsZero():
+	default:
+		end := h.Start.Add(h.Duration)
+		if e := o.Start.Add(o.Duration); e.After(end) {
+			end = e
+		}
+		if o.Start.Before(h.Start) {
+			h.Start = o.Start
+		}
+		h.Duration = end.Sub(h.Start)
+	}
+}
+
+// clocks keeps an offset that both share. Where they differ there is none to
+// correct by, and the larger is part of the error.
+func (h *Head) clocks(o *Head) {
+	h.ClockError = max(h.ClockError, o.ClockError)
+	if h.ClockOffset != o.ClockOffset {
+		h.ClockError = max(h.ClockError, h.ClockOffset.Abs(), o.ClockOffset.Abs())
+		h.ClockOffset = 0
+	}
 }
 
 // mergePeriods forgets a period that is not the same everywhere.

@@ -156,6 +156,10 @@ type Sample struct {
 	Delta  int64 // of the second event, where one was asked for
 }
 
+// Run is one life of an agent: what it began and its successor went on with are
+// two windows, and not one that came twice.
+type Run [16]byte
+
 // Window is what one sampler, for one task, saw of one target in one interval.
 type Window struct {
 	Head
