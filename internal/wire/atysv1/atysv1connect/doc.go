@@ -1,0 +1,2 @@
+// Package atysv1connect holds the services of atys.proto, generated.
+package atysv1connect

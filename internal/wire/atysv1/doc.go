@@ -1,0 +1,2 @@
+// Package atysv1 holds the messages of atys.proto, generated.
+package atysv1

@@ -1,0 +1,171 @@
+package wire
+
+import (
+	"math"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// CheckRows checks that a window's columns are of one length, and that all they
+// point at is there.
+func CheckRows(m *atysv1.Window, stacks int) error {
+	r, n := m.GetRows(), len(m.GetRows().GetStack())
+	optional := func(length int) bool { return length == 0 || length == n }
+	if len(r.GetN()) != n || len(r.GetValue()) != n*len(m.GetTypes()) || !optional(len(r.GetThread())) ||
+		!optional(len(r.GetContext())) || !optional(len(r.GetSlot())) || !optional(len(r.GetSpread())) {
+		return malformed("columns of %d rows have other lengths", n)
+	}
+	for _, part := range []struct {
+		name    string
+		column  []uint32
+		entries int
+	}{{"stack", r.GetStack(), stacks}, {"thread", r.GetThread(), len(m.GetThreads()) + 1}, {"context", r.GetContext(), len(m.GetContexts()) + 1}} {
+		for _, v := range part.column {
+			if int64(v) >= int64(part.entries) {
+				return malformed("%s %d of %d", part.name, v, part.entries)
+			}
+		}
+	}
+	for _, count := range r.GetN() {
+		if count < 0 {
+			return malformed("a row of %d samples", count)
+		}
+	}
+	for t, typ := range m.GetTypes() {
+		if typ.GetScale() < 1 {
+			return malformed("values of %q in steps of %d", typ.GetKind(), typ.GetScale())
+		}
+		most := math.MaxInt64 / typ.GetScale()
+		for _, v := range r.GetValue()[t*n : (t+1)*n] {
+			if v > most || v < -most {
+				return malformed("a value of %d steps of %d", v, typ.GetScale())
+			}
+		}
+	}
+	return nil
+}
+
+// Head reads all of a window but its target, its rows and what they point at.
+func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
+	if len(m.GetRun()) != len(run) {
+		return h, run, malformed("a run of %d bytes", len(m.GetRun()))
+	}
+	copy(run[:], m.GetRun())
+	if m.GetDurationNs() < 0 || m.GetStartUnixNano() < 0 || m.GetDurationNs() > math.MaxInt64-m.GetStartUnixNano() {
+		return h, run, malformed("a window of %d ns from %d on", m.GetDurationNs(), m.GetStartUnixNano())
+	}
+	h = profile.Head{
+		Task: m.GetTask(), Start: time.Unix(0, m.GetStartUnixNano()), Duration: time.Duration(m.GetDurationNs()),
+		ClockOffset: time.Duration(m.GetClockOffsetNs()), ClockError: time.Duration(m.GetClockErrorNs()),
+		Design: profile.Design(m.GetDesign()), Exact: exact(m.GetExact()), Idle: time.Duration(m.GetIdleNs()), Watched: time.Duration(m.GetWatchedNs()),
+		Comments: m.GetComments(),
+	}
+	for _, t := range m.GetTypes() {
+		h.Types = append(h.Types, profile.ValueType{Kind: t.GetKind(), Unit: t.GetUnit(), Period: t.GetPeriod()})
+	}
+	for _, l := range m.GetLosses() {
+		h.AddLoss(profile.Loss{Reason: profile.LossReason(l.GetReason()), Detail: l.GetDetail(), N: l.GetN(), Value: l.GetValue()})
+	}
+	return h, run, nil
+}
+
+func exact(m *atysv1.Exact) profile.Exact {
+	return profile.Exact{CPU: time.Duration(m.GetCpuNs()), User: time.Duration(m.GetUserNs()), System: time.Duration(m.GetSystemNs()),
+		Source: m.GetSource(), IncludesInterrupt: m.GetIncludesInterrupt()}
+}
+
+// Open is the inverse of Seal, up to the rounding of values.
+func Open(s *atysv1.Spooled) (*profile.Window, profile.Run, error) {
+	m := s.GetWindow()
+	h, run, err := Head(m)
+	if err != nil {
+		return nil, run, err
+	}
+	hashes, err := Hashes(s.GetStacks())
+	if err != nil {
+		return nil, run, err
+	}
+	if err := CheckRows(m, len(hashes)); err != nil {
+		return nil, run, err
+	}
+	l, err := Learn(s.GetDictionary())
+	if err != nil {
+		return nil, run, err
+	}
+	h.Target = s.GetSeries().GetLabels()
+	w := &profile.Window{Head: h}
+	for _, p := range l.Places {
+		w.Locations = append(w.Locations, p.Location)
+		w.Names = append(w.Names, p.Names)
+	}
+	if w.Stacks, err = stacks(l, hashes); err != nil {
+		return nil, run, err
+	}
+	w.Threads, w.Contexts = Threads(m), Contexts(m)
+	w.Rows = openRows(m)
+	return w, run, nil
+}
+
+// Threads reads a window's threads.
+func Threads(m *atysv1.Window) (threads []profile.Thread) {
+	for _, t := range m.GetThreads() {
+		threads = append(threads, profile.Thread{PID: int(t.GetPid()), TID: int(t.GetTid()), Process: t.GetProcess(), Name: t.GetName(), Exact: exact(t.GetExact())})
+	}
+	return threads
+}
+
+// Contexts reads a window's contexts.
+func Contexts(m *atysv1.Window) (contexts []profile.Context) {
+	for _, c := range m.GetContexts() {
+		contexts = append(contexts, profile.Context{Trace: c.GetTrace(), Span: c.GetSpan(), Endpoint: c.GetEndpoint(), Interval: c.GetInterval()})
+	}
+	return contexts
+}
+
+func stacks(l *profile.Forest, hashes []profile.Hash) (stacks []profile.Stack, err error) {
+	nodes := l.Index()
+	for _, hash := range hashes {
+		node, ok := nodes[hash]
+		if !ok {
+			return nil, malformed("a window's stack is not in its dictionary")
+		}
+		places, end := l.Stack(node)
+		s := profile.Stack{End: end, Locations: make([]profile.LocationID, len(places))}
+		for i, p := range places {
+			s.Locations[i] = profile.LocationID(p)
+		}
+		stacks = append(stacks, s)
+	}
+	return stacks, nil
+}
+
+// openRows reads columns that CheckRows has found right.
+func openRows(m *atysv1.Window) []profile.Row {
+	r, types := m.GetRows(), m.GetTypes()
+	rows := make([]profile.Row, len(r.GetStack()))
+	at := func(column []uint32, i int) uint32 {
+		if column == nil {
+			return 0
+		}
+		return column[i]
+	}
+	for i := range rows {
+		row := &rows[i]
+		*row = profile.Row{Stack: profile.StackID(r.Stack[i]), Thread: profile.ThreadID(at(r.Thread, i)), Context: profile.ContextID(at(r.Context, i)),
+			Slot: at(r.Slot, i), N: r.N[i], Values: make([]int64, len(types))}
+		for t, typ := range types {
+			row.Values[t] = r.Value[t*len(rows)+i] * typ.GetScale()
+		}
+		if row.N > 0 && len(types) > 0 {
+			value := float64(row.Values[0])
+			row.Squares = value * value / float64(row.N)
+			if r.Spread != nil {
+				scale := float64(types[0].GetScale())
+				row.Squares += float64(r.Spread[i]) * scale * scale
+			}
+		}
+	}
+	return rows
+}

@@ -1,0 +1,140 @@
+package wire
+
+import (
+	"math"
+	"strings"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// stepsPerPeriod is how finely values are kept: weights lie between half a
+// period and one and a half, and a sum of them errs by what was sampled, not by
+// an eighth of one.
+const stepsPerPeriod = 8
+
+// Seal makes a window whole by itself, to be kept and sent. Samples at points of
+// time are not sealed.
+func Seal(w *profile.Window, run profile.Run) *atysv1.Spooled {
+	d := newDictionary()
+	hashes := make([]profile.Hash, len(w.Stacks))
+	locations := make([]place, len(w.Locations))
+	for i, l := range w.Locations {
+		locations[i] = d.location(l, w.Names[i])
+	}
+	for i, s := range w.Stacks {
+		hashes[i] = d.stack(locations, s)
+	}
+	m := sealHead(&w.Head, run)
+	m.Threads = sealThreads(w.Threads)
+	for _, c := range w.Contexts {
+		m.Contexts = append(m.Contexts, &atysv1.Context{Trace: utf8(c.Trace), Span: utf8(c.Span), Endpoint: utf8(c.Endpoint), Interval: utf8(c.Interval)})
+	}
+	m.Rows = sealRows(w, m.Types)
+	return &atysv1.Spooled{Window: m, Series: sealSeries(w.Target), Stacks: Table(hashes), Dictionary: d.message}
+}
+
+func sealHead(h *profile.Head, run profile.Run) *atysv1.Window {
+	m := &atysv1.Window{
+		Task: utf8(h.Task), Run: run[:], StartUnixNano: h.Start.UnixNano(), DurationNs: int64(h.Duration),
+		ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError),
+		Design: string(h.Design), Exact: sealExact(h.Exact), IdleNs: int64(h.Idle), WatchedNs: int64(h.Watched),
+	}
+	for _, t := range h.Types {
+		m.Types = append(m.Types, &atysv1.ValueType{Kind: t.Kind, Unit: t.Unit, Period: t.Period, Scale: max(1, t.Period/stepsPerPeriod)})
+	}
+	for _, c := range h.Comments {
+		m.Comments = append(m.Comments, utf8(c))
+	}
+	for _, l := range h.Losses {
+		m.Losses = append(m.Losses, &atysv1.Loss{Reason: string(l.Reason), Detail: utf8(l.Detail), N: l.N, Value: l.Value})
+	}
+	return m
+}
+
+func sealSeries(labels profile.Labels) *atysv1.Series {
+	s := &atysv1.Series{Labels: make(map[string]string, len(labels))}
+	for k, v := range labels {
+		s.Labels[utf8(k)] = utf8(v)
+	}
+	return s
+}
+
+// utf8 is text as messages can hold it: threads and labels may be called anything.
+func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func sealExact(e profile.Exact) *atysv1.Exact {
+	if e == (profile.Exact{}) {
+		return nil
+	}
+	return &atysv1.Exact{CpuNs: int64(e.CPU), UserNs: int64(e.User), SystemNs: int64(e.System), Source: e.Source, IncludesInterrupt: e.IncludesInterrupt}
+}
+
+func sealThreads(threads []profile.Thread) (sealed []*atysv1.Thread) {
+	for _, t := range threads {
+		sealed = append(sealed, &atysv1.Thread{Process: utf8(t.Process), Name: utf8(t.Name), Pid: int32(t.PID), Tid: int32(t.TID), Exact: sealExact(t.Exact)})
+	}
+	return sealed
+}
+
+// sealRows writes rows in columns. What rounding takes from one row it gives to
+// the next.
+func sealRows(w *profile.Window, types []*atysv1.ValueType) *atysv1.Rows {
+	r := &atysv1.Rows{}
+	for _, row := range w.Rows {
+		r.Stack = append(r.Stack, uint32(row.Stack))
+		r.Thread = append(r.Thread, uint32(row.Thread))
+		r.Context = append(r.Context, uint32(row.Context))
+		r.Slot = append(r.Slot, row.Slot)
+		r.N = append(r.N, row.N)
+	}
+	r.Thread, r.Context, r.Slot = orNone(r.Thread), orNone(r.Context), orNone(r.Slot)
+	for i, t := range types {
+		carried := int64(0)
+		for _, row := range w.Rows {
+			value := row.Values[i] + carried
+			steps := rounded(value, t.Scale)
+			carried = value - steps*t.Scale
+			r.Value = append(r.Value, steps)
+		}
+	}
+	if len(types) > 0 {
+		r.Spread = spreads(w.Rows, types[0].Scale)
+	}
+	return r
+}
+
+// rounded divides, to the nearest.
+func rounded(value, by int64) int64 {
+	if value < 0 {
+		return -rounded(-value, by)
+	}
+	return (value + by/2) / by
+}
+
+// spreads tells how much the weights of each row's samples differ.
+func spreads(rows []profile.Row, scale int64) []int64 {
+	out, any := make([]int64, len(rows)), false
+	for i, row := range rows {
+		if row.N > 1 {
+			value := float64(row.Values[0])
+			above := (row.Squares - value*value/float64(row.N)) / float64(scale) / float64(scale)
+			out[i] = int64(math.Round(max(0, above)))
+			any = any || out[i] != 0
+		}
+	}
+	if !any {
+		return nil
+	}
+	return out
+}
+
+// orNone leaves a column out that is all zero.
+func orNone(column []uint32) []uint32 {
+	for _, v := range column {
+		if v != 0 {
+			return column
+		}
+	}
+	return nil
+}

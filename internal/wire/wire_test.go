@@ -1,0 +1,263 @@
+package wire
+
+import (
+	"encoding/hex"
+	"flag"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+// window is a random one whose values no rounding touches and whose squares are
+// possible ones. Points of time are not sealed.
+func window(seed uint64) *profile.Window {
+	r := rand.New(rand.NewPCG(seed, 1))
+	w := profiletest.Random(r)
+	w.Samples = nil
+	w.Types[0].Period = r.Int64N(2 * stepsPerPeriod)
+	for i := range w.Rows {
+		row := &w.Rows[i]
+		row.Values[0] = row.N * (r.Int64N(1e6) + 1)
+		value := float64(row.Values[0])
+		row.Squares = value * value / float64(row.N)
+		if row.N > 1 {
+			row.Squares += float64(r.Int64N(1e6))
+		}
+	}
+	return w
+}
+
+func throughBytes[M interface {
+	proto.Message
+	*T
+}, T any](t *testing.T, m M) M {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := M(new(T))
+	if err := proto.Unmarshal(data, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestWhatIsSealedOpensTheSame(t *testing.T) {
+	for seed := range uint64(300) {
+		want := window(seed)
+		run := profile.Run{byte(seed), 2, 3}
+		got, gotRun, err := Open(throughBytes(t, Seal(want, run)))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if gotRun != run {
+			t.Fatalf("seed %d: run %x, want %x", seed, gotRun, run)
+		}
+		if diff := profiletest.Diff(want, got); diff != "" {
+			t.Fatalf("seed %d:\n%s", seed, diff)
+		}
+	}
+}
+
+// TestRoundingGivesBackWhatItTakes seals weights of a period that is kept in steps.
+func TestRoundingGivesBackWhatItTakes(t *testing.T) {
+	w := window(1)
+	w.Types[0].Period = 10_101_010
+	scale := float64(w.Types[0].Period / stepsPerPeriod)
+	got, _, err := Open(Seal(w, profile.Run{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range got.Rows {
+		if off := math.Abs(float64(row.Values[0] - w.Rows[i].Values[0])); off > scale {
+			t.Errorf("row %d is off by %g, more than a step of %g", i, off, scale)
+		}
+	}
+	if off := math.Abs(float64(got.Total(0) - w.Total(0))); off > scale/2 {
+		t.Errorf("the sum is off by %g, more than half a step of %g", off, scale)
+	}
+}
+
+// receiver is the other end: what it was taught, and what it is told.
+type receiver struct {
+	stacks map[profile.Hash]bool
+	lesson *atysv1.Dictionary // all that it was ever taught
+}
+
+func (r *receiver) unknown(t *testing.T, request *atysv1.PushRequest) (unknown []profile.Hash) {
+	t.Helper()
+	l, err := Learn(request.GetDictionary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range l.Calls {
+		r.stacks[n.Hash] = true
+	}
+	r.lesson = both(r.lesson, request.GetDictionary())
+	hashes, err := Hashes(request.GetStacks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range hashes {
+		if !r.stacks[h] {
+			unknown = append(unknown, h)
+		}
+	}
+	return unknown
+}
+
+// TestBatch sends windows of one program to a receiver that forgets: it is told
+// again, and every window opens as it was.
+func TestBatch(t *testing.T) {
+	r := &receiver{stacks: map[profile.Hash]bool{}}
+	thought := map[profile.Hash]bool{} // what the sender thinks is known
+	for seed := range uint64(40) {
+		if seed%10 == 5 {
+			clear(r.stacks)
+		}
+		var windows []*profile.Window
+		var sealed []*atysv1.Spooled
+		for i := range uint64(5) {
+			w := window(seed*5 + i)
+			windows, sealed = append(windows, w), append(sealed, Seal(w, profile.Run{1}))
+		}
+		batch := func() (*atysv1.PushRequest, []profile.Hash) {
+			b := NewBatch(func(h profile.Hash) bool { return thought[h] })
+			for _, s := range sealed {
+				if err := b.Add(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return throughBytes(t, b.Request()), b.Hashes()
+		}
+		request, hashes := batch()
+		if unknown := r.unknown(t, request); len(unknown) > 0 {
+			for _, h := range unknown {
+				delete(thought, h)
+			}
+			request, hashes = batch()
+			if unknown := r.unknown(t, request); len(unknown) > 0 {
+				t.Fatalf("%d stacks are unknown after they were explained", len(unknown))
+			}
+		}
+		for _, h := range hashes {
+			thought[h] = true
+		}
+		for i, m := range request.GetWindows() {
+			r.compare(t, windows[i], request, m)
+		}
+	}
+}
+
+// compare opens a window of a request with what the receiver was ever taught.
+func (r *receiver) compare(t *testing.T, want *profile.Window, request *atysv1.PushRequest, m *atysv1.Window) {
+	t.Helper()
+	s := &atysv1.Spooled{Window: m, Series: request.GetSeries()[m.GetSeries()], Stacks: request.GetStacks(), Dictionary: r.lesson}
+	got, _, err := Open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := profiletest.Diff(want, got); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+// both is a dictionary of all that two hold.
+func both(dictionaries ...*atysv1.Dictionary) *atysv1.Dictionary {
+	d := newDictionary()
+	for _, one := range dictionaries {
+		l, err := Learn(one)
+		if err != nil {
+			panic(err) // it was learnt before
+		}
+		places := make([]place, len(l.Places))
+		for i, p := range l.Places {
+			places[i] = d.location(p.Location, p.Names)
+		}
+		for i := range l.Calls {
+			calls, end := l.Stack(i)
+			s := profile.Stack{End: end}
+			for _, p := range calls {
+				s.Locations = append(s.Locations, profile.LocationID(p))
+			}
+			d.stack(places, s)
+		}
+	}
+	return d.message
+}
+
+// TestGolden reads what atys wrote when its messages were first released.
+func TestGolden(t *testing.T) {
+	const file = "testdata/spooled-1.hex"
+	if *update {
+		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(Seal(window(7), profile.Run{7}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(hex.EncodeToString(data)+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := hex.DecodeString(string(text[:len(text)-1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &atysv1.Spooled{}
+	if err := proto.Unmarshal(data, s); err != nil {
+		t.Fatal(err)
+	}
+	got, run, err := Open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := profiletest.Diff(window(7), got); diff != "" || run != (profile.Run{7}) {
+		t.Errorf("run %x:\n%s", run, diff)
+	}
+}
+
+// FuzzOpen opens what nobody sealed: an error, or a window that opens the same
+// once it is sealed.
+func FuzzOpen(f *testing.F) {
+	for seed := range uint64(4) {
+		data, err := proto.Marshal(Seal(window(seed), profile.Run{}))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := &atysv1.Spooled{}
+		if proto.Unmarshal(data, s) != nil {
+			return
+		}
+		once, run, err := Open(s)
+		if err != nil {
+			return
+		}
+		twice, again, err := Open(Seal(once, run))
+		if err != nil || again != run {
+			t.Fatalf("sealed again: run %x after %x, %v", again, run, err)
+		}
+		if len(once.Rows) != len(twice.Rows) || once.N() != twice.N() {
+			t.Errorf("%d rows, %d samples; sealed again %d and %d", len(once.Rows), once.N(), len(twice.Rows), twice.N())
+		}
+		b := NewBatch(func(profile.Hash) bool { return false })
+		if err := b.Add(s); err != nil {
+			t.Errorf("opens, but fits no batch: %v", err)
+		}
+	})
+}
