@@ -1,0 +1,172 @@
+package spec
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// Selector chooses series or targets by their labels. It is written as in
+// PromQL: {service="checkout",instance=~"web-.*"}. The zero value chooses all.
+type Selector []Matcher
+
+// Matcher is one condition on a label. A label that is missing is empty.
+type Matcher struct {
+	Label   string
+	Op      Op
+	Value   string
+	pattern *regexp.Regexp
+}
+
+// Op compares a label with a value.
+type Op string
+
+// The operators of PromQL. Patterns match the whole of a label.
+const (
+	Equal    Op = "="
+	NotEqual Op = "!="
+	Match    Op = "=~"
+	NotMatch Op = "!~"
+)
+
+// maxPattern bounds a pattern: what it compiles to grows with it.
+const maxPattern = 1000
+
+// ParseSelector reads a selector. The braces may be left out where there is
+// nothing in them.
+func ParseSelector(text string) (Selector, error) {
+	p := &parser{text: text, rest: strings.TrimSpace(text)}
+	if p.rest == "" {
+		return nil, nil
+	}
+	if !p.skip("{") {
+		return nil, p.errorf(`want {label="value",...}`)
+	}
+	var s Selector
+	for !p.skip("}") {
+		if len(s) > 0 && !p.skip(",") {
+			return nil, p.errorf(`want "," or "}"`)
+		}
+		if len(s) > 0 && p.skip("}") { // a comma at the end
+			break
+		}
+		m, err := p.matcher()
+		if err != nil {
+			return nil, err
+		}
+		s = append(s, m)
+	}
+	if p.rest != "" {
+		return nil, p.errorf("want nothing more")
+	}
+	return s, nil
+}
+
+// Matches tells whether labels fulfil every condition.
+func (s Selector) Matches(labels profile.Labels) bool {
+	for i := range s {
+		if !s[i].matches(labels[s[i].Label]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Equals gives the value that a label must have, if the selector names one.
+func (s Selector) Equals(label string) (value string, ok bool) {
+	for _, m := range s {
+		if m.Label == label && m.Op == Equal {
+			return m.Value, true
+		}
+	}
+	return "", false
+}
+
+// String writes the selector so that ParseSelector reads the same.
+func (s Selector) String() string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, m := range s {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(m.Label + string(m.Op) + strconv.Quote(m.Value))
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+func (m *Matcher) matches(value string) bool {
+	switch m.Op {
+	case Equal:
+		return value == m.Value
+	case NotEqual:
+		return value != m.Value
+	case Match:
+		return m.pattern.MatchString(value)
+	}
+	return !m.pattern.MatchString(value)
+}
+
+// parser reads a selector from left to right.
+type parser struct{ text, rest string }
+
+func (p *parser) errorf(format string, args ...any) error {
+	at := len(p.text) - len(p.rest)
+	return fmt.Errorf("selector %q, at %d: %s", p.text, at, fmt.Sprintf(format, args...))
+}
+
+// skip takes a word and the space behind it, if it comes next.
+func (p *parser) skip(word string) bool {
+	rest, ok := strings.CutPrefix(p.rest, word)
+	if ok {
+		p.rest = strings.TrimLeft(rest, " \t\n")
+	}
+	return ok
+}
+
+func (p *parser) matcher() (m Matcher, err error) {
+	n := 0
+	for n < len(p.rest) && labelByte(p.rest[n]) {
+		n++
+	}
+	if n == 0 {
+		return m, p.errorf("want the name of a label")
+	}
+	m.Label = p.rest[:n]
+	p.rest = strings.TrimLeft(p.rest[n:], " \t\n")
+	for _, op := range []Op{Match, NotMatch, NotEqual, Equal} { // the longer ones first
+		if p.skip(string(op)) {
+			m.Op = op
+			break
+		}
+	}
+	if m.Op == "" {
+		return m, p.errorf("want =, !=, =~ or !~ after %q", m.Label)
+	}
+	quoted, err := strconv.QuotedPrefix(p.rest)
+	if err != nil || quoted[0] == '\'' {
+		return m, p.errorf("want a value in double quotes after %s%s", m.Label, m.Op)
+	}
+	if m.Value, err = strconv.Unquote(quoted); err != nil {
+		return m, p.errorf("%v", err)
+	}
+	if m.Op == Match || m.Op == NotMatch {
+		if len(m.Value) > maxPattern {
+			return m, p.errorf("a pattern of %d bytes: at most %d are taken", len(m.Value), maxPattern)
+		}
+		if m.pattern, err = regexp.Compile("^(?s:" + m.Value + ")$"); err != nil {
+			return m, p.errorf("%v", err)
+		}
+	}
+	p.skip(quoted)
+	return m, nil
+}
+
+// labelByte is what names of labels are made of: those of OpenTelemetry have dots.
+func labelByte(c byte) bool {
+	return c == '_' || c == '.' || c == '/' || c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}

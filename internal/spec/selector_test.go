@@ -1,0 +1,73 @@
+package spec
+
+import (
+	"strings"
+	"testing"
+
+	"atys.dev/atys/internal/profile"
+)
+
+func TestSelector(t *testing.T) {
+	web := profile.Labels{"service": "checkout", "instance": "web-1", "k8s.pod.uid": "a\nb"}
+	for text, want := range map[string]bool{
+		``:                     true,
+		`{}`:                   true,
+		`{service="checkout"}`: true,
+		` { service = "checkout" , instance=~"web-.*", }`: true,
+		`{service="check"}`:          false,
+		`{service=~"check"}`:         false, // patterns match the whole
+		`{service!~"check"}`:         true,
+		`{service!="checkout"}`:      false,
+		`{zone=""}`:                  true, // what is missing is empty
+		`{zone!=""}`:                 false,
+		`{zone=~".+"}`:               false,
+		`{k8s.pod.uid=~"a.b"}`:       true,
+		`{service=~"cart|checkout"}`: true,
+		`{service=~"c(art|heck)out", instance!="web-1"}`: false,
+	} {
+		s, err := ParseSelector(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := s.Matches(web); got != want {
+			t.Errorf("%s matches: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestSelectorRefusals(t *testing.T) {
+	for text, want := range map[string]string{
+		`service="a"`:       "want {label=",
+		`{service}`:         "want =, !=, =~ or !~",
+		`{service="a"`:      `want "," or "}"`,
+		`{service="a" "b"}`: `want "," or "}"`,
+		`{="a"}`:            "name of a label",
+		`{service='a'}`:     "double quotes",
+		`{service=a}`:       "double quotes",
+		`{service=~"("}`:    "missing closing",
+		`{service="a"} or`:  "nothing more",
+		`{service=~"` + strings.Repeat("x", 2000) + `"}`: "at most 1000",
+	} {
+		if s, err := ParseSelector(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v, %v, want an error with %q", text, s, err, want)
+		}
+	}
+}
+
+// FuzzSelector reads what nobody meant as a selector: what is accepted reads the
+// same once it is written.
+func FuzzSelector(f *testing.F) {
+	f.Add(`{service="checkout",instance=~"web-.*"}`)
+	f.Add("{a!=`b`,c!~\"d\\n\"}")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseSelector(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseSelector(s.String())
+		if err != nil || again.String() != s.String() {
+			t.Errorf("%q is written %q, which reads as %q, %v", text, s, again, err)
+		}
+	})
+}
