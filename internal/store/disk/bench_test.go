@@ -1,0 +1,162 @@
+package disk_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk"
+)
+
+const (
+	benchStacks = 20_000
+	benchRows   = 800 // of a window
+	benchDepth  = 27
+)
+
+// instances is how many a benchmark's service has: ATYS_INSTANCES=200 is an hour
+// of a large one, 57.6 million rows, and takes minutes to write.
+func instances() int {
+	if n, err := strconv.Atoi(os.Getenv("ATYS_INSTANCES")); err == nil {
+		return n
+	}
+	return 10
+}
+
+// forest makes stacks that share their beginnings, and gives their leaves.
+func forest(r *rand.Rand) (*profile.Forest, []profile.Hash) {
+	f := &profile.Forest{}
+	for i := range 4000 {
+		l := profile.Location{Kind: profile.KindNative, BuildID: "0123456789abcdef0123", Offset: uint64(i) * 64}
+		f.Places = append(f.Places, profile.Place{Hash: l.Hash(), Location: l, Names: []profile.Frame{{
+			Function: fmt.Sprintf("github.com/acme/shop/internal/package%02d.(*Handler).function%04d", i%50, i), File: fmt.Sprintf("/src/package%02d/file.go", i%50), Line: i, Kind: profile.KindNative}}})
+	}
+	end := profile.EndComplete
+	f.Calls = append(f.Calls, profile.Call{Hash: end.Hash(), Caller: -1, Place: -1, End: end})
+	depths := []int{0}
+	leaves := make([]profile.Hash, 0, benchStacks)
+	for len(leaves) < benchStacks {
+		at := r.IntN(len(f.Calls))
+		for depths[at] > 20 && r.IntN(4) > 0 {
+			at = f.Calls[at].Caller
+		}
+		for want := benchDepth - 7 + r.IntN(15); depths[at] < want; {
+			place := int(math.Pow(r.Float64(), 2) * float64(len(f.Places)))
+			f.Calls = append(f.Calls, profile.Call{Hash: f.Calls[at].Hash.Call(f.Places[place].Hash), Caller: at, Place: place})
+			depths = append(depths, depths[at]+1)
+			at = len(f.Calls) - 1
+		}
+		leaves = append(leaves, f.Calls[at].Hash)
+	}
+	return f, leaves
+}
+
+// fill puts an hour of windows of 10 s.
+func fill(b *testing.B, s store.Store, count int) {
+	r := rand.New(rand.NewPCG(1, 2))
+	f, leaves := forest(r)
+	start := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	for i := range count {
+		zipf := rand.NewZipf(r, 1.05, 3, uint64(len(leaves))-1)
+		swap := r.Perm(len(leaves)) // each has favourites of its own, among the same
+		for w := 0; w < 360; w += 36 {
+			batch := &store.Batch{Stacks: leaves, Forest: f}
+			for n := w; n < w+36; n++ {
+				batch.Windows = append(batch.Windows, window(r, zipf, swap, i, start.Add(time.Duration(n)*10*time.Second)))
+			}
+			if err := s.Put(context.Background(), tenant, store.Raw, batch); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// window is one as a busy instance sends it: weights of single samples lie
+// between half a period and one and a half, in eighths of one.
+func window(r *rand.Rand, zipf *rand.Zipf, swap []int, instance int, start time.Time) store.Window {
+	counts := map[uint32]int64{}
+	for len(counts) < benchRows {
+		at := int(zipf.Uint64())
+		if r.IntN(4) == 0 {
+			at = swap[at]
+		}
+		counts[uint32(at)]++
+	}
+	w := store.Window{Series: profile.Labels{store.ServiceLabel: "shop", "instance": fmt.Sprintf("web-%d", instance), "node": fmt.Sprintf("node-%d", instance/10)},
+		Head: profile.Head{Task: "builtin", Start: start, Duration: 10 * time.Second, Design: profile.DesignRandomised,
+			Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 52631579}}, Exact: profile.Exact{CPU: time.Duration(r.Int64N(4e10)), Source: "schedstat"}},
+		Scales: []int64{52631579 / 8}}
+	for stack, n := range counts {
+		var value, squares int64
+		for range n {
+			v := 4 + r.Int64N(9)
+			value, squares = value+v, squares+v*v
+		}
+		w.Rows.Stack, w.Rows.N, w.Rows.Value = append(w.Rows.Stack, stack), append(w.Rows.N, n), append(w.Rows.Value, value)
+		w.Rows.Spread = append(w.Rows.Spread, squares-value*value/n)
+	}
+	return w
+}
+
+func size(b *testing.B, dir string) (bytes int64) {
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			info, infoErr := d.Info()
+			if infoErr != nil {
+				return infoErr
+			}
+			bytes += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return bytes
+}
+
+func BenchmarkMerge(b *testing.B) {
+	dir := b.TempDir()
+	s := openBench(b, dir)
+	began := time.Now()
+	fill(b, s, instances())
+	rows := float64(instances() * 360 * benchRows)
+	b.Logf("%.0f rows in %v", rows, time.Since(began).Round(time.Millisecond))
+	if err := s.Close(); err != nil { // what is in memory is written out
+		b.Fatal(err)
+	}
+	b.Logf("%.2f bytes a row on disk", float64(size(b, dir))/rows)
+	s = openBench(b, dir)
+	defer s.Close()
+	hour := store.Query{From: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), To: time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC)}
+	one := hour
+	one.Match = func(l profile.Labels) bool { return l["instance"] == "web-3" }
+	for name, q := range map[string]store.Query{"service": hour, "instance": one} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				m, err := s.Merge(context.Background(), tenant, q, "cpu", store.Grouping{})
+				if err != nil || len(m.Columns) != 1 {
+					b.Fatalf("%v", err)
+				}
+			}
+		})
+	}
+}
+
+func openBench(b *testing.B, dir string) store.Store {
+	b.Helper()
+	s, err := disk.Open(disk.Options{Dir: dir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}

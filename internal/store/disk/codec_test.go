@@ -1,0 +1,123 @@
+package disk
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/store"
+)
+
+// kept is a window as the engine has it, its rows' stacks being calls.
+func kept(seed uint64) (*store.Window, []uint32) {
+	w := profiletest.Random(rand.New(rand.NewPCG(seed, 4)))
+	k := &store.Window{Head: w.Head, Threads: w.Threads, Contexts: w.Contexts, Scales: []int64{3, 1}}
+	k.Head.Start, k.Head.Target, k.Head.Task = time.Time{}, nil, "" // are in the key
+	var calls []uint32
+	for _, r := range w.Rows {
+		calls = append(calls, uint32(r.Stack)*1000)
+		rows := &k.Rows
+		rows.Stack, rows.Thread, rows.Context = append(rows.Stack, uint32(r.Stack)), append(rows.Thread, uint32(r.Thread)), append(rows.Context, uint32(r.Context))
+		rows.Slot, rows.N, rows.Spread = append(rows.Slot, r.Slot), append(rows.N, r.N), append(rows.Spread, r.N*7)
+	}
+	for i := range 2 {
+		for _, r := range w.Rows {
+			k.Rows.Value = append(k.Rows.Value, r.Values[i])
+		}
+	}
+	return k, calls
+}
+
+// FuzzWindow decodes what nobody encoded: false, or a window that is the same
+// bytes once it is encoded. A merge reads no more of it than a scan.
+func FuzzWindow(f *testing.F) {
+	for seed := range uint64(4) {
+		k, calls := kept(seed)
+		f.Add(encodeWindow(k, calls))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w, ok := decodeWindow(data)
+		if !ok {
+			return
+		}
+		again, ok := decodeWindow(encodeWindow(&w, w.Rows.Stack))
+		if !ok || len(again.Rows.Stack) != len(w.Rows.Stack) || len(again.Threads) != len(w.Threads) {
+			t.Fatalf("%d rows, written and read again %d, %v", len(w.Rows.Stack), len(again.Rows.Stack), ok)
+		}
+		for _, ty := range w.Head.Types {
+			var c columns
+			if !c.read(data, ty.Kind, 1<<32-1, true) {
+				t.Fatalf("a scan reads it, a merge of %q does not", ty.Kind)
+			}
+			if len(c.calls) != len(w.Rows.Stack) || c.head.Exact != w.Head.Exact {
+				t.Fatalf("a merge reads %d rows of %d", len(c.calls), len(w.Rows.Stack))
+			}
+		}
+	})
+}
+
+func TestWindowsAreWrittenTheSame(t *testing.T) {
+	for seed := range uint64(100) {
+		k, calls := kept(seed)
+		data := encodeWindow(k, calls)
+		w, ok := decodeWindow(data)
+		if !ok {
+			t.Fatalf("seed %d: not read", seed)
+		}
+		if again := encodeWindow(&w, w.Rows.Stack); !bytes.Equal(data, again) {
+			t.Errorf("seed %d: %d bytes, written again %d others", seed, len(data), len(again))
+		}
+		for cut := range len(data) {
+			if _, ok := decodeWindow(data[:cut]); ok {
+				t.Errorf("seed %d: the first %d of %d bytes pass for a window", seed, cut, len(data))
+			}
+		}
+	}
+}
+
+// FuzzCalls decodes calls: false, or what is the same bytes again.
+func FuzzCalls(f *testing.F) {
+	f.Add(encodeCalls([]call{{nobody, 1}, {0, 7}, {1, 9}}, 0), 0)
+	f.Fuzz(func(t *testing.T, data []byte, first int) {
+		if first < 0 || first > 1<<20 {
+			return
+		}
+		calls, ok := decodeCalls(data, first)
+		if !ok {
+			return
+		}
+		for i, c := range calls {
+			if c.caller != nobody && int(c.caller) >= first+i {
+				t.Fatalf("call %d is called by %d", first+i, c.caller)
+			}
+		}
+		if again, ok := decodeCalls(encodeCalls(calls, first), first); !ok || len(again) != len(calls) {
+			t.Fatalf("%d calls, written and read again %d", len(calls), len(again))
+		}
+	})
+}
+
+func TestKeysSort(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	h := func(d time.Duration) *profile.Head { return &profile.Head{Start: at.Add(d), Task: "task"} }
+	ordered := []key{
+		windowKey("a", store.Raw, "x", 1, h(0), profile.Run{9}),
+		windowKey("a", store.Raw, "x", 1, h(1), profile.Run{1}),
+		windowKey("a", store.Raw, "x", 2, h(0), profile.Run{1}),
+		windowKey("a", store.Raw, "x", 1, h(day), profile.Run{1}),
+		windowKey("a", store.Series10m, "x", 1, h(0), profile.Run{1}),
+	}
+	for i := 1; i < len(ordered); i++ {
+		if bytes.Compare(ordered[i-1], ordered[i]) >= 0 {
+			t.Errorf("key %d does not sort before %d", i-1, i)
+		}
+	}
+	prefix := seriesKey("a", store.Raw, days(at), "x", 1)
+	start, task, run, ok := parseStart(ordered[1], len(prefix))
+	if !ok || !start.Equal(at.Add(1)) || task != "task" || run != (profile.Run{1}) {
+		t.Errorf("%v %q %x %v", start, task, run, ok)
+	}
+}

@@ -1,0 +1,73 @@
+package disk
+
+import (
+	"encoding/binary"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+)
+
+// Keys, in the order in which they lie. A text is its length and itself; a
+// number has its high byte first, so that keys sort as numbers do.
+//
+//	'd' tenant service first           calls, numbered from first on (dictionary.go)
+//	'n' tenant place                   its names
+//	'p' tenant first                   places, numbered from first on
+//	's' tenant series                  its labels
+//	'w' tenant level day service series start task run     a window (window.go)
+const (
+	spaceCalls   = 'd'
+	spaceNames   = 'n'
+	spacePlaces  = 'p'
+	spaceSeries  = 's'
+	spaceWindows = 'w'
+)
+
+const day = 24 * time.Hour
+
+type key []byte
+
+func newKey(space byte, tenant string) key { return key{space}.text(tenant) }
+
+func (k key) text(s string) key { return append(binary.AppendUvarint(k, uint64(len(s))), s...) }
+
+func (k key) number(n uint32) key { return binary.BigEndian.AppendUint32(k, n) }
+
+// after is the first key behind all that begin with k.
+func (k key) after() key {
+	end := append(key(nil), k...)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}
+
+func levelKey(tenant string, level store.Level) key {
+	return append(newKey(spaceWindows, tenant), byte(level))
+}
+
+// days counts from 1970 on.
+func days(t time.Time) uint32 { return uint32(t.Unix() / int64(day/time.Second)) }
+
+func seriesKey(tenant string, level store.Level, day uint32, service string, series uint32) key {
+	return levelKey(tenant, level).number(day).text(service).number(series)
+}
+
+func (k key) start(t time.Time) key { return binary.BigEndian.AppendUint64(k, uint64(t.UnixNano())) }
+
+func windowKey(tenant string, level store.Level, service string, series uint32, h *profile.Head, run profile.Run) key {
+	k := seriesKey(tenant, level, days(h.Start), service, series).start(h.Start).text(h.Task)
+	return append(k, run[:]...)
+}
+
+// startAt is where in the keys of a series the start begins.
+func parseStart(k []byte, prefix int) (start time.Time, task string, run profile.Run, ok bool) {
+	r := reader{data: k[min(prefix, len(k)):]}
+	start = time.Unix(0, int64(binary.BigEndian.Uint64(r.bytes(8))))
+	task = string(r.bytes(r.length()))
+	copy(run[:], r.bytes(len(run)))
+	return start, task, run, !r.bad && len(r.data) == 0
+}

@@ -1,0 +1,264 @@
+// Package mem keeps windows in memory, as a cluster would that agrees with itself later: what was put is seen after a while.
+//
+// It is for tests: of the contract, that it asks no more than such a cluster can
+// give, and of callers, that they do not lean on seeing what they just wrote.
+package mem
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+)
+
+// Store is a store; see store.Store.
+type Store struct {
+	mu      sync.Mutex // guards all below
+	rng     *rand.Rand
+	closed  bool
+	tenants map[string]*tenant
+}
+
+// tenant is what one has put. What is pending is not seen yet.
+type tenant struct {
+	calls   map[profile.Hash]call
+	places  map[profile.Hash]profile.Place
+	seen    map[key]*entry
+	pending []*entry
+}
+
+type call struct {
+	caller, place profile.Hash
+	root          bool
+	end           profile.End
+}
+
+// key is what makes a window the same when it comes again.
+type key struct {
+	level        store.Level
+	series, task string
+	start        int64
+	run          profile.Run
+}
+
+type entry struct {
+	key    key
+	window *store.Window
+	stacks []profile.Hash
+}
+
+// New makes an empty store; the seed decides when what is seen.
+func New(seed uint64) *Store {
+	return &Store{rng: rand.New(rand.NewPCG(seed, 1)), tenants: map[string]*tenant{}}
+}
+
+// Settle has everything be seen that was put.
+func (s *Store) Settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.tenants {
+		t.show(len(t.pending))
+	}
+}
+
+func (t *tenant) show(n int) {
+	for _, e := range t.pending[:n] {
+		t.seen[e.key] = e
+	}
+	t.pending = t.pending[n:]
+}
+
+// open finds a tenant. Whoever calls it holds the lock, and what is pending may
+// be seen from now on, in the order in which it came.
+func (s *Store) open(name string) (*tenant, error) {
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	t := s.tenants[name]
+	if t == nil {
+		t = &tenant{calls: map[profile.Hash]call{}, places: map[profile.Hash]profile.Place{}, seen: map[key]*entry{}}
+		s.tenants[name] = t
+	}
+	t.show(s.rng.IntN(len(t.pending) + 1))
+	return t, nil
+}
+
+// Put keeps a batch; see store.Store.
+func (s *Store) Put(_ context.Context, name string, level store.Level, b *store.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.open(name)
+	if err != nil {
+		return err
+	}
+	if b.Forest != nil {
+		t.learn(b.Forest)
+	}
+	var unknown []profile.Hash
+	for _, h := range b.Stacks {
+		if _, ok := t.calls[h]; !ok {
+			unknown = append(unknown, h)
+		}
+	}
+	if len(unknown) > 0 {
+		return &store.UnknownError{Stacks: unknown}
+	}
+	for i := range b.Windows {
+		w := b.Windows[i]
+		w.Series = maps.Clone(w.Series)
+		k := key{level, w.Series.String(), w.Head.Task, w.Head.Start.UnixNano(), w.Run}
+		t.pending = append(t.pending, &entry{k, &w, b.Stacks})
+	}
+	return nil
+}
+
+func (t *tenant) learn(f *profile.Forest) {
+	for _, c := range f.Calls {
+		if c.Caller < 0 {
+			t.calls[c.Hash] = call{root: true, end: c.End}
+			continue
+		}
+		p := f.Places[c.Place]
+		t.calls[c.Hash] = call{caller: f.Calls[c.Caller].Hash, place: p.Hash}
+		if len(t.places[p.Hash].Names) == 0 {
+			t.places[p.Hash] = p
+		}
+	}
+}
+
+// chosen lists the windows that a query means, by series and time.
+func (s *Store) chosen(name string, q store.Query) (t *tenant, entries []*entry, err error) {
+	t, err = s.open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range t.seen {
+		w := e.window
+		if e.key.level == q.Level && (q.Service == "" || w.Series[store.ServiceLabel] == q.Service) && (q.Match == nil || q.Match(w.Series)) &&
+			(q.Task == "" || w.Head.Task == q.Task) && !w.Head.Start.Before(q.From) && w.Head.Start.Before(q.To) {
+			entries = append(entries, e)
+		}
+	}
+	slices.SortFunc(entries, func(a, b *entry) int {
+		if c := strings.Compare(a.key.series, b.key.series); c != 0 {
+			return c
+		}
+		return a.window.Head.Start.Compare(b.window.Head.Start)
+	})
+	return t, entries, nil
+}
+
+// Series lists series; see store.Store.
+func (s *Store) Series(_ context.Context, name string, q store.Query) (labels []profile.Labels, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, entries, err := s.chosen(name, q)
+	for i, e := range entries {
+		if i == 0 || entries[i-1].key.series != e.key.series {
+			labels = append(labels, maps.Clone(e.window.Series))
+		}
+	}
+	return labels, err
+}
+
+// Scan gives windows; see store.Store.
+func (s *Store) Scan(_ context.Context, name string, q store.Query, each func(*profile.Window, profile.Run) error) error {
+	s.mu.Lock()
+	t, entries, err := s.chosen(name, q)
+	var windows []*profile.Window
+	for _, e := range entries {
+		windows = append(windows, t.window(e))
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for i, w := range windows {
+		if err := each(w, entries[i].key.run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// window makes a window again of what was put.
+func (t *tenant) window(e *entry) *profile.Window {
+	kept := e.window
+	b := profile.NewBuilder(kept.Head)
+	b.Head().Target = maps.Clone(kept.Series)
+	stacks := make([]profile.StackID, len(kept.Rows.Stack))
+	for i, n := range kept.Rows.Stack {
+		var stack []profile.LocationID
+		c := t.calls[e.stacks[n]]
+		for ; !c.root; c = t.calls[c.caller] {
+			p := t.places[c.place]
+			stack = append(stack, b.Location(p.Location, p.Names...))
+		}
+		stacks[i] = b.Stack(stack, c.end)
+	}
+	w := b.Window()
+	w.Threads, w.Contexts = slices.Clone(kept.Threads), slices.Clone(kept.Contexts)
+	w.Rows = kept.OpenRows(stacks)
+	return w
+}
+
+// Merge adds windows up; see store.Store.
+func (s *Store) Merge(_ context.Context, name string, q store.Query, kind string, g store.Grouping) (*store.Merged, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, entries, err := s.chosen(name, q)
+	if err != nil {
+		return nil, err
+	}
+	m := merger{tenant: t, kind: kind, grouping: g, columns: map[string]*column{}, merged: &store.Merged{Forest: &profile.Forest{}},
+		calls: map[profile.Hash]int{}, places: map[profile.Hash]int{}}
+	for _, e := range entries {
+		m.add(e)
+	}
+	return m.finish(), nil
+}
+
+// Name keeps late names; see store.Store.
+func (s *Store) Name(_ context.Context, name string, places []profile.Place) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.open(name)
+	if err != nil {
+		return err
+	}
+	for _, p := range places {
+		if known, ok := t.places[p.Hash]; ok {
+			known.Names = p.Names
+			t.places[p.Hash] = known
+		}
+	}
+	return nil
+}
+
+// Drop forgets whole days; see store.Store.
+func (s *Store) Drop(_ context.Context, name string, level store.Level, before time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.open(name)
+	if err != nil {
+		return err
+	}
+	t.show(len(t.pending))
+	day := before.Truncate(24 * time.Hour)
+	maps.DeleteFunc(t.seen, func(k key, e *entry) bool { return k.level == level && e.window.Head.Start.Before(day) })
+	return nil
+}
+
+// Close ends it; see store.Store.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}

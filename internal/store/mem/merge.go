@@ -1,0 +1,145 @@
+package mem
+
+import (
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+)
+
+// merger adds windows up, slowly and plainly.
+type merger struct {
+	tenant        *tenant
+	kind          string
+	grouping      store.Grouping
+	columns       map[string]*column
+	merged        *store.Merged
+	calls, places map[profile.Hash]int // of the forest
+}
+
+type column struct {
+	head    profile.Head
+	windows int
+	sums    map[int]*store.Sum
+}
+
+func (m *merger) add(e *entry) {
+	w := m.tenant.window(e)
+	at := w.TypeIndex(m.kind)
+	if at < 0 {
+		return
+	}
+	h := fnv.New32a()
+	h.Write([]byte(e.key.series)) // never fails
+	group := int(h.Sum32() % store.Groups)
+	key := ""
+	if m.grouping.Key != nil {
+		key = m.grouping.Key(w.Target, &w.Head)
+	}
+	head := w.Head
+	head.Types = []profile.ValueType{w.Types[at]}
+	if m.grouping.Thread == nil {
+		m.column(key).absorb(&head)
+	} else {
+		m.addThreads(key, w, head)
+	}
+	for i, row := range w.Rows {
+		k := key
+		if m.grouping.Thread != nil {
+			if row.Thread != 0 {
+				k += m.grouping.Thread(w.Thread(row.Thread))
+			}
+		}
+		c := m.column(k)
+		call := m.call(e.stacks[e.window.Rows.Stack[i]])
+		s := c.sums[call]
+		if s == nil {
+			s = &store.Sum{Call: call}
+			c.sums[call] = s
+		}
+		s.N += row.N
+		s.Value += row.Values[at]
+		if at == 0 {
+			s.Squares += row.Squares
+		}
+		if e.window.Rows.Groups != nil && at == 0 {
+			for g := range s.Groups {
+				s.Groups[g] += e.window.Rows.Groups[i*store.Groups+g] * e.window.Scales[0]
+			}
+		} else {
+			s.Groups[group] += row.Values[at]
+		}
+	}
+}
+
+// addThreads counts a window for each column that its threads are of.
+func (m *merger) addThreads(key string, w *profile.Window, head profile.Head) {
+	names := map[string]profile.Exact{"": {}}
+	for _, t := range w.Threads {
+		e := names[m.grouping.Thread(t)]
+		e.Add(t.Exact)
+		names[m.grouping.Thread(t)] = e
+	}
+	for name, exact := range names {
+		h := head
+		h.Exact, h.Idle, h.Watched, h.Losses = exact, 0, 0, nil
+		m.column(key + name).absorb(&h)
+	}
+}
+
+func (m *merger) column(key string) *column {
+	c := m.columns[key]
+	if c == nil {
+		c = &column{sums: map[int]*store.Sum{}}
+		m.columns[key] = c
+	}
+	return c
+}
+
+func (c *column) absorb(h *profile.Head) {
+	if c.windows == 0 {
+		c.head = *h
+		c.head.Types, c.head.Target = slices.Clone(h.Types), maps.Clone(h.Target)
+		c.head.Losses, c.head.Comments = slices.Clone(h.Losses), slices.Clone(h.Comments)
+	} else {
+		c.head.Absorb(h)
+	}
+	c.windows++
+}
+
+// call finds or adds a call of the forest, its callers first.
+func (m *merger) call(h profile.Hash) int {
+	if at, ok := m.calls[h]; ok {
+		return at
+	}
+	kept := m.tenant.calls[h]
+	c := profile.Call{Hash: h, Caller: -1, Place: -1, End: kept.end}
+	if !kept.root {
+		c.Caller = m.call(kept.caller)
+		place, ok := m.places[kept.place]
+		if !ok {
+			place = len(m.merged.Forest.Places)
+			m.places[kept.place] = place
+			m.merged.Forest.Places = append(m.merged.Forest.Places, m.tenant.places[kept.place])
+		}
+		c.Place = place
+	}
+	at := len(m.merged.Forest.Calls)
+	m.calls[h] = at
+	m.merged.Forest.Calls = append(m.merged.Forest.Calls, c)
+	return at
+}
+
+func (m *merger) finish() *store.Merged {
+	for _, key := range slices.Sorted(maps.Keys(m.columns)) {
+		c := m.columns[key]
+		out := store.Column{Key: key, Head: c.head, Windows: c.windows}
+		for _, call := range slices.Sorted(maps.Keys(c.sums)) {
+			out.Sums = append(out.Sums, *c.sums[call])
+		}
+		m.merged.Columns = append(m.merged.Columns, out)
+	}
+	return m.merged
+}
