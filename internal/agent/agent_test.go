@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/spool"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// machine cuts random windows, one task's each, and remembers them.
+type machine struct {
+	mu   sync.Mutex
+	r    *rand.Rand
+	cuts map[int64]int64 // samples, by start
+	next int64
+}
+
+func (m *machine) Cut() (*profile.Window, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := profiletest.Random(m.r)
+	m.next++
+	w.Start = time.Unix(0, m.next)
+	m.cuts[m.next] = w.N()
+	return w, nil
+}
+
+func (m *machine) Close() error { return nil }
+
+// server takes what it is sent, as long as it likes.
+type server struct {
+	mu     sync.Mutex
+	r      *rand.Rand
+	stacks map[profile.Hash]bool
+	taken  map[string]int64 // samples, by start and target
+	moody  bool             // fails, forgets, and takes without saying so
+	refuse int64            // this window is wrong for good
+}
+
+func (s *server) Push(_ context.Context, request *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.moody && s.r.IntN(4) == 0 {
+		clear(s.stacks)
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("not now"))
+	}
+	forest, err := wire.Learn(request.GetDictionary())
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range forest.Calls {
+		s.stacks[c.Hash] = true
+	}
+	hashes, err := wire.Hashes(request.GetStacks())
+	if err != nil {
+		return nil, err
+	}
+	response := &atysv1.PushResponse{ReceivedUnixNano: time.Now().UnixNano(), AnsweredUnixNano: time.Now().UnixNano()}
+	var unknown []profile.Hash
+	for _, h := range hashes {
+		if !s.stacks[h] {
+			unknown = append(unknown, h)
+		}
+	}
+	if response.Unknown = wire.Table(unknown); len(unknown) > 0 {
+		return response, nil
+	}
+	for _, w := range request.GetWindows() {
+		if w.GetStartUnixNano() == s.refuse {
+			return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("I will never take this"))
+		}
+	}
+	for _, w := range request.GetWindows() {
+		n := int64(0)
+		for _, count := range w.GetRows().GetN() {
+			n += count
+		}
+		s.taken[fmt.Sprint(w.GetStartUnixNano(), request.GetSeries()[w.GetSeries()].GetLabels())] = n
+	}
+	if s.moody && s.r.IntN(4) == 0 {
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the answer is lost"))
+	}
+	return response, nil
+}
+
+func (s *server) samples() (sum int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.taken {
+		sum += n
+	}
+	return sum
+}
+
+type bench struct {
+	machine *machine
+	server  *server
+	spool   *spool.Spool
+	dir     string
+}
+
+func newBench(t *testing.T, seed uint64) *bench {
+	t.Helper()
+	b := &bench{dir: t.TempDir(),
+		machine: &machine{r: rand.New(rand.NewPCG(seed, 1)), cuts: map[int64]int64{}},
+		server:  &server{r: rand.New(rand.NewPCG(seed, 2)), stacks: map[profile.Hash]bool{}, taken: map[string]int64{}},
+	}
+	b.open(t)
+	return b
+}
+
+func (b *bench) open(t *testing.T) {
+	t.Helper()
+	var err error
+	if b.spool, err = spool.Open(b.dir, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// live runs an agent for a while.
+func (b *bench) live(t *testing.T, d time.Duration) *Agent {
+	t.Helper()
+	a, err := New(Options{Node: "n", Task: "test", Sampler: b.machine, Spool: b.spool, Intake: b.server, Window: 3 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if err := a.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (b *bench) cut() (sum int64) {
+	for _, n := range b.machine.cuts {
+		sum += n
+	}
+	return sum
+}
+
+func TestEverythingArrives(t *testing.T) {
+	b := newBench(t, 1)
+	a := b.live(t, 200*time.Millisecond)
+	if got, want := b.server.samples(), b.cut(); got != want || want == 0 {
+		t.Errorf("%d samples arrived of %d", got, want)
+	}
+	if got := b.spool.Stats(); got != (spool.Stats{}) {
+		t.Errorf("the spool still holds %+v", got)
+	}
+	if c := a.Counts(); c.Shipped != len(b.server.taken) || c.Refused+c.Unkept+c.Failures != 0 {
+		t.Errorf("%+v, and %d windows arrived", c, len(b.server.taken))
+	}
+}
+
+// TestEverythingArrivesInTheEnd has lives of an agent end while the server
+// fails, forgets, and takes windows without saying so.
+func TestEverythingArrivesInTheEnd(t *testing.T) {
+	b := newBench(t, 2)
+	b.server.moody = true
+	for life := range 4 {
+		b.live(t, 50*time.Millisecond)
+		if err := b.spool.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.open(t)
+		b.server.mu.Lock()
+		b.server.moody = life < 2
+		b.server.mu.Unlock()
+	}
+	if got, want := b.server.samples(), b.cut(); got != want || want == 0 {
+		t.Errorf("%d samples arrived of %d; %+v", got, want, b.spool.Stats())
+	}
+}
+
+// TestOneBadWindowHoldsUpNobody refuses one of many.
+func TestOneBadWindowHoldsUpNobody(t *testing.T) {
+	b := newBench(t, 3)
+	b.server.refuse = 5
+	a := b.live(t, 100*time.Millisecond)
+	if got, want := b.server.samples(), b.cut()-b.machine.cuts[5]; got != want {
+		t.Errorf("%d samples arrived of the %d that are not refused", got, want)
+	}
+	if got := a.Counts().Refused; got == 0 {
+		t.Error("nothing counts as refused")
+	}
+}
+
+func TestKnownIsBounded(t *testing.T) {
+	k := newKnown()
+	hash := func(i int) profile.Hash { return profile.Hash{byte(i), byte(i >> 8), byte(i >> 16)} }
+	for i := range 5 * halfKnown {
+		k.add([]profile.Hash{hash(i)})
+	}
+	if n := len(k.younger) + len(k.older); n > 2*halfKnown {
+		t.Errorf("%d entries, at most %d are meant", n, 2*halfKnown)
+	}
+	if last := hash(5*halfKnown - 1); !k.has(last) {
+		t.Error("the last one is forgotten")
+	} else if k.forget([]profile.Hash{last}); k.has(last) {
+		t.Error("what was to be forgotten is known")
+	}
+}

@@ -1,0 +1,265 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spool"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// shipper empties the spool, oldest first, one bundle at a time.
+type shipper struct {
+	options Options
+	log     *slog.Logger
+	known   *known
+	news    chan struct{} // something was spooled
+	ending  chan struct{} // nothing will be any more
+
+	mu        sync.Mutex // guards all below
+	offset    time.Duration
+	uncertain time.Duration
+	unspooled [][]byte // what the disk did not take
+	counts    Counts
+}
+
+// Counts are of windows since the agent began.
+type Counts struct {
+	Shipped  int
+	Refused  int // for good, by the receiver
+	Unkept   int // neither the disk nor the receiver took them
+	Failures int // attempts in a row that failed; 0 while all is well
+}
+
+// most windows that may wait in memory while the disk takes none.
+const mostUnspooled = 1000
+
+func newShipper(o Options) *shipper {
+	return &shipper{options: o, log: o.Log, known: newKnown(), news: make(chan struct{}, 1), ending: make(chan struct{})}
+}
+
+// wake says that something was spooled.
+func (s *shipper) wake() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// finish ends run once the spool is empty or a push has failed.
+func (s *shipper) finish() { close(s.ending) }
+
+// direct ships records that are on no disk. They are tried with the next push.
+func (s *shipper) direct(records [][]byte) {
+	s.mu.Lock()
+	s.unspooled = append(s.unspooled, records...)
+	if over := len(s.unspooled) - mostUnspooled; over > 0 {
+		s.counts.Unkept += over
+		s.unspooled = s.unspooled[over:]
+	}
+	s.mu.Unlock()
+	s.wake()
+}
+
+// clock tells how far this machine's clock is ahead of the server's.
+func (s *shipper) clock() (offset, uncertain time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.offset, s.uncertain
+}
+
+// run ships until the context ends, or until all is shipped after finish.
+func (s *shipper) run(ctx context.Context) {
+	failures := 0
+	for {
+		more, err := s.shipOne(ctx)
+		switch {
+		case err != nil:
+			failures++
+			s.log.Warn("ship windows", "failures", failures, "error", err)
+		default:
+			failures = 0
+		}
+		s.mu.Lock()
+		s.counts.Failures = failures
+		s.mu.Unlock()
+		if more && err == nil && ctx.Err() == nil {
+			continue
+		}
+		if !s.pause(ctx, failures) {
+			return
+		}
+	}
+}
+
+// pause waits for what is to be shipped next, and tells whether there may be any.
+func (s *shipper) pause(ctx context.Context, failures int) bool {
+	if failures > 0 {
+		return s.sleep(ctx, backoff(s.options.Rand, failures))
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.ending:
+		s.drainLast(ctx)
+		return false
+	case <-s.news:
+	}
+	if s.options.Jitter > 0 {
+		s.sleep(ctx, time.Duration(s.options.Rand.Int64N(int64(s.options.Jitter))))
+	}
+	return ctx.Err() == nil
+}
+
+// sleep waits, and tells whether run goes on.
+func (s *shipper) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.ending:
+		s.drainLast(ctx)
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// drainLast ships what is left, until it is all or a push fails.
+func (s *shipper) drainLast(ctx context.Context) {
+	for ctx.Err() == nil {
+		if more, err := s.shipOne(ctx); !more || err != nil {
+			return
+		}
+	}
+}
+
+// shipOne ships what is on no disk, else the oldest bundle, and tells whether
+// there may be more.
+func (s *shipper) shipOne(ctx context.Context) (more bool, err error) {
+	s.mu.Lock()
+	records := s.unspooled
+	s.unspooled = nil
+	s.mu.Unlock()
+	if len(records) > 0 {
+		if err := s.ship(ctx, records); err != nil {
+			s.direct(records)
+			return true, err
+		}
+		return true, nil
+	}
+	oldest := s.options.Spool.Oldest(1)
+	if len(oldest) == 0 {
+		return false, nil
+	}
+	return true, s.shipBundle(ctx, oldest[0])
+}
+
+func (s *shipper) shipBundle(ctx context.Context, id spool.ID) error {
+	records, err := s.options.Spool.Read(id)
+	if err != nil {
+		return err
+	}
+	if err := s.ship(ctx, records); err != nil {
+		return err
+	}
+	return s.options.Spool.Done(id)
+}
+
+// ship pushes records until they are taken. If they are refused together, each
+// is tried alone: one that is wrong must not hold up the others for ever.
+func (s *shipper) ship(ctx context.Context, records [][]byte) error {
+	windows := make([]*atysv1.Spooled, 0, len(records))
+	for _, r := range records {
+		w := &atysv1.Spooled{}
+		if err := proto.Unmarshal(r, w); err != nil {
+			s.refuse(err)
+			continue
+		}
+		windows = append(windows, w)
+	}
+	err := s.push(ctx, windows)
+	if !errors.Is(err, errRefused) {
+		return err
+	}
+	for _, w := range windows {
+		if err := s.push(ctx, []*atysv1.Spooled{w}); errors.Is(err, errRefused) {
+			s.refuse(err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *shipper) refuse(err error) {
+	s.log.Error("a window was refused", "error", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.Refused++
+}
+
+// push sends windows, a second time with what the receiver did not know.
+func (s *shipper) push(ctx context.Context, windows []*atysv1.Spooled) error {
+	if len(windows) == 0 {
+		return nil
+	}
+	for range 2 {
+		b := wire.NewBatch(s.known.has)
+		for _, w := range windows {
+			if err := b.Add(w); err != nil {
+				return fmt.Errorf("%w: %w", errRefused, err)
+			}
+		}
+		unknown, err := s.send(ctx, b.Request())
+		if err != nil {
+			return err
+		}
+		if len(unknown) == 0 {
+			s.known.add(b.Hashes())
+			s.mu.Lock()
+			s.counts.Shipped += len(windows)
+			s.mu.Unlock()
+			return nil
+		}
+		s.known.forget(unknown)
+	}
+	return errors.New("the receiver does not know stacks that were just explained to it")
+}
+
+// send pushes one request, and reads the receiver's clock on the way.
+func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]profile.Hash, error) {
+	const patience = 30 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	sent := s.options.Now()
+	response, err := s.options.Intake.Push(ctx, request)
+	if err != nil {
+		if connect.CodeOf(err) == connect.CodeInvalidArgument {
+			return nil, fmt.Errorf("%w: %w", errRefused, err)
+		}
+		return nil, err
+	}
+	offset, uncertain := clockOffset(sent, time.Unix(0, response.GetReceivedUnixNano()), time.Unix(0, response.GetAnsweredUnixNano()), s.options.Now())
+	s.mu.Lock()
+	s.offset, s.uncertain = offset, uncertain
+	s.mu.Unlock()
+	return wire.Hashes(response.GetUnknown())
+}
+
+// Counts tells what became of windows.
+func (a *Agent) Counts() Counts {
+	a.shipper.mu.Lock()
+	defer a.shipper.mu.Unlock()
+	return a.shipper.counts
+}

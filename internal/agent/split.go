@@ -1,0 +1,136 @@
+package agent
+
+import (
+	"slices"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// split takes a window of a whole machine apart, by target. Threads are folded
+// by the pattern of their names. What belongs to nobody, such as idle time and
+// samples that were lost before anybody saw whose they were, makes a window of
+// the machine itself.
+//
+// Targets are those of the window's threads: target i is that of thread i.
+func split(w *profile.Window, targets []profile.Labels, machine profile.Labels) []*profile.Window {
+	s := splitter{whole: w, machine: machine, parts: map[string]*part{}}
+	rest := s.part(machine)
+	rest.Head().Idle, rest.Head().Watched = w.Idle, w.Watched
+	for i, t := range w.Threads {
+		p := s.part(targets[i])
+		p.Head().Exact.Add(t.Exact)
+		p.thread(t)
+	}
+	for _, row := range w.Rows {
+		p := rest
+		if row.Thread != 0 {
+			p = s.part(targets[row.Thread-1])
+		}
+		p.add(w, row)
+	}
+	for _, l := range w.Losses {
+		if l.Reason == profile.LossDropped { // the others were counted again, row by row
+			rest.Head().AddLoss(l)
+		}
+	}
+	return s.windows()
+}
+
+// splitter finds the part of a target.
+type splitter struct {
+	whole   *profile.Window
+	machine profile.Labels
+	parts   map[string]*part
+}
+
+// part is the window of one target as it is built.
+type part struct {
+	*profile.Builder
+	stacks    map[profile.StackID]profile.StackID
+	locations map[profile.LocationID]profile.LocationID
+}
+
+func (s *splitter) part(target profile.Labels) *part {
+	if target == nil {
+		target = s.machine
+	}
+	key := target.String()
+	p := s.parts[key]
+	if p == nil {
+		h := s.whole.Head
+		h.Target, h.Exact, h.Idle, h.Watched, h.Losses = target, profile.Exact{}, 0, 0, nil
+		h.Types, h.Comments = slices.Clone(h.Types), slices.Clone(h.Comments)
+		p = &part{profile.NewBuilder(h), map[profile.StackID]profile.StackID{}, map[profile.LocationID]profile.LocationID{}}
+		s.parts[key] = p
+	}
+	return p
+}
+
+// thread is a thread as it is shipped: without its numbers, by its pattern.
+func (p *part) thread(t profile.Thread) profile.ThreadID {
+	return p.Thread(profile.Thread{Process: t.Process, Name: t.Pattern(), Exact: t.Exact})
+}
+
+func (p *part) add(w *profile.Window, row profile.Row) {
+	row.Values = slices.Clone(row.Values)
+	if row.Thread != 0 {
+		t := w.Thread(row.Thread)
+		t.Exact = profile.Exact{} // it was counted with the threads
+		row.Thread = p.thread(t)
+	}
+	if row.Context != 0 {
+		row.Context = p.Context(w.Contexts[row.Context-1])
+	}
+	end := w.Stacks[row.Stack].End
+	if reason, ok := incomplete(end); ok && len(row.Values) > 0 {
+		p.Head().AddLoss(profile.Loss{Reason: reason, Detail: end.String(), N: row.N, Value: row.Values[0]})
+	}
+	row.Stack = p.stack(w, row.Stack)
+	p.Add(row)
+}
+
+// incomplete says under which reason a stack counts that was not walked whole.
+func incomplete(end profile.End) (profile.LossReason, bool) {
+	switch {
+	case end == profile.EndStarting:
+		return profile.LossStarting, true
+	case end.Truncated():
+		return profile.LossTruncated, true
+	}
+	return "", false
+}
+
+func (p *part) stack(w *profile.Window, id profile.StackID) profile.StackID {
+	if known, ok := p.stacks[id]; ok {
+		return known
+	}
+	s := w.Stacks[id]
+	locations := make([]profile.LocationID, len(s.Locations))
+	for i, l := range s.Locations {
+		known, ok := p.locations[l]
+		if !ok {
+			known = p.Location(w.Locations[l], w.Names[l]...)
+			p.locations[l] = known
+		}
+		locations[i] = known
+	}
+	own := p.Stack(locations, s.End)
+	p.stacks[id] = own
+	return own
+}
+
+// windows gives the parts that have anything to tell, by target.
+func (s *splitter) windows() (windows []*profile.Window) {
+	keys := make([]string, 0, len(s.parts))
+	for key := range s.parts {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		w := s.parts[key].Window()
+		if len(w.Rows) > 0 || w.Exact.CPU > 0 || w.Watched > 0 || len(w.Losses) > 0 {
+			windows = append(windows, w)
+		}
+	}
+	return windows
+}

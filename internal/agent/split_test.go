@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
+)
+
+// TestNothingIsLostInSplitting merges the parts of random windows again: samples,
+// values, squares, exact times of threads and idle time are what they were.
+func TestNothingIsLostInSplitting(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		w := profiletest.Random(r)
+		targets := make([]profile.Labels, len(w.Threads))
+		var used int64
+		for i, thread := range w.Threads {
+			used += int64(thread.Exact.CPU)
+			if service := []string{"shop", "cart", ""}[r.IntN(3)]; service != "" {
+				targets[i] = profile.Labels{"service": service}
+			}
+		}
+		parts := split(w, targets, profile.Labels{"node": "a"})
+		var n, value, exact int64
+		var squares float64
+		for _, p := range parts {
+			n, value, exact = n+p.N(), value+p.Total(0), exact+int64(p.Exact.CPU)
+			for _, row := range p.Rows {
+				squares += row.Squares
+			}
+		}
+		var want float64
+		for _, row := range w.Rows {
+			want += row.Squares
+		}
+		if n != w.N() || value != w.Total(0) || squares != want || exact != used {
+			t.Fatalf("seed %d: %d samples of %d, value %d of %d, squares %g of %g, used %d of %d",
+				seed, n, w.N(), value, w.Total(0), squares, want, exact, used)
+		}
+		merged, err := profile.Merge(parts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if merged.Idle != w.Idle || merged.Watched != w.Watched {
+			t.Errorf("seed %d: idle %v of %v, watched %v of %v", seed, merged.Idle, w.Idle, merged.Watched, w.Watched)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 100}}, Idle: 5, Watched: 9,
+		Losses: []profile.Loss{{Reason: profile.LossDropped, N: 3, Value: 300}, {Reason: profile.LossTruncated, N: 99}}})
+	one := b.Thread(profile.Thread{PID: 1, TID: 11, Process: "shop", Name: "http-1", Exact: profile.Exact{CPU: 70}})
+	two := b.Thread(profile.Thread{PID: 1, TID: 12, Process: "shop", Name: "http-2", Exact: profile.Exact{CPU: 30}})
+	other := b.Thread(profile.Thread{PID: 2, TID: 21, Process: "cart", Name: "cart"})
+	leaf := b.Named(profile.Frame{Function: "leaf"})
+	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndComplete), Thread: one, N: 1, Values: []int64{100}})
+	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndComplete), Thread: two, N: 2, Values: []int64{200}})
+	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndTooDeep), Thread: other, N: 4, Values: []int64{400}})
+	b.Add(profile.Row{Stack: b.Stack(nil, profile.EndNoUser), N: 8, Values: []int64{800}})
+	shop, cart, node := profile.Labels{"service": "shop"}, profile.Labels{"service": "cart"}, profile.Labels{"node": "a"}
+	parts := split(b.Window(), []profile.Labels{shop, shop, cart}, node)
+	if len(parts) != 3 {
+		t.Fatalf("%d parts, want 3", len(parts))
+	}
+	byTarget := map[string]*profile.Window{}
+	for _, p := range parts {
+		byTarget[p.Target.String()] = p
+	}
+	p := byTarget[shop.String()]
+	if len(p.Rows) != 1 || p.N() != 3 || len(p.Threads) != 1 || p.Threads[0] != (profile.Thread{Process: "shop", Name: "http-#", Exact: profile.Exact{CPU: 100}}) || p.Exact.CPU != 100 {
+		t.Errorf("threads of one pattern: %+v of threads %+v, used %v", p.Rows, p.Threads, p.Exact.CPU)
+	}
+	if got := byTarget[cart.String()].LossOf(profile.LossTruncated); got.N != 4 || got.Value != 400 {
+		t.Errorf("truncated %+v, want the 4 samples that were", got)
+	}
+	p = byTarget[node.String()]
+	if got := p.LossOf(profile.LossDropped); p.N() != 8 || got.N != 3 || p.Idle != 5 || p.Watched != 9 {
+		t.Errorf("the machine itself: %d samples, %+v lost, idle %d of %d", p.N(), got, p.Idle, p.Watched)
+	}
+}
