@@ -1,0 +1,58 @@
+// Package server keeps what agents send, and shows it.
+//
+//	Push (intake.go) -> checked -> store.Put -> acknowledged
+//	a browser -> guard.go -> pages.go -> store.Merge -> query.Window -> render.HTML
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+// Options say what a server stands on. Store is needed.
+type Options struct {
+	Store  store.Store
+	Tenant string // of everybody who asks; "": "default"
+	Hosts  []string
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+// Server answers agents and browsers.
+type Server struct {
+	options Options
+	log     *slog.Logger
+	now     func() time.Time
+}
+
+// New prepares a server.
+func New(o Options) *Server {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Tenant == "" {
+		o.Tenant = "default"
+	}
+	return &Server{options: o, log: o.Log, now: o.Now}
+}
+
+// Handler gives all that the server answers.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(atysv1connect.NewIntakeHandler(s, connect.WithReadMaxBytes(maxRequest)))
+	mux.HandleFunc("GET /{$}", s.overview)
+	mux.HandleFunc("GET /flame", s.flame)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
+	})
+	return guard(s.options.Hosts, mux)
+}
