@@ -99,6 +99,7 @@ went where, and how sure that is.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w (\"%s --help\" lists the flags)", err, c.CommandPath())}
 	})
+	root.AddCommand(upCommand())
 	root.AddCommand(recordCommand())
 	root.AddCommand(reportCommand(), flameCommand(), diffCommand(), convertCommand())
 	root.AddCommand(doctorCommand())
