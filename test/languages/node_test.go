@@ -114,7 +114,7 @@ var nodeChains = regexp.MustCompile(`^(?:\(anonymous\) )?(?:` + strings.Join([]s
 	`main throwing burn`,
 	`main spreading( many( burn)?| bindable( burn)?)?`,
 	`main assembling( \[wasm function\]){0,2}`,
-	`main assembling( \[wasm function\]){2} imported( burn)?`,
+	`main assembling( \[wasm function\]){1,2} imported( burn)?`,
 }, "|") + `)$`)
 
 // scriptLines tells the first and last line of each function of a script: one

@@ -20,6 +20,9 @@ import (
 	"atys.dev/atys/internal/unwind"
 )
 
+// phpAppending runs much in helpers that compiled code calls.
+const phpAppending = `Shop\appending`
+
 // What chains.php may be doing. Functions written in C may be innermost.
 var phpChains = script{
 	kind: profile.KindPHP,
@@ -41,6 +44,7 @@ var phpChains = script{
 		`{main};Shop\\round;Shop\\fibers(;Fiber::(start|resume)(;Shop\\{closure}(;Shop\\burn|;Fiber::suspend)?)?)?`,
 		`Shop\\{closure};Fiber::suspend`, // switched, but not yet off its stack
 		`{main};Shop\\round;Shop\\anonymous(;class@anonymous::run(;Shop\\burn)?)?`,
+		`{main};Shop\\round;Shop\\appending`,
 	},
 	needed: []string{
 		`{main};Shop\round` + strings.Repeat(`;Shop\Tree::descend`, 11) + `;Shop\burn`,
@@ -55,6 +59,7 @@ var phpChains = script{
 		`{main};Shop\round;Shop\fibers;Fiber::start;Shop\{closure};Shop\burn`,
 		`{main};Shop\round;Shop\fibers;Fiber::resume;Shop\{closure};Shop\burn`,
 		`{main};Shop\round;Shop\anonymous;class@anonymous::run;Shop\burn`,
+		`{main};Shop\round;` + phpAppending,
 	},
 	calls: map[string]string{
 		"eval":                  "eval(",
@@ -96,14 +101,23 @@ func TestPHP(t *testing.T) {
 	}
 }
 
-// checkCompiled asserts that a mode with a compiler ran what that made.
+// checkCompiled asserts that a mode with a compiler ran what that made, and that
+// no line is told of a function that is in compiled code: that keeps where it is
+// for calls of functions only, and this one calls none.
 func checkCompiled(t *testing.T, mode string, stacks []observed) {
 	t.Helper()
-	var compiled int64
+	var compiled, told int64
 	for _, o := range stacks {
+		frames := o.of(profile.KindJIT, profile.KindPHP)
 		if len(o.of(profile.KindJIT)) > 0 {
 			compiled += o.samples
 		}
+		if last := len(frames) - 1; last > 0 && frames[last].Kind == profile.KindJIT && frames[last-1].Function == phpAppending && frames[last-1].Line != 0 {
+			told += o.samples
+		}
+	}
+	if told > 0 {
+		t.Errorf("%d samples of compiled %s have a line", told, phpAppending)
 	}
 	if strings.HasSuffix(mode, "JIT") && compiled < 20 {
 		t.Errorf("%d samples with compiled code", compiled)

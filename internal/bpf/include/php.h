@@ -210,7 +210,7 @@ STEP u32 add_php_frame(struct walk *w)
 			push_language_frame(w, LANGUAGE_PHP, s->what, 0);
 		return PHP_MORE; /* its top mark is for no execute_ex */
 	}
-	if (frame == s->innermost) /* what compiled code has kept is where it last called */
+	if (frame == s->innermost) /* compiled code keeps it for calls of functions only, not of helpers */
 		f->opline = s->compiled ? 0 : php_live_instruction(w, frame, f->opline, f->function);
 	if (f->opline)
 		READ_USER(&line, 4, f->opline + PHP_OP_LINE);
@@ -304,7 +304,7 @@ static __always_inline u32 step_php_code(struct walk *w)
 	struct php_process *p = PHP_PROCESS(w->owner);
 	if (!p)
 		return END_NO_UNWIND;
-	w->languages.php.compiled = !w->is_return;
+	w->languages.php.compiled = 1;
 	w->ip = p->body;
 	w->is_return = 0;
 	return 0;

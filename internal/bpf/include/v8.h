@@ -42,6 +42,7 @@ struct v8_process {
 #define V8_COMPILED 2	 /* the rest is the pc */
 #define V8_BUILTIN 3
 #define V8_WASM 4
+#define V8_CALLING 5 /* compiled code that has called; the rest is within its call */
 #define V8_KIND_SHIFT 60
 
 #define V8_PHOTOGRAPHED_NAME 511	 /* bytes that are copied of a function's name */
@@ -275,7 +276,8 @@ static __always_inline bool push_v8(struct walk *w, struct v8_process *p, u64 fu
 	v->shared = shared;
 	v->name = name;
 	v->script = script;
-	v->pc = where >> V8_KIND_SHIFT == V8_COMPILED ? w->ip - w->is_return : 0;
+	u64 kind = where >> V8_KIND_SHIFT;
+	v->pc = kind == V8_COMPILED || kind == V8_CALLING ? w->ip - w->is_return : 0;
 	v->what = identity(shared, mix(name, script));
 	push_language_frame(w, LANGUAGE_V8, v->what, where);
 	return true;
@@ -360,6 +362,7 @@ static __always_inline bool v8_leaf(struct walk *w)
 static __always_inline void push_v8_compiled(struct walk *w, struct v8_process *p, u64 fp, u64 function)
 {
 	u64 pc = w->ip - w->is_return;
+	u64 kind = w->is_return ? V8_CALLING : V8_COMPILED;
 	u64 *words = w->v8.words;
 	words[0] = function;
 	words[1] = 1; /* its context */
@@ -368,7 +371,7 @@ static __always_inline void push_v8_compiled(struct walk *w, struct v8_process *
 		v8_missing(w);
 	}
 	if (words[1] & 1) {
-		if (words[0] && push_v8(w, p, words[0], (u64)V8_COMPILED << V8_KIND_SHIFT | (pc & ((1ull << V8_KIND_SHIFT) - 1))))
+		if (words[0] && push_v8(w, p, words[0], kind << V8_KIND_SHIFT | (pc & ((1ull << V8_KIND_SHIFT) - 1))))
 			return;
 		if (fp && w->v8.unread)
 			v8_missing(w);

@@ -77,7 +77,15 @@ func (u *unoptimised) find(offset int) (sourcePosition, bool) {
 	if u == nil {
 		return 0, false
 	}
-	return u.positions.find(offset - u.begin)
+	return u.at(offset - u.begin)
+}
+
+// at gives the position of an offset in the bytecode.
+func (u *unoptimised) at(offset int) (sourcePosition, bool) {
+	if u == nil || offset < 0 {
+		return 0, false
+	}
+	return u.positions.find(offset)
 }
 
 // readCode reads the instructions: how long each is tells which of them an

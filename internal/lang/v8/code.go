@@ -32,6 +32,7 @@ type code struct {
 	inlined    []located
 	exits      int // where it is left once it may no longer run; from there on it does nothing else
 	safepoints []safepoint
+	callers    map[int][]running // what runs at calls without a position of their own, by where they return to
 }
 
 // inlinedCall is a call that was inlined: where it was made, in which other
@@ -216,7 +217,11 @@ func (r *Runtime) readInlined(c *code) bool {
 	if b, ok := h.bytes(calls, maxCalls*inlinedBytes); ok {
 		c.calls = parseCalls(b)
 	}
-	return r.readLiterals(c, literals, n)
+	if !r.readLiterals(c, literals, n) {
+		return false
+	}
+	r.readCallers(c, literals)
+	return true
 }
 
 // readLiterals reads the functions that are inlined: the first literals.

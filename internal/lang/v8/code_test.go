@@ -1,6 +1,7 @@
 package v8
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,28 +17,38 @@ func compiled(t *testing.T) (r *Runtime, n *Namer, what, begin uint64) {
 	source := m.text("function outer() {\n  middle();\n}\nfunction middle() {\n  inner();\n}\nfunction inner() {\n  work();\n}\n")
 	script := m.object(typeScript, source, m.text("/srv/a.js"), smi(0), 0, 0, 0, smi(0))
 	shared := map[string]uint64{}
-	for name, start := range map[string]int{"outer": 14, "middle": 46, "inner": 76} {
-		shared[name] = m.object(typeShared, 0, 0, m.scope(0, start, true, m.text(name), smi(0)), 0, script, 0)
+	for name, f := range map[string]struct{ start, calls int }{"outer": {14, 21}, "middle": {46, 55}, "inner": {76, 87}} {
+		table := m.byteArray(encode([]entry{{0, at(f.start, -1)}, {6, at(f.calls, -1)}}, []bool{true, true}, true))
+		shared[name] = m.object(typeShared, m.object(typeBytecode, 0, 0, table), 0, m.scope(0, f.start, true, m.text(name), smi(0)), 0, script, 0)
 	}
-	table := m.byteArray(encode([]entry{{0, at(14, -1)}, {8, at(87, 1)}, {16, at(55, 0)}, {24, at(21, -1)}, {32, at(87, 7)}},
+	positions := m.byteArray(encode([]entry{{0, at(14, -1)}, {8, at(87, 1)}, {16, at(55, 0)}, {24, at(21, -1)}, {32, at(87, 7)}},
 		[]bool{true, true, true, true, true}, true))
 	inlining := make([]byte, 2*inlinedBytes)
 	le.PutUint64(inlining[0:], uint64(at(21, -1))) // middle, called by outer
 	le.PutUint32(inlining[8:], 0)
 	le.PutUint64(inlining[16:], uint64(at(55, 0))) // inner, called there
 	le.PutUint32(inlining[24:], 1)
-	literals := m.array(shared["middle"]|2, shared["inner"])
-	data := m.array(smi(0), smi(2), smi(0), literals, smi(0), smi(0), smi(0), m.object(typeWrapper, shared["outer"]), m.byteArray(inlining), smi(40))
+	literals := m.array(shared["middle"]|2, shared["inner"], shared["outer"])
+	outer, middle, inner := instruction(opPlain, 6, 2, 0, 0), instruction(opPlain, 7, 0, 0, 0), instruction(opPlain, 6, 1, 0, 0)
+	whole := slices.Concat(translated(0, 3, 3), outer, middle, inner)
+	two := slices.Concat(translated(0, 2, 2), outer, middle)
+	wrong := slices.Concat(translated(0, 2, 2), outer, inner) // which outer does not call
+	data := m.array(m.byteArray(slices.Concat(whole, two, wrong)), smi(2), smi(0), literals, smi(0), smi(0), smi(0),
+		m.object(typeWrapper, shared["outer"]), m.byteArray(inlining), smi(40), smi(1), smi(3),
+		smi(0), smi(len(whole)), smi(13), // no call's
+		smi(0), smi(0), smi(13), smi(0), smi(len(whole)), smi(42), smi(0), smi(len(whole)+len(two)), smi(21))
 	m.next = (m.next + codePage - 1) &^ (codePage - 1)
 	m.allocate(64)
 	instructions := m.object(typeInstructions, make([]uint64, 3+64)...)
 	begin = instructions - 1 + 32
-	code := m.object(typeCode, data, table, 0, 0, begin, 0, 48)
+	code := m.object(typeCode, data, positions, 0, 0, begin, 0, 48)
 	m.put(instructions, 8, code)
-	copy(m.at[instructions-1][32+48:], []byte{1, 0, 0, 0, 3, 0, 0, 0, 1 | 1<<4 | 1<<7, 0, 0, 0,
-		12, 1, 41, 15, 0, 0, 30, 2, 45}) // calls return to 12 (or 40), 15 and 30 (or 44)
+	copy(m.at[instructions-1][32+48:], []byte{1, 0, 0, 0, 7, 0, 0, 0, 1 | 1<<4 | 1<<7, 0, 0, 0,
+		12, 1, 41, 13, 3, 42, 15, 0, 0, 18, 4, 44, 20, 5, 43, 21, 6, 46, 30, 2, 45}) // calls return to 12 (or 40), 13 (or 41), 15 ...
 
-	r, n = newRuntime(m.whole(), laidOut()), &Namer{}
+	l := laidOut()
+	l.translations = newOpcodes(table(operandCounts), 13)
+	r, n = newRuntime(m.whole(), l), &Namer{}
 	f, _ := r.heap.function(shared["outer"])
 	p := lang.Photograph{What: 99, Bytes: make([]byte, 2048)}
 	p.Values = [8]uint64{f.shared, f.nameAt, f.script, 1, smi(14)}
@@ -68,7 +79,7 @@ func TestInlined(t *testing.T) {
 		offset int
 		want   string
 	}{
-		{0, "outer:1"}, {7, "outer:1"},
+		{0, "outer:1"}, {7, "outer:1"}, {4, "[javascript function] in outer"},
 		{8, "inner:8 in middle:5 in outer:2"},
 		{16, "middle:5 in outer:2"},
 		{24, "outer:2"},
@@ -78,10 +89,18 @@ func TestInlined(t *testing.T) {
 		{14, "[javascript function] in outer"}, // a call without a position of its own
 		{29, "outer:2"},
 		{43, "outer:2"},
-		{41, "[javascript function] in outer"}, // leaving the code
+		{46, "[javascript function] in outer"}, // leaving the code
+		{12, "inner:8 in middle:5 in outer:2"}, // a call whose translation tells
+		{40, "inner:8 in middle:5 in outer:2"},
+		{19, "middle:5 in outer:2"},            // and one which that of its exit does
+		{20, "[javascript function] in outer"}, // one that cannot be true
 	}
 	for _, test := range tests {
-		where := uint64(kindCompiled)<<kindShift | (begin + uint64(test.offset))
+		kind := uint64(kindCompiled)
+		if test.offset > 0 && test.offset < 7 {
+			kind = kindCalling // where the code has no call
+		}
+		where := kind<<kindShift | (begin + uint64(test.offset))
 		if got := names(n.Name(lang.Activation{What: what, Where: where}, r)); got != test.want {
 			t.Errorf("at %d: %q, want %q", test.offset, got, test.want)
 		}

@@ -58,8 +58,9 @@ type layout struct {
 	bytecodeData  uint32 // of bytecode
 	bytecodeTable uint32 // its positions
 
-	code  codeLayout
-	sizes *bytecodeSizes
+	code         codeLayout
+	sizes        *bytecodeSizes
+	translations *opcodes // nil: not known
 }
 
 // codeLayout is how compiled code lies in memory. Up to V8 10 it is one object;
@@ -283,9 +284,9 @@ const (
 )
 
 // readSymbols finds what is not meant for debuggers: the file offsets of the
-// code that V8 brings along, and how long instructions of bytecode are. Up to
-// V8 12 both are exported, by functions of a few instructions; later only the
-// full table of symbols has them.
+// code that V8 brings along, how long instructions of bytecode are, and those of
+// translations. Up to V8 12 all are exported, the first by functions of a few
+// instructions; later only the full table of symbols has them.
 func (l *layout) readSymbols(f *binfile.File) error {
 	e := f.Exports()
 	var address, size uint64
@@ -296,9 +297,10 @@ func (l *layout) readSymbols(f *binfile.File) error {
 		_, size = returned(f, s.Address)
 	}
 	sizes, known := e.Lookup(sizesSymbol)
-	if address == 0 || size == 0 || !known {
-		s := f.LookupSymbols(codeSymbol, sizeSymbol, sizesSymbol)
-		sizes.Address = s[sizesSymbol]
+	opcodes, alsoKnown := e.Lookup(opcodesSymbol)
+	if address == 0 || size == 0 || !known || !alsoKnown {
+		s := f.LookupSymbols(codeSymbol, sizeSymbol, sizesSymbol, opcodesSymbol)
+		sizes.Address, opcodes.Address = s[sizesSymbol], s[opcodesSymbol]
 		var b [4]byte
 		if n, _ := f.ReadAddress(b[:], s[sizeSymbol]); size == 0 && n == len(b) {
 			address, size = s[codeSymbol], uint64(le.Uint32(b[:]))
@@ -312,6 +314,8 @@ func (l *layout) readSymbols(f *binfile.File) error {
 	table := make([]byte, 3*mostBytecode)
 	n, _ := f.ReadAddress(table, sizes.Address)
 	l.sizes = newSizes(table[:n]) // without it baseline code has no lines
+	n, _ = f.ReadAddress(table[:4*mostOpcodes], opcodes.Address)
+	l.translations = newOpcodes(table[:n], l.major)
 	return nil
 }
 

@@ -11,6 +11,7 @@ const (
 	kindCompiled
 	kindBuiltin
 	kindWasm
+	kindCalling
 	kindShift = 60
 )
 
@@ -95,15 +96,21 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 		if p, ok := f.unoptimised.find(int(uint32(rest))); ok {
 			frame.Line = f.lines.line(p.offset())
 		}
-	case kindCompiled:
-		return n.compiled(f, a.What, rest, r, frame)
+	case kindCompiled, kindCalling:
+		return n.compiled(f, a.What, spot{rest, kind == kindCalling}, r, frame)
 	}
 	return []profile.Frame{frame}
 }
 
-// compiled gives what runs at a pc of a function's code.
-func (n *Namer) compiled(f *photographed, what, pc uint64, r *Runtime, frame profile.Frame) []profile.Frame {
-	c, known := n.codeOf(f, what, pc, r)
+// spot is where a thread is in compiled code: its pc, or one within the call it has made.
+type spot struct {
+	pc     uint64
+	called bool
+}
+
+// compiled gives what runs at a place in a function's code.
+func (n *Namer) compiled(f *photographed, what uint64, at spot, r *Runtime, frame profile.Frame) []profile.Frame {
+	c, known := n.codeOf(f, what, at.pc, r)
 	if c != nil && !c.baseline && c.function.place() == f.place() && f.contradicts(&c.function.function) {
 		return nil // the code is of one that came later
 	}
@@ -112,10 +119,10 @@ func (n *Namer) compiled(f *photographed, what, pc uint64, r *Runtime, frame pro
 		return []profile.Frame{inlinedUnread, frame}
 	case c == nil:
 	case !c.baseline:
-		return c.frames(f, pc, frame)
+		return c.frames(f, at, frame)
 	case f.unoptimised != nil && c.bytecode == f.unoptimised.bytecode:
-		if at, ok := f.unoptimised.sizes.offset(f.unoptimised.code, c.positions.table, int(pc-c.begin)); ok {
-			if p, ok := f.unoptimised.positions.find(at); ok {
+		if offset, ok := f.unoptimised.sizes.offset(f.unoptimised.code, c.positions.table, int(at.pc-c.begin)); ok {
+			if p, ok := f.unoptimised.positions.find(offset); ok {
 				frame.Line = f.lines.line(p.offset())
 			}
 		}
@@ -155,32 +162,31 @@ func (c *code) of(f *photographed) bool {
 	return c.function.is(f)
 }
 
-// frames gives what runs at a pc of optimised code, which must be of the function.
-func (c *code) frames(f *photographed, pc uint64, frame profile.Frame) []profile.Frame {
+// frames gives what runs at a place in optimised code, which must be of the function.
+func (c *code) frames(f *photographed, at spot, frame profile.Frame) []profile.Frame {
 	alone := []profile.Frame{frame}
 	if !c.function.is(f) {
 		return alone
 	}
-	p, ok := c.runsAt(pc)
+	all, ok := c.runsAt(at)
 	if !ok && len(c.calls) > 0 {
 		return []profile.Frame{inlinedUnread, frame}
 	}
 	if !ok {
 		return alone
 	}
-	all := c.inlinedAt(p)
 	frames := make([]profile.Frame, 0, len(all))
-	for _, at := range all {
-		if at.literal >= 0 {
-			if inlined := &c.inlined[at.literal]; inlined.known {
-				frames = append(frames, inlined.frame(at.position))
+	for _, run := range all {
+		if run.literal >= 0 {
+			if inlined := &c.inlined[run.literal]; inlined.known {
+				frames = append(frames, inlined.frame(run.position))
 			} else {
 				frames = append(frames, inlinedUnread)
 			}
 			continue
 		}
-		if !at.position.external() {
-			frame.Line = c.function.lines.line(at.position.offset())
+		if !run.position.external() {
+			frame.Line = c.function.lines.line(run.position.offset())
 		}
 		return append(frames, frame)
 	}

@@ -106,22 +106,30 @@ func (c *code) alone(from, to int) bool {
 	return i == len(c.safepoints) || c.safepoints[i].returns >= to
 }
 
-// runsAt gives the position of what runs at a pc of optimised code, and whether
-// it is known at all. A call has the position of the last entry before it, if
+// runsAt gives what runs at a place in optimised code, innermost first, and
+// whether it is known at all. What has called but not at one of the code's calls
+// was in other code, which lay here before. A call has the position of the last entry before it, if
 // that is its own: V8 leaves out the entries of calls whose position it does not
-// know, such as of its allocator, and they would seem to be in the inlined
-// function of another call. Elsewhere it is the nearest place before.
-func (c *code) runsAt(pc uint64) (sourcePosition, bool) {
-	at := int(pc - c.begin)
+// know, such as of its allocator, or which are at that of the call before, and
+// they would seem to be in the inlined function of another call. Elsewhere it is
+// the nearest place before.
+func (c *code) runsAt(where spot) (all []running, known bool) {
+	at := int(where.pc - c.begin)
 	returns, isCall := c.call(at + 1)
-	if isCall {
+	switch {
+	case isCall:
+		if all, known = c.callers[returns]; known {
+			return all, true
+		}
 		at = returns - 1
-	} else if c.exits != 0 && at >= c.exits {
-		return 0, false // on its way out of the code
+	case where.called && len(c.safepoints) > 0:
+		return nil, false
+	case c.exits != 0 && at >= c.exits:
+		return nil, false // on its way out of the code
 	}
 	e, ok := c.positions.last(at)
-	if ok && isCall && !c.alone(e.code, returns) {
-		return 0, false
+	if !ok || isCall && !c.alone(e.code, returns) {
+		return nil, false
 	}
-	return e.position, ok
+	return c.inlinedAt(e.position), true
 }

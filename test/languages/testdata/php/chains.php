@@ -117,6 +117,15 @@ function anonymous(): int
     return $object->run();
 }
 
+function appending(): array
+{
+    $list = [];
+    for ($i = 0; $i < 500; $i++) {
+        $list[$i & 63] = "item $i";
+    }
+    return $list;
+}
+
 function round(Tree $t): void
 {
     $t->descend(10);
@@ -130,6 +139,7 @@ function round(Tree $t): void
     missing($t);
     fibers();
     anonymous();
+    appending();
 }
 
 if (PHP_SAPI === 'cli') {
