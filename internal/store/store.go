@@ -75,6 +75,13 @@ type UnknownError struct{ Stacks []profile.Hash }
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("%d stacks are not known", len(e.Stacks)) }
 
+// DamagedError says that a scan gave all but what could not be read.
+type DamagedError struct{ Parts int } // windows, or stretches of a series
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("%d parts of the store are damaged and were left out", e.Parts)
+}
+
 // Errors that callers decide by.
 var (
 	ErrClosed = errors.New("the store is closed")
@@ -85,9 +92,9 @@ var (
 type Query struct {
 	Level    Level
 	Service  string                           // of this service alone; "": of all
-	Match    func(series profile.Labels) bool // nil: all of them
+	Match    func(series profile.Labels) bool // nil: all of them; labels are not to be changed
 	Task     string                           // of this task alone; "": of all
-	From, To time.Time                        // windows that begin in [From, To)
+	From, To time.Time                        // windows that begin in [From, To); never before 1970
 }
 
 // Grouping says in which columns of a merge a window's rows are added up.
@@ -102,6 +109,7 @@ type Grouping struct {
 type Merged struct {
 	Forest  *profile.Forest
 	Columns []Column // in the order of their keys
+	Damaged int      // windows, or stretches of a series, that could not be read and are left out
 }
 
 // Column is a group of windows added up. Head is merged as profile.Merge does:
@@ -115,24 +123,26 @@ type Column struct {
 
 // Sum is what was sampled on one stack.
 type Sum struct {
-	Call    int   // of the forest
-	N       int64 // samples
-	Value   int64 // of the type asked for
-	Squares float64
+	Call    int           // of the forest
+	N       int64         // samples
+	Value   int64         // of the type asked for
+	Squares float64       // of weights; those of a type that is not a window's first count as if alike in a row
 	Groups  [Groups]int64 // at the raw level by the hash of the series
 }
 
 // Store keeps windows. It is safe for concurrent use. Tenants know nothing of
 // each other; what is asked of a tenant that never wrote is empty.
 type Store interface {
-	// Put keeps a batch at a level and returns when it is durable.
+	// Put keeps a batch at a level and returns when it is durable. Where it returns
+	// another error than those above, it may be: what is sent again is there once.
 	Put(ctx context.Context, tenant string, level Level, b *Batch) error
 	// Series lists the series that have windows, sorted by their String.
 	Series(ctx context.Context, tenant string, q Query) ([]profile.Labels, error)
 	// Merge adds up the values of one kind; windows without it are left out.
 	Merge(ctx context.Context, tenant string, q Query, kind string, g Grouping) (*Merged, error)
 	// Scan gives windows one by one, by series and time, with the stacks they
-	// name. It ends at the first error of each.
+	// name. It ends at the first error of each, which it returns. What is damaged
+	// it leaves out, and says so at its end by a DamagedError.
 	Scan(ctx context.Context, tenant string, q Query, each func(w *profile.Window, run profile.Run) error) error
 	// Name keeps names that came late; they hold for windows that are there already.
 	Name(ctx context.Context, tenant string, places []profile.Place) error

@@ -116,8 +116,8 @@ func TestKeysSort(t *testing.T) {
 		}
 	}
 	prefix := seriesKey("a", store.Raw, days(at), "x", 1)
-	start, task, run, ok := parseStart(ordered[1], len(prefix))
-	if !ok || !start.Equal(at.Add(1)) || task != "task" || run != (profile.Run{1}) {
-		t.Errorf("%v %q %x %v", start, task, run, ok)
+	f, ok := parseStart(ordered[1], len(prefix))
+	if !ok || !f.start.Equal(at.Add(1)) || f.task != "task" || f.run != (profile.Run{1}) {
+		t.Errorf("%v %q %x %v", f.start, f.task, f.run, ok)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
@@ -21,31 +20,72 @@ const (
 	commitBytes = 1 << 20
 )
 
-// commit is what somebody waits for to be on disk: windows, and all that the
-// tenant's tables hold and the database does not.
+// commit is what somebody waits for to be on disk: windows, or a range of keys to
+// drop, and all that the tenant's tables hold and the database does not.
 type commit struct {
 	tenant *tenant
 	pairs  [][2][]byte
+	drop   [2]key
 	bytes  int
 	done   chan error
 }
 
 // Put keeps a batch; see store.Store.
 func (s *Store) Put(ctx context.Context, tenant string, level store.Level, b *store.Batch) error {
-	t, err := s.tenant(tenant)
+	for i := range b.Windows {
+		if at := b.Windows[i].Head.Start; at.Before(firstStart) || at.After(lastStart) {
+			return fmt.Errorf("keep a window: it begins at %v", at)
+		}
+	}
+	r, err := s.resolver(tenant, b)
 	if err != nil {
 		return err
 	}
-	r := resolver{store: s, tenant: t, batch: b, services: map[string][]uint32{}}
+	defer r.shelf.putBack()
+	c, err := r.encode(level)
+	r.shelf.db.release() // a commit that breaks it has to wait for all who hold it
+	if err != nil {
+		return err
+	}
+	return s.commit(ctx, c)
+}
+
+// resolver finds the calls of a batch's stacks, once for each service.
+type resolver struct {
+	shelf    *shelf
+	batch    *store.Batch
+	index    map[profile.Hash]int // of the batch's forest
+	services map[string][]uint32  // by stack: its call, or unresolved
+	unknown  map[profile.Hash]bool
+}
+
+const unresolved = ^uint32(0)
+
+func (s *Store) resolver(tenant string, b *store.Batch) (*resolver, error) {
+	db, err := s.acquire()
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.tenant(db, tenant)
+	if err != nil {
+		db.release()
+		return nil, err
+	}
+	return &resolver{shelf: s.shelf(db, t), batch: b, services: map[string][]uint32{}, unknown: map[profile.Hash]bool{}}, nil
+}
+
+// encode makes a commit of the batch. All that is unknown is told at once.
+func (r *resolver) encode(level store.Level) (*commit, error) {
+	t := r.shelf.tenant
 	c := &commit{tenant: t}
-	for i := range b.Windows {
-		w := &b.Windows[i]
+	for i := range r.batch.Windows {
+		w := &r.batch.Windows[i]
 		calls, err := r.calls(w)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(r.unknown) > 0 {
-			continue // all that is unknown is told at once
+			continue
 		}
 		t.mu.Lock()
 		number := t.addSeries(w.Series)
@@ -55,29 +95,15 @@ func (s *Store) Put(ctx context.Context, tenant string, level store.Level, b *st
 		c.bytes += len(key) + len(value)
 	}
 	if len(r.unknown) > 0 {
-		return &store.UnknownError{Stacks: r.unknown}
+		return nil, &store.UnknownError{Stacks: slices.Collect(maps.Keys(r.unknown))}
 	}
-	return s.commit(ctx, c)
+	return c, nil
 }
-
-// resolver finds the calls of a batch's stacks, once for each service.
-type resolver struct {
-	store    *Store
-	tenant   *tenant
-	batch    *store.Batch
-	index    map[profile.Hash]int // of the batch's forest
-	services map[string][]uint32  // by stack: its call, or unresolved
-	unknown  []profile.Hash
-}
-
-const unresolved = ^uint32(0)
 
 // calls gives the call of each of a window's rows.
 func (r *resolver) calls(w *store.Window) ([]uint32, error) {
 	service := w.Series[store.ServiceLabel]
-	r.tenant.mu.Lock()
-	d, err := r.store.dictionary(r.tenant, service)
-	r.tenant.mu.Unlock()
+	d, err := r.shelf.take(service)
 	if err != nil {
 		return nil, err
 	}
@@ -105,103 +131,134 @@ func (r *resolver) resolve(d *dictionary, h profile.Hash) uint32 {
 	}
 	leaf, ok := r.index[h]
 	if !ok {
-		if !slices.Contains(r.unknown, h) {
-			r.unknown = append(r.unknown, h)
-		}
+		r.unknown[h] = true
 		return unresolved
 	}
-	return d.learn(r.tenant.places, r.batch.Forest, leaf)
+	return d.learn(r.shelf.tenant.places, r.batch.Forest, leaf)
 }
 
-// commit waits until it is on disk.
+// commit waits until it is on disk. Who ends that wait does not know whether it
+// will be.
 func (s *Store) commit(ctx context.Context, c *commit) error {
 	c.done = make(chan error, 1)
-	s.mu.RLock()
-	if s.closed {
-		s.mu.RUnlock()
-		return store.ErrClosed
-	}
 	select {
 	case s.commits <- c:
+	case <-s.stop:
+		return store.ErrClosed
 	case <-ctx.Done():
-		s.mu.RUnlock()
 		return ctx.Err()
 	}
-	s.mu.RUnlock()
-	return <-c.done
+	select {
+	case err := <-c.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // commitAll writes what is waiting, all of it with one sync.
 func (s *Store) commitAll() {
 	defer close(s.done)
-	for c := range s.commits {
-		group, bytes := []*commit{c}, c.bytes
-		wait := time.NewTimer(commitWait)
-	gather:
-		for bytes < commitBytes {
-			select {
-			case more, ok := <-s.commits:
-				if !ok {
-					break gather
-				}
-				group = append(group, more)
-				bytes += more.bytes
-			case <-wait.C:
-				break gather
+	for {
+		select {
+		case c := <-s.commits:
+			group := s.gather(c)
+			failed, err := s.write(group)
+			for _, c := range group {
+				c.done <- err
 			}
-		}
-		wait.Stop()
-		err := s.write(group)
-		for _, c := range group {
-			c.done <- err
+			if failed != nil {
+				s.retire(failed)
+			}
+		case <-s.stop:
+			return
 		}
 	}
 }
 
-func (s *Store) write(group []*commit) error {
-	if err := s.room(); err != nil {
-		return err
+// gather waits a moment for others.
+func (s *Store) gather(first *commit) []*commit {
+	group, bytes := []*commit{first}, first.bytes
+	wait := time.NewTimer(commitWait)
+	defer wait.Stop()
+	for bytes < commitBytes {
+		select {
+		case more := <-s.commits:
+			group = append(group, more)
+			bytes += more.bytes
+		case <-wait.C:
+			return group
+		case <-s.stop:
+			return group
+		}
 	}
-	b := s.db.NewBatch()
+	return group
+}
+
+// write writes commits. If the database broke, it is given back to be closed.
+func (s *Store) write(group []*commit) (failed *database, err error) {
+	if err := s.room(); err != nil {
+		return nil, err
+	}
+	db, err := s.acquireLast()
+	if err != nil {
+		return nil, err
+	}
+	defer db.release()
+	if db.failing.Load() {
+		return nil, fmt.Errorf("%w: what is in memory could not be written out to %q", store.ErrFull, s.options.Dir)
+	}
+	saved, err := db.apply(group)
+	if err != nil {
+		if errors.As(err, &broken{}) {
+			failed = db
+		}
+		return failed, fmt.Errorf("%w: %w", store.ErrFull, err)
+	}
+	for _, done := range saved {
+		done()
+	}
+	return nil, nil
+}
+
+// apply writes commits with one sync. What it gives is to be done afterwards.
+func (d *database) apply(group []*commit) (saved []func(), err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case broken:
+			err = r
+		default:
+			panic(r)
+		}
+	}()
+	b := d.NewBatch()
 	defer b.Close() // it was applied, or is of no use
-	var saved []func()
 	tenants := map[*tenant]bool{}
 	for _, c := range group {
 		if !tenants[c.tenant] {
 			tenants[c.tenant] = true
 			done, err := c.tenant.save(b)
 			if err != nil {
-				return fmt.Errorf("%w: %w", store.ErrFull, err)
+				return nil, err
 			}
 			saved = append(saved, done...)
 		}
-		for _, p := range c.pairs {
-			if err := b.Set(p[0], p[1], nil); err != nil {
-				return fmt.Errorf("%w: %w", store.ErrFull, err)
-			}
+		if err := c.add(b); err != nil {
+			return nil, err
 		}
 	}
-	if err := b.Commit(pebble.Sync); err != nil {
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	}
-	for _, done := range saved {
-		done()
-	}
-	return nil
+	return saved, b.Commit(pebble.Sync)
 }
 
-// room refuses to write to a disk that is almost full: a database that fails in
-// the middle of a write cannot go on.
-func (s *Store) room() error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(s.options.Dir, &fs); err != nil {
-		return fmt.Errorf("%w: look at the disk of %q: %w", store.ErrFull, s.options.Dir, err)
+func (c *commit) add(b *pebble.Batch) error {
+	if c.drop[0] != nil {
+		return b.DeleteRange(c.drop[0], c.drop[1], nil)
 	}
-	if free := fs.Bavail * uint64(fs.Bsize); free < s.options.Reserve {
-		return fmt.Errorf("%w: %d MB are left on the disk of %q, and %d MB must stay free", store.ErrFull, free>>20, s.options.Dir, s.options.Reserve>>20)
-	}
-	if fs.Flags&unix.ST_RDONLY != 0 {
-		return fmt.Errorf("%w: the disk of %q is mounted read-only", store.ErrFull, s.options.Dir)
+	for _, p := range c.pairs {
+		if err := b.Set(p[0], p[1], nil); err != nil {
+			return err
+		}
 	}
 	return nil
 }

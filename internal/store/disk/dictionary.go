@@ -2,6 +2,7 @@ package disk
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"atys.dev/atys/internal/profile"
 )
@@ -17,6 +18,10 @@ const nobody = ^uint32(0)
 // what is below it without a lock.
 type dictionary struct {
 	service string
+	loaded  *atomic.Int64 // the store's calls in memory; nil while it is being read
+
+	users int    // who took it; guarded by the tenant's mutex
+	used  uint64 // when it was put back last; likewise
 
 	mu    sync.RWMutex // guards all below
 	index map[profile.Hash]uint32
@@ -105,6 +110,7 @@ func (d *dictionary) learn(p *places, f *profile.Forest, leaf int) uint32 {
 	defer d.mu.Unlock()
 	var path []int
 	caller := nobody
+	defer func() { d.loaded.Add(int64(len(path))) }()
 	for at := leaf; at >= 0; at = f.Calls[at].Caller {
 		if number, ok := d.index[f.Calls[at].Hash]; ok {
 			caller = number
@@ -143,7 +149,7 @@ func (d *dictionary) restore(p *places, calls []call) bool {
 		hashes = append(hashes, hash)
 	}
 	d.calls, d.saved = calls, len(calls)
-	return true
+	return len(d.index) == len(calls)
 }
 
 // encodeCalls writes calls: how far before each its caller is, 0 for nobody.

@@ -63,11 +63,11 @@ func windowKey(tenant string, level store.Level, service string, series uint32, 
 	return append(k, run[:]...)
 }
 
-// startAt is where in the keys of a series the start begins.
-func parseStart(k []byte, prefix int) (start time.Time, task string, run profile.Run, ok bool) {
+// parseStart reads what follows the series in a window's key.
+func parseStart(k []byte, prefix int) (f found, ok bool) {
 	r := reader{data: k[min(prefix, len(k)):]}
-	start = time.Unix(0, int64(binary.BigEndian.Uint64(r.bytes(8))))
-	task = string(r.bytes(r.length()))
-	copy(run[:], r.bytes(len(run)))
-	return start, task, run, !r.bad && len(r.data) == 0
+	f.start = time.Unix(0, int64(binary.BigEndian.Uint64(r.bytes(8))))
+	f.task = r.text()
+	copy(f.run[:], r.bytes(len(f.run)))
+	return f, !r.bad && len(r.data) == 0
 }

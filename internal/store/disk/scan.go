@@ -2,9 +2,10 @@ package disk
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
@@ -12,28 +13,50 @@ import (
 
 // Scan gives windows one by one; see store.Store.
 func (s *Store) Scan(ctx context.Context, tenant string, q store.Query, each func(*profile.Window, profile.Run) error) error {
-	t, err := s.tenant(tenant)
+	db, err := s.acquire()
 	if err != nil {
 		return err
 	}
-	numbers, all := t.chosen(q)
+	defer db.release()
+	t, err := s.tenant(db, tenant)
+	if err != nil {
+		return err
+	}
+	shelf := s.shelf(db, t)
+	defer shelf.putBack()
+	c := s.cursor(db, t, q)
+	err = errors.Join(c.scan(ctx, shelf, each), c.close())
+	if c.refused != nil {
+		return c.refused
+	}
+	if err == nil && c.damaged > 0 {
+		err = &store.DamagedError{Parts: c.damaged}
+	}
+	return err
+}
+
+func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Window, profile.Run) error) error {
+	days, err := c.days()
+	if err != nil {
+		return err
+	}
+	numbers, all := c.tenant.chosen(c.query)
 	slices.SortFunc(numbers, func(a, b uint32) int { return strings.Compare(all[a].written, all[b].written) })
 	for _, n := range numbers {
-		t.mu.Lock()
-		d, err := s.dictionary(t, all[n].service)
-		t.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		err = s.windows(ctx, t, q, n, all[n], func(_ []byte, data window, start time.Time, task string, run profile.Run) error {
-			kept, ok := decodeWindow(data)
+		of := &all[n]
+		err := c.series(ctx, days, n, of, func(f *found) error {
+			d, err := shelf.take(of.service)
+			if err != nil {
+				return err
+			}
+			kept, ok := decodeWindow(f.data)
 			calls := d.all()
 			if rows := kept.Rows.Stack; !ok || len(rows) > 0 && int64(rows[len(rows)-1]) >= int64(len(calls)) {
-				s.log.Error("a window is damaged", "series", all[n].written, "start", start)
+				c.report(of, f.start, errDamaged)
 				return nil
 			}
-			kept.Head.Start, kept.Head.Task, kept.Head.Target = start, task, all[n].labels
-			return each(t.open(&kept, calls), run)
+			kept.Head.Start, kept.Head.Task, kept.Head.Target = f.start, f.task, maps.Clone(of.labels)
+			return each(c.tenant.open(&kept, calls), f.run)
 		})
 		if err != nil {
 			return err

@@ -1,0 +1,158 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"atys.dev/atys/internal/store"
+)
+
+const (
+	cacheBytes    = 32 << 20
+	blockBytes    = 128 << 10
+	memtableBytes = 16 << 20
+	// Where files cannot be merged, because one is damaged, windows are kept all
+	// the same: Pebble's own limit of 12 would have Put wait for ever.
+	unmergedFiles = 1000
+)
+
+// database is Pebble, open. Who uses it holds it, so that nobody closes it.
+type database struct {
+	*pebble.DB
+	users   sync.WaitGroup
+	failing atomic.Bool // what is in memory cannot be written out
+}
+
+func (d *database) release() { d.users.Done() }
+
+// broken is what Pebble says when it cannot go on.
+type broken struct{ message string }
+
+func (b broken) Error() string { return b.message }
+
+// listener hears what Pebble has to say. Its progress is of no use to users.
+type listener struct {
+	log      *slog.Logger
+	database *database
+	flush    error // how the last one ended; guarded by Pebble's own mutex
+}
+
+func (l *listener) Infof(string, ...any) {}
+
+func (l *listener) Errorf(format string, args ...any) {
+	l.log.Error("the store's database", "error", fmt.Sprintf(format, args...))
+}
+
+// Fatalf is called where Pebble cannot go on. The one place where it is no end
+// is a commit that could not be synced: commitAll opens the database again.
+// Elsewhere the process ends, as if it were killed: what was acknowledged is on
+// disk.
+func (l *listener) Fatalf(format string, args ...any) {
+	panic(broken{fmt.Sprintf(format, args...)})
+}
+
+// failed is called for what fails behind the back of commits. Pebble tries again
+// at once, and for ever.
+func (l *listener) failed(err error) {
+	l.log.Error("the store's database", "error", err)
+	if l.flush != nil && errors.Is(err, l.flush) {
+		l.database.failing.Store(true)
+	}
+	time.Sleep(50 * time.Millisecond) // or it would take a processor
+}
+
+func (l *listener) flushed(i pebble.FlushInfo) {
+	if i.Done {
+		l.flush = i.Err
+		l.database.failing.Store(false)
+	}
+}
+
+func (s *Store) open() (*database, error) {
+	d := &database{}
+	l := &listener{log: s.log, database: d}
+	o := &pebble.Options{
+		Cache: s.cache, MemTableSize: memtableBytes, FormatMajorVersion: pebble.FormatNewest, Logger: l, FS: s.options.fs,
+		L0StopWritesThreshold: unmergedFiles,
+		EventListener: &pebble.EventListener{
+			BackgroundError: l.failed, FlushEnd: l.flushed,
+			// What cannot be read is found by who reads it: it is no reason to end.
+			DataCorruption: func(i pebble.DataCorruptionInfo) {
+				s.log.Error("a file of the store is damaged", "details", i.String())
+			},
+		},
+	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionBalanced })
+	for i := range o.Levels {
+		o.Levels[i].BlockSize = blockBytes
+	}
+	if err := s.roomToOpen(); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.DB, err = pebble.Open(s.options.Dir, o); err != nil {
+		return nil, fmt.Errorf("open store %q: %w", s.options.Dir, err)
+	}
+	return d, nil
+}
+
+// retireWait is how long a call waits for one that broke to be closed. It may
+// itself be called by who holds that one, so that for ever would be too long.
+const retireWait = time.Second
+
+// acquire gives the database, to be released. One that broke is opened again.
+func (s *Store) acquire() (*database, error) { return s.hold(false) }
+
+// acquireLast gives it even while the store is being closed: what was taken by
+// then is still kept.
+func (s *Store) acquireLast() (*database, error) { return s.hold(true) }
+
+func (s *Store) hold(last bool) (*database, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if retired := s.retired; retired != nil {
+		s.mu.Unlock()
+		select {
+		case <-retired:
+		case <-time.After(retireWait):
+		}
+		s.mu.Lock()
+	}
+	if s.closed && !last {
+		return nil, store.ErrClosed
+	}
+	if s.retired != nil {
+		return nil, fmt.Errorf("%w: its database broke and is being closed", store.ErrFull)
+	}
+	if s.db == nil {
+		db, err := s.open()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", store.ErrFull, err)
+		}
+		s.db = db
+	}
+	s.db.users.Add(1)
+	return s.db, nil
+}
+
+// retire closes a database that broke, once nobody uses it.
+func (s *Store) retire(d *database) {
+	retired := make(chan struct{})
+	s.mu.Lock()
+	s.db, s.retired = nil, retired
+	s.mu.Unlock()
+	d.users.Wait()
+	if err := d.Close(); err != nil {
+		s.log.Error("close the store's database, which broke", "error", err)
+	}
+	s.mu.Lock()
+	s.retired = nil
+	s.mu.Unlock()
+	close(retired)
+}

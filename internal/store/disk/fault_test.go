@@ -1,0 +1,378 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/storetest"
+)
+
+const tenantName = "tenant"
+
+func everything() store.Query {
+	return store.Query{From: storetest.Epoch.Add(-time.Hour), To: storetest.Epoch.Add(24 * time.Hour)}
+}
+
+func openOn(t *testing.T, dir string, fs vfs.FS) *Store {
+	t.Helper()
+	s, err := Open(Options{Dir: dir, Reserve: 1, fs: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// step is between windows.
+const step = 4 * time.Second
+
+// numbered is a window that is told from others by when it begins.
+func numbered(n int) *profile.Window {
+	return storetest.Window(uint64(n), "shop", "one", storetest.Epoch.Add(time.Duration(n)*step))
+}
+
+func put(s *Store, n int) error {
+	return s.Put(context.Background(), tenantName, store.Raw, storetest.Batch(profile.Run{1}, numbered(n)))
+}
+
+// there lists which windows are there, each as it was put.
+func there(t *testing.T, s *Store, q store.Query) map[int]bool {
+	t.Helper()
+	seen := map[int]bool{}
+	err := s.Scan(context.Background(), tenantName, q, func(w *profile.Window, _ profile.Run) error {
+		n := int(w.Start.Sub(storetest.Epoch) / step)
+		if diff := profiletest.Diff(numbered(n), w); diff != "" {
+			t.Errorf("window %d is not what was put:\n%s", n, diff)
+		}
+		if seen[n] {
+			t.Errorf("window %d is there twice", n)
+		}
+		seen[n] = true
+		return nil
+	})
+	if damaged := (*store.DamagedError)(nil); err != nil && !errors.As(err, &damaged) {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// TestFailingDisk has each kind of write fail for a while. What was refused is
+// not counted on, what was acknowledged is there, and later puts work again.
+func TestFailingDisk(t *testing.T) {
+	for name, fails := range map[string]func(errorfs.Op) bool{
+		"log is not synced":  func(o errorfs.Op) bool { return isLog(o) && isSync(o) },
+		"log is not written": func(o errorfs.Op) bool { return isLog(o) && o.Kind == errorfs.OpFileWrite },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var bad atomic.Bool
+			var hit atomic.Int64
+			fs := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(o errorfs.Op) error {
+				if bad.Load() && fails(o) {
+					hit.Add(1)
+					return errors.New("injected")
+				}
+				return nil
+			}))
+			dir := t.TempDir()
+			s := openOn(t, dir, fs)
+			kept := map[int]bool{}
+			for n := range 40 {
+				if bad.Store(n%10 >= 7); !bad.Load() {
+					waitFor(t, "a disk that works again to be used", func() bool { return put(s, n) == nil })
+					kept[n] = true
+					continue
+				}
+				err := put(s, n)
+				if kept[n] = err == nil; err != nil && !errors.Is(err, store.ErrFull) {
+					t.Fatalf("window %d: %v", n, err)
+				}
+			}
+			if hit.Load() == 0 {
+				t.Fatal("no write failed")
+			}
+			bad.Store(false)
+			expect(t, s, kept)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = openOn(t, dir, vfs.Default)
+			defer s.Close()
+			expect(t, s, kept)
+		})
+	}
+}
+
+func isLog(o errorfs.Op) bool { return strings.HasSuffix(o.Path, ".log") }
+
+func isSync(o errorfs.Op) bool {
+	return o.Kind == errorfs.OpFileSync || o.Kind == errorfs.OpFileSyncData || o.Kind == errorfs.OpFileSyncTo
+}
+
+func expect(t *testing.T, s *Store, kept map[int]bool) {
+	t.Helper()
+	seen := there(t, s, everything())
+	for n, acknowledged := range kept {
+		if acknowledged && !seen[n] {
+			t.Errorf("window %d was acknowledged, and is gone", n)
+		}
+	}
+}
+
+// TestBrim fills a small disk to its last byte, with no room held back: the log
+// is torn, the database opened again once there is room, and nothing lost.
+func TestBrim(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a disk of its own takes root")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=40m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 26<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := openOn(t, filepath.Join(dir, "store"), vfs.Default)
+	defer s.Close()
+	kept, n := map[int]bool{}, 0
+	var err error
+	for ; err == nil; n += 100 {
+		var windows []*profile.Window
+		for i := n; i < n+100; i++ {
+			windows = append(windows, numbered(i))
+		}
+		if err = s.Put(context.Background(), tenantName, store.Raw, storetest.Batch(profile.Run{1}, windows...)); err == nil {
+			for i := n; i < n+100; i++ {
+				kept[i] = true
+			}
+		}
+	}
+	if !errors.Is(err, store.ErrFull) {
+		t.Fatalf("on a disk without a byte left: %v", err)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "a disk with room to be used", func() bool { return put(s, n) == nil })
+	kept[n] = true
+	expect(t, s, kept)
+}
+
+// TestFailingTables has tables not be written: what is in memory stays there and
+// in the log, puts are refused, and work again when tables can be written.
+func TestFailingTables(t *testing.T) {
+	var bad atomic.Bool
+	fs := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(o errorfs.Op) error {
+		if bad.Load() && strings.HasSuffix(o.Path, ".sst") && o.Kind == errorfs.OpFileWrite {
+			return errors.New("injected")
+		}
+		return nil
+	}))
+	s := openOn(t, t.TempDir(), fs)
+	defer s.Close()
+	kept := map[int]bool{}
+	for n := range 5 {
+		if err := put(s, n); err != nil {
+			t.Fatal(err)
+		}
+		kept[n] = true
+	}
+	bad.Store(true)
+	if _, err := s.db.AsyncFlush(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "a put to be refused", func() bool {
+		err := put(s, 5)
+		kept[5] = kept[5] || err == nil
+		return errors.Is(err, store.ErrFull)
+	})
+	expect(t, s, kept)
+	bad.Store(false)
+	waitFor(t, "a put to be kept", func() bool { return put(s, 6) == nil })
+	kept[6] = true
+	expect(t, s, kept)
+}
+
+// waitFor tries again and again, but not for ever.
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for began := time.Now(); !done(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+// TestDamagedBlock has one block of a table be other bytes: what lies there is
+// left out and counted, the rest is served, and puts go on.
+func TestDamagedBlock(t *testing.T) {
+	var bad atomic.Bool
+	flip := &flipped{FS: vfs.Default, bad: &bad}
+	dir := t.TempDir()
+	s := openOn(t, dir, flip)
+	var windows []*profile.Window
+	const count = 1800 // of two hours: more than a block holds
+	for n := range count {
+		windows = append(windows, numbered(n))
+	}
+	for n := 0; n < count; n += 300 {
+		if err := s.Put(context.Background(), tenantName, store.Raw, storetest.Batch(profile.Run{1}, windows[n:n+300]...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := s.Merge(context.Background(), tenantName, everything(), "cpu", store.Grouping{})
+	if err != nil || whole.Damaged != 0 || whole.Columns[0].Windows != count {
+		t.Fatalf("before anything is damaged: %v", err)
+	}
+	if err := s.Close(); err != nil { // what it has in memory is not damaged
+		t.Fatal(err)
+	}
+	s = openOn(t, dir, flip)
+	defer s.Close()
+	if n := len(there(t, s, store.Query{From: storetest.Epoch, To: storetest.Epoch.Add(step)})); n != 1 {
+		t.Fatalf("%d windows in the first step", n) // its tables are read before
+	}
+	bad.Store(true)
+	m, err := s.Merge(context.Background(), tenantName, everything(), "cpu", store.Grouping{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Damaged == 0 || len(m.Columns) != 1 || m.Columns[0].Windows == count {
+		t.Fatalf("%d parts are damaged, %d columns", m.Damaged, len(m.Columns))
+	}
+	seen := there(t, s, everything())
+	if len(seen) != m.Columns[0].Windows {
+		t.Errorf("a scan gives %d windows, a merge %d", len(seen), m.Columns[0].Windows)
+	}
+	if len(seen) < count/4 {
+		t.Errorf("%d windows only are left of %d", len(seen), count)
+	}
+	if err := put(s, count); err != nil {
+		t.Errorf("put beside what is damaged: %v", err)
+	}
+}
+
+// flipped is a file system one of whose tables has other bytes in its middle.
+type flipped struct {
+	vfs.FS
+	bad *atomic.Bool
+}
+
+func (f *flipped) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
+	file, err := f.FS.Open(name, options...)
+	if err != nil || !strings.HasSuffix(name, ".sst") {
+		return file, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return &flippedFile{file, f.bad, info.Size() / 2}, nil
+}
+
+type flippedFile struct {
+	vfs.File
+	bad    *atomic.Bool
+	middle int64
+}
+
+func (f *flippedFile) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := f.File.ReadAt(p, offset)
+	if at := f.middle - offset; f.bad.Load() && at >= 0 && at < int64(n) {
+		p[at] ^= 0xff
+	}
+	return n, err
+}
+
+// TestUnloads keeps few stacks in memory, of many services: all is there, and
+// new stacks of a service that was unloaded get numbers of their own.
+func TestUnloads(t *testing.T) {
+	s, err := Open(Options{Dir: t.TempDir(), Reserve: 1, Calls: 3000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	want := map[string]*profile.Window{}
+	for round := range 4 {
+		for n := range 20 {
+			service := fmt.Sprint("service-", n)
+			w := storetest.Window(uint64(100*round+n), service, "one", storetest.Epoch.Add(time.Duration(round)*time.Minute))
+			want[service+w.Start.String()] = w
+			if err := s.Put(context.Background(), tenantName, store.Raw, storetest.Batch(profile.Run{1}, w)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := len(s.tenants[tenantName].dictionaries); n == 0 || n == 20 {
+		t.Errorf("%d dictionaries of 20 are loaded: %d calls", n, s.calls.Load())
+	}
+	err = s.Scan(context.Background(), tenantName, everything(), func(w *profile.Window, _ profile.Run) error {
+		name := w.Target[store.ServiceLabel] + w.Start.In(time.UTC).String()
+		if diff := profiletest.Diff(want[name], w); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+		delete(want, name)
+		return nil
+	})
+	if err != nil || len(want) > 0 {
+		t.Errorf("%d windows are missing: %v", len(want), err)
+	}
+	if loaded := s.calls.Load(); loaded > 3000 {
+		t.Errorf("%d calls are loaded", loaded)
+	}
+}
+
+// TestMissingPart takes a part of each table away: its tenant is refused, since
+// all behind it would have the names of others.
+func TestMissingPart(t *testing.T) {
+	for name, space := range map[string]byte{"calls": spaceCalls, "places": spacePlaces, "series": spaceSeries} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openOn(t, dir, vfs.Default)
+			for n := range 3 {
+				w := storetest.Window(uint64(n), "shop", fmt.Sprint(n), storetest.Epoch)
+				if err := s.Put(context.Background(), tenantName, store.Raw, storetest.Batch(profile.Run{1}, w)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			it, err := s.db.NewIter(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !it.SeekGE(newKey(space, tenantName)) {
+				t.Fatal("nothing is there")
+			}
+			first := append([]byte(nil), it.Key()...)
+			if err := errors.Join(it.Close(), s.db.Delete(first, nil), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			s = openOn(t, dir, vfs.Default)
+			defer s.Close()
+			err = s.Scan(context.Background(), tenantName, everything(), func(*profile.Window, profile.Run) error { return nil })
+			if !errors.Is(err, errDamaged) {
+				t.Errorf("scan: %v", err)
+			}
+		})
+	}
+}

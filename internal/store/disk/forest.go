@@ -1,0 +1,161 @@
+package disk
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+)
+
+// merged makes one forest of all services, and columns over it.
+func (a *adder) merged() (*store.Merged, error) {
+	f := forester{adder: a, forest: &profile.Forest{}, places: map[uint32]int{}, calls: map[[2]int]int{}}
+	byService := map[string][]sumKey{}
+	for k, s := range a.sums {
+		s.settle()
+		byService[k.service] = append(byService[k.service], k)
+	}
+	columns := map[string]*store.Column{}
+	for _, service := range slices.Sorted(maps.Keys(byService)) {
+		keys := byService[service]
+		slices.SortFunc(keys, func(x, y sumKey) int { return cmp.Compare(x.column, y.column) })
+		d, err := a.shelf.take(service)
+		if err != nil {
+			return nil, err
+		}
+		numbers := f.add(d.all(), keys)
+		for _, k := range keys {
+			s := a.sums[k]
+			c := columns[k.column]
+			if c == nil {
+				c = &store.Column{Key: k.column, Head: s.head}
+				columns[k.column] = c
+			} else {
+				c.Head.Absorb(&s.head)
+			}
+			c.Windows += s.windows
+			c.Sums = s.appendTo(c.Sums, numbers)
+		}
+	}
+	m := &store.Merged{Forest: f.forest, Damaged: a.cursor.damaged}
+	for _, c := range columns {
+		if len(byService) > 1 {
+			c.Sums = folded(c.Sums)
+		}
+		m.Columns = append(m.Columns, *c)
+	}
+	slices.SortFunc(m.Columns, func(x, y store.Column) int { return strings.Compare(x.Key, y.Key) })
+	return m, nil
+}
+
+// appendTo appends what has samples. All groups have been settled.
+func (s *sums) appendTo(out []store.Sum, numbers []int) []store.Sum {
+	for call := range s.cells {
+		if !s.sampled(call) {
+			continue
+		}
+		cell := &s.cells[call]
+		sum := store.Sum{Call: numbers[call], N: cell.n, Squares: cell.squares}
+		for g, values := range s.groups {
+			if values != nil {
+				sum.Groups[g] = values[call]
+				sum.Value += values[call]
+			}
+		}
+		out = append(out, sum)
+	}
+	return out
+}
+
+// sampled says whether anything was seen on a stack.
+func (s *sums) sampled(call int) bool {
+	if s.cells[call].n != 0 || s.cells[call].squares != 0 {
+		return true
+	}
+	for _, values := range s.groups {
+		if values != nil && values[call] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// folded adds up what several services have of one stack.
+func folded(sums []store.Sum) []store.Sum {
+	slices.SortFunc(sums, func(a, b store.Sum) int { return cmp.Compare(a.Call, b.Call) })
+	out := sums[:0]
+	for _, s := range sums {
+		if n := len(out) - 1; n >= 0 && out[n].Call == s.Call {
+			out[n].N += s.N
+			out[n].Value += s.Value
+			out[n].Squares += s.Squares
+			for g, v := range s.Groups {
+				out[n].Groups[g] += v
+			}
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// forester builds the forest of what has samples.
+type forester struct {
+	*adder
+	forest *profile.Forest
+	places map[uint32]int // of the tenant, in the forest
+	calls  map[[2]int]int // by caller and place, or end: services share stacks
+}
+
+// add adds the calls of a service that columns need, and gives their numbers in
+// the forest.
+func (f *forester) add(calls []call, keys []sumKey) []int {
+	needed := make([]bool, len(calls))
+	for _, k := range keys {
+		s := f.sums[k]
+		for call := range s.cells[:min(len(s.cells), len(calls))] {
+			needed[call] = needed[call] || s.sampled(call)
+		}
+	}
+	for i := len(calls) - 1; i >= 0; i-- {
+		if needed[i] && calls[i].caller != nobody {
+			needed[calls[i].caller] = true
+		}
+	}
+	numbers := make([]int, len(calls))
+	for i, c := range calls {
+		if !needed[i] {
+			continue
+		}
+		call := f.call(c, numbers)
+		same := [2]int{call.Caller, call.Place}
+		if call.Caller < 0 {
+			same[1] = int(call.End)
+		}
+		number, ok := f.calls[same]
+		if !ok {
+			number = len(f.forest.Calls)
+			f.calls[same] = number
+			f.forest.Calls = append(f.forest.Calls, call)
+		}
+		numbers[i] = number
+	}
+	return numbers
+}
+
+func (f *forester) call(c call, numbers []int) profile.Call {
+	if c.caller == nobody {
+		end := profile.End(c.place)
+		return profile.Call{Hash: end.Hash(), Caller: -1, Place: -1, End: end}
+	}
+	place, ok := f.places[c.place]
+	if !ok {
+		place = len(f.forest.Places)
+		f.places[c.place] = place
+		f.forest.Places = append(f.forest.Places, f.shelf.tenant.places.at(c.place))
+	}
+	return profile.Call{Caller: numbers[c.caller], Place: place}
+}

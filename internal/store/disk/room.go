@@ -1,0 +1,68 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/store"
+)
+
+// room refuses to write to a disk that is almost full. A database that runs out
+// of it in the middle of a write has to be opened again, or ends the process.
+func (s *Store) room() error {
+	free, readOnly, err := free(s.options.Dir)
+	if err != nil {
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	}
+	if readOnly {
+		return fmt.Errorf("%w: the disk of %q is mounted read-only", store.ErrFull, s.options.Dir)
+	}
+	if free < s.options.Reserve {
+		return fmt.Errorf("%w: %d MB are left on the disk of %q, and %d MB must stay free", store.ErrFull, free>>20, s.options.Dir, s.options.Reserve>>20)
+	}
+	return nil
+}
+
+// openBytes is what opening a database writes besides what its logs hold.
+const openBytes = 4 << 20
+
+// roomToOpen refuses to open a database where there is no room for what its logs
+// hold: Pebble writes that out first, and would try for ever.
+func (s *Store) roomToOpen() error {
+	names, err := s.options.fs.List(s.options.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is made
+	}
+	if err != nil {
+		return err
+	}
+	need := uint64(openBytes)
+	for _, name := range names {
+		if filepath.Ext(name) != ".log" {
+			continue
+		}
+		info, err := s.options.fs.Stat(filepath.Join(s.options.Dir, name))
+		if err != nil {
+			return err
+		}
+		need += uint64(info.Size())
+	}
+	free, _, err := free(s.options.Dir)
+	if err == nil && free < need {
+		err = fmt.Errorf("%d MB are left on the disk of %q, and %d MB are needed to open the store", free>>20, s.options.Dir, need>>20)
+	}
+	return err
+}
+
+// free is how many bytes may still be written to the disk of a directory.
+func free(dir string) (bytes uint64, readOnly bool, err error) {
+	var at unix.Statfs_t
+	if err := unix.Statfs(dir, &at); err != nil {
+		return 0, false, fmt.Errorf("look at the disk of %q: %w", dir, err)
+	}
+	return at.Bavail * uint64(at.Bsize), at.Flags&unix.ST_RDONLY != 0, nil
+}
