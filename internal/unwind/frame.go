@@ -36,6 +36,26 @@ func DecodeFrames(words []uint64) (Frame, int) {
 	return f, 1
 }
 
+// FrameKey tells the frames of a walk apart as they are encoded, which is
+// cheaper than to read them.
+type FrameKey struct {
+	word, where uint64
+	pid         uint32 // where the frame means something in its process only
+}
+
+// KeyOf gives the key of the first frame of some words, and how many words it
+// takes.
+func KeyOf(words []uint64, pid uint32) (FrameKey, int) {
+	word := words[0]
+	switch {
+	case word>>60 == frameLanguage>>60 && len(words) > 1:
+		return FrameKey{word, words[1], pid}, 2
+	case word>>63 == 0 && word>>frameOffsetBits != 0 || word&frameKernel == frameKernel:
+		return FrameKey{word: word}, 1
+	}
+	return FrameKey{word: word, pid: pid}, 1
+}
+
 // DecodeFrame reads a frame of one word: of native or kernel code.
 func DecodeFrame(word uint64) Frame {
 	switch {

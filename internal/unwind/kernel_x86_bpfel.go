@@ -309,6 +309,7 @@ type kernelWalk struct {
 			Entry  uint64
 			Shim   uint64
 			Code   uint64
+			Known  uint64
 			What   uint64
 			Outer  uint64
 			Broken uint64

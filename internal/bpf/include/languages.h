@@ -8,8 +8,9 @@ struct python_walk {
 	u64 frame; /* next to be added; 0: none */
 	u64 entry; /* next entry record, or shim, where it is known */
 	u64 shim;  /* met last */
-	u64 code;  /* whose words are below */
-	u64 what;  /* its identity; 0: it is not to be photographed */
+	u64 code;  /* the code object met last: whose words are below, if its frame is the last */
+	u64 known; /* its identity; 0: it has none */
+	u64 what;  /* likewise, if it is to be photographed, else 0 */
 	u64 outer; /* state that is left to read when these frames end; 0: none */
 	u64 broken; /* what should be a frame is none */
 };

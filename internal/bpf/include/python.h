@@ -166,12 +166,9 @@ static __always_inline u32 python_string(struct python_process *p, u8 *to, u32 r
 }
 
 /* Photographs the code object whose words were just read. */
-STEP u32 python_photograph(struct walk *w)
+STEP u32 python_photograph(struct walk *w, struct python_process *p)
 {
-	if (!w)
-		return 0;
-	struct python_process *p = PYTHON_PROCESS(w->owner);
-	if (!p)
+	if (!w || !p)
 		return 0;
 	struct python_walk *s = &w->languages.python;
 	struct photograph *photo = begin_photograph(w, LANGUAGE_PYTHON, s->what);
@@ -217,15 +214,12 @@ static __always_inline u64 python_instruction(struct walk *w, struct python_proc
 /* Tells the code object whose words were just read from others. Where functions
  * are made again and again, another one has all the same addresses, but not the
  * same name: so its hash counts, or its beginning while it has none. */
-STEP u32 python_identify(struct walk *w)
+STEP u32 python_identify(struct walk *w, struct python_process *p)
 {
-	if (!w)
+	if (!w || !p)
 		return 0;
-	struct python_process *p = PYTHON_PROCESS(w->owner);
 	struct python_walk *s = &w->languages.python;
 	u64 *string = &w->python.words[PYTHON_STRING];
-	if (!p)
-		return 0;
 	u64 name = python_word(w->python.words, p->code_name), file = python_word(w->python.words, p->code_file);
 	u64 more = mix(mix(name, file), (u32)python_word(w->python.words, p->code_first_line));
 	more = mix(more, python_word(w->python.words, p->code_lines));
@@ -236,22 +230,40 @@ STEP u32 python_identify(struct walk *w)
 		if (string[1] == PYTHON_NO_HASH && n && !READ_USER(string + 2, n, name + p->string_ascii))
 			more = mix(mix(mix(more, string[2]), mix(string[3], string[4])), mix(string[5], string[6]));
 	}
-	s->what = identity(s->code, more);
+	s->what = s->known = identity(s->code, more);
 	return 0;
 }
 
 #define PYTHON_MORE 1 /* the activation has more frames */
 #define PYTHON_END 0  /* that was its last, or there is none */
 
-/* Adds one frame, and goes to the one that called it. */
-STEP u32 add_python_frame(struct walk *w)
+/* Reads and tells the code object of a frame, unless the frame before it has the
+ * same: functions that call themselves are read once. */
+static __always_inline bool python_read_code(struct walk *w, struct python_process *p, struct python_walk *s, u64 code)
 {
-	if (!w)
+	if (s->known && code == s->code)
+		return true;
+	s->known = 0;
+	if (!python_is_object(code) || READ_USER(w->python.words, PYTHON_CODE_BYTES, code))
+		return false;
+	if (python_word(w->python.words, p->type) != p->code_type)
+		return false;
+	/* else it is a piece of the interpreter that looks like code */
+	if (python_word(w->python.words, p->code_name) != python_word(w->python.words, p->code_file)) {
+		s->code = code;
+		python_identify(w, p);
+	}
+	return true;
+}
+
+/* Adds one frame, and goes to the one that called it. */
+STEP u32 add_python_frame(struct walk *w, struct python_process *p)
+{
+	if (!w || !p)
 		return PYTHON_END;
-	struct python_process *p = PYTHON_PROCESS(w->owner);
 	struct python_walk *s = &w->languages.python;
 	u64 frame = s->frame;
-	if (!p || !frame)
+	if (!frame)
 		return PYTHON_END;
 	s->what = 0;
 	if (!python_is_object(frame))
@@ -267,16 +279,10 @@ STEP u32 add_python_frame(struct walk *w)
 		return PYTHON_END;
 	}
 	u64 where = python_instruction(w, p, code);
-	if (!python_is_object(code) || READ_USER(w->python.words, PYTHON_CODE_BYTES, code))
+	if (!python_read_code(w, p, s, code))
 		return python_broken(s);
-	if (python_word(w->python.words, p->type) != p->code_type)
-		return python_broken(s);
-	/* else it is a piece of the interpreter that looks like code */
-	if (python_word(w->python.words, p->code_name) != python_word(w->python.words, p->code_file)) {
-		s->code = code;
-		python_identify(w);
-		push_language_frame(w, LANGUAGE_PYTHON, s->what, where);
-	}
+	if (s->known)
+		push_language_frame(w, LANGUAGE_PYTHON, s->known, where);
 	if (old || (p->activation == PYTHON_FLAGS && end))
 		return PYTHON_END;
 	return s->frame ? PYTHON_MORE : PYTHON_END;
@@ -329,14 +335,14 @@ static __always_inline bool python_is_between(struct walk *w, struct python_walk
 
 /* Adds the frames of one activation. The photograph is not taken within
  * add_python_frame because stacks of functions that call each other add up. */
-STEP u32 add_python_run(struct walk *w)
+STEP u32 add_python_run(struct walk *w, struct python_process *p)
 {
-	if (!w)
+	if (!w || !p)
 		return 0;
 	for (int i = 0; i < MAX_FRAMES / 2; i++) {
-		u32 more = add_python_frame(w);
+		u32 more = add_python_frame(w, p);
 		if (w->languages.python.what)
-			python_photograph(w);
+			python_photograph(w, p);
 		if (more != PYTHON_MORE)
 			return 0;
 	}
@@ -353,7 +359,7 @@ static __always_inline enum python_place add_python_to_shim(struct walk *w, stru
 	w->python.hash = w->hash;
 	w->python.count = w->count;
 	s->shim = 0;
-	add_python_run(w);
+	add_python_run(w, p);
 	s->entry = 0;
 	enum python_place place = s->shim ? python_place(w, s->shim) : PYTHON_WITHIN;
 	if (place == PYTHON_ABOVE) {
@@ -375,7 +381,7 @@ static __always_inline enum python_place add_python_entry(struct walk *w, struct
 		python_broken(s);
 		return PYTHON_ABOVE;
 	}
-	add_python_run(w);
+	add_python_run(w, p);
 	return place;
 }
 
@@ -394,7 +400,7 @@ STEP u32 add_python_activation(struct walk *w)
 		return add_python_entry(w, s, p);
 	if (!python_evaluates(w, p) || (w->count == 1 && python_is_between(w, s, p)))
 		return PYTHON_ABOVE;
-	add_python_run(w);
+	add_python_run(w, p);
 	return PYTHON_WITHIN;
 }
 

@@ -23,20 +23,16 @@ type drainer struct {
 	hashes  []uint64
 	offsets []uint32
 
-	stacks    map[uint64]uint32 // hash -> word in the arena
-	locations map[frameOf]profile.LocationID
-	named     map[frameOf][]profile.LocationID
-	files     map[uint32]unwind.File
-	combined  map[stackPair]profile.StackID
-	buffer    []profile.LocationID
+	stacks   map[uint64]uint32 // hash -> word in the arena
+	frames   map[unwind.FrameKey]span
+	places   []profile.LocationID // of all frames
+	files    map[uint32]unwind.File
+	combined map[stackPair]profile.StackID
+	buffer   []profile.LocationID
 }
 
-// frameOf is a frame; memory without a file, and languages' objects, mean
-// something only in their process.
-type frameOf struct {
-	frame unwind.Frame
-	pid   uint32
-}
+// span is where the places of a frame are: as many as calls are inlined there.
+type span struct{ from, to uint32 }
 
 // stackLost is STACK_LOST of cpu.bpf.c: in place of the hash of a stack that
 // found no room.
@@ -58,8 +54,7 @@ func (d *drainer) window(s *Sampler, head profile.Head, start uint64, buffer uin
 		return nil, err
 	}
 	b := profile.NewBuilder(head)
-	d.locations, d.files, d.combined = map[frameOf]profile.LocationID{}, map[uint32]unwind.File{}, map[stackPair]profile.StackID{}
-	d.named = map[frameOf][]profile.LocationID{}
+	d.forget()
 	threads := d.addThreads(s, b, used)
 	err := drainMap(rows, &d.keys, &d.rows, func(k kernelRowKey, v kernelRowValue) {
 		d.addRow(s, b, arena, threads, k, v)
@@ -72,6 +67,17 @@ func (d *drainer) window(s *Sampler, head profile.Head, start uint64, buffer uin
 	}
 	atomic.StoreUint64(&arena.Next, 0)
 	return b.Window(), nil
+}
+
+// forget makes room for another window. What was large is kept for the next.
+func (d *drainer) forget() {
+	if d.frames == nil {
+		d.frames, d.files, d.combined = map[unwind.FrameKey]span{}, map[uint32]unwind.File{}, map[stackPair]profile.StackID{}
+	}
+	clear(d.frames)
+	clear(d.files)
+	clear(d.combined)
+	d.places = d.places[:0]
 }
 
 // takeStacks empties the index of stacks.
@@ -185,57 +191,48 @@ func (d *drainer) appendFrames(s *Sampler, b *profile.Builder, arena *kernelAren
 		return profile.EndLost
 	}
 	for words := arena.Words[at+1 : at+1+n]; len(words) > 0; {
-		f, taken := unwind.DecodeFrames(words)
-		words = words[taken:]
-		if f.Language != 0 {
-			d.appendNamed(s, b, f, pid)
-			continue
+		key, taken := unwind.KeyOf(words, pid)
+		places, ok := d.frames[key]
+		if !ok {
+			places.from = uint32(len(d.places))
+			f, _ := unwind.DecodeFrames(words)
+			d.find(s, b, f, pid)
+			places.to = uint32(len(d.places))
+			d.frames[key] = places
 		}
-		d.buffer = append(d.buffer, d.location(s, b, f, pid))
+		d.buffer = append(d.buffer, d.places[places.from:places.to]...)
+		words = words[taken:]
 	}
 	return end
 }
 
-// appendNamed adds a frame of a language: as many locations as calls are inlined.
-func (d *drainer) appendNamed(s *Sampler, b *profile.Builder, f unwind.Frame, pid uint32) {
-	key := frameOf{f, pid}
-	ids, ok := d.named[key]
-	if !ok {
-		for _, frame := range s.options.Named(int(pid), f) {
-			ids = append(ids, b.Named(frame))
-		}
-		d.named[key] = ids
+// find adds what a frame points at to the places.
+func (d *drainer) find(s *Sampler, b *profile.Builder, f unwind.Frame, pid uint32) {
+	if f.Language == 0 {
+		d.places = append(d.places, d.location(s, b, f, pid))
+		return
 	}
-	d.buffer = append(d.buffer, ids...)
+	for _, frame := range s.options.Named(int(pid), f) {
+		d.places = append(d.places, b.Named(frame))
+	}
 }
 
-// location finds what a frame points at.
+// location finds what a frame of code points at.
 func (d *drainer) location(s *Sampler, b *profile.Builder, f unwind.Frame, pid uint32) profile.LocationID {
-	key := frameOf{frame: f}
-	if !f.Kernel && f.Executable == 0 {
-		key.pid = pid
-	}
-	if id, ok := d.locations[key]; ok {
-		return id
-	}
-	var id profile.LocationID
 	switch {
 	case f.Kernel && s.options.Kernel != nil:
-		id = b.Location(s.options.Kernel(f.Offset))
+		return b.Location(s.options.Kernel(f.Offset))
 	case f.Kernel:
-		id = b.Location(profile.Location{Kind: profile.KindKernel, BuildID: "kernel", Offset: f.Offset})
+		return b.Location(profile.Location{Kind: profile.KindKernel, BuildID: "kernel", Offset: f.Offset})
 	case f.Executable != 0:
-		id = b.Location(profile.Location{Kind: profile.KindNative, BuildID: d.file(s, f.Executable).BuildID, Offset: f.Offset})
+		return b.Location(profile.Location{Kind: profile.KindNative, BuildID: d.file(s, f.Executable).BuildID, Offset: f.Offset})
 	case f.Unmapped:
-		id = b.Location(profile.Location{Name: "[unknown code]"})
+		return b.Location(profile.Location{Name: "[unknown code]"})
 	case s.options.Anonymous != nil:
 		l, names := s.options.Anonymous(int(pid), f.Offset)
-		id = b.Location(l, names...)
-	default:
-		id = b.Location(profile.Location{Kind: profile.KindJIT, Name: "[code without a file]"})
+		return b.Location(l, names...)
 	}
-	d.locations[key] = id
-	return id
+	return b.Location(profile.Location{Kind: profile.KindJIT, Name: "[code without a file]"})
 }
 
 func (d *drainer) file(s *Sampler, id uint32) unwind.File {

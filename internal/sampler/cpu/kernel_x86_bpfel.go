@@ -355,6 +355,7 @@ type kernelScratch struct {
 				Entry  uint64
 				Shim   uint64
 				Code   uint64
+				Known  uint64
 				What   uint64
 				Outer  uint64
 				Broken uint64

@@ -233,6 +233,7 @@ type kernelPlace struct {
 				Entry  uint64
 				Shim   uint64
 				Code   uint64
+				Known  uint64
 				What   uint64
 				Outer  uint64
 				Broken uint64
@@ -443,7 +444,7 @@ type kernelReading struct {
 	Next          uint32
 	Unused        uint32
 	Before        [192]uint8
-	State         [2960]uint8
+	State         [2968]uint8
 }
 
 type kernelRows struct {
