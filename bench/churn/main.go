@@ -70,7 +70,7 @@ func (p *program) record(ctx context.Context) error {
 	}
 	defer wait()
 	defer cancel()
-	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{PIDs: []int{pid}}, Event: "cpu-clock", Frequency: *hz, Threads: true})
+	r, err := recorder.Start(recorder.Setup{}, recorder.Options{Targets: recorder.Targets{PIDs: []int{pid}}, Event: "cpu-clock", Frequency: *hz, Threads: true})
 	if err != nil {
 		return err
 	}

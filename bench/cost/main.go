@@ -201,7 +201,7 @@ func beEmpty(ctx context.Context, hz int, args []string) error {
 	if err := work.Start(); err != nil {
 		return err
 	}
-	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{PIDs: []int{work.Process.Pid}},
+	r, err := recorder.Start(recorder.Setup{}, recorder.Options{Targets: recorder.Targets{PIDs: []int{work.Process.Pid}},
 		Event: "cpu-clock", Frequency: float64(hz), Threads: true, Empty: true, Placement: cpu.PlaceCPUs})
 	if err != nil {
 		return err

@@ -79,7 +79,7 @@ func (l *load) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{PIDs: []int{v.PID}}, Event: "cpu-clock",
+	r, err := recorder.Start(recorder.Setup{}, recorder.Options{Targets: recorder.Targets{PIDs: []int{v.PID}}, Event: "cpu-clock",
 		Frequency: *hz, Threads: true, MeasureCost: true, Placement: cpu.PlaceCPUs})
 	if err != nil {
 		return err

@@ -96,7 +96,7 @@ func together(ctx context.Context, runs []*victim) error {
 		}
 		pids = append(pids, v.running.PID)
 	}
-	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "cpu-clock",
+	r, err := recorder.Start(recorder.Setup{}, recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "cpu-clock",
 		Frequency: *hz, Threads: true, Timed: true, Fixed: *fixed, Placement: placements[*where]})
 	if err != nil {
 		return err

@@ -140,8 +140,7 @@ func record(ctx context.Context, pids []int) (w *profile.Window, err error) {
 	if *debug {
 		level = slog.LevelDebug
 	}
-	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "task-clock", Frequency: *frequency, Fixed: true, MayAsk: true,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))})
+	r, err := recorder.Start(recorder.Setup{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))}, recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "task-clock", Frequency: *frequency, Fixed: true, MayAsk: true})
 	if err != nil {
 		return nil, err
 	}

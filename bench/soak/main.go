@@ -97,7 +97,7 @@ func (s *soak) run(ctx context.Context, dir string) (err error) {
 	}
 	defer s.work.wait()
 	defer cancel()
-	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{All: true}, Event: "cpu-clock", Frequency: *hz, Threads: true})
+	r, err := recorder.Start(recorder.Setup{}, recorder.Options{Targets: recorder.Targets{All: true}, Event: "cpu-clock", Frequency: *hz, Threads: true})
 	if err != nil {
 		return err
 	}

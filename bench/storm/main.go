@@ -111,7 +111,7 @@ func (r *recording) record(ctx context.Context) error {
 	if r.epoch, err = truth.Epoch(); err != nil {
 		return err
 	}
-	rec, err := recorder.Start(recorder.Options{Targets: recorder.Targets{All: true}, Event: "cpu-clock",
+	rec, err := recorder.Start(recorder.Setup{}, recorder.Options{Targets: recorder.Targets{All: true}, Event: "cpu-clock",
 		Frequency: r.hz, Threads: true, Timed: true})
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func together(ctx context.Context, runs []*program) error {
 }
 
 func record(ctx context.Context, runs []*program, pids []int, span time.Duration) (*profile.Window, time.Time, error) {
-	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "cpu-clock",
+	r, err := recorder.Start(recorder.Setup{}, recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "cpu-clock",
 		Frequency: *hz, Threads: true, Timed: true, MayAsk: true})
 	if err != nil {
 		return nil, time.Time{}, err

@@ -53,6 +53,20 @@ func run(args []string) int {
 	return exitFailure
 }
 
+// version is what this program was built from, as far as its build told.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return info.Main.Version + " " + s.Value[:min(len(s.Value), 12)]
+		}
+	}
+	return info.Main.Version
+}
+
 // legible is an error that may repeat what a file or a process holds, with
 // its lines kept and all else that steers a terminal shown as text.
 func legible(err error) string {
@@ -99,7 +113,8 @@ went where, and how sure that is.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w (\"%s --help\" lists the flags)", err, c.CommandPath())}
 	})
-	root.AddCommand(upCommand())
+	root.AddCommand(upCommand(), agentCommand())
+	root.AddCommand(objectCommands()...)
 	root.AddCommand(recordCommand())
 	root.AddCommand(reportCommand(), flameCommand(), diffCommand(), convertCommand())
 	root.AddCommand(doctorCommand())

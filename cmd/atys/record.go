@@ -25,6 +25,7 @@ import (
 type recordFlags struct {
 	targetFlags
 	kernelFlags
+	fleetFlags
 	duration  time.Duration
 	output    string
 	format    string
@@ -109,16 +110,22 @@ func recordCommand() *cobra.Command {
 		Short: "Sample processes, a cgroup, the machine or a command, and write a profile",
 		Example: `  atys record -p 1234 -d 10s -o profile.html
   atys record -a -F 199 -d 30s -o machine.pb.gz
-  atys record -o out.svg -- ./server --port 8080`,
+  atys record -o out.svg -- ./server --port 8080
+  atys record --server http://10.0.0.5:4300 --select '{service="checkout"}' -d 30s -F 999`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.check(c); err != nil {
+			fleet, err := f.fleetFlags.check(c, args)
+			if err == nil {
+				err = f.check(c)
+			}
+			if err != nil {
 				return &usageError{err}
 			}
-			return record(c, f, args)
+			return record(c, f, args, fleet)
 		},
 	}
 	f.targetFlags.add(c)
 	f.kernelFlags.add(c)
+	f.fleetFlags.add(c)
 	flags := c.Flags()
 	flags.DurationVarP(&f.duration, "duration", "d", 0, "how long; without it until Ctrl-C, or the command's end")
 	flags.StringVarP(&f.output, "output", "o", "atys.pb.gz", "file to write, - for standard output; its extension is its format: "+strings.Join(outputExtensions(), " "))
@@ -132,7 +139,7 @@ func recordCommand() *cobra.Command {
 	return c
 }
 
-func record(c *cobra.Command, f recordFlags, args []string) error {
+func record(c *cobra.Command, f recordFlags, args []string, fleet bool) error {
 	ctx := c.Context()
 	out, err := newOutput(f.output, f.format, outputOptions{threads: f.threads, processes: f.processes || f.all || f.cgroup != "", apart: f.processes})
 	if err != nil {
@@ -140,6 +147,9 @@ func record(c *cobra.Command, f recordFlags, args []string) error {
 	}
 	if err := out.check(); err != nil {
 		return err
+	}
+	if fleet {
+		return recordFleet(c, f, out)
 	}
 	child, err := startStopped(args)
 	if err != nil {
@@ -176,8 +186,8 @@ func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, child *c
 	if f.external() {
 		return recordExternal(c.Context(), f, external.Kernel(f.kernel), targets, child)
 	}
-	r, err := recorder.Start(recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count, Rows: f.tables << 17,
-		Threads: true, Timed: f.timed, Budget: f.budget / 100, MayAsk: f.allowAttach, CacheDir: cacheDir(), Log: logger(f.verbose)})
+	r, err := recorder.Start(recorder.Setup{CacheDir: cacheDir(), Rows: f.tables << 17, Log: logger(f.verbose)}, recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
+		Threads: true, Timed: f.timed, Budget: f.budget / 100, MayAsk: f.allowAttach})
 	if err != nil {
 		other, err := f.fallback(c, targets, err)
 		if err != nil {

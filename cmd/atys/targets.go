@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -129,8 +128,7 @@ func kernelOf(t *lang.Target) string {
 	return "bpf"
 }
 
-// targetsText prints a table; of a width only if there is one. Columns give
-// way before the last one does, the widest first.
+// targetsText prints a table.
 func targetsText(w io.Writer, targets []lang.Target, o render.Options) error {
 	rows := [][]string{{"PID", "SERVICE", "RUNS IN", "LANGUAGES", "KERNEL", "MISSING"}}
 	for i := range targets {
@@ -142,54 +140,7 @@ func targetsText(w io.Writer, targets []lang.Target, o render.Options) error {
 		rows = append(rows, []string{strconv.Itoa(t.PID), shortID(t.Service), runsIn(t.Service.Workload),
 			strings.Join(languages, ", "), cmp.Or(kernelOf(t), "-"), strings.Join(t.Missing(), "; ")})
 	}
-	var widths [6]int
-	for _, row := range rows {
-		for i := range row {
-			row[i] = render.Printable(row[i])
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
-	}
-	if o.Width > 0 {
-		narrow(widths[:], o.Width)
-	}
-	var b strings.Builder
-	for i, row := range rows {
-		line := ""
-		for j, cell := range row {
-			if j > 0 {
-				line += "  "
-			}
-			line += render.Pad(render.Fit(cell, widths[j]), widths[j])
-		}
-		line = strings.TrimRight(line, " ")
-		if i == 0 && !o.NoColor {
-			line = "\x1b[2m" + line + "\x1b[0m"
-		}
-		b.WriteString(line + "\n")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// narrow shrinks columns until they fit, the first (the number) never.
-func narrow(widths []int, width int) {
-	const least = 7 // of a column: its head
-	total := 2 * (len(widths) - 1)
-	for _, w := range widths {
-		total += w
-	}
-	for ; total > width; total-- {
-		widest := 1
-		for i := 2; i < len(widths); i++ {
-			if widths[i] >= widths[widest] {
-				widest = i
-			}
-		}
-		if widths[widest] <= least {
-			return
-		}
-		widths[widest]--
-	}
+	return writeRows(w, rows, o)
 }
 
 const shortIDLength = 12 // of a container's id, as docker ps shows it

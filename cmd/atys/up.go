@@ -20,13 +20,12 @@ import (
 	"atys.dev/atys/internal/store/disk"
 )
 
-// What runs where nobody has asked for anything else.
+// How much may wait for a server, and how long who watches for the first window.
 const (
-	builtinTask      = "builtin"
-	builtinFrequency = 19
-	builtinWindow    = 10 * time.Second
-	builtinSpool     = 1 << 30
-	firstWindow      = 3 * time.Second
+	spoolBytes  = 1 << 30
+	firstWindow = 3 * time.Second
+
+	defaultListen = "127.0.0.1:4300"
 )
 
 type upFlags struct {
@@ -51,7 +50,7 @@ again. Ctrl-C ends it.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:4300", "address to answer at; port 0 takes a free one")
+	flags.StringVar(&f.listen, "listen", defaultListen, "address to answer at; port 0 takes a free one")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
 	return c
@@ -95,29 +94,31 @@ func up(ctx context.Context, f upFlags) (err error) {
 		return err
 	}
 	defer closing("store", kept)
-	waiting, err := spool.Open(filepath.Join(f.data, "spool"), builtinSpool)
+	waiting, err := spool.Open(filepath.Join(f.data, "spool"), spoolBytes)
 	if err != nil {
 		return err
 	}
 	defer closing("spool", waiting)
-	sampler, err := recorder.Start(recorder.Options{Targets: recorder.Targets{All: true}, Event: "cpu-clock",
-		Frequency: builtinFrequency, Threads: true, CacheDir: cacheDir(), Log: log})
+	machine, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Log: log})
 	if err != nil {
 		return err
 	}
-	defer closing("sampler", sampler)
+	defer closing("unwinder", machine)
 	node, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("name this machine: %w", err)
 	}
-	srv := server.New(server.Options{Store: kept, Log: log})
-	watch, err := agent.New(agent.Options{Node: node, Task: builtinTask, Sampler: sampler, Spool: waiting, Intake: srv,
-		Window: builtinWindow, First: firstWindow, Log: log})
+	srv, err := server.New(server.Options{Store: kept, Profiles: filepath.Join(f.data, "profiles"), Log: log})
+	if err != nil {
+		return err
+	}
+	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: srv, Fleet: srv,
+		First: firstWindow, Log: log})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "atys: profiling everything on %s; http://%s shows it, %s keeps it; Ctrl-C ends it\n", node, listener.Addr(), f.data)
-	return serve(ctx, listener, srv.Handler(), watch, log)
+	return serve(ctx, listener, srv, watch, log)
 }
 
 // listenLocally refuses to answer others: nothing asks them who they are yet.
@@ -138,16 +139,17 @@ func listenLocally(address string) (net.Listener, error) {
 }
 
 // serve runs the agent and answers until the context ends or one of them fails.
-func serve(ctx context.Context, l net.Listener, h http.Handler, watch *agent.Agent, log *slog.Logger) error {
+func serve(ctx context.Context, l net.Listener, srv *server.Server, watch *agent.Agent, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pages := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	pages := &http.Server{Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	answered := make(chan error, 1)
 	go func() {
 		defer cancel() // without pages nobody sees the rest
 		answered <- pages.Serve(l)
 	}()
 	err := watch.Run(ctx)
+	srv.Close()
 	farewell, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer done()
 	if stopErr := pages.Shutdown(farewell); stopErr != nil {

@@ -1,10 +1,13 @@
-// Package agent watches one machine, always: it cuts windows by the clock, keeps them on disk, and ships them.
+// Package agent watches one machine, always: it does what tasks say, cuts windows by the clock, keeps them on disk, and ships them.
 //
-//	sampler.Cut -> split by target (split.go, identify.go) -> wire.Seal -> spool
+//	orders of a server (orders.go) -> tasks -> a recording for each event (task.go), aimed at
+//	   the targets that match (census.go, identify.go)
+//	   -> cut -> split by target (split.go) -> wire.Seal -> spool
 //	   -> a batch -> Push -> acknowledged, only then forgotten (ship.go)
+//	what runs here, and how tasks fare -> Report (report.go)
 //
-// Cutting never waits for shipping: a server that is gone for hours costs what
-// the spool's limit costs, and nothing else.
+// Cutting never waits for shipping, nor for orders: a server that is gone for
+// hours costs what the spool's limit costs, and nothing else.
 package agent
 
 import (
@@ -13,33 +16,52 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
+	"sync"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/sampler"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/spool"
-	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// Options say what to watch and where it goes. First, Jitter, Now, Rand and Log
-// may be left out.
+// Options say what to watch and where it goes. Builtin, Fleet, State, First,
+// Jitter, Look, Now and Log may be left out.
 type Options struct {
-	Node    string          // what this machine is called
-	Task    string          // what the windows are of
-	Sampler sampler.Sampler // of the whole machine, its threads apart; closed by whoever opened it
+	Node    string // what this machine is called
+	Version string // of this program
+	Record  Record
+	Builtin *spec.Profile // what runs where no standing task is ordered
 	Spool   *spool.Spool
 	Intake  Intake
-	Window  time.Duration
+	Fleet   Fleet         // who orders tasks; nil: nobody
+	State   string        // file in which orders are kept through restarts; "": nowhere
 	First   time.Duration // the first window ends so soon, if it is not 0: somebody waits for it
 	Jitter  time.Duration // windows are shipped at a random time within it
+	Look    time.Duration // how often it is seen what runs; 0: 5 s
 
-	Now  func() time.Time
-	Rand *mathrand.Rand
-	Log  *slog.Logger
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// Wanted is a recording as it is asked for: of everything, or of what it is
+// aimed at.
+type Wanted struct {
+	Event     string
+	Frequency float64
+	All       bool
+	MayAttach bool
+}
+
+// Record begins a recording with threads apart.
+type Record func(Wanted) (Recording, error)
+
+// Recording is a sampler that can be aimed. Whoever began it closes it.
+type Recording interface {
+	sampler.Sampler
+	// Aim makes processes targets, and others no longer, from the next window on.
+	Aim(add, drop []int)
 }
 
 // Intake is where windows go: a server, a relay, or the server of this process.
@@ -47,13 +69,34 @@ type Intake interface {
 	Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error)
 }
 
+// Fleet is who orders tasks and is told how they fare.
+type Fleet interface {
+	// AttendTo gives orders until the context ends, the connection does, or order
+	// returns an error.
+	AttendTo(ctx context.Context, r *atysv1.AttendRequest, order func(*atysv1.Orders) error) error
+	Report(ctx context.Context, r *atysv1.ReportRequest) (*atysv1.ReportResponse, error)
+}
+
 // Agent watches until its context ends.
 type Agent struct {
-	options    Options
-	log        *slog.Logger
-	run        profile.Run
-	identities *identities
-	shipper    *shipper
+	options Options
+	log     *slog.Logger
+	run     profile.Run
+	began   time.Time
+	census  *census
+	shipper *shipper
+	orders  chan []*task   // the newest ones
+	started chan start     // whose start has ended
+	reports chan struct{}  // there is something to report
+	closing sync.WaitGroup // recordings that are being closed
+
+	// Of conduct alone:
+	tasks   []*task  // what is done now
+	spooled spool.ID // the last bundle
+
+	mu      sync.Mutex // guards all below
+	status  []*atysv1.TaskState
+	targets []*atysv1.Target
 }
 
 // New prepares an agent.
@@ -64,86 +107,227 @@ func New(o Options) (*Agent, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Rand == nil {
-		o.Rand = mathrand.New(mathrand.NewPCG(mathrand.Uint64(), mathrand.Uint64()))
+	if o.Look == 0 {
+		o.Look = 5 * time.Second
 	}
-	if o.Window <= 0 {
-		return nil, fmt.Errorf("windows of %v: they must be longer than nothing", o.Window)
+	if o.Builtin == nil {
+		o.Builtin = spec.Builtin()
 	}
-	a := &Agent{options: o, log: o.Log, identities: newIdentities(o.Node), shipper: newShipper(o)}
+	a := &Agent{options: o, log: o.Log, began: o.Now(), census: newCensus(o.Node), shipper: newShipper(o),
+		orders: make(chan []*task, 1), started: make(chan start), reports: make(chan struct{}, 1)}
 	if _, err := rand.Read(a.run[:]); err != nil {
 		return nil, fmt.Errorf("name this run: %w", err)
 	}
 	return a, nil
 }
 
-// Run cuts and ships until the context ends. Then the last window is cut, and
-// what can be shipped within a moment is; the rest waits in the spool.
+// Run does what tasks say until the context ends. Then the last windows are cut,
+// and what can be shipped within a moment is; the rest waits in the spool.
 func (a *Agent) Run(ctx context.Context) error {
 	shipping, stop := context.WithCancel(context.WithoutCancel(ctx))
-	shipped := make(chan struct{})
-	go func() {
-		defer close(shipped)
-		a.shipper.run(shipping)
-	}()
-	err := a.cutUntil(ctx)
+	var others sync.WaitGroup
+	others.Go(func() { a.shipper.run(shipping) })
+	attending, leave := context.WithCancel(ctx)
+	var attendants sync.WaitGroup
+	if a.options.Fleet != nil {
+		attendants.Go(func() { a.attend(attending) })
+		attendants.Go(func() { a.reportUntil(attending) })
+	}
+	err := a.conduct(ctx)
+	leave()
+	attendants.Wait()
 	const farewell = 2 * time.Second
 	last := time.AfterFunc(farewell, stop)
 	a.shipper.finish()
-	<-shipped
+	others.Wait()
 	last.Stop()
 	stop()
 	return err
 }
 
-// cutUntil cuts a window at each edge, and one at the end.
-func (a *Agent) cutUntil(ctx context.Context) error {
-	first := a.options.First
+// tryAgain is how long a recording that failed is left alone.
+const tryAgain = time.Minute
+
+// conduct starts, aims, cuts and ends recordings as their times come.
+func (a *Agent) conduct(ctx context.Context) error {
+	defer a.closing.Wait()
+	a.follow(a.remembered())
+	look := time.NewTicker(a.options.Look)
+	defer look.Stop()
+	a.look()
 	for {
-		wait := untilEdge(a.options.Now(), a.options.Window)
-		if first > 0 {
-			wait, first = min(wait, first), 0
-		}
-		edge := time.NewTimer(wait)
+		edge := time.NewTimer(time.Until(a.nextEdge()))
 		select {
 		case <-ctx.Done():
 			edge.Stop()
-			return a.cut()
-		case <-edge.C:
-			if err := a.cut(); err != nil {
+			a.endAll()
+			return nil
+		case tasks := <-a.orders:
+			a.follow(tasks)
+		case s := <-a.started:
+			if err := a.begun(s); err != nil {
+				a.endAll()
 				return err
+			}
+		case <-look.C:
+			a.look()
+		case <-edge.C:
+			a.keepTime()
+		}
+		edge.Stop()
+		a.publish()
+	}
+}
+
+// nextEdge is when keepTime has something to do next.
+func (a *Agent) nextEdge() time.Time {
+	next := time.Now().Add(time.Hour)
+	earlier := func(t time.Time) {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	for _, t := range a.tasks {
+		if t.phase != phaseDone {
+			earlier(t.end)
+		}
+		for _, r := range t.recordings {
+			earlier(r.edge)
+		}
+	}
+	return next
+}
+
+// keepTime cuts what has come to an edge, ends what has come to its end, and
+// tries again what had failed.
+func (a *Agent) keepTime() {
+	now := time.Now()
+	for _, t := range a.tasks {
+		if !t.end.IsZero() && !now.Before(t.end) && t.phase != phaseDone {
+			a.end(t)
+			t.phase, t.last = phaseEnding, a.spooled
+			t.end = now.Add(drainCheck)
+			if a.shipper.took(t.last) {
+				t.phase = phaseDone
+				a.wakeReport()
+			}
+			continue
+		}
+		for _, r := range t.recordings {
+			switch {
+			case r.edge.IsZero() || now.Before(r.edge):
+			case r.sampler == nil:
+				a.start(r)
+			default:
+				a.cut(r)
 			}
 		}
 	}
 }
 
-// cut ends the window and spools what it holds. A spool that cannot take it
-// does not end the agent: the windows are shipped from memory, once.
-func (a *Agent) cut() error {
-	w, err := a.options.Sampler.Cut()
-	if err != nil {
-		return fmt.Errorf("cut a window: %w", err)
+// drainCheck is how often a task that has ended is looked at: it is done when
+// all its windows have been taken.
+const drainCheck = 200 * time.Millisecond
+
+// follow makes tasks what is done. Those that were done already go on.
+func (a *Agent) follow(tasks []*task) {
+	tasks = a.withBuiltin(tasks)
+	was := map[string]*task{}
+	for _, t := range a.tasks {
+		was[t.id] = t
 	}
-	w.Task = a.options.Task
-	w.ClockOffset, w.ClockError = a.shipper.clock()
-	var records [][]byte
-	for _, part := range split(w, a.identities.of(w.Threads), a.identities.machine()) {
-		data, err := proto.Marshal(wire.Seal(part, a.run))
-		if err != nil {
-			return fmt.Errorf("seal the window of %v: %w", part.Target, err)
+	var next []*task
+	for _, t := range tasks {
+		old := was[t.id]
+		if old == nil {
+			next = append(next, t)
+			continue
 		}
-		records = append(records, data)
+		delete(was, t.id)
+		old.limited, old.chosen, old.eligible = t.limited, t.chosen, t.eligible
+		next = append(next, old)
 	}
-	if len(records) == 0 {
-		return nil
+	for _, t := range was {
+		a.end(t)
 	}
-	if _, err := a.options.Spool.Add(records); err != nil {
-		a.log.Error("spool windows", "windows", len(records), "error", err)
-		a.shipper.direct(records)
-		return nil
+	a.tasks = next
+	for _, t := range a.tasks {
+		for _, r := range t.recordings {
+			if r.sampler == nil && !r.starting && r.edge.IsZero() && t.phase == phaseStarting {
+				a.start(r)
+			}
+		}
 	}
-	a.shipper.wake()
-	return nil
+	a.aim()
+	a.wakeReport()
+}
+
+// withBuiltin adds what runs where nothing is ordered for good. What is ordered
+// for a while runs beside it.
+func (a *Agent) withBuiltin(tasks []*task) []*task {
+	for _, t := range tasks {
+		if t.end.IsZero() {
+			return tasks
+		}
+	}
+	return append(tasks, newTask(builtinID, a.options.Builtin, time.Time{}))
+}
+
+// look sees what runs on the machine, and aims.
+func (a *Agent) look() {
+	if err := a.census.look(); err != nil {
+		a.log.Error("list what runs", "error", err)
+		return
+	}
+	a.aim()
+	if targets, changed := a.census.targets(); changed {
+		a.mu.Lock()
+		a.targets = targets
+		a.mu.Unlock()
+		a.wakeReport()
+	}
+}
+
+// aim has recordings follow the targets they mean.
+func (a *Agent) aim() {
+	for _, t := range a.tasks {
+		if t.everything() {
+			continue
+		}
+		wanted, others, targets := a.census.choose(t.means)
+		t.targets = targets
+		for _, r := range t.recordings {
+			if r.sampler != nil {
+				r.aim(wanted, others)
+			}
+		}
+	}
+}
+
+// endAll cuts and closes everything.
+func (a *Agent) endAll() {
+	for _, t := range a.tasks {
+		a.end(t)
+	}
+	for { // those whose start has not ended yet
+		if a.starting() == 0 {
+			return
+		}
+		s := <-a.started
+		s.of.starting, s.of.sampler = false, s.sampler
+		a.close(s.of)
+	}
+}
+
+func (a *Agent) starting() (n int) {
+	for _, t := range a.tasks {
+		for _, r := range t.recordings {
+			if r.starting {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // errRefused says that the receiver will never take what it was sent.

@@ -13,6 +13,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -35,6 +36,8 @@ func (m *machine) Cut() (*profile.Window, error) {
 	m.cuts[m.next] = w.N()
 	return w, nil
 }
+
+func (m *machine) Aim([]int, []int) {}
 
 func (m *machine) Close() error { return nil }
 
@@ -131,7 +134,10 @@ func (b *bench) open(t *testing.T) {
 // live runs an agent for a while.
 func (b *bench) live(t *testing.T, d time.Duration) *Agent {
 	t.Helper()
-	a, err := New(Options{Node: "n", Task: "test", Sampler: b.machine, Spool: b.spool, Intake: b.server, Window: 3 * time.Millisecond})
+	builtin := spec.Builtin()
+	builtin.Window = 3 * time.Millisecond
+	a, err := New(Options{Node: "n", Builtin: builtin, Spool: b.spool, Intake: b.server,
+		Record: func(Wanted) (Recording, error) { return b.machine, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,13 +14,13 @@ func untilEdge(now time.Time, window time.Duration) time.Duration {
 // backoff is how long to wait after so many failures in a row: twice as long
 // each time up to a minute, and anywhere between half of that and all of it, so
 // that a thousand agents do not come back at once.
-func backoff(rng *rand.Rand, failures int) time.Duration {
+func backoff(failures int) time.Duration {
 	const first, most = 500 * time.Millisecond, time.Minute
 	wait := most
 	if failures < 10 {
 		wait = min(first<<max(failures-1, 0), most)
 	}
-	return wait/2 + time.Duration(rng.Int64N(int64(wait/2)+1))
+	return wait/2 + time.Duration(rand.Int64N(int64(wait/2)+1))
 }
 
 // clockOffset is how far our clock is ahead of the server's, and by how much

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -18,10 +17,9 @@ func TestUntilEdge(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
 	for failures, most := range []time.Duration{1: 500 * time.Millisecond, 2: time.Second, 5: 8 * time.Second, 8: time.Minute, 100: time.Minute} {
 		for range 100 {
-			if got := backoff(rng, failures); most > 0 && (got < most/2 || got > most) {
+			if got := backoff(failures); most > 0 && (got < most/2 || got > most) {
 				t.Fatalf("after %d failures %v, want %v to %v", failures, got, most/2, most)
 			}
 		}

@@ -17,17 +17,19 @@ type identities struct {
 	detector *lang.Detector
 	node     string
 	known    map[int]*identity
+	round    int
 }
 
 // identity is what a process is for as long as it is the same one.
 type identity struct {
 	started time.Duration // since boot; a number that comes again is another process
 	labels  profile.Labels
-	unseen  int // windows since it was last asked for
+	round   int // in which it was last seen to be there
+	asked   time.Time
 }
 
-// keepUnseen is for how many windows a process is remembered that took no CPU time.
-const keepUnseen = 6
+// keepUnasked is for how long a process is remembered that nobody asks for.
+const keepUnasked = 2 * time.Minute
 
 func newIdentities(node string) *identities {
 	return &identities{detector: &lang.Detector{}, node: node, known: map[int]*identity{}}
@@ -36,13 +38,19 @@ func newIdentities(node string) *identities {
 // machine is the target that stands for all that is no process's.
 func (ids *identities) machine() profile.Labels { return profile.Labels{"node": ids.node} }
 
-// of names the targets of threads.
-func (ids *identities) of(threads []profile.Thread) []profile.Labels {
+// begin has processes looked at again, and forgets those that nobody asks for.
+func (ids *identities) begin() {
+	ids.round++
 	for pid, id := range ids.known {
-		if id.unseen++; id.unseen > keepUnseen {
+		if time.Since(id.asked) > keepUnasked {
 			delete(ids.known, pid)
 		}
 	}
+}
+
+// of names the targets of threads.
+func (ids *identities) of(threads []profile.Thread) []profile.Labels {
+	ids.begin()
 	targets := make([]profile.Labels, len(threads))
 	for i, t := range threads {
 		targets[i] = ids.target(t.PID, t.Process)
@@ -50,9 +58,11 @@ func (ids *identities) of(threads []profile.Thread) []profile.Labels {
 	return targets
 }
 
+// target names what a process was that has been sampled, whether it is still
+// there or not.
 func (ids *identities) target(pid int, process string) profile.Labels {
 	id := ids.known[pid]
-	if id != nil && id.unseen == 0 {
+	if id != nil && id.round == ids.round {
 		return id.labels
 	}
 	stat, err := ids.fs.Check(pid)
@@ -63,11 +73,34 @@ func (ids *identities) target(pid int, process string) profile.Labels {
 	case err != nil: // it ended before anybody looked
 		return profile.Labels{"node": ids.node, "service": process}
 	case id == nil || id.started != stat.Started:
-		id = &identity{started: stat.Started, labels: ids.look(pid, process)}
-		ids.known[pid] = id
+		id = ids.meet(pid, stat, process)
 	}
-	id.unseen = 0
+	id.round, id.asked = ids.round, time.Now()
 	return id.labels
+}
+
+// lasting names the target of a process that is there, and has been for so long.
+func (ids *identities) lasting(pid int, age time.Duration) (profile.Labels, bool) {
+	stat, err := ids.fs.Check(pid)
+	if err != nil {
+		return nil, false
+	}
+	id := ids.known[pid]
+	if id == nil || id.started != stat.Started {
+		boot, err := proc.BootTime()
+		if err != nil || time.Since(boot.Add(stat.Started)) < age {
+			return nil, false
+		}
+		id = ids.meet(pid, stat, stat.Comm)
+	}
+	id.round, id.asked = ids.round, time.Now()
+	return id.labels, true
+}
+
+func (ids *identities) meet(pid int, stat proc.Stat, process string) *identity {
+	id := &identity{started: stat.Started, labels: ids.look(pid, process)}
+	ids.known[pid] = id
+	return id
 }
 
 // look names the smallest lasting thing that a process belongs to: its

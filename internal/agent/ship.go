@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -70,6 +71,15 @@ func (s *shipper) direct(records [][]byte) {
 	s.wake()
 }
 
+// took tells whether all bundles up to one have been taken.
+func (s *shipper) took(last spool.ID) bool {
+	s.mu.Lock()
+	unspooled := len(s.unspooled)
+	s.mu.Unlock()
+	oldest := s.options.Spool.Oldest(1)
+	return unspooled == 0 && (len(oldest) == 0 || oldest[0] > last)
+}
+
 // clock tells how far this machine's clock is ahead of the server's.
 func (s *shipper) clock() (offset, uncertain time.Duration) {
 	s.mu.Lock()
@@ -104,7 +114,7 @@ func (s *shipper) run(ctx context.Context) {
 // pause waits for what is to be shipped next, and tells whether there may be any.
 func (s *shipper) pause(ctx context.Context, failures int) bool {
 	if failures > 0 {
-		return s.sleep(ctx, backoff(s.options.Rand, failures))
+		return s.sleep(ctx, backoff(failures))
 	}
 	select {
 	case <-ctx.Done():
@@ -115,7 +125,7 @@ func (s *shipper) pause(ctx context.Context, failures int) bool {
 	case <-s.news:
 	}
 	if s.options.Jitter > 0 {
-		s.sleep(ctx, time.Duration(s.options.Rand.Int64N(int64(s.options.Jitter))))
+		s.sleep(ctx, time.Duration(rand.Int64N(int64(s.options.Jitter))))
 	}
 	return ctx.Err() == nil
 }

@@ -4,29 +4,30 @@ import (
 	"slices"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
 )
 
-// split takes a window of a whole machine apart, by target. Threads are folded
-// by the pattern of their names. What belongs to nobody, such as idle time and
+// split takes a window of many targets apart. Threads are kept as the task says:
+// each, by the pattern of their names, or not. What belongs to nobody, such as idle time and
 // samples that were lost before anybody saw whose they were, makes a window of
 // the machine itself.
 //
 // Targets are those of the window's threads: target i is that of thread i.
-func split(w *profile.Window, targets []profile.Labels, machine profile.Labels) []*profile.Window {
-	s := splitter{whole: w, machine: machine, parts: map[string]*part{}}
+func split(w *profile.Window, targets []profile.Labels, machine profile.Labels, threads spec.Threads) []*profile.Window {
+	s := splitter{whole: w, machine: machine, threads: threads, parts: map[string]*part{}}
 	rest := s.part(machine)
 	rest.Head().Idle, rest.Head().Watched = w.Idle, w.Watched
 	for i, t := range w.Threads {
 		p := s.part(targets[i])
 		p.Head().Exact.Add(t.Exact)
-		p.thread(t)
+		s.thread(p, t)
 	}
 	for _, row := range w.Rows {
 		p := rest
 		if row.Thread != 0 {
 			p = s.part(targets[row.Thread-1])
 		}
-		p.add(w, row)
+		s.add(p, row)
 	}
 	for _, l := range w.Losses {
 		if l.Reason == profile.LossDropped { // the others were counted again, row by row
@@ -40,6 +41,7 @@ func split(w *profile.Window, targets []profile.Labels, machine profile.Labels) 
 type splitter struct {
 	whole   *profile.Window
 	machine profile.Labels
+	threads spec.Threads
 	parts   map[string]*part
 }
 
@@ -66,17 +68,24 @@ func (s *splitter) part(target profile.Labels) *part {
 	return p
 }
 
-// thread is a thread as it is shipped: without its numbers, by its pattern.
-func (p *part) thread(t profile.Thread) profile.ThreadID {
-	return p.Thread(profile.Thread{Process: t.Process, Name: t.Pattern(), Exact: t.Exact})
+// thread is a thread as it is shipped.
+func (s *splitter) thread(p *part, t profile.Thread) profile.ThreadID {
+	switch s.threads {
+	case spec.ThreadsNone:
+		return 0
+	case spec.ThreadsEach:
+		return p.Thread(t)
+	}
+	return p.Thread(profile.Thread{Process: t.Process, Name: t.Pattern(), Exact: t.Exact}) // its numbers mean nothing tomorrow
 }
 
-func (p *part) add(w *profile.Window, row profile.Row) {
+func (s *splitter) add(p *part, row profile.Row) {
+	w := s.whole
 	row.Values = slices.Clone(row.Values)
 	if row.Thread != 0 {
 		t := w.Thread(row.Thread)
 		t.Exact = profile.Exact{} // it was counted with the threads
-		row.Thread = p.thread(t)
+		row.Thread = s.thread(p, t)
 	}
 	if row.Context != 0 {
 		row.Context = p.Context(w.Contexts[row.Context-1])

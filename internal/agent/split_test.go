@@ -6,6 +6,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/spec"
 )
 
 // TestNothingIsLostInSplitting merges the parts of random windows again: samples,
@@ -22,7 +23,7 @@ func TestNothingIsLostInSplitting(t *testing.T) {
 				targets[i] = profile.Labels{"service": service}
 			}
 		}
-		parts := split(w, targets, profile.Labels{"node": "a"})
+		parts := split(w, targets, profile.Labels{"node": "a"}, spec.ThreadsPattern)
 		var n, value, exact int64
 		var squares float64
 		for _, p := range parts {
@@ -61,7 +62,15 @@ func TestSplit(t *testing.T) {
 	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndTooDeep), Thread: other, N: 4, Values: []int64{400}})
 	b.Add(profile.Row{Stack: b.Stack(nil, profile.EndNoUser), N: 8, Values: []int64{800}})
 	shop, cart, node := profile.Labels{"service": "shop"}, profile.Labels{"service": "cart"}, profile.Labels{"node": "a"}
-	parts := split(b.Window(), []profile.Labels{shop, shop, cart}, node)
+	whole := b.Window()
+	for mode, want := range map[spec.Threads]int{spec.ThreadsEach: 2, spec.ThreadsPattern: 1, spec.ThreadsNone: 0} {
+		for _, p := range split(whole, []profile.Labels{shop, shop, cart}, node, mode) {
+			if p.Target.String() == shop.String() && (len(p.Threads) != want || p.N() != 3 || p.Exact.CPU != 100) {
+				t.Errorf("threads %s: %+v, %d samples, used %v", mode, p.Threads, p.N(), p.Exact.CPU)
+			}
+		}
+	}
+	parts := split(whole, []profile.Labels{shop, shop, cart}, node, spec.ThreadsPattern)
 	if len(parts) != 3 {
 		t.Fatalf("%d parts, want 3", len(parts))
 	}

@@ -1,7 +1,7 @@
-// Package recorder profiles this machine for one command: it finds the targets, starts the unwinder and the sampler, and names what they saw.
+// Package recorder profiles this machine: it finds the targets, starts the unwinder and a sampler for each recording, and names what they saw.
 //
-//	targets (targets.go) -> unwind.Unwinder -> cpu.Sampler -> windows, cut every few seconds
-//	   -> merged as they come, named once at the end: a profile.Window
+//	targets (targets.go) -> unwind.Unwinder, one for all (machine.go) -> cpu.Sampler
+//	   -> windows, cut every few seconds, merged as they come, named once at the end: a profile.Window
 package recorder
 
 import (
@@ -9,16 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strings"
-	"sync"
 	"time"
 
-	"atys.dev/atys/internal/bpf"
-	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/sampler/cpu"
-	"atys.dev/atys/internal/symbol"
 	"atys.dev/atys/internal/unwind"
 )
 
@@ -34,9 +28,6 @@ type Options struct {
 	Placement cpu.Placement
 	Budget    float64 // see cpu.Options
 	Fixed     bool
-	CacheDir  string // of symbols; "": none
-	Rows      uint32 // of unwinding tables, see unwind.Options
-	Log       *slog.Logger
 
 	// MayAsk lets the runtimes of .NET be asked what their methods are called:
 	// nobody else knows, and a question that is cut off can crash 3.1.
@@ -47,101 +38,83 @@ type Options struct {
 
 // Recorder is a recording in progress.
 type Recorder struct {
-	options  Options
-	log      *slog.Logger
-	unwinder *unwind.Unwinder
-	sampler  *cpu.Sampler
-	names    *symbol.Resolver
-	kernel   *symbol.Kernel
-	managed  *managed
-	calm     func() // ends the hurry of the start
-	cpus     int
+	options Options
+	log     *slog.Logger
+	machine *Machine
+	alone   bool // the machine is closed with it
+	sampler *cpu.Sampler
+}
 
-	mu  sync.Mutex // guards all below
-	jit map[int]*symbol.JIT
+// Start begins to record, with a machine to itself.
+func Start(s Setup, o Options) (*Recorder, error) {
+	if _, _, err := o.events(); err != nil {
+		return nil, err // before anything is opened
+	}
+	s.Eager = len(o.Targets.PIDs) > 0
+	m, err := Open(s)
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.Start(o)
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	r.alone = true
+	return r, nil
 }
 
 // Start begins to record.
-func Start(o Options) (r *Recorder, err error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	base, second, err := cpu.ParseEvents(o.Event)
+func (m *Machine) Start(o Options) (r *Recorder, err error) {
+	base, second, err := o.events()
 	if err != nil {
 		return nil, err
 	}
-	if o.Count == 0 {
-		if err := cpu.CheckFrequency(o.Frequency); err != nil {
-			return nil, err
-		}
-	}
-	if err := checkNamespace(); err != nil {
-		return nil, err
-	}
-	if err := bpf.RaiseLimits(); err != nil {
-		o.Log.Debug("raise limits", "error", err)
-	}
-	cpus, err := proc.FS{}.OnlineCPUs()
-	if err != nil {
-		return nil, fmt.Errorf("list CPUs: %w", err)
-	}
-	calm, err := hurry()
-	if err != nil {
-		o.Log.Debug("start without hurry", "error", err)
-		calm = func() {}
-	}
-	kernel := symbol.NewKernel("/proc", "/sys", time.Now)
-	r = &Recorder{options: o, log: o.Log, jit: map[int]*symbol.JIT{}, managed: newManaged(o.Log),
-		names:  symbol.New(symbol.Options{CacheDir: o.CacheDir, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))}),
-		kernel: kernel, calm: calm, cpus: len(cpus)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.Close())
-		}
-	}()
-	r.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: o.Log, Rows: o.Rows,
-		Wanted: func(pid int) bool { return r.sampler.Wanted(pid) }, Eager: len(o.Targets.PIDs) > 0,
-		OnRuntime: r.met})
-	if err != nil {
-		return r, err
-	}
+	r = &Recorder{options: o, log: m.log, machine: m}
 	r.sampler, err = cpu.New(cpu.Options{
-		Unwinder: r.unwinder, CPUs: cpus, Event: base, Second: second, Log: o.Log,
+		Unwinder: m.unwinder, CPUs: m.cpus, Event: base, Second: second, Log: m.log,
 		All: o.Targets.All, PIDs: o.Targets.PIDs, Cgroup: o.Targets.Cgroup,
 		Frequency: o.Frequency, Count: o.Count, Threads: o.Threads, Slot: o.Slot, Timed: o.Timed, Fixed: o.Fixed,
-		Spread: o.Placement, Budget: o.Budget, OnFile: r.addFile, Kernel: r.kernel.Location, Anonymous: r.anonymous, Named: r.unwinder.Name,
+		Spread: o.Placement, Budget: o.Budget, OnFile: m.addFile, Kernel: m.kernel.Location, Named: m.unwinder.Name,
+		Anonymous: func(pid int, address uint64) (profile.Location, []profile.Frame) {
+			return m.anonymous(pid, address, o.MayAsk)
+		},
 		MeasureCost: o.MeasureCost, Empty: o.Empty, PassThrough: o.PassThrough,
 	})
 	if err != nil {
-		return r, err
+		return nil, err
 	}
-	return r, r.begin()
+	if err := r.begin(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
 }
 
-// initialPIDNamespace is the inode of the namespace in which the kernel itself
-// numbers processes; it is part of the kernel's interface.
-const initialPIDNamespace = "pid:[4026531836]"
-
-// checkNamespace refuses to run where /proc numbers processes otherwise than
-// the kernel's programs do: nothing would be found.
-func checkNamespace() error {
-	ns, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil || ns == initialPIDNamespace {
-		return nil
+// Aim makes processes targets, with their later children, and others no longer,
+// from the next window on. The recording must be one of processes.
+func (r *Recorder) Aim(add, drop []int) {
+	r.sampler.Aim(add, drop)
+	for _, pid := range add {
+		if err := r.machine.unwinder.Track(pid); err != nil {
+			r.log.Debug("read a new target", "pid", pid, "error", err) // mostly because it has ended
+		}
 	}
-	return errors.New("this container has process numbers of its own: run atys in the host's PID namespace (docker run --pid=host, or hostPID in Kubernetes)")
+}
+
+// events says what is to be sampled, if that can be done.
+func (o *Options) events() (base cpu.Event, second *cpu.Event, err error) {
+	if base, second, err = cpu.ParseEvents(o.Event); err == nil && o.Count == 0 {
+		err = cpu.CheckFrequency(o.Frequency)
+	}
+	return base, second, err
 }
 
 // begin has the unwinder know the targets before the first sample is taken.
 func (r *Recorder) begin() error {
-	r.unwinder.OnTask(r.sampler.OnTask)
-	if err := r.unwinder.Start(); err != nil {
+	if err := r.machine.add(r); err != nil {
 		return err
 	}
-	for _, pid := range r.options.Targets.PIDs {
-		if err := r.unwinder.Track(pid); err != nil {
-			return fmt.Errorf("read process %d: %w", pid, err)
-		}
+	if err := r.track(r.options.Targets.PIDs); err != nil {
+		return err
 	}
 	if err := r.sampler.Start(); err != nil {
 		return err
@@ -150,43 +123,20 @@ func (r *Recorder) begin() error {
 	return nil
 }
 
-func (r *Recorder) addFile(f unwind.File) { r.names.AddFile(f.BuildID, f.Path, f.Open) }
-
-// anonymous names code that a process made at run time, by what its runtime may
-// write for perf. Addresses mean nothing outside the process: without a name
-// all such code of a process is one place.
-func (r *Recorder) anonymous(pid int, address uint64) (profile.Location, []profile.Frame) {
-	r.mu.Lock()
-	m := r.jit[pid]
-	if m == nil {
-		m = symbol.NewJIT(pid)
-		if err := m.Refresh(); err != nil {
-			r.log.Debug("read names of compiled code", "pid", pid, "error", err)
+func (r *Recorder) track(pids []int) error {
+	for _, pid := range pids {
+		if err := r.machine.unwinder.Track(pid); err != nil {
+			return fmt.Errorf("read process %d: %w", pid, err)
 		}
-		r.jit[pid] = m
 	}
-	r.mu.Unlock()
-	if f, ok := m.Frame(address); ok {
-		return profile.Location{Kind: profile.KindJIT, Name: f.Function, File: f.File, Line: f.Line}, []profile.Frame{f}
-	}
-	if _, err := r.unwinder.Runtime(pid, unwind.DotNet); err == nil && r.options.MayAsk {
-		return r.managed.location(pid, address), nil
-	}
-	return codeMade, nil
-}
-
-// met is told of each runtime that is found.
-func (r *Recorder) met(pid int, language unwind.Language) {
-	if language == unwind.DotNet && r.options.MayAsk {
-		r.managed.meet(pid)
-	}
+	return nil
 }
 
 // Sampler gives the sampler, for live changes and its costs.
 func (r *Recorder) Sampler() *cpu.Sampler { return r.sampler }
 
 // Unwinder gives the unwinder, for its statistics.
-func (r *Recorder) Unwinder() *unwind.Unwinder { return r.unwinder }
+func (r *Recorder) Unwinder() *unwind.Unwinder { return r.machine.unwinder }
 
 // Cut ends the current window and names it.
 func (r *Recorder) Cut() (*profile.Window, error) {
@@ -194,8 +144,8 @@ func (r *Recorder) Cut() (*profile.Window, error) {
 	if err != nil {
 		return w, err
 	}
-	if w, err = r.managed.finish(w); err == nil {
-		r.names.Name(w)
+	if w, err = r.machine.managed.finish(w); err == nil {
+		r.machine.names.Name(w)
 	}
 	return w, err
 }
@@ -205,15 +155,8 @@ func (r *Recorder) cut() (*profile.Window, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	for pid, m := range r.jit {
-		if err := m.Refresh(); err != nil {
-			r.log.Debug("read names of compiled code", "pid", pid, "error", err)
-			delete(r.jit, pid) // mostly because it is gone; if not, it is asked for again
-		}
-	}
-	r.mu.Unlock()
-	r.managed.name(w)
+	r.machine.refresh()
+	r.machine.managed.name(w)
 	w.Target = r.options.Targets.labels()
 	return w, nil
 }
@@ -242,7 +185,7 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 		defer timer.Stop()
 		end = timer.C
 	}
-	every := r.options.cutEvery(r.cpus)
+	every := r.options.cutEvery(len(r.machine.cpus))
 	if progress != nil { // somebody watches
 		every = min(every, time.Second)
 	}
@@ -284,23 +227,19 @@ func (r *Recorder) finish(windows []*profile.Window) (*profile.Window, error) {
 	if err != nil {
 		return whole, err
 	}
-	r.managed.settle()
-	if whole, err = r.managed.finish(whole); err == nil {
-		r.names.Name(whole)
+	r.machine.managed.settle()
+	if whole, err = r.machine.managed.finish(whole); err == nil {
+		r.machine.names.Name(whole)
 	}
 	return whole, err
 }
 
 // Close ends the recording.
 func (r *Recorder) Close() error {
-	r.calm()
-	r.managed.close()
-	var errs []error
-	if r.sampler != nil {
-		errs = append(errs, r.sampler.Close())
+	r.machine.remove(r)
+	err := r.sampler.Close()
+	if r.alone {
+		err = errors.Join(err, r.machine.Close())
 	}
-	if r.unwinder != nil {
-		errs = append(errs, r.unwinder.Close())
-	}
-	return errors.Join(append(errs, r.names.Close())...)
+	return err
 }

@@ -1,6 +1,9 @@
 // Package server keeps what agents send, and shows it.
 //
 //	Push (intake.go) -> checked -> store.Put -> acknowledged
+//	Apply (control.go) -> profiles, kept (ledger.go) -> orders of each agent (fleet.go) -> Attend
+//	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
+//	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
 //	a browser -> guard.go -> pages.go -> store.Merge -> query.Window -> render.HTML
 package server
 
@@ -17,11 +20,12 @@ import (
 
 // Options say what a server stands on. Store is needed.
 type Options struct {
-	Store  store.Store
-	Tenant string // of everybody who asks; "": "default"
-	Hosts  []string
-	Now    func() time.Time
-	Log    *slog.Logger
+	Store    store.Store
+	Profiles string // directory in which they are kept; "": nowhere
+	Tenant   string // of everybody who asks; "": "default"
+	Hosts    []string
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // Server answers agents and browsers.
@@ -29,10 +33,11 @@ type Server struct {
 	options Options
 	log     *slog.Logger
 	now     func() time.Time
+	fleet   *fleet
 }
 
 // New prepares a server.
-func New(o Options) *Server {
+func New(o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -42,13 +47,23 @@ func New(o Options) *Server {
 	if o.Tenant == "" {
 		o.Tenant = "default"
 	}
-	return &Server{options: o, log: o.Log, now: o.Now}
+	f, err := newFleet(o, o.Log, o.Now)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{options: o, log: o.Log, now: o.Now, fleet: f}, nil
 }
+
+// Close has those go who stay connected. What is answered at once still is.
+func (s *Server) Close() { s.fleet.end() }
 
 // Handler gives all that the server answers.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(atysv1connect.NewIntakeHandler(s, connect.WithReadMaxBytes(maxRequest)))
+	mux.Handle(atysv1connect.NewFleetHandler(s, connect.WithReadMaxBytes(maxRequest)))
+	mux.Handle(atysv1connect.NewControlHandler(s, connect.WithReadMaxBytes(maxRequest)))
+	mux.Handle(atysv1connect.NewQueryHandler(s, connect.WithReadMaxBytes(maxRequest)))
 	mux.HandleFunc("GET /{$}", s.overview)
 	mux.HandleFunc("GET /flame", s.flame)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -35,7 +35,11 @@ type running struct {
 func start(t *testing.T) *running {
 	t.Helper()
 	r := &running{store: mem.New(1)}
-	s := New(Options{Store: r.store, Now: func() time.Time { return noon }})
+	s, err := New(Options{Store: r.store, Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close) // before the connections
 	r.Server = httptest.NewServer(s.Handler())
 	t.Cleanup(r.Close)
 	r.intake = atysv1connect.NewIntakeClient(r.Client(), r.URL)
@@ -181,7 +185,10 @@ func (full) Put(context.Context, string, store.Level, *store.Batch) error {
 }
 
 func TestFullStore(t *testing.T) {
-	s := New(Options{Store: full{mem.New(1)}})
+	s, err := New(Options{Store: full{mem.New(1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p, _ := request(t, false, "shop", noon)
 	if _, err := s.Push(context.Background(), p); connect.CodeOf(err) != connect.CodeUnavailable || errors.Is(err, store.ErrFull) {
 		t.Errorf("%v, want that it is to be sent again later, and nothing of the inside", err)

@@ -46,7 +46,7 @@ func (u *Unwinder) Start() error {
 		requests.Close()
 		return err
 	}
-	if err := u.scanAll(); err != nil {
+	if err := u.Scan(); err != nil {
 		return errors.Join(err, requests.Close(), u.photographs.reader.Close())
 	}
 	u.done.Go(u.follow)
@@ -77,7 +77,9 @@ func (u *Unwinder) Track(pid int) error {
 	return nil
 }
 
-func (u *Unwinder) scanAll() error {
+// Scan reads all processes that are wanted and not known yet: more may be wanted
+// than were at the start.
+func (u *Unwinder) Scan() error {
 	pids, err := u.options.Source.PIDs()
 	if err != nil {
 		return fmt.Errorf("list processes: %w", err)
@@ -85,7 +87,7 @@ func (u *Unwinder) scanAll() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pid := range pids {
-		if !u.options.Wanted(pid) {
+		if u.processes[pid] != nil || !u.options.Wanted(pid) {
 			continue
 		}
 		if err := u.scan(pid); err != nil {

@@ -104,8 +104,7 @@ type observed struct {
 // begin starts a recording, and waits until the runtimes of the processes are read.
 func begin(t *testing.T, frequency float64, pids ...int) *recorder.Recorder {
 	t.Helper()
-	r, err := recorder.Start(recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "task-clock", Frequency: frequency, Threads: true, MayAsk: true,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	r, err := recorder.Start(recorder.Setup{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, recorder.Options{Targets: recorder.Targets{PIDs: pids}, Event: "task-clock", Frequency: frequency, Threads: true, MayAsk: true})
 	if err != nil {
 		t.Fatal(err)
 	}

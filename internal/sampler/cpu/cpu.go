@@ -91,8 +91,9 @@ type Sampler struct {
 
 	events eventSet
 
-	targetsMu sync.Mutex // guards targets and gone
+	targetsMu sync.Mutex // guards targets, dropped and gone
 	targets   map[int]float64
+	dropped   map[int]bool    // of the targets, those that are none from the next edge on
 	gone      map[uint32]bool // of the kernel's targets, at the last edge
 
 	mu        sync.Mutex // guards all below: one Cut at a time
@@ -132,7 +133,7 @@ func New(o Options) (*Sampler, error) {
 		}
 		o.PIDs = slices.Collect(maps.Keys(members))
 	}
-	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}}
+	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}, dropped: map[int]bool{}}
 	for _, pid := range o.PIDs {
 		s.targets[pid] = o.Frequency
 	}
@@ -342,6 +343,7 @@ func (s *Sampler) Cut() (*profile.Window, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.forgetDropped()
 	s.quiesce()
 	s.options.Unwinder.Develop() // the walks that ended have taken their photographs
 	s.losses(&head)

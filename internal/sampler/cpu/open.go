@@ -44,6 +44,7 @@ type eventSet struct {
 type openEvent struct {
 	fd      int
 	cpu     int // -1 for a thread's
+	process int // whose thread
 	link    link.Link
 	base    float64 // rate it was last drawn for
 	entered uint64  // samples on its CPU, then
@@ -134,12 +135,24 @@ func (s *Sampler) openThreads() error {
 			return fmt.Errorf("list threads of process %d: %w", pid, err)
 		}
 		for _, tid := range tids {
-			if err := s.openOne(tid, -1, 0, s.objects.OnSample); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := s.openThread(pid, tid); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// followThreads opens an event for each thread of a new target, where threads
+// have events.
+func (s *Sampler) followThreads(pid int) {
+	tids, err := proc.FS{}.ThreadIDs(pid)
+	if err != nil && !errors.Is(err, proc.ErrNotFound) {
+		s.log.Warn("sample threads", "pid", pid, "error", err)
+	}
+	for _, tid := range tids {
+		s.followThread(pid, tid)
+	}
 }
 
 // followThread opens an event for a new thread of a target.
@@ -149,8 +162,31 @@ func (s *Sampler) followThread(pid, tid int) {
 	if s.events.decision.placement != PlaceThreads || s.events.closed || !s.Wanted(pid) {
 		return
 	}
-	if err := s.openOne(tid, -1, 0, s.objects.OnSample); err != nil && !errors.Is(err, unix.ESRCH) {
+	if err := s.openThread(pid, tid); err != nil {
 		s.log.Warn("sample new thread", "pid", pid, "tid", tid, "error", err)
+	}
+}
+
+// openThread opens an event for a thread, unless it has ended.
+func (s *Sampler) openThread(pid, tid int) error {
+	err := s.openOne(tid, -1, 0, s.objects.OnSample)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err == nil {
+		s.events.open[len(s.events.open)-1].process = pid
+	}
+	return err
+}
+
+// leaveThreads closes the events of processes' threads.
+func (s *Sampler) leaveThreads(processes map[int]bool) {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	for i := len(s.events.open) - 1; i >= 0; i-- {
+		if e := s.events.open[i]; e.cpu < 0 && processes[e.process] {
+			s.dropEvent(i)
+		}
 	}
 }
 

@@ -69,6 +69,46 @@ func (s *Sampler) SetRates(hz map[int]float64) error {
 	return nil
 }
 
+// Aim makes processes targets, with their later children, and others no longer,
+// from the next window's edge on. Only samplers of processes have targets.
+func (s *Sampler) Aim(add, drop []int) {
+	var come []int
+	s.targetsMu.Lock()
+	for _, pid := range add {
+		if _, ok := s.targets[pid]; !ok {
+			s.targets[pid] = s.options.Frequency
+			come = append(come, pid)
+		}
+		delete(s.dropped, pid)
+	}
+	for _, pid := range drop {
+		if _, ok := s.targets[pid]; ok {
+			s.dropped[pid] = true
+		}
+	}
+	s.targetsMu.Unlock()
+	for _, pid := range come {
+		s.followThreads(pid)
+	}
+}
+
+// forgetDropped ends what Aim has dropped: its last window has been cut.
+func (s *Sampler) forgetDropped() {
+	s.targetsMu.Lock()
+	dropped := s.dropped
+	s.dropped = map[int]bool{}
+	for pid := range dropped {
+		delete(s.targets, pid)
+		if err := s.objects.Targets.Delete(uint32(pid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			s.log.Debug("drop target", "pid", pid, "error", err)
+		}
+	}
+	s.targetsMu.Unlock()
+	if len(dropped) > 0 {
+		s.leaveThreads(dropped)
+	}
+}
+
 // SetFrequency changes the base rate, from the next window's edge on.
 func (s *Sampler) SetFrequency(hz float64) error {
 	if err := CheckFrequency(hz); err != nil {
@@ -99,6 +139,9 @@ func (s *Sampler) applyRates(buffers ...int) (base float64, err error) {
 		var t kernelTarget
 		if err := s.objects.Targets.Lookup(uint32(pid), &t); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return 0, fmt.Errorf("read target %d: %w", pid, err)
+		}
+		if s.dropped[pid] {
+			keep = 0
 		}
 		for _, b := range buffers {
 			t.Keep[b] = keep

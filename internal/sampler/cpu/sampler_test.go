@@ -230,6 +230,53 @@ func TestLiveRates(t *testing.T) {
 	}
 }
 
+// TestAim has processes become targets, and be targets no longer, while others
+// stay: weights are what was used from the edge on, and nothing after the last.
+func TestAim(t *testing.T) {
+	for name, placement := range map[string]Placement{"cpus": PlaceCPUs, "threads": PlaceThreads} {
+		t.Run(name, func(t *testing.T) { testAim(t, placement) })
+	}
+}
+
+func testAim(t *testing.T, placement Placement) {
+	stays, comes := shell(t, spin), shell(t, spin)
+	s := start(t, Options{Frequency: 999, Spread: placement})
+	if w := cut(t, s, 100*time.Millisecond); w.N() != 0 || w.Exact.CPU != 0 {
+		t.Errorf("without a target: %d samples, %v used", w.N(), w.Exact.CPU)
+	}
+	used := func(w *profile.Window) (sampled, exact map[int]float64) {
+		sampled, exact = map[int]float64{}, map[int]float64{}
+		for _, r := range w.Rows {
+			sampled[w.Thread(r.Thread).PID] += float64(r.Values[0]) / 1e9
+		}
+		for _, th := range w.Threads {
+			exact[th.PID] += th.Exact.CPU.Seconds()
+		}
+		return sampled, exact
+	}
+	for _, step := range []struct {
+		add, drop []int
+		want      []int
+	}{
+		{[]int{stays}, nil, []int{stays}},
+		{[]int{stays, comes}, nil, []int{stays, comes}},
+		{nil, []int{comes, os.Getpid()}, []int{stays}},
+		{[]int{comes}, nil, []int{stays, comes}},
+	} {
+		s.Aim(step.add, step.drop)
+		cut(t, s, 100*time.Millisecond) // its edge brings the targets in
+		sampled, exact := used(gather(t, s, samples(500)))
+		if len(sampled) != len(step.want) || len(exact) != len(step.want) {
+			t.Errorf("sampled %v, used %v; want %v", sampled, exact, step.want)
+		}
+		for _, pid := range step.want {
+			if r := sampled[pid] / exact[pid]; r < 0.7 || r > 1.4 {
+				t.Errorf("of %d %.2f of its exact time was sampled", pid, r)
+			}
+		}
+	}
+}
+
 // Everything on the machine: busy and idle time make up the time watched.
 func TestWholeMachine(t *testing.T) {
 	shell(t, spin)

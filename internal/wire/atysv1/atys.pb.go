@@ -1221,6 +1221,1085 @@ func (x *Spooled) GetDictionary() *Dictionary {
 	return nil
 }
 
+type AttendRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Run           []byte                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"` // 16 bytes, as of its windows
+	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttendRequest) Reset() {
+	*x = AttendRequest{}
+	mi := &file_atys_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttendRequest) ProtoMessage() {}
+
+func (x *AttendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
+func (*AttendRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *AttendRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AttendRequest) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *AttendRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+type Orders struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Unchanged     bool                   `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // the tasks are those of the revision, and not told again
+	Tasks         []*Task                `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Orders) Reset() {
+	*x = Orders{}
+	mi := &file_atys_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Orders) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Orders) ProtoMessage() {}
+
+func (x *Orders) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Orders.ProtoReflect.Descriptor instead.
+func (*Orders) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Orders) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Orders) GetUnchanged() bool {
+	if x != nil {
+		return x.Unchanged
+	}
+	return false
+}
+
+func (x *Orders) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+// Task is a profile as one agent is to carry it out.
+type Task struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                                // another one if a profile is deleted and made again
+	Profile       string                 `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`                                      // JSON
+	UntilUnixNano int64                  `protobuf:"fixed64,3,opt,name=until_unix_nano,json=untilUnixNano,proto3" json:"until_unix_nano,omitempty"` // by the server's clock; 0: for good
+	// Where not all instances are recorded: the node's targets that are, and how
+	// many there were to choose from in the fleet.
+	Limited       bool      `protobuf:"varint,4,opt,name=limited,proto3" json:"limited,omitempty"`
+	Chosen        []*Series `protobuf:"bytes,5,rep,name=chosen,proto3" json:"chosen,omitempty"`
+	Eligible      uint32    `protobuf:"varint,6,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Task) Reset() {
+	*x = Task{}
+	mi := &file_atys_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Task) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Task) ProtoMessage() {}
+
+func (x *Task) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Task.ProtoReflect.Descriptor instead.
+func (*Task) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Task) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Task) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *Task) GetUntilUnixNano() int64 {
+	if x != nil {
+		return x.UntilUnixNano
+	}
+	return 0
+}
+
+func (x *Task) GetLimited() bool {
+	if x != nil {
+		return x.Limited
+	}
+	return false
+}
+
+func (x *Task) GetChosen() []*Series {
+	if x != nil {
+		return x.Chosen
+	}
+	return nil
+}
+
+func (x *Task) GetEligible() uint32 {
+	if x != nil {
+		return x.Eligible
+	}
+	return 0
+}
+
+type ReportRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Run           []byte                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Targets       []*Target              `protobuf:"bytes,4,rep,name=targets,proto3" json:"targets,omitempty"`
+	Tasks         []*TaskState           `protobuf:"bytes,5,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	State         *NodeState             `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRequest) Reset() {
+	*x = ReportRequest{}
+	mi := &file_atys_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRequest) ProtoMessage() {}
+
+func (x *ReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
+func (*ReportRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ReportRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ReportRequest) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ReportRequest) GetTargets() []*Target {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetTasks() []*TaskState {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetState() *NodeState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+type ReportResponse struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	ReceivedUnixNano int64                  `protobuf:"fixed64,1,opt,name=received_unix_nano,json=receivedUnixNano,proto3" json:"received_unix_nano,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *ReportResponse) Reset() {
+	*x = ReportResponse{}
+	mi := &file_atys_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportResponse) ProtoMessage() {}
+
+func (x *ReportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
+func (*ReportResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ReportResponse) GetReceivedUnixNano() int64 {
+	if x != nil {
+		return x.ReceivedUnixNano
+	}
+	return 0
+}
+
+// Target is the smallest lasting thing that processes belong to.
+type Target struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Processes     uint32                 `protobuf:"varint,2,opt,name=processes,proto3" json:"processes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Target) Reset() {
+	*x = Target{}
+	mi := &file_atys_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Target) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Target) ProtoMessage() {}
+
+func (x *Target) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Target.ProtoReflect.Descriptor instead.
+func (*Target) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Target) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Target) GetProcesses() uint32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+// TaskState is how a task fares on a node.
+type TaskState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Phase         string                 `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"` // running, waiting (no target), done, failed
+	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Targets       uint32                 `protobuf:"varint,4,opt,name=targets,proto3" json:"targets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskState) Reset() {
+	*x = TaskState{}
+	mi := &file_atys_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskState) ProtoMessage() {}
+
+func (x *TaskState) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
+func (*TaskState) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *TaskState) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TaskState) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *TaskState) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *TaskState) GetTargets() uint32 {
+	if x != nil {
+		return x.Targets
+	}
+	return 0
+}
+
+// NodeState is how an agent fares.
+type NodeState struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	WaitingWindows  uint32                 `protobuf:"varint,1,opt,name=waiting_windows,json=waitingWindows,proto3" json:"waiting_windows,omitempty"` // in the spool, by bundles
+	ShippedWindows  uint64                 `protobuf:"varint,2,opt,name=shipped_windows,json=shippedWindows,proto3" json:"shipped_windows,omitempty"`
+	LostWindows     uint64                 `protobuf:"varint,3,opt,name=lost_windows,json=lostWindows,proto3" json:"lost_windows,omitempty"` // dropped, refused or kept nowhere
+	ClockOffsetNs   int64                  `protobuf:"varint,4,opt,name=clock_offset_ns,json=clockOffsetNs,proto3" json:"clock_offset_ns,omitempty"`
+	ClockErrorNs    int64                  `protobuf:"varint,5,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
+	CpuNs           int64                  `protobuf:"varint,6,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"` // of the agent's own process, since it began
+	MemoryBytes     uint64                 `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	StartedUnixNano int64                  `protobuf:"fixed64,8,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *NodeState) Reset() {
+	*x = NodeState{}
+	mi := &file_atys_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeState) ProtoMessage() {}
+
+func (x *NodeState) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
+func (*NodeState) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *NodeState) GetWaitingWindows() uint32 {
+	if x != nil {
+		return x.WaitingWindows
+	}
+	return 0
+}
+
+func (x *NodeState) GetShippedWindows() uint64 {
+	if x != nil {
+		return x.ShippedWindows
+	}
+	return 0
+}
+
+func (x *NodeState) GetLostWindows() uint64 {
+	if x != nil {
+		return x.LostWindows
+	}
+	return 0
+}
+
+func (x *NodeState) GetClockOffsetNs() int64 {
+	if x != nil {
+		return x.ClockOffsetNs
+	}
+	return 0
+}
+
+func (x *NodeState) GetClockErrorNs() int64 {
+	if x != nil {
+		return x.ClockErrorNs
+	}
+	return 0
+}
+
+func (x *NodeState) GetCpuNs() int64 {
+	if x != nil {
+		return x.CpuNs
+	}
+	return 0
+}
+
+func (x *NodeState) GetMemoryBytes() uint64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *NodeState) GetStartedUnixNano() int64 {
+	if x != nil {
+		return x.StartedUnixNano
+	}
+	return 0
+}
+
+type ApplyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objects       []string               `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyRequest) Reset() {
+	*x = ApplyRequest{}
+	mi := &file_atys_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyRequest) ProtoMessage() {}
+
+func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
+func (*ApplyRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ApplyRequest) GetObjects() []string {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+type ApplyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objects       []*Object              `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyResponse) Reset() {
+	*x = ApplyResponse{}
+	mi := &file_atys_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyResponse) ProtoMessage() {}
+
+func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
+func (*ApplyResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ApplyResponse) GetObjects() []*Object {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+// Object is a profile, an agent or a target.
+type Object struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Json          string                 `protobuf:"bytes,3,opt,name=json,proto3" json:"json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Object) Reset() {
+	*x = Object{}
+	mi := &file_atys_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Object) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Object) ProtoMessage() {}
+
+func (x *Object) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Object.ProtoReflect.Descriptor instead.
+func (*Object) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Object) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Object) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Object) GetJson() string {
+	if x != nil {
+		return x.Json
+	}
+	return ""
+}
+
+type GetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRequest) Reset() {
+	*x = GetRequest{}
+	mi := &file_atys_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRequest) ProtoMessage() {}
+
+func (x *GetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
+func (*GetRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GetRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *GetRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objects       []*Object              `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetResponse) Reset() {
+	*x = GetResponse{}
+	mi := &file_atys_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetResponse) ProtoMessage() {}
+
+func (x *GetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
+func (*GetResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GetResponse) GetObjects() []*Object {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+type DeleteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRequest) Reset() {
+	*x = DeleteRequest{}
+	mi := &file_atys_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRequest) ProtoMessage() {}
+
+func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
+func (*DeleteRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DeleteRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DeleteRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteResponse) Reset() {
+	*x = DeleteResponse{}
+	mi := &file_atys_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteResponse) ProtoMessage() {}
+
+func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
+func (*DeleteResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{29}
+}
+
+type Change struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"` // added, changed, removed; synced: all that there were have been told
+	Object        *Object                `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_atys_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Change) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Change) GetObject() *Object {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+type MergeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Select        string                 `protobuf:"bytes,1,opt,name=select,proto3" json:"select,omitempty"`                                     // of series, as in PromQL
+	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`                                         // empty: of all
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                                         // of values: cpu
+	FromUnixNano  int64                  `protobuf:"fixed64,4,opt,name=from_unix_nano,json=fromUnixNano,proto3" json:"from_unix_nano,omitempty"` // windows that begin in [from, to)
+	ToUnixNano    int64                  `protobuf:"fixed64,5,opt,name=to_unix_nano,json=toUnixNano,proto3" json:"to_unix_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeRequest) Reset() {
+	*x = MergeRequest{}
+	mi := &file_atys_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeRequest) ProtoMessage() {}
+
+func (x *MergeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
+func (*MergeRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *MergeRequest) GetSelect() string {
+	if x != nil {
+		return x.Select
+	}
+	return ""
+}
+
+func (x *MergeRequest) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *MergeRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *MergeRequest) GetFromUnixNano() int64 {
+	if x != nil {
+		return x.FromUnixNano
+	}
+	return 0
+}
+
+func (x *MergeRequest) GetToUnixNano() int64 {
+	if x != nil {
+		return x.ToUnixNano
+	}
+	return 0
+}
+
+type MergeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Window        *Spooled               `protobuf:"bytes,1,opt,name=window,proto3" json:"window,omitempty"`    // none: nothing was found
+	Windows       uint32                 `protobuf:"varint,2,opt,name=windows,proto3" json:"windows,omitempty"` // that were added up
+	Damaged       uint32                 `protobuf:"varint,3,opt,name=damaged,proto3" json:"damaged,omitempty"` // that could not be read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergeResponse) Reset() {
+	*x = MergeResponse{}
+	mi := &file_atys_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergeResponse) ProtoMessage() {}
+
+func (x *MergeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
+func (*MergeResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *MergeResponse) GetWindow() *Spooled {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+func (x *MergeResponse) GetWindows() uint32 {
+	if x != nil {
+		return x.Windows
+	}
+	return 0
+}
+
+func (x *MergeResponse) GetDamaged() uint32 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
+}
+
 var File_atys_proto protoreflect.FileDescriptor
 
 const file_atys_proto_rawDesc = "" +
@@ -1333,9 +2412,95 @@ const file_atys_proto_rawDesc = "" +
 	"\x06stacks\x18\x03 \x01(\fR\x06stacks\x123\n" +
 	"\n" +
 	"dictionary\x18\x04 \x01(\v2\x13.atys.v1.DictionaryR\n" +
-	"dictionary2=\n" +
+	"dictionary\"O\n" +
+	"\rAttendRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\fR\x03run\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"g\n" +
+	"\x06Orders\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
+	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12#\n" +
+	"\x05tasks\x18\x03 \x03(\v2\r.atys.v1.TaskR\x05tasks\"\xb7\x01\n" +
+	"\x04Task\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\x12&\n" +
+	"\x0funtil_unix_nano\x18\x03 \x01(\x10R\runtilUnixNano\x12\x18\n" +
+	"\alimited\x18\x04 \x01(\bR\alimited\x12'\n" +
+	"\x06chosen\x18\x05 \x03(\v2\x0f.atys.v1.SeriesR\x06chosen\x12\x1a\n" +
+	"\beligible\x18\x06 \x01(\rR\beligible\"\xce\x01\n" +
+	"\rReportRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\fR\x03run\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12)\n" +
+	"\atargets\x18\x04 \x03(\v2\x0f.atys.v1.TargetR\atargets\x12(\n" +
+	"\x05tasks\x18\x05 \x03(\v2\x12.atys.v1.TaskStateR\x05tasks\x12(\n" +
+	"\x05state\x18\x06 \x01(\v2\x12.atys.v1.NodeStateR\x05state\">\n" +
+	"\x0eReportResponse\x12,\n" +
+	"\x12received_unix_nano\x18\x01 \x01(\x10R\x10receivedUnixNano\"\x96\x01\n" +
+	"\x06Target\x123\n" +
+	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Target.LabelsEntryR\x06labels\x12\x1c\n" +
+	"\tprocesses\x18\x02 \x01(\rR\tprocesses\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +
+	"\tTaskState\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
+	"\atargets\x18\x04 \x01(\rR\atargets\"\xb4\x02\n" +
+	"\tNodeState\x12'\n" +
+	"\x0fwaiting_windows\x18\x01 \x01(\rR\x0ewaitingWindows\x12'\n" +
+	"\x0fshipped_windows\x18\x02 \x01(\x04R\x0eshippedWindows\x12!\n" +
+	"\flost_windows\x18\x03 \x01(\x04R\vlostWindows\x12&\n" +
+	"\x0fclock_offset_ns\x18\x04 \x01(\x03R\rclockOffsetNs\x12$\n" +
+	"\x0eclock_error_ns\x18\x05 \x01(\x03R\fclockErrorNs\x12\x15\n" +
+	"\x06cpu_ns\x18\x06 \x01(\x03R\x05cpuNs\x12!\n" +
+	"\fmemory_bytes\x18\a \x01(\x04R\vmemoryBytes\x12*\n" +
+	"\x11started_unix_nano\x18\b \x01(\x10R\x0fstartedUnixNano\"(\n" +
+	"\fApplyRequest\x12\x18\n" +
+	"\aobjects\x18\x01 \x03(\tR\aobjects\":\n" +
+	"\rApplyResponse\x12)\n" +
+	"\aobjects\x18\x01 \x03(\v2\x0f.atys.v1.ObjectR\aobjects\"D\n" +
+	"\x06Object\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04json\x18\x03 \x01(\tR\x04json\"4\n" +
+	"\n" +
+	"GetRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"8\n" +
+	"\vGetResponse\x12)\n" +
+	"\aobjects\x18\x01 \x03(\v2\x0f.atys.v1.ObjectR\aobjects\"7\n" +
+	"\rDeleteRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x10\n" +
+	"\x0eDeleteResponse\"E\n" +
+	"\x06Change\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12'\n" +
+	"\x06object\x18\x02 \x01(\v2\x0f.atys.v1.ObjectR\x06object\"\x96\x01\n" +
+	"\fMergeRequest\x12\x16\n" +
+	"\x06select\x18\x01 \x01(\tR\x06select\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
+	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
+	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
+	"toUnixNano\"m\n" +
+	"\rMergeResponse\x12(\n" +
+	"\x06window\x18\x01 \x01(\v2\x10.atys.v1.SpooledR\x06window\x12\x18\n" +
+	"\awindows\x18\x02 \x01(\rR\awindows\x12\x18\n" +
+	"\adamaged\x18\x03 \x01(\rR\adamaged2=\n" +
 	"\x06Intake\x123\n" +
-	"\x04Push\x12\x14.atys.v1.PushRequest\x1a\x15.atys.v1.PushResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
+	"\x04Push\x12\x14.atys.v1.PushRequest\x1a\x15.atys.v1.PushResponse2w\n" +
+	"\x05Fleet\x123\n" +
+	"\x06Attend\x12\x16.atys.v1.AttendRequest\x1a\x0f.atys.v1.Orders0\x01\x129\n" +
+	"\x06Report\x12\x16.atys.v1.ReportRequest\x1a\x17.atys.v1.ReportResponse2\xdf\x01\n" +
+	"\aControl\x126\n" +
+	"\x05Apply\x12\x15.atys.v1.ApplyRequest\x1a\x16.atys.v1.ApplyResponse\x120\n" +
+	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
+	"\x06Delete\x12\x16.atys.v1.DeleteRequest\x1a\x17.atys.v1.DeleteResponse\x12/\n" +
+	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x012?\n" +
+	"\x05Query\x126\n" +
+	"\x05Merge\x12\x15.atys.v1.MergeRequest\x1a\x16.atys.v1.MergeResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
 
 var (
 	file_atys_proto_rawDescOnce sync.Once
@@ -1349,30 +2514,49 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_atys_proto_goTypes = []any{
-	(*PushRequest)(nil),  // 0: atys.v1.PushRequest
-	(*PushResponse)(nil), // 1: atys.v1.PushResponse
-	(*Series)(nil),       // 2: atys.v1.Series
-	(*Window)(nil),       // 3: atys.v1.Window
-	(*ValueType)(nil),    // 4: atys.v1.ValueType
-	(*Exact)(nil),        // 5: atys.v1.Exact
-	(*Loss)(nil),         // 6: atys.v1.Loss
-	(*Thread)(nil),       // 7: atys.v1.Thread
-	(*Context)(nil),      // 8: atys.v1.Context
-	(*Rows)(nil),         // 9: atys.v1.Rows
-	(*Dictionary)(nil),   // 10: atys.v1.Dictionary
-	(*Location)(nil),     // 11: atys.v1.Location
-	(*Frame)(nil),        // 12: atys.v1.Frame
-	(*Node)(nil),         // 13: atys.v1.Node
-	(*Spooled)(nil),      // 14: atys.v1.Spooled
-	nil,                  // 15: atys.v1.Series.LabelsEntry
+	(*PushRequest)(nil),    // 0: atys.v1.PushRequest
+	(*PushResponse)(nil),   // 1: atys.v1.PushResponse
+	(*Series)(nil),         // 2: atys.v1.Series
+	(*Window)(nil),         // 3: atys.v1.Window
+	(*ValueType)(nil),      // 4: atys.v1.ValueType
+	(*Exact)(nil),          // 5: atys.v1.Exact
+	(*Loss)(nil),           // 6: atys.v1.Loss
+	(*Thread)(nil),         // 7: atys.v1.Thread
+	(*Context)(nil),        // 8: atys.v1.Context
+	(*Rows)(nil),           // 9: atys.v1.Rows
+	(*Dictionary)(nil),     // 10: atys.v1.Dictionary
+	(*Location)(nil),       // 11: atys.v1.Location
+	(*Frame)(nil),          // 12: atys.v1.Frame
+	(*Node)(nil),           // 13: atys.v1.Node
+	(*Spooled)(nil),        // 14: atys.v1.Spooled
+	(*AttendRequest)(nil),  // 15: atys.v1.AttendRequest
+	(*Orders)(nil),         // 16: atys.v1.Orders
+	(*Task)(nil),           // 17: atys.v1.Task
+	(*ReportRequest)(nil),  // 18: atys.v1.ReportRequest
+	(*ReportResponse)(nil), // 19: atys.v1.ReportResponse
+	(*Target)(nil),         // 20: atys.v1.Target
+	(*TaskState)(nil),      // 21: atys.v1.TaskState
+	(*NodeState)(nil),      // 22: atys.v1.NodeState
+	(*ApplyRequest)(nil),   // 23: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),  // 24: atys.v1.ApplyResponse
+	(*Object)(nil),         // 25: atys.v1.Object
+	(*GetRequest)(nil),     // 26: atys.v1.GetRequest
+	(*GetResponse)(nil),    // 27: atys.v1.GetResponse
+	(*DeleteRequest)(nil),  // 28: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil), // 29: atys.v1.DeleteResponse
+	(*Change)(nil),         // 30: atys.v1.Change
+	(*MergeRequest)(nil),   // 31: atys.v1.MergeRequest
+	(*MergeResponse)(nil),  // 32: atys.v1.MergeResponse
+	nil,                    // 33: atys.v1.Series.LabelsEntry
+	nil,                    // 34: atys.v1.Target.LabelsEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	2,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	3,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	10, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
-	15, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	33, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	4,  // 4: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	5,  // 5: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	6,  // 6: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -1386,13 +2570,37 @@ var file_atys_proto_depIdxs = []int32{
 	3,  // 14: atys.v1.Spooled.window:type_name -> atys.v1.Window
 	2,  // 15: atys.v1.Spooled.series:type_name -> atys.v1.Series
 	10, // 16: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
-	0,  // 17: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	1,  // 18: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	18, // [18:19] is the sub-list for method output_type
-	17, // [17:18] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	17, // 17: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	2,  // 18: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	20, // 19: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	21, // 20: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	22, // 21: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	34, // 22: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	25, // 23: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	25, // 24: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	25, // 25: atys.v1.Change.object:type_name -> atys.v1.Object
+	14, // 26: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	0,  // 27: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	15, // 28: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	18, // 29: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	23, // 30: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	26, // 31: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	28, // 32: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	26, // 33: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	31, // 34: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	1,  // 35: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	16, // 36: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	19, // 37: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	24, // 38: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	27, // 39: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	29, // 40: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	30, // 41: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	32, // 42: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	35, // [35:43] is the sub-list for method output_type
+	27, // [27:35] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -1406,9 +2614,9 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   35,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   4,
 		},
 		GoTypes:           file_atys_proto_goTypes,
 		DependencyIndexes: file_atys_proto_depIdxs,

@@ -29,6 +29,12 @@ const _ = connect.IsAtLeastVersion1_13_0
 const (
 	// IntakeName is the fully-qualified name of the Intake service.
 	IntakeName = "atys.v1.Intake"
+	// FleetName is the fully-qualified name of the Fleet service.
+	FleetName = "atys.v1.Fleet"
+	// ControlName is the fully-qualified name of the Control service.
+	ControlName = "atys.v1.Control"
+	// QueryName is the fully-qualified name of the Query service.
+	QueryName = "atys.v1.Query"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -41,6 +47,20 @@ const (
 const (
 	// IntakePushProcedure is the fully-qualified name of the Intake's Push RPC.
 	IntakePushProcedure = "/atys.v1.Intake/Push"
+	// FleetAttendProcedure is the fully-qualified name of the Fleet's Attend RPC.
+	FleetAttendProcedure = "/atys.v1.Fleet/Attend"
+	// FleetReportProcedure is the fully-qualified name of the Fleet's Report RPC.
+	FleetReportProcedure = "/atys.v1.Fleet/Report"
+	// ControlApplyProcedure is the fully-qualified name of the Control's Apply RPC.
+	ControlApplyProcedure = "/atys.v1.Control/Apply"
+	// ControlGetProcedure is the fully-qualified name of the Control's Get RPC.
+	ControlGetProcedure = "/atys.v1.Control/Get"
+	// ControlDeleteProcedure is the fully-qualified name of the Control's Delete RPC.
+	ControlDeleteProcedure = "/atys.v1.Control/Delete"
+	// ControlWatchProcedure is the fully-qualified name of the Control's Watch RPC.
+	ControlWatchProcedure = "/atys.v1.Control/Watch"
+	// QueryMergeProcedure is the fully-qualified name of the Query's Merge RPC.
+	QueryMergeProcedure = "/atys.v1.Query/Merge"
 )
 
 // IntakeClient is a client for the atys.v1.Intake service.
@@ -117,4 +137,350 @@ type UnimplementedIntakeHandler struct{}
 
 func (UnimplementedIntakeHandler) Push(context.Context, *atysv1.PushRequest) (*atysv1.PushResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Intake.Push is not implemented"))
+}
+
+// FleetClient is a client for the atys.v1.Fleet service.
+type FleetClient interface {
+	// Attend gives an agent its orders: at once, whenever they change, and every
+	// few seconds that they did not. Who hears nothing for long comes again.
+	Attend(context.Context, *atysv1.AttendRequest) (*connect.ServerStreamForClient[atysv1.Orders], error)
+	// Report tells what runs on a node. Who reports nothing for long is silent.
+	Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportResponse, error)
+}
+
+// NewFleetClient constructs a client for the atys.v1.Fleet service. By default, it uses the Connect
+// protocol with the binary Protobuf Codec, asks for gzipped responses, and sends uncompressed
+// requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewFleetClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) FleetClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	fleetMethods := atysv1.File_atys_proto.Services().ByName("Fleet").Methods()
+	return &fleetClient{
+		attend: connect.NewClient[atysv1.AttendRequest, atysv1.Orders](
+			httpClient,
+			baseURL+FleetAttendProcedure,
+			connect.WithSchema(fleetMethods.ByName("Attend")),
+			connect.WithClientOptions(opts...),
+		),
+		report: connect.NewClient[atysv1.ReportRequest, atysv1.ReportResponse](
+			httpClient,
+			baseURL+FleetReportProcedure,
+			connect.WithSchema(fleetMethods.ByName("Report")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// fleetClient implements FleetClient.
+type fleetClient struct {
+	attend *connect.Client[atysv1.AttendRequest, atysv1.Orders]
+	report *connect.Client[atysv1.ReportRequest, atysv1.ReportResponse]
+}
+
+// Attend calls atys.v1.Fleet.Attend.
+func (c *fleetClient) Attend(ctx context.Context, req *atysv1.AttendRequest) (*connect.ServerStreamForClient[atysv1.Orders], error) {
+	return c.attend.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// Report calls atys.v1.Fleet.Report.
+func (c *fleetClient) Report(ctx context.Context, req *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
+	response, err := c.report.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// FleetHandler is an implementation of the atys.v1.Fleet service.
+type FleetHandler interface {
+	// Attend gives an agent its orders: at once, whenever they change, and every
+	// few seconds that they did not. Who hears nothing for long comes again.
+	Attend(context.Context, *atysv1.AttendRequest, *connect.ServerStream[atysv1.Orders]) error
+	// Report tells what runs on a node. Who reports nothing for long is silent.
+	Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportResponse, error)
+}
+
+// NewFleetHandler builds an HTTP handler from the service implementation. It returns the path on
+// which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewFleetHandler(svc FleetHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	fleetMethods := atysv1.File_atys_proto.Services().ByName("Fleet").Methods()
+	fleetAttendHandler := connect.NewServerStreamHandlerSimple(
+		FleetAttendProcedure,
+		svc.Attend,
+		connect.WithSchema(fleetMethods.ByName("Attend")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fleetReportHandler := connect.NewUnaryHandlerSimple(
+		FleetReportProcedure,
+		svc.Report,
+		connect.WithSchema(fleetMethods.ByName("Report")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/atys.v1.Fleet/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case FleetAttendProcedure:
+			fleetAttendHandler.ServeHTTP(w, r)
+		case FleetReportProcedure:
+			fleetReportHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedFleetHandler returns CodeUnimplemented from all methods.
+type UnimplementedFleetHandler struct{}
+
+func (UnimplementedFleetHandler) Attend(context.Context, *atysv1.AttendRequest, *connect.ServerStream[atysv1.Orders]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Fleet.Attend is not implemented"))
+}
+
+func (UnimplementedFleetHandler) Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Fleet.Report is not implemented"))
+}
+
+// ControlClient is a client for the atys.v1.Control service.
+type ControlClient interface {
+	// Apply makes objects, or changes those of the same name: all, or none.
+	Apply(context.Context, *atysv1.ApplyRequest) (*atysv1.ApplyResponse, error)
+	Get(context.Context, *atysv1.GetRequest) (*atysv1.GetResponse, error)
+	Delete(context.Context, *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error)
+	// Watch gives the objects that there are, then what changes.
+	Watch(context.Context, *atysv1.GetRequest) (*connect.ServerStreamForClient[atysv1.Change], error)
+}
+
+// NewControlClient constructs a client for the atys.v1.Control service. By default, it uses the
+// Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewControlClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) ControlClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	controlMethods := atysv1.File_atys_proto.Services().ByName("Control").Methods()
+	return &controlClient{
+		apply: connect.NewClient[atysv1.ApplyRequest, atysv1.ApplyResponse](
+			httpClient,
+			baseURL+ControlApplyProcedure,
+			connect.WithSchema(controlMethods.ByName("Apply")),
+			connect.WithClientOptions(opts...),
+		),
+		get: connect.NewClient[atysv1.GetRequest, atysv1.GetResponse](
+			httpClient,
+			baseURL+ControlGetProcedure,
+			connect.WithSchema(controlMethods.ByName("Get")),
+			connect.WithClientOptions(opts...),
+		),
+		delete: connect.NewClient[atysv1.DeleteRequest, atysv1.DeleteResponse](
+			httpClient,
+			baseURL+ControlDeleteProcedure,
+			connect.WithSchema(controlMethods.ByName("Delete")),
+			connect.WithClientOptions(opts...),
+		),
+		watch: connect.NewClient[atysv1.GetRequest, atysv1.Change](
+			httpClient,
+			baseURL+ControlWatchProcedure,
+			connect.WithSchema(controlMethods.ByName("Watch")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// controlClient implements ControlClient.
+type controlClient struct {
+	apply  *connect.Client[atysv1.ApplyRequest, atysv1.ApplyResponse]
+	get    *connect.Client[atysv1.GetRequest, atysv1.GetResponse]
+	delete *connect.Client[atysv1.DeleteRequest, atysv1.DeleteResponse]
+	watch  *connect.Client[atysv1.GetRequest, atysv1.Change]
+}
+
+// Apply calls atys.v1.Control.Apply.
+func (c *controlClient) Apply(ctx context.Context, req *atysv1.ApplyRequest) (*atysv1.ApplyResponse, error) {
+	response, err := c.apply.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Get calls atys.v1.Control.Get.
+func (c *controlClient) Get(ctx context.Context, req *atysv1.GetRequest) (*atysv1.GetResponse, error) {
+	response, err := c.get.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Delete calls atys.v1.Control.Delete.
+func (c *controlClient) Delete(ctx context.Context, req *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error) {
+	response, err := c.delete.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Watch calls atys.v1.Control.Watch.
+func (c *controlClient) Watch(ctx context.Context, req *atysv1.GetRequest) (*connect.ServerStreamForClient[atysv1.Change], error) {
+	return c.watch.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// ControlHandler is an implementation of the atys.v1.Control service.
+type ControlHandler interface {
+	// Apply makes objects, or changes those of the same name: all, or none.
+	Apply(context.Context, *atysv1.ApplyRequest) (*atysv1.ApplyResponse, error)
+	Get(context.Context, *atysv1.GetRequest) (*atysv1.GetResponse, error)
+	Delete(context.Context, *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error)
+	// Watch gives the objects that there are, then what changes.
+	Watch(context.Context, *atysv1.GetRequest, *connect.ServerStream[atysv1.Change]) error
+}
+
+// NewControlHandler builds an HTTP handler from the service implementation. It returns the path on
+// which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewControlHandler(svc ControlHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	controlMethods := atysv1.File_atys_proto.Services().ByName("Control").Methods()
+	controlApplyHandler := connect.NewUnaryHandlerSimple(
+		ControlApplyProcedure,
+		svc.Apply,
+		connect.WithSchema(controlMethods.ByName("Apply")),
+		connect.WithHandlerOptions(opts...),
+	)
+	controlGetHandler := connect.NewUnaryHandlerSimple(
+		ControlGetProcedure,
+		svc.Get,
+		connect.WithSchema(controlMethods.ByName("Get")),
+		connect.WithHandlerOptions(opts...),
+	)
+	controlDeleteHandler := connect.NewUnaryHandlerSimple(
+		ControlDeleteProcedure,
+		svc.Delete,
+		connect.WithSchema(controlMethods.ByName("Delete")),
+		connect.WithHandlerOptions(opts...),
+	)
+	controlWatchHandler := connect.NewServerStreamHandlerSimple(
+		ControlWatchProcedure,
+		svc.Watch,
+		connect.WithSchema(controlMethods.ByName("Watch")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/atys.v1.Control/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case ControlApplyProcedure:
+			controlApplyHandler.ServeHTTP(w, r)
+		case ControlGetProcedure:
+			controlGetHandler.ServeHTTP(w, r)
+		case ControlDeleteProcedure:
+			controlDeleteHandler.ServeHTTP(w, r)
+		case ControlWatchProcedure:
+			controlWatchHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedControlHandler returns CodeUnimplemented from all methods.
+type UnimplementedControlHandler struct{}
+
+func (UnimplementedControlHandler) Apply(context.Context, *atysv1.ApplyRequest) (*atysv1.ApplyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Control.Apply is not implemented"))
+}
+
+func (UnimplementedControlHandler) Get(context.Context, *atysv1.GetRequest) (*atysv1.GetResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Control.Get is not implemented"))
+}
+
+func (UnimplementedControlHandler) Delete(context.Context, *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Control.Delete is not implemented"))
+}
+
+func (UnimplementedControlHandler) Watch(context.Context, *atysv1.GetRequest, *connect.ServerStream[atysv1.Change]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Control.Watch is not implemented"))
+}
+
+// QueryClient is a client for the atys.v1.Query service.
+type QueryClient interface {
+	// Merge adds up all windows that are chosen, as one sampler would have seen them.
+	Merge(context.Context, *atysv1.MergeRequest) (*atysv1.MergeResponse, error)
+}
+
+// NewQueryClient constructs a client for the atys.v1.Query service. By default, it uses the Connect
+// protocol with the binary Protobuf Codec, asks for gzipped responses, and sends uncompressed
+// requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewQueryClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) QueryClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	queryMethods := atysv1.File_atys_proto.Services().ByName("Query").Methods()
+	return &queryClient{
+		merge: connect.NewClient[atysv1.MergeRequest, atysv1.MergeResponse](
+			httpClient,
+			baseURL+QueryMergeProcedure,
+			connect.WithSchema(queryMethods.ByName("Merge")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// queryClient implements QueryClient.
+type queryClient struct {
+	merge *connect.Client[atysv1.MergeRequest, atysv1.MergeResponse]
+}
+
+// Merge calls atys.v1.Query.Merge.
+func (c *queryClient) Merge(ctx context.Context, req *atysv1.MergeRequest) (*atysv1.MergeResponse, error) {
+	response, err := c.merge.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// QueryHandler is an implementation of the atys.v1.Query service.
+type QueryHandler interface {
+	// Merge adds up all windows that are chosen, as one sampler would have seen them.
+	Merge(context.Context, *atysv1.MergeRequest) (*atysv1.MergeResponse, error)
+}
+
+// NewQueryHandler builds an HTTP handler from the service implementation. It returns the path on
+// which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	queryMethods := atysv1.File_atys_proto.Services().ByName("Query").Methods()
+	queryMergeHandler := connect.NewUnaryHandlerSimple(
+		QueryMergeProcedure,
+		svc.Merge,
+		connect.WithSchema(queryMethods.ByName("Merge")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/atys.v1.Query/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case QueryMergeProcedure:
+			queryMergeHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedQueryHandler returns CodeUnimplemented from all methods.
+type UnimplementedQueryHandler struct{}
+
+func (UnimplementedQueryHandler) Merge(context.Context, *atysv1.MergeRequest) (*atysv1.MergeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Merge is not implemented"))
 }

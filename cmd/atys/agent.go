@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"atys.dev/atys/internal/agent"
+	"atys.dev/atys/internal/recorder"
+	"atys.dev/atys/internal/spool"
+)
+
+type agentFlags struct {
+	serverFlag
+	data    string
+	node    string
+	spool   int64
+	verbose bool
+}
+
+func agentCommand() *cobra.Command {
+	var f agentFlags
+	c := &cobra.Command{
+		Use:   "agent --server URL [flags]",
+		Short: "Profile this machine, always, for a server",
+		Long: `agent samples what runs here as the server's profiles say, keeps each window on
+disk, and ships it. Where the server orders nothing that lasts, it samples
+everything, 19 times a second and CPU. A server that is away costs nothing but
+disk: what it missed is shipped when it is back.`,
+		Example: `  atys agent --server http://10.0.0.5:4300`,
+		Args:    noArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return runAgent(c.Context(), f) },
+	}
+	f.serverFlag.add(c)
+	flags := c.Flags()
+	flags.StringVar(&f.data, "data", defaultData(), "directory for what waits to be shipped")
+	flags.StringVar(&f.node, "node", "", "what this machine is called; else its host name")
+	flags.Int64Var(&f.spool, "spool", spoolBytes>>20, "megabytes that may wait on disk; the oldest is dropped first, and counted")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
+	_ = c.MarkFlagDirname("data")
+	return c
+}
+
+// jitter is within how long an agent ships what it has cut, so that a thousand
+// agents, who all cut at once, do not all ship at once.
+const jitter = 5 * time.Second
+
+func runAgent(ctx context.Context, f agentFlags) (err error) {
+	address, err := f.address()
+	if err != nil {
+		return err
+	}
+	if f.server == "" && os.Getenv(serverVariable) == "" {
+		return &usageError{errors.New("--server: say whom to ship to, such as http://10.0.0.5:4300 (\"atys up\" needs no other server)")}
+	}
+	if f.data == "" {
+		return &usageError{errors.New("--data: name a directory for what waits to be shipped")}
+	}
+	if f.spool < 1 {
+		return &usageError{fmt.Errorf("--spool %d: want 1 or more megabytes", f.spool)}
+	}
+	if f.node == "" {
+		if f.node, err = os.Hostname(); err != nil {
+			return fmt.Errorf("name this machine: %w (--node does)", err)
+		}
+	}
+	log := logger(f.verbose)
+	waiting, err := spool.Open(filepath.Join(f.data, "spool"), f.spool<<20)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, waiting.Close()) }()
+	machine, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, machine.Close()) }()
+	remote := agent.NewRemote(client(), address)
+	watch, err := agent.New(agent.Options{Node: f.node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: remote, Fleet: remote,
+		State: filepath.Join(f.data, "orders"), Jitter: jitter, Log: log})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "atys: profiling %s for %s; what waits is kept in %s; Ctrl-C ends it\n", f.node, address, f.data)
+	return watch.Run(ctx)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// typed runs a command as typed, and gives what it prints.
+func typed(t *testing.T, args ...string) (printed string, status int) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(r) // what was printed before an error is what there is
+		read <- string(text)
+	}()
+	stdout, stderr := os.Stdout, os.Stderr
+	os.Stdout, os.Stderr = w, w
+	status = run(args)
+	os.Stdout, os.Stderr = stdout, stderr
+	w.Close()
+	return <-read, status
+}
+
+// becomes types a command until it prints something.
+func becomes(t *testing.T, want string, args ...string) {
+	t.Helper()
+	var printed string
+	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(200 * time.Millisecond) {
+		if printed, _ = typed(t, args...); strings.Contains(printed, want) {
+			return
+		}
+	}
+	t.Fatalf("%q prints no %q: %s", args, want, printed)
+}
+
+// TestFleet has a server, an agent of its own process and one of another node do
+// what is typed.
+func TestFleet(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	busy := filepath.Join(t.TempDir(), "atys-busy") // of which there is no other
+	if err := exec.CommandContext(t.Context(), "cp", "/bin/sh", busy).Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := exec.CommandContext(t.Context(), busy, "-c", "while :; do :; done").Start(); err != nil {
+		t.Fatal(err)
+	}
+	f := upFlags{data: t.TempDir(), listen: freeAddress(t)}
+	t.Setenv(serverVariable, "http://"+f.listen)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- up(ctx, f) }()
+	becomes(t, "connected", "get", "agents")
+	go func() { ended <- runAgent(ctx, agentFlags{data: t.TempDir(), node: "other", spool: 10}) }()
+	becomes(t, "other", "get", "agents")
+	becomes(t, "atys-busy", "get", "targets")
+
+	file := filepath.Join(t.TempDir(), "busy.yaml")
+	text := "kind: Profile\nname: busy\nselect: '{executable=\"atys-busy\"}'\nfrequency: 99\nwindow: 1s\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if printed, status := typed(t, "apply", "-f", file); status != 0 || printed != "profile busy applied\n" {
+		t.Errorf("apply: %d, %s", status, printed)
+	}
+	becomes(t, "2/2", "get", "profile", "busy")
+	becomes(t, "phase: running", "describe", "profile", "busy")
+
+	folded := filepath.Join(t.TempDir(), "busy.folded")
+	printed, status := typed(t, "record", "--server", os.Getenv(serverVariable), "--select", `{executable="atys-busy"}`, "--instances", "1", "-d", "2s", "-F", "499", "-o", folded)
+	if status != 0 || !strings.Contains(printed, "1 of 2 targets were recorded") {
+		t.Errorf("record: %d, %s", status, printed)
+	}
+	if recorded, err := os.ReadFile(folded); err != nil || !strings.Contains(string(recorded), "evaltree") && !strings.Contains(string(recorded), "atys-busy") {
+		t.Errorf("%v: recorded %.500s", err, recorded)
+	}
+	var profiles []struct{ Phase string }
+	printed, _ = typed(t, "get", "profiles", "-o", "json")
+	if err := json.Unmarshal([]byte(printed), &profiles); err != nil || len(profiles) != 2 || profiles[1].Phase != "done" {
+		t.Errorf("%v: profiles %s", err, printed)
+	}
+	if printed, status := typed(t, "delete", "profile", "busy"); status != 0 || printed != "profile busy deleted\n" {
+		t.Errorf("delete: %d, %s", status, printed)
+	}
+	cancel()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFleetRefusals(t *testing.T) {
+	t.Setenv(serverVariable, "")
+	for _, test := range []struct{ typed, want string }{
+		{"apply", "-f: name a file"},
+		{"apply -f /nowhere.yaml", "no such file"},
+		{"get", "say what"},
+		{"get pods", "there are profiles, agents and targets"},
+		{"get agents -o xml", "want wide, json, yaml"},
+		{"get agents --server ftp://x", "want an address such as"},
+		{"get agents --server http://127.0.0.1:1", "does not answer"},
+		{"watch agents --server http://127.0.0.1:1", "does not answer"},
+		{"describe agent", "say what"},
+		{"delete profile", "say what"},
+		{"agent", "say whom to ship to"},
+		{"agent --server http://127.0.0.1:1 --spool 0", "want 1 or more megabytes"},
+		{"record --select {} -d 1s", "go with --server"},
+		{"record --server http://127.0.0.1:1 -a -d 1s", "--all does not go with --server"},
+		{"record --server http://127.0.0.1:1", "say how long"},
+		{"record --server http://127.0.0.1:1 -d 1s --select {", "select: "},
+		{"record --server http://127.0.0.1:1 -d 1s -o /tmp/x.folded", "does not answer"},
+	} {
+		printed, status := typed(t, strings.Fields(test.typed)...)
+		if status == 0 || !strings.Contains(printed, test.want) {
+			t.Errorf("%s: %d, %s; want %q", test.typed, status, printed, test.want)
+		}
+	}
+}

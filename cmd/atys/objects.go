@@ -1,0 +1,398 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"atys.dev/atys/internal/render"
+	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+// objectFlags say which server is asked, and how objects are shown.
+type objectFlags struct {
+	serverFlag
+	displayFlags
+	output string
+}
+
+func (f *objectFlags) control() (atysv1connect.ControlClient, string, error) {
+	address, err := f.address()
+	return atysv1connect.NewControlClient(client(), address), address, err
+}
+
+// outputs are the values of -o; none is a table.
+var outputs = []string{"wide", "json", "yaml"}
+
+func (f *objectFlags) addOutput(c *cobra.Command) {
+	c.Flags().StringVarP(&f.output, "output", "o", "", "how to print: "+strings.Join(outputs, ", ")+"; else as a table")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// objectKinds are what can be asked for, and what else each is called.
+var objectKinds = map[string]string{"profiles": "profiles", "profile": "profiles", "agents": "agents", "agent": "agents", "targets": "targets", "target": "targets"}
+
+// kindAndName reads what is asked for.
+func kindAndName(args []string, least, most int) (kind, name string, err error) {
+	if len(args) < least || len(args) > most {
+		return "", "", &usageError{errors.New("say what: profiles, agents or targets, and of which name")}
+	}
+	kind = objectKinds[args[0]]
+	if kind == "" {
+		return "", "", &usageError{fmt.Errorf("%q: there are profiles, agents and targets", args[0])}
+	}
+	if len(args) == 2 {
+		name = args[1]
+	}
+	return kind, name, nil
+}
+
+func objectCommands() []*cobra.Command {
+	return []*cobra.Command{applyCommand(), getCommand(), describeCommand(), deleteCommand(), watchCommand()}
+}
+
+func applyCommand() *cobra.Command {
+	var f objectFlags
+	var files []string
+	c := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Have a server's agents record what a file of profiles says",
+		Example: `  atys apply -f checkout.yaml
+  kubectl get cm profiles -o jsonpath='{.data.all}' | atys apply -f -`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if len(files) == 0 {
+				return &usageError{errors.New("-f: name a file of profiles, or - for standard input")}
+			}
+			return apply(c, f, files)
+		},
+	}
+	f.serverFlag.add(c)
+	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "file of profiles in YAML or JSON, - for standard input; may be given again")
+	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json")
+	return c
+}
+
+func apply(c *cobra.Command, f objectFlags, files []string) error {
+	request := &atysv1.ApplyRequest{}
+	for _, name := range files {
+		profiles, err := readProfiles(name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		for _, p := range profiles {
+			text, err := json.Marshal(p)
+			if err != nil {
+				return err
+			}
+			request.Objects = append(request.Objects, string(text))
+		}
+	}
+	control, address, err := f.control()
+	if err != nil {
+		return err
+	}
+	response, err := control.Apply(c.Context(), request)
+	if err != nil {
+		return explain(address, err)
+	}
+	for _, o := range response.GetObjects() {
+		fmt.Fprintf(os.Stdout, "profile %s applied\n", render.Printable(o.GetName()))
+	}
+	return nil
+}
+
+func readProfiles(name string) ([]*spec.Profile, error) {
+	if name == "-" {
+		return spec.Parse(os.Stdin)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer file.Close()
+	return spec.Parse(file)
+}
+
+func getCommand() *cobra.Command {
+	var f objectFlags
+	c := &cobra.Command{
+		Use:   "get profiles|agents|targets [NAME]",
+		Short: "List what a server knows",
+		Example: `  atys get agents
+  atys get profile checkout-cpu -o yaml`,
+		ValidArgs: []string{"profiles", "agents", "targets"},
+		RunE: func(c *cobra.Command, args []string) error {
+			kind, name, err := kindAndName(args, 1, 2)
+			if err != nil {
+				return err
+			}
+			return get(c, f, kind, name)
+		},
+	}
+	f.serverFlag.add(c)
+	f.displayFlags.add(c)
+	f.addOutput(c)
+	return c
+}
+
+func get(c *cobra.Command, f objectFlags, kind, name string) error {
+	if f.output != "" && !slices.Contains(outputs, f.output) {
+		return &usageError{fmt.Errorf("-o %q: want %s", f.output, strings.Join(outputs, ", "))}
+	}
+	objects, err := f.list(c, kind, name)
+	if err != nil {
+		return err
+	}
+	switch f.output {
+	case "json", "yaml":
+		return writeObjects(os.Stdout, f.output, objects)
+	}
+	screen := screenOf(os.Stdout)
+	o, err := f.options(screen)
+	if err != nil {
+		return &usageError{err}
+	}
+	if !screen.terminal {
+		o.Width = 0
+	}
+	rows := [][]string{objectHead(kind, f.output == "wide")}
+	for _, object := range objects {
+		row, err := objectRow(object, f.output == "wide", time.Now())
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	return writeRows(os.Stdout, rows, o)
+}
+
+func (f *objectFlags) list(c *cobra.Command, kind, name string) ([]*atysv1.Object, error) {
+	control, address, err := f.control()
+	if err != nil {
+		return nil, err
+	}
+	response, err := control.Get(c.Context(), &atysv1.GetRequest{Kind: kind, Name: name})
+	if err != nil {
+		return nil, explain(address, err)
+	}
+	return response.GetObjects(), nil
+}
+
+// writeObjects prints objects for programs: a list in JSON, or documents in YAML.
+func writeObjects(w io.Writer, format string, objects []*atysv1.Object) error {
+	all := make([]json.RawMessage, 0, len(objects))
+	for _, o := range objects {
+		all = append(all, json.RawMessage(o.GetJson()))
+	}
+	if format == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(all)
+	}
+	for i, one := range all {
+		text, err := yaml.JSONToYAML(one)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			text = append([]byte("---\n"), text...)
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func objectHead(kind string, wide bool) []string {
+	var head []string
+	switch kind {
+	case "profiles":
+		if head = []string{"NAME", "SELECT", "HZ", "PHASE", "NODES", "LEFT"}; wide {
+			head = append(head, "EVENTS", "WINDOW", "THREADS", "INSTANCES", "AGE")
+		}
+	case "agents":
+		if head = []string{"NODE", "PHASE", "TARGETS", "SHIPPED", "WAITING", "LOST"}; wide {
+			head = append(head, "CPU", "MEMORY", "CLOCK", "VERSION", "AGE")
+		}
+	case "targets":
+		if head = []string{"SERVICE", "NODE", "LANGUAGE", "PROCESSES"}; wide {
+			head = append(head, "LABELS")
+		}
+	}
+	return head
+}
+
+// objectRow shows an object as its kind's head says.
+func objectRow(o *atysv1.Object, wide bool, now time.Time) ([]string, error) {
+	var row []string
+	switch o.GetKind() {
+	case "profiles":
+		var p server.ProfileStatus
+		if err := json.Unmarshal([]byte(o.GetJson()), &p); err != nil {
+			return nil, fmt.Errorf("read profile %q: %w", o.GetName(), err)
+		}
+		row = profileRow(&p, wide, now)
+	case "agents":
+		var a server.AgentStatus
+		if err := json.Unmarshal([]byte(o.GetJson()), &a); err != nil {
+			return nil, fmt.Errorf("read agent %q: %w", o.GetName(), err)
+		}
+		row = []string{a.Node, a.Phase, strconv.Itoa(a.Targets), strconv.Itoa(a.Shipped), strconv.Itoa(a.Waiting), strconv.Itoa(a.Lost)}
+		if wide {
+			row = append(row, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", a.ClockOffset+" ±"+a.ClockError, a.Version, age(now, a.Started))
+		}
+	case "targets":
+		var t server.TargetStatus
+		if err := json.Unmarshal([]byte(o.GetJson()), &t); err != nil {
+			return nil, fmt.Errorf("read target %q: %w", o.GetName(), err)
+		}
+		row = []string{t.Labels["service"], t.Labels["node"], cmp.Or(t.Labels["language"], "-"), strconv.Itoa(t.Processes)}
+		if wide {
+			row = append(row, t.Labels.String())
+		}
+	}
+	return row, nil
+}
+
+func profileRow(p *server.ProfileStatus, wide bool, now time.Time) []string {
+	left := "-"
+	if p.Until != nil {
+		left = max(p.Until.Sub(now), 0).Round(time.Second).String()
+	}
+	running := 0
+	for _, n := range p.Nodes {
+		if n.Targets > 0 || p.Profile.All() && n.Phase == "running" {
+			running++
+		}
+	}
+	s := p.Profile
+	row := []string{s.Name, cmp.Or(s.Select.String(), "{}"), strconv.FormatFloat(s.Frequency, 'g', -1, 64), p.Phase, fmt.Sprintf("%d/%d", running, len(p.Nodes)), left}
+	if wide {
+		instances := "all"
+		if p.Recorded != nil && p.Eligible != nil {
+			instances = fmt.Sprintf("%d of %d", *p.Recorded, *p.Eligible)
+		}
+		row = append(row, strings.Join(append(slices.Clone(s.Kinds), s.Events...), ","), s.Window.String(), string(s.Threads), instances, age(now, p.Created))
+	}
+	return row
+}
+
+// age is how long ago something began.
+func age(now, began time.Time) string {
+	if began.IsZero() {
+		return "-"
+	}
+	return now.Sub(began).Round(time.Second).String()
+}
+
+func describeCommand() *cobra.Command {
+	var f objectFlags
+	c := &cobra.Command{
+		Use:     "describe profile|agent|target NAME",
+		Short:   "Show all that a server knows of one thing",
+		Example: `  atys describe profile checkout-cpu`,
+		RunE: func(c *cobra.Command, args []string) error {
+			kind, name, err := kindAndName(args, 2, 2)
+			if err != nil {
+				return err
+			}
+			objects, err := f.list(c, kind, name)
+			if err != nil {
+				return err
+			}
+			return writeObjects(os.Stdout, "yaml", objects)
+		},
+	}
+	f.serverFlag.add(c)
+	return c
+}
+
+func deleteCommand() *cobra.Command {
+	var f objectFlags
+	c := &cobra.Command{
+		Use:     "delete profile NAME",
+		Short:   "End a profile on all agents; what it recorded is kept",
+		Example: `  atys delete profile checkout-cpu`,
+		RunE: func(c *cobra.Command, args []string) error {
+			kind, name, err := kindAndName(args, 2, 2)
+			if err != nil {
+				return err
+			}
+			control, address, err := f.control()
+			if err != nil {
+				return err
+			}
+			if _, err := control.Delete(c.Context(), &atysv1.DeleteRequest{Kind: kind, Name: name}); err != nil {
+				return explain(address, err)
+			}
+			fmt.Fprintf(os.Stdout, "profile %s deleted\n", render.Printable(name))
+			return nil
+		},
+	}
+	f.serverFlag.add(c)
+	return c
+}
+
+func watchCommand() *cobra.Command {
+	var f objectFlags
+	c := &cobra.Command{
+		Use:     "watch profiles|agents|targets [NAME]",
+		Short:   "List what a server knows, then each change, until Ctrl-C",
+		Example: `  atys watch agents`,
+		RunE: func(c *cobra.Command, args []string) error {
+			kind, name, err := kindAndName(args, 1, 2)
+			if err != nil {
+				return err
+			}
+			return watch(c, f, kind, name)
+		},
+	}
+	f.serverFlag.add(c)
+	return c
+}
+
+func watch(c *cobra.Command, f objectFlags, kind, name string) error {
+	control, address, err := f.control()
+	if err != nil {
+		return err
+	}
+	stream, err := control.Watch(c.Context(), &atysv1.GetRequest{Kind: kind, Name: name})
+	if err != nil {
+		return explain(address, err)
+	}
+	defer stream.Close()
+	fmt.Fprintln(os.Stdout, "WHAT     "+strings.Join(objectHead(kind, false), "  "))
+	for stream.Receive() {
+		change := stream.Msg()
+		if change.GetObject() == nil {
+			continue
+		}
+		row, err := objectRow(change.GetObject(), false, time.Now())
+		if err != nil {
+			return err
+		}
+		for i := range row {
+			row[i] = render.Printable(row[i])
+		}
+		fmt.Fprintf(os.Stdout, "%-7s  %s\n", render.Printable(change.GetWhat()), strings.Join(row, "  "))
+	}
+	if err := stream.Err(); err != nil && c.Context().Err() == nil {
+		return explain(address, err)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// silence is how long a server may say nothing: it tells every few seconds that
+// nothing has changed.
+const silence = 20 * time.Second
+
+// attend hears orders until the context ends, coming again when it was left.
+func (a *Agent) attend(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; {
+		began := time.Now()
+		err := a.attendOnce(ctx)
+		if failures++; time.Since(began) > time.Minute {
+			failures = 1
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		a.log.Warn("hear orders", "failures", failures, "error", err)
+		timer := time.NewTimer(backoff(failures))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// attendOnce hears orders over one connection.
+func (a *Agent) attendOnce(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing was heard for %v", silence)) })
+	defer watchdog.Stop()
+	request := &atysv1.AttendRequest{Node: a.options.Node, Run: a.run[:], Version: a.options.Version}
+	err := a.options.Fleet.AttendTo(ctx, request, func(o *atysv1.Orders) error {
+		watchdog.Reset(silence)
+		if o.GetUnchanged() {
+			return nil
+		}
+		a.remember(o)
+		a.order(a.understand(o))
+		return nil
+	})
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// order hands the newest tasks over; older ones that wait are of no use.
+func (a *Agent) order(tasks []*task) {
+	for {
+		select {
+		case a.orders <- tasks:
+			return
+		case <-a.orders:
+		}
+	}
+}
+
+// understand reads orders. A task that makes no sense to us is told of, and not
+// carried out: another one of our kind may be newer.
+func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
+	for _, m := range o.GetTasks() {
+		p, err := spec.ParseJSON([]byte(m.GetProfile()))
+		if err != nil {
+			a.log.Error("understand a task", "id", m.GetId(), "error", err)
+			tasks = append(tasks, &task{id: m.GetId(), profile: &spec.Profile{}, limited: true, phase: phaseFailed,
+				message: "this agent does not understand it: " + err.Error(), end: a.deadline(m.GetUntilUnixNano())})
+			continue
+		}
+		t := newTask(m.GetId(), p, a.deadline(m.GetUntilUnixNano()))
+		t.limited, t.eligible = m.GetLimited(), int(m.GetEligible())
+		if t.limited {
+			t.chosen = map[string]bool{}
+			for _, s := range m.GetChosen() {
+				t.chosen[profile.Labels(s.GetLabels()).String()] = true
+			}
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks
+}
+
+// deadline is when a time of the server's clock comes.
+func (a *Agent) deadline(server int64) time.Time {
+	if server == 0 {
+		return time.Time{}
+	}
+	offset, _ := a.shipper.clock()
+	return time.Now().Add(time.Unix(0, server).Add(offset).Sub(a.options.Now()))
+}
+
+// remember keeps orders for the next life of this agent.
+func (a *Agent) remember(o *atysv1.Orders) {
+	if a.options.State == "" {
+		return
+	}
+	if err := writeOrders(a.options.State, o); err != nil {
+		a.log.Error("keep orders", "error", err)
+	}
+}
+
+func writeOrders(name string, o *atysv1.Orders) error {
+	data, err := proto.Marshal(o)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), ".orders-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// remembered are the orders of the last life: they hold until a server has others.
+func (a *Agent) remembered() []*task {
+	if a.options.State == "" {
+		return nil
+	}
+	data, err := os.ReadFile(a.options.State)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	o := &atysv1.Orders{}
+	if err == nil {
+		err = proto.Unmarshal(data, o)
+	}
+	if err != nil {
+		a.log.Error("read kept orders", "error", err)
+		return nil
+	}
+	var tasks []*task
+	for _, t := range a.understand(o) {
+		if t.end.IsZero() || time.Now().Before(t.end) {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
+}

@@ -1,0 +1,238 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/spool"
+	"atys.dev/atys/internal/wire"
+)
+
+// The phases of a task.
+const (
+	phaseStarting = "starting"
+	phaseRunning  = "running"
+	phaseWaiting  = "waiting" // for a target
+	phaseEnding   = "ending"  // its last windows are being shipped
+	phaseDone     = "done"
+	phaseFailed   = "failed"
+)
+
+const builtinID = "builtin"
+
+// task is a profile that is being carried out.
+type task struct {
+	id         string
+	profile    *spec.Profile
+	end        time.Time // when keepTime ends it; zero: never
+	limited    bool      // to what is chosen
+	chosen     map[string]bool
+	eligible   int
+	recordings []*recording
+	phase      string
+	message    string
+	targets    int
+	last       spool.ID // its last bundle, once it has ended
+}
+
+// recording is one event of a task.
+type recording struct {
+	spec.Recording
+	task     *task
+	sampler  Recording // nil: not begun
+	starting bool      // somebody is at it
+	ended    bool      // nobody waits for it any more
+	aimed    map[int]bool
+	edge     time.Time // of its window, or when it is tried again
+}
+
+func newTask(id string, p *spec.Profile, end time.Time) *task {
+	t := &task{id: id, profile: p, end: end, phase: phaseStarting}
+	for _, r := range p.Recordings() {
+		t.recordings = append(t.recordings, &recording{Recording: r, task: t, aimed: map[int]bool{}})
+	}
+	return t
+}
+
+// everything tells whether all targets are the task's.
+func (t *task) everything() bool { return t.profile.All() && !t.limited }
+
+// means tells whether a target is one of the task's.
+func (t *task) means(target profile.Labels) bool {
+	return t.profile.Matches(target) && (!t.limited || t.chosen[target.String()])
+}
+
+// aim has a recording follow its targets, and leave what is known not to be one.
+func (r *recording) aim(wanted, others []int) {
+	var add []int
+	for _, pid := range wanted {
+		if !r.aimed[pid] {
+			add = append(add, pid)
+		}
+	}
+	if len(add) == 0 && len(r.aimed) == 0 {
+		return
+	}
+	r.sampler.Aim(add, others)
+	clear(r.aimed)
+	for _, pid := range wanted {
+		r.aimed[pid] = true
+	}
+}
+
+// start begins a recording. Programs take a moment to load; nothing waits for
+// that.
+func (a *Agent) start(r *recording) {
+	p := r.task.profile
+	w := Wanted{Event: r.Event, Frequency: p.Frequency, All: r.task.everything(), MayAttach: p.AllowAttach}
+	r.starting, r.edge = true, time.Time{}
+	go func() {
+		sampler, err := a.options.Record(w)
+		a.started <- start{r, sampler, err}
+	}()
+}
+
+// start is how the start of a recording has ended.
+type start struct {
+	of      *recording
+	sampler Recording
+	err     error
+}
+
+// begun takes a recording that has been started. It returns an error if that
+// one is for good: the built-in task cannot run at all.
+func (a *Agent) begun(s start) error {
+	r, t := s.of, s.of.task
+	r.starting = false
+	if s.err == nil {
+		r.sampler = s.sampler
+	}
+	switch {
+	case s.err != nil:
+		if t.id == builtinID && t.phase == phaseStarting {
+			return s.err
+		}
+		a.fail(r, s.err)
+		return nil
+	case r.ended || t.phase == phaseDone || t.phase == phaseEnding:
+		a.close(r)
+		return nil
+	}
+	if t.phase == phaseStarting && !t.end.IsZero() { // it lasts as long as was asked, though it took a moment to begin
+		t.end = earlier(time.Now().Add(t.profile.Duration), t.end.Add(lateStart))
+	}
+	t.phase, t.message = phaseRunning, ""
+	wait := untilEdge(a.options.Now(), t.profile.Window)
+	if t.id == builtinID && a.options.First > 0 {
+		wait = min(wait, a.options.First)
+		a.options.First = 0
+	}
+	a.aim()
+	if !t.everything() { // what it was just aimed at is sampled from the next window on: begin one
+		if _, err := r.sampler.Cut(); err != nil {
+			a.close(r)
+			a.fail(r, fmt.Errorf("cut a window: %w", err))
+			return nil
+		}
+	}
+	r.edge = time.Now().Add(wait)
+	a.wakeReport()
+	return nil
+}
+
+// lateStart is by how much a task may end later because it began later.
+const lateStart = 5 * time.Second
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// fail says why a recording does not run, and has it tried again.
+func (a *Agent) fail(r *recording, err error) {
+	a.log.Error("record", "task", r.Task, "error", err)
+	r.task.phase, r.task.message = phaseFailed, err.Error()
+	r.edge = time.Now().Add(tryAgain)
+	a.wakeReport()
+}
+
+// end cuts the last windows of a task and closes its recordings.
+func (a *Agent) end(t *task) {
+	for _, r := range t.recordings {
+		r.ended = true
+		if r.sampler != nil && !r.starting {
+			a.cut(r)
+			a.close(r)
+		}
+		r.edge = time.Time{}
+	}
+}
+
+// close closes a recording. The kernel takes a moment to let programs go.
+func (a *Agent) close(r *recording) {
+	if r.sampler == nil {
+		return
+	}
+	sampler := r.sampler
+	r.sampler = nil
+	a.closing.Go(func() {
+		if err := sampler.Close(); err != nil {
+			a.log.Error("end a recording", "task", r.Task, "error", err)
+		}
+	})
+}
+
+// cut ends a recording's window and spools what it holds. A spool that cannot
+// take it does not end the agent: the windows are shipped from memory, once.
+func (a *Agent) cut(r *recording) {
+	r.edge = time.Now().Add(untilEdge(a.options.Now(), r.task.profile.Window))
+	w, err := r.sampler.Cut()
+	if err != nil {
+		a.close(r)
+		a.fail(r, fmt.Errorf("cut a window: %w", err))
+		return
+	}
+	w.Task = r.Task
+	w.ClockOffset, w.ClockError = a.shipper.clock()
+	var records [][]byte
+	for _, part := range a.parts(r.task, w) {
+		data, err := proto.Marshal(wire.Seal(part, a.run))
+		if err != nil {
+			a.log.Error("seal a window", "target", part.Target, "error", err)
+			continue
+		}
+		records = append(records, data)
+	}
+	if len(records) == 0 {
+		return
+	}
+	if a.spooled, err = a.options.Spool.Add(records); err != nil {
+		a.log.Error("spool windows", "windows", len(records), "error", err)
+		a.shipper.direct(records)
+		return
+	}
+	a.shipper.wake()
+}
+
+// parts are a window's targets, of those that the task means.
+func (a *Agent) parts(t *task, w *profile.Window) []*profile.Window {
+	machine := a.census.machine()
+	targets := a.census.of(w.Threads)
+	parts := split(w, targets, machine, t.profile.Threads)
+	if t.everything() {
+		return parts
+	}
+	kept := parts[:0]
+	for _, p := range parts {
+		if t.means(p.Target) || p.Target.String() == machine.String() && len(p.Losses) > 0 {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}

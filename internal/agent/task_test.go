@@ -1,0 +1,237 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// orderer orders what it is told to, and keeps what is reported.
+type orderer struct {
+	orders chan *atysv1.Orders
+
+	mu     sync.Mutex
+	report *atysv1.ReportRequest
+}
+
+func (o *orderer) AttendTo(ctx context.Context, _ *atysv1.AttendRequest, order func(*atysv1.Orders) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case orders := <-o.orders:
+			if err := order(orders); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (o *orderer) Report(_ context.Context, r *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.report = r
+	return &atysv1.ReportResponse{}, nil
+}
+
+// phases are those of tasks, as they were reported last.
+func (o *orderer) phases() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := map[string]string{}
+	for _, t := range o.report.GetTasks() {
+		all[t.GetId()] = t.GetPhase()
+	}
+	return fmt.Sprint(all)
+}
+
+// studio begins recordings, and remembers what they are aimed at.
+type studio struct {
+	mu     sync.Mutex
+	open   map[*take]bool
+	refuse bool
+}
+
+type take struct {
+	Wanted
+	studio *studio
+	aimed  map[int]bool
+}
+
+func (s *studio) record(w Wanted) (Recording, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse {
+		return nil, errors.New("no such event")
+	}
+	t := &take{w, s, map[int]bool{}}
+	s.open[t] = true
+	return t, nil
+}
+
+func (t *take) Cut() (*profile.Window, error) {
+	return profile.NewBuilder(profile.Head{Start: time.Now(), Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}}).Window(), nil
+}
+
+func (t *take) Aim(add, drop []int) {
+	t.studio.mu.Lock()
+	defer t.studio.mu.Unlock()
+	for _, pid := range add {
+		t.aimed[pid] = true
+	}
+	for _, pid := range drop {
+		delete(t.aimed, pid)
+	}
+}
+
+func (t *take) Close() error {
+	t.studio.mu.Lock()
+	defer t.studio.mu.Unlock()
+	delete(t.studio.open, t)
+	return nil
+}
+
+// takes writes what is open, such as "cpu-clock 99 all; page-faults 19 at [12]".
+func (s *studio) takes() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for t := range s.open {
+		what := "all"
+		if !t.All {
+			what = fmt.Sprint("at ", slices.Sorted(maps.Keys(t.aimed)))
+		}
+		all = append(all, fmt.Sprintf("%s %g %s", t.Event, t.Frequency, what))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+// employed is an agent at work for an orderer.
+type employed struct {
+	*orderer
+	*studio
+	bench *bench
+	state string
+	end   func()
+}
+
+func employ(t *testing.T, b *bench, state string, s *studio) *employed {
+	t.Helper()
+	e := &employed{&orderer{orders: make(chan *atysv1.Orders)}, s, b, state, nil}
+	a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server, Fleet: e.orderer, Record: s.record, State: state, Look: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- a.Run(ctx) }()
+	e.end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if left := s.takes(); left != "" {
+			t.Errorf("left open: %s", left)
+		}
+	})
+	t.Cleanup(e.end)
+	return e
+}
+
+func (e *employed) await(t *testing.T, what func() string, want string) {
+	t.Helper()
+	for began := time.Now(); what() != want; time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("%s, want %s", what(), want)
+		}
+	}
+}
+
+func ordered(revision uint64, tasks ...*atysv1.Task) *atysv1.Orders {
+	return &atysv1.Orders{Revision: revision, Tasks: tasks}
+}
+
+const builtinTake = "cpu-clock 19 all"
+
+// TestTasks has tasks come, change and go.
+func TestTasks(t *testing.T) {
+	e := employ(t, newBench(t, 5), filepath.Join(t.TempDir(), "orders"), &studio{open: map[*take]bool{}})
+	e.await(t, e.takes, builtinTake)
+	lasting := &atysv1.Task{Id: "1", Profile: `{"kind":"Profile","name":"lasting","kinds":["cpu"],"events":["page-faults"],"frequency":99}`}
+	e.orders <- ordered(1, lasting)
+	e.await(t, e.takes, "cpu-clock 99 all; page-faults 99 all")
+	e.await(t, e.phases, "map[1:running]")
+
+	short := &atysv1.Task{Id: "2", Profile: `{"kind":"Profile","name":"short","select":"{service=\"nobody\"}","duration":"300ms"}`, UntilUnixNano: time.Now().Add(300 * time.Millisecond).UnixNano()}
+	e.orders <- ordered(2, lasting, short)
+	e.await(t, e.takes, "cpu-clock 19 at []; cpu-clock 99 all; page-faults 99 all")
+	e.await(t, e.phases, "map[1:running 2:done]")
+	e.await(t, e.takes, "cpu-clock 99 all; page-faults 99 all")
+
+	e.orders <- ordered(3, short)
+	e.await(t, e.takes, builtinTake)
+	e.orders <- ordered(4, &atysv1.Task{Id: "3", Profile: `{"kind":"Profile","name":"newer","magic":true}`})
+	e.await(t, e.phases, "map[3:failed]")
+	e.orders <- ordered(5, lasting)
+	e.await(t, e.phases, "map[1:running]")
+
+	// Another life goes on with the same, before it has heard anything.
+	e.end()
+	e = employ(t, e.bench, e.state, e.studio)
+	e.await(t, e.takes, "cpu-clock 99 all; page-faults 99 all")
+}
+
+// TestRefusedTask has a recording not begin: others go on.
+func TestRefusedTask(t *testing.T) {
+	e := employ(t, newBench(t, 6), "", &studio{open: map[*take]bool{}})
+	e.await(t, e.takes, builtinTake)
+	e.mu().Lock()
+	e.refuse = true
+	e.mu().Unlock()
+	e.orders <- ordered(1, &atysv1.Task{Id: "1", Profile: `{"kind":"Profile","name":"x","duration":"1m"}`, UntilUnixNano: time.Now().Add(time.Minute).UnixNano()})
+	e.await(t, e.phases, "map[1:failed builtin:running]")
+	if got := e.takes(); got != builtinTake {
+		t.Errorf("recording %s", got)
+	}
+}
+
+func (e *employed) mu() *sync.Mutex { return &e.studio.mu }
+
+// TestAim has a task follow the processes that it means.
+func TestAim(t *testing.T) {
+	e := employ(t, newBench(t, 7), "", &studio{open: map[*take]bool{}})
+	const name = "atys-sleeper" // of which there is no other
+	program := filepath.Join(t.TempDir(), name)
+	if err := exec.CommandContext(t.Context(), "cp", "/bin/sleep", program).Run(); err != nil {
+		t.Fatal(err)
+	}
+	task := &atysv1.Task{Id: "1", Profile: `{"kind":"Profile","name":"sleepers","select":"{executable=\"` + name + `\"}"}`}
+	e.orders <- ordered(1, task)
+	e.await(t, e.takes, "cpu-clock 19 at []")
+	e.await(t, e.phases, "map[1:waiting]")
+	sleeper := exec.CommandContext(t.Context(), program, "1000")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	e.await(t, e.takes, fmt.Sprintf("cpu-clock 19 at [%d]", sleeper.Process.Pid))
+	e.await(t, e.phases, "map[1:running]")
+	limited := &atysv1.Task{Id: "1", Profile: task.GetProfile(), Limited: true, Eligible: 1}
+	e.orders <- ordered(2, limited)
+	e.await(t, e.takes, "cpu-clock 19 at []") // none of the node's are chosen
+	if err := sleeper.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = sleeper.Wait() // it was killed
+}

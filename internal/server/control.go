@@ -1,0 +1,270 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// The kinds of objects, as people ask for them.
+const (
+	kindProfiles = "profiles"
+	kindAgents   = "agents"
+	kindTargets  = "targets"
+)
+
+// ProfileStatus is a profile and how it fares.
+type ProfileStatus struct {
+	Profile *spec.Profile `json:"profile"`
+	Created time.Time     `json:"created"`
+	Until   *time.Time    `json:"until,omitempty"`
+	Phase   string        `json:"phase"` // waiting, running, done, failed
+	Nodes   []NodeTask    `json:"nodes,omitempty"`
+	// Where not all instances are recorded: so many of so many.
+	Recorded *int `json:"recorded,omitempty"`
+	Eligible *int `json:"eligible,omitempty"`
+}
+
+// NodeTask is how a profile fares on a node.
+type NodeTask struct {
+	Node    string `json:"node"`
+	Phase   string `json:"phase"`
+	Message string `json:"message,omitempty"`
+	Targets int    `json:"targets"`
+}
+
+// AgentStatus is an agent and how it fares.
+type AgentStatus struct {
+	Node        string    `json:"node"`
+	Version     string    `json:"version"`
+	Phase       string    `json:"phase"` // connected, silent
+	Started     time.Time `json:"started"`
+	Seen        time.Time `json:"seen"`
+	Targets     int       `json:"targets"`
+	Waiting     int       `json:"waitingWindows"`
+	Shipped     int       `json:"shippedWindows"`
+	Lost        int       `json:"lostWindows"`
+	ClockOffset string    `json:"clockOffset"`
+	ClockError  string    `json:"clockError"`
+	CPU         string    `json:"cpu"`
+	Memory      int       `json:"memoryBytes"`
+}
+
+// TargetStatus is a target, as its agent sees it.
+type TargetStatus struct {
+	Labels    profile.Labels `json:"labels"`
+	Processes int            `json:"processes"`
+}
+
+// Apply makes profiles, or changes them; see the service Control.
+func (s *Server) Apply(_ context.Context, r *atysv1.ApplyRequest) (*atysv1.ApplyResponse, error) {
+	var orders []*ordered
+	for _, text := range r.GetObjects() {
+		p, err := spec.ParseJSON([]byte(text))
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		}
+		if slices.ContainsFunc(orders, func(o *ordered) bool { return o.Profile.Name == p.Name }) {
+			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("profile %q is there twice", p.Name))
+		}
+		orders = append(orders, newOrdered(p, s.now()))
+	}
+	if _, err := s.fleet.apply(orders); err != nil {
+		return nil, err
+	}
+	response := &atysv1.ApplyResponse{}
+	for _, o := range orders {
+		objects, err := s.fleet.objects(kindProfiles, o.Profile.Name)
+		if err != nil {
+			return nil, err
+		}
+		response.Objects = append(response.Objects, objects...)
+	}
+	return response, nil
+}
+
+// Get lists objects of a kind; see the service Control.
+func (s *Server) Get(_ context.Context, r *atysv1.GetRequest) (*atysv1.GetResponse, error) {
+	objects, err := s.fleet.objects(r.GetKind(), r.GetName())
+	if err != nil {
+		return nil, err
+	}
+	if r.GetName() != "" && len(objects) == 0 {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no %s %q", strings.TrimSuffix(r.GetKind(), "s"), r.GetName()))
+	}
+	return &atysv1.GetResponse{Objects: objects}, nil
+}
+
+// Delete forgets a profile; see the service Control.
+func (s *Server) Delete(_ context.Context, r *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error) {
+	if r.GetKind() != kindProfiles {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%.40q cannot be deleted: agents and targets come and go by themselves", r.GetKind()))
+	}
+	return &atysv1.DeleteResponse{}, s.fleet.delete(r.GetName())
+}
+
+// Watch gives objects, then what changes; see the service Control.
+func (s *Server) Watch(ctx context.Context, r *atysv1.GetRequest, stream *connect.ServerStream[atysv1.Change]) error {
+	known := map[string]*atysv1.Object{}
+	tell := func(what string, o *atysv1.Object) error { return stream.Send(&atysv1.Change{What: what, Object: o}) }
+	for synced := false; ; synced = true {
+		moved, ended := s.fleet.moves()
+		if ended {
+			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: watch again"))
+		}
+		objects, err := s.fleet.objects(r.GetKind(), r.GetName())
+		if err != nil {
+			return err
+		}
+		if err := tellChanges(known, objects, tell); err != nil {
+			return err
+		}
+		if !synced {
+			if err := tell("synced", nil); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-moved:
+		}
+		select { // what comes in a burst is told once
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchPause):
+		}
+	}
+}
+
+// watchPause is the least time between two looks at what changed.
+const watchPause = 100 * time.Millisecond
+
+// tellChanges tells what is not as it was, and remembers it.
+func tellChanges(known map[string]*atysv1.Object, objects []*atysv1.Object, tell func(string, *atysv1.Object) error) error {
+	there := map[string]bool{}
+	for _, o := range objects {
+		there[o.GetName()] = true
+		old := known[o.GetName()]
+		if old != nil && old.GetJson() == o.GetJson() {
+			continue
+		}
+		what := "changed"
+		if old == nil {
+			what = "added"
+		}
+		known[o.GetName()] = o
+		if err := tell(what, o); err != nil {
+			return err
+		}
+	}
+	for name, o := range known {
+		if !there[name] {
+			delete(known, name)
+			if err := tell("removed", o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// moves gives what is closed when anything changes.
+func (f *fleet) moves() (moved <-chan struct{}, ended bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.moved, f.ended
+}
+
+// objects lists the objects of a kind, or the one of a name.
+func (f *fleet) objects(kind, name string) (all []*atysv1.Object, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	add := func(of string, status any) {
+		if name != "" && of != name {
+			return
+		}
+		text, marshalErr := json.Marshal(status)
+		if marshalErr != nil {
+			err = fmt.Errorf("write %s %q: %w", kind, of, marshalErr)
+			return
+		}
+		all = append(all, &atysv1.Object{Kind: kind, Name: of, Json: string(text)})
+	}
+	switch kind {
+	case kindProfiles:
+		for _, t := range f.sorted() {
+			add(t.Profile.Name, f.profileStatus(t))
+		}
+	case kindAgents:
+		for _, a := range f.byNode() {
+			add(a.report.GetNode(), f.agentStatus(a))
+		}
+	case kindTargets:
+		for _, a := range f.byNode() {
+			for _, t := range a.report.GetTargets() {
+				labels := profile.Labels(t.GetLabels())
+				add(labels.String(), TargetStatus{Labels: labels, Processes: int(t.GetProcesses())})
+			}
+		}
+	default:
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("there are no %.40q: ask for %s, %s or %s", kind, kindProfiles, kindAgents, kindTargets))
+	}
+	return all, err
+}
+
+// profileStatus gathers what agents tell of a profile. The lock is held.
+func (f *fleet) profileStatus(t *task) ProfileStatus {
+	p := ProfileStatus{Profile: t.Profile, Created: t.Created, Phase: "waiting"}
+	if !t.Until.IsZero() {
+		p.Until = &t.Until
+	}
+	if t.Profile.Instances > 0 {
+		recorded := len(chosenKeys(t.chosen))
+		p.Recorded, p.Eligible = &recorded, &t.eligible
+	}
+	phases := map[string]int{}
+	for _, a := range f.byNode() {
+		for _, state := range a.report.GetTasks() {
+			if state.GetId() == t.ID {
+				phases[state.GetPhase()]++
+				p.Nodes = append(p.Nodes, NodeTask{Node: a.report.GetNode(), Phase: state.GetPhase(), Message: state.GetMessage(), Targets: int(state.GetTargets())})
+			}
+		}
+	}
+	over := !t.Until.IsZero() && !f.now().Before(t.Until)
+	switch { // what tells most first
+	case phases["starting"]+phases["running"]+phases["ending"] > 0:
+		p.Phase = "running"
+	case phases["failed"] > 0:
+		p.Phase = "failed"
+	case over:
+		p.Phase = "done"
+	}
+	return p
+}
+
+func (f *fleet) agentStatus(a *attendant) AgentStatus {
+	r, state := a.report, a.report.GetState()
+	status := AgentStatus{Node: r.GetNode(), Version: r.GetVersion(), Phase: "connected", Seen: a.seen, Targets: len(r.GetTargets()),
+		Waiting: int(state.GetWaitingWindows()), Shipped: int(state.GetShippedWindows()), Lost: int(state.GetLostWindows()),
+		ClockOffset: time.Duration(state.GetClockOffsetNs()).String(), ClockError: time.Duration(state.GetClockErrorNs()).String(),
+		CPU: time.Duration(state.GetCpuNs()).String(), Memory: int(state.GetMemoryBytes())}
+	if started := state.GetStartedUnixNano(); started != 0 {
+		status.Started = time.Unix(0, started).UTC()
+	}
+	if a.attending == 0 || f.now().Sub(a.seen) > silentAfter {
+		status.Phase = "silent"
+	}
+	return status
+}

@@ -1,0 +1,354 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// How long agents and profiles are remembered that are heard of no more.
+const (
+	heartbeat   = 5 * time.Second
+	silentAfter = 30 * time.Second
+	forgetAgent = 24 * time.Hour
+	forgetDone  = 24 * time.Hour // profiles whose time is over
+	lateAgents  = time.Minute    // agents whose clock is behind still get such orders for so long
+	maxAgents   = 100_000
+	maxProfiles = 1000
+	maxTargets  = 10_000 // of one agent
+)
+
+// fleet knows who is there and what was asked for.
+type fleet struct {
+	log    *slog.Logger
+	now    func() time.Time
+	ledger ledger
+	random *rand.Rand
+
+	mu       sync.Mutex // guards all below
+	profiles map[string]*task
+	agents   map[string]*attendant
+	revision uint64        // of orders
+	changed  chan struct{} // closed when orders change
+	moved    chan struct{} // closed when anything does
+	ended    bool
+}
+
+// task is a profile on its way to agents.
+type task struct {
+	*ordered
+	chosen   map[string][]profile.Labels // by node, where instances are limited
+	eligible int
+}
+
+// attendant is an agent as the server knows it.
+type attendant struct {
+	report    *atysv1.ReportRequest
+	seen      time.Time
+	attending int // connections that stand
+}
+
+func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error) {
+	f := &fleet{log: log, now: now, ledger: ledger{o.Profiles}, random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		profiles: map[string]*task{}, agents: map[string]*attendant{},
+		revision: uint64(now().UnixNano()), // another one than any that an agent may remember
+		changed:  make(chan struct{}), moved: make(chan struct{})}
+	all, err := f.ledger.read(log)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range all {
+		f.profiles[o.Profile.Name] = &task{ordered: o}
+	}
+	return f, nil
+}
+
+// announce wakes who waits. The lock is held.
+func (f *fleet) announce(orders bool) {
+	close(f.moved)
+	f.moved = make(chan struct{})
+	if orders {
+		f.revision++
+		close(f.changed)
+		f.changed = make(chan struct{})
+	}
+}
+
+// end has all who attend go: the server closes.
+func (f *fleet) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.ended {
+		f.ended = true
+		f.announce(true)
+	}
+}
+
+// apply makes profiles, or changes them. One that is asked for again as it is
+// goes on.
+func (f *fleet) apply(orders []*ordered) ([]*task, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget()
+	if len(f.profiles)+len(orders) > maxProfiles {
+		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d profiles, and at most %d are kept: delete some", len(f.profiles), maxProfiles))
+	}
+	var all []*task
+	for _, o := range orders {
+		if old := f.profiles[o.Profile.Name]; old != nil && o.Profile.Duration == 0 && same(old.ordered, o) {
+			all = append(all, old)
+			continue
+		}
+		if err := f.ledger.keep(o); err != nil {
+			f.log.Error("keep a profile", "error", err)
+			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the profile could not be kept: apply it again later"))
+		}
+		t := &task{ordered: o}
+		f.profiles[o.Profile.Name] = t
+		f.choose(t)
+		all = append(all, t)
+	}
+	f.announce(true)
+	return all, nil
+}
+
+// same tells whether two profiles ask for the same.
+func same(a, b *ordered) bool {
+	x, errX := json.Marshal(a.Profile)
+	y, errY := json.Marshal(b.Profile)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// delete forgets a profile.
+func (f *fleet) delete(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.profiles[name] == nil {
+		return connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no profile %q", name))
+	}
+	if err := f.ledger.drop(name); err != nil {
+		f.log.Error("forget a profile", "error", err)
+		return connect.NewError(connect.CodeUnavailable, errors.New("the profile could not be deleted: try again later"))
+	}
+	delete(f.profiles, name)
+	f.announce(true)
+	return nil
+}
+
+// forget drops what was over long ago. The lock is held.
+func (f *fleet) forget() {
+	now := f.now()
+	for name, t := range f.profiles {
+		if !t.Until.IsZero() && now.Sub(t.Until) > forgetDone {
+			if err := f.ledger.drop(name); err != nil {
+				f.log.Error("forget a profile", "error", err)
+				continue
+			}
+			delete(f.profiles, name)
+		}
+	}
+	for node, a := range f.agents {
+		if a.attending == 0 && now.Sub(a.seen) > forgetAgent {
+			delete(f.agents, node)
+		}
+	}
+}
+
+// choose takes, of the targets that a profile means, as many as it wants, at
+// random. Those that were chosen stay while they are there. The lock is held.
+func (f *fleet) choose(t *task) (changed bool) {
+	if t.Profile.Instances == 0 {
+		return false
+	}
+	type place struct {
+		node   string
+		labels profile.Labels
+	}
+	eligible := map[string]place{}
+	for node, a := range f.agents {
+		for _, target := range a.report.GetTargets() {
+			if labels := profile.Labels(target.GetLabels()); t.Profile.Matches(labels) {
+				eligible[labels.String()] = place{node, labels}
+			}
+		}
+	}
+	before := chosenKeys(t.chosen)
+	keep := slices.DeleteFunc(slices.Clone(before), func(key string) bool { _, ok := eligible[key]; return !ok })
+	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(eligible)), func(key string) bool { return slices.Contains(keep, key) })
+	f.random.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+	keep = append(keep, rest[:min(len(rest), max(t.Profile.Instances-len(keep), 0))]...)
+	changed = t.eligible != len(eligible)
+	t.eligible, t.chosen = len(eligible), map[string][]profile.Labels{}
+	for _, key := range slices.Sorted(slices.Values(keep)) {
+		p := eligible[key]
+		t.chosen[p.node] = append(t.chosen[p.node], p.labels)
+	}
+	return changed || !slices.Equal(before, chosenKeys(t.chosen))
+}
+
+func chosenKeys(chosen map[string][]profile.Labels) (keys []string) {
+	for _, all := range chosen {
+		for _, labels := range all {
+			keys = append(keys, labels.String())
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// ordersFor gives what an agent is to do, and what is closed when that changes.
+func (f *fleet) ordersFor(node string) (orders *atysv1.Orders, changed <-chan struct{}, ended bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	orders = &atysv1.Orders{Revision: f.revision}
+	for _, t := range f.sorted() {
+		if !t.Until.IsZero() && f.now().Sub(t.Until) > lateAgents {
+			continue
+		}
+		text, err := json.Marshal(t.Profile)
+		if err != nil {
+			f.log.Error("write a profile", "profile", t.Profile.Name, "error", err)
+			continue
+		}
+		m := &atysv1.Task{Id: t.ID, Profile: string(text), Limited: t.Profile.Instances > 0, Eligible: uint32(t.eligible)}
+		if !t.Until.IsZero() {
+			m.UntilUnixNano = t.Until.UnixNano()
+		}
+		for _, labels := range t.chosen[node] {
+			m.Chosen = append(m.Chosen, &atysv1.Series{Labels: labels})
+		}
+		orders.Tasks = append(orders.Tasks, m)
+	}
+	return orders, f.changed, f.ended
+}
+
+// sorted lists profiles by name. The lock is held.
+func (f *fleet) sorted() []*task {
+	return slices.SortedFunc(maps.Values(f.profiles), func(a, b *task) int { return strings.Compare(a.Profile.Name, b.Profile.Name) })
+}
+
+// arrive and leave count the connections of an agent.
+func (f *fleet) arrive(node string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a, err := f.agent(node)
+	if err != nil {
+		return err
+	}
+	a.attending++
+	a.seen = f.now()
+	f.announce(false)
+	return nil
+}
+
+func (f *fleet) leave(node string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a := f.agents[node]; a != nil {
+		a.attending--
+		f.announce(false)
+	}
+}
+
+// agent finds or adds an agent. The lock is held.
+func (f *fleet) agent(node string) (*attendant, error) {
+	if node == "" || len(node) > maxLabelLength {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("a node is called %.40q: want a name of at most %d bytes", node, maxLabelLength))
+	}
+	a := f.agents[node]
+	if a == nil {
+		if f.forget(); len(f.agents) >= maxAgents {
+			return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d agents already", len(f.agents)))
+		}
+		a = &attendant{report: &atysv1.ReportRequest{Node: node}}
+		f.agents[node] = a
+	}
+	return a, nil
+}
+
+// hear takes a report.
+func (f *fleet) hear(r *atysv1.ReportRequest) error {
+	if len(r.GetTargets()) > maxTargets || len(r.GetTasks()) > 2*maxProfiles {
+		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%d targets and %d tasks: at most %d and %d are taken", len(r.GetTargets()), len(r.GetTasks()), maxTargets, 2*maxProfiles))
+	}
+	for _, t := range r.GetTargets() {
+		if err := checkLabels(t.GetLabels()); err != nil {
+			return connect.NewError(connect.CodeInvalidArgument, err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a, err := f.agent(r.GetNode())
+	if err != nil {
+		return err
+	}
+	a.report, a.seen = r, f.now()
+	orders := false
+	for _, t := range f.profiles {
+		orders = f.choose(t) || orders
+	}
+	f.announce(orders)
+	return nil
+}
+
+// Attend gives an agent its orders until it leaves; see the service Fleet.
+func (s *Server) Attend(ctx context.Context, r *atysv1.AttendRequest, stream *connect.ServerStream[atysv1.Orders]) error {
+	return s.AttendTo(ctx, r, stream.Send)
+}
+
+// AttendTo is Attend for an agent of this process.
+func (s *Server) AttendTo(ctx context.Context, r *atysv1.AttendRequest, send func(*atysv1.Orders) error) error {
+	if err := s.fleet.arrive(r.GetNode()); err != nil {
+		return err
+	}
+	defer s.fleet.leave(r.GetNode())
+	told := uint64(0)
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		orders, changed, ended := s.fleet.ordersFor(r.GetNode())
+		if ended {
+			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: come again"))
+		}
+		if orders.GetRevision() == told {
+			orders.Unchanged, orders.Tasks = true, nil
+		}
+		if err := send(orders); err != nil {
+			return err
+		}
+		told = orders.GetRevision()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-beat.C:
+		}
+	}
+}
+
+// Report takes what an agent tells; see the service Fleet.
+func (s *Server) Report(_ context.Context, r *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
+	if err := s.fleet.hear(r); err != nil {
+		return nil, err
+	}
+	return &atysv1.ReportResponse{ReceivedUnixNano: s.now().UnixNano()}, nil
+}
+
+// byNode lists agents by name. The lock is held.
+func (f *fleet) byNode() []*attendant {
+	return slices.SortedFunc(maps.Values(f.agents), func(a, b *attendant) int { return cmp.Compare(a.report.GetNode(), b.report.GetNode()) })
+}

@@ -1,0 +1,291 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/store/mem"
+	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+// commanded is a server that keeps profiles in a directory, and who asks it.
+type commanded struct {
+	*Server
+	control atysv1connect.ControlClient
+	fleet   atysv1connect.FleetClient
+	now     time.Time
+}
+
+func command(t *testing.T, dir string) *commanded {
+	t.Helper()
+	c := &commanded{now: noon}
+	var err error
+	if c.Server, err = New(Options{Store: mem.New(1), Profiles: dir, Now: func() time.Time { return c.now }}); err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(c.Handler())
+	t.Cleanup(h.Close)
+	t.Cleanup(c.Close)
+	c.control, c.fleet = atysv1connect.NewControlClient(h.Client(), h.URL), atysv1connect.NewFleetClient(h.Client(), h.URL)
+	return c
+}
+
+func (c *commanded) apply(t *testing.T, objects ...string) {
+	t.Helper()
+	if _, err := c.control.Apply(t.Context(), &atysv1.ApplyRequest{Objects: objects}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// status gives a profile as it is told.
+func (c *commanded) status(t *testing.T, name string) (p ProfileStatus) {
+	t.Helper()
+	response, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "profiles", Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(response.GetObjects()[0].GetJson()), &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ids are those of what an agent is to do.
+func (c *commanded) ids(node string) map[string]string {
+	orders, _, _ := c.Server.fleet.ordersFor(node)
+	ids := map[string]string{}
+	for _, t := range orders.GetTasks() {
+		var p struct{ Name string }
+		_ = json.Unmarshal([]byte(t.GetProfile()), &p) // a bad one has no name, which tests see
+		ids[p.Name] = t.GetId()
+	}
+	return ids
+}
+
+const lasting = `{"kind":"Profile","name":"lasting","frequency":99}`
+
+// TestProfilesAreKept applies, changes and deletes profiles, over restarts and
+// with a file that is damaged.
+func TestProfilesAreKept(t *testing.T) {
+	dir := t.TempDir()
+	c := command(t, dir)
+	c.apply(t, lasting, `{"kind":"Profile","name":"short","duration":"30s"}`)
+	first := c.ids("n")
+	if len(first) != 2 {
+		t.Fatalf("tasks %v", first)
+	}
+	c.apply(t, lasting)
+	if again := c.ids("n"); again["lasting"] != first["lasting"] {
+		t.Error("what is applied again as it was begins anew")
+	}
+	c.apply(t, `{"kind":"Profile","name":"short","duration":"30s"}`)
+	if again := c.ids("n"); again["short"] == first["short"] {
+		t.Error("what lasts a while, and is applied again, does not begin anew")
+	}
+	c.apply(t, strings.Replace(lasting, "99", "199", 1))
+	changed := c.ids("n")
+	if changed["lasting"] == first["lasting"] {
+		t.Error("a profile that changed is the same task")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bad.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c = command(t, dir)
+	if kept := c.ids("n"); len(kept) != 2 || kept["lasting"] != changed["lasting"] {
+		t.Errorf("after a restart %v, want %v", kept, changed)
+	}
+	if p := c.status(t, "lasting"); p.Profile.Frequency != 199 || p.Phase != "waiting" || !p.Created.Equal(noon) {
+		t.Errorf("%+v", p)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "bad.json.damaged")); err != nil {
+		t.Error(err)
+	}
+	c.now = noon.Add(2 * time.Minute)
+	if left := c.ids("n"); len(left) != 1 || c.status(t, "short").Phase != "done" {
+		t.Errorf("after its time %v", left)
+	}
+	if _, err := c.control.Delete(t.Context(), &atysv1.DeleteRequest{Kind: "profiles", Name: "lasting"}); err != nil {
+		t.Fatal(err)
+	}
+	if left := command(t, dir).ids("n"); len(left) != 1 {
+		t.Errorf("after a restart and a deletion %v", left)
+	}
+}
+
+func TestControlRefuses(t *testing.T) {
+	c := command(t, "")
+	for object, want := range map[string]string{"kind: Profile": "", `{"kind":"Profile","name":"x","frequency":0.1}`: "frequency: 0.1"} {
+		_, err := c.control.Apply(t.Context(), &atysv1.ApplyRequest{Objects: []string{lasting, object}})
+		if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", object, err)
+		}
+	}
+	if len(c.ids("n")) != 0 {
+		t.Error("half of what was applied is done")
+	}
+	if _, err := c.control.Apply(t.Context(), &atysv1.ApplyRequest{Objects: []string{lasting, lasting}}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("one name twice: %v", err)
+	}
+	for _, r := range []*atysv1.GetRequest{{Kind: "pods"}, {Kind: "profiles", Name: "none"}} {
+		if _, err := c.control.Get(t.Context(), r); err == nil {
+			t.Errorf("%v is answered", r)
+		}
+	}
+	for _, r := range []*atysv1.DeleteRequest{{Kind: "agents", Name: "n"}, {Kind: "profiles", Name: "../x"}} {
+		if _, err := c.control.Delete(t.Context(), r); err == nil {
+			t.Errorf("%v is done", r)
+		}
+	}
+	big := &atysv1.ReportRequest{Node: "n", Targets: []*atysv1.Target{{Labels: map[string]string{"service": strings.Repeat("x", 300)}}}}
+	if _, err := c.fleet.Report(t.Context(), big); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("a label of 300 bytes: %v", err)
+	}
+	if _, err := c.fleet.Report(t.Context(), &atysv1.ReportRequest{}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("a node without a name: %v", err)
+	}
+}
+
+// TestOrdersComeAtOnce has an agent attend while profiles are applied.
+func TestOrdersComeAtOnce(t *testing.T) {
+	c := command(t, "")
+	ctx, leave := context.WithCancel(t.Context())
+	stream, err := c.fleet.Attend(ctx, &atysv1.AttendRequest{Node: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func() *atysv1.Orders {
+		t.Helper()
+		if !stream.Receive() {
+			t.Fatal(stream.Err())
+		}
+		return stream.Msg()
+	}
+	if o := next(); o.GetUnchanged() || len(o.GetTasks()) != 0 {
+		t.Errorf("first orders %v", o)
+	}
+	c.apply(t, lasting)
+	if o := next(); len(o.GetTasks()) != 1 || o.GetTasks()[0].GetUntilUnixNano() != 0 {
+		t.Errorf("orders %v", o)
+	}
+	if o := next(); !o.GetUnchanged() || len(o.GetTasks()) != 0 {
+		t.Errorf("the next beat: %v", o)
+	}
+	agents, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "agents"})
+	if err != nil || len(agents.GetObjects()) != 1 || !strings.Contains(agents.GetObjects()[0].GetJson(), `"phase":"connected"`) {
+		t.Errorf("agents %v, %v", agents, err)
+	}
+	c.Close()
+	if stream.Receive() || connect.CodeOf(stream.Err()) != connect.CodeUnavailable {
+		t.Errorf("a server that closes lets agents wait: %v", stream.Err())
+	}
+	leave()
+}
+
+func TestWatch(t *testing.T) {
+	c := command(t, "")
+	c.apply(t, lasting)
+	stream, err := c.control.Watch(t.Context(), &atysv1.GetRequest{Kind: "profiles"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(what, name string) {
+		t.Helper()
+		if !stream.Receive() {
+			t.Fatal(stream.Err())
+		}
+		if m := stream.Msg(); m.GetWhat() != what || m.GetObject().GetName() != name {
+			t.Errorf("%v, want %s %s", m, what, name)
+		}
+	}
+	expect("added", "lasting")
+	expect("synced", "")
+	c.apply(t, strings.Replace(lasting, "99", "199", 1))
+	expect("changed", "lasting")
+	if _, err := c.control.Delete(t.Context(), &atysv1.DeleteRequest{Kind: "profiles", Name: "lasting"}); err != nil {
+		t.Fatal(err)
+	}
+	expect("removed", "lasting")
+}
+
+// report tells of a node with targets a, b, ... of one service.
+func (c *commanded) report(t *testing.T, node string, instances string, states ...*atysv1.TaskState) {
+	t.Helper()
+	r := &atysv1.ReportRequest{Node: node, Tasks: states}
+	for _, i := range instances {
+		r.Targets = append(r.Targets, &atysv1.Target{Labels: map[string]string{"node": node, "service": "shop", "instance": string(i)}})
+	}
+	if _, err := c.fleet.Report(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *commanded) chosen() (all []string) {
+	for _, node := range []string{"x", "y"} {
+		orders, _, _ := c.Server.fleet.ordersFor(node)
+		for _, s := range orders.GetTasks()[0].GetChosen() {
+			all = append(all, node+s.GetLabels()["instance"])
+		}
+	}
+	return all
+}
+
+// TestInstancesAreChosen has three of the targets be recorded: they stay the
+// same while they are there, and all are as likely to be among them.
+func TestInstancesAreChosen(t *testing.T) {
+	often := map[string]int{}
+	for range 300 {
+		c := command(t, "")
+		c.report(t, "x", "ab")
+		c.report(t, "y", "cde")
+		c.apply(t, `{"kind":"Profile","name":"some","select":"{service=\"shop\"}","instances":3}`)
+		chosen := c.chosen()
+		if len(chosen) != 3 {
+			t.Fatalf("chosen %v", chosen)
+		}
+		for _, name := range chosen {
+			often[name]++
+		}
+		c.report(t, "y", "cdefg")
+		if again := c.chosen(); fmt.Sprint(again) != fmt.Sprint(chosen) {
+			t.Fatalf("chosen %v, and then %v", chosen, again)
+		}
+		if p := c.status(t, "some"); *p.Recorded != 3 || *p.Eligible != 7 {
+			t.Fatalf("%d of %d", *p.Recorded, *p.Eligible)
+		}
+		c.report(t, "y", "")
+		if left := c.chosen(); len(left) != 2 {
+			t.Fatalf("of two targets that are left, chosen are %v", left)
+		}
+		c.Server.Close()
+	}
+	for name, n := range often {
+		if n < 120 || n > 240 { // 180 expected, within 7 standard deviations
+			t.Errorf("%s was chosen %d times of 300, want about 180", name, n)
+		}
+	}
+}
+
+func TestPhases(t *testing.T) {
+	c := command(t, "")
+	c.apply(t, lasting)
+	id := c.ids("x")["lasting"]
+	for _, test := range []struct{ x, y, want string }{
+		{"starting", "waiting", "running"}, {"running", "failed", "running"}, {"done", "failed", "failed"}, {"waiting", "waiting", "waiting"},
+	} {
+		c.report(t, "x", "a", &atysv1.TaskState{Id: id, Phase: test.x, Targets: 1})
+		c.report(t, "y", "b", &atysv1.TaskState{Id: id, Phase: test.y})
+		if p := c.status(t, "lasting"); p.Phase != test.want || len(p.Nodes) != 2 || p.Nodes[0].Targets != 1 {
+			t.Errorf("%s and %s: %+v, want %s", test.x, test.y, p, test.want)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"atys.dev/atys/internal/spec"
+)
+
+// ordered is a profile that somebody has asked for.
+type ordered struct {
+	ID      string // another one if it is deleted and made again, or changed
+	Created time.Time
+	Until   time.Time // zero: for good
+	Profile *spec.Profile
+}
+
+// newOrdered gives a profile its identity: what is asked for anew begins anew.
+func newOrdered(p *spec.Profile, now time.Time) *ordered {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	o := &ordered{ID: hex.EncodeToString(id[:]), Created: now, Profile: p}
+	if p.Duration > 0 {
+		o.Until = now.Add(p.Duration)
+	}
+	return o
+}
+
+// ledger keeps what was asked for in a directory, a file for each profile.
+type ledger struct{ dir string } // "": nowhere
+
+const ledgerSuffix = ".json"
+
+// written is an ordered as it lies in its file.
+type written struct {
+	ID      string          `json:"id"`
+	Created time.Time       `json:"created"`
+	Until   *time.Time      `json:"until,omitempty"`
+	Profile json.RawMessage `json:"profile"`
+}
+
+// read gives all that is kept. A file that cannot be read is set aside: one bad
+// profile must not stop a server.
+func (l ledger) read(log *slog.Logger) (all []*ordered, err error) {
+	if l.dir == "" {
+		return nil, nil
+	}
+	files, err := os.ReadDir(l.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read profiles: %w", err)
+	}
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ledgerSuffix) {
+			continue
+		}
+		name := filepath.Join(l.dir, f.Name())
+		o, err := readOrdered(name)
+		if err == nil && o.Profile.Name+ledgerSuffix != f.Name() {
+			err = fmt.Errorf("it holds profile %q", o.Profile.Name)
+		}
+		if err != nil {
+			log.Error("a profile is damaged, and set aside", "file", name, "error", err)
+			if err := os.Rename(name, name+".damaged"); err != nil {
+				log.Error("set a damaged profile aside", "file", name, "error", err)
+			}
+			continue
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+func readOrdered(name string) (*ordered, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var w written
+	if err := json.Unmarshal(data, &w); err != nil {
+		return nil, err
+	}
+	p, err := spec.ParseJSON(w.Profile)
+	if err != nil {
+		return nil, err
+	}
+	if w.ID == "" {
+		return nil, errors.New("it has no identity")
+	}
+	o := &ordered{ID: w.ID, Created: w.Created, Profile: p}
+	if w.Until != nil {
+		o.Until = *w.Until
+	}
+	return o, nil
+}
+
+// keep writes a profile so that it is there after a crash, or the old one is.
+func (l ledger) keep(o *ordered) error {
+	if l.dir == "" {
+		return nil
+	}
+	profile, err := json.Marshal(o.Profile)
+	if err != nil {
+		return err
+	}
+	w := written{ID: o.ID, Created: o.Created, Profile: profile}
+	if !o.Until.IsZero() {
+		w.Until = &o.Until
+	}
+	data, err := json.MarshalIndent(w, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return fmt.Errorf("keep profile %q: %w", o.Profile.Name, err)
+	}
+	if err := writeDurably(filepath.Join(l.dir, o.Profile.Name+ledgerSuffix), data); err != nil {
+		return fmt.Errorf("keep profile %q: %w", o.Profile.Name, err)
+	}
+	return nil
+}
+
+// drop forgets a profile.
+func (l ledger) drop(name string) error {
+	if l.dir == "" {
+		return nil
+	}
+	if err := os.Remove(filepath.Join(l.dir, name+ledgerSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete profile %q: %w", name, err)
+	}
+	return syncDir(l.dir)
+}
+
+// writeDurably replaces a file: all of it is on disk under its name, or nothing.
+func writeDurably(name string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // it is of no use
+		}
+	}()
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(name))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

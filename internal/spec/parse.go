@@ -1,0 +1,209 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// document is a Profile as it is written, in YAML or JSON.
+type document struct {
+	Kind        string      `json:"kind" yaml:"kind"`
+	Name        string      `json:"name" yaml:"name"`
+	Select      string      `json:"select,omitempty" yaml:"select,omitempty"`
+	Kinds       []string    `json:"kinds,omitempty" yaml:"kinds,omitempty"`
+	Events      []string    `json:"events,omitempty" yaml:"events,omitempty"`
+	Kernel      string      `json:"kernel,omitempty" yaml:"kernel,omitempty"`
+	Frequency   *frequency  `json:"frequency,omitempty" yaml:"frequency,omitempty"`
+	Window      string      `json:"window,omitempty" yaml:"window,omitempty"`
+	Threads     Threads     `json:"threads,omitempty" yaml:"threads,omitempty"`
+	Pruning     string      `json:"pruning,omitempty" yaml:"pruning,omitempty"`
+	Prometheus  *prometheus `json:"prometheus,omitempty" yaml:"prometheus,omitempty"`
+	AllowAttach bool        `json:"allowAttach,omitempty" yaml:"allowAttach,omitempty"`
+	Duration    string      `json:"duration,omitempty" yaml:"duration,omitempty"`
+	Instances   int         `json:"instances,omitempty" yaml:"instances,omitempty"`
+}
+
+type prometheus struct {
+	Top int `json:"top" yaml:"top"`
+}
+
+// frequency is a number, or a range with a policy that chooses from it.
+type frequency struct {
+	Fixed  float64
+	Min    float64 `json:"min" yaml:"min"`
+	Max    float64 `json:"max" yaml:"max"`
+	Policy string  `json:"policy" yaml:"policy"`
+}
+
+func (f *frequency) UnmarshalYAML(data []byte) error {
+	if hz, err := strconv.ParseFloat(string(bytes.TrimSpace(data)), 64); err == nil {
+		f.Fixed = hz
+		return nil
+	}
+	type plain frequency
+	if err := yaml.UnmarshalWithOptions(data, (*plain)(f), yaml.Strict()); err != nil {
+		return fmt.Errorf("frequency: %.80q: want a number, such as 99", data)
+	}
+	return nil
+}
+
+func (f *frequency) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &f.Fixed) == nil {
+		return nil
+	}
+	type plain frequency
+	return json.Unmarshal(data, (*plain)(f))
+}
+func (f *frequency) MarshalYAML() (any, error)    { return f.Fixed, nil }
+func (f *frequency) MarshalJSON() ([]byte, error) { return json.Marshal(f.Fixed) }
+
+const kindProfile = "Profile"
+
+// forever is what a duration is called that does not end.
+const forever = "forever"
+
+// maxFile bounds a file of objects.
+const maxFile = 1 << 20
+
+// ParseJSON reads one profile as it is kept and sent. What others send is never
+// read as YAML: a few lines of that can keep a parser busy for minutes.
+func ParseJSON(data []byte) (*Profile, error) {
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("longer than %d bytes", maxFile)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var d document
+	if err := decoder.Decode(&d); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the object")
+	}
+	p, err := d.profile()
+	if err != nil {
+		return nil, fmt.Errorf("%.80s %.80q: %w", d.Kind, d.Name, err)
+	}
+	return p, nil
+}
+
+// Parse reads the objects of a user's file, in YAML or JSON, defaults filled in.
+// It tells all that is wrong with them.
+func Parse(r io.Reader) ([]*Profile, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("longer than %d bytes", maxFile)
+	}
+	var all []*Profile
+	var errs []error
+	decoder := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
+	for n := 1; ; n++ {
+		var d document
+		err := decoder.Decode(&d)
+		switch {
+		case errors.Is(err, io.EOF):
+			if len(all) == 0 && len(errs) == 0 {
+				return nil, errors.New("there is no object in it")
+			}
+			return all, errors.Join(errs...)
+		case err != nil:
+			return nil, errors.New(yaml.FormatError(err, false, true)) // it shows the place
+		case reflect.DeepEqual(d, document{}):
+			continue // nothing between two separators
+		}
+		p, err := d.profile()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("object %d, %s %q: %w", n, d.Kind, d.Name, err))
+			continue
+		}
+		all = append(all, p)
+	}
+}
+
+// profile reads what is written.
+func (d *document) profile() (*Profile, error) {
+	if d.Kind != kindProfile {
+		return nil, fmt.Errorf("kind: %.80q: want %s", d.Kind, kindProfile)
+	}
+	p := &Profile{Name: d.Name, Kinds: d.Kinds, Events: d.Events, Kernel: d.Kernel, Threads: d.Threads, AllowAttach: d.AllowAttach, Instances: d.Instances}
+	var errs []error
+	var err error
+	if p.Select, err = ParseSelector(d.Select); err != nil {
+		errs = append(errs, fmt.Errorf("select: %w", err))
+	}
+	if d.Frequency != nil {
+		if p.Frequency = d.Frequency.Fixed; d.Frequency.Policy != "" || d.Frequency.Min != 0 || d.Frequency.Max != 0 {
+			errs = append(errs, errors.New("frequency: policies that choose from a range are not built yet: want one number, such as 99"))
+		} else if p.Frequency == 0 {
+			errs = append(errs, fmt.Errorf("frequency: 0: want %d to %d Hz", minFrequency, maxFrequency))
+		}
+	}
+	if d.Pruning != "" {
+		errs = append(errs, fmt.Errorf("pruning: %.80q: pruning is not built yet: leave the field out", d.Pruning))
+	}
+	if d.Prometheus != nil {
+		p.Top = d.Prometheus.Top
+	}
+	if p.Window, err = parseTime("window", d.Window); err != nil {
+		errs = append(errs, err)
+	}
+	if d.Duration != forever {
+		if p.Duration, err = parseTime("duration", d.Duration); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	p.fill()
+	return p, errors.Join(append(errs, p.check())...)
+}
+
+// parseTime reads a length of time, if there is one.
+func parseTime(field, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%s: %.80q: want a time such as 30s", field, text)
+	}
+	return d, nil
+}
+
+// document is a profile with all its defaults, as it is written.
+func (p *Profile) document() *document {
+	d := &document{Kind: kindProfile, Name: p.Name, Kinds: p.Kinds, Events: p.Events, Kernel: p.Kernel, Frequency: &frequency{Fixed: p.Frequency},
+		Window: p.Window.String(), Threads: p.Threads, Prometheus: &prometheus{p.Top}, AllowAttach: p.AllowAttach, Duration: forever, Instances: p.Instances}
+	if len(p.Select) > 0 {
+		d.Select = p.Select.String()
+	}
+	if p.Duration > 0 {
+		d.Duration = p.Duration.String()
+	}
+	return d
+}
+
+// MarshalJSON writes a profile as Parse reads it.
+func (p *Profile) MarshalJSON() ([]byte, error) { return json.Marshal(p.document()) }
+
+// MarshalYAML writes a profile as Parse reads it.
+func (p *Profile) MarshalYAML() (any, error) { return p.document(), nil }
+
+// UnmarshalJSON reads a profile as ParseJSON does.
+func (p *Profile) UnmarshalJSON(data []byte) error {
+	read, err := ParseJSON(data)
+	if err != nil {
+		return err
+	}
+	*p = *read
+	return nil
+}

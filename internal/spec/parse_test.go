@@ -1,0 +1,145 @@
+package spec
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+const full = `
+kind: Profile
+name: checkout-cpu
+select: '{service="checkout",instance=~"web-.*"}'
+kinds: [cpu]
+events: [page-faults]
+kernel: bpf
+frequency: 99
+window: 20s
+threads: each
+prometheus: {top: 5}
+allowAttach: true
+duration: 30m
+instances: 3
+---
+kind: Profile
+name: small
+`
+
+func TestParse(t *testing.T) {
+	all, err := Parse(strings.NewReader(full))
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%v: %v", all, err)
+	}
+	p := all[0]
+	if p.Name != "checkout-cpu" || p.Select.String() != `{service="checkout",instance=~"web-.*"}` || p.Kernel != "bpf" || p.Frequency != 99 ||
+		p.Window != 20*time.Second || p.Threads != ThreadsEach || p.Top != 5 || !p.AllowAttach || p.Duration != 30*time.Minute || p.Instances != 3 {
+		t.Errorf("%+v", p)
+	}
+	if got := p.Recordings(); len(got) != 2 || got[0] != (Recording{"checkout-cpu", "cpu-clock"}) || got[1] != (Recording{"checkout-cpu/page-faults", "page-faults"}) {
+		t.Errorf("recordings %v", got)
+	}
+	if d := all[1]; d.Frequency != DefaultFrequency || d.Window != DefaultWindow || d.Threads != ThreadsPattern || d.Top != DefaultTop || !d.All() || d.Duration != 0 {
+		t.Errorf("defaults: %+v", d)
+	}
+	if p.All() {
+		t.Error("some of the targets are all of them")
+	}
+}
+
+// TestRoundTrip writes profiles and reads them again.
+func TestRoundTrip(t *testing.T) {
+	all, err := Parse(strings.NewReader(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range append(all, Builtin()) {
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseJSON(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if byHand, err := Parse(strings.NewReader(string(text))); err != nil || len(byHand) != 1 {
+			t.Errorf("JSON in a file: %v", err)
+		}
+		if second, err := json.Marshal(again); err != nil || string(second) != string(text) {
+			t.Errorf("%s became %s (%v)", text, second, err)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	const head = "kind: Profile\nname: x\n"
+	tests := map[string]string{
+		"":                                "no object",
+		"kind: Pod\nname: x":              `kind: "Pod"`,
+		"kind: Profile\nname: Not A Name": `name: "Not A Name"`,
+		head + "select: service=x":        "select: ",
+		head + "kinds: [lock]":            `kinds: "lock" is not built yet`,
+		head + "kinds: [cpu, cpu]":        "named twice",
+		head + "events: ['rm -rf /']":     `events: "rm -rf /"`,
+		head + "kernel: magic":            `kernel: "magic"`,
+		head + "frequency: 50000":         "frequency: 50000: want 1 to 20000",
+		head + "frequency: 0":             "frequency: 0",
+		head + "frequency: .nan":          "frequency",
+		head + "frequency: {min: 19, max: 999, policy: auto}": "policies that choose from a range are not built yet",
+		head + "frequency: {least: 19}":                       "least",
+		head + "window: 10":                                   `window: "10"`,
+		head + "window: 1ms":                                  "window: 1ms: want 1s to 1h",
+		head + "threads: some":                                `threads: "some"`,
+		head + "pruning: P99":                                 "pruning is not built yet",
+		head + "prometheus: {top: 5000}":                      "prometheus.top: 5000",
+		head + "duration: -5s":                                `duration: "-5s"`,
+		head + "instances: -1":                                "instances: -1",
+		head + "colour: red":                                  "colour",
+		head + "select: [":                                    "",
+	}
+	for text, want := range tests {
+		all, err := Parse(strings.NewReader(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q gives %v, %v; want an error with %q", text, all, err, want)
+		}
+	}
+	if _, err := Parse(strings.NewReader(strings.Repeat(" ", maxFile+1))); err == nil {
+		t.Error("a file without end is read")
+	}
+	// All that is wrong is told at once.
+	_, err := Parse(strings.NewReader(head + "frequency: 50000\nwindow: 1ms\n---\nkind: Profile\nname: y\nthreads: some\n"))
+	for _, want := range []string{"frequency", "window", "threads", `"x"`, `"y"`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not tell of %s", err, want)
+		}
+	}
+}
+
+func TestParseJSONRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"kind":"Profile","name":"x"} {}`:                            "follows",
+		`{"kind":"Profile","name":"x","colour":1}`:                    "colour",
+		`{"kind":"Profile","name":"x","frequency":"much"}`:            "frequency",
+		`{"kind":"Profile","name":"x","frequency":{"policy":"auto"}}`: "not built yet",
+		`{"kind":"Profile","name":"X"}`:                               "name",
+		"kind: Profile":                                               "",
+	} {
+		if p, err := ParseJSON([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gives %+v, %v; want an error with %q", text, p, err, want)
+		}
+	}
+}
+
+func FuzzParseJSON(f *testing.F) {
+	f.Add([]byte(`{"kind":"Profile","name":"x","frequency":1e3,"select":"{a=~\"b\"}"}`))
+	f.Add([]byte(`{"kind":"Profile","name":"x","window":"20s","duration":"forever","instances":3,"frequency":{"min":1}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := ParseJSON(text)
+		if err != nil {
+			return
+		}
+		if err := p.check(); err != nil {
+			t.Errorf("%q was taken, and is wrong: %v", text, err)
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// Profile says what is recorded of which targets. The zero value of a field
+// stands for its default, which Parse has filled in.
+type Profile struct {
+	Name        string
+	Select      Selector // of targets, by their labels; empty: all of them
+	Kinds       []string
+	Events      []string // of perf's names, besides those of the kinds
+	Kernel      string
+	Frequency   float64 // samples a second and CPU
+	Window      time.Duration
+	Threads     Threads
+	Top         int // functions of each target that Prometheus is told of
+	AllowAttach bool
+	Duration    time.Duration // 0: until it is deleted
+	Instances   int           // as many of the targets, chosen at random; 0: all
+}
+
+// Threads says how a target's threads are told apart in what is kept.
+type Threads string
+
+// How threads are kept apart.
+const (
+	ThreadsEach    Threads = "each"
+	ThreadsPattern Threads = "pattern" // by their names, numbers in them left out
+	ThreadsNone    Threads = "none"
+)
+
+// The defaults of a Profile, and the kind that there is.
+const (
+	KindCPU          = "cpu"
+	KernelAuto       = "auto"
+	KernelBPF        = "bpf"
+	DefaultFrequency = 19
+	DefaultWindow    = 10 * time.Second
+	DefaultTop       = 10
+)
+
+// Limits of a Profile.
+const (
+	minFrequency, maxFrequency = 1, 20_000
+	minWindow, maxWindow       = time.Second, time.Hour
+	maxTop                     = 1000
+	maxInstances               = 1_000_000
+)
+
+// Builtin is what runs on a node for which nobody has asked for anything.
+func Builtin() *Profile {
+	p := &Profile{Name: "builtin"}
+	p.fill()
+	return p
+}
+
+// All tells whether every target is chosen.
+func (p *Profile) All() bool { return len(p.Select) == 0 && p.Instances == 0 }
+
+// Recording is one of the events of a profile, and the task that its windows are of.
+type Recording struct{ Task, Event string }
+
+// Recordings lists what is to be recorded, by events as perf names them.
+func (p *Profile) Recordings() []Recording {
+	var all []Recording
+	for range p.Kinds {
+		all = append(all, Recording{p.Name, "cpu-clock"})
+	}
+	for _, e := range p.Events {
+		all = append(all, Recording{p.Name + "/" + e, e})
+	}
+	return all
+}
+
+// Matches tells whether a target is chosen, whatever Instances says.
+func (p *Profile) Matches(target profile.Labels) bool { return p.Select.Matches(target) }
+
+// fill puts defaults where nothing is said.
+func (p *Profile) fill() {
+	if len(p.Kinds) == 0 && len(p.Events) == 0 {
+		p.Kinds = []string{KindCPU}
+	}
+	if p.Kernel == "" {
+		p.Kernel = KernelAuto
+	}
+	if p.Frequency == 0 {
+		p.Frequency = DefaultFrequency
+	}
+	if p.Window == 0 {
+		p.Window = DefaultWindow
+	}
+	if p.Threads == "" {
+		p.Threads = ThreadsPattern
+	}
+	if p.Top == 0 {
+		p.Top = DefaultTop
+	}
+}
+
+var (
+	nameRule  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+	eventRule = regexp.MustCompile(`^[A-Za-z0-9_.:/=,-]{1,100}$`)
+)
+
+// check tells all that is wrong, by field and value.
+func (p *Profile) check() error {
+	var errs []error
+	wrong := func(field, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: "+format, append([]any{field}, args...)...))
+	}
+	if !nameRule.MatchString(p.Name) {
+		wrong("name", "%.80q: want up to 63 small letters, digits, dots and dashes, such as checkout-cpu", p.Name)
+	}
+	for _, k := range p.Kinds {
+		if k != KindCPU {
+			wrong("kinds", "%.80q is not built yet: there is %s, and events", k, KindCPU)
+		}
+	}
+	for _, e := range p.Events {
+		if !eventRule.MatchString(e) {
+			wrong("events", "%.80q: want a name that perf knows, such as page-faults", e)
+		}
+	}
+	for field, list := range map[string][]string{"kinds": p.Kinds, "events": p.Events} {
+		if len(slices.Compact(slices.Sorted(slices.Values(list)))) != len(list) {
+			wrong(field, "%s: one is named twice", strings.Join(list, ", "))
+		}
+	}
+	if p.Kernel != KernelAuto && p.Kernel != KernelBPF {
+		wrong("kernel", "%.80q: want %s or %s; others are started by hand, by \"atys record --kernel\"", p.Kernel, KernelAuto, KernelBPF)
+	}
+	if !(p.Frequency >= minFrequency && p.Frequency <= maxFrequency) { // nor is NaN
+		wrong("frequency", "%v: want %d to %d Hz", p.Frequency, minFrequency, maxFrequency)
+	}
+	if p.Window < minWindow || p.Window > maxWindow {
+		wrong("window", "%v: want %v to %v", p.Window, minWindow, maxWindow)
+	}
+	if p.Threads != ThreadsEach && p.Threads != ThreadsPattern && p.Threads != ThreadsNone {
+		wrong("threads", "%.80q: want %s, %s or %s", p.Threads, ThreadsEach, ThreadsPattern, ThreadsNone)
+	}
+	if p.Top < 0 || p.Top > maxTop {
+		wrong("prometheus.top", "%d: want at most %d", p.Top, maxTop)
+	}
+	if p.Duration < 0 {
+		wrong("duration", "%v: want a time such as 30s, or forever", p.Duration)
+	}
+	if p.Instances < 0 || p.Instances > maxInstances {
+		wrong("instances", "%d: want 1 to %d, or none for all", p.Instances, maxInstances)
+	}
+	return errors.Join(errs...)
+}
