@@ -80,7 +80,7 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
-	remote := agent.NewRemote(client(), address)
+	remote := agent.NewRemote(httpClient(), address)
 	watch, err := agent.New(agent.Options{Node: f.node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: remote, Fleet: remote,
 		State: filepath.Join(f.data, "orders"), Jitter: jitter, Log: log})
 	if err != nil {

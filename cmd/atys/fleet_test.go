@@ -91,6 +91,7 @@ func TestFleet(t *testing.T) {
 	if err := json.Unmarshal([]byte(printed), &profiles); err != nil || len(profiles) != 2 || profiles[1].Phase != "done" {
 		t.Errorf("%v: profiles %s", err, printed)
 	}
+	askAbout(t, `{executable="atys-busy"}`)
 	if printed, status := typed(t, "delete", "profile", "busy"); status != 0 || printed != "profile busy deleted\n" {
 		t.Errorf("delete: %d, %s", status, printed)
 	}
@@ -99,6 +100,35 @@ func TestFleet(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// askAbout asks every kind of question about a program that was recorded.
+func askAbout(t *testing.T, selector string) {
+	t.Helper()
+	html := filepath.Join(t.TempDir(), "busy.html")
+	for _, test := range []struct {
+		typed []string
+		want  string
+	}{
+		{[]string{"query", "top", selector, "-n", "3"}, "95% OF SERVICE"},
+		{[]string{"query", "top", selector, "-o", "json"}, `"coverage"`},
+		{[]string{"query", "by", "node", selector}, "other"},
+		{[]string{"query", "by", "thread", selector, "-o", "csv"}, "atys-busy,"},
+		{[]string{"query", "series", selector, "--step", "10s", "--task", "busy"}, "START"},
+		{[]string{"query", "labels", selector}, "executable  atys-busy"},
+		{[]string{"query", "merge", selector, "-o", html}, "windows"},
+		{[]string{"query", "merge", selector}, ";"},
+		{[]string{"query", "diff", selector, selector, "--task", "busy"}, "before:"},
+		{[]string{"query", "top", `{service="nobody"}`}, "nothing is kept of it"},
+	} {
+		printed, status := typed(t, test.typed...)
+		if status != 0 || !strings.Contains(printed, test.want) {
+			t.Errorf("%q: %d, %s; want %q", test.typed, status, printed, test.want)
+		}
+	}
+	if drawn, err := os.ReadFile(html); err != nil || !strings.Contains(string(drawn), "<title>") {
+		t.Errorf("%v: %.200s", err, drawn)
 	}
 }
 
@@ -117,6 +147,14 @@ func TestFleetRefusals(t *testing.T) {
 		{"delete profile", "say what"},
 		{"agent", "say whom to ship to"},
 		{"agent --server http://127.0.0.1:1 --spool 0", "want 1 or more megabytes"},
+		{"query top {} {}", "one selector"},
+		{"query top {service=} --server http://127.0.0.1:1", "does not answer"},
+		{"query top --from tomorrow", `--from: "tomorrow"`},
+		{"query top -o xml", "want json or csv"},
+		{"query series --step 0s", "want more than nothing"},
+		{"query by", "say by what"},
+		{"query diff", "give two selectors"},
+		{"query merge -o x.xyz", "cannot tell the format"},
 		{"record --select {} -d 1s", "go with --server"},
 		{"record --server http://127.0.0.1:1 -a -d 1s", "--all does not go with --server"},
 		{"record --server http://127.0.0.1:1", "say how long"},

@@ -31,7 +31,7 @@ type objectFlags struct {
 
 func (f *objectFlags) control() (atysv1connect.ControlClient, string, error) {
 	address, err := f.address()
-	return atysv1connect.NewControlClient(client(), address), address, err
+	return atysv1connect.NewControlClient(httpClient(), address), address, err
 }
 
 // outputs are the values of -o; none is a table.

@@ -103,7 +103,7 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 	if err != nil {
 		return err
 	}
-	control := atysv1connect.NewControlClient(client(), address)
+	control := atysv1connect.NewControlClient(httpClient(), address)
 	began := time.Now()
 	if _, err := control.Apply(c.Context(), &atysv1.ApplyRequest{Objects: []string{string(text)}}); err != nil {
 		return explain(address, err)
@@ -208,10 +208,10 @@ func fetchWindow(ctx context.Context, address string, p *spec.Profile, began tim
 	if len(p.Events) > 0 {
 		kind, task = p.Events[0], p.Recordings()[len(p.Kinds)].Task
 	}
-	asks := atysv1connect.NewQueryClient(client(), address)
+	asks := atysv1connect.NewQueryClient(httpClient(), address)
 	const margin = time.Hour // the server's clock is another one
-	response, err := asks.Merge(context.WithoutCancel(ctx), &atysv1.MergeRequest{Task: task, Kind: kind,
-		FromUnixNano: began.Add(-margin).UnixNano(), ToUnixNano: time.Now().Add(margin).UnixNano()})
+	response, err := asks.Merge(context.WithoutCancel(ctx), &atysv1.MergeRequest{Selection: &atysv1.Selection{Task: task, Kind: kind,
+		FromUnixNano: began.Add(-margin).UnixNano(), ToUnixNano: time.Now().Add(margin).UnixNano()}})
 	if err != nil || response.GetWindow() == nil {
 		return nil, err
 	}

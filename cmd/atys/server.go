@@ -38,8 +38,8 @@ func (f *serverFlag) address() (string, error) {
 	return address, nil
 }
 
-// client asks servers. Answers to some questions have no end.
-func client() *http.Client {
+// httpClient asks servers. Answers to some questions have no end.
+func httpClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4}}
 }
 

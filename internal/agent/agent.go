@@ -91,8 +91,9 @@ type Agent struct {
 	closing sync.WaitGroup // recordings that are being closed
 
 	// Of conduct alone:
-	tasks   []*task  // what is done now
-	spooled spool.ID // the last bundle
+	tasks    []*task  // what is done now
+	spooled  spool.ID // the last bundle
+	starting int      // recordings whose start has not ended
 
 	mu      sync.Mutex // guards all below
 	status  []*atysv1.TaskState
@@ -182,17 +183,20 @@ func (a *Agent) conduct(ctx context.Context) error {
 // nextEdge is when keepTime has something to do next.
 func (a *Agent) nextEdge() time.Time {
 	next := time.Now().Add(time.Hour)
-	earlier := func(t time.Time) {
+	consider := func(t time.Time) {
 		if !t.IsZero() && t.Before(next) {
 			next = t
 		}
 	}
 	for _, t := range a.tasks {
-		if t.phase != phaseDone {
-			earlier(t.end)
+		if !t.over {
+			consider(t.end)
+		}
+		if t.phase == phaseEnding {
+			consider(time.Now().Add(drainCheck))
 		}
 		for _, r := range t.recordings {
-			earlier(r.edge)
+			consider(r.edge)
 		}
 	}
 	return next
@@ -203,15 +207,11 @@ func (a *Agent) nextEdge() time.Time {
 func (a *Agent) keepTime() {
 	now := time.Now()
 	for _, t := range a.tasks {
-		if !t.end.IsZero() && !now.Before(t.end) && t.phase != phaseDone {
-			a.end(t)
-			t.phase, t.last = phaseEnding, a.spooled
-			t.end = now.Add(drainCheck)
-			if a.shipper.took(t.last) {
-				t.phase = phaseDone
-				a.wakeReport()
-			}
-			continue
+		if !t.over && !t.end.IsZero() && !now.Before(t.end) {
+			a.finish(t)
+		}
+		if t.phase == phaseEnding && a.shipper.took(t.last) {
+			t.phase = phaseDone
 		}
 		for _, r := range t.recordings {
 			switch {
@@ -225,8 +225,16 @@ func (a *Agent) keepTime() {
 	}
 }
 
-// drainCheck is how often a task that has ended is looked at: it is done when
-// all its windows have been taken.
+// finish ends a task whose time has come. It is done when all its windows have
+// been taken.
+func (a *Agent) finish(t *task) {
+	a.end(t)
+	if t.phase != phaseFailed {
+		t.phase, t.last = phaseEnding, a.spooled
+	}
+}
+
+// drainCheck is how often it is looked whether they have been.
 const drainCheck = 200 * time.Millisecond
 
 // follow makes tasks what is done. Those that were done already go on.
@@ -309,25 +317,12 @@ func (a *Agent) endAll() {
 	for _, t := range a.tasks {
 		a.end(t)
 	}
-	for { // those whose start has not ended yet
-		if a.starting() == 0 {
-			return
-		}
-		s := <-a.started
-		s.of.starting, s.of.sampler = false, s.sampler
-		a.close(s.of)
-	}
-}
-
-func (a *Agent) starting() (n int) {
-	for _, t := range a.tasks {
-		for _, r := range t.recordings {
-			if r.starting {
-				n++
-			}
+	for ; a.starting > 0; a.starting-- {
+		if s := <-a.started; s.err == nil {
+			s.of.sampler = s.sampler
+			a.close(s.of)
 		}
 	}
-	return n
 }
 
 // errRefused says that the receiver will never take what it was sent.

@@ -36,7 +36,8 @@ type task struct {
 	phase      string
 	message    string
 	targets    int
-	last       spool.ID // its last bundle, once it has ended
+	over       bool     // its recordings have ended
+	last       spool.ID // and this was its last bundle
 }
 
 // recording is one event of a task.
@@ -45,7 +46,6 @@ type recording struct {
 	task     *task
 	sampler  Recording // nil: not begun
 	starting bool      // somebody is at it
-	ended    bool      // nobody waits for it any more
 	aimed    map[int]bool
 	edge     time.Time // of its window, or when it is tried again
 }
@@ -90,6 +90,8 @@ func (a *Agent) start(r *recording) {
 	p := r.task.profile
 	w := Wanted{Event: r.Event, Frequency: p.Frequency, All: r.task.everything(), MayAttach: p.AllowAttach}
 	r.starting, r.edge = true, time.Time{}
+	clear(r.aimed)
+	a.starting++
 	go func() {
 		sampler, err := a.options.Record(w)
 		a.started <- start{r, sampler, err}
@@ -108,18 +110,18 @@ type start struct {
 func (a *Agent) begun(s start) error {
 	r, t := s.of, s.of.task
 	r.starting = false
+	a.starting--
 	if s.err == nil {
 		r.sampler = s.sampler
 	}
 	switch {
-	case s.err != nil:
-		if t.id == builtinID && t.phase == phaseStarting {
-			return s.err
-		}
-		a.fail(r, s.err)
-		return nil
-	case r.ended || t.phase == phaseDone || t.phase == phaseEnding:
+	case t.over:
 		a.close(r)
+		return nil
+	case s.err != nil && t.id == builtinID && t.phase == phaseStarting:
+		return s.err
+	case s.err != nil:
+		a.fail(r, s.err)
 		return nil
 	}
 	if t.phase == phaseStarting && !t.end.IsZero() { // it lasts as long as was asked, though it took a moment to begin
@@ -164,8 +166,8 @@ func (a *Agent) fail(r *recording, err error) {
 
 // end cuts the last windows of a task and closes its recordings.
 func (a *Agent) end(t *task) {
+	t.over = true
 	for _, r := range t.recordings {
-		r.ended = true
 		if r.sampler != nil && !r.starting {
 			a.cut(r)
 			a.close(r)

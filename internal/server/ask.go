@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -10,36 +12,149 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/query"
 	"atys.dev/atys/internal/spec"
-	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
+func (s *Server) asker() query.Asker {
+	return query.Asker{Store: s.options.Store, Tenant: s.options.Tenant}
+}
+
+// selection reads what a question is about.
+func selection(m *atysv1.Selection) (s query.Selection, err error) {
+	if s.Select, err = spec.ParseSelector(m.GetSelect()); err != nil {
+		return s, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	if m.GetKind() == "" {
+		return s, connect.NewError(connect.CodeInvalidArgument, errors.New("say the kind of values, such as cpu"))
+	}
+	s.Task, s.Kind = m.GetTask(), m.GetKind()
+	s.From, s.To = time.Unix(0, m.GetFromUnixNano()), time.Unix(0, m.GetToUnixNano())
+	if !s.From.Before(s.To) {
+		return s, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("from %v to %v: want a time that is longer than nothing", s.From.UTC(), s.To.UTC()))
+	}
+	return s, nil
+}
+
+// unread is what askers are told of an error that the log explains.
+func (s *Server) unread(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	s.log.Error("answer a question", "error", err)
+	return connect.NewError(connect.CodeInternal, errors.New("the windows could not be read: the server's log says why"))
+}
+
 // Merge adds windows up; see the service Query.
 func (s *Server) Merge(ctx context.Context, r *atysv1.MergeRequest) (*atysv1.MergeResponse, error) {
-	selector, err := spec.ParseSelector(r.GetSelect())
+	about, err := selection(r.GetSelection())
 	if err != nil {
-		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		return nil, err
 	}
-	if r.GetKind() == "" {
-		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("say the kind of values, such as cpu"))
-	}
-	service, _ := selector.Equals(store.ServiceLabel)
-	q := store.Query{Level: store.Raw, Service: service, Match: selector.Matches, Task: r.GetTask(),
-		From: time.Unix(0, r.GetFromUnixNano()), To: time.Unix(0, r.GetToUnixNano())}
-	m, err := s.options.Store.Merge(ctx, s.options.Tenant, q, r.GetKind(), store.Grouping{})
+	w, coverage, err := s.asker().Merge(ctx, about)
 	if err != nil {
-		s.log.Error("merge windows", "error", err)
-		return nil, connect.NewError(connect.CodeInternal, errors.New("the windows could not be read: the server's log says why"))
+		return nil, s.unread(err)
 	}
-	response := &atysv1.MergeResponse{Damaged: uint32(m.Damaged)}
-	if len(m.Columns) == 0 {
-		return response, nil
+	response := &atysv1.MergeResponse{Coverage: coverageMessage(coverage)}
+	if w != nil {
+		response.Window = wire.Seal(w, profile.Run{})
 	}
-	w, err := query.Window(m, 0, r.GetKind())
-	if err != nil {
-		return nil, connect.NewError(connect.CodeInternal, err)
-	}
-	response.Window, response.Windows = wire.Seal(w, profile.Run{}), uint32(m.Columns[0].Windows)
 	return response, nil
+}
+
+// Top lists functions; see the service Query.
+func (s *Server) Top(ctx context.Context, r *atysv1.TopRequest) (*atysv1.TopResponse, error) {
+	about, err := selection(r.GetSelection())
+	if err != nil {
+		return nil, err
+	}
+	top, err := s.asker().Top(ctx, about, int(r.GetLimit()))
+	if err != nil {
+		return nil, s.unread(err)
+	}
+	response := &atysv1.TopResponse{N: top.N, Value: top.Value, Unit: top.Unit, Coverage: coverageMessage(top.Coverage),
+		Exact: &atysv1.Exact{CpuNs: int64(top.Exact.CPU), UserNs: int64(top.Exact.User), SystemNs: int64(top.Exact.System), Source: top.Exact.Source, IncludesInterrupt: top.Exact.IncludesInterrupt}}
+	for _, f := range top.Functions {
+		response.Functions = append(response.Functions, &atysv1.FunctionAmount{Function: legible(f.Frame.Function), File: legible(f.Frame.File),
+			Kind: f.Frame.Kind.String(), Mapping: legible(f.Frame.Mapping), Self: amountMessage(f.Self), Total: amountMessage(f.Total)})
+	}
+	return response, nil
+}
+
+// Split takes a selection apart; see the service Query.
+func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.SplitResponse, error) {
+	about, err := selection(r.GetSelection())
+	if err != nil {
+		return nil, err
+	}
+	step := time.Duration(r.GetStepNs())
+	const mostSteps = 2000
+	if step < 0 || step > 0 && about.To.Sub(about.From)/step > mostSteps {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("steps of %v from %v to %v: at most %d are told", step, about.From.UTC(), about.To.UTC(), mostSteps))
+	}
+	parts, coverage, err := s.asker().Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction()})
+	if err != nil {
+		return nil, s.unread(err)
+	}
+	response := &atysv1.SplitResponse{Coverage: coverageMessage(coverage)}
+	for _, p := range parts {
+		m := &atysv1.Part{By: legible(p.By), Windows: uint32(p.Windows), N: p.N, Value: p.Value, CpuNs: int64(p.CPU), Share: intervalMessage(p.Share)}
+		if !p.Start.IsZero() {
+			m.StartUnixNano = p.Start.UnixNano()
+		}
+		response.Parts = append(response.Parts, m)
+	}
+	return response, nil
+}
+
+// Labels lists labels; see the service Query.
+func (s *Server) Labels(ctx context.Context, r *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error) {
+	about, err := selection(r.GetSelection())
+	if err != nil {
+		return nil, err
+	}
+	labels, err := s.asker().Labels(ctx, about)
+	if err != nil {
+		return nil, s.unread(err)
+	}
+	response := &atysv1.LabelsResponse{Labels: map[string]*atysv1.Values{}}
+	for name, values := range labels {
+		for i := range values {
+			values[i] = legible(values[i])
+		}
+		response.Labels[legible(name)] = &atysv1.Values{Values: values}
+	}
+	return response, nil
+}
+
+// legible is a name as a message can hold it: what a program calls its
+// functions need not be UTF-8.
+func legible(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
+
+func coverageMessage(c query.Coverage) *atysv1.Coverage {
+	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N}
+	for _, l := range c.Losses {
+		m.Losses = append(m.Losses, &atysv1.Loss{Reason: string(l.Reason), Detail: legible(l.Detail), N: l.N, Value: l.Value})
+	}
+	for _, n := range c.Nodes {
+		node := &atysv1.NodeCoverage{Node: legible(n.Node), Task: n.Task, FirstUnixNano: n.First.UnixNano(), LastUnixNano: n.Last.UnixNano(), WatchedNs: int64(n.Watched)}
+		for _, gap := range n.Missing {
+			node.Missing = append(node.Missing, &atysv1.Span{FromUnixNano: gap.From.UnixNano(), ToUnixNano: gap.To.UnixNano()})
+		}
+		m.Nodes = append(m.Nodes, node)
+	}
+	return m
+}
+
+func amountMessage(a query.Amount) *atysv1.Amount {
+	m := &atysv1.Amount{N: a.N, Value: a.Value, Seconds: a.Seconds, Share: intervalMessage(a.Share)}
+	if a.ServiceKnown {
+		m.Service = intervalMessage(a.Service)
+	}
+	return m
+}
+
+func intervalMessage(i stats.Interval) *atysv1.Interval {
+	return &atysv1.Interval{Value: i.Value, Low: i.Low, High: i.High}
 }

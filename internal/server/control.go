@@ -79,7 +79,7 @@ func (s *Server) Apply(_ context.Context, r *atysv1.ApplyRequest) (*atysv1.Apply
 		}
 		orders = append(orders, newOrdered(p, s.now()))
 	}
-	if _, err := s.fleet.apply(orders); err != nil {
+	if err := s.fleet.apply(orders); err != nil {
 		return nil, err
 	}
 	response := &atysv1.ApplyResponse{}

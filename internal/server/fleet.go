@@ -98,32 +98,48 @@ func (f *fleet) end() {
 	}
 }
 
-// apply makes profiles, or changes them. One that is asked for again as it is
-// goes on.
-func (f *fleet) apply(orders []*ordered) ([]*task, error) {
+// apply makes profiles, or changes them: all, or none. One that is asked for
+// again as it is goes on.
+func (f *fleet) apply(orders []*ordered) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forget()
 	if len(f.profiles)+len(orders) > maxProfiles {
-		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d profiles, and at most %d are kept: delete some", len(f.profiles), maxProfiles))
+		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d profiles, and at most %d are kept: delete some", len(f.profiles), maxProfiles))
 	}
-	var all []*task
-	for _, o := range orders {
-		if old := f.profiles[o.Profile.Name]; old != nil && o.Profile.Duration == 0 && same(old.ordered, o) {
-			all = append(all, old)
-			continue
-		}
+	fresh := slices.DeleteFunc(slices.Clone(orders), func(o *ordered) bool {
+		old := f.profiles[o.Profile.Name]
+		return old != nil && o.Profile.Duration == 0 && same(old.ordered, o)
+	})
+	for i, o := range fresh {
 		if err := f.ledger.keep(o); err != nil {
 			f.log.Error("keep a profile", "error", err)
-			return nil, connect.NewError(connect.CodeUnavailable, errors.New("the profile could not be kept: apply it again later"))
+			f.takeBack(fresh[:i])
+			return connect.NewError(connect.CodeUnavailable, errors.New("the profiles could not be kept: apply them again later"))
 		}
+	}
+	for _, o := range fresh {
 		t := &task{ordered: o}
 		f.profiles[o.Profile.Name] = t
 		f.choose(t)
-		all = append(all, t)
 	}
 	f.announce(true)
-	return all, nil
+	return nil
+}
+
+// takeBack has the ledger hold what it held before. The lock is held.
+func (f *fleet) takeBack(kept []*ordered) {
+	for _, o := range kept {
+		var err error
+		if old := f.profiles[o.Profile.Name]; old != nil {
+			err = f.ledger.keep(old.ordered)
+		} else {
+			err = f.ledger.drop(o.Profile.Name)
+		}
+		if err != nil {
+			f.log.Error("take a profile back", "profile", o.Profile.Name, "error", err)
+		}
+	}
 }
 
 // same tells whether two profiles ask for the same.

@@ -73,9 +73,14 @@ func short(d time.Duration) string {
 	return d.String()
 }
 
-func (s *Server) query(a asked) store.Query {
+// selection is what a page is about, of one service or of all.
+func (s *Server) selection(a asked, service string) query.Selection {
 	now := s.now()
-	return store.Query{Level: store.Raw, Service: a.Service, Match: a.Select.Matches, From: now.Add(-a.Last), To: now}
+	about := query.Selection{Select: a.Select, Kind: kind, From: now.Add(-a.Last), To: now}
+	if service != "" {
+		about.Select = append(slices.Clone(about.Select), spec.Matcher{Label: store.ServiceLabel, Op: spec.Equal, Value: service})
+	}
+	return about
 }
 
 // row is a service on the overview.
@@ -101,10 +106,7 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	all := a
-	all.Service = ""
-	m, err := s.options.Store.Merge(r.Context(), s.options.Tenant, s.query(all), kind, store.Grouping{
-		Key: func(series profile.Labels, _ *profile.Head) string { return series[store.ServiceLabel] }})
+	parts, coverage, err := s.asker().Split(r.Context(), s.selection(a, ""), query.Split{By: store.ServiceLabel})
 	if err != nil {
 		s.fail(w, "list services", err)
 		return
@@ -115,7 +117,8 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		Service string
 		Flame   string
 		All     rangeLink
-	}{Rows: services(a, m), Service: a.Service, Flame: a.With("/flame", a.Service, a.Last),
+		Lacks   []string
+	}{Rows: services(a, parts), Lacks: lacks(coverage), Service: a.Service, Flame: a.With("/flame", a.Service, a.Last),
 		All: rangeLink{"all services", a.With("/", "", a.Last), a.Service == ""}}
 	for _, d := range ranges {
 		page.Ranges = append(page.Ranges, rangeLink{short(d), a.With("/", a.Service, d), d == a.Last})
@@ -133,13 +136,10 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 
 // services lists what used CPU time, the most first. The machine's own windows
 // have no service and no samples.
-func services(a asked, m *store.Merged) (rows []row) {
+func services(a asked, parts []query.Part) (rows []row) {
 	var whole float64
-	for _, c := range m.Columns {
-		r := row{Name: c.Key, CPU: c.Head.Exact.CPU.Seconds(), Windows: c.Windows}
-		for _, sum := range c.Sums {
-			r.Samples += sum.N
-		}
+	for _, p := range parts {
+		r := row{Name: p.By, CPU: p.CPU.Seconds(), Windows: p.Windows, Samples: p.N}
 		if r.Name == "" && r.Samples == 0 {
 			continue
 		}
@@ -156,6 +156,26 @@ func services(a asked, m *store.Merged) (rows []row) {
 	return rows
 }
 
+// lacks says in words what an answer does not hold.
+func lacks(c query.Coverage) (words []string) {
+	if c.Damaged > 0 {
+		words = append(words, fmt.Sprintf("%d parts of the store are damaged, and left out.", c.Damaged))
+	}
+	for _, n := range c.Nodes {
+		var missing time.Duration
+		for _, gap := range n.Missing {
+			missing += gap.To.Sub(gap.From)
+		}
+		if missing > 0 {
+			words = append(words, fmt.Sprintf("Node %s was not watched for %v in %d gaps.", n.Node, missing.Round(time.Second), len(n.Missing)))
+		}
+	}
+	for _, l := range c.Losses {
+		words = append(words, fmt.Sprintf("%d of %d samples: %s (%s).", l.N, c.N, l.Reason, l.Detail))
+	}
+	return words
+}
+
 // flame draws a service, or all of them side by side.
 func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
 	a, err := parseAsked(r.URL.Query())
@@ -163,17 +183,17 @@ func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	m, err := s.options.Store.Merge(r.Context(), s.options.Tenant, s.query(a), kind, store.Grouping{})
+	window, _, err := s.asker().Merge(r.Context(), s.selection(a, a.Service))
 	if err != nil {
 		s.fail(w, "merge windows", err)
 		return
 	}
-	if len(m.Columns) == 0 {
+	if window == nil {
 		http.Error(w, "there is nothing yet in these "+short(a.Last)+": windows come every few seconds", http.StatusNotFound)
 		return
 	}
 	var out bytes.Buffer
-	if err := draw(&out, m, a); err != nil {
+	if err := draw(&out, window, a); err != nil {
 		s.fail(w, "draw", err)
 		return
 	}
@@ -181,11 +201,7 @@ func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(out.Bytes()) // whoever asked is gone if this fails
 }
 
-func draw(out *bytes.Buffer, m *store.Merged, a asked) error {
-	window, err := query.Window(m, 0, kind)
-	if err != nil {
-		return err
-	}
+func draw(out *bytes.Buffer, window *profile.Window, a asked) error {
 	tree, err := profile.NewTree(profile.TreeOptions{}, window)
 	if err != nil {
 		return err

@@ -2164,7 +2164,8 @@ func (x *Change) GetObject() *Object {
 	return nil
 }
 
-type MergeRequest struct {
+// Selection is what a question is about.
+type Selection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Select        string                 `protobuf:"bytes,1,opt,name=select,proto3" json:"select,omitempty"`                                     // of series, as in PromQL
 	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`                                         // empty: of all
@@ -2175,9 +2176,295 @@ type MergeRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *Selection) Reset() {
+	*x = Selection{}
+	mi := &file_atys_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Selection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Selection) ProtoMessage() {}
+
+func (x *Selection) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Selection.ProtoReflect.Descriptor instead.
+func (*Selection) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Selection) GetSelect() string {
+	if x != nil {
+		return x.Select
+	}
+	return ""
+}
+
+func (x *Selection) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *Selection) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Selection) GetFromUnixNano() int64 {
+	if x != nil {
+		return x.FromUnixNano
+	}
+	return 0
+}
+
+func (x *Selection) GetToUnixNano() int64 {
+	if x != nil {
+		return x.ToUnixNano
+	}
+	return 0
+}
+
+// Coverage says how much of what was asked for an answer holds.
+type Coverage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Windows       uint32                 `protobuf:"varint,1,opt,name=windows,proto3" json:"windows,omitempty"` // that were added up
+	Damaged       uint32                 `protobuf:"varint,2,opt,name=damaged,proto3" json:"damaged,omitempty"` // that could not be read
+	N             int64                  `protobuf:"varint,3,opt,name=n,proto3" json:"n,omitempty"`             // samples
+	Losses        []*Loss                `protobuf:"bytes,4,rep,name=losses,proto3" json:"losses,omitempty"`
+	Nodes         []*NodeCoverage        `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Coverage) Reset() {
+	*x = Coverage{}
+	mi := &file_atys_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Coverage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Coverage) ProtoMessage() {}
+
+func (x *Coverage) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
+func (*Coverage) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Coverage) GetWindows() uint32 {
+	if x != nil {
+		return x.Windows
+	}
+	return 0
+}
+
+func (x *Coverage) GetDamaged() uint32 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
+}
+
+func (x *Coverage) GetN() int64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *Coverage) GetLosses() []*Loss {
+	if x != nil {
+		return x.Losses
+	}
+	return nil
+}
+
+func (x *Coverage) GetNodes() []*NodeCoverage {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// NodeCoverage is when an agent that records everything watched.
+type NodeCoverage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	FirstUnixNano int64                  `protobuf:"fixed64,3,opt,name=first_unix_nano,json=firstUnixNano,proto3" json:"first_unix_nano,omitempty"`
+	LastUnixNano  int64                  `protobuf:"fixed64,4,opt,name=last_unix_nano,json=lastUnixNano,proto3" json:"last_unix_nano,omitempty"`
+	WatchedNs     int64                  `protobuf:"varint,5,opt,name=watched_ns,json=watchedNs,proto3" json:"watched_ns,omitempty"`
+	Missing       []*Span                `protobuf:"bytes,6,rep,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeCoverage) Reset() {
+	*x = NodeCoverage{}
+	mi := &file_atys_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeCoverage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeCoverage) ProtoMessage() {}
+
+func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
+func (*NodeCoverage) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *NodeCoverage) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeCoverage) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *NodeCoverage) GetFirstUnixNano() int64 {
+	if x != nil {
+		return x.FirstUnixNano
+	}
+	return 0
+}
+
+func (x *NodeCoverage) GetLastUnixNano() int64 {
+	if x != nil {
+		return x.LastUnixNano
+	}
+	return 0
+}
+
+func (x *NodeCoverage) GetWatchedNs() int64 {
+	if x != nil {
+		return x.WatchedNs
+	}
+	return 0
+}
+
+func (x *NodeCoverage) GetMissing() []*Span {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+type Span struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FromUnixNano  int64                  `protobuf:"fixed64,1,opt,name=from_unix_nano,json=fromUnixNano,proto3" json:"from_unix_nano,omitempty"`
+	ToUnixNano    int64                  `protobuf:"fixed64,2,opt,name=to_unix_nano,json=toUnixNano,proto3" json:"to_unix_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Span) Reset() {
+	*x = Span{}
+	mi := &file_atys_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Span) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Span) ProtoMessage() {}
+
+func (x *Span) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Span.ProtoReflect.Descriptor instead.
+func (*Span) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Span) GetFromUnixNano() int64 {
+	if x != nil {
+		return x.FromUnixNano
+	}
+	return 0
+}
+
+func (x *Span) GetToUnixNano() int64 {
+	if x != nil {
+		return x.ToUnixNano
+	}
+	return 0
+}
+
+type MergeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2476,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,56 +2489,27 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
-func (x *MergeRequest) GetSelect() string {
+func (x *MergeRequest) GetSelection() *Selection {
 	if x != nil {
-		return x.Select
+		return x.Selection
 	}
-	return ""
-}
-
-func (x *MergeRequest) GetTask() string {
-	if x != nil {
-		return x.Task
-	}
-	return ""
-}
-
-func (x *MergeRequest) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *MergeRequest) GetFromUnixNano() int64 {
-	if x != nil {
-		return x.FromUnixNano
-	}
-	return 0
-}
-
-func (x *MergeRequest) GetToUnixNano() int64 {
-	if x != nil {
-		return x.ToUnixNano
-	}
-	return 0
+	return nil
 }
 
 type MergeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Window        *Spooled               `protobuf:"bytes,1,opt,name=window,proto3" json:"window,omitempty"`    // none: nothing was found
-	Windows       uint32                 `protobuf:"varint,2,opt,name=windows,proto3" json:"windows,omitempty"` // that were added up
-	Damaged       uint32                 `protobuf:"varint,3,opt,name=damaged,proto3" json:"damaged,omitempty"` // that could not be read
+	Window        *Spooled               `protobuf:"bytes,1,opt,name=window,proto3" json:"window,omitempty"` // none: nothing was found
+	Coverage      *Coverage              `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2521,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2534,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -2286,18 +2544,712 @@ func (x *MergeResponse) GetWindow() *Spooled {
 	return nil
 }
 
-func (x *MergeResponse) GetWindows() uint32 {
+func (x *MergeResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+type TopRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // 0: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopRequest) Reset() {
+	*x = TopRequest{}
+	mi := &file_atys_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopRequest) ProtoMessage() {}
+
+func (x *TopRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
+func (*TopRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *TopRequest) GetSelection() *Selection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *TopRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type TopResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Functions     []*FunctionAmount      `protobuf:"bytes,1,rep,name=functions,proto3" json:"functions,omitempty"`
+	N             int64                  `protobuf:"varint,2,opt,name=n,proto3" json:"n,omitempty"`
+	Value         int64                  `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
+	Unit          string                 `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
+	Exact         *Exact                 `protobuf:"bytes,5,opt,name=exact,proto3" json:"exact,omitempty"`
+	Coverage      *Coverage              `protobuf:"bytes,6,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopResponse) Reset() {
+	*x = TopResponse{}
+	mi := &file_atys_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopResponse) ProtoMessage() {}
+
+func (x *TopResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
+func (*TopResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *TopResponse) GetFunctions() []*FunctionAmount {
+	if x != nil {
+		return x.Functions
+	}
+	return nil
+}
+
+func (x *TopResponse) GetN() int64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *TopResponse) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *TopResponse) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *TopResponse) GetExact() *Exact {
+	if x != nil {
+		return x.Exact
+	}
+	return nil
+}
+
+func (x *TopResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+type FunctionAmount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Function      string                 `protobuf:"bytes,1,opt,name=function,proto3" json:"function,omitempty"`
+	File          string                 `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Mapping       string                 `protobuf:"bytes,4,opt,name=mapping,proto3" json:"mapping,omitempty"`
+	Self          *Amount                `protobuf:"bytes,5,opt,name=self,proto3" json:"self,omitempty"`
+	Total         *Amount                `protobuf:"bytes,6,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FunctionAmount) Reset() {
+	*x = FunctionAmount{}
+	mi := &file_atys_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FunctionAmount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FunctionAmount) ProtoMessage() {}
+
+func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
+func (*FunctionAmount) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *FunctionAmount) GetFunction() string {
+	if x != nil {
+		return x.Function
+	}
+	return ""
+}
+
+func (x *FunctionAmount) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *FunctionAmount) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FunctionAmount) GetMapping() string {
+	if x != nil {
+		return x.Mapping
+	}
+	return ""
+}
+
+func (x *FunctionAmount) GetSelf() *Amount {
+	if x != nil {
+		return x.Self
+	}
+	return nil
+}
+
+func (x *FunctionAmount) GetTotal() *Amount {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
+type Amount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	N             int64                  `protobuf:"varint,1,opt,name=n,proto3" json:"n,omitempty"`
+	Value         int64                  `protobuf:"varint,2,opt,name=value,proto3" json:"value,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	Share         *Interval              `protobuf:"bytes,4,opt,name=share,proto3" json:"share,omitempty"`     // of this selection: what sampling leaves open
+	Service       *Interval              `protobuf:"bytes,5,opt,name=service,proto3" json:"service,omitempty"` // of the service: what other instances would be like; none if unknown
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Amount) Reset() {
+	*x = Amount{}
+	mi := &file_atys_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Amount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Amount) ProtoMessage() {}
+
+func (x *Amount) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Amount.ProtoReflect.Descriptor instead.
+func (*Amount) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Amount) GetN() int64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *Amount) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *Amount) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *Amount) GetShare() *Interval {
+	if x != nil {
+		return x.Share
+	}
+	return nil
+}
+
+func (x *Amount) GetService() *Interval {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
+// Interval is an estimate and the bounds of its 95% interval.
+type Interval struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Value         float64                `protobuf:"fixed64,1,opt,name=value,proto3" json:"value,omitempty"`
+	Low           float64                `protobuf:"fixed64,2,opt,name=low,proto3" json:"low,omitempty"`
+	High          float64                `protobuf:"fixed64,3,opt,name=high,proto3" json:"high,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Interval) Reset() {
+	*x = Interval{}
+	mi := &file_atys_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Interval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Interval) ProtoMessage() {}
+
+func (x *Interval) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Interval.ProtoReflect.Descriptor instead.
+func (*Interval) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Interval) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *Interval) GetLow() float64 {
+	if x != nil {
+		return x.Low
+	}
+	return 0
+}
+
+func (x *Interval) GetHigh() float64 {
+	if x != nil {
+		return x.High
+	}
+	return 0
+}
+
+type SplitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	StepNs        int64                  `protobuf:"varint,2,opt,name=step_ns,json=stepNs,proto3" json:"step_ns,omitempty"` // 0: all of the time
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                        // a label, or thread
+	Function      string                 `protobuf:"bytes,4,opt,name=function,proto3" json:"function,omitempty"`            // what has it on the stack; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SplitRequest) Reset() {
+	*x = SplitRequest{}
+	mi := &file_atys_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SplitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SplitRequest) ProtoMessage() {}
+
+func (x *SplitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
+func (*SplitRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *SplitRequest) GetSelection() *Selection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *SplitRequest) GetStepNs() int64 {
+	if x != nil {
+		return x.StepNs
+	}
+	return 0
+}
+
+func (x *SplitRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *SplitRequest) GetFunction() string {
+	if x != nil {
+		return x.Function
+	}
+	return ""
+}
+
+type SplitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Parts         []*Part                `protobuf:"bytes,1,rep,name=parts,proto3" json:"parts,omitempty"`
+	Coverage      *Coverage              `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SplitResponse) Reset() {
+	*x = SplitResponse{}
+	mi := &file_atys_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SplitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SplitResponse) ProtoMessage() {}
+
+func (x *SplitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
+func (*SplitResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *SplitResponse) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *SplitResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+type Part struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	StartUnixNano int64                  `protobuf:"fixed64,1,opt,name=start_unix_nano,json=startUnixNano,proto3" json:"start_unix_nano,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Windows       uint32                 `protobuf:"varint,3,opt,name=windows,proto3" json:"windows,omitempty"`
+	N             int64                  `protobuf:"varint,4,opt,name=n,proto3" json:"n,omitempty"`
+	Value         int64                  `protobuf:"varint,5,opt,name=value,proto3" json:"value,omitempty"`
+	CpuNs         int64                  `protobuf:"varint,6,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`
+	Share         *Interval              `protobuf:"bytes,7,opt,name=share,proto3" json:"share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Part) Reset() {
+	*x = Part{}
+	mi := &file_atys_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Part) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Part) ProtoMessage() {}
+
+func (x *Part) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Part.ProtoReflect.Descriptor instead.
+func (*Part) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Part) GetStartUnixNano() int64 {
+	if x != nil {
+		return x.StartUnixNano
+	}
+	return 0
+}
+
+func (x *Part) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Part) GetWindows() uint32 {
 	if x != nil {
 		return x.Windows
 	}
 	return 0
 }
 
-func (x *MergeResponse) GetDamaged() uint32 {
+func (x *Part) GetN() int64 {
 	if x != nil {
-		return x.Damaged
+		return x.N
 	}
 	return 0
+}
+
+func (x *Part) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *Part) GetCpuNs() int64 {
+	if x != nil {
+		return x.CpuNs
+	}
+	return 0
+}
+
+func (x *Part) GetShare() *Interval {
+	if x != nil {
+		return x.Share
+	}
+	return nil
+}
+
+type LabelsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabelsRequest) Reset() {
+	*x = LabelsRequest{}
+	mi := &file_atys_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabelsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabelsRequest) ProtoMessage() {}
+
+func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
+func (*LabelsRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *LabelsRequest) GetSelection() *Selection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+type LabelsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Labels        map[string]*Values     `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LabelsResponse) Reset() {
+	*x = LabelsResponse{}
+	mi := &file_atys_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LabelsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LabelsResponse) ProtoMessage() {}
+
+func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
+func (*LabelsResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *LabelsResponse) GetLabels() map[string]*Values {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+type Values struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        []string               `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Values) Reset() {
+	*x = Values{}
+	mi := &file_atys_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Values) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Values) ProtoMessage() {}
+
+func (x *Values) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Values.ProtoReflect.Descriptor instead.
+func (*Values) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Values) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
 }
 
 var File_atys_proto protoreflect.FileDescriptor
@@ -2477,18 +3429,90 @@ const file_atys_proto_rawDesc = "" +
 	"\x0eDeleteResponse\"E\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12'\n" +
-	"\x06object\x18\x02 \x01(\v2\x0f.atys.v1.ObjectR\x06object\"\x96\x01\n" +
-	"\fMergeRequest\x12\x16\n" +
+	"\x06object\x18\x02 \x01(\v2\x0f.atys.v1.ObjectR\x06object\"\x93\x01\n" +
+	"\tSelection\x12\x16\n" +
 	"\x06select\x18\x01 \x01(\tR\x06select\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
 	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
-	"toUnixNano\"m\n" +
+	"toUnixNano\"\xa0\x01\n" +
+	"\bCoverage\x12\x18\n" +
+	"\awindows\x18\x01 \x01(\rR\awindows\x12\x18\n" +
+	"\adamaged\x18\x02 \x01(\rR\adamaged\x12\f\n" +
+	"\x01n\x18\x03 \x01(\x03R\x01n\x12%\n" +
+	"\x06losses\x18\x04 \x03(\v2\r.atys.v1.LossR\x06losses\x12+\n" +
+	"\x05nodes\x18\x05 \x03(\v2\x15.atys.v1.NodeCoverageR\x05nodes\"\xcc\x01\n" +
+	"\fNodeCoverage\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12&\n" +
+	"\x0ffirst_unix_nano\x18\x03 \x01(\x10R\rfirstUnixNano\x12$\n" +
+	"\x0elast_unix_nano\x18\x04 \x01(\x10R\flastUnixNano\x12\x1d\n" +
+	"\n" +
+	"watched_ns\x18\x05 \x01(\x03R\twatchedNs\x12'\n" +
+	"\amissing\x18\x06 \x03(\v2\r.atys.v1.SpanR\amissing\"N\n" +
+	"\x04Span\x12$\n" +
+	"\x0efrom_unix_nano\x18\x01 \x01(\x10R\ffromUnixNano\x12 \n" +
+	"\fto_unix_nano\x18\x02 \x01(\x10R\n" +
+	"toUnixNano\"@\n" +
+	"\fMergeRequest\x120\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\"h\n" +
 	"\rMergeResponse\x12(\n" +
-	"\x06window\x18\x01 \x01(\v2\x10.atys.v1.SpooledR\x06window\x12\x18\n" +
-	"\awindows\x18\x02 \x01(\rR\awindows\x12\x18\n" +
-	"\adamaged\x18\x03 \x01(\rR\adamaged2=\n" +
+	"\x06window\x18\x01 \x01(\v2\x10.atys.v1.SpooledR\x06window\x12-\n" +
+	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"T\n" +
+	"\n" +
+	"TopRequest\x120\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xd1\x01\n" +
+	"\vTopResponse\x125\n" +
+	"\tfunctions\x18\x01 \x03(\v2\x17.atys.v1.FunctionAmountR\tfunctions\x12\f\n" +
+	"\x01n\x18\x02 \x01(\x03R\x01n\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x03R\x05value\x12\x12\n" +
+	"\x04unit\x18\x04 \x01(\tR\x04unit\x12$\n" +
+	"\x05exact\x18\x05 \x01(\v2\x0e.atys.v1.ExactR\x05exact\x12-\n" +
+	"\bcoverage\x18\x06 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xba\x01\n" +
+	"\x0eFunctionAmount\x12\x1a\n" +
+	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x18\n" +
+	"\amapping\x18\x04 \x01(\tR\amapping\x12#\n" +
+	"\x04self\x18\x05 \x01(\v2\x0f.atys.v1.AmountR\x04self\x12%\n" +
+	"\x05total\x18\x06 \x01(\v2\x0f.atys.v1.AmountR\x05total\"\x9c\x01\n" +
+	"\x06Amount\x12\f\n" +
+	"\x01n\x18\x01 \x01(\x03R\x01n\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value\x12\x18\n" +
+	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12'\n" +
+	"\x05share\x18\x04 \x01(\v2\x11.atys.v1.IntervalR\x05share\x12+\n" +
+	"\aservice\x18\x05 \x01(\v2\x11.atys.v1.IntervalR\aservice\"F\n" +
+	"\bInterval\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\x01R\x05value\x12\x10\n" +
+	"\x03low\x18\x02 \x01(\x01R\x03low\x12\x12\n" +
+	"\x04high\x18\x03 \x01(\x01R\x04high\"\x85\x01\n" +
+	"\fSplitRequest\x120\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x17\n" +
+	"\astep_ns\x18\x02 \x01(\x03R\x06stepNs\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1a\n" +
+	"\bfunction\x18\x04 \x01(\tR\bfunction\"c\n" +
+	"\rSplitResponse\x12#\n" +
+	"\x05parts\x18\x01 \x03(\v2\r.atys.v1.PartR\x05parts\x12-\n" +
+	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xbc\x01\n" +
+	"\x04Part\x12&\n" +
+	"\x0fstart_unix_nano\x18\x01 \x01(\x10R\rstartUnixNano\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x18\n" +
+	"\awindows\x18\x03 \x01(\rR\awindows\x12\f\n" +
+	"\x01n\x18\x04 \x01(\x03R\x01n\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\x03R\x05value\x12\x15\n" +
+	"\x06cpu_ns\x18\x06 \x01(\x03R\x05cpuNs\x12'\n" +
+	"\x05share\x18\a \x01(\v2\x11.atys.v1.IntervalR\x05share\"A\n" +
+	"\rLabelsRequest\x120\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\"\x99\x01\n" +
+	"\x0eLabelsResponse\x12;\n" +
+	"\x06labels\x18\x01 \x03(\v2#.atys.v1.LabelsResponse.LabelsEntryR\x06labels\x1aJ\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
+	"\x05value\x18\x02 \x01(\v2\x0f.atys.v1.ValuesR\x05value:\x028\x01\" \n" +
+	"\x06Values\x12\x16\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values2=\n" +
 	"\x06Intake\x123\n" +
 	"\x04Push\x12\x14.atys.v1.PushRequest\x1a\x15.atys.v1.PushResponse2w\n" +
 	"\x05Fleet\x123\n" +
@@ -2498,9 +3522,12 @@ const file_atys_proto_rawDesc = "" +
 	"\x05Apply\x12\x15.atys.v1.ApplyRequest\x1a\x16.atys.v1.ApplyResponse\x120\n" +
 	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
 	"\x06Delete\x12\x16.atys.v1.DeleteRequest\x1a\x17.atys.v1.DeleteResponse\x12/\n" +
-	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x012?\n" +
+	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x012\xe4\x01\n" +
 	"\x05Query\x126\n" +
-	"\x05Merge\x12\x15.atys.v1.MergeRequest\x1a\x16.atys.v1.MergeResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
+	"\x05Merge\x12\x15.atys.v1.MergeRequest\x1a\x16.atys.v1.MergeResponse\x120\n" +
+	"\x03Top\x12\x13.atys.v1.TopRequest\x1a\x14.atys.v1.TopResponse\x126\n" +
+	"\x05Split\x12\x15.atys.v1.SplitRequest\x1a\x16.atys.v1.SplitResponse\x129\n" +
+	"\x06Labels\x12\x16.atys.v1.LabelsRequest\x1a\x17.atys.v1.LabelsResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
 
 var (
 	file_atys_proto_rawDescOnce sync.Once
@@ -2514,7 +3541,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),    // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),   // 1: atys.v1.PushResponse
@@ -2547,16 +3574,32 @@ var file_atys_proto_goTypes = []any{
 	(*DeleteRequest)(nil),  // 28: atys.v1.DeleteRequest
 	(*DeleteResponse)(nil), // 29: atys.v1.DeleteResponse
 	(*Change)(nil),         // 30: atys.v1.Change
-	(*MergeRequest)(nil),   // 31: atys.v1.MergeRequest
-	(*MergeResponse)(nil),  // 32: atys.v1.MergeResponse
-	nil,                    // 33: atys.v1.Series.LabelsEntry
-	nil,                    // 34: atys.v1.Target.LabelsEntry
+	(*Selection)(nil),      // 31: atys.v1.Selection
+	(*Coverage)(nil),       // 32: atys.v1.Coverage
+	(*NodeCoverage)(nil),   // 33: atys.v1.NodeCoverage
+	(*Span)(nil),           // 34: atys.v1.Span
+	(*MergeRequest)(nil),   // 35: atys.v1.MergeRequest
+	(*MergeResponse)(nil),  // 36: atys.v1.MergeResponse
+	(*TopRequest)(nil),     // 37: atys.v1.TopRequest
+	(*TopResponse)(nil),    // 38: atys.v1.TopResponse
+	(*FunctionAmount)(nil), // 39: atys.v1.FunctionAmount
+	(*Amount)(nil),         // 40: atys.v1.Amount
+	(*Interval)(nil),       // 41: atys.v1.Interval
+	(*SplitRequest)(nil),   // 42: atys.v1.SplitRequest
+	(*SplitResponse)(nil),  // 43: atys.v1.SplitResponse
+	(*Part)(nil),           // 44: atys.v1.Part
+	(*LabelsRequest)(nil),  // 45: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil), // 46: atys.v1.LabelsResponse
+	(*Values)(nil),         // 47: atys.v1.Values
+	nil,                    // 48: atys.v1.Series.LabelsEntry
+	nil,                    // 49: atys.v1.Target.LabelsEntry
+	nil,                    // 50: atys.v1.LabelsResponse.LabelsEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	2,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	3,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	10, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
-	33, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	48, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	4,  // 4: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	5,  // 5: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	6,  // 6: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -2575,32 +3618,58 @@ var file_atys_proto_depIdxs = []int32{
 	20, // 19: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
 	21, // 20: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
 	22, // 21: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	34, // 22: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	49, // 22: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
 	25, // 23: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
 	25, // 24: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
 	25, // 25: atys.v1.Change.object:type_name -> atys.v1.Object
-	14, // 26: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	0,  // 27: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	15, // 28: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	18, // 29: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	23, // 30: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	26, // 31: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	28, // 32: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	26, // 33: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	31, // 34: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	1,  // 35: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	16, // 36: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	19, // 37: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	24, // 38: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	27, // 39: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	29, // 40: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	30, // 41: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	32, // 42: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	35, // [35:43] is the sub-list for method output_type
-	27, // [27:35] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	6,  // 26: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	33, // 27: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	34, // 28: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	31, // 29: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	14, // 30: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	32, // 31: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	31, // 32: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	39, // 33: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	5,  // 34: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	32, // 35: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	40, // 36: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	40, // 37: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	41, // 38: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	41, // 39: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	31, // 40: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	44, // 41: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	32, // 42: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	41, // 43: atys.v1.Part.share:type_name -> atys.v1.Interval
+	31, // 44: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	50, // 45: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	47, // 46: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 47: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	15, // 48: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	18, // 49: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	23, // 50: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	26, // 51: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	28, // 52: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	26, // 53: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	35, // 54: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	37, // 55: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	42, // 56: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	45, // 57: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	1,  // 58: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	16, // 59: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	19, // 60: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	24, // 61: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	27, // 62: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	29, // 63: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	30, // 64: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	36, // 65: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	38, // 66: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	43, // 67: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	46, // 68: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	58, // [58:69] is the sub-list for method output_type
+	47, // [47:58] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -2614,7 +3683,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

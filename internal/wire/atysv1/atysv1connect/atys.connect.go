@@ -61,6 +61,12 @@ const (
 	ControlWatchProcedure = "/atys.v1.Control/Watch"
 	// QueryMergeProcedure is the fully-qualified name of the Query's Merge RPC.
 	QueryMergeProcedure = "/atys.v1.Query/Merge"
+	// QueryTopProcedure is the fully-qualified name of the Query's Top RPC.
+	QueryTopProcedure = "/atys.v1.Query/Top"
+	// QuerySplitProcedure is the fully-qualified name of the Query's Split RPC.
+	QuerySplitProcedure = "/atys.v1.Query/Split"
+	// QueryLabelsProcedure is the fully-qualified name of the Query's Labels RPC.
+	QueryLabelsProcedure = "/atys.v1.Query/Labels"
 )
 
 // IntakeClient is a client for the atys.v1.Intake service.
@@ -413,6 +419,12 @@ func (UnimplementedControlHandler) Watch(context.Context, *atysv1.GetRequest, *c
 type QueryClient interface {
 	// Merge adds up all windows that are chosen, as one sampler would have seen them.
 	Merge(context.Context, *atysv1.MergeRequest) (*atysv1.MergeResponse, error)
+	// Top lists functions, those with most self first.
+	Top(context.Context, *atysv1.TopRequest) (*atysv1.TopResponse, error)
+	// Split takes a selection apart by time, by a label or by threads.
+	Split(context.Context, *atysv1.SplitRequest) (*atysv1.SplitResponse, error)
+	// Labels lists the labels that series have.
+	Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error)
 }
 
 // NewQueryClient constructs a client for the atys.v1.Query service. By default, it uses the Connect
@@ -432,12 +444,33 @@ func NewQueryClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(queryMethods.ByName("Merge")),
 			connect.WithClientOptions(opts...),
 		),
+		top: connect.NewClient[atysv1.TopRequest, atysv1.TopResponse](
+			httpClient,
+			baseURL+QueryTopProcedure,
+			connect.WithSchema(queryMethods.ByName("Top")),
+			connect.WithClientOptions(opts...),
+		),
+		split: connect.NewClient[atysv1.SplitRequest, atysv1.SplitResponse](
+			httpClient,
+			baseURL+QuerySplitProcedure,
+			connect.WithSchema(queryMethods.ByName("Split")),
+			connect.WithClientOptions(opts...),
+		),
+		labels: connect.NewClient[atysv1.LabelsRequest, atysv1.LabelsResponse](
+			httpClient,
+			baseURL+QueryLabelsProcedure,
+			connect.WithSchema(queryMethods.ByName("Labels")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // queryClient implements QueryClient.
 type queryClient struct {
-	merge *connect.Client[atysv1.MergeRequest, atysv1.MergeResponse]
+	merge  *connect.Client[atysv1.MergeRequest, atysv1.MergeResponse]
+	top    *connect.Client[atysv1.TopRequest, atysv1.TopResponse]
+	split  *connect.Client[atysv1.SplitRequest, atysv1.SplitResponse]
+	labels *connect.Client[atysv1.LabelsRequest, atysv1.LabelsResponse]
 }
 
 // Merge calls atys.v1.Query.Merge.
@@ -449,10 +482,43 @@ func (c *queryClient) Merge(ctx context.Context, req *atysv1.MergeRequest) (*aty
 	return nil, err
 }
 
+// Top calls atys.v1.Query.Top.
+func (c *queryClient) Top(ctx context.Context, req *atysv1.TopRequest) (*atysv1.TopResponse, error) {
+	response, err := c.top.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Split calls atys.v1.Query.Split.
+func (c *queryClient) Split(ctx context.Context, req *atysv1.SplitRequest) (*atysv1.SplitResponse, error) {
+	response, err := c.split.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Labels calls atys.v1.Query.Labels.
+func (c *queryClient) Labels(ctx context.Context, req *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error) {
+	response, err := c.labels.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // QueryHandler is an implementation of the atys.v1.Query service.
 type QueryHandler interface {
 	// Merge adds up all windows that are chosen, as one sampler would have seen them.
 	Merge(context.Context, *atysv1.MergeRequest) (*atysv1.MergeResponse, error)
+	// Top lists functions, those with most self first.
+	Top(context.Context, *atysv1.TopRequest) (*atysv1.TopResponse, error)
+	// Split takes a selection apart by time, by a label or by threads.
+	Split(context.Context, *atysv1.SplitRequest) (*atysv1.SplitResponse, error)
+	// Labels lists the labels that series have.
+	Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error)
 }
 
 // NewQueryHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -468,10 +534,34 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(queryMethods.ByName("Merge")),
 		connect.WithHandlerOptions(opts...),
 	)
+	queryTopHandler := connect.NewUnaryHandlerSimple(
+		QueryTopProcedure,
+		svc.Top,
+		connect.WithSchema(queryMethods.ByName("Top")),
+		connect.WithHandlerOptions(opts...),
+	)
+	querySplitHandler := connect.NewUnaryHandlerSimple(
+		QuerySplitProcedure,
+		svc.Split,
+		connect.WithSchema(queryMethods.ByName("Split")),
+		connect.WithHandlerOptions(opts...),
+	)
+	queryLabelsHandler := connect.NewUnaryHandlerSimple(
+		QueryLabelsProcedure,
+		svc.Labels,
+		connect.WithSchema(queryMethods.ByName("Labels")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/atys.v1.Query/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case QueryMergeProcedure:
 			queryMergeHandler.ServeHTTP(w, r)
+		case QueryTopProcedure:
+			queryTopHandler.ServeHTTP(w, r)
+		case QuerySplitProcedure:
+			querySplitHandler.ServeHTTP(w, r)
+		case QueryLabelsProcedure:
+			queryLabelsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -483,4 +573,16 @@ type UnimplementedQueryHandler struct{}
 
 func (UnimplementedQueryHandler) Merge(context.Context, *atysv1.MergeRequest) (*atysv1.MergeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Merge is not implemented"))
+}
+
+func (UnimplementedQueryHandler) Top(context.Context, *atysv1.TopRequest) (*atysv1.TopResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Top is not implemented"))
+}
+
+func (UnimplementedQueryHandler) Split(context.Context, *atysv1.SplitRequest) (*atysv1.SplitResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Split is not implemented"))
+}
+
+func (UnimplementedQueryHandler) Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Labels is not implemented"))
 }

@@ -1,0 +1,456 @@
+package main
+
+import (
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/render"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+// queryFlags say which server is asked about what.
+type queryFlags struct {
+	serverFlag
+	displayFlags
+	task, kind, from, to string
+	output               string
+}
+
+func (f *queryFlags) add(c *cobra.Command) {
+	f.serverFlag.add(c)
+	flags := c.Flags()
+	flags.StringVar(&f.task, "task", "", "of this profile's windows alone, such as builtin")
+	flags.StringVar(&f.kind, "kind", "cpu", "what was measured: cpu, or an event's name")
+	flags.StringVar(&f.from, "from", "-1h", "windows that begin then or later: -1h, now, 2026-11-23T09:00:00Z or seconds since 1970")
+	flags.StringVar(&f.to, "to", "now", "and before then")
+}
+
+// tableFormats are the values of -o for what is shown as a table.
+var tableFormats = []string{"json", "csv"}
+
+func (f *queryFlags) addTable(c *cobra.Command) {
+	f.add(c)
+	f.displayFlags.add(c)
+	c.Flags().StringVarP(&f.output, "output", "o", "", "how to print: "+strings.Join(tableFormats, " or ")+"; else as a table")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(tableFormats, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// ask gives whom to ask, and what about.
+func (f *queryFlags) ask(args []string) (client atysv1connect.QueryClient, address string, about *atysv1.Selection, err error) {
+	if f.output != "" && slices.Contains(tableFormats, f.output) == strings.Contains(f.output, ".") {
+		return nil, "", nil, &usageError{fmt.Errorf("-o %q: want %s", f.output, strings.Join(tableFormats, " or "))}
+	}
+	now := time.Now()
+	from, err := parseMoment(f.from, now)
+	if err != nil {
+		return nil, "", nil, &usageError{fmt.Errorf("--from: %w", err)}
+	}
+	to, err := parseMoment(f.to, now)
+	if err != nil {
+		return nil, "", nil, &usageError{fmt.Errorf("--to: %w", err)}
+	}
+	about = &atysv1.Selection{Task: f.task, Kind: f.kind, FromUnixNano: from.UnixNano(), ToUnixNano: to.UnixNano()}
+	if len(args) > 0 {
+		about.Select = args[0]
+	}
+	if address, err = f.address(); err != nil {
+		return nil, "", nil, err
+	}
+	return atysv1connect.NewQueryClient(httpClient(), address), address, about, nil
+}
+
+// parseMoment reads a time: so long ago, now, a date, or seconds since 1970.
+func parseMoment(text string, now time.Time) (time.Time, error) {
+	if text == "now" {
+		return now, nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago <= 0 {
+		return now.Add(ago), nil
+	}
+	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil && seconds >= 0 && seconds < 1<<33 {
+		return time.Unix(seconds, 0), nil
+	}
+	return time.Time{}, fmt.Errorf("%q: want -1h, now, 2026-11-23T09:00:00Z or seconds since 1970", text)
+}
+
+func queryCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "query",
+		Short: "Ask a server about what it keeps",
+		Long: `query asks about the windows that a selector of labels chooses, written as in
+PromQL: {service="checkout",node=~"web-.*"}; all of them without one. Each
+answer says on standard error how much of what was asked for it holds.`,
+		Args: knownCommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(queryTopCommand(), queryMergeCommand(), querySeriesCommand(), queryByCommand(), queryDiffCommand(), queryLabelsCommand())
+	return c
+}
+
+// oneSelector takes a selector, or none.
+func oneSelector(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return &usageError{fmt.Errorf("%d arguments: give one selector, in quotes, such as '{service=\"checkout\"}'", len(args))}
+	}
+	return nil
+}
+
+func queryTopCommand() *cobra.Command {
+	var f queryFlags
+	var rows uint32
+	c := &cobra.Command{
+		Use:     "top [SELECTOR]",
+		Short:   "The functions that use most, with intervals: of this selection, and of the service",
+		Example: `  atys query top '{service="checkout"}' --from -6h`,
+		Args:    oneSelector,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, address, about, err := f.ask(args)
+			if err != nil {
+				return err
+			}
+			top, err := client.Top(c.Context(), &atysv1.TopRequest{Selection: about, Limit: rows})
+			if err != nil {
+				return explain(address, err)
+			}
+			if err := f.print(top, topRows(top)); err != nil {
+				return err
+			}
+			return warnCoverage(os.Stderr, top.GetCoverage(), about)
+		},
+	}
+	f.addTable(c)
+	c.Flags().Uint32VarP(&rows, "nodecount", "n", 20, "so many functions; 0: all")
+	return c
+}
+
+func topRows(top *atysv1.TopResponse) [][]string {
+	rows := [][]string{{"SELF", "95% OF THIS", "95% OF SERVICE", "TOTAL", "SECONDS", "SAMPLES", "FUNCTION", "FILE"}}
+	for _, f := range top.GetFunctions() {
+		self := f.GetSelf()
+		service := "-"
+		if i := self.GetService(); i != nil {
+			service = bounds(i)
+		}
+		rows = append(rows, []string{percent(self.GetShare().GetValue()), bounds(self.GetShare()), service, percent(f.GetTotal().GetShare().GetValue()),
+			strconv.FormatFloat(self.GetSeconds(), 'f', 3, 64), strconv.FormatInt(self.GetN(), 10), f.GetFunction(), f.GetFile()})
+	}
+	return rows
+}
+
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 2, 64) + "%" }
+
+func bounds(i *atysv1.Interval) string {
+	return strconv.FormatFloat(100*i.GetLow(), 'f', 2, 64) + "-" + percent(i.GetHigh())
+}
+
+// print prints an answer as it was asked for.
+func (f *queryFlags) print(answer proto.Message, rows [][]string) error {
+	switch f.output {
+	case "json":
+		text, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(answer)
+		if err != nil {
+			return err
+		}
+		var indented any // protojson varies its spaces on purpose
+		if err := json.Unmarshal(text, &indented); err != nil {
+			return err
+		}
+		encoder := json.NewEncoder(os.Stdout)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(indented)
+	case "csv":
+		w := csv.NewWriter(os.Stdout)
+		if err := w.WriteAll(rows); err != nil {
+			return err
+		}
+		return w.Error()
+	}
+	screen := screenOf(os.Stdout)
+	o, err := f.options(screen)
+	if err != nil {
+		return &usageError{err}
+	}
+	if !screen.terminal {
+		o.Width = 0
+	}
+	return writeRows(os.Stdout, rows, o)
+}
+
+// warnCoverage says how much of what was asked for an answer holds.
+func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) error {
+	fmt.Fprintf(w, "atys: %d windows, %d samples\n", c.GetWindows(), c.GetN())
+	if c.GetWindows() == 0 {
+		fmt.Fprintln(w, "  nothing is kept of it in that time (\"atys query labels\" shows what there is)")
+	}
+	if n := c.GetDamaged(); n > 0 {
+		fmt.Fprintf(w, "  %d parts of the store are damaged and left out\n", n)
+	}
+	for _, l := range c.GetLosses() {
+		fmt.Fprintf(w, "  %s (%s): %d samples\n", render.Printable(l.GetReason()), render.Printable(l.GetDetail()), l.GetN())
+	}
+	asked := time.Duration(about.GetToUnixNano() - about.GetFromUnixNano())
+	for _, n := range c.GetNodes() {
+		watched := time.Duration(n.GetWatchedNs())
+		if asked-watched < asked/100 && len(n.GetMissing()) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "  node %s (%s): %v of %v were watched, from %s to %s", render.Printable(n.GetNode()), render.Printable(n.GetTask()),
+			watched.Round(time.Second), asked.Round(time.Second), clock(n.GetFirstUnixNano()), clock(n.GetLastUnixNano()))
+		for i, gap := range n.GetMissing() {
+			if i == 3 {
+				fmt.Fprintf(w, ", and %d gaps more", len(n.GetMissing())-i)
+				break
+			}
+			fmt.Fprintf(w, "; missing %s to %s", clock(gap.GetFromUnixNano()), clock(gap.GetToUnixNano()))
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+func clock(nanoseconds int64) string { return time.Unix(0, nanoseconds).Format(time.TimeOnly) }
+
+func queryMergeCommand() *cobra.Command {
+	var f queryFlags
+	c := &cobra.Command{
+		Use:   "merge [SELECTOR] -o FILE",
+		Short: "All that is selected as one profile, in any format that record writes",
+		Example: `  atys query merge '{service="checkout"}' --from -1h -o checkout.html
+  atys query merge '{service="checkout"}' -o checkout.pb.gz && go tool pprof checkout.pb.gz`,
+		Args: oneSelector,
+		RunE: func(c *cobra.Command, args []string) error {
+			path := cmp.Or(f.output, "-")
+			f.output = ""
+			out, err := newOutput(path, "", outputOptions{})
+			if err != nil {
+				return &usageError{err}
+			}
+			if err := out.check(); err != nil {
+				return err
+			}
+			window, err := f.fetch(c, args)
+			if err != nil || window == nil {
+				return err
+			}
+			return out.write(window)
+		},
+	}
+	f.add(c)
+	c.Flags().StringVarP(&f.output, "output", "o", "", "file to write, - for folded stacks on standard output; its extension is its format: "+strings.Join(outputExtensions(), " "))
+	return c
+}
+
+// fetch gets all that is selected as one window; nil, with a word about it, if
+// there is nothing.
+func (f *queryFlags) fetch(c *cobra.Command, args []string) (*profile.Window, error) {
+	client, address, about, err := f.ask(args)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Merge(c.Context(), &atysv1.MergeRequest{Selection: about})
+	if err != nil {
+		return nil, explain(address, err)
+	}
+	if err := warnCoverage(os.Stderr, response.GetCoverage(), about); err != nil || response.GetWindow() == nil {
+		return nil, err
+	}
+	window, _, err := wire.Open(response.GetWindow())
+	return window, err
+}
+
+func querySeriesCommand() *cobra.Command {
+	var f queryFlags
+	var step time.Duration
+	var by, function string
+	c := &cobra.Command{
+		Use:     "series [SELECTOR]",
+		Short:   "What was used, step by step: of all, or of a function and what it called",
+		Example: `  atys query series '{service="checkout"}' --step 1m --function json.Marshal`,
+		Args:    oneSelector,
+		RunE: func(c *cobra.Command, args []string) error {
+			if step <= 0 {
+				return &usageError{fmt.Errorf("--step %v: want more than nothing", step)}
+			}
+			return f.split(c, args, &atysv1.SplitRequest{StepNs: int64(step), By: by, Function: function})
+		},
+	}
+	f.addTable(c)
+	c.Flags().DurationVar(&step, "step", time.Minute, "length of a step; no shorter than windows are")
+	c.Flags().StringVar(&by, "by", "", "a row for each value of this label too, or of threads' names: thread")
+	c.Flags().StringVar(&function, "function", "", "of what is in functions of this name, or was called by them")
+	return c
+}
+
+func queryByCommand() *cobra.Command {
+	var f queryFlags
+	var function string
+	c := &cobra.Command{
+		Use:     "by LABEL [SELECTOR]",
+		Short:   "What was used by each value of a label, or by each pattern of threads' names",
+		Example: "  atys query by node '{service=\"checkout\"}'\n  atys query by thread '{service=\"checkout\"}'",
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return &usageError{errors.New("say by what: a label, such as node, or thread; then a selector")}
+			}
+			return f.split(c, args[1:], &atysv1.SplitRequest{By: args[0], Function: function})
+		},
+	}
+	f.addTable(c)
+	c.Flags().StringVar(&function, "function", "", "of what is in functions of this name, or was called by them")
+	return c
+}
+
+// split asks for parts of a selection and prints them.
+func (f *queryFlags) split(c *cobra.Command, args []string, request *atysv1.SplitRequest) error {
+	client, address, about, err := f.ask(args)
+	if err != nil {
+		return err
+	}
+	request.Selection = about
+	response, err := client.Split(c.Context(), request)
+	if err != nil {
+		return explain(address, err)
+	}
+	if err := f.print(response, partRows(response, request)); err != nil {
+		return err
+	}
+	return warnCoverage(os.Stderr, response.GetCoverage(), about)
+}
+
+func partRows(r *atysv1.SplitResponse, asked *atysv1.SplitRequest) [][]string {
+	var head []string
+	if asked.GetStepNs() > 0 {
+		head = append(head, "START")
+	}
+	if asked.GetBy() != "" {
+		head = append(head, strings.ToUpper(asked.GetBy()))
+	}
+	share := "SHARE OF ALL"
+	if asked.GetFunction() != "" {
+		share = "SHARE OF THE ROW"
+	}
+	head = append(head, "VALUE", "CPU SECONDS", "SAMPLES", "WINDOWS", share, "95%")
+	rows := [][]string{head}
+	for _, p := range r.GetParts() {
+		var row []string
+		if asked.GetStepNs() > 0 {
+			row = append(row, time.Unix(0, p.GetStartUnixNano()).UTC().Format(time.RFC3339))
+		}
+		if asked.GetBy() != "" {
+			row = append(row, cmp.Or(p.GetBy(), "-"))
+		}
+		row = append(row, strconv.FormatInt(p.GetValue(), 10), strconv.FormatFloat(time.Duration(p.GetCpuNs()).Seconds(), 'f', 3, 64),
+			strconv.FormatInt(p.GetN(), 10), strconv.Itoa(int(p.GetWindows())), percent(p.GetShare().GetValue()), bounds(p.GetShare()))
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func queryLabelsCommand() *cobra.Command {
+	var f queryFlags
+	c := &cobra.Command{
+		Use:     "labels [SELECTOR]",
+		Short:   "The labels that there are, and their values",
+		Example: `  atys query labels --from -24h`,
+		Args:    oneSelector,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, address, about, err := f.ask(args)
+			if err != nil {
+				return err
+			}
+			response, err := client.Labels(c.Context(), &atysv1.LabelsRequest{Selection: about})
+			if err != nil {
+				return explain(address, err)
+			}
+			rows := [][]string{{"LABEL", "VALUE"}}
+			for _, name := range slices.Sorted(maps.Keys(response.GetLabels())) {
+				for _, value := range response.GetLabels()[name].GetValues() {
+					rows = append(rows, []string{name, value})
+				}
+			}
+			return f.print(response, rows)
+		},
+	}
+	f.addTable(c)
+	return c
+}
+
+func queryDiffCommand() *cobra.Command {
+	var before, after queryFlags
+	var d diffFlags
+	c := &cobra.Command{
+		Use:   "diff BEFORE AFTER",
+		Short: "What changed between two selections, or of one between two times, and what could be chance",
+		Example: `  atys query diff '{version="1"}' '{version="2"}'
+  atys query diff '{service="checkout"}' --from -25h --to -24h --from2 -1h --to2 now`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return &usageError{errors.New("give two selectors, or one and two times (--from2, --to2)")}
+			}
+			after.serverFlag, after.task, after.kind = before.serverFlag, before.task, before.kind
+			after.from, after.to = cmp.Or(after.from, before.from), cmp.Or(after.to, before.to)
+			return queryDiff(c, &before, &after, d, args)
+		},
+	}
+	before.add(c)
+	d.displayFlags.add(c)
+	d.selectionFlags.add(c)
+	d.drawingFlags.add(c)
+	flags := c.Flags()
+	flags.StringVar(&after.from, "from2", "", "as --from, for what comes after; else the same")
+	flags.StringVar(&after.to, "to2", "", "as --to, likewise")
+	flags.BoolVar(&d.normalize, "normalize", false, "scale the values before to the total after, so that values compare although one used more")
+	flags.IntVarP(&d.rows, "nodecount", "n", 0, "at most so many functions, or boxes of a drawing; 0 is all, but on a terminal what it holds")
+	flags.BoolVar(&d.json, "json", false, "write JSON")
+	return c
+}
+
+// queryDiff compares as diff does, by files that are gone at its end.
+func queryDiff(c *cobra.Command, before, after *queryFlags, d diffFlags, args []string) error {
+	dir, err := os.MkdirTemp("", "atys-diff-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var paths []string
+	for i, f := range []*queryFlags{before, after} {
+		window, err := f.fetch(c, args[min(i, len(args)-1):][:1])
+		if err != nil {
+			return err
+		}
+		if window == nil {
+			return errors.New("there is nothing to compare")
+		}
+		path := filepath.Join(dir, []string{"before", "after"}[i]+".pb.gz")
+		out, err := newOutput(path, "", outputOptions{})
+		if err != nil {
+			return err
+		}
+		if err := out.write(window); err != nil {
+			return err
+		}
+		paths = append(paths, path)
+	}
+	return diff(c.OutOrStdout(), c.ErrOrStderr(), d, paths)
+}

@@ -1,0 +1,230 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/store"
+)
+
+// shelf is a store of a few windows that are written by hand.
+type shelf struct {
+	store.Store
+	windows []written
+}
+
+// written is a window: stacks as "main;run;parse", outermost first, and how
+// often each was sampled, at a value of 10 each.
+type written struct {
+	labels profile.Labels
+	head   profile.Head
+	thread string
+	stacks map[string]int64
+}
+
+func (s *shelf) chosen(q store.Query) (all []written) {
+	for _, w := range s.windows {
+		if (q.Service == "" || w.labels["service"] == q.Service) && (q.Match == nil || q.Match(w.labels)) &&
+			(q.Task == "" || q.Task == w.head.Task) && !w.head.Start.Before(q.From) && w.head.Start.Before(q.To) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+func (s *shelf) Series(_ context.Context, _ string, q store.Query) (all []profile.Labels, err error) {
+	for _, w := range s.chosen(q) {
+		all = append(all, w.labels)
+	}
+	return all, nil
+}
+
+func (s *shelf) Merge(_ context.Context, _ string, q store.Query, _ string, g store.Grouping) (*store.Merged, error) {
+	m := &store.Merged{Forest: &profile.Forest{Calls: []profile.Call{{Caller: -1, Place: -1}}}, Damaged: 1}
+	calls, places := map[string]int{"": 0}, map[string]int{}
+	columns := map[string]*store.Column{}
+	for _, w := range s.chosen(q) {
+		key := ""
+		if g.Key != nil {
+			key = g.Key(w.labels, &w.head)
+		}
+		if g.Thread != nil {
+			key += g.Thread(profile.Thread{Name: w.thread})
+		}
+		c := columns[key]
+		if c == nil {
+			c = &store.Column{Key: key, Head: w.head}
+			columns[key] = c
+		} else {
+			c.Head.Absorb(&w.head)
+		}
+		c.Windows++
+		for stack, n := range w.stacks {
+			at, path := 0, ""
+			for _, name := range strings.Split(stack, ";") {
+				path += ";" + name
+				call, ok := calls[path]
+				if !ok {
+					place, ok := places[name]
+					if !ok {
+						place = len(m.Forest.Places)
+						places[name] = place
+						m.Forest.Places = append(m.Forest.Places, profile.Place{Names: []profile.Frame{{Function: name}}})
+					}
+					call = len(m.Forest.Calls)
+					calls[path] = call
+					m.Forest.Calls = append(m.Forest.Calls, profile.Call{Caller: at, Place: place})
+				}
+				at = call
+			}
+			sum := store.Sum{Call: at, N: n, Value: 10 * n, Squares: float64(100 * n)}
+			sum.Groups[len(w.labels["instance"])] = 10 * n
+			c.Sums = append(c.Sums, sum)
+		}
+	}
+	for _, c := range columns {
+		m.Columns = append(m.Columns, *c)
+	}
+	slices.SortFunc(m.Columns, func(a, b store.Column) int { return strings.Compare(a.Key, b.Key) })
+	return m, nil
+}
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+func head(minute int) profile.Head {
+	return profile.Head{Task: "t", Start: noon.Add(time.Duration(minute) * time.Minute), Duration: time.Minute,
+		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}, Exact: profile.Exact{CPU: 100 * time.Second}}
+}
+
+// shop is two instances of a service, over three minutes, on a node that was
+// watched for two of them, and one of another service.
+func shop() Asker {
+	one := profile.Labels{"service": "shop", "node": "n", "instance": "a"}
+	two := profile.Labels{"service": "shop", "node": "n", "instance": "bb"}
+	lost := head(2)
+	lost.Losses = []profile.Loss{{Reason: profile.LossTruncated, N: 3}}
+	machine := profile.Labels{"node": "n"}
+	return Asker{Tenant: "x", Store: &shelf{windows: []written{
+		{one, head(0), "http-#", map[string]int64{"main;serve;parse": 60, "main;serve": 20}},
+		{two, head(0), "http-#", map[string]int64{"main;serve;parse;parse": 40, "main;gc": 20}},
+		{one, lost, "gc-#", map[string]int64{"main;gc": 60}},
+		{machine, head(0), "", nil},
+		{machine, head(2), "", nil},
+		{profile.Labels{"service": "cart", "node": "m"}, head(1), "", map[string]int64{"main": 5}},
+	}}}
+}
+
+func about(t *testing.T, selector string) Selection {
+	t.Helper()
+	s, err := spec.ParseSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Selection{Select: s, Kind: "cpu", From: noon, To: noon.Add(time.Hour)}
+}
+
+func TestTop(t *testing.T) {
+	top, err := shop().Top(t.Context(), about(t, `{service="shop"}`), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if top.N != 200 || top.Value != 2000 || top.Exact.CPU != 300*time.Second {
+		t.Errorf("%d samples, %d, %v", top.N, top.Value, top.Exact)
+	}
+	want := map[string][2]int64{"parse": {100, 100}, "gc": {80, 80}, "serve": {20, 120}, "main": {0, 200}}
+	for i, f := range top.Functions {
+		w, ok := want[f.Frame.Function]
+		if !ok || f.Self.N != w[0] || f.Total.N != w[1] {
+			t.Errorf("%s: self %d, total %d; want %v", f.Frame.Function, f.Self.N, f.Total.N, w)
+		}
+		if i > 0 && f.Self.Value > top.Functions[i-1].Self.Value {
+			t.Errorf("%s comes after less", f.Frame.Function)
+		}
+		if math.Abs(f.Self.Seconds-300*float64(w[0])/200) > 1e-9 || !f.Self.Share.Contains(float64(w[0])/200) {
+			t.Errorf("%s: %g s, share %+v", f.Frame.Function, f.Self.Seconds, f.Self.Share)
+		}
+		// The two instances differ, so the service is less sure than the selection.
+		if f.Frame.Function == "parse" && (!f.Self.ServiceKnown || f.Self.Service.Width() <= f.Self.Share.Width() || math.Abs(f.Self.Service.Value-0.5) > 1e-9) {
+			t.Errorf("the service's interval %+v, the selection's %+v", f.Self.Service, f.Self.Share)
+		}
+	}
+	if len(top.Functions) != len(want) {
+		t.Errorf("%d functions", len(top.Functions))
+	}
+	if few, err := shop().Top(t.Context(), about(t, ""), 2); err != nil || len(few.Functions) != 2 || few.N != 205 {
+		t.Errorf("two of all: %+v, %v", few, err)
+	}
+	if none, err := shop().Top(t.Context(), about(t, `{service="none"}`), 0); err != nil || len(none.Functions) != 0 {
+		t.Errorf("of nothing: %+v, %v", none, err)
+	}
+}
+
+func TestCoverage(t *testing.T) {
+	w, c, err := shop().Merge(t.Context(), about(t, `{service="shop"}`))
+	if err != nil || w.N() != 200 {
+		t.Fatalf("%v, %v", w, err)
+	}
+	gap := Span{noon.Add(time.Minute), noon.Add(2 * time.Minute)}
+	if c.Windows != 3 || c.Damaged != 1 || c.N != 200 || len(c.Losses) != 1 || c.Losses[0].N != 3 || len(c.Nodes) != 1 {
+		t.Fatalf("%+v", c)
+	}
+	if n := c.Nodes[0]; n.Node != "n" || n.Task != "t" || n.Watched != 2*time.Minute || !n.First.Equal(noon) || !n.Last.Equal(noon.Add(3*time.Minute)) ||
+		len(n.Missing) != 1 || !n.Missing[0].From.Equal(gap.From) || !n.Missing[0].To.Equal(gap.To) {
+		t.Errorf("%+v", n)
+	}
+	if w, _, err := shop().Merge(t.Context(), about(t, `{service="none"}`)); w != nil || err != nil {
+		t.Errorf("of nothing: %v, %v", w, err)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for _, test := range []struct {
+		by   Split
+		want string
+	}{
+		{Split{Step: time.Minute}, "12:00  140/200s 12:02  60/100s"},
+		{Split{Step: 2 * time.Minute}, "12:00  140/200s 12:02  60/100s"},
+		{Split{Step: time.Hour}, "12:00  200/300s"},
+		{Split{By: "instance"}, " a 140/200s  bb 60/100s"},
+		{Split{By: "colour"}, "  200/300s"},
+		{Split{By: ByThread}, " gc-# 60/100s  http-# 140/200s"},
+		{Split{By: "instance", Function: "parse"}, " a 60/200s  bb 40/100s"},
+		{Split{By: "instance", Function: "serve"}, " a 80/200s  bb 40/100s"},
+		{Split{Function: "nobody"}, "  0/300s"},
+	} {
+		parts, _, err := shop().Split(t.Context(), about(t, `{service="shop"}`), test.by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range parts {
+			at := ""
+			if !p.Start.IsZero() {
+				at = p.Start.Format("15:04")
+			}
+			got = append(got, fmt.Sprintf("%s %s %d/%.0fs", at, p.By, p.N, p.CPU.Seconds()))
+		}
+		for _, p := range parts {
+			if test.by.Function == "" && !p.Share.Contains(float64(p.N)/200) {
+				t.Errorf("%+v: share %+v of part %+v", test.by, p.Share, p)
+			}
+		}
+		if text := strings.Join(got, " "); text != test.want {
+			t.Errorf("%+v: %q, want %q", test.by, text, test.want)
+		}
+	}
+}
+
+func TestLabels(t *testing.T) {
+	labels, err := shop().Labels(t.Context(), about(t, `{service=~"shop|cart"}`))
+	if err != nil || fmt.Sprint(labels) != "map[instance:[a bb] node:[m n] service:[cart shop]]" {
+		t.Errorf("%v, %v", labels, err)
+	}
+}

@@ -1,0 +1,207 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/store"
+)
+
+// Selection is what a question is about.
+type Selection struct {
+	Select   spec.Selector // of series
+	Task     string        // "": of all
+	Kind     string        // of values, such as cpu
+	From, To time.Time     // windows that begin in [From, To)
+}
+
+// Asker asks a store for one tenant.
+type Asker struct {
+	Store  store.Store
+	Tenant string
+}
+
+func (s Selection) query() store.Query {
+	service, _ := s.Select.Equals(store.ServiceLabel)
+	return store.Query{Level: store.Raw, Service: service, Match: s.Select.Matches, Task: s.Task, From: s.From, To: s.To}
+}
+
+// Coverage says how much of what was asked for an answer holds.
+type Coverage struct {
+	Windows int
+	Damaged int            // windows, or stretches of a series, that could not be read
+	N       int64          // samples
+	Losses  []profile.Loss // of what was selected
+	Nodes   []NodeCoverage // of all whose agents record everything
+}
+
+// NodeCoverage is when the agent of a node, for a task, watched.
+type NodeCoverage struct {
+	Node, Task  string
+	First, Last time.Time     // what it watched lies between
+	Watched     time.Duration // of that
+	Missing     []Span        // the rest: it was dead, or what it shipped was lost
+}
+
+// Span is a time from and to.
+type Span struct{ From, To time.Time }
+
+// watch gathers when agents watched.
+type watch struct {
+	mu    sync.Mutex // windows are added up by several at once
+	nodes map[[2]string]map[int64]time.Duration
+}
+
+func (w *watch) saw(labels profile.Labels, h *profile.Head) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := [2]string{labels["node"], h.Task}
+	if w.nodes[key] == nil {
+		w.nodes[key] = map[int64]time.Duration{}
+	}
+	at := h.Start.UnixNano()
+	w.nodes[key][at] = max(w.nodes[key][at], h.Duration)
+	return ""
+}
+
+// slack is what lies between two windows that follow each other, at most: they
+// are cut by clocks that are set.
+const slack = time.Second
+
+// coverage tells of each node when it was watched.
+func (w *watch) coverage() (all []NodeCoverage) {
+	for key, windows := range w.nodes {
+		c := NodeCoverage{Node: key[0], Task: key[1]}
+		for _, at := range slices.Sorted(maps.Keys(windows)) {
+			start := time.Unix(0, at)
+			end := start.Add(windows[at])
+			switch {
+			case c.First.IsZero():
+				c.First, c.Last = start, start
+			case start.Sub(c.Last) > slack:
+				c.Missing = append(c.Missing, Span{c.Last, start})
+				c.Last = start
+			}
+			if end.After(c.Last) {
+				c.Watched += end.Sub(c.Last)
+				c.Last = end
+			}
+		}
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b NodeCoverage) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Task, b.Task))
+	})
+	return all
+}
+
+// question is one that is being answered, and what is learnt on the way of how
+// whole the answer is.
+type question struct {
+	Asker
+	Selection
+	coverage Coverage
+
+	mu    sync.Mutex // guards all below: windows are added up by several at once
+	nodes map[string]bool
+}
+
+func (a Asker) question(s Selection) *question {
+	return &question{Asker: a, Selection: s, nodes: map[string]bool{}}
+}
+
+// merge adds up what is selected and begins in [from, to), in columns.
+func (q *question) merge(ctx context.Context, from, to time.Time, g store.Grouping) (*store.Merged, error) {
+	asked := g.Key
+	g.Key = func(labels profile.Labels, h *profile.Head) string {
+		q.mu.Lock()
+		q.nodes[labels["node"]] = true
+		q.mu.Unlock()
+		if asked == nil {
+			return ""
+		}
+		return asked(labels, h)
+	}
+	about := q.Selection.query()
+	about.From, about.To = from, to
+	m, err := q.Store.Merge(ctx, q.Tenant, about, q.Kind, g)
+	if err != nil {
+		return nil, fmt.Errorf("merge windows: %w", err)
+	}
+	c := &q.coverage
+	c.Damaged += m.Damaged
+	for i := range m.Columns {
+		column := &m.Columns[i]
+		c.Windows += column.Windows
+		for _, l := range column.Head.Losses {
+			addLoss(&c.Losses, l)
+		}
+		for _, sum := range column.Sums {
+			c.N += sum.N
+		}
+	}
+	return m, nil
+}
+
+// covered tells how whole the answer is. When an agent watched is told by the
+// windows of the machine itself, which there are always where all is recorded.
+func (q *question) covered(ctx context.Context) (Coverage, error) {
+	w := watch{nodes: map[[2]string]map[int64]time.Duration{}}
+	machines := store.Query{Level: store.Raw, Task: q.Task, From: q.From, To: q.To,
+		Match: func(labels profile.Labels) bool { return len(labels) == 1 && q.nodes[labels["node"]] }}
+	if _, err := q.Store.Merge(ctx, q.Tenant, machines, q.Kind, store.Grouping{Key: w.saw}); err != nil {
+		return Coverage{}, fmt.Errorf("merge windows: %w", err)
+	}
+	q.coverage.Nodes = w.coverage()
+	return q.coverage, nil
+}
+
+func addLoss(all *[]profile.Loss, l profile.Loss) {
+	h := profile.Head{Losses: *all}
+	h.AddLoss(l)
+	*all = h.Losses
+}
+
+// Merge adds all that is selected up to one window; nil where there is nothing.
+func (a Asker) Merge(ctx context.Context, s Selection) (*profile.Window, Coverage, error) {
+	q := a.question(s)
+	m, err := q.merge(ctx, s.From, s.To, store.Grouping{})
+	if err != nil {
+		return nil, Coverage{}, err
+	}
+	c, err := q.covered(ctx)
+	if err != nil || len(m.Columns) == 0 {
+		return nil, c, err
+	}
+	w, err := Window(m, 0, s.Kind)
+	return w, c, err
+}
+
+// Labels lists the labels of series that have windows, with their values.
+func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, error) {
+	series, err := a.Store.Series(ctx, a.Tenant, s.query())
+	if err != nil {
+		return nil, fmt.Errorf("list series: %w", err)
+	}
+	values := map[string]map[string]bool{}
+	for _, labels := range series {
+		for name, value := range labels {
+			if values[name] == nil {
+				values[name] = map[string]bool{}
+			}
+			values[name][value] = true
+		}
+	}
+	all := map[string][]string{}
+	for name, set := range values {
+		all[name] = slices.Sorted(maps.Keys(set))
+	}
+	return all, nil
+}

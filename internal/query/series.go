@@ -1,0 +1,139 @@
+package query
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/stats"
+	"atys.dev/atys/internal/store"
+)
+
+// Split says into what parts a selection is taken.
+type Split struct {
+	Step     time.Duration // parts of this length; 0: all of the time
+	By       string        // a part for each value of this label, or of ByThread; "": none
+	Function string        // of what is in, or was called by, functions of this name; "": of all
+}
+
+// ByThread splits by the patterns of threads' names.
+const ByThread = "thread"
+
+// Part is one of a selection.
+type Part struct {
+	Start   time.Time // of its step; zero where there are none
+	By      string
+	Windows int
+	N       int64
+	Value   int64
+	CPU     time.Duration // exactly used by all of the part, whatever function is asked for
+	// Share is the function's of the part or, where none is asked for, the part's
+	// of all.
+	Share stats.Interval
+}
+
+// Split takes a selection apart. Parts come in the order of time, then of what
+// they are split by. Steps are merged one after another: all at once they could
+// take more memory than there is.
+func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Coverage, error) {
+	q := a.question(s)
+	p := &splitter{by: by}
+	if by.Step == 0 {
+		if err := p.step(ctx, q, time.Time{}, s.From, s.To); err != nil {
+			return nil, Coverage{}, err
+		}
+	} else {
+		for at := s.From.Truncate(by.Step); at.Before(s.To); at = at.Add(by.Step) {
+			if err := p.step(ctx, q, at, later(at, s.From), earlier(at.Add(by.Step), s.To)); err != nil {
+				return nil, Coverage{}, err
+			}
+		}
+	}
+	if by.Function == "" {
+		for i := range p.parts {
+			p.parts[i].Share = stats.Share(p.wholes[i], p.all)
+		}
+	}
+	coverage, err := q.covered(ctx)
+	return p.parts, coverage, err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// splitter gathers parts.
+type splitter struct {
+	by     Split
+	parts  []Part
+	wholes []stats.Sums // of each part
+	all    stats.Sums
+}
+
+// step adds the parts of a step.
+func (p *splitter) step(ctx context.Context, q *question, start, from, to time.Time) error {
+	g := store.Grouping{Key: func(labels profile.Labels, _ *profile.Head) string {
+		if p.by.By == "" || p.by.By == ByThread {
+			return ""
+		}
+		return labels[p.by.By]
+	}}
+	if p.by.By == ByThread {
+		g.Thread = func(t profile.Thread) string { return t.Name }
+	}
+	m, err := q.merge(ctx, from, to, g)
+	if err != nil {
+		return err
+	}
+	within := stacksOf(m.Forest, p.by.Function)
+	for i := range m.Columns {
+		c := &m.Columns[i]
+		part := Part{Start: start, By: c.Key, Windows: c.Windows, CPU: c.Head.Exact.CPU}
+		var sums, whole stats.Sums
+		for _, sum := range c.Sums {
+			add(&whole, sum)
+			if within == nil || within[sum.Call] {
+				add(&sums, sum)
+				part.N += sum.N
+				part.Value += sum.Value
+			}
+		}
+		part.Share = stats.Share(sums, whole)
+		p.all.N, p.all.Weight, p.all.Squares = p.all.N+whole.N, p.all.Weight+whole.Weight, p.all.Squares+whole.Squares
+		p.parts, p.wholes = append(p.parts, part), append(p.wholes, whole)
+	}
+	return nil
+}
+
+func add(to *stats.Sums, s store.Sum) {
+	to.N += s.N
+	to.Weight += float64(s.Value)
+	to.Squares += s.Squares
+}
+
+// stacksOf tells which stacks have a function on them; nil: all do.
+func stacksOf(f *profile.Forest, function string) []bool {
+	if function == "" {
+		return nil
+	}
+	named := make([]bool, len(f.Places))
+	for i := range f.Places {
+		named[i] = slices.ContainsFunc(f.Places[i].Names, func(frame profile.Frame) bool { return frame.Function == function })
+	}
+	within := make([]bool, len(f.Calls))
+	for i, c := range f.Calls { // callers come first
+		within[i] = c.Caller >= 0 && within[c.Caller] || c.Place >= 0 && named[c.Place]
+	}
+	return within
+}
