@@ -83,7 +83,7 @@ func TestFleet(t *testing.T) {
 	if status != 0 || !strings.Contains(printed, "1 of 2 targets were recorded") {
 		t.Errorf("record: %d, %s", status, printed)
 	}
-	if recorded, err := os.ReadFile(folded); err != nil || !strings.Contains(string(recorded), "evaltree") && !strings.Contains(string(recorded), "atys-busy") {
+	if recorded, err := os.ReadFile(folded); err != nil || strings.Count(string(recorded), ";") < 10 {
 		t.Errorf("%v: recorded %.500s", err, recorded)
 	}
 	var profiles []struct{ Phase string }

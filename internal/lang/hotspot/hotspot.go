@@ -39,10 +39,10 @@ type Process struct {
 
 	mu       sync.Mutex // guards all below
 	compiled map[compilation]*nmethod
-	methods  map[identified]*method
-	stubs    map[uint64]string // names of blobs
-	frames   int               // kept in compiled
-	bytes    int               // of scopes kept in compiled
+	methods  map[uint64][]*method // by address, those last met first
+	stubs    map[uint64]string    // names of blobs
+	frames   int                  // kept in compiled
+	bytes    int                  // of scopes kept in compiled
 }
 
 // Parameters give what walks need.
@@ -82,7 +82,7 @@ func readProcess(m memory, at symbols, bias uint64) (lang.Walked, error) {
 }
 
 func newProcess(m memory, l layout) *Process {
-	return &Process{m: m, l: l, compiled: map[compilation]*nmethod{}, methods: map[identified]*method{}}
+	return &Process{m: m, l: l, compiled: map[compilation]*nmethod{}, methods: map[uint64][]*method{}}
 }
 
 // statics reads what a JVM keeps in static fields.

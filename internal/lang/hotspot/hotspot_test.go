@@ -300,8 +300,8 @@ func testNames(t *testing.T, l layout) {
 	if !ok {
 		t.Fatal("no identity")
 	}
-	interpreted := func(identity uint16, at uint64) []profile.Frame {
-		where := uint64(identity)<<kindShift | atConstant + l.constMethodBytes + at
+	interpreted := func(identity uint64, at uint64) []profile.Frame {
+		where := uint64(short(identity))<<kindShift | atConstant + l.constMethodBytes + at
 		return n.Name(lang.Activation{PID: 1, What: kindInterpreted<<kindShift | atMethod, Where: where}, p)
 	}
 	want := add
@@ -309,7 +309,7 @@ func testNames(t *testing.T, l layout) {
 	if got := interpreted(identity, 30); !reflect.DeepEqual(got, []profile.Frame{want}) {
 		t.Errorf("interpreted: %+v", got)
 	}
-	if got := interpreted(identity+1, 30); got != nil {
+	if got := interpreted(identity+1<<32, 30); got != nil {
 		t.Errorf("a method with another identity is named %+v", got)
 	}
 	i.putSymbol(l, atNames+0x40, "shop/Desk", 0x5678) // another class where it was
@@ -324,6 +324,36 @@ func testNames(t *testing.T, l layout) {
 	}
 	if got := n.Name(lang.Activation{PID: 1, What: kindCut << kindShift}, p); len(got) != 1 {
 		t.Errorf("a cut is %+v", got)
+	}
+
+	// Another Method came to lie there whose identity is as short.
+	identity, _ = p.identityOf(atMethod)
+	if got := interpreted(identity, 30); len(got) != 1 {
+		t.Errorf("the class that came later: %+v", got)
+	}
+	p.methods[atMethod][0].identity ^= 1
+	if got := interpreted(identity, 30); got != nil {
+		t.Errorf("nobody can tell which of two was sampled, and it is named %+v", got)
+	}
+	if got := interpreted(identity, 30); len(got) != 1 {
+		t.Errorf("from then on: %+v", got)
+	}
+
+	// Its class declares it, or is another's by now.
+	const atList = 0x10800
+	p.l.klassMethods = 0x1c0
+	i.put64(atKlass+p.l.klassMethods, atList)
+	i.put32(atList, 2)
+	i.put64(atList+8, 1)
+	i.put64(atList+16, atMethod)
+	clear(p.methods)
+	if got := interpreted(identity, 30); len(got) != 1 {
+		t.Errorf("what its class declares: %+v", got)
+	}
+	i.put64(atList+16, atMethod+8)
+	clear(p.methods)
+	if got := interpreted(identity, 30); got != nil {
+		t.Errorf("what no class declares is named %+v", got)
 	}
 }
 
@@ -358,7 +388,7 @@ func FuzzNames(f *testing.F) {
 		p.mu.Lock()
 		frames = append(frames, p.compiledFrames(compilation{atNmethod, 7}, pc)...)
 		if m, ok := p.readMethod(atMethod); ok {
-			frames = append(frames, p.interpretedFrame(identified{atMethod, m.identity}, m.bytecode+uint64(pc))...)
+			frames = append(frames, p.interpretedFrame(identified{atMethod, short(m.identity)}, m.bytecode+uint64(pc))...)
 		}
 		frames = append(frames, p.stub(atNmethod)...)
 		p.mu.Unlock()

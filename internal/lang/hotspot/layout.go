@@ -53,6 +53,7 @@ type layout struct {
 	constMethodBytes, codeSize, constFlags       uint64
 	hasLines                                     uint64 // flag of constFlags
 	poolLength, poolSource, klassSource          uint64
+	klassMethods                                 uint64 // none: not told
 	poolBytes                                    uint64
 	symbolLength, symbolBody                     uint64
 	biased                                       bool // numbers are compressed without zero bytes
@@ -211,6 +212,7 @@ func (l *layout) classes(f *finder) {
 	l.KlassName = uint16(f.offset("Klass._name"))
 	l.poolLength = f.offset("ConstantPool._length")
 	l.poolSource, l.klassSource = f.has("ConstantPool._source_file_name_index"), f.has("InstanceKlass._source_file_name_index")
+	l.klassMethods = f.has("InstanceKlass._methods")
 	l.constMethodBytes = f.size("ConstMethod")
 	l.codeSize = f.offset("ConstMethod._code_size")
 	l.constFlags = f.has("ConstMethod._flags")

@@ -17,7 +17,7 @@ type identified struct {
 
 // method is what is known of a Method.
 type method struct {
-	identity uint16
+	identity uint64 // of which a sample has 16 bits; see short
 	constant uint64 // address of its ConstMethod
 	bytecode uint64 // address of its bytecode
 	size     int    // of that
@@ -67,6 +67,9 @@ func (p *Process) readMethod(address uint64) (*method, bool) {
 	if !ok1 || !ok2 {
 		return nil, false
 	}
+	if !p.declares(holder, classText, address) {
+		return nil, false
+	}
 	m := &method{identity: l.identity(name, nameBegins, class, classBegins), constant: constant,
 		bytecode: constant + l.constMethodBytes, size: int(le.Uint16(c[l.codeSize:]))}
 	shown := shownClass(classText)
@@ -91,6 +94,40 @@ func (p *Process) slot(pool uint64, index uint32) (uint64, bool) {
 	}
 	symbol, ok := p.m.u64(pool + uint64(p.l.PoolSlots) + 8*uint64(index))
 	return symbol &^ 3, ok && symbol != 0
+}
+
+const (
+	maxMethods = 1 << 16 // of one class
+	arrayData  = 8       // of the JVM's arrays of pointers, behind their length
+)
+
+// declares tells whether a class has a Method among its own. Of a class that is
+// being unloaded parts may be another's already, while code that was compiled of
+// it is still there: names read from both would be of neither. The linkers of
+// method handles are made apart, and in no list.
+func (p *Process) declares(class uint64, name string, method uint64) bool {
+	if p.l.klassMethods == none || strings.HasPrefix(name, "java/lang/invoke/") {
+		return true
+	}
+	array, ok := p.m.u64(class + p.l.klassMethods)
+	if !ok {
+		return false
+	}
+	var length [4]byte
+	if !p.m.read(length[:], array) {
+		return false
+	}
+	n := le.Uint32(length[:])
+	if n > maxMethods {
+		return false
+	}
+	all, ok := p.m.bytes(array+arrayData, 8*uint64(n), 8*maxMethods)
+	for ; ok && len(all) >= 8; all = all[8:] {
+		if le.Uint64(all) == method {
+			return true
+		}
+	}
+	return false
 }
 
 // sourceIndex is where a class's pool has the name of its source file.
@@ -215,10 +252,12 @@ func tableEnd(raw []byte, biased bool) int {
 }
 
 // identity is what walks tell Methods by: method_identity of hotspot.h.
-func (l *layout) identity(name, nameBegins, class, classBegins uint64) uint16 {
-	all := mix(mix(name, nameBegins&l.SymbolMask), mix(class, classBegins&l.SymbolMask))
-	return uint16(all >> 32)
+func (l *layout) identity(name, nameBegins, class, classBegins uint64) uint64 {
+	return mix(mix(name, nameBegins&l.SymbolMask), mix(class, classBegins&l.SymbolMask))
 }
+
+// short is what a sample has of an identity.
+func short(identity uint64) uint16 { return uint16(identity >> 32) }
 
 // mix is the one of unwind.h.
 func mix(hash, value uint64) uint64 {

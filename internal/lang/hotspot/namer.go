@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -70,15 +71,21 @@ func (n *Namer) process(pid int, of lang.Walked) *Process {
 }
 
 // interpretedFrame names an interpreted function, if it is still the one that
-// was sampled.
+// was sampled, or was when it was read. Where classes come and go, a Method may
+// come to lie where another was whose identity is as short: which of them a
+// sample saw nobody can tell then.
 func (p *Process) interpretedFrame(of identified, bytecode uint64) []profile.Frame {
-	m := p.methods[of]
-	if m == nil {
-		read, ok := p.readMethod(of.address)
-		if !ok || read.identity != of.identity {
+	m := p.met(of)
+	now, there := p.identityOf(of.address)
+	switch {
+	case there && short(now) == of.identity && (m == nil || m.identity != now):
+		read := p.read(of.address, now)
+		if m != nil || read == nil {
 			return nil
 		}
-		m = p.keep(of, read)
+		m = read
+	case m == nil:
+		return nil
 	}
 	at := -1
 	if bytecode >= m.bytecode {
@@ -87,14 +94,34 @@ func (p *Process) interpretedFrame(of identified, bytecode uint64) []profile.Fra
 	return []profile.Frame{m.frame(profile.KindJavaInterpreted, at)}
 }
 
-// keepMethods bounds what is kept of one JVM: some 300 bytes each.
-const keepMethods = 1 << 15
+const (
+	keepMethods = 1 << 15 // of one JVM: some 300 bytes each
+	// keepAtOnce is how many are remembered of one address: the more there were,
+	// the likelier is one whose identity is as short as another's.
+	keepAtOnce = 2
+)
 
-func (p *Process) keep(of identified, m *method) *method {
+// met finds a Method that was sampled among those that were read.
+func (p *Process) met(of identified) *method {
+	for _, m := range p.methods[of.address] {
+		if short(m.identity) == of.identity {
+			return m
+		}
+	}
+	return nil
+}
+
+// read reads a Method that has an identity, and keeps it.
+func (p *Process) read(address, identity uint64) *method {
+	m, ok := p.readMethod(address)
+	if !ok || m.identity != identity {
+		return nil
+	}
 	if len(p.methods) >= keepMethods {
 		clear(p.methods)
 	}
-	p.methods[of] = m
+	others := slices.DeleteFunc(p.methods[address], func(o *method) bool { return short(o.identity) == short(identity) })
+	p.methods[address] = append([]*method{m}, others[:min(len(others), keepAtOnce-1)]...)
 	return m
 }
 
@@ -105,19 +132,16 @@ func (p *Process) known(address uint64) *method {
 	if !ok {
 		return nil
 	}
-	of := identified{address, identity}
-	if m := p.methods[of]; m != nil {
-		return m
+	for _, m := range p.methods[address] {
+		if m.identity == identity {
+			return m
+		}
 	}
-	m, ok := p.readMethod(address)
-	if !ok || m.identity != identity {
-		return nil
-	}
-	return p.keep(of, m)
+	return p.read(address, identity)
 }
 
 // identityOf reads no more of a Method than its identity.
-func (p *Process) identityOf(address uint64) (uint16, bool) {
+func (p *Process) identityOf(address uint64) (uint64, bool) {
 	l := &p.l
 	constant, ok1 := p.m.u64(address + uint64(l.MethodConstant))
 	pool, ok2 := p.m.u64(constant + uint64(l.ConstantPool))
