@@ -131,21 +131,50 @@ static __always_inline u32 leave_frame(struct walk *w, u64 top, u64 caller)
 	return pair[1] ? 0 : END_CORRUPT;
 }
 
+/* What a symbol is known by: its address, and how it begins, which holds a
+ * random number that each symbol gets. 0: it cannot be read. */
+static __always_inline u64 symbol_identity(struct walk *w, u64 symbol)
+{
+	u64 begins;
+	if (READ_USER(&begins, 8, symbol & ~3ull))
+		return 0;
+	return mix(symbol & ~3ull, begins & w->hotspot.process.symbol_mask);
+}
+
+/* The same of the symbol in a slot of a pool. */
+static __always_inline u64 slot_identity(struct walk *w, u64 pool, u16 index)
+{
+	u64 symbol;
+	if (READ_USER(&symbol, 8, pool + w->hotspot.process.pool_slots + 8 * (u64)index))
+		return 0;
+	return symbol_identity(w, symbol);
+}
+
+/* Which slot has the name of a class's file; 0: it has none. */
+static __always_inline u16 source_slot(struct walk *w, u64 pool, u64 holder)
+{
+	const struct hotspot_process *p = &w->hotspot.process;
+	u64 at = p->pool_source ? pool + p->pool_source : holder + p->klass_source;
+	u16 index;
+	if (!(p->pool_source | p->klass_source) || READ_USER(&index, 2, at))
+		return 0;
+	return index;
+}
+
 /* What tells a Method from another that lies where it was, once its class is
- * unloaded: how the symbols of its name and its class's begin, which holds a
- * random number that each symbol gets. */
+ * unloaded: the symbols of its name, its class's and its file's. */
 static __always_inline u64 method_identity(struct walk *w, u64 method, u64 *constant)
 {
 	const struct hotspot_process *p = &w->hotspot.process;
-	u64 pool, holder, symbol[2], begins[2];
+	u64 pool, holder, class;
 	u16 index;
 	if (READ_USER(constant, 8, method + p->method_constant) || READ_USER(&pool, 8, *constant + p->constant_pool) ||
 	    READ_USER(&index, 2, *constant + p->constant_name) || READ_USER(&holder, 8, pool + p->pool_holder) ||
-	    READ_USER(&symbol[0], 8, pool + p->pool_slots + 8 * (u64)index) || READ_USER(&symbol[1], 8, holder + p->klass_name) ||
-	    READ_USER(&begins[0], 8, symbol[0] & ~3ull) || READ_USER(&begins[1], 8, symbol[1]))
+	    READ_USER(&class, 8, holder + p->klass_name))
 		return 0;
-	u64 identity = mix(mix(symbol[0] & ~3ull, begins[0] & p->symbol_mask), mix(symbol[1], begins[1] & p->symbol_mask));
-	return (identity >> 32) & 0xffff;
+	u16 source = source_slot(w, pool, holder);
+	u64 names = mix(slot_identity(w, pool, index), symbol_identity(w, class));
+	return (mix(names, source ? slot_identity(w, pool, source) : 0) >> 32) & 0xffff;
 }
 
 /* Adds an interpreted function. What is remembered of the one before makes
@@ -270,6 +299,44 @@ static __always_inline enum hotspot_leaf_state hotspot_prologue(const u8 *c)
 	return LEAF_NONE;
 }
 
+static __always_inline u32 operand(const u8 *c)
+{
+	return c[0] | c[1] << 8 | c[2] << 16 | (u32)c[3] << 24;
+}
+
+/* The same where a loop that was interpreted goes on compiled: that entry lies
+ * in the midst of the code and makes a frame of its own. What may be said of a
+ * pc there must be what no other code says. */
+static __always_inline enum hotspot_leaf_state hotspot_second_entry(const u8 *c, u32 frame)
+{
+	bool sub = c[4] == 0x48 && (c[5] == 0x81 || c[5] == 0x83) && c[6] == 0xec, pushed = c[3] == 0x55;
+	bool saves = c[4] == 0x48 && c[5] == 0x89 && (c[6] == 0x6c || c[6] == 0xac) && c[7] == 0x24;
+	if (c[4] == 0x55)
+		return LEAF_NONE; /* push rbp */
+	if (c[4] == 0x89 && c[5] == 0x84 && c[6] == 0x24 && (s32)operand(c + 7) < 0)
+		return LEAF_NONE; /* mov [rsp-x], eax: is there room? */
+	if (sub && pushed)
+		return LEAF_PUSHED;
+	if (sub && c[5] == 0x81 && operand(c + 7) == frame - 8)
+		return LEAF_NONE; /* sub rsp, all of the frame */
+	if (saves && (c[6] == 0x6c ? c[8] : operand(c + 8)) == frame - 16)
+		return LEAF_RBP_LIVE; /* mov [rsp+x], rbp, where that is kept */
+	return LEAF_WHOLE;
+}
+
+/* Whether this is what a poll at a return goes on to, in 17 and later, when the
+ * frame is gone: mov r10, where it polled; mov [r15+x], r10; jmp. */
+static __always_inline bool hotspot_polled(struct walk *w, const u8 *c)
+{
+	u8 before[13];
+	if (c[4] == 0x49 && c[5] == 0xba)
+		return c[14] == 0x4d && c[15] == 0x89 && c[16] == 0x97 && c[21] == 0xe9;
+	if (c[4] == 0x4d && c[5] == 0x89 && c[6] == 0x97 && c[11] == 0xe9)
+		return !READ_USER(before, 2, w->ip - 10) && before[0] == 0x49 && before[1] == 0xba;
+	return c[4] == 0xe9 && !READ_USER(before, sizeof(before), w->ip - 17) && before[0] == 0x49 && before[1] == 0xba &&
+	       before[10] == 0x4d && before[11] == 0x89 && before[12] == 0x97;
+}
+
 static __always_inline enum hotspot_leaf_state hotspot_epilogue(const u8 *c)
 {
 	if (c[4] == 0xc3)
@@ -291,6 +358,18 @@ static __always_inline enum hotspot_leaf_state hotspot_epilogue(const u8 *c)
 	if (c[4] == 0x85 && c[5] == 0x05 && c[10] == 0xc3)
 		return LEAF_NONE; /* where that page is near: test [rip+x], eax */
 	return LEAF_WHOLE;
+}
+
+/* How far the innermost frame is made, of a compiled function. */
+static __always_inline enum hotspot_leaf_state hotspot_state(struct walk *w, bool entry, u32 frame)
+{
+	const u8 *c = w->hotspot.around;
+	if (entry)
+		return hotspot_prologue(c);
+	enum hotspot_leaf_state state = hotspot_epilogue(c);
+	if (state == LEAF_WHOLE)
+		state = hotspot_second_entry(c, frame);
+	return state == LEAF_WHOLE && hotspot_polled(w, c) ? LEAF_NONE : state;
 }
 
 /* Leaves the innermost frame where it is not whole. */
@@ -363,7 +442,7 @@ STEP u32 hotspot_compiled(struct walk *w)
 	if (!w->is_return) {
 		if (READ_USER(h->around, sizeof(h->around), w->ip - 4))
 			return END_UNREADABLE;
-		state = at < complete ? hotspot_prologue(h->around) : hotspot_epilogue(h->around);
+		state = hotspot_state(w, at < complete, (u32)frame << 3);
 		if (state == LEAF_WHOLE)
 			top += pushed_above(w, top);
 	}
@@ -418,6 +497,8 @@ STEP u32 hotspot_stub(struct walk *w)
 		state = hotspot_prologue(h->around) == LEAF_PUSHED ? LEAF_PUSHED : hotspot_epilogue(h->around);
 		if (name != HOTSPOT_CONTINUATION && (w->ip == h->code || (kept && code_heap(w, back))))
 			state = LEAF_NONE; /* its frame is not made yet */
+		if (h->name == HOTSPOT_FLUSH_ICACHE)
+			state = LEAF_NONE; /* it has none; C code calls it */
 		if (state == LEAF_WHOLE && sized)
 			top += pushed_above(w, top);
 	}

@@ -31,6 +31,7 @@ struct python_words {
 #define HOTSPOT_NATIVE_NMETHOD 0x6e2065766974616eull /* "native nmethod" */
 #define HOTSPOT_STUB_ROUTINES 0x74756f5262757453ull  /* "StubRoutines" */
 #define HOTSPOT_CONTINUATION 0x61756e69746e6f63ull   /* "StubRoutines (continuation stubs)", from the 14th */
+#define HOTSPOT_FLUSH_ICACHE 0x63695f6873756c66ull   /* "flush_icache_stub" */
 #define HOTSPOT_ADAPTERS 0x204932432f433249ull	      /* "I2C/C2I adapters" */
 
 struct hotspot_heap {
@@ -62,7 +63,8 @@ struct hotspot_process {
 	u16 continuation_tail, class_at, chunk_parent, chunk_size, chunk_sp, chunk_bottom, chunk_words;
 	u8 compressed; /* references are 4 bytes */
 	u8 reference_shift;
-	u16 unused2;
+	u16 pool_source, klass_source; /* where the number of the slot is that has the file's name; 0: not there */
+	u16 unused2[3];
 };
 
 /* The frame of enterSpecial, in 21 to 25. Code of the JVM writes it, so no

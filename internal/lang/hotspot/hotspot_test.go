@@ -228,10 +228,10 @@ func newImage(l layout) *image {
 	copy(i.data[atConstant+l.constMethodBytes+100-i.base:], []byte{255, 0, 80, 10 << 3, 255, 20, 2, 0})
 	i.put64(atPool+uint64(l.PoolHolder), atKlass)
 	i.put32(atPool+l.poolLength, 3)
-	if l.poolSource != none {
-		i.put16(atPool+l.poolSource, 2)
+	if l.PoolSource != 0 {
+		i.put16(atPool+uint64(l.PoolSource), 2)
 	} else {
-		i.put16(atKlass+l.klassSource, 2)
+		i.put16(atKlass+uint64(l.KlassSource), 2)
 	}
 	i.put64(atPool+uint64(l.PoolSlots)+8, atNames)
 	i.put64(atPool+uint64(l.PoolSlots)+16, atNames+0x80)
@@ -296,7 +296,7 @@ func testNames(t *testing.T, l layout) {
 		t.Errorf("a place never seen, of a function that is gone, is named %+v", got)
 	}
 
-	identity, ok := p.identityOf(atMethod)
+	identity, ok := p.identityAt(atMethod)
 	if !ok {
 		t.Fatal("no identity")
 	}
@@ -313,21 +313,25 @@ func testNames(t *testing.T, l layout) {
 		t.Errorf("a method with another identity is named %+v", got)
 	}
 	i.putSymbol(l, atNames+0x40, "shop/Desk", 0x5678) // another class where it was
-	if now, _ := p.identityOf(atMethod); now == identity {
+	if now, _ := p.identityAt(atMethod); now == identity {
 		t.Error("another class has the same identity")
 	}
 	i.put16(atNames+countAt(l), 99) // a reference count is no part of it
-	before, _ := p.identityOf(atMethod)
+	before, _ := p.identityAt(atMethod)
 	i.put16(atNames+countAt(l), 100)
-	if after, _ := p.identityOf(atMethod); after != before {
+	if after, _ := p.identityAt(atMethod); after != before {
 		t.Error("the identity changes with the count of references")
+	}
+	i.putSymbol(l, atNames+0x80, "Desk.java", 0x6789)
+	if now, _ := p.identityAt(atMethod); now == before {
+		t.Error("a class of another file has the same identity")
 	}
 	if got := n.Name(lang.Activation{PID: 1, What: kindCut << kindShift}, p); len(got) != 1 {
 		t.Errorf("a cut is %+v", got)
 	}
 
 	// Another Method came to lie there whose identity is as short.
-	identity, _ = p.identityOf(atMethod)
+	identity, _ = p.identityAt(atMethod)
 	if got := interpreted(identity, 30); len(got) != 1 {
 		t.Errorf("the class that came later: %+v", got)
 	}

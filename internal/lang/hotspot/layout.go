@@ -28,7 +28,8 @@ type Parameters struct {
 	ContinuationTail, ClassAt, ChunkParent, ChunkSize, ChunkSP, ChunkBottom, ChunkWords uint16
 
 	Compressed, ReferenceShift uint8
-	_                          uint16
+	PoolSource, KlassSource    uint16
+	_                          [3]uint16
 }
 
 const (
@@ -52,7 +53,7 @@ type layout struct {
 	pcDesc, pcOffset, pcDecode                   uint64 // its size and fields
 	constMethodBytes, codeSize, constFlags       uint64
 	hasLines                                     uint64 // flag of constFlags
-	poolLength, poolSource, klassSource          uint64
+	poolLength                                   uint64
 	klassMethods                                 uint64 // none: not told
 	poolBytes                                    uint64
 	symbolLength, symbolBody                     uint64
@@ -211,7 +212,11 @@ func (l *layout) classes(f *finder) {
 	l.PoolSlots = uint16(l.poolBytes)
 	l.KlassName = uint16(f.offset("Klass._name"))
 	l.poolLength = f.offset("ConstantPool._length")
-	l.poolSource, l.klassSource = f.has("ConstantPool._source_file_name_index"), f.has("InstanceKlass._source_file_name_index")
+	if at := f.has("ConstantPool._source_file_name_index"); at != none {
+		l.PoolSource = uint16(at)
+	} else if at = f.has("InstanceKlass._source_file_name_index"); at != none {
+		l.KlassSource = uint16(at)
+	}
 	l.klassMethods = f.has("InstanceKlass._methods")
 	l.constMethodBytes = f.size("ConstMethod")
 	l.codeSize = f.offset("ConstMethod._code_size")

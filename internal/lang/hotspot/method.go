@@ -62,23 +62,26 @@ func (p *Process) readMethod(address uint64) (*method, bool) {
 	if !ok1 || !ok2 {
 		return nil, false
 	}
-	nameText, nameBegins, ok1 := p.symbol(name)
-	classText, classBegins, ok2 := p.symbol(class)
+	nameText, nameMark, ok1 := p.symbol(name)
+	classText, classMark, ok2 := p.symbol(class)
 	if !ok1 || !ok2 {
 		return nil, false
 	}
 	if !p.declares(holder, classText, address) {
 		return nil, false
 	}
-	m := &method{identity: l.identity(name, nameBegins, class, classBegins), constant: constant,
-		bytecode: constant + l.constMethodBytes, size: int(le.Uint16(c[l.codeSize:]))}
+	m := &method{constant: constant, bytecode: constant + l.constMethodBytes, size: int(le.Uint16(c[l.codeSize:]))}
 	shown := shownClass(classText)
 	m.function = strings.ReplaceAll(shown, "/", ".") + "." + nameText
-	if source, ok := p.slot(pool, p.sourceIndex(head, holder)); ok {
-		if text, _, ok := p.symbol(source); ok {
-			m.file = path.Join(path.Dir(shown), path.Base(text))
+	var sourceMark uint64
+	if source, ok := p.slot(pool, p.sourceSlot(pool, holder)); ok {
+		text, mark, ok := p.symbol(source)
+		if !ok {
+			return nil, false
 		}
+		m.file, sourceMark = path.Join(path.Dir(shown), path.Base(text)), mark
 	}
+	m.identity = identityOf(nameMark, classMark, sourceMark)
 	if uint64(le.Uint16(c[l.constFlags:]))&l.hasLines != 0 {
 		m.lines = p.readLines(m.bytecode + uint64(m.size))
 		m.start = m.lines.first()
@@ -130,29 +133,27 @@ func (p *Process) declares(class uint64, name string, method uint64) bool {
 	return false
 }
 
-// sourceIndex is where a class's pool has the name of its source file.
-func (p *Process) sourceIndex(pool []byte, holder uint64) uint32 {
-	if at := p.l.poolSource; at != none && at+2 <= uint64(len(pool)) {
-		return uint32(le.Uint16(pool[at:]))
-	}
-	if p.l.klassSource == none {
-		return 0
+// sourceSlot is which slot of a class's pool has the name of its source file;
+// 0: none.
+func (p *Process) sourceSlot(pool, holder uint64) uint32 {
+	at := pool + uint64(p.l.PoolSource)
+	if p.l.PoolSource == 0 {
+		at = holder + uint64(p.l.KlassSource)
 	}
 	var b [2]byte
-	if !p.m.read(b[:], holder+p.l.klassSource) {
+	if p.l.PoolSource|p.l.KlassSource == 0 || !p.m.read(b[:], at) {
 		return 0
 	}
 	return uint32(le.Uint16(b[:]))
 }
 
-// symbol reads a name, and the bytes by which it is told from others.
-func (p *Process) symbol(address uint64) (text string, begins uint64, ok bool) {
+// symbol reads a name, and what it is known by.
+func (p *Process) symbol(address uint64) (text string, mark uint64, ok bool) {
 	var b [256]byte
 	n, _ := p.m.r.ReadAt(b[:], int64(address))
 	if address == 0 || n < 8 {
 		return "", 0, false
 	}
-	begins = le.Uint64(b[:])
 	length, body := int(le.Uint16(b[p.l.symbolLength:])), int(p.l.symbolBody)
 	if length == 0 || length > maxSymbol {
 		return "", 0, false
@@ -164,7 +165,7 @@ func (p *Process) symbol(address uint64) (text string, begins uint64, ok bool) {
 		return "", 0, false
 	}
 	text, ok = decodeName(raw)
-	return text, begins, ok
+	return text, p.l.mark(address, le.Uint64(b[:])), ok
 }
 
 // decodeName takes a name out of a class file's UTF-8, which writes characters
@@ -251,10 +252,11 @@ func tableEnd(raw []byte, biased bool) int {
 	return -1
 }
 
-// identity is what walks tell Methods by: method_identity of hotspot.h.
-func (l *layout) identity(name, nameBegins, class, classBegins uint64) uint64 {
-	return mix(mix(name, nameBegins&l.SymbolMask), mix(class, classBegins&l.SymbolMask))
-}
+// identityOf is what walks tell Methods by: method_identity of hotspot.h.
+func identityOf(name, class, source uint64) uint64 { return mix(mix(name, class), source) }
+
+// mark is what a symbol is known by: symbol_identity of hotspot.h.
+func (l *layout) mark(symbol, begins uint64) uint64 { return mix(symbol, begins&l.SymbolMask) }
 
 // short is what a sample has of an identity.
 func short(identity uint64) uint16 { return uint16(identity >> 32) }

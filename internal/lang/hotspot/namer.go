@@ -76,7 +76,7 @@ func (n *Namer) process(pid int, of lang.Walked) *Process {
 // sample saw nobody can tell then.
 func (p *Process) interpretedFrame(of identified, bytecode uint64) []profile.Frame {
 	m := p.met(of)
-	now, there := p.identityOf(of.address)
+	now, there := p.identityAt(of.address)
 	switch {
 	case there && short(now) == of.identity && (m == nil || m.identity != now):
 		read := p.read(of.address, now)
@@ -128,7 +128,7 @@ func (p *Process) read(address, identity uint64) *method {
 // known reads a Method that compiled code refers to. The text of its names is
 // kept once for each identity.
 func (p *Process) known(address uint64) *method {
-	identity, ok := p.identityOf(address)
+	identity, ok := p.identityAt(address)
 	if !ok {
 		return nil
 	}
@@ -140,8 +140,8 @@ func (p *Process) known(address uint64) *method {
 	return p.read(address, identity)
 }
 
-// identityOf reads no more of a Method than its identity.
-func (p *Process) identityOf(address uint64) (uint64, bool) {
+// identityAt reads no more of a Method than its identity.
+func (p *Process) identityAt(address uint64) (uint64, bool) {
 	l := &p.l
 	constant, ok1 := p.m.u64(address + uint64(l.MethodConstant))
 	pool, ok2 := p.m.u64(constant + uint64(l.ConstantPool))
@@ -155,9 +155,19 @@ func (p *Process) identityOf(address uint64) (uint64, bool) {
 	if !ok1 || !ok2 || !ok3 {
 		return 0, false
 	}
-	nameBegins, ok1 := p.m.u64(name)
-	classBegins, ok2 := p.m.u64(class)
-	return l.identity(name, nameBegins, class, classBegins), ok1 && ok2
+	source, _ := p.slot(pool, p.sourceSlot(pool, holder))
+	var marks [3]uint64
+	for i, symbol := range []uint64{name, class, source} {
+		if i == 2 && symbol == 0 {
+			break // classes need not tell their file
+		}
+		begins, ok := p.m.u64(symbol)
+		if !ok {
+			return 0, false
+		}
+		marks[i] = l.mark(symbol, begins)
+	}
+	return identityOf(marks[0], marks[1], marks[2]), true
 }
 
 // stub names code that is no function, by what the JVM calls it.

@@ -48,11 +48,11 @@ func (p *Process) compiledFrames(of compilation, pc uint32) []profile.Frame {
 	if n == nil {
 		n = &nmethod{frames: map[uint32][]profile.Frame{}}
 	}
-	if !n.loaded && !p.load(n, of, before) {
+	if !n.loaded && !p.load(n, before) {
 		return nil
 	}
 	frames := p.inlined(n, pc)
-	if after, ok := p.header(of); !ok || after.method != before.method || len(frames) == 0 {
+	if after, ok := p.header(of); !ok || after != before || len(frames) == 0 {
 		return nil
 	}
 	if p.frames++; p.frames > keepFrames {
@@ -76,8 +76,8 @@ func (p *Process) unload() {
 
 // header is what an nmethod says of itself.
 type header struct {
-	raw    []byte
-	method uint64
+	method                uint64
+	pcs, scopes, metadata span
 }
 
 // header reads it, if the function is still there.
@@ -87,26 +87,30 @@ func (p *Process) header(of compilation) (h header, ok bool) {
 	if !ok || raw[p.l.used] == 0 {
 		return h, false
 	}
-	h.raw = raw[block:]
-	if le.Uint32(h.raw[p.l.compileID:]) != of.id {
+	f := blobBytes(raw[block:])
+	if f.u32(p.l.compileID) != uint64(of.id) {
 		return h, false
 	}
-	h.method = le.Uint64(h.raw[p.l.method:])
+	h.method = f.u64(p.l.method)
+	h.pcs, h.scopes, h.metadata = p.l.spans(of.address, f)
 	return h, h.method != 0
 }
 
-func (h header) u64(at uint64) uint64 {
-	if at > 1<<12 || at+8 > uint64(len(h.raw)) {
+// blobBytes are those of an nmethod; 0 is where it has none.
+type blobBytes []byte
+
+func (f blobBytes) u64(at uint64) uint64 {
+	if at > 1<<12 || at+8 > uint64(len(f)) {
 		return 0
 	}
-	return le.Uint64(h.raw[at:])
+	return le.Uint64(f[at:])
 }
 
-func (h header) u32(at uint64) uint64 {
-	if at > 1<<12 || at+4 > uint64(len(h.raw)) {
+func (f blobBytes) u32(at uint64) uint64 {
+	if at > 1<<12 || at+4 > uint64(len(f)) {
 		return 0
 	}
-	return uint64(le.Uint32(h.raw[at:]))
+	return uint64(le.Uint32(f[at:]))
 }
 
 // span is a stretch of memory.
@@ -120,18 +124,17 @@ func (p *Process) readSpan(s span) ([]byte, bool) {
 }
 
 // load reads where an nmethod's code comes from.
-func (p *Process) load(n *nmethod, of compilation, h header) bool {
-	pcs, scopes, metadata := p.l.spans(of.address, h)
+func (p *Process) load(n *nmethod, h header) bool {
 	ok := true
 	for _, part := range []struct {
 		to   *[]byte
 		from span
-	}{{&n.pcs, pcs}, {&n.scopes, scopes}, {&n.metadata, metadata}} {
+	}{{&n.pcs, h.pcs}, {&n.scopes, h.scopes}, {&n.metadata, h.metadata}} {
 		var read bool
 		*part.to, read = p.readSpan(part.from)
 		ok = ok && read
 	}
-	if !ok {
+	if !ok || !p.l.ordered(n.pcs) {
 		return false
 	}
 	n.own, n.methods, n.loaded = h.method, map[uint64]*method{}, true
@@ -140,7 +143,7 @@ func (p *Process) load(n *nmethod, of compilation, h header) bool {
 }
 
 // spans finds the three parts: in the blob itself, or apart from it.
-func (l *layout) spans(blob uint64, h header) (pcs, scopes, metadata span) {
+func (l *layout) spans(blob uint64, h blobBytes) (pcs, scopes, metadata span) {
 	if l.immutable != none {
 		base := h.u64(l.immutable)
 		middle := base + h.u32(l.scopesData)
@@ -167,42 +170,67 @@ func (l *layout) spans(blob uint64, h header) (pcs, scopes, metadata span) {
 	return pcs, scopes, metadata
 }
 
-// inlined gives the frames at a pc.
+// ordered tells whether these are PcDesc records: the first is of no place, the
+// others follow in order. What is kept apart from an nmethod is freed before
+// the nmethod says so, and is another's then.
+func (l *layout) ordered(pcs []byte) bool {
+	last := int32(-1)
+	for at := 0; at+int(l.pcDesc) <= len(pcs); at += int(l.pcDesc) {
+		pc := int32(le.Uint32(pcs[uint64(at)+l.pcOffset:]))
+		if at == 0 && pc != last || at > 0 && pc <= last {
+			return false
+		}
+		last = pc
+	}
+	return true
+}
+
+// inlined gives the frames at a pc. What the records say must fit: the outermost
+// function is the nmethod's own, and no place is behind its function's end.
 func (p *Process) inlined(n *nmethod, pc uint32) (frames []profile.Frame) {
-	for _, s := range p.l.scopesAt(n.pcs, n.scopes, pc) {
-		m := p.methodOf(n, s.method)
+	if len(n.pcs) == 0 { // the wrapper of a native method
+		m := p.known(n.own)
 		if m == nil {
+			return nil
+		}
+		return []profile.Frame{m.frame(profile.KindJavaCompiled, -1)}
+	}
+	scopes := p.l.scopesAt(n.pcs, n.scopes, pc)
+	if len(scopes) == 0 || n.address(scopes[len(scopes)-1].method) != n.own {
+		return nil
+	}
+	for _, s := range scopes {
+		m := p.methodOf(n, s.method)
+		if m == nil || s.bytecode > 0 && s.bytecode >= m.size {
 			return nil
 		}
 		f := m.frame(profile.KindJavaCompiled, s.bytecode)
 		f.Inlined = true
 		frames = append(frames, f)
 	}
-	if len(frames) == 0 { // a wrapper of a native method, or code before its first scope
-		m := p.known(n.own)
-		if m == nil {
-			return nil
-		}
-		frames = append(frames, m.frame(profile.KindJavaCompiled, -1))
-	}
 	frames[len(frames)-1].Inlined = false
 	return slices.Clip(frames)
 }
 
-// methodOf reads the Method at an index of an nmethod's metadata, from 1.
+// methodOf reads the Method at an index of an nmethod's metadata.
 func (p *Process) methodOf(n *nmethod, index uint64) *method {
 	if m, ok := n.methods[index]; ok {
 		return m
 	}
-	at := (index - 1) * 8
-	if index == 0 || at+8 > uint64(len(n.metadata)) {
-		return nil
-	}
-	m := p.known(le.Uint64(n.metadata[at:]))
+	m := p.known(n.address(index))
 	if m != nil {
 		n.methods[index] = m
 	}
 	return m
+}
+
+// address is what lies at an index of an nmethod's metadata, from 1; 0: nothing.
+func (n *nmethod) address(index uint64) uint64 {
+	at := (index - 1) * 8
+	if index == 0 || index > uint64(len(n.metadata))/8 {
+		return 0
+	}
+	return le.Uint64(n.metadata[at:])
 }
 
 // scope is a call that is inlined, or the outermost function.

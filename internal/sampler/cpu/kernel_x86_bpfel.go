@@ -143,7 +143,9 @@ type kernelHotspotProcess struct {
 	ChunkWords       uint16
 	Compressed       uint8
 	ReferenceShift   uint8
-	Unused2          uint16
+	PoolSource       uint16
+	KlassSource      uint16
+	Unused2          [3]uint16
 }
 
 type kernelMappings struct {

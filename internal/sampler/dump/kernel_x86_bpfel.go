@@ -110,7 +110,9 @@ type kernelHotspotProcess struct {
 	ChunkWords       uint16
 	Compressed       uint8
 	ReferenceShift   uint8
-	Unused2          uint16
+	PoolSource       uint16
+	KlassSource      uint16
+	Unused2          [3]uint16
 }
 
 type kernelMappings struct {
@@ -444,7 +446,7 @@ type kernelReading struct {
 	Next          uint32
 	Unused        uint32
 	Before        [192]uint8
-	State         [2968]uint8
+	State         [2976]uint8
 }
 
 type kernelRows struct {
