@@ -161,16 +161,34 @@ func (r *Recorder) cut() (*profile.Window, error) {
 	return w, nil
 }
 
-// cutEvery keeps the kernel's tables, of some 30,000 rows, from filling at high
-// frequencies and with many CPUs: 8,000 samples, but at least 0.1 and at most 5
-// seconds, for each cut lists all threads. How often events happen that are
-// counted is not known.
-func (o *Options) cutEvery(cpus int) time.Duration {
+// lookEvery is how often to look whether the kernel's tables, of some 30,000
+// rows, fill: after 8,000 samples, but at least 0.1 and at most 5 seconds. How
+// often events happen that are counted is not known.
+func (o *Options) lookEvery(cpus int) time.Duration {
 	if o.Count > 0 {
 		return time.Second
 	}
 	wanted := time.Duration(8000 / (max(o.Frequency, 1) * float64(max(cpus, 1))) * float64(time.Second))
 	return min(max(wanted, 100*time.Millisecond), 5*time.Second)
+}
+
+// pace decides when to empty the tables: as seldom as they allow, for each cut
+// lists all threads, and most stacks of a cut come again in the next.
+type pace struct {
+	every, longest time.Duration // looks; between cuts
+	full           float64       // at the look before
+	cut            time.Time     // the last
+}
+
+// due tells whether to cut now, when the tables are so full.
+func (p *pace) due(full float64, now time.Time) bool {
+	grew := full - p.full
+	p.full = full
+	if full+2*grew < 0.7 && now.Sub(p.cut) < p.longest-p.every/2 {
+		return false
+	}
+	p.full, p.cut = 0, now
+	return true
 }
 
 // mergeAt bounds how many windows wait to be merged.
@@ -185,10 +203,11 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 		defer timer.Stop()
 		end = timer.C
 	}
-	every := r.options.cutEvery(len(r.machine.cpus))
+	every := r.options.lookEvery(len(r.machine.cpus))
 	if progress != nil { // somebody watches
 		every = min(every, time.Second)
 	}
+	p := pace{every: every, longest: max(every, time.Second), cut: time.Now()}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	var windows []*profile.Window
@@ -198,7 +217,10 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 			last = true
 		case <-end:
 			last = true
-		case <-ticker.C:
+		case now := <-ticker.C:
+			if !p.due(r.sampler.Full(), now) {
+				continue
+			}
 		}
 		w, err := r.cut()
 		if err != nil {

@@ -3,6 +3,7 @@ package unwind
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"os"
 )
 
@@ -41,6 +42,12 @@ func DecodeFrames(words []uint64) (Frame, int) {
 type FrameKey struct {
 	word, where uint64
 	pid         uint32 // where the frame means something in its process only
+}
+
+// Hash spreads keys; some have the same.
+func (k FrameKey) Hash() uint64 {
+	h := (k.word ^ bits.RotateLeft64(k.where, 32) ^ uint64(k.pid)) * 0x9E3779B97F4A7C15
+	return h >> 32
 }
 
 // KeyOf gives the key of the first frame of some words, and how many words it

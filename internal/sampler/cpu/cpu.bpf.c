@@ -108,6 +108,7 @@ struct stacks_map {
 /* Stacks, one after another: a word {end << 32 | frames}, then the frames. */
 struct arena {
 	u64 next; /* first free word; may run past the end, which is a loss */
+	u64 rows; /* of the same buffer that are in use */
 	u64 words[ARENA_WORDS];
 };
 
@@ -288,8 +289,12 @@ static __always_inline bool add_to_row(u32 buffer, const struct row_key *key, u6
 	struct row_value *row = bpf_map_lookup_elem(rows, key);
 	if (!row) {
 		struct row_value first = {1, weight, scaled * scaled, delta};
-		if (!bpf_map_update_elem(rows, key, &first, BPF_NOEXIST))
+		if (!bpf_map_update_elem(rows, key, &first, BPF_NOEXIST)) {
+			struct arena *arena = buffer ? only(&arena_1) : only(&arena_0);
+			if (arena)
+				__sync_fetch_and_add(&arena->rows, 1);
 			return true;
+		}
 		row = bpf_map_lookup_elem(rows, key); /* another CPU was first, or it is full */
 		if (!row)
 			return false;

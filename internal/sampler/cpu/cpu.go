@@ -351,6 +351,16 @@ func (s *Sampler) Cut() (*profile.Window, error) {
 	return s.drain.window(s, head, start, full, used)
 }
 
+// Full tells how full the kernel's tables are of the window that is filled, from
+// 0 to 1.
+func (s *Sampler) Full() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	arena := s.arenas[s.active].Value
+	words, rows := float64(atomic.LoadUint64(&arena.Next)), float64(atomic.LoadUint64(&arena.Rows))
+	return min(1, max(words/float64(len(arena.Words)), rows/maxRows))
+}
+
 // quiesce waits until no program that may still fill the old buffer runs.
 func (s *Sampler) quiesce() {
 	type begun struct {

@@ -23,8 +23,12 @@ type drainer struct {
 	hashes  []uint64
 	offsets []uint32
 
-	stacks   map[uint64]uint32 // hash -> word in the arena
-	frames   map[unwind.FrameKey]span
+	stacks map[uint64]uint32 // hash -> word in the arena
+	frames map[unwind.FrameKey]span
+	lately [lately]struct { // of frames, those met last: most are met again at once
+		key    unwind.FrameKey
+		places span
+	}
 	places   []profile.LocationID // of all frames
 	files    map[uint32]unwind.File
 	combined map[stackPair]profile.StackID
@@ -33,6 +37,11 @@ type drainer struct {
 
 // span is where the places of a frame are: as many as calls are inlined there.
 type span struct{ from, to uint32 }
+
+const (
+	lately  = 1 << 12
+	maxRows = 32768 // of a buffer; rows_map of cpu.bpf.c
+)
 
 // stackLost is STACK_LOST of cpu.bpf.c: in place of the hash of a stack that
 // found no room.
@@ -66,6 +75,7 @@ func (d *drainer) window(s *Sampler, head profile.Head, start uint64, buffer uin
 		d.addTimes(s, b, arena, threads, start, buffer)
 	}
 	atomic.StoreUint64(&arena.Next, 0)
+	atomic.StoreUint64(&arena.Rows, 0)
 	return b.Window(), nil
 }
 
@@ -75,6 +85,7 @@ func (d *drainer) forget() {
 		d.frames, d.files, d.combined = map[unwind.FrameKey]span{}, map[uint32]unwind.File{}, map[stackPair]profile.StackID{}
 	}
 	clear(d.frames)
+	clear(d.lately[:])
 	clear(d.files)
 	clear(d.combined)
 	d.places = d.places[:0]
@@ -192,18 +203,27 @@ func (d *drainer) appendFrames(s *Sampler, b *profile.Builder, arena *kernelAren
 	}
 	for words := arena.Words[at+1 : at+1+n]; len(words) > 0; {
 		key, taken := unwind.KeyOf(words, pid)
-		places, ok := d.frames[key]
-		if !ok {
-			places.from = uint32(len(d.places))
-			f, _ := unwind.DecodeFrames(words)
-			d.find(s, b, f, pid)
-			places.to = uint32(len(d.places))
-			d.frames[key] = places
+		met := &d.lately[key.Hash()%lately]
+		if met.key != key {
+			met.key, met.places = key, d.meet(s, b, key, words, pid)
 		}
-		d.buffer = append(d.buffer, d.places[places.from:places.to]...)
+		d.buffer = append(d.buffer, d.places[met.places.from:met.places.to]...)
 		words = words[taken:]
 	}
 	return end
+}
+
+// meet gives the places of the first frame of some words.
+func (d *drainer) meet(s *Sampler, b *profile.Builder, key unwind.FrameKey, words []uint64, pid uint32) span {
+	places, ok := d.frames[key]
+	if !ok {
+		places.from = uint32(len(d.places))
+		f, _ := unwind.DecodeFrames(words)
+		d.find(s, b, f, pid)
+		places.to = uint32(len(d.places))
+		d.frames[key] = places
+	}
+	return places
 }
 
 // find adds what a frame points at to the places.

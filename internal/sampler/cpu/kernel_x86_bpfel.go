@@ -16,6 +16,7 @@ import (
 type kernelArena struct {
 	_     structs.HostLayout
 	Next  uint64
+	Rows  uint64
 	Words [524288]uint64
 }
 
