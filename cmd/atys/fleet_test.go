@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"atys.dev/atys/internal/server"
 )
 
 // typed runs a command as typed, and gives what it prints.
@@ -57,7 +59,7 @@ func TestFleet(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), busy, "-c", "while :; do :; done").Start(); err != nil {
 		t.Fatal(err)
 	}
-	f := upFlags{data: t.TempDir(), listen: freeAddress(t)}
+	f := upFlags{retention: server.DefaultRetention, data: t.TempDir(), listen: freeAddress(t)}
 	t.Setenv(serverVariable, "http://"+f.listen)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)

@@ -115,7 +115,7 @@ went where, and how sure that is.`,
 	})
 	root.AddCommand(upCommand(), agentCommand())
 	root.AddCommand(objectCommands()...)
-	root.AddCommand(queryCommand())
+	root.AddCommand(queryCommand(), storeCommand())
 	root.AddCommand(recordCommand())
 	root.AddCommand(reportCommand(), flameCommand(), diffCommand(), convertCommand())
 	root.AddCommand(doctorCommand())

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,9 +30,10 @@ const (
 )
 
 type upFlags struct {
-	data    string
-	listen  string
-	verbose bool
+	data      string
+	listen    string
+	retention string
+	verbose   bool
 }
 
 func upCommand() *cobra.Command {
@@ -51,6 +53,7 @@ again. Ctrl-C ends it.`,
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
 	flags.StringVar(&f.listen, "listen", defaultListen, "address to answer at; port 0 takes a free one")
+	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes and 1 hour")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
 	return c
@@ -77,6 +80,10 @@ func defaultData() string {
 func up(ctx context.Context, f upFlags) (err error) {
 	if f.data == "" {
 		return &usageError{errors.New("--data: name a directory to keep profiles in")}
+	}
+	retention, err := server.ParseRetention(f.retention)
+	if err != nil {
+		return &usageError{fmt.Errorf("--retention: %w", err)}
 	}
 	log := logger(f.verbose)
 	closing := func(what string, closer interface{ Close() error }) {
@@ -108,7 +115,7 @@ func up(ctx context.Context, f upFlags) (err error) {
 	if err != nil {
 		return fmt.Errorf("name this machine: %w", err)
 	}
-	srv, err := server.New(server.Options{Store: kept, Profiles: filepath.Join(f.data, "profiles"), Log: log})
+	srv, err := server.New(server.Options{Store: kept, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), Log: log})
 	if err != nil {
 		return err
 	}
@@ -147,6 +154,12 @@ func serve(ctx context.Context, l net.Listener, srv *server.Server, watch *agent
 	go func() {
 		defer cancel() // without pages nobody sees the rest
 		answered <- pages.Serve(l)
+	}()
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() { srv.Upkeep(ctx) })
+	defer func() {
+		cancel()
+		upkeep.Wait()
 	}()
 	err := watch.Run(ctx)
 	srv.Close()

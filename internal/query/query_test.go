@@ -31,7 +31,7 @@ type written struct {
 
 func (s *shelf) chosen(q store.Query) (all []written) {
 	for _, w := range s.windows {
-		if (q.Service == "" || w.labels["service"] == q.Service) && (q.Match == nil || q.Match(w.labels)) &&
+		if q.Level == store.Raw && (q.Service == "" || w.labels["service"] == q.Service) && (q.Match == nil || q.Match(w.labels)) &&
 			(q.Task == "" || q.Task == w.head.Task) && !w.head.Start.Before(q.From) && w.head.Start.Before(q.To) {
 			all = append(all, w)
 		}
@@ -46,11 +46,23 @@ func (s *shelf) Series(_ context.Context, _ string, q store.Query) (all []profil
 	return all, nil
 }
 
-func (s *shelf) Merge(_ context.Context, _ string, q store.Query, _ string, g store.Grouping) (*store.Merged, error) {
+// Stale has nothing be added up.
+func (s *shelf) Stale(context.Context, string) (steps []store.Step, err error) {
+	for _, w := range s.windows {
+		steps = append(steps, store.Steps(w.head.Start)...)
+	}
+	return steps, nil
+}
+
+func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string, g store.Grouping) (*store.Merged, error) {
 	m := &store.Merged{Forest: &profile.Forest{Calls: []profile.Call{{Caller: -1, Place: -1}}}, Damaged: 1}
 	calls, places := map[string]int{"": 0}, map[string]int{}
 	columns := map[string]*store.Column{}
-	for _, w := range s.chosen(q) {
+	var chosen []written
+	for _, q := range parts {
+		chosen = append(chosen, s.chosen(q)...)
+	}
+	for _, w := range chosen {
 		key := ""
 		if g.Key != nil {
 			key = g.Key(w.labels, &w.head)

@@ -28,9 +28,10 @@ type Asker struct {
 	Tenant string
 }
 
-func (s Selection) query() store.Query {
-	service, _ := s.Select.Equals(store.ServiceLabel)
-	return store.Query{Level: store.Raw, Service: service, Match: s.Select.Matches, Task: s.Task, From: s.From, To: s.To}
+// choose has a query be about what is selected.
+func (s Selection) choose(q *store.Query) {
+	q.Service, _ = s.Select.Equals(store.ServiceLabel)
+	q.Match, q.Task = s.Select.Matches, s.Task
 }
 
 // Coverage says how much of what was asked for an answer holds.
@@ -107,31 +108,19 @@ func (w *watch) coverage() (all []NodeCoverage) {
 type question struct {
 	Asker
 	Selection
+	stale    map[store.Step]bool // nil: not asked for yet
 	coverage Coverage
-
-	mu    sync.Mutex // guards all below: windows are added up by several at once
-	nodes map[string]bool
 }
 
-func (a Asker) question(s Selection) *question {
-	return &question{Asker: a, Selection: s, nodes: map[string]bool{}}
-}
+func (a Asker) question(s Selection) *question { return &question{Asker: a, Selection: s} }
 
 // merge adds up what is selected and begins in [from, to), in columns.
-func (q *question) merge(ctx context.Context, from, to time.Time, g store.Grouping) (*store.Merged, error) {
-	asked := g.Key
-	g.Key = func(labels profile.Labels, h *profile.Head) string {
-		q.mu.Lock()
-		q.nodes[labels["node"]] = true
-		q.mu.Unlock()
-		if asked == nil {
-			return ""
-		}
-		return asked(labels, h)
+func (q *question) merge(ctx context.Context, from, to time.Time, by string, g store.Grouping) (*store.Merged, error) {
+	parts, err := q.parts(ctx, from, to, q.levels(by))
+	if err != nil {
+		return nil, err
 	}
-	about := q.Selection.query()
-	about.From, about.To = from, to
-	m, err := q.Store.Merge(ctx, q.Tenant, about, q.Kind, g)
+	m, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, g)
 	if err != nil {
 		return nil, fmt.Errorf("merge windows: %w", err)
 	}
@@ -153,10 +142,28 @@ func (q *question) merge(ctx context.Context, from, to time.Time, g store.Groupi
 // covered tells how whole the answer is. When an agent watched is told by the
 // windows of the machine itself, which there are always where all is recorded.
 func (q *question) covered(ctx context.Context) (Coverage, error) {
+	parts, err := q.parts(ctx, q.From, q.To, ofSeries)
+	if err != nil {
+		return Coverage{}, err
+	}
+	nodes := map[string]bool{}
+	for _, part := range parts {
+		series, err := q.Store.Series(ctx, q.Tenant, part)
+		if err != nil {
+			return Coverage{}, fmt.Errorf("list series: %w", err)
+		}
+		for _, labels := range series {
+			if node := labels["node"]; node != "" {
+				nodes[node] = true
+			}
+		}
+	}
+	for i := range parts {
+		parts[i].Service = ""
+		parts[i].Match = func(labels profile.Labels) bool { return len(labels) == 1 && nodes[labels["node"]] }
+	}
 	w := watch{nodes: map[[2]string]map[int64]time.Duration{}}
-	machines := store.Query{Level: store.Raw, Task: q.Task, From: q.From, To: q.To,
-		Match: func(labels profile.Labels) bool { return len(labels) == 1 && q.nodes[labels["node"]] }}
-	if _, err := q.Store.Merge(ctx, q.Tenant, machines, q.Kind, store.Grouping{Key: w.saw}); err != nil {
+	if _, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Key: w.saw}); err != nil {
 		return Coverage{}, fmt.Errorf("merge windows: %w", err)
 	}
 	q.coverage.Nodes = w.coverage()
@@ -172,7 +179,7 @@ func addLoss(all *[]profile.Loss, l profile.Loss) {
 // Merge adds all that is selected up to one window; nil where there is nothing.
 func (a Asker) Merge(ctx context.Context, s Selection) (*profile.Window, Coverage, error) {
 	q := a.question(s)
-	m, err := q.merge(ctx, s.From, s.To, store.Grouping{})
+	m, err := q.merge(ctx, s.From, s.To, "", store.Grouping{})
 	if err != nil {
 		return nil, Coverage{}, err
 	}
@@ -186,17 +193,24 @@ func (a Asker) Merge(ctx context.Context, s Selection) (*profile.Window, Coverag
 
 // Labels lists the labels of series that have windows, with their values.
 func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, error) {
-	series, err := a.Store.Series(ctx, a.Tenant, s.query())
+	q := a.question(s)
+	parts, err := q.parts(ctx, s.From, s.To, ofSeries)
 	if err != nil {
-		return nil, fmt.Errorf("list series: %w", err)
+		return nil, err
 	}
 	values := map[string]map[string]bool{}
-	for _, labels := range series {
-		for name, value := range labels {
-			if values[name] == nil {
-				values[name] = map[string]bool{}
+	for _, part := range parts {
+		series, err := a.Store.Series(ctx, a.Tenant, part)
+		if err != nil {
+			return nil, fmt.Errorf("list series: %w", err)
+		}
+		for _, labels := range series {
+			for name, value := range labels {
+				if values[name] == nil {
+					values[name] = map[string]bool{}
+				}
+				values[name][value] = true
 			}
-			values[name][value] = true
 		}
 	}
 	all := map[string][]string{}

@@ -92,7 +92,7 @@ func (p *splitter) step(ctx context.Context, q *question, start, from, to time.T
 	if p.by.By == ByThread {
 		g.Thread = func(t profile.Thread) string { return t.Name }
 	}
-	m, err := q.merge(ctx, from, to, g)
+	m, err := q.merge(ctx, from, to, p.by.By, g)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (a *amount) add(s *store.Sum) {
 // Top gives the functions of a selection, as many as limit; 0: all.
 func (a Asker) Top(ctx context.Context, s Selection, limit int) (*Top, error) {
 	q := a.question(s)
-	m, err := q.merge(ctx, s.From, s.To, store.Grouping{})
+	m, err := q.merge(ctx, s.From, s.To, "", store.Grouping{})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@
 //	Apply (control.go) -> profiles, kept (ledger.go) -> orders of each agent (fleet.go) -> Attend
 //	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
 //	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
+//	Upkeep -> what came is added up, what is old dropped (upkeep.go)
 //	a browser -> guard.go -> pages.go -> store.Merge -> query.Window -> render.HTML
 package server
 
@@ -20,12 +21,13 @@ import (
 
 // Options say what a server stands on. Store is needed.
 type Options struct {
-	Store    store.Store
-	Profiles string // directory in which they are kept; "": nowhere
-	Tenant   string // of everybody who asks; "": "default"
-	Hosts    []string
-	Now      func() time.Time
-	Log      *slog.Logger
+	Store     store.Store
+	Retention Retention // see Upkeep
+	Profiles  string    // directory in which they are kept; "": nowhere
+	Tenant    string    // of everybody who asks; "": "default"
+	Hosts     []string
+	Now       func() time.Time
+	Log       *slog.Logger
 }
 
 // Server answers agents and browsers.

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -30,8 +31,52 @@ const (
 	Service1h
 )
 
+// String is how users call a level; those of series and services are told apart.
+func (l Level) String() string {
+	return [...]string{Raw: "raw", Series10m: "10m of series", Series1h: "1h of series",
+		Service1m: "1m", Service10m: "10m", Service1h: "1h"}[l]
+}
+
+// Length is how much time a window of a level holds; 0: as it was cut.
+func (l Level) Length() time.Duration {
+	return [...]time.Duration{Raw: 0, Series10m: 10 * time.Minute, Series1h: time.Hour,
+		Service1m: time.Minute, Service10m: 10 * time.Minute, Service1h: time.Hour}[l]
+}
+
+// Below is the level that a level is added up from.
+func (l Level) Below() Level {
+	return [...]Level{Raw: Raw, Series10m: Raw, Series1h: Series10m, Service1m: Raw, Service10m: Service1m, Service1h: Service10m}[l]
+}
+
+// Services tells whether a level's windows are of services, and not of series.
+func (l Level) Services() bool { return l >= Service1m }
+
+// RolledUp lists the levels above the raw one, each behind the one below it.
+func RolledUp() []Level { return []Level{Series10m, Series1h, Service1m, Service10m, Service1h} }
+
+// Step is the time of one window of a level above the raw one.
+type Step struct {
+	Level Level
+	Start time.Time
+}
+
+// Steps lists those that a time lies in, one for each level.
+func Steps(at time.Time) (steps []Step) {
+	for _, level := range RolledUp() {
+		steps = append(steps, Step{level, at.Truncate(level.Length()).UTC()})
+	}
+	return steps
+}
+
 // Groups is in how many replicate groups values are kept above the raw level.
 const Groups = 8
+
+// Group is the group of a series.
+func Group(series profile.Labels) int {
+	h := fnv.New32a()
+	h.Write([]byte(series.String())) // never fails
+	return int(h.Sum32() % Groups)
+}
 
 // ServiceLabel is the label of a series that names its service. Dictionaries
 // and keys go by it; a series without it belongs to the service "".
@@ -45,8 +90,10 @@ type Batch struct {
 }
 
 // Window is a window in columns. Its key is the series, Head.Task, Head.Start
-// and Run: of two with the same key the later one counts.
+// and Run: of two with the same key the later one counts. Above the raw level it
+// is of one kind of values, and Head.Duration is how much of its step was watched.
 type Window struct {
+	Of       int // as many windows were added up; 0: it is one as it was cut
 	Series   profile.Labels
 	Head     profile.Head // its Target is not looked at
 	Run      profile.Run
@@ -66,7 +113,10 @@ type Rows struct {
 	N       []int64
 	Value   []int64 // all rows of the first type, then of the second ...
 	Spread  []int64 // sum of squared weights less value*value/n, in squared scales of the first type
-	Groups  []int64 // above the raw level: Groups values a row, of the first type
+	// Above the raw level, instead of Spread: by how much of it the sum of squared
+	// weights is more than value*value/n; and of services the values by group.
+	Excess []float32
+	Groups []int64 // Groups a row
 }
 
 // UnknownError lists stacks that windows name and nobody has explained. Nothing
@@ -138,12 +188,22 @@ type Store interface {
 	Put(ctx context.Context, tenant string, level Level, b *Batch) error
 	// Series lists the series that have windows, sorted by their String.
 	Series(ctx context.Context, tenant string, q Query) ([]profile.Labels, error)
-	// Merge adds up the values of one kind; windows without it are left out.
-	Merge(ctx context.Context, tenant string, q Query, kind string, g Grouping) (*Merged, error)
+	// Merge adds up the values of one kind in all parts of a selection, which are
+	// not to overlap; windows without it are left out.
+	Merge(ctx context.Context, tenant string, parts []Query, kind string, g Grouping) (*Merged, error)
 	// Scan gives windows one by one, by series and time, with the stacks they
 	// name. It ends at the first error of each, which it returns. What is damaged
 	// it leaves out, and says so at its end by a DamagedError.
 	Scan(ctx context.Context, tenant string, q Query, each func(w *profile.Window, run profile.Run) error) error
+	// Stale lists the steps, by level and time, whose windows lack some of what was
+	// put: of these times a lower level is to be asked. They stay listed over crashes.
+	Stale(ctx context.Context, tenant string) ([]Step, error)
+	// Roll adds a step up from the level below, and replaces what there was of it.
+	// What is put meanwhile may be in, or the step is stale again. Where the level
+	// below has been dropped, what there is stays.
+	Roll(ctx context.Context, tenant string, step Step) error
+	// Tenants lists all that ever wrote.
+	Tenants(ctx context.Context) ([]string, error)
 	// Name keeps names that came late; they hold for windows that are there already.
 	Name(ctx context.Context, tenant string, places []profile.Place) error
 	// Drop forgets windows of a level that begin before a time, by whole days.
@@ -172,6 +232,9 @@ func (w *Window) OpenRows(stacks []profile.StackID) []profile.Row {
 			row.Squares = value * value / float64(row.N)
 			if r.Spread != nil {
 				row.Squares += float64(r.Spread[i]) * scale * scale
+			}
+			if r.Excess != nil {
+				row.Squares *= 1 + float64(r.Excess[i])
 			}
 		}
 		rows[i] = row

@@ -143,7 +143,7 @@ func BenchmarkMerge(b *testing.B) {
 	for name, q := range map[string]store.Query{"service": hour, "instance": one} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				m, err := s.Merge(context.Background(), tenant, q, "cpu", store.Grouping{})
+				m, err := s.Merge(context.Background(), tenant, []store.Query{q}, "cpu", store.Grouping{})
 				if err != nil || len(m.Columns) != 1 {
 					b.Fatalf("%v", err)
 				}

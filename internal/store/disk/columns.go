@@ -15,12 +15,15 @@ type columns struct {
 	n, value      []int64
 	spread        []int64 // nil: no column
 	groups        []int64 // likewise
+	excess        []float32
+	of            int // as many windows it was added up of
 	scale         int64
 	head          profile.Head
 	threads       []profile.Thread
 	absent        bool // the window has no values of the kind
 
 	spreadRoom, groupsRoom []int64
+	excessRoom             []float32
 	design, source         string // as they were last: mostly they stay
 }
 
@@ -76,7 +79,7 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 // the first type alone.
 func (c *columns) optional(r *reader, rows int, first bool) {
 	has := r.number()
-	c.spread, c.groups, c.thread = nil, nil, c.thread[:0]
+	c.spread, c.groups, c.excess, c.thread, c.of = nil, nil, nil, c.thread[:0], 1
 	if has&hasSpread != 0 {
 		c.spreadRoom = resize(c.spreadRoom, rows)
 		r.signeds(c.spreadRoom)
@@ -94,13 +97,58 @@ func (c *columns) optional(r *reader, rows int, first bool) {
 	if has&hasSlot != 0 {
 		r.skip(rows)
 	}
+	if has&(hasGroups|hasExcess) != 0 && !first {
+		r.bad = true // above the raw level there is one type
+		return
+	}
 	if has&hasGroups != 0 {
 		c.groupsRoom = resize(c.groupsRoom, rows*store.Groups)
-		r.signeds(c.groupsRoom)
-		if first {
-			c.groups = c.groupsRoom
+		c.groups = c.groupsRoom
+		for i := range rows {
+			r.groups(c.groups[i*store.Groups:(i+1)*store.Groups], c.value[i])
 		}
 	}
+	if has&hasExcess != 0 {
+		c.excessRoom = resize(c.excessRoom, rows)
+		c.excess = c.excessRoom
+		for i := range c.excess {
+			c.excess[i] = r.excess()
+		}
+	}
+	if has&hasOf != 0 {
+		c.of = int(r.small(31))
+	}
+}
+
+// squares is the sum of squared weights of a row.
+func (c *columns) squares(i int) float64 {
+	n, value, scale := c.n[i], float64(c.value[i]*c.scale), float64(c.scale)
+	squares := 0.0
+	if n > 0 {
+		squares = value * value / float64(n)
+	}
+	if c.spread != nil {
+		squares += float64(c.spread[i]) * scale * scale
+	}
+	if c.excess != nil {
+		squares *= 1 + float64(c.excess[i])
+	}
+	return squares
+}
+
+// kinds lists the kinds of values that a window has; false if it is damaged.
+func kinds(data []byte) (list []string, ok bool) {
+	r := reader{data: data}
+	if r.number() != version {
+		return nil, false
+	}
+	for n := r.length(); n > 0 && !r.bad; n-- {
+		list = append(list, r.text())
+		r.text()
+		r.signed()
+		r.signed()
+	}
+	return list, !r.bad
 }
 
 func (c *columns) readHead(r *reader) {

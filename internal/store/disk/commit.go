@@ -25,7 +25,9 @@ const (
 type commit struct {
 	tenant *tenant
 	pairs  [][2][]byte
-	drop   [2]key
+	stale  map[store.Step]bool // that the pairs' windows lie in
+	rolled *store.Step         // that the pairs are all of
+	drop   *drop
 	bytes  int
 	done   chan error
 }
@@ -77,7 +79,7 @@ func (s *Store) resolver(tenant string, b *store.Batch) (*resolver, error) {
 // encode makes a commit of the batch. All that is unknown is told at once.
 func (r *resolver) encode(level store.Level) (*commit, error) {
 	t := r.shelf.tenant
-	c := &commit{tenant: t}
+	c := &commit{tenant: t, stale: map[store.Step]bool{}}
 	for i := range r.batch.Windows {
 		w := &r.batch.Windows[i]
 		calls, err := r.calls(w)
@@ -93,6 +95,11 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 		key, value := windowKey(t.name, level, w.Series[store.ServiceLabel], number, &w.Head, w.Run), encodeWindow(w, calls)
 		c.pairs = append(c.pairs, [2][]byte{key, value})
 		c.bytes += len(key) + len(value)
+		if level == store.Raw {
+			for _, step := range store.Steps(w.Head.Start) {
+				c.stale[step] = true
+			}
+		}
 	}
 	if len(r.unknown) > 0 {
 		return nil, &store.UnknownError{Stacks: slices.Collect(maps.Keys(r.unknown))}
@@ -208,7 +215,9 @@ func (s *Store) write(group []*commit) (failed *database, err error) {
 	if db.failing.Load() {
 		return nil, fmt.Errorf("%w: what is in memory could not be written out to %q", store.ErrFull, s.options.Dir)
 	}
+	s.applying.Lock()
 	saved, err := db.apply(group)
+	s.applying.Unlock()
 	if err != nil {
 		if errors.As(err, &broken{}) {
 			failed = db
@@ -236,6 +245,9 @@ func (d *database) apply(group []*commit) (saved []func(), err error) {
 	defer b.Close() // it was applied, or is of no use
 	tenants := map[*tenant]bool{}
 	for _, c := range group {
+		c.tenant.mark(c.stale)
+	}
+	for _, c := range group {
 		if !tenants[c.tenant] {
 			tenants[c.tenant] = true
 			done, err := c.tenant.save(b)
@@ -252,13 +264,16 @@ func (d *database) apply(group []*commit) (saved []func(), err error) {
 }
 
 func (c *commit) add(b *pebble.Batch) error {
-	if c.drop[0] != nil {
-		return b.DeleteRange(c.drop[0], c.drop[1], nil)
+	if c.drop != nil {
+		return c.drop.add(b, c.tenant.name)
 	}
 	for _, p := range c.pairs {
 		if err := b.Set(p[0], p[1], nil); err != nil {
 			return err
 		}
+	}
+	if c.rolled != nil && !c.tenant.marked(*c.rolled) {
+		return b.Delete(staleKey(c.tenant.name, *c.rolled), nil)
 	}
 	return nil
 }
@@ -278,11 +293,23 @@ func (t *tenant) save(b *pebble.Batch) (done []func(), err error) {
 		err = errors.Join(err, b.Set(newKey(spaceSeries, t.name).number(uint32(n)), w, nil))
 	}
 	count := len(t.series)
+	var steps []store.Step
+	for step, saved := range t.stale {
+		if !saved {
+			steps = append(steps, step)
+			err = errors.Join(err, b.Set(staleKey(t.name, step), nil, nil))
+		}
+	}
 	t.mu.Unlock()
 	done = append(done, func() {
 		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.saved = count
-		t.mu.Unlock()
+		for _, step := range steps {
+			if _, ok := t.stale[step]; ok { // else it is being added up
+				t.stale[step] = true
+			}
+		}
 	})
 	// Calls before places: those of a call are there when it is.
 	for _, d := range dictionaries {

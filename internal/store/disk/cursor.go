@@ -20,8 +20,9 @@ type cursor struct {
 	query  store.Query
 	it     *pebble.Iterator // of the level; nil: not opened yet
 
-	damaged int   // windows, or stretches of a series, that could not be read
-	refused error // of whom windows were given to
+	damaged  int                                         // windows, or stretches of a series, that could not be read
+	reported func(of *series, from time.Time, err error) // is told of each; nil: the log is
+	refused  error                                       // of whom windows were given to
 }
 
 // found is a window as it lies in the database. Its bytes are not to be kept.
@@ -163,5 +164,9 @@ func (c *cursor) stretch(of *series, prefix key, from, to time.Time, give func(*
 // report says that something of a series could not be read.
 func (c *cursor) report(of *series, at time.Time, err error) {
 	c.damaged++
+	if c.reported != nil {
+		c.reported(of, at, err)
+		return
+	}
 	c.store.log.Error("windows are damaged and left out", "tenant", c.tenant.name, "series", of.written, "from", at, "error", err)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -96,7 +97,11 @@ func (s *Store) open() (*database, error) {
 		return nil, err
 	}
 	var err error
-	if d.DB, err = pebble.Open(s.options.Dir, o); err != nil {
+	d.DB, err = pebble.Open(s.options.Dir, o)
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil, fmt.Errorf("open store %q: another process has it open: end that first", s.options.Dir)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open store %q: %w", s.options.Dir, err)
 	}
 	return d, nil

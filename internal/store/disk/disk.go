@@ -50,6 +50,8 @@ type Store struct {
 	calls   atomic.Int64  // of all dictionaries in memory
 	uses    atomic.Uint64 // of dictionaries: what was used when
 
+	applying sync.Mutex // held while what was committed is noted and written
+
 	mu      sync.Mutex    // guards all below
 	db      *database     // nil: it broke
 	retired chan struct{} // closed once the one that broke is; nil: none is being closed
@@ -179,7 +181,46 @@ func (s *Store) Drop(ctx context.Context, tenant string, level store.Level, befo
 	if before.After(lastStart) {
 		before = lastStart
 	}
-	first := levelKey(t.name, level)
-	end := append(key(nil), first...).number(days(before))
-	return s.commit(ctx, &commit{tenant: t, drop: [2]key{first, end}})
+	d := &drop{level, days(before)}
+	if err := s.commit(ctx, &commit{tenant: t, drop: d}); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dropped[level] = max(t.dropped[level], d.before)
+	return nil
+}
+
+// drop is days of a level that are to be forgotten.
+type drop struct {
+	level  store.Level
+	before uint32
+}
+
+func (d *drop) add(b *pebble.Batch, tenant string) error {
+	first := levelKey(tenant, d.level)
+	end := append(key(nil), first...).number(d.before)
+	return errors.Join(b.DeleteRange(first, end, nil), b.Set(droppedKey(tenant, d.level), key(nil).number(d.before), nil))
+}
+
+// Tenants lists all that ever wrote; see store.Store.
+func (s *Store) Tenants(context.Context) (names []string, err error) {
+	db, err := s.acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer db.release()
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: key{spaceSeries}, UpperBound: key{spaceSeries}.after()})
+	if err != nil {
+		return nil, err
+	}
+	for valid := it.First(); valid; valid = it.SeekGE(newKey(spaceSeries, names[len(names)-1]).after()) {
+		r := reader{data: it.Key()[1:]}
+		name := r.text()
+		if r.bad {
+			return nil, errors.Join(damaged("series", ""), it.Close())
+		}
+		names = append(names, name)
+	}
+	return names, errors.Join(it.Error(), it.Close())
 }

@@ -40,7 +40,7 @@ func (a *adder) merged() (*store.Merged, error) {
 			c.Sums = s.appendTo(c.Sums, numbers)
 		}
 	}
-	m := &store.Merged{Forest: f.forest, Damaged: a.cursor.damaged}
+	m := &store.Merged{Forest: f.forest, Damaged: a.damaged}
 	for _, c := range columns {
 		if len(byService) > 1 {
 			c.Sums = folded(c.Sums)

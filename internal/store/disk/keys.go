@@ -11,15 +11,19 @@ import (
 // Keys, in the order in which they lie. A text is its length and itself; a
 // number has its high byte first, so that keys sort as numbers do.
 //
+//	'b' tenant level                   the day before which all was dropped
 //	'd' tenant service first           calls, numbered from first on (dictionary.go)
 //	'n' tenant place                   its names
 //	'p' tenant first                   places, numbered from first on
+//	'r' tenant level start             nothing: a step that is to be added up (rollup.go)
 //	's' tenant series                  its labels
 //	'w' tenant level day service series start task run     a window (window.go)
 const (
+	spaceDropped = 'b'
 	spaceCalls   = 'd'
 	spaceNames   = 'n'
 	spacePlaces  = 'p'
+	spaceStale   = 'r'
 	spaceSeries  = 's'
 	spaceWindows = 'w'
 )
@@ -47,6 +51,14 @@ func (k key) after() key {
 
 func levelKey(tenant string, level store.Level) key {
 	return append(newKey(spaceWindows, tenant), byte(level))
+}
+
+func staleKey(tenant string, s store.Step) key {
+	return append(newKey(spaceStale, tenant), byte(s.Level)).start(s.Start)
+}
+
+func droppedKey(tenant string, level store.Level) key {
+	return append(newKey(spaceDropped, tenant), byte(level))
 }
 
 // days counts from 1970 on.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/fnv"
 	"maps"
 	"runtime"
 	"slices"
@@ -16,7 +15,7 @@ import (
 )
 
 // Merge adds windows up; see store.Store.
-func (s *Store) Merge(ctx context.Context, tenant string, q store.Query, kind string, g store.Grouping) (*store.Merged, error) {
+func (s *Store) Merge(ctx context.Context, tenant string, parts []store.Query, kind string, g store.Grouping) (*store.Merged, error) {
 	db, err := s.acquire()
 	if err != nil {
 		return nil, err
@@ -28,14 +27,17 @@ func (s *Store) Merge(ctx context.Context, tenant string, q store.Query, kind st
 	}
 	shelf := s.shelf(db, t)
 	defer shelf.putBack()
-	work := newWork(t, q)
+	work := newWork(t, parts)
 	adders := make([]*adder, min(runtime.GOMAXPROCS(0), max(len(work.series), 1)))
 	failed := make([]error, len(adders))
 	var done sync.WaitGroup
 	for i := range adders {
-		a := &adder{cursor: s.cursor(db, t, q), shelf: shelf, kind: kind, grouping: g, sums: map[sumKey]*sums{}}
+		a := &adder{shelf: shelf, kind: kind, grouping: g, sums: map[sumKey]*sums{}}
+		for _, q := range parts {
+			a.parts = append(a.parts, part{cursor: s.cursor(db, t, q)})
+		}
 		adders[i] = a
-		done.Go(func() { failed[i] = errors.Join(a.work(ctx, work), a.cursor.close()) })
+		done.Go(func() { failed[i] = errors.Join(a.work(ctx, work), a.close()) })
 	}
 	done.Wait()
 	if err := errors.Join(failed...); err != nil {
@@ -54,19 +56,21 @@ type work struct {
 	next   atomic.Int64
 }
 
+// grouped is a series in a part of a selection.
 type grouped struct {
+	part   int
 	number uint32
 	group  int
 	of     *series
 }
 
-func newWork(t *tenant, q store.Query) *work {
-	numbers, all := t.chosen(q)
+func newWork(t *tenant, parts []store.Query) *work {
 	w := &work{}
-	for _, n := range numbers {
-		h := fnv.New32a()
-		h.Write([]byte(all[n].written)) // never fails
-		w.series = append(w.series, grouped{n, int(h.Sum32() % store.Groups), &all[n]})
+	for i, q := range parts {
+		numbers, all := t.chosen(q)
+		for _, n := range numbers {
+			w.series = append(w.series, grouped{i, n, all[n].group, &all[n]})
+		}
 	}
 	slices.SortFunc(w.series, func(a, b grouped) int {
 		return cmp.Or(cmp.Compare(a.of.service, b.of.service), cmp.Compare(a.group, b.group))
@@ -74,9 +78,16 @@ func newWork(t *tenant, q store.Query) *work {
 	return w
 }
 
+// part is what an adder knows of a part of a selection.
+type part struct {
+	cursor *cursor
+	days   []uint32 // nil: not looked for yet
+}
+
 // adder adds the windows of some series up.
 type adder struct {
-	cursor   *cursor
+	parts    []part
+	damaged  int // of other adders
 	shelf    *shelf
 	kind     string
 	grouping store.Grouping
@@ -87,31 +98,41 @@ type adder struct {
 
 // work takes one series after another.
 func (a *adder) work(ctx context.Context, w *work) error {
-	days, err := a.cursor.days()
-	if err != nil {
-		return err
-	}
 	for {
 		n := int(w.next.Add(1)) - 1
 		if n >= len(w.series) {
 			return nil
 		}
-		if err := a.add(ctx, days, &w.series[n]); err != nil {
+		if err := a.add(ctx, &w.series[n]); err != nil {
 			return err
 		}
 	}
 }
 
+func (a *adder) close() (err error) {
+	for _, p := range a.parts {
+		a.damaged += p.cursor.damaged
+		err = errors.Join(err, p.cursor.close())
+	}
+	return err
+}
+
 // add adds a series up. At the raw level all of it is of one group.
-func (a *adder) add(ctx context.Context, days []uint32, g *grouped) error {
-	return a.cursor.series(ctx, days, g.number, g.of, func(f *found) error {
+func (a *adder) add(ctx context.Context, g *grouped) (err error) {
+	p := &a.parts[g.part]
+	if p.days == nil {
+		if p.days, err = p.cursor.days(); err != nil {
+			return err
+		}
+	}
+	return p.cursor.series(ctx, p.days, g.number, g.of, func(f *found) error {
 		d, err := a.shelf.take(g.of.service)
 		if err != nil {
 			return err
 		}
 		size := len(d.all())
 		if !a.columns.read(f.data, a.kind, size, a.grouping.Thread != nil) {
-			a.cursor.report(g.of, f.start, errDamaged)
+			p.cursor.report(g.of, f.start, errDamaged)
 			return nil
 		}
 		if a.columns.absent {
@@ -134,7 +155,7 @@ func (a *adder) addWindow(column string, g *grouped, size int) {
 	c := &a.columns
 	if a.grouping.Thread == nil {
 		s := a.column(column, g, size)
-		s.absorb(&c.head)
+		s.absorb(&c.head, c.of)
 		s.add(c, nil, 0)
 		return
 	}
@@ -144,7 +165,7 @@ func (a *adder) addWindow(column string, g *grouped, size int) {
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		s := a.column(column+name, g, size)
-		s.absorb(threadHead(c, names, name))
+		s.absorb(threadHead(c, names, name), c.of)
 		for i := range names {
 			if names[i] == name {
 				s.add(c, c.thread, uint32(i))
@@ -229,7 +250,7 @@ func (s *sums) settle() {
 	}
 }
 
-func (s *sums) absorb(h *profile.Head) {
+func (s *sums) absorb(h *profile.Head, windows int) {
 	if s.windows == 0 {
 		s.head = *h
 		s.head.Types, s.head.Target = slices.Clone(h.Types), maps.Clone(h.Target)
@@ -237,7 +258,7 @@ func (s *sums) absorb(h *profile.Head) {
 	} else {
 		s.head.Absorb(h)
 	}
-	s.windows++
+	s.windows += windows
 }
 
 // add adds the rows of one thread, or all of them.
@@ -248,7 +269,7 @@ func (s *sums) add(c *columns, threads []uint32, thread uint32) {
 		}
 		threads = nil
 	}
-	if threads == nil && c.groups == nil {
+	if threads == nil && c.groups == nil && c.excess == nil {
 		s.addAll(c)
 		return
 	}
@@ -282,16 +303,11 @@ func (s *sums) addAll(c *columns) {
 }
 
 func (s *sums) addRow(c *columns, i int) {
-	cell, n, value := &s.cells[c.calls[i]], c.n[i], c.value[i]*c.scale
-	cell.n += n
-	if n > 0 {
-		cell.squares += float64(value) * float64(value) / float64(n)
-	}
-	if c.spread != nil {
-		cell.squares += float64(c.spread[i]) * float64(c.scale) * float64(c.scale)
-	}
+	cell := &s.cells[c.calls[i]]
+	cell.n += c.n[i]
+	cell.squares += c.squares(i)
 	if c.groups == nil {
-		cell.value += value
+		cell.value += c.value[i] * c.scale
 		return
 	}
 	for g, v := range c.groups[i*store.Groups : (i+1)*store.Groups] {
@@ -303,7 +319,7 @@ func (s *sums) addRow(c *columns, i int) {
 
 // absorb adds what another adder has.
 func (a *adder) absorb(o *adder) {
-	a.cursor.damaged += o.cursor.damaged
+	a.damaged += o.damaged
 	for k, s := range o.sums {
 		mine := a.sums[k]
 		if mine == nil {

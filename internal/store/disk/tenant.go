@@ -23,14 +23,20 @@ type tenant struct {
 	mu           sync.Mutex // guards all below
 	dictionaries map[string]*dictionary
 	series       []series
-	numbers      map[string]uint32 // of series, by how they are kept
-	saved        int               // series that are in the database
+	numbers      map[string]uint32      // of series, by how they are kept
+	saved        int                    // series that are in the database
+	stale        map[store.Step]bool    // steps that are to be added up; false: the database does not know
+	busy         *store.Step            // it is being added up
+	dropped      map[store.Level]uint32 // the day before which all was dropped
+
+	rolling sync.Mutex // held while a step is added up
 }
 
 type series struct {
 	labels  profile.Labels
 	written string
 	service string
+	group   int
 }
 
 // tenant finds a tenant, and reads what the database holds of it when it is
@@ -41,11 +47,15 @@ func (s *Store) tenant(db *database, name string) (*tenant, error) {
 	if t := s.tenants[name]; t != nil {
 		return t, nil
 	}
-	t := &tenant{name: name, places: newPlaces(), dictionaries: map[string]*dictionary{}, numbers: map[string]uint32{}}
+	t := &tenant{name: name, places: newPlaces(), dictionaries: map[string]*dictionary{}, numbers: map[string]uint32{},
+		stale: map[store.Step]bool{}, dropped: map[store.Level]uint32{}}
 	if err := db.restorePlaces(t); err != nil {
 		return nil, err
 	}
 	if err := db.restoreSeries(t); err != nil {
+		return nil, err
+	}
+	if err := db.restoreSteps(t); err != nil {
 		return nil, err
 	}
 	s.tenants[name] = t
@@ -129,7 +139,7 @@ func (t *tenant) addSeries(labels profile.Labels) uint32 {
 	if !ok {
 		number = uint32(len(t.series))
 		t.numbers[string(kept)] = number
-		t.series = append(t.series, series{maps.Clone(labels), labels.String(), labels[store.ServiceLabel]})
+		t.series = append(t.series, series{maps.Clone(labels), labels.String(), labels[store.ServiceLabel], store.Group(labels)})
 	}
 	return number
 }

@@ -2,6 +2,8 @@ package disk
 
 import (
 	"cmp"
+	"math"
+	"math/bits"
 	"slices"
 
 	"atys.dev/atys/internal/profile"
@@ -14,9 +16,13 @@ import (
 //	types     count, then kind, unit, period, scale of each
 //	rows      count, then columns, rows in the order of their calls:
 //	          call less that of the row before | n | values of each type |
-//	          which of the following there are | spread | thread | context | slot | groups
+//	          which of the following there are | spread | thread | context | slot |
+//	          groups | excess | of how many windows
 //	head      duration, design, exact, idle, watched, clock, losses, comments
 //	threads, contexts
+//
+// A row's groups are a byte that tells which are not zero, and the values of all
+// of these but the last, which is what remains of the row's value.
 //
 // A merge reads the first half, and of the head what it adds up.
 const version = 1
@@ -28,6 +34,8 @@ const (
 	hasContext
 	hasSlot
 	hasGroups
+	hasExcess
+	hasOf
 )
 
 // encodeWindow writes a window whose rows' stacks are calls already.
@@ -81,12 +89,13 @@ func (w *writer) rows(of *store.Window, calls []uint32) {
 			w.signed(rows.Value[t*len(order)+i])
 		}
 	}
-	w.optional(rows, order)
+	w.optional(of, order)
 }
 
-func (w *writer) optional(rows *store.Rows, order []int) {
-	has := uint64(0)
-	for i, there := range []bool{rows.Spread != nil, rows.Thread != nil, rows.Context != nil, rows.Slot != nil, rows.Groups != nil} {
+func (w *writer) optional(of *store.Window, order []int) {
+	rows, has := &of.Rows, uint64(0)
+	for i, there := range []bool{rows.Spread != nil, rows.Thread != nil, rows.Context != nil, rows.Slot != nil, rows.Groups != nil,
+		rows.Excess != nil, of.Of != 0} {
 		if there {
 			has |= 1 << i // as the constants are
 		}
@@ -106,11 +115,59 @@ func (w *writer) optional(rows *store.Rows, order []int) {
 	}
 	if rows.Groups != nil {
 		for _, i := range order {
-			for _, v := range rows.Groups[i*store.Groups : (i+1)*store.Groups] {
-				w.signed(v)
-			}
+			w.groups(rows.Groups[i*store.Groups : (i+1)*store.Groups])
 		}
 	}
+	if rows.Excess != nil {
+		for _, i := range order {
+			w.number(uint64(shorten(rows.Excess[i])))
+		}
+	}
+	if of.Of != 0 {
+		w.number(uint64(of.Of))
+	}
+}
+
+func (w *writer) groups(values []int64) {
+	which, last := byte(0), 0
+	for g, v := range values {
+		if v != 0 {
+			which |= 1 << g
+			last = g
+		}
+	}
+	*w = append(*w, which)
+	for _, v := range values[:last] {
+		if v != 0 {
+			w.signed(v)
+		}
+	}
+}
+
+// groups reads them; value is the row's.
+func (r *reader) groups(values []int64, value int64) {
+	clear(values)
+	which := r.bytes(1)[0]
+	for ; which&(which-1) != 0; which &= which - 1 {
+		v := r.signed()
+		values[bits.TrailingZeros8(which)] = v
+		value -= v
+	}
+	if which != 0 {
+		values[bits.TrailingZeros8(which)] = value
+	}
+}
+
+// An excess is kept to three digits: it is the variance of weights, and zero of
+// single samples.
+const shorter = 12
+
+func shorten(excess float32) uint32 {
+	return (math.Float32bits(max(excess, 0)) + 1<<(shorter-1)) >> shorter
+}
+
+func (r *reader) excess() float32 {
+	return math.Float32frombits(uint32(r.small(32-shorter)) << shorter)
 }
 
 func (w *writer) head(h *profile.Head) {
@@ -179,6 +236,10 @@ func (r *reader) rows(w *store.Window) {
 	rows.N = r.int64s(n)
 	rows.Value = r.int64s(n * len(w.Head.Types))
 	has := r.number()
+	if r.bad || has&hasGroups != 0 && len(rows.Value) < n {
+		r.bad = true
+		return
+	}
 	if has&hasSpread != 0 {
 		rows.Spread = r.int64s(n)
 	}
@@ -192,7 +253,19 @@ func (r *reader) rows(w *store.Window) {
 		rows.Slot = r.uint32s(n)
 	}
 	if has&hasGroups != 0 {
-		rows.Groups = r.int64s(n * store.Groups)
+		rows.Groups = make([]int64, n*store.Groups)
+		for i := range n {
+			r.groups(rows.Groups[i*store.Groups:(i+1)*store.Groups], rows.Value[i])
+		}
+	}
+	if has&hasExcess != 0 {
+		rows.Excess = make([]float32, n)
+		for i := range rows.Excess {
+			rows.Excess[i] = r.excess()
+		}
+	}
+	if has&hasOf != 0 {
+		w.Of = int(r.small(31))
 	}
 }
 

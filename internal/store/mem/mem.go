@@ -30,6 +30,8 @@ type tenant struct {
 	calls   map[profile.Hash]call
 	places  map[profile.Hash]profile.Place
 	seen    map[key]*entry
+	stale   map[store.Step]bool
+	dropped map[store.Level]time.Time
 	pending []*entry
 }
 
@@ -70,6 +72,11 @@ func (s *Store) Settle() {
 func (t *tenant) show(n int) {
 	for _, e := range t.pending[:n] {
 		t.seen[e.key] = e
+		if e.key.level == store.Raw {
+			for _, step := range store.Steps(e.window.Head.Start) {
+				t.stale[step] = true
+			}
+		}
 	}
 	t.pending = t.pending[n:]
 }
@@ -82,7 +89,8 @@ func (s *Store) open(name string) (*tenant, error) {
 	}
 	t := s.tenants[name]
 	if t == nil {
-		t = &tenant{calls: map[profile.Hash]call{}, places: map[profile.Hash]profile.Place{}, seen: map[key]*entry{}}
+		t = &tenant{calls: map[profile.Hash]call{}, places: map[profile.Hash]profile.Place{}, seen: map[key]*entry{},
+			stale: map[store.Step]bool{}, dropped: map[store.Level]time.Time{}}
 		s.tenants[name] = t
 	}
 	t.show(s.rng.IntN(len(t.pending) + 1))
@@ -209,19 +217,40 @@ func (t *tenant) window(e *entry) *profile.Window {
 }
 
 // Merge adds windows up; see store.Store.
-func (s *Store) Merge(_ context.Context, name string, q store.Query, kind string, g store.Grouping) (*store.Merged, error) {
+func (s *Store) Merge(_ context.Context, name string, parts []store.Query, kind string, g store.Grouping) (*store.Merged, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, entries, err := s.chosen(name, q)
+	t, err := s.open(name)
 	if err != nil {
 		return nil, err
 	}
-	m := merger{tenant: t, kind: kind, grouping: g, columns: map[string]*column{}, merged: &store.Merged{Forest: &profile.Forest{}},
-		calls: map[profile.Hash]int{}, places: map[profile.Hash]int{}}
-	for _, e := range entries {
-		m.add(e)
+	m := newMerger(t, kind, g)
+	for _, q := range parts {
+		_, entries, err := s.chosen(name, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			m.add(e)
+		}
 	}
 	return m.finish(), nil
+}
+
+// Tenants lists all that ever wrote; see store.Store.
+func (s *Store) Tenants(context.Context) (names []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	for name, t := range s.tenants {
+		if len(t.seen)+len(t.pending) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // Name keeps late names; see store.Store.
@@ -251,6 +280,7 @@ func (s *Store) Drop(_ context.Context, name string, level store.Level, before t
 	}
 	t.show(len(t.pending))
 	day := before.Truncate(24 * time.Hour)
+	t.dropped[level] = day
 	maps.DeleteFunc(t.seen, func(k key, e *entry) bool { return k.level == level && e.window.Head.Start.Before(day) })
 	return nil
 }

@@ -1,7 +1,6 @@
 package mem
 
 import (
-	"hash/fnv"
 	"maps"
 	"slices"
 
@@ -25,15 +24,18 @@ type column struct {
 	sums    map[int]*store.Sum
 }
 
+func newMerger(t *tenant, kind string, g store.Grouping) *merger {
+	return &merger{tenant: t, kind: kind, grouping: g, columns: map[string]*column{}, merged: &store.Merged{Forest: &profile.Forest{}},
+		calls: map[profile.Hash]int{}, places: map[profile.Hash]int{}}
+}
+
 func (m *merger) add(e *entry) {
 	w := m.tenant.window(e)
 	at := w.TypeIndex(m.kind)
 	if at < 0 {
 		return
 	}
-	h := fnv.New32a()
-	h.Write([]byte(e.key.series)) // never fails
-	group := int(h.Sum32() % store.Groups)
+	group, windows := store.Group(w.Target), max(e.window.Of, 1)
 	key := ""
 	if m.grouping.Key != nil {
 		key = m.grouping.Key(w.Target, &w.Head)
@@ -41,7 +43,7 @@ func (m *merger) add(e *entry) {
 	head := w.Head
 	head.Types = []profile.ValueType{w.Types[at]}
 	if m.grouping.Thread == nil {
-		m.column(key).absorb(&head)
+		m.column(key).absorb(&head, windows)
 	} else {
 		m.addThreads(key, w, head)
 	}
@@ -63,6 +65,8 @@ func (m *merger) add(e *entry) {
 		s.Value += row.Values[at]
 		if at == 0 {
 			s.Squares += row.Squares
+		} else if value := float64(row.Values[at]); row.N > 0 {
+			s.Squares += value * value / float64(row.N)
 		}
 		if e.window.Rows.Groups != nil && at == 0 {
 			for g := range s.Groups {
@@ -85,7 +89,7 @@ func (m *merger) addThreads(key string, w *profile.Window, head profile.Head) {
 	for name, exact := range names {
 		h := head
 		h.Exact, h.Idle, h.Watched, h.Losses = exact, 0, 0, nil
-		m.column(key + name).absorb(&h)
+		m.column(key+name).absorb(&h, 1)
 	}
 }
 
@@ -98,7 +102,7 @@ func (m *merger) column(key string) *column {
 	return c
 }
 
-func (c *column) absorb(h *profile.Head) {
+func (c *column) absorb(h *profile.Head, windows int) {
 	if c.windows == 0 {
 		c.head = *h
 		c.head.Types, c.head.Target = slices.Clone(h.Types), maps.Clone(h.Target)
@@ -106,7 +110,7 @@ func (c *column) absorb(h *profile.Head) {
 	} else {
 		c.head.Absorb(h)
 	}
-	c.windows++
+	c.windows += windows
 }
 
 // call finds or adds a call of the forest, its callers first.

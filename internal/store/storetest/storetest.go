@@ -38,6 +38,8 @@ func Run(t *testing.T, e Engine) {
 		"keeps tenants apart":            testTenants,
 		"late names":                     testLateNames,
 		"drops days":                     testDrops,
+		"rolls up":                       testRollsUp,
+		"keeps what is rolled up":        testKeepsRolled,
 		"many at once":                   testMany,
 		"closed":                         testClosed,
 	} {
@@ -378,7 +380,7 @@ func (b *bench) merge(t *testing.T, q store.Query, kind string, g store.Grouping
 	if b.settle != nil {
 		b.settle(b.Store)
 	}
-	m, err := b.Merge(context.Background(), tenant, q, kind, g)
+	m, err := b.Merge(context.Background(), tenant, []store.Query{q}, kind, g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -511,7 +513,7 @@ func testMany(t *testing.T, b *bench) {
 				if err := b.Put(context.Background(), tenant, store.Raw, Batch(profile.Run{1}, window)); err != nil {
 					t.Error(err)
 				}
-				if _, err := b.Merge(context.Background(), tenant, always(), "cpu", store.Grouping{}); err != nil {
+				if _, err := b.Merge(context.Background(), tenant, []store.Query{always()}, "cpu", store.Grouping{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -530,7 +532,7 @@ func testClosed(t *testing.T, b *bench) {
 	if err := b.Put(context.Background(), tenant, store.Raw, Batch(profile.Run{1}, w)); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("put after it was closed: %v", err)
 	}
-	if _, err := b.Merge(context.Background(), tenant, always(), "cpu", store.Grouping{}); !errors.Is(err, store.ErrClosed) {
+	if _, err := b.Merge(context.Background(), tenant, []store.Query{always()}, "cpu", store.Grouping{}); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("asked after it was closed: %v", err)
 	}
 }

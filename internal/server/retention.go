@@ -1,0 +1,53 @@
+package server
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"atys.dev/atys/internal/store"
+)
+
+// Retention says how long windows of each level are kept; a level that is not
+// named is kept for ever. Whole days are dropped.
+type Retention map[store.Level]time.Duration
+
+// DefaultRetention is what is kept where nobody says otherwise.
+const DefaultRetention = "raw=7d,1m=7d,10m=30d,1h=400d"
+
+// levels are how users call them: those of series and of services are one.
+var levels = map[string][]store.Level{
+	"raw": {store.Raw},
+	"1m":  {store.Service1m},
+	"10m": {store.Series10m, store.Service10m},
+	"1h":  {store.Series1h, store.Service1h},
+}
+
+// ParseRetention reads how long to keep what: raw=7d,1m=7d,10m=30d,1h=400d.
+func ParseRetention(text string) (Retention, error) {
+	r := Retention{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, length, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if !ok || levels[name] == nil {
+			return nil, fmt.Errorf("retention %q: want raw, 1m, 10m or 1h, and how many days, such as %s", part, DefaultRetention)
+		}
+		keep, err := parseDays(length)
+		if err != nil {
+			return nil, fmt.Errorf("retention of %s: %w", name, err)
+		}
+		for _, level := range levels[name] {
+			r[level] = keep
+		}
+	}
+	return r, nil
+}
+
+const maxDays = 36500
+
+func parseDays(text string) (time.Duration, error) {
+	if n, err := strconv.Atoi(strings.TrimSuffix(text, "d")); err == nil && strings.HasSuffix(text, "d") && n >= 1 && n <= maxDays {
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	return 0, fmt.Errorf("%q: want a number of days, such as 30d, from 1d to %dd", text, maxDays)
+}

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/query"
+	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/stats"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/mem"
+	"atys.dev/atys/internal/store/storetest"
+)
+
+// TestRolledUp asks the same before and after windows are added up, and once
+// those that were cut have been dropped.
+func TestRolledUp(t *testing.T) {
+	ctx := context.Background()
+	s := mem.New(1)
+	begin := time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
+	var windows []*profile.Window
+	for i := range uint64(60) {
+		w := storetest.Window(i, "shop", fmt.Sprint(i%3), begin.Add(time.Duration(i)*time.Minute))
+		w.Target["node"], w.Duration = "n", time.Minute
+		machine := storetest.Window(100+i, "", "", w.Start)
+		machine.Target, machine.Duration = profile.Labels{"node": "n"}, time.Minute
+		windows = append(windows, w, machine)
+	}
+	if err := s.Put(ctx, "x", store.Raw, storetest.Batch(profile.Run{1}, windows...)); err != nil {
+		t.Fatal(err)
+	}
+	s.Settle()
+	a := query.Asker{Store: s, Tenant: "x"}
+	before := ask(t, a, begin)
+	for {
+		stale, err := s.Stale(ctx, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(stale) == 0 {
+			break
+		}
+		if err := s.Roll(ctx, "x", stale[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sameLines(t, ask(t, a, begin), before)
+	for _, level := range []store.Level{store.Raw, store.Service1m} {
+		if err := s.Drop(ctx, "x", level, begin.Add(48*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sameLines(t, ask(t, a, begin), before)
+}
+
+func sameLines(t *testing.T, got, want []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d lines, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Errorf("got  %s\nwant %s", got[i], want[i])
+		}
+	}
+}
+
+// ask asks all there is to ask of 50 minutes, and writes it down with what
+// rounding leaves.
+func ask(t *testing.T, a query.Asker, begin time.Time) (lines []string) {
+	t.Helper()
+	ctx := context.Background()
+	for _, text := range []string{`{service="shop"}`, `{service="shop",instance="1"}`} {
+		selector, err := spec.ParseSelector(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		about := query.Selection{Select: selector, Kind: "cpu", From: begin, To: begin.Add(50 * time.Minute)}
+		top, err := a.Top(ctx, about, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("%s: %d samples, %d, %v", text, top.N, top.Value, top.Exact))
+		for _, f := range top.Functions {
+			lines = append(lines, fmt.Sprintf("%s self %d %d %s service %s %v", f.Frame.Function, f.Self.N, f.Self.Value, interval(f.Self.Share), interval(f.Self.Service), f.Self.ServiceKnown))
+		}
+		slices.SortFunc(top.Coverage.Losses, func(a, b profile.Loss) int {
+			return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Detail, b.Detail))
+		})
+		lines = append(lines, fmt.Sprintf("%d windows, losses %v", top.Coverage.Windows, top.Coverage.Losses))
+		for _, n := range top.Coverage.Nodes {
+			lines = append(lines, fmt.Sprintf("%s watched %v, %d missing", n.Node, n.Watched, len(n.Missing)))
+		}
+		for _, by := range []string{"", "instance", store.ServiceLabel} {
+			parts, _, err := a.Split(ctx, about, query.Split{Step: 10 * time.Minute, By: by})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range parts {
+				lines = append(lines, fmt.Sprintf("%v %s: %d windows, %d samples, %d, %v, %s", p.Start, p.By, p.Windows, p.N, p.Value, p.CPU, interval(p.Share)))
+			}
+		}
+	}
+	return lines
+}
+
+func interval(i stats.Interval) string {
+	return fmt.Sprintf("%.3f (%.3f to %.3f)", i.Value, i.Low, i.High)
+}

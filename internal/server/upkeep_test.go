@@ -1,0 +1,111 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/mem"
+	"atys.dev/atys/internal/store/storetest"
+)
+
+// watched tells what is done to a store.
+type watched struct {
+	*mem.Store
+	rolled  []store.Step
+	dropped map[store.Level]time.Time
+}
+
+func (w *watched) Roll(ctx context.Context, tenant string, step store.Step) error {
+	w.rolled = append(w.rolled, step)
+	return w.Store.Roll(ctx, tenant, step)
+}
+
+func (w *watched) Drop(ctx context.Context, tenant string, level store.Level, before time.Time) error {
+	w.dropped[level] = before
+	return w.Store.Drop(ctx, tenant, level, before)
+}
+
+func TestUpkeep(t *testing.T) {
+	ctx := context.Background()
+	begin := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	now := begin
+	kept := &watched{Store: mem.New(1), dropped: map[store.Level]time.Time{}}
+	s, err := New(Options{Store: kept, Now: func() time.Time { return now },
+		Retention: Retention{store.Raw: 48 * time.Hour, store.Service1h: 0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &upkeep{Server: s, tried: map[string]map[store.Step]time.Time{}}
+	put := func(instance string, at time.Duration) {
+		t.Helper()
+		b := storetest.Batch(profile.Run{1}, storetest.Window(uint64(at), "shop", instance, begin.Add(at)))
+		if err := kept.Put(ctx, "default", store.Raw, b); err != nil {
+			t.Fatal(err)
+		}
+		kept.Settle()
+	}
+	// rolls gives the levels of the steps that are added up at a time.
+	rolls := func(at time.Duration) (levels []store.Level) {
+		t.Helper()
+		now, kept.rolled = begin.Add(at), nil
+		if err := u.once(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range kept.rolled {
+			levels = append(levels, step.Level)
+		}
+		return levels
+	}
+	put("one", time.Second)
+	for _, step := range []struct {
+		at   time.Duration
+		want []store.Level
+	}{
+		{89 * time.Second, nil},
+		{90 * time.Second, []store.Level{store.Service1m}},
+		{100 * time.Second, nil},
+		{10*time.Minute + 29*time.Second, nil},
+		{10*time.Minute + 30*time.Second, []store.Level{store.Series10m, store.Service10m}},
+		{60*time.Minute + 30*time.Second, []store.Level{store.Series1h, store.Service1h}},
+	} {
+		if got := rolls(step.at); !slices.Equal(got, step.want) {
+			t.Errorf("%v after: levels %v are added up, want %v", step.at, got, step.want)
+		}
+	}
+	put("late", 2*time.Second)
+	all := []store.Level{store.Series10m, store.Series1h, store.Service1m, store.Service10m, store.Service1h}
+	if got := rolls(80 * time.Minute); !slices.Equal(got, all) {
+		t.Errorf("after a late window levels %v are added up", got)
+	}
+	put("later", 3*time.Second)
+	if got := rolls(81 * time.Minute); len(got) != 0 {
+		t.Errorf("and a minute later %v once more", got)
+	}
+	if got := rolls(90 * time.Minute); !slices.Equal(got, all) {
+		t.Errorf("and then %v", got)
+	}
+	if want := map[store.Level]time.Time{store.Raw: begin.Add(80*time.Minute - 48*time.Hour)}; !maps.Equal(kept.dropped, want) {
+		t.Errorf("dropped are %v, want %v", kept.dropped, want)
+	}
+}
+
+func TestParseRetention(t *testing.T) {
+	got, err := ParseRetention("raw=2d, 1h=400d")
+	day := 24 * time.Hour
+	if want := (Retention{store.Raw: 2 * day, store.Series1h: 400 * day, store.Service1h: 400 * day}); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+	if got, err := ParseRetention(DefaultRetention); err != nil || len(got) != 6 {
+		t.Errorf("the default is %v, %v", got, err)
+	}
+	for _, text := range []string{"", "raw", "raw=", "raw=2", "raw=2h", "raw=0d", "raw=-1d", "2m=2d", "raw=99999d", "raw=2d,"} {
+		if got, err := ParseRetention(text); err == nil {
+			t.Errorf("%q is taken for %v", text, got)
+		}
+	}
+}

@@ -1,0 +1,371 @@
+package disk
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+)
+
+// A window that is put makes the steps it lies in stale, in the same batch
+// (commit.go). A step loses its mark before its windows are read, so that what
+// comes meanwhile makes it stale again; it counts as stale while it is added up,
+// and in the database until the last batch of the result.
+
+// mark notes that steps lack windows.
+func (t *tenant) mark(steps map[store.Step]bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for step := range steps {
+		if _, ok := t.stale[step]; !ok {
+			t.stale[step] = false
+		}
+	}
+}
+
+// marked tells whether a step is stale.
+func (t *tenant) marked(step store.Step) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.stale[step]
+	return ok
+}
+
+// begin takes the mark of a step away. No commit is between marking the steps of
+// its windows and writing them.
+func (s *Store) begin(t *tenant, step store.Step) {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.stale, step)
+	t.busy = &step
+}
+
+// end has a step be what it is; if it failed, stale.
+func (t *tenant) end(step store.Step, err error) {
+	if err != nil {
+		t.mark(map[store.Step]bool{step: true})
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.busy = nil
+}
+
+// restoreSteps reads which steps are stale, and what was dropped.
+func (d *database) restoreSteps(t *tenant) error {
+	err := d.each(newKey(spaceStale, t.name), func(rest, _ []byte) error {
+		if len(rest) != 9 || rest[0] > byte(store.Service1h) {
+			return damaged("steps", t.name)
+		}
+		start := time.Unix(0, int64(binary.BigEndian.Uint64(rest[1:]))).UTC()
+		t.stale[store.Step{Level: store.Level(rest[0]), Start: start}] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return d.each(newKey(spaceDropped, t.name), func(rest, value []byte) error {
+		if len(rest) != 1 || len(value) != 4 {
+			return damaged("limits", t.name)
+		}
+		t.dropped[store.Level(rest[0])] = binary.BigEndian.Uint32(value)
+		return nil
+	})
+}
+
+// Stale lists steps that are to be added up; see store.Store.
+func (s *Store) Stale(_ context.Context, tenant string) ([]store.Step, error) {
+	t, err := s.loaded(tenant)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	steps := slices.Collect(maps.Keys(t.stale))
+	if t.busy != nil && !slices.Contains(steps, *t.busy) {
+		steps = append(steps, *t.busy)
+	}
+	t.mu.Unlock()
+	slices.SortFunc(steps, func(a, b store.Step) int {
+		return cmp.Or(cmp.Compare(a.Level, b.Level), a.Start.Compare(b.Start))
+	})
+	return steps, nil
+}
+
+// Roll adds a step up; see store.Store.
+func (s *Store) Roll(ctx context.Context, tenant string, step store.Step) error {
+	t, err := s.loaded(tenant)
+	if err != nil {
+		return err
+	}
+	t.rolling.Lock()
+	defer t.rolling.Unlock()
+	s.begin(t, step)
+	err = s.roll(ctx, t, step)
+	t.end(step, err)
+	return err
+}
+
+func (s *Store) roll(ctx context.Context, t *tenant, step store.Step) error {
+	last := &commit{tenant: t, rolled: &step}
+	below := step.Level.Below()
+	t.mu.Lock()
+	dropped := days(step.Start) < t.dropped[below]
+	t.mu.Unlock()
+	if dropped {
+		return s.commit(ctx, last)
+	}
+	r := &roller{store: s, tenant: t, step: step, commit: &commit{tenant: t}}
+	if err := r.read(ctx); err != nil {
+		return err
+	}
+	last.pairs, last.bytes = r.commit.pairs, r.commit.bytes
+	return s.commit(ctx, last)
+}
+
+// roller adds the windows of a step up: of each series, or of each service, for
+// each task and kind of values apart.
+type roller struct {
+	store  *Store
+	tenant *tenant
+	shelf  *shelf
+	cursor *cursor
+	step   store.Step
+	commit *commit // what is not written yet
+
+	columns columns
+	cells   []rollCell // by call; those that are not touched are zero
+	touched []uint32
+	window  store.Window  // that is added up
+	watched time.Duration // by all of its windows
+}
+
+// rollCell is what was sampled on one stack.
+type rollCell struct {
+	n, value int64
+	squares  float64
+	groups   [store.Groups]int64
+}
+
+// measured is what windows have in common that are added up.
+type measured struct{ task, kind string }
+
+func (r *roller) read(ctx context.Context) error {
+	db, err := r.store.acquire()
+	if err != nil {
+		return err
+	}
+	defer db.release()
+	r.shelf = r.store.shelf(db, r.tenant)
+	defer r.shelf.putBack()
+	r.cursor = r.store.cursor(db, r.tenant, store.Query{Level: r.step.Level.Below(), From: r.step.Start, To: r.step.Start.Add(r.step.Level.Length())})
+	err = errors.Join(r.units(ctx), r.cursor.close())
+	if err == nil && r.cursor.damaged > 0 { // what is left is asked for as it is
+		err = &store.DamagedError{Parts: r.cursor.damaged}
+	}
+	return err
+}
+
+// units adds up what belongs together.
+func (r *roller) units(ctx context.Context) error {
+	days, err := r.cursor.days()
+	if err != nil {
+		return err
+	}
+	numbers, all := r.tenant.chosen(r.cursor.query)
+	if !r.step.Level.Services() {
+		for _, n := range numbers {
+			if err := r.unit(ctx, days, all[n].labels, []uint32{n}, all); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	services := map[string][]uint32{}
+	for _, n := range numbers {
+		services[all[n].service] = append(services[all[n].service], n)
+	}
+	for service, numbers := range services {
+		labels := profile.Labels{}
+		if service != "" {
+			labels[store.ServiceLabel] = service
+		}
+		if err := r.unit(ctx, days, labels, numbers, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unit adds series up to windows under the given labels.
+func (r *roller) unit(ctx context.Context, days []uint32, labels profile.Labels, numbers []uint32, all []series) error {
+	seen := map[measured]bool{}
+	err := r.each(ctx, days, numbers, all, func(of *series, f *found) error {
+		list, ok := kinds(f.data)
+		if !ok {
+			r.cursor.report(of, f.start, errDamaged)
+		}
+		for _, kind := range list {
+			seen[measured{f.task, kind}] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for m := range seen {
+		if err := r.measure(ctx, days, labels, numbers, all, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *roller) each(ctx context.Context, days []uint32, numbers []uint32, all []series, give func(*series, *found) error) error {
+	for _, n := range numbers {
+		err := r.cursor.series(ctx, days, n, &all[n], func(f *found) error { return give(&all[n], f) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure adds one kind of values of one task up.
+func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labels, numbers []uint32, all []series, m measured) error {
+	r.window, r.watched = store.Window{Series: labels}, 0
+	err := r.each(ctx, days, numbers, all, func(of *series, f *found) error {
+		if f.task != m.task {
+			return nil
+		}
+		d, err := r.shelf.take(of.service)
+		if err != nil {
+			return err
+		}
+		size := len(d.all())
+		if !r.columns.read(f.data, m.kind, size, false) {
+			r.cursor.report(of, f.start, errDamaged)
+			return nil
+		}
+		if !r.columns.absent {
+			r.add(of, f, size)
+		}
+		return nil
+	})
+	if err != nil || r.window.Of == 0 {
+		return err
+	}
+	r.finish(m)
+	return r.flush(ctx)
+}
+
+// add adds the window that was read.
+func (r *roller) add(of *series, f *found, size int) {
+	c, w := &r.columns, &r.window
+	head := c.head
+	head.Start, head.Task, head.Target = f.start, f.task, of.labels
+	if w.Of == 0 {
+		w.Head = head
+		w.Head.Types, w.Head.Target = slices.Clone(head.Types), maps.Clone(head.Target)
+		w.Head.Losses, w.Head.Comments = slices.Clone(head.Losses), slices.Clone(head.Comments)
+		w.Scales = []int64{c.scale}
+	} else {
+		w.Head.Absorb(&head)
+		w.Scales[0] = divisor(w.Scales[0], c.scale)
+	}
+	w.Of += c.of
+	r.watched += head.Duration
+	if more := size - len(r.cells); more > 0 {
+		r.cells = append(r.cells, make([]rollCell, more+size/8)...) // dictionaries grow meanwhile
+	}
+	for i, call := range c.calls {
+		if c.n[i] != 0 || c.value[i] != 0 {
+			r.addRow(of.group, i, &r.cells[call])
+		}
+	}
+}
+
+func (r *roller) addRow(group, i int, cell *rollCell) {
+	c := &r.columns
+	value := c.value[i] * c.scale
+	if cell.n == 0 && cell.value == 0 {
+		r.touched = append(r.touched, c.calls[i])
+	}
+	cell.n += c.n[i]
+	cell.value += value
+	cell.squares += c.squares(i)
+	if c.groups == nil {
+		cell.groups[group] += value
+		return
+	}
+	for g, v := range c.groups[i*store.Groups : (i+1)*store.Groups] {
+		cell.groups[g] += v * c.scale
+	}
+}
+
+// divisor is the greatest number that divides both.
+func divisor(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return max(a, -a)
+}
+
+// finish puts the window into the commit, and forgets it.
+func (r *roller) finish(m measured) {
+	w := &r.window
+	slices.Sort(r.touched)
+	for _, call := range r.touched {
+		r.addTo(&w.Rows, &r.cells[call], max(w.Scales[0], 1))
+		r.cells[call] = rollCell{}
+	}
+	w.Scales[0] = max(w.Scales[0], 1)
+	if !r.step.Level.Services() {
+		w.Head.Duration = r.watched
+	}
+	w.Head.Start, w.Head.Task, w.Head.Duration = r.step.Start, m.task, min(w.Head.Duration, r.step.Level.Length())
+	h := fnv.New128a()
+	h.Write([]byte(m.kind)) // never fails
+	copy(w.Run[:], h.Sum(nil))
+	r.tenant.mu.Lock()
+	number := r.tenant.addSeries(w.Series)
+	r.tenant.mu.Unlock()
+	key := windowKey(r.tenant.name, r.step.Level, w.Series[store.ServiceLabel], number, &w.Head, w.Run)
+	value := encodeWindow(w, r.touched)
+	r.commit.pairs = append(r.commit.pairs, [2][]byte{key, value})
+	r.commit.bytes += len(key) + len(value)
+	r.touched = r.touched[:0]
+}
+
+// addTo adds a row. That of a series is of one group, which its labels tell.
+func (r *roller) addTo(rows *store.Rows, cell *rollCell, scale int64) {
+	rows.N, rows.Value = append(rows.N, cell.n), append(rows.Value, cell.value/scale)
+	excess := 0.0
+	if value := float64(cell.value); cell.n > 0 && value > 0 {
+		excess = cell.squares/(value*value/float64(cell.n)) - 1
+	}
+	rows.Excess = append(rows.Excess, float32(excess))
+	if r.step.Level.Services() {
+		for _, v := range cell.groups {
+			rows.Groups = append(rows.Groups, v/scale)
+		}
+	}
+}
+
+// flush writes what was added up once there is much of it. What is written twice
+// is there once.
+func (r *roller) flush(ctx context.Context) error {
+	if r.commit.bytes < commitBytes {
+		return nil
+	}
+	full := r.commit
+	r.commit = &commit{tenant: r.tenant}
+	return r.store.commit(ctx, full)
+}

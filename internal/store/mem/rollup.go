@@ -1,0 +1,105 @@
+package mem
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+)
+
+// Stale lists steps that are to be added up; see store.Store.
+func (s *Store) Stale(_ context.Context, name string) ([]store.Step, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return slices.SortedFunc(maps.Keys(t.stale), func(a, b store.Step) int {
+		return cmp.Or(cmp.Compare(a.Level, b.Level), a.Start.Compare(b.Start))
+	}), nil
+}
+
+// Roll adds a step up; see store.Store.
+func (s *Store) Roll(_ context.Context, name string, step store.Step) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	below := step.Level.Below()
+	t, entries, err := s.chosen(name, store.Query{Level: below, From: step.Start, To: step.Start.Add(step.Level.Length())})
+	if err != nil {
+		return err
+	}
+	delete(t.stale, step)
+	if step.Start.Before(t.dropped[below]) {
+		return nil
+	}
+	units := map[unit][]*entry{}
+	for _, e := range entries {
+		for _, kind := range e.window.Head.Types {
+			u := unit{key{level: step.Level, series: e.key.series, task: e.key.task, start: step.Start.UnixNano()}, kind.Kind}
+			if step.Level.Services() {
+				u.series = serviceOf(e.window.Series).String()
+			}
+			h := fnv.New128a()
+			h.Write([]byte(kind.Kind)) // never fails
+			copy(u.run[:], h.Sum(nil))
+			units[u] = append(units[u], e)
+		}
+	}
+	for u, entries := range units {
+		t.seen[u.key] = t.roll(step, u, entries)
+	}
+	return nil
+}
+
+// unit is what is added up to one window: its key, and the kind of its values.
+type unit struct {
+	key
+	kind string
+}
+
+func serviceOf(series profile.Labels) profile.Labels {
+	if service := series[store.ServiceLabel]; service != "" {
+		return profile.Labels{store.ServiceLabel: service}
+	}
+	return profile.Labels{}
+}
+
+// roll adds entries up that have a kind of values in common.
+func (t *tenant) roll(step store.Step, u unit, entries []*entry) *entry {
+	m := newMerger(t, u.kind, store.Grouping{})
+	w := &store.Window{Series: entries[0].window.Series, Run: u.run, Scales: []int64{1}}
+	for _, e := range entries {
+		m.add(e)
+		w.Head.Duration += e.window.Head.Duration
+	}
+	watched := w.Head.Duration
+	merged := m.finish()
+	c := &merged.Columns[0]
+	w.Head, w.Of = c.Head, c.Windows
+	if step.Level.Services() {
+		w.Series = serviceOf(w.Series)
+	} else {
+		w.Head.Duration = watched
+	}
+	w.Head.Start, w.Head.Duration = step.Start, min(w.Head.Duration, step.Level.Length())
+	out := &entry{key: u.key, window: w}
+	hashes := map[int]profile.Hash{}
+	for h, call := range m.calls {
+		hashes[call] = h
+	}
+	for i, sum := range c.Sums {
+		out.stacks = append(out.stacks, hashes[sum.Call])
+		w.Rows.Stack, w.Rows.N, w.Rows.Value = append(w.Rows.Stack, uint32(i)), append(w.Rows.N, sum.N), append(w.Rows.Value, sum.Value)
+		excess := float32(0)
+		if value := float64(sum.Value); value > 0 && sum.N > 0 && sum.Squares > 0 {
+			excess = float32(sum.Squares/(value*value/float64(sum.N)) - 1)
+		}
+		w.Rows.Excess, w.Rows.Groups = append(w.Rows.Excess, excess), append(w.Rows.Groups, sum.Groups[:]...)
+	}
+	return out
+}
