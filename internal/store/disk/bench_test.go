@@ -136,11 +136,19 @@ func BenchmarkMerge(b *testing.B) {
 	}
 	b.Logf("%.2f bytes a row on disk", float64(size(b, dir))/rows)
 	s = openBench(b, dir)
+	rollUp(b, s)
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.Logf("%.2f bytes a row on disk with what was added up", float64(size(b, dir))/rows)
+	s = openBench(b, dir)
 	defer s.Close()
 	hour := store.Query{From: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), To: time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC)}
 	one := hour
 	one.Match = func(l profile.Labels) bool { return l["instance"] == "web-3" }
-	for name, q := range map[string]store.Query{"service": hour, "instance": one} {
+	summed, summedOne := hour, one
+	summed.Level, summedOne.Level = store.Service1h, store.Series1h
+	for name, q := range map[string]store.Query{"service": hour, "instance": one, "service added up": summed, "instance added up": summedOne} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				m, err := s.Merge(context.Background(), tenant, []store.Query{q}, "cpu", store.Grouping{})
@@ -149,6 +157,27 @@ func BenchmarkMerge(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// rollUp adds all up, and says how long that takes.
+func rollUp(b *testing.B, s store.Store) {
+	b.Helper()
+	steps, err := s.Stale(context.Background(), tenant)
+	if err != nil {
+		b.Fatal(err)
+	}
+	took, count := map[store.Level]time.Duration{}, map[store.Level]int{}
+	for _, step := range steps {
+		began := time.Now()
+		if err := s.Roll(context.Background(), tenant, step); err != nil {
+			b.Fatal(err)
+		}
+		took[step.Level] += time.Since(began)
+		count[step.Level]++
+	}
+	for _, level := range store.RolledUp() {
+		b.Logf("%s: %d steps, %v each", level, count[level], (took[level] / time.Duration(max(count[level], 1))).Round(100*time.Microsecond))
 	}
 }
 

@@ -12,11 +12,14 @@ import (
 
 // merged makes one forest of all services, and columns over it.
 func (a *adder) merged() (*store.Merged, error) {
-	f := forester{adder: a, forest: &profile.Forest{}, places: map[uint32]int{}, calls: map[[2]int]int{}}
+	f := forester{adder: a, forest: &profile.Forest{}, places: make([]int32, a.shelf.tenant.places.size())}
 	byService := map[string][]sumKey{}
 	for k, s := range a.sums {
 		s.settle()
 		byService[k.service] = append(byService[k.service], k)
+	}
+	if len(byService) > 1 {
+		f.calls = map[[2]int]int{}
 	}
 	columns := map[string]*store.Column{}
 	for _, service := range slices.Sorted(maps.Keys(byService)) {
@@ -106,8 +109,8 @@ func folded(sums []store.Sum) []store.Sum {
 type forester struct {
 	*adder
 	forest *profile.Forest
-	places map[uint32]int // of the tenant, in the forest
-	calls  map[[2]int]int // by caller and place, or end: services share stacks
+	places []int32        // of the tenant: where each is in the forest, plus one
+	calls  map[[2]int]int // by caller and place, or end: services share stacks; nil: there is one
 }
 
 // add adds the calls of a service that columns need, and gives their numbers in
@@ -120,30 +123,42 @@ func (f *forester) add(calls []call, keys []sumKey) []int {
 			needed[call] = needed[call] || s.sampled(call)
 		}
 	}
+	count := 0
 	for i := len(calls) - 1; i >= 0; i-- {
-		if needed[i] && calls[i].caller != nobody {
+		if !needed[i] {
+			continue
+		}
+		count++
+		if calls[i].caller != nobody {
 			needed[calls[i].caller] = true
 		}
 	}
+	f.forest.Calls = slices.Grow(f.forest.Calls, count)
 	numbers := make([]int, len(calls))
 	for i, c := range calls {
 		if !needed[i] {
 			continue
 		}
-		call := f.call(c, numbers)
-		same := [2]int{call.Caller, call.Place}
-		if call.Caller < 0 {
-			same[1] = int(call.End)
-		}
-		number, ok := f.calls[same]
-		if !ok {
-			number = len(f.forest.Calls)
-			f.calls[same] = number
-			f.forest.Calls = append(f.forest.Calls, call)
-		}
-		numbers[i] = number
+		numbers[i] = f.number(f.call(c, numbers))
 	}
 	return numbers
+}
+
+// number finds or adds a call of the forest.
+func (f *forester) number(c profile.Call) int {
+	number := len(f.forest.Calls)
+	if f.calls != nil {
+		same := [2]int{c.Caller, c.Place}
+		if c.Caller < 0 {
+			same[1] = int(c.End)
+		}
+		if known, ok := f.calls[same]; ok {
+			return known
+		}
+		f.calls[same] = number
+	}
+	f.forest.Calls = append(f.forest.Calls, c)
+	return number
 }
 
 func (f *forester) call(c call, numbers []int) profile.Call {
@@ -151,11 +166,13 @@ func (f *forester) call(c call, numbers []int) profile.Call {
 		end := profile.End(c.place)
 		return profile.Call{Hash: end.Hash(), Caller: -1, Place: -1, End: end}
 	}
-	place, ok := f.places[c.place]
-	if !ok {
-		place = len(f.forest.Places)
-		f.places[c.place] = place
-		f.forest.Places = append(f.forest.Places, f.shelf.tenant.places.at(c.place))
+	if int(c.place) >= len(f.places) { // it came since
+		f.places = append(f.places, make([]int32, int(c.place)+1-len(f.places))...)
 	}
-	return profile.Call{Caller: numbers[c.caller], Place: place}
+	place := &f.places[c.place]
+	if *place == 0 {
+		f.forest.Places = append(f.forest.Places, f.shelf.tenant.places.at(c.place))
+		*place = int32(len(f.forest.Places))
+	}
+	return profile.Call{Caller: numbers[c.caller], Place: int(*place) - 1}
 }
