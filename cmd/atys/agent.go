@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/agent"
+	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/spool"
 )
@@ -20,6 +22,7 @@ type agentFlags struct {
 	data    string
 	node    string
 	spool   int64
+	metrics string
 	verbose bool
 }
 
@@ -41,6 +44,7 @@ disk: what it missed is shipped when it is back.`,
 	flags.StringVar(&f.data, "data", defaultData(), "directory for what waits to be shipped")
 	flags.StringVar(&f.node, "node", "", "what this machine is called; else its host name")
 	flags.Int64Var(&f.spool, "spool", spoolBytes>>20, "megabytes that may wait on disk; the oldest is dropped first, and counted")
+	flags.StringVar(&f.metrics, "metrics", "", "address at which Prometheus may ask for the hottest functions, such as 127.0.0.1:4301; the server tells it of this one")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
 	return c
@@ -81,10 +85,24 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
 	remote := agent.NewRemote(httpClient(), address)
-	watch, err := agent.New(agent.Options{Node: f.node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: remote, Fleet: remote,
-		State: filepath.Join(f.data, "orders"), Jitter: jitter, Log: log})
+	o := agent.Options{Node: f.node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: remote, Fleet: remote,
+		State: filepath.Join(f.data, "orders"), Jitter: jitter, Log: log}
+	var registry *prometheus.Registry
+	if f.metrics != "" {
+		var end func() error
+		o.Functions = promexport.NewFunctions(nil)
+		registry = newRegistry(o.Functions)
+		if end, o.Metrics, err = serveMetrics(f.metrics, registry, log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+	}
+	watch, err := agent.New(o)
 	if err != nil {
 		return err
+	}
+	if registry != nil {
+		registry.MustRegister(watch)
 	}
 	fmt.Fprintf(os.Stderr, "atys: profiling %s for %s; what waits is kept in %s; Ctrl-C ends it\n", f.node, address, f.data)
 	return watch.Run(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/agent"
+	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/spool"
@@ -91,7 +92,7 @@ func up(ctx context.Context, f upFlags) (err error) {
 			err = errors.Join(err, fmt.Errorf("close the %s: %w", what, closeErr))
 		}
 	}
-	listener, err := listenLocally(f.listen)
+	listener, err := listenLocally("--listen", f.listen)
 	if err != nil {
 		return err
 	}
@@ -115,32 +116,35 @@ func up(ctx context.Context, f upFlags) (err error) {
 	if err != nil {
 		return fmt.Errorf("name this machine: %w", err)
 	}
-	srv, err := server.New(server.Options{Store: kept, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), Log: log})
+	functions := promexport.NewFunctions(nil)
+	registry := newRegistry(functions)
+	srv, err := server.New(server.Options{Store: kept, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), Registry: registry, Log: log})
 	if err != nil {
 		return err
 	}
 	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: srv, Fleet: srv,
-		First: firstWindow, Log: log})
+		Functions: functions, First: firstWindow, Log: log})
 	if err != nil {
 		return err
 	}
+	registry.MustRegister(watch)
 	fmt.Fprintf(os.Stderr, "atys: profiling everything on %s; http://%s shows it, %s keeps it; Ctrl-C ends it\n", node, listener.Addr(), f.data)
 	return serve(ctx, listener, srv, watch, log)
 }
 
 // listenLocally refuses to answer others: nothing asks them who they are yet.
-func listenLocally(address string) (net.Listener, error) {
+func listenLocally(flag, address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--listen %q: want an address and a port, such as 127.0.0.1:4300", address)}
+		return nil, &usageError{fmt.Errorf("%s %q: want an address and a port, such as 127.0.0.1:4300", flag, address)}
 	}
 	ip := net.ParseIP(host)
 	if host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, &usageError{fmt.Errorf("--listen %q: this version answers this machine alone, at 127.0.0.1 or localhost", address)}
+		return nil, &usageError{fmt.Errorf("%s %q: this version answers this machine alone, at 127.0.0.1 or localhost", flag, address)}
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("answer at %s: %w (--listen takes another address)", address, err)
+		return nil, fmt.Errorf("answer at %s: %w (%s takes another address)", address, err, flag)
 	}
 	return l, nil
 }

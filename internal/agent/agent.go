@@ -4,7 +4,7 @@
 //	   the targets that match (census.go, identify.go)
 //	   -> cut -> split by target (split.go) -> wire.Seal -> spool
 //	   -> a batch -> Push -> acknowledged, only then forgotten (ship.go)
-//	what runs here, and how tasks fare -> Report (report.go)
+//	what runs here, and how tasks fare -> Report (report.go), Prometheus (metrics.go)
 //
 // Cutting never waits for shipping, nor for orders: a server that is gone for
 // hours costs what the spool's limit costs, and nothing else.
@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/spool"
@@ -40,6 +41,9 @@ type Options struct {
 	First   time.Duration // the first window ends so soon, if it is not 0: somebody waits for it
 	Jitter  time.Duration // windows are shipped at a random time within it
 	Look    time.Duration // how often it is seen what runs; 0: 5 s
+
+	Functions *promexport.Functions // what Prometheus is told of; nil: nothing
+	Metrics   string                // address at which it asks; "": nowhere
 
 	Now func() time.Time
 	Log *slog.Logger
@@ -97,6 +101,7 @@ type Agent struct {
 
 	mu      sync.Mutex // guards all below
 	status  []*atysv1.TaskState
+	rates   []rate
 	targets []*atysv1.Target
 }
 

@@ -31,7 +31,13 @@ func (a *Agent) wakeReport() {
 // publish has reports show how tasks fare now.
 func (a *Agent) publish() {
 	var status []*atysv1.TaskState
+	var rates []rate
 	for _, t := range a.tasks {
+		for _, r := range t.recordings {
+			if r.sampler != nil {
+				rates = append(rates, rate{r.Task, r.Event, t.profile.Frequency})
+			}
+		}
 		phase := t.phase
 		if phase == phaseRunning && t.targets == 0 && !t.everything() {
 			phase = phaseWaiting
@@ -40,6 +46,7 @@ func (a *Agent) publish() {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.rates = rates
 	if !sameStates(a.status, status) {
 		a.status = status
 		a.wakeReport()
@@ -96,9 +103,9 @@ func (a *Agent) report() *atysv1.ReportRequest {
 	defer a.mu.Unlock()
 	return &atysv1.ReportRequest{Node: a.options.Node, Run: a.run[:], Version: a.options.Version, Targets: a.targets, Tasks: a.status,
 		State: &atysv1.NodeState{WaitingWindows: uint32(spooled.Records), ShippedWindows: uint64(counts.Shipped),
-			LostWindows:   uint64(counts.Refused+counts.Unkept) + 0,
+			LostWindows:   uint64(counts.Refused + counts.Unkept + spooled.Dropped + spooled.Damaged),
 			ClockOffsetNs: int64(offset), ClockErrorNs: int64(uncertain), StartedUnixNano: a.began.UnixNano(),
-			CpuNs: int64(ownCPU()), MemoryBytes: ownMemory()}}
+			CpuNs: int64(ownCPU()), MemoryBytes: ownMemory(), MetricsAddress: a.options.Metrics}}
 }
 
 // ownCPU is the CPU time that this process has used.

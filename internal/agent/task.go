@@ -204,6 +204,9 @@ func (a *Agent) cut(r *recording) {
 	w.ClockOffset, w.ClockError = a.shipper.clock()
 	var records [][]byte
 	for _, part := range a.parts(r.task, w) {
+		if a.options.Functions != nil {
+			a.options.Functions.Add(part, r.task.profile.Top)
+		}
 		data, err := proto.Marshal(wire.Seal(part, a.run))
 		if err != nil {
 			a.log.Error("seal a window", "target", part.Target, "error", err)

@@ -23,6 +23,12 @@ const (
 
 // Push keeps windows; see the service Intake.
 func (s *Server) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	response, err := s.push(ctx, r)
+	s.metrics.pushed(len(r.GetWindows()), len(response.GetUnknown()) > 0, err)
+	return response, err
+}
+
+func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
 	response := &atysv1.PushResponse{ReceivedUnixNano: s.now().UnixNano()}
 	b, err := batch(r)
 	if err != nil {

@@ -5,15 +5,18 @@
 //	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
 //	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
 //	Upkeep -> what came is added up, what is old dropped (upkeep.go)
+//	Prometheus -> metrics.go
 //	a browser -> guard.go -> pages.go -> store.Merge -> query.Window -> render.HTML
 package server
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
@@ -26,6 +29,7 @@ type Options struct {
 	Profiles  string    // directory in which they are kept; "": nowhere
 	Tenant    string    // of everybody who asks; "": "default"
 	Hosts     []string
+	Registry  *prometheus.Registry // what /metrics shows; nil: there is none
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -36,6 +40,7 @@ type Server struct {
 	log     *slog.Logger
 	now     func() time.Time
 	fleet   *fleet
+	metrics *metrics
 }
 
 // New prepares a server.
@@ -53,7 +58,13 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{options: o, log: o.Log, now: o.Now, fleet: f}, nil
+	s := &Server{options: o, log: o.Log, now: o.Now, fleet: f, metrics: newMetrics()}
+	if o.Registry != nil {
+		if err := o.Registry.Register(s); err != nil {
+			return nil, fmt.Errorf("tell Prometheus of the server: %w", err)
+		}
+	}
+	return s, nil
 }
 
 // Close has those go who stay connected. What is answered at once still is.
@@ -62,10 +73,12 @@ func (s *Server) Close() { s.fleet.end() }
 // Handler gives all that the server answers.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(atysv1connect.NewIntakeHandler(s, connect.WithReadMaxBytes(maxRequest)))
-	mux.Handle(atysv1connect.NewFleetHandler(s, connect.WithReadMaxBytes(maxRequest)))
-	mux.Handle(atysv1connect.NewControlHandler(s, connect.WithReadMaxBytes(maxRequest)))
-	mux.Handle(atysv1connect.NewQueryHandler(s, connect.WithReadMaxBytes(maxRequest)))
+	options := connect.WithHandlerOptions(connect.WithReadMaxBytes(maxRequest), connect.WithInterceptors(s.metrics.timed()))
+	mux.Handle(atysv1connect.NewIntakeHandler(s, options))
+	mux.Handle(atysv1connect.NewFleetHandler(s, options))
+	mux.Handle(atysv1connect.NewControlHandler(s, options))
+	mux.Handle(atysv1connect.NewQueryHandler(s, options))
+	s.expose(mux)
 	mux.HandleFunc("GET /{$}", s.overview)
 	mux.HandleFunc("GET /flame", s.flame)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

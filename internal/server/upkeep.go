@@ -79,9 +79,12 @@ func (u *upkeep) roll(ctx context.Context, tenant string) (failed error) {
 				continue
 			}
 			tried[step] = u.now()
+			result := "done"
 			if err := u.options.Store.Roll(ctx, tenant, step); err != nil {
 				failed = errors.Join(failed, err)
+				result = "failed"
 			}
+			u.metrics.rolled.WithLabelValues(level.String(), result).Inc()
 		}
 	}
 	return failed

@@ -1689,6 +1689,7 @@ type NodeState struct {
 	CpuNs           int64                  `protobuf:"varint,6,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"` // of the agent's own process, since it began
 	MemoryBytes     uint64                 `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	StartedUnixNano int64                  `protobuf:"fixed64,8,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
+	MetricsAddress  string                 `protobuf:"bytes,9,opt,name=metrics_address,json=metricsAddress,proto3" json:"metrics_address,omitempty"` // where Prometheus asks the agent; empty: nowhere
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1777,6 +1778,13 @@ func (x *NodeState) GetStartedUnixNano() int64 {
 		return x.StartedUnixNano
 	}
 	return 0
+}
+
+func (x *NodeState) GetMetricsAddress() string {
+	if x != nil {
+		return x.MetricsAddress
+	}
+	return ""
 }
 
 type ApplyRequest struct {
@@ -3399,7 +3407,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
-	"\atargets\x18\x04 \x01(\rR\atargets\"\xb4\x02\n" +
+	"\atargets\x18\x04 \x01(\rR\atargets\"\xdd\x02\n" +
 	"\tNodeState\x12'\n" +
 	"\x0fwaiting_windows\x18\x01 \x01(\rR\x0ewaitingWindows\x12'\n" +
 	"\x0fshipped_windows\x18\x02 \x01(\x04R\x0eshippedWindows\x12!\n" +
@@ -3408,7 +3416,8 @@ const file_atys_proto_rawDesc = "" +
 	"\x0eclock_error_ns\x18\x05 \x01(\x03R\fclockErrorNs\x12\x15\n" +
 	"\x06cpu_ns\x18\x06 \x01(\x03R\x05cpuNs\x12!\n" +
 	"\fmemory_bytes\x18\a \x01(\x04R\vmemoryBytes\x12*\n" +
-	"\x11started_unix_nano\x18\b \x01(\x10R\x0fstartedUnixNano\"(\n" +
+	"\x11started_unix_nano\x18\b \x01(\x10R\x0fstartedUnixNano\x12'\n" +
+	"\x0fmetrics_address\x18\t \x01(\tR\x0emetricsAddress\"(\n" +
 	"\fApplyRequest\x12\x18\n" +
 	"\aobjects\x18\x01 \x03(\tR\aobjects\":\n" +
 	"\rApplyResponse\x12)\n" +

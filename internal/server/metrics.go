@@ -1,0 +1,161 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"atys.dev/atys/internal/store"
+)
+
+// metrics are what the server tells Prometheus of itself.
+type metrics struct {
+	windows  prometheus.Counter
+	pushes   *prometheus.CounterVec
+	answered *prometheus.HistogramVec
+	rolled   *prometheus.CounterVec
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		windows: prometheus.NewCounter(prometheus.CounterOpts{Name: "atys_server_windows_total", Help: "Windows that were kept."}),
+		pushes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_pushes_total", Help: "Requests to keep windows, by how they ended."},
+			[]string{"code"}),
+		answered: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "atys_server_answer_seconds", Help: "How long requests took that do not stay.",
+			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}}, []string{"request"}),
+		rolled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_rolled_steps_total", Help: "Steps that were added up, by level and by how it ended."},
+			[]string{"level", "result"}),
+	}
+}
+
+var (
+	metricAgents = prometheus.NewDesc("atys_server_agents", "Agents that are known, by whether they have been heard of lately.", []string{"state"}, nil)
+	metricStale  = prometheus.NewDesc("atys_server_stale_steps", "Steps that wait to be added up.", []string{"level"}, nil)
+)
+
+// Describe lists what the server tells of itself; see prometheus.Collector.
+func (s *Server) Describe(to chan<- *prometheus.Desc) {
+	m := s.metrics
+	for _, c := range []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled} {
+		c.Describe(to)
+	}
+	to <- metricAgents
+	to <- metricStale
+}
+
+// Collect gives it; see prometheus.Collector.
+func (s *Server) Collect(to chan<- prometheus.Metric) {
+	m := s.metrics
+	for _, c := range []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled} {
+		c.Collect(to)
+	}
+	gauge := func(d *prometheus.Desc, n int, label string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), label)
+	}
+	heard, silent := s.fleet.count()
+	gauge(metricAgents, heard, "heard")
+	gauge(metricAgents, silent, "silent")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	stale, err := s.options.Store.Stale(ctx, s.options.Tenant)
+	if err != nil {
+		return // the store's own log says why
+	}
+	waiting := map[store.Level]int{}
+	for _, step := range stale {
+		waiting[step.Level]++
+	}
+	for _, level := range store.RolledUp() {
+		gauge(metricStale, waiting[level], level.String())
+	}
+}
+
+// count tells how many agents have been heard of lately, and how many not.
+func (f *fleet) count() (heard, silent int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range f.agents {
+		if f.now().Sub(a.seen) <= silentAfter {
+			heard++
+		} else {
+			silent++
+		}
+	}
+	return heard, silent
+}
+
+// timed measures how long requests take.
+func (m *metrics) timed() connect.Interceptor {
+	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+			began := time.Now()
+			response, err := next(ctx, r)
+			m.answered.WithLabelValues(r.Spec().Procedure).Observe(time.Since(began).Seconds())
+			return response, err
+		}
+	})
+}
+
+// pushed notes how a request to keep windows ended.
+func (m *metrics) pushed(windows int, unknown bool, err error) {
+	code := "ok"
+	switch {
+	case err != nil:
+		code = connect.CodeOf(err).String()
+	case unknown:
+		code = "unknown_stacks"
+	default:
+		m.windows.Add(float64(windows))
+	}
+	m.pushes.WithLabelValues(code).Inc()
+}
+
+// expose answers Prometheus: what the registry has, and which agents there are
+// to ask.
+func (s *Server) expose(mux *http.ServeMux) {
+	if s.options.Registry == nil {
+		return
+	}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{Registry: s.options.Registry}))
+	mux.HandleFunc("GET /sd/agents", s.discover)
+}
+
+// scraped is an agent in Prometheus' form of discovery over HTTP.
+type scraped struct {
+	Targets []string          `json:"targets"`
+	Labels  map[string]string `json:"labels"`
+}
+
+// discover lists the agents that can be asked for their metrics.
+func (s *Server) discover(w http.ResponseWriter, _ *http.Request) {
+	all := s.fleet.scraped()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(all) // who asked is gone if this fails
+}
+
+func (f *fleet) scraped() []scraped {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := []scraped{} // in JSON a list, never null
+	for node, a := range f.agents {
+		address := a.report.GetState().GetMetricsAddress()
+		if _, _, err := net.SplitHostPort(address); err != nil || f.now().Sub(a.seen) > forgetScraped {
+			continue
+		}
+		all = append(all, scraped{Targets: []string{address}, Labels: map[string]string{"node": node, "__meta_atys_version": a.report.GetVersion()}})
+	}
+	slices.SortFunc(all, func(a, b scraped) int { return cmp.Compare(a.Targets[0], b.Targets[0]) })
+	return all
+}
+
+// forgetScraped is how long an agent is told of that is silent: long enough for
+// Prometheus to see that it is down.
+const forgetScraped = 10 * time.Minute
