@@ -23,6 +23,7 @@ type nmethod struct {
 	pcs, scopes []byte // PcDesc records; what was inlined where
 	metadata    []byte // addresses of Methods and classes
 	methods     map[uint64]*method
+	native      bool // it wraps a native method, and may have no records
 }
 
 const (
@@ -77,6 +78,7 @@ func (p *Process) unload() {
 // header is what an nmethod says of itself.
 type header struct {
 	method                uint64
+	native                bool
 	pcs, scopes, metadata span
 }
 
@@ -93,6 +95,8 @@ func (p *Process) header(of compilation) (h header, ok bool) {
 	}
 	h.method = f.u64(p.l.method)
 	h.pcs, h.scopes, h.metadata = p.l.spans(of.address, f)
+	name, ok := p.m.text(f.u64(p.l.blobName), maxName)
+	h.native = ok && name == "native nmethod"
 	return h, h.method != 0
 }
 
@@ -137,7 +141,7 @@ func (p *Process) load(n *nmethod, h header) bool {
 	if !ok || !p.l.ordered(n.pcs) {
 		return false
 	}
-	n.own, n.methods, n.loaded = h.method, map[uint64]*method{}, true
+	n.own, n.native, n.methods, n.loaded = h.method, h.native, map[uint64]*method{}, true
 	p.bytes += len(n.pcs) + len(n.scopes) + len(n.metadata)
 	return true
 }
@@ -185,10 +189,14 @@ func (l *layout) ordered(pcs []byte) bool {
 	return true
 }
 
+// sentinels are the records of code that calls nothing and never stops: the
+// first and the last, of no place.
+const sentinels = 2
+
 // inlined gives the frames at a pc. What the records say must fit: the outermost
 // function is the nmethod's own, and no place is behind its function's end.
 func (p *Process) inlined(n *nmethod, pc uint32) (frames []profile.Frame) {
-	if len(n.pcs) == 0 { // the wrapper of a native method
+	if n.native || len(n.pcs) == sentinels*int(p.l.pcDesc) {
 		m := p.known(n.own)
 		if m == nil {
 			return nil
