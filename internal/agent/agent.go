@@ -66,6 +66,8 @@ type Recording interface {
 	sampler.Sampler
 	// Aim makes processes targets, and others no longer, from the next window on.
 	Aim(add, drop []int)
+	// Full tells how full the kernel's tables are of the window, from 0 to 1.
+	Full() float64
 }
 
 // Intake is where windows go: a server, a relay, or the server of this process.
@@ -202,6 +204,7 @@ func (a *Agent) nextEdge() time.Time {
 		}
 		for _, r := range t.recordings {
 			consider(r.edge)
+			consider(r.look)
 		}
 	}
 	return next
@@ -221,6 +224,7 @@ func (a *Agent) keepTime() {
 		for _, r := range t.recordings {
 			switch {
 			case r.edge.IsZero() || now.Before(r.edge):
+				a.relieve(r, now)
 			case r.sampler == nil:
 				a.start(r)
 			default:

@@ -25,6 +25,7 @@ type machine struct {
 	r    *rand.Rand
 	cuts map[int64]int64 // samples, by start
 	next int64
+	full float64
 }
 
 func (m *machine) Cut() (*profile.Window, error) {
@@ -38,6 +39,8 @@ func (m *machine) Cut() (*profile.Window, error) {
 }
 
 func (m *machine) Aim([]int, []int) {}
+
+func (m *machine) Full() float64 { return m.full }
 
 func (m *machine) Close() error { return nil }
 

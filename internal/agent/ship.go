@@ -255,7 +255,7 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]prof
 	sent := s.options.Now()
 	response, err := s.options.Intake.Push(ctx, request)
 	if err != nil {
-		if connect.CodeOf(err) == connect.CodeInvalidArgument {
+		if code := connect.CodeOf(err); code == connect.CodeInvalidArgument || code == connect.CodeResourceExhausted {
 			return nil, fmt.Errorf("%w: %w", errRefused, err)
 		}
 		return nil, err

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -47,7 +48,9 @@ type recording struct {
 	sampler  Recording // nil: not begun
 	starting bool      // somebody is at it
 	aimed    map[int]bool
-	edge     time.Time // of its window, or when it is tried again
+	edge     time.Time         // of its window, or when it is tried again
+	look     time.Time         // when to see how full its tables are; zero: never
+	parts    []*profile.Window // of the window, cut before its edge
 }
 
 func newTask(id string, p *spec.Profile, end time.Time) *task {
@@ -141,7 +144,7 @@ func (a *Agent) begun(s start) error {
 			return nil
 		}
 	}
-	r.edge = time.Now().Add(wait)
+	r.edge, r.look = time.Now().Add(wait), r.nextLook(time.Now())
 	a.wakeReport()
 	return nil
 }
@@ -160,7 +163,7 @@ func earlier(a, b time.Time) time.Time {
 func (a *Agent) fail(r *recording, err error) {
 	a.log.Error("record", "task", r.Task, "error", err)
 	r.task.phase, r.task.message = phaseFailed, err.Error()
-	r.edge = time.Now().Add(tryAgain)
+	r.edge, r.look = time.Now().Add(tryAgain), time.Time{}
 	a.wakeReport()
 }
 
@@ -172,7 +175,7 @@ func (a *Agent) end(t *task) {
 			a.cut(r)
 			a.close(r)
 		}
-		r.edge = time.Time{}
+		r.edge, r.look = time.Time{}, time.Time{}
 	}
 }
 
@@ -190,11 +193,58 @@ func (a *Agent) close(r *recording) {
 	})
 }
 
+// The tables of the kernel hold some 30,000 rows, and are looked at so often
+// that they are not full at the look after the next.
+const (
+	lookSamples = 4000
+	lookLeast   = 100 * time.Millisecond
+	fullEnough  = 0.4
+)
+
+// nextLook is when to see how full the tables are: never, where a window cannot
+// fill them.
+func (r *recording) nextLook(now time.Time) time.Time {
+	perSecond := r.task.profile.Frequency * float64(runtime.NumCPU())
+	if perSecond*r.task.profile.Window.Seconds() < lookSamples {
+		return time.Time{}
+	}
+	return now.Add(max(lookLeast, time.Duration(lookSamples/perSecond*float64(time.Second))))
+}
+
+// relieve cuts a window before its edge where the tables of the kernel fill.
+func (a *Agent) relieve(r *recording, now time.Time) {
+	if r.sampler == nil || r.look.IsZero() || now.Before(r.look) {
+		return
+	}
+	r.look = r.nextLook(now)
+	if r.sampler.Full() < fullEnough {
+		return
+	}
+	w, err := r.sampler.Cut()
+	if err != nil {
+		a.close(r)
+		a.fail(r, fmt.Errorf("cut a window: %w", err))
+		return
+	}
+	r.parts = append(r.parts, w)
+}
+
+// whole ends a recording's window.
+func (r *recording) whole() (*profile.Window, error) {
+	w, err := r.sampler.Cut()
+	parts := r.parts
+	r.parts = nil
+	if err != nil || len(parts) == 0 {
+		return w, err
+	}
+	return profile.Merge(append(parts, w)...)
+}
+
 // cut ends a recording's window and spools what it holds. A spool that cannot
 // take it does not end the agent: the windows are shipped from memory, once.
 func (a *Agent) cut(r *recording) {
 	r.edge = time.Now().Add(untilEdge(a.options.Now(), r.task.profile.Window))
-	w, err := r.sampler.Cut()
+	w, err := r.whole()
 	if err != nil {
 		a.close(r)
 		a.fail(r, fmt.Errorf("cut a window: %w", err))

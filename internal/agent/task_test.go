@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -94,6 +95,8 @@ func (t *take) Aim(add, drop []int) {
 		delete(t.aimed, pid)
 	}
 }
+
+func (t *take) Full() float64 { return 0 }
 
 func (t *take) Close() error {
 	t.studio.mu.Lock()
@@ -234,4 +237,44 @@ func TestAim(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = sleeper.Wait() // it was killed
+}
+
+// TestRelieve has the tables of the kernel fill within a window: it is cut
+// before its edge, and still is one.
+func TestRelieve(t *testing.T) {
+	b := newBench(t, 8)
+	a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server, Record: func(Wanted) (Recording, error) { return b.machine, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	often := spec.Builtin()
+	often.Frequency = 9999
+	r := newTask("often", often, time.Time{}).recordings[0]
+	r.sampler = b.machine
+	now := time.Now()
+	r.look = r.nextLook(now)
+	if r.look.IsZero() || r.look.Sub(now) > time.Second {
+		t.Fatalf("the tables are looked at after %v", r.look.Sub(now))
+	}
+	for _, full := range []float64{0.1, 0.5, 0.1, 0.9} {
+		now = now.Add(time.Second)
+		b.machine.full = full
+		a.relieve(r, now)
+		a.relieve(r, now) // not again at once
+	}
+	if len(r.parts) != 2 {
+		t.Fatalf("cut %d times before the edge, want 2", len(r.parts))
+	}
+	want := r.parts[0].N() + r.parts[1].N()
+	w, err := r.whole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := b.machine.cuts[b.machine.next]; w.N() != want+last || len(r.parts) != 0 {
+		t.Errorf("the window has %d samples, want %d", w.N(), want+last)
+	}
+	seldom := newTask("seldom", spec.Builtin(), time.Time{}).recordings[0]
+	if look := seldom.nextLook(now); !look.IsZero() {
+		t.Errorf("at 19 Hz the tables are looked at, at %v", look)
+	}
 }

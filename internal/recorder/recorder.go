@@ -132,6 +132,9 @@ func (r *Recorder) track(pids []int) error {
 	return nil
 }
 
+// Full tells how full the kernel's tables are, from 0 to 1; see Cut.
+func (r *Recorder) Full() float64 { return r.sampler.Full() }
+
 // Sampler gives the sampler, for live changes and its costs.
 func (r *Recorder) Sampler() *cpu.Sampler { return r.sampler }
 

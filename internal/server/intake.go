@@ -36,9 +36,12 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	}
 	err = s.options.Store.Put(ctx, s.options.Tenant, store.Raw, b)
 	var unknown *store.UnknownError
+	var quota *store.QuotaError
 	switch {
 	case errors.As(err, &unknown):
 		response.Unknown = wire.Table(unknown.Stacks)
+	case errors.As(err, &quota):
+		return nil, connect.NewError(connect.CodeResourceExhausted, quota)
 	case errors.Is(err, store.ErrFull):
 		s.log.Error("keep windows", "windows", len(b.Windows), "error", err)
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the store cannot write: send again later"))

@@ -132,6 +132,17 @@ func (e *DamagedError) Error() string {
 	return fmt.Sprintf("%d parts of the store are damaged and were left out", e.Parts)
 }
 
+// QuotaError says that a batch asks for more than its tenant may have. Nothing of
+// the batch was kept but its forest.
+type QuotaError struct {
+	What  string
+	Limit int
+}
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("there are %d %s, and no more are kept", e.Limit, e.What)
+}
+
 // Errors that callers decide by.
 var (
 	ErrClosed = errors.New("the store is closed")

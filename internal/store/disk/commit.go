@@ -89,9 +89,10 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 		if len(r.unknown) > 0 {
 			continue
 		}
-		t.mu.Lock()
-		number := t.addSeries(w.Series)
-		t.mu.Unlock()
+		number, err := t.admit(w.Series, r.shelf.store.options.Series)
+		if err != nil {
+			return nil, err
+		}
 		key, value := windowKey(t.name, level, w.Series[store.ServiceLabel], number, &w.Head, w.Run), encodeWindow(w, calls)
 		c.pairs = append(c.pairs, [2][]byte{key, value})
 		c.bytes += len(key) + len(value)

@@ -34,6 +34,7 @@ type Options struct {
 	Dir     string
 	Reserve uint64 // bytes of the disk that are left free; 0: 64 MB
 	Calls   int64  // of dictionaries in memory, about 60 bytes each; 0: 8 million
+	Series  int    // of one tenant, at most; 0: 200,000
 	Log     *slog.Logger
 
 	fs vfs.FS // nil: the system's
@@ -71,6 +72,9 @@ func Open(o Options) (*Store, error) {
 	}
 	if o.Calls == 0 {
 		o.Calls = 8 << 20
+	}
+	if o.Series == 0 {
+		o.Series = 200_000
 	}
 	if o.fs == nil {
 		o.fs = vfs.Default

@@ -229,3 +229,29 @@ func TestRollDamaged(t *testing.T) {
 		t.Error("it is not stale any more")
 	}
 }
+
+// TestSeriesQuota has a tenant ask for more series than it may have: those that
+// are there go on.
+func TestSeriesQuota(t *testing.T) {
+	s, err := Open(Options{Dir: t.TempDir(), Series: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range uint64(3) {
+		keep(t, s, storetest.Window(i, "shop", fmt.Sprint(i), storetest.Epoch))
+	}
+	for i := range uint64(2) {
+		var quota *store.QuotaError
+		err := s.Put(context.Background(), tenantName, store.Raw, storetest.Batch(profile.Run{1}, storetest.Window(i, "shop", "more", storetest.Epoch)))
+		if !errors.As(err, &quota) || quota.Limit != 3 {
+			t.Errorf("a fourth series: %v", err)
+		}
+	}
+	keep(t, s, storetest.Window(9, "shop", "1", storetest.Epoch.Add(time.Minute)))
+	rollAll(t, s)
+	other := storetest.Batch(profile.Run{1}, storetest.Window(5, "shop", "of another tenant", storetest.Epoch))
+	if err := s.Put(context.Background(), "another", store.Raw, other); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+}

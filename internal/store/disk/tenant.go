@@ -144,6 +144,21 @@ func (t *tenant) addSeries(labels profile.Labels) uint32 {
 	return number
 }
 
+// admit finds or adds a series that windows came of. What is added up of them is
+// not counted against the limit.
+func (t *tenant) admit(labels profile.Labels, limit int) (uint32, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.series) >= limit {
+		var kept writer
+		kept.labels(labels, sortedNames(labels))
+		if _, ok := t.numbers[string(kept)]; !ok {
+			return 0, &store.QuotaError{What: "series", Limit: limit}
+		}
+	}
+	return t.addSeries(labels), nil
+}
+
 // chosen lists the series that a query may mean, by their numbers.
 func (t *tenant) chosen(q store.Query) (numbers []uint32, all []series) {
 	t.mu.Lock()
