@@ -104,7 +104,7 @@ answer says on standard error how much of what was asked for it holds.`,
 		Args: knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(queryTopCommand(), queryMergeCommand(), querySeriesCommand(), queryByCommand(), queryDiffCommand(), queryLabelsCommand())
+	c.AddCommand(queryTopCommand(), queryMergeCommand(), querySeriesCommand(), queryByCommand(), queryDiffCommand(), queryLabelsCommand(), queryWindowsCommand())
 	return c
 }
 
@@ -394,6 +394,54 @@ func queryLabelsCommand() *cobra.Command {
 	}
 	f.addTable(c)
 	return c
+}
+
+func queryWindowsCommand() *cobra.Command {
+	var f queryFlags
+	var limit uint32
+	c := &cobra.Command{
+		Use:     "windows [SELECTOR]",
+		Short:   "The windows that there are, as they were cut",
+		Example: `  atys query windows '{service="checkout"}' --from -10m -o json`,
+		Args:    oneSelector,
+		RunE: func(c *cobra.Command, args []string) error {
+			client, address, about, err := f.ask(args)
+			if err != nil {
+				return err
+			}
+			response, err := client.Windows(c.Context(), &atysv1.WindowsRequest{Selection: about, Limit: limit})
+			if err != nil {
+				return explain(address, err)
+			}
+			if err := f.print(response, windowRows(response)); err != nil {
+				return err
+			}
+			if n := response.GetDamaged(); n > 0 {
+				fmt.Fprintf(os.Stderr, "atys: %d parts of the store are damaged and left out\n", n)
+			}
+			if response.GetMore() {
+				fmt.Fprintln(os.Stderr, "atys: there are more: a selector, --from and --to choose among them, -n lists more at once")
+			}
+			return nil
+		},
+	}
+	f.addTable(c)
+	c.Flags().Uint32VarP(&limit, "limit", "n", 1000, "list at most so many")
+	return c
+}
+
+func windowRows(r *atysv1.WindowsResponse) [][]string {
+	rows := [][]string{{"START", "LASTS", "TASK", "SAMPLES", "CPU SECONDS", "STACKS", "INCOMPLETE", "SERIES"}}
+	for _, w := range r.GetWindows() {
+		var incomplete int64
+		for _, l := range w.GetLosses() {
+			incomplete += l.GetN()
+		}
+		rows = append(rows, []string{time.Unix(0, w.GetStartUnixNano()).UTC().Format(time.RFC3339), time.Duration(w.GetDurationNs()).Round(time.Millisecond).String(), w.GetTask(),
+			strconv.FormatInt(w.GetN(), 10), strconv.FormatFloat(time.Duration(w.GetExact().GetCpuNs()).Seconds(), 'f', 3, 64),
+			strconv.Itoa(int(w.GetStacks())), strconv.FormatInt(incomplete, 10), profile.Labels(w.GetLabels()).String()})
+	}
+	return rows
 }
 
 func queryDiffCommand() *cobra.Command {

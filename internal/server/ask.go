@@ -74,7 +74,7 @@ func (s *Server) Top(ctx context.Context, r *atysv1.TopRequest) (*atysv1.TopResp
 		return nil, s.unread(err)
 	}
 	response := &atysv1.TopResponse{N: top.N, Value: top.Value, Unit: top.Unit, Coverage: coverageMessage(top.Coverage),
-		Exact: &atysv1.Exact{CpuNs: int64(top.Exact.CPU), UserNs: int64(top.Exact.User), SystemNs: int64(top.Exact.System), Source: top.Exact.Source, IncludesInterrupt: top.Exact.IncludesInterrupt}}
+		Exact: exactMessage(top.Exact)}
 	for _, f := range top.Functions {
 		response.Functions = append(response.Functions, &atysv1.FunctionAmount{Function: legible(f.Frame.Function), File: legible(f.Frame.File),
 			Kind: f.Frame.Kind.String(), Mapping: legible(f.Frame.Mapping), Self: amountMessage(f.Self), Total: amountMessage(f.Total)})
@@ -128,15 +128,46 @@ func (s *Server) Labels(ctx context.Context, r *atysv1.LabelsRequest) (*atysv1.L
 	return response, nil
 }
 
+// mostWindows is how many are listed at once.
+const mostWindows = 10_000
+
+// Windows lists windows as they were cut; see the service Query.
+func (s *Server) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error) {
+	about, err := selection(r.GetSelection())
+	if err != nil {
+		return nil, err
+	}
+	limit := int(r.GetLimit())
+	if limit == 0 {
+		limit = 1000
+	}
+	if limit > mostWindows {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%d windows: at most %d are listed at once", limit, mostWindows))
+	}
+	list, err := s.asker().Windows(ctx, about, limit)
+	if err != nil {
+		return nil, s.unread(err)
+	}
+	response := &atysv1.WindowsResponse{More: list.More, Damaged: uint32(list.Damaged)}
+	for _, w := range list.Windows {
+		h := &w.Head
+		m := &atysv1.KeptWindow{Labels: map[string]string{}, Task: legible(h.Task), Run: w.Run[:], StartUnixNano: h.Start.UnixNano(), DurationNs: int64(h.Duration),
+			N: w.N, Value: w.Value, Stacks: uint32(w.Stacks), Exact: exactMessage(h.Exact), Losses: lossMessages(h.Losses), Design: string(h.Design),
+			ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError)}
+		for name, value := range h.Target {
+			m.Labels[legible(name)] = legible(value)
+		}
+		response.Windows = append(response.Windows, m)
+	}
+	return response, nil
+}
+
 // legible is a name as a message can hold it: what a program calls its
 // functions need not be UTF-8.
 func legible(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
 
 func coverageMessage(c query.Coverage) *atysv1.Coverage {
-	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N}
-	for _, l := range c.Losses {
-		m.Losses = append(m.Losses, &atysv1.Loss{Reason: string(l.Reason), Detail: legible(l.Detail), N: l.N, Value: l.Value})
-	}
+	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N, Losses: lossMessages(c.Losses)}
 	for _, n := range c.Nodes {
 		node := &atysv1.NodeCoverage{Node: legible(n.Node), Task: n.Task, FirstUnixNano: n.First.UnixNano(), LastUnixNano: n.Last.UnixNano(), WatchedNs: int64(n.Watched)}
 		for _, gap := range n.Missing {
@@ -145,6 +176,17 @@ func coverageMessage(c query.Coverage) *atysv1.Coverage {
 		m.Nodes = append(m.Nodes, node)
 	}
 	return m
+}
+
+func exactMessage(e profile.Exact) *atysv1.Exact {
+	return &atysv1.Exact{CpuNs: int64(e.CPU), UserNs: int64(e.User), SystemNs: int64(e.System), Source: e.Source, IncludesInterrupt: e.IncludesInterrupt}
+}
+
+func lossMessages(losses []profile.Loss) (all []*atysv1.Loss) {
+	for _, l := range losses {
+		all = append(all, &atysv1.Loss{Reason: string(l.Reason), Detail: legible(l.Detail), N: l.N, Value: l.Value})
+	}
+	return all
 }
 
 func amountMessage(a query.Amount) *atysv1.Amount {

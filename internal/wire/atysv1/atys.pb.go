@@ -3260,6 +3260,259 @@ func (x *Values) GetValues() []string {
 	return nil
 }
 
+type WindowsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // at most so many; 0: 1,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WindowsRequest) Reset() {
+	*x = WindowsRequest{}
+	mi := &file_atys_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WindowsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WindowsRequest) ProtoMessage() {}
+
+func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
+func (*WindowsRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *WindowsRequest) GetSelection() *Selection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *WindowsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type WindowsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Windows       []*KeptWindow          `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`       // than the limit
+	Damaged       uint32                 `protobuf:"varint,3,opt,name=damaged,proto3" json:"damaged,omitempty"` // that could not be read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WindowsResponse) Reset() {
+	*x = WindowsResponse{}
+	mi := &file_atys_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WindowsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WindowsResponse) ProtoMessage() {}
+
+func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
+func (*WindowsResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *WindowsResponse) GetWindows() []*KeptWindow {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *WindowsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *WindowsResponse) GetDamaged() uint32 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
+}
+
+// KeptWindow is a window without what was sampled.
+type KeptWindow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
+	Run           []byte                 `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"` // 16 bytes: the life of the agent that cut it
+	StartUnixNano int64                  `protobuf:"fixed64,4,opt,name=start_unix_nano,json=startUnixNano,proto3" json:"start_unix_nano,omitempty"`
+	DurationNs    int64                  `protobuf:"varint,5,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
+	N             int64                  `protobuf:"varint,6,opt,name=n,proto3" json:"n,omitempty"`         // samples
+	Value         int64                  `protobuf:"varint,7,opt,name=value,proto3" json:"value,omitempty"` // of the kind that was asked for
+	Stacks        uint32                 `protobuf:"varint,8,opt,name=stacks,proto3" json:"stacks,omitempty"`
+	Exact         *Exact                 `protobuf:"bytes,9,opt,name=exact,proto3" json:"exact,omitempty"`
+	Losses        []*Loss                `protobuf:"bytes,10,rep,name=losses,proto3" json:"losses,omitempty"`
+	Design        string                 `protobuf:"bytes,11,opt,name=design,proto3" json:"design,omitempty"`
+	ClockOffsetNs int64                  `protobuf:"varint,12,opt,name=clock_offset_ns,json=clockOffsetNs,proto3" json:"clock_offset_ns,omitempty"`
+	ClockErrorNs  int64                  `protobuf:"varint,13,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptWindow) Reset() {
+	*x = KeptWindow{}
+	mi := &file_atys_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptWindow) ProtoMessage() {}
+
+func (x *KeptWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
+func (*KeptWindow) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *KeptWindow) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *KeptWindow) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *KeptWindow) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *KeptWindow) GetStartUnixNano() int64 {
+	if x != nil {
+		return x.StartUnixNano
+	}
+	return 0
+}
+
+func (x *KeptWindow) GetDurationNs() int64 {
+	if x != nil {
+		return x.DurationNs
+	}
+	return 0
+}
+
+func (x *KeptWindow) GetN() int64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *KeptWindow) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *KeptWindow) GetStacks() uint32 {
+	if x != nil {
+		return x.Stacks
+	}
+	return 0
+}
+
+func (x *KeptWindow) GetExact() *Exact {
+	if x != nil {
+		return x.Exact
+	}
+	return nil
+}
+
+func (x *KeptWindow) GetLosses() []*Loss {
+	if x != nil {
+		return x.Losses
+	}
+	return nil
+}
+
+func (x *KeptWindow) GetDesign() string {
+	if x != nil {
+		return x.Design
+	}
+	return ""
+}
+
+func (x *KeptWindow) GetClockOffsetNs() int64 {
+	if x != nil {
+		return x.ClockOffsetNs
+	}
+	return 0
+}
+
+func (x *KeptWindow) GetClockErrorNs() int64 {
+	if x != nil {
+		return x.ClockErrorNs
+	}
+	return 0
+}
+
 var File_atys_proto protoreflect.FileDescriptor
 
 const file_atys_proto_rawDesc = "" +
@@ -3521,7 +3774,34 @@ const file_atys_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x05value\x18\x02 \x01(\v2\x0f.atys.v1.ValuesR\x05value:\x028\x01\" \n" +
 	"\x06Values\x12\x16\n" +
-	"\x06values\x18\x01 \x03(\tR\x06values2=\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values\"X\n" +
+	"\x0eWindowsRequest\x120\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"n\n" +
+	"\x0fWindowsResponse\x12-\n" +
+	"\awindows\x18\x01 \x03(\v2\x13.atys.v1.KeptWindowR\awindows\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
+	"\adamaged\x18\x03 \x01(\rR\adamaged\"\xde\x03\n" +
+	"\n" +
+	"KeptWindow\x127\n" +
+	"\x06labels\x18\x01 \x03(\v2\x1f.atys.v1.KeptWindow.LabelsEntryR\x06labels\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\fR\x03run\x12&\n" +
+	"\x0fstart_unix_nano\x18\x04 \x01(\x10R\rstartUnixNano\x12\x1f\n" +
+	"\vduration_ns\x18\x05 \x01(\x03R\n" +
+	"durationNs\x12\f\n" +
+	"\x01n\x18\x06 \x01(\x03R\x01n\x12\x14\n" +
+	"\x05value\x18\a \x01(\x03R\x05value\x12\x16\n" +
+	"\x06stacks\x18\b \x01(\rR\x06stacks\x12$\n" +
+	"\x05exact\x18\t \x01(\v2\x0e.atys.v1.ExactR\x05exact\x12%\n" +
+	"\x06losses\x18\n" +
+	" \x03(\v2\r.atys.v1.LossR\x06losses\x12\x16\n" +
+	"\x06design\x18\v \x01(\tR\x06design\x12&\n" +
+	"\x0fclock_offset_ns\x18\f \x01(\x03R\rclockOffsetNs\x12$\n" +
+	"\x0eclock_error_ns\x18\r \x01(\x03R\fclockErrorNs\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012=\n" +
 	"\x06Intake\x123\n" +
 	"\x04Push\x12\x14.atys.v1.PushRequest\x1a\x15.atys.v1.PushResponse2w\n" +
 	"\x05Fleet\x123\n" +
@@ -3531,12 +3811,13 @@ const file_atys_proto_rawDesc = "" +
 	"\x05Apply\x12\x15.atys.v1.ApplyRequest\x1a\x16.atys.v1.ApplyResponse\x120\n" +
 	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
 	"\x06Delete\x12\x16.atys.v1.DeleteRequest\x1a\x17.atys.v1.DeleteResponse\x12/\n" +
-	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x012\xe4\x01\n" +
+	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x012\xa2\x02\n" +
 	"\x05Query\x126\n" +
 	"\x05Merge\x12\x15.atys.v1.MergeRequest\x1a\x16.atys.v1.MergeResponse\x120\n" +
 	"\x03Top\x12\x13.atys.v1.TopRequest\x1a\x14.atys.v1.TopResponse\x126\n" +
 	"\x05Split\x12\x15.atys.v1.SplitRequest\x1a\x16.atys.v1.SplitResponse\x129\n" +
-	"\x06Labels\x12\x16.atys.v1.LabelsRequest\x1a\x17.atys.v1.LabelsResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
+	"\x06Labels\x12\x16.atys.v1.LabelsRequest\x1a\x17.atys.v1.LabelsResponse\x12<\n" +
+	"\aWindows\x12\x17.atys.v1.WindowsRequest\x1a\x18.atys.v1.WindowsResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
 
 var (
 	file_atys_proto_rawDescOnce sync.Once
@@ -3550,65 +3831,69 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_atys_proto_goTypes = []any{
-	(*PushRequest)(nil),    // 0: atys.v1.PushRequest
-	(*PushResponse)(nil),   // 1: atys.v1.PushResponse
-	(*Series)(nil),         // 2: atys.v1.Series
-	(*Window)(nil),         // 3: atys.v1.Window
-	(*ValueType)(nil),      // 4: atys.v1.ValueType
-	(*Exact)(nil),          // 5: atys.v1.Exact
-	(*Loss)(nil),           // 6: atys.v1.Loss
-	(*Thread)(nil),         // 7: atys.v1.Thread
-	(*Context)(nil),        // 8: atys.v1.Context
-	(*Rows)(nil),           // 9: atys.v1.Rows
-	(*Dictionary)(nil),     // 10: atys.v1.Dictionary
-	(*Location)(nil),       // 11: atys.v1.Location
-	(*Frame)(nil),          // 12: atys.v1.Frame
-	(*Node)(nil),           // 13: atys.v1.Node
-	(*Spooled)(nil),        // 14: atys.v1.Spooled
-	(*AttendRequest)(nil),  // 15: atys.v1.AttendRequest
-	(*Orders)(nil),         // 16: atys.v1.Orders
-	(*Task)(nil),           // 17: atys.v1.Task
-	(*ReportRequest)(nil),  // 18: atys.v1.ReportRequest
-	(*ReportResponse)(nil), // 19: atys.v1.ReportResponse
-	(*Target)(nil),         // 20: atys.v1.Target
-	(*TaskState)(nil),      // 21: atys.v1.TaskState
-	(*NodeState)(nil),      // 22: atys.v1.NodeState
-	(*ApplyRequest)(nil),   // 23: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),  // 24: atys.v1.ApplyResponse
-	(*Object)(nil),         // 25: atys.v1.Object
-	(*GetRequest)(nil),     // 26: atys.v1.GetRequest
-	(*GetResponse)(nil),    // 27: atys.v1.GetResponse
-	(*DeleteRequest)(nil),  // 28: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil), // 29: atys.v1.DeleteResponse
-	(*Change)(nil),         // 30: atys.v1.Change
-	(*Selection)(nil),      // 31: atys.v1.Selection
-	(*Coverage)(nil),       // 32: atys.v1.Coverage
-	(*NodeCoverage)(nil),   // 33: atys.v1.NodeCoverage
-	(*Span)(nil),           // 34: atys.v1.Span
-	(*MergeRequest)(nil),   // 35: atys.v1.MergeRequest
-	(*MergeResponse)(nil),  // 36: atys.v1.MergeResponse
-	(*TopRequest)(nil),     // 37: atys.v1.TopRequest
-	(*TopResponse)(nil),    // 38: atys.v1.TopResponse
-	(*FunctionAmount)(nil), // 39: atys.v1.FunctionAmount
-	(*Amount)(nil),         // 40: atys.v1.Amount
-	(*Interval)(nil),       // 41: atys.v1.Interval
-	(*SplitRequest)(nil),   // 42: atys.v1.SplitRequest
-	(*SplitResponse)(nil),  // 43: atys.v1.SplitResponse
-	(*Part)(nil),           // 44: atys.v1.Part
-	(*LabelsRequest)(nil),  // 45: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil), // 46: atys.v1.LabelsResponse
-	(*Values)(nil),         // 47: atys.v1.Values
-	nil,                    // 48: atys.v1.Series.LabelsEntry
-	nil,                    // 49: atys.v1.Target.LabelsEntry
-	nil,                    // 50: atys.v1.LabelsResponse.LabelsEntry
+	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
+	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
+	(*Series)(nil),          // 2: atys.v1.Series
+	(*Window)(nil),          // 3: atys.v1.Window
+	(*ValueType)(nil),       // 4: atys.v1.ValueType
+	(*Exact)(nil),           // 5: atys.v1.Exact
+	(*Loss)(nil),            // 6: atys.v1.Loss
+	(*Thread)(nil),          // 7: atys.v1.Thread
+	(*Context)(nil),         // 8: atys.v1.Context
+	(*Rows)(nil),            // 9: atys.v1.Rows
+	(*Dictionary)(nil),      // 10: atys.v1.Dictionary
+	(*Location)(nil),        // 11: atys.v1.Location
+	(*Frame)(nil),           // 12: atys.v1.Frame
+	(*Node)(nil),            // 13: atys.v1.Node
+	(*Spooled)(nil),         // 14: atys.v1.Spooled
+	(*AttendRequest)(nil),   // 15: atys.v1.AttendRequest
+	(*Orders)(nil),          // 16: atys.v1.Orders
+	(*Task)(nil),            // 17: atys.v1.Task
+	(*ReportRequest)(nil),   // 18: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 19: atys.v1.ReportResponse
+	(*Target)(nil),          // 20: atys.v1.Target
+	(*TaskState)(nil),       // 21: atys.v1.TaskState
+	(*NodeState)(nil),       // 22: atys.v1.NodeState
+	(*ApplyRequest)(nil),    // 23: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 24: atys.v1.ApplyResponse
+	(*Object)(nil),          // 25: atys.v1.Object
+	(*GetRequest)(nil),      // 26: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 27: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 28: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 29: atys.v1.DeleteResponse
+	(*Change)(nil),          // 30: atys.v1.Change
+	(*Selection)(nil),       // 31: atys.v1.Selection
+	(*Coverage)(nil),        // 32: atys.v1.Coverage
+	(*NodeCoverage)(nil),    // 33: atys.v1.NodeCoverage
+	(*Span)(nil),            // 34: atys.v1.Span
+	(*MergeRequest)(nil),    // 35: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 36: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 37: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 38: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 39: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 40: atys.v1.Amount
+	(*Interval)(nil),        // 41: atys.v1.Interval
+	(*SplitRequest)(nil),    // 42: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 43: atys.v1.SplitResponse
+	(*Part)(nil),            // 44: atys.v1.Part
+	(*LabelsRequest)(nil),   // 45: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 46: atys.v1.LabelsResponse
+	(*Values)(nil),          // 47: atys.v1.Values
+	(*WindowsRequest)(nil),  // 48: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 49: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 50: atys.v1.KeptWindow
+	nil,                     // 51: atys.v1.Series.LabelsEntry
+	nil,                     // 52: atys.v1.Target.LabelsEntry
+	nil,                     // 53: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 54: atys.v1.KeptWindow.LabelsEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	2,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	3,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	10, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
-	48, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	51, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	4,  // 4: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	5,  // 5: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	6,  // 6: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -3627,7 +3912,7 @@ var file_atys_proto_depIdxs = []int32{
 	20, // 19: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
 	21, // 20: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
 	22, // 21: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	49, // 22: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	52, // 22: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
 	25, // 23: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
 	25, // 24: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
 	25, // 25: atys.v1.Change.object:type_name -> atys.v1.Object
@@ -3650,35 +3935,42 @@ var file_atys_proto_depIdxs = []int32{
 	32, // 42: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
 	41, // 43: atys.v1.Part.share:type_name -> atys.v1.Interval
 	31, // 44: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	50, // 45: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	47, // 46: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 47: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	15, // 48: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	18, // 49: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	23, // 50: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	26, // 51: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	28, // 52: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	26, // 53: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	35, // 54: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	37, // 55: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	42, // 56: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	45, // 57: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	1,  // 58: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	16, // 59: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	19, // 60: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	24, // 61: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	27, // 62: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	29, // 63: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	30, // 64: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	36, // 65: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	38, // 66: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	43, // 67: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	46, // 68: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	58, // [58:69] is the sub-list for method output_type
-	47, // [47:58] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	53, // 45: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	31, // 46: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	50, // 47: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	54, // 48: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	5,  // 49: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	6,  // 50: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	47, // 51: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 52: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	15, // 53: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	18, // 54: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	23, // 55: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	26, // 56: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	28, // 57: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	26, // 58: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	35, // 59: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	37, // 60: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	42, // 61: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	45, // 62: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	48, // 63: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 64: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	16, // 65: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	19, // 66: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	24, // 67: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	27, // 68: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	29, // 69: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	30, // 70: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	36, // 71: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	38, // 72: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	43, // 73: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	46, // 74: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	49, // 75: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	64, // [64:76] is the sub-list for method output_type
+	52, // [52:64] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -3692,7 +3984,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

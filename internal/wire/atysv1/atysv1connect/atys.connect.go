@@ -67,6 +67,8 @@ const (
 	QuerySplitProcedure = "/atys.v1.Query/Split"
 	// QueryLabelsProcedure is the fully-qualified name of the Query's Labels RPC.
 	QueryLabelsProcedure = "/atys.v1.Query/Labels"
+	// QueryWindowsProcedure is the fully-qualified name of the Query's Windows RPC.
+	QueryWindowsProcedure = "/atys.v1.Query/Windows"
 )
 
 // IntakeClient is a client for the atys.v1.Intake service.
@@ -425,6 +427,8 @@ type QueryClient interface {
 	Split(context.Context, *atysv1.SplitRequest) (*atysv1.SplitResponse, error)
 	// Labels lists the labels that series have.
 	Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error)
+	// Windows lists windows as they were cut, by series and time.
+	Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error)
 }
 
 // NewQueryClient constructs a client for the atys.v1.Query service. By default, it uses the Connect
@@ -462,15 +466,22 @@ func NewQueryClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(queryMethods.ByName("Labels")),
 			connect.WithClientOptions(opts...),
 		),
+		windows: connect.NewClient[atysv1.WindowsRequest, atysv1.WindowsResponse](
+			httpClient,
+			baseURL+QueryWindowsProcedure,
+			connect.WithSchema(queryMethods.ByName("Windows")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // queryClient implements QueryClient.
 type queryClient struct {
-	merge  *connect.Client[atysv1.MergeRequest, atysv1.MergeResponse]
-	top    *connect.Client[atysv1.TopRequest, atysv1.TopResponse]
-	split  *connect.Client[atysv1.SplitRequest, atysv1.SplitResponse]
-	labels *connect.Client[atysv1.LabelsRequest, atysv1.LabelsResponse]
+	merge   *connect.Client[atysv1.MergeRequest, atysv1.MergeResponse]
+	top     *connect.Client[atysv1.TopRequest, atysv1.TopResponse]
+	split   *connect.Client[atysv1.SplitRequest, atysv1.SplitResponse]
+	labels  *connect.Client[atysv1.LabelsRequest, atysv1.LabelsResponse]
+	windows *connect.Client[atysv1.WindowsRequest, atysv1.WindowsResponse]
 }
 
 // Merge calls atys.v1.Query.Merge.
@@ -509,6 +520,15 @@ func (c *queryClient) Labels(ctx context.Context, req *atysv1.LabelsRequest) (*a
 	return nil, err
 }
 
+// Windows calls atys.v1.Query.Windows.
+func (c *queryClient) Windows(ctx context.Context, req *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error) {
+	response, err := c.windows.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // QueryHandler is an implementation of the atys.v1.Query service.
 type QueryHandler interface {
 	// Merge adds up all windows that are chosen, as one sampler would have seen them.
@@ -519,6 +539,8 @@ type QueryHandler interface {
 	Split(context.Context, *atysv1.SplitRequest) (*atysv1.SplitResponse, error)
 	// Labels lists the labels that series have.
 	Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error)
+	// Windows lists windows as they were cut, by series and time.
+	Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error)
 }
 
 // NewQueryHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -552,6 +574,12 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(queryMethods.ByName("Labels")),
 		connect.WithHandlerOptions(opts...),
 	)
+	queryWindowsHandler := connect.NewUnaryHandlerSimple(
+		QueryWindowsProcedure,
+		svc.Windows,
+		connect.WithSchema(queryMethods.ByName("Windows")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/atys.v1.Query/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case QueryMergeProcedure:
@@ -562,6 +590,8 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 			querySplitHandler.ServeHTTP(w, r)
 		case QueryLabelsProcedure:
 			queryLabelsHandler.ServeHTTP(w, r)
+		case QueryWindowsProcedure:
+			queryWindowsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -585,4 +615,8 @@ func (UnimplementedQueryHandler) Split(context.Context, *atysv1.SplitRequest) (*
 
 func (UnimplementedQueryHandler) Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Labels is not implemented"))
+}
+
+func (UnimplementedQueryHandler) Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Windows is not implemented"))
 }
