@@ -287,40 +287,6 @@ func testNames(t *testing.T, l layout) {
 	if got := compiled(8, 0x40); got != nil {
 		t.Errorf("another nmethod at its address is named %+v", got)
 	}
-	// The wrapper of a native method tells no places, nor does code that calls nothing.
-	lone := add
-	lone.Line = 0
-	for what, change := range map[string]func(*image){
-		"the wrapper of a native method": func(i *image) {
-			i.put64(atNmethod+l.blobName, atNames+0xc0)
-			copy(i.data[atNames+0xc0-i.base:], "native nmethod\x00")
-			i.put32(atNmethod+l.dependencies, 0x600)
-		},
-		"code that calls nothing": func(i *image) {
-			i.put32(atNmethod+l.dependencies, 0x600+2*16)
-			i.put32(atNmethod+0x614, 0)
-		},
-	} {
-		changed := newImage(l)
-		change(changed)
-		if got := n.Name(lang.Activation{PID: 2, What: atNmethod, Where: 7<<32 | 0x40}, newProcess(memory{changed}, l)); !reflect.DeepEqual(got, []profile.Frame{lone}) {
-			t.Errorf("%s: %+v", what, got)
-		}
-	}
-	// Of what is being thrown away nothing is told but by records that fit.
-	for what, spoil := range map[string]func(*image){
-		"no scopes":                  func(i *image) { i.put32(atNmethod+0x614, 0); i.put32(atNmethod+0x624, 0) },
-		"records out of order":       func(i *image) { i.put32(atNmethod+0x620, 0x30) },
-		"another outermost function": func(i *image) { i.put64(atNmethod+l.method, atMethod+64) },
-		"a place behind the end":     func(i *image) { i.put16(atConstant+l.codeSize, 3) },
-	} {
-		spoilt := newImage(l)
-		spoil(spoilt)
-		if got := n.Name(lang.Activation{PID: 3, What: atNmethod, Where: 7<<32 | 0x40}, newProcess(memory{spoilt}, l)); got != nil {
-			t.Errorf("%s: named %+v", what, got)
-		}
-	}
-
 	// Once named, it keeps its name when its memory is another's.
 	i.put32(atNmethod+l.compileID, 9)
 	if got := compiled(7, 0x40); len(got) != 2 {
@@ -392,6 +358,49 @@ func testNames(t *testing.T, l layout) {
 	clear(p.methods)
 	if got := interpreted(identity, 30); got != nil {
 		t.Errorf("what no class declares is named %+v", got)
+	}
+}
+
+// TestNamesByRecords has an nmethod tell no places, or what does not fit.
+func TestNamesByRecords(t *testing.T) {
+	for _, version := range []string{"8", "17.0.15"} {
+		t.Run(version, func(t *testing.T) { testNamesByRecords(t, recordedLayout(t, version)) })
+	}
+}
+
+func testNamesByRecords(t *testing.T, l layout) {
+	var n Namer
+	lone := profile.Frame{Function: "shop.Cart.add", File: "shop/Cart.java", StartLine: 40, Kind: profile.KindJavaCompiled}
+	// The wrapper of a native method tells no places, nor does code that calls nothing.
+	for what, change := range map[string]func(*image){
+		"the wrapper of a native method": func(i *image) {
+			i.put64(atNmethod+l.blobName, atNames+0xc0)
+			copy(i.data[atNames+0xc0-i.base:], "native nmethod\x00")
+			i.put32(atNmethod+l.dependencies, 0x600)
+		},
+		"code that calls nothing": func(i *image) {
+			i.put32(atNmethod+l.dependencies, 0x600+2*16)
+			i.put32(atNmethod+0x614, 0)
+		},
+	} {
+		changed := newImage(l)
+		change(changed)
+		if got := n.Name(lang.Activation{PID: 2, What: atNmethod, Where: 7<<32 | 0x40}, newProcess(memory{changed}, l)); !reflect.DeepEqual(got, []profile.Frame{lone}) {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	// Of what is being thrown away nothing is told but by records that fit.
+	for what, spoil := range map[string]func(*image){
+		"no scopes":                  func(i *image) { i.put32(atNmethod+0x614, 0); i.put32(atNmethod+0x624, 0) },
+		"records out of order":       func(i *image) { i.put32(atNmethod+0x620, 0x30) },
+		"another outermost function": func(i *image) { i.put64(atNmethod+l.method, atMethod+64) },
+		"a place behind the end":     func(i *image) { i.put16(atConstant+l.codeSize, 3) },
+	} {
+		spoilt := newImage(l)
+		spoil(spoilt)
+		if got := n.Name(lang.Activation{PID: 3, What: atNmethod, Where: 7<<32 | 0x40}, newProcess(memory{spoilt}, l)); got != nil {
+			t.Errorf("%s: named %+v", what, got)
+		}
 	}
 }
 
