@@ -23,8 +23,9 @@ test-kernels: ## boot Debian's 6.1 kernel in qemu, load every BPF program and re
 
 test-runtimes: ## fetch every version of every runtime, record each, write docs/runtimes.md
 	@.ci/runtimes
-	ATYS_MATRIX=1 $(GO) test -json -count=1 -timeout 60m ./test/languages | $(GO) run ./test/languages/matrix >docs/runtimes.new; \
-		status=$$?; mv docs/runtimes.new docs/runtimes.md; exit $$status
+	ATYS_MATRIX=1 $(GO) test -json -count=1 -timeout 60m ./test/languages | $(GO) run ./test/languages/matrix >docs/runtimes.new || \
+		{ status=$$?; cat docs/runtimes.new; rm docs/runtimes.new; exit $$status; }
+	mv docs/runtimes.new docs/runtimes.md
 
 test-docs: ## execute every command shown in the README and the guides
 	$(GO) test -tags docs -count=1 -timeout 20m -run '^TestCommands$$' -v ./internal/house

@@ -26,6 +26,7 @@ type identity struct {
 	changed       unix.Timespec
 	size          int64
 	path          string
+	program       bool // as opposed to a library, which is read otherwise
 }
 
 // maxFiles bounds what is kept: a busy host maps code of some 1,000 files.
@@ -113,7 +114,7 @@ func (d *Detector) facts(pid int, m proc.Mapping, program bool) facts {
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
 		return byName(m.Path, err)
 	}
-	id := identity{st.Dev, st.Ino, st.Mtim, st.Size, m.Path}
+	id := identity{st.Dev, st.Ino, st.Mtim, st.Size, m.Path, program}
 	d.mu.Lock()
 	known, ok := d.files[id]
 	d.mu.Unlock()

@@ -219,29 +219,30 @@ type interpreter struct {
 	valued []string
 	code   []string // the program is an argument
 	module string   // the program is a module of that name
+	joined string   // letters whose value is what follows them in one argument; "": options of a letter are not joined
 }
 
 func (e *evidence) interpreter() *interpreter {
 	switch {
 	case e.runs(Python):
-		return &interpreter{valued: []string{"-W", "-X", "--check-hash-based-pycs"}, code: []string{"-c"}, module: "-m"}
+		return &interpreter{valued: []string{"-W", "-X", "--check-hash-based-pycs"}, code: []string{"-c"}, module: "-m", joined: "WX"}
 	case e.runs(Node):
 		return &interpreter{valued: []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions", "--env-file", "--title"},
 			code: []string{"-e", "--eval", "-p", "--print", "-pe"}}
 	case e.runs(Deno, Bun):
 		return &interpreter{}
 	case e.runs(Ruby):
-		return &interpreter{valued: []string{"-I", "-r", "-C", "-E"}, code: []string{"-e"}}
+		return &interpreter{valued: []string{"-I", "-r", "-C", "-E"}, code: []string{"-e"}, joined: "IrCEKTWFix0"}
 	case e.runs(PHP):
 		return &interpreter{valued: []string{"-c", "-d", "-z"}, code: []string{"-r", "-B", "-R"}, module: "-f"}
 	case e.runs(Perl):
-		return &interpreter{valued: []string{"-I"}, code: []string{"-e", "-E"}}
+		return &interpreter{valued: []string{"-I"}, code: []string{"-e", "-E"}, joined: "IMmFixDC0"}
 	case e.runs(LuaJIT), e.runs(Mono):
 		return &interpreter{valued: []string{"-l", "-j"}, code: []string{"-e"}}
 	}
 	switch path.Base(e.exe) {
 	case "sh", "bash", "dash", "zsh", "ksh":
-		return &interpreter{valued: []string{"-o", "+o", "-O", "+O", "--rcfile", "--init-file"}, code: []string{"-c", "-s", "-i"}}
+		return &interpreter{valued: []string{"-o", "+o", "-O", "+O", "--rcfile", "--init-file"}, code: []string{"-c", "-s", "-i"}, joined: "oO"}
 	}
 	return nil
 }
@@ -263,6 +264,18 @@ func script(args []string, in *interpreter) string {
 		case contains(in.code, arg), arg == "-", arg == "":
 			return ""
 		case arg == "--":
+		case in.joined != "" && len(arg) > 2 && arg[0] == '-' && arg[1] != '-':
+			name, last := in.take(arg[1:])
+			switch {
+			case name != "":
+				return path.Base(name)
+			case last == in.module && in.module != "" && i+1 < len(args):
+				return path.Base(args[i+1])
+			case contains(in.code, last), last == in.module && in.module != "":
+				return ""
+			case contains(in.valued, last):
+				i++
+			}
 		case contains(in.valued, arg):
 			i++
 		case arg == "run" && len(in.code) == 0: // of deno and bun
@@ -271,6 +284,27 @@ func script(args []string, in *interpreter) string {
 		}
 	}
 	return ""
+}
+
+// take reads options of a letter that were joined: -Bc is -B and -c. It gives
+// the module if that is among them, else the option that what follows belongs
+// to, if it is one.
+func (in *interpreter) take(letters string) (module, last string) {
+	for i, letter := range letters {
+		option, rest := "-"+string(letter), letters[i+len(string(letter)):]
+		switch {
+		case option == in.module && rest != "":
+			return rest, ""
+		case option == in.module, contains(in.code, option):
+			return "", option
+		case strings.ContainsRune(in.joined, letter):
+			if rest != "" {
+				option = ""
+			}
+			return "", option
+		}
+	}
+	return "", ""
 }
 
 func contains(list []string, arg string) bool {

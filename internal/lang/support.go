@@ -2,6 +2,7 @@ package lang
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -12,8 +13,9 @@ type support struct {
 	name     string // for people
 	from, to [2]int // first and last series: {3, 6} to {3, 14}; zero: any
 	ready    bool   // its frames are read; else only the native ones are
-	untested [2]int // the last series that no test has walked, from the first on; zero: none
+	tested   []int  // the major versions that tests have walked; nil: all that are supported
 	glibc    bool   // only where glibc keeps what threads have
+	lacks    string // what is missing though it is walked
 	never    string // why they cannot be
 }
 
@@ -21,13 +23,15 @@ type support struct {
 func supported() []support {
 	return []support{
 		{kind: Python, name: "Python", from: [2]int{3, 6}, to: [2]int{3, 14}, ready: true, glibc: true},
-		{kind: HotSpot, name: "Java", from: [2]int{8, 0}, to: [2]int{25, 99}, untested: [2]int{10, 99}, ready: true},
-		{kind: Node, name: "JavaScript", from: [2]int{18, 0}, to: [2]int{26, 99}, ready: true},
+		{kind: HotSpot, name: "Java", from: [2]int{8, 0}, to: [2]int{25, 99}, tested: []int{11, 17, 21, 25}, ready: true},
+		{kind: Node, name: "JavaScript", from: [2]int{18, 0}, to: [2]int{26, 99}, tested: []int{18, 20, 22, 24, 26}, ready: true},
 		{kind: Ruby, name: "Ruby", from: [2]int{3, 1}, to: [2]int{3, 1}, ready: true, glibc: true},
 		{kind: PHP, name: "PHP", from: [2]int{8, 2}, to: [2]int{8, 2}, ready: true},
 		{kind: Perl, name: "Perl", from: [2]int{5, 36}, to: [2]int{5, 36}, ready: true, glibc: true},
-		{kind: DotNet, name: ".NET", from: [2]int{3, 0}, to: [2]int{3, 1}, ready: true},
-		{kind: BEAM, name: "Erlang", from: [2]int{25, 0}, to: [2]int{25, 99}, ready: true},
+		{kind: DotNet, name: ".NET", from: [2]int{3, 0}, to: [2]int{3, 1}, ready: true,
+			lacks: "methods of .NET are named with --allow-attach alone"},
+		{kind: BEAM, name: "Erlang", from: [2]int{25, 0}, to: [2]int{25, 99}, ready: true,
+			lacks: "stacks are cut where Erlang called C code, and tell no lines"},
 		{kind: Deno, name: "JavaScript of Deno"},
 		{kind: Bun, name: "JavaScript", never: "Bun's JavaScriptCore is not supported: native frames only, stacks are cut at its compiled code"},
 		{kind: OpenJ9, name: "Java", never: "OpenJ9 is not supported, only HotSpot is: native frames only, stacks are cut at compiled Java"},
@@ -71,10 +75,10 @@ func (s *support) check(r Runtime) (walked bool, why string) {
 	if !s.ready {
 		return false, "names of " + s.name + " are not read yet; native frames are"
 	}
-	if major, minor := series(r.Version); s.untested != [2]int{} && !after(major, minor, s.untested) {
+	if major, _ := series(r.Version); s.tested != nil && !slices.Contains(s.tested, major) {
 		return true, fmt.Sprintf("%s %s is walked by what it tells of itself, but untested", s.name, r.Version)
 	}
-	return true, ""
+	return true, s.lacks
 }
 
 func (s *support) covers(version string) bool {

@@ -50,8 +50,8 @@ func TestSpan(t *testing.T) {
 			t.Errorf("Java %s: %v, %q; want %v", version, walked, why, want)
 		}
 	}
-	java.untested = [2]int{10, 99}
-	for version, want := range map[string]bool{"8.0.272": true, "10.0.2": true, "11.0.13": false, "25.0.3": false} {
+	java.tested = []int{11, 17, 21, 25}
+	for version, want := range map[string]bool{"8.0.272": true, "10.0.2": true, "22.0.1": true, "11.0.13": false, "25.0.3": false} {
 		if walked, why := java.check(Runtime{Version: version}); !walked || strings.Contains(why, "untested") != want {
 			t.Errorf("Java %s: %v, %q; untested %v", version, walked, why, want)
 		}

@@ -23,12 +23,13 @@ type Stat struct {
 	Flags  uint64        // PF_* of linux/sched.h
 	User   time.Duration // in steps of 10 ms; SchedStat is exact
 	System time.Duration
-	// Children is what processes that it started and waited for had used,
-	// theirs included: user and system.
-	Children time.Duration
-	Threads  int
-	Started  time.Duration // since boot; with PID it names the process for good
-	CPU      int           // that it last ran on
+	// Children is what processes that it started and waited for had used, theirs
+	// included.
+	ChildrenUser, ChildrenSystem time.Duration
+
+	Threads int
+	Started time.Duration // since boot; with PID it names the process for good
+	CPU     int           // that it last ran on
 }
 
 // KernelThread reports whether it is a thread of the kernel's own.
@@ -84,7 +85,7 @@ func ParseStat(data []byte) (s Stat, err error) {
 	s.Flags = uint64(number(column(9)))
 	s.User = ticks(column(14))
 	s.System = ticks(column(15))
-	s.Children = ticks(column(16)) + ticks(column(17))
+	s.ChildrenUser, s.ChildrenSystem = ticks(column(16)), ticks(column(17))
 	s.Threads = int(number(column(20)))
 	s.Started = ticks(column(22))
 	s.CPU = int(number(column(39)))

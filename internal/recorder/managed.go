@@ -24,13 +24,14 @@ import (
 // address; name puts the method in its place. Code compiled ahead is of a file,
 // and has its names by that.
 type managed struct {
-	log  *slog.Logger
-	ask  func(context.Context, int) (dotnet.Methods, error)
-	age  func(pid int) time.Duration
-	now  func() time.Time
-	stop context.CancelFunc
-	ctx  context.Context
-	done sync.WaitGroup
+	log   *slog.Logger
+	ask   func(context.Context, int) (dotnet.Methods, error)
+	asker dotnet.Asker
+	age   func(pid int) time.Duration
+	now   func() time.Time
+	stop  context.CancelFunc
+	ctx   context.Context
+	done  sync.WaitGroup
 
 	mu        sync.Mutex // guards all below
 	processes map[int]*managedProcess
@@ -58,16 +59,32 @@ const (
 )
 
 func newManaged(log *slog.Logger) *managed {
-	m := &managed{log: log, ask: dotnet.Ask, age: ageOf, now: time.Now, processes: map[int]*managedProcess{},
+	m := &managed{log: log, age: ageOf, now: time.Now, processes: map[int]*managedProcess{},
 		byKey: map[string]*managedProcess{}, ahead: map[string]map[uint64]dotnet.Method{}, files: map[string]*binfile.PE{}}
+	m.ask = m.asker.Ask
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	return m
 }
 
-// close begins no more questions and waits for those begun, but not for long.
+// How long the end waits for processes that were asked and have not answered:
+// first without a word.
+const (
+	quietly = dotnet.Patience
+	longest = time.Minute
+)
+
+// close begins no more questions and waits for those begun: to leave one can
+// crash the process that was asked.
 func (m *managed) close() {
 	m.stop()
 	m.done.Wait()
+	if m.asker.Finish(quietly) {
+		return
+	}
+	m.log.Warn("waiting for .NET processes that were asked for names to answer", "at most", longest)
+	if !m.asker.Finish(longest) {
+		m.log.Error("a .NET process was asked for names and has not answered: it may crash when it does")
+	}
 }
 
 // meet asks a process in which .NET was found: a new one, whatever had its
@@ -136,7 +153,7 @@ func (m *managed) inquire(pid int) (dotnet.Methods, error) {
 	case <-m.ctx.Done():
 		return dotnet.Methods{}, m.ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), dotnet.Patience) // see dotnet.Ask: it must not be broken off
+	ctx, cancel := context.WithTimeout(context.Background(), dotnet.Patience) // see dotnet.Asker: it must not be broken off
 	defer cancel()
 	return m.ask(ctx, pid)
 }

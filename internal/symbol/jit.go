@@ -18,7 +18,7 @@ type JIT struct {
 }
 
 // NewJIT reads nothing yet.
-func NewJIT(pid int) *JIT { return &JIT{pid: pid, list: NewPerfMap(PerfMapPath("/proc", pid))} }
+func NewJIT(pid int) *JIT { return &JIT{pid: pid, list: PerfMapOf(pid)} }
 
 // Refresh reads what the runtime has written since the last time.
 func (j *JIT) Refresh() error {

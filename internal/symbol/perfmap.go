@@ -8,9 +8,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 )
 
@@ -23,15 +26,48 @@ const (
 // runtimes write for perf: lines of "start size name", hexadecimal, only ever
 // appended to. It is not safe for concurrent use.
 type PerfMap struct {
-	path string
-	info os.FileInfo // of the file that was read
-	read int64       // bytes taken
-	code jitTable
+	path  string
+	check func(os.FileInfo) error // nil: any file will do
+	info  os.FileInfo             // of the file that was read
+	read  int64                   // bytes taken
+	code  jitTable
 }
 
 // NewPerfMap names the code of a process by the map at PerfMapPath. The file
 // need not exist yet.
 func NewPerfMap(path string) *PerfMap { return &PerfMap{path: path} }
+
+// PerfMapOf names the code of a process by the map that is its own: what another
+// user put there, or another process left that had its number, is refused.
+func PerfMapOf(pid int) *PerfMap {
+	return &PerfMap{path: PerfMapPath("/proc", pid), check: func(info os.FileInfo) error { return writtenBy(pid, info) }}
+}
+
+// writtenBy tells why a file cannot be what a process wrote.
+func writtenBy(pid int, info os.FileInfo) error {
+	fs := proc.FS{}
+	status, err := fs.Status(pid)
+	if err != nil {
+		return err
+	}
+	stat, err := fs.Stat(pid)
+	if err != nil {
+		return err
+	}
+	boot, err := proc.BootTime()
+	if err != nil {
+		return err
+	}
+	const slack = time.Second // of the clocks
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok || owner.Uid != 0 && int(owner.Uid) != status.UID:
+		return fmt.Errorf("%q belongs to another user than process %d", info.Name(), pid)
+	case info.ModTime().Before(boot.Add(stat.Started - slack)):
+		return fmt.Errorf("%q is older than process %d", info.Name(), pid)
+	}
+	return nil
+}
 
 // PerfMapPath tells where the map of a process is, as seen from here: it is in
 // the process's own /tmp, and named after the pid the process knows itself by.
@@ -60,8 +96,13 @@ func (m *PerfMap) Refresh() error {
 		return err
 	}
 	defer f.Close()
+	if m.check != nil {
+		if err := m.check(info); err != nil {
+			return err
+		}
+	}
 	if m.info != nil && (!os.SameFile(m.info, info) || info.Size() < m.read) {
-		*m = PerfMap{path: m.path}
+		*m = PerfMap{path: m.path, check: m.check}
 	}
 	m.info = info
 	if info.Size() == m.read {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -56,6 +57,38 @@ func TestPerfMap(t *testing.T) {
 	check(map[uint64]string{0x7000: "new", 0x1000: "", 0x6000: ""})
 	write(strings.Repeat("x", maxPerfMapLine*3)+"\n8000 10 behind a long line\n", os.O_APPEND)
 	check(map[uint64]string{0x8000: "behind a long line", 0x7000: "new"})
+}
+
+// TestPerfMapOf refuses maps that a process cannot have written.
+func TestPerfMapOf(t *testing.T) {
+	path := PerfMapPath("/proc", os.Getpid())
+	if err := os.WriteFile(path, []byte("1000 10 own\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(path)
+	m := PerfMapOf(os.Getpid())
+	if err := m.Refresh(); err != nil {
+		t.Fatalf("its own map: %v", err)
+	}
+	if f, ok := m.Frame(0x1000); !ok || f.Function != "own" {
+		t.Errorf("named %+v", f)
+	}
+	before := time.Now().Add(-240 * time.Hour)
+	if err := os.Chtimes(path, before, before); err != nil {
+		t.Fatal(err)
+	}
+	if err := PerfMapOf(os.Getpid()).Refresh(); err == nil || !strings.Contains(err.Error(), "is older than process") {
+		t.Errorf("a map of before it began: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := errors.Join(os.Chtimes(path, time.Now(), time.Now()), os.Chown(path, 4321, 4321)); err != nil {
+		t.Fatal(err)
+	}
+	if err := PerfMapOf(os.Getpid()).Refresh(); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		t.Errorf("another user's map: %v", err)
+	}
 }
 
 // The last line that covers an address names it, however lines overlap and

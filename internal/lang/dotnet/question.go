@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 	"unicode/utf16"
 )
@@ -28,6 +29,11 @@ const (
 	maxAnswer       = 64 << 20 // some 300,000 methods
 )
 
+// Asker asks. The zero value is ready.
+type Asker struct {
+	begun sync.WaitGroup // questions whose end has not come, also those that nobody waits for any more
+}
+
 // Ask asks the runtime of a process for its methods. That starts a trace of the
 // runtime and ends it at once: with its end come all methods there are. Nothing
 // is loaded into the process.
@@ -38,8 +44,8 @@ const (
 // once the end was asked for, nor of 1,300 whole questions. So a question is only begun where the runtime answers quickly, the
 // way to end it is open before, and once begun it is not given up: the context
 // ends only the wait for its answer.
-func Ask(ctx context.Context, pid int) (Methods, error) {
-	answer, err := ask(ctx, func() (net.Conn, error) { return connect(ctx, pid) })
+func (a *Asker) Ask(ctx context.Context, pid int) (Methods, error) {
+	answer, err := a.ask(ctx, func() (net.Conn, error) { return connect(ctx, pid) })
 	if len(answer) > 0 {
 		methods, parseErr := Parse(answer)
 		if err = errors.Join(err, parseErr); err == nil {
@@ -50,12 +56,29 @@ func Ask(ctx context.Context, pid int) (Methods, error) {
 	return Methods{}, fmt.Errorf("ask .NET of process %d for its methods: %w", pid, err)
 }
 
+// Finish waits until all questions that were begun have ended, or for as long as
+// it may; it tells whether they have. A process that leaves before that can
+// crash who it asked.
+func (a *Asker) Finish(patience time.Duration) bool {
+	ended := make(chan struct{})
+	go func() {
+		a.begun.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return true
+	case <-time.After(patience):
+		return false
+	}
+}
+
 // conversation is a trace that was begun or is about to be.
 type conversation struct {
 	trace, stop net.Conn
 }
 
-func ask(ctx context.Context, connect func() (net.Conn, error)) ([]byte, error) {
+func (a *Asker) ask(ctx context.Context, connect func() (net.Conn, error)) ([]byte, error) {
 	if err := greet(ctx, connect); err != nil {
 		return nil, err
 	}
@@ -73,10 +96,10 @@ func ask(ctx context.Context, connect func() (net.Conn, error)) ([]byte, error) 
 		err    error
 	}
 	done := make(chan result, 1)
-	go func() {
+	a.begun.Go(func() {
 		answer, err := c.hold()
 		done <- result{answer, err}
-	}()
+	})
 	select {
 	case r := <-done:
 		return r.answer, r.err

@@ -79,7 +79,7 @@ func TestAsk(t *testing.T) {
 		{"stop not answered", map[byte][]byte{greeting: unknown, beginTrace: session}, "trace", "EOF"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := ask(t.Context(), runtimeOf(t, tt.answers))
+			got, err := new(Asker).ask(t.Context(), runtimeOf(t, tt.answers))
 			if string(got) != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -96,7 +96,7 @@ func TestAskNobody(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	connections := 0
-	_, err := ask(ctx, func() (net.Conn, error) {
+	_, err := new(Asker).ask(ctx, func() (net.Conn, error) {
 		connections++
 		ours, theirs := net.Pipe()
 		t.Cleanup(func() { theirs.Close() })
@@ -114,7 +114,8 @@ func TestAskIsNotBrokenOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	connections, ended := 0, make(chan error, 1)
-	_, err := ask(ctx, func() (net.Conn, error) {
+	var asker Asker
+	_, err := asker.ask(ctx, func() (net.Conn, error) {
 		connections++
 		ours, theirs := net.Pipe()
 		which := connections
@@ -141,6 +142,12 @@ func TestAskIsNotBrokenOff(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v", err)
+	}
+	if asker.Finish(time.Millisecond) {
+		t.Error("the question had ended before it was answered")
+	}
+	if !asker.Finish(time.Minute) {
+		t.Error("the question did not end")
 	}
 	select {
 	case err := <-ended:

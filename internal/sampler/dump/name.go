@@ -92,7 +92,7 @@ func (n *namer) file(id uint32) unwind.File {
 // made names code that the process made at run time.
 func (n *namer) made(address uint64) profile.Frame {
 	if n.jit == nil {
-		n.jit = symbol.NewPerfMap(symbol.PerfMapPath("/proc", n.pid))
+		n.jit = symbol.PerfMapOf(n.pid)
 		if err := n.jit.Refresh(); err != nil && !errors.Is(err, os.ErrNotExist) {
 			n.log.Debug("read perf map", "pid", n.pid, "error", err)
 		}

@@ -185,8 +185,9 @@ func (u *usage) spent(pid int) (s spent, ok bool) {
 		s.cpu = time.Duration(t.Nano())
 	}
 	if u.children {
-		s.cpu += stat.Children
-		s.user += stat.Children
+		s.cpu += stat.ChildrenUser + stat.ChildrenSystem
+		s.user += stat.ChildrenUser
+		s.system += stat.ChildrenSystem
 	}
 	return s, true
 }

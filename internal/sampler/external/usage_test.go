@@ -51,7 +51,7 @@ func TestUsageOfChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // until all children have ended
-		if s, err := (proc.FS{}).Stat(cmd.Process.Pid); err == nil && s.Children > 0 {
+		if s, err := (proc.FS{}).Stat(cmd.Process.Pid); err == nil && s.ChildrenUser > 0 {
 			break
 		}
 		if time.Now().After(deadline) {
