@@ -196,9 +196,9 @@ func TestEverythingArrivesInTheEnd(t *testing.T) {
 // TestOneBadWindowHoldsUpNobody refuses one of many.
 func TestOneBadWindowHoldsUpNobody(t *testing.T) {
 	b := newBench(t, 3)
-	b.server.refuse = 5
-	a := b.live(t, 100*time.Millisecond)
-	if got, want := b.server.samples(), b.cut()-b.machine.cuts[5]; got != want {
+	b.server.refuse = 2
+	a := b.live(t, time.Second)
+	if got, want := b.server.samples(), b.cut()-b.machine.cuts[2]; got != want {
 		t.Errorf("%d samples arrived of the %d that are not refused", got, want)
 	}
 	if got := a.Counts().Refused; got == 0 {

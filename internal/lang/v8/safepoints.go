@@ -128,6 +128,9 @@ func (c *code) runsAt(where spot) (all []running, known bool) {
 		return nil, false // on its way out of the code
 	}
 	e, ok := c.positions.last(at)
+	if !ok && !isCall {
+		return nil, true // at the entry, before anything inlined
+	}
 	if !ok || isCall && !c.alone(e.code, returns) {
 		return nil, false
 	}
