@@ -140,3 +140,32 @@ func FuzzTranslations(f *testing.F) {
 		}
 	})
 }
+
+// TestUnlisted finds where a call that code does not list goes on.
+func TestUnlisted(t *testing.T) {
+	const at = 0x1000
+	for _, test := range []struct {
+		name string
+		code []byte
+		want uint64
+	}{
+		{"in the body", []byte{0x48, 0x89, 0xc3, 0x90}, at},
+		{"back at once", []byte{0xe9, 0xfb, 0xfe, 0xff, 0xff}, at + 5 - 0x105},
+		{"a short way", []byte{0xeb, 0xf0}, at + 2 - 0x10},
+		{"registers first", []byte{0x5f, 0x41, 0x58, 0x58, 0xe9, 0x10, 0, 0, 0}, at + 9 + 0x10},
+		{"registers, then more of the body", []byte{0x5f, 0x48, 0x8b, 0x45, 0xf8}, at},
+	} {
+		if got := jumpBehind(append(test.code, make([]byte, 24)...)[:24], at); got != test.want {
+			t.Errorf("%s: %#x, want %#x", test.name, got, test.want)
+		}
+	}
+	for code, want := range map[string]bool{
+		"\x90\x90\xe8\x01\x02\x03\x04": true, "\x90\x90\x90\x90\x90\xff\xd0": true, "\x90\x90\x90\x90\x41\xff\xd2": true,
+		"\x41\xff\x95\x01\x02\x03\x04": true, "\x90\xff\x15\x01\x02\x03\x04": true, "\x90\x90\x90\x41\xff\x55\x08": true,
+		"\x90\x90\x90\x90\x90\x90\x90": false, "\x90\x90\x90\x90\x48\x89\xc3": false, "\x90\x90\x90\x90\x90\xff\xe0": false,
+	} {
+		if got := endsWithCall([]byte(code)); got != want {
+			t.Errorf("% x: %v", code, got)
+		}
+	}
+}

@@ -97,7 +97,7 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 			frame.Line = f.lines.line(p.offset())
 		}
 	case kindCompiled, kindCalling:
-		return n.compiled(f, a.What, spot{rest, kind == kindCalling}, r, frame)
+		return n.compiled(f, a.What, spot{pc: rest, called: kind == kindCalling}, r, frame)
 	}
 	return []profile.Frame{frame}
 }
@@ -106,6 +106,7 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 type spot struct {
 	pc     uint64
 	called bool
+	body   uint64 // where a call that the code does not list goes on in its body; 0: not known
 }
 
 // compiled gives what runs at a place in a function's code.
@@ -119,6 +120,9 @@ func (n *Namer) compiled(f *photographed, what uint64, at spot, r *Runtime, fram
 		return []profile.Frame{inlinedUnread, frame}
 	case c == nil:
 	case !c.baseline:
+		if at.called && r != nil {
+			at.body = r.body(c, at.pc+1)
+		}
 		return c.frames(f, at, frame)
 	case f.unoptimised != nil && c.bytecode == f.unoptimised.bytecode:
 		if offset, ok := f.unoptimised.sizes.offset(f.unoptimised.code, c.positions.table, int(at.pc-c.begin)); ok {

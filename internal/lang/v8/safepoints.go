@@ -108,7 +108,8 @@ func (c *code) alone(from, to int) bool {
 
 // runsAt gives what runs at a place in optimised code, innermost first, and
 // whether it is known at all. What has called but not at one of the code's calls
-// was in other code, which lay here before. A call has the position of the last entry before it, if
+// was in other code, which lay here before, unless the code has a call there
+// that it need not list. A call has the position of the last entry before it, if
 // that is its own: V8 leaves out the entries of calls whose position it does not
 // know, such as of its allocator, or which are at that of the call before, and
 // they would seem to be in the inlined function of another call. Elsewhere it is
@@ -122,17 +123,63 @@ func (c *code) runsAt(where spot) (all []running, known bool) {
 			return all, true
 		}
 		at = returns - 1
-	case where.called && len(c.safepoints) > 0:
+	case where.called && len(c.safepoints) > 0 && where.body == 0:
 		return nil, false
+	case where.called && len(c.safepoints) > 0:
+		at = int(where.body - c.begin)
 	case c.exits != 0 && at >= c.exits:
 		return nil, false // on its way out of the code
 	}
 	e, ok := c.positions.last(at)
-	if !ok && !isCall {
+	if !ok && !where.called {
 		return nil, true // at the entry, before anything inlined
 	}
 	if !ok || isCall && !c.alone(e.code, returns) {
 		return nil, false
 	}
 	return c.inlinedAt(e.position), true
+}
+
+// body tells where the call before a return address goes on in the body of code;
+// 0: there is no call. What writes to the heap is called without being listed,
+// from behind the body, whose positions say nothing of it, and jumps back.
+func (r *Runtime) body(c *code, returns uint64) uint64 {
+	const before, behind = 7, 24
+	var b [before + behind]byte
+	if returns < c.begin+before || returns >= c.end || !r.heap.read(b[:], returns-before) || !endsWithCall(b[:before]) {
+		return 0
+	}
+	target := jumpBehind(b[before:], returns)
+	if target < c.begin || target >= c.end {
+		return 0
+	}
+	return target
+}
+
+// endsWithCall tells whether instructions may end with a call: of an address, of
+// a register, or of what lies in memory.
+func endsWithCall(b []byte) bool {
+	n := len(b)
+	memory := func(size int, kind byte) bool { return b[n-size] == 0xff && b[n-size+1]&0xf8 == kind }
+	return b[n-5] == 0xe8 || memory(2, 0xd0) || memory(3, 0x50) || memory(6, 0x90) || b[n-6] == 0xff && b[n-5] == 0x15
+}
+
+// jumpBehind follows what comes behind such a call: registers are taken from the
+// stack, then it jumps. Where it does not, it is in the body itself.
+func jumpBehind(b []byte, at uint64) uint64 {
+	for i := 0; i+6 < len(b); {
+		switch {
+		case b[i]&0xf8 == 0x58: // pop
+			i++
+		case b[i] == 0x41 && b[i+1]&0xf8 == 0x58: // pop, of r8 and up
+			i += 2
+		case b[i] == 0xe9:
+			return at + uint64(i) + 5 + uint64(int64(int32(le.Uint32(b[i+1:]))))
+		case b[i] == 0xeb:
+			return at + uint64(i) + 2 + uint64(int64(int8(b[i+1])))
+		default:
+			return at
+		}
+	}
+	return at
 }
