@@ -474,6 +474,70 @@ static __always_inline bool keeps_rbp(struct walk *w, u64 room, bool anyone)
 	return anyone || (!READ_USER(&back, 8, w->bp + 8) && code_heap(w, back));
 }
 
+/* How far a stub's frame may reach: SHA-256's is 80 words; and its code. */
+#define STUB_SEARCHED 96
+#define STUB_LARGEST (1 << 15)
+
+/* What the call goes to that a return address comes from: call rel32, or mov
+ * r10, imm64; call r10. 0: there is none. */
+static __always_inline u64 called(u64 back)
+{
+	u8 code[13];
+	if (READ_USER(code, sizeof(code), back - sizeof(code)))
+		return 0;
+	if (code[8] == 0xe8)
+		return back + (s64)(s32)operand(code + 9);
+	if (code[0] == 0x49 && code[1] == 0xba && code[10] == 0x41 && code[11] == 0xff && code[12] == 0xd2)
+		return operand(code + 2) | (u64)operand(code + 6) << 32;
+	return 0;
+}
+
+/* Leaves a stub that uses rbp for its own ends, as those do that hash and
+ * encrypt: by the innermost return address of a call of what this blob holds
+ * from pc on back. false: there is none. */
+STEP bool leave_called(struct walk *w)
+{
+	if (!w)
+		return false;
+	u64 back, kept;
+	u8 entry = 0;
+	for (u32 i = 0; i < STUB_SEARCHED; i++) {
+		u64 at = w->sp + 8 * (u64)i;
+		if (READ_USER(&back, 8, at))
+			return false;
+		if (!code_heap(w, back))
+			continue;
+		u64 target = called(back);
+		if (target < w->hotspot.code || target > w->ip || w->ip - target >= STUB_LARGEST || READ_USER(&entry, 1, target))
+			continue;
+		if (entry == 0x55 && !READ_USER(&kept, 8, at - 8))
+			w->bp = kept; /* it begins with push rbp */
+		w->ip = back;
+		w->sp = at + 8;
+		w->is_return = 1;
+		return true;
+	}
+	return false;
+}
+
+/* What code that C1 compiled gave to a stub: two words that it takes off again
+ * right after its call. In bytes. */
+static __always_inline u64 given(struct walk *w)
+{
+	u8 code[4];
+	if (READ_USER(code, sizeof(code), w->ip))
+		return 0;
+	u32 next = operand(code);
+	if ((next & 0xff) == 0x41) /* pop r8 to r15 */
+		next >>= 8;
+	if ((next & 0xf8) != 0x58)
+		return 0;
+	next >>= 8;
+	if ((next & 0xff) == 0x41)
+		next >>= 8;
+	return (next & 0xf8) == 0x58 ? 16 : 0;
+}
+
 /* Walks a frame of code that is no function: stubs, adapters, the runtime's.
  * Only the runtime's says how large its frames are, and not always. The others
  * keep rbp, where they have a frame: right after they have made it, rbp is rsp. */
@@ -504,6 +568,10 @@ STEP u32 hotspot_stub(struct walk *w)
 	}
 	push_java(w, HOTSPOT_STUB, h->start, w->ip);
 	if (adapter || (!sized && !kept && state == LEAF_WHOLE)) {
+		if (!adapter && !w->is_return && leave_called(w)) {
+			w->sp += routines ? 0 : given(w);
+			return 0;
+		}
 		if (!adapter && !w->is_return)
 			w->sp += pushed_above(w, w->sp + 8);
 		return leave_frameless(w, adapter);

@@ -148,7 +148,7 @@ STEP u32 leave_chunk(struct walk *w)
 		return cut_chunk(w);
 	h->chunk = 0;
 	if (!w->ip)
-		return leave_entry(w); /* the JVM did not keep where the oldest returns to: it is always enterSpecial */
+		return leave_entry(w); /* it was not kept: it is always enterSpecial */
 	w->sp = h->entry;
 	w->bp_lost = 1;
 	return 0;
@@ -189,6 +189,8 @@ static __always_inline bool same_frame(struct walk *w, u32 a, u32 b)
 static __always_inline u32 after_chunk_frame(struct walk *w, u64 sp, u32 end)
 {
 	struct hotspot_walk *h = &w->hotspot;
+	if (end == END_CORRUPT && !w->ip && w->sp == h->bottom)
+		end = 0; /* the oldest: the JVM does not always keep where it returns to */
 	if (end || w->sp <= sp || w->sp > h->bottom || (w->sp < h->bottom && !code_heap(w, w->ip)))
 		return cut_chunk(w);
 	u32 met = w->count - 2;
