@@ -70,7 +70,7 @@ func (k *kernelFlags) check(c *cobra.Command) error {
 
 // fallback chooses another kernel where BPF cannot be used, and says so; the
 // cause comes back where there is none, or the user wants no other.
-func (f *recordFlags) fallback(c *cobra.Command, targets recorder.Targets, cause error) (external.Kernel, error) {
+func (f *recordFlags) fallback(c *cobra.Command, targets recorder.Targets, command []string, cause error) (external.Kernel, error) {
 	if f.kernel != kernelAuto || len(targets.PIDs) == 0 {
 		return "", cause
 	}
@@ -79,7 +79,7 @@ func (f *recordFlags) fallback(c *cobra.Command, targets recorder.Targets, cause
 			return "", cause
 		}
 	}
-	k, why, err := external.Choose(proc.FS{}, targets.PIDs, f.allowAttach)
+	k, why, err := external.Choose(proc.FS{}, targets.PIDs, command, f.allowAttach)
 	if err != nil {
 		return "", fmt.Errorf("%w\n%w", cause, err)
 	}

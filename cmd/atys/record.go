@@ -111,6 +111,7 @@ func recordCommand() *cobra.Command {
 		Example: `  atys record -p 1234 -d 10s -o profile.html
   atys record -a -F 199 -d 30s -o machine.pb.gz
   atys record -o out.svg -- ./server --port 8080
+  atys record --kernel async-profiler --allow-attach -p 1234 -d 30s
   atys record --server http://10.0.0.5:4300 --select '{service="checkout"}' -d 30s -F 999`,
 		RunE: func(c *cobra.Command, args []string) error {
 			fleet, err := f.fleetFlags.check(c, args)
@@ -163,7 +164,7 @@ func record(c *cobra.Command, f recordFlags, args []string, fleet bool) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	window, err := measure(c, f, targets, child)
+	window, err := measure(c, f, targets, args, child)
 	interrupted := ctx.Err() != nil // the command may go on without us
 	if window == nil {
 		return err
@@ -182,14 +183,14 @@ func record(c *cobra.Command, f recordFlags, args []string, fleet bool) error {
 }
 
 // measure records with the kernel that was asked for, or can be used.
-func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, child *child) (*profile.Window, error) {
+func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, args []string, child *child) (*profile.Window, error) {
 	if f.external() {
 		return recordExternal(c.Context(), f, external.Kernel(f.kernel), targets, child)
 	}
 	r, err := recorder.Start(recorder.Setup{CacheDir: cacheDir(), Rows: f.tables << 17, Log: logger(f.verbose)}, recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
 		Threads: true, Timed: f.timed, Budget: f.budget / 100, MayAsk: f.allowAttach})
 	if err != nil {
-		other, err := f.fallback(c, targets, err)
+		other, err := f.fallback(c, targets, args, err)
 		if err != nil {
 			return nil, err
 		}

@@ -36,7 +36,7 @@ func (f *fleetFlags) add(c *cobra.Command) {
 }
 
 // localOnly are the flags that mean something on this machine only.
-var localOnly = []string{"all", "pid", "name", "cgroup", "count", "unwind-memory", "budget", "timed", "kernel"}
+var localOnly = []string{"all", "pid", "name", "cgroup", "count", "unwind-memory", "budget", "timed"}
 
 // check tells whether the fleet is meant, and refuses what does not go together.
 func (f *fleetFlags) check(c *cobra.Command, args []string) (fleet bool, err error) {
@@ -53,6 +53,8 @@ func (f *fleetFlags) check(c *cobra.Command, args []string) (fleet bool, err err
 		}
 	}
 	switch {
+	case changed("kernel"), changed("allow-attach"):
+		return true, errors.New("--kernel and --allow-attach do not go with --server: its agents take samples with BPF")
 	case len(args) > 0:
 		return true, errors.New("a command does not go with --server: its agents record what runs on their machines")
 	case !changed("duration"):

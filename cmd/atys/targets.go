@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/render"
+	"atys.dev/atys/internal/sampler/external"
 )
 
 type targetsFlags struct {
@@ -65,11 +69,18 @@ func listTargets(w, log io.Writer, f targetsFlags, o render.Options) error {
 		return err
 	}
 	targets, out := d.Targets(pids)
+	k := kernels{fs: d.FS, noBPF: features.HaveProgramType(ebpf.PerfEvent)}
 	if f.asJSON {
-		return targetsJSON(w, targets)
+		return targetsJSON(w, targets, k)
 	}
-	if err := targetsText(w, targets, o); err != nil {
+	if err := targetsText(w, targets, k, o); err != nil {
 		return err
+	}
+	if k.noBPF != nil {
+		fmt.Fprintf(log, "atys: BPF cannot be used (%v; \"atys doctor\" says more): KERNEL is what else there is\n", k.noBPF)
+	}
+	if n := unreadable(targets); n > 0 {
+		fmt.Fprintf(log, "atys: %d processes may not be read: run as root, as their user, or with CAP_SYS_PTRACE\n", n)
 	}
 	if out.KernelThreads+out.Zombies > 0 {
 		fmt.Fprintf(log, "atys: left out, having no code to profile: kernel threads %d, zombies %d\n", out.KernelThreads, out.Zombies)
@@ -78,13 +89,13 @@ func listTargets(w, log io.Writer, f targetsFlags, o render.Options) error {
 }
 
 // choose returns the processes asked for.
-func (f *targetsFlags) choose(fs proc.FS) ([]int, error) {
+func (f *targetsFlags) choose(procfs proc.FS) ([]int, error) {
 	switch {
 	case len(f.pids) > 0 && f.name != "":
 		return nil, &usageError{errors.New("-p and --name exclude each other: give one")}
 	case len(f.pids) > 0:
 		for _, pid := range f.pids {
-			if _, err := fs.Check(pid); err != nil {
+			if _, err := procfs.Check(pid); err != nil {
 				return nil, err
 			}
 		}
@@ -94,7 +105,7 @@ func (f *targetsFlags) choose(fs proc.FS) ([]int, error) {
 		if err != nil {
 			return nil, &usageError{fmt.Errorf("--name %q: %w", f.name, err)}
 		}
-		found, err := fs.Find(re)
+		found, err := procfs.Find(re)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +118,7 @@ func (f *targetsFlags) choose(fs proc.FS) ([]int, error) {
 		}
 		return pids, nil
 	}
-	pids, err := fs.PIDs()
+	pids, err := procfs.PIDs()
 	if err != nil {
 		return nil, err
 	}
@@ -120,16 +131,41 @@ func (f *targetsFlags) choose(fs proc.FS) ([]int, error) {
 	return others, nil
 }
 
-// kernelOf is what will sample a process: "bpf", or "" if nothing can.
-func kernelOf(t *lang.Target) string {
+// kernels tell what will sample a process, as --kernel auto chooses it.
+type kernels struct {
+	fs    proc.FS
+	noBPF error // why BPF cannot be used here
+}
+
+// of names the kernel; "" if nothing can sample the process.
+func (k *kernels) of(t *lang.Target) string {
 	if t.Err != nil {
 		return ""
 	}
-	return "bpf"
+	if k.noBPF == nil {
+		return kernelBPF
+	}
+	other, _, err := external.Choose(k.fs, []int{t.PID}, nil, false)
+	if err != nil {
+		return ""
+	}
+	return string(other)
+}
+
+// isUnreadable tells whether a process was not looked at for lack of permission.
+func isUnreadable(t *lang.Target) bool { return errors.Is(t.Err, fs.ErrPermission) }
+
+func unreadable(targets []lang.Target) (n int) {
+	for i := range targets {
+		if isUnreadable(&targets[i]) {
+			n++
+		}
+	}
+	return n
 }
 
 // targetsText prints a table.
-func targetsText(w io.Writer, targets []lang.Target, o render.Options) error {
+func targetsText(w io.Writer, targets []lang.Target, k kernels, o render.Options) error {
 	rows := [][]string{{"PID", "SERVICE", "RUNS IN", "LANGUAGES", "KERNEL", "MISSING"}}
 	for i := range targets {
 		t := &targets[i]
@@ -137,8 +173,12 @@ func targetsText(w io.Writer, targets []lang.Target, o render.Options) error {
 		for j, r := range t.Runtimes {
 			languages[j] = runtimeName(r)
 		}
+		missing := strings.Join(t.Missing(), "; ")
+		if isUnreadable(t) {
+			missing = "it may not be read" // what helps is said once, below
+		}
 		rows = append(rows, []string{strconv.Itoa(t.PID), shortID(t.Service), runsIn(t.Service.Workload),
-			strings.Join(languages, ", "), cmp.Or(kernelOf(t), "-"), strings.Join(t.Missing(), "; ")})
+			strings.Join(languages, ", "), cmp.Or(k.of(t), "-"), missing})
 	}
 	return writeRows(w, rows, o)
 }
@@ -227,14 +267,14 @@ type (
 	}
 )
 
-func targetsJSON(w io.Writer, targets []lang.Target) error {
+func targetsJSON(w io.Writer, targets []lang.Target, k kernels) error {
 	out := []targetJSON{}
 	for i := range targets {
 		t := &targets[i]
 		one := targetJSON{PID: t.PID, Name: t.Comm, Service: t.Service.Name, ServiceSource: string(t.Service.Source),
 			Container: t.Service.Container, ContainerRuntime: t.Service.Runtime, PodUID: t.Service.PodUID,
 			Unit: t.Service.Unit, UnitUser: t.Service.User,
-			Runtimes: []runtimeJSON{}, Kernel: kernelOf(t), Missing: append([]string{}, t.Missing()...)}
+			Runtimes: []runtimeJSON{}, Kernel: k.of(t), Missing: append([]string{}, t.Missing()...)}
 		for _, r := range t.Runtimes {
 			j := runtimeJSON{r.Kind, r.Vendor, r.Version, r.Update, r.Engine, r.Feature, nil, r.Libc, r.Path, r.Walked, r.Why}
 			if r.Kind == lang.HotSpot || r.Kind == lang.OpenJ9 {

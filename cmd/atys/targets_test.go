@@ -28,10 +28,10 @@ func TestTargetsTable(t *testing.T) {
 	const want = `PID      SERVICE         RUNS IN              LANGUAGES                                    KERNEL  MISSING
 7        shop            docker 5f1b0a4c3d2e  java 8u272 (Azul Systems, Inc.), python 3.11.2  bpf     names of Java are not read yet; native frames are; names of Python are not read yet; native frames are
 1234567  5f1b0a4c3d2e    5f1b0a4c3d2e         rust                                            bpf
-9        \x1b[2J\u202e                                                                        -       permission denied
+9        \x1b[2J\u202e                                                                        -       it may not be read
 `
 	var b strings.Builder
-	if err := targetsText(&b, someTargets(), render.Options{NoColor: true}); err != nil {
+	if err := targetsText(&b, someTargets(), kernels{}, render.Options{NoColor: true}); err != nil {
 		t.Fatal(err)
 	}
 	if squeeze(b.String()) != squeeze(want) {
@@ -43,7 +43,7 @@ func TestTargetsTable(t *testing.T) {
 	}
 	for _, width := range []int{60, 80, 120} {
 		b.Reset()
-		if err := targetsText(&b, someTargets(), render.Options{NoColor: true, Width: width}); err != nil {
+		if err := targetsText(&b, someTargets(), kernels{}, render.Options{NoColor: true, Width: width}); err != nil {
 			t.Fatal(err)
 		}
 		for _, line := range strings.Split(b.String(), "\n") {
@@ -54,6 +54,18 @@ func TestTargetsTable(t *testing.T) {
 		if !strings.Contains(b.String(), "1234567  ") || !strings.Contains(b.String(), "MISSING") {
 			t.Errorf("in %d cells, numbers or heads were cut:\n%s", width, b.String())
 		}
+	}
+}
+
+// TestTargetsWithoutBPF has nothing to sample a process with that is not there
+// to be looked at.
+func TestTargetsWithoutBPF(t *testing.T) {
+	k, targets := kernels{noBPF: errors.New("not permitted")}, someTargets()
+	if got := k.of(&targets[1]); got != "" {
+		t.Errorf("%q will sample a process that has ended", got)
+	}
+	if n := unreadable(targets); n != 1 {
+		t.Errorf("%d of them may not be read, want 1", n)
 	}
 }
 

@@ -159,10 +159,26 @@ func (e *evidence) program() (string, Source) {
 			return name, FromScript
 		}
 	}
-	if e.exe != "" && !strings.HasPrefix(e.exe, "/memfd:") { // whose name says nothing
-		return path.Base(e.exe), FromExecutable
+	return e.executable(), FromExecutable
+}
+
+// executable is what the program's file is called. Of one that lies in memory,
+// or was started by a descriptor, neither it nor the command's name says
+// anything; what it calls itself may.
+func (e *evidence) executable() string {
+	names := []string{e.comm}
+	if e.exe != "" {
+		names = []string{path.Base(e.exe), e.comm}
 	}
-	return e.comm, FromExecutable
+	if len(e.args) > 0 {
+		names = append(names, path.Base(e.args[0]))
+	}
+	for _, name := range names {
+		if name != "" && !strings.HasPrefix(name, "memfd:") && strings.Trim(name, "0123456789") != "" {
+			return name
+		}
+	}
+	return names[0]
 }
 
 // javaProgram reads the arguments of java: options, then the main class, or

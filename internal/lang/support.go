@@ -1,10 +1,13 @@
 package lang
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"atys.dev/atys/internal/binfile"
 )
 
 // support says which versions of a runtime atys' own unwinder walks.
@@ -52,6 +55,33 @@ func Support(r Runtime) (walked bool, why string) {
 		}
 	}
 	return false, "not supported: native frames only"
+}
+
+// unsupported is why walks of a file's runtime would not be right; "": they are.
+type unsupported string
+
+// Supported tells why walks of the runtime of a kind in a file would not be
+// right: an ErrNever, or that the file cannot be read. For readers that cannot
+// tell it from what they read.
+func Supported(m Mapped, kind Kind) error {
+	why, err := Noted(m, func(f *binfile.File) (unsupported, error) {
+		for _, r := range newImage(f, m.Path, false, nil).facts().runtimes {
+			if r.Kind == kind {
+				if walked, why := Support(r); !walked {
+					return unsupported(why), nil
+				}
+				return "", nil
+			}
+		}
+		return unsupported(fmt.Sprintf("it is no %s that is known", kind)), nil
+	})
+	if err == nil && why != "" {
+		err = Never(errors.New(string(why)))
+	}
+	if err != nil {
+		return fmt.Errorf("read %s in %q: %w", kind, m.Path, err)
+	}
+	return nil
 }
 
 func (s *support) check(r Runtime) (walked bool, why string) {

@@ -505,6 +505,7 @@ const (
 	kernelMapRequests         = "requests"
 	kernelMapRows             = "rows"
 	kernelMapRubyProcesses    = "ruby_processes"
+	kernelMapSights           = "sights"
 	kernelMapV8Processes      = "v8_processes"
 	kernelMapWalks            = "walks"
 	kernelProgKnowsTree       = "knows_tree"
@@ -513,6 +514,7 @@ const (
 	kernelVarPhotographType   = "photograph_type"
 	kernelVarRequestType      = "request_type"
 	kernelVarRowsMask         = "rows_mask"
+	kernelVarSightsTold       = "sights_told"
 	kernelVarWalkEndType      = "walk_end_type"
 )
 
@@ -586,6 +588,7 @@ type kernelMapSpecs struct {
 	Requests         *ebpf.MapSpec `ebpf:"requests"`
 	Rows             *ebpf.MapSpec `ebpf:"rows"`
 	RubyProcesses    *ebpf.MapSpec `ebpf:"ruby_processes"`
+	Sights           *ebpf.MapSpec `ebpf:"sights"`
 	V8Processes      *ebpf.MapSpec `ebpf:"v8_processes"`
 	Walks            *ebpf.MapSpec `ebpf:"walks"`
 }
@@ -597,6 +600,7 @@ type kernelVariableSpecs struct {
 	PhotographType *ebpf.VariableSpec `ebpf:"photograph_type"`
 	RequestType    *ebpf.VariableSpec `ebpf:"request_type"`
 	RowsMask       *ebpf.VariableSpec `ebpf:"rows_mask"`
+	SightsTold     *ebpf.VariableSpec `ebpf:"sights_told"`
 	WalkEndType    *ebpf.VariableSpec `ebpf:"walk_end_type"`
 }
 
@@ -639,6 +643,7 @@ type kernelMaps struct {
 	Requests         *ebpf.Map `ebpf:"requests"`
 	Rows             *ebpf.Map `ebpf:"rows"`
 	RubyProcesses    *ebpf.Map `ebpf:"ruby_processes"`
+	Sights           *ebpf.Map `ebpf:"sights"`
 	V8Processes      *ebpf.Map `ebpf:"v8_processes"`
 	Walks            *ebpf.Map `ebpf:"walks"`
 }
@@ -664,6 +669,7 @@ func (m *kernelMaps) Close() error {
 		m.Requests,
 		m.Rows,
 		m.RubyProcesses,
+		m.Sights,
 		m.V8Processes,
 		m.Walks,
 	)
@@ -676,6 +682,7 @@ type kernelVariables struct {
 	PhotographType *ebpf.Variable `ebpf:"photograph_type"`
 	RequestType    *ebpf.Variable `ebpf:"request_type"`
 	RowsMask       *ebpf.Variable `ebpf:"rows_mask"`
+	SightsTold     *ebpf.Variable `ebpf:"sights_told"`
 	WalkEndType    *ebpf.Variable `ebpf:"walk_end_type"`
 }
 

@@ -90,7 +90,7 @@ func TestJavaVirtualThreadsWait(t *testing.T) {
 			"c1":          {"-Xmx64m", "-XX:TieredStopAtLevel=1"},
 			"not-inlined": {"-Xmx64m", "-XX:-Inline"},
 			"g1":          {"-Xmx256m", "-XX:+UseG1GC"},
-			"parallel":    {"-Xmx256m", "-XX:+UseParallelGC"},
+			"parallel":    {"-Xmx256m", "-XX:+UseParallelGC", "-XX:+UseCountedLoopSafepoints"}, // else a loop may be placed in another call
 			"shifted":     {"-Xmx5g", "-Xmn8m"},
 			"based":       {"-Xmx5g", "-Xmn8m", "-XX:HeapBaseMinAddress=64g"},
 			"wide":        {"-Xmx64m", "-XX:-UseCompressedOops"},

@@ -45,7 +45,10 @@ enum hotspot_kind {
 
 static __always_inline void push_java(struct walk *w, enum hotspot_kind kind, u64 what, u64 where)
 {
-	push_language_frame(w, LANGUAGE_JAVA, (u64)kind << HOTSPOT_KIND_SHIFT | (what & HOTSPOT_ADDRESS), where);
+	what = (u64)kind << HOTSPOT_KIND_SHIFT | (what & HOTSPOT_ADDRESS);
+	push_language_frame(w, LANGUAGE_JAVA, what, where);
+	if (kind == HOTSPOT_COMPILED || kind == HOTSPOT_INTERPRETED)
+		sight(w, LANGUAGE_JAVA, what, where); /* functions go with their class, compiled ones sooner */
 }
 
 /* Fields of the blob that the walk looks at. */
@@ -397,23 +400,61 @@ static __always_inline u32 leave_leaf(struct walk *w, enum hotspot_leaf_state st
 	return back ? 0 : END_CORRUPT;
 }
 
+/* What the call goes to that a return address comes from: call rel32, or mov
+ * r10, imm64; call r10. 0: there is none. */
+static __always_inline u64 called(u64 back)
+{
+	u8 code[13];
+	if (READ_USER(code, sizeof(code), back - sizeof(code)))
+		return 0;
+	if (code[8] == 0xe8)
+		return back + (s64)(s32)operand(code + 9);
+	if (code[0] == 0x49 && code[1] == 0xba && code[10] == 0x41 && code[11] == 0xff && code[12] == 0xd2)
+		return operand(code + 2) | (u64)operand(code + 6) << 32;
+	return 0;
+}
+
+static __always_inline bool interpreted(struct walk *w, u64 pc)
+{
+	return pc >= w->hotspot.process.interpreter && pc < w->hotspot.process.interpreter_end;
+}
+
+/* Whether a return address comes from a call of the code at hand. */
+static __always_inline bool calls_this(struct walk *w, u64 back)
+{
+	u64 target = called(back);
+	return target >= w->hotspot.start && target < w->hotspot.end;
+}
+
 /* What compiled code has pushed onto its frame, in bytes: comparing strings, or
- * searching one in another, keeps a few words there. Then no return address
- * lies where the frame should end; the first one above that a call left does. */
-#define HOTSPOT_PUSHED 4
+ * searching one in another, keeps a few words there. Then what lies where the
+ * frame should end is no return address, or one of long ago. Of those above,
+ * the first whose call is of this code is ours; else, where there was none at
+ * all, the first that any call left, or that is the interpreter's. */
+#define HOTSPOT_PUSHED 8
 static __always_inline u32 pushed_above(struct walk *w, u64 top)
 {
 	u64 back[HOTSPOT_PUSHED + 1];
 	u8 call[6];
-	if (READ_USER(back, sizeof(back), top - 8) || code_heap(w, back[0]))
+	if (READ_USER(back, sizeof(back), top - 8) || interpreted(w, back[0]))
 		return 0;
+	bool none = !code_heap(w, back[0]);
+	if (!none && calls_this(w, back[0]))
+		return 0;
+	u32 any = 0;
 	for (u32 i = 1; i <= HOTSPOT_PUSHED; i++) {
-		if (!code_heap(w, back[i]) || READ_USER(call, sizeof(call), back[i] - sizeof(call)))
+		if (!code_heap(w, back[i]))
+			continue;
+		if (calls_this(w, back[i]))
+			return 8 * i;
+		if (!any && none && interpreted(w, back[i]))
+			any = 8 * i; /* it does not come back to where it called */
+		if (any || !none || READ_USER(call, sizeof(call), back[i] - sizeof(call)))
 			continue;
 		if (call[1] == 0xe8 || (call[4] == 0xff && (call[5] & 0xf8) == 0xd0))
-			return 8 * i;
+			any = 8 * i;
 	}
-	return 0;
+	return any;
 }
 
 /* Walks a frame of a function that was compiled. */
@@ -477,20 +518,6 @@ static __always_inline bool keeps_rbp(struct walk *w, u64 room, bool anyone)
 /* How far a stub's frame may reach: SHA-256's is 80 words; and its code. */
 #define STUB_SEARCHED 96
 #define STUB_LARGEST (1 << 15)
-
-/* What the call goes to that a return address comes from: call rel32, or mov
- * r10, imm64; call r10. 0: there is none. */
-static __always_inline u64 called(u64 back)
-{
-	u8 code[13];
-	if (READ_USER(code, sizeof(code), back - sizeof(code)))
-		return 0;
-	if (code[8] == 0xe8)
-		return back + (s64)(s32)operand(code + 9);
-	if (code[0] == 0x49 && code[1] == 0xba && code[10] == 0x41 && code[11] == 0xff && code[12] == 0xd2)
-		return operand(code + 2) | (u64)operand(code + 6) << 32;
-	return 0;
-}
 
 /* Leaves a stub that uses rbp for its own ends, as those do that hash and
  * encrypt: by the innermost return address of a call of what this blob holds
@@ -583,7 +610,7 @@ STEP u32 hotspot_stub(struct walk *w)
 static __always_inline u32 hotspot_frame(struct walk *w)
 {
 	struct hotspot_walk *h = &w->hotspot;
-	if (w->ip >= h->process.interpreter && w->ip < h->process.interpreter_end)
+	if (interpreted(w, w->ip))
 		return hotspot_interpreted(w);
 	if (!code_heap(w, w->ip))
 		return STEP_IN_CODE_MADE;

@@ -68,6 +68,42 @@ static __always_inline struct photograph *begin_photograph(struct walk *w, u32 k
 	return p;
 }
 
+/* What was shown of late, by what it is: for functions that user space reads
+ * itself, while they are there. */
+#define SIGHTS 16384
+#define SIGHTS_TOLD_AFTER 20000000 /* nanoseconds: user space is woken no more often for them */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SIGHTS);
+	__type(key, u32);
+	__type(value, u64);
+} sights SEC(".maps");
+
+u64 sights_told;
+
+/* Tells user space at once of a frame that was not seen before, or not of late. */
+static __always_inline void sight(struct walk *w, u32 kind, u64 what, u64 where)
+{
+	u64 key = mix(mix(what, where), w->owner);
+	u32 at = (key >> 40) & (SIGHTS - 1);
+	u64 *last = bpf_map_lookup_elem(&sights, &at);
+	if (!last || *last == key)
+		return;
+	struct photograph *p = bpf_ringbuf_reserve(&photographs, sizeof(*p), 0);
+	if (!p)
+		return; /* the next sample that sees it tries again */
+	*last = key;
+	p->tgid = w->owner;
+	p->kind = kind;
+	p->what = what;
+	p->values[0] = where;
+	u64 now = bpf_ktime_get_ns();
+	bool tell = now - sights_told > SIGHTS_TOLD_AFTER;
+	if (tell)
+		sights_told = now;
+	SUBMIT_PHOTOGRAPH(p, tell ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
 /* User space reads at each window's edge, and when the ring is half full. */
 static __always_inline void end_photograph(struct photograph *p)
 {

@@ -35,8 +35,11 @@ type Parameters struct {
 func (r *Runtime) Parameters() any { return &r.parameters }
 
 // Read gives what walks need to know. The header of a method, RealCodeHeader of
-// the runtime's codeman.h, has been the same since .NET Core 3.0; walks check
-// what they find there.
-func Read(lang.Mapped) (lang.Walked, error) {
+// the runtime's codeman.h, was the same throughout .NET Core 3; walks check what
+// they find there, but a later one might pass.
+func Read(m lang.Mapped) (lang.Walked, error) {
+	if err := lang.Supported(m, lang.DotNet); err != nil {
+		return nil, err
+	}
 	return &Runtime{Parameters{Pieces: 32, Method: 24}}, nil
 }

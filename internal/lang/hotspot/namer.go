@@ -52,6 +52,12 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 	return nil
 }
 
+// Look reads the names of a frame that a walk saw just now: when the window is
+// cut, its function may be gone.
+func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
+	n.Name(lang.Activation{PID: p.PID, What: p.What, Where: p.Values[0]}, of)
+}
+
 // process finds the JVM that was walked. One that exited before its last window
 // was cut is remembered: what was named of it before has the same name still.
 func (n *Namer) process(pid int, of lang.Walked) *Process {

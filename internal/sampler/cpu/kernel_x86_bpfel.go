@@ -617,6 +617,7 @@ const (
 	kernelMapRubyProcesses    = "ruby_processes"
 	kernelMapScratches        = "scratches"
 	kernelMapSharedState      = "shared_state"
+	kernelMapSights           = "sights"
 	kernelMapStacks0          = "stacks_0"
 	kernelMapStacks1          = "stacks_1"
 	kernelMapTargets          = "targets"
@@ -637,6 +638,7 @@ const (
 	kernelVarPassThrough      = "pass_through"
 	kernelVarPhotographType   = "photograph_type"
 	kernelVarRowsMask         = "rows_mask"
+	kernelVarSightsTold       = "sights_told"
 	kernelVarSlotNs           = "slot_ns"
 	kernelVarSquareShift      = "square_shift"
 	kernelVarThreadTimesType  = "thread_times_type"
@@ -731,6 +733,7 @@ type kernelMapSpecs struct {
 	RubyProcesses    *ebpf.MapSpec `ebpf:"ruby_processes"`
 	Scratches        *ebpf.MapSpec `ebpf:"scratches"`
 	SharedState      *ebpf.MapSpec `ebpf:"shared_state"`
+	Sights           *ebpf.MapSpec `ebpf:"sights"`
 	Stacks0          *ebpf.MapSpec `ebpf:"stacks_0"`
 	Stacks1          *ebpf.MapSpec `ebpf:"stacks_1"`
 	Targets          *ebpf.MapSpec `ebpf:"targets"`
@@ -751,6 +754,7 @@ type kernelVariableSpecs struct {
 	PassThrough     *ebpf.VariableSpec `ebpf:"pass_through"`
 	PhotographType  *ebpf.VariableSpec `ebpf:"photograph_type"`
 	RowsMask        *ebpf.VariableSpec `ebpf:"rows_mask"`
+	SightsTold      *ebpf.VariableSpec `ebpf:"sights_told"`
 	SlotNs          *ebpf.VariableSpec `ebpf:"slot_ns"`
 	SquareShift     *ebpf.VariableSpec `ebpf:"square_shift"`
 	ThreadTimesType *ebpf.VariableSpec `ebpf:"thread_times_type"`
@@ -811,6 +815,7 @@ type kernelMaps struct {
 	RubyProcesses    *ebpf.Map `ebpf:"ruby_processes"`
 	Scratches        *ebpf.Map `ebpf:"scratches"`
 	SharedState      *ebpf.Map `ebpf:"shared_state"`
+	Sights           *ebpf.Map `ebpf:"sights"`
 	Stacks0          *ebpf.Map `ebpf:"stacks_0"`
 	Stacks1          *ebpf.Map `ebpf:"stacks_1"`
 	Targets          *ebpf.Map `ebpf:"targets"`
@@ -848,6 +853,7 @@ func (m *kernelMaps) Close() error {
 		m.RubyProcesses,
 		m.Scratches,
 		m.SharedState,
+		m.Sights,
 		m.Stacks0,
 		m.Stacks1,
 		m.Targets,
@@ -869,6 +875,7 @@ type kernelVariables struct {
 	PassThrough     *ebpf.Variable `ebpf:"pass_through"`
 	PhotographType  *ebpf.Variable `ebpf:"photograph_type"`
 	RowsMask        *ebpf.Variable `ebpf:"rows_mask"`
+	SightsTold      *ebpf.Variable `ebpf:"sights_told"`
 	SlotNs          *ebpf.Variable `ebpf:"slot_ns"`
 	SquareShift     *ebpf.Variable `ebpf:"square_shift"`
 	ThreadTimesType *ebpf.Variable `ebpf:"thread_times_type"`

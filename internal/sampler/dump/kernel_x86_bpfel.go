@@ -532,6 +532,7 @@ const (
 	kernelMapRequests         = "requests"
 	kernelMapRows             = "rows"
 	kernelMapRubyProcesses    = "ruby_processes"
+	kernelMapSights           = "sights"
 	kernelMapStandings        = "standings"
 	kernelMapV8Processes      = "v8_processes"
 	kernelProgListStanding    = "list_standing"
@@ -539,6 +540,7 @@ const (
 	kernelVarCatching         = "catching"
 	kernelVarPhotographType   = "photograph_type"
 	kernelVarRowsMask         = "rows_mask"
+	kernelVarSightsTold       = "sights_told"
 	kernelVarStandingType     = "standing_type"
 	kernelVarWanted           = "wanted"
 )
@@ -615,6 +617,7 @@ type kernelMapSpecs struct {
 	Requests         *ebpf.MapSpec `ebpf:"requests"`
 	Rows             *ebpf.MapSpec `ebpf:"rows"`
 	RubyProcesses    *ebpf.MapSpec `ebpf:"ruby_processes"`
+	Sights           *ebpf.MapSpec `ebpf:"sights"`
 	Standings        *ebpf.MapSpec `ebpf:"standings"`
 	V8Processes      *ebpf.MapSpec `ebpf:"v8_processes"`
 }
@@ -626,6 +629,7 @@ type kernelVariableSpecs struct {
 	Catching       *ebpf.VariableSpec `ebpf:"catching"`
 	PhotographType *ebpf.VariableSpec `ebpf:"photograph_type"`
 	RowsMask       *ebpf.VariableSpec `ebpf:"rows_mask"`
+	SightsTold     *ebpf.VariableSpec `ebpf:"sights_told"`
 	StandingType   *ebpf.VariableSpec `ebpf:"standing_type"`
 	Wanted         *ebpf.VariableSpec `ebpf:"wanted"`
 }
@@ -672,6 +676,7 @@ type kernelMaps struct {
 	Requests         *ebpf.Map `ebpf:"requests"`
 	Rows             *ebpf.Map `ebpf:"rows"`
 	RubyProcesses    *ebpf.Map `ebpf:"ruby_processes"`
+	Sights           *ebpf.Map `ebpf:"sights"`
 	Standings        *ebpf.Map `ebpf:"standings"`
 	V8Processes      *ebpf.Map `ebpf:"v8_processes"`
 }
@@ -700,6 +705,7 @@ func (m *kernelMaps) Close() error {
 		m.Requests,
 		m.Rows,
 		m.RubyProcesses,
+		m.Sights,
 		m.Standings,
 		m.V8Processes,
 	)
@@ -712,6 +718,7 @@ type kernelVariables struct {
 	Catching       *ebpf.Variable `ebpf:"catching"`
 	PhotographType *ebpf.Variable `ebpf:"photograph_type"`
 	RowsMask       *ebpf.Variable `ebpf:"rows_mask"`
+	SightsTold     *ebpf.Variable `ebpf:"sights_told"`
 	StandingType   *ebpf.Variable `ebpf:"standing_type"`
 	Wanted         *ebpf.Variable `ebpf:"wanted"`
 }

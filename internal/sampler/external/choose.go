@@ -52,13 +52,17 @@ var (
 )
 
 // Choose picks the best kernel that is installed for a process, for --kernel
-// auto where BPF cannot be used. The reason of the choice is in words.
-func Choose(fs proc.FS, pids []int, allowAttach bool) (k Kernel, why string, err error) {
+// auto where BPF cannot be used. A command that has not begun yet is known by
+// its program. The reason of the choice is in words.
+func Choose(fs proc.FS, pids []int, command []string, allowAttach bool) (k Kernel, why string, err error) {
 	python, java := len(pids) == 1, true
 	for _, pid := range pids {
 		names, err := mapped(fs, pid)
 		if err != nil {
 			return "", "", err
+		}
+		if len(command) > 0 {
+			names = willMap(command[0])
 		}
 		python = python && matches(names, pythonFile)
 		java = java && names[hotspot] != ""
@@ -79,6 +83,21 @@ func Choose(fs proc.FS, pids []int, allowAttach bool) (k Kernel, why string, err
 		return Perf, "of those installed it reads this program best" + hint, nil
 	}
 	return "", "", errors.New("no other kernel is installed: install perf, py-spy (Python) or async-profiler (Java)")
+}
+
+// willMap returns what a program will have mapped, as far as its name tells.
+func willMap(program string) map[string]string {
+	if found, err := exec.LookPath(program); err == nil {
+		program = found
+	}
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		program = real
+	}
+	names := map[string]string{path.Base(program): program}
+	if path.Base(program) == "java" {
+		names[hotspot] = program
+	}
+	return names
 }
 
 // mapped returns the files a process has mapped, by base name.

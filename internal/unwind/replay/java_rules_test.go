@@ -134,8 +134,8 @@ func TestJavaLeaf(t *testing.T) {
 	}
 }
 
-// TestJavaStubs leaves stubs that use rbp for their own ends, from the midst of
-// their code, to the compiled function that called them.
+// TestJavaStubs leaves stubs that use rbp for their own ends, and code that has
+// pushed words onto its frame, to the compiled function that called them.
 func TestJavaStubs(t *testing.T) {
 	m := machine(t)
 	junk, callers, ret := uint64(0x77), word(0), at(0x1110)
@@ -153,6 +153,8 @@ func TestJavaStubs(t *testing.T) {
 		{"an older call of another on its frame", "StubRoutines (compiler stubs)", frame(near, 20, elsewhere, callerCode+0x10)},
 		{"C1's, given two words", "slow_subtype_check Runtime1 stub", slices.Insert(frame(taking, 5), 6, junk, junk)},
 		{"C1's, given none", "slow_subtype_check Runtime1 stub", frame(near, 5)},
+		{"a function that has pushed words", "nmethod", frame(near, 3+6)},
+		{"and where its frame would end lies code", "nmethod", frame(near, 4, junk, junk, junk, callerCode+0x10, elsewhere+1)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := walked(t, m, java(t, test.blob, make([]byte, 0x80), 0x40, junk, test.words...))
