@@ -28,11 +28,13 @@ struct {
  * of them it is. Its where:
  *
  *   compiled     compile id << 32 | offset of the pc in the code
- *   interpreted  identity of the method << 48 | address of the bytecode, or 0
+ *   interpreted  identity of the method << 20 | place of the bytecode in its ConstMethod, or 0
  *   stub         address of the pc
  *   cut          0: here a virtual thread's older frames are missing */
 #define HOTSPOT_KIND_SHIFT 48
 #define HOTSPOT_ADDRESS ((1ull << HOTSPOT_KIND_SHIFT) - 1)
+#define HOTSPOT_PLACE_BITS 20
+#define HOTSPOT_PLACES (65536 + 128) /* in a ConstMethod: its head, and code of at most 64 KB */
 enum hotspot_kind {
 	HOTSPOT_COMPILED,
 	HOTSPOT_INTERPRETED,
@@ -177,7 +179,7 @@ static __always_inline u64 method_identity(struct walk *w, u64 method, u64 *cons
 		return 0;
 	u16 source = source_slot(w, pool, holder);
 	u64 names = mix(slot_identity(w, pool, index), symbol_identity(w, class));
-	return (mix(names, source ? slot_identity(w, pool, source) : 0) >> 32) & 0xffff;
+	return mix(names, source ? slot_identity(w, pool, source) : 0) >> HOTSPOT_PLACE_BITS;
 }
 
 /* Adds an interpreted function. What is remembered of the one before makes
@@ -190,10 +192,9 @@ static __always_inline void push_interpreted(struct walk *w, u64 method, u64 sav
 		h->constant = 0;
 		h->identity = method_identity(w, method, &h->constant);
 	}
-	u64 at = live - h->constant < 65536 + 128 ? live : saved;
-	if (at - h->constant >= 65536 + 128)
-		at = 0;
-	push_java(w, HOTSPOT_INTERPRETED, method, h->identity << 48 | (at & HOTSPOT_ADDRESS));
+	u64 at = live - h->constant < HOTSPOT_PLACES ? live : saved;
+	u64 place = at - h->constant < HOTSPOT_PLACES ? at - h->constant : 0;
+	push_java(w, HOTSPOT_INTERPRETED, method, h->identity << HOTSPOT_PLACE_BITS | place);
 }
 
 /* Walks a frame of the interpreter:
@@ -400,61 +401,31 @@ static __always_inline u32 leave_leaf(struct walk *w, enum hotspot_leaf_state st
 	return back ? 0 : END_CORRUPT;
 }
 
-/* What the call goes to that a return address comes from: call rel32, or mov
- * r10, imm64; call r10. 0: there is none. */
-static __always_inline u64 called(u64 back)
-{
-	u8 code[13];
-	if (READ_USER(code, sizeof(code), back - sizeof(code)))
-		return 0;
-	if (code[8] == 0xe8)
-		return back + (s64)(s32)operand(code + 9);
-	if (code[0] == 0x49 && code[1] == 0xba && code[10] == 0x41 && code[11] == 0xff && code[12] == 0xd2)
-		return operand(code + 2) | (u64)operand(code + 6) << 32;
-	return 0;
-}
-
 static __always_inline bool interpreted(struct walk *w, u64 pc)
 {
 	return pc >= w->hotspot.process.interpreter && pc < w->hotspot.process.interpreter_end;
 }
 
-/* Whether a return address comes from a call of the code at hand. */
-static __always_inline bool calls_this(struct walk *w, u64 back)
-{
-	u64 target = called(back);
-	return target >= w->hotspot.start && target < w->hotspot.end;
-}
-
 /* What compiled code has pushed onto its frame, in bytes: comparing strings, or
- * searching one in another, keeps a few words there. Then what lies where the
- * frame should end is no return address, or one of long ago. Of those above,
- * the first whose call is of this code is ours; else, where there was none at
- * all, the first that any call left, or that is the interpreter's. */
+ * searching one in another, keeps a few words there. Then no return address
+ * lies where the frame should end; the first one above that a call left does,
+ * or one of the interpreter, which comes back elsewhere than it called. */
 #define HOTSPOT_PUSHED 8
 static __always_inline u32 pushed_above(struct walk *w, u64 top)
 {
 	u64 back[HOTSPOT_PUSHED + 1];
 	u8 call[6];
-	if (READ_USER(back, sizeof(back), top - 8) || interpreted(w, back[0]))
+	if (READ_USER(back, sizeof(back), top - 8) || code_heap(w, back[0]))
 		return 0;
-	bool none = !code_heap(w, back[0]);
-	if (!none && calls_this(w, back[0]))
-		return 0;
-	u32 any = 0;
 	for (u32 i = 1; i <= HOTSPOT_PUSHED; i++) {
-		if (!code_heap(w, back[i]))
-			continue;
-		if (calls_this(w, back[i]))
+		if (interpreted(w, back[i]))
 			return 8 * i;
-		if (!any && none && interpreted(w, back[i]))
-			any = 8 * i; /* it does not come back to where it called */
-		if (any || !none || READ_USER(call, sizeof(call), back[i] - sizeof(call)))
+		if (!code_heap(w, back[i]) || READ_USER(call, sizeof(call), back[i] - sizeof(call)))
 			continue;
 		if (call[1] == 0xe8 || (call[4] == 0xff && (call[5] & 0xf8) == 0xd0))
-			any = 8 * i;
+			return 8 * i;
 	}
-	return any;
+	return 0;
 }
 
 /* Walks a frame of a function that was compiled. */
@@ -518,6 +489,20 @@ static __always_inline bool keeps_rbp(struct walk *w, u64 room, bool anyone)
 /* How far a stub's frame may reach: SHA-256's is 80 words; and its code. */
 #define STUB_SEARCHED 96
 #define STUB_LARGEST (1 << 15)
+
+/* What the call goes to that a return address comes from: call rel32, or mov
+ * r10, imm64; call r10. 0: there is none. */
+static __always_inline u64 called(u64 back)
+{
+	u8 code[13];
+	if (READ_USER(code, sizeof(code), back - sizeof(code)))
+		return 0;
+	if (code[8] == 0xe8)
+		return back + (s64)(s32)operand(code + 9);
+	if (code[0] == 0x49 && code[1] == 0xba && code[10] == 0x41 && code[11] == 0xff && code[12] == 0xd2)
+		return operand(code + 2) | (u64)operand(code + 6) << 32;
+	return 0;
+}
 
 /* Leaves a stub that uses rbp for its own ends, as those do that hash and
  * encrypt: by the innermost return address of a call of what this blob holds

@@ -301,7 +301,7 @@ func testNames(t *testing.T, l layout) {
 		t.Fatal("no identity")
 	}
 	interpreted := func(identity uint64, at uint64) []profile.Frame {
-		where := uint64(short(identity))<<kindShift | atConstant + l.constMethodBytes + at
+		where := short(identity)<<placeBits | l.constMethodBytes + at
 		return n.Name(lang.Activation{PID: 1, What: kindInterpreted<<kindShift | atMethod, Where: where}, p)
 	}
 	want := add
@@ -435,7 +435,7 @@ func FuzzNames(f *testing.F) {
 		p.mu.Lock()
 		frames = append(frames, p.compiledFrames(compilation{atNmethod, 7}, pc)...)
 		if m, ok := p.readMethod(atMethod); ok {
-			frames = append(frames, p.interpretedFrame(identified{atMethod, short(m.identity)}, m.bytecode+uint64(pc))...)
+			frames = append(frames, p.interpretedFrame(identified{atMethod, short(m.identity)}, uint64(pc))...)
 		}
 		frames = append(frames, p.stub(atNmethod)...)
 		p.mu.Unlock()

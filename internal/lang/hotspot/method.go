@@ -12,12 +12,12 @@ import (
 // identified is a Method as it was when it was sampled.
 type identified struct {
 	address  uint64
-	identity uint16
+	identity uint64 // short
 }
 
 // method is what is known of a Method.
 type method struct {
-	identity uint64 // of which a sample has 16 bits; see short
+	identity uint64 // of which a sample has 44 bits; see short
 	constant uint64 // address of its ConstMethod
 	bytecode uint64 // address of its bytecode
 	size     int    // of that
@@ -259,7 +259,7 @@ func identityOf(name, class, source uint64) uint64 { return mix(mix(name, class)
 func (l *layout) mark(symbol, begins uint64) uint64 { return mix(symbol, begins&l.SymbolMask) }
 
 // short is what a sample has of an identity.
-func short(identity uint64) uint16 { return uint16(identity >> 32) }
+func short(identity uint64) uint64 { return identity >> placeBits }
 
 // mix is the one of unwind.h.
 func mix(hash, value uint64) uint64 {

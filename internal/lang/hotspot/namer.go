@@ -20,6 +20,10 @@ const (
 	kindCut
 )
 
+// placeBits are those of an interpreted function's where that tell its bytecode;
+// the others are of its identity. HOTSPOT_PLACE_BITS.
+const placeBits = 20
+
 // Namer names the functions of JVMs. It keeps what it learned of one as long
 // as it is asked about it. The zero value is ready.
 type Namer struct {
@@ -43,7 +47,7 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 	case kindCompiled:
 		return p.compiledFrames(compilation{address, uint32(a.Where >> 32)}, uint32(a.Where))
 	case kindInterpreted:
-		return p.interpretedFrame(identified{address, uint16(a.Where >> kindShift)}, a.Where&(1<<kindShift-1))
+		return p.interpretedFrame(identified{address, a.Where >> placeBits}, a.Where&(1<<placeBits-1))
 	case kindStub:
 		return p.stub(address)
 	case kindCut:
@@ -80,7 +84,7 @@ func (n *Namer) process(pid int, of lang.Walked) *Process {
 // was sampled, or was when it was read. Where classes come and go, a Method may
 // come to lie where another was whose identity is as short: which of them a
 // sample saw nobody can tell then.
-func (p *Process) interpretedFrame(of identified, bytecode uint64) []profile.Frame {
+func (p *Process) interpretedFrame(of identified, place uint64) []profile.Frame {
 	m := p.met(of)
 	now, there := p.identityAt(of.address)
 	switch {
@@ -94,17 +98,15 @@ func (p *Process) interpretedFrame(of identified, bytecode uint64) []profile.Fra
 		return nil
 	}
 	at := -1
-	if bytecode >= m.bytecode {
-		at = int(bytecode - m.bytecode)
+	if place += m.constant; place >= m.bytecode {
+		at = int(place - m.bytecode)
 	}
 	return []profile.Frame{m.frame(profile.KindJavaInterpreted, at)}
 }
 
 const (
 	keepMethods = 1 << 15 // of one JVM: some 300 bytes each
-	// keepAtOnce is how many are remembered of one address: the more there were,
-	// the likelier is one whose identity is as short as another's.
-	keepAtOnce = 2
+	keepAtOnce  = 4       // of one address
 )
 
 // met finds a Method that was sampled among those that were read.

@@ -154,7 +154,6 @@ func TestJavaStubs(t *testing.T) {
 		{"C1's, given two words", "slow_subtype_check Runtime1 stub", slices.Insert(frame(taking, 5), 6, junk, junk)},
 		{"C1's, given none", "slow_subtype_check Runtime1 stub", frame(near, 5)},
 		{"a function that has pushed words", "nmethod", frame(near, 3+6)},
-		{"and where its frame would end lies code", "nmethod", frame(near, 4, junk, junk, junk, callerCode+0x10, elsewhere+1)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := walked(t, m, java(t, test.blob, make([]byte, 0x80), 0x40, junk, test.words...))
