@@ -49,8 +49,11 @@ static __always_inline void push_java(struct walk *w, enum hotspot_kind kind, u6
 {
 	what = (u64)kind << HOTSPOT_KIND_SHIFT | (what & HOTSPOT_ADDRESS);
 	push_language_frame(w, LANGUAGE_JAVA, what, where);
-	if (kind == HOTSPOT_COMPILED || kind == HOTSPOT_INTERPRETED)
-		sight(w, LANGUAGE_JAVA, what, where); /* functions go with their class, compiled ones sooner */
+	/* Functions go with their class, compiled ones sooner. */
+	if (kind == HOTSPOT_COMPILED)
+		sight(w, LANGUAGE_JAVA, what, where >> 32, where);
+	if (kind == HOTSPOT_INTERPRETED)
+		sight(w, LANGUAGE_JAVA, what, where >> HOTSPOT_PLACE_BITS, where);
 }
 
 /* Fields of the blob that the walk looks at. */

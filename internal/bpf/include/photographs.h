@@ -68,7 +68,7 @@ static __always_inline struct photograph *begin_photograph(struct walk *w, u32 k
 	return p;
 }
 
-/* What was shown of late, by what it is: for functions that user space reads
+/* What was seen of late, by what it is: for functions that user space reads
  * itself, while they are there. */
 #define SIGHTS 16384
 #define SIGHTS_TOLD_AFTER 20000000 /* nanoseconds: user space is woken no more often for them */
@@ -81,10 +81,11 @@ struct {
 
 u64 sights_told;
 
-/* Tells user space at once of a frame that was not seen before, or not of late. */
-static __always_inline void sight(struct walk *w, u32 kind, u64 what, u64 where)
+/* Tells user space at once of a function that was not seen before, or not of
+ * late: what and number tell it from all others of its process. */
+static __always_inline void sight(struct walk *w, u32 kind, u64 what, u64 number, u64 where)
 {
-	u64 key = mix(mix(what, where), w->owner);
+	u64 key = mix(mix(what, number), w->owner);
 	u32 at = (key >> 40) & (SIGHTS - 1);
 	u64 *last = bpf_map_lookup_elem(&sights, &at);
 	if (!last || *last == key)

@@ -295,6 +295,15 @@ func testNames(t *testing.T, l layout) {
 	if got := compiled(7, 0x60); got != nil {
 		t.Errorf("a place never seen, of a function that is gone, is named %+v", got)
 	}
+	// Once met, all its places do.
+	met := newProcess(memory{newImage(l)}, l)
+	n.Look(lang.Photograph{PID: 2, What: atNmethod, Values: [8]uint64{7 << 32}}, met)
+	met.m = memory{&image{0x10000, nil}}
+	for _, pc := range []uint64{0x40, 0x60} {
+		if got := n.Name(lang.Activation{PID: 2, What: atNmethod, Where: 7<<32 | pc}, met); len(got) == 0 {
+			t.Errorf("a place at %#x of a function that was met has no name", pc)
+		}
+	}
 
 	identity, ok := p.identityAt(atMethod)
 	if !ok {

@@ -56,10 +56,22 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 	return nil
 }
 
-// Look reads the names of a frame that a walk saw just now: when the window is
-// cut, its function may be gone.
+// Look reads the names of a function that a walk saw just now: when the window
+// is cut, it may be gone.
 func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
-	n.Name(lang.Activation{PID: p.PID, What: p.What, Where: p.Values[0]}, of)
+	process := n.process(p.PID, of)
+	if process == nil {
+		return
+	}
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	address, where := p.What&(1<<kindShift-1), p.Values[0]
+	switch p.What >> kindShift {
+	case kindCompiled:
+		process.meet(compilation{address, uint32(where >> 32)})
+	case kindInterpreted:
+		process.interpretedFrame(identified{address, where >> placeBits}, where&(1<<placeBits-1))
+	}
 }
 
 // process finds the JVM that was walked. One that exited before its last window

@@ -19,18 +19,21 @@ type nmethod struct {
 	own    uint64 // its Method
 	frames map[uint32][]profile.Frame
 
-	loaded      bool   // all below is there
-	pcs, scopes []byte // PcDesc records; what was inlined where
-	metadata    []byte // addresses of Methods and classes
-	methods     map[uint64]*method
-	native      bool // it wraps a native method, and may have no records
+	whole       bool               // so are all Methods that its places tell: it can be gone
+	loaded      bool               // all below is there
+	pcs, scopes []byte             // PcDesc records; what was inlined where
+	metadata    []byte             // addresses of Methods and classes
+	methods     map[uint64]*method // by address
+	native      bool               // it wraps a native method, and may have no records
 }
 
 const (
 	maxScopes  = 1 << 23
 	maxInlined = 64 // calls in each other; the compilers stop at 15 or so
 	keepFrames = 1 << 17
-	keepBytes  = 8 << 20
+	// keepCompiled is more than are alive at once in all but the largest JVMs.
+	keepCompiled = 1 << 15
+	keepBytes    = 8 << 20
 )
 
 // compiledFrames gives the frames at a pc of a compiled function, innermost
@@ -42,36 +45,77 @@ func (p *Process) compiledFrames(of compilation, pc uint32) []profile.Frame {
 			return frames
 		}
 	}
+	var frames []profile.Frame
+	if n != nil && n.whole {
+		frames = p.inlined(n, pc)
+	} else {
+		n = p.reading(of, func(n *nmethod) { frames = p.inlined(n, pc) })
+	}
+	if n == nil || len(frames) == 0 {
+		return nil
+	}
+	p.keep(of, n)
+	p.frames++
+	n.frames[pc] = frames
+	return frames
+}
+
+// meet reads all that a compiled function's places tell, before it is gone.
+func (p *Process) meet(of compilation) {
+	if n := p.compiled[of]; n != nil && n.whole {
+		return
+	}
+	n := p.reading(of, func(n *nmethod) {
+		p.methodAt(n, n.own)
+		for at := uint64(0); at+p.l.pcDesc <= uint64(len(n.pcs)); at += p.l.pcDesc {
+			for _, s := range p.l.scopesAt(n.pcs, n.scopes, le.Uint32(n.pcs[at+p.l.pcOffset:])) {
+				p.methodAt(n, n.address(s.method))
+			}
+		}
+	})
+	if n != nil {
+		n.whole = true
+		p.keep(of, n)
+	}
+}
+
+// reading has a compiled function loaded while it is read; nil: it is not there,
+// or was not throughout.
+func (p *Process) reading(of compilation, read func(*nmethod)) *nmethod {
 	before, ok := p.header(of)
 	if !ok {
 		return nil
 	}
+	n := p.compiled[of]
 	if n == nil {
 		n = &nmethod{frames: map[uint32][]profile.Frame{}}
 	}
 	if !n.loaded && !p.load(n, before) {
 		return nil
 	}
-	frames := p.inlined(n, pc)
-	if after, ok := p.header(of); !ok || after != before || len(frames) == 0 {
+	read(n)
+	if after, ok := p.header(of); !ok || after != before {
 		return nil
 	}
-	if p.frames++; p.frames > keepFrames {
+	return n
+}
+
+// keep remembers a compiled function, within bounds.
+func (p *Process) keep(of compilation, n *nmethod) {
+	if p.frames > keepFrames || len(p.compiled) > keepCompiled {
 		p.compiled, p.frames, p.bytes = map[compilation]*nmethod{}, 0, 0
 	}
 	if p.bytes > keepBytes {
 		p.unload()
 	}
 	p.compiled[of] = n
-	n.frames[pc] = frames
-	return frames
 }
 
 // unload drops what can be read again.
 func (p *Process) unload() {
 	p.bytes = 0
 	for _, n := range p.compiled {
-		n.loaded, n.pcs, n.scopes, n.metadata, n.methods = false, nil, nil, nil, nil
+		n.whole, n.loaded, n.pcs, n.scopes, n.metadata, n.methods = false, false, nil, nil, nil, nil
 	}
 }
 
@@ -197,7 +241,7 @@ const sentinels = 2
 // function is the nmethod's own, and no place is behind its function's end.
 func (p *Process) inlined(n *nmethod, pc uint32) (frames []profile.Frame) {
 	if n.native || len(n.pcs) == sentinels*int(p.l.pcDesc) {
-		m := p.known(n.own)
+		m := p.methodAt(n, n.own)
 		if m == nil {
 			return nil
 		}
@@ -208,7 +252,7 @@ func (p *Process) inlined(n *nmethod, pc uint32) (frames []profile.Frame) {
 		return nil
 	}
 	for _, s := range scopes {
-		m := p.methodOf(n, s.method)
+		m := p.methodAt(n, n.address(s.method))
 		if m == nil || s.bytecode > 0 && s.bytecode >= m.size {
 			return nil
 		}
@@ -220,14 +264,15 @@ func (p *Process) inlined(n *nmethod, pc uint32) (frames []profile.Frame) {
 	return slices.Clip(frames)
 }
 
-// methodOf reads the Method at an index of an nmethod's metadata.
-func (p *Process) methodOf(n *nmethod, index uint64) *method {
-	if m, ok := n.methods[index]; ok {
+// methodAt reads a Method that an nmethod's metadata has the address of. Of one
+// that may be gone, it was read before.
+func (p *Process) methodAt(n *nmethod, address uint64) *method {
+	if m, ok := n.methods[address]; ok || n.whole {
 		return m
 	}
-	m := p.known(n.address(index))
+	m := p.known(address)
 	if m != nil {
-		n.methods[index] = m
+		n.methods[address] = m
 	}
 	return m
 }

@@ -43,7 +43,7 @@ struct photograph;
 struct walk;
 #define identity(address, more) (mix(mix(0, address), more) & LANGUAGE_WHAT)
 #define SUBMIT_PHOTOGRAPH(p, flags) end_photograph(p)
-#define sight(w, kind, what, where) ((void)0)
+#define sight(w, kind, what, number, where) ((void)0)
 static struct photograph *begin_photograph(struct walk *w, u32 kind, u64 what);
 static void end_photograph(struct photograph *p);
 
@@ -140,7 +140,7 @@ static void *parameters_of(u32 language, u32 tgid)
 	return tgid == walk.owner && has_parameters[language] ? parameters[language] : 0;
 }
 
-#define sight(w, kind, what, where) ((void)0)
+#define sight(w, kind, what, number, where) ((void)0)
 static struct photograph *begin_photograph(struct walk *w, u32 kind, u64 what)
 {
 	for (u32 i = 0; i < photograph_count; i++)
