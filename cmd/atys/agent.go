@@ -23,6 +23,7 @@ type agentFlags struct {
 	node    string
 	spool   int64
 	metrics string
+	tokens  string
 	verbose bool
 }
 
@@ -35,7 +36,7 @@ func agentCommand() *cobra.Command {
 disk, and ships it. Where the server orders nothing that lasts, it samples
 everything, 19 times a second and CPU. A server that is away costs nothing but
 disk: what it missed is shipped when it is back.`,
-		Example: `  atys agent --server http://10.0.0.5:4300`,
+		Example: `  atys agent --server https://10.0.0.5:4300 --tls-ca ca.pem --token-file agent.token`,
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return runAgent(c.Context(), f) },
 	}
@@ -45,6 +46,7 @@ disk: what it missed is shipped when it is back.`,
 	flags.StringVar(&f.node, "node", "", "what this machine is called; else its host name")
 	flags.Int64Var(&f.spool, "spool", spoolBytes>>20, "megabytes that may wait on disk; the oldest is dropped first, and counted")
 	flags.StringVar(&f.metrics, "metrics", "", "address at which Prometheus may ask for the hottest functions, such as 127.0.0.1:4301; the server tells it of this one")
+	flags.StringVar(&f.tokens, "tokens", "", "with --metrics: file of tokens that may ask; other machines need it, and --tls-cert and --tls-key to be answered with")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
 	return c
@@ -55,12 +57,12 @@ disk: what it missed is shipped when it is back.`,
 const jitter = 5 * time.Second
 
 func runAgent(ctx context.Context, f agentFlags) (err error) {
-	address, err := f.address()
+	client, address, err := f.client()
 	if err != nil {
 		return err
 	}
 	if f.server == "" && os.Getenv(serverVariable) == "" {
-		return &usageError{errors.New("--server: say whom to ship to, such as http://10.0.0.5:4300 (\"atys up\" needs no other server)")}
+		return &usageError{errors.New("--server: say whom to ship to, such as https://10.0.0.5:4300 (\"atys up\" needs no other server)")}
 	}
 	if f.data == "" {
 		return &usageError{errors.New("--data: name a directory for what waits to be shipped")}
@@ -84,7 +86,7 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
-	remote := agent.NewRemote(httpClient(), address)
+	remote := agent.NewRemote(client, address)
 	o := agent.Options{Node: f.node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: remote, Fleet: remote,
 		State: filepath.Join(f.data, "orders"), Jitter: jitter, Log: log}
 	var registry *prometheus.Registry
@@ -92,7 +94,7 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 		var end func() error
 		o.Functions = promexport.NewFunctions(nil)
 		registry = newRegistry(o.Functions)
-		if end, o.Metrics, err = serveMetrics(f.metrics, registry, log); err != nil {
+		if end, o.Metrics, err = serveMetrics(listenFlags{listen: f.metrics, tokens: f.tokens, cert: f.cert, key: f.key}, registry, log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, end()) }()

@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"atys.dev/atys/internal/auth"
 )
 
 // newRegistry has what Prometheus is told of this process, and more.
@@ -23,25 +23,34 @@ func newRegistry(more ...prometheus.Collector) *prometheus.Registry {
 	return r
 }
 
-// serveMetrics answers Prometheus at an address until what it gives is called.
-func serveMetrics(address string, r *prometheus.Registry, log *slog.Logger) (end func() error, at string, err error) {
-	l, err := listenLocally("--metrics", address)
+// serveMetrics answers Prometheus until what it gives is called.
+func serveMetrics(f listenFlags, r *prometheus.Registry, log *slog.Logger) (end func() error, at string, err error) {
+	d, err := f.open("--metrics", log)
 	if err != nil {
 		return nil, "", err
+	}
+	gate := &auth.Gate{Tokens: d.tokens, Needs: func(r *http.Request) auth.Role {
+		if r.URL.Path == "/healthz" {
+			return ""
+		}
+		return auth.Reader
+	}}
+	if d.local {
+		gate.Local = &auth.Identity{Tenant: auth.DefaultTenant, Role: auth.Reader}
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
 	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	s := httpServer(auth.Guard(nil, d.local, gate.Wrap(mux)), log)
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
+	go func() { ended <- s.Serve(d.listener) }()
 	return func() error {
 		err := s.Close()
 		if serveErr := <-ended; !errors.Is(serveErr, http.ErrServerClosed) {
 			err = errors.Join(err, serveErr)
 		}
 		return err
-	}, l.Addr().(*net.TCPAddr).String(), nil
+	}, d.listener.Addr().String(), nil
 }

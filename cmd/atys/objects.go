@@ -30,8 +30,11 @@ type objectFlags struct {
 }
 
 func (f *objectFlags) control() (atysv1connect.ControlClient, string, error) {
-	address, err := f.address()
-	return atysv1connect.NewControlClient(httpClient(), address), address, err
+	client, address, err := f.client()
+	if err != nil {
+		return nil, "", err
+	}
+	return atysv1connect.NewControlClient(client, address), address, nil
 }
 
 // outputs are the values of -o; none is a table.

@@ -71,10 +71,11 @@ func (f *queryFlags) ask(args []string) (client atysv1connect.QueryClient, addre
 	if len(args) > 0 {
 		about.Select = args[0]
 	}
-	if address, err = f.address(); err != nil {
+	asks, address, err := f.client()
+	if err != nil {
 		return nil, "", nil, err
 	}
-	return atysv1connect.NewQueryClient(httpClient(), address), address, about, nil
+	return atysv1connect.NewQueryClient(asks, address), address, about, nil
 }
 
 // parseMoment reads a time: so long ago, now, a date, or seconds since 1970.

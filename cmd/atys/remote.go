@@ -97,7 +97,7 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	address, err := f.address()
+	client, address, err := f.client()
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 	if err != nil {
 		return err
 	}
-	control := atysv1connect.NewControlClient(httpClient(), address)
+	control := atysv1connect.NewControlClient(client, address)
 	began := time.Now()
 	if _, err := control.Apply(c.Context(), &atysv1.ApplyRequest{Objects: []string{string(text)}}); err != nil {
 		return explain(address, err)
@@ -115,7 +115,7 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 	if err != nil {
 		return errors.Join(explain(address, err), cancelProfile(control, p))
 	}
-	window, err := fetchWindow(c.Context(), address, p, began)
+	window, err := fetchWindow(c.Context(), atysv1connect.NewQueryClient(client, address), p, began)
 	if err != nil {
 		return explain(address, err)
 	}
@@ -205,12 +205,11 @@ func cancelProfile(control atysv1connect.ControlClient, p *spec.Profile) error {
 }
 
 // fetchWindow gets all that was recorded for a profile, as one window.
-func fetchWindow(ctx context.Context, address string, p *spec.Profile, began time.Time) (*profile.Window, error) {
+func fetchWindow(ctx context.Context, asks atysv1connect.QueryClient, p *spec.Profile, began time.Time) (*profile.Window, error) {
 	kind, task := "cpu", p.Name
 	if len(p.Events) > 0 {
 		kind, task = p.Events[0], p.Recordings()[len(p.Kinds)].Task
 	}
-	asks := atysv1connect.NewQueryClient(httpClient(), address)
 	const margin = time.Hour // the server's clock is another one
 	response, err := asks.Merge(context.WithoutCancel(ctx), &atysv1.MergeRequest{Selection: &atysv1.Selection{Task: task, Kind: kind,
 		FromUnixNano: began.Add(-margin).UnixNano(), ToUnixNano: time.Now().Add(margin).UnixNano()}})

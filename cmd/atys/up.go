@@ -31,8 +31,8 @@ const (
 )
 
 type upFlags struct {
+	listenFlags
 	data      string
-	listen    string
 	retention string
 	verbose   bool
 }
@@ -45,15 +45,21 @@ func upCommand() *cobra.Command {
 		Long: `up is agent, server and store in one process: it samples everything that runs
 here, 19 times a second and CPU, keeps every ten seconds, and shows them on a
 page whose address it prints. What it keeps is there again when it is started
-again. Ctrl-C ends it.`,
+again. Ctrl-C ends it.
+
+Unless told otherwise it answers this machine alone, where anybody may read;
+changing what is recorded, and shipping windows, takes the token in
+operator.token of its data directory, which commands of the same user find by
+themselves. Elsewhere it wants TLS, and everybody a token or a certificate.`,
 		Example: `  atys up
-  atys up --data /var/lib/atys --listen 127.0.0.1:4300`,
+  atys up --data /var/lib/atys --listen 127.0.0.1:4300
+  atys up --listen :4300 --tls-cert server.pem --tls-key server.key --tokens tokens`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return up(c.Context(), f) },
 	}
+	f.listenFlags.add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
-	flags.StringVar(&f.listen, "listen", defaultListen, "address to answer at; port 0 takes a free one")
 	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes and 1 hour")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
@@ -92,11 +98,11 @@ func up(ctx context.Context, f upFlags) (err error) {
 			err = errors.Join(err, fmt.Errorf("close the %s: %w", what, closeErr))
 		}
 	}
-	listener, err := listenLocally("--listen", f.listen)
+	d, err := f.open("--listen", log)
 	if err != nil {
 		return err
 	}
-	defer listener.Close() // the server closes it too
+	defer d.listener.Close() // the server closes it too
 	kept, err := disk.Open(disk.Options{Dir: filepath.Join(f.data, "store"), Log: log})
 	if err != nil {
 		return err
@@ -118,42 +124,31 @@ func up(ctx context.Context, f upFlags) (err error) {
 	}
 	functions := promexport.NewFunctions(nil)
 	registry := newRegistry(functions)
-	srv, err := server.New(server.Options{Store: kept, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), Registry: registry, Log: log})
+	srv, err := server.New(server.Options{Store: kept, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), Registry: registry,
+		Admission: server.Admission{Tokens: d.tokens, Local: d.local, Limit: d.limit}, Hosts: f.hosts, Log: log})
 	if err != nil {
 		return err
 	}
+	leave, err := d.admitOperator(f.data)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: srv, Fleet: srv,
 		Functions: functions, First: firstWindow, Log: log})
 	if err != nil {
 		return err
 	}
 	registry.MustRegister(watch)
-	fmt.Fprintf(os.Stderr, "atys: profiling everything on %s; http://%s shows it, %s keeps it; Ctrl-C ends it\n", node, listener.Addr(), f.data)
-	return serve(ctx, listener, srv, watch, log)
-}
-
-// listenLocally refuses to answer others: nothing asks them who they are yet.
-func listenLocally(flag, address string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("%s %q: want an address and a port, such as 127.0.0.1:4300", flag, address)}
-	}
-	ip := net.ParseIP(host)
-	if host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, &usageError{fmt.Errorf("%s %q: this version answers this machine alone, at 127.0.0.1 or localhost", flag, address)}
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("answer at %s: %w (%s takes another address)", address, err, flag)
-	}
-	return l, nil
+	fmt.Fprintf(os.Stderr, "atys: profiling everything on %s; %s shows it, %s keeps it; Ctrl-C ends it\n", node, f.address(d.listener), f.data)
+	return serve(ctx, d.listener, srv, watch, log)
 }
 
 // serve runs the agent and answers until the context ends or one of them fails.
 func serve(ctx context.Context, l net.Listener, srv *server.Server, watch *agent.Agent, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pages := &http.Server{Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	pages := httpServer(srv.Handler(), log)
 	answered := make(chan error, 1)
 	go func() {
 		defer cancel() // without pages nobody sees the rest

@@ -17,8 +17,8 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-func (s *Server) asker() query.Asker {
-	return query.Asker{Store: s.options.Store, Tenant: s.options.Tenant}
+func (s *Server) asker(ctx context.Context) query.Asker {
+	return query.Asker{Store: s.options.Store, Tenant: s.tenant(ctx)}
 }
 
 // selection reads what a question is about.
@@ -52,7 +52,7 @@ func (s *Server) Merge(ctx context.Context, r *atysv1.MergeRequest) (*atysv1.Mer
 	if err != nil {
 		return nil, err
 	}
-	w, coverage, err := s.asker().Merge(ctx, about)
+	w, coverage, err := s.asker(ctx).Merge(ctx, about)
 	if err != nil {
 		return nil, s.unread(err)
 	}
@@ -69,7 +69,7 @@ func (s *Server) Top(ctx context.Context, r *atysv1.TopRequest) (*atysv1.TopResp
 	if err != nil {
 		return nil, err
 	}
-	top, err := s.asker().Top(ctx, about, int(r.GetLimit()))
+	top, err := s.asker(ctx).Top(ctx, about, int(r.GetLimit()))
 	if err != nil {
 		return nil, s.unread(err)
 	}
@@ -93,7 +93,7 @@ func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Spl
 	if step < 0 || step > 0 && about.To.Sub(about.From)/step > mostSteps {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("steps of %v from %v to %v: at most %d are told", step, about.From.UTC(), about.To.UTC(), mostSteps))
 	}
-	parts, coverage, err := s.asker().Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction()})
+	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction()})
 	if err != nil {
 		return nil, s.unread(err)
 	}
@@ -114,7 +114,7 @@ func (s *Server) Labels(ctx context.Context, r *atysv1.LabelsRequest) (*atysv1.L
 	if err != nil {
 		return nil, err
 	}
-	labels, err := s.asker().Labels(ctx, about)
+	labels, err := s.asker(ctx).Labels(ctx, about)
 	if err != nil {
 		return nil, s.unread(err)
 	}
@@ -144,7 +144,7 @@ func (s *Server) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1
 	if limit > mostWindows {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%d windows: at most %d are listed at once", limit, mostWindows))
 	}
-	list, err := s.asker().Windows(ctx, about, limit)
+	list, err := s.asker(ctx).Windows(ctx, about, limit)
 	if err != nil {
 		return nil, s.unread(err)
 	}

@@ -67,7 +67,7 @@ type TargetStatus struct {
 }
 
 // Apply makes profiles, or changes them; see the service Control.
-func (s *Server) Apply(_ context.Context, r *atysv1.ApplyRequest) (*atysv1.ApplyResponse, error) {
+func (s *Server) Apply(ctx context.Context, r *atysv1.ApplyRequest) (*atysv1.ApplyResponse, error) {
 	var orders []*ordered
 	for _, text := range r.GetObjects() {
 		p, err := spec.ParseJSON([]byte(text))
@@ -79,12 +79,16 @@ func (s *Server) Apply(_ context.Context, r *atysv1.ApplyRequest) (*atysv1.Apply
 		}
 		orders = append(orders, newOrdered(p, s.now()))
 	}
-	if err := s.fleet.apply(orders); err != nil {
+	f, err := s.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.apply(orders); err != nil {
 		return nil, err
 	}
 	response := &atysv1.ApplyResponse{}
 	for _, o := range orders {
-		objects, err := s.fleet.objects(kindProfiles, o.Profile.Name)
+		objects, err := f.objects(kindProfiles, o.Profile.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -94,8 +98,12 @@ func (s *Server) Apply(_ context.Context, r *atysv1.ApplyRequest) (*atysv1.Apply
 }
 
 // Get lists objects of a kind; see the service Control.
-func (s *Server) Get(_ context.Context, r *atysv1.GetRequest) (*atysv1.GetResponse, error) {
-	objects, err := s.fleet.objects(r.GetKind(), r.GetName())
+func (s *Server) Get(ctx context.Context, r *atysv1.GetRequest) (*atysv1.GetResponse, error) {
+	f, err := s.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := f.objects(r.GetKind(), r.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -106,23 +114,31 @@ func (s *Server) Get(_ context.Context, r *atysv1.GetRequest) (*atysv1.GetRespon
 }
 
 // Delete forgets a profile; see the service Control.
-func (s *Server) Delete(_ context.Context, r *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error) {
+func (s *Server) Delete(ctx context.Context, r *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error) {
 	if r.GetKind() != kindProfiles {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%.40q cannot be deleted: agents and targets come and go by themselves", r.GetKind()))
 	}
-	return &atysv1.DeleteResponse{}, s.fleet.delete(r.GetName())
+	f, err := s.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &atysv1.DeleteResponse{}, f.delete(r.GetName())
 }
 
 // Watch gives objects, then what changes; see the service Control.
 func (s *Server) Watch(ctx context.Context, r *atysv1.GetRequest, stream *connect.ServerStream[atysv1.Change]) error {
+	f, err := s.fleet(ctx)
+	if err != nil {
+		return err
+	}
 	known := map[string]*atysv1.Object{}
 	tell := func(what string, o *atysv1.Object) error { return stream.Send(&atysv1.Change{What: what, Object: o}) }
 	for synced := false; ; synced = true {
-		moved, ended := s.fleet.moves()
+		moved, ended := f.moves()
 		if ended {
 			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: watch again"))
 		}
-		objects, err := s.fleet.objects(r.GetKind(), r.GetName())
+		objects, err := f.objects(r.GetKind(), r.GetName())
 		if err != nil {
 			return err
 		}

@@ -328,15 +328,19 @@ func (s *Server) Attend(ctx context.Context, r *atysv1.AttendRequest, stream *co
 
 // AttendTo is Attend for an agent of this process.
 func (s *Server) AttendTo(ctx context.Context, r *atysv1.AttendRequest, send func(*atysv1.Orders) error) error {
-	if err := s.fleet.arrive(r.GetNode()); err != nil {
+	f, err := s.fleet(ctx)
+	if err != nil {
 		return err
 	}
-	defer s.fleet.leave(r.GetNode())
+	if err := f.arrive(r.GetNode()); err != nil {
+		return err
+	}
+	defer f.leave(r.GetNode())
 	told := uint64(0)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
-		orders, changed, ended := s.fleet.ordersFor(r.GetNode())
+		orders, changed, ended := f.ordersFor(r.GetNode())
 		if ended {
 			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: come again"))
 		}
@@ -357,8 +361,12 @@ func (s *Server) AttendTo(ctx context.Context, r *atysv1.AttendRequest, send fun
 }
 
 // Report takes what an agent tells; see the service Fleet.
-func (s *Server) Report(_ context.Context, r *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
-	if err := s.fleet.hear(r); err != nil {
+func (s *Server) Report(ctx context.Context, r *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
+	f, err := s.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.hear(r); err != nil {
 		return nil, err
 	}
 	return &atysv1.ReportResponse{ReceivedUnixNano: s.now().UnixNano()}, nil

@@ -29,15 +29,27 @@ type commanded struct {
 func command(t *testing.T, dir string) *commanded {
 	t.Helper()
 	c := &commanded{now: noon}
+	admission, as := admitted(t)
 	var err error
-	if c.Server, err = New(Options{Store: mem.New(1), Profiles: dir, Now: func() time.Time { return c.now }}); err != nil {
+	if c.Server, err = New(Options{Store: mem.New(1), Profiles: dir, Admission: admission, Now: func() time.Time { return c.now }}); err != nil {
 		t.Fatal(err)
 	}
 	h := httptest.NewServer(c.Handler())
 	t.Cleanup(h.Close)
 	t.Cleanup(c.Close)
-	c.control, c.fleet = atysv1connect.NewControlClient(h.Client(), h.URL), atysv1connect.NewFleetClient(h.Client(), h.URL)
+	operator := as(h, "default/operator")
+	c.control, c.fleet = atysv1connect.NewControlClient(operator, h.URL), atysv1connect.NewFleetClient(operator, h.URL)
 	return c
+}
+
+// own is the fleet of the server's own tenant.
+func (c *commanded) own(t *testing.T) *fleet {
+	t.Helper()
+	f, err := c.Server.fleet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 func (c *commanded) apply(t *testing.T, objects ...string) {
@@ -61,13 +73,14 @@ func (c *commanded) status(t *testing.T, name string) (p ProfileStatus) {
 }
 
 // ids are those of what an agent is to do.
-func (c *commanded) ids(node string) map[string]string {
-	orders, _, _ := c.Server.fleet.ordersFor(node)
+func (c *commanded) ids(t *testing.T, node string) map[string]string {
+	t.Helper()
+	orders, _, _ := c.own(t).ordersFor(node)
 	ids := map[string]string{}
-	for _, t := range orders.GetTasks() {
+	for _, task := range orders.GetTasks() {
 		var p struct{ Name string }
-		_ = json.Unmarshal([]byte(t.GetProfile()), &p) // a bad one has no name, which tests see
-		ids[p.Name] = t.GetId()
+		_ = json.Unmarshal([]byte(task.GetProfile()), &p) // a bad one has no name, which tests see
+		ids[p.Name] = task.GetId()
 	}
 	return ids
 }
@@ -80,44 +93,44 @@ func TestProfilesAreKept(t *testing.T) {
 	dir := t.TempDir()
 	c := command(t, dir)
 	c.apply(t, lasting, `{"kind":"Profile","name":"short","duration":"30s"}`)
-	first := c.ids("n")
+	first := c.ids(t, "n")
 	if len(first) != 2 {
 		t.Fatalf("tasks %v", first)
 	}
 	c.apply(t, lasting)
-	if again := c.ids("n"); again["lasting"] != first["lasting"] {
+	if again := c.ids(t, "n"); again["lasting"] != first["lasting"] {
 		t.Error("what is applied again as it was begins anew")
 	}
 	c.apply(t, `{"kind":"Profile","name":"short","duration":"30s"}`)
-	if again := c.ids("n"); again["short"] == first["short"] {
+	if again := c.ids(t, "n"); again["short"] == first["short"] {
 		t.Error("what lasts a while, and is applied again, does not begin anew")
 	}
 	c.apply(t, strings.Replace(lasting, "99", "199", 1))
-	changed := c.ids("n")
+	changed := c.ids(t, "n")
 	if changed["lasting"] == first["lasting"] {
 		t.Error("a profile that changed is the same task")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "bad.json"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "default", "bad.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c = command(t, dir)
-	if kept := c.ids("n"); len(kept) != 2 || kept["lasting"] != changed["lasting"] {
+	if kept := c.ids(t, "n"); len(kept) != 2 || kept["lasting"] != changed["lasting"] {
 		t.Errorf("after a restart %v, want %v", kept, changed)
 	}
 	if p := c.status(t, "lasting"); p.Profile.Frequency != 199 || p.Phase != "waiting" || !p.Created.Equal(noon) {
 		t.Errorf("%+v", p)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "bad.json.damaged")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "default", "bad.json.damaged")); err != nil {
 		t.Error(err)
 	}
 	c.now = noon.Add(2 * time.Minute)
-	if left := c.ids("n"); len(left) != 1 || c.status(t, "short").Phase != "done" {
+	if left := c.ids(t, "n"); len(left) != 1 || c.status(t, "short").Phase != "done" {
 		t.Errorf("after its time %v", left)
 	}
 	if _, err := c.control.Delete(t.Context(), &atysv1.DeleteRequest{Kind: "profiles", Name: "lasting"}); err != nil {
 		t.Fatal(err)
 	}
-	if left := command(t, dir).ids("n"); len(left) != 1 {
+	if left := command(t, dir).ids(t, "n"); len(left) != 1 {
 		t.Errorf("after a restart and a deletion %v", left)
 	}
 }
@@ -130,7 +143,7 @@ func TestControlRefuses(t *testing.T) {
 			t.Errorf("%s: %v", object, err)
 		}
 	}
-	if len(c.ids("n")) != 0 {
+	if len(c.ids(t, "n")) != 0 {
 		t.Error("half of what was applied is done")
 	}
 	if _, err := c.control.Apply(t.Context(), &atysv1.ApplyRequest{Objects: []string{lasting, lasting}}); connect.CodeOf(err) != connect.CodeInvalidArgument {
@@ -229,9 +242,10 @@ func (c *commanded) report(t *testing.T, node string, instances string, states .
 	}
 }
 
-func (c *commanded) chosen() (all []string) {
+func (c *commanded) chosen(t *testing.T) (all []string) {
+	t.Helper()
 	for _, node := range []string{"x", "y"} {
-		orders, _, _ := c.Server.fleet.ordersFor(node)
+		orders, _, _ := c.own(t).ordersFor(node)
 		for _, s := range orders.GetTasks()[0].GetChosen() {
 			all = append(all, node+s.GetLabels()["instance"])
 		}
@@ -248,7 +262,7 @@ func TestInstancesAreChosen(t *testing.T) {
 		c.report(t, "x", "ab")
 		c.report(t, "y", "cde")
 		c.apply(t, `{"kind":"Profile","name":"some","select":"{service=\"shop\"}","instances":3}`)
-		chosen := c.chosen()
+		chosen := c.chosen(t)
 		if len(chosen) != 3 {
 			t.Fatalf("chosen %v", chosen)
 		}
@@ -256,14 +270,14 @@ func TestInstancesAreChosen(t *testing.T) {
 			often[name]++
 		}
 		c.report(t, "y", "cdefg")
-		if again := c.chosen(); fmt.Sprint(again) != fmt.Sprint(chosen) {
+		if again := c.chosen(t); fmt.Sprint(again) != fmt.Sprint(chosen) {
 			t.Fatalf("chosen %v, and then %v", chosen, again)
 		}
 		if p := c.status(t, "some"); *p.Recorded != 3 || *p.Eligible != 7 {
 			t.Fatalf("%d of %d", *p.Recorded, *p.Eligible)
 		}
 		c.report(t, "y", "")
-		if left := c.chosen(); len(left) != 2 {
+		if left := c.chosen(t); len(left) != 2 {
 			t.Fatalf("of two targets that are left, chosen are %v", left)
 		}
 		c.Server.Close()
@@ -278,7 +292,7 @@ func TestInstancesAreChosen(t *testing.T) {
 func TestPhases(t *testing.T) {
 	c := command(t, "")
 	c.apply(t, lasting)
-	id := c.ids("x")["lasting"]
+	id := c.ids(t, "x")["lasting"]
 	for _, test := range []struct{ x, y, want string }{
 		{"starting", "waiting", "running"}, {"running", "failed", "running"}, {"done", "failed", "failed"}, {"waiting", "waiting", "waiting"},
 	} {

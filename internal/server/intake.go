@@ -34,7 +34,7 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	err = s.options.Store.Put(ctx, s.options.Tenant, store.Raw, b)
+	err = s.options.Store.Put(ctx, s.tenant(ctx), store.Raw, b)
 	var unknown *store.UnknownError
 	var quota *store.QuotaError
 	switch {

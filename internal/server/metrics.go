@@ -22,6 +22,7 @@ type metrics struct {
 	pushes   *prometheus.CounterVec
 	answered *prometheus.HistogramVec
 	rolled   *prometheus.CounterVec
+	refused  *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -33,6 +34,8 @@ func newMetrics() *metrics {
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}}, []string{"request"}),
 		rolled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_rolled_steps_total", Help: "Steps that were added up, by level and by how it ended."},
 			[]string{"level", "result"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_refused_total", Help: "Requests of those who may not, by why."},
+			[]string{"code"}),
 	}
 }
 
@@ -44,7 +47,7 @@ var (
 // Describe lists what the server tells of itself; see prometheus.Collector.
 func (s *Server) Describe(to chan<- *prometheus.Desc) {
 	m := s.metrics
-	for _, c := range []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled} {
+	for _, c := range []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled, m.refused} {
 		c.Describe(to)
 	}
 	to <- metricAgents
@@ -54,24 +57,34 @@ func (s *Server) Describe(to chan<- *prometheus.Desc) {
 // Collect gives it; see prometheus.Collector.
 func (s *Server) Collect(to chan<- prometheus.Metric) {
 	m := s.metrics
-	for _, c := range []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled} {
+	for _, c := range []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled, m.refused} {
 		c.Collect(to)
 	}
 	gauge := func(d *prometheus.Desc, n int, label string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), label)
 	}
-	heard, silent := s.fleet.count()
+	heard, silent := 0, 0
+	for _, f := range s.fleets.all() {
+		h, s := f.count()
+		heard, silent = heard+h, silent+s
+	}
 	gauge(metricAgents, heard, "heard")
 	gauge(metricAgents, silent, "silent")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	stale, err := s.options.Store.Stale(ctx, s.options.Tenant)
+	tenants, err := s.options.Store.Tenants(ctx)
 	if err != nil {
 		return // the store's own log says why
 	}
 	waiting := map[store.Level]int{}
-	for _, step := range stale {
-		waiting[step.Level]++
+	for _, tenant := range tenants {
+		stale, err := s.options.Store.Stale(ctx, tenant)
+		if err != nil {
+			return
+		}
+		for _, step := range stale {
+			waiting[step.Level]++
+		}
 	}
 	for _, level := range store.RolledUp() {
 		gauge(metricStale, waiting[level], level.String())
@@ -124,7 +137,7 @@ func (s *Server) expose(mux *http.ServeMux) {
 	if s.options.Registry == nil {
 		return
 	}
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{Registry: s.options.Registry}))
+	mux.Handle("GET /metrics", s.ownOnly(promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{Registry: s.options.Registry})))
 	mux.HandleFunc("GET /sd/agents", s.discover)
 }
 
@@ -135,8 +148,13 @@ type scraped struct {
 }
 
 // discover lists the agents that can be asked for their metrics.
-func (s *Server) discover(w http.ResponseWriter, _ *http.Request) {
-	all := s.fleet.scraped()
+func (s *Server) discover(w http.ResponseWriter, r *http.Request) {
+	f, err := s.fleet(r.Context())
+	if err != nil {
+		s.fail(w, "list agents", err)
+		return
+	}
+	all := f.scraped()
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(all) // who asked is gone if this fails
 }

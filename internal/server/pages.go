@@ -106,7 +106,7 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	parts, coverage, err := s.asker().Split(r.Context(), s.selection(a, ""), query.Split{By: store.ServiceLabel})
+	parts, coverage, err := s.asker(r.Context()).Split(r.Context(), s.selection(a, ""), query.Split{By: store.ServiceLabel})
 	if err != nil {
 		s.fail(w, "list services", err)
 		return
@@ -183,7 +183,7 @@ func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	window, _, err := s.asker().Merge(r.Context(), s.selection(a, a.Service))
+	window, _, err := s.asker(r.Context()).Merge(r.Context(), s.selection(a, a.Service))
 	if err != nil {
 		s.fail(w, "merge windows", err)
 		return

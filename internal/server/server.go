@@ -6,7 +6,8 @@
 //	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
 //	Upkeep -> what came is added up, what is old dropped (upkeep.go)
 //	Prometheus -> metrics.go
-//	a browser -> guard.go -> pages.go -> store.Merge -> query.Window -> render.HTML
+//	each request -> auth.Guard: was it meant for us? -> admit.go: who asks, of which tenant (tenants.go)?
+//	a browser -> pages.go -> store.Merge -> query.Window -> render.HTML
 package server
 
 import (
@@ -18,6 +19,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
@@ -25,10 +27,11 @@ import (
 // Options say what a server stands on. Store is needed.
 type Options struct {
 	Store     store.Store
-	Retention Retention // see Upkeep
-	Profiles  string    // directory in which they are kept; "": nowhere
-	Tenant    string    // of everybody who asks; "": "default"
-	Hosts     []string
+	Retention Retention            // see Upkeep
+	Profiles  string               // directory in which they are kept; "": nowhere
+	Tenant    string               // of the agent in this process, and of who need not say who they are; "": "default"
+	Admission Admission            // who may ask
+	Hosts     []string             // what this server is called, beside this machine's own addresses
 	Registry  *prometheus.Registry // what /metrics shows; nil: there is none
 	Now       func() time.Time
 	Log       *slog.Logger
@@ -39,7 +42,7 @@ type Server struct {
 	options Options
 	log     *slog.Logger
 	now     func() time.Time
-	fleet   *fleet
+	fleets  *fleets
 	metrics *metrics
 }
 
@@ -52,13 +55,15 @@ func New(o Options) (*Server, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Tenant == "" {
-		o.Tenant = "default"
+		o.Tenant = auth.DefaultTenant
 	}
-	f, err := newFleet(o, o.Log, o.Now)
-	if err != nil {
+	if err := auth.CheckTenant(o.Tenant); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, log: o.Log, now: o.Now, fleet: f, metrics: newMetrics()}
+	s := &Server{options: o, log: o.Log, now: o.Now, fleets: &fleets{options: o, of: map[string]*fleet{}}, metrics: newMetrics()}
+	if _, err := s.fleets.fleet(o.Tenant); err != nil {
+		return nil, err
+	}
 	if o.Registry != nil {
 		if err := o.Registry.Register(s); err != nil {
 			return nil, fmt.Errorf("tell Prometheus of the server: %w", err)
@@ -68,7 +73,7 @@ func New(o Options) (*Server, error) {
 }
 
 // Close has those go who stay connected. What is answered at once still is.
-func (s *Server) Close() { s.fleet.end() }
+func (s *Server) Close() { s.fleets.end() }
 
 // Handler gives all that the server answers.
 func (s *Server) Handler() http.Handler {
@@ -84,5 +89,5 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
 	})
-	return guard(s.options.Hosts, mux)
+	return auth.Guard(s.options.Hosts, s.options.Admission.Local, s.admit(mux))
 }

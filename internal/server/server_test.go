@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/mem"
@@ -35,15 +37,34 @@ type running struct {
 func start(t *testing.T) *running {
 	t.Helper()
 	r := &running{store: mem.New(1)}
-	s, err := New(Options{Store: r.store, Now: func() time.Time { return noon }})
+	admission, as := admitted(t)
+	s, err := New(Options{Store: r.store, Admission: admission, Now: func() time.Time { return noon }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close) // before the connections
 	r.Server = httptest.NewServer(s.Handler())
 	t.Cleanup(r.Close)
-	r.intake = atysv1connect.NewIntakeClient(r.Client(), r.URL)
+	r.intake = atysv1connect.NewIntakeClient(as(r.Server, "default/operator"), r.URL)
 	return r
+}
+
+// admitted is an admission that knows some tokens, each called as its tenant
+// and role, and makes clients that ask with one.
+func admitted(t *testing.T) (Admission, func(h *httptest.Server, token string) *http.Client) {
+	t.Helper()
+	tokens, err := auth.OpenTokens("", time.Now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tenant := range []string{"default", "other"} {
+		for _, role := range []auth.Role{auth.Agent, auth.Reader, auth.Operator} {
+			tokens.Add(tenant+"/"+string(role), auth.Identity{Tenant: tenant, Role: role})
+		}
+	}
+	return Admission{Tokens: tokens, Local: true}, func(h *httptest.Server, token string) *http.Client {
+		return &http.Client{Transport: &auth.Bearer{Token: func() (string, error) { return token, nil }, Host: h.Listener.Addr().String(), Next: h.Client().Transport}}
+	}
 }
 
 // request is windows of a service as an agent sends them.

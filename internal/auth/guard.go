@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"net"
@@ -7,18 +7,20 @@ import (
 	"slices"
 )
 
-// guard lets only requests through that were meant for this server: a page of
+// Guard lets only requests through that were meant for this server: a page of
 // another site can have a browser ask here, under a name of its own that leads
-// to this address, or from its own origin.
-func guard(hosts []string, next http.Handler) http.Handler {
+// to this address, or from its own origin. Where who asks need not say who they
+// are (local), only our own names count; else any, for what a browser knows of
+// one site it does not tell another.
+func Guard(hosts []string, local bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !known(hosts, r.Host) {
+		if local && !known(hosts, r.Host) {
 			http.Error(w, "this server is not called "+printableHost(r.Host), http.StatusMisdirectedRequest)
 			return
 		}
 		if origin := r.Header.Get("Origin"); origin != "" {
 			u, err := url.Parse(origin)
-			if err != nil || !known(hosts, u.Host) {
+			if err != nil || u.Host != r.Host && !(local && known(hosts, u.Host)) {
 				http.Error(w, "requests from pages of other sites are not answered", http.StatusForbidden)
 				return
 			}

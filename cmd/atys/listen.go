@@ -1,0 +1,163 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"atys.dev/atys/internal/auth"
+)
+
+// listenFlags say where to answer, and whom.
+type listenFlags struct {
+	listen    string
+	tokens    string
+	cert, key string
+	clientCA  string
+	hosts     []string
+	plaintext bool
+	rate      float64
+}
+
+func (f *listenFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.listen, "listen", defaultListen, "address to answer at; port 0 takes a free one")
+	flags.StringVar(&f.tokens, "tokens", "", "file of tokens that may ask (\"atys token\" writes it); with it nobody may without")
+	flags.StringVar(&f.cert, "tls-cert", "", "certificate to answer with, in PEM; read again when it changes")
+	flags.StringVar(&f.key, "tls-key", "", "its key")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "", "authorities whose clients' certificates count: O is the tenant, OU the role, CN the name")
+	flags.StringSliceVar(&f.hosts, "host", nil, "name that this machine's browsers ask for this server by, beside localhost")
+	flags.BoolVar(&f.plaintext, "plaintext", false, "answer other machines without TLS: tokens can be read on the way; for behind a proxy that has it")
+	flags.Float64Var(&f.rate, "request-rate", 200, "requests a second that each who asks may make, ten times as many at once; 0: any")
+	for _, name := range []string{"tokens", "tls-cert", "tls-key", "tls-client-ca"} {
+		_ = c.MarkFlagFilename(name)
+	}
+}
+
+// door is where somebody is answered, and who is.
+type door struct {
+	listener net.Listener
+	tokens   *auth.Tokens
+	local    bool // who asks without saying who they are may read
+	limit    *auth.Limit
+}
+
+// open listens. Elsewhere than on this machine it wants TLS.
+func (f *listenFlags) open(flag string, log *slog.Logger) (d door, err error) {
+	alone, err := isLocal(f.listen)
+	if err != nil {
+		return d, &usageError{fmt.Errorf("%s %q: %w", flag, f.listen, err)}
+	}
+	if (f.cert == "") != (f.key == "") {
+		return d, &usageError{errors.New("--tls-cert and --tls-key go together: a certificate and its key")}
+	}
+	if !alone && f.cert == "" && !f.plaintext {
+		return d, &usageError{fmt.Errorf("%s %q can be reached from other machines: give --tls-cert and --tls-key, or --plaintext behind a proxy that has TLS", flag, f.listen)}
+	}
+	if f.clientCA != "" && f.cert == "" {
+		return d, &usageError{errors.New("--tls-client-ca: clients' certificates need TLS: give --tls-cert and --tls-key")}
+	}
+	d.local = alone && f.tokens == "" && f.clientCA == ""
+	if d.tokens, err = auth.OpenTokens(f.tokens, time.Now, log); err != nil {
+		return d, err
+	}
+	d.limit = &auth.Limit{Rate: f.rate, Burst: 10 * f.rate, Now: time.Now}
+	var config *tls.Config
+	if f.cert != "" {
+		if config, err = auth.ServerTLS(f.cert, f.key, f.clientCA, time.Now); err != nil {
+			return d, err
+		}
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	if d.listener, err = net.Listen("tcp", f.listen); err != nil {
+		return d, fmt.Errorf("answer at %s: %w (%s takes another address)", f.listen, err, flag)
+	}
+	if config != nil {
+		d.listener = tls.NewListener(d.listener, config)
+	}
+	return d, nil
+}
+
+// address is how others find the door.
+func (f *listenFlags) address(l net.Listener) string {
+	scheme := "http"
+	if f.cert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + l.Addr().String()
+}
+
+// isLocal tells whether an address can be reached from this machine alone.
+func isLocal(address string) (bool, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false, errors.New("want an address and a port, such as 127.0.0.1:4300")
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback(), nil
+}
+
+// httpServer answers with what bounds how long strangers keep it busy. gRPC
+// wants HTTP/2, also without TLS.
+func httpServer(h http.Handler, log *slog.Logger) *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{Handler: h, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+}
+
+// operatorFile is where a server keeps the token of who runs it.
+const operatorFile = "operator.token"
+
+// admitOperator has the token in the data directory known, and this user's
+// commands find it for as long as the server runs.
+func (d *door) admitOperator(data string) (leave func(), err error) {
+	token, err := auth.KeepSecret(filepath.Join(data, operatorFile))
+	if err != nil {
+		return nil, fmt.Errorf("keep the operator's token: %w", err)
+	}
+	d.tokens.Add(token, auth.Identity{Tenant: auth.DefaultTenant, Role: auth.Operator, Name: "operator"})
+	beside := operatorBeside(d.listener.Addr().String())
+	if beside == "" {
+		return func() {}, nil
+	}
+	if err := auth.WriteSecret(beside, token); err != nil {
+		return nil, fmt.Errorf("keep the operator's token for commands: %w", err)
+	}
+	return func() { _ = os.Remove(beside) }, nil
+}
+
+// operatorBeside is where commands of this user look for the token of a server
+// at an address of this machine; "" where there is no place for it.
+func operatorBeside(address string) string {
+	dir := os.Getenv("XDG_RUNTIME_DIR")
+	if os.Geteuid() == 0 {
+		dir = "/run"
+	}
+	if !filepath.IsAbs(dir) {
+		return ""
+	}
+	host, port, err := net.SplitHostPort(address)
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	ip := net.ParseIP(host)
+	if err != nil || ip == nil || strings.ContainsAny(port, "/.") {
+		return ""
+	}
+	if ip.IsUnspecified() { // it answers at all addresses
+		host = "127.0.0.1"
+	}
+	return filepath.Join(dir, "atys", strings.ReplaceAll(host, ":", "-")+"_"+port+".token")
+}

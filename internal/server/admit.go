@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+// Admission says who may ask over the network; the zero value: nobody.
+type Admission struct {
+	Tokens *auth.Tokens // also, certificates that TLS has verified
+	Local  bool         // who asks without saying who they are may read: only where nobody but this machine can ask
+	Limit  *auth.Limit
+}
+
+// needs is the role that a request needs.
+func needs(r *http.Request) auth.Role {
+	path := r.URL.Path
+	under := func(service string) bool { return strings.HasPrefix(path, "/"+service+"/") }
+	switch {
+	case path == "/healthz":
+		return ""
+	case under(atysv1connect.IntakeName), under(atysv1connect.FleetName):
+		return auth.Agent
+	case path == atysv1connect.ControlGetProcedure, path == atysv1connect.ControlWatchProcedure:
+		return auth.Reader
+	case under(atysv1connect.ControlName):
+		return auth.Operator
+	}
+	return auth.Reader
+}
+
+// admit lets those through who may.
+func (s *Server) admit(next http.Handler) http.Handler {
+	g := &auth.Gate{Tokens: s.options.Admission.Tokens, Needs: needs, Limit: s.options.Admission.Limit, Refuse: s.refuse(connect.NewErrorWriter())}
+	if s.options.Admission.Local {
+		g.Local = &auth.Identity{Tenant: s.options.Tenant, Role: auth.Reader, Name: "this machine"}
+	}
+	return g.Wrap(next)
+}
+
+// refuse answers in the words of the protocol that was spoken.
+func (s *Server) refuse(writer *connect.ErrorWriter) func(http.ResponseWriter, *http.Request, int, error) {
+	codes := map[int]connect.Code{http.StatusUnauthorized: connect.CodeUnauthenticated, http.StatusForbidden: connect.CodePermissionDenied,
+		http.StatusTooManyRequests: connect.CodeResourceExhausted}
+	return func(w http.ResponseWriter, r *http.Request, status int, err error) {
+		s.metrics.refused.WithLabelValues(codes[status].String()).Inc()
+		if writer.IsSupported(r) {
+			_ = writer.Write(w, r, connect.NewError(codes[status], err)) // whoever asked is gone if this fails
+			return
+		}
+		http.Error(w, err.Error(), status)
+	}
+}
+
+// tenant is whose windows and profiles a request is about; an agent in this
+// process asks for the server's own.
+func (s *Server) tenant(ctx context.Context) string {
+	if who, ok := auth.From(ctx); ok {
+		return who.Tenant
+	}
+	return s.options.Tenant
+}
+
+// ownOnly answers those of the server's own tenant: what it shows is of all.
+func (s *Server) ownOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.tenant(r.Context()) != s.options.Tenant {
+			http.Error(w, "this is told to the server's own tenant alone", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
