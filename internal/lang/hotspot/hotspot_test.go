@@ -264,19 +264,25 @@ func newImage(l layout) *image {
 
 func TestNames(t *testing.T) {
 	for _, version := range []string{"8", "17.0.15"} {
-		t.Run(version, func(t *testing.T) { testNames(t, recordedLayout(t, version)) })
+		t.Run(version, func(t *testing.T) {
+			l := recordedLayout(t, version)
+			t.Run("compiled", func(t *testing.T) { testCompiled(t, l) })
+			t.Run("interpreted", func(t *testing.T) { testInterpreted(t, l) })
+			t.Run("declared", func(t *testing.T) { testDeclared(t, l) })
+		})
 	}
 }
 
-func testNames(t *testing.T, l layout) {
+var cartAdd = profile.Frame{Function: "shop.Cart.add", File: "shop/Cart.java", StartLine: 40, Kind: profile.KindJavaCompiled}
+
+func testCompiled(t *testing.T, l layout) {
 	i := newImage(l)
 	p := newProcess(memory{i}, l)
 	var n Namer
 	compiled := func(id, pc uint32) []profile.Frame {
 		return n.Name(lang.Activation{PID: 1, What: atNmethod, Where: uint64(id)<<32 | uint64(pc)}, p)
 	}
-	add := profile.Frame{Function: "shop.Cart.add", File: "shop/Cart.java", StartLine: 40, Kind: profile.KindJavaCompiled}
-	outer, inner := add, add
+	outer, inner := cartAdd, cartAdd
 	outer.Line, inner.Line, inner.Inlined = 40, 41, true
 	if got := compiled(7, 0x40); !reflect.DeepEqual(got, []profile.Frame{inner, outer}) {
 		t.Errorf("at an inlined call: %+v", got)
@@ -304,16 +310,27 @@ func testNames(t *testing.T, l layout) {
 			t.Errorf("a place at %#x of a function that was met has no name", pc)
 		}
 	}
+}
 
+// interpreter gives names of what is interpreted at a place of the one Method.
+func interpreter(t *testing.T, i *image, l layout) (p *Process, identity uint64, name func(identity, at uint64) []profile.Frame) {
+	t.Helper()
+	p = newProcess(memory{i}, l)
 	identity, ok := p.identityAt(atMethod)
 	if !ok {
 		t.Fatal("no identity")
 	}
-	interpreted := func(identity uint64, at uint64) []profile.Frame {
+	var n Namer
+	return p, identity, func(identity, at uint64) []profile.Frame {
 		where := short(identity)<<placeBits | l.constMethodBytes + at
 		return n.Name(lang.Activation{PID: 1, What: kindInterpreted<<kindShift | atMethod, Where: where}, p)
 	}
-	want := add
+}
+
+func testInterpreted(t *testing.T, l layout) {
+	i := newImage(l)
+	p, identity, interpreted := interpreter(t, i, l)
+	want := cartAdd
 	want.Kind, want.Line = profile.KindJavaInterpreted, 41
 	if got := interpreted(identity, 30); !reflect.DeepEqual(got, []profile.Frame{want}) {
 		t.Errorf("interpreted: %+v", got)
@@ -335,7 +352,7 @@ func testNames(t *testing.T, l layout) {
 	if now, _ := p.identityAt(atMethod); now == before {
 		t.Error("a class of another file has the same identity")
 	}
-	if got := n.Name(lang.Activation{PID: 1, What: kindCut << kindShift}, p); len(got) != 1 {
+	if got := new(Namer).Name(lang.Activation{PID: 1, What: kindCut << kindShift}, p); len(got) != 1 {
 		t.Errorf("a cut is %+v", got)
 	}
 
@@ -351,8 +368,12 @@ func testNames(t *testing.T, l layout) {
 	if got := interpreted(identity, 30); len(got) != 1 {
 		t.Errorf("from then on: %+v", got)
 	}
+}
 
-	// Its class declares it, or is another's by now.
+// testDeclared has the class declare a Method, and be another's by then.
+func testDeclared(t *testing.T, l layout) {
+	i := newImage(l)
+	p, identity, interpreted := interpreter(t, i, l)
 	const atList = 0x10800
 	p.l.klassMethods = 0x1c0
 	i.put64(atKlass+p.l.klassMethods, atList)
