@@ -18,7 +18,7 @@ import (
 )
 
 type agentFlags struct {
-	serverFlag
+	clientFlags
 	data    string
 	node    string
 	spool   int64
@@ -40,7 +40,7 @@ disk: what it missed is shipped when it is back.`,
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return runAgent(c.Context(), f) },
 	}
-	f.serverFlag.add(c)
+	f.clientFlags.add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory for what waits to be shipped")
 	flags.StringVar(&f.node, "node", "", "what this machine is called; else its host name")

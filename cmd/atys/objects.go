@@ -24,7 +24,7 @@ import (
 
 // objectFlags say which server is asked, and how objects are shown.
 type objectFlags struct {
-	serverFlag
+	clientFlags
 	displayFlags
 	output string
 }
@@ -83,7 +83,7 @@ func applyCommand() *cobra.Command {
 			return apply(c, f, files)
 		},
 	}
-	f.serverFlag.add(c)
+	f.clientFlags.add(c)
 	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "file of profiles in YAML or JSON, - for standard input; may be given again")
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json")
 	return c
@@ -146,7 +146,7 @@ func getCommand() *cobra.Command {
 			return get(c, f, kind, name)
 		},
 	}
-	f.serverFlag.add(c)
+	f.clientFlags.add(c)
 	f.displayFlags.add(c)
 	f.addOutput(c)
 	return c
@@ -321,7 +321,7 @@ func describeCommand() *cobra.Command {
 			return writeObjects(os.Stdout, "yaml", objects)
 		},
 	}
-	f.serverFlag.add(c)
+	f.clientFlags.add(c)
 	return c
 }
 
@@ -347,7 +347,7 @@ func deleteCommand() *cobra.Command {
 			return nil
 		},
 	}
-	f.serverFlag.add(c)
+	f.clientFlags.add(c)
 	return c
 }
 
@@ -365,7 +365,7 @@ func watchCommand() *cobra.Command {
 			return watch(c, f, kind, name)
 		},
 	}
-	f.serverFlag.add(c)
+	f.clientFlags.add(c)
 	return c
 }
 

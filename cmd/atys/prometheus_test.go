@@ -27,7 +27,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	f := upFlags{data: filepath.Join(dir, "data"), listenFlags: listenFlags{listen: freeAddress(t)}, retention: server.DefaultRetention}
+	f := serverFlags{data: filepath.Join(dir, "data"), listenFlags: listenFlags{listen: freeAddress(t)}, retention: server.DefaultRetention}
 	configure(t, dir, f.listen)
 	if out, err := exec.Command("promtool", "check", "config", filepath.Join(dir, "prometheus.yml")).CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v\n%s", err, out)
@@ -38,7 +38,7 @@ func TestPrometheus(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	up := began(t, func() error { return up(ctx, f) })
 	agent := began(t, func() error {
-		return runAgent(ctx, agentFlags{serverFlag: serverFlag{server: "http://" + f.listen}, data: filepath.Join(dir, "agent"), node: "other", spool: 10, metrics: "127.0.0.1:0"})
+		return runAgent(ctx, agentFlags{clientFlags: clientFlags{server: "http://" + f.listen}, data: filepath.Join(dir, "agent"), node: "other", spool: 10, metrics: "127.0.0.1:0"})
 	})
 	defer func() {
 		cancel()

@@ -28,14 +28,14 @@ import (
 
 // queryFlags say which server is asked about what.
 type queryFlags struct {
-	serverFlag
+	clientFlags
 	displayFlags
 	task, kind, from, to string
 	output               string
 }
 
 func (f *queryFlags) add(c *cobra.Command) {
-	f.serverFlag.add(c)
+	f.clientFlags.add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.task, "task", "", "of this profile's windows alone, such as builtin")
 	flags.StringVar(&f.kind, "kind", "cpu", "what was measured: cpu, or an event's name")
@@ -457,7 +457,7 @@ func queryDiffCommand() *cobra.Command {
 			if len(args) < 1 || len(args) > 2 {
 				return &usageError{errors.New("give two selectors, or one and two times (--from2, --to2)")}
 			}
-			after.serverFlag, after.task, after.kind = before.serverFlag, before.task, before.kind
+			after.clientFlags, after.task, after.kind = before.clientFlags, before.task, before.kind
 			after.from, after.to = cmp.Or(after.from, before.from), cmp.Or(after.to, before.to)
 			return queryDiff(c, &before, &after, d, args)
 		},

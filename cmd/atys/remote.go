@@ -24,13 +24,13 @@ import (
 
 // fleetFlags have a server's agents record, instead of this command.
 type fleetFlags struct {
-	serverFlag
+	clientFlags
 	selector  string
 	instances int
 }
 
 func (f *fleetFlags) add(c *cobra.Command) {
-	f.serverFlag.add(c)
+	f.clientFlags.add(c)
 	c.Flags().StringVar(&f.selector, "select", "", "with --server: which targets, by their labels as in PromQL, such as '{service=\"checkout\"}'; else all")
 	c.Flags().IntVar(&f.instances, "instances", 0, "with --server: record so many of the targets, chosen at random; else all")
 }

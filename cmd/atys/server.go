@@ -1,142 +1,170 @@
 package main
 
 import (
-	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"net"
+	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
-	"strings"
+	"path/filepath"
+	"sync"
 	"time"
 
-	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/store/disk"
 )
 
-// What is said by the environment where no flag does.
-const (
-	serverVariable = "ATYS_SERVER"
-	tokenVariable  = "ATYS_TOKEN"
-	caVariable     = "ATYS_TLS_CA"
-	certVariable   = "ATYS_TLS_CERT"
-	keyVariable    = "ATYS_TLS_KEY"
-)
+const defaultListen = "127.0.0.1:4300"
 
-// serverFlag says which server is asked, and as whom.
-type serverFlag struct {
-	server    string
-	tokenFile string
-	ca        string
-	cert, key string
-	plaintext bool
+// serverFlags say where a server answers, and what it keeps.
+type serverFlags struct {
+	listenFlags
+	data      string
+	retention string
+	verbose   bool
 }
 
-func (f *serverFlag) add(c *cobra.Command) {
+func (f *serverFlags) add(c *cobra.Command) {
+	f.listenFlags.add(c)
 	flags := c.Flags()
-	flags.StringVar(&f.server, "server", "", "address of the server, such as http://127.0.0.1:4300; else $"+serverVariable)
-	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the token to ask with; else $"+tokenVariable+", else that of a server of yours on this machine")
-	flags.StringVar(&f.ca, "tls-ca", "", "authority of the server's certificate, in PEM, if not one of the system's; else $"+caVariable)
-	flags.StringVar(&f.cert, "tls-cert", "", "certificate to ask with; else $"+certVariable)
-	flags.StringVar(&f.key, "tls-key", "", "its key; else $"+keyVariable)
-	flags.BoolVar(&f.plaintext, "plaintext", false, "send a token to another machine without TLS: it can be read on the way")
-	for _, name := range []string{"token-file", "tls-ca", "tls-cert", "tls-key"} {
-		_ = c.MarkFlagFilename(name)
-	}
+	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
+	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes and 1 hour")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
+	_ = c.MarkFlagDirname("data")
 }
 
-// address is where the server is: what the flag says, else the environment,
-// else this machine.
-func (f *serverFlag) address() (string, error) {
-	u, err := f.parse()
-	if err != nil {
-		return "", err
+// defaultData is where services of the system keep their state, and where a
+// user's programs do.
+func defaultData() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/atys"
 	}
-	return strings.TrimSuffix(u.String(), "/"), nil
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "atys")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "atys")
 }
 
-func (f *serverFlag) parse() (*url.URL, error) {
-	address := cmp.Or(f.server, os.Getenv(serverVariable), "http://"+defaultListen)
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, &usageError{fmt.Errorf("--server %q: want an address such as http://127.0.0.1:4300", address)}
+func serverCommand() *cobra.Command {
+	var f serverFlags
+	c := &cobra.Command{
+		Use:   "server [flags]",
+		Short: "Keep what agents send, and answer questions about it",
+		Long: `server is the half of "atys up" that needs no rights: it keeps what agents
+elsewhere send, tells them what to record, and answers commands, pages and
+Prometheus. Its own machine is profiled by an agent like any other.`,
+		Example: `  atys server --listen :4300 --tls-cert server.pem --tls-key server.key --tokens tokens`,
+		Args:    noArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return runServer(c.Context(), f) },
 	}
-	return u, nil
+	f.add(c)
+	return c
 }
 
-// client asks the server. Answers to some questions have no end.
-func (f *serverFlag) client() (*http.Client, string, error) {
-	u, err := f.parse()
+func runServer(ctx context.Context, f serverFlags) (err error) {
+	h, err := f.build(logger(f.verbose))
 	if err != nil {
-		return nil, "", err
-	}
-	token, err := f.token(u)
-	if err != nil {
-		return nil, "", err
-	}
-	config, err := auth.ClientTLS(cmp.Or(f.ca, os.Getenv(caVariable)), cmp.Or(f.cert, os.Getenv(certVariable)), cmp.Or(f.key, os.Getenv(keyVariable)), time.Now)
-	if err != nil {
-		return nil, "", &usageError{err}
-	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, TLSClientConfig: config}
-	return &http.Client{Transport: &auth.Bearer{Token: token, Host: u.Host, Next: transport}}, strings.TrimSuffix(u.String(), "/"), nil
-}
-
-// token tells what is asked with: what is in the file, in the environment, or
-// what a server of this user on this machine has left. Files are read for each
-// request: an agent may be there before its server, and tokens change. Without
-// one, reading may do.
-func (f *serverFlag) token(u *url.URL) (func() (string, error), error) {
-	local, err := isLocal(net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "0")))
-	if err != nil {
-		return nil, err
-	}
-	beside := ""
-	if local {
-		beside = operatorBeside(u.Host)
-	}
-	now := func() (string, error) {
-		switch {
-		case f.tokenFile != "":
-			token, err := auth.ReadSecret(f.tokenFile)
-			if err != nil {
-				return "", fmt.Errorf("--token-file: %w", err)
-			}
-			return token, nil
-		case os.Getenv(tokenVariable) != "":
-			return os.Getenv(tokenVariable), nil
-		case beside != "":
-			token, _ := auth.ReadSecret(beside) // another user's, or none
-			return token, nil
-		}
-		return "", nil
-	}
-	token, err := now()
-	if token != "" && u.Scheme == "http" && !local && !f.plaintext {
-		err = &usageError{fmt.Errorf("%s: a token would cross the network for all to read: ask by https, or say --plaintext", u)}
-	}
-	return now, err
-}
-
-// explain has an error of a server say what can be done about it.
-func explain(address string, err error) error {
-	var answer *connect.Error
-	if !errors.As(err, &answer) {
 		return err
 	}
-	switch answer.Code() {
-	case connect.CodeUnavailable:
-		return fmt.Errorf("%s does not answer: %s (\"atys up\" starts a server; --server or $%s names another)", address, answer.Message(), serverVariable)
-	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeResourceExhausted:
-		return errors.New(answer.Message())
-	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
-		return fmt.Errorf("%s refuses: %s (--token-file or $%s says who you are; a server that you run yourself has its token in %s of its data directory)",
-			address, answer.Message(), tokenVariable, operatorFile)
-	case connect.CodeUnimplemented:
-		return fmt.Errorf("%s is no server of atys, or one of another version: %s", address, answer.Message())
+	defer func() { err = errors.Join(err, h.Close()) }()
+	fmt.Fprintf(os.Stderr, "atys: %s answers, %s keeps what agents send; Ctrl-C ends it\n", h.address, f.data)
+	return h.serve(ctx, func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	})
+}
+
+// house is a server with all that it stands on.
+type house struct {
+	door
+	address  string
+	store    *disk.Store
+	server   *server.Server
+	registry *prometheus.Registry
+	log      *slog.Logger
+	leave    func() // the operator's token, for commands
+}
+
+// build opens what a server stands on, in the order in which each needs the one
+// before. more is what Prometheus is told beside.
+func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *house, err error) {
+	if f.data == "" {
+		return nil, &usageError{errors.New("--data: name a directory to keep profiles in")}
 	}
-	return fmt.Errorf("%s: %w", address, err)
+	retention, err := server.ParseRetention(f.retention)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--retention: %w", err)}
+	}
+	h = &house{log: log, registry: newRegistry(more...), leave: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.Close())
+		}
+	}()
+	if h.door, err = f.open("--listen", log); err != nil {
+		return h, err
+	}
+	h.address = f.address(h.listener)
+	if h.store, err = disk.Open(disk.Options{Dir: filepath.Join(f.data, "store"), Log: log}); err != nil {
+		return h, err
+	}
+	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), Registry: h.registry,
+		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Log: log})
+	if err != nil {
+		return h, err
+	}
+	h.leave, err = h.admitOperator(f.data)
+	return h, err
+}
+
+// Close ends what is there, in the reverse order.
+func (h *house) Close() (err error) {
+	h.leave()
+	if h.store != nil {
+		if err = h.store.Close(); err != nil {
+			err = fmt.Errorf("close the store: %w", err)
+		}
+	}
+	if h.listener != nil {
+		_ = h.listener.Close() // who serves has closed it already
+	}
+	return err
+}
+
+// serve answers while run runs: until the context ends, or either fails.
+func (h *house) serve(ctx context.Context, run func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pages := httpServer(h.server.Handler(), h.log)
+	answered := make(chan error, 1)
+	go func() {
+		defer cancel() // without pages nobody sees the rest
+		answered <- pages.Serve(h.listener)
+	}()
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() { h.server.Upkeep(ctx) })
+	defer func() {
+		cancel()
+		upkeep.Wait()
+	}()
+	err := run(ctx)
+	h.server.Close()
+	farewell, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer done()
+	if stopErr := pages.Shutdown(farewell); stopErr != nil {
+		stopErr = pages.Close()
+		err = errors.Join(err, stopErr)
+	}
+	if serveErr := <-answered; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	return err
 }

@@ -45,7 +45,7 @@ func TestFleetOverTLS(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("profiling needs root")
 	}
-	f := upFlags{retention: server.DefaultRetention, data: filepath.Join(dir, "data"), listenFlags: listenFlags{listen: freeAddress(t), tokens: tokens, cert: cert, key: key, rate: 1000}}
+	f := serverFlags{retention: server.DefaultRetention, data: filepath.Join(dir, "data"), listenFlags: listenFlags{listen: freeAddress(t), tokens: tokens, cert: cert, key: key, rate: 1000}}
 	address := "https://" + f.listen
 	t.Setenv(serverVariable, address)
 	t.Setenv(caVariable, cert)
@@ -54,7 +54,7 @@ func TestFleetOverTLS(t *testing.T) {
 	go func() { ended <- up(ctx, f) }()
 	becomes(t, "connected", "get", "agents") // with the operator's token, which it finds
 	go func() {
-		ended <- runAgent(ctx, agentFlags{serverFlag: serverFlag{tokenFile: file("agent")}, data: filepath.Join(dir, "agent"), node: "other", spool: 10})
+		ended <- runAgent(ctx, agentFlags{clientFlags: clientFlags{tokenFile: file("agent")}, data: filepath.Join(dir, "agent"), node: "other", spool: 10})
 	}()
 	becomes(t, "other", "get", "agents", "--token-file", file("reader"))
 
@@ -132,7 +132,7 @@ func TestListen(t *testing.T) {
 func TestTokenStaysHome(t *testing.T) {
 	t.Setenv(tokenVariable, "secret")
 	for address, ok := range map[string]bool{"http://127.0.0.1:4300": true, "http://localhost:4300": true, "https://10.0.0.5:4300": true, "http://10.0.0.5:4300": false} {
-		f := serverFlag{server: address}
+		f := clientFlags{server: address}
 		if _, _, err := f.client(); (err == nil) != ok {
 			t.Errorf("%s: %v", address, err)
 		}

@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,28 +13,17 @@ import (
 	"atys.dev/atys/internal/agent"
 	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/recorder"
-	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/spool"
-	"atys.dev/atys/internal/store/disk"
 )
 
 // How much may wait for a server, and how long who watches for the first window.
 const (
 	spoolBytes  = 1 << 30
 	firstWindow = 3 * time.Second
-
-	defaultListen = "127.0.0.1:4300"
 )
 
-type upFlags struct {
-	listenFlags
-	data      string
-	retention string
-	verbose   bool
-}
-
 func upCommand() *cobra.Command {
-	var f upFlags
+	var f serverFlags
 	c := &cobra.Command{
 		Use:   "up [flags]",
 		Short: "Profile everything on this machine, always, and show it on a page",
@@ -57,119 +42,40 @@ themselves. Elsewhere it wants TLS, and everybody a token or a certificate.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return up(c.Context(), f) },
 	}
-	f.listenFlags.add(c)
-	flags := c.Flags()
-	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
-	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes and 1 hour")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
-	_ = c.MarkFlagDirname("data")
+	f.add(c)
 	return c
-}
-
-// defaultData is where services of the system keep their state, and where a
-// user's programs do.
-func defaultData() string {
-	if os.Geteuid() == 0 {
-		return "/var/lib/atys"
-	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "atys")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(home, ".local", "state", "atys")
 }
 
 // up opens what the agent and the server stand on, in the order in which each
 // needs the one before, and closes it in the reverse one.
-func up(ctx context.Context, f upFlags) (err error) {
-	if f.data == "" {
-		return &usageError{errors.New("--data: name a directory to keep profiles in")}
-	}
-	retention, err := server.ParseRetention(f.retention)
-	if err != nil {
-		return &usageError{fmt.Errorf("--retention: %w", err)}
-	}
+func up(ctx context.Context, f serverFlags) (err error) {
 	log := logger(f.verbose)
-	closing := func(what string, closer interface{ Close() error }) {
-		if closeErr := closer.Close(); closeErr != nil {
-			err = errors.Join(err, fmt.Errorf("close the %s: %w", what, closeErr))
-		}
-	}
-	d, err := f.open("--listen", log)
+	functions := promexport.NewFunctions(nil)
+	h, err := f.build(log, functions)
 	if err != nil {
 		return err
 	}
-	defer d.listener.Close() // the server closes it too
-	kept, err := disk.Open(disk.Options{Dir: filepath.Join(f.data, "store"), Log: log})
-	if err != nil {
-		return err
-	}
-	defer closing("store", kept)
+	defer func() { err = errors.Join(err, h.Close()) }()
 	waiting, err := spool.Open(filepath.Join(f.data, "spool"), spoolBytes)
 	if err != nil {
 		return err
 	}
-	defer closing("spool", waiting)
+	defer func() { err = errors.Join(err, waiting.Close()) }()
 	machine, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Log: log})
 	if err != nil {
 		return err
 	}
-	defer closing("unwinder", machine)
+	defer func() { err = errors.Join(err, machine.Close()) }()
 	node, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("name this machine: %w", err)
 	}
-	functions := promexport.NewFunctions(nil)
-	registry := newRegistry(functions)
-	srv, err := server.New(server.Options{Store: kept, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), Registry: registry,
-		Admission: server.Admission{Tokens: d.tokens, Local: d.local, Limit: d.limit}, Hosts: f.hosts, Log: log})
-	if err != nil {
-		return err
-	}
-	leave, err := d.admitOperator(f.data)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: srv, Fleet: srv,
+	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: h.server, Fleet: h.server,
 		Functions: functions, First: firstWindow, Log: log})
 	if err != nil {
 		return err
 	}
-	registry.MustRegister(watch)
-	fmt.Fprintf(os.Stderr, "atys: profiling everything on %s; %s shows it, %s keeps it; Ctrl-C ends it\n", node, f.address(d.listener), f.data)
-	return serve(ctx, d.listener, srv, watch, log)
-}
-
-// serve runs the agent and answers until the context ends or one of them fails.
-func serve(ctx context.Context, l net.Listener, srv *server.Server, watch *agent.Agent, log *slog.Logger) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	pages := httpServer(srv.Handler(), log)
-	answered := make(chan error, 1)
-	go func() {
-		defer cancel() // without pages nobody sees the rest
-		answered <- pages.Serve(l)
-	}()
-	var upkeep sync.WaitGroup
-	upkeep.Go(func() { srv.Upkeep(ctx) })
-	defer func() {
-		cancel()
-		upkeep.Wait()
-	}()
-	err := watch.Run(ctx)
-	srv.Close()
-	farewell, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer done()
-	if stopErr := pages.Shutdown(farewell); stopErr != nil {
-		stopErr = pages.Close()
-		err = errors.Join(err, stopErr)
-	}
-	if serveErr := <-answered; !errors.Is(serveErr, http.ErrServerClosed) {
-		err = errors.Join(err, serveErr)
-	}
-	return err
+	h.registry.MustRegister(watch)
+	fmt.Fprintf(os.Stderr, "atys: profiling everything on %s; %s shows it, %s keeps it; Ctrl-C ends it\n", node, h.address, f.data)
+	return h.serve(ctx, watch.Run)
 }
