@@ -5,7 +5,7 @@ FUZZTIME ?= 10s
 # Packages whose tests need root and BPF to mean anything.
 ROOT_PACKAGES = ./internal/bpf/... ./internal/proc/... ./internal/unwind/... ./internal/sampler/... ./cmd/...
 
-.PHONY: build test test-root test-kernels test-runtimes test-docs race bench generate lint fuzz deps help
+.PHONY: build test test-root test-kernels test-runtimes test-faults test-docs race bench generate lint fuzz deps help
 .DEFAULT_GOAL := build
 
 build: ## build bin/atys, one static binary
@@ -26,6 +26,9 @@ test-runtimes: ## fetch every version of every runtime, record each, write docs/
 	ATYS_MATRIX=1 $(GO) test -json -count=1 -timeout 60m ./test/languages | $(GO) run ./test/languages/matrix >docs/runtimes.new || \
 		{ status=$$?; cat docs/runtimes.new; rm docs/runtimes.new; exit $$status; }
 	mv docs/runtimes.new docs/runtimes.md
+
+test-faults: ## kill, starve and cut off servers and agents for ATYS_FAULTS (10m); make test has the short form
+	ATYS_FAULTS=$${ATYS_FAULTS:-10m} $(GO) test -count=1 -timeout 90m -v ./test/faults
 
 test-docs: ## execute every command shown in the README and the guides
 	$(GO) test -tags docs -count=1 -timeout 20m -run '^TestCommands$$' -v ./internal/house

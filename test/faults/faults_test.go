@@ -1,0 +1,460 @@
+package faults
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store/storetest"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+var program string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "atys-faults")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		program, err = Build(context.Background(), dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// long is how long a fault goes on: ATYS_FAULTS says, such as 10m.
+func long(t *testing.T, otherwise time.Duration) time.Duration {
+	t.Helper()
+	text := os.Getenv("ATYS_FAULTS")
+	if text == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("ATYS_FAULTS: %v", err)
+	}
+	return d
+}
+
+func serve(t *testing.T, dir string, args ...string) *Server {
+	t.Helper()
+	s, err := NewServer(program, dir, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Kill() })
+	return s
+}
+
+// check compares what a server has with what was acknowledged.
+func check(t *testing.T, s *Server, senders ...*Sender) {
+	t.Helper()
+	kept, err := s.Kept(t.Context())
+	if err != nil {
+		t.Fatalf("%v: %s", err, s.Log())
+	}
+	for _, one := range senders {
+		if got := kept[one.Instance]; got.Windows != one.Acknowledged || got.N != one.N {
+			t.Errorf("of %s there are %d windows with %d samples, and %d with %d were acknowledged", one.Instance, got.Windows, got.N, one.Acknowledged, one.N)
+		}
+	}
+}
+
+// TestServerKilled kills a server again and again while it is sent to: each
+// window that it acknowledged is there, once.
+func TestServerKilled(t *testing.T) {
+	s := serve(t, t.TempDir())
+	over := time.Now().Add(long(t, 15*time.Second))
+	senders := make([]*Sender, 8)
+	failed := make(chan error, len(senders))
+	for i := range senders {
+		senders[i] = NewSender(s, fmt.Sprintf("web-%d", i))
+		go func() {
+			var err error
+			for err == nil && time.Now().Before(over) {
+				err = senders[i].Send(t.Context())
+			}
+			failed <- err
+		}()
+	}
+	r, kills := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1)), 0
+	for ; time.Now().Before(over); kills++ {
+		time.Sleep(time.Duration(r.Int64N(int64(1500 * time.Millisecond))))
+		s.Kill()
+		if err := s.Again(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acknowledged, refused := 0, 0
+	for range senders {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	for _, one := range senders {
+		acknowledged += one.Acknowledged
+		refused += one.Refused
+	}
+	t.Logf("%d kills, %d windows acknowledged, %d answers missing", kills, acknowledged, refused)
+	if kills < 5 || acknowledged < 500 || refused == 0 {
+		t.Errorf("%d kills, %d windows, %d answers missing: too few to tell anything", kills, acknowledged, refused)
+	}
+	check(t, s, senders...)
+	if err := s.End(10 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if out, err := exec.Command(program, "store", "check", "--data", s.Dir).CombinedOutput(); err != nil {
+		t.Errorf("check: %v\n%s", err, out)
+	}
+}
+
+// small mounts a file system of its own, of so many megabytes.
+func small(t *testing.T, megabytes int) (dir string, remount func(options string, flags uintptr)) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	dir = t.TempDir()
+	if err := unix.Mount("atys", dir, "tmpfs", 0, "size="+strconv.Itoa(megabytes)+"m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, func(options string, flags uintptr) {
+		t.Helper()
+		if err := unix.Mount("atys", dir, "tmpfs", unix.MS_REMOUNT|flags, options); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sendUntil sends windows until one is refused, or it is given up.
+func sendUntil(t *testing.T, one *Sender, most int) (refused bool) {
+	t.Helper()
+	for range most {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		err := one.Send(ctx)
+		cancel()
+		if err != nil {
+			one.sent-- // it is sent again
+			return true
+		}
+	}
+	return false
+}
+
+// TestDiskFull fills a server's disk: it refuses, answers all the same, and
+// takes windows again when there is room.
+func TestDiskFull(t *testing.T) {
+	dir, remount := small(t, 150)
+	s := serve(t, dir)
+	one := NewSender(s, "web")
+	filler := filepath.Join(dir, "filler")
+	if sendUntil(t, one, 50) {
+		t.Fatalf("refused with room left: %s", s.Log())
+	}
+	fill(t, filler)
+	if !sendUntil(t, one, 200) {
+		t.Fatal("the disk is full, and windows are acknowledged")
+	}
+	check(t, s, one)
+	remount("size=500m", 0)
+	if sendUntil(t, one, 50) {
+		t.Fatalf("refused though there is room again: %s", s.Log())
+	}
+	check(t, s, one)
+	s.Kill()
+	if err := s.Again(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, s, one)
+}
+
+// fill leaves no room.
+func fill(t *testing.T, name string) {
+	t.Helper()
+	file, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for block := make([]byte, 64<<10); ; {
+		if _, err := file.Write(block); err != nil {
+			if errors.Is(err, unix.ENOSPC) {
+				return
+			}
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDiskReadOnly has a server's disk become read-only, as broken ones do.
+func TestDiskReadOnly(t *testing.T) {
+	dir, remount := small(t, 200)
+	s := serve(t, dir)
+	one := NewSender(s, "web")
+	if sendUntil(t, one, 50) {
+		t.Fatal(s.Log())
+	}
+	// A file that is open for writing keeps it from being remounted: bind it.
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); errors.Is(err, unix.EBUSY) {
+		s.Kill()
+		remount("", unix.MS_RDONLY)
+		if err := s.Again(); err == nil {
+			t.Error("a server that cannot write starts")
+			s.Kill()
+		} else if !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("a server that cannot write says %v", err)
+		}
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	remount("", 0)
+	s.Kill()
+	if err := s.Again(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, s, one)
+}
+
+// TestDamagedStore turns bytes around in a store's files: what is damaged is
+// found, and the rest answered.
+func TestDamagedStore(t *testing.T) {
+	s := serve(t, t.TempDir())
+	one := NewSender(s, "web")
+	for range 300 {
+		if err := one.Send(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // what is replayed at a start gets into tables
+		if err := s.End(10 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Again(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.End(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := filepath.Glob(filepath.Join(s.Dir, "store", "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("%v: %d tables", err, len(tables))
+	}
+	data, err := os.ReadFile(tables[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := len(data) / 2; i < len(data)/2+64; i++ { // windows lie behind what explains them
+		data[i] ^= 0x55
+	}
+	if err := os.WriteFile(tables[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(program, "store", "check", "--data", s.Dir).CombinedOutput()
+	if err == nil {
+		t.Errorf("check finds nothing:\n%s", out)
+	}
+	if err := s.Again(); err != nil {
+		t.Fatalf("a server does not start on a damaged store: %v", err)
+	}
+	kept, err := s.Kept(t.Context())
+	if left := kept[one.Instance].Windows; err != nil || left == 0 || left >= one.Acknowledged {
+		t.Errorf("of %d windows, some of them damaged, %d are there: %v: %s", one.Acknowledged, left, err, s.Log())
+	}
+	other := NewSender(s, "other")
+	if err := other.Send(t.Context()); err != nil {
+		t.Errorf("nothing is taken: %v", err)
+	}
+}
+
+// TestStrangers sends what no agent would: it is refused in words, and whoever
+// asks next is answered.
+func TestStrangers(t *testing.T) {
+	s := serve(t, t.TempDir())
+	one := NewSender(s, "web")
+	client := s.Client()
+	post := func(kind, encoding string, body []byte) (int, string) {
+		r, err := http.NewRequest(http.MethodPost, s.URL()+atysv1connect.IntakePushProcedure, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", kind)
+		if encoding != "" {
+			r.Header.Set("Content-Encoding", encoding)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			return 0, err.Error() // the server may hang up on who sends too much
+		}
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+		return answer.StatusCode, string(text)
+	}
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	for block := make([]byte, 1<<20); bomb.Len() < 1<<20; {
+		if _, err := z.Write(block); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	labelled := func(name, value string) []byte {
+		m, err := proto.Marshal(&atysv1.PushRequest{Series: []*atysv1.Series{{Labels: map[string]string{name: value}}}, Windows: []*atysv1.Window{{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	noise := make([]byte, 4096)
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	for name, send := range map[string]func() (int, string){
+		"noise":             func() (int, string) { return post("application/proto", "", noise) },
+		"noise, compressed": func() (int, string) { return post("application/proto", "gzip", noise) },
+		"a bomb":            func() (int, string) { return post("application/proto", "gzip", bomb.Bytes()) },
+		"too much":          func() (int, string) { return post("application/proto", "", make([]byte, 40<<20)) },
+		"no JSON":           func() (int, string) { return post("application/json", "", []byte(`{"windows":[{"series":1e99}]}`)) },
+		"deep JSON": func() (int, string) {
+			return post("application/json", "", bytes.Repeat([]byte(`{"windows":[`), 100_000))
+		},
+		"no such encoding": func() (int, string) { return post("application/proto", "zip", noise) },
+		"no such type":     func() (int, string) { return post("text/html", "", noise) },
+		"a long label":     func() (int, string) { return post("application/proto", "", labelled("x", strings.Repeat("x", 1000))) },
+		"a label's name":   func() (int, string) { return post("application/proto", "", labelled(strings.Repeat("x", 1000), "x")) },
+	} {
+		status, text := send()
+		if status >= 200 && status < 300 || status >= 500 && status != http.StatusNotImplemented {
+			t.Errorf("%s: %d %.200s", name, status, text)
+		}
+		if strings.Contains(text, "goroutine") || strings.Contains(text, s.Dir) {
+			t.Errorf("%s: the answer tells too much: %.200s", name, text)
+		}
+		if err := one.Send(t.Context()); err != nil {
+			t.Fatalf("after %s: %v: %s", name, err, s.Log())
+		}
+	}
+	check(t, s, one)
+}
+
+// TestNewerAgent has an agent say what this server does not know yet.
+func TestNewerAgent(t *testing.T) {
+	s := serve(t, t.TempDir())
+	one := NewSender(s, "web")
+	b := wire.NewBatch(func(profile.Hash) bool { return false })
+	w := storetest.Window(7, "shop", "web", Begin)
+	w.Duration = time.Second
+	if err := b.Add(wire.Seal(w, one.run)); err != nil {
+		t.Fatal(err)
+	}
+	request := b.Request()
+	const newer = 9999 // a field of a later version, in the request and in a window
+	extra := protowire.AppendString(protowire.AppendTag(nil, newer, protowire.BytesType), "of a later version")
+	request.ProtoReflect().SetUnknown(extra)
+	request.Windows[0].ProtoReflect().SetUnknown(extra)
+	response, err := one.intake.Push(t.Context(), request)
+	if err != nil || len(response.GetUnknown()) > 0 {
+		t.Fatalf("%d bytes unknown, %v", len(response.GetUnknown()), err)
+	}
+	one.Acknowledged, one.N = 1, w.N()
+	check(t, s, one)
+}
+
+// TestReconnect kills a server that a thousand agents attend to: they come back,
+// and it goes on.
+func TestReconnect(t *testing.T) {
+	agents := 1000
+	if testing.Short() {
+		agents = 100
+	}
+	s := serve(t, t.TempDir())
+	fleet := atysv1connect.NewFleetClient(&http.Client{Transport: s.Client().Transport}, s.URL())
+	ctx, cancel := context.WithCancel(t.Context())
+	var attending, lost atomic.Int64
+	var all sync.WaitGroup
+	for i := range agents {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 1))
+			for ctx.Err() == nil {
+				stream, err := fleet.Attend(ctx, &atysv1.AttendRequest{Node: fmt.Sprintf("node-%d", i)})
+				if err == nil && stream.Receive() {
+					attending.Add(1)
+					for stream.Receive() {
+					}
+					attending.Add(-1)
+					lost.Add(1)
+				}
+				if err == nil {
+					_ = stream.Close() // it has ended already
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Duration(r.Int64N(int64(time.Second)))):
+				}
+			}
+		})
+	}
+	defer all.Wait()
+	defer cancel()
+	come := func() time.Duration {
+		began := time.Now()
+		for attending.Load() < int64(agents) {
+			if time.Since(began) > time.Minute {
+				t.Fatalf("%d of %d agents are there: %s", attending.Load(), agents, s.Log())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		return time.Since(began)
+	}
+	t.Logf("%d agents are there after %v", agents, come())
+	one := NewSender(s, "web")
+	s.Kill()
+	for attending.Load() > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := s.Again(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("and %v after the server is there again, %d connections lost", come(), lost.Load())
+	if err := one.Send(t.Context()); err != nil {
+		t.Error(err)
+	}
+	check(t, s, one)
+	agentsKnown, err := atysv1connect.NewControlClient(s.Client(), s.URL()).Get(t.Context(), &atysv1.GetRequest{Kind: "agents"})
+	if err != nil || len(agentsKnown.GetObjects()) != agents {
+		t.Errorf("%d agents are known, %v", len(agentsKnown.GetObjects()), err)
+	}
+}
