@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,15 +14,8 @@ import (
 	"atys.dev/atys/internal/proc/lifecycle"
 )
 
-// mapping makes a process that maps this program as the file of a language's
-// runtime. Of .NET nothing is read of a process, and everything else finds that
-// it is no runtime.
-func mapping(t *testing.T, u *Unwinder, pid int, language Language) *process {
-	t.Helper()
-	return mappingFile(t, u, pid, language, "/proc/self/exe")
-}
-
-func mappingFile(t *testing.T, u *Unwinder, pid int, language Language, path string) *process {
+// mapping makes a process that maps a file as that of a language's runtime.
+func mapping(t *testing.T, u *Unwinder, pid int, language Language, path string) *process {
 	t.Helper()
 	handle, err := os.Open(path)
 	if err != nil {
@@ -33,10 +27,22 @@ func mappingFile(t *testing.T, u *Unwinder, pid int, language Language, path str
 		t.Fatal(err)
 	}
 	code := f.Executable()[0]
-	e := &executable{handle: handle, path: "/runtime", runs: language.runs()}
+	e := &executable{handle: handle, path: path, runs: language.runs()}
 	p := &process{layout: &layout{shared: 1, areas: []area{{start: 1 << 30, end: 1<<30 + code.Size, offset: code.Offset, executable: e}}}}
 	u.processes[pid] = p
 	return p
+}
+
+// coreCLR is a file that is known as .NET's, of a version that is walked.
+func coreCLR(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "Microsoft.NETCore.App", "3.1.23")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "libcoreclr.so")
+	buildMarkers(t, path)
+	return path
 }
 
 // languagesOf tells which languages walks look for in a process.
@@ -70,7 +76,7 @@ func TestRuntimeWithoutRoom(t *testing.T) {
 	u := offline(t, Options{OnRuntime: func(int, Language) { met++ }})
 	u.mu.Lock()
 	const pid = 1<<22 + 1
-	p := mapping(t, u, pid, DotNet)
+	p := mapping(t, u, pid, DotNet, coreCLR(t))
 	u.mu.Unlock()
 	last := fillUp(t, u, DotNet)
 	a := &attachment{pid: pid, process: p}
@@ -103,7 +109,7 @@ func TestForkWithoutRoom(t *testing.T) {
 	u := offline(t, Options{})
 	const parent, child = 1<<22 + 1, 1<<22 + 2
 	u.mu.Lock()
-	p := mapping(t, u, parent, DotNet)
+	p := mapping(t, u, parent, DotNet, coreCLR(t))
 	u.mu.Unlock()
 	if a := (&attachment{pid: parent, process: p}); !u.readRuntimes(a) {
 		t.Fatal("the parent was not read")
@@ -138,8 +144,8 @@ func TestForkWithoutRoom(t *testing.T) {
 func TestReadOfNoRuntime(t *testing.T) {
 	m := lang.Mapped{PID: 1<<22 + 1, Path: "/bin/x", Open: func() (*os.File, error) { return os.Open("/proc/self/exe") }, Notes: &lang.Notes{}}
 	for _, r := range runtimes {
-		if r.language == Java || r.language == DotNet {
-			continue // the process tells about the one, and nothing is read of the other
+		if r.language == Java {
+			continue // the process tells about it
 		}
 		if of, err := r.read(m); of != nil || !errors.Is(err, lang.ErrNever) || !strings.Contains(err.Error(), m.Path) {
 			t.Errorf("language %d: %v, %v", r.language, of, err)
@@ -153,7 +159,7 @@ func TestNeverReadAgain(t *testing.T) {
 	u := offline(t, Options{})
 	const parent, child = 1<<22 + 1, 1<<22 + 2
 	u.mu.Lock()
-	p := mapping(t, u, parent, PHP)
+	p := mapping(t, u, parent, PHP, "/proc/self/exe")
 	p.attaching = true
 	u.mu.Unlock()
 	if !u.readRuntimes(&attachment{pid: parent, process: p}) || p.attaching {
@@ -191,7 +197,7 @@ func TestReadAgain(t *testing.T) {
 	u := offline(t, Options{})
 	const pid = 1<<22 + 1 // no process has it, so that nothing can be read of it
 	u.mu.Lock()
-	p := mappingFile(t, u, pid, Perl, path)
+	p := mapping(t, u, pid, Perl, path)
 	u.mu.Unlock()
 	a := attachment{pid: pid, process: p}
 	for !u.readRuntimes(&a) {

@@ -28,16 +28,22 @@ long *Perl_get_context(void) { return &PL_current_context; }
 long *PyGILState_GetThisThreadState(void) { return current(); }
 `
 
+// buildMarkers builds a file with the marks of all runtimes.
+func buildMarkers(t testing.TB, path string) {
+	t.Helper()
+	compile := exec.Command("cc", "-x", "c", "-O1", "-w", "-shared", "-fPIC", "-nostdlib", "-Wl,--build-id=none", "-o", path, "-")
+	compile.Stdin = strings.NewReader(markers)
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+}
+
 // FuzzRuntimeFiles reads files that say that they hold runtimes, in a process
 // that is not there: every one must be refused, with words.
 func FuzzRuntimeFiles(f *testing.F) {
 	dir := f.TempDir()
 	built := filepath.Join(dir, "runtime.so")
-	compile := exec.Command("cc", "-x", "c", "-O1", "-w", "-shared", "-fPIC", "-nostdlib", "-Wl,--build-id=none", "-o", built, "-")
-	compile.Stdin = strings.NewReader(markers)
-	if out, err := compile.CombinedOutput(); err != nil {
-		f.Fatalf("build: %v\n%s", err, out)
-	}
+	buildMarkers(f, built)
 	whole, err := os.ReadFile(built)
 	if err != nil {
 		f.Fatal(err)

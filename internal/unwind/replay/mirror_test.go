@@ -21,7 +21,7 @@ func TestNoMirror(t *testing.T) {
 		}
 		want := walked(t, m, i)
 		old := i.changed(nil)
-		n := old.leaveMirrorsOut(want)
+		n := old.leaveMirrorsOut(want, uint64(javaParameters(t, i.Runtimes[0].Parameters).MethodConstant))
 		if moved += n; n == 0 {
 			return
 		}
@@ -41,17 +41,23 @@ func TestNoMirror(t *testing.T) {
 
 // leaveMirrorsOut moves the bytecode pointers of the frames of a walk, and
 // counts them. Where a frame has its caller's is where its Method is.
-func (i *Image) leaveMirrorsOut(w Walk) (moved int) {
-	const address = 1<<48 - 1
+func (i *Image) leaveMirrorsOut(w Walk, constant uint64) (moved int) {
+	const address, place = 1<<48 - 1, 1<<20 - 1
 	for _, f := range w.Frames {
+		method := f.Offset & address
+		of := i.at(method + constant)
+		if of == nil || f.Where&place == 0 {
+			continue
+		}
+		bytecode := binary.LittleEndian.Uint64(of) + f.Where&place
 		for _, p := range i.Memory {
 			for at := 0; at+8 <= len(p.Bytes); at += 8 {
 				bp := p.Start + uint64(at) + 24
-				if binary.LittleEndian.Uint64(p.Bytes[at:]) != f.Offset&address || f.Where&address == 0 {
+				if binary.LittleEndian.Uint64(p.Bytes[at:]) != method {
 					continue
 				}
-				if from := i.at(bp - 64); from != nil && binary.LittleEndian.Uint64(from) == f.Where&address {
-					i.put(bp-56, f.Where&address)
+				if from := i.at(bp - 64); from != nil && binary.LittleEndian.Uint64(from) == bytecode {
+					i.put(bp-56, bytecode)
 					i.put(bp-64, 0)
 					moved++
 				}
@@ -61,12 +67,17 @@ func (i *Image) leaveMirrorsOut(w Walk) (moved int) {
 	return moved
 }
 
-func withoutMirror(t *testing.T, parameters []byte) []byte {
+func javaParameters(t *testing.T, parameters []byte) (p hotspot.Parameters) {
 	t.Helper()
-	var p hotspot.Parameters
 	if err := binary.Read(bytes.NewReader(parameters), binary.LittleEndian, &p); err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+func withoutMirror(t *testing.T, parameters []byte) []byte {
+	t.Helper()
+	p := javaParameters(t, parameters)
 	p.NoMirror = 1
 	var b bytes.Buffer
 	if err := binary.Write(&b, binary.LittleEndian, &p); err != nil {
