@@ -86,8 +86,8 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
-	remote := agent.NewRemote(client, address)
-	o := agent.Options{Node: f.node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: remote, Fleet: remote,
+	remote, clock := agent.NewRemote(client, address), newClock()
+	o := agent.Options{Node: f.node, Version: version(), Record: clock.record(recordOn(machine)), Now: clock.now, Spool: waiting, Intake: remote, Fleet: remote,
 		State: filepath.Join(f.data, "orders"), Jitter: jitter, Log: log}
 	var registry *prometheus.Registry
 	if f.metrics != "" {

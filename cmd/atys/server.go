@@ -117,7 +117,7 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 		return h, err
 	}
 	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), Registry: h.registry,
-		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Log: log})
+		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Now: newClock().now, Log: log})
 	if err != nil {
 		return h, err
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,9 +62,11 @@ func (l *log) String() string {
 	return string(l.text)
 }
 
-// Start runs a program until it is ended.
-func Start(program string, args ...string) (*Process, error) {
-	p := &Process{command: exec.Command(program, args...), log: &log{}, ended: make(chan struct{})}
+// Start runs a program until it is ended; within is what runs it, such as ip
+// netns exec, if not we.
+func Start(within []string, program string, args ...string) (*Process, error) {
+	line := slices.Concat(within, []string{program}, args)
+	p := &Process{command: exec.Command(line[0], line[1:]...), log: &log{}, ended: make(chan struct{})}
 	p.command.Stdout, p.command.Stderr = p.log, p.log
 	if err := p.command.Start(); err != nil {
 		return nil, err
@@ -107,10 +110,11 @@ type Server struct {
 	*Process
 	Program, Dir, Address string
 	Args                  []string
+	Within                []string // what runs it
 }
 
 // NewServer starts one on a free port of this machine.
-func NewServer(program, dir string, args ...string) (*Server, error) {
+func NewServer(program, dir string, within ...string) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -119,7 +123,7 @@ func NewServer(program, dir string, args ...string) (*Server, error) {
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
-	s := &Server{Program: program, Dir: dir, Address: address, Args: args}
+	s := &Server{Program: program, Dir: dir, Address: address, Within: within}
 	return s, s.Again()
 }
 
@@ -134,7 +138,7 @@ func (s *Server) Token() (string, error) {
 // Again starts it anew, and waits until it answers.
 func (s *Server) Again() (err error) {
 	args := append([]string{"server", "--data", s.Dir, "--listen", s.Address, "--request-rate", "0"}, s.Args...)
-	if s.Process, err = Start(s.Program, args...); err != nil {
+	if s.Process, err = Start(s.Within, s.Program, args...); err != nil {
 		return err
 	}
 	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(5 * time.Millisecond) {

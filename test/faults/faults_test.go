@@ -61,9 +61,9 @@ func long(t *testing.T, otherwise time.Duration) time.Duration {
 	return d
 }
 
-func serve(t *testing.T, dir string, args ...string) *Server {
+func serve(t *testing.T, dir string, within ...string) *Server {
 	t.Helper()
-	s, err := NewServer(program, dir, args...)
+	s, err := NewServer(program, dir, within...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +130,65 @@ func TestServerKilled(t *testing.T) {
 	}
 	if out, err := exec.Command(program, "store", "check", "--data", s.Dir).CombinedOutput(); err != nil {
 		t.Errorf("check: %v\n%s", err, out)
+	}
+}
+
+// TestDeliveredTwice sends windows several times over, in any order and several
+// at once: each counts once.
+func TestDeliveredTwice(t *testing.T) {
+	s := serve(t, t.TempDir())
+	const windows, times = 60, 3
+	var all sync.WaitGroup
+	r := rand.New(rand.NewPCG(1, 3))
+	for range times {
+		order := r.Perm(windows)
+		all.Go(func() {
+			again := NewSender(s, "web")
+			for _, i := range order {
+				again.sent = i
+				if err := again.Send(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	once := NewSender(s, "web")
+	for i := range windows {
+		once.Acknowledged++
+		once.N += once.window(i).N()
+	}
+	check(t, s, once)
+	s.Kill()
+	if err := s.Again(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, s, once)
+}
+
+// TestHalfWritten has the end of a store's log be half of a write, as a loss of
+// power leaves it: everything before it is there.
+func TestHalfWritten(t *testing.T) {
+	s := serve(t, t.TempDir())
+	one := NewSender(s, "web")
+	for round, half := range []func(data []byte) []byte{
+		func(data []byte) []byte { return append(data, data[:min(len(data), 700)]...) },
+		func(data []byte) []byte { return append(data, make([]byte, 5000)...) },
+		func(data []byte) []byte { return append(data, "no record begins like this"...) },
+	} {
+		if sendUntil(t, one, 40) {
+			t.Fatalf("round %d: refused: %s", round, s.Log())
+		}
+		s.Kill()
+		logs, err := filepath.Glob(filepath.Join(s.Dir, "store", "*.log"))
+		if err != nil || len(logs) == 0 {
+			t.Fatalf("%v: %d logs", err, len(logs))
+		}
+		damage(t, logs[len(logs)-1], half)
+		if err := s.Again(); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		check(t, s, one)
 	}
 }
 

@@ -44,8 +44,7 @@ func NewSender(s *Server, instance string) *Sender {
 // Send sends the next window until it is acknowledged; what the server does not
 // know it explains.
 func (s *Sender) Send(ctx context.Context) error {
-	w := storetest.Window(uint64(s.sent), "shop", s.Instance, Begin.Add(time.Duration(s.sent)*time.Second))
-	w.Duration = time.Second
+	w := s.window(s.sent)
 	s.sent++
 	for {
 		err := s.push(ctx, w)
@@ -66,6 +65,13 @@ func (s *Sender) Send(ctx context.Context) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// window is the i-th window: the same each time.
+func (s *Sender) window(i int) *profile.Window {
+	w := storetest.Window(uint64(i), "shop", s.Instance, Begin.Add(time.Duration(i)*time.Second))
+	w.Duration = time.Second
+	return w
 }
 
 // push sends a window without what explains it first, as one does who believes
