@@ -112,11 +112,13 @@ type Rows struct {
 	Slot    []uint32
 	N       []int64
 	Value   []int64 // all rows of the first type, then of the second ...
-	Spread  []int64 // sum of squared weights less value*value/n, in squared scales of the first type
-	// Above the raw level, instead of Spread: by how much of it the sum of squared
-	// weights is more than value*value/n; and of services the values by group.
+	// How much the weights of a row's samples differ. As windows are cut: the sum of
+	// squared weights less value*value/n, in squared scales of the first type.
+	Spread []int64
+	// Or, of what was kept: the same in parts of value*value/n. Engines may round it,
+	// by no more than a hundredth part of the sum of squares.
 	Excess []float32
-	Groups []int64 // Groups a row
+	Groups []int64 // Groups a row: above the raw level, of services, the values by group
 }
 
 // UnknownError lists stacks that windows name and nobody has explained. Nothing

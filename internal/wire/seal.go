@@ -8,10 +8,22 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// stepsPerPeriod is how finely values are kept: weights lie between half a
-// period and one and a half, and a sum of them errs by what was sampled, not by
-// an eighth of one.
-const stepsPerPeriod = 8
+// scaleOf is how finely values are kept: by periods where all are some of them,
+// else so that weights, which lie between half a period and one and a half, are
+// one of four numbers. A sum errs by what was sampled, and by rounding a
+// hundredth of that.
+func scaleOf(w *profile.Window, typ int) int64 {
+	period := w.Types[typ].Period
+	if period <= 1 {
+		return 1
+	}
+	for i := range w.Rows {
+		if w.Rows[i].Values[typ]%period != 0 {
+			return max(1, period/8*3)
+		}
+	}
+	return period
+}
 
 // Seal makes a window whole by itself, to be kept and sent. Samples at points of
 // time are not sealed.
@@ -26,6 +38,9 @@ func Seal(w *profile.Window, run profile.Run) *atysv1.Spooled {
 		hashes[i] = d.stack(locations, s)
 	}
 	m := sealHead(&w.Head, run)
+	for i := range m.Types {
+		m.Types[i].Scale = scaleOf(w, i)
+	}
 	m.Threads = sealThreads(w.Threads)
 	for _, c := range w.Contexts {
 		m.Contexts = append(m.Contexts, &atysv1.Context{Trace: utf8(c.Trace), Span: utf8(c.Span), Endpoint: utf8(c.Endpoint), Interval: utf8(c.Interval)})
@@ -41,7 +56,7 @@ func sealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 		Design: string(h.Design), Exact: sealExact(h.Exact), IdleNs: int64(h.Idle), WatchedNs: int64(h.Watched),
 	}
 	for _, t := range h.Types {
-		m.Types = append(m.Types, &atysv1.ValueType{Kind: t.Kind, Unit: t.Unit, Period: t.Period, Scale: max(1, t.Period/stepsPerPeriod)})
+		m.Types = append(m.Types, &atysv1.ValueType{Kind: t.Kind, Unit: t.Unit, Period: t.Period})
 	}
 	for _, c := range h.Comments {
 		m.Comments = append(m.Comments, utf8(c))

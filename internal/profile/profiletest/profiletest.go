@@ -3,6 +3,7 @@ package profiletest
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -137,6 +138,34 @@ func Diff(a, b *profile.Window) string {
 	return strings.Join(out, "\n")
 }
 
+// DiffKept is Diff for a window that a store has kept, which may round sums of
+// squared weights by a hundredth.
+func DiffKept(a, b *profile.Window) string {
+	left, ofLeft := withoutSquares(a)
+	right, ofRight := withoutSquares(b)
+	if diff := Diff(left, right); diff != "" {
+		return diff
+	}
+	for row, squares := range ofLeft {
+		if got := ofRight[row]; math.Abs(got-squares) > 0.01*squares {
+			return fmt.Sprintf("squares %g, not %g, of %s", got, squares, row)
+		}
+	}
+	return ""
+}
+
+// withoutSquares takes the sums of squared weights out, by rows as they are
+// written then.
+func withoutSquares(w *profile.Window) (*profile.Window, map[string]float64) {
+	out, squares := *w, map[string]float64{}
+	out.Rows = slices.Clone(w.Rows)
+	for i := range out.Rows {
+		out.Rows[i].Squares = 0
+		squares[row(&out, &out.Rows[i])] += w.Rows[i].Squares
+	}
+	return &out, squares
+}
+
 // Canonical writes a window as lines that do not depend on its order.
 func Canonical(w *profile.Window) []string {
 	h := &w.Head
@@ -169,16 +198,19 @@ func Canonical(w *profile.Window) []string {
 // Rows writes a window's rows alone, sorted.
 func Rows(w *profile.Window) []string {
 	var out []string
-	for _, r := range w.Rows {
-		context := profile.Context{}
-		if r.Context != 0 {
-			context = w.Contexts[r.Context-1]
-		}
-		out = append(out, fmt.Sprintf("row n=%d values=%v squares=%g slot=%d context=%+v %s", r.N, r.Values, r.Squares, r.Slot, context,
-			place(w, r.Stack, r.Thread)))
+	for i := range w.Rows {
+		out = append(out, row(w, &w.Rows[i]))
 	}
 	slices.Sort(out)
 	return out
+}
+
+func row(w *profile.Window, r *profile.Row) string {
+	context := profile.Context{}
+	if r.Context != 0 {
+		context = w.Contexts[r.Context-1]
+	}
+	return fmt.Sprintf("row n=%d values=%v squares=%g slot=%d context=%+v %s", r.N, r.Values, r.Squares, r.Slot, context, place(w, r.Stack, r.Thread))
 }
 
 func place(w *profile.Window, stack profile.StackID, thread profile.ThreadID) string {

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"encoding/binary"
-	"math"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -162,35 +161,6 @@ func (r *reader) labels() profile.Labels {
 		l[name] = r.text()
 	}
 	return l
-}
-
-// uint32s reads a column of numbers, each of which takes a byte at least.
-func (r *reader) uint32s(n int) []uint32 {
-	if n > len(r.data) {
-		r.bad, r.data = true, nil
-		n = 0
-	}
-	column := make([]uint32, n)
-	for i := range column {
-		v := r.number()
-		if v > math.MaxUint32 {
-			r.bad = true
-		}
-		column[i] = uint32(v)
-	}
-	return column
-}
-
-func (r *reader) int64s(n int) []int64 {
-	if n > len(r.data) {
-		r.bad, r.data = true, nil
-		n = 0
-	}
-	column := make([]int64, n)
-	for i := range column {
-		column[i] = r.signed()
-	}
-	return column
 }
 
 // fixed reads a number as keys have it.

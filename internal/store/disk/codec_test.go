@@ -3,6 +3,7 @@ package disk
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,14 +12,14 @@ import (
 	"atys.dev/atys/internal/store"
 )
 
-// kept is a window as the engine has it, its rows' stacks being calls.
+// kept is a window as the engine has it, its rows' stacks being leaves.
 func kept(seed uint64) (*store.Window, []uint32) {
 	w := profiletest.Random(rand.New(rand.NewPCG(seed, 4)))
 	k := &store.Window{Head: w.Head, Threads: w.Threads, Contexts: w.Contexts, Scales: []int64{3, 1}}
 	k.Head.Start, k.Head.Target, k.Head.Task = time.Time{}, nil, "" // are in the key
-	var calls []uint32
+	var leaves []uint32
 	for _, r := range w.Rows {
-		calls = append(calls, uint32(r.Stack)*1000)
+		leaves = append(leaves, uint32(r.Stack)*1000)
 		rows := &k.Rows
 		rows.Stack, rows.Thread, rows.Context = append(rows.Stack, uint32(r.Stack)), append(rows.Thread, uint32(r.Thread)), append(rows.Context, uint32(r.Context))
 		rows.Slot, rows.N, rows.Spread = append(rows.Slot, r.Slot), append(rows.N, r.N), append(rows.Spread, r.N*7)
@@ -28,15 +29,15 @@ func kept(seed uint64) (*store.Window, []uint32) {
 			k.Rows.Value = append(k.Rows.Value, r.Values[i])
 		}
 	}
-	return k, calls
+	return k, leaves
 }
 
 // FuzzWindow decodes what nobody encoded: false, or a window that is the same
 // bytes once it is encoded. A merge reads no more of it than a scan.
 func FuzzWindow(f *testing.F) {
 	for seed := range uint64(4) {
-		k, calls := kept(seed)
-		f.Add(encodeWindow(k, calls))
+		k, leaves := kept(seed)
+		f.Add(encodeWindow(k, leaves))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w, ok := decodeWindow(data)
@@ -52,8 +53,8 @@ func FuzzWindow(f *testing.F) {
 			if !c.read(data, ty.Kind, 1<<32-1, true) {
 				t.Fatalf("a scan reads it, a merge of %q does not", ty.Kind)
 			}
-			if len(c.calls) != len(w.Rows.Stack) || c.head.Exact != w.Head.Exact {
-				t.Fatalf("a merge reads %d rows of %d", len(c.calls), len(w.Rows.Stack))
+			if len(c.leaves) != len(w.Rows.Stack) || c.head.Exact != w.Head.Exact {
+				t.Fatalf("a merge reads %d rows of %d", len(c.leaves), len(w.Rows.Stack))
 			}
 		}
 	})
@@ -61,8 +62,8 @@ func FuzzWindow(f *testing.F) {
 
 func TestWindowsAreWrittenTheSame(t *testing.T) {
 	for seed := range uint64(100) {
-		k, calls := kept(seed)
-		data := encodeWindow(k, calls)
+		k, leaves := kept(seed)
+		data := encodeWindow(k, leaves)
 		w, ok := decodeWindow(data)
 		if !ok {
 			t.Fatalf("seed %d: not read", seed)
@@ -76,6 +77,78 @@ func TestWindowsAreWrittenTheSame(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestColumns writes numbers of all sizes and reads them again, in as few bytes
+// as the format promises.
+func TestColumns(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, n := range []int{0, 1, 7, 8, 9, 63, 64, 65, 200} {
+		for size := range 65 {
+			numbers := make([]uint64, n)
+			for i := range numbers {
+				numbers[i] = r.Uint64() >> (64 - size + r.IntN(size+1)/2)
+				if r.IntN(20) == 0 {
+					numbers[i] = r.Uint64() >> r.IntN(64) // one that is out of line
+				}
+			}
+			var w writer
+			w.column(numbers)
+			for _, behind := range []int{0, 3, 20} {
+				read := reader{data: append(bytes.Clone(w), make([]byte, behind)...)}
+				got := make([]int64, n)
+				readColumn(&read, got)
+				if read.bad || len(read.data) != behind {
+					t.Fatalf("%d numbers of %d bits: %v, %d bytes left of %d", n, size, read.bad, len(read.data), behind)
+				}
+				for i, v := range numbers {
+					if uint64(got[i]) != v {
+						t.Fatalf("%d numbers of %d bits: number %d is %#x, was %#x", n, size, i, got[i], v)
+					}
+				}
+			}
+		}
+	}
+	for bits, most := range map[int]float64{0: 0.2, 3: 3.3, 8: 8.3} { // of a number, with its share of the block's head
+		numbers := make([]uint64, 640)
+		for i := range numbers {
+			numbers[i] = r.Uint64() & (1<<bits - 1)
+		}
+		var w writer
+		w.column(numbers)
+		if got := 8 * float64(len(w)) / float64(len(numbers)); got > most {
+			t.Errorf("numbers of %d bits take %.2f, want at most %.2f", bits, got, most)
+		}
+	}
+}
+
+// FuzzColumn reads a column that nobody wrote.
+func FuzzColumn(f *testing.F) {
+	var w writer
+	w.column([]uint64{1, 2, 3, 1 << 40})
+	f.Add([]byte(w), 4)
+	f.Fuzz(func(t *testing.T, data []byte, n int) {
+		if n < 0 || n > 1000 {
+			return
+		}
+		r := reader{data: data}
+		numbers := make([]int64, n)
+		if readColumn(&r, numbers); r.bad {
+			return
+		}
+		var w writer
+		raw := make([]uint64, n)
+		for i, v := range numbers {
+			raw[i] = uint64(v)
+		}
+		w.column(raw)
+		again := make([]int64, n)
+		if r := (reader{data: w}); true {
+			if readColumn(&r, again); r.bad || !slices.Equal(numbers, again) {
+				t.Fatalf("%v, written and read again %v, %v", numbers, again, r.bad)
+			}
+		}
+	})
 }
 
 // FuzzCalls decodes calls: false, or what is the same bytes again.

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"atys.dev/atys/internal/profile"
@@ -11,23 +10,23 @@ import (
 // columns are what a merge needs of a window. They are read into the same memory
 // again and again: an hour of a large service is 60 million rows.
 type columns struct {
-	calls, thread []uint32
-	n, value      []int64
-	spread        []int64 // nil: no column
-	groups        []int64 // likewise
-	excess        []float32
-	of            int // as many windows it was added up of
-	scale         int64
-	head          profile.Head
-	threads       []profile.Thread
-	absent        bool // the window has no values of the kind
+	leaves, thread []uint32
+	single         int // rows: of one sample each, and before the others
+	n, value       []int64
+	excess         []float32 // nil: no column
+	groups         []int64   // likewise
+	of             int       // as many windows it was added up of
+	scale          int64
+	head           profile.Head
+	threads        []profile.Thread
+	absent         bool // the window has no values of the kind
 
-	spreadRoom, groupsRoom []int64
-	excessRoom             []float32
-	design, source         string // as they were last: mostly they stay
+	excessRoom       []float32
+	groupsRoom, room []int64
+	design, source   string // as they were last: mostly they stay
 }
 
-// read reads a window's columns; false if it is damaged. Calls are below size.
+// read reads a window's columns; false if it is damaged. Leaves are below size.
 func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 	r := reader{data: data}
 	if r.number() != version {
@@ -46,22 +45,22 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 	if c.absent = at < 0; c.absent {
 		return !r.bad
 	}
-	rows := r.length()
-	c.calls = resize(c.calls, rows)
-	r.deltas(c.calls)
-	if rows > 0 && (r.bad || int64(c.calls[rows-1]) >= int64(size)) {
-		return false
-	}
+	rows, single, has := r.shape(types)
+	c.single = single
+	c.leaves = resize(c.leaves, rows)
+	r.leaves(c.leaves, single, int64(size))
 	c.n, c.value = resize(c.n, rows), resize(c.value, rows)
-	r.signeds(c.n)
+	r.counts(c.n, single)
 	for i := range types {
 		if i == at {
-			r.signeds(c.value)
+			r.values(c.value, c.n)
 		} else {
+			r.signed()
+			r.flag()
 			r.skip(rows)
 		}
 	}
-	c.optional(&r, rows, at == 0)
+	c.optional(&r, has, at == 0)
 	c.readHead(&r)
 	c.threads = c.threads[:0]
 	if threads {
@@ -75,21 +74,22 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 	return !r.bad
 }
 
-// optional reads the columns that a window may have. Squares and groups are of
+// optional reads the columns that a window may have. Excesses and groups are of
 // the first type alone.
-func (c *columns) optional(r *reader, rows int, first bool) {
-	has := r.number()
-	c.spread, c.groups, c.excess, c.thread, c.of = nil, nil, nil, c.thread[:0], 1
-	if has&hasSpread != 0 {
-		c.spreadRoom = resize(c.spreadRoom, rows)
-		r.signeds(c.spreadRoom)
+func (c *columns) optional(r *reader, has uint64, first bool) {
+	rows := len(c.leaves)
+	c.groups, c.excess, c.thread, c.of = nil, nil, c.thread[:0], 1
+	c.room = resize(c.room, 2*rows)
+	if has&hasExcess != 0 {
+		c.excessRoom = resize(c.excessRoom, rows)
+		r.excess(c.excessRoom, c.single, c.room)
 		if first {
-			c.spread = c.spreadRoom
+			c.excess = c.excessRoom
 		}
 	}
 	if has&hasThread != 0 {
 		c.thread = resize(c.thread, rows)
-		r.numbers(c.thread)
+		readColumn(r, c.thread)
 	}
 	if has&hasContext != 0 {
 		r.skip(rows)
@@ -97,23 +97,14 @@ func (c *columns) optional(r *reader, rows int, first bool) {
 	if has&hasSlot != 0 {
 		r.skip(rows)
 	}
-	if has&(hasGroups|hasExcess) != 0 && !first {
-		r.bad = true // above the raw level there is one type
-		return
-	}
 	if has&hasGroups != 0 {
+		if !first {
+			r.bad = true // above the raw level there is one type
+			return
+		}
 		c.groupsRoom = resize(c.groupsRoom, rows*store.Groups)
 		c.groups = c.groupsRoom
-		for i := range rows {
-			r.groups(c.groups[i*store.Groups:(i+1)*store.Groups], c.value[i])
-		}
-	}
-	if has&hasExcess != 0 {
-		c.excessRoom = resize(c.excessRoom, rows)
-		c.excess = c.excessRoom
-		for i := range c.excess {
-			c.excess[i] = r.excess()
-		}
+		r.groups(c.groups, c.value, c.room)
 	}
 	if has&hasOf != 0 {
 		c.of = int(r.small(31))
@@ -122,14 +113,11 @@ func (c *columns) optional(r *reader, rows int, first bool) {
 
 // squares is the sum of squared weights of a row.
 func (c *columns) squares(i int) float64 {
-	n, value, scale := c.n[i], float64(c.value[i]*c.scale), float64(c.scale)
-	squares := 0.0
-	if n > 0 {
-		squares = value * value / float64(n)
+	n, value := c.n[i], float64(c.value[i]*c.scale)
+	if n <= 0 {
+		return 0
 	}
-	if c.spread != nil {
-		squares += float64(c.spread[i]) * scale * scale
-	}
+	squares := value * value / float64(n)
 	if c.excess != nil {
 		squares *= 1 + float64(c.excess[i])
 	}
@@ -174,63 +162,3 @@ func (r *reader) same(before *string) string {
 }
 
 func resize[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
-
-// deltas reads a column of ascending numbers.
-func (r *reader) deltas(column []uint32) {
-	data, last := r.data, uint64(0)
-	for i := range column {
-		if len(data) > 0 && data[0] < 0x80 {
-			last += uint64(data[0])
-			data = data[1:]
-		} else {
-			n, size := binary.Uvarint(data)
-			if size <= 0 {
-				r.bad, r.data = true, nil
-				return
-			}
-			last += n
-			data = data[size:]
-		}
-		if last > 1<<32-1 {
-			r.bad, r.data = true, nil
-			return
-		}
-		column[i] = uint32(last)
-	}
-	r.data = data
-}
-
-// numbers reads a column.
-func (r *reader) numbers(column []uint32) {
-	for i := range column {
-		column[i] = uint32(r.small(32))
-	}
-}
-
-// signeds reads a column of numbers with signs, which are mostly small.
-func (r *reader) signeds(column []int64) {
-	data := r.data
-	for i := range column {
-		if len(data) > 0 && data[0] < 0x80 {
-			b := data[0]
-			column[i] = int64(b>>1) ^ -int64(b&1)
-			data = data[1:]
-			continue
-		}
-		n, size := binary.Varint(data)
-		if size <= 0 {
-			r.bad, r.data = true, nil
-			return
-		}
-		column[i] = n
-		data = data[size:]
-	}
-	r.data = data
-}
-
-// skip leaves a column out.
-func (r *reader) skip(n int) {
-	for ; n > 0 && !r.bad; n-- {
-		r.number()
-	}
-}

@@ -52,12 +52,12 @@ func (s *Store) Put(ctx context.Context, tenant string, level store.Level, b *st
 	return s.commit(ctx, c)
 }
 
-// resolver finds the calls of a batch's stacks, once for each service.
+// resolver finds the leaves of a batch's stacks, once for each service.
 type resolver struct {
 	shelf    *shelf
 	batch    *store.Batch
 	index    map[profile.Hash]int // of the batch's forest
-	services map[string][]uint32  // by stack: its call, or unresolved
+	services map[string][]uint32  // by stack: its leaf, or unresolved
 	unknown  map[profile.Hash]bool
 }
 
@@ -82,7 +82,7 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 	c := &commit{tenant: t, stale: map[store.Step]bool{}}
 	for i := range r.batch.Windows {
 		w := &r.batch.Windows[i]
-		calls, err := r.calls(w)
+		leaves, err := r.leaves(w)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 		if err != nil {
 			return nil, err
 		}
-		key, value := windowKey(t.name, level, w.Series[store.ServiceLabel], number, &w.Head, w.Run), encodeWindow(w, calls)
+		key, value := windowKey(t.name, level, w.Series[store.ServiceLabel], number, &w.Head, w.Run), encodeWindow(w, leaves)
 		c.pairs = append(c.pairs, [2][]byte{key, value})
 		c.bytes += len(key) + len(value)
 		if level == store.Raw {
@@ -108,8 +108,8 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 	return c, nil
 }
 
-// calls gives the call of each of a window's rows.
-func (r *resolver) calls(w *store.Window) ([]uint32, error) {
+// leaves gives the leaf of each of a window's rows.
+func (r *resolver) leaves(w *store.Window) ([]uint32, error) {
 	service := w.Series[store.ServiceLabel]
 	d, err := r.shelf.take(service)
 	if err != nil {
@@ -120,14 +120,14 @@ func (r *resolver) calls(w *store.Window) ([]uint32, error) {
 		known = slices.Repeat([]uint32{unresolved}, len(r.batch.Stacks))
 		r.services[service] = known
 	}
-	calls := make([]uint32, len(w.Rows.Stack))
+	leaves := make([]uint32, len(w.Rows.Stack))
 	for i, stack := range w.Rows.Stack {
 		if known[stack] == unresolved {
 			known[stack] = r.resolve(d, r.batch.Stacks[stack])
 		}
-		calls[i] = known[stack]
+		leaves[i] = known[stack]
 	}
-	return calls, nil
+	return leaves, nil
 }
 
 func (r *resolver) resolve(d *dictionary, h profile.Hash) uint32 {
@@ -314,21 +314,29 @@ func (t *tenant) save(b *pebble.Batch) (done []func(), err error) {
 	})
 	// Calls before places: those of a call are there when it is.
 	for _, d := range dictionaries {
-		d.mu.Lock()
-		calls, first := d.calls, d.saved
-		d.mu.Unlock()
-		if first == len(calls) {
-			continue
-		}
-		err = errors.Join(err, b.Set(newKey(spaceCalls, t.name).text(d.service).number(uint32(first)), encodeCalls(calls[first:], first), nil))
-		done = append(done, func() {
-			d.mu.Lock()
-			d.saved = len(calls)
-			d.mu.Unlock()
-		})
+		more, saveErr := d.save(b, t.name)
+		done, err = append(done, more), errors.Join(err, saveErr)
 	}
 	more, saveErr := t.places.save(b, t.name)
 	return append(done, more), errors.Join(err, saveErr)
+}
+
+// save adds calls before the leaves that are some of them.
+func (d *dictionary) save(b *pebble.Batch, tenant string) (done func(), err error) {
+	d.mu.RLock()
+	calls, first, leaves, firstLeaf := d.calls, d.saved, d.leaves, d.savedLeaves
+	d.mu.RUnlock()
+	if first < len(calls) {
+		err = b.Set(newKey(spaceCalls, tenant).text(d.service).number(uint32(first)), encodeCalls(calls[first:], first), nil)
+	}
+	if firstLeaf < len(leaves) {
+		err = errors.Join(err, b.Set(newKey(spaceLeaves, tenant).text(d.service).number(uint32(firstLeaf)), encodeLeaves(leaves[firstLeaf:]), nil))
+	}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.saved, d.savedLeaves = len(calls), len(leaves)
+	}, err
 }
 
 func (p *places) save(b *pebble.Batch, tenant string) (done func(), err error) {

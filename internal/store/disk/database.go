@@ -101,10 +101,50 @@ func (s *Store) open() (*database, error) {
 	if errors.Is(err, syscall.EAGAIN) {
 		return nil, fmt.Errorf("open store %q: another process has it open: end that first", s.options.Dir)
 	}
+	if err == nil {
+		if err = d.checkVersion(); err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %q: %w", s.options.Dir, err)
 	}
 	return d, nil
+}
+
+// checkVersion refuses a database that another version of this package wrote,
+// and marks a new one.
+func (d *database) checkVersion() error {
+	kept, closer, err := d.Get(key{spaceVersion})
+	switch {
+	case pebble.IsCorruptionError(err):
+		return nil // it is not known; windows say it too
+	case errors.Is(err, pebble.ErrNotFound):
+		return d.markVersion()
+	case err != nil:
+		return err
+	}
+	theirs := string(kept)
+	if err := closer.Close(); err != nil || theirs == string([]byte{version}) {
+		return err
+	}
+	return fmt.Errorf("it is of version %x, and this atys reads %x: use the atys that wrote it, or another directory", theirs, version)
+}
+
+// markVersion marks a database that is empty: version 1 had no marks.
+func (d *database) markVersion() error {
+	it, err := d.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	empty := !it.First() && it.Error() == nil
+	if err := it.Close(); err != nil && empty {
+		return err
+	}
+	if !empty {
+		return fmt.Errorf("it is of version 1, and this atys reads %x: use the atys that wrote it, or another directory", version)
+	}
+	return d.Set(key{spaceVersion}, []byte{version}, pebble.Sync)
 }
 
 // retireWait is how long a call waits for one that broke to be closed. It may

@@ -14,8 +14,10 @@ type call struct{ caller, place uint32 }
 const nobody = ^uint32(0)
 
 // dictionary holds the stacks of one service, numbered as they come: a caller
-// before whom it calls. It only grows, so that who has read its length may read
-// what is below it without a lock.
+// before whom it calls. Those that samples end at, which are few of them, are
+// leaves, and numbered as they come again: rows hold these, so that those that
+// are hot are near each other. It only grows, so that who has read its length may
+// read what is below it without a lock.
 type dictionary struct {
 	service string
 	loaded  *atomic.Int64 // the store's calls in memory; nil while it is being read
@@ -23,10 +25,13 @@ type dictionary struct {
 	users int    // who took it; guarded by the tenant's mutex
 	used  uint64 // when it was put back last; likewise
 
-	mu    sync.RWMutex // guards all below
-	index map[profile.Hash]uint32
-	calls []call
-	saved int // how many are in the database
+	mu          sync.RWMutex // guards all below
+	index       map[profile.Hash]uint32
+	calls       []call
+	leaves      []uint32 // calls
+	leafOf      []uint32 // of each call, plus one; 0: it is none. Calls at the end may lack
+	saved       int      // how many calls are in the database
+	savedLeaves int      // likewise
 }
 
 // places are those of one tenant, numbered as they come.
@@ -89,22 +94,50 @@ func (p *places) size() int {
 	return len(p.list)
 }
 
-// find gives the number of a stack.
-func (d *dictionary) find(h profile.Hash) (uint32, bool) {
+// find gives the leaf of a stack, which becomes one.
+func (d *dictionary) find(h profile.Hash) (leaf uint32, ok bool) {
 	d.mu.RLock()
-	defer d.mu.RUnlock()
 	number, ok := d.index[h]
-	return number, ok
+	if ok && int64(number) < int64(len(d.leafOf)) {
+		leaf = d.leafOf[number]
+	}
+	d.mu.RUnlock()
+	if !ok || leaf > 0 {
+		return leaf - 1, ok
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.leaf(number), true
+}
+
+// leaf makes a call one, if it is none yet. The dictionary is locked.
+func (d *dictionary) leaf(number uint32) uint32 {
+	if more := len(d.calls) - len(d.leafOf); more > 0 {
+		d.leafOf = append(d.leafOf, make([]uint32, more)...)
+	}
+	if d.leafOf[number] == 0 {
+		d.leaves = append(d.leaves, number)
+		d.leafOf[number] = uint32(len(d.leaves))
+	}
+	return d.leafOf[number] - 1
 }
 
 // all gives what is there now.
-func (d *dictionary) all() []call {
+func (d *dictionary) all() (calls []call, leaves []uint32) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.calls
+	return d.calls, d.leaves
 }
 
-// learn adds a stack of a forest, from the first of its callers that is new.
+// size is how many leaves there are now.
+func (d *dictionary) size() int {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return len(d.leaves)
+}
+
+// learn adds a stack of a forest, from the first of its callers that is new, and
+// gives its leaf.
 func (d *dictionary) learn(p *places, f *profile.Forest, leaf int) uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,12 +161,12 @@ func (d *dictionary) learn(p *places, f *profile.Forest, leaf int) uint32 {
 		d.calls = append(d.calls, call{caller, place})
 		caller = uint32(len(d.calls)) - 1
 	}
-	return caller
+	return d.leaf(caller)
 }
 
-// restore makes a dictionary of the calls that the database holds, and works
-// their hashes out. False: they do not fit each other or the places.
-func (d *dictionary) restore(p *places, calls []call) bool {
+// restore makes a dictionary of the calls and leaves that the database holds, and
+// works hashes out. False: they do not fit each other or the places.
+func (d *dictionary) restore(p *places, calls []call, leaves []uint32) bool {
 	hashes := make([]profile.Hash, 0, len(calls))
 	for i, c := range calls {
 		var hash profile.Hash
@@ -149,7 +182,14 @@ func (d *dictionary) restore(p *places, calls []call) bool {
 		hashes = append(hashes, hash)
 	}
 	d.calls, d.saved = calls, len(calls)
-	return len(d.index) == len(calls)
+	for _, number := range leaves {
+		if int64(number) >= int64(len(calls)) {
+			return false
+		}
+		d.leaf(number)
+	}
+	d.savedLeaves = len(leaves)
+	return len(d.index) == len(calls) && len(d.leaves) == len(leaves)
 }
 
 // encodeCalls writes calls: how far before each its caller is, 0 for nobody.
@@ -179,4 +219,27 @@ func decodeCalls(data []byte, first int) (calls []call, ok bool) {
 		calls = append(calls, c)
 	}
 	return calls, !r.bad
+}
+
+// encodeLeaves writes leaves: how far behind the one before each is.
+func encodeLeaves(leaves []uint32) []byte {
+	var w writer
+	before := int64(0)
+	for _, number := range leaves {
+		w.signed(int64(number) - before)
+		before = int64(number)
+	}
+	return w
+}
+
+func decodeLeaves(data []byte) (leaves []uint32, ok bool) {
+	r := reader{data: data}
+	for number := int64(0); len(r.data) > 0; {
+		number += r.signed()
+		if number < 0 || number >= int64(nobody) {
+			return nil, false
+		}
+		leaves = append(leaves, uint32(number))
+	}
+	return leaves, !r.bad
 }

@@ -54,7 +54,7 @@ func there(t *testing.T, s *Store, q store.Query) map[int]bool {
 	seen := map[int]bool{}
 	err := s.Scan(context.Background(), tenantName, q, func(w *profile.Window, _ profile.Run) error {
 		n := int(w.Start.Sub(storetest.Epoch) / step)
-		if diff := profiletest.Diff(numbered(n), w); diff != "" {
+		if diff := profiletest.DiffKept(numbered(n), w); diff != "" {
 			t.Errorf("window %d is not what was put:\n%s", n, diff)
 		}
 		if seen[n] {
@@ -329,7 +329,7 @@ func TestUnloads(t *testing.T) {
 	}
 	err = s.Scan(context.Background(), tenantName, everything(), func(w *profile.Window, _ profile.Run) error {
 		name := w.Target[store.ServiceLabel] + w.Start.In(time.UTC).String()
-		if diff := profiletest.Diff(want[name], w); diff != "" {
+		if diff := profiletest.DiffKept(want[name], w); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
 		delete(want, name)

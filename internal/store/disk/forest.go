@@ -29,7 +29,7 @@ func (a *adder) merged() (*store.Merged, error) {
 		if err != nil {
 			return nil, err
 		}
-		numbers := f.add(d.all(), keys)
+		numbers := f.add(d, keys)
 		for _, k := range keys {
 			s := a.sums[k]
 			c := columns[k.column]
@@ -56,16 +56,16 @@ func (a *adder) merged() (*store.Merged, error) {
 
 // appendTo appends what has samples. All groups have been settled.
 func (s *sums) appendTo(out []store.Sum, numbers []int) []store.Sum {
-	for call := range s.cells {
-		if !s.sampled(call) {
+	for leaf := range s.cells {
+		if !s.sampled(leaf) {
 			continue
 		}
-		cell := &s.cells[call]
-		sum := store.Sum{Call: numbers[call], N: cell.n, Squares: cell.squares}
+		cell := &s.cells[leaf]
+		sum := store.Sum{Call: numbers[leaf], N: cell.n, Squares: cell.squares}
 		for g, values := range s.groups {
 			if values != nil {
-				sum.Groups[g] = values[call]
-				sum.Value += values[call]
+				sum.Groups[g] = values[leaf]
+				sum.Value += values[leaf]
 			}
 		}
 		out = append(out, sum)
@@ -74,12 +74,12 @@ func (s *sums) appendTo(out []store.Sum, numbers []int) []store.Sum {
 }
 
 // sampled says whether anything was seen on a stack.
-func (s *sums) sampled(call int) bool {
-	if s.cells[call].n != 0 || s.cells[call].squares != 0 {
+func (s *sums) sampled(leaf int) bool {
+	if s.cells[leaf].n != 0 || s.cells[leaf].squares != 0 {
 		return true
 	}
 	for _, values := range s.groups {
-		if values != nil && values[call] != 0 {
+		if values != nil && values[leaf] != 0 {
 			return true
 		}
 	}
@@ -113,14 +113,17 @@ type forester struct {
 	calls  map[[2]int]int // by caller and place, or end: services share stacks; nil: there is one
 }
 
-// add adds the calls of a service that columns need, and gives their numbers in
-// the forest.
-func (f *forester) add(calls []call, keys []sumKey) []int {
+// add adds the calls of a service that columns need, and gives the numbers of its
+// leaves in the forest.
+func (f *forester) add(d *dictionary, keys []sumKey) []int {
+	calls, leaves := d.all()
 	needed := make([]bool, len(calls))
 	for _, k := range keys {
 		s := f.sums[k]
-		for call := range s.cells[:min(len(s.cells), len(calls))] {
-			needed[call] = needed[call] || s.sampled(call)
+		for leaf := range s.cells[:min(len(s.cells), len(leaves))] {
+			if s.sampled(leaf) {
+				needed[leaves[leaf]] = true
+			}
 		}
 	}
 	count := 0
@@ -136,12 +139,15 @@ func (f *forester) add(calls []call, keys []sumKey) []int {
 	f.forest.Calls = slices.Grow(f.forest.Calls, count)
 	numbers := make([]int, len(calls))
 	for i, c := range calls {
-		if !needed[i] {
-			continue
+		if needed[i] {
+			numbers[i] = f.number(f.call(c, numbers))
 		}
-		numbers[i] = f.number(f.call(c, numbers))
 	}
-	return numbers
+	ofLeaves := make([]int, len(leaves))
+	for leaf, call := range leaves {
+		ofLeaves[leaf] = numbers[call]
+	}
+	return ofLeaves
 }
 
 // number finds or adds a call of the forest.

@@ -75,7 +75,7 @@ func TestOpenedAgain(t *testing.T) {
 			if g == nil {
 				t.Fatalf("life %d: window %d is not there", life, i)
 			}
-			if diff := profiletest.Diff(w, g); diff != "" {
+			if diff := profiletest.DiffKept(w, g); diff != "" {
 				t.Errorf("life %d, window %d:\n%s", life, i, diff)
 			}
 		}
@@ -230,7 +230,7 @@ func TestDamagedFile(t *testing.T) {
 	err = s.Scan(context.Background(), tenant, always(), func(w *profile.Window, _ profile.Run) error {
 		n++
 		i := int(w.Start.Sub(storetest.Epoch) / time.Second)
-		if diff := profiletest.Diff(batch[i], w); diff != "" {
+		if diff := profiletest.DiffKept(batch[i], w); diff != "" {
 			t.Errorf("window %d is not what was put:\n%s", i, diff)
 		}
 		return nil

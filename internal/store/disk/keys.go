@@ -13,18 +13,22 @@ import (
 //
 //	'b' tenant level                   the day before which all was dropped
 //	'd' tenant service first           calls, numbered from first on (dictionary.go)
+//	'l' tenant service first           leaves, numbered from first on
 //	'n' tenant place                   its names
 //	'p' tenant first                   places, numbered from first on
 //	'r' tenant level start             nothing: a step that is to be added up (rollup.go)
 //	's' tenant series                  its labels
+//	'v'                                the version of all this (database.go)
 //	'w' tenant level day service series start task run     a window (window.go)
 const (
 	spaceDropped = 'b'
 	spaceCalls   = 'd'
+	spaceLeaves  = 'l'
 	spaceNames   = 'n'
 	spacePlaces  = 'p'
 	spaceStale   = 'r'
 	spaceSeries  = 's'
+	spaceVersion = 'v'
 	spaceWindows = 'w'
 )
 

@@ -130,7 +130,7 @@ func (a *adder) add(ctx context.Context, g *grouped) (err error) {
 		if err != nil {
 			return err
 		}
-		size := len(d.all())
+		size := d.size()
 		if !a.columns.read(f.data, a.kind, size, a.grouping.Thread != nil) {
 			p.cursor.report(g.of, f.start, errDamaged)
 			return nil
@@ -189,7 +189,7 @@ func threadHead(c *columns, names []string, name string) *profile.Head {
 // sumKey is a column of one service.
 type sumKey struct{ column, service string }
 
-// sums are what was added up, by call.
+// sums are what was added up, by leaf.
 type sums struct {
 	head    profile.Head
 	windows int
@@ -269,11 +269,11 @@ func (s *sums) add(c *columns, threads []uint32, thread uint32) {
 		}
 		threads = nil
 	}
-	if threads == nil && c.groups == nil && c.excess == nil {
+	if threads == nil && c.groups == nil {
 		s.addAll(c)
 		return
 	}
-	for i := range c.calls {
+	for i := range c.leaves {
 		if threads == nil || threads[i] == thread {
 			s.addRow(c, i)
 		}
@@ -282,28 +282,24 @@ func (s *sums) add(c *columns, threads []uint32, thread uint32) {
 
 // addAll is addRow for each row, where nothing is chosen.
 func (s *sums) addAll(c *columns) {
-	scale := c.scale
-	ns, values, cells := c.n[:len(c.calls)], c.value[:len(c.calls)], s.cells
-	for i, call := range c.calls {
-		cell, n, value := &cells[call], ns[i], values[i]*scale
-		cell.n += n
+	scale, cells := c.scale, s.cells
+	values := c.value[:len(c.leaves)]
+	for i, leaf := range c.leaves[:c.single] {
+		cell, value := &cells[leaf], values[i]*scale
+		cell.n++
 		cell.value += value
-		if n > 0 {
-			cell.squares += float64(value) * float64(value) / float64(n)
-		}
+		cell.squares += float64(value) * float64(value)
 	}
-	if c.spread != nil {
-		square := float64(scale) * float64(scale)
-		for i, call := range c.calls {
-			if c.spread[i] != 0 { // of single samples it always is
-				cells[call].squares += float64(c.spread[i]) * square
-			}
-		}
+	for i := c.single; i < len(c.leaves); i++ {
+		cell := &cells[c.leaves[i]]
+		cell.n += c.n[i]
+		cell.value += values[i] * scale
+		cell.squares += c.squares(i)
 	}
 }
 
 func (s *sums) addRow(c *columns, i int) {
-	cell := &s.cells[c.calls[i]]
+	cell := &s.cells[c.leaves[i]]
 	cell.n += c.n[i]
 	cell.squares += c.squares(i)
 	if c.groups == nil {
@@ -312,7 +308,7 @@ func (s *sums) addRow(c *columns, i int) {
 	}
 	for g, v := range c.groups[i*store.Groups : (i+1)*store.Groups] {
 		if v != 0 {
-			s.valuesOf(g)[c.calls[i]] += v * c.scale
+			s.valuesOf(g)[c.leaves[i]] += v * c.scale
 		}
 	}
 }

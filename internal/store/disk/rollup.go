@@ -141,7 +141,7 @@ type roller struct {
 	commit *commit // what is not written yet
 
 	columns columns
-	cells   []rollCell // by call; those that are not touched are zero
+	cells   []rollCell // by leaf; those that are not touched are zero
 	touched []uint32
 	window  store.Window  // that is added up
 	watched time.Duration // by all of its windows
@@ -249,7 +249,7 @@ func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labe
 		if err != nil {
 			return err
 		}
-		size := len(d.all())
+		size := d.size()
 		if !r.columns.read(f.data, m.kind, size, false) {
 			r.cursor.report(of, f.start, errDamaged)
 			return nil
@@ -285,9 +285,9 @@ func (r *roller) add(of *series, f *found, size int) {
 	if more := size - len(r.cells); more > 0 {
 		r.cells = append(r.cells, make([]rollCell, more+size/8)...) // dictionaries grow meanwhile
 	}
-	for i, call := range c.calls {
+	for i, leaf := range c.leaves {
 		if c.n[i] != 0 || c.value[i] != 0 {
-			r.addRow(of.group, i, &r.cells[call])
+			r.addRow(of.group, i, &r.cells[leaf])
 		}
 	}
 }
@@ -296,7 +296,7 @@ func (r *roller) addRow(group, i int, cell *rollCell) {
 	c := &r.columns
 	value := c.value[i] * c.scale
 	if cell.n == 0 && cell.value == 0 {
-		r.touched = append(r.touched, c.calls[i])
+		r.touched = append(r.touched, c.leaves[i])
 	}
 	cell.n += c.n[i]
 	cell.value += value
@@ -322,9 +322,9 @@ func divisor(a, b int64) int64 {
 func (r *roller) finish(m measured) {
 	w := &r.window
 	slices.Sort(r.touched)
-	for _, call := range r.touched {
-		r.addTo(&w.Rows, &r.cells[call], max(w.Scales[0], 1))
-		r.cells[call] = rollCell{}
+	for _, leaf := range r.touched {
+		r.addTo(&w.Rows, &r.cells[leaf], max(w.Scales[0], 1))
+		r.cells[leaf] = rollCell{}
 	}
 	w.Scales[0] = max(w.Scales[0], 1)
 	if !r.step.Level.Services() {

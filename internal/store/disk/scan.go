@@ -50,13 +50,13 @@ func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Wind
 				return err
 			}
 			kept, ok := decodeWindow(f.data)
-			calls := d.all()
-			if rows := kept.Rows.Stack; !ok || len(rows) > 0 && int64(rows[len(rows)-1]) >= int64(len(calls)) {
+			calls, leaves := d.all()
+			if !ok || !below(kept.Rows.Stack, len(leaves)) {
 				c.report(of, f.start, errDamaged)
 				return nil
 			}
 			kept.Head.Start, kept.Head.Task, kept.Head.Target = f.start, f.task, maps.Clone(of.labels)
-			return each(c.tenant.open(&kept, calls), f.run)
+			return each(c.tenant.open(&kept, calls, leaves), f.run)
 		})
 		if err != nil {
 			return err
@@ -65,15 +65,20 @@ func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Wind
 	return nil
 }
 
-// open makes a window of what is kept: its rows' calls become stacks again.
-func (t *tenant) open(kept *store.Window, calls []call) *profile.Window {
+// below tells whether all leaves are known.
+func below(leaves []uint32, size int) bool {
+	return len(leaves) == 0 || int64(slices.Max(leaves)) < int64(size)
+}
+
+// open makes a window of what is kept: its rows' leaves become stacks again.
+func (t *tenant) open(kept *store.Window, calls []call, leaves []uint32) *profile.Window {
 	b := profile.NewBuilder(kept.Head)
 	locations := map[uint32]profile.LocationID{}
 	stacks := make([]profile.StackID, len(kept.Rows.Stack))
 	var stack []profile.LocationID
 	for i, leaf := range kept.Rows.Stack {
 		stack = stack[:0]
-		at := leaf
+		at := leaves[leaf]
 		for ; calls[at].caller != nobody; at = calls[at].caller {
 			number := calls[at].place
 			id, ok := locations[number]

@@ -238,7 +238,20 @@ func (d *database) restoreCalls(t *tenant, service string) (*dictionary, error) 
 	if err != nil {
 		return nil, err
 	}
-	if !dictionary.restore(t.places, calls) {
+	var leaves []uint32
+	err = d.each(newKey(spaceLeaves, t.name).text(service), func(rest, value []byte) error {
+		at := reader{data: rest}
+		more, ok := decodeLeaves(value)
+		if !ok || len(rest) != 4 || int64(at.fixed()) != int64(len(leaves)) {
+			return damaged("stacks", t.name)
+		}
+		leaves = append(leaves, more...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !dictionary.restore(t.places, calls, leaves) {
 		return nil, damaged("stacks", t.name)
 	}
 	return dictionary, nil
@@ -282,7 +295,7 @@ func (t *tenant) forget(d *dictionary) {
 	defer t.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.users == 0 && d.saved == len(d.calls) && t.dictionaries[d.service] == d {
+	if d.users == 0 && d.saved == len(d.calls) && d.savedLeaves == len(d.leaves) && t.dictionaries[d.service] == d {
 		delete(t.dictionaries, d.service)
 		d.loaded.Add(-int64(len(d.calls)))
 	}

@@ -70,7 +70,7 @@ func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*Tenan
 	t.mu.Lock()
 	of := &TenantStatistics{Name: t.name, Series: len(t.series), Places: t.places.size(), Stale: len(t.stale)}
 	t.mu.Unlock()
-	for _, space := range []byte{spaceCalls, spaceNames, spacePlaces} {
+	for _, space := range []byte{spaceCalls, spaceLeaves, spaceNames, spacePlaces} {
 		bytes, err := db.estimate(newKey(space, t.name))
 		if err != nil {
 			return nil, err
@@ -226,7 +226,7 @@ func (c *cursor) check(ctx context.Context, shelf *shelf, broken map[string]bool
 				return err
 			}
 			w, ok := decodeWindow(f.data)
-			if rows := w.Rows.Stack; !ok || len(rows) > 0 && int64(rows[len(rows)-1]) >= int64(len(d.all())) {
+			if !ok || !below(w.Rows.Stack, d.size()) {
 				c.report(of, f.start, errDamaged)
 			}
 			return nil

@@ -1,45 +1,29 @@
 package disk
 
 import (
-	"cmp"
-	"math"
-	"math/bits"
-	"slices"
-
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 )
 
 // A window as it is kept. Its key has its series, start, task and run.
 //
-//	version 1
+//	version 2
 //	types     count, then kind, unit, period, scale of each
-//	rows      count, then columns, rows in the order of their calls:
-//	          call less that of the row before | n | values of each type |
-//	          which of the following there are | spread | thread | context | slot |
-//	          groups | excess | of how many windows
+//	rows      count, of them single, which columns there are, then columns (blocks.go):
+//	          leaf less that of the row before | n | values of each type, less what
+//	          as many samples have at least | those of the following that there are:
+//	          excess | thread | context | slot | groups; of how many windows
 //	head      duration, design, exact, idle, watched, clock, losses, comments
 //	threads, contexts
 //
-// A row's groups are a byte that tells which are not zero, and the values of all
-// of these but the last, which is what remains of the row's value.
+// Single rows come first, by their leaves: those of one sample each, which are
+// most. They have no n and no excess; then the others, by their leaves too.
 //
 // A merge reads the first half, and of the head what it adds up.
-const version = 1
+const version = 2
 
-// Which optional columns there are.
-const (
-	hasSpread = 1 << iota
-	hasThread
-	hasContext
-	hasSlot
-	hasGroups
-	hasExcess
-	hasOf
-)
-
-// encodeWindow writes a window whose rows' stacks are calls already.
-func encodeWindow(w *store.Window, calls []uint32) []byte {
+// encodeWindow writes a window whose rows' stacks are leaves already.
+func encodeWindow(w *store.Window, leaves []uint32) []byte {
 	out := writer{version}
 	out.number(uint64(len(w.Head.Types)))
 	for i, t := range w.Head.Types {
@@ -48,7 +32,7 @@ func encodeWindow(w *store.Window, calls []uint32) []byte {
 		out.signed(t.Period)
 		out.signed(w.Scales[i])
 	}
-	out.rows(w, calls)
+	out.rows(w, leaves)
 	out.head(&w.Head)
 	out.number(uint64(len(w.Threads)))
 	for _, t := range w.Threads {
@@ -66,108 +50,6 @@ func encodeWindow(w *store.Window, calls []uint32) []byte {
 		out.text(c.Interval)
 	}
 	return out
-}
-
-func (w *writer) rows(of *store.Window, calls []uint32) {
-	rows := &of.Rows
-	order := make([]int, len(calls))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(calls[a], calls[b]) })
-	w.number(uint64(len(order)))
-	before := uint32(0)
-	for _, i := range order {
-		w.number(uint64(calls[i] - before))
-		before = calls[i]
-	}
-	for _, i := range order {
-		w.signed(rows.N[i])
-	}
-	for t := range of.Head.Types {
-		for _, i := range order {
-			w.signed(rows.Value[t*len(order)+i])
-		}
-	}
-	w.optional(of, order)
-}
-
-func (w *writer) optional(of *store.Window, order []int) {
-	rows, has := &of.Rows, uint64(0)
-	for i, there := range []bool{rows.Spread != nil, rows.Thread != nil, rows.Context != nil, rows.Slot != nil, rows.Groups != nil,
-		rows.Excess != nil, of.Of != 0} {
-		if there {
-			has |= 1 << i // as the constants are
-		}
-	}
-	w.number(has)
-	if rows.Spread != nil {
-		for _, i := range order {
-			w.signed(rows.Spread[i])
-		}
-	}
-	for _, column := range [][]uint32{rows.Thread, rows.Context, rows.Slot} {
-		if column != nil {
-			for _, i := range order {
-				w.number(uint64(column[i]))
-			}
-		}
-	}
-	if rows.Groups != nil {
-		for _, i := range order {
-			w.groups(rows.Groups[i*store.Groups : (i+1)*store.Groups])
-		}
-	}
-	if rows.Excess != nil {
-		for _, i := range order {
-			w.number(uint64(shorten(rows.Excess[i])))
-		}
-	}
-	if of.Of != 0 {
-		w.number(uint64(of.Of))
-	}
-}
-
-func (w *writer) groups(values []int64) {
-	which, last := byte(0), 0
-	for g, v := range values {
-		if v != 0 {
-			which |= 1 << g
-			last = g
-		}
-	}
-	*w = append(*w, which)
-	for _, v := range values[:last] {
-		if v != 0 {
-			w.signed(v)
-		}
-	}
-}
-
-// groups reads them; value is the row's.
-func (r *reader) groups(values []int64, value int64) {
-	clear(values)
-	which := r.bytes(1)[0]
-	for ; which&(which-1) != 0; which &= which - 1 {
-		v := r.signed()
-		values[bits.TrailingZeros8(which)] = v
-		value -= v
-	}
-	if which != 0 {
-		values[bits.TrailingZeros8(which)] = value
-	}
-}
-
-// An excess is kept to three digits: it is the variance of weights, and zero of
-// single samples.
-const shorter = 12
-
-func shorten(excess float32) uint32 {
-	return (math.Float32bits(max(excess, 0)) + 1<<(shorter-1)) >> shorter
-}
-
-func (r *reader) excess() float32 {
-	return math.Float32frombits(uint32(r.small(32-shorter)) << shorter)
 }
 
 func (w *writer) head(h *profile.Head) {
@@ -191,7 +73,7 @@ func (w *writer) head(h *profile.Head) {
 	}
 }
 
-// decodeWindow reads a window; its rows' stacks are calls. False if the bytes
+// decodeWindow reads a window; its rows' stacks are leaves. False if the bytes
 // are not what was written.
 func decodeWindow(data []byte) (w store.Window, ok bool) {
 	r := reader{data: data}
@@ -222,50 +104,6 @@ func (r *reader) types(w *store.Window) {
 	for n := r.length(); n > 0 && !r.bad; n-- {
 		w.Head.Types = append(w.Head.Types, profile.ValueType{Kind: r.text(), Unit: r.text(), Period: r.signed()})
 		w.Scales = append(w.Scales, r.signed())
-	}
-}
-
-func (r *reader) rows(w *store.Window) {
-	n := r.length()
-	rows := &w.Rows
-	rows.Stack = r.uint32s(n)
-	for i := 1; i < n; i++ {
-		rows.Stack[i] += rows.Stack[i-1]
-		r.bad = r.bad || rows.Stack[i] < rows.Stack[i-1]
-	}
-	rows.N = r.int64s(n)
-	rows.Value = r.int64s(n * len(w.Head.Types))
-	has := r.number()
-	if r.bad || has&hasGroups != 0 && len(rows.Value) < n {
-		r.bad = true
-		return
-	}
-	if has&hasSpread != 0 {
-		rows.Spread = r.int64s(n)
-	}
-	if has&hasThread != 0 {
-		rows.Thread = r.uint32s(n)
-	}
-	if has&hasContext != 0 {
-		rows.Context = r.uint32s(n)
-	}
-	if has&hasSlot != 0 {
-		rows.Slot = r.uint32s(n)
-	}
-	if has&hasGroups != 0 {
-		rows.Groups = make([]int64, n*store.Groups)
-		for i := range n {
-			r.groups(rows.Groups[i*store.Groups:(i+1)*store.Groups], rows.Value[i])
-		}
-	}
-	if has&hasExcess != 0 {
-		rows.Excess = make([]float32, n)
-		for i := range rows.Excess {
-			rows.Excess[i] = r.excess()
-		}
-	}
-	if has&hasOf != 0 {
-		w.Of = int(r.small(31))
 	}
 }
 
