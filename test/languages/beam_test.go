@@ -22,6 +22,7 @@ func erlang(t *testing.T, source, module string) *exec.Cmd {
 	if out, err := exec.Command("erl", "-noshell", "-eval", `io:format("~s", [erlang:system_info(otp_release)]), halt().`).Output(); err != nil || string(out) != "25" {
 		t.Skipf("Erlang/OTP is %q (%v), 25 is supported", out, err)
 	}
+	tellVersion(t, "25")
 	directory := t.TempDir()
 	if out, err := exec.Command("erlc", "-o", directory, source).CombinedOutput(); err != nil {
 		t.Fatalf("compile %s: %v\n%s", source, err, out)

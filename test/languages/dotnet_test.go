@@ -38,6 +38,7 @@ func dotnet(t *testing.T, source string) *exec.Cmd {
 	if err := os.WriteFile(filepath.Join(directory, "program.runtimeconfig.json"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	tellVersion(t, versionNumber.FindString(found[0]))
 	cmd := exec.Command(found[0], program)
 	cmd.Env = append(os.Environ(), "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1", "DOTNET_CLI_TELEMETRY_OPTOUT=1")
 	return cmd

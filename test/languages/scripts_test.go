@@ -111,7 +111,21 @@ func needs(t *testing.T, program string) string {
 	if err != nil {
 		t.Skipf("no %s here: make deps installs it", program)
 	}
+	out, err := exec.Command(path, "-v").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s -v: %v\n%s", path, err, out)
+	}
+	tellVersion(t, versionNumber.FindString(string(out)))
 	return path
+}
+
+// versionNumber is the first thing that looks like one.
+var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+`)
+
+// tellVersion has the matrix know which runtime a test recorded (test/languages/matrix).
+func tellVersion(t *testing.T, version string) {
+	t.Helper()
+	t.Logf("runtime: %s", version)
 }
 
 func (s *script) call(function string) string {

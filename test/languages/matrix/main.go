@@ -21,7 +21,7 @@ type event struct {
 // languages are told by how their tests are called.
 var languages = []struct{ prefix, name string }{
 	{"TestPython", "CPython"}, {"TestJava", "HotSpot"}, {"TestNode", "Node"}, {"TestPHP", "PHP"},
-	{"TestRuby", "Ruby"}, {"TestPerl", "Perl"}, {"TestDotNet", ".NET"}, {"TestBEAM", "BEAM"},
+	{"TestRuby", "Ruby"}, {"TestPerl", "Perl"}, {"TestDotNet", ".NET"}, {"TestErlang", "BEAM"},
 }
 
 // row is one version of one runtime.
@@ -33,7 +33,6 @@ type row struct {
 // untested is what is supported by its layout alone: no machine of ours has it.
 var untested = []struct{ language, version, why string }{
 	{"HotSpot", "8, 9, 10", "8 by what its sources publish, 9 and 10 by what 8 and 11 have in common; none is to be had from the registries that the others come from"},
-	{"CPython", "3.6, 3.7", "recorded by bench/live where pyenv has them"},
 	{".NET", "3.0", "as 3.1"},
 }
 
@@ -58,6 +57,7 @@ func main() {
 func read() (rows map[[2]string]*row, failed bool, err error) {
 	rows = map[[2]string]*row{}
 	spoken := map[string]string{} // version by test
+	seen := map[string]bool{}     // tests of which there is a row
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
@@ -78,8 +78,12 @@ func read() (rows map[[2]string]*row, failed bool, err error) {
 		if len(parts) > 1 && named.MatchString(parts[1]) {
 			version, rest = parts[1], parts[2:]
 		} else if version == "" {
-			continue // the whole of its versions
+			if e.Action != "fail" && seen[parts[0]] {
+				continue // the whole of its versions
+			}
+			version = "unknown" // it ended before it could tell
 		}
+		seen[parts[0]] = true
 		key := [2]string{language, version}
 		if rows[key] == nil {
 			rows[key] = &row{language: language, version: version}
