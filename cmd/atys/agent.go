@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +15,9 @@ import (
 	"atys.dev/atys/internal/agent"
 	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/recorder"
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/spool"
+	"atys.dev/atys/internal/wire"
 )
 
 type agentFlags struct {
@@ -24,6 +27,7 @@ type agentFlags struct {
 	spool   int64
 	metrics string
 	tokens  string
+	labels  map[string]string
 	verbose bool
 }
 
@@ -44,6 +48,7 @@ disk: what it missed is shipped when it is back.`,
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory for what waits to be shipped")
 	flags.StringVar(&f.node, "node", "", "what this machine is called; else its host name")
+	flags.StringToStringVar(&f.labels, "label", nil, "label of this machine and all that runs on it, such as zone=a; servers group agents by one")
 	flags.Int64Var(&f.spool, "spool", spoolBytes>>20, "megabytes that may wait on disk; the oldest is dropped first, and counted")
 	flags.StringVar(&f.metrics, "metrics", "", "address at which Prometheus may ask for the hottest functions, such as 127.0.0.1:4301; the server tells it of this one")
 	flags.StringVar(&f.tokens, "tokens", "", "with --metrics: file of tokens that may ask; other machines need it, and --tls-cert and --tls-key to be answered with")
@@ -70,6 +75,9 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 	if f.spool < 1 {
 		return &usageError{fmt.Errorf("--spool %d: want 1 or more megabytes", f.spool)}
 	}
+	if err := checkNodeLabels(f.labels); err != nil {
+		return &usageError{fmt.Errorf("--label %w", err)}
+	}
 	if f.node == "" {
 		if f.node, err = os.Hostname(); err != nil {
 			return fmt.Errorf("name this machine: %w (--node does)", err)
@@ -86,8 +94,8 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
-	remote, clock := agent.NewRemote(client, address), newClock()
-	o := agent.Options{Node: f.node, Version: version(), Record: clock.record(recordOn(machine)), Now: clock.now, Spool: waiting, Intake: remote, Fleet: remote,
+	to, clock := remote.New(client, address), newClock()
+	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(recordOn(machine)), Now: clock.now, Spool: waiting, Intake: to, Fleet: to, Relay: f.relay,
 		State: filepath.Join(f.data, "orders"), Jitter: jitter, Log: log}
 	var registry *prometheus.Registry
 	if f.metrics != "" {
@@ -108,4 +116,28 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 	}
 	fmt.Fprintf(os.Stderr, "atys: profiling %s for %s; what waits is kept in %s; Ctrl-C ends it\n", f.node, address, f.data)
 	return watch.Run(ctx)
+}
+
+// ownLabels are those that an agent finds out itself.
+var ownLabels = []string{"node", "service", "container", "unit", "k8s.pod.uid", "executable", "language"}
+
+// checkNodeLabels refuses labels that would hide what an agent finds out.
+func checkNodeLabels(labels map[string]string) error {
+	for name := range labels {
+		if slices.Contains(ownLabels, name) {
+			return fmt.Errorf("%s: agents find this out themselves: call it something else", name)
+		}
+	}
+	return wire.CheckLabels(labels)
+}
+
+// relay reaches the relay that the server names, as the server is reached.
+func (f *agentFlags) relay(address string) (agent.Intake, error) {
+	to := f.clientFlags
+	to.server = address
+	client, address, err := to.client()
+	if err != nil {
+		return nil, err
+	}
+	return remote.New(client, address), nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -88,12 +89,12 @@ func (f *listenFlags) open(flag string, log *slog.Logger) (d door, err error) {
 }
 
 // address is how others find the door.
-func (f *listenFlags) address(l net.Listener) string {
+func (f *listenFlags) address(at net.Addr) string {
 	scheme := "http"
 	if f.cert != "" {
 		scheme = "https"
 	}
-	return scheme + "://" + l.Addr().String()
+	return scheme + "://" + at.String()
 }
 
 // isLocal tells whether an address can be reached from this machine alone.
@@ -117,16 +118,34 @@ func httpServer(h http.Handler, log *slog.Logger) *http.Server {
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
+// answer serves until what it gives is called, which lets those finish who have
+// asked. lost is called when it ends.
+func (d *door) answer(h http.Handler, log *slog.Logger, lost func()) (shut func() error) {
+	s := httpServer(h, log)
+	served := make(chan error, 1)
+	go func() {
+		defer lost() // nobody is answered any more
+		served <- s.Serve(d.listener)
+	}()
+	return func() (err error) {
+		farewell, done := context.WithTimeout(context.Background(), 2*time.Second)
+		defer done()
+		if s.Shutdown(farewell) != nil {
+			err = s.Close()
+		}
+		if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+			err = errors.Join(err, serveErr)
+		}
+		return err
+	}
+}
+
 // operatorFile is where a server keeps the token of who runs it.
 const operatorFile = "operator.token"
 
-// admitOperator has the token in the data directory known, and this user's
-// commands find it for as long as the server runs.
-func (d *door) admitOperator(data string) (leave func(), err error) {
-	token, err := auth.KeepSecret(filepath.Join(data, operatorFile))
-	if err != nil {
-		return nil, fmt.Errorf("keep the operator's token: %w", err)
-	}
+// admitOperator has a token known, and this user's commands and agents find it
+// until leave is called.
+func (d *door) admitOperator(token string) (leave func(), err error) {
 	d.tokens.Add(token, auth.Identity{Tenant: auth.DefaultTenant, Role: auth.Operator, Name: "operator"})
 	beside := operatorBeside(d.listener.Addr().String())
 	if beside == "" {

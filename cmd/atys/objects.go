@@ -46,16 +46,21 @@ func (f *objectFlags) addOutput(c *cobra.Command) {
 }
 
 // objectKinds are what can be asked for, and what else each is called.
-var objectKinds = map[string]string{"profiles": "profiles", "profile": "profiles", "agents": "agents", "agent": "agents", "targets": "targets", "target": "targets"}
+var objectKinds = map[string]string{
+	"profiles": "profiles", "profile": "profiles",
+	"agents": "agents", "agent": "agents",
+	"targets": "targets", "target": "targets",
+	"relays": "relays", "relay": "relays",
+}
 
 // kindAndName reads what is asked for.
 func kindAndName(args []string, least, most int) (kind, name string, err error) {
 	if len(args) < least || len(args) > most {
-		return "", "", &usageError{errors.New("say what: profiles, agents or targets, and of which name")}
+		return "", "", &usageError{errors.New("say what: profiles, agents, targets or relays, and of which name")}
 	}
 	kind = objectKinds[args[0]]
 	if kind == "" {
-		return "", "", &usageError{fmt.Errorf("%q: there are profiles, agents and targets", args[0])}
+		return "", "", &usageError{fmt.Errorf("%q: there are profiles, agents, targets and relays", args[0])}
 	}
 	if len(args) == 2 {
 		name = args[1]
@@ -133,11 +138,11 @@ func readProfiles(name string) ([]*spec.Profile, error) {
 func getCommand() *cobra.Command {
 	var f objectFlags
 	c := &cobra.Command{
-		Use:   "get profiles|agents|targets [NAME]",
+		Use:   "get profiles|agents|targets|relays [NAME]",
 		Short: "List what a server knows",
 		Example: `  atys get agents
   atys get profile checkout-cpu -o yaml`,
-		ValidArgs: []string{"profiles", "agents", "targets"},
+		ValidArgs: []string{"profiles", "agents", "targets", "relays"},
 		RunE: func(c *cobra.Command, args []string) error {
 			kind, name, err := kindAndName(args, 1, 2)
 			if err != nil {
@@ -230,11 +235,15 @@ func objectHead(kind string, wide bool) []string {
 		}
 	case "agents":
 		if head = []string{"NODE", "PHASE", "TARGETS", "SHIPPED", "WAITING", "LOST"}; wide {
-			head = append(head, "CPU", "MEMORY", "CLOCK", "VERSION", "AGE")
+			head = append(head, "CPU", "MEMORY", "CLOCK", "VERSION", "AGE", "SHIPS TO", "LABELS")
 		}
 	case "targets":
 		if head = []string{"SERVICE", "NODE", "LANGUAGE", "PROCESSES"}; wide {
 			head = append(head, "LABELS")
+		}
+	case "relays":
+		if head = []string{"NAME", "GROUP", "PHASE", "AGENTS", "ADDRESS"}; wide {
+			head = append(head, "VERSION", "AGE", "LABELS")
 		}
 	}
 	return head
@@ -242,34 +251,54 @@ func objectHead(kind string, wide bool) []string {
 
 // objectRow shows an object as its kind's head says.
 func objectRow(o *atysv1.Object, wide bool, now time.Time) ([]string, error) {
-	var row []string
 	switch o.GetKind() {
 	case "profiles":
-		var p server.ProfileStatus
-		if err := json.Unmarshal([]byte(o.GetJson()), &p); err != nil {
-			return nil, fmt.Errorf("read profile %q: %w", o.GetName(), err)
-		}
-		row = profileRow(&p, wide, now)
+		return statusRow(o, func(p *server.ProfileStatus) []string { return profileRow(p, wide, now) })
 	case "agents":
-		var a server.AgentStatus
-		if err := json.Unmarshal([]byte(o.GetJson()), &a); err != nil {
-			return nil, fmt.Errorf("read agent %q: %w", o.GetName(), err)
-		}
-		row = []string{a.Node, a.Phase, strconv.Itoa(a.Targets), strconv.Itoa(a.Shipped), strconv.Itoa(a.Waiting), strconv.Itoa(a.Lost)}
-		if wide {
-			row = append(row, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", a.ClockOffset+" ±"+a.ClockError, a.Version, age(now, a.Started))
-		}
+		return statusRow(o, func(a *server.AgentStatus) []string { return agentRow(a, wide, now) })
 	case "targets":
-		var t server.TargetStatus
-		if err := json.Unmarshal([]byte(o.GetJson()), &t); err != nil {
-			return nil, fmt.Errorf("read target %q: %w", o.GetName(), err)
-		}
-		row = []string{t.Labels["service"], t.Labels["node"], cmp.Or(t.Labels["language"], "-"), strconv.Itoa(t.Processes)}
-		if wide {
-			row = append(row, t.Labels.String())
-		}
+		return statusRow(o, func(t *server.TargetStatus) []string { return targetRow(t, wide) })
+	case "relays":
+		return statusRow(o, func(r *server.RelayStatus) []string { return relayRow(r, wide, now) })
 	}
-	return row, nil
+	return nil, nil
+}
+
+func statusRow[S any](o *atysv1.Object, show func(*S) []string) ([]string, error) {
+	var status S
+	if err := json.Unmarshal([]byte(o.GetJson()), &status); err != nil {
+		return nil, fmt.Errorf("read %s %q: %w", o.GetKind(), o.GetName(), err)
+	}
+	return show(&status), nil
+}
+
+func agentRow(a *server.AgentStatus, wide bool, now time.Time) []string {
+	row := []string{a.Node, a.Phase, strconv.Itoa(a.Targets), strconv.Itoa(a.Shipped), strconv.Itoa(a.Waiting), strconv.Itoa(a.Lost)}
+	if wide {
+		row = append(row, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", a.ClockOffset+" ±"+a.ClockError, a.Version, age(now, a.Started),
+			cmp.Or(a.ShipsTo, "-"), a.Labels.String())
+	}
+	return row
+}
+
+func targetRow(t *server.TargetStatus, wide bool) []string {
+	row := []string{t.Labels["service"], t.Labels["node"], cmp.Or(t.Labels["language"], "-"), strconv.Itoa(t.Processes)}
+	if wide {
+		row = append(row, t.Labels.String())
+	}
+	return row
+}
+
+func relayRow(r *server.RelayStatus, wide bool, now time.Time) []string {
+	phase := "standing by"
+	if r.Central {
+		phase = "central"
+	}
+	row := []string{r.Name, cmp.Or(r.Group, "-"), phase, strconv.Itoa(r.Agents), r.Address}
+	if wide {
+		row = append(row, r.Version, age(now, r.Since), r.Labels.String())
+	}
+	return row
 }
 
 func profileRow(p *server.ProfileStatus, wide bool, now time.Time) []string {
@@ -306,7 +335,7 @@ func age(now, began time.Time) string {
 func describeCommand() *cobra.Command {
 	var f objectFlags
 	c := &cobra.Command{
-		Use:     "describe profile|agent|target NAME",
+		Use:     "describe profile|agent|target|relay NAME",
 		Short:   "Show all that a server knows of one thing",
 		Example: `  atys describe profile checkout-cpu`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -354,7 +383,7 @@ func deleteCommand() *cobra.Command {
 func watchCommand() *cobra.Command {
 	var f objectFlags
 	c := &cobra.Command{
-		Use:     "watch profiles|agents|targets [NAME]",
+		Use:     "watch profiles|agents|targets|relays [NAME]",
 		Short:   "List what a server knows, then each change, until Ctrl-C",
 		Example: `  atys watch agents`,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/store/disk"
 )
@@ -25,6 +24,7 @@ type serverFlags struct {
 	listenFlags
 	data      string
 	retention string
+	groupBy   string
 	verbose   bool
 }
 
@@ -33,6 +33,7 @@ func (f *serverFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
 	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes and 1 hour")
+	flags.StringVar(&f.groupBy, "group-by", "", "label of agents by which they ship to a relay with the same, such as zone; else all are one group")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
 }
@@ -112,16 +113,20 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	if h.door, err = f.open("--listen", log); err != nil {
 		return h, err
 	}
-	h.address = f.address(h.listener)
+	h.address = f.address(h.listener.Addr())
 	if h.store, err = disk.Open(disk.Options{Dir: filepath.Join(f.data, "store"), Log: log}); err != nil {
 		return h, err
 	}
-	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), Registry: h.registry,
+	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), GroupBy: f.groupBy, Registry: h.registry,
 		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Now: newClock().now, Log: log})
 	if err != nil {
 		return h, err
 	}
-	h.leave, err = h.admitOperator(f.data)
+	token, err := auth.KeepSecret(filepath.Join(f.data, operatorFile))
+	if err != nil {
+		return h, fmt.Errorf("keep the operator's token: %w", err)
+	}
+	h.leave, err = h.admitOperator(token)
 	return h, err
 }
 
@@ -143,12 +148,7 @@ func (h *house) Close() (err error) {
 func (h *house) serve(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pages := httpServer(h.server.Handler(), h.log)
-	answered := make(chan error, 1)
-	go func() {
-		defer cancel() // without pages nobody sees the rest
-		answered <- pages.Serve(h.listener)
-	}()
+	shut := h.answer(h.server.Handler(), h.log, cancel)
 	var upkeep sync.WaitGroup
 	upkeep.Go(func() { h.server.Upkeep(ctx) })
 	defer func() {
@@ -157,14 +157,5 @@ func (h *house) serve(ctx context.Context, run func(context.Context) error) erro
 	}()
 	err := run(ctx)
 	h.server.Close()
-	farewell, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer done()
-	if stopErr := pages.Shutdown(farewell); stopErr != nil {
-		stopErr = pages.Close()
-		err = errors.Join(err, stopErr)
-	}
-	if serveErr := <-answered; !errors.Is(serveErr, http.ErrServerClosed) {
-		err = errors.Join(err, serveErr)
-	}
-	return err
+	return errors.Join(err, shut())
 }

@@ -15,12 +15,12 @@ func tokenCommand() *cobra.Command {
 	var role, tokens, out string
 	c := &cobra.Command{
 		Use:   "token --tokens FILE --role ROLE [flags]",
-		Short: "Make a token for agents, readers or operators of a server",
+		Short: "Make a token for agents, relays, readers or operators of a server",
 		Long: `token makes a token, adds what a server needs to know of it to its file of
 tokens, and prints the token itself, which is nowhere else: who has it may ship
-windows (agent), ask (reader), or also change what is recorded (operator). A
-server reads the file again when it changes; to take a token back, delete its
-line.`,
+windows (agent), ship those of others (relay), ask (reader), or also change what
+is recorded (operator). A server reads the file again when it changes; to take a
+token back, delete its line.`,
 		Example: `  atys token --tokens /etc/atys/tokens --role agent --name 'rack 7' -o agent.token
   atys token --tokens /etc/atys/tokens --role reader --tenant team-a`,
 		Args: noArgs,
@@ -39,7 +39,7 @@ line.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&tokens, "tokens", "", "file of tokens to add it to; it is made if it is not there")
-	flags.StringVar(&role, "role", "", "what it is for: agent, reader or operator")
+	flags.StringVar(&role, "role", "", "what it is for: agent, relay, reader or operator")
 	flags.StringVar(&who.Tenant, "tenant", auth.DefaultTenant, "whose windows and profiles are meant")
 	flags.StringVar(&who.Name, "name", "", "what people call it")
 	flags.StringVarP(&out, "output", "o", "", "file to write the token to, which only you may read; else it is printed")

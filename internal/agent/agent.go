@@ -3,7 +3,7 @@
 //	orders of a server (orders.go) -> tasks -> a recording for each event (task.go), aimed at
 //	   the targets that match (census.go, identify.go)
 //	   -> cut -> split by target (split.go) -> wire.Seal -> spool
-//	   -> a batch -> Push -> acknowledged, only then forgotten (ship.go)
+//	   -> a batch -> Push, to the server or a relay (route.go) -> acknowledged, only then forgotten (ship.go)
 //	what runs here, and how tasks fare -> Report (report.go), Prometheus (metrics.go)
 //
 // Cutting never waits for shipping, nor for orders: a server that is gone for
@@ -27,16 +27,18 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// Options say what to watch and where it goes. Builtin, Fleet, State, First,
-// Jitter, Look, Now and Log may be left out.
+// Options say what to watch and where it goes. Labels, Builtin, Fleet, Relay,
+// State, First, Jitter, Look, Now and Log may be left out.
 type Options struct {
-	Node    string // what this machine is called
-	Version string // of this program
+	Node    string         // what this machine is called
+	Labels  profile.Labels // of this machine, and all that runs on it
+	Version string         // of this program
 	Record  Record
 	Builtin *spec.Profile // what runs where no standing task is ordered
 	Spool   *spool.Spool
 	Intake  Intake
 	Fleet   Fleet         // who orders tasks; nil: nobody
+	Relay   Relay         // how relays are reached that it names; nil: not at all
 	State   string        // file in which orders are kept through restarts; "": nowhere
 	First   time.Duration // the first window ends so soon, if it is not 0: somebody waits for it
 	Jitter  time.Duration // windows are shipped at a random time within it
@@ -74,6 +76,9 @@ type Recording interface {
 type Intake interface {
 	Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error)
 }
+
+// Relay gives the relay at an address.
+type Relay func(address string) (Intake, error)
 
 // Fleet is who orders tasks and is told how they fare.
 type Fleet interface {
@@ -121,7 +126,7 @@ func New(o Options) (*Agent, error) {
 	if o.Builtin == nil {
 		o.Builtin = spec.Builtin()
 	}
-	a := &Agent{options: o, log: o.Log, began: o.Now(), census: newCensus(o.Node), shipper: newShipper(o),
+	a := &Agent{options: o, log: o.Log, began: o.Now(), census: newCensus(o.Node, o.Labels), shipper: newShipper(o),
 		orders: make(chan []*task, 1), started: make(chan start), reports: make(chan struct{}, 1)}
 	if _, err := rand.Read(a.run[:]); err != nil {
 		return nil, fmt.Errorf("name this run: %w", err)

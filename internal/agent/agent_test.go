@@ -205,19 +205,3 @@ func TestOneBadWindowHoldsUpNobody(t *testing.T) {
 		t.Error("nothing counts as refused")
 	}
 }
-
-func TestKnownIsBounded(t *testing.T) {
-	k := newKnown()
-	hash := func(i int) profile.Hash { return profile.Hash{byte(i), byte(i >> 8), byte(i >> 16)} }
-	for i := range 5 * halfKnown {
-		k.add([]profile.Hash{hash(i)})
-	}
-	if n := len(k.younger) + len(k.older); n > 2*halfKnown {
-		t.Errorf("%d entries, at most %d are meant", n, 2*halfKnown)
-	}
-	if last := hash(5*halfKnown - 1); !k.has(last) {
-		t.Error("the last one is forgotten")
-	} else if k.forget([]profile.Hash{last}); k.has(last) {
-		t.Error("what was to be forgotten is known")
-	}
-}

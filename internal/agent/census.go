@@ -26,8 +26,8 @@ type present struct {
 // never needed, and there may be hundreds of them a second.
 const young = time.Second
 
-func newCensus(node string) *census {
-	return &census{identities: newIdentities(node), present: map[string]*present{}}
+func newCensus(node string, labels profile.Labels) *census {
+	return &census{identities: newIdentities(node, labels), present: map[string]*present{}}
 }
 
 // look lists what runs, and forgets what has not for long.

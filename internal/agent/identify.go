@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 type identities struct {
 	fs       proc.FS
 	detector *lang.Detector
-	node     string
+	common   profile.Labels // of all that runs here: node, and what the machine is labelled
 	known    map[int]*identity
 	round    int
 }
@@ -31,12 +32,21 @@ type identity struct {
 // keepUnasked is for how long a process is remembered that nobody asks for.
 const keepUnasked = 2 * time.Minute
 
-func newIdentities(node string) *identities {
-	return &identities{detector: &lang.Detector{}, node: node, known: map[int]*identity{}}
+func newIdentities(node string, labels profile.Labels) *identities {
+	common := profile.Labels{"node": node}
+	maps.Copy(common, labels)
+	return &identities{detector: &lang.Detector{}, common: common, known: map[int]*identity{}}
 }
 
 // machine is the target that stands for all that is no process's.
-func (ids *identities) machine() profile.Labels { return profile.Labels{"node": ids.node} }
+func (ids *identities) machine() profile.Labels { return maps.Clone(ids.common) }
+
+// service begins the labels of a target.
+func (ids *identities) service(name string) profile.Labels {
+	labels := ids.machine()
+	labels["service"] = name
+	return labels
+}
 
 // begin has processes looked at again, and forgets those that nobody asks for.
 func (ids *identities) begin() {
@@ -68,10 +78,10 @@ func (ids *identities) target(pid int, process string) profile.Labels {
 	stat, err := ids.fs.Check(pid)
 	switch {
 	case errors.Is(err, proc.ErrKernelThread):
-		return profile.Labels{"node": ids.node, "service": "kernel"}
+		return ids.service("kernel")
 	case err != nil && id != nil: // it has ended: what is known of it holds
 	case err != nil: // it ended before anybody looked
-		return profile.Labels{"node": ids.node, "service": process}
+		return ids.service(process)
 	case id == nil || id.started != stat.Started:
 		id = ids.meet(pid, stat, process)
 	}
@@ -106,7 +116,7 @@ func (ids *identities) meet(pid int, stat proc.Stat, process string) *identity {
 // look names the smallest lasting thing that a process belongs to: its
 // container, its unit, else its program.
 func (ids *identities) look(pid int, process string) profile.Labels {
-	labels := profile.Labels{"node": ids.node, "service": process}
+	labels := ids.service(process)
 	runtimes, _ := ids.detector.Detect(pid) // what cannot be read has none that we know
 	service, err := ids.detector.Service(pid, runtimes)
 	if err != nil {

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,55 +11,25 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// silence is how long a server may say nothing: it tells every few seconds that
-// nothing has changed.
-const silence = 20 * time.Second
-
-// attend hears orders until the context ends, coming again when it was left.
+// attend hears orders until the context ends.
 func (a *Agent) attend(ctx context.Context) {
-	for failures := 0; ctx.Err() == nil; {
-		began := time.Now()
-		err := a.attendOnce(ctx)
-		if failures++; time.Since(began) > time.Minute {
-			failures = 1
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		a.log.Warn("hear orders", "failures", failures, "error", err)
-		timer := time.NewTimer(backoff(failures))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
-	}
-}
-
-// attendOnce hears orders over one connection.
-func (a *Agent) attendOnce(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watchdog := time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing was heard for %v", silence)) })
-	defer watchdog.Stop()
-	request := &atysv1.AttendRequest{Node: a.options.Node, Run: a.run[:], Version: a.options.Version}
-	err := a.options.Fleet.AttendTo(ctx, request, func(o *atysv1.Orders) error {
-		watchdog.Reset(silence)
-		if o.GetUnchanged() {
+	request := &atysv1.AttendRequest{Node: a.options.Node, Run: a.run[:], Version: a.options.Version, Labels: a.options.Labels}
+	remote.Stand(ctx, func(ctx context.Context, heard func()) error {
+		return a.options.Fleet.AttendTo(ctx, request, func(o *atysv1.Orders) error {
+			heard()
+			if !o.GetUnchanged() {
+				a.shipper.route.use(o.GetShipTo())
+				a.remember(o)
+				a.order(a.understand(o))
+			}
 			return nil
-		}
-		a.remember(o)
-		a.order(a.understand(o))
-		return nil
-	})
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return err
+		})
+	}, func(failures int, err error) { a.log.Warn("hear orders", "failures", failures, "error", err) })
 }
 
 // order hands the newest tasks over; older ones that wait are of no use.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -81,7 +82,7 @@ func (a *Agent) reportUntil(ctx context.Context) {
 		if err != nil {
 			failures++
 			a.log.Debug("report", "failures", failures, "error", err)
-			pause = backoff(failures)
+			pause = remote.Backoff(failures)
 			a.wakeReport()
 		} else {
 			failures = 0

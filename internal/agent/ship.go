@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -22,7 +23,8 @@ import (
 type shipper struct {
 	options Options
 	log     *slog.Logger
-	known   *known
+	known   *wire.Known
+	route   *route
 	news    chan struct{} // something was spooled
 	ending  chan struct{} // nothing will be any more
 
@@ -41,11 +43,15 @@ type Counts struct {
 	Failures int // attempts in a row that failed; 0 while all is well
 }
 
-// most windows that may wait in memory while the disk takes none.
-const mostUnspooled = 1000
+// Bounds of what is kept in memory: windows while the disk takes none, and
+// stacks that the receiver is thought to know.
+const (
+	mostUnspooled = 1000
+	mostKnown     = 100_000
+)
 
 func newShipper(o Options) *shipper {
-	return &shipper{options: o, log: o.Log, known: newKnown(), news: make(chan struct{}, 1), ending: make(chan struct{})}
+	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{})}
 }
 
 // wake says that something was spooled.
@@ -114,7 +120,7 @@ func (s *shipper) run(ctx context.Context) {
 // pause waits for what is to be shipped next, and tells whether there may be any.
 func (s *shipper) pause(ctx context.Context, failures int) bool {
 	if failures > 0 {
-		return s.sleep(ctx, backoff(failures))
+		return s.sleep(ctx, remote.Backoff(failures))
 	}
 	select {
 	case <-ctx.Done():
@@ -225,7 +231,7 @@ func (s *shipper) push(ctx context.Context, windows []*atysv1.Spooled) error {
 		return nil
 	}
 	for range 2 {
-		b := wire.NewBatch(s.known.has)
+		b := wire.NewBatch(s.known.Has)
 		for _, w := range windows {
 			if err := b.Add(w); err != nil {
 				return fmt.Errorf("%w: %w", errRefused, err)
@@ -236,13 +242,13 @@ func (s *shipper) push(ctx context.Context, windows []*atysv1.Spooled) error {
 			return err
 		}
 		if len(unknown) == 0 {
-			s.known.add(b.Hashes())
+			s.known.Add(b.Hashes())
 			s.mu.Lock()
 			s.counts.Shipped += len(windows)
 			s.mu.Unlock()
 			return nil
 		}
-		s.known.forget(unknown)
+		s.known.Forget(unknown)
 	}
 	return errors.New("the receiver does not know stacks that were just explained to it")
 }
@@ -252,15 +258,20 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]prof
 	const patience = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	to := s.route.intake()
 	sent := s.options.Now()
-	response, err := s.options.Intake.Push(ctx, request)
+	response, err := to.Push(ctx, request)
 	if err != nil {
-		if code := connect.CodeOf(err); code == connect.CodeInvalidArgument || code == connect.CodeResourceExhausted {
-			return nil, fmt.Errorf("%w: %w", errRefused, err)
+		code := connect.CodeOf(err)
+		refused := code == connect.CodeInvalidArgument || code == connect.CodeResourceExhausted
+		s.route.note(to, refused)
+		if refused {
+			err = fmt.Errorf("%w: %w", errRefused, err)
 		}
 		return nil, err
 	}
-	offset, uncertain := clockOffset(sent, time.Unix(0, response.GetReceivedUnixNano()), time.Unix(0, response.GetAnsweredUnixNano()), s.options.Now())
+	s.route.note(to, true)
+	offset, uncertain := wire.Clock(sent, s.options.Now(), response)
 	s.mu.Lock()
 	s.offset, s.uncertain = offset, uncertain
 	s.mu.Unlock()

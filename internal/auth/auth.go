@@ -21,20 +21,23 @@ type Role string
 // The roles.
 const (
 	Agent    Role = "agent"    // ship windows, get orders
+	Relay    Role = "relay"    // what agents may, for many of them, and have them ship to it
 	Reader   Role = "reader"   // ask
 	Operator Role = "operator" // change what is recorded, and all of the above
 )
 
 // May tells whether a role is enough where another is needed.
-func (r Role) May(needed Role) bool { return r == needed || r == Operator }
+func (r Role) May(needed Role) bool {
+	return r == needed || r == Operator || r == Relay && needed == Agent
+}
 
 // ParseRole reads a role.
 func ParseRole(s string) (Role, error) {
 	switch r := Role(s); r {
-	case Agent, Reader, Operator:
+	case Agent, Relay, Reader, Operator:
 		return r, nil
 	}
-	return "", fmt.Errorf("role %.40q: want %s, %s or %s", s, Agent, Reader, Operator)
+	return "", fmt.Errorf("role %.40q: want %s, %s, %s or %s", s, Agent, Relay, Reader, Operator)
 }
 
 // DefaultTenant is who asks where nothing else is said.

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
@@ -25,6 +23,8 @@ func needs(r *http.Request) auth.Role {
 	switch {
 	case path == "/healthz":
 		return ""
+	case path == atysv1connect.FleetOfferProcedure:
+		return auth.Relay
 	case under(atysv1connect.IntakeName), under(atysv1connect.FleetName):
 		return auth.Agent
 	case path == atysv1connect.ControlGetProcedure, path == atysv1connect.ControlWatchProcedure:
@@ -37,25 +37,11 @@ func needs(r *http.Request) auth.Role {
 
 // admit lets those through who may.
 func (s *Server) admit(next http.Handler) http.Handler {
-	g := &auth.Gate{Tokens: s.options.Admission.Tokens, Needs: needs, Limit: s.options.Admission.Limit, Refuse: s.refuse(connect.NewErrorWriter())}
+	g := &auth.Gate{Tokens: s.options.Admission.Tokens, Needs: needs, Limit: s.options.Admission.Limit, Refuse: auth.Refusals(s.metrics.refuse)}
 	if s.options.Admission.Local {
 		g.Local = &auth.Identity{Tenant: s.options.Tenant, Role: auth.Reader, Name: "this machine"}
 	}
 	return g.Wrap(next)
-}
-
-// refuse answers in the words of the protocol that was spoken.
-func (s *Server) refuse(writer *connect.ErrorWriter) func(http.ResponseWriter, *http.Request, int, error) {
-	codes := map[int]connect.Code{http.StatusUnauthorized: connect.CodeUnauthenticated, http.StatusForbidden: connect.CodePermissionDenied,
-		http.StatusTooManyRequests: connect.CodeResourceExhausted}
-	return func(w http.ResponseWriter, r *http.Request, status int, err error) {
-		s.metrics.refused.WithLabelValues(codes[status].String()).Inc()
-		if writer.IsSupported(r) {
-			_ = writer.Write(w, r, connect.NewError(codes[status], err)) // whoever asked is gone if this fails
-			return
-		}
-		http.Error(w, err.Error(), status)
-	}
 }
 
 // tenant is whose windows and profiles a request is about; an agent in this

@@ -41,6 +41,18 @@ func TestAdmission(t *testing.T) {
 			}
 			return stream.Err()
 		},
+		"offer": func(c *http.Client, url string) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stream, err := atysv1connect.NewFleetClient(c, url).Offer(ctx, offerOf("one", "a"))
+			if err != nil {
+				return err
+			}
+			if stream.Receive() {
+				return nil
+			}
+			return stream.Err()
+		},
 		"apply": func(c *http.Client, url string) error {
 			_, err := atysv1connect.NewControlClient(c, url).Apply(t.Context(), &atysv1.ApplyRequest{})
 			return err
@@ -74,9 +86,10 @@ func TestAdmission(t *testing.T) {
 		may   string
 	}{
 		{"default/agent", true, agents},
+		{"default/relay", true, agents + "offer "},
 		{"default/reader", true, readers},
-		{"default/operator", true, agents + readers + "apply delete "},
-		{"other/operator", true, strings.ReplaceAll(agents+readers+"apply delete ", "metrics ", "")},
+		{"default/operator", true, agents + readers + "offer apply delete "},
+		{"other/operator", true, strings.ReplaceAll(agents+readers+"offer apply delete ", "metrics ", "")},
 		{"", true, readers},
 		{"", false, ""},
 		{"guessed", true, ""},

@@ -21,6 +21,7 @@ const (
 	kindProfiles = "profiles"
 	kindAgents   = "agents"
 	kindTargets  = "targets"
+	kindRelays   = "relays"
 )
 
 // ProfileStatus is a profile and how it fares.
@@ -58,6 +59,9 @@ type AgentStatus struct {
 	ClockError  string    `json:"clockError"`
 	CPU         string    `json:"cpu"`
 	Memory      int       `json:"memoryBytes"`
+
+	Labels  profile.Labels `json:"labels,omitempty"`
+	ShipsTo string         `json:"shipsTo,omitempty"` // address of its group's relay
 }
 
 // TargetStatus is a target, as its agent sees it.
@@ -116,7 +120,7 @@ func (s *Server) Get(ctx context.Context, r *atysv1.GetRequest) (*atysv1.GetResp
 // Delete forgets a profile; see the service Control.
 func (s *Server) Delete(ctx context.Context, r *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error) {
 	if r.GetKind() != kindProfiles {
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%.40q cannot be deleted: agents and targets come and go by themselves", r.GetKind()))
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%.40q cannot be deleted: agents, targets and relays come and go by themselves", r.GetKind()))
 	}
 	f, err := s.fleet(ctx)
 	if err != nil {
@@ -233,8 +237,12 @@ func (f *fleet) objects(kind, name string) (all []*atysv1.Object, err error) {
 				add(labels.String(), TargetStatus{Labels: labels, Processes: int(t.GetProcesses())})
 			}
 		}
+	case kindRelays:
+		for _, r := range f.relays.sorted() {
+			add(r.Name, f.relayStatus(r))
+		}
 	default:
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("there are no %.40q: ask for %s, %s or %s", kind, kindProfiles, kindAgents, kindTargets))
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("there are no %.40q: ask for %s, %s, %s or %s", kind, kindProfiles, kindAgents, kindTargets, kindRelays))
 	}
 	return all, err
 }
@@ -275,7 +283,7 @@ func (f *fleet) agentStatus(a *attendant) AgentStatus {
 	status := AgentStatus{Node: r.GetNode(), Version: r.GetVersion(), Phase: "connected", Seen: a.seen, Targets: len(r.GetTargets()),
 		Waiting: int(state.GetWaitingWindows()), Shipped: int(state.GetShippedWindows()), Lost: int(state.GetLostWindows()),
 		ClockOffset: time.Duration(state.GetClockOffsetNs()).String(), ClockError: time.Duration(state.GetClockErrorNs()).String(),
-		CPU: time.Duration(state.GetCpuNs()).String(), Memory: int(state.GetMemoryBytes())}
+		CPU: time.Duration(state.GetCpuNs()).String(), Memory: int(state.GetMemoryBytes()), Labels: a.labels, ShipsTo: f.relays.address(a.labels)}
 	if started := state.GetStartedUnixNano(); started != 0 {
 		status.Started = time.Unix(0, started).UTC()
 	}

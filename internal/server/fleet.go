@@ -17,6 +17,7 @@ import (
 	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -42,6 +43,7 @@ type fleet struct {
 	mu       sync.Mutex // guards all below
 	profiles map[string]*task
 	agents   map[string]*attendant
+	relays   relays
 	revision uint64        // of orders
 	changed  chan struct{} // closed when orders change
 	moved    chan struct{} // closed when anything does
@@ -60,11 +62,12 @@ type attendant struct {
 	report    *atysv1.ReportRequest
 	seen      time.Time
 	attending int // connections that stand
+	labels    profile.Labels
 }
 
 func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error) {
 	f := &fleet{log: log, now: now, ledger: ledger{o.Profiles}, random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
-		profiles: map[string]*task{}, agents: map[string]*attendant{},
+		profiles: map[string]*task{}, agents: map[string]*attendant{}, relays: newRelays(o.GroupBy),
 		revision: uint64(now().UnixNano()), // another one than any that an agent may remember
 		changed:  make(chan struct{}), moved: make(chan struct{})}
 	all, err := f.ledger.read(log)
@@ -231,6 +234,9 @@ func (f *fleet) ordersFor(node string) (orders *atysv1.Orders, changed <-chan st
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	orders = &atysv1.Orders{Revision: f.revision}
+	if a := f.agents[node]; a != nil {
+		orders.ShipTo = f.relays.address(a.labels)
+	}
 	for _, t := range f.sorted() {
 		if !t.Until.IsZero() && f.now().Sub(t.Until) > lateAgents {
 			continue
@@ -258,13 +264,17 @@ func (f *fleet) sorted() []*task {
 }
 
 // arrive and leave count the connections of an agent.
-func (f *fleet) arrive(node string) error {
+func (f *fleet) arrive(r *atysv1.AttendRequest) error {
+	if err := wire.CheckLabels(r.GetLabels()); err != nil {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	a, err := f.agent(node)
+	a, err := f.agent(r.GetNode())
 	if err != nil {
 		return err
 	}
+	a.labels = r.GetLabels()
 	a.attending++
 	a.seen = f.now()
 	f.announce(false)
@@ -282,8 +292,8 @@ func (f *fleet) leave(node string) {
 
 // agent finds or adds an agent. The lock is held.
 func (f *fleet) agent(node string) (*attendant, error) {
-	if node == "" || len(node) > maxLabelLength {
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("a node is called %.40q: want a name of at most %d bytes", node, maxLabelLength))
+	if node == "" || len(node) > wire.MaxLabel {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("a node is called %.40q: want a name of at most %d bytes", node, wire.MaxLabel))
 	}
 	a := f.agents[node]
 	if a == nil {
@@ -302,7 +312,7 @@ func (f *fleet) hear(r *atysv1.ReportRequest) error {
 		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%d targets and %d tasks: at most %d and %d are taken", len(r.GetTargets()), len(r.GetTasks()), maxTargets, 2*maxProfiles))
 	}
 	for _, t := range r.GetTargets() {
-		if err := checkLabels(t.GetLabels()); err != nil {
+		if err := wire.CheckLabels(t.GetLabels()); err != nil {
 			return connect.NewError(connect.CodeInvalidArgument, err)
 		}
 	}
@@ -332,7 +342,7 @@ func (s *Server) AttendTo(ctx context.Context, r *atysv1.AttendRequest, send fun
 	if err != nil {
 		return err
 	}
-	if err := f.arrive(r.GetNode()); err != nil {
+	if err := f.arrive(r); err != nil {
 		return err
 	}
 	defer f.leave(r.GetNode())

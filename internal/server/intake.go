@@ -7,18 +7,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
-)
-
-// Limits of what one request may hold. Agents stay far below them.
-const (
-	maxRequest     = 32 << 20 // bytes, before and after compression
-	maxWindows     = 10_000
-	maxLabels      = 32
-	maxLabelLength = 256
 )
 
 // Push keeps windows; see the service Intake.
@@ -55,26 +46,12 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 
 // batch reads a request. Whatever is wrong with it will be wrong again.
 func batch(r *atysv1.PushRequest) (b *store.Batch, err error) {
-	if n := len(r.GetWindows()); n > maxWindows {
-		return nil, fmt.Errorf("%d windows in one request: at most %d are taken", n, maxWindows)
-	}
 	b = &store.Batch{}
-	if b.Stacks, err = wire.Hashes(r.GetStacks()); err != nil {
+	if b.Stacks, b.Forest, err = wire.CheckPush(r); err != nil {
 		return nil, err
-	}
-	if b.Forest, err = wire.Learn(r.GetDictionary()); err != nil {
-		return nil, err
-	}
-	for i, m := range r.GetSeries() {
-		if err := checkLabels(m.GetLabels()); err != nil {
-			return nil, fmt.Errorf("series %d: %w", i, err)
-		}
 	}
 	for i, m := range r.GetWindows() {
-		if int64(m.GetSeries()) >= int64(len(r.GetSeries())) {
-			return nil, fmt.Errorf("window %d: series %d of %d", i, m.GetSeries(), len(r.GetSeries()))
-		}
-		w, err := window(m, len(b.Stacks))
+		w, err := window(m)
 		if err != nil {
 			return nil, fmt.Errorf("window %d: %w", i, err)
 		}
@@ -84,23 +61,8 @@ func batch(r *atysv1.PushRequest) (b *store.Batch, err error) {
 	return b, nil
 }
 
-func checkLabels(labels profile.Labels) error {
-	if len(labels) > maxLabels {
-		return fmt.Errorf("%d labels: at most %d are taken", len(labels), maxLabels)
-	}
-	for name, value := range labels {
-		if name == "" || len(name) > maxLabelLength || len(value) > maxLabelLength {
-			return fmt.Errorf("label %.40q of %d bytes with a value of %d: names are needed, and at most %d bytes are taken of each", name, len(name), len(value), maxLabelLength)
-		}
-	}
-	return nil
-}
-
 // window takes a window's columns over as they are.
-func window(m *atysv1.Window, stacks int) (w store.Window, err error) {
-	if err := wire.CheckRows(m, stacks); err != nil {
-		return w, err
-	}
+func window(m *atysv1.Window) (w store.Window, err error) {
 	if w.Head, w.Run, err = wire.Head(m); err != nil {
 		return w, err
 	}

@@ -117,6 +117,9 @@ func (m *metrics) timed() connect.Interceptor {
 	})
 }
 
+// refuse notes that somebody may not.
+func (m *metrics) refuse(code connect.Code) { m.refused.WithLabelValues(code.String()).Inc() }
+
 // pushed notes how a request to keep windows ended.
 func (m *metrics) pushed(windows int, unknown bool, err error) {
 	code := "ok"

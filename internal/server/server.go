@@ -2,6 +2,7 @@
 //
 //	Push (intake.go) -> checked -> store.Put -> acknowledged
 //	Apply (control.go) -> profiles, kept (ledger.go) -> orders of each agent (fleet.go) -> Attend
+//	Offer -> the relay of each group (relays.go) -> in the orders of its agents
 //	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
 //	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
 //	Upkeep -> what came is added up, what is old dropped (upkeep.go)
@@ -21,6 +22,7 @@ import (
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
@@ -29,6 +31,7 @@ type Options struct {
 	Store     store.Store
 	Retention Retention            // see Upkeep
 	Profiles  string               // directory in which they are kept; "": nowhere
+	GroupBy   string               // label of agents and relays that groups them; "": all are one group
 	Tenant    string               // of the agent in this process, and of who need not say who they are; "": "default"
 	Admission Admission            // who may ask
 	Hosts     []string             // what this server is called, beside this machine's own addresses
@@ -78,7 +81,7 @@ func (s *Server) Close() { s.fleets.end() }
 // Handler gives all that the server answers.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	options := connect.WithHandlerOptions(connect.WithReadMaxBytes(maxRequest), connect.WithInterceptors(s.metrics.timed()))
+	options := connect.WithHandlerOptions(connect.WithReadMaxBytes(wire.MaxRequest), connect.WithInterceptors(s.metrics.timed()))
 	mux.Handle(atysv1connect.NewIntakeHandler(s, options))
 	mux.Handle(atysv1connect.NewFleetHandler(s, options))
 	mux.Handle(atysv1connect.NewControlHandler(s, options))

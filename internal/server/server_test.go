@@ -58,7 +58,7 @@ func admitted(t *testing.T) (Admission, func(h *httptest.Server, token string) *
 		t.Fatal(err)
 	}
 	for _, tenant := range []string{"default", "other"} {
-		for _, role := range []auth.Role{auth.Agent, auth.Reader, auth.Operator} {
+		for _, role := range []auth.Role{auth.Agent, auth.Relay, auth.Reader, auth.Operator} {
 			tokens.Add(tenant+"/"+string(role), auth.Identity{Tenant: tenant, Role: role})
 		}
 	}
@@ -156,7 +156,7 @@ func TestRefusals(t *testing.T) {
 		"no run":            func(p *atysv1.PushRequest) { p.Windows[0].Run = nil },
 		"no such string":    func(p *atysv1.PushRequest) { p.Dictionary.Locations[0].Name = 1 << 20 },
 		"a caller to come":  func(p *atysv1.PushRequest) { p.Dictionary.Nodes[1].Caller = 1 << 20 },
-		"a long label":      func(p *atysv1.PushRequest) { p.Series[0].Labels["x"] = strings.Repeat("y", maxLabelLength+1) },
+		"a long label":      func(p *atysv1.PushRequest) { p.Series[0].Labels["x"] = strings.Repeat("y", wire.MaxLabel+1) },
 		"a step of nothing": func(p *atysv1.PushRequest) { p.Windows[0].Types[0].Scale = 0 },
 		"before 1970":       func(p *atysv1.PushRequest) { p.Windows[0].StartUnixNano = -1 },
 		"a huge value":      func(p *atysv1.PushRequest) { p.Windows[0].Types[0].Scale, p.Windows[0].Rows.Value[0] = 1<<40, 1<<40 },

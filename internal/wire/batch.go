@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"maps"
-
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
@@ -15,12 +13,16 @@ type Batch struct {
 	known      func(profile.Hash) bool
 	hashes     []profile.Hash
 	stacks     map[profile.Hash]uint32
+	targets    map[string]uint32 // of the request's series, by labels
 	dictionary *dictionary
 }
 
+// Explain finds a stack in a forest.
+type Explain func(profile.Hash) (f *profile.Forest, leaf int, ok bool)
+
 // NewBatch begins a batch for a receiver that knows the stacks that known tells.
 func NewBatch(known func(profile.Hash) bool) *Batch {
-	return &Batch{request: &atysv1.PushRequest{}, known: known, stacks: map[profile.Hash]uint32{}, dictionary: newDictionary()}
+	return &Batch{request: &atysv1.PushRequest{}, known: known, stacks: map[profile.Hash]uint32{}, targets: map[string]uint32{}, dictionary: newDictionary()}
 }
 
 // Add adds a window. It stays as it is, and may be added to another batch.
@@ -32,8 +34,34 @@ func (b *Batch) Add(s *atysv1.Spooled) error {
 	if err := CheckRows(s.GetWindow(), len(hashes)); err != nil {
 		return err
 	}
-	number := make([]uint32, len(hashes))
-	var unknown []profile.Hash
+	number, unknown := b.number(hashes)
+	if len(unknown) > 0 {
+		forest, err := Learn(s.GetDictionary())
+		if err != nil {
+			return err
+		}
+		if missing := b.explain(unknown, In(forest)); missing > 0 {
+			return malformed("%d of a window's stacks are not in its dictionary", missing)
+		}
+	}
+	b.add(s.GetWindow(), s.GetSeries(), number)
+	return nil
+}
+
+// Join adds the windows of a request that has been checked. Of its stacks those
+// are explained that can be; the receiver is thought to know the others.
+func (b *Batch) Join(r *atysv1.PushRequest, hashes []profile.Hash, explain Explain) {
+	number, unknown := b.number(hashes)
+	b.explain(unknown, explain)
+	for _, w := range r.GetWindows() {
+		b.add(w, r.GetSeries()[w.GetSeries()], number)
+	}
+}
+
+// number gives the places of stacks in the batch's table, and lists those that
+// are new to it and to the receiver.
+func (b *Batch) number(hashes []profile.Hash) (number []uint32, unknown []profile.Hash) {
+	number = make([]uint32, len(hashes))
 	for i, hash := range hashes {
 		n, ok := b.stacks[hash]
 		if !ok {
@@ -46,56 +74,49 @@ func (b *Batch) Add(s *atysv1.Spooled) error {
 		}
 		number[i] = n
 	}
-	if err := b.explain(unknown, s.GetDictionary()); err != nil {
-		return err
+	return number, unknown
+}
+
+// explain adds stacks to the dictionary that goes along, and counts those that
+// could not be explained.
+func (b *Batch) explain(hashes []profile.Hash, explain Explain) (missing int) {
+	for _, hash := range hashes {
+		if forest, leaf, ok := explain(hash); ok {
+			b.dictionary.call(forest, leaf)
+		} else {
+			missing++
+		}
 	}
-	w := proto.CloneOf(s.GetWindow())
+	return missing
+}
+
+// In explains what is in a forest.
+func In(f *profile.Forest) Explain {
+	index := f.Index()
+	return func(h profile.Hash) (*profile.Forest, int, bool) {
+		leaf, ok := index[h]
+		return f, leaf, ok
+	}
+}
+
+func (b *Batch) add(m *atysv1.Window, series *atysv1.Series, number []uint32) {
+	w := proto.CloneOf(m)
 	for i, stack := range w.GetRows().GetStack() {
 		w.Rows.Stack[i] = number[stack]
 	}
-	w.Series = b.series(s.GetSeries())
+	w.Series = b.series(series)
 	b.request.Windows = append(b.request.Windows, w)
-	return nil
-}
-
-// explain adds stacks to the dictionary that goes along.
-func (b *Batch) explain(hashes []profile.Hash, from *atysv1.Dictionary) error {
-	if len(hashes) == 0 {
-		return nil
-	}
-	l, err := Learn(from)
-	if err != nil {
-		return err
-	}
-	nodes := l.Index()
-	places := make([]place, len(l.Places))
-	added := make([]bool, len(l.Places))
-	for _, hash := range hashes {
-		node, ok := nodes[hash]
-		if !ok {
-			return malformed("a window's stack is not in its dictionary")
-		}
-		calls, end := l.Stack(node)
-		s := profile.Stack{End: end}
-		for _, p := range calls {
-			if !added[p] {
-				places[p], added[p] = b.dictionary.location(l.Places[p].Location, l.Places[p].Names), true
-			}
-			s.Locations = append(s.Locations, profile.LocationID(p))
-		}
-		b.dictionary.stack(places, s)
-	}
-	return nil
 }
 
 func (b *Batch) series(s *atysv1.Series) uint32 {
-	for i, have := range b.request.Series {
-		if maps.Equal(have.GetLabels(), s.GetLabels()) {
-			return uint32(i)
-		}
+	key := profile.Labels(s.GetLabels()).String()
+	n, ok := b.targets[key]
+	if !ok {
+		n = uint32(len(b.request.Series))
+		b.targets[key] = n
+		b.request.Series = append(b.request.Series, s)
 	}
-	b.request.Series = append(b.request.Series, s)
-	return uint32(len(b.request.Series) - 1)
+	return n
 }
 
 // Len is the number of windows.

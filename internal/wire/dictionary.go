@@ -40,18 +40,23 @@ func (d *dictionary) string(s string) uint32 {
 }
 
 func (d *dictionary) location(l profile.Location, names []profile.Frame) place {
-	hash := l.Hash()
-	if number, ok := d.locations[hash]; ok {
-		return place{number, hash}
+	return d.place(profile.Place{Hash: l.Hash(), Location: l, Names: names})
+}
+
+func (d *dictionary) place(of profile.Place) place {
+	p := place{uint32(len(d.message.Locations)), of.Hash}
+	if number, ok := d.locations[of.Hash]; ok {
+		p.number = number
+		return p
 	}
+	l := of.Location
 	m := &atysv1.Location{Kind: uint32(l.Kind), BuildId: d.string(l.BuildID), Offset: l.Offset,
 		Name: d.string(l.Name), File: d.string(l.File), Line: uint32(l.Line)}
-	for _, f := range names {
+	for _, f := range of.Names {
 		m.Names = append(m.Names, &atysv1.Frame{Function: d.string(f.Function), Linkage: d.string(f.Linkage), File: d.string(f.File),
 			Line: uint32(f.Line), StartLine: uint32(f.StartLine), Mapping: d.string(f.Mapping), Kind: uint32(f.Kind), Class: uint32(f.Class), Inlined: f.Inlined})
 	}
-	p := place{uint32(len(d.message.Locations)), hash}
-	d.locations[hash] = p.number
+	d.locations[of.Hash] = p.number
 	d.message.Locations = append(d.message.Locations, m)
 	return p
 }
@@ -66,6 +71,20 @@ func (d *dictionary) stack(locations []place, s profile.Stack) profile.Hash {
 		number = d.node(hash, number, l.number, 0)
 	}
 	return hash
+}
+
+// call adds a call of a forest, and those that led to it, as far as they are
+// new; numbers here are plus one.
+func (d *dictionary) call(f *profile.Forest, i int) uint32 {
+	c := &f.Calls[i]
+	if number, ok := d.nodes[c.Hash]; ok {
+		return number
+	}
+	if c.Caller < 0 {
+		return d.node(c.Hash, 0, 0, c.End)
+	}
+	caller := d.call(f, c.Caller)
+	return d.node(c.Hash, caller, d.place(f.Places[c.Place]).number, 0)
 }
 
 // node finds or adds a node; numbers here are plus one.

@@ -147,6 +147,8 @@ func everything(from, to time.Time) *atysv1.Selection {
 type Known struct {
 	Offset time.Duration // by which its clock is ahead
 	Lost   int           // windows
+	// Address of the relay that it is to ship to; "": to the server.
+	ShipsTo string
 }
 
 // Known asks a server for an agent; one that has not reported yet has nothing.
@@ -158,11 +160,12 @@ func (s *Server) Known(ctx context.Context, node string) (k Known, err error) {
 	var object struct {
 		Lost        int    `json:"lostWindows"`
 		ClockOffset string `json:"clockOffset"`
+		ShipsTo     string `json:"shipsTo"`
 	}
 	if err := json.Unmarshal([]byte(response.GetObjects()[0].GetJson()), &object); err != nil {
 		return k, err
 	}
-	k.Lost = object.Lost
+	k.Lost, k.ShipsTo = object.Lost, object.ShipsTo
 	k.Offset, err = time.ParseDuration(object.ClockOffset)
 	return k, err
 }

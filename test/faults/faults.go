@@ -1,6 +1,8 @@
 // Package faults runs a server and agents as processes of their own, and does to them what happens to machines: kills, full disks, cut networks, strangers.
 //
 //	Server   an "atys server" that can be killed and started again (server.go)
+//	Relay    an "atys relay", likewise (relay.go)
+//	Agent    an "atys agent", likewise (agent.go)
 //	Sender   sends windows as an agent does, and knows which were acknowledged (sender.go)
 //
 // What must hold is in the tests: a window that was acknowledged is there, and
@@ -115,12 +117,8 @@ type Server struct {
 
 // NewServer starts one on a free port of this machine.
 func NewServer(program, dir string, within ...string) (*Server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeAddress()
 	if err != nil {
-		return nil, err
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
 		return nil, err
 	}
 	s := &Server{Program: program, Dir: dir, Address: address, Within: within}

@@ -36,9 +36,15 @@ type Sender struct {
 	Refused      int   // answers that were errors
 }
 
-// NewSender makes one for a server.
-func NewSender(s *Server, instance string) *Sender {
-	return &Sender{Instance: instance, intake: atysv1connect.NewIntakeClient(s.Client(), s.URL(), connect.WithSendGzip()), run: profile.Run{byte(len(instance)), 1}}
+// Receiver takes windows: a server, or a relay.
+type Receiver interface {
+	URL() string
+	Client() *http.Client
+}
+
+// NewSender makes one for a receiver.
+func NewSender(to Receiver, instance string) *Sender {
+	return &Sender{Instance: instance, intake: atysv1connect.NewIntakeClient(to.Client(), to.URL(), connect.WithSendGzip()), run: profile.Run{byte(len(instance)), 1}}
 }
 
 // Send sends the next window until it is acknowledged; what the server does not

@@ -103,6 +103,7 @@ type PushResponse struct {
 	Unknown          []byte `protobuf:"bytes,1,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	ReceivedUnixNano int64  `protobuf:"fixed64,2,opt,name=received_unix_nano,json=receivedUnixNano,proto3" json:"received_unix_nano,omitempty"` // the receiver's clock
 	AnsweredUnixNano int64  `protobuf:"fixed64,3,opt,name=answered_unix_nano,json=answeredUnixNano,proto3" json:"answered_unix_nano,omitempty"`
+	ClockErrorNs     int64  `protobuf:"varint,4,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"` // by how much that clock, if it is a relay's, may be wrong
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -154,6 +155,13 @@ func (x *PushResponse) GetReceivedUnixNano() int64 {
 func (x *PushResponse) GetAnsweredUnixNano() int64 {
 	if x != nil {
 		return x.AnsweredUnixNano
+	}
+	return 0
+}
+
+func (x *PushResponse) GetClockErrorNs() int64 {
+	if x != nil {
+		return x.ClockErrorNs
 	}
 	return 0
 }
@@ -1226,6 +1234,7 @@ type AttendRequest struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Run           []byte                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"` // 16 bytes, as of its windows
 	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Labels        map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of the node: they tell its group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1281,11 +1290,19 @@ func (x *AttendRequest) GetVersion() string {
 	return ""
 }
 
+func (x *AttendRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 type Orders struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Revision      uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	Unchanged     bool                   `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"` // the tasks are those of the revision, and not told again
 	Tasks         []*Task                `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	ShipTo        string                 `protobuf:"bytes,4,opt,name=ship_to,json=shipTo,proto3" json:"ship_to,omitempty"` // address of the relay that is to get windows; empty: the server itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1341,6 +1358,144 @@ func (x *Orders) GetTasks() []*Task {
 	return nil
 }
 
+func (x *Orders) GetShipTo() string {
+	if x != nil {
+		return x.ShipTo
+	}
+	return ""
+}
+
+// OfferRequest is a relay that is willing.
+type OfferRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // at which agents reach it
+	Labels        map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OfferRequest) Reset() {
+	*x = OfferRequest{}
+	mi := &file_atys_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferRequest) ProtoMessage() {}
+
+func (x *OfferRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
+func (*OfferRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *OfferRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OfferRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *OfferRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *OfferRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// Standing is how a relay stands: told at once, when it changes, and every few
+// seconds that it does not.
+type Standing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`    // whose windows it may pass on
+	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`      // value of the label by which agents are grouped
+	Central       bool                   `protobuf:"varint,3,opt,name=central,proto3" json:"central,omitempty"` // it is the one that the group's agents ship to
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Standing) Reset() {
+	*x = Standing{}
+	mi := &file_atys_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Standing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Standing) ProtoMessage() {}
+
+func (x *Standing) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Standing.ProtoReflect.Descriptor instead.
+func (*Standing) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Standing) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Standing) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Standing) GetCentral() bool {
+	if x != nil {
+		return x.Central
+	}
+	return false
+}
+
 // Task is a profile as one agent is to carry it out.
 type Task struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1358,7 +1513,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1525,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1538,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{17}
+	return file_atys_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Task) GetId() string {
@@ -1442,7 +1597,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1609,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1622,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{18}
+	return file_atys_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReportRequest) GetNode() string {
@@ -1521,7 +1676,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1688,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1701,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{19}
+	return file_atys_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReportResponse) GetReceivedUnixNano() int64 {
@@ -1567,7 +1722,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1734,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1747,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{20}
+	return file_atys_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Target) GetLabels() map[string]string {
@@ -1622,7 +1777,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1789,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1802,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{21}
+	return file_atys_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TaskState) GetId() string {
@@ -1696,7 +1851,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1863,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1876,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{22}
+	return file_atys_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodeState) GetWaitingWindows() uint32 {
@@ -1796,7 +1951,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1963,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1976,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{23}
+	return file_atys_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -1840,7 +1995,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +2007,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +2020,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{24}
+	return file_atys_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -1887,7 +2042,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2054,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2067,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{25}
+	return file_atys_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Object) GetKind() string {
@@ -1946,7 +2101,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2113,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2126,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{26}
+	return file_atys_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -1997,7 +2152,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2164,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2177,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{27}
+	return file_atys_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -2042,7 +2197,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2209,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2222,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{28}
+	return file_atys_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -2092,7 +2247,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2259,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2272,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{29}
+	return file_atys_proto_rawDescGZIP(), []int{31}
 }
 
 type Change struct {
@@ -2130,7 +2285,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2297,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2310,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{30}
+	return file_atys_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Change) GetWhat() string {
@@ -2186,7 +2341,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2353,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2366,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Selection) GetSelect() string {
@@ -2263,7 +2418,7 @@ type Coverage struct {
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2430,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2443,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -2341,7 +2496,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +2508,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +2521,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{33}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -2421,7 +2576,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2588,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2601,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{34}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -2472,7 +2627,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2639,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2652,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -2517,7 +2672,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2529,7 +2684,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2542,7 +2697,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -2569,7 +2724,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2736,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2749,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -2625,7 +2780,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2792,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2805,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -2709,7 +2864,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2876,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2889,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -2792,7 +2947,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2959,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2972,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Amount) GetN() int64 {
@@ -2867,7 +3022,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +3034,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3047,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -2928,7 +3083,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3095,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3108,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -2994,7 +3149,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3161,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3174,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -3051,7 +3206,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3218,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3231,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -3137,7 +3292,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3149,7 +3304,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3162,7 +3317,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -3181,7 +3336,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3193,7 +3348,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3206,7 +3361,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -3225,7 +3380,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3392,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3405,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Values) GetValues() []string {
@@ -3270,7 +3425,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3282,7 +3437,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3295,7 +3450,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -3323,7 +3478,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3490,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3503,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -3394,7 +3549,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3406,7 +3561,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3419,7 +3574,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -3525,11 +3680,12 @@ const file_atys_proto_rawDesc = "" +
 	"\awindows\x18\x03 \x03(\v2\x0f.atys.v1.WindowR\awindows\x123\n" +
 	"\n" +
 	"dictionary\x18\x04 \x01(\v2\x13.atys.v1.DictionaryR\n" +
-	"dictionary\"\x84\x01\n" +
+	"dictionary\"\xaa\x01\n" +
 	"\fPushResponse\x12\x18\n" +
 	"\aunknown\x18\x01 \x01(\fR\aunknown\x12,\n" +
 	"\x12received_unix_nano\x18\x02 \x01(\x10R\x10receivedUnixNano\x12,\n" +
-	"\x12answered_unix_nano\x18\x03 \x01(\x10R\x10answeredUnixNano\"x\n" +
+	"\x12answered_unix_nano\x18\x03 \x01(\x10R\x10answeredUnixNano\x12$\n" +
+	"\x0eclock_error_ns\x18\x04 \x01(\x03R\fclockErrorNs\"x\n" +
 	"\x06Series\x123\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
@@ -3625,15 +3781,32 @@ const file_atys_proto_rawDesc = "" +
 	"\x06stacks\x18\x03 \x01(\fR\x06stacks\x123\n" +
 	"\n" +
 	"dictionary\x18\x04 \x01(\v2\x13.atys.v1.DictionaryR\n" +
-	"dictionary\"O\n" +
+	"dictionary\"\xc6\x01\n" +
 	"\rAttendRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\"g\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12:\n" +
+	"\x06labels\x18\x04 \x03(\v2\".atys.v1.AttendRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x80\x01\n" +
 	"\x06Orders\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12#\n" +
-	"\x05tasks\x18\x03 \x03(\v2\r.atys.v1.TaskR\x05tasks\"\xb7\x01\n" +
+	"\x05tasks\x18\x03 \x03(\v2\r.atys.v1.TaskR\x05tasks\x12\x17\n" +
+	"\aship_to\x18\x04 \x01(\tR\x06shipTo\"\xcc\x01\n" +
+	"\fOfferRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x129\n" +
+	"\x06labels\x18\x03 \x03(\v2!.atys.v1.OfferRequest.LabelsEntryR\x06labels\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\bStanding\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x18\n" +
+	"\acentral\x18\x03 \x01(\bR\acentral\"\xb7\x01\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aprofile\x18\x02 \x01(\tR\aprofile\x12&\n" +
@@ -3803,10 +3976,11 @@ const file_atys_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012=\n" +
 	"\x06Intake\x123\n" +
-	"\x04Push\x12\x14.atys.v1.PushRequest\x1a\x15.atys.v1.PushResponse2w\n" +
+	"\x04Push\x12\x14.atys.v1.PushRequest\x1a\x15.atys.v1.PushResponse2\xac\x01\n" +
 	"\x05Fleet\x123\n" +
 	"\x06Attend\x12\x16.atys.v1.AttendRequest\x1a\x0f.atys.v1.Orders0\x01\x129\n" +
-	"\x06Report\x12\x16.atys.v1.ReportRequest\x1a\x17.atys.v1.ReportResponse2\xdf\x01\n" +
+	"\x06Report\x12\x16.atys.v1.ReportRequest\x1a\x17.atys.v1.ReportResponse\x123\n" +
+	"\x05Offer\x12\x15.atys.v1.OfferRequest\x1a\x11.atys.v1.Standing0\x012\xdf\x01\n" +
 	"\aControl\x126\n" +
 	"\x05Apply\x12\x15.atys.v1.ApplyRequest\x1a\x16.atys.v1.ApplyResponse\x120\n" +
 	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
@@ -3831,7 +4005,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -3850,50 +4024,54 @@ var file_atys_proto_goTypes = []any{
 	(*Spooled)(nil),         // 14: atys.v1.Spooled
 	(*AttendRequest)(nil),   // 15: atys.v1.AttendRequest
 	(*Orders)(nil),          // 16: atys.v1.Orders
-	(*Task)(nil),            // 17: atys.v1.Task
-	(*ReportRequest)(nil),   // 18: atys.v1.ReportRequest
-	(*ReportResponse)(nil),  // 19: atys.v1.ReportResponse
-	(*Target)(nil),          // 20: atys.v1.Target
-	(*TaskState)(nil),       // 21: atys.v1.TaskState
-	(*NodeState)(nil),       // 22: atys.v1.NodeState
-	(*ApplyRequest)(nil),    // 23: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 24: atys.v1.ApplyResponse
-	(*Object)(nil),          // 25: atys.v1.Object
-	(*GetRequest)(nil),      // 26: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 27: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 28: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 29: atys.v1.DeleteResponse
-	(*Change)(nil),          // 30: atys.v1.Change
-	(*Selection)(nil),       // 31: atys.v1.Selection
-	(*Coverage)(nil),        // 32: atys.v1.Coverage
-	(*NodeCoverage)(nil),    // 33: atys.v1.NodeCoverage
-	(*Span)(nil),            // 34: atys.v1.Span
-	(*MergeRequest)(nil),    // 35: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 36: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 37: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 38: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 39: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 40: atys.v1.Amount
-	(*Interval)(nil),        // 41: atys.v1.Interval
-	(*SplitRequest)(nil),    // 42: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 43: atys.v1.SplitResponse
-	(*Part)(nil),            // 44: atys.v1.Part
-	(*LabelsRequest)(nil),   // 45: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 46: atys.v1.LabelsResponse
-	(*Values)(nil),          // 47: atys.v1.Values
-	(*WindowsRequest)(nil),  // 48: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 49: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 50: atys.v1.KeptWindow
-	nil,                     // 51: atys.v1.Series.LabelsEntry
-	nil,                     // 52: atys.v1.Target.LabelsEntry
-	nil,                     // 53: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 54: atys.v1.KeptWindow.LabelsEntry
+	(*OfferRequest)(nil),    // 17: atys.v1.OfferRequest
+	(*Standing)(nil),        // 18: atys.v1.Standing
+	(*Task)(nil),            // 19: atys.v1.Task
+	(*ReportRequest)(nil),   // 20: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 21: atys.v1.ReportResponse
+	(*Target)(nil),          // 22: atys.v1.Target
+	(*TaskState)(nil),       // 23: atys.v1.TaskState
+	(*NodeState)(nil),       // 24: atys.v1.NodeState
+	(*ApplyRequest)(nil),    // 25: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 26: atys.v1.ApplyResponse
+	(*Object)(nil),          // 27: atys.v1.Object
+	(*GetRequest)(nil),      // 28: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 29: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 30: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 31: atys.v1.DeleteResponse
+	(*Change)(nil),          // 32: atys.v1.Change
+	(*Selection)(nil),       // 33: atys.v1.Selection
+	(*Coverage)(nil),        // 34: atys.v1.Coverage
+	(*NodeCoverage)(nil),    // 35: atys.v1.NodeCoverage
+	(*Span)(nil),            // 36: atys.v1.Span
+	(*MergeRequest)(nil),    // 37: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 38: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 39: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 40: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 41: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 42: atys.v1.Amount
+	(*Interval)(nil),        // 43: atys.v1.Interval
+	(*SplitRequest)(nil),    // 44: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 45: atys.v1.SplitResponse
+	(*Part)(nil),            // 46: atys.v1.Part
+	(*LabelsRequest)(nil),   // 47: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 48: atys.v1.LabelsResponse
+	(*Values)(nil),          // 49: atys.v1.Values
+	(*WindowsRequest)(nil),  // 50: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 51: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 52: atys.v1.KeptWindow
+	nil,                     // 53: atys.v1.Series.LabelsEntry
+	nil,                     // 54: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 55: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 56: atys.v1.Target.LabelsEntry
+	nil,                     // 57: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 58: atys.v1.KeptWindow.LabelsEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	2,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	3,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	10, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
-	51, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	53, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	4,  // 4: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	5,  // 5: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	6,  // 6: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -3907,70 +4085,74 @@ var file_atys_proto_depIdxs = []int32{
 	3,  // 14: atys.v1.Spooled.window:type_name -> atys.v1.Window
 	2,  // 15: atys.v1.Spooled.series:type_name -> atys.v1.Series
 	10, // 16: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
-	17, // 17: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	2,  // 18: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	20, // 19: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	21, // 20: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	22, // 21: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	52, // 22: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	25, // 23: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	25, // 24: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	25, // 25: atys.v1.Change.object:type_name -> atys.v1.Object
-	6,  // 26: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	33, // 27: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	34, // 28: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	31, // 29: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	14, // 30: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	32, // 31: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	31, // 32: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	39, // 33: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	5,  // 34: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	32, // 35: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	40, // 36: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	40, // 37: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	41, // 38: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	41, // 39: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	31, // 40: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	44, // 41: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	32, // 42: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	41, // 43: atys.v1.Part.share:type_name -> atys.v1.Interval
-	31, // 44: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	53, // 45: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	31, // 46: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	50, // 47: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	54, // 48: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	5,  // 49: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	6,  // 50: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	47, // 51: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 52: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	15, // 53: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	18, // 54: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	23, // 55: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	26, // 56: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	28, // 57: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	26, // 58: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	35, // 59: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	37, // 60: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	42, // 61: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	45, // 62: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	48, // 63: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 64: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	16, // 65: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	19, // 66: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	24, // 67: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	27, // 68: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	29, // 69: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	30, // 70: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	36, // 71: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	38, // 72: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	43, // 73: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	46, // 74: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	49, // 75: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	64, // [64:76] is the sub-list for method output_type
-	52, // [52:64] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	54, // 17: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	19, // 18: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	55, // 19: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	2,  // 20: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	22, // 21: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	23, // 22: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	24, // 23: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	56, // 24: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	27, // 25: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	27, // 26: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	27, // 27: atys.v1.Change.object:type_name -> atys.v1.Object
+	6,  // 28: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	35, // 29: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	36, // 30: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	33, // 31: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	14, // 32: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	34, // 33: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	33, // 34: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	41, // 35: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	5,  // 36: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	34, // 37: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	42, // 38: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	42, // 39: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	43, // 40: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	43, // 41: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	33, // 42: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	46, // 43: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	34, // 44: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	43, // 45: atys.v1.Part.share:type_name -> atys.v1.Interval
+	33, // 46: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	57, // 47: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	33, // 48: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	52, // 49: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	58, // 50: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	5,  // 51: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	6,  // 52: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	49, // 53: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 54: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	15, // 55: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	20, // 56: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	17, // 57: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	25, // 58: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	28, // 59: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	30, // 60: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	28, // 61: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	37, // 62: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	39, // 63: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	44, // 64: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	47, // 65: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	50, // 66: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 67: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	16, // 68: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	21, // 69: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	18, // 70: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	26, // 71: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	29, // 72: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	31, // 73: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	32, // 74: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	38, // 75: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	40, // 76: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	45, // 77: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	48, // 78: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	51, // 79: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	67, // [67:80] is the sub-list for method output_type
+	54, // [54:67] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -3984,7 +4166,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   55,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

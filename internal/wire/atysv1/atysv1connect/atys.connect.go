@@ -51,6 +51,8 @@ const (
 	FleetAttendProcedure = "/atys.v1.Fleet/Attend"
 	// FleetReportProcedure is the fully-qualified name of the Fleet's Report RPC.
 	FleetReportProcedure = "/atys.v1.Fleet/Report"
+	// FleetOfferProcedure is the fully-qualified name of the Fleet's Offer RPC.
+	FleetOfferProcedure = "/atys.v1.Fleet/Offer"
 	// ControlApplyProcedure is the fully-qualified name of the Control's Apply RPC.
 	ControlApplyProcedure = "/atys.v1.Control/Apply"
 	// ControlGetProcedure is the fully-qualified name of the Control's Get RPC.
@@ -154,6 +156,8 @@ type FleetClient interface {
 	Attend(context.Context, *atysv1.AttendRequest) (*connect.ServerStreamForClient[atysv1.Orders], error)
 	// Report tells what runs on a node. Who reports nothing for long is silent.
 	Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportResponse, error)
+	// Offer has a relay be known for as long as the connection stands.
+	Offer(context.Context, *atysv1.OfferRequest) (*connect.ServerStreamForClient[atysv1.Standing], error)
 }
 
 // NewFleetClient constructs a client for the atys.v1.Fleet service. By default, it uses the Connect
@@ -179,6 +183,12 @@ func NewFleetClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(fleetMethods.ByName("Report")),
 			connect.WithClientOptions(opts...),
 		),
+		offer: connect.NewClient[atysv1.OfferRequest, atysv1.Standing](
+			httpClient,
+			baseURL+FleetOfferProcedure,
+			connect.WithSchema(fleetMethods.ByName("Offer")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -186,6 +196,7 @@ func NewFleetClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 type fleetClient struct {
 	attend *connect.Client[atysv1.AttendRequest, atysv1.Orders]
 	report *connect.Client[atysv1.ReportRequest, atysv1.ReportResponse]
+	offer  *connect.Client[atysv1.OfferRequest, atysv1.Standing]
 }
 
 // Attend calls atys.v1.Fleet.Attend.
@@ -202,6 +213,11 @@ func (c *fleetClient) Report(ctx context.Context, req *atysv1.ReportRequest) (*a
 	return nil, err
 }
 
+// Offer calls atys.v1.Fleet.Offer.
+func (c *fleetClient) Offer(ctx context.Context, req *atysv1.OfferRequest) (*connect.ServerStreamForClient[atysv1.Standing], error) {
+	return c.offer.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // FleetHandler is an implementation of the atys.v1.Fleet service.
 type FleetHandler interface {
 	// Attend gives an agent its orders: at once, whenever they change, and every
@@ -209,6 +225,8 @@ type FleetHandler interface {
 	Attend(context.Context, *atysv1.AttendRequest, *connect.ServerStream[atysv1.Orders]) error
 	// Report tells what runs on a node. Who reports nothing for long is silent.
 	Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportResponse, error)
+	// Offer has a relay be known for as long as the connection stands.
+	Offer(context.Context, *atysv1.OfferRequest, *connect.ServerStream[atysv1.Standing]) error
 }
 
 // NewFleetHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -230,12 +248,20 @@ func NewFleetHandler(svc FleetHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(fleetMethods.ByName("Report")),
 		connect.WithHandlerOptions(opts...),
 	)
+	fleetOfferHandler := connect.NewServerStreamHandlerSimple(
+		FleetOfferProcedure,
+		svc.Offer,
+		connect.WithSchema(fleetMethods.ByName("Offer")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/atys.v1.Fleet/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case FleetAttendProcedure:
 			fleetAttendHandler.ServeHTTP(w, r)
 		case FleetReportProcedure:
 			fleetReportHandler.ServeHTTP(w, r)
+		case FleetOfferProcedure:
+			fleetOfferHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -251,6 +277,10 @@ func (UnimplementedFleetHandler) Attend(context.Context, *atysv1.AttendRequest, 
 
 func (UnimplementedFleetHandler) Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Fleet.Report is not implemented"))
+}
+
+func (UnimplementedFleetHandler) Offer(context.Context, *atysv1.OfferRequest, *connect.ServerStream[atysv1.Standing]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Fleet.Offer is not implemented"))
 }
 
 // ControlClient is a client for the atys.v1.Control service.

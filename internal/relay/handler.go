@@ -1,0 +1,48 @@
+package relay
+
+import (
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+// Admission says who may ask over the network; the zero value: nobody.
+type Admission struct {
+	Tokens *auth.Tokens // also, certificates that TLS has verified
+	Limit  *auth.Limit
+}
+
+// Handler gives all that the relay answers.
+func (r *Relay) Handler(a Admission, registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	options := connect.WithHandlerOptions(connect.WithReadMaxBytes(wire.MaxRequest))
+	mux.Handle(atysv1connect.NewIntakeHandler(r, options))
+	mux.Handle(atysv1connect.NewFleetHandler(r, options))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
+	})
+	gate := &auth.Gate{Tokens: a.Tokens, Limit: a.Limit, Needs: needs, Refuse: auth.Refusals(func(connect.Code) {})}
+	return auth.Guard(nil, false, gate.Wrap(mux))
+}
+
+// needs is the role that a request needs.
+func needs(r *http.Request) auth.Role {
+	under := func(service string) bool { return strings.HasPrefix(r.URL.Path, "/"+service+"/") }
+	switch {
+	case r.URL.Path == "/healthz":
+		return ""
+	case r.URL.Path == atysv1connect.FleetOfferProcedure:
+		return auth.Relay
+	case under(atysv1connect.IntakeName), under(atysv1connect.FleetName):
+		return auth.Agent
+	}
+	return auth.Reader
+}

@@ -1,0 +1,359 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// keeper is a server that keeps windows by their keys, with the stacks they name.
+type keeper struct {
+	mu       sync.Mutex // guards all below
+	known    map[profile.Hash]bool
+	windows  map[string]string
+	requests int
+	nodes    int   // that were explained
+	failing  error // what it answers
+	offset   time.Duration
+}
+
+func newKeeper() *keeper {
+	return &keeper{known: map[profile.Hash]bool{}, windows: map[string]string{}}
+}
+
+// Push keeps windows as a server does. Runs of another length it refuses, which
+// relays do not look at.
+func (k *keeper) Push(_ context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.requests++
+	if k.failing != nil {
+		return nil, k.failing
+	}
+	now := time.Now().Add(k.offset).UnixNano()
+	response := &atysv1.PushResponse{ReceivedUnixNano: now, AnsweredUnixNano: now}
+	hashes, forest, err := wire.CheckPush(r)
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	k.nodes += len(forest.Calls)
+	for _, c := range forest.Calls {
+		k.known[c.Hash] = true
+	}
+	unknown := slices.DeleteFunc(slices.Clone(hashes), func(h profile.Hash) bool { return k.known[h] })
+	if len(unknown) > 0 {
+		response.Unknown = wire.Table(unknown)
+		return response, nil
+	}
+	for _, w := range r.GetWindows() {
+		if _, _, err := wire.Head(w); err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		}
+	}
+	for _, w := range r.GetWindows() {
+		key := fmt.Sprint(r.GetSeries()[w.GetSeries()].GetLabels(), w.GetTask(), w.GetStartUnixNano(), w.GetRun())
+		k.windows[key] = shown(w, hashes)
+	}
+	return response, nil
+}
+
+// shown writes a window with the stacks that its rows point at.
+func shown(w *atysv1.Window, hashes []profile.Hash) string {
+	w = proto.CloneOf(w)
+	var b strings.Builder
+	for _, s := range w.GetRows().GetStack() {
+		fmt.Fprintf(&b, "%x ", hashes[s])
+	}
+	w.Series, w.Rows.Stack = 0, nil
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(w)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintf(&b, "%x", text)
+	return b.String()
+}
+
+func (k *keeper) AttendTo(_ context.Context, r *atysv1.AttendRequest, order func(*atysv1.Orders) error) error {
+	return order(&atysv1.Orders{Revision: 7, ShipTo: "http://elsewhere"})
+}
+
+func (k *keeper) Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
+	return &atysv1.ReportResponse{ReceivedUnixNano: 5}, nil
+}
+
+func (k *keeper) OfferTo(ctx context.Context, _ *atysv1.OfferRequest, stand func(*atysv1.Standing) error) error {
+	if err := stand(&atysv1.Standing{Tenant: "default", Central: true}); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// began is a relay that runs and has been told how it stands.
+func began(t *testing.T, to Upstream) *Relay {
+	t.Helper()
+	r := New(Options{Offer: &atysv1.OfferRequest{Name: "one"}, Upstream: to, Gather: 20 * time.Millisecond})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	for r.mayPass(ctx) != nil {
+		time.Sleep(time.Millisecond)
+	}
+	return r
+}
+
+// sealed is a window of an instance, with stacks that others have too.
+func sealed(seed uint64, instance string) *atysv1.Spooled {
+	w := profiletest.Random(rand.New(rand.NewPCG(seed, 9)))
+	w.Samples, w.Task, w.Start = nil, "task", time.Unix(1_700_000_000, 0)
+	w.Target = profile.Labels{"service": "shop", "instance": instance}
+	return wire.Seal(w, profile.Run{byte(seed)})
+}
+
+// relayed is a relay as another one sees it.
+type relayed struct{ *Relay }
+
+func (r relayed) AttendTo(context.Context, *atysv1.AttendRequest, func(*atysv1.Orders) error) error {
+	return errors.New("nobody attends")
+}
+
+func (r relayed) OfferTo(ctx context.Context, m *atysv1.OfferRequest, stand func(*atysv1.Standing) error) error {
+	return r.options.Upstream.OfferTo(ctx, m, stand)
+}
+
+// pusher ships as an agent does: what the receiver does not know a second time.
+type pusher interface {
+	Push(context.Context, *atysv1.PushRequest) (*atysv1.PushResponse, error)
+}
+
+func ship(to pusher, known bool, windows ...*atysv1.Spooled) error {
+	unknown := map[profile.Hash]bool{}
+	for range 2 {
+		b := wire.NewBatch(func(h profile.Hash) bool { return known && !unknown[h] })
+		for _, w := range windows {
+			if err := b.Add(w); err != nil {
+				return err
+			}
+		}
+		response, err := to.Push(context.Background(), b.Request())
+		if err != nil {
+			return err
+		}
+		if len(response.GetUnknown()) == 0 {
+			return nil
+		}
+		hashes, err := wire.Hashes(response.GetUnknown())
+		if err != nil {
+			return err
+		}
+		for _, h := range hashes {
+			unknown[h] = true
+		}
+	}
+	return errors.New("not taken after all was explained")
+}
+
+// shipAll has many agents ship at once.
+func shipAll(t *testing.T, to pusher, known bool, windows []*atysv1.Spooled) {
+	t.Helper()
+	var agents sync.WaitGroup
+	for _, w := range windows {
+		agents.Go(func() {
+			if err := ship(to, known, w); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	agents.Wait()
+}
+
+func windowsOf(agents int) (windows []*atysv1.Spooled) {
+	for i := range agents {
+		windows = append(windows, sealed(uint64(i%7), fmt.Sprint("instance-", i)))
+	}
+	return windows
+}
+
+// TestLevels has what a server keeps not depend on how many relays are before
+// it, nor on what any of them knows.
+func TestLevels(t *testing.T) {
+	windows := windowsOf(50)
+	direct := newKeeper()
+	shipAll(t, direct, false, windows)
+	for levels := 1; levels <= 3; levels++ {
+		for _, known := range []bool{false, true} {
+			server := newKeeper()
+			var to Upstream = server
+			for range levels {
+				to = relayed{began(t, to)}
+			}
+			shipAll(t, to, known, windows)
+			shipAll(t, to, !known, windows) // a second time: it is there once
+			if !maps.Equal(server.windows, direct.windows) {
+				t.Errorf("%d levels, known %v: %d windows are there, want the %d of an agent that ships to the server", levels, known, len(server.windows), len(direct.windows))
+			}
+		}
+	}
+}
+
+// TestTogether has many agents' windows go in a few requests, and what they all
+// explain go once.
+func TestTogether(t *testing.T) {
+	server := newKeeper()
+	r := began(t, server)
+	shipAll(t, r, false, windowsOf(200))
+	alone := newKeeper()
+	shipAll(t, alone, false, windowsOf(7))
+	if server.requests > 20 {
+		t.Errorf("%d requests for the windows of 200 agents", server.requests)
+	}
+	if server.nodes > 4*alone.nodes {
+		t.Errorf("%d calls were explained for %d different ones", server.nodes, alone.nodes)
+	}
+}
+
+// TestForgetful has the server lose all that it knew, which the relay and its
+// agents still think it knows.
+func TestForgetful(t *testing.T) {
+	server := newKeeper()
+	r := began(t, server)
+	windows := windowsOf(20)
+	shipAll(t, r, false, windows)
+	server.mu.Lock()
+	server.known, server.windows = map[profile.Hash]bool{}, map[string]string{}
+	server.mu.Unlock()
+	shipAll(t, r, true, windows)
+	if len(server.windows) != len(windows) {
+		t.Errorf("%d windows are there of %d", len(server.windows), len(windows))
+	}
+}
+
+// TestOneBadRequest is refused alone, by the relay or, where it does not look,
+// by the server.
+func TestOneBadRequest(t *testing.T) {
+	server := newKeeper()
+	r := began(t, server)
+	series, run := sealed(1, strings.Repeat("x", 1000)), sealed(2, "bad")
+	run.Window.Run = []byte{1}
+	var others sync.WaitGroup
+	others.Go(func() { shipAll(t, r, false, windowsOf(20)) })
+	for name, bad := range map[string]*atysv1.Spooled{"labels": series, "run": run} {
+		others.Go(func() {
+			if err := ship(r, false, bad); connect.CodeOf(err) != connect.CodeInvalidArgument {
+				t.Errorf("%s: %v, want it refused", name, err)
+			}
+		})
+	}
+	others.Wait()
+	if len(server.windows) != 20 {
+		t.Errorf("%d windows are there of 20", len(server.windows))
+	}
+}
+
+// TestServerFails has nobody told that windows are kept.
+func TestServerFails(t *testing.T) {
+	server := newKeeper()
+	r := began(t, server)
+	for _, failing := range []error{errors.New("connection refused"), connect.NewError(connect.CodeUnauthenticated, errors.New("not known here"))} {
+		server.mu.Lock()
+		server.failing = failing
+		server.mu.Unlock()
+		if err := ship(r, false, sealed(1, "one")); connect.CodeOf(err) != connect.CodeUnavailable {
+			t.Errorf("%v: %v, want it to be told to come again", failing, err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held != 0 {
+		t.Errorf("%d bytes are still held", r.held)
+	}
+}
+
+// TestHoldsNoMore has a relay hold what it may.
+func TestHoldsNoMore(t *testing.T) {
+	r := New(Options{Upstream: newKeeper(), Held: 100})
+	if err := r.stand(&atysv1.Standing{Tenant: "default"}); err != nil {
+		t.Fatal(err)
+	}
+	b := wire.NewBatch(func(profile.Hash) bool { return false })
+	if err := b.Add(sealed(1, "one")); err != nil {
+		t.Fatal(err)
+	}
+	m := b.Request()
+	first, err := r.accept(t.Context(), m) // one is always taken
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.accept(t.Context(), m); connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("a second one: %v", err)
+	}
+	r.release(first)
+	if _, err := r.accept(t.Context(), m); err != nil {
+		t.Errorf("after it was passed on: %v", err)
+	}
+}
+
+// TestOwnTenant refuses windows of another tenant, and all before it is known whose it is.
+func TestOwnTenant(t *testing.T) {
+	r := New(Options{Upstream: newKeeper()})
+	other := auth.With(context.Background(), auth.Identity{Tenant: "other", Role: auth.Agent})
+	if err := r.mayPass(other); connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("before the server has told: %v", err)
+	}
+	if err := r.stand(&atysv1.Standing{Tenant: "default"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.mayPass(other); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("another tenant: %v", err)
+	}
+	if _, err := r.Report(other, &atysv1.ReportRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("another tenant's report: %v", err)
+	}
+	if err := r.stand(&atysv1.Standing{Tenant: "other"}); err == nil {
+		t.Error("a relay became another tenant's")
+	}
+}
+
+// TestClockThroughRelays has an agent know the server's clock, whatever the
+// relay's is.
+func TestClockThroughRelays(t *testing.T) {
+	server := newKeeper()
+	server.offset = -time.Hour // its clock is behind
+	r := began(t, server)
+	if err := ship(r, false, sealed(1, "one")); err != nil {
+		t.Fatal(err)
+	}
+	b := wire.NewBatch(func(profile.Hash) bool { return true })
+	if err := b.Add(sealed(1, "one")); err != nil {
+		t.Fatal(err)
+	}
+	sent := time.Now()
+	response, err := r.Push(t.Context(), b.Request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	offset, uncertain := wire.Clock(sent, time.Now(), response)
+	if off := (offset - time.Hour).Abs(); off > uncertain || uncertain > time.Minute {
+		t.Errorf("our clock is said to be ahead by %v +- %v, and is by an hour", offset, uncertain)
+	}
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// relays are those that are there, and which of them is each group's. The lock
+// of their fleet guards them.
+type relays struct {
+	groupBy string
+	offers  []*offer // the longest standing first
+	central map[string]*offer
+}
+
+// offer is a relay for as long as its connection stands.
+type offer struct {
+	*atysv1.OfferRequest
+	group string
+	since time.Time
+}
+
+// maxRelays bounds those of one tenant.
+const maxRelays = 1000
+
+func newRelays(groupBy string) relays {
+	return relays{groupBy: groupBy, central: map[string]*offer{}}
+}
+
+// group is where agents and relays with these labels belong; "" where they have
+// no such label, or there are no groups.
+func (r *relays) group(labels profile.Labels) string { return labels[r.groupBy] }
+
+// address is where agents with these labels are to ship; "": to the server.
+func (r *relays) address(labels profile.Labels) string {
+	if o := r.central[r.group(labels)]; o != nil {
+		return o.GetAddress()
+	}
+	return ""
+}
+
+// elect has each group have a relay, if one is willing, and tells whether any
+// group's is another one now. One that stands stays.
+func (r *relays) elect() (changed bool) {
+	elected := map[string]*offer{}
+	for _, o := range r.offers {
+		if current := r.central[o.group]; elected[o.group] == nil || o == current {
+			elected[o.group] = o
+		}
+	}
+	changed = len(elected) != len(r.central)
+	for group, o := range elected {
+		changed = changed || r.central[group] != o
+	}
+	r.central = elected
+	return changed
+}
+
+// sorted lists relays by name.
+func (r *relays) sorted() []*offer {
+	return slices.SortedStableFunc(slices.Values(r.offers), func(a, b *offer) int { return strings.Compare(a.GetName(), b.GetName()) })
+}
+
+// RelayStatus is a relay and how it stands.
+type RelayStatus struct {
+	Name    string         `json:"name"`
+	Version string         `json:"version"`
+	Address string         `json:"address"`
+	Group   string         `json:"group"`
+	Central bool           `json:"central"` // the group's agents ship to it
+	Agents  int            `json:"agents"`  // that do
+	Since   time.Time      `json:"since"`
+	Labels  profile.Labels `json:"labels,omitempty"`
+}
+
+// relayStatus tells how a relay stands. The lock is held.
+func (f *fleet) relayStatus(o *offer) RelayStatus {
+	s := RelayStatus{Name: o.GetName(), Version: o.GetVersion(), Address: o.GetAddress(), Group: o.group,
+		Central: f.relays.central[o.group] == o, Since: o.since.UTC(), Labels: o.GetLabels()}
+	if s.Central {
+		for _, a := range f.agents {
+			if a.attending > 0 && f.relays.group(a.labels) == o.group {
+				s.Agents++
+			}
+		}
+	}
+	return s
+}
+
+// welcome has a relay be known.
+func (f *fleet) welcome(r *atysv1.OfferRequest) (*offer, error) {
+	if err := checkOffer(r); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.relays.offers) >= maxRelays {
+		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d relays already", maxRelays))
+	}
+	o := &offer{OfferRequest: r, group: f.relays.group(r.GetLabels()), since: f.now()}
+	f.relays.offers = append(f.relays.offers, o)
+	f.announce(f.relays.elect())
+	return o, nil
+}
+
+func checkOffer(r *atysv1.OfferRequest) error {
+	if r.GetName() == "" || len(r.GetName()) > wire.MaxLabel {
+		return fmt.Errorf("a relay is called %.40q: want a name of at most %d bytes", r.GetName(), wire.MaxLabel)
+	}
+	u, err := url.Parse(r.GetAddress())
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(r.GetAddress()) > wire.MaxLabel {
+		return fmt.Errorf("a relay is at %.80q: want an address such as https://10.0.0.7:4310", r.GetAddress())
+	}
+	return wire.CheckLabels(r.GetLabels())
+}
+
+// dismiss forgets a relay whose connection has ended.
+func (f *fleet) dismiss(o *offer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.relays.offers = slices.DeleteFunc(f.relays.offers, func(other *offer) bool { return other == o })
+	f.announce(f.relays.elect())
+}
+
+// standing tells a relay how it stands, and what is closed when that changes.
+func (f *fleet) standing(o *offer, tenant string) (s *atysv1.Standing, changed <-chan struct{}, ended bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &atysv1.Standing{Tenant: tenant, Group: o.group, Central: f.relays.central[o.group] == o}, f.changed, f.ended
+}
+
+// Offer has a relay be known until it leaves; see the service Fleet.
+func (s *Server) Offer(ctx context.Context, r *atysv1.OfferRequest, stream *connect.ServerStream[atysv1.Standing]) error {
+	return s.OfferTo(ctx, r, stream.Send)
+}
+
+// OfferTo is Offer for a relay of this process.
+func (s *Server) OfferTo(ctx context.Context, r *atysv1.OfferRequest, send func(*atysv1.Standing) error) error {
+	f, err := s.fleet(ctx)
+	if err != nil {
+		return err
+	}
+	o, err := f.welcome(r)
+	if err != nil {
+		return err
+	}
+	defer f.dismiss(o)
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		standing, changed, ended := f.standing(o, s.tenant(ctx))
+		if ended {
+			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: come again"))
+		}
+		if err := send(standing); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-beat.C:
+		}
+	}
+}

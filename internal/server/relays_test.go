@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/store/mem"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// standing is a relay that stands, until leave is called.
+func standing(t *testing.T, s *Server, r *atysv1.OfferRequest) (stands <-chan *atysv1.Standing, leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	told, ended := make(chan *atysv1.Standing, 100), make(chan error, 1)
+	go func() {
+		ended <- s.OfferTo(ctx, r, func(st *atysv1.Standing) error {
+			told <- st
+			return nil
+		})
+	}()
+	return told, func() {
+		cancel()
+		<-ended
+	}
+}
+
+// attending is an agent of a zone that is there; shipsTo is what its newest orders say.
+func attending(t *testing.T, s *Server, node, zone string) (shipsTo <-chan string) {
+	t.Helper()
+	told := make(chan string, 100)
+	go func() { // ends with the test's context
+		_ = s.AttendTo(t.Context(), &atysv1.AttendRequest{Node: node, Labels: map[string]string{"zone": zone}}, func(o *atysv1.Orders) error {
+			told <- o.GetShipTo()
+			return nil
+		})
+	}()
+	return told
+}
+
+// becomes waits for what is told.
+func becomes(t *testing.T, who string, told <-chan string, want string) {
+	t.Helper()
+	for {
+		select {
+		case got := <-told:
+			if got == want {
+				return
+			}
+		case <-t.Context().Done():
+			t.Fatalf("%s is not told %q", who, want)
+		}
+	}
+}
+
+func offerOf(name, zone string) *atysv1.OfferRequest {
+	return &atysv1.OfferRequest{Name: name, Address: "http://" + name + ":4310", Labels: map[string]string{"zone": zone}}
+}
+
+// TestGroups has each zone's agents ship to a relay of the zone, to the same one
+// for as long as it is there, and to another one when it has left.
+func TestGroups(t *testing.T) {
+	s, err := New(Options{Store: mem.New(1), GroupBy: "zone"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	a, b, none := attending(t, s, "in-a", "a"), attending(t, s, "in-b", "b"), attending(t, s, "nowhere", "")
+	becomes(t, "a", a, "")
+	stands, leave := standing(t, s, offerOf("first", "a"))
+	if st := <-stands; st.GetTenant() != "default" || st.GetGroup() != "a" || !st.GetCentral() {
+		t.Errorf("the first relay stands as %v", st)
+	}
+	becomes(t, "a", a, "http://first:4310")
+	spare, leaveSpare := standing(t, s, offerOf("second", "a"))
+	if st := <-spare; st.GetCentral() {
+		t.Error("a second relay took the first one's place")
+	}
+	_, leaveOther := standing(t, s, offerOf("other", "b"))
+	defer leaveOther()
+	becomes(t, "b", b, "http://other:4310")
+	leave()
+	becomes(t, "a", a, "http://second:4310")
+	for st := range spare {
+		if st.GetCentral() {
+			break
+		}
+	}
+	leaveSpare()
+	becomes(t, "a", a, "")
+	for {
+		select {
+		case to := <-none:
+			if to != "" {
+				t.Errorf("an agent of no zone is to ship to %s", to)
+			}
+			continue
+		default:
+		}
+		break
+	}
+}
+
+// TestOneGroup has all agents ship to the one relay there is where nothing says
+// how to group them; one that comes back before it was missed counts once.
+func TestOneGroup(t *testing.T) {
+	s, err := New(Options{Store: mem.New(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	told := attending(t, s, "n", "any")
+	_, leave := standing(t, s, offerOf("only", "b"))
+	becomes(t, "n", told, "http://only:4310")
+	again, leaveAgain := standing(t, s, offerOf("only", "b"))
+	<-again
+	leave()
+	f, err := s.fleet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	if n := len(f.relays.offers); n != 1 {
+		t.Errorf("%d relays are known", n)
+	}
+	f.mu.Unlock()
+	leaveAgain()
+	becomes(t, "n", told, "")
+}
+
+// TestBadOffers refuses relays that agents could not reach.
+func TestBadOffers(t *testing.T) {
+	s, err := New(Options{Store: mem.New(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	for _, address := range []string{"", "here:4310", "file:///etc/passwd", "http://", "http://user:secret@here", "http://here\n"} {
+		err := s.OfferTo(t.Context(), &atysv1.OfferRequest{Name: "n", Address: address}, func(*atysv1.Standing) error { return nil })
+		if connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+	if err := s.OfferTo(t.Context(), &atysv1.OfferRequest{Address: "http://here:1"}, func(*atysv1.Standing) error { return nil }); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("one without a name: %v", err)
+	}
+}

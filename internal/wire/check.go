@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"fmt"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// Limits of what one request may hold. Agents stay far below them.
+const (
+	MaxRequest = 32 << 20 // bytes, before and after compression
+	MaxWindows = 10_000
+	maxLabels  = 32
+	// MaxLabel is how long the name or the value of a label may be.
+	MaxLabel = 256
+)
+
+// CheckPush checks a request, and gives the stacks that its rows point at and
+// those that it explains. Whatever is wrong with it will be wrong again.
+func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, forest *profile.Forest, err error) {
+	if n := len(r.GetWindows()); n > MaxWindows {
+		return nil, nil, fmt.Errorf("%d windows in one request: at most %d are taken", n, MaxWindows)
+	}
+	if hashes, err = Hashes(r.GetStacks()); err != nil {
+		return nil, nil, err
+	}
+	if forest, err = Learn(r.GetDictionary()); err != nil {
+		return nil, nil, err
+	}
+	for i, m := range r.GetSeries() {
+		if err := CheckLabels(m.GetLabels()); err != nil {
+			return nil, nil, fmt.Errorf("series %d: %w", i, err)
+		}
+	}
+	for i, m := range r.GetWindows() {
+		if int64(m.GetSeries()) >= int64(len(r.GetSeries())) {
+			return nil, nil, fmt.Errorf("window %d: series %d of %d", i, m.GetSeries(), len(r.GetSeries()))
+		}
+		if err := CheckRows(m, len(hashes)); err != nil {
+			return nil, nil, fmt.Errorf("window %d: %w", i, err)
+		}
+	}
+	return hashes, forest, nil
+}
+
+// CheckLabels refuses what nothing may be labelled.
+func CheckLabels(labels profile.Labels) error {
+	if len(labels) > maxLabels {
+		return fmt.Errorf("%d labels: at most %d are taken", len(labels), maxLabels)
+	}
+	for name, value := range labels {
+		if name == "" || len(name) > MaxLabel || len(value) > MaxLabel {
+			return fmt.Errorf("label %.40q of %d bytes with a value of %d: names are needed, and at most %d bytes are taken of each", name, len(name), len(value), MaxLabel)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func relay(t *testing.T, s *Server, to Upstream, name string, args ...string) *Relay {
+	t.Helper()
+	r, err := NewRelay(s, to, t.TempDir(), name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Kill() })
+	return r
+}
+
+// TestRelayKilled kills a server, a relay of it and a relay of that one again and
+// again while they are sent to: each window that one of them acknowledged is at
+// the server, once.
+func TestRelayKilled(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	near := relay(t, s, s, "near")
+	far := relay(t, s, near, "far")
+	over := time.Now().Add(long(t, 15*time.Second))
+	var senders []*Sender
+	failed := make(chan error, 9)
+	for i, to := range []Receiver{s, near, far, s, near, far, near, far, far} {
+		one := NewSender(to, fmt.Sprintf("web-%d", i))
+		senders = append(senders, one)
+		go func() {
+			var err error
+			for err == nil && time.Now().Before(over) {
+				err = one.Send(t.Context())
+			}
+			failed <- err
+		}()
+	}
+	r, kills := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 4)), 0
+	for ; time.Now().Before(over); kills++ {
+		time.Sleep(time.Duration(r.Int64N(int64(1500 * time.Millisecond))))
+		victim := []interface {
+			Kill()
+			Again() error
+		}{s, near, far}[r.IntN(3)]
+		victim.Kill()
+		if err := victim.Again(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acknowledged := 0
+	for range senders {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	for _, one := range senders {
+		acknowledged += one.Acknowledged
+	}
+	t.Logf("%d kills, %d windows acknowledged", kills, acknowledged)
+	if kills < 5 || acknowledged < 50 {
+		t.Errorf("%d kills, %d windows: too few to tell anything", kills, acknowledged)
+	}
+	check(t, s, senders...)
+}
+
+// TestRelayLost has a server choose one of two relays of a zone, which is killed,
+// and then the other one: the agent ships to the one that is left, and then to
+// the server, and nothing is missing. One of another zone is never shipped to.
+func TestRelayLost(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	s.Kill()
+	s.Args = []string{"--group-by", "zone"}
+	if err := s.Again(); err != nil {
+		t.Fatal(err)
+	}
+	relays := map[string]*Relay{}
+	for _, name := range []string{"one", "two"} {
+		relays[name] = relay(t, s, s, name, "--label", "zone=a")
+	}
+	relay(t, s, s, "elsewhere", "--label", "zone=b")
+	began := time.Now()
+	a := recording(t, s, s.URL(), t.TempDir(), nil, "--label", "zone=a")
+	for left := 2; left > 0; left-- {
+		var name string
+		wait(t, a, "a relay is the zone's", func() bool {
+			name = central(t, s, "a")
+			return name != "" && relays[name] != nil && known(t, s, a).ShipsTo == relays[name].URL()
+		})
+		wait(t, a, "windows come through relay "+name, func() bool { return relays[name].Passed(t.Context()) > 0 })
+		relays[name].Kill()
+		delete(relays, name)
+	}
+	wait(t, a, "no relay is left", func() bool { return known(t, s, a).ShipsTo == "" })
+	had := len(cuts(t, s, began))
+	wait(t, a, "windows come without a relay", func() bool { return len(cuts(t, s, began)) > had })
+	settled(t, a)
+	whole(t, s, a, began)
+	if status := known(t, s, a); status.Lost > 0 {
+		t.Errorf("%d windows are lost", status.Lost)
+	}
+}
+
+// central is the relay that agents of a group are to ship to; "": there is none.
+func central(t *testing.T, s *Server, group string) string {
+	t.Helper()
+	relays, err := s.Relays(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range relays {
+		if r.Group == group && r.Central {
+			return name
+		}
+	}
+	return ""
+}
