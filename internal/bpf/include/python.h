@@ -425,12 +425,27 @@ STEP u32 find_python(struct walk *w)
 	return 0;
 }
 
+/* Where all frames are added and the evaluation function was still running some,
+ * those are of another interpreter, which started this one. Since 3.12 the
+ * thread does not tell them: the stack must not pass for whole. */
+STEP u32 miss_python(struct walk *w)
+{
+	if (!w)
+		return 0;
+	struct python_process *p = PYTHON_PROCESS(w->owner);
+	if (p && p->activation >= PYTHON_ENTRY_SHIMS && w->languages.python.code && python_evaluates(w, p))
+		w->languages.cut = END_UNSUPPORTED;
+	return 0;
+}
+
 /* Adds the Python functions that a native frame of the runtime was running. */
 static __always_inline void add_python(struct walk *w)
 {
 	struct python_walk *s = &w->languages.python;
 	if (!s->frame && (s->outer || !(w->languages.begun & RUNS(LANGUAGE_PYTHON))))
 		find_python(w);
+	else if (!s->frame)
+		miss_python(w);
 	for (int i = 0; i < 4 && s->frame; i++) {
 		if (add_python_activation(w) != PYTHON_BELOW)
 			break;
