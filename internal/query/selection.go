@@ -160,7 +160,7 @@ func (q *question) covered(ctx context.Context) (Coverage, error) {
 	}
 	for i := range parts {
 		parts[i].Service = ""
-		parts[i].Match = func(labels profile.Labels) bool { return len(labels) == 1 && nodes[labels["node"]] }
+		parts[i].Match = func(labels profile.Labels) bool { return labels[store.ServiceLabel] == "" && nodes[labels["node"]] }
 	}
 	w := watch{nodes: map[[2]string]map[int64]time.Duration{}}
 	if _, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Key: w.saw}); err != nil {
