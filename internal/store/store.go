@@ -101,6 +101,15 @@ type Window struct {
 	Threads  []profile.Thread
 	Contexts []profile.Context
 	Rows     Rows
+	// What a relay has added up names the windows that it contains, of the same task
+	// and start. It has one type, groups, and neither threads nor contexts.
+	Contains []Part
+}
+
+// Part names a window that was added up into another one before it came.
+type Part struct {
+	Series profile.Labels
+	Run    profile.Run
 }
 
 // Rows are columns; row i is the i-th of each. Thread, Context, Slot and Spread
@@ -118,7 +127,7 @@ type Rows struct {
 	// Or, of what was kept: the same in parts of value*value/n. Engines may round it,
 	// by no more than a hundredth part of the sum of squares.
 	Excess []float32
-	Groups []int64 // Groups a row: above the raw level, of services, the values by group
+	Groups []int64 // Groups a row: the values by group, where series of several were added up
 }
 
 // UnknownError lists stacks that windows name and nobody has explained. Nothing
@@ -126,6 +135,15 @@ type Rows struct {
 type UnknownError struct{ Stacks []profile.Hash }
 
 func (e *UnknownError) Error() string { return fmt.Sprintf("%d stacks are not known", len(e.Stacks)) }
+
+// OverlapError lists, by their places, windows of a batch that were added up, and
+// what they contain that is there already. Nothing of the batch was kept but its
+// forest: without these parts it can come again.
+type OverlapError struct{ Parts map[int][]int }
+
+func (e *OverlapError) Error() string {
+	return fmt.Sprintf("%d windows contain what is there already", len(e.Parts))
+}
 
 // DamagedError says that a scan gave all but what could not be read.
 type DamagedError struct{ Parts int } // windows, or stretches of a series
@@ -197,7 +215,8 @@ type Sum struct {
 // each other; what is asked of a tenant that never wrote is empty.
 type Store interface {
 	// Put keeps a batch at a level and returns when it is durable. Where it returns
-	// another error than those above, it may be: what is sent again is there once.
+	// another error than those above, it may be: what is sent again is there once. A
+	// window that one of those there contains is there already, and not kept again.
 	Put(ctx context.Context, tenant string, level Level, b *Batch) error
 	// Series lists the series that have windows, sorted by their String.
 	Series(ctx context.Context, tenant string, q Query) ([]profile.Labels, error)

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,18 +26,20 @@ const (
 type commit struct {
 	tenant *tenant
 	pairs  [][2][]byte
+	claims []claim             // of those of the pairs that contain others
 	stale  map[store.Step]bool // that the pairs' windows lie in
 	rolled *store.Step         // that the pairs are all of
 	drop   *drop
 	bytes  int
 	done   chan error
+	failed error // it alone is not written
 }
 
 // Put keeps a batch; see store.Store.
 func (s *Store) Put(ctx context.Context, tenant string, level store.Level, b *store.Batch) error {
 	for i := range b.Windows {
-		if at := b.Windows[i].Head.Start; at.Before(firstStart) || at.After(lastStart) {
-			return fmt.Errorf("keep a window: it begins at %v", at)
+		if err := checkWindow(&b.Windows[i], level); err != nil {
+			return fmt.Errorf("keep a window: %w", err)
 		}
 	}
 	r, err := s.resolver(tenant, b)
@@ -50,6 +53,17 @@ func (s *Store) Put(ctx context.Context, tenant string, level store.Level, b *st
 		return err
 	}
 	return s.commit(ctx, c)
+}
+
+func checkWindow(w *store.Window, level store.Level) error {
+	if at := w.Head.Start; at.Before(firstStart) || at.After(lastStart) {
+		return fmt.Errorf("it begins at %v", at)
+	}
+	grouped := len(w.Rows.Groups) == store.Groups*len(w.Rows.N)
+	if len(w.Contains) > 0 && (level != store.Raw || len(w.Scales) != 1 || !grouped || w.Of != len(w.Contains)) {
+		return errors.New("it contains others, and has no groups, or several types, or is of more")
+	}
+	return nil
 }
 
 // resolver finds the leaves of a batch's stacks, once for each service.
@@ -89,11 +103,19 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 		if len(r.unknown) > 0 {
 			continue
 		}
-		number, err := t.admit(w.Series, r.shelf.store.options.Series)
+		key, err := r.key(level, w, w.Series, w.Run)
 		if err != nil {
 			return nil, err
 		}
-		key, value := windowKey(t.name, level, w.Series[store.ServiceLabel], number, &w.Head, w.Run), encodeWindow(w, leaves)
+		for part, p := range w.Contains {
+			contained, err := r.key(level, w, p.Series, p.Run)
+			if err != nil {
+				return nil, err
+			}
+			c.claims = append(c.claims, claim{i, part, contained, key})
+			c.bytes += len(contained) + len(key)
+		}
+		value := encodeWindow(w, leaves)
 		c.pairs = append(c.pairs, [2][]byte{key, value})
 		c.bytes += len(key) + len(value)
 		if level == store.Raw {
@@ -106,6 +128,16 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 		return nil, &store.UnknownError{Stacks: slices.Collect(maps.Keys(r.unknown))}
 	}
 	return c, nil
+}
+
+// key is where a window lies, or would: of the time and task of one of the batch.
+func (r *resolver) key(level store.Level, w *store.Window, series profile.Labels, run profile.Run) (key, error) {
+	t := r.shelf.tenant
+	number, err := t.admit(series, r.shelf.store.options.Series)
+	if err != nil {
+		return nil, err
+	}
+	return windowKey(t.name, level, series[store.ServiceLabel], number, &w.Head, run), nil
 }
 
 // leaves gives the leaf of each of a window's rows.
@@ -173,7 +205,7 @@ func (s *Store) commitAll() {
 			group := s.gather(c)
 			failed, err := s.write(group)
 			for _, c := range group {
-				c.done <- err
+				c.done <- cmp.Or(c.failed, err)
 			}
 			if failed != nil {
 				s.retire(failed)
@@ -244,6 +276,9 @@ func (d *database) apply(group []*commit) (saved []func(), err error) {
 	}()
 	b := d.NewBatch()
 	defer b.Close() // it was applied, or is of no use
+	if group, err = d.decide(group); err != nil {
+		return nil, err
+	}
 	tenants := map[*tenant]bool{}
 	for _, c := range group {
 		c.tenant.mark(c.stale)
@@ -270,6 +305,11 @@ func (c *commit) add(b *pebble.Batch) error {
 	}
 	for _, p := range c.pairs {
 		if err := b.Set(p[0], p[1], nil); err != nil {
+			return err
+		}
+	}
+	for _, one := range c.claims {
+		if err := b.Set(claimKey(one.contained), one.by, nil); err != nil {
 			return err
 		}
 	}

@@ -204,7 +204,8 @@ type drop struct {
 func (d *drop) add(b *pebble.Batch, tenant string) error {
 	first := levelKey(tenant, d.level)
 	end := append(key(nil), first...).number(d.before)
-	return errors.Join(b.DeleteRange(first, end, nil), b.Set(droppedKey(tenant, d.level), key(nil).number(d.before), nil))
+	claims := b.DeleteRange(claimKey(first), claimKey(end), nil)
+	return errors.Join(b.DeleteRange(first, end, nil), claims, b.Set(droppedKey(tenant, d.level), key(nil).number(d.before), nil))
 }
 
 // Tenants lists all that ever wrote; see store.Store.

@@ -53,6 +53,38 @@ func scan(t *testing.T, s store.Store) map[string]*profile.Window {
 	return windows
 }
 
+// TestPartsOutliveRestart puts windows that were added up, opens the directory
+// again, and puts one of them alone: it is known to be there.
+func TestPartsOutliveRestart(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	var windows []*profile.Window
+	for i, instance := range []string{"one", "two"} {
+		w := storetest.Window(uint64(i), "shop", instance, storetest.Epoch)
+		w.Types = w.Types[:1]
+		for r := range w.Rows {
+			w.Rows[r].Values = w.Rows[r].Values[:1]
+		}
+		windows = append(windows, w)
+	}
+	put := func(b *store.Batch) {
+		t.Helper()
+		if err := s.Put(context.Background(), tenant, store.Raw, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(storetest.Added(profile.Run{1}, windows...))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir)
+	defer s.Close()
+	put(storetest.Batch(profile.Run{1}, windows[0]))
+	if n := len(scan(t, s)); n != 1 {
+		t.Errorf("%d windows are there, want the one that contains both", n)
+	}
+}
+
 // TestOpenedAgain puts some windows, opens the directory again and puts more of
 // the same stacks without explaining them: all are there, with their names.
 func TestOpenedAgain(t *testing.T) {

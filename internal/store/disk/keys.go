@@ -12,6 +12,7 @@ import (
 // number has its high byte first, so that keys sort as numbers do.
 //
 //	'b' tenant level                   the day before which all was dropped
+//	'c' as 'w'                         the key of what contains this window (claims.go)
 //	'd' tenant service first           calls, numbered from first on (dictionary.go)
 //	'l' tenant service first           leaves, numbered from first on
 //	'n' tenant place                   its names
@@ -22,6 +23,7 @@ import (
 //	'w' tenant level day service series start task run     a window (window.go)
 const (
 	spaceDropped = 'b'
+	spaceClaims  = 'c'
 	spaceCalls   = 'd'
 	spaceLeaves  = 'l'
 	spaceNames   = 'n'

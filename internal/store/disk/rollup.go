@@ -144,6 +144,7 @@ type roller struct {
 	cells   []rollCell // by leaf; those that are not touched are zero
 	touched []uint32
 	window  store.Window  // that is added up
+	grouped bool          // of it, values are told by group
 	watched time.Duration // by all of its windows
 }
 
@@ -240,7 +241,7 @@ func (r *roller) each(ctx context.Context, days []uint32, numbers []uint32, all 
 
 // measure adds one kind of values of one task up.
 func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labels, numbers []uint32, all []series, m measured) error {
-	r.window, r.watched = store.Window{Series: labels}, 0
+	r.window, r.watched, r.grouped = store.Window{Series: labels}, 0, r.step.Level.Services()
 	err := r.each(ctx, days, numbers, all, func(of *series, f *found) error {
 		if f.task != m.task {
 			return nil
@@ -282,6 +283,7 @@ func (r *roller) add(of *series, f *found, size int) {
 	}
 	w.Of += c.of
 	r.watched += head.Duration
+	r.grouped = r.grouped || c.groups != nil
 	if more := size - len(r.cells); more > 0 {
 		r.cells = append(r.cells, make([]rollCell, more+size/8)...) // dictionaries grow meanwhile
 	}
@@ -344,7 +346,8 @@ func (r *roller) finish(m measured) {
 	r.touched = r.touched[:0]
 }
 
-// addTo adds a row. That of a series is of one group, which its labels tell.
+// addTo adds a row. That of a series is of one group, which its labels tell,
+// unless it was added up of several before it came.
 func (r *roller) addTo(rows *store.Rows, cell *rollCell, scale int64) {
 	rows.N, rows.Value = append(rows.N, cell.n), append(rows.Value, cell.value/scale)
 	excess := 0.0
@@ -352,7 +355,7 @@ func (r *roller) addTo(rows *store.Rows, cell *rollCell, scale int64) {
 		excess = cell.squares/(value*value/float64(cell.n)) - 1
 	}
 	rows.Excess = append(rows.Excess, float32(excess))
-	if r.step.Level.Services() {
+	if r.grouped {
 		for _, v := range cell.groups {
 			rows.Groups = append(rows.Groups, v/scale)
 		}

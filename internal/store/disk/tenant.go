@@ -28,6 +28,7 @@ type tenant struct {
 	stale        map[store.Step]bool    // steps that are to be added up; false: the database does not know
 	busy         *store.Step            // it is being added up
 	dropped      map[store.Level]uint32 // the day before which all was dropped
+	claimed      map[uint32]bool        // days of which windows are contained in others
 
 	rolling sync.Mutex // held while a step is added up
 }
@@ -48,7 +49,7 @@ func (s *Store) tenant(db *database, name string) (*tenant, error) {
 		return t, nil
 	}
 	t := &tenant{name: name, places: newPlaces(), dictionaries: map[string]*dictionary{}, numbers: map[string]uint32{},
-		stale: map[store.Step]bool{}, dropped: map[store.Level]uint32{}}
+		stale: map[store.Step]bool{}, dropped: map[store.Level]uint32{}, claimed: map[uint32]bool{}}
 	if err := db.restorePlaces(t); err != nil {
 		return nil, err
 	}
@@ -56,6 +57,9 @@ func (s *Store) tenant(db *database, name string) (*tenant, error) {
 		return nil, err
 	}
 	if err := db.restoreSteps(t); err != nil {
+		return nil, err
+	}
+	if err := db.restoreClaims(t); err != nil {
 		return nil, err
 	}
 	s.tenants[name] = t

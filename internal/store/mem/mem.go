@@ -33,6 +33,10 @@ type tenant struct {
 	stale   map[store.Step]bool
 	dropped map[store.Level]time.Time
 	pending []*entry
+	// Windows that came, and those that windows which came contain, by which. Even
+	// a cluster that shows late what was put has to know.
+	came    map[key]bool
+	claimed map[key]key
 }
 
 type call struct {
@@ -90,7 +94,7 @@ func (s *Store) open(name string) (*tenant, error) {
 	t := s.tenants[name]
 	if t == nil {
 		t = &tenant{calls: map[profile.Hash]call{}, places: map[profile.Hash]profile.Place{}, seen: map[key]*entry{},
-			stale: map[store.Step]bool{}, dropped: map[store.Level]time.Time{}}
+			stale: map[store.Step]bool{}, dropped: map[store.Level]time.Time{}, came: map[key]bool{}, claimed: map[key]key{}}
 		s.tenants[name] = t
 	}
 	t.show(s.rng.IntN(len(t.pending) + 1))
@@ -117,11 +121,51 @@ func (s *Store) Put(_ context.Context, name string, level store.Level, b *store.
 	if len(unknown) > 0 {
 		return &store.UnknownError{Stacks: unknown}
 	}
+	if err := t.overlap(level, b); err != nil {
+		return err
+	}
 	for i := range b.Windows {
 		w := b.Windows[i]
 		w.Series = maps.Clone(w.Series)
-		k := key{level, w.Series.String(), w.Head.Task, w.Head.Start.UnixNano(), w.Run}
+		k := keyOf(level, &w, w.Series, w.Run)
+		for _, p := range w.Contains {
+			t.claimed[keyOf(level, &w, p.Series, p.Run)] = k
+		}
+		if _, contained := t.claimed[k]; contained {
+			continue
+		}
+		t.came[k] = true
 		t.pending = append(t.pending, &entry{k, &w, b.Stacks})
+	}
+	return nil
+}
+
+// keyOf is the key of a window of the time and task of another one.
+func keyOf(level store.Level, w *store.Window, series profile.Labels, run profile.Run) key {
+	return key{level, series.String(), w.Head.Task, w.Head.Start.UnixNano(), run}
+}
+
+// overlap finds what windows contain that is there already.
+func (t *tenant) overlap(level store.Level, b *store.Batch) error {
+	parts := map[int][]int{}
+	fresh := map[key]key{}
+	for i := range b.Windows {
+		w := &b.Windows[i]
+		k := keyOf(level, w, w.Series, w.Run)
+		for n, p := range w.Contains {
+			part := keyOf(level, w, p.Series, p.Run)
+			by, ok := t.claimed[part]
+			if !ok {
+				by, ok = fresh[part]
+			}
+			if ok && by != k || t.came[part] {
+				parts[i] = append(parts[i], n)
+			}
+			fresh[part] = k
+		}
+	}
+	if len(parts) > 0 {
+		return &store.OverlapError{Parts: parts}
 	}
 	return nil
 }
@@ -281,7 +325,10 @@ func (s *Store) Drop(_ context.Context, name string, level store.Level, before t
 	t.show(len(t.pending))
 	day := before.Truncate(24 * time.Hour)
 	t.dropped[level] = day
-	maps.DeleteFunc(t.seen, func(k key, e *entry) bool { return k.level == level && e.window.Head.Start.Before(day) })
+	old := func(k key) bool { return k.level == level && k.start < day.UnixNano() }
+	maps.DeleteFunc(t.seen, func(k key, _ *entry) bool { return old(k) })
+	maps.DeleteFunc(t.came, func(k key, _ bool) bool { return old(k) })
+	maps.DeleteFunc(t.claimed, func(k, _ key) bool { return old(k) })
 	return nil
 }
 

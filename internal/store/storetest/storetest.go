@@ -32,6 +32,8 @@ func Run(t *testing.T, e Engine) {
 		"the later one counts":           testLater,
 		"asks for what it does not know": testUnknown,
 		"takes a batch twice":            testTwice,
+		"contains each once":             testOverlap,
+		"contains each once, at once":    testOverlapAtOnce,
 		"chooses":                        testChooses,
 		"merges":                         testMerges,
 		"groups":                         testGroups,

@@ -1,0 +1,167 @@
+package disk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"atys.dev/atys/internal/store"
+)
+
+// A window that a relay has added up claims those that it contains: beside where
+// each of them would lie there is the key of the one that contains it. So none
+// counts twice, whether it comes by itself too, or in another one. Commits are
+// written one group after another: what is decided of a group holds.
+
+// claim is that a window of a batch has a part.
+type claim struct {
+	window, part  int // of the batch
+	contained, by key
+}
+
+func claimKey(contained key) key { return append(key{spaceClaims}, contained[1:]...) }
+
+// claims decide on the commits of one group.
+type claims struct {
+	database *database
+	fresh    map[string]key  // of the group: by what is contained
+	single   map[string]bool // windows of the group that contain no others
+}
+
+// decide gives the commits of a group that may be written, without the windows
+// that are there already as parts of others. The others have failed.
+func (d *database) decide(group []*commit) (may []*commit, err error) {
+	if !slices.ContainsFunc(group, (*commit).claimed) {
+		return group, nil
+	}
+	s := &claims{database: d, fresh: map[string]key{}, single: map[string]bool{}}
+	for _, c := range group {
+		if err := s.add(c); err != nil {
+			return nil, err
+		}
+		if c.failed == nil {
+			may = append(may, c)
+		}
+	}
+	return may, nil
+}
+
+// claimed tells whether a commit claims windows, or is of a day when some are.
+func (c *commit) claimed() bool {
+	if len(c.claims) > 0 {
+		c.tenant.mu.Lock()
+		for _, one := range c.claims {
+			c.tenant.claimed[dayOf(one.contained, c.tenant.name)] = true
+		}
+		c.tenant.mu.Unlock()
+		return true
+	}
+	if len(c.stale) == 0 { // nothing in it is as it was cut
+		return false
+	}
+	c.tenant.mu.Lock()
+	defer c.tenant.mu.Unlock()
+	return len(c.tenant.claimed) > 0 && slices.ContainsFunc(c.pairs, func(p [2][]byte) bool { return c.tenant.claimed[dayOf(p[0], c.tenant.name)] })
+}
+
+// dayOf is the day in a window's key.
+func dayOf(window key, tenant string) uint32 {
+	return binary.BigEndian.Uint32(window[len(levelKey(tenant, store.Raw)):])
+}
+
+// add decides on a commit.
+func (s *claims) add(c *commit) error {
+	if len(c.stale) == 0 {
+		return nil
+	}
+	overlap := map[int][]int{}
+	for _, one := range c.claims {
+		there, err := s.there(one)
+		if err != nil {
+			return err
+		}
+		if there {
+			overlap[one.window] = append(overlap[one.window], one.part)
+		}
+	}
+	if len(overlap) > 0 {
+		c.failed = &store.OverlapError{Parts: overlap}
+		return nil
+	}
+	containers := map[string]bool{}
+	for _, one := range c.claims {
+		s.fresh[string(one.contained)] = one.by
+		containers[string(one.by)] = true
+	}
+	kept := c.pairs[:0]
+	for _, p := range c.pairs {
+		if !containers[string(p[0])] {
+			by, err := s.owner(p[0])
+			if err != nil {
+				return err
+			}
+			if by != nil {
+				continue
+			}
+			s.single[string(p[0])] = true
+		}
+		kept = append(kept, p)
+	}
+	c.pairs = kept
+	return nil
+}
+
+// there tells whether what is claimed came by itself, or in another window.
+func (s *claims) there(one claim) (bool, error) {
+	by, err := s.owner(one.contained)
+	if err != nil || by != nil {
+		return by != nil && !bytes.Equal(by, one.by), err
+	}
+	if s.single[string(one.contained)] {
+		return true, nil
+	}
+	by, err = s.database.value(one.contained)
+	return by != nil, err
+}
+
+// owner is the window that contains another one; nil: none does.
+func (s *claims) owner(contained key) (key, error) {
+	if by := s.fresh[string(contained)]; by != nil {
+		return by, nil
+	}
+	return s.database.value(claimKey(contained))
+}
+
+// value is what is kept under a key; nil: nothing.
+func (d *database) value(k key) (key, error) {
+	value, closer, err := d.Get(k)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(key{}, value...), closer.Close()
+}
+
+// restoreClaims finds the days of which windows are contained in others.
+func (d *database) restoreClaims(t *tenant) error {
+	prefix := append(newKey(spaceClaims, t.name), byte(store.Raw))
+	it, err := d.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
+	if err != nil {
+		return err
+	}
+	for valid := it.First(); valid; {
+		r := reader{data: it.Key()[len(prefix):]}
+		day := r.fixed()
+		if r.bad {
+			return errors.Join(damaged("claims", t.name), it.Close())
+		}
+		t.claimed[day] = true
+		valid = it.SeekGE(append(key(nil), prefix...).number(day).after())
+	}
+	return errors.Join(it.Error(), it.Close())
+}

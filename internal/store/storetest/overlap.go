@@ -1,0 +1,168 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+)
+
+// Added is windows of one start as a relay adds them up: one window of their
+// service, that contains them.
+func Added(run profile.Run, windows ...*profile.Window) *store.Batch {
+	b := Batch(run, windows...)
+	sum := store.Window{Series: profile.Labels{store.ServiceLabel: windows[0].Target[store.ServiceLabel]}, Head: b.Windows[0].Head,
+		Run: added(run), Scales: []int64{1}, Of: len(windows)}
+	sum.Head.Types = sum.Head.Types[:1]
+	rows := map[uint32]int{}
+	squares := []float64{}
+	for i, w := range b.Windows {
+		if i > 0 {
+			sum.Head.Absorb(&w.Head)
+		}
+		sum.Contains = append(sum.Contains, store.Part{Series: w.Series, Run: w.Run})
+		for r, stack := range w.Rows.Stack {
+			at, ok := rows[stack]
+			if !ok {
+				at = len(rows)
+				rows[stack] = at
+				sum.Rows.Stack, sum.Rows.N, sum.Rows.Value = append(sum.Rows.Stack, stack), append(sum.Rows.N, 0), append(sum.Rows.Value, 0)
+				sum.Rows.Groups = append(sum.Rows.Groups, make([]int64, store.Groups)...)
+				squares = append(squares, 0)
+			}
+			n, value := w.Rows.N[r], w.Rows.Value[r]
+			sum.Rows.N[at] += n
+			sum.Rows.Value[at] += value
+			sum.Rows.Groups[at*store.Groups+store.Group(w.Series)] += value
+			squares[at] += float64(value)*float64(value)/float64(n) + float64(w.Rows.Spread[r])
+		}
+	}
+	for at, s := range squares {
+		value := float64(sum.Rows.Value[at])
+		sum.Rows.Spread = append(sum.Rows.Spread, int64(math.Round(max(0, s-value*value/float64(sum.Rows.N[at])))))
+	}
+	b.Windows = []store.Window{sum}
+	return b
+}
+
+// added is the run of windows that were added up: another one than theirs.
+func added(run profile.Run) profile.Run {
+	run[len(run)-1] = 0xff
+	return run
+}
+
+// together gives windows of one kind of a service that begin at once, each of an
+// instance of its own.
+func together(first uint64, instances int) (windows []*profile.Window) {
+	for i := range instances {
+		w := Window(first+uint64(i), "shop", string(rune('a'+i)), Epoch)
+		w.Types = w.Types[:1]
+		for r := range w.Rows {
+			w.Rows[r].Values = w.Rows[r].Values[:1]
+		}
+		windows = append(windows, w)
+	}
+	return windows
+}
+
+// testOverlap puts windows by themselves and added up, in both orders: each
+// counts once.
+func testOverlap(t *testing.T, b *bench) {
+	windows := together(700, 6)
+	put := func(batch *store.Batch) error { return b.Put(context.Background(), tenant, store.Raw, batch) }
+	taken := func(what string, batch *store.Batch) {
+		t.Helper()
+		if err := put(batch); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	overlaps := func(what string, batch *store.Batch, parts ...int) {
+		t.Helper()
+		var overlap *store.OverlapError
+		if err := put(batch); !errors.As(err, &overlap) || !slices.Equal(overlap.Parts[0], parts) {
+			t.Errorf("%s: %v, want an overlap of %v", what, err, parts)
+		}
+	}
+	counts := func(what string, want ...*profile.Window) {
+		t.Helper()
+		m := b.merge(t, always(), "cpu", store.Grouping{})
+		if len(m.Columns) != 1 || m.Columns[0].Windows != len(want) {
+			t.Fatalf("%s: %d columns, of %v windows", what, len(m.Columns), m.Columns)
+		}
+		compare(t, m, &m.Columns[0], totals("cpu", want, func(*profile.Window, profile.Row) bool { return true }), true)
+	}
+	first, second := profile.Run{1}, profile.Run{2}
+	taken("two added up", Added(first, windows[:2]...))
+	counts("two added up", windows[:2]...)
+	taken("the same again", Added(first, windows[:2]...))
+	taken("one of them alone", Batch(first, windows[0]))
+	counts("one of them alone", windows[:2]...)
+	overlapping := Added(first, windows[1], windows[2])
+	overlapping.Windows[0].Run = profile.Run{3}
+	overlaps("one of them with another", overlapping, 0)
+	counts("an overlap", windows[:2]...)
+	taken("a third alone", Batch(first, windows[2]))
+	overlaps("it added up", Added(first, windows[2], windows[3]), 0)
+	taken("another life's", Batch(second, windows[0]))
+	counts("all", windows[0], windows[1], windows[2], windows[0])
+	b.roll(t)
+	b.sameAtAllLevels(t, []*profile.Window{windows[0], windows[1], windows[2], windows[0]}, "cpu")
+	if err := b.Drop(context.Background(), tenant, store.Raw, Epoch.AddDate(0, 0, 2)); err != nil {
+		t.Fatal(err)
+	}
+	taken("after its day was dropped", Batch(first, windows[0]))
+	counts("after its day was dropped", windows[0])
+}
+
+// testOverlapAtOnce has many put windows by themselves and added up at random, at
+// once, and again without what they are told is there: each counts once.
+func testOverlapAtOnce(t *testing.T, b *bench) {
+	windows := together(800, 20)
+	run := profile.Run{1}
+	var putters sync.WaitGroup
+	for i := range 30 {
+		r := rand.New(rand.NewPCG(uint64(i), 5))
+		var some []*profile.Window
+		for _, at := range r.Perm(len(windows))[:1+r.IntN(6)] {
+			some = append(some, windows[at])
+		}
+		putters.Go(func() {
+			for attempt := 0; len(some) > 0; attempt++ {
+				batch := Batch(run, some...)
+				if i%3 > 0 {
+					batch = Added(run, some...)
+					batch.Windows[0].Run = profile.Run{2, byte(i), byte(attempt)}
+				}
+				err := b.Put(context.Background(), tenant, store.Raw, batch)
+				var overlap *store.OverlapError
+				if err == nil {
+					return
+				}
+				if !errors.As(err, &overlap) {
+					t.Error(err)
+					return
+				}
+				for _, part := range slices.Backward(overlap.Parts[0]) {
+					some = slices.Delete(some, part, part+1)
+				}
+			}
+		})
+	}
+	putters.Wait()
+	for _, w := range windows { // those that nobody took
+		if err := b.Put(context.Background(), tenant, store.Raw, Batch(run, w)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := b.merge(t, always(), "cpu", store.Grouping{})
+	if len(m.Columns) != 1 || m.Columns[0].Windows != len(windows) {
+		t.Fatalf("%d columns, of %v windows, want %d", len(m.Columns), m.Columns[0].Windows, len(windows))
+	}
+	compare(t, m, &m.Columns[0], totals("cpu", windows, func(*profile.Window, profile.Row) bool { return true }), true)
+}
