@@ -26,7 +26,7 @@ var inlinedUnread = profile.Frame{Kind: profile.KindV8, Function: "[javascript f
 
 // Namer names functions of all processes. The zero value is ready.
 type Namer struct {
-	functions lang.Album[uint64, *photographed]
+	functions lang.Album[uint64, photographed]
 	codes     lang.Album[place, *code]
 }
 
@@ -38,27 +38,37 @@ func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
 	if p.Values[valuePC] != 0 {
 		if r != nil {
 			n.lookAtCode(r, p.Values[valueWhat], p.Values[valuePC])
-			if f, ok := n.functions.Find(p.Values[valueWhat]); ok {
-				r.lookAgain(f)
-			}
+			n.lookAgain(r, p.Values[valueWhat])
 		}
 		return
 	}
 	f := develop(p)
-	r.lookAgain(f)
+	if r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.look(&f)
+	}
 	n.functions.Keep(p.What, f)
 }
 
-// lookAgain looks, where the runtime is known, whether a function is still the
-// one that was photographed: walks do not photograph one again that came to lie
-// in its place.
-func (r *Runtime) lookAgain(f *photographed) {
-	if r == nil || f.script == 0 {
-		return
+// lookAgain finds a function and looks, where the runtime is known, whether it
+// is still the one that was photographed: walks do not photograph one again that
+// came to lie in its place. The caller has a copy of its own: what the album
+// holds is replaced, under the runtime's lock, while others look and name.
+func (n *Namer) lookAgain(r *Runtime, what uint64) (f photographed, ok bool) {
+	if r == nil {
+		return n.functions.Find(what)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.look(f)
+	if f, ok = n.functions.Find(what); !ok {
+		return f, false
+	}
+	before := f
+	if r.look(&f); f != before {
+		n.functions.Keep(what, f)
+	}
+	return f, true
 }
 
 func (n *Namer) lookAtCode(r *Runtime, what, pc uint64) *code {
@@ -78,13 +88,9 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 	if kind == kindWasm {
 		return []profile.Frame{{Kind: profile.KindV8, Function: wasm}}
 	}
-	f, ok := n.functions.Find(a.What)
-	if !ok {
-		return nil
-	}
 	r, _ := of.(*Runtime)
-	r.lookAgain(f)
-	if f.reused || !f.known {
+	f, ok := n.lookAgain(r, a.What)
+	if !ok || f.reused || !f.known {
 		return nil
 	}
 	frame := profile.Frame{Kind: profile.KindV8, Function: shown(f.name), File: f.file, StartLine: f.lines.line(f.start)}
@@ -97,7 +103,7 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 			frame.Line = f.lines.line(p.offset())
 		}
 	case kindCompiled, kindCalling:
-		return n.compiled(f, a.What, spot{pc: rest, called: kind == kindCalling}, r, frame)
+		return n.compiled(&f, a.What, spot{pc: rest, called: kind == kindCalling}, r, frame)
 	}
 	return []profile.Frame{frame}
 }

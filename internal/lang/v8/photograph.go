@@ -39,8 +39,8 @@ type photographed struct {
 }
 
 // develop reads a photograph.
-func develop(p lang.Photograph) *photographed {
-	f := &photographed{function: function{shared: p.Values[valueShared], nameAt: p.Values[valueName], script: p.Values[valueScript], start: -1}}
+func develop(p lang.Photograph) photographed {
+	f := photographed{function: function{shared: p.Values[valueShared], nameAt: p.Values[valueName], script: p.Values[valueScript], start: -1}}
 	f.name = photographedText(p, 0, 0, scriptText)
 	f.known = f.name != "" // else it may be that its memory could not be read
 	if p.Values[valueIsScript] == 0 {

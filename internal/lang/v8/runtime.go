@@ -39,6 +39,9 @@ func (r *Runtime) Parameters() any { return &r.heap.layout.parameters }
 // look reads a function's lines and bytecode while it is where it was
 // photographed; what was read earlier is kept.
 func (r *Runtime) look(f *photographed) {
+	if f.script == 0 {
+		return // it is of V8's library
+	}
 	now, ok := r.heap.function(f.shared)
 	if !ok || now.place() != f.place() {
 		return // gone since
