@@ -1,8 +1,8 @@
 package v8
 
 const (
-	maxBytecode  = 1 << 24
-	maxPositions = 1 << 24
+	maxBytecode  = 1 << 22
+	maxPositions = 1 << 22
 )
 
 // unoptimised is a function's bytecode: where in the script each of its
@@ -59,9 +59,7 @@ func (r *Runtime) unoptimised(shared uint64) *unoptimised {
 		return nil
 	}
 	r.readCode(u)
-	if len(r.functions) >= maxKept {
-		clear(r.functions)
-	}
+	r.makeRoom(u)
 	r.functions[shared] = u
 	return u
 }

@@ -12,6 +12,7 @@ const (
 	readAtOnce = 1 << 12
 	maxCode    = 1 << 26
 	maxCalls   = 1 << 16 // inlined in one piece of code
+	maxInlined = 1 << 12 // functions; V8 inlines 4,600 bytes of bytecode at most
 	maxDepth   = 64      // of inlined calls
 )
 
@@ -67,9 +68,7 @@ func (r *Runtime) codeAt(pc uint64) *code {
 // keepCode remembers code, and forgets what was there before.
 func (r *Runtime) keepCode(c *code) {
 	r.codes = slices.DeleteFunc(r.codes, func(o *code) bool { return o.begin < c.end && c.begin < o.end })
-	if len(r.codes) >= maxKept {
-		r.codes = r.codes[:0]
-	}
+	r.makeRoom(c)
 	i, _ := slices.BinarySearchFunc(r.codes, c.begin, func(o *code, begin uint64) int {
 		if o.begin < begin {
 			return -1
@@ -201,7 +200,7 @@ func (r *Runtime) readInlined(c *code) bool {
 		return false
 	}
 	n, ok := small(count)
-	if !ok || n < 0 || n > maxCalls {
+	if !ok || n < 0 || n > maxInlined {
 		return false
 	}
 	if n == 0 {

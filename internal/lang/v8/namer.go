@@ -1,6 +1,8 @@
 package v8
 
 import (
+	"weak"
+
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/profile"
 )
@@ -26,8 +28,9 @@ var inlinedUnread = profile.Frame{Kind: profile.KindV8, Function: "[javascript f
 
 // Namer names functions of all processes. The zero value is ready.
 type Namer struct {
-	functions lang.Album[uint64, photographed]
-	codes     lang.Album[place, *code]
+	functions lang.Album[uint64, kept]
+	codes     lang.Album[place, weak.Pointer[code]]
+	shelf     shelf // keeps what both refer to
 }
 
 // Look keeps a photograph that a walk took just now, and reads what belongs to
@@ -48,7 +51,7 @@ func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
 		defer r.mu.Unlock()
 		r.look(&f)
 	}
-	n.functions.Keep(p.What, f)
+	n.keep(p.What, f)
 }
 
 // lookAgain finds a function and looks, where the runtime is known, whether it
@@ -57,16 +60,16 @@ func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
 // holds is replaced, under the runtime's lock, while others look and name.
 func (n *Namer) lookAgain(r *Runtime, what uint64) (f photographed, ok bool) {
 	if r == nil {
-		return n.functions.Find(what)
+		return n.find(what)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f, ok = n.functions.Find(what); !ok {
+	if f, ok = n.find(what); !ok {
 		return f, false
 	}
 	before := f
 	if r.look(&f); f != before {
-		n.functions.Keep(what, f)
+		n.keep(what, f)
 	}
 	return f, true
 }
@@ -76,7 +79,7 @@ func (n *Namer) lookAtCode(r *Runtime, what, pc uint64) *code {
 	defer r.mu.Unlock()
 	c := r.codeAt(pc)
 	if c != nil {
-		n.codes.Keep(placeOf(what, pc), c)
+		n.keepCode(what, pc, c)
 	}
 	return c
 }
@@ -144,8 +147,8 @@ func (n *Namer) compiled(f *photographed, what uint64, at spot, r *Runtime, fram
 // is none any more. It is not known where other code of the same function has
 // come to lie there since it was looked at: samples may be of either.
 func (n *Namer) codeOf(f *photographed, what, pc uint64, r *Runtime) (c *code, known bool) {
-	seen, ok := n.codes.Find(placeOf(what, pc))
-	if !ok || pc < seen.begin || pc >= seen.end {
+	seen := n.findCode(what, pc)
+	if seen == nil {
 		if r == nil {
 			return nil, true
 		}
@@ -160,7 +163,7 @@ func (n *Namer) codeOf(f *photographed, what, pc uint64, r *Runtime) (c *code, k
 	if now == nil || !now.of(f) || now.sameAs(seen) {
 		return seen, true
 	}
-	n.codes.Keep(placeOf(what, pc), now)
+	n.keepCode(what, pc, now)
 	return nil, false
 }
 

@@ -15,11 +15,17 @@ type Runtime struct {
 	scripts         map[uint64]*script      // by the Script
 	functions       map[uint64]*unoptimised // by the SharedFunctionInfo
 	codes           []*code                 // by address
+	bytes           int                     // of scripts, functions and codes
 	instructionsMap uint64                  // of objects that hold instructions
 }
 
-// maxKept bounds how many scripts, functions and pieces of code are kept of a process.
-const maxKept = 1 << 14
+// What is kept of a process: so many scripts, functions and pieces of code each,
+// and bytes of all together, but always what was read last: a script has 4 bytes
+// a line, up to 8 MB, and a function some hundred, with code some thousand.
+const (
+	maxKept   = 1 << 14
+	keepBytes = 16 << 20
+)
 
 // Read finds out how V8 lays out its objects in a process: its file tells.
 func Read(m lang.Mapped) (lang.Walked, error) {
@@ -35,6 +41,18 @@ func newRuntime(memory io.ReaderAt, l layout) *Runtime {
 
 // Parameters are what walks need: struct v8_process of v8.h.
 func (r *Runtime) Parameters() any { return &r.heap.layout.parameters }
+
+// makeRoom has something that was read fit among what is kept: where that is too
+// much all of it goes, and is read again when it is asked for.
+func (r *Runtime) makeRoom(of sized) {
+	n := of.size()
+	if r.bytes+n > keepBytes || max(len(r.scripts), len(r.functions), len(r.codes)) >= maxKept {
+		clear(r.scripts)
+		clear(r.functions)
+		r.codes, r.bytes = nil, 0
+	}
+	r.bytes += n
+}
 
 // look reads a function's lines and bytecode while it is where it was
 // photographed; what was read earlier is kept.

@@ -8,7 +8,7 @@ import (
 
 const (
 	maxSource = 1 << 24 // characters of a script whose lines are counted
-	maxLines  = 1 << 22
+	maxLines  = 1 << 21
 )
 
 // script is where the lines of a script end.
@@ -45,9 +45,7 @@ func (r *Runtime) script(object uint64) *script {
 			s.ends = countLines(c)
 		}
 	}
-	if len(r.scripts) >= maxKept {
-		clear(r.scripts)
-	}
+	r.makeRoom(s)
 	r.scripts[object] = s
 	return s
 }
@@ -78,10 +76,14 @@ func (h *heap) lineEnds(object uint64) []int32 {
 	return ends
 }
 
-// countLines finds where lines end, as JavaScript means it.
+// countLines finds where lines end, as JavaScript means it; nil where there are
+// too many.
 func countLines(c chars) (ends []int32) {
 	n := c.len()
 	for i := 0; i < n; i++ {
+		if len(ends) >= maxLines {
+			return nil
+		}
 		switch u := c.at(i); u {
 		case '\r':
 			if i+1 < n && c.at(i+1) == '\n' {
