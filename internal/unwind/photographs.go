@@ -3,6 +3,7 @@ package unwind
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -15,6 +16,7 @@ import (
 type photographs struct {
 	reader  *ringbuf.Reader
 	tell    func(Language, lang.Photograph)
+	flush   sync.Mutex // held until a flush is answered: two at once would have one answer
 	flushed chan struct{}
 }
 
@@ -55,10 +57,19 @@ func parsePhotograph(raw []byte) (l Language, p lang.Photograph, ok bool) {
 	return Language(k.Kind), p, true
 }
 
-// Develop has all that was photographed up to now be known to Name.
-func (u *Unwinder) Develop() {
-	if u.photographs == nil || u.photographs.reader.Flush() != nil {
+// develop returns once all is told that was photographed up to now.
+func (p *photographs) develop() {
+	p.flush.Lock()
+	defer p.flush.Unlock()
+	if p.reader.Flush() != nil {
 		return
 	}
-	<-u.photographs.flushed
+	<-p.flushed
+}
+
+// Develop has all that was photographed up to now be known to Name.
+func (u *Unwinder) Develop() {
+	if u.photographs != nil {
+		u.photographs.develop()
+	}
 }
