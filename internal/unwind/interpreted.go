@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -99,16 +100,30 @@ const (
 	attachAgain = 5 * time.Millisecond // doubled each time: some 80 s together
 )
 
-// wantRuntimes has the runtimes of a process read that are not known yet.
+// wantRuntimes has the runtimes of a process read that are not known yet. Who
+// asks holds the lock, and may ask for thousands at once: none is refused, for a
+// process that is idle maps nothing more, and nobody would ask again.
 func (u *Unwinder) wantRuntimes(pid int, p *process) {
 	if p.wants() == 0 || p.attaching {
 		return
 	}
+	p.attaching = true
+	u.unattached[pid] = p
 	select {
-	case u.attachments <- attachment{pid: pid, process: p}:
-		p.attaching = true
-	default: // the next change of its mappings asks again
+	case u.attachments <- struct{}{}:
+	default: // attach is told already
 	}
+}
+
+// takeUnattached gives the processes that are to be read since it was asked last.
+func (u *Unwinder) takeUnattached() (all []*attachment) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for pid, p := range u.unattached {
+		all = append(all, &attachment{pid: pid, process: p})
+	}
+	clear(u.unattached)
+	return all
 }
 
 // patience is how long Track waits for a process's runtimes to be read: the
@@ -141,44 +156,37 @@ func (p *process) wants() uint32 { return p.runs() &^ (p.languages | p.hopeless)
 // attach reads the runtimes of processes, apart from follow: it may take long,
 // and a runtime that is still starting has to be waited for.
 func (u *Unwinder) attach() {
-	var waiting []attachment
+	var waiting []*attachment
 	for {
 		var next <-chan time.Time
-		if i := soonest(waiting); i >= 0 {
-			next = time.After(time.Until(waiting[i].due))
+		if len(waiting) > 0 {
+			next = time.After(time.Until(slices.MinFunc(waiting, bySoonest).due))
 		}
 		select {
 		case <-u.stop:
 			return
-		case a := <-u.attachments:
-			waiting = append(waiting, a)
+		case <-u.attachments:
+			waiting = append(waiting, u.takeUnattached()...)
 		case <-next:
 		}
-		for i := 0; i < len(waiting); {
-			a := &waiting[i]
-			if time.Now().Before(a.due) {
-				i++
-				continue
-			}
-			if u.readRuntimes(a) {
-				waiting = append(waiting[:i], waiting[i+1:]...)
-				continue
-			}
-			a.due = time.Now().Add(attachAgain << a.tries)
-			a.tries++
-			i++
-		}
+		waiting = slices.DeleteFunc(waiting, u.attend)
 	}
 }
 
-func soonest(waiting []attachment) int {
-	at := -1
-	for i := range waiting {
-		if at < 0 || waiting[i].due.Before(waiting[at].due) {
-			at = i
-		}
+func bySoonest(a, b *attachment) int { return a.due.Compare(b.due) }
+
+// attend reads a process's runtimes if that is due; false where it is to be
+// done, or tried again, later.
+func (u *Unwinder) attend(a *attachment) (done bool) {
+	if time.Now().Before(a.due) {
+		return false
 	}
-	return at
+	if u.readRuntimes(a) {
+		return true
+	}
+	a.due = time.Now().Add(attachAgain << a.tries)
+	a.tries++
+	return false
 }
 
 // readRuntimes reads what is missing of a process's runtimes; false where it
@@ -187,8 +195,8 @@ func (u *Unwinder) readRuntimes(a *attachment) (done bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	p := a.process
-	if u.processes[a.pid] != p {
-		return true // gone, or another program since
+	if u.closed || u.processes[a.pid] != p {
+		return true // gone, or another program since, or nobody wants it any more
 	}
 	failed := false
 	for _, r := range runtimes {

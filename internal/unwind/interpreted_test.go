@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
 )
@@ -33,16 +34,22 @@ func mapping(t *testing.T, u *Unwinder, pid int, language Language, path string)
 	return p
 }
 
-// coreCLR is a file that is known as .NET's, of a version that is walked.
+// coreCLR is a file that is known as .NET's, of a version that is walked, and
+// as that of all other runtimes.
 func coreCLR(t *testing.T) string {
+	t.Helper()
+	path := coreCLRPath(t)
+	buildMarkers(t, path)
+	return path
+}
+
+func coreCLRPath(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "Microsoft.NETCore.App", "3.1.23")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "libcoreclr.so")
-	buildMarkers(t, path)
-	return path
+	return filepath.Join(dir, "libcoreclr.so")
 }
 
 // languagesOf tells which languages walks look for in a process.
@@ -120,13 +127,8 @@ func TestForkWithoutRoom(t *testing.T) {
 	if of, err := u.Runtime(child, DotNet); !errors.Is(err, errNoRoomForRuntime) || languagesOf(t, u, child) != 0 {
 		t.Errorf("without room: %v, %v, walks look for %#x", of, err, languagesOf(t, u, child))
 	}
-	select {
-	case a := <-u.attachments:
-		if a.pid != child {
-			t.Errorf("process %d is to be read", a.pid)
-		}
-	default:
-		t.Error("the child is not read again")
+	if all := u.takeUnattached(); len(all) != 1 || all[0].pid != child {
+		t.Errorf("%d processes are to be read, want the child alone", len(all))
 	}
 	if err := u.parameters[DotNet].Delete(last); err != nil {
 		t.Fatal(err)
@@ -177,10 +179,8 @@ func TestNeverReadAgain(t *testing.T) {
 			t.Errorf("a language that process %d has not: %v", pid, err)
 		}
 	}
-	select {
-	case a := <-u.attachments:
-		t.Errorf("process %d is to be read again", a.pid)
-	default:
+	if all := u.takeUnattached(); len(all) != 0 {
+		t.Errorf("process %d is to be read again", all[0].pid)
 	}
 	u.applyAll([]lifecycle.Event{{Kind: lifecycle.Exec, PID: child, Time: 4}}, 5, map[int]bool{})
 	if u.processes[child].hopeless != 0 {
@@ -211,5 +211,62 @@ func TestReadAgain(t *testing.T) {
 	}
 	if p.wants() != Perl.runs() {
 		t.Error("it will not be tried when its mappings change")
+	}
+}
+
+// twins are processes that map one file.
+type twins struct {
+	path string
+	many int
+}
+
+const firstTwin = 1<<22 + 1 // no process has such a number
+
+func (s twins) Mappings(int) ([]lifecycle.Mapping, error) {
+	f, err := binfile.Open(s.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	code := f.Executable()[0]
+	return []lifecycle.Mapping{{Start: 1 << 30, End: 1<<30 + code.Size, Offset: code.Offset, Inode: 1, Path: s.path}}, nil
+}
+
+func (s twins) Open(int, lifecycle.Mapping) (*os.File, error) { return os.Open(s.path) }
+
+func (s twins) PIDs() (pids []int, err error) {
+	for i := range s.many {
+		pids = append(pids, firstTwin+i)
+	}
+	return pids, nil
+}
+
+// However many processes run one language when it is first met, all are read,
+// though they do nothing that would have them asked for again.
+func TestManyProcesses(t *testing.T) {
+	const many = 3000
+	path := coreCLRPath(t)
+	buildLibrary(t, path, "long DotNetRuntimeInfo; int coreclr_initialize(void) { return 5; }")
+	u := offline(t, Options{Source: twins{path, many}})
+	if err := u.Scan(); err != nil {
+		t.Fatal(err)
+	}
+	u.done.Go(u.attach)
+	if err := u.Track(firstTwin); err != nil { // it loads the file, and all are published again
+		t.Fatal(err)
+	}
+	unread := func() (n int) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for _, p := range u.processes {
+			if p.wants() != 0 {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "all processes are read", func() bool { return unread() == 0 })
+	if of, err := u.Runtime(firstTwin+many-1, DotNet); err != nil || of == nil {
+		t.Errorf("the last one: %v, %v", of, err)
 	}
 }

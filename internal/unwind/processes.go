@@ -140,6 +140,7 @@ func (u *Unwinder) forget(pid int) {
 		return
 	}
 	delete(u.processes, pid)
+	delete(u.unattached, pid)
 	u.dropParameters(pid, p)
 	if err := u.maps.Processes.Delete(uint32(pid)); err != nil && !isNotExist(err) {
 		u.options.Log.Debug("forget process", "pid", pid, "error", err)

@@ -31,8 +31,13 @@ long *PyGILState_GetThisThreadState(void) { return current(); }
 // buildMarkers builds a file with the marks of all runtimes.
 func buildMarkers(t testing.TB, path string) {
 	t.Helper()
+	buildLibrary(t, path, markers)
+}
+
+func buildLibrary(t testing.TB, path, source string) {
+	t.Helper()
 	compile := exec.Command("cc", "-x", "c", "-O1", "-w", "-shared", "-fPIC", "-nostdlib", "-Wl,--build-id=none", "-o", path, "-")
-	compile.Stdin = strings.NewReader(markers)
+	compile.Stdin = strings.NewReader(source)
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}

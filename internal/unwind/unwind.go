@@ -90,12 +90,13 @@ type Unwinder struct {
 	stop    chan struct{}
 	work    *sync.Cond // on mu: tells the builders that wanted or closed changed
 
-	attachments chan attachment // whose runtimes are to be read
+	attachments chan struct{} // tells attach that unattached has more
 	parameters  map[Language]*ebpf.Map
 	namers      namers
 
 	mu          sync.Mutex           // guards all below
 	wanted      map[*executable]bool // to be loaded
+	unattached  map[int]*process     // whose runtimes are to be read, and attach has not taken up
 	closed      bool
 	processes   map[int]*process
 	executables executables
@@ -161,8 +162,8 @@ func New(o Options) (*Unwinder, error) {
 	if o.Wanted == nil {
 		o.Wanted = func(int) bool { return true }
 	}
-	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), wanted: map[*executable]bool{},
-		attachments: make(chan attachment, 1024), parameters: map[Language]*ebpf.Map{}, namers: newNamers()}
+	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), wanted: map[*executable]bool{}, unattached: map[int]*process{},
+		attachments: make(chan struct{}, 1), parameters: map[Language]*ebpf.Map{}, namers: newNamers()}
 	u.work = sync.NewCond(&u.mu)
 	spec, err := loadKernel()
 	if err != nil {
