@@ -2,6 +2,7 @@ package external
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -150,12 +151,32 @@ func (a *asyncProfiler) start(ctx context.Context, frequency float64) (run, erro
 	interval := int64(math.Round(float64(time.Second) / frequency))
 	limit := int64((a.options.Longest + time.Minute).Seconds())
 	order := fmt.Sprintf("start,event=cpu,interval=%d,timeout=%d%s", interval, limit, a.files())
-	if err := a.order(ctx, order); err != nil {
+	err := a.order(ctx, order)
+	if errors.Is(err, errKilled) {
+		err = a.takeBack(ctx, err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("start async-profiler in process %d: %w", a.pid, err)
 	}
 	r := &javaRun{asyncProfiler: a, ctx: ctx, period: interval, limit: time.Now().Add(time.Duration(limit) * time.Second), ended: make(chan struct{}), quit: make(chan struct{})}
 	go r.watch()
 	return r, nil
+}
+
+// takeBack follows an order to start that was not waited for any more: the JVM
+// may have obeyed, or will once it comes to it, and would then sample until the
+// limit, with its folder removed. It takes orders one after the other. Who
+// cancelled ctx waits for this one too, as long as an order may take. It could
+// end somebody else's recording only where that had not refused ours yet.
+func (a *asyncProfiler) takeBack(ctx context.Context, unanswered error) error {
+	if _, err := attachable(a.options.FS, a.pid); err != nil {
+		return unanswered // it has ended, or called exec
+	}
+	// That it is not active, if the order never came to it, is as well.
+	if err := a.order(context.WithoutCancel(ctx), "stop,log="+a.folder.path(logName)); errors.Is(err, errKilled) {
+		return fmt.Errorf("%w; nor did it take the order to stop: it may sample for %v", unanswered, a.options.Longest+time.Minute)
+	}
+	return unanswered
 }
 
 // orderFailed are what asprof says when the JVM did not carry out an order.
@@ -173,6 +194,8 @@ func (a *asyncProfiler) order(ctx context.Context, arguments string) error {
 	switch {
 	case strings.Contains(log, "already started"):
 		return fmt.Errorf("async-profiler is at work in it already, for somebody else: stop that first (asprof stop %d)", a.pid)
+	case errors.Is(err, errKilled): // what the JVM has done by then, its log does not tell
+		return err
 	case strings.Contains(log, "erf events unavailable"), strings.Contains(log, "perf_event"):
 		return fmt.Errorf("%s (sysctl kernel.perf_event_paranoid=1, or --kernel bpf)", log)
 	case log != "":

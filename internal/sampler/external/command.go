@@ -104,6 +104,9 @@ func (c *command) kill() {
 	c.cancel()
 }
 
+// errKilled says that a program did not end by itself, whoever killed it.
+var errKilled = errors.New("was killed")
+
 // failure explains an end that is none of success. An interrupt that we sent
 // may end a program by that signal, or with its status.
 func (c *command) failure() error {
@@ -114,7 +117,7 @@ func (c *command) failure() error {
 	var exit *exec.ExitError
 	switch {
 	case c.expired:
-		return fmt.Errorf("%s did not end in time and was killed%s", name, c.said.last())
+		return fmt.Errorf("%s did not end in time and %w%s", name, errKilled, c.said.last())
 	case c.err == nil, errors.Is(c.err, exec.ErrWaitDelay):
 		return nil
 	case !errors.As(c.err, &exit):
@@ -125,7 +128,7 @@ func (c *command) failure() error {
 	case status.Signaled() && status.Signal() == unix.SIGINT && asked, status.ExitStatus() == 128+int(unix.SIGINT) && asked:
 		return nil
 	case status.Signaled():
-		return fmt.Errorf("%s was killed by signal %d (%s)%s", name, status.Signal(), status.Signal(), c.said.last())
+		return fmt.Errorf("%s %w by signal %d (%s)%s", name, errKilled, status.Signal(), status.Signal(), c.said.last())
 	}
 	return fmt.Errorf("%s failed with status %d%s", name, status.ExitStatus(), c.said.last())
 }
