@@ -321,7 +321,28 @@ func (u *Unwinder) dropParameters(pid int, p *process) {
 		if err := u.parameters[language].Delete(uint32(pid)); err != nil && !isNotExist(err) {
 			u.options.Log.Debug("forget runtime", "pid", pid, "error", err)
 		}
+		u.madeRoom[language]++
 	}
+}
+
+// wantCrowdedOut has as many processes read again that found no room as have
+// ended since, once they are not tried any more.
+func (u *Unwinder) wantCrowdedOut() {
+	if len(u.madeRoom) == 0 {
+		return
+	}
+	for pid, p := range u.processes {
+		if p.attaching {
+			continue
+		}
+		for language, n := range u.madeRoom {
+			if n > 0 && errors.Is(p.unread[language], errNoRoomForRuntime) {
+				u.madeRoom[language]--
+				u.wantRuntimes(pid, p)
+			}
+		}
+	}
+	clear(u.madeRoom)
 }
 
 // Runtime gives what is known of a language's runtime in a process.

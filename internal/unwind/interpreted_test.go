@@ -110,6 +110,37 @@ func TestRuntimeWithoutRoom(t *testing.T) {
 	}
 }
 
+// A process that found no room for so long that it is not tried any more is
+// tried again when another has ended.
+func TestRoomMadeLate(t *testing.T) {
+	u := offline(t, Options{})
+	const ends, waits = 1<<22 + 1, 1<<22 + 2
+	u.mu.Lock()
+	path := coreCLR(t)
+	before, p := mapping(t, u, ends, DotNet, path), mapping(t, u, waits, DotNet, path)
+	u.mu.Unlock()
+	if !u.readRuntimes(&attachment{pid: ends, process: before}) {
+		t.Fatal("the first process was not read")
+	}
+	fillUp(t, u, DotNet)
+	p.attaching = true
+	if !u.readRuntimes(&attachment{pid: waits, process: p, tries: attachTries}) {
+		t.Fatal("it is tried for ever")
+	}
+	u.sweep(map[int]bool{})
+	if all := u.takeUnattached(); len(all) != 0 {
+		t.Error("it is tried again although nobody has made room")
+	}
+	u.sweep(map[int]bool{ends: true})
+	all := u.takeUnattached()
+	if len(all) != 1 || all[0].process != p || !u.readRuntimes(all[0]) {
+		t.Fatalf("%d processes are tried again, want the one that waits", len(all))
+	}
+	if of, err := u.Runtime(waits, DotNet); err != nil || of == nil {
+		t.Errorf("with room: %v, %v", of, err)
+	}
+}
+
 // The fork of a process has its runtimes where there is room for them, and is
 // else read like any other.
 func TestForkWithoutRoom(t *testing.T) {

@@ -263,6 +263,7 @@ func (u *Unwinder) sweep(exited map[int]bool) {
 	u.reclaim()
 	u.trim()
 	u.wantRefused()
+	u.wantCrowdedOut()
 }
 
 // gone tells whether no thread of the process is left.

@@ -97,6 +97,7 @@ type Unwinder struct {
 	mu          sync.Mutex           // guards all below
 	wanted      map[*executable]bool // to be loaded
 	unattached  map[int]*process     // whose runtimes are to be read, and attach has not taken up
+	madeRoom    map[Language]int     // processes whose runtimes were forgotten since the last sweep
 	closed      bool
 	processes   map[int]*process
 	executables executables
@@ -163,7 +164,7 @@ func New(o Options) (*Unwinder, error) {
 		o.Wanted = func(int) bool { return true }
 	}
 	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), wanted: map[*executable]bool{}, unattached: map[int]*process{},
-		attachments: make(chan struct{}, 1), parameters: map[Language]*ebpf.Map{}, namers: newNamers()}
+		attachments: make(chan struct{}, 1), parameters: map[Language]*ebpf.Map{}, namers: newNamers(), madeRoom: map[Language]int{}}
 	u.work = sync.NewCond(&u.mu)
 	spec, err := loadKernel()
 	if err != nil {
