@@ -8,12 +8,15 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/relay"
 	"atys.dev/atys/internal/remote"
+	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -24,6 +27,7 @@ type relayFlags struct {
 	name    string
 	address string
 	labels  map[string]string
+	keep    []string
 	verbose bool
 }
 
@@ -53,6 +57,7 @@ own tenant alone.`,
 	flags.StringVar(&f.name, "name", "", "what the relay is called; else its host name")
 	flags.StringVar(&f.address, "address", "", "address at which agents reach it, such as https://10.0.0.7:4310; else what --listen says, or the host name")
 	flags.StringToStringVar(&f.labels, "label", nil, "label of the relay, such as zone=a; the server groups by one")
+	flags.StringSliceVar(&f.keep, "merge", nil, "add windows of one time up, and keep these of their labels, such as service,zone; what threads and instances did is then not known")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagFilename("tokens")
 	_ = c.MarkFlagFilename("tls-client-ca")
@@ -65,6 +70,9 @@ func runRelay(ctx context.Context, f relayFlags) (err error) {
 	}
 	if err := wire.CheckLabels(f.labels); err != nil {
 		return &usageError{fmt.Errorf("--label: %w", err)}
+	}
+	if len(f.keep) > 0 && !slices.Contains(f.keep, store.ServiceLabel) {
+		return &usageError{fmt.Errorf("--merge %s: %s has to be among the labels that are kept", strings.Join(f.keep, ","), store.ServiceLabel)}
 	}
 	client, upstream, err := f.client()
 	if err != nil {
@@ -87,7 +95,7 @@ func runRelay(ctx context.Context, f relayFlags) (err error) {
 		return err
 	}
 	defer leave()
-	r := relay.New(relay.Options{Offer: offer, Upstream: remote.New(client, upstream), Now: newClock().now, Log: log})
+	r := relay.New(relay.Options{Offer: offer, Upstream: remote.New(client, upstream), Keep: f.keep, Now: newClock().now, Log: log})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shut := d.answer(r.Handler(relay.Admission{Tokens: d.tokens, Limit: d.limit}, newRegistry(r)), log, cancel)

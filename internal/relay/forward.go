@@ -4,44 +4,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
 )
 
 // patience is how long the server may take. Agents wait a little longer.
 const patience = 25 * time.Second
 
-// forward passes a group on, and tells each of it how that ended. If the server
-// does not know some stacks, it is told of them; what nobody in the group has
-// explained its agent is asked for.
+// trips is how often a group is sent: what the server does not know is explained
+// to it once, and what it has already is left out, of which it may find more.
+const trips = 5
+
+// trip is a group on its way to the server.
+type trip struct {
+	group   []*push
+	explain wire.Explain  // what any of the group explains
+	without map[part]bool // windows that the server has already
+	origins []origin      // of the windows of the request, in their order
+}
+
+// origin is where a window of a request comes from: it was added up, or is one
+// of a push.
+type origin struct {
+	sum    *sum
+	push   *push
+	window int
+}
+
+// forward passes a group on, and tells each of it how that ended. What the
+// server wants to know, or has already, and nobody but the sender can tell or
+// take apart, its sender is told of.
 func (r *Relay) forward(ctx context.Context, group []*push) {
-	explain := together(group)
-	for range 2 {
-		unknown, err := r.send(ctx, group, explain)
+	t := &trip{group: group, explain: together(group), without: map[part]bool{}}
+	for range trips {
+		response, err := r.send(ctx, t)
 		switch {
-		case refused(err) && len(group) > 1: // for one of them: the others are not to suffer
-			for _, p := range group {
+		case refused(err) && len(t.group) > 1: // for one of them: the others are not to suffer
+			for _, p := range t.group {
 				r.forward(ctx, []*push{p})
 			}
 			return
-		case err != nil || len(unknown) == 0:
-			answer(group, outcome{err: err})
+		case err != nil || len(response.GetUnknown())+len(response.GetOverlaps()) == 0:
+			answer(t.group, outcome{err: err})
 			return
 		}
-		if group = askBack(group, unknown, explain); len(group) == 0 {
+		t.overlapped(response.GetOverlaps())
+		if err := t.askBack(response.GetUnknown()); err != nil {
+			answer(t.group, outcome{err: err})
+			return
+		}
+		if len(t.group) == 0 {
 			return
 		}
 	}
-	answer(group, outcome{err: connect.NewError(connect.CodeUnavailable, errors.New("the server does not know stacks that were just explained to it"))})
+	answer(t.group, outcome{err: connect.NewError(connect.CodeUnavailable, errors.New("the server goes on asking what it was just told"))})
 }
 
 // send passes a group on once, and reads the server's clock on the way.
-func (r *Relay) send(ctx context.Context, group []*push, explain wire.Explain) (unknown []profile.Hash, err error) {
-	b := r.batch(group, explain)
+func (r *Relay) send(ctx context.Context, t *trip) (*atysv1.PushResponse, error) {
+	b := r.batch(t)
+	if b.Len() == 0 {
+		return &atysv1.PushResponse{}, nil // the server has it all
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	sent := r.options.Now()
@@ -51,28 +81,52 @@ func (r *Relay) send(ctx context.Context, group []*push, explain wire.Explain) (
 		r.log.Warn("pass windows on", "windows", b.Len(), "error", err)
 		return nil, asOurs(err)
 	}
-	if unknown, err = wire.Hashes(response.GetUnknown()); err != nil {
-		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the server answers what makes no sense: %w", err))
+	unknown, err := wire.Hashes(response.GetUnknown())
+	if err != nil {
+		return nil, senseless(err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.offset, r.uncertain = wire.Clock(sent, r.options.Now(), response)
 	if len(unknown) > 0 {
 		r.known.Forget(unknown)
-	} else {
+	} else if len(response.GetOverlaps()) == 0 {
 		r.known.Add(b.Hashes())
 	}
-	return unknown, nil
+	return response, nil
 }
 
-func (r *Relay) batch(group []*push, explain wire.Explain) *wire.Batch {
+// batch puts the windows of a group together, added up as far as that is asked for.
+func (r *Relay) batch(t *trip) *wire.Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := wire.NewBatch(r.known.Has)
-	for _, p := range group {
-		b.Join(p.request, p.hashes, explain)
+	t.origins = t.origins[:0]
+	added := newSums(r.options.Keep, t.without)
+	for _, p := range t.group {
+		rest, windows := p.request, every(p.request)
+		if len(r.options.Keep) > 0 {
+			rest, windows = added.add(p.request, p.hashes)
+		}
+		for _, i := range windows {
+			t.origins = append(t.origins, origin{push: p, window: i})
+		}
+		b.Join(rest, p.hashes, t.explain)
 	}
+	request, hashes, windows := added.request()
+	for _, s := range windows {
+		t.origins = append(t.origins, origin{sum: s})
+	}
+	b.Join(request, hashes, t.explain)
 	return b
+}
+
+// every lists the places of a request's windows.
+func every(r *atysv1.PushRequest) (all []int) {
+	for i := range r.GetWindows() {
+		all = append(all, i)
+	}
+	return all
 }
 
 // together explains what any of a group explains.
@@ -93,29 +147,51 @@ func together(group []*push) wire.Explain {
 	}
 }
 
-// askBack answers those whose stacks nobody has explained with what is to be,
-// and gives the others.
-func askBack(group []*push, unknown []profile.Hash, explain wire.Explain) (rest []*push) {
+// overlapped leaves out what the server has already. Windows that another relay
+// has added up only that one can take apart: it is told.
+func (t *trip) overlapped(overlaps []*atysv1.Overlap) {
+	told := map[*push][]*atysv1.Overlap{}
+	for _, o := range overlaps {
+		if int64(o.GetWindow()) >= int64(len(t.origins)) {
+			continue // the server makes no sense; it will be asked once more
+		}
+		from := t.origins[o.GetWindow()]
+		if from.sum == nil {
+			told[from.push] = append(told[from.push], &atysv1.Overlap{Window: uint32(from.window), Parts: o.GetParts()})
+			continue
+		}
+		for _, at := range o.GetParts() {
+			if int64(at) < int64(len(from.sum.parts)) {
+				t.without[from.sum.parts[at]] = true
+			}
+		}
+	}
+	for p, all := range told {
+		p.done <- outcome{overlaps: all}
+	}
+	t.group = slices.DeleteFunc(t.group, func(p *push) bool { return told[p] != nil })
+}
+
+// askBack tells those whose stacks nobody has explained what is to be.
+func (t *trip) askBack(table []byte) error {
+	unknown, err := wire.Hashes(table)
+	if err != nil {
+		return senseless(err)
+	}
 	missing := map[profile.Hash]bool{}
 	for _, h := range unknown {
-		if _, _, ok := explain(h); !ok {
+		if _, _, ok := t.explain(h); !ok {
 			missing[h] = true
 		}
 	}
-	for _, p := range group {
-		var ask []profile.Hash
-		for _, h := range p.hashes {
-			if missing[h] {
-				ask = append(ask, h)
-			}
-		}
+	t.group = slices.DeleteFunc(t.group, func(p *push) bool {
+		ask := slices.DeleteFunc(slices.Clone(p.hashes), func(h profile.Hash) bool { return !missing[h] })
 		if len(ask) > 0 {
 			p.done <- outcome{unknown: ask}
-		} else {
-			rest = append(rest, p)
 		}
-	}
-	return rest
+		return len(ask) > 0
+	})
+	return nil
 }
 
 // refused tells whether the server will never take a request as it is.
@@ -136,4 +212,8 @@ func asOurs(err error) error {
 		return connect.NewError(connect.CodeOf(err), errors.New(message))
 	}
 	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("this relay's server took nothing: %s", message))
+}
+
+func senseless(err error) error {
+	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the server answers what makes no sense: %w", err))
 }

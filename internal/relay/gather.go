@@ -16,6 +16,15 @@ const (
 	mostForwards  = 4
 )
 
+// How long windows wait for others: those of one time are shipped within five
+// seconds (agents' jitter), so that most of them are added up to one. What is old
+// when it comes waits no longer than it must: its agent has more of it.
+const (
+	shortGather = 200 * time.Millisecond
+	longGather  = 6 * time.Second
+	old         = 30 * time.Second
+)
+
 // gather puts requests together that come within a moment, and passes them on,
 // until the context ends.
 func (r *Relay) gather(ctx context.Context) {
@@ -54,7 +63,7 @@ func (r *Relay) group(ctx context.Context) (group []*push) {
 				return group
 			}
 			if moment == nil {
-				timer := time.NewTimer(r.options.Gather)
+				timer := time.NewTimer(r.patienceFor(p))
 				defer timer.Stop()
 				moment = timer.C
 			}
@@ -65,6 +74,18 @@ func (r *Relay) group(ctx context.Context) (group []*push) {
 			return nil
 		}
 	}
+}
+
+// patienceFor is how long a request waits for others.
+func (r *Relay) patienceFor(p *push) time.Duration {
+	newest := int64(0)
+	for _, w := range p.request.GetWindows() {
+		newest = max(newest, w.GetStartUnixNano()+w.GetDurationNs())
+	}
+	if r.options.Now().Sub(time.Unix(0, newest)) > old {
+		return min(r.options.Gather, shortGather)
+	}
+	return r.options.Gather
 }
 
 // answer tells all of a group how it ended.

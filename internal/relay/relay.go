@@ -25,11 +25,13 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// Options say what a relay stands between. Gather, Held, Now and Log may be left out.
+// Options say what a relay stands between. Gather, Keep, Held, Now and
+// Log may be left out.
 type Options struct {
 	Offer    *atysv1.OfferRequest // what it is called, and where agents find it
 	Upstream Upstream
-	Gather   time.Duration // how long windows wait for others; 0: 200 ms
+	Gather   time.Duration // how long windows wait for others; 0: 200 ms, or 6 s where they are added up
+	Keep     []string      // labels that are left of windows, which are added up; none: they are not
 	Held     int           // bytes of windows that may be held at once; 0: 256 MB
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -72,7 +74,10 @@ func New(o Options) *Relay {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Gather == 0 {
-		o.Gather = 200 * time.Millisecond
+		o.Gather = shortGather
+		if len(o.Keep) > 0 {
+			o.Gather = longGather
+		}
 	}
 	if o.Held == 0 {
 		o.Held = 256 << 20
@@ -99,10 +104,11 @@ type push struct {
 	done    chan outcome
 }
 
-// outcome is how it ended: neither an error nor anything unknown is well.
+// outcome is how it ended: nothing of all this is well.
 type outcome struct {
-	unknown []profile.Hash
-	err     error
+	unknown  []profile.Hash
+	overlaps []*atysv1.Overlap
+	err      error
 }
 
 // Push passes windows on, and answers once the server has; see the service Intake.
@@ -115,14 +121,14 @@ func (r *Relay) Push(ctx context.Context, m *atysv1.PushRequest) (*atysv1.PushRe
 		err = o.err
 		r.release(p)
 	}
-	r.metrics.pushed(len(m.GetWindows()), len(o.unknown) > 0, err)
+	r.metrics.pushed(len(m.GetWindows()), len(o.unknown)+len(o.overlaps) > 0, err)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	offset, uncertain := r.offset, r.uncertain
 	r.mu.Unlock()
-	return &atysv1.PushResponse{Unknown: wire.Table(o.unknown), ClockErrorNs: int64(uncertain),
+	return &atysv1.PushResponse{Unknown: wire.Table(o.unknown), Overlaps: o.overlaps, ClockErrorNs: int64(uncertain),
 		ReceivedUnixNano: received.Add(-offset).UnixNano(), AnsweredUnixNano: r.options.Now().Add(-offset).UnixNano()}, nil
 }
 

@@ -33,25 +33,13 @@ func TestAdmission(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			stream, err := atysv1connect.NewFleetClient(c, url).Attend(ctx, &atysv1.AttendRequest{Node: "n"})
-			if err != nil {
-				return err
-			}
-			if stream.Receive() {
-				return nil
-			}
-			return stream.Err()
+			return heard(stream, err)
 		},
 		"offer": func(c *http.Client, url string) error {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			stream, err := atysv1connect.NewFleetClient(c, url).Offer(ctx, offerOf("one", "a"))
-			if err != nil {
-				return err
-			}
-			if stream.Receive() {
-				return nil
-			}
-			return stream.Err()
+			return heard(stream, err)
 		},
 		"apply": func(c *http.Client, url string) error {
 			_, err := atysv1connect.NewControlClient(c, url).Apply(t.Context(), &atysv1.ApplyRequest{})
@@ -118,6 +106,14 @@ func TestAdmission(t *testing.T) {
 			}
 		})
 	}
+}
+
+// heard waits for the first that a stream brings.
+func heard[M any](stream *connect.ServerStreamForClient[M], err error) error {
+	if err != nil || stream.Receive() {
+		return err
+	}
+	return stream.Err()
 }
 
 // fetched gets a page; what is not there was let through.

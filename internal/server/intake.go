@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"connectrpc.com/connect"
 
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -15,7 +18,7 @@ import (
 // Push keeps windows; see the service Intake.
 func (s *Server) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
 	response, err := s.push(ctx, r)
-	s.metrics.pushed(len(r.GetWindows()), len(response.GetUnknown()) > 0, err)
+	s.metrics.pushed(len(r.GetWindows()), len(response.GetUnknown())+len(response.GetOverlaps()) > 0, err)
 	return response, err
 }
 
@@ -28,9 +31,12 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	err = s.options.Store.Put(ctx, s.tenant(ctx), store.Raw, b)
 	var unknown *store.UnknownError
 	var quota *store.QuotaError
+	var overlap *store.OverlapError
 	switch {
 	case errors.As(err, &unknown):
 		response.Unknown = wire.Table(unknown.Stacks)
+	case errors.As(err, &overlap):
+		response.Overlaps = overlaps(overlap)
 	case errors.As(err, &quota):
 		return nil, connect.NewError(connect.CodeResourceExhausted, quota)
 	case errors.Is(err, store.ErrFull):
@@ -42,6 +48,18 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	}
 	response.AnsweredUnixNano = s.now().UnixNano()
 	return response, nil
+}
+
+// overlaps tells what windows contain that is there already.
+func overlaps(e *store.OverlapError) (all []*atysv1.Overlap) {
+	for _, window := range slices.Sorted(maps.Keys(e.Parts)) {
+		o := &atysv1.Overlap{Window: uint32(window)}
+		for _, part := range e.Parts[window] {
+			o.Parts = append(o.Parts, uint32(part))
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 // batch reads a request. Whatever is wrong with it will be wrong again.
@@ -56,6 +74,10 @@ func batch(r *atysv1.PushRequest) (b *store.Batch, err error) {
 			return nil, fmt.Errorf("window %d: %w", i, err)
 		}
 		w.Series = r.GetSeries()[m.GetSeries()].GetLabels()
+		for _, p := range m.GetContains() {
+			w.Contains = append(w.Contains, store.Part{Series: r.GetSeries()[p.GetSeries()].GetLabels(), Run: profile.Run(p.GetRun())})
+		}
+		w.Of = len(w.Contains)
 		b.Windows = append(b.Windows, w)
 	}
 	return b, nil
@@ -72,6 +94,6 @@ func window(m *atysv1.Window) (w store.Window, err error) {
 	w.Threads, w.Contexts = wire.Threads(m), wire.Contexts(m)
 	r := m.GetRows()
 	w.Rows = store.Rows{Stack: r.GetStack(), Thread: r.GetThread(), Context: r.GetContext(), Slot: r.GetSlot(),
-		N: r.GetN(), Value: r.GetValue(), Spread: r.GetSpread()}
+		N: r.GetN(), Value: r.GetValue(), Spread: r.GetSpread(), Groups: r.GetGroups()}
 	return w, nil
 }

@@ -54,7 +54,10 @@ func (b *Batch) Join(r *atysv1.PushRequest, hashes []profile.Hash, explain Expla
 	number, unknown := b.number(hashes)
 	b.explain(unknown, explain)
 	for _, w := range r.GetWindows() {
-		b.add(w, r.GetSeries()[w.GetSeries()], number)
+		added := b.add(w, r.GetSeries()[w.GetSeries()], number)
+		for _, p := range added.GetContains() {
+			p.Series = b.series(r.GetSeries()[p.GetSeries()])
+		}
 	}
 }
 
@@ -99,13 +102,14 @@ func In(f *profile.Forest) Explain {
 	}
 }
 
-func (b *Batch) add(m *atysv1.Window, series *atysv1.Series, number []uint32) {
+func (b *Batch) add(m *atysv1.Window, series *atysv1.Series, number []uint32) *atysv1.Window {
 	w := proto.CloneOf(m)
 	for i, stack := range w.GetRows().GetStack() {
 		w.Rows.Stack[i] = number[stack]
 	}
 	w.Series = b.series(series)
 	b.request.Windows = append(b.request.Windows, w)
+	return w
 }
 
 func (b *Batch) series(s *atysv1.Series) uint32 {

@@ -40,6 +40,11 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, forest *profile.Fo
 		if err := CheckRows(m, len(hashes)); err != nil {
 			return nil, nil, fmt.Errorf("window %d: %w", i, err)
 		}
+		for _, p := range m.GetContains() {
+			if int64(p.GetSeries()) >= int64(len(r.GetSeries())) || len(p.GetRun()) != len(profile.Run{}) {
+				return nil, nil, fmt.Errorf("window %d contains one of series %d of %d, of a run of %d bytes", i, p.GetSeries(), len(r.GetSeries()), len(p.GetRun()))
+			}
+		}
 	}
 	return hashes, forest, nil
 }

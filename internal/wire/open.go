@@ -17,6 +17,9 @@ func CheckRows(m *atysv1.Window, stacks int) error {
 		!optional(len(r.GetContext())) || !optional(len(r.GetSlot())) || !optional(len(r.GetSpread())) {
 		return malformed("columns of %d rows have other lengths", n)
 	}
+	if err := checkParts(m); err != nil {
+		return err
+	}
 	for _, part := range []struct {
 		name    string
 		column  []uint32
@@ -42,6 +45,34 @@ func CheckRows(m *atysv1.Window, stacks int) error {
 			if v > most || v < -most {
 				return malformed("a value of %d steps of %d", v, typ.GetScale())
 			}
+		}
+	}
+	return nil
+}
+
+// replicateGroups is in how many groups values are told.
+const replicateGroups = 8
+
+// checkParts checks what a window that contains others has to have, and that
+// others do not have it.
+func checkParts(m *atysv1.Window) error {
+	r, n := m.GetRows(), len(m.GetRows().GetStack())
+	if len(m.GetContains()) == 0 {
+		if len(r.GetGroups()) > 0 {
+			return malformed("a window that contains no others has groups")
+		}
+		return nil
+	}
+	if len(m.GetTypes()) != 1 || len(m.GetThreads())+len(m.GetContexts()) > 0 || len(r.GetGroups()) != replicateGroups*n {
+		return malformed("a window that contains others has %d types, %d threads, %d contexts, %d groups of %d rows",
+			len(m.GetTypes()), len(m.GetThreads()), len(m.GetContexts()), len(r.GetGroups()), n)
+	}
+	for i, value := range r.GetValue() {
+		for _, v := range r.Groups[i*replicateGroups : (i+1)*replicateGroups] {
+			value -= v
+		}
+		if value != 0 {
+			return malformed("the groups of a row differ from its value by %d", value)
 		}
 	}
 	return nil

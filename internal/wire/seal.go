@@ -37,7 +37,7 @@ func Seal(w *profile.Window, run profile.Run) *atysv1.Spooled {
 	for i, s := range w.Stacks {
 		hashes[i] = d.stack(locations, s)
 	}
-	m := sealHead(&w.Head, run)
+	m := SealHead(&w.Head, run)
 	for i := range m.Types {
 		m.Types[i].Scale = scaleOf(w, i)
 	}
@@ -49,7 +49,8 @@ func Seal(w *profile.Window, run profile.Run) *atysv1.Spooled {
 	return &atysv1.Spooled{Window: m, Series: sealSeries(w.Target), Stacks: Table(hashes), Dictionary: d.message}
 }
 
-func sealHead(h *profile.Head, run profile.Run) *atysv1.Window {
+// SealHead makes a window of a head, without rows; scales are left to set.
+func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 	m := &atysv1.Window{
 		Task: utf8(h.Task), Run: run[:], StartUnixNano: h.Start.UnixNano(), DurationNs: int64(h.Duration),
 		ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError),

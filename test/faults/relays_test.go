@@ -23,7 +23,7 @@ func relay(t *testing.T, s *Server, to Upstream, name string, args ...string) *R
 func TestRelayKilled(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
-	near := relay(t, s, s, "near")
+	near := relay(t, s, s, "near", "--merge", "service,instance")
 	far := relay(t, s, near, "far")
 	over := time.Now().Add(long(t, 15*time.Second))
 	var senders []*Sender

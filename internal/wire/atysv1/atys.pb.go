@@ -100,10 +100,11 @@ type PushResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Stacks that are not known, 16 bytes each. If there are any, nothing of
 	// the request was kept but its dictionary.
-	Unknown          []byte `protobuf:"bytes,1,opt,name=unknown,proto3" json:"unknown,omitempty"`
-	ReceivedUnixNano int64  `protobuf:"fixed64,2,opt,name=received_unix_nano,json=receivedUnixNano,proto3" json:"received_unix_nano,omitempty"` // the receiver's clock
-	AnsweredUnixNano int64  `protobuf:"fixed64,3,opt,name=answered_unix_nano,json=answeredUnixNano,proto3" json:"answered_unix_nano,omitempty"`
-	ClockErrorNs     int64  `protobuf:"varint,4,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"` // by how much that clock, if it is a relay's, may be wrong
+	Unknown          []byte     `protobuf:"bytes,1,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	ReceivedUnixNano int64      `protobuf:"fixed64,2,opt,name=received_unix_nano,json=receivedUnixNano,proto3" json:"received_unix_nano,omitempty"` // the receiver's clock
+	AnsweredUnixNano int64      `protobuf:"fixed64,3,opt,name=answered_unix_nano,json=answeredUnixNano,proto3" json:"answered_unix_nano,omitempty"`
+	Overlaps         []*Overlap `protobuf:"bytes,5,rep,name=overlaps,proto3" json:"overlaps,omitempty"`                                // of windows that contain others; if there are any, as for unknown
+	ClockErrorNs     int64      `protobuf:"varint,4,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"` // by how much that clock, if it is a relay's, may be wrong
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -159,11 +160,71 @@ func (x *PushResponse) GetAnsweredUnixNano() int64 {
 	return 0
 }
 
+func (x *PushResponse) GetOverlaps() []*Overlap {
+	if x != nil {
+		return x.Overlaps
+	}
+	return nil
+}
+
 func (x *PushResponse) GetClockErrorNs() int64 {
 	if x != nil {
 		return x.ClockErrorNs
 	}
 	return 0
+}
+
+// Overlap is a window that contains what is there already.
+type Overlap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Window        uint32                 `protobuf:"varint,1,opt,name=window,proto3" json:"window,omitempty"`      // of the request
+	Parts         []uint32               `protobuf:"varint,2,rep,packed,name=parts,proto3" json:"parts,omitempty"` // places in its contains
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Overlap) Reset() {
+	*x = Overlap{}
+	mi := &file_atys_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Overlap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Overlap) ProtoMessage() {}
+
+func (x *Overlap) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Overlap.ProtoReflect.Descriptor instead.
+func (*Overlap) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Overlap) GetWindow() uint32 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+func (x *Overlap) GetParts() []uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
 }
 
 // Series is what windows of one target have in common.
@@ -176,7 +237,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_atys_proto_msgTypes[2]
+	mi := &file_atys_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -188,7 +249,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[2]
+	mi := &file_atys_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -201,7 +262,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{2}
+	return file_atys_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Series) GetLabels() map[string]string {
@@ -231,13 +292,16 @@ type Window struct {
 	Threads       []*Thread              `protobuf:"bytes,15,rep,name=threads,proto3" json:"threads,omitempty"`
 	Contexts      []*Context             `protobuf:"bytes,16,rep,name=contexts,proto3" json:"contexts,omitempty"`
 	Rows          *Rows                  `protobuf:"bytes,17,opt,name=rows,proto3" json:"rows,omitempty"`
+	// What a relay has added up names the windows that it contains, of the same task
+	// and start. It has one type, groups, and neither threads nor contexts.
+	Contains      []*Contained `protobuf:"bytes,18,rep,name=contains,proto3" json:"contains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Window) Reset() {
 	*x = Window{}
-	mi := &file_atys_proto_msgTypes[3]
+	mi := &file_atys_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -249,7 +313,7 @@ func (x *Window) String() string {
 func (*Window) ProtoMessage() {}
 
 func (x *Window) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[3]
+	mi := &file_atys_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -262,7 +326,7 @@ func (x *Window) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Window.ProtoReflect.Descriptor instead.
 func (*Window) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{3}
+	return file_atys_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Window) GetSeries() uint32 {
@@ -384,6 +448,65 @@ func (x *Window) GetRows() *Rows {
 	return nil
 }
 
+func (x *Window) GetContains() []*Contained {
+	if x != nil {
+		return x.Contains
+	}
+	return nil
+}
+
+type Contained struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Series        uint32                 `protobuf:"varint,1,opt,name=series,proto3" json:"series,omitempty"` // into the request's series
+	Run           []byte                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Contained) Reset() {
+	*x = Contained{}
+	mi := &file_atys_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Contained) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Contained) ProtoMessage() {}
+
+func (x *Contained) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Contained.ProtoReflect.Descriptor instead.
+func (*Contained) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Contained) GetSeries() uint32 {
+	if x != nil {
+		return x.Series
+	}
+	return 0
+}
+
+func (x *Contained) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
 type ValueType struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Kind   string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -398,7 +521,7 @@ type ValueType struct {
 
 func (x *ValueType) Reset() {
 	*x = ValueType{}
-	mi := &file_atys_proto_msgTypes[4]
+	mi := &file_atys_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -410,7 +533,7 @@ func (x *ValueType) String() string {
 func (*ValueType) ProtoMessage() {}
 
 func (x *ValueType) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[4]
+	mi := &file_atys_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -423,7 +546,7 @@ func (x *ValueType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueType.ProtoReflect.Descriptor instead.
 func (*ValueType) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{4}
+	return file_atys_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ValueType) GetKind() string {
@@ -467,7 +590,7 @@ type Exact struct {
 
 func (x *Exact) Reset() {
 	*x = Exact{}
-	mi := &file_atys_proto_msgTypes[5]
+	mi := &file_atys_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +602,7 @@ func (x *Exact) String() string {
 func (*Exact) ProtoMessage() {}
 
 func (x *Exact) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[5]
+	mi := &file_atys_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +615,7 @@ func (x *Exact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exact.ProtoReflect.Descriptor instead.
 func (*Exact) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{5}
+	return file_atys_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Exact) GetCpuNs() int64 {
@@ -542,7 +665,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -554,7 +677,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -567,7 +690,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{6}
+	return file_atys_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Loss) GetReason() string {
@@ -611,7 +734,7 @@ type Thread struct {
 
 func (x *Thread) Reset() {
 	*x = Thread{}
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +746,7 @@ func (x *Thread) String() string {
 func (*Thread) ProtoMessage() {}
 
 func (x *Thread) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +759,7 @@ func (x *Thread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thread.ProtoReflect.Descriptor instead.
 func (*Thread) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{7}
+	return file_atys_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Thread) GetProcess() string {
@@ -686,7 +809,7 @@ type Context struct {
 
 func (x *Context) Reset() {
 	*x = Context{}
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +821,7 @@ func (x *Context) String() string {
 func (*Context) ProtoMessage() {}
 
 func (x *Context) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +834,7 @@ func (x *Context) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Context.ProtoReflect.Descriptor instead.
 func (*Context) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{8}
+	return file_atys_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Context) GetTrace() string {
@@ -754,13 +877,14 @@ type Rows struct {
 	// By how much the sum of squared weights is above value * value / n, in
 	// squared scales of the first type: nothing where n is 1.
 	Spread        []int64 `protobuf:"varint,7,rep,packed,name=spread,proto3" json:"spread,omitempty"`
+	Groups        []int64 `protobuf:"zigzag64,8,rep,packed,name=groups,proto3" json:"groups,omitempty"` // 8 a row: the value by replicate group, of windows that contain others
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +896,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +909,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{9}
+	return file_atys_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Rows) GetStack() []uint32 {
@@ -837,6 +961,13 @@ func (x *Rows) GetSpread() []int64 {
 	return nil
 }
 
+func (x *Rows) GetGroups() []int64 {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 // Dictionary holds stacks as a prefix tree, and all it takes to understand them.
 type Dictionary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -849,7 +980,7 @@ type Dictionary struct {
 
 func (x *Dictionary) Reset() {
 	*x = Dictionary{}
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +992,7 @@ func (x *Dictionary) String() string {
 func (*Dictionary) ProtoMessage() {}
 
 func (x *Dictionary) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1005,7 @@ func (x *Dictionary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dictionary.ProtoReflect.Descriptor instead.
 func (*Dictionary) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{10}
+	return file_atys_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Dictionary) GetStrings() [][]byte {
@@ -914,7 +1045,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1057,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1070,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{11}
+	return file_atys_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Location) GetKind() uint32 {
@@ -1008,7 +1139,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1151,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1164,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{12}
+	return file_atys_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Frame) GetFunction() uint32 {
@@ -1111,7 +1242,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1254,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1267,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{13}
+	return file_atys_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Node) GetCaller() uint32 {
@@ -1173,7 +1304,7 @@ type Spooled struct {
 
 func (x *Spooled) Reset() {
 	*x = Spooled{}
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1316,7 @@ func (x *Spooled) String() string {
 func (*Spooled) ProtoMessage() {}
 
 func (x *Spooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1329,7 @@ func (x *Spooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spooled.ProtoReflect.Descriptor instead.
 func (*Spooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{14}
+	return file_atys_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Spooled) GetWindow() *Window {
@@ -1241,7 +1372,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Reset() {
 	*x = AttendRequest{}
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1384,7 @@ func (x *AttendRequest) String() string {
 func (*AttendRequest) ProtoMessage() {}
 
 func (x *AttendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1397,7 @@ func (x *AttendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
 func (*AttendRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{15}
+	return file_atys_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AttendRequest) GetNode() string {
@@ -1309,7 +1440,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1452,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1465,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{16}
+	return file_atys_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Orders) GetRevision() uint64 {
@@ -1378,7 +1509,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1521,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1534,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{17}
+	return file_atys_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -1447,7 +1578,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1590,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1603,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{18}
+	return file_atys_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Standing) GetTenant() string {
@@ -1513,7 +1644,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1525,7 +1656,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1538,7 +1669,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{19}
+	return file_atys_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Task) GetId() string {
@@ -1597,7 +1728,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1740,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1753,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{20}
+	return file_atys_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReportRequest) GetNode() string {
@@ -1676,7 +1807,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1819,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1832,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{21}
+	return file_atys_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReportResponse) GetReceivedUnixNano() int64 {
@@ -1722,7 +1853,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1865,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1878,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{22}
+	return file_atys_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Target) GetLabels() map[string]string {
@@ -1777,7 +1908,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +1920,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +1933,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{23}
+	return file_atys_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TaskState) GetId() string {
@@ -1851,7 +1982,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +1994,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +2007,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{24}
+	return file_atys_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *NodeState) GetWaitingWindows() uint32 {
@@ -1951,7 +2082,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2094,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2107,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{25}
+	return file_atys_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -1995,7 +2126,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2138,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2151,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{26}
+	return file_atys_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -2042,7 +2173,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2185,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2198,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{27}
+	return file_atys_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Object) GetKind() string {
@@ -2101,7 +2232,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2244,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2257,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{28}
+	return file_atys_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -2152,7 +2283,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2295,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2308,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{29}
+	return file_atys_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -2197,7 +2328,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2340,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2353,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{30}
+	return file_atys_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -2247,7 +2378,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2390,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2403,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{33}
 }
 
 type Change struct {
@@ -2285,7 +2416,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2428,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2441,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Change) GetWhat() string {
@@ -2341,7 +2472,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +2484,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +2497,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{33}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Selection) GetSelect() string {
@@ -2418,7 +2549,7 @@ type Coverage struct {
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2561,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2574,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{34}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -2496,7 +2627,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2508,7 +2639,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2521,7 +2652,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -2576,7 +2707,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2719,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2732,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -2627,7 +2758,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2770,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2783,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -2672,7 +2803,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +2815,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +2828,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -2724,7 +2855,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +2867,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +2880,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -2780,7 +2911,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2923,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +2936,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -2864,7 +2995,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3007,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3020,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -2947,7 +3078,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3090,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +3103,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Amount) GetN() int64 {
@@ -3022,7 +3153,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3165,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3178,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -3083,7 +3214,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3226,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3239,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -3149,7 +3280,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3292,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3305,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -3206,7 +3337,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3218,7 +3349,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3231,7 +3362,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -3292,7 +3423,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3304,7 +3435,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3448,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -3336,7 +3467,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3479,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3492,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -3380,7 +3511,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3392,7 +3523,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3405,7 +3536,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Values) GetValues() []string {
@@ -3425,7 +3556,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3437,7 +3568,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3450,7 +3581,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -3478,7 +3609,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3621,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3634,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -3549,7 +3680,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3692,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +3705,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -3680,17 +3811,21 @@ const file_atys_proto_rawDesc = "" +
 	"\awindows\x18\x03 \x03(\v2\x0f.atys.v1.WindowR\awindows\x123\n" +
 	"\n" +
 	"dictionary\x18\x04 \x01(\v2\x13.atys.v1.DictionaryR\n" +
-	"dictionary\"\xaa\x01\n" +
+	"dictionary\"\xd8\x01\n" +
 	"\fPushResponse\x12\x18\n" +
 	"\aunknown\x18\x01 \x01(\fR\aunknown\x12,\n" +
 	"\x12received_unix_nano\x18\x02 \x01(\x10R\x10receivedUnixNano\x12,\n" +
-	"\x12answered_unix_nano\x18\x03 \x01(\x10R\x10answeredUnixNano\x12$\n" +
-	"\x0eclock_error_ns\x18\x04 \x01(\x03R\fclockErrorNs\"x\n" +
+	"\x12answered_unix_nano\x18\x03 \x01(\x10R\x10answeredUnixNano\x12,\n" +
+	"\boverlaps\x18\x05 \x03(\v2\x10.atys.v1.OverlapR\boverlaps\x12$\n" +
+	"\x0eclock_error_ns\x18\x04 \x01(\x03R\fclockErrorNs\"7\n" +
+	"\aOverlap\x12\x16\n" +
+	"\x06window\x18\x01 \x01(\rR\x06window\x12\x14\n" +
+	"\x05parts\x18\x02 \x03(\rR\x05parts\"x\n" +
 	"\x06Series\x123\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xec\x04\n" +
 	"\x06Window\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -3711,7 +3846,11 @@ const file_atys_proto_rawDesc = "" +
 	"\bcomments\x18\x0e \x03(\tR\bcomments\x12)\n" +
 	"\athreads\x18\x0f \x03(\v2\x0f.atys.v1.ThreadR\athreads\x12,\n" +
 	"\bcontexts\x18\x10 \x03(\v2\x10.atys.v1.ContextR\bcontexts\x12!\n" +
-	"\x04rows\x18\x11 \x01(\v2\r.atys.v1.RowsR\x04rows\"a\n" +
+	"\x04rows\x18\x11 \x01(\v2\r.atys.v1.RowsR\x04rows\x12.\n" +
+	"\bcontains\x18\x12 \x03(\v2\x12.atys.v1.ContainedR\bcontains\"5\n" +
+	"\tContained\x12\x16\n" +
+	"\x06series\x18\x01 \x01(\rR\x06series\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\fR\x03run\"a\n" +
 	"\tValueType\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04unit\x18\x02 \x01(\tR\x04unit\x12\x16\n" +
@@ -3738,7 +3877,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x05trace\x18\x01 \x01(\tR\x05trace\x12\x12\n" +
 	"\x04span\x18\x02 \x01(\tR\x04span\x12\x1a\n" +
 	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12\x1a\n" +
-	"\binterval\x18\x04 \x01(\tR\binterval\"\x9e\x01\n" +
+	"\binterval\x18\x04 \x01(\tR\binterval\"\xb6\x01\n" +
 	"\x04Rows\x12\x14\n" +
 	"\x05stack\x18\x01 \x03(\rR\x05stack\x12\x16\n" +
 	"\x06thread\x18\x02 \x03(\rR\x06thread\x12\x18\n" +
@@ -3746,7 +3885,8 @@ const file_atys_proto_rawDesc = "" +
 	"\x04slot\x18\x04 \x03(\rR\x04slot\x12\f\n" +
 	"\x01n\x18\x05 \x03(\x03R\x01n\x12\x14\n" +
 	"\x05value\x18\x06 \x03(\x12R\x05value\x12\x16\n" +
-	"\x06spread\x18\a \x03(\x03R\x06spread\"|\n" +
+	"\x06spread\x18\a \x03(\x03R\x06spread\x12\x16\n" +
+	"\x06groups\x18\b \x03(\x12R\x06groups\"|\n" +
 	"\n" +
 	"Dictionary\x12\x18\n" +
 	"\astrings\x18\x01 \x03(\fR\astrings\x12/\n" +
@@ -4005,154 +4145,158 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
-	(*Series)(nil),          // 2: atys.v1.Series
-	(*Window)(nil),          // 3: atys.v1.Window
-	(*ValueType)(nil),       // 4: atys.v1.ValueType
-	(*Exact)(nil),           // 5: atys.v1.Exact
-	(*Loss)(nil),            // 6: atys.v1.Loss
-	(*Thread)(nil),          // 7: atys.v1.Thread
-	(*Context)(nil),         // 8: atys.v1.Context
-	(*Rows)(nil),            // 9: atys.v1.Rows
-	(*Dictionary)(nil),      // 10: atys.v1.Dictionary
-	(*Location)(nil),        // 11: atys.v1.Location
-	(*Frame)(nil),           // 12: atys.v1.Frame
-	(*Node)(nil),            // 13: atys.v1.Node
-	(*Spooled)(nil),         // 14: atys.v1.Spooled
-	(*AttendRequest)(nil),   // 15: atys.v1.AttendRequest
-	(*Orders)(nil),          // 16: atys.v1.Orders
-	(*OfferRequest)(nil),    // 17: atys.v1.OfferRequest
-	(*Standing)(nil),        // 18: atys.v1.Standing
-	(*Task)(nil),            // 19: atys.v1.Task
-	(*ReportRequest)(nil),   // 20: atys.v1.ReportRequest
-	(*ReportResponse)(nil),  // 21: atys.v1.ReportResponse
-	(*Target)(nil),          // 22: atys.v1.Target
-	(*TaskState)(nil),       // 23: atys.v1.TaskState
-	(*NodeState)(nil),       // 24: atys.v1.NodeState
-	(*ApplyRequest)(nil),    // 25: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 26: atys.v1.ApplyResponse
-	(*Object)(nil),          // 27: atys.v1.Object
-	(*GetRequest)(nil),      // 28: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 29: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 30: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 31: atys.v1.DeleteResponse
-	(*Change)(nil),          // 32: atys.v1.Change
-	(*Selection)(nil),       // 33: atys.v1.Selection
-	(*Coverage)(nil),        // 34: atys.v1.Coverage
-	(*NodeCoverage)(nil),    // 35: atys.v1.NodeCoverage
-	(*Span)(nil),            // 36: atys.v1.Span
-	(*MergeRequest)(nil),    // 37: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 38: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 39: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 40: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 41: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 42: atys.v1.Amount
-	(*Interval)(nil),        // 43: atys.v1.Interval
-	(*SplitRequest)(nil),    // 44: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 45: atys.v1.SplitResponse
-	(*Part)(nil),            // 46: atys.v1.Part
-	(*LabelsRequest)(nil),   // 47: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 48: atys.v1.LabelsResponse
-	(*Values)(nil),          // 49: atys.v1.Values
-	(*WindowsRequest)(nil),  // 50: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 51: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 52: atys.v1.KeptWindow
-	nil,                     // 53: atys.v1.Series.LabelsEntry
-	nil,                     // 54: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 55: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 56: atys.v1.Target.LabelsEntry
-	nil,                     // 57: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 58: atys.v1.KeptWindow.LabelsEntry
+	(*Overlap)(nil),         // 2: atys.v1.Overlap
+	(*Series)(nil),          // 3: atys.v1.Series
+	(*Window)(nil),          // 4: atys.v1.Window
+	(*Contained)(nil),       // 5: atys.v1.Contained
+	(*ValueType)(nil),       // 6: atys.v1.ValueType
+	(*Exact)(nil),           // 7: atys.v1.Exact
+	(*Loss)(nil),            // 8: atys.v1.Loss
+	(*Thread)(nil),          // 9: atys.v1.Thread
+	(*Context)(nil),         // 10: atys.v1.Context
+	(*Rows)(nil),            // 11: atys.v1.Rows
+	(*Dictionary)(nil),      // 12: atys.v1.Dictionary
+	(*Location)(nil),        // 13: atys.v1.Location
+	(*Frame)(nil),           // 14: atys.v1.Frame
+	(*Node)(nil),            // 15: atys.v1.Node
+	(*Spooled)(nil),         // 16: atys.v1.Spooled
+	(*AttendRequest)(nil),   // 17: atys.v1.AttendRequest
+	(*Orders)(nil),          // 18: atys.v1.Orders
+	(*OfferRequest)(nil),    // 19: atys.v1.OfferRequest
+	(*Standing)(nil),        // 20: atys.v1.Standing
+	(*Task)(nil),            // 21: atys.v1.Task
+	(*ReportRequest)(nil),   // 22: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 23: atys.v1.ReportResponse
+	(*Target)(nil),          // 24: atys.v1.Target
+	(*TaskState)(nil),       // 25: atys.v1.TaskState
+	(*NodeState)(nil),       // 26: atys.v1.NodeState
+	(*ApplyRequest)(nil),    // 27: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 28: atys.v1.ApplyResponse
+	(*Object)(nil),          // 29: atys.v1.Object
+	(*GetRequest)(nil),      // 30: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 31: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 32: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 33: atys.v1.DeleteResponse
+	(*Change)(nil),          // 34: atys.v1.Change
+	(*Selection)(nil),       // 35: atys.v1.Selection
+	(*Coverage)(nil),        // 36: atys.v1.Coverage
+	(*NodeCoverage)(nil),    // 37: atys.v1.NodeCoverage
+	(*Span)(nil),            // 38: atys.v1.Span
+	(*MergeRequest)(nil),    // 39: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 40: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 41: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 42: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 43: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 44: atys.v1.Amount
+	(*Interval)(nil),        // 45: atys.v1.Interval
+	(*SplitRequest)(nil),    // 46: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 47: atys.v1.SplitResponse
+	(*Part)(nil),            // 48: atys.v1.Part
+	(*LabelsRequest)(nil),   // 49: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 50: atys.v1.LabelsResponse
+	(*Values)(nil),          // 51: atys.v1.Values
+	(*WindowsRequest)(nil),  // 52: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 53: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 54: atys.v1.KeptWindow
+	nil,                     // 55: atys.v1.Series.LabelsEntry
+	nil,                     // 56: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 57: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 58: atys.v1.Target.LabelsEntry
+	nil,                     // 59: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 60: atys.v1.KeptWindow.LabelsEntry
 }
 var file_atys_proto_depIdxs = []int32{
-	2,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
-	3,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
-	10, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
-	53, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
-	4,  // 4: atys.v1.Window.types:type_name -> atys.v1.ValueType
-	5,  // 5: atys.v1.Window.exact:type_name -> atys.v1.Exact
-	6,  // 6: atys.v1.Window.losses:type_name -> atys.v1.Loss
-	7,  // 7: atys.v1.Window.threads:type_name -> atys.v1.Thread
-	8,  // 8: atys.v1.Window.contexts:type_name -> atys.v1.Context
-	9,  // 9: atys.v1.Window.rows:type_name -> atys.v1.Rows
-	5,  // 10: atys.v1.Thread.exact:type_name -> atys.v1.Exact
-	11, // 11: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
-	13, // 12: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
-	12, // 13: atys.v1.Location.names:type_name -> atys.v1.Frame
-	3,  // 14: atys.v1.Spooled.window:type_name -> atys.v1.Window
-	2,  // 15: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	10, // 16: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
-	54, // 17: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	19, // 18: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	55, // 19: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
-	2,  // 20: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	22, // 21: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	23, // 22: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	24, // 23: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	56, // 24: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	27, // 25: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	27, // 26: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	27, // 27: atys.v1.Change.object:type_name -> atys.v1.Object
-	6,  // 28: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	35, // 29: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	36, // 30: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	33, // 31: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	14, // 32: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	34, // 33: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	33, // 34: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	41, // 35: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	5,  // 36: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	34, // 37: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	42, // 38: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	42, // 39: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	43, // 40: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	43, // 41: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	33, // 42: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	46, // 43: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	34, // 44: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	43, // 45: atys.v1.Part.share:type_name -> atys.v1.Interval
-	33, // 46: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	57, // 47: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	33, // 48: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	52, // 49: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	58, // 50: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	5,  // 51: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	6,  // 52: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	49, // 53: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 54: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	15, // 55: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	20, // 56: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	17, // 57: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	25, // 58: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	28, // 59: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	30, // 60: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	28, // 61: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	37, // 62: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	39, // 63: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	44, // 64: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	47, // 65: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	50, // 66: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 67: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	16, // 68: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	21, // 69: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	18, // 70: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	26, // 71: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	29, // 72: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	31, // 73: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	32, // 74: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	38, // 75: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	40, // 76: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	45, // 77: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	48, // 78: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	51, // 79: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	67, // [67:80] is the sub-list for method output_type
-	54, // [54:67] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	3,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
+	4,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
+	12, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
+	2,  // 3: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
+	55, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	6,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
+	7,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
+	8,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
+	9,  // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
+	10, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
+	11, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
+	5,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
+	7,  // 12: atys.v1.Thread.exact:type_name -> atys.v1.Exact
+	13, // 13: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
+	15, // 14: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
+	14, // 15: atys.v1.Location.names:type_name -> atys.v1.Frame
+	4,  // 16: atys.v1.Spooled.window:type_name -> atys.v1.Window
+	3,  // 17: atys.v1.Spooled.series:type_name -> atys.v1.Series
+	12, // 18: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
+	56, // 19: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	21, // 20: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	57, // 21: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	3,  // 22: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	24, // 23: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	25, // 24: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	26, // 25: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	58, // 26: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	29, // 27: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	29, // 28: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	29, // 29: atys.v1.Change.object:type_name -> atys.v1.Object
+	8,  // 30: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	37, // 31: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	38, // 32: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	35, // 33: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	16, // 34: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	36, // 35: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	35, // 36: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	43, // 37: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	7,  // 38: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	36, // 39: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	44, // 40: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	44, // 41: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	45, // 42: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	45, // 43: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	35, // 44: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	48, // 45: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	36, // 46: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	45, // 47: atys.v1.Part.share:type_name -> atys.v1.Interval
+	35, // 48: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	59, // 49: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	35, // 50: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	54, // 51: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	60, // 52: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	7,  // 53: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	8,  // 54: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	51, // 55: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 56: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	17, // 57: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	22, // 58: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	19, // 59: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	27, // 60: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	30, // 61: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	32, // 62: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	30, // 63: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	39, // 64: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	41, // 65: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	46, // 66: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	49, // 67: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	52, // 68: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 69: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	18, // 70: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	23, // 71: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	20, // 72: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	28, // 73: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	31, // 74: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	33, // 75: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	34, // 76: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	40, // 77: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	42, // 78: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	47, // 79: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	50, // 80: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	53, // 81: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	69, // [69:82] is the sub-list for method output_type
+	56, // [56:69] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -4166,7 +4310,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   59,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -1,0 +1,216 @@
+package relay
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// part is a window as a server knows it apart from others.
+type part struct {
+	series, task string
+	start        int64
+	run          profile.Run
+}
+
+// sum is windows of one time, task and kind of values, added up under the labels
+// that are kept. Threads and contexts are not.
+type sum struct {
+	labels profile.Labels
+	head   profile.Head
+	scale  int64
+	cells  map[profile.Hash]*cell
+	parts  []part
+	series []*atysv1.Series // of the parts
+}
+
+// cell is what was sampled on one stack.
+type cell struct {
+	n, value int64
+	squares  float64
+	groups   [store.Groups]int64
+}
+
+// sums adds windows up that are passed on together.
+type sums struct {
+	keep    []string      // labels
+	without map[part]bool // what the server has already
+	of      map[string]*sum
+	keys    []string // in the order in which they came
+}
+
+func newSums(keep []string, without map[part]bool) *sums {
+	return &sums{keep: keep, without: without, of: map[string]*sum{}}
+}
+
+// add adds the windows of a request that can be, and gives the request without
+// them, and where the rest was in it. Those of machines themselves tell when their agents watched, and of whom:
+// they go on as they are, as do windows of several kinds of values.
+func (s *sums) add(r *atysv1.PushRequest, hashes []profile.Hash) (rest *atysv1.PushRequest, windows []int) {
+	rest = &atysv1.PushRequest{Series: r.GetSeries()}
+	leave := func(i int) {
+		rest.Windows, windows = append(rest.Windows, r.GetWindows()[i]), append(windows, i)
+	}
+	for i, w := range r.GetWindows() {
+		h, run, err := wire.Head(w)
+		labels := profile.Labels(r.GetSeries()[w.GetSeries()].GetLabels())
+		if err != nil || len(w.GetTypes()) != 1 || labels[store.ServiceLabel] == "" {
+			leave(i)
+			continue
+		}
+		parts, series := partsOf(w, r.GetSeries(), run)
+		if slices.ContainsFunc(parts, func(p part) bool { return s.without[p] }) {
+			if len(w.GetContains()) > 0 { // its rows cannot be taken apart: its sender is told
+				leave(i)
+			}
+			continue
+		}
+		into := s.sum(labels, &h)
+		into.add(w, hashes, store.Group(labels))
+		into.parts, into.series = append(into.parts, parts...), append(into.series, series...)
+	}
+	return rest, windows
+}
+
+// partsOf lists what a window contains: itself, if it is as it was cut.
+func partsOf(w *atysv1.Window, all []*atysv1.Series, run profile.Run) (parts []part, series []*atysv1.Series) {
+	add := func(number uint32, run profile.Run) {
+		parts = append(parts, part{profile.Labels(all[number].GetLabels()).String(), w.GetTask(), w.GetStartUnixNano(), run})
+		series = append(series, all[number])
+	}
+	for _, c := range w.GetContains() {
+		add(c.GetSeries(), profile.Run(c.GetRun()))
+	}
+	if len(parts) == 0 {
+		add(w.GetSeries(), run)
+	}
+	return parts, series
+}
+
+// sum finds or begins the sum that a window belongs to.
+func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
+	kept := profile.Labels{}
+	for _, name := range s.keep {
+		if value, ok := labels[name]; ok {
+			kept[name] = value
+		}
+	}
+	key := fmt.Sprint(kept.String(), h.Task, h.Start.UnixNano(), h.Design, h.Types)
+	into := s.of[key]
+	if into == nil {
+		into = &sum{labels: kept, head: *h, cells: map[profile.Hash]*cell{}}
+		s.of[key] = into
+		s.keys = append(s.keys, key)
+	} else {
+		into.head.Absorb(h)
+	}
+	return into
+}
+
+// add adds the rows of a window; values are of a group, if it does not tell them
+// by group itself.
+func (s *sum) add(w *atysv1.Window, hashes []profile.Hash, group int) {
+	rows, scale := w.GetRows(), w.GetTypes()[0].GetScale()
+	s.scale = divisor(s.scale, scale)
+	for i, stack := range rows.GetStack() {
+		c := s.cells[hashes[stack]]
+		if c == nil {
+			c = &cell{}
+			s.cells[hashes[stack]] = c
+		}
+		n, value := rows.N[i], rows.Value[i]*scale
+		c.n += n
+		c.value += value
+		if n > 0 {
+			c.squares += float64(value) * float64(value) / float64(n)
+		}
+		if len(rows.GetSpread()) > 0 {
+			c.squares += float64(rows.Spread[i]) * float64(scale) * float64(scale)
+		}
+		if len(rows.GetGroups()) == 0 {
+			c.groups[group] += value
+			continue
+		}
+		for g := range c.groups {
+			c.groups[g] += rows.Groups[i*store.Groups+g] * scale
+		}
+	}
+}
+
+// divisor is the greatest number that divides both.
+func divisor(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// request gives all sums, and the stacks that they name.
+func (s *sums) request() (r *atysv1.PushRequest, hashes []profile.Hash, windows []*sum) {
+	r = &atysv1.PushRequest{}
+	stacks := map[profile.Hash]uint32{}
+	for _, key := range s.keys {
+		one := s.of[key]
+		w := wire.SealHead(&one.head, one.run())
+		w.Series = uint32(len(r.Series))
+		r.Series = append(r.Series, &atysv1.Series{Labels: one.labels})
+		for i, p := range one.parts {
+			w.Contains = append(w.Contains, &atysv1.Contained{Series: uint32(len(r.Series)), Run: p.run[:]})
+			r.Series = append(r.Series, one.series[i])
+		}
+		w.Types[0].Scale = one.scale
+		w.Rows = one.rows(func(h profile.Hash) uint32 {
+			n, ok := stacks[h]
+			if !ok {
+				n = uint32(len(hashes))
+				stacks[h] = n
+				hashes = append(hashes, h)
+			}
+			return n
+		})
+		r.Windows, windows = append(r.Windows, w), append(windows, one)
+	}
+	return r, hashes, windows
+}
+
+// run tells sums apart that contain other windows: the same ones make the same.
+func (s *sum) run() (run profile.Run) {
+	names := make([]string, len(s.parts))
+	for i, p := range s.parts {
+		names[i] = fmt.Sprintf("%q %x", p.series, p.run)
+	}
+	slices.Sort(names)
+	hash := sha256.Sum256(fmt.Append(nil, names))
+	copy(run[:], hash[:])
+	return run
+}
+
+func (s *sum) rows(number func(profile.Hash) uint32) *atysv1.Rows {
+	rows, scale, spread := &atysv1.Rows{}, float64(s.scale), false
+	hashes := slices.SortedFunc(maps.Keys(s.cells), func(a, b profile.Hash) int { return slices.Compare(a[:], b[:]) })
+	for _, h := range hashes {
+		c := s.cells[h]
+		rows.Stack, rows.N, rows.Value = append(rows.Stack, number(h)), append(rows.N, c.n), append(rows.Value, c.value/s.scale)
+		above := int64(0)
+		if c.n > 1 {
+			value := float64(c.value)
+			above = int64(math.Round(max(0, c.squares-value*value/float64(c.n)) / scale / scale))
+		}
+		rows.Spread = append(rows.Spread, above)
+		spread = spread || above != 0
+		for _, v := range c.groups {
+			rows.Groups = append(rows.Groups, v/s.scale)
+		}
+	}
+	if !spread {
+		rows.Spread = nil
+	}
+	return rows
+}
