@@ -171,7 +171,7 @@ func targetsText(w io.Writer, targets []lang.Target, k kernels, o render.Options
 		t := &targets[i]
 		languages := make([]string, len(t.Runtimes))
 		for j, r := range t.Runtimes {
-			languages[j] = runtimeName(r)
+			languages[j] = r.Name()
 		}
 		missing := strings.Join(t.Missing(), "; ")
 		if isUnreadable(t) {
@@ -202,38 +202,6 @@ func runsIn(w proc.Workload) string {
 		return "pod " + w.PodUID
 	}
 	return w.Unit
-}
-
-// runtimeName is a runtime as people write it: "java 8u272", "php 8.2.36 (JIT)".
-func runtimeName(r lang.Runtime) string {
-	name, version := string(r.Kind), r.Version
-	var remarks []string
-	switch r.Kind {
-	case lang.HotSpot:
-		name = "java"
-		if strings.HasPrefix(r.Update, "8u") {
-			version = r.Update
-		}
-		remarks = append(remarks, r.Vendor)
-	case lang.Native:
-		name = strings.ToLower(cmp.Or(r.Vendor, name))
-	case lang.Node:
-		if r.Vendor == "Electron" { // whose own version is nowhere to be read
-			return "electron (" + strings.TrimRight("node "+version, " ") + ")"
-		}
-	case lang.Python:
-		if r.Vendor == "PyPy" {
-			name = "pypy"
-		}
-	}
-	remarks = append(remarks, r.Feature)
-	if version != "" {
-		name += " " + version
-	}
-	if remark := strings.TrimSpace(strings.Join(remarks, " ")); remark != "" {
-		name += " (" + remark + ")"
-	}
-	return name
 }
 
 // What --json prints; its field names are stable.

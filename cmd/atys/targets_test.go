@@ -77,24 +77,3 @@ func squeeze(s string) string {
 	}
 	return strings.Join(lines, "\n")
 }
-
-func TestRuntimeName(t *testing.T) {
-	tests := []struct {
-		runtime lang.Runtime
-		want    string
-	}{
-		{lang.Runtime{Kind: lang.HotSpot, Vendor: "Debian", Version: "17.0.15", Update: "17.0.15+6"}, "java 17.0.15 (Debian)"},
-		{lang.Runtime{Kind: lang.HotSpot}, "java"},
-		{lang.Runtime{Kind: lang.Node, Vendor: "Node.js", Version: "20.1.0"}, "node 20.1.0"},
-		{lang.Runtime{Kind: lang.Node, Vendor: "Electron", Version: "20.9.0"}, "electron (node 20.9.0)"},
-		{lang.Runtime{Kind: lang.Python, Vendor: "PyPy", Version: "3.9"}, "pypy 3.9"},
-		{lang.Runtime{Kind: lang.PHP, Vendor: "PHP", Version: "8.2.1", Feature: "opcache JIT"}, "php 8.2.1 (opcache JIT)"},
-		{lang.Runtime{Kind: lang.Native}, "native"},
-		{lang.Runtime{Kind: lang.Native, Vendor: "C++"}, "c++"},
-	}
-	for _, test := range tests {
-		if got := runtimeName(test.runtime); got != test.want {
-			t.Errorf("%+v: %q, want %q", test.runtime, got, test.want)
-		}
-	}
-}

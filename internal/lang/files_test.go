@@ -31,6 +31,12 @@ func exporting(constants string, names ...string) library {
 	return l
 }
 
+// with adds a symbol that stands for a value.
+func (l library) with(name, value string) library {
+	l.symbols[name] = value
+	return l
+}
+
 // bytes lays the file out as one segment loaded at 0, without sections, as a
 // stripper may leave it:
 //

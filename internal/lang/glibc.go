@@ -16,11 +16,28 @@ func RequireGlibc(pid int) error {
 		return err
 	}
 	for _, m := range maps {
-		if strings.HasPrefix(path.Base(m.Path), "ld-musl-") {
+		if isMusl(pid, m) {
 			return Never(errors.New("the C library musl is not supported, glibc is"))
 		}
 	}
 	return nil
+}
+
+// isMusl asks a file only where its name does not say whose C library it is.
+func isMusl(pid int, m proc.Mapping) bool {
+	if path.Base(m.Path) != "libc.so" {
+		return nameOfMusl(path.Base(m.Path))
+	}
+	file, err := proc.FS{}.MapFile(pid, m)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return inspect(file, m.Path, false, nil).libc == "musl"
+}
+
+func nameOfMusl(base string) bool {
+	return strings.HasPrefix(base, "ld-musl-") || strings.HasPrefix(base, "libc.musl-")
 }
 
 // glibc keeps what a thread has by keys in its descriptor, at the thread

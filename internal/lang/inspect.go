@@ -1,9 +1,9 @@
 package lang
 
 import (
+	"cmp"
 	"path"
 	"regexp"
-	"strings"
 )
 
 // recogniser knows a runtime by symbols that its file defines.
@@ -36,7 +36,7 @@ func markers() (names []string) {
 	for _, r := range recognisers() {
 		names = append(names, r.symbols...)
 	}
-	return append(names, "Py_Version", "_PyRuntime", "ruby_engine", "executor_globals", "PL_thr_key", "rust_eh_personality")
+	return append(names, "Py_Version", "_PyRuntime", "ruby_engine", "executor_globals", "PL_revision", "PL_version", "PL_subversion", "PL_thr_key", "rust_eh_personality")
 }
 
 // facts recognises what the file holds.
@@ -55,6 +55,7 @@ func (im *image) facts() (f facts) {
 				continue
 			}
 			if found, ok := r.read(im); ok && !sameKind(f.runtimes, found.Kind) {
+				found.Lacks = cmp.Or(im.hidden(found.Kind), found.Lacks)
 				f.runtimes = append(f.runtimes, found)
 			}
 			break
@@ -113,7 +114,7 @@ func byName(at string, err error) facts {
 		f.runtimes = []Runtime{r}
 		break
 	}
-	if strings.HasPrefix(path.Base(at), "ld-musl-") {
+	if nameOfMusl(path.Base(at)) {
 		f.libc = "musl"
 	}
 	return f

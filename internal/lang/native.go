@@ -41,7 +41,7 @@ func readLanguage(im *image) string {
 func readLibc(im *image) string {
 	base := im.base()
 	switch {
-	case strings.HasPrefix(base, "ld-musl-"), strings.HasPrefix(base, "libc.musl-"):
+	case nameOfMusl(base):
 		return "musl"
 	case base == "libc.so" && im.holds("musl libc"):
 		return "musl"

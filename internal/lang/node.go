@@ -33,6 +33,9 @@ func readNode(im *image) (Runtime, bool) {
 	default:
 		return Runtime{}, false
 	}
+	if _, err := FindV8Tables(im.file); err != nil {
+		r.Lacks = err.Error()
+	}
 	return r, true
 }
 

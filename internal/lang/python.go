@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"regexp"
@@ -8,7 +9,11 @@ import (
 )
 
 // pythonName finds "3.11" in libpython3.11.so.1.0, libpython3.7m.so, python3.11.
-var pythonName = regexp.MustCompile(`python(\d\.\d{1,2})`)
+var pythonName = regexp.MustCompile(`^(?:lib)?python(\d\.\d{1,2})(?:\D|$)`)
+
+// pythonDirectory is what follows "python" in the name of the directory of the
+// standard library, which is compiled in: within a path, ending one, or alone.
+var pythonDirectory = regexp.MustCompile(`^(\d\.\d{1,2})[/\x00]`)
 
 // readPython reads the version of a CPython, from the surest source it has:
 // the constant Py_Version (3.11 and later), the debug offsets (3.13 and
@@ -33,9 +38,9 @@ func readPython(im *image) (Runtime, bool) {
 	if m := pythonName.FindStringSubmatch(im.base()); m != nil {
 		series = m[1]
 	} else {
-		series = im.after("lib/python", func(rest string) string { return numbers(rest) })
+		series = cmp.Or(im.after("/python", pythonSeries), im.after("\x00python", pythonSeries))
 	}
-	if !strings.Contains(series, ".") {
+	if series == "" {
 		return r, true
 	}
 	r.Version = im.after(series+".", func(rest string) string { return pythonMicro(series, rest) })
@@ -43,6 +48,14 @@ func readPython(im *image) (Runtime, bool) {
 		r.Version = series
 	}
 	return r, true
+}
+
+func pythonSeries(rest string) string {
+	m := pythonDirectory.FindStringSubmatch(rest)
+	if m == nil {
+		return ""
+	}
+	return m[1]
 }
 
 // pythonMicro reads what follows "3.10." where the string is a whole version.

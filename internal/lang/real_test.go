@@ -2,6 +2,7 @@ package lang
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -62,6 +63,11 @@ func programs(t *testing.T, patterns ...string) (found []string) {
 	return found
 }
 
+func rowOf(kind Kind) *support {
+	rows := supported()
+	return &rows[slices.IndexFunc(rows, func(s support) bool { return s.kind == kind })]
+}
+
 // TestInterpreters compares with what each interpreter says of itself, in
 // every version that is installed.
 func TestInterpreters(t *testing.T) {
@@ -74,7 +80,7 @@ func TestInterpreters(t *testing.T) {
 	}{
 		{Python, []string{"python3", "/usr/bin/python3", filepath.Join(home, ".pyenv/versions/*/bin/python")},
 			[]string{"-c", `import platform, sys; sys.stdout.write(platform.python_version() + "\n"); sys.stdout.flush(); sys.stdin.read()`}},
-		{Node, []string{"node"}, []string{"-e", `console.log(process.version.slice(1) + " V8 " + process.versions.v8); process.stdin.resume()`}},
+		{Node, []string{"node", filepath.Join(home, ".cache/atys/runtimes/node-*/bin/node")}, []string{"-e", `console.log(process.version.slice(1) + " V8 " + process.versions.v8); process.stdin.resume()`}},
 		{Perl, []string{"perl"}, []string{"-e", `$| = 1; printf("%vd\n", $^V); <STDIN>`}},
 		{Ruby, []string{"ruby", "/usr/bin/ruby3*"}, []string{"-e", `puts RUBY_VERSION; STDOUT.flush; STDIN.read`}},
 		{PHP, []string{"php", "/usr/bin/php8*"}, []string{"-r", `echo PHP_VERSION, "\n"; fgets(STDIN);`}},
@@ -96,6 +102,10 @@ func TestInterpreters(t *testing.T) {
 				}
 				if got[0].Libc == "" {
 					t.Errorf("%s: which C library is not known", program)
+				}
+				// What distributions and their makers build is walked, if its version is.
+				if why := rowOf(test.kind).refusesVersion(got[0]); got[0].Walked != (why == "" && test.kind != LuaJIT) {
+					t.Errorf("%s: walked %v, %q", program, got[0].Walked, got[0].Why)
 				}
 			}
 		})
@@ -185,6 +195,9 @@ func TestCompilers(t *testing.T) {
 			if err != nil || len(got) != 1 || got[0].Kind != Native || got[0].Vendor != test.language ||
 				!strings.HasPrefix(got[0].Libc, test.libc) || !got[0].Walked {
 				t.Errorf("%+v, %v", got, err)
+			}
+			if err := RequireGlibc(pid); errors.Is(err, ErrNever) != (test.libc == "musl") {
+				t.Errorf("readers take it for: %v", err)
 			}
 		})
 	}

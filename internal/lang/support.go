@@ -1,6 +1,7 @@
 package lang
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,25 +14,25 @@ import (
 // support says which versions of a runtime atys' own unwinder walks.
 type support struct {
 	kind     Kind
-	name     string // for people
-	from, to [2]int // first and last series: {3, 6} to {3, 14}; zero: any
-	ready    bool   // its frames are read; else only the native ones are
-	tested   []int  // the major versions that tests have walked; nil: all that are supported
-	glibc    bool   // only where glibc keeps what threads have
-	lacks    string // what is missing though it is walked
-	never    string // why they cannot be
+	name     string   // for people
+	from, to [2]int   // first and last series: {3, 6} to {3, 14}; zero: any
+	ready    bool     // its frames are read; else only the native ones are
+	tested   []string // the series that tests have walked: "11", "3.1"; nil: all that are supported
+	glibc    bool     // only where glibc keeps what threads have
+	lacks    string   // what is missing though it is walked
+	never    string   // why they cannot be
 }
 
 // supported is the one place where a language is turned on.
 func supported() []support {
 	return []support{
 		{kind: Python, name: "Python", from: [2]int{3, 6}, to: [2]int{3, 14}, ready: true, glibc: true},
-		{kind: HotSpot, name: "Java", from: [2]int{8, 0}, to: [2]int{25, 99}, tested: []int{11, 17, 21, 25}, ready: true},
-		{kind: Node, name: "JavaScript", from: [2]int{18, 0}, to: [2]int{26, 99}, tested: []int{18, 20, 22, 24, 26}, ready: true},
+		{kind: HotSpot, name: "Java", from: [2]int{8, 0}, to: [2]int{25, 99}, tested: []string{"11", "17", "21", "25"}, ready: true},
+		{kind: Node, name: "JavaScript", from: [2]int{18, 0}, to: [2]int{26, 99}, tested: []string{"18", "20", "22", "24", "26"}, ready: true},
 		{kind: Ruby, name: "Ruby", from: [2]int{3, 1}, to: [2]int{3, 1}, ready: true, glibc: true},
 		{kind: PHP, name: "PHP", from: [2]int{8, 2}, to: [2]int{8, 2}, ready: true},
 		{kind: Perl, name: "Perl", from: [2]int{5, 36}, to: [2]int{5, 36}, ready: true, glibc: true},
-		{kind: DotNet, name: ".NET", from: [2]int{3, 0}, to: [2]int{3, 1}, ready: true,
+		{kind: DotNet, name: ".NET", from: [2]int{3, 0}, to: [2]int{3, 1}, tested: []string{"3.1"}, ready: true,
 			lacks: "methods of .NET are named with --allow-attach alone"},
 		{kind: BEAM, name: "Erlang", from: [2]int{25, 0}, to: [2]int{25, 99}, ready: true,
 			lacks: "stacks are cut where Erlang called C code, and tell no lines"},
@@ -57,58 +58,77 @@ func Support(r Runtime) (walked bool, why string) {
 	return false, "not supported: native frames only"
 }
 
-// unsupported is why walks of a file's runtime would not be right; "": they are.
-type unsupported string
-
-// Supported tells why walks of the runtime of a kind in a file would not be
-// right: an ErrNever, or that the file cannot be read. For readers that cannot
-// tell it from what they read.
-func Supported(m Mapped, kind Kind) error {
-	why, err := Noted(m, func(f *binfile.File) (unsupported, error) {
-		for _, r := range newImage(f, m.Path, false, nil).facts().runtimes {
-			if r.Kind == kind {
-				if walked, why := Support(r); !walked {
-					return unsupported(why), nil
-				}
-				return "", nil
-			}
+// Told is the runtime of a kind in a file, as Detect tells it; an error where
+// Support says that it is not walked. Readers of languages begin with it, so
+// that they refuse what is said to be refused, and nothing else but what only
+// they can see. at is what a process calls the file.
+func Told(f *binfile.File, at string, kind Kind) (Runtime, error) {
+	for _, r := range newImage(f, at, false, nil).facts().runtimes {
+		if r.Kind != kind {
+			continue
 		}
-		return unsupported(fmt.Sprintf("it is no %s that is known", kind)), nil
-	})
-	if err == nil && why != "" {
-		err = Never(errors.New(string(why)))
+		if walked, why := Support(r); !walked {
+			return r, errors.New(why)
+		}
+		return r, nil
 	}
-	if err != nil {
-		return fmt.Errorf("read %s in %q: %w", kind, m.Path, err)
-	}
-	return nil
+	return Runtime{}, fmt.Errorf("it is no %s that is known", kind)
 }
 
 func (s *support) check(r Runtime) (walked bool, why string) {
-	switch {
-	case s.never != "":
-		return false, s.never
-	case r.Kind == Python && r.Vendor == "PyPy":
-		return false, "PyPy is not supported, only CPython is: native frames only, stacks are cut at its compiled code"
-	case r.Feature == "free-threaded":
-		return false, "free-threaded builds of Python are not supported: native frames only"
-	case s.glibc && r.Libc == "musl":
-		return false, s.name + " on musl is not supported: native frames only"
-	case r.Kind == DotNet && r.Feature == "NativeAOT":
+	if r.Kind == DotNet && r.Feature == "NativeAOT" {
 		return true, "" // compiled ahead
-	case s.from == [2]int{}:
-	case r.Version == "":
-		return false, s.name + " of unknown version: native frames only"
-	case !s.covers(r.Version):
-		return false, fmt.Sprintf("%s %s is not supported (%s is): native frames only", s.name, r.Version, s.span())
+	}
+	if s.never != "" {
+		return false, s.never
+	}
+	if r.Kind == Python && r.Vendor == "PyPy" {
+		return false, "PyPy is not supported, only CPython is: native frames only, stacks are cut at its compiled code"
+	}
+	if why := cmp.Or(s.refusesVersion(r), s.refusesBuild(r)); why != "" {
+		return false, why + ": native frames only"
 	}
 	if !s.ready {
 		return false, "names of " + s.name + " are not read yet; native frames are"
 	}
-	if major, _ := series(r.Version); s.tested != nil && !slices.Contains(s.tested, major) {
-		return true, fmt.Sprintf("%s %s is walked by what it tells of itself, but untested", s.name, r.Version)
+	return true, strings.Join(slices.DeleteFunc([]string{s.untested(r), s.lacks}, func(why string) bool { return why == "" }), "; ")
+}
+
+func (s *support) refusesVersion(r Runtime) string {
+	switch {
+	case s.from == [2]int{}:
+	case r.Version == "":
+		return s.name + " of unknown version"
+	case !s.covers(r.Version):
+		return fmt.Sprintf("%s %s is not supported (%s is)", s.name, r.Version, s.span())
 	}
-	return true, s.lacks
+	return ""
+}
+
+// refusesBuild tells of builds that keep what walks need elsewhere than others
+// of their version, or not at all.
+func (s *support) refusesBuild(r Runtime) string {
+	switch {
+	case s.glibc && r.Libc == "musl":
+		return s.name + " on musl is not supported"
+	case r.Kind == Python && r.Feature == "free-threaded":
+		return "free-threaded builds of Python are not supported"
+	case r.Kind == PHP && slices.Contains(strings.Fields(r.Feature), "ZTS"):
+		return "PHP built for threads (ZTS) is not supported"
+	case r.Kind == Perl && r.Feature != "ithreads":
+		return "Perl built without threads (ithreads) is not supported"
+	case s.ready && r.Lacks != "":
+		return s.name + " is not read, " + r.Lacks
+	}
+	return ""
+}
+
+func (s *support) untested(r Runtime) string {
+	major, minor := series(r.Version)
+	if s.tested == nil || slices.Contains(s.tested, strconv.Itoa(major)) || slices.Contains(s.tested, fmt.Sprintf("%d.%d", major, minor)) {
+		return ""
+	}
+	return fmt.Sprintf("%s %s is walked by what it tells of itself, but untested", s.name, r.Version)
 }
 
 func (s *support) covers(version string) bool {
@@ -134,6 +154,9 @@ func (s *support) span() string {
 	}
 	return write(s.from)
 }
+
+// Series gives the first two numbers of its version, 0 for what is not known.
+func (r Runtime) Series() (major, minor int) { return series(r.Version) }
 
 // series gives the first two numbers of a version, 0 for what is not there.
 func series(version string) (major, minor int) {

@@ -203,7 +203,7 @@ func TestNeverReadAgain(t *testing.T) {
 		{Kind: lifecycle.Fork, Parent: parent, PID: child, Time: 2},
 	}, 3, map[int]bool{})
 	for _, pid := range []int{parent, child} {
-		if _, err := u.Runtime(pid, PHP); !errors.Is(err, lang.ErrNever) || !strings.Contains(err.Error(), "not supported") {
+		if _, err := u.Runtime(pid, PHP); !errors.Is(err, lang.ErrNever) || !strings.Contains(err.Error(), "no php that is known") {
 			t.Errorf("process %d: %v", pid, err)
 		}
 		if _, err := u.Runtime(pid, Perl); err == nil || errors.Is(err, lang.ErrNever) {

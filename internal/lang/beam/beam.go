@@ -38,7 +38,7 @@ const (
 )
 
 // Holds tells whether a file holds BEAM with its JIT.
-func Holds(f *binfile.File) bool { return lang.Exports(f, atomTable, processTable, bottom) }
+func Holds(f *binfile.File) bool { return lang.Holds(f, lang.BEAM) }
 
 // Runtime is the BEAM of a process.
 type Runtime struct {
@@ -75,6 +75,9 @@ type file struct {
 }
 
 func readFile(f *binfile.File) (told file, err error) {
+	if _, err := lang.Told(f, "", lang.BEAM); err != nil {
+		return told, err
+	}
 	if told.atoms, err = lang.Exported(f, atomTable); err != nil {
 		return told, err
 	}

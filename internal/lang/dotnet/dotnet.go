@@ -16,9 +16,7 @@ import (
 
 // Holds tells whether a file holds a runtime of .NET: it is in a library of its
 // own, or in a program that contains it.
-func Holds(f *binfile.File) bool {
-	return lang.Exports(f, "coreclr_initialize") || lang.Exports(f, "DotNetRuntimeInfo")
-}
+func Holds(f *binfile.File) bool { return lang.Holds(f, lang.DotNet) }
 
 // Runtime is the .NET of a process.
 type Runtime struct {
@@ -38,8 +36,8 @@ func (r *Runtime) Parameters() any { return &r.parameters }
 // the runtime's codeman.h, was the same throughout .NET Core 3; walks check what
 // they find there, but a later one might pass.
 func Read(m lang.Mapped) (lang.Walked, error) {
-	if err := lang.Supported(m, lang.DotNet); err != nil {
-		return nil, err
-	}
-	return &Runtime{Parameters{Pieces: 32, Method: 24}}, nil
+	told := func(f *binfile.File) (lang.Runtime, error) { return lang.Told(f, m.Path, lang.DotNet) }
+	return lang.Read(m, ".NET", told, func(lang.Mapped, lang.Runtime) (lang.Walked, error) {
+		return &Runtime{Parameters{Pieces: 32, Method: 24}}, nil
+	})
 }

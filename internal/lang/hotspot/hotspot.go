@@ -21,16 +21,11 @@ import (
 	"atys.dev/atys/internal/proc"
 )
 
-const marker = "gHotSpotVMStructs"
-
 // entered is the static field that a JVM fills shortly before it first enters Java.
 const entered = "StubRoutines._call_stub_return_address"
 
 // Holds tells whether a file is a libjvm.
-func Holds(f *binfile.File) bool {
-	_, ok := f.Exports().Lookup(marker)
-	return ok
-}
+func Holds(f *binfile.File) bool { return lang.Holds(f, lang.HotSpot) }
 
 // Process is a JVM, and what is known of its functions so far.
 type Process struct {

@@ -24,11 +24,8 @@ const (
 	first  = "PL_curinterp"
 )
 
-// supported is the version whose layouts perl.h has.
-var supported = [2]byte{5, 36}
-
 // Holds tells whether a file holds Perl's interpreter.
-func Holds(f *binfile.File) bool { return lang.Exports(f, runner) }
+func Holds(f *binfile.File) bool { return lang.Holds(f, lang.Perl) }
 
 // Runtime is the Perl of a process.
 type Runtime struct {
@@ -58,7 +55,7 @@ type file struct {
 }
 
 func readFile(f *binfile.File) (told file, err error) {
-	if err := checkVersion(f); err != nil {
+	if _, err := lang.Told(f, "", lang.Perl); err != nil {
 		return told, err
 	}
 	run, err := lang.CodeOf(f, runner, 1)
@@ -67,7 +64,7 @@ func readFile(f *binfile.File) (told file, err error) {
 	}
 	told.run = run[0]
 	if told.key, err = lang.Exported(f, key); err != nil {
-		return told, errors.New("a build without threads (ithreads) is not supported")
+		return told, err
 	}
 	told.interpreter, err = lang.Exported(f, first)
 	return told, err
@@ -94,19 +91,4 @@ func readProcess(m lang.Mapped, f file) (lang.Walked, error) {
 		return nil, fmt.Errorf("no thread has a key %d", binary.LittleEndian.Uint32(number[:]))
 	}
 	return &Runtime{Parameters{Block: uint64(slot.Block), Slot: uint64(slot.Slot), Run: f.run}}, nil
-}
-
-// checkVersion reads the three constants, of a byte each, that Perl exports.
-func checkVersion(f *binfile.File) error {
-	var version [3]byte
-	for i, name := range []string{"PL_revision", "PL_version", "PL_subversion"} {
-		s, ok := f.Exports().Lookup(name)
-		if n, _ := f.ReadAddress(version[i:i+1], s.Address); !ok || n != 1 {
-			return fmt.Errorf("the symbol %s is missing", name)
-		}
-	}
-	if [2]byte(version[:2]) != supported {
-		return fmt.Errorf("version %d.%d.%d is not supported, %d.%d.x is", version[0], version[1], version[2], supported[0], supported[1])
-	}
-	return nil
 }

@@ -10,10 +10,7 @@ package php
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/lang"
@@ -24,14 +21,12 @@ const (
 	globals  = "executor_globals"
 	// fiberBottom is the assembler code that a fiber's stack begins with.
 	fiberBottom = "make_fcontext"
-	// supported is the series whose layouts php.h has.
-	supported = "8.2."
 	// currentFrame is where EG(current_execute_data) lies in the globals.
 	currentFrame = 488
 )
 
 // Holds tells whether a file holds PHP's executor.
-func Holds(f *binfile.File) bool { return lang.Exports(f, executor) }
+func Holds(f *binfile.File) bool { return lang.Holds(f, lang.PHP) }
 
 // Runtime is the PHP of a process.
 type Runtime struct {
@@ -66,15 +61,15 @@ type file struct {
 }
 
 func readFile(f *binfile.File) (file, error) {
-	v := version(f)
-	if !strings.HasPrefix(v, supported) {
-		return file{}, fmt.Errorf("version %q is not supported, %sx is", v, supported)
+	told, err := lang.Told(f, "", lang.PHP)
+	if err != nil {
+		return file{}, err
 	}
-	state, ok := f.Exports().Lookup(globals)
-	if !ok {
-		return file{}, errors.New("a build for threads (ZTS) is not supported")
+	state, err := lang.Exported(f, globals)
+	if err != nil {
+		return file{}, err
 	}
-	p := Parameters{Current: state.Address + currentFrame}
+	p := Parameters{Current: state + currentFrame}
 	execute, err := lang.CodeOf(f, executor, len(p.Execute))
 	if err != nil {
 		return file{}, err
@@ -86,24 +81,7 @@ func readFile(f *binfile.File) (file, error) {
 	if bottom, err := lang.CodeOf(f, fiberBottom, 1); err == nil { // a build may be without fibers
 		p.Fiber = bottom[0]
 	}
-	return file{v, p}, nil
-}
-
-const (
-	maxConstants = 1 << 26
-	banner       = "X-Powered-By: PHP/"
-)
-
-var numbers = regexp.MustCompile(`^\d+\.\d+\.\d+`)
-
-// version finds the header that PHP sends: "X-Powered-By: PHP/8.2.36".
-func version(f *binfile.File) string {
-	constants, err := f.SectionData(".rodata", maxConstants)
-	if err != nil {
-		return ""
-	}
-	_, rest, _ := bytes.Cut(constants, []byte(banner))
-	return string(numbers.Find(rest[:min(len(rest), 32)]))
+	return file{told.Version, p}, nil
 }
 
 // maxPrologue bounds where the frame is made: endbr64, six pushes of two bytes

@@ -20,6 +20,14 @@ const (
 	maxOffset         = 1 << 20 // no structure is larger
 )
 
+// minorOf reads PY_VERSION_HEX.
+func minorOf(hex uint32) (int, error) {
+	if major := hex >> 24; major != 3 {
+		return 0, fmt.Errorf("version %d.%d is not 3", major, hex>>16&0xff)
+	}
+	return int(hex >> 16 & 0xff), nil
+}
+
 // told are the fields of a layout that _Py_DebugOffsets tells.
 func (l *layout) told() []*uint32 {
 	return []*uint32{&l.Interpreters, &l.NextInterpreter, &l.Threads, &l.NextThread, &l.ThreadPointer, &l.Top,

@@ -2,8 +2,6 @@ package python
 
 import (
 	"bytes"
-	"errors"
-	"path"
 
 	"golang.org/x/arch/x86/x86asm"
 
@@ -16,22 +14,21 @@ const maxRanges = 8 // of the evaluation function's code
 // file is what the runtime's file tells, which all its processes share. Its
 // addresses are the file's own, 0 where a version has no such symbol.
 type file struct {
-	exported, within int // x of version 3.x: as Py_Version tells it, and as strings do; 0: not told
-	evaluation       []lang.Range
-	codeType         uint64    // PyCode_Type
-	runtime          uint64    // _PyRuntime, since 3.7
-	current          uint64    // _PyThreadState_Current, of 3.6
-	heads            []operand // of PyInterpreterState_Head
-	keys             []operand // of PyGILState_GetThisThreadState
+	minor      int // x of version 3.x
+	evaluation []lang.Range
+	codeType   uint64    // PyCode_Type
+	runtime    uint64    // _PyRuntime, since 3.7
+	current    uint64    // _PyThreadState_Current, of 3.6
+	heads      []operand // of PyInterpreterState_Head
+	keys       []operand // of PyGILState_GetThisThreadState
 }
 
-func readFile(f *binfile.File) (told file, err error) {
-	if told.exported, err = exportedMinor(f); err != nil {
+func readFile(f *binfile.File, at string) (told file, err error) {
+	r, err := lang.Told(f, at, lang.Python)
+	if err != nil {
 		return told, err
 	}
-	if told.exported == 0 {
-		told.within = minorWithin(f)
-	}
+	_, told.minor = r.Series()
 	if told.evaluation, err = lang.CodeOf(f, evaluationFunction, maxRanges); err != nil {
 		return told, err
 	}
@@ -44,21 +41,6 @@ func readFile(f *binfile.File) (told file, err error) {
 	told.heads = operands(f, "PyInterpreterState_Head")
 	told.keys = operands(f, "PyGILState_GetThisThreadState")
 	return told, nil
-}
-
-// version tells x of CPython 3.x. Since 3.11 the file itself does; before, its
-// name does, or the names of what it looks for.
-func (f *file) version(at string) (int, error) {
-	if f.exported != 0 {
-		return f.exported, nil
-	}
-	if minor, ok := minorNamed(path.Base(at)); ok {
-		return minor, nil
-	}
-	if f.within != 0 {
-		return f.within, nil
-	}
-	return 0, errors.New("its version cannot be told: the file has neither Py_Version nor a name with it")
 }
 
 // operand is a place in memory that an instruction names: an address of the

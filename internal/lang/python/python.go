@@ -2,7 +2,7 @@
 //
 //	Holds    a file that has the evaluation function
 //	Read     code of the evaluation function, symbols, instructions (file.go)
-//	         -> version -> layout (layouts_table.go, made by offsets/generate; debugoffsets.go)
+//	         -> version (lang.Told) -> layout (layouts_table.go, made by offsets/generate; debugoffsets.go)
 //	         -> key of the thread state, proven on a thread of the process (thread.go)
 //	         = parameters of walks; bpf/include/python.h has the picture
 //	Album    photographs of code objects -> function, file, line (album.go, lines.go)
@@ -21,7 +21,7 @@ import (
 const evaluationFunction = "_PyEval_EvalFrameDefault"
 
 // Holds tells whether a file holds a runtime of CPython 3.6 or later.
-func Holds(f *binfile.File) bool { return lang.Exports(f, evaluationFunction) }
+func Holds(f *binfile.File) bool { return lang.Holds(f, lang.Python) }
 
 // Runtime is the CPython of a process.
 type Runtime struct {
@@ -35,22 +35,18 @@ func (r *Runtime) Parameters() any { return &r.parameters }
 // Read finds out what walks need to know of the runtime in a process. It fails
 // while the runtime is starting.
 func Read(m lang.Mapped) (lang.Walked, error) {
-	return lang.Read(m, "CPython", readFile, readProcess)
+	return lang.Read(m, "CPython", func(f *binfile.File) (file, error) { return readFile(f, m.Path) }, readProcess)
 }
 
 func readProcess(m lang.Mapped, f file) (lang.Walked, error) {
 	if err := lang.RequireGlibc(m.PID); err != nil {
 		return nil, err
 	}
-	minor, err := f.version(m.Path)
+	l, err := layoutOf(f.minor)
 	if err != nil {
 		return nil, lang.Never(err)
 	}
-	l, err := layoutOf(minor)
-	if err != nil {
-		return nil, lang.Never(err)
-	}
-	p := process{memory: memory{proc.Memory{PID: m.PID}}, file: f, bias: m.Bias, layout: l, minor: minor}
+	p := process{memory: memory{proc.Memory{PID: m.PID}}, file: f, bias: m.Bias, layout: l, minor: f.minor}
 	if err := p.adopt(); err != nil {
 		return nil, err
 	}
@@ -58,7 +54,7 @@ func readProcess(m lang.Mapped, f file) (lang.Walked, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{Minor: minor, parameters: parameters(minor, p.layout, thread, f.evaluation)}
+	r := &Runtime{Minor: f.minor, parameters: parameters(f.minor, p.layout, thread, f.evaluation)}
 	r.parameters.CodeType, r.parameters.Current, r.parameters.Origin = m.Bias+f.codeType, p.current(), uint32(m.PID)
 	return r, nil
 }

@@ -3,6 +3,7 @@ package python
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,20 +58,16 @@ func TestInstalled(t *testing.T) {
 			if !Holds(f) {
 				t.Fatal("it does not hold CPython")
 			}
-			told, err := readFile(f)
+			told, err := readFile(f, path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			minor, err := told.version(path)
-			if err != nil {
-				t.Fatal(err)
+			minor := told.minor
+			if named := fmt.Sprintf("python3.%d", minor); !strings.Contains(path, named) {
+				t.Errorf("version 3.%d", minor)
 			}
-			named, ok := minorNamed(filepath.Base(path))
-			if !ok || minor != named || minor < firstQualified && minor != told.within {
-				t.Errorf("version 3.%d, by its name 3.%d, by its strings 3.%d", minor, named, told.within)
-			}
-			if anywhere, err := told.version("/bin/uwsgi"); err != nil || anywhere != minor {
-				t.Errorf("in a file of another name: 3.%d, %v", anywhere, err)
+			if anywhere, err := readFile(f, "/bin/uwsgi"); err != nil || anywhere.minor != minor {
+				t.Errorf("in a file of another name: 3.%d, %v", anywhere.minor, err)
 			}
 			l, err := layoutOf(minor)
 			if err != nil {
@@ -97,7 +94,7 @@ func TestEvaluation(t *testing.T) {
 	parts := map[string]int{}
 	for _, path := range runtimeFiles(t) {
 		f := openRuntime(t, path)
-		told, err := readFile(f)
+		told, err := readFile(f, path)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
@@ -128,13 +125,12 @@ func TestEvaluation(t *testing.T) {
 	t.Log(parts)
 }
 
-func TestMinorNamed(t *testing.T) {
-	for name, want := range map[string]int{
-		"python3.11": 11, "libpython3.6m.so.1.0": 6, "libpython3.9.so": 9, "libpython3.10.so.1.0": 10, "python3.7m": 7, "python3.8d": 8,
-		"python3": 0, "python": 0, "libpython2.7.so.1.0": 0, "python3.11-config": 11, "libpython3.so": 0, "xpython3.9": 0,
-	} {
-		if got, ok := minorNamed(name); got != want || ok != (want != 0) {
-			t.Errorf("%s: 3.%d, %v", name, got, ok)
+// TestLayouts has a layout for each version that is said to be walked.
+func TestLayouts(t *testing.T) {
+	for minor := range 30 {
+		walked, why := lang.Support(lang.Runtime{Kind: lang.Python, Version: fmt.Sprintf("3.%d.0", minor)})
+		if _, err := layoutOf(minor); walked != (err == nil) {
+			t.Errorf("3.%d is walked: %v, %q; its layout: %v", minor, walked, why, err)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"strings"
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/lang"
@@ -22,8 +21,6 @@ import (
 const (
 	executor = "rb_vm_exec"
 	context  = "ruby_current_ec"
-	// supported is the series whose layouts ruby.h has.
-	supported = "3.1."
 	// programModule is the number of a program's own thread-local storage.
 	programModule = 1
 	// moduleBytes are what glibc's DTV has for each module.
@@ -31,7 +28,7 @@ const (
 )
 
 // Holds tells whether a file holds CRuby's virtual machine.
-func Holds(f *binfile.File) bool { return lang.Exports(f, executor) }
+func Holds(f *binfile.File) bool { return lang.Holds(f, lang.Ruby) }
 
 // Runtime is the CRuby of a process.
 type Runtime struct {
@@ -69,10 +66,11 @@ type file struct {
 type area struct{ start, words uint64 }
 
 func readFile(f *binfile.File) (told file, err error) {
-	told.version = version(f)
-	if !strings.HasPrefix(told.version, supported) {
-		return told, fmt.Errorf("version %q is not supported, %sx is", told.version, supported)
+	r, err := lang.Told(f, "", lang.Ruby)
+	if err != nil {
+		return told, err
 	}
+	told.version = r.Version
 	if told.execute, err = lang.CodeOf(f, executor, len(Parameters{}.Execute)); err != nil {
 		return told, err
 	}
@@ -128,20 +126,6 @@ func readProcess(m lang.Mapped, f file) (lang.Walked, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-const maxVersion = 16
-
-// version reads the constant that every Ruby exports.
-func version(f *binfile.File) string {
-	s, ok := f.Exports().Lookup("ruby_version")
-	if !ok {
-		return ""
-	}
-	text := make([]byte, maxVersion)
-	n, _ := f.ReadAddress(text, s.Address)
-	number, _, _ := strings.Cut(string(text[:n]), "\x00")
-	return number
 }
 
 // module gives the offset in the DTV of the module that holds threads'

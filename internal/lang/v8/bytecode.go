@@ -109,7 +109,6 @@ type bytecodeSizes struct {
 }
 
 const (
-	sizesSymbol  = "_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE"
 	mostBytecode = 256
 	prefixes     = 4 // the first instructions: wide, extra wide, and the same when debugging
 )

@@ -36,7 +36,6 @@ type opcodes struct {
 }
 
 const (
-	opcodesSymbol   = "_ZZN2v88internal29TranslationOpcodeOperandCountENS0_17TranslationOpcodeEE6counts"
 	mostOpcodes     = 64
 	mostOperands    = 6
 	opcodesBefore   = 28 // at least, those that end the list

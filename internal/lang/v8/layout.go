@@ -3,22 +3,18 @@ package v8
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/lang"
 )
 
 var le = binary.LittleEndian
 
 // Holds tells whether a file contains V8, by what it exports for debuggers.
-func Holds(f *binfile.File) bool {
-	_, ok := f.Exports().Lookup(prefix + "class_Map__instance_type__uint16_t")
-	return ok
-}
+func Holds(f *binfile.File) bool { return lang.Holds(f, lang.Node) }
 
 const (
 	prefix     = "v8dbg_"
@@ -276,71 +272,20 @@ func (d *dynamic) version() int {
 	return int(le.Uint32(b[:]))
 }
 
-const (
-	codeCall   = "_ZN2v88internal23DefaultEmbeddedBlobCodeEv"
-	sizeCall   = "_ZN2v88internal27DefaultEmbeddedBlobCodeSizeEv"
-	codeSymbol = "v8_Default_embedded_blob_code_"
-	sizeSymbol = "v8_Default_embedded_blob_code_size_"
-)
-
 // readSymbols finds what is not meant for debuggers: the file offsets of the
 // code that V8 brings along, how long instructions of bytecode are, and those of
-// translations. Up to V8 12 all are exported, the first by functions of a few
-// instructions; later only the full table of symbols has them.
+// translations.
 func (l *layout) readSymbols(f *binfile.File) error {
-	e := f.Exports()
-	var address, size uint64
-	if s, ok := e.Lookup(codeCall); ok {
-		address, _ = returned(f, s.Address)
+	t, err := lang.FindV8Tables(f)
+	if err != nil {
+		return err
 	}
-	if s, ok := e.Lookup(sizeCall); ok {
-		_, size = returned(f, s.Address)
-	}
-	sizes, known := e.Lookup(sizesSymbol)
-	opcodes, alsoKnown := e.Lookup(opcodesSymbol)
-	if address == 0 || size == 0 || !known || !alsoKnown {
-		s := f.LookupSymbols(codeSymbol, sizeSymbol, sizesSymbol, opcodesSymbol)
-		sizes.Address, opcodes.Address = s[sizesSymbol], s[opcodesSymbol]
-		var b [4]byte
-		if n, _ := f.ReadAddress(b[:], s[sizeSymbol]); size == 0 && n == len(b) {
-			address, size = s[codeSymbol], uint64(le.Uint32(b[:]))
-		}
-	}
-	offset, ok := f.Offset(address)
-	if !ok || size == 0 {
-		return errors.New("this V8 does not tell where its builtins are: its file is stripped of symbols")
-	}
-	l.builtins, l.builtinsEnd = offset, offset+size
+	l.builtins, _ = f.Offset(t.Builtins)
+	l.builtinsEnd = l.builtins + t.BuiltinsSize
 	table := make([]byte, 3*mostBytecode)
-	n, _ := f.ReadAddress(table, sizes.Address)
+	n, _ := f.ReadAddress(table, t.BytecodeSizes)
 	l.sizes = newSizes(table[:n]) // without it baseline code has no lines
-	n, _ = f.ReadAddress(table[:4*mostOpcodes], opcodes.Address)
+	n, _ = f.ReadAddress(table[:4*mostOpcodes], t.TranslationOperands)
 	l.translations = newOpcodes(table[:n], l.major)
 	return nil
-}
-
-// returned is what a function returns that is one move and a return: an
-// address, or the number at an address.
-func returned(f *binfile.File, function uint64) (address, number uint64) {
-	var code [16]byte
-	if n, err := f.ReadAddress(code[:], function); n < 8 || err != nil && !errors.Is(err, io.EOF) {
-		return 0, 0
-	}
-	relative := func(length int) uint64 { return function + uint64(length) + uint64(int32(le.Uint32(code[length-4:]))) }
-	switch {
-	case code[0] == 0xb8 && code[5] == 0xc3: // mov eax, constant
-		v := uint64(le.Uint32(code[1:]))
-		return v, v
-	case code[0] == 0x48 && code[1] == 0x8d && code[2] == 0x05 && code[7] == 0xc3: // lea rax, [rip+...]
-		return relative(7), 0
-	case code[0] == 0x48 && code[1] == 0x8b && code[2] == 0x05 && code[7] == 0xc3: // mov rax, [rip+...]
-		var b [8]byte
-		f.ReadAddress(b[:], relative(7))
-		return le.Uint64(b[:]), 0
-	case code[0] == 0x8b && code[1] == 0x05 && code[6] == 0xc3: // mov eax, [rip+...]
-		var b [4]byte
-		f.ReadAddress(b[:], relative(6))
-		return 0, uint64(le.Uint32(b[:]))
-	}
-	return 0, 0
 }
