@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/symbol"
 )
 
 // healthy is a machine on which everything works, for a user with all rights.
@@ -131,6 +135,14 @@ func TestEvaluateProcess(t *testing.T) {
 		return &Process{PID: 7, Name: "server", Threads: 3, Files: []File{
 			{Path: "/usr/bin/server", Rows: 10, Symbols: SymbolsFull}, {Path: "/usr/lib/libc.so.6", Rows: 99, Symbols: SymbolsDebug}}}
 	}
+	runs := func(runtimes ...lang.Runtime) func(*Process, *Facts) {
+		return func(p *Process, _ *Facts) {
+			for _, r := range runtimes {
+				r.Walked, r.Why = lang.Support(r)
+				p.Runtimes = append(p.Runtimes, r)
+			}
+		}
+	}
 	for _, c := range []struct {
 		name        string
 		change      func(*Process, *Facts)
@@ -155,10 +167,43 @@ func TestEvaluateProcess(t *testing.T) {
 		{"no unwind information", func(p *Process, _ *Facts) { p.Files[0].Rows = 0 }, "unwind information", Limited, "none in server", "asynchronous-unwind-tables", true},
 		{"keeps frame pointers", func(p *Process, _ *Facts) { p.Files[0].Rows, p.Files[0].Keeps = 0, true }, "unwind information", OK, "every", "", true},
 		{"stripped", func(p *Process, _ *Facts) { p.Files[0].Symbols = SymbolsExported }, "symbols", Limited, "stripped: server", "DEBUGINFOD_URLS", true},
-		{"Python", func(p *Process, _ *Facts) { p.Files[0].Runtime = "Python" }, "languages", Limited, "not those of the Python program", "", true},
-		{"Go", func(p *Process, _ *Facts) { p.Files[0].Runtime = "Go" }, "languages", OK, "Go", "", true},
-		{"JIT", func(p *Process, _ *Facts) { p.Made, p.Files[0].Runtime = 1<<20, "Node.js" }, "code made at run time", Limited, "1024 kB", "--perf-basic-prof", true},
-		{"JIT with its map", func(p *Process, _ *Facts) { p.Made, p.PerfMap = 4096, true }, "code made at run time", OK, "named", "", true},
+		{"Python", runs(lang.Runtime{Kind: lang.Python, Vendor: "CPython", Version: "3.11.7", Path: "/lib/libpython3.11.so.1.0"}),
+			"languages", OK, "python 3.11.7 of CPython in libpython3.11.so.1.0: its frames are walked in the kernel", "", true},
+		{"Python of the future", runs(lang.Runtime{Kind: lang.Python, Vendor: "CPython", Version: "3.15.0", Path: "/bin/python3.15"}),
+			"languages", Limited, "not walked Python 3.15.0 is not supported (3.6 to 3.14 is)", "--kernel py-spy -p 7", true},
+		{"PyPy", runs(lang.Runtime{Kind: lang.Python, Vendor: "PyPy", Version: "3.9", Path: "/bin/pypy"}), "languages", Limited, "pypy 3.9 in pypy: its frames are not walked", "", true},
+		{"untested Java", runs(lang.Runtime{Kind: lang.HotSpot, Vendor: "Debian", Version: "20.0.1", Path: "/jvm/libjvm.so"}),
+			"languages", Limited, "java 20.0.1 (Debian) in libjvm.so: its frames are walked in the kernel Java 20.0.1 is walked by what it tells of itself, but untested", "", true},
+		{"Java of the future", runs(lang.Runtime{Kind: lang.HotSpot, Version: "26", Path: "/jvm/libjvm.so"}), "languages", Limited, "not supported (8 to 25 is)", "--kernel async-profiler --allow-attach -p 7", true},
+		{".NET", runs(lang.Runtime{Kind: lang.DotNet, Vendor: ".NET", Version: "3.1.23", Path: "/libcoreclr.so"}), "languages", Limited, "walked in the kernel", "--allow-attach -p 7", true},
+		{"LuaJIT", runs(lang.Runtime{Kind: lang.LuaJIT, Vendor: "LuaJIT", Version: "2.1.0", Path: "/bin/luajit"}), "languages", Limited, "not walked LuaJIT is not supported", "", true},
+		{"ZTS", runs(lang.Runtime{Kind: lang.PHP, Vendor: "PHP", Version: "8.2.1", Feature: "ZTS", Path: "/bin/php"}), "languages", Limited, "(ZTS) is not supported", "NTS", true},
+		{"Perl without threads", runs(lang.Runtime{Kind: lang.Perl, Vendor: "Perl", Version: "5.36.0", Path: "/bin/perl"}), "languages", Limited, "(ithreads) is not supported", "usethreads", true},
+		{"stripped", runs(lang.Runtime{Kind: lang.Node, Vendor: "Node.js", Version: "24.1.0", Lacks: "its file is stripped", Path: "/bin/node"}), "languages", Limited, "is stripped", "not stripped", true},
+		{"a runtime that cannot be read", func(p *Process, f *Facts) {
+			p.Files[0].Err = "denied"
+			runs(lang.Runtime{Kind: lang.HotSpot, Path: p.Files[0].Path, Lacks: "all"})(p, f)
+		}, "languages", Limited, "not walked", "", true},
+		{"runtimes unknown", func(p *Process, _ *Facts) { p.Unknown = "denied" }, "languages", Limited, "not known: denied", "", true},
+		{"Go", runs(lang.Runtime{Kind: lang.Go, Version: "1.26.0"}), "languages", OK, "go 1.26.0", "", true},
+		{"code of Java", func(p *Process, f *Facts) {
+			p.Made = 1 << 20
+			runs(lang.Runtime{Kind: lang.HotSpot, Version: "17.0.1", Path: "/libjvm.so"})(p, f)
+		}, "code made at run time", OK, "1024 kB, walked as that of java 17.0.1", "", true},
+		{"code of Node that is refused", func(p *Process, f *Facts) {
+			p.Made = 1 << 20
+			runs(lang.Runtime{Kind: lang.Node, Version: "16.0.0", Path: "/bin/node"})(p, f)
+		}, "code made at run time", Limited, "without a perf map or jitdump it has no names; stacks may be cut there", "--perf-basic-prof", true},
+		{"code beside that of Java", func(p *Process, f *Facts) {
+			p.Made, p.Names = 1<<20, "perf map"
+			runs(lang.Runtime{Kind: lang.HotSpot, Version: "17.0.1", Path: "/libjvm.so"}, lang.Runtime{Kind: lang.LuaJIT, Path: "/libluajit.so"})(p, f)
+		}, "code made at run time", Limited, "named by the perf map of the process stacks may be cut there, and are marked then", "", true},
+		{"code of Python's libffi", func(p *Process, f *Facts) {
+			p.Made = 4096
+			runs(lang.Runtime{Kind: lang.Python, Version: "3.11.7", Path: "/bin/python3"})(p, f)
+		}, "code made at run time", Limited, "4 kB, without a perf map", "map for perf", true},
+		{"another's map", func(p *Process, _ *Facts) { p.Made, p.Wrong = 4096, "it belongs to another user" },
+			"code made at run time", Limited, "not read: it belongs to another user", "", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := healthy()
@@ -212,10 +257,47 @@ func TestGather(t *testing.T) {
 	if f.Process == nil || f.Process.Err != "" || len(f.Process.Files) == 0 {
 		t.Fatalf("this process: %+v", f.Process)
 	}
-	if f.Process.Files[0].Symbols != SymbolsGo || f.Process.Files[0].Runtime != "Go" || f.Process.Files[0].Rows == 0 {
+	if f.Process.Files[0].Symbols != SymbolsGo || f.Process.Files[0].Rows == 0 {
 		t.Errorf("the test binary: %+v", f.Process.Files[0])
+	}
+	if len(f.Process.Runtimes) != 1 || f.Process.Runtimes[0].Kind != lang.Go {
+		t.Errorf("what runs in it: %+v", f.Process.Runtimes)
 	}
 	if os.Geteuid() == 0 && !f.UserNS && !r.Works {
 		t.Errorf("root cannot record: %+v", f.Probes)
+	}
+}
+
+// TestGatherMade makes room for code as compilers do, in memory and in a file
+// without a name, and writes a map of it.
+func TestGatherMade(t *testing.T) {
+	before := gatherProcess(proc.FS{}, os.Getpid())
+	fd, err := unix.MemfdCreate("made", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	const room = 1 << 16
+	if err := unix.Ftruncate(fd, room); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []struct{ fd, flags int }{{-1, unix.MAP_PRIVATE | unix.MAP_ANON}, {fd, unix.MAP_SHARED}} {
+		memory, err := unix.Mmap(in.fd, 0, room, unix.PROT_READ|unix.PROT_EXEC, in.flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Munmap(memory) })
+	}
+	list := symbol.PerfMapPath("/proc", os.Getpid())
+	if err := os.WriteFile(list, []byte("1000 10 made\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(list)
+	after := gatherProcess(proc.FS{}, os.Getpid())
+	if got := after.Made - before.Made; got != 2*room || len(after.Files) != len(before.Files) {
+		t.Errorf("%d bytes of code made, want %d; %+v", got, 2*room, after.Files)
+	}
+	if before.Names != "" || after.Names != "perf map" {
+		t.Errorf("named by %q, then by %q", before.Names, after.Names)
 	}
 }

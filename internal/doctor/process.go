@@ -2,17 +2,19 @@ package doctor
 
 import (
 	"context"
+	"debug/elf"
 	"fmt"
 	"os"
 	"path"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/binfile/debugfile"
+	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/symbol"
 	"atys.dev/atys/internal/unwind/cfi"
 )
 
@@ -24,8 +26,13 @@ type Process struct {
 	Err     string // why it cannot be recorded; empty: it can
 	Denied  bool   // for want of rights
 	Files   []File
-	Made    uint64 // bytes of code that is in no file: made at run time
-	PerfMap bool   // a map of it, such as runtimes write for perf
+
+	Runtimes []lang.Runtime // what runs in it
+	Unknown  string         // why that is not known
+
+	Made  uint64 // bytes of code that is in no file: made at run time
+	Names string // what the process has written of it: "jitdump", "perf map"; "" nothing
+	Wrong string // why a map that is there is not read
 }
 
 // File is one that the process maps as code.
@@ -37,7 +44,6 @@ type File struct {
 	Keeps   bool   // all its code keeps frame pointers
 	Unwind  string // why there is no table
 	Symbols Symbols
-	Runtime string // language runtime it is, if any
 }
 
 // Symbols says where the names of a file's functions come from.
@@ -48,6 +54,7 @@ const (
 	SymbolsGo       Symbols = "Go's function table"
 	SymbolsDebug    Symbols = "debug file"
 	SymbolsMini     Symbols = "mini debug info"
+	SymbolsManaged  Symbols = "the runtime of .NET"
 	SymbolsExported Symbols = "exported functions only"
 	SymbolsNone     Symbols = "none"
 )
@@ -70,16 +77,34 @@ func gatherProcess(procfs proc.FS, pid int) *Process {
 	for _, m := range maps {
 		id := [3]uint64{uint64(m.Major), uint64(m.Minor), m.Inode}
 		switch {
-		case m.Backing == proc.BackingAnonymous:
+		case isMade(procfs, pid, m):
 			p.Made += m.End - m.Start
-		case m.HasFile() && !seen[id]:
+		case m.HasFile() && !seen[id] && !symbol.IsJITDump(m):
 			seen[id] = true
 			p.Files = append(p.Files, lookAt(procfs, pid, m))
 		}
 	}
-	_, err = os.Stat(fmt.Sprintf("/proc/%d/root/tmp/perf-%d.map", pid, innermost(procfs, pid)))
-	p.PerfMap = err == nil
+	p.gatherRuntimes(procfs)
 	return p
+}
+
+// isMade tells code that was made at run time: compilers put it into memory
+// without a name, into files without one, or, as PHP's does, into shared memory.
+func isMade(procfs proc.FS, pid int, m proc.Mapping) bool {
+	switch m.Backing {
+	case proc.BackingAnonymous, proc.BackingShared:
+		return true
+	case proc.BackingMemfd: // a program or a library can be in one
+		handle, err := procfs.MapFile(pid, m)
+		if err != nil {
+			return false
+		}
+		defer handle.Close()
+		var magic [4]byte
+		_, err = handle.ReadAt(magic[:], 0)
+		return err != nil || string(magic[:]) != elf.ELFMAG
+	}
+	return false
 }
 
 // unwrapAll finds the innermost error: os.IsPermission does not unwrap.
@@ -91,15 +116,6 @@ func unwrapAll(err error) error {
 		}
 		err = inner.Unwrap()
 	}
-}
-
-// innermost is the number a process knows itself by.
-func innermost(procfs proc.FS, pid int) int {
-	status, err := procfs.Status(pid)
-	if err != nil || len(status.NSPID) == 0 {
-		return pid
-	}
-	return status.NSPID[len(status.NSPID)-1]
 }
 
 // lookAt reads what one file offers.
@@ -116,6 +132,11 @@ func lookAt(procfs proc.FS, pid int, m proc.Mapping) File {
 		f.Err = err.Error()
 		return f
 	}
+	if managed, err := binfile.NewPE(handle); err == nil {
+		f.Rows, f.Symbols = len(managed.Functions), SymbolsManaged
+		f.Keeps = f.Rows == 0 // what was not compiled ahead has no code there
+		return f
+	}
 	b, err := binfile.New(handle, info.Size())
 	if err != nil {
 		f.Err = err.Error()
@@ -128,7 +149,6 @@ func lookAt(procfs proc.FS, pid int, m proc.Mapping) File {
 		f.Rows, f.Keeps = len(table.Rows), table.KeepsFramePointers
 	}
 	f.Symbols = symbolsOf(b, m.Path)
-	f.Runtime = runtimeOf(b, m.Path)
 	return f
 }
 
@@ -156,34 +176,6 @@ func symbolsOf(b *binfile.File, path string) Symbols {
 	return SymbolsNone
 }
 
-// runtimeOf recognises language runtimes, by name where that is fixed and by
-// what the file says of itself else.
-func runtimeOf(b *binfile.File, name string) string {
-	base := path.Base(name)
-	for _, r := range [][2]string{{"libpython", "Python"}, {"python3", "Python"}, {"libjvm.so", "Java"}, {"libnode.so", "Node.js"},
-		{"libruby", "Ruby"}, {"ruby", "Ruby"}, {"libphp", "PHP"}, {"php", "PHP"}, {"libperl.so", "Perl"}, {"perl", "Perl"},
-		{"libcoreclr.so", ".NET"}, {"beam.smp", "Erlang or Elixir"}, {"node", "Node.js"}} {
-		if exact := !strings.HasPrefix(r[0], "lib") && r[0] != "python3"; base == r[0] || !exact && strings.HasPrefix(base, r[0]) {
-			return r[1]
-		}
-	}
-	switch {
-	case b.IsGo():
-		return "Go"
-	case b.ELF.Section(".comment") != nil && strings.Contains(comment(b), "rustc"):
-		return "Rust"
-	}
-	return ""
-}
-
-func comment(b *binfile.File) string {
-	data, err := b.SectionData(".comment", 1<<16)
-	if err != nil {
-		return ""
-	}
-	return string(data)
-}
-
 func (p *Process) title() string {
 	if p.Name == "" { // there is no such process
 		return fmt.Sprintf("process %d", p.PID)
@@ -200,10 +192,11 @@ func (p *Process) checks(f Facts) []Check {
 		}
 		return []Check{c}
 	}
-	return []Check{
+	checks := []Check{
 		{Name: "readable", State: OK, Found: fmt.Sprintf("%d threads, %d files of code", p.Threads, len(p.Files))},
-		p.readable(f), p.unwinds(), p.named(), p.languages(), p.made(),
+		p.readable(f), p.unwinds(), p.named(),
 	}
+	return append(append(checks, p.languages()...), p.made())
 }
 
 func (p *Process) readable(f Facts) Check {
@@ -257,56 +250,6 @@ func (p *Process) named() Check {
 		c.Mend = "install their debug packages (-dbgsym, -debuginfo), or export DEBUGINFOD_URLS=https://debuginfod.elfutils.org"
 	}
 	return c
-}
-
-func (p *Process) languages() Check {
-	var found []string
-	for _, f := range p.Files {
-		if f.Runtime != "" && !slices.Contains(found, f.Runtime) {
-			found = append(found, f.Runtime)
-		}
-	}
-	c := Check{Name: "languages", State: OK, Found: "compiled code"}
-	if len(found) > 0 {
-		c.Found = join(found)
-	}
-	for _, name := range found {
-		if name != "Go" && name != "Rust" {
-			c.State = Limited
-			c.Cost = "functions of the interpreter or compiler are shown, not those of the " + name + " program"
-		}
-	}
-	return c
-}
-
-func (p *Process) made() Check {
-	c := Check{Name: "code made at run time", State: OK, Found: "none"}
-	switch {
-	case p.Made > 0 && p.PerfMap:
-		c.Found = fmt.Sprintf("%d kB, named by its perf map", p.Made>>10)
-	case p.Made > 0:
-		c.State, c.Found = Limited, fmt.Sprintf("%d kB, without a perf map", p.Made>>10)
-		c.Cost = "it is shown as one place, without names"
-		c.Mend = p.perfMapOption()
-	}
-	return c
-}
-
-// perfMapOption tells how a runtime is made to write its map.
-func (p *Process) perfMapOption() string {
-	for _, f := range p.Files {
-		switch f.Runtime {
-		case "Node.js":
-			return "start it as: node --perf-basic-prof"
-		case "Java":
-			return "jcmd " + fmt.Sprint(p.PID) + " Compiler.perfmap"
-		case "Python":
-			return "start it as: python3 -X perf (3.12 and later)"
-		case ".NET":
-			return "start it with: DOTNET_PerfMapEnabled=1"
-		}
-	}
-	return ""
 }
 
 // list gives the names of the files that something holds for.

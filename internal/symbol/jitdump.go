@@ -55,12 +55,17 @@ func FindJITDump(fs proc.FS, procRoot string, pid int) (*JITDump, error) {
 		return nil, err
 	}
 	for _, m := range mappings {
-		name := m.Path[strings.LastIndexByte(m.Path, '/')+1:]
-		if m.Executable() && strings.HasPrefix(name, "jit-") && strings.HasSuffix(name, ".dump") {
+		if IsJITDump(m) {
 			return NewJITDump(fmt.Sprintf("%s/%d/root%s", procRoot, pid, m.Path)), nil
 		}
 	}
 	return nil, errNoDump
+}
+
+// IsJITDump tells the page of a dump that runtimes map as code.
+func IsJITDump(m proc.Mapping) bool {
+	name := m.Path[strings.LastIndexByte(m.Path, '/')+1:]
+	return m.Executable() && strings.HasPrefix(name, "jit-") && strings.HasSuffix(name, ".dump")
 }
 
 // NewJITDump names code by the dump at a path.
