@@ -2,8 +2,8 @@
 
 GO       ?= go
 FUZZTIME ?= 10s
-# Packages whose tests need root and BPF to mean anything.
-ROOT_PACKAGES = ./internal/bpf/... ./internal/proc/... ./internal/unwind/... ./internal/sampler/... ./cmd/...
+# Packages with tests that are skipped without root: BPF, namespaces, disks of their own.
+ROOT_PACKAGES = ./internal/bpf/... ./internal/profile/format ./internal/proc/... ./internal/lang ./internal/spool ./internal/store/disk ./internal/unwind/... ./internal/symbol ./internal/sampler/... ./internal/recorder ./internal/doctor ./cmd/... ./test/faults ./test/languages ./test/oracle
 
 .PHONY: build test test-root test-kernels test-runtimes test-faults test-docs race bench generate lint fuzz deps help
 .DEFAULT_GOAL := build
@@ -14,8 +14,8 @@ build: ## build bin/atys, one static binary
 test: ## run every Go test; those of BPF and other processes' memory run when you are root
 	$(GO) test -timeout 10m ./...
 
-test-root: ## run the tests that need root and BPF, never from the cache
-	@test "$$(id -u)" = 0 || { echo "make test-root: loading BPF needs root: run 'sudo make test-root'" >&2; exit 1; }
+test-root: ## run the tests that need root, never from the cache
+	@test "$$(id -u)" = 0 || { echo "make test-root: these tests need root: run 'sudo make test-root'" >&2; exit 1; }
 	$(GO) test -count=1 -timeout 15m $(ROOT_PACKAGES)
 
 test-kernels: ## boot Debian's 6.1 kernel in qemu, load every BPF program and record there

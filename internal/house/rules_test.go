@@ -69,6 +69,14 @@ func TestRules(t *testing.T) {
 			"cmd/e/a.go":       "// Command e does.\npackage main",
 			"test/f/a_test.go": "// Package f tests.\npackage f_test",
 		}, []string{"internal/b/b.go: a second", "internal/c: no file", "internal/d/a.go: the package comment"}},
+		{"root", "TestsOfRootAreRunAsRoot", map[string]string{
+			"Makefile":             "ROOT_PACKAGES = ./internal/a ./internal/b/... ./test/c\n",
+			"internal/a/a_test.go": "package a // Geteuid() != 0", "internal/b/b/a_test.go": "package b // Geteuid() != 0",
+			"internal/a/a/a_test.go": "package a // Geteuid() != 0",
+			"test/c/a.go":            "package c // Getuid() != 0", "test/c/a_test.go": "package c",
+			"test/d/a.go": "package d // Getuid() != 0", "test/d/a_test.go": "package d", "test/e/a.go": "package e // Getuid() != 0",
+			"internal/f/f.go": "package f // Geteuid() != 0", "internal/f/f_test.go": "package f",
+		}, []string{"leaves out internal/a/a", "leaves out test/d"}},
 		{"names", "PackagesAreNamedForWhatTheyAre", map[string]string{"internal/util/a.go": goFile("util")}, []string{"internal/util"}},
 		{"file size", "FilesStaySmall", map[string]string{
 			"a.go": goFile("a") + strings.Repeat("\n", 600), "a.bpf.c": strings.Repeat("\n", 600),
