@@ -94,6 +94,12 @@ func TestFleet(t *testing.T) {
 		t.Errorf("%v: profiles %s", err, printed)
 	}
 	askAbout(t, `{executable="atys-busy"}`)
+	if printed, status := typed(t, "debug", "upload", busy); status != 0 || !strings.Contains(printed, "executable of build-id") {
+		t.Errorf("debug upload: %d, %s", status, printed)
+	}
+	if printed, status := typed(t, "debug", "list"); status != 0 || !strings.Contains(printed, "executable") {
+		t.Errorf("debug list: %d, %s", status, printed)
+	}
 	if printed, status := typed(t, "delete", "profile", "busy"); status != 0 || printed != "profile busy deleted\n" {
 		t.Errorf("delete: %d, %s", status, printed)
 	}

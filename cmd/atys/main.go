@@ -113,7 +113,7 @@ went where, and how sure that is.`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w (\"%s --help\" lists the flags)", err, c.CommandPath())}
 	})
-	root.AddCommand(upCommand(), serverCommand(), agentCommand(), relayCommand(), tokenCommand())
+	root.AddCommand(upCommand(), serverCommand(), agentCommand(), relayCommand(), tokenCommand(), debugCommand())
 	root.AddCommand(objectCommands()...)
 	root.AddCommand(queryCommand(), storeCommand())
 	root.AddCommand(recordCommand())

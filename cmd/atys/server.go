@@ -25,6 +25,7 @@ type serverFlags struct {
 	data      string
 	retention string
 	groupBy   string
+	debugd    []string
 	verbose   bool
 }
 
@@ -34,6 +35,7 @@ func (f *serverFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
 	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes and 1 hour")
 	flags.StringVar(&f.groupBy, "group-by", "", "label of agents by which they ship to a relay with the same, such as zone; else all are one group")
+	flags.StringSliceVar(&f.debugd, "debuginfod", nil, "server to ask for executables and debug files of code that agents could not name, by build-id")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
 }
@@ -117,7 +119,7 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	if h.store, err = disk.Open(disk.Options{Dir: filepath.Join(f.data, "store"), Log: log}); err != nil {
 		return h, err
 	}
-	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), GroupBy: f.groupBy, Registry: h.registry,
+	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), GroupBy: f.groupBy, Debug: server.Debug{Dir: filepath.Join(f.data, "debug"), Servers: f.debugd}, Registry: h.registry,
 		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Now: newClock().now, Log: log})
 	if err != nil {
 		return h, err
@@ -151,6 +153,7 @@ func (h *house) serve(ctx context.Context, run func(context.Context) error) erro
 	shut := h.answer(h.server.Handler(), h.log, cancel)
 	var upkeep sync.WaitGroup
 	upkeep.Go(func() { h.server.Upkeep(ctx) })
+	upkeep.Go(func() { h.server.Name(ctx) })
 	defer func() {
 		cancel()
 		upkeep.Wait()

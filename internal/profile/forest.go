@@ -15,6 +15,9 @@ type Place struct {
 	Names    []Frame // inlined calls innermost first; none if it is not named yet
 }
 
+// Named tells whether a place has names, and not only a number.
+func (p *Place) Named() bool { return len(p.Names) > 0 && !p.Names[0].IsUnnamed() }
+
 // Call is a function call in its context, and the stack that ends with it.
 type Call struct {
 	Hash   Hash

@@ -129,6 +129,7 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 	for i := range m.Columns {
 		column := &m.Columns[i]
 		c.Windows += column.Windows
+		recount(m, column)
 		for _, l := range column.Head.Losses {
 			addLoss(&c.Losses, l)
 		}

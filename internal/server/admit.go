@@ -23,6 +23,8 @@ func needs(r *http.Request) auth.Role {
 	switch {
 	case path == "/healthz":
 		return ""
+	case path == DebugPath && r.Method == http.MethodPost:
+		return auth.Agent
 	case path == atysv1connect.FleetOfferProcedure:
 		return auth.Relay
 	case under(atysv1connect.IntakeName), under(atysv1connect.FleetName):

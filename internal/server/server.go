@@ -5,6 +5,7 @@
 //	Offer -> the relay of each group (relays.go) -> in the orders of its agents
 //	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
 //	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
+//	Name, and debug files (debug.go) -> code that agents could not name (names.go)
 //	Upkeep -> what came is added up, what is old dropped (upkeep.go)
 //	Prometheus -> metrics.go
 //	each request -> auth.Guard: was it meant for us? -> admit.go: who asks, of which tenant (tenants.go)?
@@ -32,6 +33,7 @@ type Options struct {
 	Retention Retention            // see Upkeep
 	Profiles  string               // directory in which they are kept; "": nowhere
 	GroupBy   string               // label of agents and relays that groups them; "": all are one group
+	Debug     Debug                // names of code that agents could not name
 	Tenant    string               // of the agent in this process, and of who need not say who they are; "": "default"
 	Admission Admission            // who may ask
 	Hosts     []string             // what this server is called, beside this machine's own addresses
@@ -46,6 +48,7 @@ type Server struct {
 	log     *slog.Logger
 	now     func() time.Time
 	fleets  *fleets
+	namers  *namers
 	metrics *metrics
 }
 
@@ -63,7 +66,8 @@ func New(o Options) (*Server, error) {
 	if err := auth.CheckTenant(o.Tenant); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, log: o.Log, now: o.Now, fleets: &fleets{options: o, of: map[string]*fleet{}}, metrics: newMetrics()}
+	s := &Server{options: o, log: o.Log, now: o.Now, fleets: &fleets{options: o, of: map[string]*fleet{}},
+		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, metrics: newMetrics()}
 	if _, err := s.fleets.fleet(o.Tenant); err != nil {
 		return nil, err
 	}
@@ -87,6 +91,8 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(atysv1connect.NewControlHandler(s, options))
 	mux.Handle(atysv1connect.NewQueryHandler(s, options))
 	s.expose(mux)
+	mux.HandleFunc("POST "+DebugPath, s.keepDebug)
+	mux.HandleFunc("GET "+DebugPath, s.listDebug)
 	mux.HandleFunc("GET /{$}", s.overview)
 	mux.HandleFunc("GET /flame", s.flame)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -236,6 +236,8 @@ type Store interface {
 	Roll(ctx context.Context, tenant string, step Step) error
 	// Tenants lists all that ever wrote.
 	Tenants(ctx context.Context) ([]string, error)
+	// Unnamed lists places in files, which have a build-id, that nobody has named.
+	Unnamed(ctx context.Context, tenant string) ([]profile.Place, error)
 	// Name keeps names that came late; they hold for windows that are there already.
 	Name(ctx context.Context, tenant string, places []profile.Place) error
 	// Drop forgets windows of a level that begin before a time, by whole days.

@@ -66,7 +66,23 @@ func (f *Finder) Find(ctx context.Context, b *binfile.File, path string) (*binfi
 	if d := f.byLink(b, path); d != nil {
 		return d, nil
 	}
-	return f.download(ctx, id)
+	return f.download(ctx, id, debugInfo)
+}
+
+// Executable asks the servers for the executable of a build-id, which is kept in
+// the cache. The caller closes it.
+func (f *Finder) Executable(ctx context.Context, id string) (*os.File, error) {
+	if f.CacheDir == "" {
+		return nil, ErrNotFound
+	}
+	b, err := f.download(ctx, id, executable)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Close(); err != nil {
+		return nil, err
+	}
+	return os.Open(filepath.Join(f.CacheDir, id+executableSuffix))
 }
 
 // Local tells where Find would find a file by build-id without asking a server;
@@ -162,5 +178,5 @@ func (f *Finder) FindAlt(ctx context.Context, d *binfile.File, path string) (*bi
 			return a, nil
 		}
 	}
-	return f.download(ctx, id)
+	return f.download(ctx, id, debugInfo)
 }

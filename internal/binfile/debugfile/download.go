@@ -26,9 +26,17 @@ const (
 // errMissing says that the servers were asked and do not have a file.
 var errMissing = errors.New("not on the server")
 
+// What servers have of a build-id, as they call it.
+const (
+	debugInfo  = "debuginfo"
+	executable = "executable"
+)
+
+const executableSuffix = ".executable"
+
 // download asks the servers, one after the other. That none has the file is
 // remembered on disk, that one could not be reached is not.
-func (f *Finder) download(ctx context.Context, id string) (*binfile.File, error) {
+func (f *Finder) download(ctx context.Context, id, what string) (*binfile.File, error) {
 	if len(f.Servers) == 0 || !buildIDForm.MatchString(id) {
 		return nil, fmt.Errorf("build-id %q: %w", id, ErrNotFound)
 	}
@@ -43,13 +51,17 @@ func (f *Finder) download(ctx context.Context, id string) (*binfile.File, error)
 	} else if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, id+".debug")
+	name := id + debugSuffix
+	if what == executable {
+		name = id + executableSuffix
+	}
+	path := filepath.Join(dir, name)
 	if d := openIf(path, id); d != nil {
 		now := f.now()
 		os.Chtimes(path, now, now) // the cache drops what was not used for longest
 		return d, nil
 	}
-	missing := filepath.Join(dir, id+".missing")
+	missing := filepath.Join(dir, strings.TrimSuffix(name, debugSuffix)+".missing")
 	if info, err := os.Stat(missing); err == nil && f.now().Sub(info.ModTime()) < missingFor {
 		return nil, fmt.Errorf("build-id %q: %w", id, ErrNotFound)
 	}
@@ -59,7 +71,7 @@ func (f *Finder) download(ctx context.Context, id string) (*binfile.File, error)
 			failed = fmt.Errorf("%s failed a moment ago", server)
 			continue
 		}
-		err := f.fetch(ctx, server, id, path)
+		err := f.fetch(ctx, server, id, what, path)
 		if err == nil {
 			if d := openIf(path, id); d != nil {
 				return d, nil
@@ -73,7 +85,7 @@ func (f *Finder) download(ctx context.Context, id string) (*binfile.File, error)
 		}
 	}
 	if failed != nil {
-		return nil, fmt.Errorf("download debug file of %q: %w", id, failed)
+		return nil, fmt.Errorf("download %s of %q: %w", what, id, failed)
 	}
 	if err := os.WriteFile(missing, nil, 0o600); err != nil {
 		return nil, err
@@ -81,10 +93,10 @@ func (f *Finder) download(ctx context.Context, id string) (*binfile.File, error)
 	return nil, fmt.Errorf("build-id %q: %w", id, ErrNotFound)
 }
 
-func (f *Finder) fetch(ctx context.Context, server, id, path string) error {
+func (f *Finder) fetch(ctx context.Context, server, id, what, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
-	address, err := url.JoinPath(server, "buildid", id, "debuginfo")
+	address, err := url.JoinPath(server, "buildid", id, what)
 	if err != nil {
 		return err
 	}

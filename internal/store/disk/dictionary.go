@@ -51,7 +51,8 @@ func newPlaces() *places {
 	return &places{index: map[profile.Hash]uint32{}, named: map[uint32]*profile.Frame{}}
 }
 
-// add finds or adds a place. Names for one that has none are kept.
+// add finds or adds a place. Names for one that has none, or only a number, are
+// kept.
 func (p *places) add(place *profile.Place) uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +62,7 @@ func (p *places) add(place *profile.Place) uint32 {
 		p.index[place.Hash] = number
 		p.list = append(p.list, profile.Place{Hash: place.Hash, Location: place.Location})
 	}
-	if len(p.list[number].Names) == 0 && len(place.Names) > 0 {
+	if kept := &p.list[number]; len(kept.Names) == 0 && len(place.Names) > 0 || !kept.Named() && place.Named() {
 		p.list[number].Names = place.Names
 		p.named[number] = &place.Names[0]
 	}
@@ -76,6 +77,18 @@ func (p *places) rename(place *profile.Place) {
 		p.list[number].Names = place.Names
 		p.named[number] = &place.Names[0]
 	}
+}
+
+// unnamed lists places in files that nobody has named.
+func (p *places) unnamed() (all []profile.Place) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for i := range p.list {
+		if place := &p.list[i]; place.Location.BuildID != "" && !place.Named() {
+			all = append(all, *place)
+		}
+	}
+	return all
 }
 
 // at gives a place as it is called now.

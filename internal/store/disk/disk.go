@@ -161,6 +161,15 @@ func (s *Store) loaded(tenant string) (*tenant, error) {
 	return s.tenant(db, tenant)
 }
 
+// Unnamed lists places without names; see store.Store.
+func (s *Store) Unnamed(_ context.Context, tenant string) ([]profile.Place, error) {
+	t, err := s.loaded(tenant)
+	if err != nil {
+		return nil, err
+	}
+	return t.places.unnamed(), nil
+}
+
 // Name keeps late names; see store.Store.
 func (s *Store) Name(ctx context.Context, tenant string, named []profile.Place) error {
 	t, err := s.loaded(tenant)

@@ -178,7 +178,7 @@ func (t *tenant) learn(f *profile.Forest) {
 		}
 		p := f.Places[c.Place]
 		t.calls[c.Hash] = call{caller: f.Calls[c.Caller].Hash, place: p.Hash}
-		if len(t.places[p.Hash].Names) == 0 {
+		if known := t.places[p.Hash]; len(known.Names) == 0 || !known.Named() && p.Named() {
 			t.places[p.Hash] = p
 		}
 	}
@@ -295,6 +295,22 @@ func (s *Store) Tenants(context.Context) (names []string, err error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// Unnamed lists places without names; see store.Store.
+func (s *Store) Unnamed(_ context.Context, name string) (all []profile.Place, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.open(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range t.places {
+		if p.Location.BuildID != "" && !p.Named() {
+			all = append(all, p)
+		}
+	}
+	return all, nil
 }
 
 // Name keeps late names; see store.Store.

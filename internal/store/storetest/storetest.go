@@ -466,12 +466,20 @@ func testLateNames(t *testing.T, b *bench) {
 	p := profile.NewBuilder(profile.Head{Task: "task", Start: Epoch, Duration: time.Second, Target: profile.Labels{store.ServiceLabel: "shop"},
 		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}})
 	place := profile.Location{Kind: profile.KindNative, BuildID: "b1d", Offset: 0x10}
-	p.Add(profile.Row{Stack: p.Stack([]profile.LocationID{p.Location(place)}, profile.EndComplete), N: 1, Values: []int64{1}, Squares: 1})
+	unnamed := profile.Unnamed(profile.KindNative, "/bin/shop", 0x10)
+	p.Add(profile.Row{Stack: p.Stack([]profile.LocationID{p.Location(place, unnamed)}, profile.EndComplete), N: 1, Values: []int64{1}, Squares: 1})
 	b.put(t, p.Window())
+	if missing, err := b.Unnamed(context.Background(), tenant); err != nil || len(missing) != 1 || missing[0].Location != place {
+		t.Errorf("%v: without names are %+v", err, missing)
+	}
 	names := []profile.Frame{{Function: "late", File: "late.c", Line: 7, Kind: profile.KindNative}}
 	if err := b.Name(context.Background(), tenant, []profile.Place{{Hash: place.Hash(), Location: place, Names: names}}); err != nil {
 		t.Fatal(err)
 	}
+	if missing, err := b.Unnamed(context.Background(), tenant); err != nil || len(missing) != 0 {
+		t.Errorf("%v: after all was named %+v have none", err, missing)
+	}
+	b.put(t, p.Window()) // who still has no name takes none away
 	got := b.scan(t, tenant, always())
 	if len(got) != 1 || !slices.Equal(got[0].Names[0], names) {
 		t.Fatalf("an old window is named %+v", got)

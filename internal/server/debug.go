@@ -1,0 +1,64 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"atys.dev/atys/internal/binfile/debugfile"
+)
+
+// DebugPath is where debug files are sent to (POST, the file as the body), and
+// listed (GET).
+const DebugPath = "/debug/files"
+
+// keepDebug keeps an executable or its debug file, and has what it names named.
+func (s *Server) keepDebug(w http.ResponseWriter, r *http.Request) {
+	if s.options.Debug.Dir == "" {
+		http.Error(w, "this server keeps no debug files", http.StatusNotImplemented)
+		return
+	}
+	n := s.namers.namer(s.tenant(r.Context()))
+	kept, err := n.library.Keep(r.Body)
+	switch {
+	case errors.Is(err, debugfile.ErrLibraryFull):
+		http.Error(w, err.Error(), http.StatusInsufficientStorage)
+		return
+	case errors.Is(err, debugfile.ErrNotELF):
+		http.Error(w, debugfile.ErrNotELF.Error(), http.StatusBadRequest)
+		return
+	case errors.Is(err, debugfile.ErrNoBuildID):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case err != nil:
+		s.log.Error("keep a debug file", "error", err)
+		http.Error(w, "the file was not kept: the server's log says why", http.StatusInternalServerError)
+		return
+	}
+	n.forget()
+	select {
+	case s.namers.wake <- struct{}{}:
+	default:
+	}
+	answerJSON(w, kept)
+}
+
+// listDebug lists what was sent.
+func (s *Server) listDebug(w http.ResponseWriter, r *http.Request) {
+	all := []debugfile.Kept{}
+	if s.options.Debug.Dir != "" {
+		found, err := s.namers.namer(s.tenant(r.Context())).library.List()
+		if err != nil {
+			s.log.Error("list debug files", "error", err)
+			http.Error(w, "the debug files could not be listed: the server's log says why", http.StatusInternalServerError)
+			return
+		}
+		all = append(all, found...)
+	}
+	answerJSON(w, all)
+}
+
+func answerJSON(w http.ResponseWriter, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(what) // whoever asked is gone if this fails
+}
