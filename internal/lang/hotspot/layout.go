@@ -71,6 +71,7 @@ func newLayout(t tables) (l layout, err error) {
 	l.nmethod(&f)
 	l.scopes(&f)
 	l.classes(&f)
+	l.fits(&f)
 	return l, f.err
 }
 
@@ -110,6 +111,16 @@ func (f *finder) size(name string) uint64 {
 		return size
 	}
 	return f.fail("the size of " + name)
+}
+
+// inside has fields lie in the structure that they are read from: its size and
+// their offsets are both the target's word.
+func (f *finder) inside(structure string, size, width uint64, offsets ...uint64) {
+	for _, at := range offsets {
+		if at != none && at+width > size {
+			f.fail("a size of " + structure + " that holds its fields")
+		}
+	}
 }
 
 // place is where an offset is among the bytes of a blob that walks read.
@@ -198,9 +209,6 @@ func (l *layout) scopes(f *finder) {
 	}
 	l.pcDesc = f.size("PcDesc")
 	l.pcOffset, l.pcDecode = f.offset("PcDesc._pc_offset"), f.offset("PcDesc._scope_decode_offset")
-	if f.err == nil && (l.pcOffset+4 > l.pcDesc || l.pcDecode+4 > l.pcDesc) {
-		f.fail("PcDesc")
-	}
 }
 
 func (l *layout) classes(f *finder) {
@@ -241,8 +249,20 @@ func (l *layout) classes(f *finder) {
 		f.fail("Symbol")
 	}
 	l.SymbolMask = ^(uint64(0xffff) << (8 * (count & 7)))
-	if f.err == nil && (max(uint64(l.ConstantPool)+8, uint64(l.ConstantName)+2, l.codeSize+2, l.constFlags+4) > l.constMethodBytes ||
-		max(uint64(l.PoolHolder)+8, l.poolLength+4) > l.poolBytes || l.method+8 > l.nmethodBytes || l.compileID+4 > l.nmethodBytes) {
-		f.fail("its classes")
+}
+
+// fits checks every offset into what is read in one piece.
+func (l *layout) fits(f *finder) {
+	if f.err != nil {
+		return
 	}
+	f.inside("HeapBlock", uint64(l.Header), 1, l.used)
+	f.inside("nmethod", l.nmethodBytes, 8, l.method, l.blobName, l.immutable, l.mutable, l.scopesBegin)
+	f.inside("nmethod", l.nmethodBytes, 4, l.compileID, l.codeAt, l.blobSize, l.immutableSize, l.mutableSize, l.relocationSize,
+		l.metadata, l.scopesPCs, l.scopesData, l.dependencies)
+	f.inside("PcDesc", l.pcDesc, 4, l.pcOffset, l.pcDecode)
+	f.inside("ConstMethod", l.constMethodBytes, 8, uint64(l.ConstantPool))
+	f.inside("ConstMethod", l.constMethodBytes, 2, uint64(l.ConstantName), l.codeSize, l.constFlags)
+	f.inside("ConstantPool", l.poolBytes, 8, uint64(l.PoolHolder))
+	f.inside("ConstantPool", l.poolBytes, 4, l.poolLength)
 }

@@ -100,7 +100,7 @@ const (
 
 // tablesOf8 add to what is recorded what leads to the code, as jdk8u's headers
 // declare it.
-func tablesOf8(t *testing.T) tables {
+func tablesOf8(t testing.TB) tables {
 	all := recordedTables(t, "8")
 	for name, at := range map[string]uint64{"CodeHeap._memory": 0, "CodeHeap._segmap": 112, "CodeHeap._log2_segment_size": 248,
 		"VirtualSpace._low_boundary": 0, "VirtualSpace._high_boundary": 8, "VirtualSpace._low": 16,
@@ -185,4 +185,21 @@ func TestReadFails(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// FuzzTables has libjvm's tables be anything, and what they lead to.
+func FuzzTables(f *testing.F) {
+	const base = 0x10000
+	all := tablesOf8(f)
+	j := newJVM8(all)
+	data := make([]byte, j.base-base)
+	copy(data, newImage(recordedLayout(f, "8")).data)
+	f.Add(append(data, j.data...), uint32(0x40))
+	all.fields["HeapBlock::Header._used"] = field{at: 4000}
+	f.Add(append(data, newJVM8(all).data...), uint32(0x40))
+	f.Fuzz(func(t *testing.T, data []byte, pc uint32) {
+		if found, err := readProcess(memory{&image{base, data}}, j.at, 0); err == nil {
+			checkNames(t, found.(*Process), pc)
+		}
+	})
 }

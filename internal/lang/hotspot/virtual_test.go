@@ -21,7 +21,7 @@ const (
 )
 
 // recordedStubs reads the code of the stubs of continuations from testdata.
-func recordedStubs(t *testing.T, version string) []byte {
+func recordedStubs(t testing.TB, version string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "stubs-"+version+".hex"))
 	if err != nil {
@@ -55,7 +55,7 @@ func TestBarriers(t *testing.T) {
 
 // newVirtual makes a JVM with the stubs given, two classes, and two options
 // that are off. Its objects have headers of 12 bytes, references 4.
-func newVirtual(t *testing.T, version string, stubs []byte) (*Process, tables, *image) {
+func newVirtual(t testing.TB, version string, stubs []byte) (*Process, tables, *image) {
 	t.Helper()
 	all := recordedTables(t, version)
 	l := recordedLayout(t, version)
