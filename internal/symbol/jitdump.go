@@ -18,7 +18,7 @@ import (
 // records that runtimes write for "perf inject": code as it is made and moved,
 // with its lines. It is not safe for concurrent use.
 type JITDump struct {
-	path string
+	file untrusted
 	info os.FileInfo
 	read int64 // bytes taken
 	code jitTable
@@ -56,7 +56,10 @@ func FindJITDump(fs proc.FS, procRoot string, pid int) (*JITDump, error) {
 	}
 	for _, m := range mappings {
 		if IsJITDump(m) {
-			return NewJITDump(fmt.Sprintf("%s/%d/root%s", procRoot, pid, m.Path)), nil
+			d := NewJITDump(m.Path)
+			d.file.root = fmt.Sprintf("%s/%d/root", procRoot, pid)
+			d.file.check = func(info os.FileInfo) error { return writtenBy(fs, pid, info) }
+			return d, nil
 		}
 	}
 	return nil, errNoDump
@@ -69,7 +72,11 @@ func IsJITDump(m proc.Mapping) bool {
 }
 
 // NewJITDump names code by the dump at a path.
-func NewJITDump(path string) *JITDump { return &JITDump{path: path, made: map[uint64]jitEntry{}} }
+func NewJITDump(path string) *JITDump { return newJITDump(untrusted{path: path}) }
+
+func newJITDump(file untrusted) *JITDump {
+	return &JITDump{file: file, made: map[uint64]jitEntry{}}
+}
 
 // Frame names an address, as of the last Refresh.
 func (d *JITDump) Frame(address uint64) (profile.Frame, bool) { return d.code.frame(address) }
@@ -77,19 +84,19 @@ func (d *JITDump) Frame(address uint64) (profile.Frame, bool) { return d.code.fr
 // Refresh reads the records that were appended since the last time. A file that
 // was replaced or shortened is read anew.
 func (d *JITDump) Refresh() error {
-	f, info, err := openUntrusted(d.path)
+	f, info, err := d.file.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if d.info != nil && (!os.SameFile(d.info, info) || info.Size() < d.read) {
-		*d = *NewJITDump(d.path)
+		*d = *newJITDump(d.file)
 	}
 	d.info = info
 	defer d.code.settle()
 	if d.read == 0 {
 		if d.read, err = readDumpHead(f); err != nil {
-			return fmt.Errorf("read %q: %w", d.path, err)
+			return fmt.Errorf("read %q: %w", d.file, err)
 		}
 	}
 	for range maxRecords {
@@ -98,7 +105,7 @@ func (d *JITDump) Refresh() error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read %q at %d: %w", d.path, d.read, err)
+			return fmt.Errorf("read %q at %d: %w", d.file, d.read, err)
 		}
 		d.read += size
 	}

@@ -2,12 +2,15 @@ package symbol
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/proc"
 )
@@ -107,6 +110,54 @@ func TestJITDump(t *testing.T) {
 	write([]byte("#!/bin/sh\nsomething else altogether, of some length\n"))
 	if err := NewJITDump(path).Refresh(); err == nil {
 		t.Error("a text was read as a dump")
+	}
+}
+
+// TestFindJITDump refuses dumps that a process cannot have written.
+func TestFindJITDump(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jit-1.dump")
+	if err := os.WriteFile(path, newDumpFile().load("own", 0x1000, 64, 1).data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	page, err := unix.Mmap(int(f.Fd()), 0, 1, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(page)
+	refresh := func() (*JITDump, error) {
+		d, err := FindJITDump(proc.FS{}, "/proc", os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d, d.Refresh()
+	}
+	d, err := refresh()
+	if err != nil {
+		t.Fatalf("its own dump: %v", err)
+	}
+	if f, ok := d.Frame(0x1000); !ok || f.Function != "own" {
+		t.Errorf("named %+v", f)
+	}
+	before := time.Now().Add(-240 * time.Hour)
+	if err := os.Chtimes(path, before, before); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := refresh(); err == nil || !strings.Contains(err.Error(), "is older than process") {
+		t.Errorf("a dump of before it began: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := errors.Join(os.Chtimes(path, time.Now(), time.Now()), os.Chown(path, 4321, 4321)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := refresh(); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		t.Errorf("another user's dump: %v", err)
 	}
 }
 

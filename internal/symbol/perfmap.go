@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 )
@@ -26,26 +24,29 @@ const (
 // runtimes write for perf: lines of "start size name", hexadecimal, only ever
 // appended to. It is not safe for concurrent use.
 type PerfMap struct {
-	path  string
-	check func(os.FileInfo) error // nil: any file will do
-	info  os.FileInfo             // of the file that was read
-	read  int64                   // bytes taken
-	code  jitTable
+	file untrusted
+	info os.FileInfo // of the file that was read
+	read int64       // bytes taken
+	code jitTable
 }
 
 // NewPerfMap names the code of a process by the map at PerfMapPath. The file
 // need not exist yet.
-func NewPerfMap(path string) *PerfMap { return &PerfMap{path: path} }
+func NewPerfMap(path string) *PerfMap { return &PerfMap{file: untrusted{path: path}} }
 
 // PerfMapOf names the code of a process by the map that is its own: what another
 // user put there, or another process left that had its number, is refused.
 func PerfMapOf(pid int) *PerfMap {
-	return &PerfMap{path: PerfMapPath("/proc", pid), check: func(info os.FileInfo) error { return writtenBy(pid, info) }}
+	root := fmt.Sprintf("/proc/%d/root", pid)
+	return &PerfMap{file: untrusted{
+		root:  root,
+		path:  strings.TrimPrefix(PerfMapPath("/proc", pid), root),
+		check: func(info os.FileInfo) error { return writtenBy(proc.FS{}, pid, info) },
+	}}
 }
 
 // writtenBy tells why a file cannot be what a process wrote.
-func writtenBy(pid int, info os.FileInfo) error {
-	fs := proc.FS{}
+func writtenBy(fs proc.FS, pid int, info os.FileInfo) error {
 	status, err := fs.Status(pid)
 	if err != nil {
 		return err
@@ -91,45 +92,19 @@ func (m *PerfMap) Frame(address uint64) (profile.Frame, bool) { return m.code.fr
 // Refresh reads what was appended since the last time. A file that was replaced
 // or shortened is read anew.
 func (m *PerfMap) Refresh() error {
-	f, info, err := openUntrusted(m.path)
+	f, info, err := m.file.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if m.check != nil {
-		if err := m.check(info); err != nil {
-			return err
-		}
-	}
 	if m.info != nil && (!os.SameFile(m.info, info) || info.Size() < m.read) {
-		*m = PerfMap{path: m.path, check: m.check}
+		*m = PerfMap{file: m.file}
 	}
 	m.info = info
 	if info.Size() == m.read {
 		return nil
 	}
 	return m.parse(io.NewSectionReader(f, m.read, min(info.Size(), maxPerfMap)-m.read))
-}
-
-// openUntrusted opens what anybody may have put into /tmp: it looks before it
-// opens, because opening a pipe blocks for ever and opening a device acts, and
-// a link could lead to a file that only we may read.
-func openUntrusted(path string) (*os.File, os.FileInfo, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	seen := os.NewFile(uintptr(fd), path)
-	defer seen.Close()
-	info, err := seen.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%q is not a regular file", path)
-	}
-	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
-	return f, info, err
 }
 
 // parse takes complete lines; one still being written is left for the next time.
@@ -148,7 +123,7 @@ func (m *PerfMap) parse(r io.Reader) error {
 			if err == io.EOF {
 				return nil
 			}
-			return fmt.Errorf("read %q: %w", m.path, err)
+			return fmt.Errorf("read %q: %w", m.file, err)
 		}
 		m.read += int64(len(line))
 		if e, ok := parseJITLine(line); ok {

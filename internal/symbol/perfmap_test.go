@@ -165,6 +165,32 @@ func TestPerfMapOfHostileProcess(t *testing.T) {
 	}
 }
 
+// TestUntrustedInRoot has a process lead us to what is ours, by a link in its
+// root directory.
+func TestUntrustedInRoot(t *testing.T) {
+	dir := t.TempDir()
+	root, ours := filepath.Join(dir, "root"), filepath.Join(dir, "ours")
+	err := errors.Join(os.MkdirAll(filepath.Join(root, "tmp"), 0o700), os.Mkdir(ours, 0o700),
+		os.WriteFile(filepath.Join(ours, "perf-1.map"), []byte("1000 10 ours\n"), 0o600),
+		os.WriteFile(filepath.Join(root, "tmp/perf-1.map"), []byte("1000 10 its\n"), 0o600),
+		os.Symlink(ours, filepath.Join(root, "absolute")), os.Symlink("../ours", filepath.Join(root, "relative")),
+		os.Symlink("/proc/self/root"+ours, filepath.Join(root, "magic")), os.Symlink("/tmp", filepath.Join(root, "inside")),
+		os.Symlink("tmp/perf-1.map", filepath.Join(root, "last")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, own := range map[string]bool{"/tmp/perf-1.map": true, "/inside/perf-1.map": true, "/absolute/perf-1.map": false,
+		"/relative/perf-1.map": false, "/magic/perf-1.map": false, "/../ours/perf-1.map": false, "/last": false} {
+		m := &PerfMap{file: untrusted{root: root, path: path}}
+		if err := m.Refresh(); err == nil != own {
+			t.Errorf("%s: error %v", path, err)
+		}
+		if f, _ := m.Frame(0x1000); f.Function != "its" && own || f.Function != "" && !own {
+			t.Errorf("%s: names %+v", path, f)
+		}
+	}
+}
+
 func FuzzPerfMap(f *testing.F) {
 	f.Add([]byte("1000 10 a\n1008 10 b\n"), uint64(0x1009))
 	f.Add([]byte("0xffffffffffffff00 0xff a\n"), uint64(1))
