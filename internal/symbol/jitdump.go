@@ -24,6 +24,8 @@ type JITDump struct {
 	code jitTable
 	made map[uint64]jitEntry // by the number that the runtime gives its code
 	next []jitLine           // lines come before the code that they belong to
+
+	names, lines int // bytes taken of each
 }
 
 // Layout of a dump: a header, then records, each with a head of its own.
@@ -40,6 +42,11 @@ const (
 	maxDumpLines = 1 << 20 // bytes of one record of lines
 	maxDumpCode  = 1 << 20 // pieces of code of one process
 	maxRecords   = 1 << 17 // of one Refresh; the next goes on
+
+	// What one process may tell. A long-running node tells some 40 MB of names;
+	// of lines three times as many bytes are kept.
+	maxAllNames = 1 << 27
+	maxAllLines = 1 << 25
 )
 
 // sameFile stands for the file of the line before.
@@ -144,22 +151,36 @@ func (d *JITDump) record(r io.ReaderAt) (int64, error) {
 	}
 	limit := int64(maxDumpName)
 	if kind == recordLines {
-		limit = maxDumpLines
+		limit, d.next = maxDumpLines, nil
+	}
+	if d.full(kind) {
+		return size, nil
 	}
 	body := make([]byte, min(size-recordHead, limit))
 	if n, _ := r.ReadAt(body, d.read+recordHead); n < len(body) {
 		return 0, io.EOF
 	}
-	switch {
-	case len(d.made) >= maxDumpCode:
-	case kind == recordLoad:
+	switch kind {
+	case recordLoad:
 		d.load(body)
-	case kind == recordMove:
+	case recordMove:
 		d.move(body)
-	case kind == recordLines:
+	case recordLines:
+		d.lines += len(body)
 		d.next = parseDumpLines(body)
 	}
 	return size, nil
+}
+
+// full tells whether the process has told as much of something as is taken.
+func (d *JITDump) full(kind uint32) bool {
+	switch kind {
+	case recordLoad:
+		return len(d.made) >= maxDumpCode || d.names >= maxAllNames
+	case recordLines:
+		return d.lines >= maxAllLines
+	}
+	return false
 }
 
 // load takes code that was made: pid, tid, vma, address, size, number, name.
@@ -177,6 +198,7 @@ func (d *JITDump) load(body []byte) {
 		return
 	}
 	e.name = string(name)
+	d.names += len(name)
 	d.made[le.Uint64(body[32:])] = e
 	d.code.add(e)
 }
@@ -192,11 +214,7 @@ func (d *JITDump) move(body []byte) {
 		return
 	}
 	by := le.Uint64(body[24:]) - e.start
-	e.lines = slices.Clone(e.lines)
-	for i := range e.lines {
-		e.lines[i].address += by
-	}
-	e.start, e.end = e.start+by, e.end+by
+	e.start, e.end, e.moved = e.start+by, e.end+by, e.moved+by // all places share the lines
 	if e.end > e.start {
 		d.made[le.Uint64(body[40:])] = e
 		d.code.add(e)

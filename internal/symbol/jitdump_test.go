@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,75 @@ func TestJITDump(t *testing.T) {
 	}
 }
 
+// memoryOf tells how many bytes something allocates.
+func memoryOf(t *testing.T, something func() error) uint64 {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := something(); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestJITDumpMovedOften moves code with many lines again and again, for 64 bytes
+// of the file each time.
+func TestJITDumpMovedOften(t *testing.T) {
+	const moves, lines = 500, 50_000
+	path := filepath.Join(t.TempDir(), "jit-1.dump")
+	file := newDumpFile().lines(0x1000, "a.lang", make([]uint32, lines)...).load("far", 0x1000, 4*lines, 1)
+	at := uint64(0x1000)
+	for range moves {
+		file.move(at, at+1<<20, 4*lines, 1)
+		at += 1 << 20
+	}
+	if err := os.WriteFile(path, file.data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := NewJITDump(path)
+	if took := memoryOf(t, d.Refresh); took > 32<<20 {
+		t.Errorf("%d bytes of file took %d of memory", len(file.data), took)
+	}
+	for _, place := range []uint64{0x1004, at + 4, at + 4*lines - 1} {
+		if f, ok := d.Frame(place); !ok || f.Function != "far" || f.File != "a.lang" {
+			t.Errorf("%#x is %+v, %v", place, f, ok)
+		}
+	}
+}
+
+// TestJITDumpFullOfLines tells lines without end, from a file that has holes in
+// their place.
+func TestJITDumpFullOfLines(t *testing.T) {
+	const records = 3 * maxAllLines / maxDumpLines
+	path := filepath.Join(t.TempDir(), "jit-1.dump")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	at := int64(0)
+	write := func(data []byte) {
+		if _, err := f.WriteAt(data, at); err != nil {
+			t.Fatal(err)
+		}
+		at += int64(len(data))
+	}
+	write(newDumpFile().data)
+	for i := range uint64(records) {
+		write(words(recordLines|(recordHead+maxDumpLines)<<32, 0))
+		at += maxDumpLines
+		write((&dumpFile{}).load("f", i<<20, 1<<10, i).data)
+	}
+	d := NewJITDump(path)
+	if took := memoryOf(t, d.Refresh); took > 16*maxAllLines { // as it grows; 35 without a bound
+		t.Errorf("took %d bytes of memory", took)
+	}
+	if f, ok := d.Frame((records - 1) << 20); !ok || f.Function != "f" {
+		t.Errorf("the last one is %+v, %v", f, ok)
+	}
+}
+
 // TestFindJITDump refuses dumps that a process cannot have written.
 func TestFindJITDump(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jit-1.dump")
@@ -193,6 +263,11 @@ setInterval(() => spinning(2e6), 1)`
 func FuzzJITDump(f *testing.F) {
 	f.Add(newDumpFile().lines(0x1000, "a", 1, 2).load("first", 0x1000, 8, 1).move(0x1000, 0x1004, 8, 1).data, uint64(0x1005))
 	f.Add(newDumpFile().record(recordLoad, words(1, 2, ^uint64(0), 5, 1)).data, uint64(3))
+	often := newDumpFile().lines(0x1000, "a", make([]uint32, 50)...).load("often", 0x1000, 8, 1)
+	for at := range uint64(200) {
+		often.move(at<<12, (at+1)<<12, 8, 1)
+	}
+	f.Add(often.data, uint64(0x2001))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, address uint64) {
 		path := filepath.Join(dir, "jit-1.dump")
@@ -201,6 +276,9 @@ func FuzzJITDump(f *testing.F) {
 		}
 		d := NewJITDump(path)
 		_ = d.Refresh() // an error, but no harm
+		if kept := keptLines(d.code.entries); kept > len(data)/17 {
+			t.Fatalf("%d lines of a file of %d bytes are kept", kept, len(data))
+		}
 		for i, e := range d.code.entries {
 			if e.start >= e.end || i > 0 && e.start < d.code.entries[i-1].end || e.name == "" {
 				t.Fatalf("entry %d of %+v", i, d.code.entries)
@@ -210,4 +288,16 @@ func FuzzJITDump(f *testing.F) {
 			t.Fatal("a frame without name")
 		}
 	})
+}
+
+// keptLines counts lines, once where several pieces of code have them.
+func keptLines(entries []jitEntry) (kept int) {
+	seen := map[*jitLine]bool{}
+	for _, e := range entries {
+		if len(e.lines) > 0 && !seen[&e.lines[0]] {
+			seen[&e.lines[0]] = true
+			kept += len(e.lines)
+		}
+	}
+	return kept
 }

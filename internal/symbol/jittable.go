@@ -22,8 +22,14 @@ type jitEntry struct {
 	start, end uint64
 	name       string
 	lines      []jitLine // by address; none where the runtime does not tell
+	moved      uint64    // how far the code has gone since its lines were told
 	seq        int
 }
+
+const (
+	maxCode  = 1 << 20 // pieces of code of one process; what comes then is not named
+	maxFresh = 1 << 18 // sorted in at once: many that overlap become few
+)
 
 // jitLine is where in the source the code from an address on comes from.
 type jitLine struct {
@@ -34,6 +40,12 @@ type jitLine struct {
 
 // add takes what the runtime tells next; settle makes it known.
 func (t *jitTable) add(e jitEntry) {
+	if len(t.fresh) >= maxFresh {
+		t.settle()
+	}
+	if len(t.entries)+len(t.recent)+len(t.fresh) >= maxCode {
+		return
+	}
 	t.seq++
 	e.seq = t.seq
 	t.fresh = append(t.fresh, e)
@@ -48,7 +60,8 @@ func (t *jitTable) frame(address uint64) (profile.Frame, bool) {
 		}
 		f := profile.Frame{Function: entries[i].name, Kind: profile.KindJIT, Mapping: "[jit]"}
 		lines := entries[i].lines
-		if at := sort.Search(len(lines), func(i int) bool { return lines[i].address > address }) - 1; at >= 0 {
+		told := address - entries[i].moved
+		if at := sort.Search(len(lines), func(i int) bool { return lines[i].address > told }) - 1; at >= 0 {
 			f.File, f.Line = lines[at].file, lines[at].line
 		}
 		return f, true
@@ -86,7 +99,9 @@ func latest(all []jitEntry) []jitEntry {
 			if n := len(out); n > 0 && out[n-1].seq == top.seq && out[n-1].end == at {
 				out[n-1].end = end
 			} else {
-				out = append(out, jitEntry{start: at, end: end, name: top.name, lines: top.lines, seq: top.seq})
+				piece := top
+				piece.start, piece.end = at, end
+				out = append(out, piece)
 			}
 			at = end
 		}

@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +189,28 @@ func TestUntrustedInRoot(t *testing.T) {
 		if f, _ := m.Frame(0x1000); f.Function != "its" && own || f.Function != "" && !own {
 			t.Errorf("%s: names %+v", path, f)
 		}
+	}
+}
+
+// TestJITTableFull has a runtime tell more code than is taken, and go on with
+// what takes the place of other code.
+func TestJITTableFull(t *testing.T) {
+	table := jitTable{entries: make([]jitEntry, maxCode-10)}
+	for i := range uint64(100) {
+		table.add(jitEntry{start: 2 * i, end: 2*i + 1, name: "f"})
+	}
+	table.settle()
+	if n := len(table.entries) + len(table.recent); n > maxCode {
+		t.Errorf("%d pieces of code are kept", n)
+	}
+	table = jitTable{}
+	const told = maxCode + maxFresh
+	for i := range uint64(told) {
+		table.add(jitEntry{start: i & 7, end: i&7 + 1, name: strconv.FormatUint(i, 10)})
+	}
+	table.settle()
+	if f, _ := table.frame(7); f.Function != strconv.Itoa(told-1) {
+		t.Errorf("the last piece is %q", f.Function)
 	}
 }
 
