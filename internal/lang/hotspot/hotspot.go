@@ -32,12 +32,14 @@ type Process struct {
 	m memory
 	l layout
 
-	mu       sync.Mutex // guards all below
-	compiled map[compilation]*nmethod
-	methods  map[uint64][]*method // by address, those last met first
-	stubs    map[uint64]string    // names of blobs
-	frames   int                  // kept in compiled
-	bytes    int                  // of scopes kept in compiled
+	mu          sync.Mutex // guards all below, and m where it is read for names
+	compiled    map[compilation]*nmethod
+	methods     map[uint64][]*method // by address, those last met first
+	stubs       map[uint64]string    // names of blobs
+	frames      int                  // kept in compiled
+	bytes       int                  // of scopes kept in compiled
+	methodBytes int                  // read for methods since they were dropped
+	looking     allowance
 }
 
 // Parameters give what walks need.

@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 )
 
@@ -38,6 +39,40 @@ func (m memory) u32(address uint64) (uint32, bool) {
 	return le.Uint32(b[:]), ok
 }
 
+// meter lets a number of bytes through. It bounds the work that a process can
+// make for us: all that we follow there is its own.
+type meter struct {
+	r    io.ReaderAt
+	left int // negative: something was left out
+}
+
+// readCost is what every read counts more than its bytes: a call of the kernel
+// takes about as long as 4 KB of copying.
+const readCost = 4096
+
+var errSpent = errors.New("more was to be read than real JVMs have")
+
+func (m *meter) ReadAt(p []byte, address int64) (int, error) {
+	if m.left < 0 {
+		return 0, errSpent
+	}
+	if m.left -= len(p) + readCost; m.left < 0 {
+		return 0, errSpent
+	}
+	return m.r.ReadAt(p, address)
+}
+
+// spend has work count that is no reading; false: the budget is spent.
+func (m memory) spend(work int) bool {
+	by, ok := m.r.(*meter)
+	if !ok {
+		return true
+	}
+	by.left -= work
+	below := memory{by.r}.spend(work)
+	return below && by.left >= 0
+}
+
 // paged keeps the pages that were read: for tables whose many texts lie close
 // together, and that never change.
 type paged struct {
@@ -45,7 +80,10 @@ type paged struct {
 	pages map[uint64][]byte
 }
 
-const pageBytes = 4096
+const (
+	pageBytes = 4096
+	keepPages = 1 << 12 // libjvm's texts are in fewer than 100
+)
 
 // ReadAt reads through the pages kept.
 func (p paged) ReadAt(b []byte, address int64) (n int, err error) {
@@ -56,6 +94,9 @@ func (p paged) ReadAt(b []byte, address int64) (n int, err error) {
 			page = make([]byte, pageBytes)
 			if !p.m.read(page, at/pageBytes*pageBytes) {
 				return n, io.ErrUnexpectedEOF
+			}
+			if len(p.pages) >= keepPages {
+				clear(p.pages)
 			}
 			p.pages[at/pageBytes] = page
 		}

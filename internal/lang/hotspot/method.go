@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"atys.dev/atys/internal/profile"
 )
@@ -31,6 +32,8 @@ const (
 	maxSymbol    = 1 << 13 // bytes of a name; the format allows 65,535
 	maxLineBytes = 1 << 16
 	maxPool      = 1 << 16
+
+	nameCost, lineCost = 16, 64 // of a byte that is decoded, as meter counts
 )
 
 // readMethod follows a Method to its names.
@@ -164,6 +167,7 @@ func (p *Process) symbol(address uint64) (text string, mark uint64, ok bool) {
 	} else if !p.m.read(raw, address+uint64(body)) {
 		return "", 0, false
 	}
+	p.m.spend(nameCost * length)
 	text, ok = decodeName(raw)
 	return text, p.l.mark(address, le.Uint64(b[:])), ok
 }
@@ -208,11 +212,15 @@ func joinSurrogates(raw []byte) (string, bool) {
 // to run.
 var hidden = regexp.MustCompile(`(\$\$Lambda)?(?:\$\d+)?[+/]0x[0-9a-f]+$|(\$\$Lambda)\$\d+(?:/\d+)?$`)
 
+// hiddenBytes is more than that takes; expressions are slow.
+const hiddenBytes = 64
+
 func shownClass(name string) string {
 	if !strings.Contains(name, "0x") && !strings.Contains(name, "$$Lambda$") {
 		return name
 	}
-	return hidden.ReplaceAllString(name, "$1$2")
+	tail := max(len(name)-hiddenBytes, 0)
+	return name[:tail] + hidden.ReplaceAllString(name[tail:], "$1$2")
 }
 
 // readLines reads a table of lines, which ends with a zero.
@@ -222,6 +230,7 @@ func (p *Process) readLines(address uint64) lines {
 		b := make([]byte, size)
 		n, _ := p.m.r.ReadAt(b, int64(address)+int64(len(raw)))
 		raw = append(raw, b[:n]...)
+		p.m.spend(lineCost * n)
 		if end := tableEnd(raw, p.l.biased); end >= 0 {
 			return lines{append([]byte(nil), raw[:end]...), p.l.biased}
 		}
@@ -266,6 +275,11 @@ func mix(hash, value uint64) uint64 {
 	hash ^= value
 	hash *= 0x9E3779B97F4A7C15
 	return hash ^ hash>>29
+}
+
+// bytes are what a method takes to keep.
+func (m *method) bytes() int {
+	return int(unsafe.Sizeof(*m)) + len(m.function) + len(m.file) + len(m.lines.raw)
 }
 
 // frame shows a place in a method; a negative bytecode is none.

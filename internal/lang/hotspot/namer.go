@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/profile"
@@ -29,6 +30,7 @@ const placeBits = 20
 type Namer struct {
 	mu   sync.Mutex       // guards last
 	last map[int]*Process // of a process that has exited since
+	now  func() time.Time // nil: time.Now
 }
 
 // keepLast is how many processes are remembered by the namer itself.
@@ -42,6 +44,7 @@ func (n *Namer) Name(a lang.Activation, of lang.Walked) []profile.Frame {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.trim()
 	address := a.What & (1<<kindShift - 1)
 	switch a.What >> kindShift {
 	case kindCompiled:
@@ -65,13 +68,44 @@ func (n *Namer) Look(p lang.Photograph, of lang.Walked) {
 	}
 	process.mu.Lock()
 	defer process.mu.Unlock()
-	address, where := p.What&(1<<kindShift-1), p.Values[0]
-	switch p.What >> kindShift {
+	process.trim()
+	process.looking.left = process.within(process.looking.rest(n.clock()), func() { process.look(p) })
+}
+
+func (p *Process) look(at lang.Photograph) {
+	address, where := at.What&(1<<kindShift-1), at.Values[0]
+	switch at.What >> kindShift {
 	case kindCompiled:
-		process.meet(compilation{address, uint32(where >> 32)})
+		p.meet(compilation{address, uint32(where >> 32)})
 	case kindInterpreted:
-		process.interpretedFrame(identified{address, where >> placeBits}, where&(1<<placeBits-1))
+		p.interpretedFrame(identified{address, where >> placeBits}, where&(1<<placeBits-1))
 	}
+}
+
+func (n *Namer) clock() time.Time {
+	if n.now == nil {
+		return time.Now()
+	}
+	return n.now()
+}
+
+// allowance bounds what all photographs of one JVM may cost in a second: those
+// of all processes are looked at in turn, and a window's end waits for them.
+type allowance struct {
+	since time.Time
+	left  int
+}
+
+// maxLooking is what may be looked at in a second, as meter counts: it takes some
+// 0.2 of that. All that a javac compiles while it starts is 450 MB. What is not
+// looked at is named at the window's end, if it is still there.
+const maxLooking = 1 << 30
+
+func (a *allowance) rest(now time.Time) int {
+	if now.Sub(a.since) >= time.Second {
+		*a = allowance{now, maxLooking}
+	}
+	return a.left
 }
 
 // process finds the JVM that was walked. One that exited before its last window
@@ -117,8 +151,9 @@ func (p *Process) interpretedFrame(of identified, place uint64) []profile.Frame 
 }
 
 const (
-	keepMethods = 1 << 15 // of one JVM: some 300 bytes each
-	keepAtOnce  = 4       // of one address
+	keepMethods     = 1 << 15 // of one JVM: some 200 bytes each
+	keepMethodBytes = 1 << 24 // read since all were dropped
+	keepAtOnce      = 4       // of one address
 )
 
 // met finds a Method that was sampled among those that were read.
@@ -134,15 +169,26 @@ func (p *Process) met(of identified) *method {
 // read reads a Method that has an identity, and keeps it.
 func (p *Process) read(address, identity uint64) *method {
 	m, ok := p.readMethod(address)
-	if !ok || m.identity != identity {
+	if !ok || m.identity != identity || !p.m.spend(0) {
 		return nil
 	}
-	if len(p.methods) >= keepMethods {
-		clear(p.methods)
-	}
+	p.methodBytes += m.bytes()
 	others := slices.DeleteFunc(p.methods[address], func(o *method) bool { return short(o.identity) == short(identity) })
 	p.methods[address] = append([]*method{m}, others[:min(len(others), keepAtOnce-1)]...)
 	return m
+}
+
+// trim drops Methods when they are too many, or too large with all that has their
+// texts. Nothing of that may be in use.
+func (p *Process) trim() {
+	if p.methodBytes > keepMethodBytes {
+		p.forget()
+		p.methodBytes = 0
+		clear(p.methods)
+	}
+	if len(p.methods) > keepMethods {
+		clear(p.methods)
+	}
 }
 
 // known reads a Method that compiled code refers to. The text of its names is

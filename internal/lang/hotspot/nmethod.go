@@ -23,14 +23,16 @@ type nmethod struct {
 	loaded      bool               // all below is there
 	pcs, scopes []byte             // PcDesc records; what was inlined where
 	metadata    []byte             // addresses of Methods and classes
-	methods     map[uint64]*method // by address
+	methods     map[uint64]*method // by address; nil: it cannot be read
 	native      bool               // it wraps a native method, and may have no records
 }
 
 const (
-	maxScopes  = 1 << 23
-	maxInlined = 64 // calls in each other; the compilers stop at 15 or so
-	keepFrames = 1 << 17
+	maxScopes  = 1 << 20 // bytes of one part of an nmethod; 41,168 in a method of 2,200 calls
+	maxInlined = 64      // calls in each other; the compilers stop at 15 or so
+	maxWork    = 1 << 29 // of one nmethod, as meter counts; there 116,004,306
+	scopeCost  = 128     // of decoding one, likewise
+	keepFrames = 1 << 18
 	// keepCompiled is more than are alive at once in all but the largest JVMs.
 	keepCompiled = 1 << 15
 	keepBytes    = 8 << 20
@@ -51,12 +53,14 @@ func (p *Process) compiledFrames(of compilation, pc uint32) []profile.Frame {
 	} else {
 		n = p.reading(of, func(n *nmethod) { frames = p.inlined(n, pc) })
 	}
-	if n == nil || len(frames) == 0 {
+	if n == nil {
 		return nil
 	}
 	p.keep(of, n)
-	p.frames++
-	n.frames[pc] = frames
+	if len(frames) > 0 {
+		p.frames += len(frames)
+		n.frames[pc] = frames
+	}
 	return frames
 }
 
@@ -67,15 +71,29 @@ func (p *Process) meet(of compilation) {
 	}
 	n := p.reading(of, func(n *nmethod) {
 		p.methodAt(n, n.own)
-		for at := uint64(0); at+p.l.pcDesc <= uint64(len(n.pcs)); at += p.l.pcDesc {
-			for _, s := range p.l.scopesAt(n.pcs, n.scopes, le.Uint32(n.pcs[at+p.l.pcOffset:])) {
-				p.methodAt(n, n.address(s.method))
-			}
-		}
+		p.meetScopes(n)
 	})
 	if n != nil {
 		n.whole = true
 		p.keep(of, n)
+	}
+}
+
+// meetScopes reads the Methods of all scopes. Places share their callers' scopes:
+// each is looked at once, so that the work is no more than there are bytes.
+func (p *Process) meetScopes(n *nmethod) {
+	seen := make([]bool, len(n.scopes))
+	for pcs := n.pcs; uint64(len(pcs)) >= p.l.pcDesc; pcs = pcs[p.l.pcDesc:] {
+		at := int64(int32(le.Uint32(pcs[p.l.pcDecode:])))
+		for at > 0 && at < int64(len(seen)) && !seen[at] && p.m.spend(scopeCost) {
+			seen[at] = true
+			s, caller, ok := p.l.scopeAt(n.scopes, at)
+			if !ok {
+				break
+			}
+			p.methodAt(n, n.address(s.method))
+			at = caller
+		}
 	}
 }
 
@@ -90,20 +108,35 @@ func (p *Process) reading(of compilation, read func(*nmethod)) *nmethod {
 	if n == nil {
 		n = &nmethod{frames: map[uint32][]profile.Frame{}}
 	}
-	if !n.loaded && !p.load(n, before) {
+	p.within(maxWork, func() {
+		if ok = n.loaded || p.load(n, before); ok {
+			read(n)
+		}
+	})
+	if !ok {
 		return nil
 	}
-	read(n)
 	if after, ok := p.header(of); !ok || after != before {
+		n.unload() // what was read since may be another's
 		return nil
 	}
 	return n
 }
 
+// within has what is read cost no more than a budget, and tells what is left.
+func (p *Process) within(budget int, read func()) (left int) {
+	m := p.m
+	by := &meter{m.r, budget}
+	p.m = memory{by}
+	defer func() { p.m = m }()
+	read()
+	return by.left
+}
+
 // keep remembers a compiled function, within bounds.
 func (p *Process) keep(of compilation, n *nmethod) {
 	if p.frames > keepFrames || len(p.compiled) > keepCompiled {
-		p.compiled, p.frames, p.bytes = map[compilation]*nmethod{}, 0, 0
+		p.forget()
 	}
 	if p.bytes > keepBytes {
 		p.unload()
@@ -111,12 +144,21 @@ func (p *Process) keep(of compilation, n *nmethod) {
 	p.compiled[of] = n
 }
 
+// forget drops all that is known of compiled functions.
+func (p *Process) forget() {
+	p.compiled, p.frames, p.bytes = map[compilation]*nmethod{}, 0, 0
+}
+
 // unload drops what can be read again.
 func (p *Process) unload() {
 	p.bytes = 0
 	for _, n := range p.compiled {
-		n.whole, n.loaded, n.pcs, n.scopes, n.metadata, n.methods = false, false, nil, nil, nil, nil
+		n.unload()
 	}
+}
+
+func (n *nmethod) unload() {
+	n.whole, n.loaded, n.pcs, n.scopes, n.metadata, n.methods = false, false, nil, nil, nil, nil
 }
 
 // header is what an nmethod says of itself.
@@ -264,16 +306,15 @@ func (p *Process) inlined(n *nmethod, pc uint32) (frames []profile.Frame) {
 	return slices.Clip(frames)
 }
 
-// methodAt reads a Method that an nmethod's metadata has the address of. Of one
-// that may be gone, it was read before.
+// methodAt reads a Method that an nmethod's metadata has the address of; nil:
+// there is none, which is not tried again. Of one that may be gone, it was read
+// before.
 func (p *Process) methodAt(n *nmethod, address uint64) *method {
 	if m, ok := n.methods[address]; ok || n.whole {
 		return m
 	}
 	m := p.known(address)
-	if m != nil {
-		n.methods[address] = m
-	}
+	n.methods[address] = m
 	return m
 }
 
@@ -318,16 +359,23 @@ func (l *layout) scopesAt(pcs, scopes []byte, pc uint32) (found []scope) {
 		return nil
 	}
 	for at := int64(field(i, l.pcDecode)); at > 0 && at < int64(len(scopes)) && len(found) < maxInlined; {
-		n := numbers{raw: scopes[at:], biased: l.biased}
-		caller, method, bytecode := n.next(), n.next(), max(int(int32(n.next()))-1, 0) // -1 is the entry
-		if n.short || method == 0 {
+		s, caller, ok := l.scopeAt(scopes, at)
+		if !ok {
 			return nil
 		}
-		found = append(found, scope{uint64(method), bytecode})
-		if int64(caller) >= at {
-			break // callers are written first
-		}
-		at = int64(caller)
+		found = append(found, s)
+		at = caller
 	}
 	return found
+}
+
+// scopeAt decodes one scope, and tells the place of its caller's; 0: it has none.
+func (l *layout) scopeAt(scopes []byte, at int64) (s scope, caller int64, ok bool) {
+	n := numbers{raw: scopes[at:], biased: l.biased}
+	caller = int64(n.next())
+	s = scope{method: uint64(n.next()), bytecode: max(int(int32(n.next()))-1, 0)} // -1 is the entry
+	if caller >= at {
+		caller = 0 // callers are written first
+	}
+	return s, caller, !n.short && s.method != 0
 }
