@@ -77,7 +77,6 @@ func (f *listenFlags) open(flag string, log *slog.Logger) (d door, err error) {
 		if config, err = auth.ServerTLS(f.cert, f.key, f.clientCA, time.Now); err != nil {
 			return d, err
 		}
-		config.NextProtos = []string{"h2", "http/1.1"}
 	}
 	if d.listener, err = net.Listen("tcp", f.listen); err != nil {
 		return d, fmt.Errorf("answer at %s: %w (%s takes another address)", f.listen, err, flag)

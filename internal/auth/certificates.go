@@ -76,15 +76,60 @@ func ServerTLS(cert, key, clientCA string, now func() time.Time) (*tls.Config, e
 	if _, err := p.get(); err != nil {
 		return nil, err
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.get() }}
-	if clientCA != "" {
-		pool, err := authorities(clientCA)
-		if err != nil {
-			return nil, err
-		}
-		c.ClientCAs, c.ClientAuth = pool, tls.VerifyClientCertIfGiven
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.get() }}
+	if clientCA == "" {
+		return c, nil
 	}
+	c.ClientAuth = tls.VerifyClientCertIfGiven
+	c.SessionTicketsDisabled = true // a session that goes on would ask no authority again
+	a := &trusted{path: clientCA, now: now, config: c}
+	if _, err := a.get(nil); err != nil {
+		return nil, err
+	}
+	c = c.Clone()
+	c.GetConfigForClient = a.get
 	return c, nil
+}
+
+// trusted is a server's configuration with the authorities of a file, which is
+// read again when it changes.
+type trusted struct {
+	path string
+	now  func() time.Time
+
+	mu     sync.Mutex // guards all below
+	config *tls.Config
+	state  fileState
+	looked time.Time
+}
+
+// get gives the configuration as the file says now; as it said, where it is just
+// being written.
+func (a *trusted) get(*tls.ClientHelloInfo) (*tls.Config, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now, loaded := a.now(), a.config.ClientCAs != nil
+	if loaded && now.Sub(a.looked) < lookAgain && !now.Before(a.looked) {
+		return a.config, nil
+	}
+	a.looked = now
+	var state fileState
+	if info, err := os.Stat(a.path); err == nil {
+		state = stateOf(info)
+	}
+	if loaded && state == a.state {
+		return a.config, nil
+	}
+	pool, err := authorities(a.path)
+	if err != nil && !loaded {
+		return nil, err
+	}
+	if err == nil {
+		a.config, a.state = a.config.Clone(), state
+		a.config.ClientCAs = pool
+	}
+	return a.config, nil
 }
 
 // ClientTLS makes what a client needs, of files: the authority of the server's

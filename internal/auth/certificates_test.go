@@ -80,6 +80,42 @@ func subject(tenant, role, name string) pkix.Name {
 	return pkix.Name{Organization: []string{tenant}, OrganizationalUnit: []string{role}, CommonName: name}
 }
 
+// serveTLS tells agents who they are.
+func serveTLS(t *testing.T, config *tls.Config) (url string) {
+	t.Helper()
+	h := httptest.NewUnstartedServer(gated(t).Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, _ := From(r.Context())
+		_, _ = io.WriteString(w, who.Tenant+" "+who.Name)
+	})))
+	h.Config.ErrorLog = log.New(io.Discard, "", 0)
+	h.Listener = tls.NewListener(h.Listener, config)
+	h.Start()
+	t.Cleanup(h.Close)
+	return "https://" + h.Listener.Addr().String()
+}
+
+// askTLS asks with a certificate of an authority; nil: without one.
+func askTLS(t *testing.T, url string, server, a *authority, file string) (status int, body string, peer *x509.Certificate, err error) {
+	t.Helper()
+	var cert, key string
+	if a != nil {
+		cert, key = filepath.Join(a.dir, file+".pem"), filepath.Join(a.dir, file+".key")
+	}
+	config, err := ClientTLS(filepath.Join(server.dir, "ca.pem"), cert, key, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	defer transport.CloseIdleConnections()
+	answer, err := (&http.Client{Transport: transport}).Get(url)
+	if err != nil {
+		return 0, "", nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text), answer.TLS.PeerCertificates[0], err
+}
+
 // TestCertificates has clients be known by their certificates, over TLS.
 func TestCertificates(t *testing.T) {
 	ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
@@ -89,38 +125,9 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := OpenTokens("", time.Now, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &Gate{Tokens: tokens, Needs: func(*http.Request) Role { return Agent }}
-	h := httptest.NewUnstartedServer(g.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, _ := From(r.Context())
-		_, _ = io.WriteString(w, who.Tenant+" "+who.Name)
-	})))
-	h.Config.ErrorLog = log.New(io.Discard, "", 0)
-	h.Listener = tls.NewListener(h.Listener, config)
-	h.Start()
-	defer h.Close()
-	url := "https://" + h.Listener.Addr().String()
+	url := serveTLS(t, config)
 	ask := func(a *authority, file string) (status int, body string, peer *x509.Certificate, err error) {
-		var cert, key string
-		if a != nil {
-			cert, key = filepath.Join(a.dir, file+".pem"), filepath.Join(a.dir, file+".key")
-		}
-		config, err := ClientTLS(filepath.Join(ours.dir, "ca.pem"), cert, key, time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		transport := &http.Transport{TLSClientConfig: config}
-		defer transport.CloseIdleConnections()
-		answer, err := (&http.Client{Transport: transport}).Get(url)
-		if err != nil {
-			return 0, "", nil, err
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		return answer.StatusCode, string(text), answer.TLS.PeerCertificates[0], err
+		return askTLS(t, url, ours, a, file)
 	}
 	ours.issue(t, "web-7", subject("team-a", "agent", "web-7"), false)
 	ours.issue(t, "reader", subject("team-a", "reader", "eve"), false)
@@ -163,6 +170,48 @@ func TestCertificates(t *testing.T) {
 	now = now.Add(time.Minute)
 	if _, _, after, err := ask(ours, "web-7"); err != nil || after.Subject.CommonName != "renewed" {
 		t.Errorf("while its file is being written: %v", err)
+	}
+}
+
+// TestAuthorityChanges follows the file of those whose clients' certificates count.
+func TestAuthorityChanges(t *testing.T) {
+	ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
+	cert, key := ours.issue(t, "server", pkix.Name{CommonName: "server"}, false)
+	now, trusts := time.Now(), filepath.Join(t.TempDir(), "clients.pem")
+	trust := func(a *authority) {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(a.dir, "ca.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Minute)
+		if err := errors.Join(os.WriteFile(trusts, text, 0o600), os.Chtimes(trusts, now, now)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(ours)
+	config, err := ServerTLS(cert, key, trusts, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := serveTLS(t, config)
+	for _, a := range []*authority{ours, others} {
+		a.issue(t, "web-7", subject("team-a", "agent", "web-7"), false)
+	}
+	for _, trusted := range []*authority{ours, others} {
+		trust(trusted)
+		for _, a := range []*authority{ours, others} {
+			if status, body, _, err := askTLS(t, url, ours, a, "web-7"); (status == 200 && body == "team-a web-7") != (a == trusted) {
+				t.Errorf("%s, while %s counts: %d %q, %v", a.name, trusted.name, status, body, err)
+			}
+		}
+	}
+	if err := os.WriteFile(trusts, []byte("half of a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	if status, _, _, err := askTLS(t, url, ours, others, "web-7"); status != 200 {
+		t.Errorf("while the file is being written: %d, %v", status, err)
 	}
 }
 

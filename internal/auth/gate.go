@@ -1,10 +1,12 @@
 package auth
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // Why a request is refused. What is said of it tells nothing of what is known.
@@ -31,8 +33,11 @@ type Gate struct {
 	Needs func(*http.Request) Role
 	// Refuse answers who is not let through: nil: in plain text.
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error)
-	// Limit bounds how often somebody may ask; nil: no bound.
+	// Limit bounds how often somebody may ask, and how often somebody may be
+	// refused at an address; nil: no bound.
 	Limit *Limit
+	// Now tells whether a certificate still holds; nil: time.Now.
+	Now func() time.Time
 }
 
 // Wrap puts the gate before a handler.
@@ -43,8 +48,11 @@ func (g *Gate) Wrap(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		who, err := g.identify(r)
+		who, err := g.identify(r) // nobody, if there is an error: of those only the address is known
 		switch {
+		case !g.Limit.allow(who, r.RemoteAddr):
+			w.Header().Set("Retry-After", "1")
+			g.refuse(w, r, http.StatusTooManyRequests, ErrTooOften)
 		case errors.Is(err, ErrUnknown):
 			w.Header().Set("WWW-Authenticate", `Basic realm="atys: any name, a token as the password", charset="UTF-8"`)
 			g.refuse(w, r, http.StatusUnauthorized, err)
@@ -52,13 +60,32 @@ func (g *Gate) Wrap(next http.Handler) http.Handler {
 			g.refuse(w, r, http.StatusUnauthorized, err)
 		case !who.Role.May(needs):
 			g.refuse(w, r, http.StatusForbidden, &ForbiddenError{who.Role, needs})
-		case !g.Limit.allow(who, r.RemoteAddr):
-			w.Header().Set("Retry-After", "1")
-			g.refuse(w, r, http.StatusTooManyRequests, ErrTooOften)
 		default:
-			next.ServeHTTP(w, r.WithContext(With(r.Context(), who)))
+			again := func() error { return g.again(r, who) }
+			next.ServeHTTP(w, r.WithContext(context.WithValue(With(r.Context(), who), stillKey{}, again)))
 		}
 	})
+}
+
+// again asks once more who asks: a token may have been taken back since, or be
+// somebody else's, and a certificate may have run out.
+func (g *Gate) again(r *http.Request, before Identity) error {
+	who, err := g.identify(r)
+	if err == nil && who != before {
+		err = ErrRefused
+	}
+	return err
+}
+
+type stillKey struct{}
+
+// Still tells whether who was let through still would be: answers that never end
+// ask it again and again. Who never came through a gate always is.
+func Still(ctx context.Context) error {
+	if again, ok := ctx.Value(stillKey{}).(func() error); ok {
+		return again()
+	}
+	return nil
 }
 
 func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
@@ -79,8 +106,9 @@ func (g *Gate) identify(r *http.Request) (Identity, error) {
 		return Identity{}, ErrRefused
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		who, err := Subject(r.TLS.VerifiedChains[0][0])
-		if err != nil {
+		certificate := r.TLS.VerifiedChains[0][0]
+		who, err := Subject(certificate)
+		if err != nil || g.now().After(certificate.NotAfter) { // connections may stand for longer
 			return Identity{}, ErrRefused
 		}
 		return who, nil
@@ -89,6 +117,13 @@ func (g *Gate) identify(r *http.Request) (Identity, error) {
 		return *g.Local, nil
 	}
 	return Identity{}, ErrUnknown
+}
+
+func (g *Gate) now() time.Time {
+	if g.Now == nil {
+		return time.Now()
+	}
+	return g.Now()
 }
 
 // tokenOf finds a request's token. Browsers and Prometheus send it as a password.

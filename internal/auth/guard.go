@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 )
 
 // Guard lets only requests through that were meant for this server: a page of
@@ -12,8 +13,22 @@ import (
 // to this address, or from its own origin. Where who asks need not say who they
 // are (local), only our own names count; else any, for what a browser knows of
 // one site it does not tell another.
+//
+// A body has to come within a moment: whoever refuses a request does not read
+// it, and its connection would wait for ever. Who wants it says so (Whole).
 func Guard(hosts []string, local bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			within(w, unwantedBody)
+		}
+		if local && (r.Header.Get("Forwarded") != "" || r.Header.Get("X-Forwarded-For") != "") {
+			http.Error(w, "a proxy passes requests of others on to this server, which answers whoever asks on its own machine: start it with --tokens", http.StatusForbidden)
+			return
+		}
+		if fetchedByOthers(r) {
+			http.Error(w, "requests from pages of other sites are not answered: type the address yourself", http.StatusForbidden)
+			return
+		}
 		if local && !known(hosts, r.Host) {
 			http.Error(w, "this server is not called "+printableHost(r.Host), http.StatusMisdirectedRequest)
 			return
@@ -31,6 +46,32 @@ func Guard(hosts []string, local bool, next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		next.ServeHTTP(w, r)
 	})
+}
+
+// unwantedBody is how long the body of a request may take that nobody reads.
+const unwantedBody = 5 * time.Second
+
+// within bounds how long the rest of a request may take to come; 0: not at all.
+func within(w http.ResponseWriter, patience time.Duration) {
+	deadline := time.Time{}
+	if patience > 0 {
+		deadline = time.Now().Add(patience)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(deadline) // who cannot has no connection that waits
+}
+
+// fetchedByOthers tells whether a browser says that a page of another site asks:
+// an image or a form of it would have us add up windows. A link may lead to the
+// page that everybody begins at, with nothing that the other site has chosen;
+// pages that take long, or that show what it chose, are not reached by one.
+func fetchedByOthers(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site": // a site's other ports and hosts are somebody else's
+	default:
+		return false
+	}
+	link := r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	return !link || r.URL.Path != "/" || r.URL.RawQuery != ""
 }
 
 // known tells whether a host, with or without a port, is one of ours: a name we
