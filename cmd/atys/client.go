@@ -74,7 +74,7 @@ func (f *clientFlags) client() (*http.Client, string, error) {
 		return nil, "", &usageError{err}
 	}
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, TLSClientConfig: config}
-	return &http.Client{Transport: &auth.Bearer{Token: token, Host: u.Host, Next: transport}}, strings.TrimSuffix(u.String(), "/"), nil
+	return &http.Client{Transport: &auth.Bearer{Token: token, Scheme: u.Scheme, Host: u.Host, Next: transport}}, strings.TrimSuffix(u.String(), "/"), nil
 }
 
 // token tells what is asked with: what is in the file, in the environment, or

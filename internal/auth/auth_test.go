@@ -75,6 +75,9 @@ func TestTokens(t *testing.T) {
 	write(line(two, team) + "a line without sense\n")
 	check(one, rack, true)
 	check(two, team, false)
+	if tokens.Failed() != 1 {
+		t.Errorf("the file could not be read %d times, want 1", tokens.Failed())
+	}
 	write(line(two, team))
 	check(one, rack, false)
 	check(two, team, true)
@@ -218,22 +221,65 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestBearer tells its token to one host alone.
+// TestSecretOfAStranger refuses a token that somebody else may have chosen.
+func TestSecretOfAStranger(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	path := filepath.Join(t.TempDir(), "operator.token")
+	if err := errors.Join(WriteSecret(path, "chosen"), os.Chown(path, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := KeepSecret(path); err == nil || !strings.Contains(err.Error(), "chown") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestHeldSecret believes a token's file for as long as somebody holds it.
+func TestHeldSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "127.0.0.1_1.token")
+	leave, err := HoldSecret(path, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // looking does not take it
+		if got, err := ReadHeldSecret(path); err != nil || got != "secret" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	leave()
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it is still there")
+	}
+	if err := WriteSecret(path, "of one that was killed"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadHeldSecret(path); err == nil {
+		t.Errorf("%q is believed, which nobody holds", got)
+	}
+}
+
+// TestBearer tells its token to one server alone.
 func TestBearer(t *testing.T) {
 	var told []string
 	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told = append(told, r.Header.Get("Authorization")) })
 	ours, other := httptest.NewServer(h), httptest.NewServer(h)
 	defer ours.Close()
 	defer other.Close()
-	c := &http.Client{Transport: &Bearer{Token: func() (string, error) { return "secret", nil }, Host: ours.Listener.Addr().String(), Next: http.DefaultTransport}}
-	for _, url := range []string{ours.URL, other.URL} {
-		answer, err := c.Get(url)
+	b := &Bearer{Token: func() (string, error) { return "secret", nil }, Scheme: "http", Host: ours.Listener.Addr().String(), Next: http.DefaultTransport}
+	get := func(url string) {
+		t.Helper()
+		answer, err := (&http.Client{Transport: b}).Get(url)
 		if err != nil {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
 	}
-	if len(told) != 2 || told[0] != "Bearer secret" || told[1] != "" {
+	get(ours.URL)
+	get(other.URL)
+	b.Scheme = "https"
+	get(ours.URL)
+	if len(told) != 3 || told[0] != "Bearer secret" || told[1] != "" || told[2] != "" {
 		t.Errorf("told %q", told)
 	}
 }

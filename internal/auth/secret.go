@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // ReadSecret reads a token from a file that nobody but its owner may read.
@@ -17,12 +18,20 @@ func ReadSecret(path string) (string, error) {
 		return "", err
 	}
 	defer file.Close()
+	return readSecret(file)
+}
+
+func readSecret(file *os.File) (string, error) {
+	path := file.Name()
 	info, err := file.Stat()
 	if err != nil {
 		return "", err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("others may read the token in %q (%v): chmod 600 it", path, info.Mode().Perm())
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
+		return "", fmt.Errorf("the token in %q is of user %d, who may have chosen it: chown it", path, owner)
 	}
 	const most = 4096
 	buffer := make([]byte, most)
@@ -47,33 +56,76 @@ func KeepSecret(path string) (string, error) {
 // WriteSecret puts a token into a file that only its owner may read: all of it,
 // or nothing.
 func WriteSecret(path, token string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	file, err := writeSecret(path, token)
+	if err != nil {
 		return err
+	}
+	return file.Close()
+}
+
+// HoldSecret is WriteSecret for as long as whoever takes the token is there: it
+// holds the file until leave is called, or the process is killed. The file stays
+// then, and somebody else may answer in its place.
+func HoldSecret(path, token string) (leave func(), err error) {
+	file, err := writeSecret(path, token)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = os.Remove(path) // one that nobody holds is not believed either
+		_ = file.Close()
+	}, nil
+}
+
+// ReadHeldSecret is ReadSecret of a file that somebody holds.
+func ReadHeldSecret(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close() // it ends our own lock, too
+	switch err := syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK): // it is held
+	case err != nil:
+		return "", fmt.Errorf("see whether %q is held: %w", path, err)
+	default:
+		return "", fmt.Errorf("whoever wrote %q is not there any more", path)
+	}
+	return readSecret(file)
+}
+
+// writeSecret gives the file locked, and under its name only then: nobody finds
+// one that is not.
+func writeSecret(path, token string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), ".token-*") // 0600
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = file.WriteString(token + "\n")
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+	if err = errors.Join(err, syscall.Flock(int(file.Fd()), syscall.LOCK_EX), file.Sync()); err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
+		return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
 	}
-	return nil
+	return file, nil
 }
 
-// Bearer sends a token along with each request to one host.
+// Bearer sends a token along with each request to one server, and to no other:
+// who is to be asked by https is not told by http.
 type Bearer struct {
-	Token func() (string, error) // as it is now; "": none
-	Host  string                 // as in addresses: name:port; no other is told
-	Next  http.RoundTripper
+	Token  func() (string, error) // as it is now; "": none
+	Scheme string                 // http or https
+	Host   string                 // as in addresses: name:port
+	Next   http.RoundTripper
 }
 
 // RoundTrip sends a request; see http.RoundTripper.
 func (b *Bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Host != b.Host {
+	if r.URL.Scheme != b.Scheme || r.URL.Host != b.Host {
 		return b.Next.RoundTrip(r)
 	}
 	token, err := b.Token()

@@ -117,6 +117,7 @@ type Tokens struct {
 	added  map[digest]Identity
 	state  fileState // of what is known
 	looked time.Time
+	failed int // times that the file could not be read again
 }
 
 // fileState tells one state of a file from another.
@@ -174,8 +175,17 @@ func (t *Tokens) refresh() {
 		err = t.read()
 	}
 	if err != nil {
+		t.failed++
 		t.log.Error("read tokens again: those known before hold", "file", t.path, "error", err)
 	}
+}
+
+// Failed tells how often the file could not be read again: what has changed in
+// it since does not hold, such as that a token was taken back.
+func (t *Tokens) Failed() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
 }
 
 func stateOf(info fs.FileInfo) fileState { return fileState{info.ModTime(), info.Size()} }

@@ -63,7 +63,7 @@ func admitted(t *testing.T) (Admission, func(h *httptest.Server, token string) *
 		}
 	}
 	return Admission{Tokens: tokens, Local: true}, func(h *httptest.Server, token string) *http.Client {
-		return &http.Client{Transport: &auth.Bearer{Token: func() (string, error) { return token, nil }, Host: h.Listener.Addr().String(), Next: h.Client().Transport}}
+		return &http.Client{Transport: &auth.Bearer{Token: func() (string, error) { return token, nil }, Scheme: "http", Host: h.Listener.Addr().String(), Next: h.Client().Transport}}
 	}
 }
 

@@ -21,7 +21,7 @@ var Begin = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // Client asks a server as its operator.
 func (s *Server) Client() *http.Client {
-	return &http.Client{Timeout: 10 * time.Second, Transport: &auth.Bearer{Token: s.Token, Host: s.Address, Next: &http.Transport{MaxIdleConnsPerHost: 4}}}
+	return &http.Client{Timeout: 10 * time.Second, Transport: &auth.Bearer{Token: s.Token, Scheme: "http", Host: s.Address, Next: &http.Transport{MaxIdleConnsPerHost: 4}}}
 }
 
 // Sender sends windows of one instance, one a second of its own time.
