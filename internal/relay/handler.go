@@ -22,9 +22,9 @@ type Admission struct {
 // Handler gives all that the relay answers.
 func (r *Relay) Handler(a Admission, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
-	options := connect.WithHandlerOptions(connect.WithReadMaxBytes(wire.MaxRequest))
-	mux.Handle(atysv1connect.NewIntakeHandler(r, options))
-	mux.Handle(atysv1connect.NewFleetHandler(r, options))
+	handle := func(path string, h http.Handler) { mux.Handle(path, auth.Whole(wire.MaxRequest, h)) }
+	handle(atysv1connect.NewIntakeHandler(r, wire.Reading()))
+	handle(atysv1connect.NewFleetHandler(r, wire.Reading()))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails

@@ -32,14 +32,12 @@ func TestAdmission(t *testing.T) {
 		"attend": func(c *http.Client, url string) error {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			stream, err := atysv1connect.NewFleetClient(c, url).Attend(ctx, &atysv1.AttendRequest{Node: "n"})
-			return heard(stream, err)
+			return first(atysv1connect.NewFleetClient(c, url).Attend(ctx, &atysv1.AttendRequest{Node: "n"}))
 		},
 		"offer": func(c *http.Client, url string) error {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			stream, err := atysv1connect.NewFleetClient(c, url).Offer(ctx, offerOf("one", "a"))
-			return heard(stream, err)
+			return first(atysv1connect.NewFleetClient(c, url).Offer(ctx, offerOf("one", "a")))
 		},
 		"apply": func(c *http.Client, url string) error {
 			_, err := atysv1connect.NewControlClient(c, url).Apply(t.Context(), &atysv1.ApplyRequest{})
@@ -108,8 +106,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// heard waits for the first that a stream brings.
-func heard[M any](stream *connect.ServerStreamForClient[M], err error) error {
+// first waits for the first of a stream.
+func first[M any](stream *connect.ServerStreamForClient[M], err error) error {
 	if err != nil || stream.Receive() {
 		return err
 	}

@@ -82,14 +82,20 @@ func New(o Options) (*Server, error) {
 // Close has those go who stay connected. What is answered at once still is.
 func (s *Server) Close() { s.fleets.end() }
 
+// mostPushes are read and kept at once: each may take many times its bytes in
+// memory while it is.
+const mostPushes = 64
+
 // Handler gives all that the server answers.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	options := connect.WithHandlerOptions(connect.WithReadMaxBytes(wire.MaxRequest), connect.WithInterceptors(s.metrics.timed()))
-	mux.Handle(atysv1connect.NewIntakeHandler(s, options))
-	mux.Handle(atysv1connect.NewFleetHandler(s, options))
-	mux.Handle(atysv1connect.NewControlHandler(s, options))
-	mux.Handle(atysv1connect.NewQueryHandler(s, options))
+	options := connect.WithHandlerOptions(wire.Reading(), connect.WithInterceptors(s.metrics.timed()))
+	handle := func(path string, h http.Handler) { mux.Handle(path, auth.Whole(wire.MaxRequest, h)) }
+	path, intake := atysv1connect.NewIntakeHandler(s, options)
+	handle(path, auth.AtOnce(mostPushes, intake))
+	handle(atysv1connect.NewFleetHandler(s, options))
+	handle(atysv1connect.NewControlHandler(s, options))
+	handle(atysv1connect.NewQueryHandler(s, options))
 	s.expose(mux)
 	mux.HandleFunc("POST "+DebugPath, s.keepDebug)
 	mux.HandleFunc("GET "+DebugPath, s.listDebug)

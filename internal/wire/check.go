@@ -9,8 +9,10 @@ import (
 
 // Limits of what one request may hold. Agents stay far below them.
 const (
-	MaxRequest = 32 << 20 // bytes, before and after compression
-	MaxWindows = 10_000
+	MaxRequest = 16 << 20 // bytes, before and after compression
+	MaxJSON    = 1 << 20  // of them, if it is JSON
+	MaxWindows = 10_000   // and as many series
+	MaxParts   = 1 << 20  // messages, labels and strings within it: a call of a stack is one
 	maxLabels  = 32
 	// MaxLabel is how long the name or the value of a label may be.
 	MaxLabel = 256
@@ -21,6 +23,9 @@ const (
 func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, forest *profile.Forest, err error) {
 	if n := len(r.GetWindows()); n > MaxWindows {
 		return nil, nil, fmt.Errorf("%d windows in one request: at most %d are taken", n, MaxWindows)
+	}
+	if n := len(r.GetSeries()); n > MaxWindows {
+		return nil, nil, fmt.Errorf("%d series in one request: at most %d are taken", n, MaxWindows)
 	}
 	if hashes, err = Hashes(r.GetStacks()); err != nil {
 		return nil, nil, err

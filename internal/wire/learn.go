@@ -19,11 +19,15 @@ type lesson struct {
 // Learn checks a dictionary, and hashes what it holds.
 func Learn(d *atysv1.Dictionary) (*profile.Forest, error) {
 	l := &lesson{}
+	texts := make([]string, len(d.GetStrings())) // each once, however many name it
+	for i, s := range d.GetStrings() {
+		texts[i] = string(s)
+	}
 	text := func(number uint32) (string, error) {
-		if int64(number) >= int64(len(d.GetStrings())) {
-			return "", malformed("string %d of %d", number, len(d.GetStrings()))
+		if int64(number) >= int64(len(texts)) {
+			return "", malformed("string %d of %d", number, len(texts))
 		}
-		return string(d.Strings[number]), nil
+		return texts[number], nil
 	}
 	for _, m := range d.GetLocations() {
 		p, err := learnPlace(m, text)

@@ -4,6 +4,7 @@
 //	   -> Batch -> a PushRequest: many windows under one table of hashes (batch.go)
 //	   -> Learn -> a Forest, checked and hashed (learn.go)
 //	Spooled -> Open -> the Window again (open.go)
+//	bytes of strangers -> Binary, JSON: few enough parts? -> a message (codec.go)
 //
 // The messages are drawn in atysv1/atys.proto. Nothing that comes in is believed:
 // numbers are checked before they index, and hashes are worked out, not read.

@@ -1,0 +1,168 @@
+package wire
+
+import (
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// Reading has a handler of connect take what strangers may send, and no more.
+func Reading() connect.HandlerOption {
+	return connect.WithHandlerOptions(connect.WithReadMaxBytes(MaxRequest), connect.WithCodec(NewBinary()),
+		connect.WithCodec(JSON{"json"}), connect.WithCodec(JSON{"json; charset=utf-8"}))
+}
+
+// Binary reads and writes messages for connect, in place of its own codec "proto".
+// What a message takes in memory is told by how many parts it has, not by its
+// bytes (an empty window is two bytes, and hundreds in memory): they are counted
+// before it is read. Use NewBinary.
+type Binary struct {
+	shapes map[protoreflect.FullName]*shape
+}
+
+// shape is where the parts of a message are, by the numbers of its fields.
+type shape struct{ fields []field }
+
+type field struct {
+	part bool   // memory of its own: a message, or a string of many
+	most int    // of these in one message; 0: as many as of all
+	of   *shape // nil: no message
+}
+
+// NewBinary prepares the codec for all our messages.
+func NewBinary() *Binary {
+	b := &Binary{shapes: map[protoreflect.FullName]*shape{}}
+	for messages, i := atysv1.File_atys_proto.Messages(), 0; i < messages.Len(); i++ {
+		b.shape(messages.Get(i))
+	}
+	push := (&atysv1.PushRequest{}).ProtoReflect().Descriptor()
+	for _, name := range []protoreflect.Name{"series", "windows"} {
+		b.shapes[push.FullName()].fields[push.Fields().ByName(name).Number()].most = MaxWindows
+	}
+	return b
+}
+
+func (b *Binary) shape(d protoreflect.MessageDescriptor) *shape {
+	if s := b.shapes[d.FullName()]; s != nil {
+		return s
+	}
+	s := &shape{}
+	b.shapes[d.FullName()] = s // first: messages may hold their own kind
+	for fields, i := d.Fields(), 0; i < fields.Len(); i++ {
+		f := fields.Get(i)
+		number := int(f.Number())
+		for len(s.fields) <= number {
+			s.fields = append(s.fields, field{})
+		}
+		if f.Message() != nil {
+			s.fields[number] = field{part: true, of: b.shape(f.Message())}
+		} else {
+			s.fields[number].part = f.IsList() && (f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind)
+		}
+	}
+	return s
+}
+
+// count takes a message's parts off what is left.
+func (s *shape) count(data []byte, left *int) error {
+	var seen [32]int // of each field: no message of ours has as many
+	for len(data) > 0 {
+		number, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return malformed("%v", protowire.ParseError(n))
+		}
+		data = data[n:]
+		if n = protowire.ConsumeFieldValue(number, kind, data); n < 0 {
+			return malformed("%v", protowire.ParseError(n))
+		}
+		value := data[:n]
+		data = data[n:]
+		if int(number) >= len(s.fields) || !s.fields[number].part || kind != protowire.BytesType {
+			continue
+		}
+		f := s.fields[number]
+		seen[number]++
+		if *left--; *left < 0 || f.most > 0 && seen[number] > f.most {
+			return malformed("more parts than are taken at once: at most %d windows, and %d of all", MaxWindows, MaxParts)
+		}
+		if f.of != nil {
+			inner, _ := protowire.ConsumeBytes(value)
+			if err := f.of.count(inner, left); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Name is what connect calls it.
+func (b *Binary) Name() string { return "proto" }
+
+// Marshal writes a message.
+func (b *Binary) Marshal(m any) ([]byte, error) { return b.MarshalAppend(nil, m) }
+
+// MarshalAppend writes a message behind what there is.
+func (b *Binary) MarshalAppend(to []byte, m any) ([]byte, error) {
+	message, err := ours(m)
+	if err != nil {
+		return nil, err
+	}
+	return proto.MarshalOptions{}.MarshalAppend(to, message)
+}
+
+// Unmarshal reads a message that has no more parts than it may.
+func (b *Binary) Unmarshal(data []byte, m any) error {
+	message, err := ours(m)
+	if err != nil {
+		return err
+	}
+	left := MaxParts
+	if s := b.shapes[message.ProtoReflect().Descriptor().FullName()]; s != nil {
+		if err := s.count(data, &left); err != nil {
+			return err
+		}
+	}
+	return proto.Unmarshal(data, message)
+}
+
+// JSON is connect's codec of that name for people and scripts: agents speak
+// Binary. It takes MaxJSON bytes and no more.
+type JSON struct{ As string } // "json", or "json; charset=utf-8"
+
+// Name is what connect calls it.
+func (j JSON) Name() string { return j.As }
+
+// Marshal writes a message.
+func (j JSON) Marshal(m any) ([]byte, error) {
+	message, err := ours(m)
+	if err != nil {
+		return nil, err
+	}
+	return protojson.Marshal(message)
+}
+
+// Unmarshal reads a message; what it does not know it leaves out.
+func (j JSON) Unmarshal(data []byte, m any) error {
+	message, err := ours(m)
+	if err != nil {
+		return err
+	}
+	if len(data) > MaxJSON {
+		return malformed("%d bytes of JSON: at most %d are taken", len(data), MaxJSON)
+	}
+	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, message)
+}
+
+func ours(m any) (proto.Message, error) {
+	message, ok := m.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%T is no message", m)
+	}
+	return message, nil
+}
