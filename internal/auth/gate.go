@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"connectrpc.com/connect"
 )
 
 // Why a request is refused. What is said of it tells nothing of what is known.
@@ -79,11 +81,15 @@ func (g *Gate) again(r *http.Request, before Identity) error {
 
 type stillKey struct{}
 
-// Still tells whether who was let through still would be: answers that never end
-// ask it again and again. Who never came through a gate always is.
+// Still refuses who was let through and would be no more: answers that never end
+// ask it again and again. Who never came through a gate stays.
 func Still(ctx context.Context) error {
-	if again, ok := ctx.Value(stillKey{}).(func() error); ok {
-		return again()
+	again, ok := ctx.Value(stillKey{}).(func() error)
+	if !ok {
+		return nil
+	}
+	if err := again(); err != nil {
+		return connect.NewError(connect.CodeUnauthenticated, err)
 	}
 	return nil
 }

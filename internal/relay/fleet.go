@@ -5,6 +5,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -17,6 +18,9 @@ func (r *Relay) Attend(ctx context.Context, m *atysv1.AttendRequest, stream *con
 	ctx, cancel := r.whileRunning(ctx)
 	defer cancel()
 	return r.options.Upstream.AttendTo(ctx, m, func(o *atysv1.Orders) error {
+		if err := auth.Still(ctx); err != nil { // the server knows this relay alone
+			return err
+		}
 		o.ShipTo = ""
 		return stream.Send(o)
 	})
@@ -37,7 +41,12 @@ func (r *Relay) Offer(ctx context.Context, m *atysv1.OfferRequest, stream *conne
 	}
 	ctx, cancel := r.whileRunning(ctx)
 	defer cancel()
-	return r.options.Upstream.OfferTo(ctx, m, stream.Send)
+	return r.options.Upstream.OfferTo(ctx, m, func(s *atysv1.Standing) error {
+		if err := auth.Still(ctx); err != nil {
+			return err
+		}
+		return stream.Send(s)
+	})
 }
 
 // whileRunning is a context that also ends when the relay does.

@@ -25,12 +25,23 @@ func (r *Relay) Handler(a Admission, registry *prometheus.Registry) http.Handler
 	handle := func(path string, h http.Handler) { mux.Handle(path, auth.Whole(wire.MaxRequest, h)) }
 	handle(atysv1connect.NewIntakeHandler(r, wire.Reading()))
 	handle(atysv1connect.NewFleetHandler(r, wire.Reading()))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.Handle("GET /metrics", r.ownOnly(promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
 	})
 	gate := &auth.Gate{Tokens: a.Tokens, Limit: a.Limit, Needs: needs, Refuse: auth.Refusals(func(connect.Code) {})}
 	return auth.Guard(nil, false, gate.Wrap(mux))
+}
+
+// ownOnly answers those of the relay's own tenant.
+func (r *Relay) ownOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if err := r.mayPass(q.Context()); connect.CodeOf(err) == connect.CodePermissionDenied {
+			http.Error(w, "this is told to the relay's own tenant alone", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, q)
+	})
 }
 
 // needs is the role that a request needs.

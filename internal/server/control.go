@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -135,9 +138,18 @@ func (s *Server) Watch(ctx context.Context, r *atysv1.GetRequest, stream *connec
 	if err != nil {
 		return err
 	}
+	if err := s.watches.begin(ctx); err != nil {
+		return err
+	}
+	defer s.watches.end(ctx)
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
 	known := map[string]*atysv1.Object{}
 	tell := func(what string, o *atysv1.Object) error { return stream.Send(&atysv1.Change{What: what, Object: o}) }
 	for synced := false; ; synced = true {
+		if err := auth.Still(ctx); err != nil {
+			return err
+		}
 		moved, ended := f.moves()
 		if ended {
 			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: watch again"))
@@ -158,12 +170,43 @@ func (s *Server) Watch(ctx context.Context, r *atysv1.GetRequest, stream *connec
 		case <-ctx.Done():
 			return nil
 		case <-moved:
+		case <-beat.C:
 		}
 		select { // what comes in a burst is told once
 		case <-ctx.Done():
 			return nil
 		case <-time.After(watchPause):
 		}
+	}
+}
+
+// watches are those that stand, of each who asks: every one of them looks through
+// the whole fleet each time that something moves.
+type watches struct {
+	mu sync.Mutex // guards of
+	of map[auth.Identity]int
+}
+
+// mostWatches are those that may stand of one who asks.
+const mostWatches = 32
+
+func (w *watches) begin(ctx context.Context) error {
+	who, _ := auth.From(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.of[who] >= mostWatches {
+		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("you watch %d times already: end one of them first", mostWatches))
+	}
+	w.of[who]++
+	return nil
+}
+
+func (w *watches) end(ctx context.Context) {
+	who, _ := auth.From(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.of[who]--; w.of[who] == 0 {
+		delete(w.of, who)
 	}
 }
 
@@ -262,7 +305,7 @@ func (f *fleet) profileStatus(t *task) ProfileStatus {
 		for _, state := range a.report.GetTasks() {
 			if state.GetId() == t.ID {
 				phases[state.GetPhase()]++
-				p.Nodes = append(p.Nodes, NodeTask{Node: a.report.GetNode(), Phase: state.GetPhase(), Message: state.GetMessage(), Targets: int(state.GetTargets())})
+				p.Nodes = append(p.Nodes, NodeTask{Node: a.report.GetNode(), Phase: state.GetPhase(), Message: cut(state.GetMessage()), Targets: int(state.GetTargets())})
 			}
 		}
 	}
@@ -276,6 +319,14 @@ func (f *fleet) profileStatus(t *task) ProfileStatus {
 		p.Phase = "done"
 	}
 	return p
+}
+
+// cut is the beginning of what an agent says for people.
+func cut(message string) string {
+	if len(message) <= wire.MaxLabel {
+		return message
+	}
+	return strings.ToValidUTF8(message[:wire.MaxLabel], "") + "..."
 }
 
 func (f *fleet) agentStatus(a *attendant) AgentStatus {

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
+	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -31,6 +33,9 @@ const (
 	maxAgents   = 100_000
 	maxProfiles = 1000
 	maxTargets  = 10_000 // of one agent
+
+	maxReport = 1 << 20   // bytes
+	maxHeld   = 256 << 20 // of what all agents of a fleet told of themselves
 )
 
 // fleet knows who is there and what was asked for.
@@ -43,6 +48,7 @@ type fleet struct {
 	mu       sync.Mutex // guards all below
 	profiles map[string]*task
 	agents   map[string]*attendant
+	held     int // bytes of what agents told
 	relays   relays
 	revision uint64        // of orders
 	changed  chan struct{} // closed when orders change
@@ -63,6 +69,8 @@ type attendant struct {
 	seen      time.Time
 	attending int // connections that stand
 	labels    profile.Labels
+
+	reportBytes, labelBytes int // of what the fleet holds
 }
 
 func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error) {
@@ -182,6 +190,7 @@ func (f *fleet) forget() {
 	}
 	for node, a := range f.agents {
 		if a.attending == 0 && now.Sub(a.seen) > forgetAgent {
+			f.held -= a.reportBytes + a.labelBytes
 			delete(f.agents, node)
 		}
 	}
@@ -265,13 +274,16 @@ func (f *fleet) sorted() []*task {
 
 // arrive and leave count the connections of an agent.
 func (f *fleet) arrive(r *atysv1.AttendRequest) error {
-	if err := wire.CheckLabels(r.GetLabels()); err != nil {
+	if err := errors.Join(wire.CheckLabels(r.GetLabels()), wire.CheckNames(r.GetVersion(), string(r.GetRun()))); err != nil {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a, err := f.agent(r.GetNode())
 	if err != nil {
+		return err
+	}
+	if err := f.hold(&a.labelBytes, proto.Size(r)); err != nil {
 		return err
 	}
 	a.labels = r.GetLabels()
@@ -306,20 +318,51 @@ func (f *fleet) agent(node string) (*attendant, error) {
 	return a, nil
 }
 
-// hear takes a report.
-func (f *fleet) hear(r *atysv1.ReportRequest) error {
+// hold counts bytes that are kept of an agent in place of others, unless those
+// of all agents would be too many. The lock is held.
+func (f *fleet) hold(before *int, bytes int) error {
+	held := f.held - *before + bytes
+	if held > maxHeld && bytes > *before {
+		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("agents have told of %d bytes: at most %d are kept", held, maxHeld))
+	}
+	f.held, *before = held, bytes
+	return nil
+}
+
+func checkReport(r *atysv1.ReportRequest) error {
+	if size := proto.Size(r); size > maxReport {
+		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("a report of %d bytes: at most %d are taken", size, maxReport))
+	}
 	if len(r.GetTargets()) > maxTargets || len(r.GetTasks()) > 2*maxProfiles {
 		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%d targets and %d tasks: at most %d and %d are taken", len(r.GetTargets()), len(r.GetTasks()), maxTargets, 2*maxProfiles))
+	}
+	names := []string{r.GetVersion(), string(r.GetRun()), r.GetState().GetMetricsAddress()}
+	for _, t := range r.GetTasks() { // of its message people are told the beginning
+		names = append(names, t.GetId(), t.GetPhase())
+	}
+	if err := wire.CheckNames(names...); err != nil {
+		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	for _, t := range r.GetTargets() {
 		if err := wire.CheckLabels(t.GetLabels()); err != nil {
 			return connect.NewError(connect.CodeInvalidArgument, err)
 		}
 	}
+	return nil
+}
+
+// hear takes a report.
+func (f *fleet) hear(r *atysv1.ReportRequest) error {
+	if err := checkReport(r); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	a, err := f.agent(r.GetNode())
 	if err != nil {
+		return err
+	}
+	if err := f.hold(&a.reportBytes, proto.Size(r)); err != nil {
 		return err
 	}
 	a.report, a.seen = r, f.now()
@@ -350,6 +393,9 @@ func (s *Server) AttendTo(ctx context.Context, r *atysv1.AttendRequest, send fun
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
+		if err := auth.Still(ctx); err != nil {
+			return err
+		}
 		orders, changed, ended := f.ordersFor(r.GetNode())
 		if ended {
 			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: come again"))

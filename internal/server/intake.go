@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -28,6 +31,9 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
+	if err := s.checkTimes(b); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	err = s.options.Store.Put(ctx, s.tenant(ctx), store.Raw, b)
 	var unknown *store.UnknownError
 	var quota *store.QuotaError
@@ -40,10 +46,10 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	case errors.As(err, &quota):
 		return nil, connect.NewError(connect.CodeResourceExhausted, quota)
 	case errors.Is(err, store.ErrFull):
-		s.log.Error("keep windows", "windows", len(b.Windows), "error", err)
+		s.unkept.tell(s.log, s.now(), "keep windows", err)
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the store cannot write: send again later"))
 	case err != nil:
-		s.log.Error("keep windows", "windows", len(b.Windows), "error", err)
+		s.unkept.tell(s.log, s.now(), "keep windows", err)
 		return nil, connect.NewError(connect.CodeInternal, errors.New("the windows were not kept: send again later"))
 	}
 	response.AnsweredUnixNano = s.now().UnixNano()
@@ -60,6 +66,47 @@ func overlaps(e *store.OverlapError) (all []*atysv1.Overlap) {
 		all = append(all, o)
 	}
 	return all
+}
+
+// mostAhead is by how much an agent's clock may be ahead of ours: windows of a
+// time that has not come would be kept until after it is over.
+const mostAhead = 3 * time.Hour
+
+// checkTimes refuses windows of times that are not kept.
+func (s *Server) checkTimes(b *store.Batch) error {
+	now, oldest := s.now(), time.Time{}
+	if keep := s.options.Retention[store.Raw]; keep > 0 {
+		oldest = now.Add(-keep)
+	}
+	for i, w := range b.Windows {
+		switch start := w.Head.Start; {
+		case start.After(now.Add(mostAhead)):
+			return fmt.Errorf("window %d begins at %v, more than %v ahead of this server's clock: one of the clocks is wrong", i, start.UTC(), mostAhead)
+		case start.Before(oldest):
+			return fmt.Errorf("window %d begins at %v, and windows are kept from %v on (--retention)", i, start.UTC(), oldest.UTC())
+		}
+	}
+	return nil
+}
+
+// complaint is an error that comes with each request while something is wrong:
+// it is told once in a while, with how often it came.
+type complaint struct {
+	mu    sync.Mutex // guards all below
+	told  time.Time
+	times int // since then
+}
+
+const complainEvery = 10 * time.Second
+
+func (c *complaint) tell(log *slog.Logger, now time.Time, what string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.times++
+	if since := now.Sub(c.told); since < 0 || since >= complainEvery {
+		log.Error(what, "times", c.times, "error", err)
+		c.told, c.times = now, 0
+	}
 }
 
 // batch reads a request. Whatever is wrong with it will be wrong again.

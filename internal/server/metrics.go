@@ -41,6 +41,7 @@ func newMetrics() *metrics {
 
 var (
 	metricAgents = prometheus.NewDesc("atys_server_agents", "Agents that are known, by whether they have been heard of lately.", []string{"state"}, nil)
+	metricTokens = prometheus.NewDesc("atys_server_token_reload_failures_total", "Times that a file of tokens which had changed could not be read: those known before hold.", nil, nil)
 	metricStale  = prometheus.NewDesc("atys_server_stale_steps", "Steps that wait to be added up.", []string{"level"}, nil)
 )
 
@@ -51,6 +52,7 @@ func (s *Server) Describe(to chan<- *prometheus.Desc) {
 		c.Describe(to)
 	}
 	to <- metricAgents
+	to <- metricTokens
 	to <- metricStale
 }
 
@@ -62,6 +64,9 @@ func (s *Server) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge := func(d *prometheus.Desc, n int, label string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), label)
+	}
+	if tokens := s.options.Admission.Tokens; tokens != nil {
+		to <- prometheus.MustNewConstMetric(metricTokens, prometheus.CounterValue, float64(tokens.Failed()))
 	}
 	heard, silent := 0, 0
 	for _, f := range s.fleets.all() {

@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -122,7 +123,7 @@ func checkOffer(r *atysv1.OfferRequest) error {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(r.GetAddress()) > wire.MaxLabel {
 		return fmt.Errorf("a relay is at %.80q: want an address such as https://10.0.0.7:4310", r.GetAddress())
 	}
-	return wire.CheckLabels(r.GetLabels())
+	return errors.Join(wire.CheckLabels(r.GetLabels()), wire.CheckNames(r.GetVersion()))
 }
 
 // dismiss forgets a relay whose connection has ended.
@@ -159,6 +160,9 @@ func (s *Server) OfferTo(ctx context.Context, r *atysv1.OfferRequest, send func(
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
+		if err := auth.Still(ctx); err != nil {
+			return err
+		}
 		standing, changed, ended := f.standing(o, s.tenant(ctx))
 		if ended {
 			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: come again"))

@@ -49,6 +49,8 @@ type Server struct {
 	now     func() time.Time
 	fleets  *fleets
 	namers  *namers
+	watches watches
+	unkept  complaint
 	metrics *metrics
 }
 
@@ -67,7 +69,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{options: o, log: o.Log, now: o.Now, fleets: &fleets{options: o, of: map[string]*fleet{}},
-		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, metrics: newMetrics()}
+		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics()}
 	if _, err := s.fleets.fleet(o.Tenant); err != nil {
 		return nil, err
 	}

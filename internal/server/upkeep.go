@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"time"
 
 	"atys.dev/atys/internal/store"
@@ -18,6 +17,8 @@ const (
 	// rollAgain is how long a step then rests, however much comes late.
 	rollAgain = 10 * time.Minute
 	dropEvery = time.Hour
+	// turn is how long one tenant's steps are added up before others' are.
+	turn = 2 * time.Second
 )
 
 // upkeep adds up what has come, and drops what is old. It needs no memory of its
@@ -34,8 +35,12 @@ func (s *Server) Upkeep(ctx context.Context) {
 	ticker := time.NewTicker(upkeepEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		if err := u.once(ctx); err != nil && ctx.Err() == nil {
+		more, err := u.once(ctx)
+		if err != nil && ctx.Err() == nil {
 			s.log.Error("keep the store in order", "error", err)
+		}
+		if more && err == nil {
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -44,13 +49,15 @@ func (s *Server) Upkeep(ctx context.Context) {
 	}
 }
 
-func (u *upkeep) once(ctx context.Context) error {
+// once gives each tenant a turn, and tells whether that was not enough for all.
+func (u *upkeep) once(ctx context.Context) (more bool, err error) {
 	tenants, err := u.options.Store.Tenants(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, tenant := range tenants {
-		err = errors.Join(err, u.roll(ctx, tenant))
+		unfinished, rollErr := u.roll(ctx, tenant)
+		more, err = more || unfinished, errors.Join(err, rollErr)
 	}
 	if now := u.now(); now.Sub(u.dropped) >= dropEvery {
 		for _, tenant := range tenants {
@@ -58,11 +65,13 @@ func (u *upkeep) once(ctx context.Context) error {
 		}
 		u.dropped = now
 	}
-	return err
+	return more, err
 }
 
-// roll adds up the steps that are due, each level after the one below it.
-func (u *upkeep) roll(ctx context.Context, tenant string) (failed error) {
+// roll adds up the steps that are due, each level after the one below it, and
+// tells whether its turn was over before all were.
+func (u *upkeep) roll(ctx context.Context, tenant string) (more bool, failed error) {
+	began := u.now()
 	tried := u.tried[tenant]
 	if tried == nil {
 		tried = map[store.Step]time.Time{}
@@ -72,11 +81,14 @@ func (u *upkeep) roll(ctx context.Context, tenant string) (failed error) {
 	for _, level := range store.RolledUp() {
 		stale, err := u.options.Store.Stale(ctx, tenant)
 		if err != nil {
-			return err
+			return false, err
 		}
-		for _, step := range stale {
-			if _, resting := tried[step]; resting || step.Level != level || !due(step, stale, u.now()) {
+		for _, step := range due(level, stale, began) {
+			if _, resting := tried[step]; resting {
 				continue
+			}
+			if u.now().Sub(began) >= turn {
+				return true, failed
 			}
 			tried[step] = u.now()
 			result := "done"
@@ -87,16 +99,24 @@ func (u *upkeep) roll(ctx context.Context, tenant string) (failed error) {
 			u.metrics.rolled.WithLabelValues(level.String(), result).Inc()
 		}
 	}
-	return failed
+	return false, failed
 }
 
-// due tells whether a step is over, and what it is added up from is not stale.
-func due(step store.Step, stale []store.Step, now time.Time) bool {
-	end := step.Start.Add(step.Level.Length())
-	below := step.Level.Below()
-	return !now.Before(end.Add(rollAfter)) && !slices.ContainsFunc(stale, func(s store.Step) bool {
-		return s.Level == below && !s.Start.Before(step.Start) && s.Start.Before(end)
-	})
+// due lists the stale steps of a level that are over, and that are added up from
+// nothing that is stale itself.
+func due(level store.Level, stale []store.Step, now time.Time) (steps []store.Step) {
+	waiting := map[int64]bool{} // where something below is stale
+	for _, s := range stale {
+		if s.Level == level.Below() {
+			waiting[s.Start.Truncate(level.Length()).Unix()] = true
+		}
+	}
+	for _, s := range stale {
+		if s.Level == level && !now.Before(s.Start.Add(level.Length()+rollAfter)) && !waiting[s.Start.Unix()] {
+			steps = append(steps, s)
+		}
+	}
+	return steps
 }
 
 // drop forgets what is older than it is to be kept.

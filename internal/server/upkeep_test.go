@@ -53,7 +53,7 @@ func TestUpkeep(t *testing.T) {
 	rolls := func(at time.Duration) (levels []store.Level) {
 		t.Helper()
 		now, kept.rolled = begin.Add(at), nil
-		if err := u.once(ctx); err != nil {
+		if _, err := u.once(ctx); err != nil {
 			t.Fatal(err)
 		}
 		for _, step := range kept.rolled {
@@ -91,6 +91,50 @@ func TestUpkeep(t *testing.T) {
 	}
 	if want := map[store.Level]time.Time{store.Raw: begin.Add(80*time.Minute - 48*time.Hour)}; !maps.Equal(kept.dropped, want) {
 		t.Errorf("dropped are %v, want %v", kept.dropped, want)
+	}
+}
+
+// slowly takes a second for each step, by a clock of its own.
+type slowly struct {
+	*mem.Store
+	now    time.Time
+	rolled map[string]int
+}
+
+func (s *slowly) Roll(ctx context.Context, tenant string, step store.Step) error {
+	s.now = s.now.Add(time.Second)
+	s.rolled[tenant]++
+	return s.Store.Roll(ctx, tenant, step)
+}
+
+// TestTurns has a tenant whose windows are of many hours not hold up another one.
+func TestTurns(t *testing.T) {
+	kept := &slowly{Store: mem.New(1), now: noon, rolled: map[string]int{}}
+	s, err := New(Options{Store: kept, Now: func() time.Time { return kept.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tenant, windows := range map[string]int{"busy": 100, "quiet": 1} {
+		for i := range windows {
+			b := storetest.Batch(profile.Run{1}, storetest.Window(uint64(i), "shop", "one", noon.Add(-time.Duration(i+2)*time.Hour)))
+			if err := kept.Put(t.Context(), tenant, store.Raw, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	kept.Settle()
+	u := &upkeep{Server: s, tried: map[string]map[store.Step]time.Time{}}
+	more, err := u.once(t.Context())
+	if err != nil || !more || kept.rolled["busy"] != int(turn/time.Second) || kept.rolled["quiet"] == 0 {
+		t.Errorf("one round: %v steps, more %v, %v", kept.rolled, more, err)
+	}
+	for rounds := 0; more; rounds++ {
+		if more, err = u.once(t.Context()); err != nil || rounds > 1000 {
+			t.Fatalf("round %d: %v", rounds, err)
+		}
+	}
+	if kept.rolled["busy"] != 500 || kept.rolled["quiet"] != 5 {
+		t.Errorf("in the end %v steps were added up", kept.rolled)
 	}
 }
 

@@ -54,6 +54,16 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, forest *profile.Fo
 	return hashes, forest, nil
 }
 
+// CheckNames refuses what nothing may be called.
+func CheckNames(names ...string) error {
+	for _, name := range names {
+		if len(name) > MaxLabel {
+			return fmt.Errorf("%.40q has %d bytes: at most %d are taken of a name", name, len(name), MaxLabel)
+		}
+	}
+	return nil
+}
+
 // CheckLabels refuses what nothing may be labelled.
 func CheckLabels(labels profile.Labels) error {
 	if len(labels) > maxLabels {
