@@ -16,8 +16,9 @@ import (
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
-// Begin is when the first window of each sender begins.
-var Begin = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+// Begin is when the first window of each sender begins: yesterday, which servers
+// keep, and long enough ago for a day of windows.
+var Begin = time.Now().UTC().Add(-24 * time.Hour).Truncate(time.Hour)
 
 // Client asks a server as its operator.
 func (s *Server) Client() *http.Client {
