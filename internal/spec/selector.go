@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 
@@ -32,8 +33,13 @@ const (
 	NotMatch Op = "!~"
 )
 
-// maxPattern bounds a pattern: what it compiles to grows with it.
-const maxPattern = 1000
+// Bounds of a selector, for strangers write them: each series is asked for each
+// condition, and what a few bytes of pattern compile to may take megabytes.
+const (
+	maxMatchers     = 16
+	maxPattern      = 1024   // bytes
+	maxPatternSteps = 10_000 // with all repetitions written out
+)
 
 // ParseSelector reads a selector. The braces may be left out where there is
 // nothing in them.
@@ -57,7 +63,9 @@ func ParseSelector(text string) (Selector, error) {
 		if err != nil {
 			return nil, err
 		}
-		s = append(s, m)
+		if s = append(s, m); len(s) > maxMatchers {
+			return nil, p.errorf("more conditions than the %d that are taken", maxMatchers)
+		}
 	}
 	if p.rest != "" {
 		return nil, p.errorf("want nothing more")
@@ -116,7 +124,7 @@ type parser struct{ text, rest string }
 
 func (p *parser) errorf(format string, args ...any) error {
 	at := len(p.text) - len(p.rest)
-	return fmt.Errorf("selector %q, at %d: %s", p.text, at, fmt.Sprintf(format, args...))
+	return fmt.Errorf("selector %.300q, at %d: %s", p.text, at, fmt.Sprintf(format, args...))
 }
 
 // skip takes a word and the space behind it, if it comes next.
@@ -155,15 +163,45 @@ func (p *parser) matcher() (m Matcher, err error) {
 		return m, p.errorf("%v", err)
 	}
 	if m.Op == Match || m.Op == NotMatch {
-		if len(m.Value) > maxPattern {
-			return m, p.errorf("a pattern of %d bytes: at most %d are taken", len(m.Value), maxPattern)
-		}
-		if m.pattern, err = regexp.Compile("^(?s:" + m.Value + ")$"); err != nil {
+		if m.pattern, err = compile(m.Value); err != nil {
 			return m, p.errorf("%v", err)
 		}
 	}
 	p.skip(quoted)
 	return m, nil
+}
+
+// compile compiles a pattern of the whole of a label, unless it is too large.
+func compile(pattern string) (*regexp.Regexp, error) {
+	if len(pattern) > maxPattern {
+		return nil, fmt.Errorf("a pattern of %d bytes: at most %d are taken", len(pattern), maxPattern)
+	}
+	whole := "^(?s:" + pattern + ")$"
+	parsed, err := syntax.Parse(whole, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	if n := steps(parsed); n > maxPatternSteps {
+		return nil, fmt.Errorf("a pattern that has %d steps with its repetitions written out: at most %d are taken", n, maxPatternSteps)
+	}
+	return regexp.Compile(whole)
+}
+
+// steps is about how large a pattern is once it is compiled. Repetitions are
+// written out then, but share their classes of characters; parsing bounds them
+// to a thousand, within each other too.
+func steps(r *syntax.Regexp) int {
+	n := 1 + len(r.Rune)
+	if r.Op == syntax.OpCharClass {
+		n = 1 + len(r.Rune)/32
+	}
+	for _, sub := range r.Sub {
+		n += steps(sub)
+	}
+	if r.Op == syntax.OpRepeat {
+		n *= max(r.Min+1, r.Max)
+	}
+	return n
 }
 
 // labelByte is what names of labels are made of: those of OpenTelemetry have dots.

@@ -23,7 +23,8 @@ func TestSelector(t *testing.T) {
 		`{zone=~".+"}`:               false,
 		`{k8s.pod.uid=~"a.b"}`:       true,
 		`{service=~"cart|checkout"}`: true,
-		`{service=~"c(art|heck)out", instance!="web-1"}`: false,
+		`{` + strings.Repeat(`service=~"\\pL{1,20}",`, 16) + `}`: true,
+		`{service=~"c(art|heck)out", instance!="web-1"}`:         false,
 	} {
 		s, err := ParseSelector(text)
 		if err != nil {
@@ -47,7 +48,11 @@ func TestSelectorRefusals(t *testing.T) {
 		`{service=a}`:       "double quotes",
 		`{service=~"("}`:    "missing closing",
 		`{service="a"} or`:  "nothing more",
-		`{service=~"` + strings.Repeat("x", 2000) + `"}`: "at most 1000",
+		`{service=~"` + strings.Repeat("x", 2000) + `"}`:                "at most 1024",
+		`{service=~"(?:` + strings.Repeat("x", 900) + `){1000}"}`:       "steps",
+		`{service=~"(?:(?:` + strings.Repeat("x", 900) + `){10}){99}"}`: "steps",
+		`{service=~"` + strings.Repeat(`\\pL`, 300) + `"}`:              "steps",
+		`{` + strings.Repeat(`a="b",`, 17) + `}`:                        "more conditions than the 16",
 	} {
 		if s, err := ParseSelector(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v, %v, want an error with %q", text, s, err, want)
