@@ -207,9 +207,7 @@ func writeObjects(w io.Writer, format string, objects []*atysv1.Object) error {
 		all = append(all, json.RawMessage(o.GetJson()))
 	}
 	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(all)
+		return printJSON(w, all)
 	}
 	for i, one := range all {
 		text, err := yaml.JSONToYAML(one)
@@ -219,7 +217,7 @@ func writeObjects(w io.Writer, format string, objects []*atysv1.Object) error {
 		if i > 0 {
 			text = append([]byte("---\n"), text...)
 		}
-		if _, err := w.Write(text); err != nil {
+		if _, err := w.Write(harmless(text)); err != nil {
 			return err
 		}
 	}

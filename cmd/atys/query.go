@@ -177,10 +177,13 @@ func (f *queryFlags) print(answer proto.Message, rows [][]string) error {
 		if err := json.Unmarshal(text, &indented); err != nil {
 			return err
 		}
-		encoder := json.NewEncoder(os.Stdout)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(indented)
+		return printJSON(os.Stdout, indented)
 	case "csv":
+		for _, row := range rows {
+			for i := range row {
+				row[i] = render.Printable(row[i])
+			}
+		}
 		w := csv.NewWriter(os.Stdout)
 		if err := w.WriteAll(rows); err != nil {
 			return err

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"atys.dev/atys/internal/render"
@@ -38,6 +42,33 @@ func writeRows(w io.Writer, rows [][]string, o render.Options) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printJSON prints a value for programs.
+func printJSON(w io.Writer, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(harmless(text), '\n'))
+	return err
+}
+
+// harmless is text of lines with all that could steer a terminal written as
+// \u001b: names in it are what agents say. Strings of JSON, and those that YAML has
+// in double quotes, mean the same then.
+func harmless(text []byte) []byte {
+	clean := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		if r == '\n' || unicode.IsPrint(r) {
+			clean = utf8.AppendRune(clean, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			clean = fmt.Appendf(clean, `\u%04x`, unit)
+		}
+	}
+	return clean
 }
 
 // narrow shrinks columns until they fit, the first (the number) never.
