@@ -27,12 +27,15 @@ type Binary struct {
 }
 
 // shape is where the parts of a message are, by the numbers of its fields.
-type shape struct{ fields []field }
+type shape struct {
+	fields []field
+	parts  bool // there are any
+}
 
 type field struct {
 	part bool   // memory of its own: a message, or a string of many
 	most int    // of these in one message; 0: as many as of all
-	of   *shape // nil: no message
+	of   *shape // nil: it has no parts itself
 }
 
 // NewBinary prepares the codec for all our messages.
@@ -53,18 +56,21 @@ func (b *Binary) shape(d protoreflect.MessageDescriptor) *shape {
 		return s
 	}
 	s := &shape{}
-	b.shapes[d.FullName()] = s // first: messages may hold their own kind
+	b.shapes[d.FullName()] = s
 	for fields, i := d.Fields(), 0; i < fields.Len(); i++ {
 		f := fields.Get(i)
 		number := int(f.Number())
 		for len(s.fields) <= number {
 			s.fields = append(s.fields, field{})
 		}
+		one := field{part: f.IsList() && (f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind)}
 		if f.Message() != nil {
-			s.fields[number] = field{part: true, of: b.shape(f.Message())}
-		} else {
-			s.fields[number].part = f.IsList() && (f.Kind() == protoreflect.StringKind || f.Kind() == protoreflect.BytesKind)
+			one.part = true
+			if inner := b.shape(f.Message()); inner.parts {
+				one.of = inner
+			}
 		}
+		s.fields[number], s.parts = one, s.parts || one.part
 	}
 	return s
 }

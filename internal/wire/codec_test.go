@@ -136,3 +136,32 @@ func TestStringsAreLearntOnce(t *testing.T) {
 	}
 	runtime.KeepAlive(forest)
 }
+
+// BenchmarkBinary reads a request, and counts its parts alone.
+func BenchmarkBinary(b *testing.B) {
+	codec, batch := NewBinary(), NewBatch(func(profile.Hash) bool { return false })
+	for seed := range uint64(100) {
+		if err := batch.Add(Seal(window(seed), profile.Run{})); err != nil {
+			b.Fatal(err)
+		}
+	}
+	data, err := codec.Marshal(batch.Request())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("read", func(b *testing.B) {
+		for b.Loop() {
+			if err := codec.Unmarshal(data, &atysv1.PushRequest{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("count", func(b *testing.B) {
+		for b.Loop() {
+			left := MaxParts
+			if err := codec.shapes["atys.v1.PushRequest"].count(data, &left); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
