@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/agent"
+	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/remote"
@@ -27,6 +29,7 @@ type agentFlags struct {
 	spool   int64
 	metrics string
 	tokens  string
+	tenant  string
 	labels  map[string]string
 	verbose bool
 }
@@ -52,6 +55,7 @@ disk: what it missed is shipped when it is back.`,
 	flags.Int64Var(&f.spool, "spool", spoolBytes>>20, "megabytes that may wait on disk; the oldest is dropped first, and counted")
 	flags.StringVar(&f.metrics, "metrics", "", "address at which Prometheus may ask for the hottest functions, such as 127.0.0.1:4301; the server tells it of this one")
 	flags.StringVar(&f.tokens, "tokens", "", "with --metrics: file of tokens that may ask; other machines need it, and --tls-cert and --tls-key to be answered with")
+	flags.StringVar(&f.tenant, "tenant", auth.DefaultTenant, "with --metrics: whose readers may ask; that of the agent's own token")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
 	return c
@@ -74,6 +78,10 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 	}
 	if f.spool < 1 {
 		return &usageError{fmt.Errorf("--spool %d: want 1 or more megabytes", f.spool)}
+	}
+	f.tenant = cmp.Or(f.tenant, auth.DefaultTenant)
+	if err := auth.CheckTenant(f.tenant); err != nil {
+		return &usageError{fmt.Errorf("--tenant: %w", err)}
 	}
 	if err := checkNodeLabels(f.labels); err != nil {
 		return &usageError{fmt.Errorf("--label %w", err)}
@@ -102,7 +110,7 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 		var end func() error
 		o.Functions = promexport.NewFunctions(nil)
 		registry = newRegistry(o.Functions)
-		if end, o.Metrics, err = serveMetrics(listenFlags{listen: f.metrics, tokens: f.tokens, cert: f.cert, key: f.key}, registry, log); err != nil {
+		if end, o.Metrics, err = serveMetrics(listenFlags{listen: f.metrics, tokens: f.tokens, cert: f.cert, key: f.key}, f.tenant, registry, log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, end()) }()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -73,8 +74,26 @@ func (f *clientFlags) client() (*http.Client, string, error) {
 	if err != nil {
 		return nil, "", &usageError{err}
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, TLSClientConfig: config}
-	return &http.Client{Transport: &auth.Bearer{Token: token, Scheme: u.Scheme, Host: u.Host, Next: transport}}, strings.TrimSuffix(u.String(), "/"), nil
+	var dialer net.Dialer
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, TLSClientConfig: config,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, exactly(address))
+		}}
+	return &http.Client{Transport: &auth.Bearer{Token: token, Scheme: u.Scheme, Host: u.Host, Next: transport}, CheckRedirect: stay},
+		strings.TrimSuffix(u.String(), "/"), nil
+}
+
+// stay follows no redirect: no server of ours sends any, and one that is not may
+// not choose what a client inside a network asks there.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// exactly is an address with the one that localhost means here: the system may
+// try another one first, at which somebody else listens.
+func exactly(address string) string {
+	if host, port, err := net.SplitHostPort(address); err == nil && host == "localhost" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
 }
 
 // token tells what is asked with: what is in the file, in the environment, or
@@ -101,7 +120,7 @@ func (f *clientFlags) token(u *url.URL) (func() (string, error), error) {
 		case os.Getenv(tokenVariable) != "":
 			return os.Getenv(tokenVariable), nil
 		case beside != "":
-			token, _ := auth.ReadSecret(beside) // another user's, or none
+			token, _ := auth.ReadHeldSecret(beside) // another user's, or of a server that is gone, or none
 			return token, nil
 		}
 		return "", nil

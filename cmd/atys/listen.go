@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -78,9 +79,11 @@ func (f *listenFlags) open(flag string, log *slog.Logger) (d door, err error) {
 			return d, err
 		}
 	}
-	if d.listener, err = net.Listen("tcp", f.listen); err != nil {
+	listener, err := net.Listen("tcp", exactly(f.listen))
+	if err != nil {
 		return d, fmt.Errorf("answer at %s: %w (%s takes another address)", f.listen, err, flag)
 	}
+	d.listener = newBounded(listener, mostConnections)
 	if config != nil {
 		d.listener = tls.NewListener(d.listener, config)
 	}
@@ -104,6 +107,53 @@ func isLocal(address string) (bool, error) {
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback(), nil
+}
+
+// mostConnections may stand at once. Agents keep two each; further ones wait.
+const mostConnections = 20_000
+
+// bounded is a listener with so many connections.
+type bounded struct {
+	net.Listener
+	slots  chan struct{}
+	closed chan struct{}
+	close  func()
+}
+
+func newBounded(l net.Listener, most int) *bounded {
+	b := &bounded{Listener: l, slots: make(chan struct{}, most), closed: make(chan struct{})}
+	b.close = sync.OnceFunc(func() { close(b.closed) })
+	return b
+}
+
+func (b *bounded) Accept() (net.Conn, error) {
+	select {
+	case b.slots <- struct{}{}:
+	case <-b.closed:
+		return nil, net.ErrClosed
+	}
+	leave := sync.OnceFunc(func() { <-b.slots })
+	c, err := b.Listener.Accept()
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return &boundedConn{c, leave}, nil
+}
+
+func (b *bounded) Close() error {
+	b.close()
+	return b.Listener.Close()
+}
+
+type boundedConn struct {
+	net.Conn
+	leave func()
+}
+
+func (c *boundedConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
 }
 
 // httpServer answers with what bounds how long strangers keep it busy. gRPC
@@ -150,10 +200,10 @@ func (d *door) admitOperator(token string) (leave func(), err error) {
 	if beside == "" {
 		return func() {}, nil
 	}
-	if err := auth.WriteSecret(beside, token); err != nil {
+	if leave, err = auth.HoldSecret(beside, token); err != nil {
 		return nil, fmt.Errorf("keep the operator's token for commands: %w", err)
 	}
-	return func() { _ = os.Remove(beside) }, nil
+	return leave, nil
 }
 
 // operatorBeside is where commands of this user look for the token of a server
@@ -166,10 +216,7 @@ func operatorBeside(address string) string {
 	if !filepath.IsAbs(dir) {
 		return ""
 	}
-	host, port, err := net.SplitHostPort(address)
-	if host == "localhost" {
-		host = "127.0.0.1"
-	}
+	host, port, err := net.SplitHostPort(exactly(address))
 	ip := net.ParseIP(host)
 	if err != nil || ip == nil || strings.ContainsAny(port, "/.") {
 		return ""

@@ -23,8 +23,9 @@ func newRegistry(more ...prometheus.Collector) *prometheus.Registry {
 	return r
 }
 
-// serveMetrics answers Prometheus until what it gives is called.
-func serveMetrics(f listenFlags, r *prometheus.Registry, log *slog.Logger) (end func() error, at string, err error) {
+// serveMetrics answers Prometheus, as a reader of a tenant, until what it gives
+// is called.
+func serveMetrics(f listenFlags, tenant string, r *prometheus.Registry, log *slog.Logger) (end func() error, at string, err error) {
 	d, err := f.open("--metrics", log)
 	if err != nil {
 		return nil, "", err
@@ -36,10 +37,10 @@ func serveMetrics(f listenFlags, r *prometheus.Registry, log *slog.Logger) (end 
 		return auth.Reader
 	}}
 	if d.local {
-		gate.Local = &auth.Identity{Tenant: auth.DefaultTenant, Role: auth.Reader}
+		gate.Local = &auth.Identity{Tenant: tenant, Role: auth.Reader}
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r}))
+	mux.Handle("GET /metrics", ownOnly(tenant, promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
 	})
@@ -53,4 +54,15 @@ func serveMetrics(f listenFlags, r *prometheus.Registry, log *slog.Logger) (end 
 		}
 		return err
 	}, d.listener.Addr().String(), nil
+}
+
+// ownOnly answers those of one tenant: a file of tokens may be that of many.
+func ownOnly(tenant string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if who, ok := auth.From(r.Context()); !ok || who.Tenant != tenant {
+			http.Error(w, "this is told to tenant "+tenant+" alone", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

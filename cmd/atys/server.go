@@ -116,7 +116,10 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 		return h, err
 	}
 	h.address = f.address(h.listener.Addr())
-	if h.store, err = disk.Open(disk.Options{Dir: filepath.Join(f.data, "store"), Log: log}); err != nil {
+	if err := keepPrivate(f.data); err != nil {
+		return h, err
+	}
+	if h.store, err = disk.Open(disk.Options{Dir: storeIn(f.data), Log: log}); err != nil {
 		return h, err
 	}
 	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), GroupBy: f.groupBy, Debug: server.Debug{Dir: filepath.Join(f.data, "debug"), Servers: f.debugd}, Registry: h.registry,
@@ -130,6 +133,21 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	}
 	h.leave, err = h.admitOperator(token)
 	return h, err
+}
+
+// keepPrivate makes the directories of a server's data ones that only its user
+// may look into: windows tell what runs, and where. The store's is made so even
+// if it was there; what the user named is the user's.
+func keepPrivate(data string) error {
+	store := storeIn(data)
+	if err := os.MkdirAll(store, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(store)
+	if err != nil || info.Mode().Perm() == 0o700 {
+		return err
+	}
+	return os.Chmod(store, 0o700)
 }
 
 // Close ends what is there, in the reverse order.

@@ -40,7 +40,12 @@ it for itself: end the server first.`,
 		&cobra.Command{Use: "backup DIR", Short: "Copy what is kept to a directory that is not there yet", Args: cobra.ExactArgs(1),
 			Example: "  atys store backup /backup/atys-2026-11-23",
 			RunE: func(_ *cobra.Command, args []string) error {
-				return withStore(data, func(s *disk.Store) error { return s.Backup(args[0]) })
+				return withStore(data, func(s *disk.Store) error {
+					if err := s.Backup(args[0]); err != nil {
+						return err
+					}
+					return os.Chmod(args[0], 0o700) // as the store is
+				})
 			}},
 		&cobra.Command{Use: "restore DIR", Short: "Put a backup where no store is yet, once it has been checked", Args: cobra.ExactArgs(1),
 			Example: "  atys store restore /backup/atys-2026-11-23",

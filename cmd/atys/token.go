@@ -68,11 +68,22 @@ func makeToken(who auth.Identity, tokens, out string) error {
 	return nil
 }
 
+// addLine adds a line. If the last one has no end, it gets one: else the two would
+// be one, of which neither token is known.
 func addLine(path, line string) error {
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString(line)
+	info, err := file.Stat()
+	if err == nil && info.Size() > 0 {
+		var last [1]byte
+		if _, err = file.ReadAt(last[:], info.Size()-1); last[0] != '\n' {
+			line = "\n" + line
+		}
+	}
+	if err == nil {
+		_, err = file.WriteString(line)
+	}
 	return errors.Join(err, file.Sync(), file.Close())
 }

@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
@@ -18,9 +19,11 @@ type Server struct {
 }
 
 // New gives the server at an address such as http://10.0.0.5:4300. The client
-// must not limit how long an answer takes: that to Attend has no end.
+// must not limit how long an answer takes: that to Attend has no end. How much of
+// one is taken is limited here: agents have rights that servers do not.
 func New(client connect.HTTPClient, address string) *Server {
-	return &Server{atysv1connect.NewIntakeClient(client, address, connect.WithSendGzip()), atysv1connect.NewFleetClient(client, address)}
+	bounds := connect.WithClientOptions(connect.WithReadMaxBytes(wire.MaxRequest), connect.WithCodec(wire.NewBinary()))
+	return &Server{atysv1connect.NewIntakeClient(client, address, bounds, connect.WithSendGzip()), atysv1connect.NewFleetClient(client, address, bounds)}
 }
 
 // AttendTo gives orders as they come; see the service Fleet.
