@@ -147,7 +147,7 @@ func appendName(line []byte, name string) []byte {
 	for i := 0; i < len(name); i++ {
 		c := name[i]
 		edge := i == 0 || i == len(name)-1
-		escape := c < ' ' || c == 0x7f || c == ';' || c == ' ' && edge || c == '#' && i == 0 ||
+		escape := c < ' ' || c == 0x7f || inC1(name, i) || c == ';' || c == ' ' && edge || c == '#' && i == 0 ||
 			c == '[' && marked && i == len(name)-len("[k]") || c == '%' && escaped(name[i:])
 		if escape {
 			line = fmt.Appendf(line, "%%%02X", c)
@@ -156,6 +156,15 @@ func appendName(line []byte, name string) []byte {
 		line = append(line, c)
 	}
 	return line
+}
+
+// inC1 tells whether a byte is of one of the control characters U+0080 to
+// U+009F, which some terminals heed as they do an escape.
+func inC1(name string, i int) bool {
+	if name[i] == 0xc2 {
+		return i+1 < len(name) && name[i+1] >= 0x80 && name[i+1] < 0xa0
+	}
+	return i > 0 && name[i-1] == 0xc2 && inC1(name, i-1)
 }
 
 func hasMark(name string) bool {
@@ -184,7 +193,7 @@ func unescape(s string) (byte, bool) {
 		return 0, false
 	}
 	c := hi<<4 | lo
-	return c, c <= ' ' || c == 0x7f || strings.IndexByte(";#[%", c) >= 0
+	return c, c <= ' ' || c >= 0x7f && c < 0xa0 || c == 0xc2 || strings.IndexByte(";#[%", c) >= 0
 }
 
 func hexDigit(c byte) byte {

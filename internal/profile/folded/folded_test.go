@@ -177,3 +177,18 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 }
+
+// TestControlCharacters writes no name that steers a terminal, and reads it as it was.
+func TestControlCharacters(t *testing.T) {
+	const line = "a%C2%9B31m%1B[m;\u00a0%7F 1\n"
+	w, err := folded.Read(strings.NewReader(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.AppendStack(nil, w.Rows[0].Stack); got[1].Function != "\u00a0\x7f" || got[0].Function != "a\u009b31m\x1b[m" {
+		t.Errorf("frames are %+v", got)
+	}
+	if got := write(t, w, folded.Options{}); got != line {
+		t.Errorf("written is %q", got)
+	}
+}
