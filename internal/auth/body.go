@@ -28,6 +28,25 @@ func Whole(most int64, next http.Handler) http.Handler {
 	})
 }
 
+// Flowing has a handler read a body of any length itself, as long as it goes on
+// coming.
+func Flowing(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Body = &flowing{r.Body, w}
+		next(w, r)
+	}
+}
+
+type flowing struct {
+	io.ReadCloser
+	answer http.ResponseWriter
+}
+
+func (f *flowing) Read(p []byte) (int, error) {
+	within(f.answer, wantedBody)
+	return f.ReadCloser.Read(p)
+}
+
 // broken is where reading ended.
 type broken struct{ err error }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -183,6 +184,35 @@ func TestNamesAreUploaded(t *testing.T) {
 				t.Errorf("another tenant's file named it %q", f.Function)
 			}
 		})
+	}
+}
+
+// TestSlowUpload sends a file over a line that pauses for longer than a body may
+// that nobody wants.
+func TestSlowUpload(t *testing.T) {
+	p := strip(t)
+	n := shipStripped(t, p, Debug{Dir: t.TempDir()})
+	content, err := os.ReadFile(p.full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, line := io.Pipe()
+	go func() {
+		for _, part := range [][]byte{content[:100], content[100:]} {
+			time.Sleep(5500 * time.Millisecond)
+			if _, err := line.Write(part); err != nil {
+				return // the answer tells why
+			}
+		}
+		line.Close()
+	}()
+	answer, err := n.as("default/agent").Post(n.URL+DebugPath, "application/octet-stream", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK {
+		t.Errorf("%s: %s", answer.Status, text)
 	}
 }
 

@@ -99,7 +99,7 @@ func (s *Server) Handler() http.Handler {
 	handle(atysv1connect.NewControlHandler(s, options))
 	handle(atysv1connect.NewQueryHandler(s, options))
 	s.expose(mux)
-	mux.HandleFunc("POST "+DebugPath, s.keepDebug)
+	mux.HandleFunc("POST "+DebugPath, auth.Flowing(s.keepDebug))
 	mux.HandleFunc("GET "+DebugPath, s.listDebug)
 	mux.HandleFunc("GET /{$}", s.overview)
 	mux.HandleFunc("GET /flame", s.flame)

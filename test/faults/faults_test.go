@@ -309,7 +309,7 @@ func TestDiskReadOnly(t *testing.T) {
 func TestDamagedStore(t *testing.T) {
 	s := serve(t, t.TempDir())
 	one := NewSender(s, "web")
-	for range 300 {
+	for range 900 { // several blocks of a table
 		if err := one.Send(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +333,7 @@ func TestDamagedStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := len(data) / 2; i < len(data)/2+64; i++ { // windows lie behind what explains them
+	for i := len(data) * 3 / 4; i < len(data)*3/4+64; i++ { // windows lie behind what explains them
 		data[i] ^= 0x55
 	}
 	if err := os.WriteFile(tables[0], data, 0o600); err != nil {

@@ -58,8 +58,9 @@ type Store struct {
 	retired chan struct{} // closed once the one that broke is; nil: none is being closed
 	closed  bool
 
-	tenantsMu sync.Mutex // guards all below
-	tenants   map[string]*tenant
+	tenantsMu  sync.Mutex // guards all below
+	tenants    map[string]*tenant
+	unreadable failures // of tenants
 }
 
 // Open opens a database, or makes it.
@@ -80,7 +81,7 @@ func Open(o Options) (*Store, error) {
 		o.fs = vfs.Default
 	}
 	s := &Store{options: o, log: o.Log, commits: make(chan *commit), stop: make(chan struct{}), done: make(chan struct{}),
-		tenants: map[string]*tenant{}, cache: pebble.NewCache(cacheBytes)}
+		tenants: map[string]*tenant{}, unreadable: failures{}, cache: pebble.NewCache(cacheBytes)}
 	var err error
 	if s.db, err = s.open(); err != nil {
 		s.cache.Unref()

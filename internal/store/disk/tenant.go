@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -29,6 +30,7 @@ type tenant struct {
 	busy         *store.Step            // it is being added up
 	dropped      map[store.Level]uint32 // the day before which all was dropped
 	claimed      map[uint32]bool        // days of which windows are contained in others
+	unreadable   failures               // of dictionaries, by their services
 
 	rolling sync.Mutex // held while a step is added up
 }
@@ -48,22 +50,44 @@ func (s *Store) tenant(db *database, name string) (*tenant, error) {
 	if t := s.tenants[name]; t != nil {
 		return t, nil
 	}
+	if err := s.unreadable.still(name); err != nil {
+		return nil, err
+	}
 	t := &tenant{name: name, places: newPlaces(), dictionaries: map[string]*dictionary{}, numbers: map[string]uint32{},
-		stale: map[store.Step]bool{}, dropped: map[store.Level]uint32{}, claimed: map[uint32]bool{}}
-	if err := db.restorePlaces(t); err != nil {
-		return nil, err
-	}
-	if err := db.restoreSeries(t); err != nil {
-		return nil, err
-	}
-	if err := db.restoreSteps(t); err != nil {
-		return nil, err
-	}
-	if err := db.restoreClaims(t); err != nil {
-		return nil, err
+		stale: map[store.Step]bool{}, dropped: map[store.Level]uint32{}, claimed: map[uint32]bool{}, unreadable: failures{}}
+	for _, restore := range []func(*tenant) error{db.restorePlaces, db.restoreSeries, db.restoreSteps, db.restoreClaims} {
+		if err := restore(t); err != nil {
+			return nil, s.unreadable.add(name, err)
+		}
 	}
 	s.tenants[name] = t
 	return t, nil
+}
+
+// failures are of what is damaged, by its name. It is not read again for a while:
+// Pebble looks for seconds for the bit of a damaged block that is wrong.
+type failures map[string]failure
+
+type failure struct {
+	err  error
+	when time.Time
+}
+
+const readAgainAfter = 30 * time.Second
+
+func (f failures) add(name string, err error) error {
+	if errors.Is(err, errDamaged) || pebble.IsCorruptionError(err) {
+		f[name] = failure{err, time.Now()}
+	}
+	return err
+}
+
+func (f failures) still(name string) error {
+	if kept, ok := f[name]; ok && time.Since(kept.when) < readAgainAfter {
+		return kept.err
+	}
+	delete(f, name)
+	return nil
 }
 
 // each gives every key and value that begin with a prefix.
@@ -203,9 +227,12 @@ func (f *shelf) take(service string) (*dictionary, error) {
 	defer t.mu.Unlock()
 	d := t.dictionaries[service]
 	if d == nil {
-		var err error
-		if d, err = f.db.restoreCalls(t, service); err != nil {
+		err := t.unreadable.still(service)
+		if err != nil {
 			return nil, err
+		}
+		if d, err = f.db.restoreCalls(t, service); err != nil {
+			return nil, t.unreadable.add(service, err)
 		}
 		d.loaded = &f.store.calls
 		d.loaded.Add(int64(len(d.calls)))
