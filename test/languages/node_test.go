@@ -209,7 +209,7 @@ func judgeNode(t *testing.T, stacks []observed) (inlined int64, seen map[string]
 		t.Errorf("%d of %d samples show calls that cannot be", wrong, all)
 	case whole*1000 < all*985:
 		t.Errorf("%d of %d samples are whole", whole, all)
-	case unlined*100 > all*5:
+	case unlined*100 > all*8: // 18 keeps no lines of some functions that wait
 		t.Errorf("%d of %d samples have a leaf without a line", unlined, all)
 	}
 	return inlined, seen

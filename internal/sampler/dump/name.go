@@ -1,9 +1,7 @@
 package dump
 
 import (
-	"errors"
 	"log/slog"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +19,7 @@ type namer struct {
 	resolver *symbol.Resolver
 	kernel   *symbol.Kernel
 	log      *slog.Logger
-	jit      *symbol.PerfMap
+	jit      *symbol.JIT
 	files    map[uint32]unwind.File
 	ready    map[unwind.Frame][]profile.Frame // threads wait in the same places
 }
@@ -92,9 +90,9 @@ func (n *namer) file(id uint32) unwind.File {
 // made names code that the process made at run time.
 func (n *namer) made(address uint64) profile.Frame {
 	if n.jit == nil {
-		n.jit = symbol.PerfMapOf(n.pid)
-		if err := n.jit.Refresh(); err != nil && !errors.Is(err, os.ErrNotExist) {
-			n.log.Debug("read perf map", "pid", n.pid, "error", err)
+		n.jit = symbol.NewJIT(n.pid)
+		if err := n.jit.Refresh(); err != nil {
+			n.log.Debug("read what names compiled code", "pid", n.pid, "error", err)
 		}
 	}
 	if f, ok := n.jit.Frame(address); ok {
