@@ -30,7 +30,7 @@ var perlChains = script{
 		perlLegal + `;main::fetching(;Tree::TIESCALAR|;Tree::FETCH(;main::burn)?)?`,
 		perlLegal + `;main::dropping(;Falling::DESTROY(;main::burn)?)?`,
 		perlLegal + `;main::evaluating(;\(eval\)(;main::burn)?)?`,
-		perlLegal + `;main::requiring(;require Required.pm(;Required::BEGIN|;main::burn)?)?`,
+		perlLegal + `;main::requiring(;require( Required.pm(;Required::BEGIN|;main::burn)?)?)?`,
 		perlLegal + `;main::__ANON__\[chains.pl:105\](;main::burn)?`,
 	},
 	needed: []string{
@@ -58,6 +58,7 @@ var perlChains = script{
 		"Falling::DESTROY":              "undef",
 		"(eval)":                        "eval '",
 		"require Required.pm":           "require Required",
+		"require":                       "require Required",
 	},
 }
 

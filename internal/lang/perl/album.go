@@ -63,14 +63,14 @@ func title(stash, name, file string, line int) string {
 	return stash + "::" + name
 }
 
-// evalTitle names what is compiled as it runs: files as they were asked for.
+// evalTitle names what is compiled as it runs: files as they were asked for, which
+// is forgotten as they are left.
 func evalTitle(operation uint64, wanted string) string {
-	switch {
-	case wanted == "":
-	case operation == operationRequire:
-		return "require " + wanted
-	case operation == operationDo:
-		return "do " + wanted
+	switch operation {
+	case operationRequire:
+		return strings.TrimSpace("require " + wanted)
+	case operationDo:
+		return strings.TrimSpace("do " + wanted)
 	}
 	return "(eval)"
 }

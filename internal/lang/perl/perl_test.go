@@ -32,6 +32,7 @@ func TestAlbum(t *testing.T) {
 		{photograph("main", "made", "(eval 4711)", kindSub, 1, 0), "main::made", "(eval)"},
 		{photograph("", "", "(eval 12)", kindEval, 0, 345), "(eval)", "(eval)"},
 		{photograph("", "A/B.pm", "/a.pl", kindEval, 0, operationRequire), "require A/B.pm", "/a.pl"},
+		{photograph("", "", "/a.pl", kindEval, 0, operationRequire), "require", "/a.pl"},
 		{photograph("", "conf.pl", "/a.pl", kindEval, 0, operationDo), "do conf.pl", "/a.pl"},
 		{photograph("", "", "/a.pl", kindMain, 0, 0), "(main program)", "/a.pl"},
 	} {
