@@ -88,6 +88,7 @@ func TestFleet(t *testing.T) {
 	if recorded, err := os.ReadFile(folded); err != nil || strings.Count(string(recorded), ";") < 10 {
 		t.Errorf("%v: recorded %.500s", err, recorded)
 	}
+	becomes(t, "done", "get", "profiles") // its last report may still be on its way
 	var profiles []struct{ Phase string }
 	printed, _ = typed(t, "get", "profiles", "-o", "json")
 	if err := json.Unmarshal([]byte(printed), &profiles); err != nil || len(profiles) != 2 || profiles[1].Phase != "done" {

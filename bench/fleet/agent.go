@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/promexport"
+	"atys.dev/atys/internal/remote"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+// Habits of a real agent: see package agent.
+const (
+	jitter      = windowLength / 2
+	reportEvery = 10 * time.Second
+)
+
+// agent is one machine with one instance of a service, as the server sees it.
+type agent struct {
+	load *load
+
+	number   int
+	service  *service
+	build    *build
+	instance string
+	run      profile.Run
+	message  *atysv1.Series
+	series   []byte // packed
+	next     int    // of the build's shapes
+	known    []bool // stacks that the server is thought to know
+
+	client    *http.Client
+	server    *remote.Server
+	functions *promexport.Functions
+	registry  *prometheus.Registry
+}
+
+// newAgent is the life-th of the instances in one place: those that follow each
+// other have names of their own, as pods have.
+func newAgent(l *load, number, life int, s *service, b *build) (*agent, error) {
+	a := &agent{load: l, number: number, service: s, build: b, instance: fmt.Sprintf("%s-%d-%d", s.name, number, life),
+		next: rand.IntN(windowsOf), known: make([]bool, len(b.number))}
+	for i := range a.run {
+		a.run[i] = byte(rand.UintN(256))
+	}
+	a.message = &atysv1.Series{Labels: a.labels()}
+	var err error
+	if a.series, err = packSeries(a.message); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(l.server)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: address(number)}} // limits are of each address
+	a.client = &http.Client{Transport: &auth.Bearer{Token: l.token, Scheme: u.Scheme, Host: u.Host,
+		Next: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 4}}}
+	a.server = remote.New(a.client, l.server)
+	if l.prometheus != 0 {
+		a.functions, a.registry = promexport.NewFunctions(nil), prometheus.NewRegistry()
+		if err := a.registry.Register(a.functions); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+func (a *agent) labels() profile.Labels {
+	return profile.Labels{store.ServiceLabel: a.service.name, "instance": a.instance, "node": a.node(), "zone": fmt.Sprintf("zone-%d", a.number%3)}
+}
+
+func (a *agent) node() string { return fmt.Sprintf("node-%d", a.number) }
+
+// address is one of this machine's own that no other agent has.
+func address(number int) net.IP {
+	number++
+	return net.IPv4(127, byte(1+number/62500), byte(number/250%250), byte(1+number%250))
+}
+
+// live attends, reports, and sends windows until the context ends; what is on
+// its way then is waited for.
+func (a *agent) live(ctx context.Context) {
+	defer a.client.CloseIdleConnections()
+	go remote.Stand(ctx, a.attend, func(int, error) { a.load.counts.add(func(c *counts) { c.Reconnects++ }) })
+	go a.report(ctx)
+	for start := time.Now().Truncate(windowLength); ; start = start.Add(windowLength) {
+		due := start.Add(windowLength + time.Duration(rand.Int64N(int64(jitter))))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(due)):
+		}
+		a.send(start)
+		if a.functions != nil {
+			a.functions.Add(a.hot(start), topFunctions)
+		}
+	}
+}
+
+func (a *agent) attend(ctx context.Context, heard func()) error {
+	request := &atysv1.AttendRequest{Node: a.node(), Run: a.run[:], Version: "bench", Labels: map[string]string{"zone": a.message.GetLabels()["zone"]}}
+	return a.server.AttendTo(ctx, request, func(*atysv1.Orders) error {
+		heard()
+		return nil
+	})
+}
+
+func (a *agent) report(ctx context.Context) {
+	every := time.NewTicker(reportEvery)
+	defer every.Stop()
+	for {
+		r := &atysv1.ReportRequest{Node: a.node(), Run: a.run[:], Version: "bench", Targets: []*atysv1.Target{{Labels: a.message.GetLabels(), Processes: 1}},
+			Tasks: []*atysv1.TaskState{{Id: task, Phase: "running", Targets: 1}}, State: &atysv1.NodeState{MetricsAddress: a.load.metricsAddress(a.number)}}
+		if _, err := a.server.Report(ctx, r); err != nil && ctx.Err() == nil {
+			a.load.counts.failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}
+
+// send sends a window until the server has it, and notes how long that took.
+func (a *agent) send(start time.Time) {
+	s := a.build.shapes[a.next%windowsOf]
+	a.next++
+	began := time.Now()
+	for failures := 0; ; {
+		unknown, err := a.push(s, start)
+		switch {
+		case err != nil:
+			failures++
+			a.load.counts.failed(err)
+			if time.Since(a.load.until) > patience {
+				a.load.counts.add(func(c *counts) { c.Unsent++ })
+				return
+			}
+			time.Sleep(remote.Backoff(failures))
+		case len(unknown) > 0:
+			for _, h := range unknown {
+				a.known[a.build.number[h]] = false
+			}
+		default:
+			for _, n := range s.stacks {
+				a.known[n] = true
+			}
+			a.load.counts.took(a.instance, time.Since(began))
+			return
+		}
+	}
+}
+
+// push sends a window once.
+func (a *agent) push(s *shape, start time.Time) (unknown []profile.Hash, err error) {
+	body, err := a.request(s, start)
+	if err != nil {
+		return nil, err
+	}
+	a.load.counts.add(func(c *counts) { c.Bytes += int64(len(body)) })
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.load.server+atysv1connect.IntakePushProcedure, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/proto")
+	r.Header.Set("Content-Encoding", "gzip")
+	r.Header.Set("Connect-Protocol-Version", "1")
+	answer, err := a.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %.200s", answer.Status, text)
+	}
+	m := &atysv1.PushResponse{}
+	if err := proto.Unmarshal(text, m); err != nil {
+		return nil, err
+	}
+	return wire.Hashes(m.GetUnknown())
+}
+
+// request is one that was packed before, if it has to explain nothing.
+func (a *agent) request(s *shape, start time.Time) ([]byte, error) {
+	whole := true
+	for _, n := range s.stacks {
+		whole = whole && a.known[n]
+	}
+	if whole {
+		return s.packed.request(a.series, a.run, start), nil
+	}
+	a.load.counts.add(func(c *counts) { c.Explained++ })
+	b := wire.NewBatch(func(h profile.Hash) bool { return a.known[a.build.number[h]] })
+	if err := b.Add(s.of(a.message, a.run, start)); err != nil {
+		return nil, err
+	}
+	plain, err := proto.Marshal(b.Request())
+	return compressed(plain), err
+}
+
+// of is the window of an instance at a time.
+func (s *shape) of(series *atysv1.Series, run profile.Run, start time.Time) *atysv1.Spooled {
+	w := proto.CloneOf(s.sealed.GetWindow())
+	w.Run, w.StartUnixNano = run[:], start.UnixNano()
+	return &atysv1.Spooled{Window: w, Series: series, Stacks: s.sealed.GetStacks(), Dictionary: s.sealed.GetDictionary()}
+}
+
+// topFunctions is how many functions of its instance an agent shows to Prometheus.
+const topFunctions = 10
+
+// hot is a window with as many functions as are shown, and a few more.
+func (a *agent) hot(start time.Time) *profile.Window {
+	b := profile.NewBuilder(profile.Head{Task: task, Start: start, Duration: windowLength, Target: a.labels(),
+		Types: []profile.ValueType{{Kind: kind, Unit: "nanoseconds", Period: 1}}})
+	for i := range int64(topFunctions + 2) {
+		f := profile.Frame{Function: fmt.Sprintf("github.com/acme/shop/internal/%s.(*Handler).function%04d", a.service.name, i), File: "/src/handler.go", Kind: profile.KindNative}
+		used := rand.Int64N(int64(windowLength) / (i + 2))
+		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{b.Named(f)}, profile.EndComplete), N: 1, Values: []int64{used}, Squares: float64(used) * float64(used)})
+	}
+	return b.Window()
+}
+
+// patience is how long windows are tried after the load has ended.
+const patience = time.Minute
