@@ -42,7 +42,9 @@ type agent struct {
 	message  *atysv1.Series
 	series   []byte // packed
 	next     int    // of the build's shapes
+	guess    wire.Guess
 	known    []bool // stacks that the server is thought to know
+	told     []bool // and those that it was told of by this agent
 
 	client    *http.Client
 	server    *remote.Server
@@ -54,7 +56,7 @@ type agent struct {
 // other have names of their own, as pods have.
 func newAgent(l *load, number, life int, s *service, b *build) (*agent, error) {
 	a := &agent{load: l, number: number, service: s, build: b, instance: fmt.Sprintf("%s-%d-%d", s.name, number, life),
-		next: rand.IntN(windowsOf), known: make([]bool, len(b.number))}
+		next: rand.IntN(windowsOf), known: make([]bool, len(b.number)), told: make([]bool, len(b.number))}
 	for i := range a.run {
 		a.run[i] = byte(rand.UintN(256))
 	}
@@ -143,33 +145,68 @@ func (a *agent) send(start time.Time) {
 	a.next++
 	began := time.Now()
 	for failures := 0; ; {
-		unknown, err := a.push(s, start)
-		switch {
-		case err != nil:
-			failures++
-			a.load.counts.failed(err)
-			if time.Since(a.load.until) > patience {
-				a.load.counts.add(func(c *counts) { c.Unsent++ })
-				return
-			}
-			time.Sleep(remote.Backoff(failures))
-		case len(unknown) > 0:
-			for _, h := range unknown {
-				a.known[a.build.number[h]] = false
-			}
-		default:
-			for _, n := range s.stacks {
-				a.known[n] = true
-			}
+		err := a.sendOnce(s, start)
+		if err == nil {
 			a.load.counts.took(a.instance, time.Since(began))
 			return
 		}
+		failures++
+		a.load.counts.failed(err)
+		if time.Since(a.load.until) > patience {
+			a.load.counts.add(func(c *counts) { c.Unsent++ })
+			return
+		}
+		time.Sleep(remote.Backoff(failures))
 	}
 }
 
-// push sends a window once.
-func (a *agent) push(s *shape, start time.Time) (unknown []profile.Hash, err error) {
-	body, err := a.request(s, start)
+// sendOnce explains what a real agent would: see shipper.push.
+func (a *agent) sendOnce(s *shape, start time.Time) error {
+	manner, known := a.guess.Next(), a.known
+	if manner == wire.ExplainAll {
+		known = a.told
+	}
+	var doubtful []int
+	for _, n := range s.stacks {
+		if !known[n] {
+			doubtful = append(doubtful, n)
+		}
+	}
+	explained := doubtful
+	if manner == wire.ExplainNothing {
+		explained = nil
+	}
+	unknown, err := a.push(s, start, explained)
+	if err != nil {
+		return err
+	}
+	if manner == wire.ExplainNothing && len(doubtful) > 0 {
+		a.guess.Learn(len(unknown), len(doubtful))
+	}
+	if len(unknown) > 0 {
+		explained = explained[:0]
+		for _, h := range unknown {
+			explained = append(explained, a.build.number[h])
+		}
+		if unknown, err = a.push(s, start, explained); err != nil {
+			return err
+		}
+		if len(unknown) > 0 {
+			return fmt.Errorf("%d stacks are not known that were just explained", len(unknown))
+		}
+	}
+	for _, n := range explained {
+		a.told[n] = true
+	}
+	for _, n := range s.stacks {
+		a.known[n] = true
+	}
+	return nil
+}
+
+// push sends a window once, with what explains some stacks.
+func (a *agent) push(s *shape, start time.Time, explained []int) (unknown []profile.Hash, err error) {
+	body, err := a.request(s, start, explained)
 	if err != nil {
 		return nil, err
 	}
@@ -203,16 +240,16 @@ func (a *agent) push(s *shape, start time.Time) (unknown []profile.Hash, err err
 }
 
 // request is one that was packed before, if it has to explain nothing.
-func (a *agent) request(s *shape, start time.Time) ([]byte, error) {
-	whole := true
-	for _, n := range s.stacks {
-		whole = whole && a.known[n]
-	}
-	if whole {
+func (a *agent) request(s *shape, start time.Time, explained []int) ([]byte, error) {
+	if len(explained) == 0 {
 		return s.packed.request(a.series, a.run, start), nil
 	}
 	a.load.counts.add(func(c *counts) { c.Explained++ })
-	b := wire.NewBatch(func(h profile.Hash) bool { return a.known[a.build.number[h]] })
+	explain := map[int]bool{}
+	for _, n := range explained {
+		explain[n] = true
+	}
+	b := wire.NewBatch(func(h profile.Hash) bool { return !explain[a.build.number[h]] })
 	if err := b.Add(s.of(a.message, a.run, start)); err != nil {
 		return nil, err
 	}

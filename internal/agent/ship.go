@@ -23,10 +23,14 @@ import (
 type shipper struct {
 	options Options
 	log     *slog.Logger
-	known   *wire.Known
 	route   *route
 	news    chan struct{} // something was spooled
 	ending  chan struct{} // nothing will be any more
+
+	// Of run's goroutine alone: what the receiver is thought to know, and what of
+	// that it knows from us.
+	known, explained *wire.Known
+	guess            wire.Guess
 
 	mu        sync.Mutex // guards all below
 	offset    time.Duration
@@ -51,7 +55,7 @@ const (
 )
 
 func newShipper(o Options) *shipper {
-	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{})}
+	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{})}
 }
 
 // wake says that something was spooled.
@@ -230,27 +234,71 @@ func (s *shipper) push(ctx context.Context, windows []*atysv1.Spooled) error {
 	if len(windows) == 0 {
 		return nil
 	}
-	for range 2 {
-		b := wire.NewBatch(s.known.Has)
-		for _, w := range windows {
-			if err := b.Add(w); err != nil {
-				return fmt.Errorf("%w: %w", errRefused, err)
-			}
+	var doubtful []profile.Hash
+	manner, known := s.guess.Next(), s.known
+	if manner == wire.ExplainAll {
+		known = s.explained
+	}
+	b, err := batch(windows, func(h profile.Hash) bool {
+		if known.Has(h) {
+			return true
 		}
-		unknown, err := s.send(ctx, b.Request())
-		if err != nil {
+		doubtful = append(doubtful, h)
+		return manner == wire.ExplainNothing
+	})
+	if err != nil {
+		return err
+	}
+	unknown, err := s.send(ctx, b.Request())
+	if err != nil {
+		return err
+	}
+	if manner != wire.ExplainNothing {
+		s.explained.Add(doubtful)
+	} else if len(doubtful) > 0 {
+		s.guess.Learn(len(unknown), len(doubtful))
+	}
+	if len(unknown) > 0 {
+		if b, err = s.explain(ctx, windows, unknown); err != nil {
 			return err
 		}
-		if len(unknown) == 0 {
-			s.known.Add(b.Hashes())
-			s.mu.Lock()
-			s.counts.Shipped += len(windows)
-			s.mu.Unlock()
-			return nil
-		}
-		s.known.Forget(unknown)
 	}
-	return errors.New("the receiver does not know stacks that were just explained to it")
+	s.known.Add(b.Hashes())
+	s.mu.Lock()
+	s.counts.Shipped += len(windows)
+	s.mu.Unlock()
+	return nil
+}
+
+// explain sends windows with what the receiver has said that it does not know.
+func (s *shipper) explain(ctx context.Context, windows []*atysv1.Spooled, unknown []profile.Hash) (*wire.Batch, error) {
+	s.known.Forget(unknown)
+	missing := make(map[profile.Hash]bool, len(unknown))
+	for _, h := range unknown {
+		missing[h] = true
+	}
+	b, err := batch(windows, func(h profile.Hash) bool { return !missing[h] })
+	if err != nil {
+		return nil, err
+	}
+	s.explained.Add(unknown)
+	unknown, err = s.send(ctx, b.Request())
+	if err == nil && len(unknown) > 0 {
+		s.known.Forget(unknown)
+		err = errors.New("the receiver does not know stacks that were just explained to it")
+	}
+	return b, err
+}
+
+// batch puts windows into one request, which explains what is not known.
+func batch(windows []*atysv1.Spooled, known func(profile.Hash) bool) (*wire.Batch, error) {
+	b := wire.NewBatch(known)
+	for _, w := range windows {
+		if err := b.Add(w); err != nil {
+			return nil, fmt.Errorf("%w: %w", errRefused, err)
+		}
+	}
+	return b, nil
 }
 
 // send pushes one request, and reads the receiver's clock on the way.

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	cacheBytes    = 32 << 20
+	cacheBytes    = 16 << 20
 	blockBytes    = 128 << 10
-	memtableBytes = 16 << 20
+	memtableBytes = 8 << 20
 	// Where files cannot be merged, because one is damaged, windows are kept all
 	// the same: Pebble's own limit of 12 would have Put wait for ever.
 	unmergedFiles = 1000
