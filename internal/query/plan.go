@@ -11,7 +11,7 @@ import (
 
 // Levels to ask, those with the longest windows first.
 var (
-	ofServices = []store.Level{store.Service1h, store.Service10m, store.Service1m, store.Raw}
+	ofServices = []store.Level{store.Service1d, store.Service1h, store.Service10m, store.Service1m, store.Raw}
 	ofSeries   = []store.Level{store.Series1h, store.Series10m, store.Raw}
 	asCut      = []store.Level{store.Raw}
 )

@@ -14,7 +14,7 @@ import (
 type Retention map[store.Level]time.Duration
 
 // DefaultRetention is what is kept where nobody says otherwise.
-const DefaultRetention = "raw=7d,1m=7d,10m=30d,1h=400d"
+const DefaultRetention = "raw=7d,1m=7d,10m=30d,1h=400d,1d=1200d"
 
 // levels are how users call them: those of series and of services are one.
 var levels = map[string][]store.Level{
@@ -22,15 +22,16 @@ var levels = map[string][]store.Level{
 	"1m":  {store.Service1m},
 	"10m": {store.Series10m, store.Service10m},
 	"1h":  {store.Series1h, store.Service1h},
+	"1d":  {store.Service1d},
 }
 
-// ParseRetention reads how long to keep what: raw=7d,1m=7d,10m=30d,1h=400d.
+// ParseRetention reads how long to keep what: raw=7d,1m=7d,10m=30d,1h=400d,1d=1200d.
 func ParseRetention(text string) (Retention, error) {
 	r := Retention{}
 	for part := range strings.SplitSeq(text, ",") {
 		name, length, ok := strings.Cut(strings.TrimSpace(part), "=")
 		if !ok || levels[name] == nil {
-			return nil, fmt.Errorf("retention %q: want raw, 1m, 10m or 1h, and how many days, such as %s", part, DefaultRetention)
+			return nil, fmt.Errorf("retention %q: want raw, 1m, 10m, 1h or 1d, and how many days, such as %s", part, DefaultRetention)
 		}
 		keep, err := parseDays(length)
 		if err != nil {

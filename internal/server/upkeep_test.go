@@ -92,6 +92,9 @@ func TestUpkeep(t *testing.T) {
 	if want := map[store.Level]time.Time{store.Raw: begin.Add(80*time.Minute - 48*time.Hour)}; !maps.Equal(kept.dropped, want) {
 		t.Errorf("dropped are %v, want %v", kept.dropped, want)
 	}
+	if got := rolls(12*time.Hour + 30*time.Second); !slices.Equal(got, []store.Level{store.Service1d}) {
+		t.Errorf("once the day is over %v are added up", got)
+	}
 }
 
 // slowly takes a second for each step, by a clock of its own.
@@ -133,7 +136,7 @@ func TestTurns(t *testing.T) {
 			t.Fatalf("round %d: %v", rounds, err)
 		}
 	}
-	if kept.rolled["busy"] != 500 || kept.rolled["quiet"] != 5 {
+	if kept.rolled["busy"] != 504 || kept.rolled["quiet"] != 5 {
 		t.Errorf("in the end %v steps were added up", kept.rolled)
 	}
 }
@@ -144,7 +147,7 @@ func TestParseRetention(t *testing.T) {
 	if want := (Retention{store.Raw: 2 * day, store.Series1h: 400 * day, store.Service1h: 400 * day}); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
-	if got, err := ParseRetention(DefaultRetention); err != nil || len(got) != 6 {
+	if got, err := ParseRetention(DefaultRetention); err != nil || len(got) != 7 {
 		t.Errorf("the default is %v, %v", got, err)
 	}
 	for _, text := range []string{"", "raw", "raw=", "raw=2", "raw=2h", "raw=0d", "raw=-1d", "2m=2d", "raw=99999d", "raw=2d,"} {

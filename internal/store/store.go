@@ -29,30 +29,33 @@ const (
 	Service1m
 	Service10m
 	Service1h
+	Service1d
 )
 
 // String is how users call a level; those of series and services are told apart.
 func (l Level) String() string {
 	return [...]string{Raw: "raw", Series10m: "10m of series", Series1h: "1h of series",
-		Service1m: "1m", Service10m: "10m", Service1h: "1h"}[l]
+		Service1m: "1m", Service10m: "10m", Service1h: "1h", Service1d: "1d"}[l]
 }
 
 // Length is how much time a window of a level holds; 0: as it was cut.
 func (l Level) Length() time.Duration {
 	return [...]time.Duration{Raw: 0, Series10m: 10 * time.Minute, Series1h: time.Hour,
-		Service1m: time.Minute, Service10m: 10 * time.Minute, Service1h: time.Hour}[l]
+		Service1m: time.Minute, Service10m: 10 * time.Minute, Service1h: time.Hour, Service1d: 24 * time.Hour}[l]
 }
 
 // Below is the level that a level is added up from.
 func (l Level) Below() Level {
-	return [...]Level{Raw: Raw, Series10m: Raw, Series1h: Series10m, Service1m: Raw, Service10m: Service1m, Service1h: Service10m}[l]
+	return [...]Level{Raw: Raw, Series10m: Raw, Series1h: Series10m, Service1m: Raw, Service10m: Service1m, Service1h: Service10m, Service1d: Service1h}[l]
 }
 
 // Services tells whether a level's windows are of services, and not of series.
 func (l Level) Services() bool { return l >= Service1m }
 
 // RolledUp lists the levels above the raw one, each behind the one below it.
-func RolledUp() []Level { return []Level{Series10m, Series1h, Service1m, Service10m, Service1h} }
+func RolledUp() []Level {
+	return []Level{Series10m, Series1h, Service1m, Service10m, Service1h, Service1d}
+}
 
 // Step is the time of one window of a level above the raw one.
 type Step struct {
@@ -124,8 +127,8 @@ type Rows struct {
 	// How much the weights of a row's samples differ. As windows are cut: the sum of
 	// squared weights less value*value/n, in squared scales of the first type.
 	Spread []int64
-	// Or, of what was kept: the same in parts of value*value/n. Engines may round it,
-	// by no more than a hundredth part of the sum of squares.
+	// Or, of what was kept: the same in parts of value*value/n. Of a row engines may
+	// round it to what other rows have that is near, by no more than a quarter.
 	Excess []float32
 	Groups []int64 // Groups a row: the values by group, where series of several were added up
 }

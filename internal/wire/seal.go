@@ -9,9 +9,9 @@ import (
 )
 
 // scaleOf is how finely values are kept: by periods where all are some of them,
-// else so that weights, which lie between half a period and one and a half, are
-// one of four numbers. A sum errs by what was sampled, and by rounding a
-// hundredth of that.
+// else by halves of one: weights, which lie between half a period and one and a
+// half, are one of three numbers then. A sum errs by what was sampled, and by
+// rounding a fiftieth of that.
 func scaleOf(w *profile.Window, typ int) int64 {
 	period := w.Types[typ].Period
 	if period <= 1 {
@@ -19,7 +19,7 @@ func scaleOf(w *profile.Window, typ int) int64 {
 	}
 	for i := range w.Rows {
 		if w.Rows[i].Values[typ]%period != 0 {
-			return max(1, period/8*3)
+			return max(1, period/2)
 		}
 	}
 	return period

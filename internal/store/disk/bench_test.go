@@ -83,7 +83,7 @@ func fill(b *testing.B, s store.Store, count int) {
 // window is one as a busy instance sends it: weights of single samples lie
 // between half a period and one and a half, and are rounded as package wire does.
 func window(r *rand.Rand, zipf *rand.Zipf, swap []int, instance int, start time.Time) store.Window {
-	const period, scale = 52631579, 52631579 / 8 * 3
+	const period, scale = 52631579, 52631579 / 2
 	counts := map[uint32]int64{}
 	for len(counts) < benchRows {
 		at := int(zipf.Uint64())
@@ -172,6 +172,66 @@ func BenchmarkMerge(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkMonth merges thirty days of a service of 200 instances, from what was
+// added up: days, and hours where the thirty begin and end within one.
+func BenchmarkMonth(b *testing.B) {
+	const days = 31
+	s := openBench(b, b.TempDir())
+	defer s.Close()
+	r := rand.New(rand.NewPCG(1, 2))
+	f, leaves := forest(r)
+	start := time.Date(2026, 10, 20, 0, 0, 0, 0, time.UTC)
+	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
+	for day := range days {
+		batch := &store.Batch{Stacks: leaves, Forest: f}
+		for hour := range 24 {
+			batch.Windows = append(batch.Windows, hourOf(r, at(24*day+hour)))
+		}
+		if err := s.Put(context.Background(), tenant, store.Service1h, batch); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Roll(context.Background(), tenant, store.Step{Level: store.Service1d, Start: at(24 * day)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	parts := []store.Query{
+		{Level: store.Service1h, From: at(12), To: at(24)},
+		{Level: store.Service1d, From: at(24), To: at(24 * (days - 1))},
+		{Level: store.Service1h, From: at(24 * (days - 1)), To: at(24*(days-1) + 12)},
+	}
+	for b.Loop() {
+		m, err := s.Merge(context.Background(), tenant, parts, "cpu", store.Grouping{})
+		if err != nil || len(m.Columns) != 1 || m.Columns[0].Windows != (days-1)*24*200*360 {
+			b.Fatalf("%v", err)
+		}
+	}
+}
+
+// hourOf is an hour of 200 instances, of which each stack is as hot as its number
+// is small.
+func hourOf(r *rand.Rand, start time.Time) store.Window {
+	const period, scale = 52631579, 52631579 / 2
+	w := store.Window{Of: 200 * 360, Series: profile.Labels{store.ServiceLabel: "shop"},
+		Head: profile.Head{Task: "builtin", Start: start, Duration: time.Hour, Design: profile.DesignRandomised,
+			Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: period}}, Exact: profile.Exact{CPU: 100 * time.Hour, Source: "schedstat"}},
+		Scales: []int64{scale}}
+	for stack := range benchStacks {
+		if r.IntN(20) == 0 {
+			continue
+		}
+		n, value := int64(0), int64(0)
+		for range store.Groups {
+			mean := 6e7 / 8 / float64(stack+3) / 10
+			of := max(0, int64(mean+math.Sqrt(mean)*r.NormFloat64()))
+			n, value = n+of, value+2*of
+			w.Rows.Groups = append(w.Rows.Groups, 2*of)
+		}
+		w.Rows.Stack, w.Rows.N, w.Rows.Value = append(w.Rows.Stack, uint32(stack)), append(w.Rows.N, n), append(w.Rows.Value, value)
+		w.Rows.Excess = append(w.Rows.Excess, 0.08+0.01*float32(r.NormFloat64()))
+	}
+	return w
 }
 
 // rollUp adds all up, and says how long that takes.

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -18,6 +19,21 @@ func (w *writer) text(s string) {
 	*w = append(*w, s...)
 }
 
+// words are what heads of windows mostly say. A word is its number, or 0 and its
+// text: of a window of a kilobyte, texts were seventy bytes. New ones go to the
+// end.
+var words = []string{"", "cpu", "nanoseconds", "count", string(profile.DesignRandomised), string(profile.DesignCensus),
+	"sum_exec_runtime, split by utime:stime", "schedstat", "CPU clocks of its processes"}
+
+func (w *writer) word(s string) {
+	if i := slices.Index(words, s); i >= 0 {
+		w.number(uint64(i) + 1)
+		return
+	}
+	w.number(0)
+	w.text(s)
+}
+
 func (w *writer) flag(b bool) {
 	if b {
 		w.number(1)
@@ -30,7 +46,7 @@ func (w *writer) exact(e profile.Exact) {
 	w.signed(int64(e.CPU))
 	w.signed(int64(e.User))
 	w.signed(int64(e.System))
-	w.text(e.Source)
+	w.word(e.Source)
 	w.flag(e.IncludesInterrupt)
 }
 
@@ -102,12 +118,24 @@ func (r *reader) text() string {
 	return string(r.bytes(n))
 }
 
+func (r *reader) word() string {
+	n := r.number()
+	switch {
+	case n == 0:
+		return r.text()
+	case n > uint64(len(words)):
+		r.bad = true
+		return ""
+	}
+	return words[n-1]
+}
+
 func (r *reader) flag() bool { return r.small(1) == 1 }
 
 func (r *reader) duration() time.Duration { return time.Duration(r.signed()) }
 
 func (r *reader) exact() profile.Exact {
-	return profile.Exact{CPU: r.duration(), User: r.duration(), System: r.duration(), Source: r.text(), IncludesInterrupt: r.flag()}
+	return profile.Exact{CPU: r.duration(), User: r.duration(), System: r.duration(), Source: r.word(), IncludesInterrupt: r.flag()}
 }
 
 func (w *writer) location(l profile.Location) {

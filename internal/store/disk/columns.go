@@ -23,7 +23,6 @@ type columns struct {
 
 	excessRoom       []float32
 	groupsRoom, room []int64
-	design, source   string // as they were last: mostly they stay
 }
 
 // read reads a window's columns; false if it is damaged. Leaves are below size.
@@ -35,8 +34,8 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 	types, at := r.length(), -1
 	c.head = profile.Head{Types: c.head.Types[:0]}
 	for i := 0; i < types && !r.bad; i++ {
-		same := string(r.bytes(r.length())) == kind
-		unit, period, scale := r.text(), r.signed(), r.signed()
+		same := r.word() == kind
+		unit, period, scale := r.word(), r.signed(), r.signed()
 		if same && at < 0 {
 			at, c.scale = i, scale
 			c.head.Types = append(c.head.Types, profile.ValueType{Kind: kind, Unit: unit, Period: period})
@@ -48,15 +47,15 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 	rows, single, has := r.shape(types)
 	c.single = single
 	c.leaves = resize(c.leaves, rows)
-	r.leaves(c.leaves, single, int64(size))
+	r.leaves(c.leaves[:single], int64(size))
+	r.leaves(c.leaves[single:], int64(size))
 	c.n, c.value = resize(c.n, rows), resize(c.value, rows)
 	r.counts(c.n, single)
 	for i := range types {
 		if i == at {
-			r.values(c.value, c.n)
+			r.values(c.value, c.n, single)
 		} else {
 			r.signed()
-			r.flag()
 			r.skip(rows)
 		}
 	}
@@ -82,7 +81,7 @@ func (c *columns) optional(r *reader, has uint64, first bool) {
 	c.room = resize(c.room, 2*rows)
 	if has&hasExcess != 0 {
 		c.excessRoom = resize(c.excessRoom, rows)
-		r.excess(c.excessRoom, c.single, c.room)
+		r.excess(c.excessRoom, c.n, c.room)
 		if first {
 			c.excess = c.excessRoom
 		}
@@ -131,8 +130,8 @@ func kinds(data []byte) (list []string, ok bool) {
 		return nil, false
 	}
 	for n := r.length(); n > 0 && !r.bad; n-- {
-		list = append(list, r.text())
-		r.text()
+		list = append(list, r.word())
+		r.word()
 		r.signed()
 		r.signed()
 	}
@@ -142,8 +141,8 @@ func kinds(data []byte) (list []string, ok bool) {
 func (c *columns) readHead(r *reader) {
 	h := &c.head
 	h.Duration = r.duration()
-	h.Design = profile.Design(r.same(&c.design))
-	h.Exact = profile.Exact{CPU: r.duration(), User: r.duration(), System: r.duration(), Source: r.same(&c.source), IncludesInterrupt: r.flag()}
+	h.Design = profile.Design(r.word())
+	h.Exact = profile.Exact{CPU: r.duration(), User: r.duration(), System: r.duration(), Source: r.word(), IncludesInterrupt: r.flag()}
 	h.Idle, h.Watched, h.ClockOffset, h.ClockError = r.duration(), r.duration(), r.duration(), r.duration()
 	for n := r.length(); n > 0 && !r.bad; n-- {
 		h.Losses = append(h.Losses, profile.Loss{Reason: profile.LossReason(r.text()), Detail: r.text(), N: r.signed(), Value: r.signed()})
@@ -151,14 +150,6 @@ func (c *columns) readHead(r *reader) {
 	for n := r.length(); n > 0 && !r.bad; n-- {
 		h.Comments = append(h.Comments, r.text())
 	}
-}
-
-// same reads a text that is mostly the one that was read before.
-func (r *reader) same(before *string) string {
-	if b := r.bytes(r.length()); string(b) != *before {
-		*before = string(b)
-	}
-	return *before
 }
 
 func resize[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }

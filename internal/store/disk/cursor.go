@@ -77,18 +77,21 @@ func (c *cursor) skip(err error) bool {
 	return true
 }
 
-// days lists the days that there are windows of.
+// days lists the days that there are windows of. Of those that begin in one
+// stretch of damage the last alone may go on behind it.
 func (c *cursor) days() (list []uint32, err error) {
 	if !c.query.From.Before(c.query.To) {
 		return nil, nil
 	}
 	level := levelKey(c.tenant.name, c.query.Level)
-	last := days(c.query.To.Add(-1))
+	last, inDamage := days(c.query.To.Add(-1)), false
 	for d := days(c.query.From); d <= last; d++ {
 		valid, err := c.seek(append(key(nil), level...).number(d))
 		switch {
 		case err != nil && !c.skip(err):
 			return nil, err
+		case err != nil && inDamage:
+			list = list[:len(list)-1]
 		case err == nil && !valid:
 			return list, nil
 		case err == nil:
@@ -96,7 +99,8 @@ func (c *cursor) days() (list []uint32, err error) {
 				return list, nil
 			}
 		}
-		list = append(list, d) // what is damaged may be of this one
+		inDamage = err != nil
+		list = append(list, d)
 	}
 	return list, nil
 }

@@ -78,14 +78,17 @@ func (l *listener) flushed(i pebble.FlushInfo) {
 func (s *Store) open() (*database, error) {
 	d := &database{}
 	l := &listener{log: s.log, database: d}
+	files := &sparingFS{FS: s.options.fs}
 	o := &pebble.Options{
-		Cache: s.cache, MemTableSize: memtableBytes, FormatMajorVersion: pebble.FormatNewest, Logger: l, FS: s.options.fs,
+		Cache: s.cache, MemTableSize: memtableBytes, FormatMajorVersion: pebble.FormatNewest, Logger: l, FS: files,
 		L0StopWritesThreshold: unmergedFiles,
 		EventListener: &pebble.EventListener{
 			BackgroundError: l.failed, FlushEnd: l.flushed,
 			// What cannot be read is found by who reads it: it is no reason to end.
 			DataCorruption: func(i pebble.DataCorruptionInfo) {
-				s.log.Error("a file of the store is damaged", "details", i.String())
+				if files.learn(i) {
+					s.log.Error("a file of the store is damaged", "details", i.String())
+				}
 			},
 		},
 	}

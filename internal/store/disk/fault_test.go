@@ -273,10 +273,48 @@ func TestDamagedBlock(t *testing.T) {
 	}
 }
 
-// flipped is a file system one of whose tables has other bytes in its middle.
+// TestChecksWhateverIsDamaged damages a table here and there. Whichever block that
+// is, of the first windows of a level or the last, a check tells of it and ends.
+func TestChecksWhateverIsDamaged(t *testing.T) {
+	var bad atomic.Bool
+	flip := &flipped{FS: vfs.Default, bad: &bad}
+	dir := t.TempDir()
+	s := openOn(t, dir, flip)
+	for n := 0; n < 600; n += 300 {
+		var windows []*profile.Window
+		for i := range 300 {
+			windows = append(windows, numbered(n+i))
+		}
+		if err := s.Put(context.Background(), tenantName, store.Raw, storetest.Batch(profile.Run{1}, windows...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rollAll(t, s)
+	if err := errors.Join(s.db.Flush(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	bad.Store(true)
+	const parts = 3
+	for flip.part, flip.parts = 0, parts; flip.part < parts; flip.part++ {
+		s, err := Open(Options{Dir: dir, Reserve: 1, fs: flip})
+		if err != nil {
+			continue // it says so
+		}
+		if problems, err := s.Check(t.Context()); err == nil && (len(problems) == 0 || len(problems) > 1000) {
+			t.Errorf("part %d is damaged: %d problems", flip.part, len(problems))
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// flipped is a file system whose tables have other bytes in their middle, or in
+// one of several parts.
 type flipped struct {
 	vfs.FS
-	bad *atomic.Bool
+	bad         *atomic.Bool
+	part, parts int64
 }
 
 func (f *flipped) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
@@ -288,7 +326,7 @@ func (f *flipped) Open(name string, options ...vfs.OpenOption) (vfs.File, error)
 	if err != nil {
 		return nil, err
 	}
-	return &flippedFile{file, f.bad, info.Size() / 2}, nil
+	return &flippedFile{file, f.bad, info.Size() * (2*f.part + 1) / (2 * max(f.parts, 1))}, nil
 }
 
 type flippedFile struct {

@@ -62,7 +62,7 @@ func (t *tenant) end(step store.Step, err error) {
 // restoreSteps reads which steps are stale, and what was dropped.
 func (d *database) restoreSteps(t *tenant) error {
 	err := d.each(newKey(spaceStale, t.name), func(rest, _ []byte) error {
-		if len(rest) != 9 || rest[0] > byte(store.Service1h) {
+		if len(rest) != 9 || rest[0] > byte(store.Service1d) {
 			return damaged("steps", t.name)
 		}
 		start := time.Unix(0, int64(binary.BigEndian.Uint64(rest[1:]))).UTC()

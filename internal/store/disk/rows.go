@@ -22,50 +22,42 @@ const (
 // rows writes a window's rows; window.go tells how.
 func (w *writer) rows(of *store.Window, leaves []uint32) {
 	rows := &of.Rows
-	order, single := arrange(rows, leaves)
+	order, single := arrange(of, leaves)
 	w.number(uint64(len(order)))
 	w.number(uint64(single))
 	w.number(columnsOf(of))
-	column := make([]uint64, len(order))
-	for _, run := range [][]int{order[:single], order[single:]} {
-		before := uint32(0)
-		for i, at := range run {
-			column[i] = uint64(leaves[at] - before)
-			before = leaves[at]
-		}
-		w.column(column[:len(run)])
-	}
-	w.signeds(column, rows.N, order[single:])
+	room := make([]uint64, len(order))
+	w.leaves(room, leaves, order[:single])
+	w.leaves(room, leaves, order[single:])
+	w.counts(room, rows.N, order[single:])
 	for t := range of.Head.Types {
-		w.values(column, rows.Value[t*len(order):], rows.N, order)
+		w.values(room, rows.Value[t*len(order):], rows.N, order)
 	}
 	if rows.Spread != nil || rows.Excess != nil {
-		for i, at := range order[single:] {
-			column[i] = excess(rows, at)
-		}
-		w.column(column[:len(order)-single])
+		w.excess(room, rows, order[single:])
 	}
 	for _, numbers := range [][]uint32{rows.Thread, rows.Context, rows.Slot} {
 		if numbers != nil {
 			for i, at := range order {
-				column[i] = uint64(numbers[at])
+				room[i] = uint64(numbers[at])
 			}
-			w.column(column)
+			w.column(room)
 		}
 	}
 	if rows.Groups != nil {
-		w.groups(rows, order)
+		w.groups(room, rows, order)
 	}
 	if of.Of != 0 {
 		w.number(uint64(of.Of))
 	}
 }
 
-// arrange puts single rows before others, each by their leaves.
-func arrange(rows *store.Rows, leaves []uint32) (order []int, single int) {
+// arrange sorts rows by their leaves. As windows are cut, most rows are single:
+// those come first, and need no column of counts.
+func arrange(of *store.Window, leaves []uint32) (order []int, single int) {
 	var others []int
-	for i, n := range rows.N {
-		if n == 1 && excess(rows, i) == 0 {
+	for i, n := range of.Rows.N {
+		if n == 1 && of.Of == 0 {
 			order = append(order, i)
 		} else {
 			others = append(others, i)
@@ -88,55 +80,132 @@ func columnsOf(of *store.Window) (has uint64) {
 	return has
 }
 
-// An excess is kept in these parts of one: it is the variance of weights, and to
-// know that of a row to a hundredth is more than its samples tell.
-const excessParts = 64
-
-// excess is by how much the sum of a row's squared weights is above what it were
-// if all of them were alike.
-func excess(rows *store.Rows, i int) uint64 {
-	switch {
-	case rows.Excess != nil:
-		return uint64(math.Round(excessParts * min(max(float64(rows.Excess[i]), 0), 1<<40)))
-	case rows.Spread == nil || rows.Spread[i] <= 0 || rows.Value[i] == 0:
-		return 0
-	}
-	value := float64(rows.Value[i])
-	return uint64(math.Round(excessParts * min(float64(rows.Spread[i])*float64(rows.N[i])/(value*value), 1<<40)))
-}
-
-// signeds writes a column of numbers that may be below zero. room is of any use.
-func (w *writer) signeds(room []uint64, numbers []int64, order []int) {
-	below := slices.ContainsFunc(order, func(at int) bool { return numbers[at] < 0 })
-	w.flag(below)
+// leaves writes by how much each leaf is above the one before, less one where
+// none comes twice: of the hot ones, which are all there, nothing is left then.
+func (w *writer) leaves(room []uint64, leaves []uint32, order []int) {
+	before, least := int64(-1), uint64(1)
 	for i, at := range order {
-		room[i] = uint64(numbers[at])
-		if below {
-			room[i] = uint64(numbers[at]<<1 ^ numbers[at]>>63)
-		}
+		room[i] = uint64(int64(leaves[at]) - before)
+		before, least = int64(leaves[at]), min(least, room[i])
+	}
+	w.number(least)
+	for i := range order {
+		room[i] -= least
 	}
 	w.column(room[:len(order)])
 }
 
-// values writes the values of a type, less what as many samples have at least.
-func (w *writer) values(room []uint64, values, n []int64, order []int) {
+// counts writes how many samples rows are of, less the least of them.
+func (w *writer) counts(room []uint64, n []int64, order []int) {
 	least := int64(0)
 	for i, at := range order {
-		if each := values[at] / max(n[at], 1); i == 0 || each < least {
-			least = each
+		if i == 0 || n[at] < least {
+			least = n[at]
 		}
 	}
 	w.signed(least)
-	above := make([]int64, len(order))
-	for _, at := range order {
-		above[at] = values[at] - least*n[at]
+	for i, at := range order {
+		room[i] = uint64(n[at] - least)
 	}
-	w.signeds(room, above, order)
+	w.column(room[:len(order)])
+}
+
+// values writes the values of a type, less what as many samples have on average.
+func (w *writer) values(room []uint64, values, n []int64, order []int) {
+	each := average(values, n, order)
+	w.signed(each)
+	for i, at := range order {
+		room[i] = zigzag(values[at] - expected(each, n[at]))
+	}
+	w.column(room[:len(order)])
+}
+
+// An average is kept in these parts of a step.
+const averageParts = 256
+
+func average(values, n []int64, order []int) int64 {
+	value, samples := 0.0, 0.0
+	for _, at := range order {
+		value, samples = value+float64(values[at]), samples+float64(n[at])
+	}
+	if samples <= 0 {
+		return 0
+	}
+	return int64(min(max(averageParts*value/samples, -1<<60), 1<<60)) // any number will do: of absurd ones products wrap around, and back
+}
+
+func expected(each, n int64) int64 { return (each*n + averageParts/2) / averageParts }
+
+// zigzag has numbers near zero be small.
+func zigzag(v int64) uint64 { return uint64(v<<1 ^ v>>63) }
+
+func unzigzag(v int64) int64 { return int64(uint64(v)>>1) ^ -(v & 1) }
+
+// The weights of a window's samples differ by its sampler's design, those of one
+// row by chance as well. So one base is kept for all rows: a row of n samples is
+// thought to have an excess of base*(1-1/n), and what it has above or below that
+// is kept only if it is more than chance, as where windows of several rates were
+// added up.
+const (
+	baseParts   = 4096
+	excessParts = 8
+	byChance    = 0.25
+)
+
+func usualExcess(base float64, n int64) float64 { return base * (1 - 1/float64(n)) }
+
+// excess writes the base, and a column of what rows of several samples have more.
+func (w *writer) excess(room []uint64, rows *store.Rows, order []int) {
+	base := 0.0
+	for near := range 3 { // the first is of all rows, the others of those near the one before
+		excess, usual := 0.0, 0.0
+		for _, at := range order {
+			if of := excessOf(rows, at); rows.N[at] > 1 && (near == 0 || math.Abs(of-usualExcess(base, rows.N[at])) <= byChance) {
+				alike := alike(rows, at)
+				excess, usual = excess+alike*of, usual+alike*usualExcess(1, rows.N[at])
+			}
+		}
+		if usual > 0 {
+			base = math.Round(baseParts*min(max(excess/usual, 0), 1<<30)) / baseParts
+		}
+	}
+	w.number(uint64(base * baseParts))
+	several := room[:0]
+	for _, at := range order {
+		if n := rows.N[at]; n > 1 {
+			more := min(excessOf(rows, at), 1<<40) - usualExcess(base, n)
+			if math.Abs(more) <= byChance {
+				more = 0
+			}
+			several = append(several, zigzag(int64(math.Round(excessParts*more))))
+		}
+	}
+	w.column(several)
+}
+
+// alike is the sum of a row's squared weights if all of them are alike.
+func alike(rows *store.Rows, i int) float64 {
+	if rows.N[i] <= 1 {
+		return 0
+	}
+	value := float64(rows.Value[i])
+	return value * value / float64(rows.N[i])
+}
+
+func excessOf(rows *store.Rows, i int) float64 {
+	switch alike := alike(rows, i); {
+	case alike == 0:
+		return 0
+	case rows.Excess != nil:
+		return max(0, float64(rows.Excess[i]))
+	default:
+		return max(0, float64(rows.Spread[i])/alike)
+	}
 }
 
 // groups writes which groups have values, and for each of these but the last a
 // column: by how much it has more than its share of what the row has left.
-func (w *writer) groups(rows *store.Rows, order []int) {
+func (w *writer) groups(room []uint64, rows *store.Rows, order []int) {
 	which := byte(0)
 	for i, v := range rows.Groups {
 		if v != 0 {
@@ -144,18 +213,18 @@ func (w *writer) groups(rows *store.Rows, order []int) {
 		}
 	}
 	*w = append(*w, which)
-	left, room, more := make([]int64, len(order)), make([]uint64, len(order)), make([]int64, len(order))
+	left := make([]int64, len(order))
 	for _, at := range order {
 		left[at] = rows.Value[at]
 	}
 	for ; which&(which-1) != 0; which &= which - 1 {
 		g, groups := bits.TrailingZeros8(which), int64(bits.OnesCount8(which))
-		for _, at := range order {
+		for i, at := range order {
 			v := rows.Groups[at*store.Groups+g]
-			more[at] = v - left[at]/groups
+			room[i] = zigzag(v - left[at]/groups)
 			left[at] -= v
 		}
-		w.signeds(room, more, order)
+		w.column(room)
 	}
 }
 
@@ -167,9 +236,9 @@ func (r *reader) groups(out, values, room []int64) {
 	left, more := room[:len(values)], room[len(values):2*len(values)]
 	for ; which&(which-1) != 0; which &= which - 1 {
 		g, groups := bits.TrailingZeros8(which), int64(bits.OnesCount8(which))
-		r.signeds(more)
+		readColumn(r, more)
 		for i, m := range more {
-			v := m + left[i]/groups
+			v := unzigzag(m) + left[i]/groups
 			out[i*store.Groups+g] = v
 			left[i] -= v
 		}
@@ -181,13 +250,22 @@ func (r *reader) groups(out, values, room []int64) {
 	}
 }
 
-// excess reads a column of excesses; single rows have none.
-func (r *reader) excess(out []float32, single int, room []int64) {
-	clear(out[:single])
-	room = room[:len(out)-single]
-	readColumn(r, room)
-	for i, parts := range room {
-		out[single+i] = float32(parts) / excessParts
+// excess reads what rows of several samples have; n says which those are.
+func (r *reader) excess(out []float32, n, room []int64) {
+	several := room[:0]
+	for _, n := range n {
+		if n > 1 {
+			several = append(several, 0)
+		}
+	}
+	base := float64(r.number()) / baseParts
+	readColumn(r, several)
+	for i, n := range n {
+		out[i] = 0
+		if n > 1 {
+			out[i] = float32(max(0, usualExcess(base, n)+float64(unzigzag(several[0]))/excessParts))
+			several = several[1:]
+		}
 	}
 }
 
@@ -204,17 +282,16 @@ func (r *reader) shape(types int) (rows, single int, has uint64) {
 }
 
 // leaves reads a column of leaves; they are below size.
-func (r *reader) leaves(out []uint32, single int, size int64) {
-	for _, run := range [][]uint32{out[:single], out[single:]} {
-		readColumn(r, run)
-		last := uint64(0)
-		for i, more := range run {
-			last += uint64(more)
-			run[i] = uint32(last)
-		}
-		if len(run) > 0 && (last > math.MaxUint32 || int64(last) >= size) {
-			r.bad, r.data = true, nil
-		}
+func (r *reader) leaves(out []uint32, size int64) {
+	least := r.small(1)
+	readColumn(r, out)
+	last := uint64(math.MaxUint64)
+	for i, more := range out {
+		last += uint64(more) + least
+		out[i] = uint32(last)
+	}
+	if n := len(out); n > 0 && (last > math.MaxUint32 || int64(last) >= size || out[0] > out[n-1]) { // the first may be before 0
+		r.bad, r.data = true, nil
 	}
 }
 
@@ -223,26 +300,23 @@ func (r *reader) counts(out []int64, single int) {
 	for i := range out[:single] {
 		out[i] = 1
 	}
-	r.signeds(out[single:])
-}
-
-// signeds reads a column of numbers that may be below zero.
-func (r *reader) signeds(out []int64) {
-	below := r.flag()
-	readColumn(r, out)
-	if below {
-		for i, v := range out {
-			out[i] = int64(uint64(v)>>1) ^ -(v & 1)
-		}
+	least := r.signed()
+	readColumn(r, out[single:])
+	for i := range out[single:] {
+		out[single+i] += least
 	}
 }
 
 // values reads those of a type.
-func (r *reader) values(out, n []int64) {
-	least := r.signed()
-	r.signeds(out)
-	for i := range out {
-		out[i] += least * n[i]
+func (r *reader) values(out, n []int64, single int) {
+	each := r.signed()
+	readColumn(r, out)
+	one := expected(each, 1)
+	for i, v := range out[:single] {
+		out[i] = unzigzag(v) + one
+	}
+	for i := single; i < len(out); i++ {
+		out[i] = unzigzag(out[i]) + expected(each, n[i])
 	}
 }
 
@@ -263,15 +337,16 @@ func (r *reader) rows(w *store.Window) {
 		return
 	}
 	rows.Stack, rows.N, rows.Value = make([]uint32, n), make([]int64, n), make([]int64, n*types)
-	r.leaves(rows.Stack, single, math.MaxInt64)
+	r.leaves(rows.Stack[:single], math.MaxInt64)
+	r.leaves(rows.Stack[single:], math.MaxInt64)
 	r.counts(rows.N, single)
 	for t := range types {
-		r.values(rows.Value[t*n:(t+1)*n], rows.N)
+		r.values(rows.Value[t*n:(t+1)*n], rows.N, single)
 	}
 	room := make([]int64, 2*n)
 	if has&hasExcess != 0 {
 		rows.Excess = make([]float32, n)
-		r.excess(rows.Excess, single, room)
+		r.excess(rows.Excess, rows.N, room)
 	}
 	for _, c := range []struct {
 		has    uint64

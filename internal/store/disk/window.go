@@ -7,28 +7,29 @@ import (
 
 // A window as it is kept. Its key has its series, start, task and run.
 //
-//	version 2
+//	version 3
 //	types     count, then kind, unit, period, scale of each
 //	rows      count, of them single, which columns there are, then columns (blocks.go):
 //	          leaf less that of the row before | n | values of each type, less what
-//	          as many samples have at least | those of the following that there are:
+//	          as many samples have on average | those of the following that there are:
 //	          excess | thread | context | slot | groups; of how many windows
 //	head      duration, design, exact, idle, watched, clock, losses, comments
 //	threads, contexts
 //
 // Single rows come first, by their leaves: those of one sample each, which are
-// most. They have no n and no excess; then the others, by their leaves too.
+// most of a window as it is cut. They have no n; then the others, by their leaves
+// too. Only rows of several samples have an excess.
 //
 // A merge reads the first half, and of the head what it adds up.
-const version = 2
+const version = 3
 
 // encodeWindow writes a window whose rows' stacks are leaves already.
 func encodeWindow(w *store.Window, leaves []uint32) []byte {
 	out := writer{version}
 	out.number(uint64(len(w.Head.Types)))
 	for i, t := range w.Head.Types {
-		out.text(t.Kind)
-		out.text(t.Unit)
+		out.word(t.Kind)
+		out.word(t.Unit)
 		out.signed(t.Period)
 		out.signed(w.Scales[i])
 	}
@@ -54,7 +55,7 @@ func encodeWindow(w *store.Window, leaves []uint32) []byte {
 
 func (w *writer) head(h *profile.Head) {
 	w.signed(int64(h.Duration))
-	w.text(string(h.Design))
+	w.word(string(h.Design))
 	w.exact(h.Exact)
 	w.signed(int64(h.Idle))
 	w.signed(int64(h.Watched))
@@ -102,14 +103,14 @@ func (r *reader) types(w *store.Window) {
 		r.bad, r.data = true, nil
 	}
 	for n := r.length(); n > 0 && !r.bad; n-- {
-		w.Head.Types = append(w.Head.Types, profile.ValueType{Kind: r.text(), Unit: r.text(), Period: r.signed()})
+		w.Head.Types = append(w.Head.Types, profile.ValueType{Kind: r.word(), Unit: r.word(), Period: r.signed()})
 		w.Scales = append(w.Scales, r.signed())
 	}
 }
 
 func (r *reader) head(h *profile.Head) {
 	h.Duration = r.duration()
-	h.Design = profile.Design(r.text())
+	h.Design = profile.Design(r.word())
 	h.Exact = r.exact()
 	h.Idle, h.Watched, h.ClockOffset, h.ClockError = r.duration(), r.duration(), r.duration(), r.duration()
 	for n := r.length(); n > 0 && !r.bad; n-- {

@@ -64,7 +64,7 @@ func (b *bench) sameAtAllLevels(t *testing.T, windows []*profile.Window, kind st
 		hashes := hashesOf(m.Forest)
 		for _, s := range c.Sums {
 			want := groups[hashes[s.Call]]
-			if s.Groups != want.Groups || math.Abs(s.Squares-want.Squares) > 2e-2*want.Squares {
+			if s.Groups != want.Groups || math.Abs(s.Squares-want.Squares) > want.Squares/4 {
 				t.Errorf("level %d, %s: groups %v, squares %g; want %v, %g", level, kind, s.Groups, s.Squares, want.Groups, want.Squares)
 			}
 		}

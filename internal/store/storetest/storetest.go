@@ -351,7 +351,7 @@ func compare(t *testing.T, m *store.Merged, c *store.Column, want map[profile.Ha
 	hashes := hashesOf(m.Forest)
 	for _, s := range c.Sums {
 		w := want[hashes[s.Call]]
-		if s.N != w.n || s.Value != w.value || squares && math.Abs(s.Squares-w.squares) > 1e-2*w.squares+1 {
+		if s.N != w.n || s.Value != w.value || squares && math.Abs(s.Squares-w.squares) > w.squares/4+1 {
 			t.Errorf("column %q: %d samples, value %d, squares %g; want %d, %d, %g", c.Key, s.N, s.Value, s.Squares, w.n, w.value, w.squares)
 		}
 		var groups int64
