@@ -19,7 +19,7 @@ test-root: ## run the tests that need root, never from the cache
 	$(GO) test -count=1 -timeout 15m $(ROOT_PACKAGES)
 
 test-kernels: ## boot Debian's 6.1 kernel in qemu, load every BPF program and record there
-	$(GO) test -tags kernels -count=1 -timeout 20m ./test/kernels
+	$(GO) test -tags kernels -count=1 -timeout 20m -v ./test/kernels
 
 test-runtimes: ## fetch every version of every runtime, record each, write docs/runtimes.md
 	@.ci/runtimes

@@ -152,6 +152,33 @@ func (k *kernels) of(t *lang.Target) string {
 	return string(other)
 }
 
+// missing says what a profile of the process will lack that its kernel takes.
+// What the target itself tells is of bpf: others know less.
+func (k *kernels) missing(t *lang.Target) []string {
+	switch kernel := external.Kernel(k.of(t)); kernel {
+	case external.Perf, external.PySpy:
+		return lackedBy(kernel, t.Runtimes)
+	}
+	return t.Missing()
+}
+
+// lackedBy says which functions another profiler does not know.
+func lackedBy(kernel external.Kernel, runtimes []lang.Runtime) (reasons []string) {
+	if kernel == external.PySpy {
+		return []string{"py-spy shows functions of Python alone"}
+	}
+	for _, r := range runtimes {
+		switch r.Kind {
+		case lang.Native, lang.NativeImage, lang.Go:
+		case lang.Ruby, lang.PHP, lang.Perl:
+			reasons = append(reasons, "perf shows no functions of "+r.Name())
+		default:
+			reasons = append(reasons, "perf shows functions of "+r.Name()+" as far as it writes a perf map")
+		}
+	}
+	return reasons
+}
+
 // isUnreadable tells whether a process was not looked at for lack of permission.
 func isUnreadable(t *lang.Target) bool { return errors.Is(t.Err, fs.ErrPermission) }
 
@@ -173,7 +200,7 @@ func targetsText(w io.Writer, targets []lang.Target, k kernels, o render.Options
 		for j, r := range t.Runtimes {
 			languages[j] = r.Name()
 		}
-		missing := strings.Join(t.Missing(), "; ")
+		missing := strings.Join(k.missing(t), "; ")
 		if isUnreadable(t) {
 			missing = "it may not be read" // what helps is said once, below
 		}
@@ -242,7 +269,7 @@ func targetsJSON(w io.Writer, targets []lang.Target, k kernels) error {
 		one := targetJSON{PID: t.PID, Name: t.Comm, Service: t.Service.Name, ServiceSource: string(t.Service.Source),
 			Container: t.Service.Container, ContainerRuntime: t.Service.Runtime, PodUID: t.Service.PodUID,
 			Unit: t.Service.Unit, UnitUser: t.Service.User,
-			Runtimes: []runtimeJSON{}, Kernel: k.of(t), Missing: append([]string{}, t.Missing()...)}
+			Runtimes: []runtimeJSON{}, Kernel: k.of(t), Missing: append([]string{}, k.missing(t)...)}
 		for _, r := range t.Runtimes {
 			j := runtimeJSON{r.Kind, r.Vendor, r.Version, r.Update, r.Engine, r.Feature, nil, r.Libc, r.Path, r.Walked, r.Why}
 			if r.Kind == lang.HotSpot || r.Kind == lang.OpenJ9 {

@@ -10,6 +10,7 @@ import (
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/render"
+	"atys.dev/atys/internal/sampler/external"
 )
 
 func someTargets() []lang.Target {
@@ -66,6 +67,25 @@ func TestTargetsWithoutBPF(t *testing.T) {
 	}
 	if n := unreadable(targets); n != 1 {
 		t.Errorf("%d of them may not be read, want 1", n)
+	}
+}
+
+func TestOtherKernelsLack(t *testing.T) {
+	perl := lang.Runtime{Kind: lang.Perl, Version: "5.36.0", Walked: true}
+	java := lang.Runtime{Kind: lang.HotSpot, Version: "17.0.15", Walked: true}
+	native := lang.Runtime{Kind: lang.Native, Walked: true}
+	for _, test := range []struct {
+		kernel   external.Kernel
+		runtimes []lang.Runtime
+		want     string
+	}{
+		{external.Perf, []lang.Runtime{native}, ""},
+		{external.Perf, []lang.Runtime{perl, java}, "perf shows no functions of perl 5.36.0; perf shows functions of java 17.0.15 as far as it writes a perf map"},
+		{external.PySpy, []lang.Runtime{{Kind: lang.Python, Version: "3.11.7", Walked: true}}, "py-spy shows functions of Python alone"},
+	} {
+		if got := strings.Join(lackedBy(test.kernel, test.runtimes), "; "); got != test.want {
+			t.Errorf("%s of %v: got %q, want %q", test.kernel, test.runtimes, got, test.want)
+		}
 	}
 }
 

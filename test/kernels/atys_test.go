@@ -42,7 +42,7 @@ func TestAtys(t *testing.T) {
 					"atys record -p $victim -d 3s -F 199 -o /tmp/p.folded",
 					"cat /tmp/p.folded",
 				},
-				CommandTimeout: 2 * time.Minute,
+				CommandTimeout: 5 * time.Minute, // without KVM, and with others at work, the verifier takes minutes
 			})
 			if err != nil {
 				t.Fatal(err)

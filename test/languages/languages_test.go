@@ -4,6 +4,7 @@ package languages
 import (
 	"bufio"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,24 +30,27 @@ func needsBPF(t *testing.T) {
 
 // versions chooses among the versions of a runtime that are here: all of them
 // under ATYS_MATRIX, which make test-runtimes sets, else the one that a user
-// gets by its name, so that make test takes minutes.
+// gets by its name, so that make test takes minutes. Where that is none of them,
+// as with the scripts that pyenv puts before its own, it is the first of those
+// whose version the command names.
 func versions(t *testing.T, found map[string]string, command string) map[string]string {
 	t.Helper()
 	if os.Getenv("ATYS_MATRIX") != "" || len(found) < 2 {
 		return found
 	}
-	chosen := ""
+	names := slices.Sorted(maps.Keys(found))
+	chosen := names[0]
+	if i := slices.IndexFunc(names, func(name string) bool {
+		return strings.HasPrefix(name, strings.TrimLeft(command, "abcdefghijklmnopqrstuvwxyz"))
+	}); i >= 0 {
+		chosen = names[i]
+	}
 	if path, err := exec.LookPath(command); err == nil {
 		path, _ = filepath.EvalSymlinks(path)
 		for name, candidate := range found {
 			if real, _ := filepath.EvalSymlinks(candidate); real == path {
 				chosen = name
 			}
-		}
-	}
-	for name := range found {
-		if chosen == "" || found[chosen] == "" {
-			chosen = name
 		}
 	}
 	return map[string]string{chosen: found[chosen]}

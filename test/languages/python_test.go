@@ -22,7 +22,7 @@ func pythons(t *testing.T) map[string]string {
 	found := map[string]string{}
 	if list := os.Getenv("ATYS_PYTHONS"); list != "" {
 		for _, path := range filepath.SplitList(list) {
-			found[path] = path
+			found[pythonName(path)] = path
 		}
 		return found
 	}
@@ -33,7 +33,7 @@ func pythons(t *testing.T) map[string]string {
 	for _, pattern := range []string{home + "/.pyenv/versions/3.*/bin/python3", home + "/.cache/atys/runtimes/cpython-3.*/bin/python3"} {
 		paths, _ := filepath.Glob(pattern)
 		for _, path := range paths {
-			found[strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "cpython-")] = path
+			found[pythonName(path)] = path
 		}
 	}
 	if path := "/usr/bin/python3"; len(found) == 0 || isELF(path) {
@@ -45,6 +45,11 @@ func pythons(t *testing.T) map[string]string {
 		t.Skip("no CPython: install one, or name some in ATYS_PYTHONS")
 	}
 	return versions(t, found, "python3.11")
+}
+
+// pythonName is the version in the name of the directory that it is installed in.
+func pythonName(path string) string {
+	return strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(path))), "cpython-")
 }
 
 // onePerMechanism keeps the newest of the interpreters that tell activations

@@ -265,11 +265,12 @@ export class Viewer extends EventTarget {
     const families = new Map();
     for (const f of sums.frames) {
       const swatch = palette.swatch(f);
-      const family = families.get(swatch.name) ?? { swatch, value: 0 };
+      const family = families.get(swatch.name) ?? { swatch, value: 0, below: 0 };
       family.value += sums.selfV[0][f];
+      family.below += sums.totalV[0][f]; // interpreted functions have no time of their own
       families.set(swatch.name, family);
     }
-    const top = [...families.values()].sort((a, b) => b.value - a.value).slice(0, 9);
+    const top = [...families.values()].sort((a, b) => b.value - a.value || b.below - a.below).slice(0, 12);
     const entries = top.map(({ swatch, value }) => legendEntry(palette.color(swatch, 1, false, false), swatch.name, formatShare(certainty.share(0, value))));
     replace(this.legend, element("div", { class: "entries" }, element("span", { class: "quiet" }, "self, by " + by), entries),
       certainty.known && element("label", { class: "fade" }, this.fadeBox(), " mark what could be noise"));
