@@ -117,48 +117,6 @@ func oneSelector(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func queryTopCommand() *cobra.Command {
-	var f queryFlags
-	var rows uint32
-	c := &cobra.Command{
-		Use:     "top [SELECTOR]",
-		Short:   "The functions that use most, with intervals: of this selection, and of the service",
-		Example: `  atys query top '{service="checkout"}' --from -6h`,
-		Args:    oneSelector,
-		RunE: func(c *cobra.Command, args []string) error {
-			client, address, about, err := f.ask(args)
-			if err != nil {
-				return err
-			}
-			top, err := client.Top(c.Context(), &atysv1.TopRequest{Selection: about, Limit: rows})
-			if err != nil {
-				return explain(address, err)
-			}
-			if err := f.print(top, topRows(top)); err != nil {
-				return err
-			}
-			return warnCoverage(os.Stderr, top.GetCoverage(), about)
-		},
-	}
-	f.addTable(c)
-	c.Flags().Uint32VarP(&rows, "nodecount", "n", 20, "so many functions; 0: all")
-	return c
-}
-
-func topRows(top *atysv1.TopResponse) [][]string {
-	rows := [][]string{{"SELF", "95% OF THIS", "95% OF SERVICE", "TOTAL", "SECONDS", "SAMPLES", "FUNCTION", "FILE"}}
-	for _, f := range top.GetFunctions() {
-		self := f.GetSelf()
-		service := "-"
-		if i := self.GetService(); i != nil {
-			service = bounds(i)
-		}
-		rows = append(rows, []string{percent(self.GetShare().GetValue()), bounds(self.GetShare()), service, percent(f.GetTotal().GetShare().GetValue()),
-			strconv.FormatFloat(self.GetSeconds(), 'f', 3, 64), strconv.FormatInt(self.GetN(), 10), f.GetFunction(), f.GetFile()})
-	}
-	return rows
-}
-
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 2, 64) + "%" }
 
 func bounds(i *atysv1.Interval) string {
