@@ -63,6 +63,31 @@ func (a *Asker) split(ctx context.Context, selector, by string) (all []Share, er
 	return all, nil
 }
 
+// Settled waits until the server has windows of what each selector chooses that begin
+// at the end of what is asked for, or later: agents ship those before first.
+func (a *Asker) Settled(ctx context.Context, patience time.Duration, selectors ...string) error {
+	later := *a
+	later.From, later.To = a.To, a.To.Add(time.Hour)
+	for began := time.Now(); len(selectors) > 0; {
+		all, err := later.split(ctx, selectors[0], "")
+		switch {
+		case err != nil:
+			return err
+		case len(all) > 0:
+			selectors = selectors[1:]
+			continue
+		case time.Since(began) > patience:
+			return fmt.Errorf("nothing of %s came within %v", selectors[0], patience)
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // Callers gives the application's functions that call the function, with what of
 // all is spent in it, the most first.
 func (a *Asker) Callers(ctx context.Context, selector string) (functions []*atysv1.FunctionAmount, err error) {
