@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -59,7 +60,7 @@ func (a *Asker) split(ctx context.Context, selector, by string) (all []Share, er
 		s := p.GetShare()
 		all = append(all, Share{p.GetBy(), stats.Interval{Value: s.GetValue(), Low: s.GetLow(), High: s.GetHigh()}, p.GetN(), time.Duration(p.GetCpuNs())})
 	}
-	slices.SortFunc(all, func(x, y Share) int { return int(x.CPU - y.CPU) })
+	slices.SortFunc(all, func(x, y Share) int { return strings.Compare(x.Of, y.Of) })
 	return all, nil
 }
 
