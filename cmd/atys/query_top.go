@@ -1,11 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/whose"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -20,15 +24,22 @@ func queryTopCommand() *cobra.Command {
 		Long: `top lists functions, those first that used most themselves. With --own it lists
 the application's own, each with what it called in other code: who is behind what a
 library uses. --callers tells who calls one function, and what share of all is
-spent in these calls; with --own who of the application does.`,
+spent in these calls; with --own who of the application does. Forms of -o that are
+profiles hold all stacks of the selection, with --own those of the application alone.`,
 		Example: `  atys query top '{service="checkout"}' --from -6h
   atys query top '{service="checkout"}' --own
   atys query top '{service="checkout"}' --own --callers java.util.UUID.randomUUID`,
 		Args: oneSelector,
 		RunE: func(c *cobra.Command, args []string) error {
-			rules, _, err := code.usersRules()
+			rules, parsed, err := code.usersRules()
 			if err != nil {
 				return err
+			}
+			if out, err := newAnswerOutput(f.output, f.forms); err == nil && !out.table() {
+				if callers != "" {
+					return &usageError{fmt.Errorf("--callers is a table: want -o %s", strings.Join(tableForms, " or "))}
+				}
+				return f.merge(c, args, func(w *profile.Window) *profile.Window { return code.folding(whose.New(parsed).Window(w)) })
 			}
 			client, address, about, err := f.ask(args)
 			if err != nil {
@@ -45,7 +56,7 @@ spent in these calls; with --own who of the application does.`,
 			return warnCoverage(os.Stderr, top.GetCoverage(), about)
 		},
 	}
-	f.addTable(c)
+	f.addTable(c, profileForms()...)
 	code.addFolding(c)
 	flags := c.Flags()
 	flags.Uint32VarP(&rows, "nodecount", "n", 20, "so many functions; 0: all")
