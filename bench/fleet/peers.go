@@ -46,6 +46,10 @@ func compare(w io.Writer, all []*measured) error {
 		if there == nil {
 			continue
 		}
+		if due := m.instances * int(*length/windowLength); m.seen.windows() < due*9/10 {
+			fmt.Fprintf(w, "\n%d instances: %d windows of %d came: the machine is too busy, or the server too slow, and what this took cannot be compared\n", m.instances, m.seen.windows(), due)
+			continue
+		}
 		table := &harness.Table{}
 		head := []string{fmt.Sprintf("%d instances", m.instances), "atys"}
 		for _, p := range there {
