@@ -31,6 +31,7 @@ var (
 	instances      = flag.String("n", "0,100,500,1000", "how many instances, one after another")
 	length         = flag.Duration("d", 20*time.Minute, "length of each")
 	withPrometheus = flag.Bool("prometheus", false, "have Prometheus ask each agent for its ten hottest functions, and watch it")
+	withPeers      = flag.Bool("peers", false, "compare with what Pyroscope and Parca took of 100 and 1,000 instances")
 	volume         = flag.Bool("volume", false, "say how many bytes samples take in several forms, instead")
 
 	// How this program starts itself as the agents.
@@ -82,10 +83,15 @@ func run(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(all) == 1 {
-		return nil
+	if len(all) > 1 {
+		if err := report(all); err != nil {
+			return err
+		}
 	}
-	return report(all)
+	if *withPeers {
+		return compare(os.Stdout, all)
+	}
+	return nil
 }
 
 // measured is one load.

@@ -22,6 +22,7 @@ type diffFlags struct {
 	selectionFlags
 	displayFlags
 	drawingFlags
+	out       answerOutput // for programs; what is compared with it: see answer
 	normalize bool
 	json      bool
 	rows      int
@@ -89,6 +90,9 @@ func diff(out, log io.Writer, f diffFlags, paths []string) error {
 	}
 	ofWhole(tree, 0, before.whole)
 	ofWhole(tree, 1, after.whole)
+	if f.out.form != "" {
+		return writeWhole(f.out.path, out, func(w io.Writer) error { return f.writeForm(w, tree, d.options) })
+	}
 	w := bufio.NewWriter(out)
 	if f.json {
 		d.options.Limit = f.rows

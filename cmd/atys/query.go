@@ -2,26 +2,20 @@ package main
 
 import (
 	"cmp"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/render"
-	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
@@ -32,6 +26,8 @@ type queryFlags struct {
 	displayFlags
 	task, kind, from, to string
 	output               string
+	forms                []string     // that -o may name
+	out                  answerOutput // what it names, once a question is asked
 }
 
 func (f *queryFlags) add(c *cobra.Command) {
@@ -43,20 +39,12 @@ func (f *queryFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.to, "to", "now", "and before then")
 }
 
-// tableFormats are the values of -o for what is shown as a table.
-var tableFormats = []string{"json", "csv"}
-
-func (f *queryFlags) addTable(c *cobra.Command) {
-	f.add(c)
-	f.displayFlags.add(c)
-	c.Flags().StringVarP(&f.output, "output", "o", "", "how to print: "+strings.Join(tableFormats, " or ")+"; else as a table")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(tableFormats, cobra.ShellCompDirectiveNoFileComp))
-}
-
 // ask gives whom to ask, and what about.
 func (f *queryFlags) ask(args []string) (client atysv1connect.QueryClient, address string, about *atysv1.Selection, err error) {
-	if f.output != "" && slices.Contains(tableFormats, f.output) == strings.Contains(f.output, ".") {
-		return nil, "", nil, &usageError{fmt.Errorf("-o %q: want %s", f.output, strings.Join(tableFormats, " or "))}
+	if f.forms != nil {
+		if f.out, err = newAnswerOutput(f.output, f.forms); err != nil {
+			return nil, "", nil, &usageError{err}
+		}
 	}
 	now := time.Now()
 	from, err := parseMoment(f.from, now)
@@ -117,88 +105,10 @@ func oneSelector(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func queryTopCommand() *cobra.Command {
-	var f queryFlags
-	var rows uint32
-	c := &cobra.Command{
-		Use:     "top [SELECTOR]",
-		Short:   "The functions that use most, with intervals: of this selection, and of the service",
-		Example: `  atys query top '{service="checkout"}' --from -6h`,
-		Args:    oneSelector,
-		RunE: func(c *cobra.Command, args []string) error {
-			client, address, about, err := f.ask(args)
-			if err != nil {
-				return err
-			}
-			top, err := client.Top(c.Context(), &atysv1.TopRequest{Selection: about, Limit: rows})
-			if err != nil {
-				return explain(address, err)
-			}
-			if err := f.print(top, topRows(top)); err != nil {
-				return err
-			}
-			return warnCoverage(os.Stderr, top.GetCoverage(), about)
-		},
-	}
-	f.addTable(c)
-	c.Flags().Uint32VarP(&rows, "nodecount", "n", 20, "so many functions; 0: all")
-	return c
-}
-
-func topRows(top *atysv1.TopResponse) [][]string {
-	rows := [][]string{{"SELF", "95% OF THIS", "95% OF SERVICE", "TOTAL", "SECONDS", "SAMPLES", "FUNCTION", "FILE"}}
-	for _, f := range top.GetFunctions() {
-		self := f.GetSelf()
-		service := "-"
-		if i := self.GetService(); i != nil {
-			service = bounds(i)
-		}
-		rows = append(rows, []string{percent(self.GetShare().GetValue()), bounds(self.GetShare()), service, percent(f.GetTotal().GetShare().GetValue()),
-			strconv.FormatFloat(self.GetSeconds(), 'f', 3, 64), strconv.FormatInt(self.GetN(), 10), f.GetFunction(), f.GetFile()})
-	}
-	return rows
-}
-
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 2, 64) + "%" }
 
 func bounds(i *atysv1.Interval) string {
 	return strconv.FormatFloat(100*i.GetLow(), 'f', 2, 64) + "-" + percent(i.GetHigh())
-}
-
-// print prints an answer as it was asked for.
-func (f *queryFlags) print(answer proto.Message, rows [][]string) error {
-	switch f.output {
-	case "json":
-		text, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(answer)
-		if err != nil {
-			return err
-		}
-		var indented any // protojson varies its spaces on purpose
-		if err := json.Unmarshal(text, &indented); err != nil {
-			return err
-		}
-		return printJSON(os.Stdout, indented)
-	case "csv":
-		for _, row := range rows {
-			for i := range row {
-				row[i] = render.Printable(row[i])
-			}
-		}
-		w := csv.NewWriter(os.Stdout)
-		if err := w.WriteAll(rows); err != nil {
-			return err
-		}
-		return w.Error()
-	}
-	screen := screenOf(os.Stdout)
-	o, err := f.options(screen)
-	if err != nil {
-		return &usageError{err}
-	}
-	if !screen.terminal {
-		o.Width = 0
-	}
-	return writeRows(os.Stdout, rows, o)
 }
 
 // warnCoverage says how much of what was asked for an answer holds.
@@ -234,54 +144,6 @@ func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) erro
 }
 
 func clock(nanoseconds int64) string { return time.Unix(0, nanoseconds).Format(time.TimeOnly) }
-
-func queryMergeCommand() *cobra.Command {
-	var f queryFlags
-	c := &cobra.Command{
-		Use:   "merge [SELECTOR] -o FILE",
-		Short: "All that is selected as one profile, in any format that record writes",
-		Example: `  atys query merge '{service="checkout"}' --from -1h -o checkout.html
-  atys query merge '{service="checkout"}' -o checkout.pb.gz && go tool pprof checkout.pb.gz`,
-		Args: oneSelector,
-		RunE: func(c *cobra.Command, args []string) error {
-			path := cmp.Or(f.output, "-")
-			f.output = ""
-			out, err := newOutput(path, "", outputOptions{})
-			if err != nil {
-				return &usageError{err}
-			}
-			if err := out.check(); err != nil {
-				return err
-			}
-			window, err := f.fetch(c, args)
-			if err != nil || window == nil {
-				return err
-			}
-			return out.write(window)
-		},
-	}
-	f.add(c)
-	c.Flags().StringVarP(&f.output, "output", "o", "", "file to write, - for folded stacks on standard output; its extension is its format: "+strings.Join(outputExtensions(), " "))
-	return c
-}
-
-// fetch gets all that is selected as one window; nil, with a word about it, if
-// there is nothing.
-func (f *queryFlags) fetch(c *cobra.Command, args []string) (*profile.Window, error) {
-	client, address, about, err := f.ask(args)
-	if err != nil {
-		return nil, err
-	}
-	response, err := client.Merge(c.Context(), &atysv1.MergeRequest{Selection: about})
-	if err != nil {
-		return nil, explain(address, err)
-	}
-	if err := warnCoverage(os.Stderr, response.GetCoverage(), about); err != nil || response.GetWindow() == nil {
-		return nil, err
-	}
-	window, _, err := wire.Open(response.GetWindow())
-	return window, err
-}
 
 func querySeriesCommand() *cobra.Command {
 	var f queryFlags
@@ -446,63 +308,4 @@ func windowRows(r *atysv1.WindowsResponse) [][]string {
 			strconv.Itoa(int(w.GetStacks())), strconv.FormatInt(incomplete, 10), profile.Labels(w.GetLabels()).String()})
 	}
 	return rows
-}
-
-func queryDiffCommand() *cobra.Command {
-	var before, after queryFlags
-	var d diffFlags
-	c := &cobra.Command{
-		Use:   "diff BEFORE AFTER",
-		Short: "What changed between two selections, or of one between two times, and what could be chance",
-		Example: `  atys query diff '{version="1"}' '{version="2"}'
-  atys query diff '{service="checkout"}' --from -25h --to -24h --from2 -1h --to2 now`,
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > 2 {
-				return &usageError{errors.New("give two selectors, or one and two times (--from2, --to2)")}
-			}
-			after.clientFlags, after.task, after.kind = before.clientFlags, before.task, before.kind
-			after.from, after.to = cmp.Or(after.from, before.from), cmp.Or(after.to, before.to)
-			return queryDiff(c, &before, &after, d, args)
-		},
-	}
-	before.add(c)
-	d.displayFlags.add(c)
-	d.selectionFlags.add(c)
-	d.drawingFlags.add(c)
-	flags := c.Flags()
-	flags.StringVar(&after.from, "from2", "", "as --from, for what comes after; else the same")
-	flags.StringVar(&after.to, "to2", "", "as --to, likewise")
-	flags.BoolVar(&d.normalize, "normalize", false, "scale the values before to the total after, so that values compare although one used more")
-	flags.IntVarP(&d.rows, "nodecount", "n", 0, "at most so many functions, or boxes of a drawing; 0 is all, but on a terminal what it holds")
-	flags.BoolVar(&d.json, "json", false, "write JSON")
-	return c
-}
-
-// queryDiff compares as diff does, by files that are gone at its end.
-func queryDiff(c *cobra.Command, before, after *queryFlags, d diffFlags, args []string) error {
-	dir, err := os.MkdirTemp("", "atys-diff-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	var paths []string
-	for i, f := range []*queryFlags{before, after} {
-		window, err := f.fetch(c, args[min(i, len(args)-1):][:1])
-		if err != nil {
-			return err
-		}
-		if window == nil {
-			return errors.New("there is nothing to compare")
-		}
-		path := filepath.Join(dir, []string{"before", "after"}[i]+".pb.gz")
-		out, err := newOutput(path, "", outputOptions{})
-		if err != nil {
-			return err
-		}
-		if err := out.write(window); err != nil {
-			return err
-		}
-		paths = append(paths, path)
-	}
-	return diff(c.OutOrStdout(), c.ErrOrStderr(), d, paths)
 }

@@ -19,12 +19,13 @@ func TestMain(m *testing.M) {
 var update = flag.Bool("update", false, "write what commands print into the scripts")
 
 // TestScripts runs commands as typed, those of testdata, with the corpus in
-// the folder corpus. Conditions: [root].
+// the folder corpus and an unused address in $ADDRESS. Conditions: [root].
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",
 		UpdateScripts: *update,
 		Setup:         setupScript,
+		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"ship": ship},
 		Condition: func(name string) (bool, error) {
 			return name == "root" && os.Geteuid() == 0, nil
 		},
@@ -32,6 +33,11 @@ func TestScripts(t *testing.T) {
 }
 
 func setupScript(env *testscript.Env) error {
+	address, err := unused()
+	if err != nil {
+		return err
+	}
+	env.Setenv("ADDRESS", address)
 	for _, folder := range []string{"folded", "perf", "pprof"} {
 		for _, name := range corpus.Names(folder) {
 			path := filepath.Join(env.WorkDir, "corpus", name)

@@ -137,7 +137,7 @@ func (s *selectionFlags) from(whole *profile.Window) *selected {
 		}
 	}
 	out.words = strings.Join(words, ", ")
-	out.window, out.folded = s.fold(out.window), s.codeFlags.folded()
+	out.window, out.folded = s.folding(out.window), s.codeFlags.folded()
 	if s.reverse {
 		out.window = selection.Reverse(out.window)
 	}

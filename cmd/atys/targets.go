@@ -238,6 +238,7 @@ type (
 		Name             string        `json:"name"`
 		Service          string        `json:"service"`
 		ServiceSource    string        `json:"service_source"`
+		Instance         string        `json:"instance,omitempty"`
 		Container        string        `json:"container,omitempty"`
 		ContainerRuntime string        `json:"container_runtime,omitempty"`
 		PodUID           string        `json:"pod_uid,omitempty"`
@@ -267,7 +268,7 @@ func targetsJSON(w io.Writer, targets []lang.Target, k kernels) error {
 	for i := range targets {
 		t := &targets[i]
 		one := targetJSON{PID: t.PID, Name: t.Comm, Service: t.Service.Name, ServiceSource: string(t.Service.Source),
-			Container: t.Service.Container, ContainerRuntime: t.Service.Runtime, PodUID: t.Service.PodUID,
+			Instance: t.Service.Instance, Container: t.Service.Container, ContainerRuntime: t.Service.Runtime, PodUID: t.Service.PodUID,
 			Unit: t.Service.Unit, UnitUser: t.Service.User,
 			Runtimes: []runtimeJSON{}, Kernel: k.of(t), Missing: append([]string{}, k.missing(t)...)}
 		for _, r := range t.Runtimes {

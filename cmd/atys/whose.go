@@ -13,6 +13,7 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/selection"
 	"atys.dev/atys/internal/profile/whose"
+	"atys.dev/atys/internal/query"
 )
 
 // codeFlags choose frames by whose code they are and in which language;
@@ -24,38 +25,50 @@ type codeFlags struct {
 }
 
 func (w *codeFlags) add(c *cobra.Command) {
+	w.addFolding(c)
+	c.Flags().Var(&w.languages, "lang", "only frames in these languages, with commas between: python, java, javascript, native, kernel ...")
+	_ = c.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions(selection.LanguageNames(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (w *codeFlags) addFolding(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&w.own, "own", false, "only the application's own functions, each with the time of what it called in other code")
 	f.BoolVar(&w.hideRuntime, "hide-runtime", false, "not the frames of language runtimes, system libraries and the kernel; their time goes to those who called them")
-	f.Var(&w.languages, "lang", "only frames in these languages, with commas between: python, java, javascript, native, kernel ...")
 	f.StringVar(&w.rules, "rules", "", "file of rules that tell whose code is what; without it atys/rules in the folder of your configuration, if it is there")
 	_ = c.MarkFlagFilename("rules")
-	_ = c.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions(selection.LanguageNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // classifier classes frames by the user's rules and ours.
 func (w *codeFlags) classifier() (*whose.Classifier, error) {
+	_, rules, err := w.usersRules()
+	if err != nil {
+		return nil, err
+	}
+	return whose.New(rules), nil
+}
+
+// usersRules reads the user's rules; nil if there are none.
+func (w *codeFlags) usersRules() (text string, rules *whose.Rules, err error) {
 	if w.own && w.hideRuntime {
-		return nil, &usageError{errors.New("--own hides what --hide-runtime does, and libraries: give one of them")}
+		return "", nil, &usageError{errors.New("--own hides what --hide-runtime does, and libraries: give one of them")}
 	}
 	path, wanted := w.rules, w.rules != ""
 	if !wanted {
 		if path = rulesFile(); path == "" {
-			return whose.New(nil), nil
+			return "", nil, nil
 		}
 	}
-	text, err := readRules(path)
+	text, err = readRules(path)
 	if !wanted && errors.Is(err, os.ErrNotExist) {
-		return whose.New(nil), nil
+		return "", nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	rules, err := whose.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("rules in %q: %w", path, err)
+	if rules, err = whose.Parse(text); err != nil {
+		return "", nil, fmt.Errorf("rules in %q: %w", path, err)
 	}
-	return whose.New(rules), nil
+	return text, rules, nil
 }
 
 // classed classes the frames of what was just measured. Rules that cannot be
@@ -98,8 +111,19 @@ func readRules(path string) (string, error) {
 	return string(text), nil
 }
 
-// fold folds code of others into the frames that called it, as asked.
-func (w *codeFlags) fold(win *profile.Window) *profile.Window {
+// fold is what a server is asked to fold.
+func (w *codeFlags) fold() string {
+	switch {
+	case w.own:
+		return string(query.FoldOwn)
+	case w.hideRuntime:
+		return string(query.FoldHideRuntime)
+	}
+	return ""
+}
+
+// folding folds code of others into the frames that called it, as asked.
+func (w *codeFlags) folding(win *profile.Window) *profile.Window {
 	switch {
 	case w.own:
 		return selection.Own(win)
@@ -118,7 +142,7 @@ func (w *codeFlags) choose(stack []profile.Frame, c *whose.Classifier) []profile
 	})
 }
 
-// folded says in a title what fold does.
+// folded says in a title what folding does.
 func (w *codeFlags) folded() string {
 	switch {
 	case w.own:

@@ -123,7 +123,7 @@ func (ids *identities) look(pid int, process string) profile.Labels {
 		return labels
 	}
 	for name, value := range map[string]string{
-		"service": service.Name, "container": service.Container, "unit": service.Unit, "k8s.pod.uid": service.PodUID,
+		"service": service.Name, "instance": service.Instance, "container": service.Container, "unit": service.Unit, "k8s.pod.uid": service.PodUID,
 	} {
 		if value != "" {
 			labels[name] = value

@@ -12,8 +12,9 @@ import (
 
 // Service is what the processes of one program are called together.
 type Service struct {
-	Name   string
-	Source Source
+	Name     string
+	Source   Source
+	Instance string // service.instance.id in OTEL_RESOURCE_ATTRIBUTES; mostly nobody says
 	proc.Workload
 }
 
@@ -76,7 +77,7 @@ func (d *Detector) Service(pid int, runtimes []Runtime) (Service, error) {
 }
 
 func (e *evidence) service() Service {
-	s := Service{Workload: e.workload}
+	s := Service{Workload: e.workload, Instance: attribute(e.environ[otelAttributes], "service.instance.id")}
 	take := func(source Source, name string) bool {
 		if s.Name == "" && name != "" {
 			s.Name, s.Source = name, source

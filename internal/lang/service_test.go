@@ -100,6 +100,17 @@ func FuzzProgram(f *testing.F) {
 	})
 }
 
+func TestServiceInstance(t *testing.T) {
+	for attributes, want := range map[string]string{
+		"": "", "service.name=shop": "", "service.name=shop,service.instance.id=web-1": "web-1", " service.instance.id = a%2Fb": "a/b",
+	} {
+		e := evidence{environ: map[string]string{otelAttributes: attributes}, exe: "/usr/bin/vim"}
+		if got := e.service().Instance; got != want {
+			t.Errorf("%q: %q, want %q", attributes, got, want)
+		}
+	}
+}
+
 func TestParsePerfData(t *testing.T) {
 	data := perfData("java.property.java.vm.vendor", "Debian", "sun.rt.javaCommand", "org.shop.Main --x")
 	want := map[string]string{perfVendor: "Debian", perfCommand: "org.shop.Main --x"}

@@ -88,7 +88,7 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 					if !ok {
 						place = len(m.Forest.Places)
 						places[name] = place
-						m.Forest.Places = append(m.Forest.Places, profile.Place{Names: []profile.Frame{{Function: name}}})
+						m.Forest.Places = append(m.Forest.Places, profile.Place{Location: profile.Location{Name: name}, Names: []profile.Frame{frameOf(name)}})
 					}
 					call = len(m.Forest.Calls)
 					calls[path] = call
@@ -106,6 +106,16 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 	}
 	slices.SortFunc(m.Columns, func(a, b store.Column) int { return strings.Compare(a.Key, b.Key) })
 	return m, nil
+}
+
+// frameOf is a function of a name such as lib:parse, whose class is a library's.
+func frameOf(name string) profile.Frame {
+	class, _, found := strings.Cut(name, ":")
+	if !found {
+		return profile.Frame{Function: name}
+	}
+	return profile.Frame{Function: name, Kind: profile.KindPython, Class: map[string]profile.Class{"app": profile.ClassApplication,
+		"lib": profile.ClassLibrary, "run": profile.ClassRuntime, "k": profile.ClassKernel}[class]}
 }
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -143,7 +153,7 @@ func about(t *testing.T, selector string) Selection {
 }
 
 func TestTop(t *testing.T) {
-	top, err := shop().Top(t.Context(), about(t, `{service="shop"}`), 0)
+	top, err := shop().Top(t.Context(), about(t, `{service="shop"}`), View{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,10 +180,10 @@ func TestTop(t *testing.T) {
 	if len(top.Functions) != len(want) {
 		t.Errorf("%d functions", len(top.Functions))
 	}
-	if few, err := shop().Top(t.Context(), about(t, ""), 2); err != nil || len(few.Functions) != 2 || few.N != 205 {
+	if few, err := shop().Top(t.Context(), about(t, ""), View{}, 2); err != nil || len(few.Functions) != 2 || few.N != 205 {
 		t.Errorf("two of all: %+v, %v", few, err)
 	}
-	if none, err := shop().Top(t.Context(), about(t, `{service="none"}`), 0); err != nil || len(none.Functions) != 0 {
+	if none, err := shop().Top(t.Context(), about(t, `{service="none"}`), View{}, 0); err != nil || len(none.Functions) != 0 {
 		t.Errorf("of nothing: %+v, %v", none, err)
 	}
 }

@@ -41,12 +41,6 @@ type Amount struct {
 	ServiceKnown bool
 }
 
-// sums is what is added up of a function.
-type sums struct {
-	frame       profile.Frame
-	self, total amount
-}
-
 type amount struct {
 	n, value int64
 	squares  float64
@@ -63,7 +57,7 @@ func (a *amount) add(s *store.Sum) {
 }
 
 // Top gives the functions of a selection, as many as limit; 0: all.
-func (a Asker) Top(ctx context.Context, s Selection, limit int) (*Top, error) {
+func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top, error) {
 	q := a.question(s)
 	m, err := q.merge(ctx, s.From, s.To, "", store.Grouping{})
 	if err != nil {
@@ -83,70 +77,22 @@ func (a Asker) Top(ctx context.Context, s Selection, limit int) (*Top, error) {
 			top.Unit = t.Unit
 		}
 	}
-	functions, whole := fold(m.Forest, c.Sums)
+	v := view.over(m.Forest)
+	functions, whole := v.fold(c.Sums)
 	top.N, top.Value = whole.n, whole.value
-	slices.SortFunc(functions, func(x, y *sums) int {
+	slices.SortFunc(functions, func(x, y *function) int {
 		return cmp.Or(cmp.Compare(y.self.value, x.self.value), cmp.Compare(y.total.value, x.total.value), cmp.Compare(x.frame.Function, y.frame.Function))
 	})
 	if limit > 0 && len(functions) > limit {
 		functions = functions[:limit]
 	}
 	for _, f := range functions {
+		if !v.classed() {
+			f.frame.Class = v.class(f.frame)
+		}
 		top.Functions = append(top.Functions, Function{f.frame, top.amount(&f.self, whole), top.amount(&f.total, whole)})
 	}
 	return top, nil
-}
-
-// fold adds sums up by function. A stack counts once for a function, however
-// often that is on it.
-func fold(forest *profile.Forest, all []store.Sum) ([]*sums, *amount) {
-	frames := make([][]*sums, len(forest.Places)) // of each place, innermost first
-	index := map[profile.FrameKey]*sums{}
-	var functions []*sums
-	of := func(place int) []*sums {
-		if frames[place] != nil {
-			return frames[place]
-		}
-		p := &forest.Places[place]
-		names := p.Names
-		if len(names) == 0 {
-			names = []profile.Frame{profile.Unnamed(p.Location.Kind, p.Location.BuildID, p.Location.Offset)}
-		}
-		for _, frame := range names {
-			key := frame.Key()
-			f := index[key]
-			if f == nil {
-				f = &sums{frame: frame}
-				index[key] = f
-				functions = append(functions, f)
-			}
-			frames[place] = append(frames[place], f)
-		}
-		return frames[place]
-	}
-	whole := &amount{}
-	seen := map[*sums]int{} // the last stack that counted for it
-	for i := range all {
-		s := &all[i]
-		whole.add(s)
-		leaf := true
-		for call := s.Call; call >= 0; call = forest.Calls[call].Caller {
-			if forest.Calls[call].Place < 0 {
-				continue
-			}
-			for _, f := range of(forest.Calls[call].Place) {
-				if leaf {
-					f.self.add(s)
-					leaf = false
-				}
-				if seen[f] != i+1 {
-					seen[f] = i + 1
-					f.total.add(s)
-				}
-			}
-		}
-	}
-	return functions, whole
 }
 
 func (t *Top) amount(a, whole *amount) Amount {

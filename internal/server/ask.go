@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/whose"
 	"atys.dev/atys/internal/query"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/stats"
@@ -69,7 +70,11 @@ func (s *Server) Top(ctx context.Context, r *atysv1.TopRequest) (*atysv1.TopResp
 	if err != nil {
 		return nil, err
 	}
-	top, err := s.asker(ctx).Top(ctx, about, int(r.GetLimit()))
+	view, err := viewOf(r)
+	if err != nil {
+		return nil, err
+	}
+	top, err := s.asker(ctx).Top(ctx, about, view, int(r.GetLimit()))
 	if err != nil {
 		return nil, s.unread(err)
 	}
@@ -77,9 +82,32 @@ func (s *Server) Top(ctx context.Context, r *atysv1.TopRequest) (*atysv1.TopResp
 		Exact: exactMessage(top.Exact)}
 	for _, f := range top.Functions {
 		response.Functions = append(response.Functions, &atysv1.FunctionAmount{Function: legible(f.Frame.Function), File: legible(f.Frame.File),
-			Kind: f.Frame.Kind.String(), Mapping: legible(f.Frame.Mapping), Self: amountMessage(f.Self), Total: amountMessage(f.Total)})
+			Kind: f.Frame.Kind.String(), Class: f.Frame.Class.String(), Mapping: legible(f.Frame.Mapping), Self: amountMessage(f.Self), Total: amountMessage(f.Total)})
 	}
 	return response, nil
+}
+
+// maxRules is how long an asker's rules may be: each of them may be an
+// expression that takes a thousand times as much memory as text.
+const maxRules = 16 << 10
+
+// viewOf reads how functions are looked at.
+func viewOf(r *atysv1.TopRequest) (v query.View, err error) {
+	v = query.View{Fold: query.Fold(r.GetFold()), Callers: r.GetCallers()}
+	switch v.Fold {
+	case query.FoldNothing, query.FoldOwn, query.FoldHideRuntime:
+	default:
+		return v, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("fold %q: want %s or %s", v.Fold, query.FoldOwn, query.FoldHideRuntime))
+	}
+	if n := len(r.GetRules()); n > maxRules {
+		return v, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("rules of %d bytes: at most %d are taken", n, maxRules))
+	}
+	if r.GetRules() != "" {
+		if v.Rules, err = whose.Parse(r.GetRules()); err != nil {
+			return v, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("rules: %w", err))
+		}
+	}
+	return v, nil
 }
 
 // Split takes a selection apart; see the service Query.

@@ -80,6 +80,9 @@ func Start(within []string, program string, args ...string) (*Process, error) {
 	return p, nil
 }
 
+// PID is its number.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
 // Log is the end of what it said.
 func (p *Process) Log() string { return p.log.String() }
 
@@ -117,12 +120,16 @@ type Server struct {
 
 // NewServer starts one on a free port of this machine.
 func NewServer(program, dir string, within ...string) (*Server, error) {
-	address, err := freeAddress()
-	if err != nil {
-		return nil, err
+	s := &Server{Program: program, Dir: dir, Within: within}
+	return s, s.Begin()
+}
+
+// Begin starts it on a free port of this machine.
+func (s *Server) Begin() (err error) {
+	if s.Address, err = freeAddress(); err != nil {
+		return err
 	}
-	s := &Server{Program: program, Dir: dir, Address: address, Within: within}
-	return s, s.Again()
+	return s.Again()
 }
 
 // URL is how it is asked.

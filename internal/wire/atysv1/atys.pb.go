@@ -2846,9 +2846,14 @@ func (x *MergeResponse) GetCoverage() *Coverage {
 }
 
 type TopRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
-	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // 0: all
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Selection *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	Limit     uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`    // 0: all
+	Callers   string                 `protobuf:"bytes,3,opt,name=callers,proto3" json:"callers,omitempty"` // of this function: what has it on the stack, charged to who called it; empty: all
+	// What is folded into its callers: nothing if it is empty, "own" all that is not
+	// the application's own, "hide-runtime" runtimes, system libraries and the kernel.
+	Fold          string `protobuf:"bytes,4,opt,name=fold,proto3" json:"fold,omitempty"`
+	Rules         string `protobuf:"bytes,5,opt,name=rules,proto3" json:"rules,omitempty"` // that tell whose code is what, before those of atys
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2895,6 +2900,27 @@ func (x *TopRequest) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *TopRequest) GetCallers() string {
+	if x != nil {
+		return x.Callers
+	}
+	return ""
+}
+
+func (x *TopRequest) GetFold() string {
+	if x != nil {
+		return x.Fold
+	}
+	return ""
+}
+
+func (x *TopRequest) GetRules() string {
+	if x != nil {
+		return x.Rules
+	}
+	return ""
 }
 
 type TopResponse struct {
@@ -2989,6 +3015,7 @@ type FunctionAmount struct {
 	Mapping       string                 `protobuf:"bytes,4,opt,name=mapping,proto3" json:"mapping,omitempty"`
 	Self          *Amount                `protobuf:"bytes,5,opt,name=self,proto3" json:"self,omitempty"`
 	Total         *Amount                `protobuf:"bytes,6,opt,name=total,proto3" json:"total,omitempty"`
+	Class         string                 `protobuf:"bytes,7,opt,name=class,proto3" json:"class,omitempty"` // whose code it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3063,6 +3090,13 @@ func (x *FunctionAmount) GetTotal() *Amount {
 		return x.Total
 	}
 	return nil
+}
+
+func (x *FunctionAmount) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
 }
 
 type Amount struct {
@@ -4034,25 +4068,29 @@ const file_atys_proto_rawDesc = "" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\"h\n" +
 	"\rMergeResponse\x12(\n" +
 	"\x06window\x18\x01 \x01(\v2\x10.atys.v1.SpooledR\x06window\x12-\n" +
-	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"T\n" +
+	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\x98\x01\n" +
 	"\n" +
 	"TopRequest\x120\n" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"\xd1\x01\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x18\n" +
+	"\acallers\x18\x03 \x01(\tR\acallers\x12\x12\n" +
+	"\x04fold\x18\x04 \x01(\tR\x04fold\x12\x14\n" +
+	"\x05rules\x18\x05 \x01(\tR\x05rules\"\xd1\x01\n" +
 	"\vTopResponse\x125\n" +
 	"\tfunctions\x18\x01 \x03(\v2\x17.atys.v1.FunctionAmountR\tfunctions\x12\f\n" +
 	"\x01n\x18\x02 \x01(\x03R\x01n\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\x03R\x05value\x12\x12\n" +
 	"\x04unit\x18\x04 \x01(\tR\x04unit\x12$\n" +
 	"\x05exact\x18\x05 \x01(\v2\x0e.atys.v1.ExactR\x05exact\x12-\n" +
-	"\bcoverage\x18\x06 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xba\x01\n" +
+	"\bcoverage\x18\x06 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xd0\x01\n" +
 	"\x0eFunctionAmount\x12\x1a\n" +
 	"\bfunction\x18\x01 \x01(\tR\bfunction\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x18\n" +
 	"\amapping\x18\x04 \x01(\tR\amapping\x12#\n" +
 	"\x04self\x18\x05 \x01(\v2\x0f.atys.v1.AmountR\x04self\x12%\n" +
-	"\x05total\x18\x06 \x01(\v2\x0f.atys.v1.AmountR\x05total\"\x9c\x01\n" +
+	"\x05total\x18\x06 \x01(\v2\x0f.atys.v1.AmountR\x05total\x12\x14\n" +
+	"\x05class\x18\a \x01(\tR\x05class\"\x9c\x01\n" +
 	"\x06Amount\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x03R\x01n\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\x12\x18\n" +

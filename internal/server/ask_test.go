@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/mem"
+	"atys.dev/atys/internal/store/storetest"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+func TestTopOwn(t *testing.T) {
+	ctx := context.Background()
+	kept := mem.New(1)
+	s, err := New(Options{Store: kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	if err := kept.Put(ctx, "default", store.Raw, storetest.Batch(profile.Run{7}, storetest.Window(1, "shop", "one", begin))); err != nil {
+		t.Fatal(err)
+	}
+	kept.Settle()
+	about := &atysv1.Selection{Kind: "cpu", FromUnixNano: begin.UnixNano(), ToUnixNano: begin.Add(time.Minute).UnixNano()}
+	for _, test := range []struct {
+		name string
+		ask  *atysv1.TopRequest
+		all  bool // is charged to functions of this window, which has no empty stacks
+		want string
+	}{
+		{"own", &atysv1.TopRequest{Fold: "own"}, true, ""},
+		{"with rules", &atysv1.TopRequest{Fold: "own", Rules: "library function ."}, true, "[library]"},
+		{"another fold", &atysv1.TopRequest{Fold: "mine"}, false, `fold "mine": want own or hide-runtime`},
+		{"wrong rules", &atysv1.TopRequest{Rules: "\nlibary file x"}, false, `line 2: class "libary"`},
+		{"long rules", &atysv1.TopRequest{Rules: strings.Repeat("#", maxRules+1)}, false, "at most 16384 are taken"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.ask.Selection = about
+			r, err := s.Top(ctx, test.ask)
+			if !test.all {
+				if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%v, want %q", err, test.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, found := int64(0), false
+			for _, f := range r.GetFunctions() {
+				n += f.GetSelf().GetN()
+				found = found || f.GetFunction() == test.want
+				if test.ask.GetRules() == "" && f.GetClass() != "application" && f.GetClass() != "unknown" && !strings.HasPrefix(f.GetFunction(), "[") {
+					t.Errorf("%s is of class %s", f.GetFunction(), f.GetClass())
+				}
+			}
+			if n != r.GetN() || test.want != "" && !found {
+				t.Errorf("%d of %d samples are charged: %v", n, r.GetN(), r.GetFunctions())
+			}
+		})
+	}
+}
