@@ -126,8 +126,8 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 	if window == nil {
 		return fmt.Errorf("nothing was recorded: %s", why(status))
 	}
-	if status.Recorded != nil && status.Eligible != nil {
-		window.Comments = append(window.Comments, fmt.Sprintf("%d of %d targets were recorded, chosen at random", *status.Recorded, *status.Eligible))
+	if i := window.Instances; i != (profile.Instances{}) {
+		window.Comments = append(window.Comments, fmt.Sprintf("%d of %d targets were recorded, chosen at random", i.Recorded, i.Eligible))
 	}
 	if err := out.write(window); err != nil {
 		return rescue(window, err)

@@ -190,6 +190,7 @@ func (a *Agent) conduct(ctx context.Context) error {
 			a.crewHasCut(d)
 		case <-look.C:
 			a.look()
+			a.keepTime() // drainCheck begins anew each time: looks must not put it off for ever
 		case <-edge.C:
 			a.keepTime()
 		}
@@ -272,7 +273,7 @@ func (a *Agent) follow(tasks []*task) {
 			continue
 		}
 		delete(was, t.id)
-		old.limited, old.chosen, old.eligible = t.limited, t.chosen, t.eligible
+		old.limited, old.chosen, old.instances = t.limited, t.chosen, t.instances
 		next = append(next, old)
 	}
 	for _, t := range was {

@@ -48,8 +48,9 @@ func (a *Agent) cutCrew(r *recording, c Crew, last bool) {
 func (a *Agent) crewHasCut(d crewCut) {
 	r, t := d.of, d.of.task
 	delete(a.crews, r)
+	next := a.shipper.reading()
 	if len(d.windows) > 0 {
-		a.keep(r, a.partsOfEach(t, d.windows))
+		a.keep(r, a.partsOfEach(t, d.windows), next)
 	}
 	switch {
 	case d.last:

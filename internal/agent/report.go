@@ -77,7 +77,11 @@ func (a *Agent) reportUntil(ctx context.Context) {
 		case <-a.reports:
 		case <-every.C:
 		}
-		_, err := a.options.Fleet.Report(ctx, a.report())
+		sent := a.options.Now()
+		answer, err := a.options.Fleet.Report(ctx, a.report())
+		if err == nil && answer.GetReceivedUnixNano() != 0 { // it is answered when it is received
+			a.shipper.compare(sent, &atysv1.PushResponse{ReceivedUnixNano: answer.GetReceivedUnixNano(), AnsweredUnixNano: answer.GetReceivedUnixNano()})
+		}
 		pause := reportPause
 		if err != nil {
 			failures++

@@ -32,7 +32,7 @@ type task struct {
 	end        time.Time // when keepTime ends it; zero: never
 	limited    bool      // to what is chosen
 	chosen     map[string]bool
-	eligible   int
+	instances  profile.Instances // in the fleet, where it is limited
 	recordings []*recording
 	phase      string
 	message    string
@@ -52,6 +52,7 @@ type recording struct {
 	look     time.Time         // when to see how full its tables are; zero: never
 	parts    []*profile.Window // of the window, cut before its edge
 	late     bool              // a crew's first cut is not over: it has begun then
+	clock    reading           // when the window began
 	leaving  bool              // a crew is to cut its last windows, or has
 }
 
@@ -134,7 +135,7 @@ func (a *Agent) begun(s start) error {
 		a.beginLate(t)
 	}
 	r.late = slow && t.phase == phaseStarting
-	t.phase, t.message = phaseRunning, ""
+	t.phase, t.message, r.clock = phaseRunning, "", a.shipper.reading()
 	wait := r.untilEdge(a.options.Now())
 	if t.id == builtinID && a.options.First > 0 {
 		wait = min(wait, a.options.First)
@@ -280,21 +281,27 @@ func (a *Agent) cut(r *recording) {
 		return
 	}
 	w, err := r.whole()
+	next := a.shipper.reading()
 	if err != nil {
 		a.close(r)
 		a.fail(r, fmt.Errorf("cut a window: %w", err))
 		return
 	}
-	a.keep(r, a.parts(r.task, w))
+	a.keep(r, a.parts(r.task, w), next)
 }
 
-// keep spools windows of a recording.
-func (a *Agent) keep(r *recording, parts []*profile.Window) {
+// keep spools windows of a recording, whose next window begins when the clock is
+// as it was read.
+func (a *Agent) keep(r *recording, parts []*profile.Window, next reading) {
+	clock := r.clock
+	if r.clock = next; !clock.known {
+		clock = next
+	}
 	var records [][]byte
 	var err error
 	for _, part := range parts {
-		part.Task = r.Task
-		part.ClockOffset, part.ClockError = a.shipper.clock()
+		part.Task, part.Instances = r.Task, r.task.instances
+		part.ClockOffset, part.ClockError = clock.offset, clock.uncertain
 		if a.options.Functions != nil {
 			a.options.Functions.Add(part, r.task.profile.Top)
 		}
