@@ -209,7 +209,7 @@ func (a *Agent) nextEdge() time.Time {
 	}
 	for _, t := range a.tasks {
 		if !t.over {
-			consider(t.end)
+			consider(t.ends())
 		}
 		if t.phase == phaseEnding {
 			consider(time.Now().Add(drainCheck))
@@ -227,7 +227,7 @@ func (a *Agent) nextEdge() time.Time {
 func (a *Agent) keepTime() {
 	now := time.Now()
 	for _, t := range a.tasks {
-		if !t.over && !t.end.IsZero() && !now.Before(t.end) {
+		if end := t.ends(); !t.over && !end.IsZero() && !now.Before(end) {
 			a.finish(t)
 		}
 		if t.phase == phaseEnding && !a.cutting(t) && a.shipper.took(t.last) {

@@ -165,6 +165,17 @@ func (a *Agent) beginLate(t *task) {
 	}
 }
 
+// ends is when a task ends; zero: never. One that is about to begin is waited for:
+// on a busy machine that takes longer than a short recording lasts.
+func (t *task) ends() time.Time {
+	for _, r := range t.recordings {
+		if !t.end.IsZero() && (r.late || r.starting && t.phase == phaseStarting) {
+			return t.end.Add(lateStart)
+		}
+	}
+	return t.end
+}
+
 // untilEdge is how long it takes until a window has to be cut to end with the
 // clock's. A crew's is not cut twice for one edge, however its lead changes.
 func (r *recording) untilEdge(now time.Time) time.Duration {
