@@ -16,7 +16,6 @@ import (
 	"atys.dev/atys/internal/agent"
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/promexport"
-	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire"
@@ -97,13 +96,13 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Log: log})
+	machine, err := openStation(log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
 	to, clock := remote.New(client, address), newClock()
-	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(recordOn(machine)), Now: clock.now, Spool: waiting, Intake: to, Fleet: to, Relay: f.relay,
+	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(machine.record), Now: clock.now, Spool: waiting, Intake: to, Fleet: to, Relay: f.relay,
 		State: filepath.Join(f.data, "orders"), Jitter: jitter, Log: log}
 	var registry *prometheus.Registry
 	if f.metrics != "" {

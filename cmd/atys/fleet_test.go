@@ -88,10 +88,11 @@ func TestFleet(t *testing.T) {
 	if recorded, err := os.ReadFile(folded); err != nil || strings.Count(string(recorded), ";") < 10 {
 		t.Errorf("%v: recorded %.500s", err, recorded)
 	}
+	recordWithPerf(t)
 	becomes(t, "done", "get", "profiles") // its last report may still be on its way
 	var profiles []struct{ Phase string }
 	printed, _ = typed(t, "get", "profiles", "-o", "json")
-	if err := json.Unmarshal([]byte(printed), &profiles); err != nil || len(profiles) != 2 || profiles[1].Phase != "done" {
+	if err := json.Unmarshal([]byte(printed), &profiles); err != nil || len(profiles) < 2 || profiles[1].Phase != "done" {
 		t.Errorf("%v: profiles %s", err, printed)
 	}
 	askAbout(t, `{executable="atys-busy"}`)
@@ -109,6 +110,23 @@ func TestFleet(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// recordWithPerf has agents record with another profiler.
+func recordWithPerf(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("perf"); err != nil {
+		t.Log("no perf here: make deps installs it")
+		return
+	}
+	folded := filepath.Join(t.TempDir(), "perf.folded")
+	printed, status := typed(t, "record", "--server", os.Getenv(serverVariable), "--select", `{executable="atys-busy",node="other"}`, "--kernel", "perf", "-d", "3s", "-F", "199", "-o", folded)
+	if status != 0 || !strings.Contains(printed, "recorded with perf at 199 Hz") {
+		t.Errorf("record with perf: %d, %s", status, printed)
+	}
+	if recorded, err := os.ReadFile(folded); err != nil || !strings.Contains(string(recorded), "atys-busy") {
+		t.Errorf("%v: recorded %.500s", err, recorded)
 	}
 }
 
@@ -174,6 +192,8 @@ func TestFleetRefusals(t *testing.T) {
 		{"record --select {} -d 1s", "go with --server"},
 		{"record --server http://127.0.0.1:1 -a -d 1s", "--all does not go with --server"},
 		{"record --server http://127.0.0.1:1", "say how long"},
+		{"record --server http://127.0.0.1:1 -d 1s --kernel async-profiler", "give --allow-attach"},
+		{"record --server http://127.0.0.1:1 -d 1s --kernel perf -e page-faults", "--event goes with --kernel bpf only"},
 		{"record --server http://127.0.0.1:1 -d 1s --select {", "select: "},
 		{"record --server http://127.0.0.1:1 -d 1s -o /tmp/x.folded", "does not answer"},
 	} {

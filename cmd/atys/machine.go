@@ -1,14 +1,78 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
+
 	"atys.dev/atys/internal/agent"
 	"atys.dev/atys/internal/recorder"
+	"atys.dev/atys/internal/sampler/cpu"
+	"atys.dev/atys/internal/sampler/external"
+	"atys.dev/atys/internal/spec"
 )
 
-// recordOn has an agent record on this machine.
-func recordOn(m *recorder.Machine) agent.Record {
-	return func(w agent.Wanted) (agent.Recording, error) {
-		return m.Start(recorder.Options{Targets: recorder.Targets{All: w.All}, Event: w.Event, Frequency: w.Frequency,
-			Threads: true, MayAsk: w.MayAttach})
+// station is how an agent records on this machine.
+type station struct {
+	machine *recorder.Machine // nil: BPF cannot be used at all
+	cause   error             // why not
+	log     *slog.Logger
+}
+
+// openStation prepares this machine. Where BPF cannot be used, other profilers
+// may be: that is an error only if none is installed.
+func openStation(log *slog.Logger) (*station, error) {
+	m, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Log: log})
+	if err == nil {
+		return &station{machine: m, log: log}, nil
 	}
+	s := &station{cause: err, log: log}
+	if _, others := external.NewCrew(external.CrewOptions{}); others != nil {
+		return nil, err
+	}
+	log.Warn("BPF cannot be used, other profilers are", "error", err)
+	return s, nil
+}
+
+func (s *station) Close() error {
+	if s.machine == nil {
+		return nil
+	}
+	return s.machine.Close()
+}
+
+// record begins a recording with the kernel that a profile names.
+func (s *station) record(w agent.Wanted) (agent.Recording, error) {
+	crew := external.CrewOptions{Frequency: w.Frequency, Window: w.Window, AllowAttach: w.MayAttach, Log: s.log}
+	if w.Kernel != spec.KernelAuto && w.Kernel != spec.KernelBPF && w.Kernel != "" {
+		crew.Kernel = external.Kernel(w.Kernel)
+		return oneOf(external.NewCrew(crew))
+	}
+	r, err := s.withBPF(w)
+	base, _, unknown := cpu.ParseEvents(w.Event)
+	if err == nil || w.Kernel == spec.KernelBPF || unknown != nil || base.Name != "cpu-clock" { // others know no events
+		return oneOf(r, err)
+	}
+	crew.Why = fmt.Sprintf("BPF cannot be used (%v), other profilers are", err)
+	c, others := external.NewCrew(crew)
+	if others != nil {
+		return nil, errors.Join(err, others)
+	}
+	return c, nil
+}
+
+func (s *station) withBPF(w agent.Wanted) (*recorder.Recorder, error) {
+	if s.machine == nil {
+		return nil, s.cause
+	}
+	return s.machine.Start(recorder.Options{Targets: recorder.Targets{All: w.All}, Event: w.Event, Frequency: w.Frequency,
+		Threads: true, MayAsk: w.MayAttach})
+}
+
+// oneOf is a recording, or none where there is an error.
+func oneOf[R agent.Recording](r R, err error) (agent.Recording, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }

@@ -120,6 +120,13 @@ func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) erro
 	if n := c.GetDamaged(); n > 0 {
 		fmt.Fprintf(w, "  %d parts of the store are damaged and left out\n", n)
 	}
+	for _, t := range c.GetTasks() {
+		fmt.Fprintf(w, "  profile %s: %d of %d eligible instances were recorded, chosen at random\n", render.Printable(t.GetTask()),
+			t.GetInstances().GetRecorded(), t.GetInstances().GetEligible())
+	}
+	if n := c.GetDoubtfulWindows(); n > 0 {
+		fmt.Fprintf(w, "  %d windows may have been at other times than they say: the clocks of their machines were not known well (\"atys get agents -o wide\")\n", n)
+	}
 	for _, l := range c.GetLosses() {
 		fmt.Fprintf(w, "  %s (%s): %d samples\n", render.Printable(l.GetReason()), render.Printable(l.GetDetail()), l.GetN())
 	}

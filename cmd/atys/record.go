@@ -114,7 +114,7 @@ func recordCommand() *cobra.Command {
   atys record --kernel async-profiler --allow-attach -p 1234 -d 30s
   atys record --server http://10.0.0.5:4300 --select '{service="checkout"}' -d 30s -F 999`,
 		RunE: func(c *cobra.Command, args []string) error {
-			fleet, err := f.fleetFlags.check(c, args)
+			fleet, err := f.checkFleet(c, args)
 			if err == nil {
 				err = f.check(c)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/render"
+	"atys.dev/atys/internal/sampler/external"
 	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire"
@@ -38,8 +39,8 @@ func (f *fleetFlags) add(c *cobra.Command) {
 // localOnly are the flags that mean something on this machine only.
 var localOnly = []string{"all", "pid", "name", "cgroup", "count", "unwind-memory", "budget", "timed"}
 
-// check tells whether the fleet is meant, and refuses what does not go together.
-func (f *fleetFlags) check(c *cobra.Command, args []string) (fleet bool, err error) {
+// checkFleet tells whether the fleet is meant, and refuses what does not go together.
+func (f *recordFlags) checkFleet(c *cobra.Command, args []string) (fleet bool, err error) {
 	changed := c.Flags().Changed
 	if !changed("server") {
 		if changed("select") || changed("instances") {
@@ -53,8 +54,8 @@ func (f *fleetFlags) check(c *cobra.Command, args []string) (fleet bool, err err
 		}
 	}
 	switch {
-	case changed("kernel"), changed("allow-attach"):
-		return true, errors.New("--kernel and --allow-attach do not go with --server: its agents take samples with BPF")
+	case f.kernel == string(external.AsyncProfiler) && !f.allowAttach:
+		return true, fmt.Errorf("--kernel %s: it loads a library into the processes it records: give --allow-attach if you agree to that", f.kernel)
 	case len(args) > 0:
 		return true, errors.New("a command does not go with --server: its agents record what runs on their machines")
 	case !changed("duration"):
@@ -80,6 +81,9 @@ func (f *recordFlags) onDemand() (*spec.Profile, error) {
 	}
 	if f.event != "cpu-clock" {
 		d["events"] = []string{f.event}
+	}
+	if f.kernel != "" {
+		d["kernel"] = f.kernel
 	}
 	if f.allowAttach {
 		d["allowAttach"] = true
@@ -122,8 +126,8 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 	if window == nil {
 		return fmt.Errorf("nothing was recorded: %s", why(status))
 	}
-	if status.Recorded != nil && status.Eligible != nil {
-		window.Comments = append(window.Comments, fmt.Sprintf("%d of %d targets were recorded, chosen at random", *status.Recorded, *status.Eligible))
+	if i := window.Instances; i != (profile.Instances{}) {
+		window.Comments = append(window.Comments, fmt.Sprintf("%d of %d targets were recorded, chosen at random", i.Recorded, i.Eligible))
 	}
 	if err := out.write(window); err != nil {
 		return rescue(window, err)

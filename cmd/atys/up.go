@@ -12,7 +12,6 @@ import (
 
 	"atys.dev/atys/internal/agent"
 	"atys.dev/atys/internal/promexport"
-	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/spool"
 )
 
@@ -61,7 +60,7 @@ func up(ctx context.Context, f serverFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Log: log})
+	machine, err := openStation(log)
 	if err != nil {
 		return err
 	}
@@ -70,7 +69,7 @@ func up(ctx context.Context, f serverFlags) (err error) {
 	if err != nil {
 		return fmt.Errorf("name this machine: %w", err)
 	}
-	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: recordOn(machine), Spool: waiting, Intake: h.server, Fleet: h.server,
+	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: machine.record, Spool: waiting, Intake: h.server, Fleet: h.server,
 		Functions: functions, First: firstWindow, Log: log})
 	if err != nil {
 		return err

@@ -55,12 +55,14 @@ type Options struct {
 // aimed at.
 type Wanted struct {
 	Event     string
+	Kernel    string // as in a profile
 	Frequency float64
+	Window    time.Duration
 	All       bool
 	MayAttach bool
 }
 
-// Record begins a recording with threads apart.
+// Record begins a recording with threads apart. It may be a Crew.
 type Record func(Wanted) (Recording, error)
 
 // Recording is a sampler that can be aimed. Whoever began it closes it.
@@ -99,12 +101,14 @@ type Agent struct {
 	orders  chan []*task   // the newest ones
 	started chan start     // whose start has ended
 	reports chan struct{}  // there is something to report
+	cuts    chan crewCut   // whose cut has ended
 	closing sync.WaitGroup // recordings that are being closed
 
 	// Of conduct alone:
-	tasks    []*task  // what is done now
-	spooled  spool.ID // the last bundle
-	starting int      // recordings whose start has not ended
+	tasks    []*task             // what is done now
+	spooled  spool.ID            // the last bundle
+	starting int                 // recordings whose start has not ended
+	crews    map[*recording]Crew // that are at a cut
 
 	mu      sync.Mutex // guards all below
 	status  []*atysv1.TaskState
@@ -127,7 +131,7 @@ func New(o Options) (*Agent, error) {
 		o.Builtin = spec.Builtin()
 	}
 	a := &Agent{options: o, log: o.Log, began: o.Now(), census: newCensus(o.Node, o.Labels), shipper: newShipper(o),
-		orders: make(chan []*task, 1), started: make(chan start), reports: make(chan struct{}, 1)}
+		orders: make(chan []*task, 1), started: make(chan start), cuts: make(chan crewCut), crews: map[*recording]Crew{}, reports: make(chan struct{}, 1)}
 	if _, err := rand.Read(a.run[:]); err != nil {
 		return nil, fmt.Errorf("name this run: %w", err)
 	}
@@ -182,8 +186,11 @@ func (a *Agent) conduct(ctx context.Context) error {
 				a.endAll()
 				return err
 			}
+		case d := <-a.cuts:
+			a.crewHasCut(d)
 		case <-look.C:
 			a.look()
+			a.keepTime() // drainCheck begins anew each time: looks must not put it off for ever
 		case <-edge.C:
 			a.keepTime()
 		}
@@ -202,7 +209,7 @@ func (a *Agent) nextEdge() time.Time {
 	}
 	for _, t := range a.tasks {
 		if !t.over {
-			consider(t.end)
+			consider(t.ends())
 		}
 		if t.phase == phaseEnding {
 			consider(time.Now().Add(drainCheck))
@@ -220,10 +227,10 @@ func (a *Agent) nextEdge() time.Time {
 func (a *Agent) keepTime() {
 	now := time.Now()
 	for _, t := range a.tasks {
-		if !t.over && !t.end.IsZero() && !now.Before(t.end) {
+		if end := t.ends(); !t.over && !end.IsZero() && !now.Before(end) {
 			a.finish(t)
 		}
-		if t.phase == phaseEnding && a.shipper.took(t.last) {
+		if t.phase == phaseEnding && !a.cutting(t) && a.shipper.took(t.last) {
 			t.phase = phaseDone
 		}
 		for _, r := range t.recordings {
@@ -266,7 +273,7 @@ func (a *Agent) follow(tasks []*task) {
 			continue
 		}
 		delete(was, t.id)
-		old.limited, old.chosen, old.eligible = t.limited, t.chosen, t.eligible
+		old.limited, old.chosen, old.instances = t.limited, t.chosen, t.instances
 		next = append(next, old)
 	}
 	for _, t := range was {
@@ -313,15 +320,19 @@ func (a *Agent) look() {
 // aim has recordings follow the targets they mean.
 func (a *Agent) aim() {
 	for _, t := range a.tasks {
-		if t.everything() {
+		var follow []*recording
+		for _, r := range t.recordings {
+			if _, crew := r.sampler.(Crew); r.sampler != nil && (crew || !t.everything()) {
+				follow = append(follow, r)
+			}
+		}
+		if t.everything() && len(follow) == 0 {
 			continue
 		}
 		wanted, others, targets := a.census.choose(t.means)
 		t.targets = targets
-		for _, r := range t.recordings {
-			if r.sampler != nil {
-				r.aim(wanted, others)
-			}
+		for _, r := range follow {
+			r.aim(wanted, others)
 		}
 	}
 }
@@ -337,6 +348,7 @@ func (a *Agent) endAll() {
 			a.close(s.of)
 		}
 	}
+	a.dismissCrews()
 }
 
 // errRefused says that the receiver will never take what it was sent.

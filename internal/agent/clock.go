@@ -1,9 +1,72 @@
 package agent
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+)
 
 // untilEdge is how long it takes to the next multiple of a window's length by
 // the wall clock, so that the windows of all agents begin together.
 func untilEdge(now time.Time, window time.Duration) time.Duration {
 	return now.Truncate(window).Add(window).Sub(now)
+}
+
+// reading is how far this machine's clock is ahead of the server's.
+type reading struct {
+	offset, uncertain time.Duration
+	known             bool
+}
+
+// comparison is when the clock was compared with the server's last. A clock that
+// has been set since is off by that much more.
+type comparison struct {
+	reading
+	wall  time.Time
+	since time.Duration // since boot, which no clock that is set changes
+}
+
+func (c *comparison) at(wall time.Time, since time.Duration) reading {
+	r := c.reading
+	if r.known {
+		r.offset += wall.Round(0).Sub(c.wall.Round(0)) - (since - c.since)
+	}
+	return r
+}
+
+// sinceBoot goes on while a machine sleeps.
+func sinceBoot() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// compare learns from an answer how far the clock is ahead.
+func (s *shipper) compare(sent time.Time, answer *atysv1.PushResponse) {
+	back, since := s.options.Now(), s.elapsed()
+	c := comparison{wall: back, since: since}
+	c.offset, c.uncertain = wire.Clock(sent, back, answer)
+	c.known = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compared = c
+}
+
+// reading is how far the clock is ahead now.
+func (s *shipper) reading() reading {
+	wall, since := s.options.Now(), s.elapsed()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.compared.at(wall, since)
+}
+
+// clock tells how far this machine's clock is ahead of the server's.
+func (s *shipper) clock() (offset, uncertain time.Duration) {
+	r := s.reading()
+	return r.offset, r.uncertain
 }

@@ -55,8 +55,8 @@ func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 			continue
 		}
 		t := newTask(m.GetId(), p, a.deadline(m.GetUntilUnixNano()))
-		t.limited, t.eligible = m.GetLimited(), int(m.GetEligible())
-		if t.limited {
+		if t.limited = m.GetLimited(); t.limited {
+			t.instances = profile.Instances{Recorded: int(m.GetRecorded()), Eligible: int(m.GetEligible())}
 			t.chosen = map[string]bool{}
 			for _, s := range m.GetChosen() {
 				t.chosen[profile.Labels(s.GetLabels()).String()] = true

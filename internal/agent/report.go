@@ -39,11 +39,11 @@ func (a *Agent) publish() {
 				rates = append(rates, rate{r.Task, r.Event, t.profile.Frequency})
 			}
 		}
-		phase := t.phase
+		phase, message := t.troubles()
 		if phase == phaseRunning && t.targets == 0 && !t.everything() {
 			phase = phaseWaiting
 		}
-		status = append(status, &atysv1.TaskState{Id: t.id, Phase: phase, Message: t.message, Targets: uint32(t.targets)})
+		status = append(status, &atysv1.TaskState{Id: t.id, Phase: phase, Message: message, Targets: uint32(t.targets)})
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,7 +77,11 @@ func (a *Agent) reportUntil(ctx context.Context) {
 		case <-a.reports:
 		case <-every.C:
 		}
-		_, err := a.options.Fleet.Report(ctx, a.report())
+		sent := a.options.Now()
+		answer, err := a.options.Fleet.Report(ctx, a.report())
+		if err == nil && answer.GetReceivedUnixNano() != 0 { // it is answered when it is received
+			a.shipper.compare(sent, &atysv1.PushResponse{ReceivedUnixNano: answer.GetReceivedUnixNano(), AnsweredUnixNano: answer.GetReceivedUnixNano()})
+		}
 		pause := reportPause
 		if err != nil {
 			failures++

@@ -24,8 +24,9 @@ type shipper struct {
 	options Options
 	log     *slog.Logger
 	route   *route
-	news    chan struct{} // something was spooled
-	ending  chan struct{} // nothing will be any more
+	news    chan struct{}        // something was spooled
+	ending  chan struct{}        // nothing will be any more
+	elapsed func() time.Duration // since boot
 
 	// Of run's goroutine alone: what the receiver is thought to know, and what of
 	// that it knows from us.
@@ -33,8 +34,7 @@ type shipper struct {
 	guess            wire.Guess
 
 	mu        sync.Mutex // guards all below
-	offset    time.Duration
-	uncertain time.Duration
+	compared  comparison
 	unspooled [][]byte // what the disk did not take
 	counts    Counts
 }
@@ -55,7 +55,7 @@ const (
 )
 
 func newShipper(o Options) *shipper {
-	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{})}
+	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{}), elapsed: sinceBoot}
 }
 
 // wake says that something was spooled.
@@ -88,13 +88,6 @@ func (s *shipper) took(last spool.ID) bool {
 	s.mu.Unlock()
 	oldest := s.options.Spool.Oldest(1)
 	return unspooled == 0 && (len(oldest) == 0 || oldest[0] > last)
-}
-
-// clock tells how far this machine's clock is ahead of the server's.
-func (s *shipper) clock() (offset, uncertain time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.offset, s.uncertain
 }
 
 // run ships until the context ends, or until all is shipped after finish.
@@ -319,10 +312,7 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]prof
 		return nil, err
 	}
 	s.route.note(to, true)
-	offset, uncertain := wire.Clock(sent, s.options.Now(), response)
-	s.mu.Lock()
-	s.offset, s.uncertain = offset, uncertain
-	s.mu.Unlock()
+	s.compare(sent, response)
 	return wire.Hashes(response.GetUnknown())
 }
 

@@ -32,7 +32,7 @@ type task struct {
 	end        time.Time // when keepTime ends it; zero: never
 	limited    bool      // to what is chosen
 	chosen     map[string]bool
-	eligible   int
+	instances  profile.Instances // in the fleet, where it is limited
 	recordings []*recording
 	phase      string
 	message    string
@@ -51,6 +51,9 @@ type recording struct {
 	edge     time.Time         // of its window, or when it is tried again
 	look     time.Time         // when to see how full its tables are; zero: never
 	parts    []*profile.Window // of the window, cut before its edge
+	late     bool              // a crew's first cut is not over: it has begun then
+	clock    reading           // when the window began
+	leaving  bool              // a crew is to cut its last windows, or has
 }
 
 func newTask(id string, p *spec.Profile, end time.Time) *task {
@@ -91,8 +94,8 @@ func (r *recording) aim(wanted, others []int) {
 // that.
 func (a *Agent) start(r *recording) {
 	p := r.task.profile
-	w := Wanted{Event: r.Event, Frequency: p.Frequency, All: r.task.everything(), MayAttach: p.AllowAttach}
-	r.starting, r.edge = true, time.Time{}
+	w := Wanted{Event: r.Event, Kernel: p.Kernel, Frequency: p.Frequency, Window: p.Window, All: r.task.everything(), MayAttach: p.AllowAttach}
+	r.starting, r.edge, r.leaving = true, time.Time{}, false
 	clear(r.aimed)
 	a.starting++
 	go func() {
@@ -127,26 +130,64 @@ func (a *Agent) begun(s start) error {
 		a.fail(r, s.err)
 		return nil
 	}
-	if t.phase == phaseStarting && !t.end.IsZero() { // it lasts as long as was asked, though it took a moment to begin
-		t.end = earlier(time.Now().Add(t.profile.Duration), t.end.Add(lateStart))
+	crew, slow := r.sampler.(Crew)
+	if t.phase == phaseStarting && !slow {
+		a.beginLate(t)
 	}
-	t.phase, t.message = phaseRunning, ""
-	wait := untilEdge(a.options.Now(), t.profile.Window)
+	r.late = slow && t.phase == phaseStarting
+	t.phase, t.message, r.clock = phaseRunning, "", a.shipper.reading()
+	wait := r.untilEdge(a.options.Now())
 	if t.id == builtinID && a.options.First > 0 {
 		wait = min(wait, a.options.First)
 		a.options.First = 0
 	}
 	a.aim()
-	if !t.everything() { // what it was just aimed at is sampled from the next window on: begin one
+	if slow {
+		a.cutCrew(r, crew, false) // it begins what it was just aimed at
+	} else if !t.everything() { // what it was just aimed at is sampled from the next window on: begin one
 		if _, err := r.sampler.Cut(); err != nil {
 			a.close(r)
 			a.fail(r, fmt.Errorf("cut a window: %w", err))
 			return nil
 		}
 	}
-	r.edge, r.look = time.Now().Add(wait), r.nextLook(time.Now())
+	if r.edge = time.Now().Add(wait); !slow {
+		r.look = r.nextLook(time.Now())
+	}
 	a.wakeReport()
 	return nil
+}
+
+// beginLate has a task last as long as was asked, though it took a moment to begin.
+func (a *Agent) beginLate(t *task) {
+	if !t.end.IsZero() && !t.over {
+		t.end = earlier(time.Now().Add(t.profile.Duration), t.end.Add(lateStart))
+	}
+}
+
+// ends is when a task ends; zero: never. One that is about to begin is waited for:
+// on a busy machine that takes longer than a short recording lasts.
+func (t *task) ends() time.Time {
+	for _, r := range t.recordings {
+		if !t.end.IsZero() && (r.late || r.starting && t.phase == phaseStarting) {
+			return t.end.Add(lateStart)
+		}
+	}
+	return t.end
+}
+
+// untilEdge is how long it takes until a window has to be cut to end with the
+// clock's. A crew's is not cut twice for one edge, however its lead changes.
+func (r *recording) untilEdge(now time.Time) time.Duration {
+	length, lead := r.task.profile.Window, time.Duration(0)
+	if c, ok := r.sampler.(Crew); ok {
+		lead = c.Lead()
+	}
+	wait := untilEdge(now.Add(lead), length)
+	if lead > 0 && wait < length/2 {
+		wait += length
+	}
+	return wait
 }
 
 // lateStart is by how much a task may end later because it began later.
@@ -171,7 +212,9 @@ func (a *Agent) fail(r *recording, err error) {
 func (a *Agent) end(t *task) {
 	t.over = true
 	for _, r := range t.recordings {
-		if r.sampler != nil && !r.starting {
+		if crew, ok := r.sampler.(Crew); ok && !r.starting {
+			a.cutCrew(r, crew, true) // it is closed then
+		} else if r.sampler != nil && !r.starting {
 			a.cut(r)
 			a.close(r)
 		}
@@ -243,17 +286,33 @@ func (r *recording) whole() (*profile.Window, error) {
 // cut ends a recording's window and spools what it holds. A spool that cannot
 // take it does not end the agent: the windows are shipped from memory, once.
 func (a *Agent) cut(r *recording) {
-	r.edge = time.Now().Add(untilEdge(a.options.Now(), r.task.profile.Window))
+	r.edge = time.Now().Add(r.untilEdge(a.options.Now()))
+	if crew, ok := r.sampler.(Crew); ok {
+		a.cutCrew(r, crew, false)
+		return
+	}
 	w, err := r.whole()
+	next := a.shipper.reading()
 	if err != nil {
 		a.close(r)
 		a.fail(r, fmt.Errorf("cut a window: %w", err))
 		return
 	}
-	w.Task = r.Task
-	w.ClockOffset, w.ClockError = a.shipper.clock()
+	a.keep(r, a.parts(r.task, w), next)
+}
+
+// keep spools windows of a recording, whose next window begins when the clock is
+// as it was read.
+func (a *Agent) keep(r *recording, parts []*profile.Window, next reading) {
+	clock := r.clock
+	if r.clock = next; !clock.known {
+		clock = next
+	}
 	var records [][]byte
-	for _, part := range a.parts(r.task, w) {
+	var err error
+	for _, part := range parts {
+		part.Task, part.Instances = r.Task, r.task.instances
+		part.ClockOffset, part.ClockError = clock.offset, clock.uncertain
 		if a.options.Functions != nil {
 			a.options.Functions.Add(part, r.task.profile.Top)
 		}

@@ -196,6 +196,33 @@ func TestTasks(t *testing.T) {
 	e.await(t, e.takes, "cpu-clock 99 all; page-faults 99 all")
 }
 
+// TestLateTask has a recording take longer to begin than it is to last.
+func TestLateTask(t *testing.T) {
+	r := newTask("x", spec.Builtin(), time.Now().Add(time.Millisecond)).recordings[0]
+	due := r.task.end
+	r.starting = true
+	if got := r.task.ends(); !got.Equal(due.Add(lateStart)) {
+		t.Errorf("one that is about to begin ends %v after its time", got.Sub(due))
+	}
+	if r.task.phase = phaseRunning; !r.task.ends().Equal(due) {
+		t.Error("one that runs is not ended in time")
+	}
+	b := newBench(t, 10)
+	r.task.phase, r.task.profile.Duration = phaseStarting, time.Second
+	a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.tasks, a.starting = []*task{r.task}, 1
+	time.Sleep(10 * time.Millisecond)
+	if a.keepTime(); r.task.over || time.Until(a.nextEdge()) <= 0 {
+		t.Error("it is ended before it has begun")
+	}
+	if err := a.begun(start{r, b.machine, nil}); err != nil || time.Until(r.task.ends()) < 900*time.Millisecond {
+		t.Errorf("%v: it lasts %v from when it has begun", err, time.Until(r.task.ends()))
+	}
+}
+
 // TestRefusedTask has a recording not begin: others go on.
 func TestRefusedTask(t *testing.T) {
 	e := employ(t, newBench(t, 6), "", &studio{open: map[*take]bool{}})

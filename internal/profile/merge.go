@@ -135,6 +135,7 @@ func (h *Head) Absorb(o *Head) {
 	h.Watched += o.Watched
 	h.span(o)
 	h.clocks(o)
+	h.Instances.Absorb(o.Instances)
 	mergePeriods(h.Types, o.Types)
 	h.addLossesAndComments(o)
 }

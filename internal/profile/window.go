@@ -104,6 +104,18 @@ type Context struct {
 	Trace, Span, Endpoint, Interval string
 }
 
+// Instances says that not all that were eligible were recorded, but so many of
+// them, chosen at random. The zero value says that all were.
+type Instances struct{ Recorded, Eligible int }
+
+// Absorb keeps what leaves more open: of the most that were eligible, the fewest
+// that were recorded.
+func (i *Instances) Absorb(o Instances) {
+	if o.Eligible > i.Eligible || o.Eligible == i.Eligible && o.Recorded < i.Recorded {
+		*i = o
+	}
+}
+
 // Head is all of a window but its rows and their dictionaries.
 type Head struct {
 	Task        string
@@ -112,6 +124,7 @@ type Head struct {
 	Duration    time.Duration
 	ClockOffset time.Duration // of this clock against the server's
 	ClockError  time.Duration
+	Instances   Instances // that the task recorded everywhere, when this was cut
 	Types       []ValueType
 	Design      Design
 	Exact       Exact // of the whole target in this interval

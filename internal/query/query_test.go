@@ -206,6 +206,34 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
+// TestTrust tells of profiles that recorded some instances, and of clocks.
+func TestTrust(t *testing.T) {
+	some, fewer, off := head(0), head(1), head(2)
+	some.Instances, fewer.Instances = profile.Instances{Recorded: 3, Eligible: 12}, profile.Instances{Recorded: 2, Eligible: 12}
+	off.Task, off.ClockError = "u", 2*time.Minute
+	labels := profile.Labels{"service": "shop", "node": "n"}
+	a := Asker{Tenant: "x", Store: &shelf{windows: []written{
+		{labels, some, "", map[string]int64{"main": 60}}, {labels, fewer, "", map[string]int64{"main": 60}}, {labels, off, "", map[string]int64{"main": 60}}}}}
+	ask := func(name string, c Coverage, err error) {
+		t.Helper()
+		if err != nil || c.Doubtful != 1 || len(c.Tasks) != 1 || c.Tasks[0] != (TaskCoverage{"t", fewer.Instances}) {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+	w, c, err := a.Merge(t.Context(), about(t, ""))
+	ask("merge", c, err)
+	if w.Instances != fewer.Instances {
+		t.Errorf("%+v", w.Instances)
+	}
+	top, err := a.Top(t.Context(), about(t, ""), 0)
+	ask("top", top.Coverage, err)
+	_, c, err = a.Split(t.Context(), about(t, ""), Split{By: "node"})
+	ask("split", c, err)
+	if _, c, err := shop().Merge(t.Context(), about(t, "")); err != nil || c.Doubtful != 0 || c.Tasks != nil {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 func TestSplit(t *testing.T) {
 	for _, test := range []struct {
 		by   Split

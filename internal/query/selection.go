@@ -41,6 +41,18 @@ type Coverage struct {
 	N       int64          // samples
 	Losses  []profile.Loss // of what was selected
 	Nodes   []NodeCoverage // of all whose agents record everything
+	// Of how many eligible instances tasks have recorded how many, where not all.
+	Tasks []TaskCoverage
+	// Doubtful are windows of which it is not known to their own length, and two
+	// seconds, when they were: their agents' clocks were not known well. What was
+	// known to be off was set right when it came.
+	Doubtful int
+}
+
+// TaskCoverage says of which instances a task has recorded some.
+type TaskCoverage struct {
+	Task      string
+	Instances profile.Instances
 }
 
 // NodeCoverage is when the agent of a node, for a task, watched.
@@ -103,6 +115,44 @@ func (w *watch) coverage() (all []NodeCoverage) {
 	return all
 }
 
+// heads gathers what the heads of windows tell of how far an answer can be trusted.
+type heads struct {
+	mu       sync.Mutex // guards all below: windows are added up by several at once
+	tasks    map[string]profile.Instances
+	doubtful int
+}
+
+// leastDoubt is more than an offset that is left as it is; see wire.SetRight.
+const leastDoubt = 2 * time.Second
+
+func (s *heads) saw(h *profile.Head) {
+	doubtful := h.ClockOffset.Abs()+h.ClockError > max(h.Duration, leastDoubt)
+	if !doubtful && h.Instances == (profile.Instances{}) { // as nearly all of them
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if doubtful {
+		s.doubtful++
+	}
+	if h.Instances == (profile.Instances{}) {
+		return
+	}
+	if s.tasks == nil {
+		s.tasks = map[string]profile.Instances{}
+	}
+	i := s.tasks[h.Task]
+	i.Absorb(h.Instances)
+	s.tasks[h.Task] = i
+}
+
+func (s *heads) coverage() (tasks []TaskCoverage, doubtful int) {
+	for _, task := range slices.Sorted(maps.Keys(s.tasks)) {
+		tasks = append(tasks, TaskCoverage{task, s.tasks[task]})
+	}
+	return tasks, s.doubtful
+}
+
 // question is one that is being answered, and what is learnt on the way of how
 // whole the answer is.
 type question struct {
@@ -110,6 +160,7 @@ type question struct {
 	Selection
 	stale    map[store.Step]bool // nil: not asked for yet
 	coverage Coverage
+	heads    heads
 }
 
 func (a Asker) question(s Selection) *question { return &question{Asker: a, Selection: s} }
@@ -119,6 +170,14 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 	parts, err := q.parts(ctx, from, to, q.levels(by))
 	if err != nil {
 		return nil, err
+	}
+	key := g.Key
+	g.Key = func(labels profile.Labels, h *profile.Head) string {
+		q.heads.saw(h)
+		if key == nil {
+			return ""
+		}
+		return key(labels, h)
 	}
 	m, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, g)
 	if err != nil {
@@ -168,6 +227,7 @@ func (q *question) covered(ctx context.Context) (Coverage, error) {
 		return Coverage{}, fmt.Errorf("merge windows: %w", err)
 	}
 	q.coverage.Nodes = w.coverage()
+	q.coverage.Tasks, q.coverage.Doubtful = q.heads.coverage()
 	return q.coverage, nil
 }
 

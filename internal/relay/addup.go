@@ -65,7 +65,8 @@ func (s *sums) add(r *atysv1.PushRequest, hashes []profile.Hash) (rest *atysv1.P
 			leave(i)
 			continue
 		}
-		parts, series := partsOf(w, r.GetSeries(), run)
+		wire.SetRight(&h) // as the server would: what is added up has one time
+		parts, series := partsOf(w, h.Start.UnixNano(), r.GetSeries(), run)
 		if slices.ContainsFunc(parts, func(p part) bool { return s.without[p] }) {
 			if len(w.GetContains()) > 0 { // its rows cannot be taken apart: its sender is told
 				leave(i)
@@ -80,9 +81,9 @@ func (s *sums) add(r *atysv1.PushRequest, hashes []profile.Hash) (rest *atysv1.P
 }
 
 // partsOf lists what a window contains: itself, if it is as it was cut.
-func partsOf(w *atysv1.Window, all []*atysv1.Series, run profile.Run) (parts []part, series []*atysv1.Series) {
+func partsOf(w *atysv1.Window, start int64, all []*atysv1.Series, run profile.Run) (parts []part, series []*atysv1.Series) {
 	add := func(number uint32, run profile.Run) {
-		parts = append(parts, part{profile.Labels(all[number].GetLabels()).String(), w.GetTask(), w.GetStartUnixNano(), run})
+		parts = append(parts, part{profile.Labels(all[number].GetLabels()).String(), w.GetTask(), start, run})
 		series = append(series, all[number])
 	}
 	for _, c := range w.GetContains() {

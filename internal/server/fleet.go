@@ -255,7 +255,7 @@ func (f *fleet) ordersFor(node string) (orders *atysv1.Orders, changed <-chan st
 			f.log.Error("write a profile", "profile", t.Profile.Name, "error", err)
 			continue
 		}
-		m := &atysv1.Task{Id: t.ID, Profile: string(text), Limited: t.Profile.Instances > 0, Eligible: uint32(t.eligible)}
+		m := &atysv1.Task{Id: t.ID, Profile: string(text), Limited: t.Profile.Instances > 0, Eligible: uint32(t.eligible), Recorded: uint32(len(chosenKeys(t.chosen)))}
 		if !t.Until.IsZero() {
 			m.UntilUnixNano = t.Until.UnixNano()
 		}

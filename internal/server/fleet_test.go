@@ -273,6 +273,10 @@ func TestInstancesAreChosen(t *testing.T) {
 		if again := c.chosen(t); fmt.Sprint(again) != fmt.Sprint(chosen) {
 			t.Fatalf("chosen %v, and then %v", chosen, again)
 		}
+		orders, _, _ := c.own(t).ordersFor("anybody")
+		if task := orders.GetTasks()[0]; task.GetRecorded() != 3 || task.GetEligible() != 7 {
+			t.Fatalf("agents are told of %d of %d", task.GetRecorded(), task.GetEligible())
+		}
 		if p := c.status(t, "some"); *p.Recorded != 3 || *p.Eligible != 7 {
 			t.Fatalf("%d of %d", *p.Recorded, *p.Eligible)
 		}

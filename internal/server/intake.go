@@ -135,6 +135,7 @@ func window(m *atysv1.Window) (w store.Window, err error) {
 	if w.Head, w.Run, err = wire.Head(m); err != nil {
 		return w, err
 	}
+	wire.SetRight(&w.Head)
 	for _, t := range m.GetTypes() {
 		w.Scales = append(w.Scales, t.GetScale())
 	}

@@ -161,6 +161,12 @@ func lacks(c query.Coverage) (words []string) {
 	if c.Damaged > 0 {
 		words = append(words, fmt.Sprintf("%d parts of the store are damaged, and left out.", c.Damaged))
 	}
+	for _, t := range c.Tasks {
+		words = append(words, fmt.Sprintf("Profile %s recorded %d of %d eligible instances.", t.Task, t.Instances.Recorded, t.Instances.Eligible))
+	}
+	if c.Doubtful > 0 {
+		words = append(words, fmt.Sprintf("%d windows may have been at other times: the clocks of their machines were not known well.", c.Doubtful))
+	}
 	for _, n := range c.Nodes {
 		var missing time.Duration
 		for _, gap := range n.Missing {

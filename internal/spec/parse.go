@@ -37,10 +37,11 @@ type prometheus struct {
 
 // frequency is a number, or a range with a policy that chooses from it.
 type frequency struct {
-	Fixed  float64
+	Fixed  float64 `json:"-" yaml:"-"`
 	Min    float64 `json:"min" yaml:"min"`
 	Max    float64 `json:"max" yaml:"max"`
 	Policy string  `json:"policy" yaml:"policy"`
+	ranged bool    // it was written as a range, whatever is in it
 }
 
 func (f *frequency) UnmarshalYAML(data []byte) error {
@@ -48,6 +49,7 @@ func (f *frequency) UnmarshalYAML(data []byte) error {
 		f.Fixed = hz
 		return nil
 	}
+	f.ranged = true
 	type plain frequency
 	if err := yaml.UnmarshalWithOptions(data, (*plain)(f), yaml.Strict()); err != nil {
 		return fmt.Errorf("frequency: %.80q: want a number, such as 99", data)
@@ -59,9 +61,21 @@ func (f *frequency) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &f.Fixed) == nil {
 		return nil
 	}
+	f.ranged = true
 	type plain frequency
-	return json.Unmarshal(data, (*plain)(f))
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode((*plain)(f)); err != nil {
+		return fmt.Errorf("frequency: %.80q: want a number, such as 99", data)
+	}
+	return nil
 }
+
+// String is a range as it is written.
+func (f *frequency) String() string {
+	return fmt.Sprintf("{min: %g, max: %g, policy: %.80s}", f.Min, f.Max, f.Policy)
+}
+
 func (f *frequency) MarshalYAML() (any, error)    { return f.Fixed, nil }
 func (f *frequency) MarshalJSON() ([]byte, error) { return json.Marshal(f.Fixed) }
 
@@ -143,8 +157,8 @@ func (d *document) profile() (*Profile, error) {
 		errs = append(errs, fmt.Errorf("select: %w", err))
 	}
 	if d.Frequency != nil {
-		if p.Frequency = d.Frequency.Fixed; d.Frequency.Policy != "" || d.Frequency.Min != 0 || d.Frequency.Max != 0 {
-			errs = append(errs, errors.New("frequency: policies that choose from a range are not built yet: want one number, such as 99"))
+		if p.Frequency = d.Frequency.Fixed; d.Frequency.ranged {
+			errs = append(errs, fmt.Errorf("frequency: %v: policies that choose from a range are not built yet: want one number, such as 99", d.Frequency))
 		} else if p.Frequency == 0 {
 			errs = append(errs, fmt.Errorf("frequency: 0: want %d to %d Hz", minFrequency, maxFrequency))
 		}

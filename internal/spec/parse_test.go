@@ -74,23 +74,26 @@ func TestRoundTrip(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	const head = "kind: Profile\nname: x\n"
 	tests := map[string]string{
-		"":                                "no object",
-		"kind: Pod\nname: x":              `kind: "Pod"`,
-		"kind: Profile\nname: Not A Name": `name: "Not A Name"`,
-		head + "select: service=x":        "select: ",
-		head + "kinds: [lock]":            `kinds: "lock" is not built yet`,
-		head + "kinds: [cpu, cpu]":        "named twice",
-		head + "events: ['rm -rf /']":     `events: "rm -rf /"`,
-		head + "kernel: magic":            `kernel: "magic"`,
-		head + "frequency: 50000":         "frequency: 50000: want 1 to 20000",
-		head + "frequency: 0":             "frequency: 0",
-		head + "frequency: .nan":          "frequency",
-		head + "frequency: {min: 19, max: 999, policy: auto}": "policies that choose from a range are not built yet",
+		"":                                                    "no object",
+		"kind: Pod\nname: x":                                  `kind: "Pod"`,
+		"kind: Profile\nname: Not A Name":                     `name: "Not A Name"`,
+		head + "select: service=x":                            "select: ",
+		head + "kinds: [lock]":                                `kinds: "lock" is not built yet`,
+		head + "kinds: [cpu, cpu]":                            "named twice",
+		head + "events: ['rm -rf /']":                         `events: "rm -rf /"`,
+		head + "kernel: magic":                                `kernel: "magic": want one of auto, bpf, perf, py-spy, async-profiler`,
+		head + "kernel: async-profiler":                       "allowAttach: false: async-profiler loads a library",
+		head + "kernel: perf\nevents: [page-faults]":          "events: page-faults: perf samples CPU time alone",
+		head + "frequency: 50000":                             "frequency: 50000: want 1 to 20000",
+		head + "frequency: 0":                                 "frequency: 0",
+		head + "frequency: .nan":                              "frequency",
+		head + "frequency: {min: 19, max: 999, policy: auto}": "frequency: {min: 19, max: 999, policy: auto}: policies that choose from a range are not built yet",
+		head + "frequency: {}":                                "not built yet",
 		head + "frequency: {least: 19}":                       "least",
 		head + "window: 10":                                   `window: "10"`,
 		head + "window: 1ms":                                  "window: 1ms: want 1s to 1h",
 		head + "threads: some":                                `threads: "some"`,
-		head + "pruning: P99":                                 "pruning is not built yet",
+		head + "pruning: P99":                                 `pruning: "P99": pruning is not built yet`,
 		head + "prometheus: {top: 5000}":                      "prometheus.top: 5000",
 		head + "duration: -5s":                                `duration: "-5s"`,
 		head + "instances: -1":                                "instances: -1",
@@ -115,11 +118,22 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// TestKernels takes those that there are.
+func TestKernels(t *testing.T) {
+	for _, kernel := range kernels {
+		p, err := ParseJSON([]byte(`{"kind":"Profile","name":"x","allowAttach":true,"kernel":"` + kernel + `"}`))
+		if err != nil || p.Kernel != kernel || p.External() != (kernel != KernelAuto && kernel != KernelBPF) {
+			t.Errorf("%s: %+v, %v", kernel, p, err)
+		}
+	}
+}
+
 func TestParseJSONRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"kind":"Profile","name":"x"} {}`:                            "follows",
 		`{"kind":"Profile","name":"x","colour":1}`:                    "colour",
 		`{"kind":"Profile","name":"x","frequency":"much"}`:            "frequency",
+		`{"kind":"Profile","name":"x","frequency":{"Fixed":9}}`:       "frequency",
 		`{"kind":"Profile","name":"x","frequency":{"policy":"auto"}}`: "not built yet",
 		`{"kind":"Profile","name":"X"}`:                               "name",
 		"kind: Profile":                                               "",

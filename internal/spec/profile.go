@@ -41,12 +41,18 @@ const (
 // The defaults of a Profile, and the kind that there is.
 const (
 	KindCPU          = "cpu"
-	KernelAuto       = "auto"
+	KernelAuto       = "auto" // bpf where it can be used, else the best of the others that is installed
 	KernelBPF        = "bpf"
+	KernelPerf       = "perf"
+	KernelPySpy      = "py-spy"
+	KernelAsync      = "async-profiler"
 	DefaultFrequency = 19
 	DefaultWindow    = 10 * time.Second
 	DefaultTop       = 10
 )
+
+// kernels are those that there are.
+var kernels = []string{KernelAuto, KernelBPF, KernelPerf, KernelPySpy, KernelAsync}
 
 // Limits of a Profile.
 const (
@@ -65,6 +71,9 @@ func Builtin() *Profile {
 
 // All tells whether every target is chosen.
 func (p *Profile) All() bool { return len(p.Select) == 0 && p.Instances == 0 }
+
+// External tells whether another profiler than atys is to take the samples.
+func (p *Profile) External() bool { return p.Kernel != KernelAuto && p.Kernel != KernelBPF }
 
 // Recording is one of the events of a profile, and the task that its windows are of.
 type Recording struct{ Task, Event string }
@@ -135,8 +144,13 @@ func (p *Profile) check() error {
 			wrong(field, "%s: one is named twice", strings.Join(list, ", "))
 		}
 	}
-	if p.Kernel != KernelAuto && p.Kernel != KernelBPF {
-		wrong("kernel", "%.80q: want %s or %s; others are started by hand, by \"atys record --kernel\"", p.Kernel, KernelAuto, KernelBPF)
+	switch {
+	case !slices.Contains(kernels, p.Kernel):
+		wrong("kernel", "%.80q: want one of %s", p.Kernel, strings.Join(kernels, ", "))
+	case p.External() && len(p.Events) > 0:
+		wrong("events", "%s: %s samples CPU time alone: leave events out, or kernel", strings.Join(p.Events, ", "), p.Kernel)
+	case p.Kernel == KernelAsync && !p.AllowAttach:
+		wrong("allowAttach", "false: %s loads a library into the processes it records: to agree to that, say allowAttach: true", p.Kernel)
 	}
 	if !(p.Frequency >= minFrequency && p.Frequency <= maxFrequency) { // nor is NaN
 		wrong("frequency", "%v: want %d to %d Hz", p.Frequency, minFrequency, maxFrequency)

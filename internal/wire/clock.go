@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"math"
 	"time"
 
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -14,4 +16,28 @@ func Clock(sent, back time.Time, r *atysv1.PushResponse) (offset, uncertain time
 	received, answered := time.Unix(0, r.GetReceivedUnixNano()), time.Unix(0, r.GetAnsweredUnixNano())
 	travel := max(back.Sub(sent)-answered.Sub(received), 0)
 	return sent.Add(travel / 2).Sub(received), travel/2 + time.Duration(r.GetClockErrorNs())
+}
+
+// tolerated is by how much an agent's clock may be off before its windows are
+// moved: machines that keep their time are within milliseconds of each other.
+const tolerated = time.Second
+
+// SetRight has a window begin by the server's clock, if its agent's was off by
+// more than a second for certain, and tells by how much. It is done by whole
+// seconds, so that windows stay where others of their time are and what a
+// measurement errs by moves none of them; the rest is still the offset. What is
+// set right stays so: the same window is the same one whoever looks at it first,
+// a relay that adds it up or a server, and however often it comes.
+func SetRight(h *profile.Head) (by time.Duration) {
+	if h.ClockOffset.Abs()-max(h.ClockError, 0) <= tolerated {
+		return 0
+	}
+	by = h.ClockOffset.Round(time.Second)
+	at := h.Start.Add(-by)
+	if at.Before(time.Unix(0, 0)) || at.Add(h.Duration).After(time.Unix(0, math.MaxInt64)) {
+		return 0 // there is no such time
+	}
+	h.Start = at
+	h.ClockOffset -= by
+	return by
 }

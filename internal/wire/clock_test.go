@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"math"
 	"testing"
 	"time"
 
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -22,6 +24,30 @@ func TestClock(t *testing.T) {
 		}
 		if want := (there + back) / 2; uncertain != want {
 			t.Errorf("ways of %v and %v: uncertain by %v, want %v", there, back, uncertain, want)
+		}
+	}
+}
+
+func TestSetRight(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	for _, test := range []struct{ offset, uncertain, moved time.Duration }{
+		{0, 0, 0},
+		{time.Second, 0, 0},
+		{time.Hour, time.Millisecond, time.Hour},
+		{-time.Hour - 400*time.Millisecond, time.Millisecond, -time.Hour},
+		{time.Hour - 400*time.Millisecond, 0, time.Hour},
+		{3 * time.Second, 2 * time.Second, 0}, // it may be one second
+		{3 * time.Second, 1999 * time.Millisecond, 3 * time.Second},
+		{math.MinInt64, 0, 0},
+		{math.MaxInt64, 0, 0},
+		{math.MaxInt64, math.MinInt64, 0},
+	} {
+		h := profile.Head{Start: at, Duration: 10 * time.Second, ClockOffset: test.offset, ClockError: test.uncertain}
+		if by := SetRight(&h); by != test.moved || !h.Start.Equal(at.Add(-by)) || h.ClockOffset != test.offset-by {
+			t.Errorf("%v +- %v: moved by %v to %v, an offset of %v is left; want %v", test.offset, test.uncertain, by, h.Start, h.ClockOffset, test.moved)
+		}
+		if again := SetRight(&h); again != 0 {
+			t.Errorf("%v: moved again, by %v", test.offset, again)
 		}
 	}
 }

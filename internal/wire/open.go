@@ -91,7 +91,8 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 		Task: m.GetTask(), Start: time.Unix(0, m.GetStartUnixNano()), Duration: time.Duration(m.GetDurationNs()),
 		ClockOffset: time.Duration(m.GetClockOffsetNs()), ClockError: time.Duration(m.GetClockErrorNs()),
 		Design: profile.Design(m.GetDesign()), Exact: exact(m.GetExact()), Idle: time.Duration(m.GetIdleNs()), Watched: time.Duration(m.GetWatchedNs()),
-		Comments: m.GetComments(),
+		Comments:  m.GetComments(),
+		Instances: profile.Instances{Recorded: int(m.GetInstances().GetRecorded()), Eligible: int(m.GetInstances().GetEligible())},
 	}
 	for _, t := range m.GetTypes() {
 		h.Types = append(h.Types, profile.ValueType{Kind: t.GetKind(), Unit: t.GetUnit(), Period: t.GetPeriod()})

@@ -56,6 +56,9 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 		ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError),
 		Design: string(h.Design), Exact: sealExact(h.Exact), IdleNs: int64(h.Idle), WatchedNs: int64(h.Watched),
 	}
+	if h.Instances != (profile.Instances{}) {
+		m.Instances = &atysv1.Instances{Recorded: uint32(h.Instances.Recorded), Eligible: uint32(h.Instances.Eligible)}
+	}
 	for _, t := range h.Types {
 		m.Types = append(m.Types, &atysv1.ValueType{Kind: t.Kind, Unit: t.Unit, Period: t.Period})
 	}

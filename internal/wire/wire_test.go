@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/hex"
+	"errors"
 	"flag"
 	"math"
 	"math/rand/v2"
@@ -196,36 +197,40 @@ func both(dictionaries ...*atysv1.Dictionary) *atysv1.Dictionary {
 	return d.message
 }
 
-// TestGolden reads what atys wrote when its messages were first released.
+// TestGolden reads what atys wrote when its messages were first released, and
+// since windows tell how many instances were recorded.
 func TestGolden(t *testing.T) {
-	const file = "testdata/spooled-1.hex"
-	if *update {
-		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(Seal(window(7), profile.Run{7}))
+	before := window(7)
+	before.Instances = profile.Instances{}
+	for file, want := range map[string]*profile.Window{"testdata/spooled-1.hex": before, "testdata/spooled-2.hex": window(7)} {
+		if _, err := os.Stat(file); *update && errors.Is(err, os.ErrNotExist) { // what was released stays
+			data, err := proto.MarshalOptions{Deterministic: true}.Marshal(Seal(want, profile.Run{7}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(hex.EncodeToString(data)+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, []byte(hex.EncodeToString(data)+"\n"), 0o644); err != nil {
+		data, err := hex.DecodeString(string(text[:len(text)-1]))
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := hex.DecodeString(string(text[:len(text)-1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &atysv1.Spooled{}
-	if err := proto.Unmarshal(data, s); err != nil {
-		t.Fatal(err)
-	}
-	got, run, err := Open(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := profiletest.DiffKept(window(7), got); diff != "" || run != (profile.Run{7}) {
-		t.Errorf("run %x:\n%s", run, diff)
+		s := &atysv1.Spooled{}
+		if err := proto.Unmarshal(data, s); err != nil {
+			t.Fatal(err)
+		}
+		got, run, err := Open(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := profiletest.DiffKept(want, got); diff != "" || run != (profile.Run{7}) {
+			t.Errorf("%s: run %x:\n%s", file, run, diff)
+		}
 	}
 }
 

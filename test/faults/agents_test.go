@@ -297,8 +297,8 @@ func TestServerHangs(t *testing.T) {
 }
 
 // TestClockSteps sets the clock of an agent, and then of its server, an hour
-// ahead and back: windows go on, none is taken for another, and how far the
-// agent's clock is off is known.
+// ahead and back: windows go on, none is taken for another, how far the agent's
+// clock is off is known, and its windows lie where the server's clock has them.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -335,6 +335,14 @@ func TestClockSteps(t *testing.T) {
 			want = -want
 		}
 		wait(t, a, "the offset of the clock is known", func() bool { return (known(t, s, a).Offset - want).Abs() < 2*time.Second })
+		if step.file != ofAgent {
+			continue
+		}
+		for c := range cuts(t, s, began) {
+			if at := time.Unix(0, c.Start).Sub(began); at.Abs() > 30*time.Minute {
+				t.Fatalf("the agent's clock was set to %s, and a window lies %v from when it was cut", step.ahead, at)
+			}
+		}
 	}
 	settled(t, a)
 	kept := cuts(t, s, began)

@@ -89,6 +89,9 @@ func (e *encoder) comments() []string {
 	h := &e.win.Head
 	window := newNote("window").number("version", 1).text("task", h.Task).text("design", string(h.Design)).text("end", e.end.String())
 	window.number("clock_offset_ns", int64(h.ClockOffset)).number("clock_error_ns", int64(h.ClockError))
+	if h.Instances != (profile.Instances{}) {
+		window.number("instances", int64(h.Instances.Recorded)).number("eligible", int64(h.Instances.Eligible))
+	}
 	window.number("idle_ns", int64(h.Idle)).number("watched_ns", int64(h.Watched)).exact(h.Exact)
 	window.text("dictionary", dictionaryHash(e.p))
 	if len(e.win.Samples) > 0 {
@@ -284,6 +287,7 @@ func (n *noted) window(f fields) {
 	}
 	h.Task, h.Design = f["task"], profile.Design(f["design"])
 	h.ClockOffset, h.ClockError = f.duration("clock_offset_ns"), f.duration("clock_error_ns")
+	h.Instances = profile.Instances{Recorded: int(f.duration("instances")), Eligible: int(f.duration("eligible"))}
 	h.Exact, h.Idle, h.Watched = exact, idle, watched
 	n.end, n.hash, n.samples = profile.ParseEnd(f["end"]), f["dictionary"], f["samples"]
 }

@@ -22,11 +22,14 @@ var advice = map[Kernel]string{
 // ErrNotInstalled says that a kernel's program, or a part of it, is missing.
 var ErrNotInstalled = errors.New("not installed")
 
+// errNoOther says that none is.
+var errNoOther = errors.New("no other kernel is installed: install perf, py-spy (Python) or async-profiler (Java)")
+
 // find finds a kernel's program.
 func find(k Kernel, program string) (string, error) {
 	found, err := exec.LookPath(program)
 	if err != nil {
-		return "", fmt.Errorf("--kernel %s: %w: there is no %s in PATH (sudo may have a PATH of its own): %s, or use --kernel bpf", k, ErrNotInstalled, program, advice[k])
+		return "", fmt.Errorf("kernel %s: %w: there is no %s in PATH (sudo may have a PATH of its own): %s, or use kernel bpf", k, ErrNotInstalled, program, advice[k])
 	}
 	return filepath.Abs(found)
 }
@@ -43,7 +46,7 @@ func findLibrary(program string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("--kernel async-profiler: %w as a whole: %s is not in ../lib of %s: unpack all of its release", ErrNotInstalled, libraryName, program)
+	return "", fmt.Errorf("kernel async-profiler: %w as a whole: %s is not in ../lib of %s: unpack all of its release", ErrNotInstalled, libraryName, program)
 }
 
 var (
@@ -82,7 +85,7 @@ func Choose(fs proc.FS, pids []int, command []string, allowAttach bool) (k Kerne
 	if installed("perf") {
 		return Perf, "of those installed it reads this program best" + hint, nil
 	}
-	return "", "", errors.New("no other kernel is installed: install perf, py-spy (Python) or async-profiler (Java)")
+	return "", "", errNoOther
 }
 
 // willMap returns what a program will have mapped, as far as its name tells.

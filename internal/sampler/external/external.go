@@ -57,7 +57,10 @@ type Options struct {
 	// Longest is the longest window Cut will be asked for. What runs inside a
 	// target stops by itself soon after, should we be killed. 0: one hour.
 	Longest time.Duration
-	FS      proc.FS
+	// Apart has each process be recorded without the children it starts, and tells
+	// the exact times of threads.
+	Apart bool
+	FS    proc.FS
 }
 
 // ErrConsent says that the user has not agreed to a library in the target.
@@ -102,7 +105,8 @@ type Sampler struct {
 	run       run     // nil after Finish, Close, or where a tool could not start again
 	rate      float64 // that run has
 	started   time.Time
-	usage     *usage
+	meter     meter
+	lead      time.Duration // that the last run took until it was ready beside another one
 	missed    time.Duration // CPU time between the last run's end and this one's begin
 	failed    error         // why run is nil
 }
@@ -122,9 +126,13 @@ func New(ctx context.Context, o Options) (*Sampler, error) {
 	}
 	s := &Sampler{options: o, tool: tool, frequency: o.Frequency}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.usage = watchUsage(o.FS, o.PIDs, o.Kernel != AsyncProfiler)
+	if o.Apart {
+		s.meter = watchApart(o.FS, o.PIDs)
+	} else {
+		s.meter = watchUsage(o.FS, o.PIDs, o.Kernel != AsyncProfiler)
+	}
 	if s.run, err = s.prepare(); err == nil {
-		s.usage.cut()
+		s.meter.cut()
 		s.started = time.Now()
 		err = s.run.begin()
 	}
@@ -212,8 +220,12 @@ func (s *Sampler) cut(again bool) (*profile.Window, error) {
 		s.run, s.failed = s.prepare()
 	}
 	old.halt()
-	exact := s.usage.cut()
+	exact := s.meter.cut()
 	s.started = time.Now()
+	var threads []profile.Thread
+	if a, ok := s.meter.(*apart); ok {
+		threads = a.times()
+	}
 	if s.run != nil {
 		s.resume()
 	}
@@ -221,12 +233,13 @@ func (s *Sampler) cut(again bool) (*profile.Window, error) {
 	if again && !s.tool.overlaps() {
 		if s.run, s.failed = s.prepare(); s.run != nil {
 			s.resume()
-			s.missed = s.usage.since()
+			s.missed = s.meter.since()
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
+	timed(window, threads)
 	s.complete(window, rate, start, missed, exact)
 	return window, nil
 }
@@ -239,9 +252,13 @@ func (s *Sampler) lives(pid int) bool {
 // prepare starts a run at the rate that is wanted now.
 func (s *Sampler) prepare() (run, error) {
 	s.rate = s.frequency
+	began := time.Now()
 	r, err := s.tool.start(s.ctx, s.rate)
 	if err != nil {
 		return nil, err
+	}
+	if s.tool.overlaps() {
+		s.lead = time.Since(began)
 	}
 	return r, nil
 }
@@ -281,6 +298,9 @@ const (
 func (s *Sampler) judge(n int64, used time.Duration, rate float64) []string {
 	promised := used.Seconds() * rate
 	fact := fmt.Sprintf("%s took %d samples where its rate and the CPU time used promise %.0f", s.options.Kernel, n, promised)
+	if s.options.Apart { // of many windows that are added up, each would have a word of its own
+		fact = fmt.Sprintf("%s took other numbers of samples than its rate and the CPU time used promise", s.options.Kernel)
+	}
 	switch got := float64(n); {
 	case promised >= fewSamples && got < (1-deviation)*promised:
 		return []string{fact + ": it did not keep the rate, or did not see all of the process"}
@@ -319,9 +339,9 @@ func (s *Sampler) Close() error {
 		s.run = nil
 	}
 	s.cancel()
-	if s.usage != nil {
-		s.usage.close()
-		s.usage = nil
+	if s.meter != nil {
+		s.meter.close()
+		s.meter = nil
 	}
 	return s.tool.release()
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,8 @@ type perf struct {
 	path    string
 	options Options
 	folder  string // of recordings, ours alone
+
+	followed []int // by the run that was started last
 }
 
 func newPerf(o Options) (*perf, error) {
@@ -52,7 +55,7 @@ func (p *perf) record(file string, frequency float64) []string {
 		graph = "dwarf,8192"
 	}
 	var pids []string
-	for _, pid := range descendants(p.options.FS, p.options.PIDs) {
+	for _, pid := range p.followed {
 		pids = append(pids, strconv.Itoa(pid))
 	}
 	return []string{"record", "-e", "cpu-clock", "-F", strconv.FormatFloat(math.Round(frequency), 'f', 0, 64),
@@ -61,11 +64,14 @@ func (p *perf) record(file string, frequency float64) []string {
 		"-D", "-1", "--control", "fd:3,4", "-o", file} // begins when told
 }
 
-// start tries again where a child is gone before perf has opened its events.
+// vanished is what perf says where a thread is gone before its event was opened.
+var vanished = regexp.MustCompile("No such process|Ignored open failure")
+
+// start tries again where a thread or a process is.
 func (p *perf) start(ctx context.Context, frequency float64) (r run, err error) {
 	for range 3 {
 		r, err = p.open(ctx, frequency)
-		if err == nil || !strings.Contains(err.Error(), "No such process") {
+		if err == nil || len(alive(p.options.FS, p.followed)) == len(p.followed) && !vanished.MatchString(err.Error()) {
 			break
 		}
 	}
@@ -76,6 +82,14 @@ func (p *perf) start(ctx context.Context, frequency float64) (r run, err error) 
 }
 
 func (p *perf) open(ctx context.Context, frequency float64) (*perfRun, error) {
+	if p.options.Apart {
+		p.followed = alive(p.options.FS, p.options.PIDs)
+	} else {
+		p.followed = descendants(p.options.FS, p.options.PIDs)
+	}
+	if len(p.followed) == 0 {
+		return nil, errors.New("perf: its processes have ended")
+	}
 	file, err := os.CreateTemp(p.folder, "*.data")
 	if err != nil {
 		return nil, err
@@ -96,7 +110,7 @@ func (p *perf) open(ctx context.Context, frequency float64) (*perfRun, error) {
 	c, err := startCommand(ctx, cmd)
 	toldRead.Close()
 	answerWrite.Close()
-	r := &perfRun{perf: p, ctx: ctx, command: c, file: file.Name(), told: told, answer: answer, period: period(frequency)}
+	r := &perfRun{perf: p, ctx: ctx, command: c, file: file.Name(), told: told, answer: answer, period: period(frequency), pids: p.followed}
 	if err != nil {
 		r.clean()
 		return nil, err
@@ -133,6 +147,7 @@ type perfRun struct {
 	told   *os.File
 	answer *os.File
 	period int64
+	pids   []int
 }
 
 // tell gives perf an order and waits until it is carried out.
@@ -210,6 +225,9 @@ func (r *perfRun) script() (*profile.Window, error) {
 	}
 	if w.TypeIndex("cpu") != 0 || len(w.Types) != 1 {
 		return nil, fmt.Errorf("read perf's recording: it holds %v, not CPU time", w.Types)
+	}
+	if r.perf.options.Apart {
+		w = only(w, r.pids)
 	}
 	if !r.perf.options.Threads {
 		return withoutThreads(w)

@@ -52,8 +52,12 @@ func (p *pySpy) start(ctx context.Context, frequency float64) (run, error) {
 		return nil, err
 	}
 	file.Close()
-	cmd := exec.Command(p.path, "record", "-p", strconv.Itoa(p.options.PIDs[0]), "-r", strconv.FormatFloat(math.Round(frequency), 'f', 0, 64),
-		"-f", "raw", "--full-filenames", "-s", "-t", "--nonblocking", "-o", filepath.Base(file.Name()))
+	args := []string{"record", "-p", strconv.Itoa(p.options.PIDs[0]), "-r", strconv.FormatFloat(math.Round(frequency), 'f', 0, 64),
+		"-f", "raw", "--full-filenames", "-t", "--nonblocking", "-o", filepath.Base(file.Name())}
+	if !p.options.Apart {
+		args = append(args, "-s") // children too
+	}
+	cmd := exec.Command(p.path, args...)
 	cmd.Dir = p.folder // no name of ours is part of what it prints
 	c, err := startCommand(ctx, cmd)
 	if err != nil {
@@ -123,8 +127,11 @@ func (r *pySpyRun) collect() (*profile.Window, error) {
 		return nil, fmt.Errorf("read py-spy's samples: %w", err)
 	}
 	defer file.Close()
-	w, err := readPySpy(&bounded{from: file, left: maxOutput}, textOptions{period: r.period, threads: r.pySpy.options.Threads,
-		threadID: hostThreads(r.pySpy.options.FS)})
+	o := textOptions{period: r.period, threads: r.pySpy.options.Threads, threadID: hostThreads(r.pySpy.options.FS)}
+	if r.pySpy.options.Apart { // it does not say whose threads they are
+		o.process = r.pySpy.options.PIDs[0]
+	}
+	w, err := readPySpy(&bounded{from: file, left: maxOutput}, o)
 	if err != nil {
 		return nil, fmt.Errorf("read py-spy's samples: %w", err)
 	}
@@ -136,7 +143,11 @@ func (r *pySpyRun) collect() (*profile.Window, error) {
 	}
 	if late := pySpyLate.FindAllStringSubmatch(text, -1); late != nil {
 		last := late[len(late)-1]
-		w.Comments = append(w.Comments, fmt.Sprintf("py-spy was up to %s%s behind: it cannot keep this rate here", last[1], last[2]))
+		by := " up to " + last[1] + last[2]
+		if r.pySpy.options.Apart {
+			by = ""
+		}
+		w.Comments = append(w.Comments, fmt.Sprintf("py-spy was%s behind: it cannot keep this rate here", by))
 	}
 	return w, nil
 }

@@ -24,6 +24,7 @@ const (
 type textOptions struct {
 	period  int64 // ns that a sample stands for
 	threads bool  // keep threads apart
+	process int   // whose they are, where the text does not tell; 0: it does
 	// threadID turns a thread's number inside a process's PID namespace into
 	// ours; nil leaves it.
 	threadID func(pid, tid int) int
@@ -83,6 +84,9 @@ func readPySpy(r io.Reader, o textOptions) (*profile.Window, error) {
 	b := profile.NewBuilder(profile.Head{Types: cpuTypes(o.period)})
 	err := eachLine(r, func(line string, count int64) error {
 		t, frames := cutPySpyThread(line)
+		if t.PID == 0 {
+			t.PID = o.process
+		}
 		ids := make([]profile.LocationID, 0, strings.Count(frames, ";")+1)
 		for frames != "" {
 			var frame string

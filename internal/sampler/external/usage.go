@@ -174,22 +174,33 @@ func (u *usage) inherited(s spent, now map[int]spent) bool {
 	return false
 }
 
-func (u *usage) spent(pid int) (s spent, ok bool) {
-	stat, err := u.fs.Stat(pid)
+// readSpent reads what a process has used itself.
+func readSpent(fs proc.FS, pid int) (s spent, ok bool) {
+	s, _, ok = readStat(fs, pid)
+	return s, ok
+}
+
+func readStat(fs proc.FS, pid int) (s spent, stat proc.Stat, ok bool) {
+	stat, err := fs.Stat(pid)
 	if err != nil {
-		return s, false
+		return s, stat, false
 	}
 	s = spent{started: stat.Started, parent: stat.PPID, cpu: stat.User + stat.System, user: stat.User, system: stat.System}
 	var t unix.Timespec
 	if err := unix.ClockGettime(processClock(pid), &t); err == nil {
 		s.cpu = time.Duration(t.Nano())
 	}
-	if u.children {
+	return s, stat, true
+}
+
+func (u *usage) spent(pid int) (s spent, ok bool) {
+	s, stat, ok := readStat(u.fs, pid)
+	if ok && u.children {
 		s.cpu += stat.ChildrenUser + stat.ChildrenSystem
 		s.user += stat.ChildrenUser
 		s.system += stat.ChildrenSystem
 	}
-	return s, true
+	return s, ok
 }
 
 // processClock is the clock of a process's CPU time, as clock_getcpuclockid

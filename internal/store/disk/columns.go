@@ -108,6 +108,7 @@ func (c *columns) optional(r *reader, has uint64, first bool) {
 	if has&hasOf != 0 {
 		c.of = int(r.small(31))
 	}
+	c.head.Instances = r.instances(has)
 }
 
 // squares is the sum of squared weights of a row.

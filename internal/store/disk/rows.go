@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 )
 
@@ -17,6 +18,7 @@ const (
 	hasSlot
 	hasGroups
 	hasOf
+	hasInstances // not a column either: so many recorded of so many
 )
 
 // rows writes a window's rows; window.go tells how.
@@ -50,6 +52,10 @@ func (w *writer) rows(of *store.Window, leaves []uint32) {
 	if of.Of != 0 {
 		w.number(uint64(of.Of))
 	}
+	if i := of.Head.Instances; i != (profile.Instances{}) {
+		w.number(uint64(i.Recorded))
+		w.number(uint64(i.Eligible))
+	}
 }
 
 // arrange sorts rows by their leaves. As windows are cut, most rows are single:
@@ -72,7 +78,7 @@ func arrange(of *store.Window, leaves []uint32) (order []int, single int) {
 func columnsOf(of *store.Window) (has uint64) {
 	rows := &of.Rows
 	for i, there := range []bool{rows.Spread != nil || rows.Excess != nil, rows.Thread != nil, rows.Context != nil, rows.Slot != nil,
-		rows.Groups != nil, of.Of != 0} {
+		rows.Groups != nil, of.Of != 0, of.Head.Instances != (profile.Instances{})} {
 		if there {
 			has |= 1 << i // as the constants are
 		}
@@ -364,4 +370,13 @@ func (r *reader) rows(w *store.Window) {
 	if has&hasOf != 0 {
 		w.Of = int(r.small(31))
 	}
+	w.Head.Instances = r.instances(has)
+}
+
+// instances reads how many were recorded of how many, if that is told.
+func (r *reader) instances(has uint64) (i profile.Instances) {
+	if has&hasInstances != 0 {
+		i.Recorded, i.Eligible = int(r.small(32)), int(r.small(32))
+	}
+	return i
 }

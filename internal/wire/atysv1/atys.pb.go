@@ -295,6 +295,7 @@ type Window struct {
 	// What a relay has added up names the windows that it contains, of the same task
 	// and start. It has one type, groups, and neither threads nor contexts.
 	Contains      []*Contained `protobuf:"bytes,18,rep,name=contains,proto3" json:"contains,omitempty"`
+	Instances     *Instances   `protobuf:"bytes,19,opt,name=instances,proto3" json:"instances,omitempty"` // none: all that were eligible were recorded
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -455,6 +456,66 @@ func (x *Window) GetContains() []*Contained {
 	return nil
 }
 
+func (x *Window) GetInstances() *Instances {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+// Instances says that so many of those eligible were recorded, chosen at random.
+type Instances struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Recorded      uint32                 `protobuf:"varint,1,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	Eligible      uint32                 `protobuf:"varint,2,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Instances) Reset() {
+	*x = Instances{}
+	mi := &file_atys_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Instances) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Instances) ProtoMessage() {}
+
+func (x *Instances) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Instances.ProtoReflect.Descriptor instead.
+func (*Instances) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Instances) GetRecorded() uint32 {
+	if x != nil {
+		return x.Recorded
+	}
+	return 0
+}
+
+func (x *Instances) GetEligible() uint32 {
+	if x != nil {
+		return x.Eligible
+	}
+	return 0
+}
+
 type Contained struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Series        uint32                 `protobuf:"varint,1,opt,name=series,proto3" json:"series,omitempty"` // into the request's series
@@ -465,7 +526,7 @@ type Contained struct {
 
 func (x *Contained) Reset() {
 	*x = Contained{}
-	mi := &file_atys_proto_msgTypes[5]
+	mi := &file_atys_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +538,7 @@ func (x *Contained) String() string {
 func (*Contained) ProtoMessage() {}
 
 func (x *Contained) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[5]
+	mi := &file_atys_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +551,7 @@ func (x *Contained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contained.ProtoReflect.Descriptor instead.
 func (*Contained) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{5}
+	return file_atys_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Contained) GetSeries() uint32 {
@@ -521,7 +582,7 @@ type ValueType struct {
 
 func (x *ValueType) Reset() {
 	*x = ValueType{}
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +594,7 @@ func (x *ValueType) String() string {
 func (*ValueType) ProtoMessage() {}
 
 func (x *ValueType) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +607,7 @@ func (x *ValueType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueType.ProtoReflect.Descriptor instead.
 func (*ValueType) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{6}
+	return file_atys_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ValueType) GetKind() string {
@@ -590,7 +651,7 @@ type Exact struct {
 
 func (x *Exact) Reset() {
 	*x = Exact{}
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +663,7 @@ func (x *Exact) String() string {
 func (*Exact) ProtoMessage() {}
 
 func (x *Exact) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +676,7 @@ func (x *Exact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exact.ProtoReflect.Descriptor instead.
 func (*Exact) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{7}
+	return file_atys_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Exact) GetCpuNs() int64 {
@@ -665,7 +726,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +738,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +751,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{8}
+	return file_atys_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Loss) GetReason() string {
@@ -734,7 +795,7 @@ type Thread struct {
 
 func (x *Thread) Reset() {
 	*x = Thread{}
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +807,7 @@ func (x *Thread) String() string {
 func (*Thread) ProtoMessage() {}
 
 func (x *Thread) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +820,7 @@ func (x *Thread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thread.ProtoReflect.Descriptor instead.
 func (*Thread) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{9}
+	return file_atys_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Thread) GetProcess() string {
@@ -809,7 +870,7 @@ type Context struct {
 
 func (x *Context) Reset() {
 	*x = Context{}
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +882,7 @@ func (x *Context) String() string {
 func (*Context) ProtoMessage() {}
 
 func (x *Context) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +895,7 @@ func (x *Context) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Context.ProtoReflect.Descriptor instead.
 func (*Context) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{10}
+	return file_atys_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Context) GetTrace() string {
@@ -884,7 +945,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +957,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +970,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{11}
+	return file_atys_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Rows) GetStack() []uint32 {
@@ -980,7 +1041,7 @@ type Dictionary struct {
 
 func (x *Dictionary) Reset() {
 	*x = Dictionary{}
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1053,7 @@ func (x *Dictionary) String() string {
 func (*Dictionary) ProtoMessage() {}
 
 func (x *Dictionary) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1066,7 @@ func (x *Dictionary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dictionary.ProtoReflect.Descriptor instead.
 func (*Dictionary) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{12}
+	return file_atys_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Dictionary) GetStrings() [][]byte {
@@ -1045,7 +1106,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1118,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1131,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{13}
+	return file_atys_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Location) GetKind() uint32 {
@@ -1139,7 +1200,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1212,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1225,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{14}
+	return file_atys_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Frame) GetFunction() uint32 {
@@ -1242,7 +1303,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1315,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1328,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{15}
+	return file_atys_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Node) GetCaller() uint32 {
@@ -1304,7 +1365,7 @@ type Spooled struct {
 
 func (x *Spooled) Reset() {
 	*x = Spooled{}
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1377,7 @@ func (x *Spooled) String() string {
 func (*Spooled) ProtoMessage() {}
 
 func (x *Spooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1390,7 @@ func (x *Spooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spooled.ProtoReflect.Descriptor instead.
 func (*Spooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{16}
+	return file_atys_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Spooled) GetWindow() *Window {
@@ -1372,7 +1433,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Reset() {
 	*x = AttendRequest{}
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1445,7 @@ func (x *AttendRequest) String() string {
 func (*AttendRequest) ProtoMessage() {}
 
 func (x *AttendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1458,7 @@ func (x *AttendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
 func (*AttendRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{17}
+	return file_atys_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttendRequest) GetNode() string {
@@ -1440,7 +1501,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1513,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1526,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{18}
+	return file_atys_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Orders) GetRevision() uint64 {
@@ -1509,7 +1570,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1582,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1595,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{19}
+	return file_atys_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -1578,7 +1639,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1651,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1664,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{20}
+	return file_atys_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Standing) GetTenant() string {
@@ -1638,13 +1699,14 @@ type Task struct {
 	Limited       bool      `protobuf:"varint,4,opt,name=limited,proto3" json:"limited,omitempty"`
 	Chosen        []*Series `protobuf:"bytes,5,rep,name=chosen,proto3" json:"chosen,omitempty"`
 	Eligible      uint32    `protobuf:"varint,6,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	Recorded      uint32    `protobuf:"varint,7,opt,name=recorded,proto3" json:"recorded,omitempty"` // of those, in the fleet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1718,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1731,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{21}
+	return file_atys_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Task) GetId() string {
@@ -1714,6 +1776,13 @@ func (x *Task) GetEligible() uint32 {
 	return 0
 }
 
+func (x *Task) GetRecorded() uint32 {
+	if x != nil {
+		return x.Recorded
+	}
+	return 0
+}
+
 type ReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1728,7 +1797,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +1809,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +1822,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{22}
+	return file_atys_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReportRequest) GetNode() string {
@@ -1807,7 +1876,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1888,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1901,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{23}
+	return file_atys_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReportResponse) GetReceivedUnixNano() int64 {
@@ -1853,7 +1922,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +1934,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +1947,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{24}
+	return file_atys_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Target) GetLabels() map[string]string {
@@ -1908,7 +1977,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +1989,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2002,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{25}
+	return file_atys_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TaskState) GetId() string {
@@ -1982,7 +2051,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2063,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2076,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{26}
+	return file_atys_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NodeState) GetWaitingWindows() uint32 {
@@ -2082,7 +2151,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2163,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2176,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{27}
+	return file_atys_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -2126,7 +2195,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2207,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2220,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{28}
+	return file_atys_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -2173,7 +2242,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2254,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2267,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{29}
+	return file_atys_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Object) GetKind() string {
@@ -2232,7 +2301,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2313,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2326,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{30}
+	return file_atys_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -2283,7 +2352,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2364,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2377,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -2328,7 +2397,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2409,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2422,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -2378,7 +2447,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2459,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2403,7 +2472,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{33}
+	return file_atys_proto_rawDescGZIP(), []int{34}
 }
 
 type Change struct {
@@ -2416,7 +2485,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2497,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2510,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{34}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Change) GetWhat() string {
@@ -2472,7 +2541,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2553,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2566,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Selection) GetSelect() string {
@@ -2537,19 +2606,21 @@ func (x *Selection) GetToUnixNano() int64 {
 
 // Coverage says how much of what was asked for an answer holds.
 type Coverage struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Windows       uint32                 `protobuf:"varint,1,opt,name=windows,proto3" json:"windows,omitempty"` // that were added up
-	Damaged       uint32                 `protobuf:"varint,2,opt,name=damaged,proto3" json:"damaged,omitempty"` // that could not be read
-	N             int64                  `protobuf:"varint,3,opt,name=n,proto3" json:"n,omitempty"`             // samples
-	Losses        []*Loss                `protobuf:"bytes,4,rep,name=losses,proto3" json:"losses,omitempty"`
-	Nodes         []*NodeCoverage        `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Windows         uint32                 `protobuf:"varint,1,opt,name=windows,proto3" json:"windows,omitempty"` // that were added up
+	Damaged         uint32                 `protobuf:"varint,2,opt,name=damaged,proto3" json:"damaged,omitempty"` // that could not be read
+	N               int64                  `protobuf:"varint,3,opt,name=n,proto3" json:"n,omitempty"`             // samples
+	Losses          []*Loss                `protobuf:"bytes,4,rep,name=losses,proto3" json:"losses,omitempty"`
+	Nodes           []*NodeCoverage        `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Tasks           []*TaskCoverage        `protobuf:"bytes,6,rep,name=tasks,proto3" json:"tasks,omitempty"`                                             // those that recorded some instances only
+	DoubtfulWindows uint32                 `protobuf:"varint,7,opt,name=doubtful_windows,json=doubtfulWindows,proto3" json:"doubtful_windows,omitempty"` // when these were is not known to their own length
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2632,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2645,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -2612,6 +2683,73 @@ func (x *Coverage) GetNodes() []*NodeCoverage {
 	return nil
 }
 
+func (x *Coverage) GetTasks() []*TaskCoverage {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *Coverage) GetDoubtfulWindows() uint32 {
+	if x != nil {
+		return x.DoubtfulWindows
+	}
+	return 0
+}
+
+// TaskCoverage says of which instances a task has recorded some.
+type TaskCoverage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Instances     *Instances             `protobuf:"bytes,2,opt,name=instances,proto3" json:"instances,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskCoverage) Reset() {
+	*x = TaskCoverage{}
+	mi := &file_atys_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskCoverage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskCoverage) ProtoMessage() {}
+
+func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskCoverage.ProtoReflect.Descriptor instead.
+func (*TaskCoverage) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *TaskCoverage) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *TaskCoverage) GetInstances() *Instances {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
 // NodeCoverage is when an agent that records everything watched.
 type NodeCoverage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2627,7 +2765,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2777,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2790,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -2707,7 +2845,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2719,7 +2857,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2732,7 +2870,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -2758,7 +2896,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2908,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2921,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -2803,7 +2941,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +2953,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2966,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -2860,7 +2998,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +3010,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +3023,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -2937,7 +3075,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3087,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3100,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -3022,7 +3160,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3172,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3185,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -3112,7 +3250,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3124,7 +3262,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3137,7 +3275,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Amount) GetN() int64 {
@@ -3187,7 +3325,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3199,7 +3337,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3212,7 +3350,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -3248,7 +3386,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3398,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3411,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -3314,7 +3452,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3326,7 +3464,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3339,7 +3477,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -3371,7 +3509,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3383,7 +3521,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3396,7 +3534,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -3457,7 +3595,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3469,7 +3607,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3482,7 +3620,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -3501,7 +3639,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3651,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3664,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -3545,7 +3683,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3557,7 +3695,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +3708,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Values) GetValues() []string {
@@ -3590,7 +3728,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +3740,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +3753,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -3643,7 +3781,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3793,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3668,7 +3806,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -3708,13 +3846,14 @@ type KeptWindow struct {
 	Design        string                 `protobuf:"bytes,11,opt,name=design,proto3" json:"design,omitempty"`
 	ClockOffsetNs int64                  `protobuf:"varint,12,opt,name=clock_offset_ns,json=clockOffsetNs,proto3" json:"clock_offset_ns,omitempty"`
 	ClockErrorNs  int64                  `protobuf:"varint,13,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
+	Instances     *Instances             `protobuf:"bytes,14,opt,name=instances,proto3" json:"instances,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3865,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +3878,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -3833,6 +3972,13 @@ func (x *KeptWindow) GetClockErrorNs() int64 {
 	return 0
 }
 
+func (x *KeptWindow) GetInstances() *Instances {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
 var File_atys_proto protoreflect.FileDescriptor
 
 const file_atys_proto_rawDesc = "" +
@@ -3859,7 +4005,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xec\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9e\x05\n" +
 	"\x06Window\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -3881,7 +4027,11 @@ const file_atys_proto_rawDesc = "" +
 	"\athreads\x18\x0f \x03(\v2\x0f.atys.v1.ThreadR\athreads\x12,\n" +
 	"\bcontexts\x18\x10 \x03(\v2\x10.atys.v1.ContextR\bcontexts\x12!\n" +
 	"\x04rows\x18\x11 \x01(\v2\r.atys.v1.RowsR\x04rows\x12.\n" +
-	"\bcontains\x18\x12 \x03(\v2\x12.atys.v1.ContainedR\bcontains\"5\n" +
+	"\bcontains\x18\x12 \x03(\v2\x12.atys.v1.ContainedR\bcontains\x120\n" +
+	"\tinstances\x18\x13 \x01(\v2\x12.atys.v1.InstancesR\tinstances\"C\n" +
+	"\tInstances\x12\x1a\n" +
+	"\brecorded\x18\x01 \x01(\rR\brecorded\x12\x1a\n" +
+	"\beligible\x18\x02 \x01(\rR\beligible\"5\n" +
 	"\tContained\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\"a\n" +
@@ -3980,14 +4130,15 @@ const file_atys_proto_rawDesc = "" +
 	"\bStanding\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x18\n" +
-	"\acentral\x18\x03 \x01(\bR\acentral\"\xb7\x01\n" +
+	"\acentral\x18\x03 \x01(\bR\acentral\"\xd3\x01\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aprofile\x18\x02 \x01(\tR\aprofile\x12&\n" +
 	"\x0funtil_unix_nano\x18\x03 \x01(\x10R\runtilUnixNano\x12\x18\n" +
 	"\alimited\x18\x04 \x01(\bR\alimited\x12'\n" +
 	"\x06chosen\x18\x05 \x03(\v2\x0f.atys.v1.SeriesR\x06chosen\x12\x1a\n" +
-	"\beligible\x18\x06 \x01(\rR\beligible\"\xce\x01\n" +
+	"\beligible\x18\x06 \x01(\rR\beligible\x12\x1a\n" +
+	"\brecorded\x18\a \x01(\rR\brecorded\"\xce\x01\n" +
 	"\rReportRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\x12\x18\n" +
@@ -4045,13 +4196,18 @@ const file_atys_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
 	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
-	"toUnixNano\"\xa0\x01\n" +
+	"toUnixNano\"\xf8\x01\n" +
 	"\bCoverage\x12\x18\n" +
 	"\awindows\x18\x01 \x01(\rR\awindows\x12\x18\n" +
 	"\adamaged\x18\x02 \x01(\rR\adamaged\x12\f\n" +
 	"\x01n\x18\x03 \x01(\x03R\x01n\x12%\n" +
 	"\x06losses\x18\x04 \x03(\v2\r.atys.v1.LossR\x06losses\x12+\n" +
-	"\x05nodes\x18\x05 \x03(\v2\x15.atys.v1.NodeCoverageR\x05nodes\"\xcc\x01\n" +
+	"\x05nodes\x18\x05 \x03(\v2\x15.atys.v1.NodeCoverageR\x05nodes\x12+\n" +
+	"\x05tasks\x18\x06 \x03(\v2\x15.atys.v1.TaskCoverageR\x05tasks\x12)\n" +
+	"\x10doubtful_windows\x18\a \x01(\rR\x0fdoubtfulWindows\"T\n" +
+	"\fTaskCoverage\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x120\n" +
+	"\tinstances\x18\x02 \x01(\v2\x12.atys.v1.InstancesR\tinstances\"\xcc\x01\n" +
 	"\fNodeCoverage\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12&\n" +
@@ -4132,7 +4288,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x0fWindowsResponse\x12-\n" +
 	"\awindows\x18\x01 \x03(\v2\x13.atys.v1.KeptWindowR\awindows\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
-	"\adamaged\x18\x03 \x01(\rR\adamaged\"\xde\x03\n" +
+	"\adamaged\x18\x03 \x01(\rR\adamaged\"\x90\x04\n" +
 	"\n" +
 	"KeptWindow\x127\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1f.atys.v1.KeptWindow.LabelsEntryR\x06labels\x12\x12\n" +
@@ -4149,7 +4305,8 @@ const file_atys_proto_rawDesc = "" +
 	" \x03(\v2\r.atys.v1.LossR\x06losses\x12\x16\n" +
 	"\x06design\x18\v \x01(\tR\x06design\x12&\n" +
 	"\x0fclock_offset_ns\x18\f \x01(\x03R\rclockOffsetNs\x12$\n" +
-	"\x0eclock_error_ns\x18\r \x01(\x03R\fclockErrorNs\x1a9\n" +
+	"\x0eclock_error_ns\x18\r \x01(\x03R\fclockErrorNs\x120\n" +
+	"\tinstances\x18\x0e \x01(\v2\x12.atys.v1.InstancesR\tinstances\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012=\n" +
@@ -4183,158 +4340,164 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
 	(*Overlap)(nil),         // 2: atys.v1.Overlap
 	(*Series)(nil),          // 3: atys.v1.Series
 	(*Window)(nil),          // 4: atys.v1.Window
-	(*Contained)(nil),       // 5: atys.v1.Contained
-	(*ValueType)(nil),       // 6: atys.v1.ValueType
-	(*Exact)(nil),           // 7: atys.v1.Exact
-	(*Loss)(nil),            // 8: atys.v1.Loss
-	(*Thread)(nil),          // 9: atys.v1.Thread
-	(*Context)(nil),         // 10: atys.v1.Context
-	(*Rows)(nil),            // 11: atys.v1.Rows
-	(*Dictionary)(nil),      // 12: atys.v1.Dictionary
-	(*Location)(nil),        // 13: atys.v1.Location
-	(*Frame)(nil),           // 14: atys.v1.Frame
-	(*Node)(nil),            // 15: atys.v1.Node
-	(*Spooled)(nil),         // 16: atys.v1.Spooled
-	(*AttendRequest)(nil),   // 17: atys.v1.AttendRequest
-	(*Orders)(nil),          // 18: atys.v1.Orders
-	(*OfferRequest)(nil),    // 19: atys.v1.OfferRequest
-	(*Standing)(nil),        // 20: atys.v1.Standing
-	(*Task)(nil),            // 21: atys.v1.Task
-	(*ReportRequest)(nil),   // 22: atys.v1.ReportRequest
-	(*ReportResponse)(nil),  // 23: atys.v1.ReportResponse
-	(*Target)(nil),          // 24: atys.v1.Target
-	(*TaskState)(nil),       // 25: atys.v1.TaskState
-	(*NodeState)(nil),       // 26: atys.v1.NodeState
-	(*ApplyRequest)(nil),    // 27: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 28: atys.v1.ApplyResponse
-	(*Object)(nil),          // 29: atys.v1.Object
-	(*GetRequest)(nil),      // 30: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 31: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 32: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 33: atys.v1.DeleteResponse
-	(*Change)(nil),          // 34: atys.v1.Change
-	(*Selection)(nil),       // 35: atys.v1.Selection
-	(*Coverage)(nil),        // 36: atys.v1.Coverage
-	(*NodeCoverage)(nil),    // 37: atys.v1.NodeCoverage
-	(*Span)(nil),            // 38: atys.v1.Span
-	(*MergeRequest)(nil),    // 39: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 40: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 41: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 42: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 43: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 44: atys.v1.Amount
-	(*Interval)(nil),        // 45: atys.v1.Interval
-	(*SplitRequest)(nil),    // 46: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 47: atys.v1.SplitResponse
-	(*Part)(nil),            // 48: atys.v1.Part
-	(*LabelsRequest)(nil),   // 49: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 50: atys.v1.LabelsResponse
-	(*Values)(nil),          // 51: atys.v1.Values
-	(*WindowsRequest)(nil),  // 52: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 53: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 54: atys.v1.KeptWindow
-	nil,                     // 55: atys.v1.Series.LabelsEntry
-	nil,                     // 56: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 57: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 58: atys.v1.Target.LabelsEntry
-	nil,                     // 59: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 60: atys.v1.KeptWindow.LabelsEntry
+	(*Instances)(nil),       // 5: atys.v1.Instances
+	(*Contained)(nil),       // 6: atys.v1.Contained
+	(*ValueType)(nil),       // 7: atys.v1.ValueType
+	(*Exact)(nil),           // 8: atys.v1.Exact
+	(*Loss)(nil),            // 9: atys.v1.Loss
+	(*Thread)(nil),          // 10: atys.v1.Thread
+	(*Context)(nil),         // 11: atys.v1.Context
+	(*Rows)(nil),            // 12: atys.v1.Rows
+	(*Dictionary)(nil),      // 13: atys.v1.Dictionary
+	(*Location)(nil),        // 14: atys.v1.Location
+	(*Frame)(nil),           // 15: atys.v1.Frame
+	(*Node)(nil),            // 16: atys.v1.Node
+	(*Spooled)(nil),         // 17: atys.v1.Spooled
+	(*AttendRequest)(nil),   // 18: atys.v1.AttendRequest
+	(*Orders)(nil),          // 19: atys.v1.Orders
+	(*OfferRequest)(nil),    // 20: atys.v1.OfferRequest
+	(*Standing)(nil),        // 21: atys.v1.Standing
+	(*Task)(nil),            // 22: atys.v1.Task
+	(*ReportRequest)(nil),   // 23: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 24: atys.v1.ReportResponse
+	(*Target)(nil),          // 25: atys.v1.Target
+	(*TaskState)(nil),       // 26: atys.v1.TaskState
+	(*NodeState)(nil),       // 27: atys.v1.NodeState
+	(*ApplyRequest)(nil),    // 28: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 29: atys.v1.ApplyResponse
+	(*Object)(nil),          // 30: atys.v1.Object
+	(*GetRequest)(nil),      // 31: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 32: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 33: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 34: atys.v1.DeleteResponse
+	(*Change)(nil),          // 35: atys.v1.Change
+	(*Selection)(nil),       // 36: atys.v1.Selection
+	(*Coverage)(nil),        // 37: atys.v1.Coverage
+	(*TaskCoverage)(nil),    // 38: atys.v1.TaskCoverage
+	(*NodeCoverage)(nil),    // 39: atys.v1.NodeCoverage
+	(*Span)(nil),            // 40: atys.v1.Span
+	(*MergeRequest)(nil),    // 41: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 42: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 43: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 44: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 45: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 46: atys.v1.Amount
+	(*Interval)(nil),        // 47: atys.v1.Interval
+	(*SplitRequest)(nil),    // 48: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 49: atys.v1.SplitResponse
+	(*Part)(nil),            // 50: atys.v1.Part
+	(*LabelsRequest)(nil),   // 51: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 52: atys.v1.LabelsResponse
+	(*Values)(nil),          // 53: atys.v1.Values
+	(*WindowsRequest)(nil),  // 54: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 55: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 56: atys.v1.KeptWindow
+	nil,                     // 57: atys.v1.Series.LabelsEntry
+	nil,                     // 58: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 59: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 60: atys.v1.Target.LabelsEntry
+	nil,                     // 61: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 62: atys.v1.KeptWindow.LabelsEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	3,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	4,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
-	12, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
+	13, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
 	2,  // 3: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
-	55, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
-	6,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
-	7,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
-	8,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
-	9,  // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
-	10, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
-	11, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
-	5,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
-	7,  // 12: atys.v1.Thread.exact:type_name -> atys.v1.Exact
-	13, // 13: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
-	15, // 14: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
-	14, // 15: atys.v1.Location.names:type_name -> atys.v1.Frame
-	4,  // 16: atys.v1.Spooled.window:type_name -> atys.v1.Window
-	3,  // 17: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	12, // 18: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
-	56, // 19: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	21, // 20: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	57, // 21: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
-	3,  // 22: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	24, // 23: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	25, // 24: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	26, // 25: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	58, // 26: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	29, // 27: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	29, // 28: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	29, // 29: atys.v1.Change.object:type_name -> atys.v1.Object
-	8,  // 30: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	37, // 31: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	38, // 32: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	35, // 33: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	16, // 34: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	36, // 35: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	35, // 36: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	43, // 37: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	7,  // 38: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	36, // 39: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	44, // 40: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	44, // 41: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	45, // 42: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	45, // 43: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	35, // 44: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	48, // 45: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	36, // 46: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	45, // 47: atys.v1.Part.share:type_name -> atys.v1.Interval
-	35, // 48: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	59, // 49: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	35, // 50: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	54, // 51: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	60, // 52: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	7,  // 53: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	8,  // 54: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	51, // 55: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 56: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	17, // 57: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	22, // 58: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	19, // 59: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	27, // 60: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	30, // 61: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	32, // 62: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	30, // 63: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	39, // 64: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	41, // 65: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	46, // 66: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	49, // 67: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	52, // 68: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 69: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	18, // 70: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	23, // 71: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	20, // 72: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	28, // 73: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	31, // 74: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	33, // 75: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	34, // 76: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	40, // 77: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	42, // 78: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	47, // 79: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	50, // 80: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	53, // 81: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	69, // [69:82] is the sub-list for method output_type
-	56, // [56:69] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	57, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	7,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
+	8,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
+	9,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
+	10, // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
+	11, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
+	12, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
+	6,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
+	5,  // 12: atys.v1.Window.instances:type_name -> atys.v1.Instances
+	8,  // 13: atys.v1.Thread.exact:type_name -> atys.v1.Exact
+	14, // 14: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
+	16, // 15: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
+	15, // 16: atys.v1.Location.names:type_name -> atys.v1.Frame
+	4,  // 17: atys.v1.Spooled.window:type_name -> atys.v1.Window
+	3,  // 18: atys.v1.Spooled.series:type_name -> atys.v1.Series
+	13, // 19: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
+	58, // 20: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	22, // 21: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	59, // 22: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	3,  // 23: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	25, // 24: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	26, // 25: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	27, // 26: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	60, // 27: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	30, // 28: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	30, // 29: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	30, // 30: atys.v1.Change.object:type_name -> atys.v1.Object
+	9,  // 31: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	39, // 32: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	38, // 33: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	5,  // 34: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	40, // 35: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	36, // 36: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	17, // 37: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	37, // 38: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	36, // 39: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	45, // 40: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	8,  // 41: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	37, // 42: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	46, // 43: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	46, // 44: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	47, // 45: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	47, // 46: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	36, // 47: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	50, // 48: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	37, // 49: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	47, // 50: atys.v1.Part.share:type_name -> atys.v1.Interval
+	36, // 51: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	61, // 52: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	36, // 53: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	56, // 54: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	62, // 55: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	8,  // 56: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	9,  // 57: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	5,  // 58: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	53, // 59: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 60: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	18, // 61: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	23, // 62: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	20, // 63: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	28, // 64: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	31, // 65: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	33, // 66: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	31, // 67: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	41, // 68: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	43, // 69: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	48, // 70: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	51, // 71: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	54, // 72: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 73: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	19, // 74: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	24, // 75: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	21, // 76: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	29, // 77: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	32, // 78: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	34, // 79: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	35, // 80: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	42, // 81: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	44, // 82: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	49, // 83: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	52, // 84: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	55, // 85: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	73, // [73:86] is the sub-list for method output_type
+	60, // [60:73] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -4348,7 +4511,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -1,0 +1,307 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/profile"
+)
+
+// CrewOptions say how a crew records.
+type CrewOptions struct {
+	Kernel      Kernel // "": for each process the best one that is installed
+	Why         string // in words, if Kernel is "": why other profilers are used at all
+	Frequency   float64
+	AllowAttach bool
+	Window      time.Duration // how long windows are
+	FS          proc.FS
+	Log         *slog.Logger
+}
+
+// Crew records processes that come and go: perf all of its processes at once,
+// the others one each. What it is aimed at it begins at the next cut, and ends
+// at the next cut what it is aimed at no more. It is an agent's Recording.
+//
+//	Aim -> wanted -> plan: who is recorded with what, and who is not, and why (plan.go)
+//	  -> CutEach: those that go on are cut, others ended or begun, all at the same time
+type Crew struct {
+	options CrewOptions
+	ctx     context.Context // its end kills all tools
+	cancel  context.CancelFunc
+	planner planner
+
+	cutting sync.Mutex // held by CutEach and Close; guards members
+	members map[post]*member
+
+	mu     sync.Mutex // guards all below
+	wanted map[int]bool
+	lead   time.Duration
+	said   Trouble
+}
+
+// post is what one tool is started for: perf for all of its processes, the others
+// for one each.
+type post struct {
+	kernel Kernel
+	pid    int // 0: all
+}
+
+// member is a tool at work.
+type member struct {
+	sampler *Sampler
+	pids    []int
+}
+
+// Trouble is what keeps a crew from recording all that it is aimed at.
+type Trouble struct {
+	Message string // "": nothing
+	Failed  bool   // it records none of it
+}
+
+// NewCrew prepares a crew. It records nothing until it is aimed and cut. A kernel
+// that is not installed is an error.
+func NewCrew(o CrewOptions) (*Crew, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Kernel == AsyncProfiler && !o.AllowAttach {
+		return nil, fmt.Errorf("allowAttach: false: async-profiler loads a library into the processes it records, which is %w without consent", ErrConsent)
+	}
+	if err := installed(o.Kernel); err != nil {
+		return nil, err
+	}
+	c := &Crew{options: o, planner: newPlanner(o), members: map[post]*member{}, wanted: map[int]bool{}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Aim makes processes targets, and others no longer, from the next cut on.
+func (c *Crew) Aim(add, drop []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, pid := range drop {
+		delete(c.wanted, pid)
+	}
+	for _, pid := range add {
+		c.wanted[pid] = true
+	}
+}
+
+// Full tells how full the kernel's tables are: other profilers have none.
+func (c *Crew) Full() float64 { return 0 }
+
+// Lead is how long before a window's end CutEach has to be called for its
+// windows to end there.
+func (c *Crew) Lead() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lead
+}
+
+// Trouble tells what keeps it from recording all that it is aimed at.
+func (c *Crew) Trouble() Trouble {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.said
+}
+
+// Cut is CutEach with all windows as one.
+func (c *Crew) Cut() (*profile.Window, error) {
+	windows := c.CutEach(false)
+	if len(windows) == 0 {
+		return &profile.Window{Head: profile.Head{Start: time.Now(), Types: cpuTypes(period(c.options.Frequency))}}, nil
+	}
+	return profile.Merge(windows...)
+}
+
+// CutEach ends the windows that are being filled and, unless they are the last
+// ones, begins the next. It gives one for each tool, and takes as long as the
+// slowest of them.
+func (c *Crew) CutEach(last bool) []*profile.Window {
+	c.cutting.Lock()
+	defer c.cutting.Unlock()
+	var p plan
+	if !last {
+		p = c.planner.plan(c.targets(), c.recorded())
+	}
+	work := &cut{crew: c, plan: p, turn: make(chan struct{}, runtime.GOMAXPROCS(0)), began: map[post]*member{}}
+	for at, m := range c.members {
+		work.done.Go(func() { work.end(at, m) })
+	}
+	for at, pids := range p.posts {
+		if c.members[at] == nil {
+			work.done.Go(func() { work.begin(at, pids) })
+		}
+	}
+	work.done.Wait()
+	maps.Copy(c.members, work.began)
+	for _, at := range work.ended {
+		delete(c.members, at)
+	}
+	if !last {
+		c.sum(p, work)
+	}
+	return work.windows
+}
+
+// targets are the processes it is aimed at that are there; not its own tools,
+// of which perf is one that Python runs in.
+func (c *Crew) targets() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for pid := range c.wanted {
+		if stat, err := c.options.FS.Check(pid); err != nil || stat.PPID == os.Getpid() && isProgram(stat.Comm) {
+			delete(c.wanted, pid)
+		}
+	}
+	return slices.Sorted(maps.Keys(c.wanted))
+}
+
+// recorded are the processes that tools are at work on.
+func (c *Crew) recorded() map[int]bool {
+	all := map[int]bool{}
+	for _, m := range c.members {
+		for _, pid := range m.pids {
+			all[pid] = true
+		}
+	}
+	return all
+}
+
+// cut is a cut of a crew under way.
+type cut struct {
+	crew *Crew
+	plan plan
+	turn chan struct{} // held while a tool is started: they take CPU
+	done sync.WaitGroup
+
+	mu      sync.Mutex // guards all below
+	windows []*profile.Window
+	began   map[post]*member
+	ended   []post
+	failed  []failure
+	lead    time.Duration
+}
+
+// failure is that processes could not be recorded.
+type failure struct {
+	pids []int
+	err  error
+}
+
+// end cuts a tool's window, and ends the tool if it is not to go on, or cannot.
+func (w *cut) end(at post, m *member) {
+	pids, goes := w.plan.posts[at]
+	if goes && !slices.Equal(pids, m.pids) {
+		if err := m.sampler.Follow(pids); err != nil {
+			w.fail(pids, err)
+			goes = false
+		}
+	}
+	next := m.sampler.Finish
+	if goes {
+		next = m.sampler.Cut
+	}
+	window, err := next()
+	w.mu.Lock()
+	if err == nil {
+		w.windows = append(w.windows, window)
+	}
+	w.lead = max(w.lead, m.sampler.Lead())
+	w.mu.Unlock()
+	if err == nil && goes {
+		m.pids = pids
+		err = m.sampler.Failed()
+	}
+	if err != nil {
+		w.fail(m.pids, err)
+	}
+	if goes && err == nil {
+		return
+	}
+	if err := m.sampler.Close(); err != nil {
+		w.crew.options.Log.Error("end another profiler", "kernel", at.kernel, "error", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = append(w.ended, at)
+}
+
+// begin starts a tool.
+func (w *cut) begin(at post, pids []int) {
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
+	o := w.crew.options
+	s, err := New(w.crew.ctx, Options{Kernel: at.kernel, PIDs: pids, Frequency: o.Frequency, Threads: true,
+		AllowAttach: o.AllowAttach, Longest: o.Window + time.Minute, Apart: true, FS: o.FS})
+	if err != nil {
+		w.fail(pids, err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.began[at] = &member{s, pids}
+	w.lead = max(w.lead, s.Lead())
+}
+
+// fail notes a failure. If processes have ended meanwhile that was the reason,
+// and what is left is tried again at once.
+func (w *cut) fail(pids []int, err error) {
+	if len(alive(w.crew.options.FS, pids)) < len(pids) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed = append(w.failed, failure{pids, err})
+}
+
+// sum notes what a cut has shown.
+func (c *Crew) sum(p plan, w *cut) {
+	for _, f := range w.failed {
+		c.planner.note(f)
+		c.options.Log.Warn("record with another profiler", "processes", f.pids, "error", f.err)
+	}
+	p.wanted = alive(c.options.FS, p.wanted) // starting tools has taken a while
+	said := p.trouble(len(c.recorded()), c.planner.failures(p.wanted))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lead, c.said = min(w.lead, c.options.Window/2), said
+}
+
+// Close ends all tools and removes what they have put anywhere. Windows that were
+// not cut are lost.
+func (c *Crew) Close() (err error) {
+	c.cancel()
+	c.cutting.Lock()
+	defer c.cutting.Unlock()
+	for _, m := range c.members {
+		err = errors.Join(err, m.sampler.Close())
+	}
+	clear(c.members)
+	return err
+}
+
+// trouble puts it in words, for so many processes that are recorded.
+func (p *plan) trouble(recorded int, failed []string) Trouble {
+	var words []string
+	if p.why != "" {
+		words = append(words, p.why)
+	}
+	if recorded < len(p.wanted) {
+		words = append(words, fmt.Sprintf("%d of %d processes are recorded", recorded, len(p.wanted)))
+	}
+	words = append(words, slices.Sorted(maps.Values(p.unfit))...)
+	words = append(words, p.over...)
+	words = append(words, failed...)
+	return Trouble{Message: strings.Join(slices.Compact(words), "; "), Failed: recorded == 0 && len(p.wanted) > 0}
+}
