@@ -83,7 +83,7 @@ func statStore(ctx context.Context, s *disk.Store, w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%s of the disk\n", bytesText(all.Bytes))
 	for _, t := range all.Tenants {
-		fmt.Fprintf(w, "tenant %s: %d series, %d places, %d stacks of %d services in %s", render.Printable(t.Name), t.Series, t.Places, t.Calls, t.Dictionaries, bytesText(t.Stacks))
+		fmt.Fprintf(w, "tenant %s: %d series, %d places, %d stacks of %d services in %s", render.Printable(t.Name), t.Series, t.Places, t.Calls, t.Dictionaries, bytesText(uint64(t.Stacks)))
 		if t.LargestDictionary != "" {
 			fmt.Fprintf(w, ", most of %s", render.Printable(t.LargestDictionary))
 		}
@@ -92,7 +92,7 @@ func statStore(ctx context.Context, s *disk.Store, w io.Writer) error {
 			if l.Windows == 0 {
 				continue
 			}
-			fmt.Fprintf(w, "  %-14s %9d windows, %9s, from %s to %s\n", l.Level, l.Windows, bytesText(l.Bytes), l.First.Format(time.DateOnly), l.Last.Format(time.DateOnly))
+			fmt.Fprintf(w, "  %-14s %9d windows, %9s, from %s to %s\n", l.Level, l.Windows, bytesText(uint64(l.Bytes)), l.First.Format(time.DateOnly), l.Last.Format(time.DateOnly))
 		}
 	}
 	return nil

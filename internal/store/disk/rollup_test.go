@@ -233,7 +233,7 @@ func TestRollDamaged(t *testing.T) {
 // TestSeriesQuota has a tenant ask for more series than it may have: those that
 // are there go on.
 func TestSeriesQuota(t *testing.T) {
-	s, err := Open(Options{Dir: t.TempDir(), Series: 3})
+	s, err := Open(Options{Dir: t.TempDir(), Quotas: func(string) store.Quota { return store.Quota{Series: 3} }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,12 +19,12 @@ type Statistics struct {
 	Tenants []TenantStatistics
 }
 
-// TenantStatistics are those of one tenant. Bytes are estimates: what was
-// written last is in memory still.
+// TenantStatistics are those of one tenant. Bytes are of its Usage.
 type TenantStatistics struct {
 	Name              string
 	Series, Places    int
-	Stacks            uint64 // bytes of stacks, places and names
+	Bytes, Quota      int64 // all that it takes, and may take; a quota of 0: any
+	Stacks, Recent    int64 // of Bytes: stacks, places, names and series; not told apart yet
 	Levels            []LevelStatistics
 	Stale             int // steps that are to be added up
 	Dictionaries      int
@@ -36,8 +36,9 @@ type TenantStatistics struct {
 type LevelStatistics struct {
 	Level       store.Level
 	Windows     int
-	Bytes       uint64
+	Bytes       int64
 	First, Last time.Time // days; zero where there are none
+	Dropped     time.Time // windows before it were; zero: none
 }
 
 // Stat counts what the store holds. It reads every key.
@@ -67,16 +68,18 @@ func (s *Store) Stat(ctx context.Context) (*Statistics, error) {
 }
 
 func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*TenantStatistics, error) {
-	t.mu.Lock()
-	of := &TenantStatistics{Name: t.name, Series: len(t.series), Places: t.places.size(), Stale: len(t.stale)}
-	t.mu.Unlock()
-	for _, space := range []byte{spaceCalls, spaceLeaves, spaceNames, spacePlaces} {
-		bytes, err := db.estimate(newKey(space, t.name))
-		if err != nil {
-			return nil, err
-		}
-		of.Stacks += bytes
+	usage, err := s.Usage(ctx, t.name)
+	if err != nil {
+		return nil, err
 	}
+	dropped, err := s.Dropped(ctx, t.name)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	of := &TenantStatistics{Name: t.name, Series: len(t.series), Places: t.places.size(), Stale: len(t.stale),
+		Bytes: usage.Bytes(), Quota: s.options.Quotas.Of(t.name).Bytes, Stacks: usage.Stacks, Recent: usage.Recent}
+	t.mu.Unlock()
 	most := 0
 	for _, service := range t.services() {
 		calls := 0
@@ -100,8 +103,8 @@ func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*Tenan
 		}
 	}
 	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
-		l, err := db.statLevel(ctx, t.name, level)
-		if err != nil {
+		l := LevelStatistics{Level: level, Bytes: usage.Levels[level].Bytes, Dropped: dropped[level]}
+		if err := db.statLevel(ctx, t.name, &l); err != nil {
 			return nil, err
 		}
 		of.Levels = append(of.Levels, l)
@@ -120,28 +123,16 @@ func (t *tenant) services() (names []string) {
 	return slices.Compact(names)
 }
 
-func (d *database) estimate(prefix key) (uint64, error) {
-	bytes, err := d.EstimateDiskUsage(prefix, prefix.after())
-	if err != nil {
-		return 0, fmt.Errorf("measure the store: %w", err)
-	}
-	return bytes, nil
-}
-
-func (d *database) statLevel(ctx context.Context, tenant string, level store.Level) (l LevelStatistics, err error) {
-	l.Level = level
-	prefix := levelKey(tenant, level)
-	if l.Bytes, err = d.estimate(prefix); err != nil {
-		return l, err
-	}
+func (d *database) statLevel(ctx context.Context, tenant string, l *LevelStatistics) error {
+	prefix := levelKey(tenant, l.Level)
 	it, err := d.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
 	if err != nil {
-		return l, err
+		return err
 	}
 	for valid := it.First(); valid && err == nil; valid = it.Next() {
 		if rest := it.Key()[len(prefix):]; len(rest) >= 4 {
 			r := reader{data: rest}
-			at := time.Unix(int64(r.fixed())*int64(day/time.Second), 0).UTC()
+			at := dayTime(r.fixed())
 			if l.Windows == 0 {
 				l.First = at
 			}
@@ -150,7 +141,7 @@ func (d *database) statLevel(ctx context.Context, tenant string, level store.Lev
 		}
 		err = ctx.Err()
 	}
-	return l, errors.Join(err, it.Error(), it.Close())
+	return errors.Join(err, it.Error(), it.Close())
 }
 
 // Check reads all that the store holds, and gives a line for each thing that is
