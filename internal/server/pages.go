@@ -161,6 +161,9 @@ func lacks(c query.Coverage) (words []string) {
 	if c.Damaged > 0 {
 		words = append(words, fmt.Sprintf("%d parts of the store are damaged, and left out.", c.Damaged))
 	}
+	for _, span := range c.Dropped {
+		words = append(words, fmt.Sprintf("Windows of %s to %s (UTC) are kept no more.", span.From.UTC().Format(time.DateTime), span.To.UTC().Format(time.DateTime)))
+	}
 	for _, n := range c.Nodes {
 		var missing time.Duration
 		for _, gap := range n.Missing {

@@ -2543,6 +2543,7 @@ type Coverage struct {
 	N             int64                  `protobuf:"varint,3,opt,name=n,proto3" json:"n,omitempty"`             // samples
 	Losses        []*Loss                `protobuf:"bytes,4,rep,name=losses,proto3" json:"losses,omitempty"`
 	Nodes         []*NodeCoverage        `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Dropped       []*Span                `protobuf:"bytes,6,rep,name=dropped,proto3" json:"dropped,omitempty"` // times whose windows, of the detail that the question needs, are kept no more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2608,6 +2609,13 @@ func (x *Coverage) GetLosses() []*Loss {
 func (x *Coverage) GetNodes() []*NodeCoverage {
 	if x != nil {
 		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Coverage) GetDropped() []*Span {
+	if x != nil {
+		return x.Dropped
 	}
 	return nil
 }
@@ -4011,13 +4019,14 @@ const file_atys_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
 	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
-	"toUnixNano\"\xa0\x01\n" +
+	"toUnixNano\"\xc9\x01\n" +
 	"\bCoverage\x12\x18\n" +
 	"\awindows\x18\x01 \x01(\rR\awindows\x12\x18\n" +
 	"\adamaged\x18\x02 \x01(\rR\adamaged\x12\f\n" +
 	"\x01n\x18\x03 \x01(\x03R\x01n\x12%\n" +
 	"\x06losses\x18\x04 \x03(\v2\r.atys.v1.LossR\x06losses\x12+\n" +
-	"\x05nodes\x18\x05 \x03(\v2\x15.atys.v1.NodeCoverageR\x05nodes\"\xcc\x01\n" +
+	"\x05nodes\x18\x05 \x03(\v2\x15.atys.v1.NodeCoverageR\x05nodes\x12'\n" +
+	"\adropped\x18\x06 \x03(\v2\r.atys.v1.SpanR\adropped\"\xcc\x01\n" +
 	"\fNodeCoverage\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12&\n" +
@@ -4242,61 +4251,62 @@ var file_atys_proto_depIdxs = []int32{
 	29, // 29: atys.v1.Change.object:type_name -> atys.v1.Object
 	8,  // 30: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
 	37, // 31: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	38, // 32: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	35, // 33: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	16, // 34: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	36, // 35: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	35, // 36: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	43, // 37: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	7,  // 38: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	36, // 39: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	44, // 40: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	44, // 41: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	45, // 42: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	45, // 43: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	35, // 44: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	48, // 45: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	36, // 46: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	45, // 47: atys.v1.Part.share:type_name -> atys.v1.Interval
-	35, // 48: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	59, // 49: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	35, // 50: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	54, // 51: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	60, // 52: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	7,  // 53: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	8,  // 54: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	51, // 55: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 56: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	17, // 57: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	22, // 58: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	19, // 59: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	27, // 60: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	30, // 61: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	32, // 62: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	30, // 63: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	39, // 64: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	41, // 65: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	46, // 66: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	49, // 67: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	52, // 68: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 69: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	18, // 70: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	23, // 71: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	20, // 72: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	28, // 73: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	31, // 74: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	33, // 75: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	34, // 76: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	40, // 77: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	42, // 78: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	47, // 79: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	50, // 80: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	53, // 81: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	69, // [69:82] is the sub-list for method output_type
-	56, // [56:69] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	38, // 32: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	38, // 33: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	35, // 34: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	16, // 35: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	36, // 36: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	35, // 37: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	43, // 38: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	7,  // 39: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	36, // 40: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	44, // 41: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	44, // 42: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	45, // 43: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	45, // 44: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	35, // 45: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	48, // 46: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	36, // 47: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	45, // 48: atys.v1.Part.share:type_name -> atys.v1.Interval
+	35, // 49: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	59, // 50: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	35, // 51: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	54, // 52: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	60, // 53: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	7,  // 54: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	8,  // 55: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	51, // 56: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 57: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	17, // 58: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	22, // 59: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	19, // 60: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	27, // 61: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	30, // 62: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	32, // 63: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	30, // 64: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	39, // 65: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	41, // 66: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	46, // 67: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	49, // 68: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	52, // 69: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 70: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	18, // 71: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	23, // 72: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	20, // 73: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	28, // 74: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	31, // 75: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	33, // 76: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	34, // 77: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	40, // 78: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	42, // 79: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	47, // 80: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	50, // 81: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	53, // 82: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	70, // [70:83] is the sub-list for method output_type
+	57, // [57:70] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
