@@ -31,6 +31,7 @@ import (
 type Options struct {
 	Store     store.Store
 	Retention Retention            // see Upkeep
+	Quotas    store.Quotas         // those that the store knows
 	Profiles  string               // directory in which they are kept; "": nowhere
 	GroupBy   string               // label of agents and relays that groups them; "": all are one group
 	Debug     Debug                // names of code that agents could not name
@@ -51,6 +52,7 @@ type Server struct {
 	namers  *namers
 	watches watches
 	unkept  complaint
+	crowded chan struct{} // somebody found no room
 	metrics *metrics
 }
 
@@ -69,7 +71,8 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{options: o, log: o.Log, now: o.Now, fleets: &fleets{options: o, of: map[string]*fleet{}},
-		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics()}
+		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics(),
+		crowded: make(chan struct{}, 1)}
 	if _, err := s.fleets.fleet(o.Tenant); err != nil {
 		return nil, err
 	}
