@@ -45,6 +45,9 @@ func (f *serverFlags) add(c *cobra.Command) {
 	_ = c.MarkFlagDirname("data")
 }
 
+// profilesDir is where in a server's data profiles lie that somebody ordered.
+const profilesDir = "profiles"
+
 // defaultData is where services of the system keep their state, and where a
 // user's programs do.
 func defaultData() string {
@@ -131,7 +134,7 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	if h.store, err = disk.Open(disk.Options{Dir: storeIn(f.data), Quotas: quotas, Log: log}); err != nil {
 		return h, err
 	}
-	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Quotas: quotas, Profiles: filepath.Join(f.data, "profiles"), GroupBy: f.groupBy, Debug: server.Debug{Dir: filepath.Join(f.data, "debug"), Servers: f.debugd}, Registry: h.registry,
+	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Quotas: quotas, Profiles: filepath.Join(f.data, profilesDir), GroupBy: f.groupBy, Debug: server.Debug{Dir: filepath.Join(f.data, "debug"), Servers: f.debugd}, Registry: h.registry,
 		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Now: newClock().now, Log: log})
 	if err != nil {
 		return h, err

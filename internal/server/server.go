@@ -6,7 +6,8 @@
 //	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
 //	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
 //	Name, and debug files (debug.go) -> code that agents could not name (names.go)
-//	Upkeep -> what came is added up, what is old dropped (upkeep.go)
+//	an operator -> the store is counted, checked, backed up while it is open (care.go)
+//	Upkeep -> what came is added up, what is old dropped (upkeep.go), or more than a tenant may have (quota.go)
 //	Prometheus -> metrics.go
 //	each request -> auth.Guard: was it meant for us? -> admit.go: who asks, of which tenant (tenants.go)?
 //	a browser -> pages.go -> store.Merge -> query.Window -> render.HTML
@@ -53,6 +54,7 @@ type Server struct {
 	watches watches
 	unkept  complaint
 	crowded chan struct{} // somebody found no room
+	care    care
 	metrics *metrics
 }
 
@@ -104,6 +106,7 @@ func (s *Server) Handler() http.Handler {
 	s.expose(mux)
 	mux.HandleFunc("POST "+DebugPath, auth.Flowing(s.keepDebug))
 	mux.HandleFunc("GET "+DebugPath, s.listDebug)
+	s.lookAfter(mux)
 	mux.HandleFunc("GET /{$}", s.overview)
 	mux.HandleFunc("GET /flame", s.flame)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

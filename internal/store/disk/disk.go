@@ -36,6 +36,8 @@ type Options struct {
 	Calls   int64  // of dictionaries in memory, about 60 bytes each; 0: 8 million
 	Quotas  store.Quotas
 	Log     *slog.Logger
+	// ReadOnly has nothing be written, not even by opening: of a backup.
+	ReadOnly bool
 
 	fs vfs.FS // nil: the system's
 }
@@ -83,6 +85,9 @@ func Open(o Options) (*Store, error) {
 	if s.db, err = s.open(); err != nil {
 		s.cache.Unref()
 		return nil, err
+	}
+	if !o.ReadOnly {
+		s.removeSnapshots()
 	}
 	go s.commitAll()
 	return s, nil

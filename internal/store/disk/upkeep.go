@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -144,63 +143,64 @@ func (d *database) statLevel(ctx context.Context, tenant string, l *LevelStatist
 	return errors.Join(err, it.Error(), it.Close())
 }
 
-// Check reads all that the store holds, and gives a line for each thing that is
-// not what was written.
-func (s *Store) Check(ctx context.Context) (problems []string, err error) {
+// Check reads all that the store holds, and tells of each thing that is not what
+// was written. Windows may come meanwhile.
+func (s *Store) Check(ctx context.Context, tell func(problem string)) error {
 	names, err := s.Tenants(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	db, err := s.acquire()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer db.release()
 	for _, name := range names {
 		t, err := s.tenant(db, name)
-		if errors.Is(err, errDamaged) || pebble.IsCorruptionError(err) {
-			problems = append(problems, err.Error())
+		if isDamage(err) {
+			tell(err.Error())
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		more, err := s.checkTenant(ctx, db, t)
-		problems = append(problems, more...)
-		if err != nil {
-			return problems, err
+		for _, service := range t.services() {
+			if err := s.checkService(ctx, db, t, service, tell); err != nil {
+				return err
+			}
 		}
 	}
-	return problems, nil
+	return nil
 }
 
-func (s *Store) checkTenant(ctx context.Context, db *database, t *tenant) (problems []string, err error) {
+func isDamage(err error) bool { return errors.Is(err, errDamaged) || pebble.IsCorruptionError(err) }
+
+// checkService decodes each window of a service; its stacks alone are in memory.
+func (s *Store) checkService(ctx context.Context, db *database, t *tenant, service string, tell func(string)) error {
 	shelf := s.shelf(db, t)
 	defer shelf.putBack()
-	broken := map[string]bool{} // services whose stacks are damaged
-	for _, service := range t.services() {
-		if _, err := shelf.take(service); errors.Is(err, errDamaged) || pebble.IsCorruptionError(err) {
-			broken[service] = true
-			problems = append(problems, fmt.Sprintf("service %q: %v", service, err))
-		} else if err != nil {
-			return problems, err
-		}
+	stacks, err := shelf.take(service)
+	if isDamage(err) {
+		tell(fmt.Sprintf("tenant %q, service %q: %v", t.name, service, err))
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
 		c := s.cursor(db, t, store.Query{Level: level, To: lastStart})
 		c.reported = func(of *series, at time.Time, err error) {
-			problems = append(problems, fmt.Sprintf("level %s: windows of %s from %s on: %v", level, of.written, at.UTC().Format(time.DateTime), err))
+			tell(fmt.Sprintf("tenant %q, level %s: windows of %s from %s on: %v", t.name, level, of.written, at.UTC().Format(time.DateTime), err))
 		}
-		err := errors.Join(c.check(ctx, shelf, broken), c.close())
-		if err != nil {
-			return problems, err
+		if err := errors.Join(c.check(ctx, service, stacks), c.close()); err != nil {
+			return err
 		}
 	}
-	return problems, nil
+	return nil
 }
 
-// check decodes each window.
-func (c *cursor) check(ctx context.Context, shelf *shelf, broken map[string]bool) error {
+// check decodes each window of a service's series.
+func (c *cursor) check(ctx context.Context, service string, stacks *dictionary) error {
 	days, err := c.days()
 	if err != nil {
 		return err
@@ -208,16 +208,12 @@ func (c *cursor) check(ctx context.Context, shelf *shelf, broken map[string]bool
 	numbers, all := c.tenant.chosen(c.query)
 	for _, n := range numbers {
 		of := &all[n]
-		if broken[of.service] {
+		if of.service != service { // a query without a service is of all
 			continue
 		}
 		err := c.series(ctx, days, n, of, func(f *found) error {
-			d, err := shelf.take(of.service)
-			if err != nil {
-				return err
-			}
 			w, ok := decodeWindow(f.data)
-			if !ok || !below(w.Rows.Stack, d.size()) {
+			if !ok || !below(w.Rows.Stack, stacks.size()) {
 				c.report(of, f.start, errDamaged)
 			}
 			return nil
@@ -225,24 +221,6 @@ func (c *cursor) check(ctx context.Context, shelf *shelf, broken map[string]bool
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// Backup makes a copy of the store as it is now, in a directory that must not be
-// there yet. On the same disk it shares files with the store, and takes no room
-// until these are replaced.
-func (s *Store) Backup(dir string) error {
-	db, err := s.acquire()
-	if err != nil {
-		return err
-	}
-	defer db.release()
-	if _, err := os.Stat(dir); err == nil {
-		return fmt.Errorf("back up to %q: it is there already", dir)
-	}
-	if err := db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
-		return fmt.Errorf("back up to %q: %w", dir, err)
 	}
 	return nil
 }
