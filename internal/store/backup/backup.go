@@ -58,10 +58,13 @@ func Finish(dir string, c *Contents) error {
 		return err
 	}
 	defer root.Close() // it was only written through
+	if err := syncDirs(dir, c); err != nil {
+		return err
+	}
 	if err := writeFile(root, contentsFile, strings.NewReader(string(data)), int64(len(data))); err != nil {
 		return err
 	}
-	return syncDirs(dir, c)
+	return syncDir(dir)
 }
 
 // Read gives the contents of a backup, if its files are there and as long as they
@@ -153,13 +156,20 @@ func syncDirs(dir string, c *Contents) error {
 		}
 	}
 	for name := range dirs {
-		d, err := os.Open(name)
-		if err != nil {
+		if err := syncDir(name); err != nil {
 			return err
 		}
-		if err := errors.Join(d.Sync(), d.Close()); err != nil {
-			return fmt.Errorf("sync %s: %w", name, err)
-		}
+	}
+	return nil
+}
+
+func syncDir(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", name, err)
 	}
 	return nil
 }
