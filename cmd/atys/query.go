@@ -130,6 +130,13 @@ func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) erro
 	for _, l := range c.GetLosses() {
 		fmt.Fprintf(w, "  %s (%s): %d samples\n", render.Printable(l.GetReason()), render.Printable(l.GetDetail()), l.GetN())
 	}
+	for i, span := range c.GetDropped() {
+		if i == 3 {
+			fmt.Fprintf(w, "  and %d times more are kept no more\n", len(c.GetDropped())-i)
+			break
+		}
+		fmt.Fprintf(w, "  of %s to %s it is kept no more (--retention and --quota of the server)\n", dateClock(span.GetFromUnixNano()), dateClock(span.GetToUnixNano()))
+	}
 	asked := time.Duration(about.GetToUnixNano() - about.GetFromUnixNano())
 	for _, n := range c.GetNodes() {
 		watched := time.Duration(n.GetWatchedNs())
@@ -151,6 +158,8 @@ func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) erro
 }
 
 func clock(nanoseconds int64) string { return time.Unix(0, nanoseconds).Format(time.TimeOnly) }
+
+func dateClock(nanoseconds int64) string { return time.Unix(0, nanoseconds).Format(time.DateTime) }
 
 func querySeriesCommand() *cobra.Command {
 	var f queryFlags

@@ -14,6 +14,7 @@ import (
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk"
 )
 
@@ -24,6 +25,8 @@ type serverFlags struct {
 	listenFlags
 	data      string
 	retention string
+	quotas    []string
+	series    []string
 	groupBy   string
 	debugd    []string
 	verbose   bool
@@ -34,11 +37,16 @@ func (f *serverFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
 	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes and 1 hour")
+	flags.StringSliceVar(&f.quotas, "quota", nil, "how much of the disk each tenant may take, such as 50GB, or team-a=200GB for one of them; the oldest windows are dropped to stay below")
+	flags.StringSliceVar(&f.series, "quota-series", nil, fmt.Sprintf("how many series each tenant may have, such as 50000 or team-a=500000; else %d", store.DefaultSeries))
 	flags.StringVar(&f.groupBy, "group-by", "", "label of agents by which they ship to a relay with the same, such as zone; else all are one group")
 	flags.StringSliceVar(&f.debugd, "debuginfod", nil, "server to ask for executables and debug files of code that agents could not name, by build-id")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
 }
+
+// profilesDir is where in a server's data profiles lie that somebody ordered.
+const profilesDir = "profiles"
 
 // defaultData is where services of the system keep their state, and where a
 // user's programs do.
@@ -106,6 +114,10 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--retention: %w", err)}
 	}
+	quotas, err := server.ParseQuotas(f.quotas, f.series)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--quota, --quota-series: %w", err)}
+	}
 	h = &house{log: log, registry: newRegistry(more...), leave: func() {}}
 	defer func() {
 		if err != nil {
@@ -119,10 +131,10 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	if err := keepPrivate(f.data); err != nil {
 		return h, err
 	}
-	if h.store, err = disk.Open(disk.Options{Dir: storeIn(f.data), Log: log}); err != nil {
+	if h.store, err = disk.Open(disk.Options{Dir: storeIn(f.data), Quotas: quotas, Log: log}); err != nil {
 		return h, err
 	}
-	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), GroupBy: f.groupBy, Debug: server.Debug{Dir: filepath.Join(f.data, "debug"), Servers: f.debugd}, Registry: h.registry,
+	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Quotas: quotas, Profiles: filepath.Join(f.data, profilesDir), GroupBy: f.groupBy, Debug: server.Debug{Dir: filepath.Join(f.data, "debug"), Servers: f.debugd}, Registry: h.registry,
 		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Now: newClock().now, Log: log})
 	if err != nil {
 		return h, err

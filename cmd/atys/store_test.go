@@ -10,6 +10,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/backup"
 	"atys.dev/atys/internal/store/disk"
 	"atys.dev/atys/internal/store/storetest"
 )
@@ -17,10 +18,16 @@ import (
 // TestStore counts, checks, backs up and restores a store.
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
-	data, backup, other := filepath.Join(dir, "data"), filepath.Join(dir, "backup"), filepath.Join(dir, "other")
+	data, copied, other := filepath.Join(dir, "data"), filepath.Join(dir, "backup"), filepath.Join(dir, "other")
 	stat := func(data string) (string, error) {
 		var said strings.Builder
-		err := withStore(data, func(s *disk.Store) error { return statStore(t.Context(), s, &said) })
+		err := withStore(data, func(s *disk.Store) error {
+			all, err := s.Stat(t.Context())
+			if err != nil {
+				return err
+			}
+			return writeStat(&said, all)
+		})
 		return said.String(), err
 	}
 	if _, err := stat(data); err == nil || !strings.Contains(err.Error(), "there is no store") {
@@ -44,38 +51,65 @@ func TestStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := stat(data)
-	if err != nil || !strings.Contains(want, "tenant default: 12 series") || !strings.Contains(want, "12 windows") || !strings.Contains(want, "most of shop") {
+	if err != nil || !strings.Contains(want, ", 12 series, ") || !strings.Contains(want, "12 windows") || !strings.Contains(want, "most of shop") {
 		t.Fatalf("it has %s, %v", want, err)
 	}
-	if err := withStore(data, func(s *disk.Store) error { return s.Backup(backup) }); err != nil {
+	profile := filepath.Join("default", "shells.json")
+	if err := os.MkdirAll(filepath.Join(data, profilesDir, "default"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := restoreStore(t.Context(), backup, other); err != nil {
+	if err := os.WriteFile(filepath.Join(data, profilesDir, profile), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	closed := func(dir string) (*backup.Contents, error) { return backUpClosed(data, dir) }
+	if err := backUp(t.Context(), copied, false, closed); err != nil {
+		t.Fatal(err)
+	}
+	if err := backUp(t.Context(), copied, false, closed); err == nil || !strings.Contains(err.Error(), "there already") {
+		t.Errorf("backed up over another: %v", err)
+	}
+	if err := restoreStore(t.Context(), copied, other, false); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := stat(other); err != nil || got[strings.Index(got, "\n"):] != want[strings.Index(want, "\n"):] {
 		t.Errorf("restored is %s, %v; want %s", got, err, want)
 	}
-	if err := restoreStore(t.Context(), backup, other); err == nil || !strings.Contains(err.Error(), "a store already") {
+	if text, err := os.ReadFile(filepath.Join(other, profilesDir, profile)); err != nil || string(text) != "{}" {
+		t.Errorf("a profile is restored as %q, %v", text, err)
+	}
+	if err := restoreStore(t.Context(), copied, other, false); err == nil || !strings.Contains(err.Error(), "something already") {
 		t.Errorf("restored over another: %v", err)
 	}
-	if err := restoreStore(t.Context(), dir, filepath.Join(dir, "third")); err == nil || !strings.Contains(err.Error(), "no backup") {
+	if err := restoreStore(t.Context(), dir, filepath.Join(dir, "third"), false); err == nil || !strings.Contains(err.Error(), "no backup") {
 		t.Errorf("restored what is no backup: %v", err)
 	}
-	tables, err := filepath.Glob(filepath.Join(backup, "*.sst"))
+	tables, err := filepath.Glob(filepath.Join(copied, backup.Store, "*.sst"))
 	if err != nil || len(tables) == 0 {
 		t.Fatalf("the backup has no tables: %v", err)
 	}
-	for _, table := range tables {
-		if err := os.Truncate(table, 100); err != nil {
+	third := filepath.Join(dir, "third")
+	for _, table := range tables { // as a disk may, so that the size stays
+		data, err := os.ReadFile(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range min(len(data), 2000) {
+			data[i] ^= 0xff
+		}
+		if err := os.WriteFile(table, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	third := filepath.Join(dir, "third")
-	if err := restoreStore(t.Context(), backup, third); err == nil {
-		t.Error("restored a damaged backup")
+	if err := restoreStore(t.Context(), copied, third, false); err == nil || !strings.Contains(err.Error(), "not restored") {
+		t.Errorf("restored a damaged backup: %v", err)
 	}
-	if _, err := os.Stat(storeIn(third)); err == nil {
-		t.Error("and left it there")
+	if err := os.Truncate(tables[0], 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := restoreStore(t.Context(), copied, third, false); err == nil || !strings.Contains(err.Error(), "the backup is damaged") {
+		t.Errorf("restored one with a file that is too short: %v", err)
+	}
+	if left, err := os.ReadDir(third); err != nil || len(left) != 0 {
+		t.Errorf("and left %v there, %v", left, err)
 	}
 }

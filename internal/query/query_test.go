@@ -18,6 +18,7 @@ import (
 type shelf struct {
 	store.Store
 	windows []written
+	dropped map[store.Level]time.Time
 }
 
 // written is a window: stacks as "main;run;parse", outermost first, and how
@@ -52,6 +53,10 @@ func (s *shelf) Stale(context.Context, string) (steps []store.Step, err error) {
 		steps = append(steps, store.Steps(w.head.Start)...)
 	}
 	return steps, nil
+}
+
+func (s *shelf) Dropped(context.Context, string) (map[store.Level]time.Time, error) {
+	return s.dropped, nil
 }
 
 func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string, g store.Grouping) (*store.Merged, error) {
@@ -188,6 +193,22 @@ func TestTop(t *testing.T) {
 	}
 }
 
+// TestDropped asks for what was dropped in part: the answer says of what times.
+func TestDropped(t *testing.T) {
+	a := shop()
+	kept := a.Store.(*shelf)
+	kept.dropped = map[store.Level]time.Time{store.Raw: noon.Add(90 * time.Second), store.Service1h: noon.Add(time.Hour)}
+	s := about(t, `{service="shop"}`)
+	_, c, err := a.Merge(t.Context(), s)
+	if want := (Span{s.From, noon.Add(90 * time.Second)}); err != nil || len(c.Dropped) != 1 || c.Dropped[0] != want {
+		t.Errorf("%v, %v, want %v", c.Dropped, err, want)
+	}
+	s.From = noon.Add(2 * time.Minute)
+	if _, c, err = a.Merge(t.Context(), s); err != nil || len(c.Dropped) != 0 {
+		t.Errorf("of a time that is kept: %v, %v", c.Dropped, err)
+	}
+}
+
 func TestCoverage(t *testing.T) {
 	w, c, err := shop().Merge(t.Context(), about(t, `{service="shop"}`))
 	if err != nil || w.N() != 200 {
@@ -225,7 +246,7 @@ func TestTrust(t *testing.T) {
 	if w.Instances != fewer.Instances {
 		t.Errorf("%+v", w.Instances)
 	}
-	top, err := a.Top(t.Context(), about(t, ""), 0)
+	top, err := a.Top(t.Context(), about(t, ""), View{}, 0)
 	ask("top", top.Coverage, err)
 	_, c, err = a.Split(t.Context(), about(t, ""), Split{By: "node"})
 	ask("split", c, err)

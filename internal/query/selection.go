@@ -41,6 +41,7 @@ type Coverage struct {
 	N       int64          // samples
 	Losses  []profile.Loss // of what was selected
 	Nodes   []NodeCoverage // of all whose agents record everything
+	Dropped []Span         // times whose windows, of the detail that the question needs, are kept no more
 	// Of how many eligible instances tasks have recorded how many, where not all.
 	Tasks []TaskCoverage
 	// Doubtful are windows of which it is not known to their own length, and two
@@ -158,7 +159,8 @@ func (s *heads) coverage() (tasks []TaskCoverage, doubtful int) {
 type question struct {
 	Asker
 	Selection
-	stale    map[store.Step]bool // nil: not asked for yet
+	stale    map[store.Step]bool       // nil: not asked for yet
+	dropped  map[store.Level]time.Time // nil: not asked for yet
 	coverage Coverage
 	heads    heads
 }
@@ -169,6 +171,9 @@ func (a Asker) question(s Selection) *question { return &question{Asker: a, Sele
 func (q *question) merge(ctx context.Context, from, to time.Time, by string, g store.Grouping) (*store.Merged, error) {
 	parts, err := q.parts(ctx, from, to, q.levels(by))
 	if err != nil {
+		return nil, err
+	}
+	if err := q.noteDropped(ctx, parts); err != nil {
 		return nil, err
 	}
 	key := g.Key
@@ -197,6 +202,28 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 		}
 	}
 	return m, nil
+}
+
+// noteDropped notes which of the parts that are asked were dropped.
+func (q *question) noteDropped(ctx context.Context, parts []store.Query) (err error) {
+	if q.dropped == nil {
+		if q.dropped, err = q.Store.Dropped(ctx, q.Tenant); err != nil {
+			return fmt.Errorf("see what was dropped: %w", err)
+		}
+	}
+	all := &q.coverage.Dropped
+	for _, part := range parts {
+		to := earlier(part.To, q.dropped[part.Level])
+		if !part.From.Before(to) {
+			continue
+		}
+		if n := len(*all) - 1; n >= 0 && !(*all)[n].To.Before(part.From) {
+			(*all)[n].To = later((*all)[n].To, to)
+			continue
+		}
+		*all = append(*all, Span{part.From, to})
+	}
+	return nil
 }
 
 // covered tells how whole the answer is. When an agent watched is told by the

@@ -25,6 +25,8 @@ func needs(r *http.Request) auth.Role {
 		return ""
 	case path == DebugPath && r.Method == http.MethodPost:
 		return auth.Agent
+	case strings.HasPrefix(path, carePath):
+		return auth.Operator
 	case path == atysv1connect.FleetOfferProcedure:
 		return auth.Relay
 	case under(atysv1connect.IntakeName), under(atysv1connect.FleetName):

@@ -196,14 +196,13 @@ func legible(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
 
 func coverageMessage(c query.Coverage) *atysv1.Coverage {
 	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N, Losses: lossMessages(c.Losses), DoubtfulWindows: uint32(c.Doubtful)}
+	m.Dropped = spanMessages(c.Dropped)
 	for _, t := range c.Tasks {
 		m.Tasks = append(m.Tasks, &atysv1.TaskCoverage{Task: legible(t.Task), Instances: instancesMessage(t.Instances)})
 	}
 	for _, n := range c.Nodes {
 		node := &atysv1.NodeCoverage{Node: legible(n.Node), Task: n.Task, FirstUnixNano: n.First.UnixNano(), LastUnixNano: n.Last.UnixNano(), WatchedNs: int64(n.Watched)}
-		for _, gap := range n.Missing {
-			node.Missing = append(node.Missing, &atysv1.Span{FromUnixNano: gap.From.UnixNano(), ToUnixNano: gap.To.UnixNano()})
-		}
+		node.Missing = spanMessages(n.Missing)
 		m.Nodes = append(m.Nodes, node)
 	}
 	return m
@@ -214,6 +213,13 @@ func instancesMessage(i profile.Instances) *atysv1.Instances {
 		return nil
 	}
 	return &atysv1.Instances{Recorded: uint32(i.Recorded), Eligible: uint32(i.Eligible)}
+}
+
+func spanMessages(spans []query.Span) (all []*atysv1.Span) {
+	for _, s := range spans {
+		all = append(all, &atysv1.Span{FromUnixNano: s.From.UnixNano(), ToUnixNano: s.To.UnixNano()})
+	}
+	return all
 }
 
 func exactMessage(e profile.Exact) *atysv1.Exact {

@@ -31,7 +31,7 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	if err := s.checkTimes(b); err != nil {
+	if err := s.checkTimes(ctx, b); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	err = s.options.Store.Put(ctx, s.tenant(ctx), store.Raw, b)
@@ -43,6 +43,14 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 		response.Unknown = wire.Table(unknown.Stacks)
 	case errors.As(err, &overlap):
 		response.Overlaps = overlaps(overlap)
+	case errors.As(err, &quota) && quota.Later:
+		s.metrics.crowded.WithLabelValues(s.tenant(ctx)).Inc()
+		s.unkept.tell(s.log, s.now(), "keep windows", fmt.Errorf("tenant %q: %w", s.tenant(ctx), quota))
+		select {
+		case s.crowded <- struct{}{}:
+		default:
+		}
+		return nil, connect.NewError(connect.CodeUnavailable, quota)
 	case errors.As(err, &quota):
 		return nil, connect.NewError(connect.CodeResourceExhausted, quota)
 	case errors.Is(err, store.ErrFull):
@@ -73,9 +81,12 @@ func overlaps(e *store.OverlapError) (all []*atysv1.Overlap) {
 const mostAhead = 3 * time.Hour
 
 // checkTimes refuses windows of times that are not kept.
-func (s *Server) checkTimes(b *store.Batch) error {
+func (s *Server) checkTimes(ctx context.Context, b *store.Batch) error {
 	now, oldest := s.now(), time.Time{}
-	if keep := s.options.Retention[store.Raw]; keep > 0 {
+	if dropped, err := s.options.Store.Dropped(ctx, s.tenant(ctx)); err == nil { // else Put fails as well
+		oldest = dropped[store.Raw]
+	}
+	if keep := s.options.Retention[store.Raw]; keep > 0 && now.Add(-keep).After(oldest) {
 		oldest = now.Add(-keep)
 	}
 	for i, w := range b.Windows {
@@ -83,7 +94,7 @@ func (s *Server) checkTimes(b *store.Batch) error {
 		case start.After(now.Add(mostAhead)):
 			return fmt.Errorf("window %d begins at %v, more than %v ahead of this server's clock: one of the clocks is wrong", i, start.UTC(), mostAhead)
 		case start.Before(oldest):
-			return fmt.Errorf("window %d begins at %v, and windows are kept from %v on (--retention)", i, start.UTC(), oldest.UTC())
+			return fmt.Errorf("window %d begins at %v, and windows are kept from %v on (--retention, --quota)", i, start.UTC(), oldest.UTC())
 		}
 	}
 	return nil

@@ -23,6 +23,8 @@ type metrics struct {
 	answered *prometheus.HistogramVec
 	rolled   *prometheus.CounterVec
 	refused  *prometheus.CounterVec
+	crowded  *prometheus.CounterVec
+	dropped  *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -36,30 +38,41 @@ func newMetrics() *metrics {
 			[]string{"level", "result"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_refused_total", Help: "Requests of those who may not, by why."},
 			[]string{"code"}),
+		crowded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_over_quota_total", Help: "Requests to keep windows of tenants that had as many bytes as they may; agents send again."},
+			[]string{"tenant"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_quota_dropped_bytes_total", Help: "Bytes of windows that were dropped to make room, by level."},
+			[]string{"tenant", "level"}),
 	}
+}
+
+// counters are all that are registered as one.
+func (m *metrics) counters() []prometheus.Collector {
+	return []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled, m.refused, m.crowded, m.dropped}
 }
 
 var (
 	metricAgents = prometheus.NewDesc("atys_server_agents", "Agents that are known, by whether they have been heard of lately.", []string{"state"}, nil)
 	metricTokens = prometheus.NewDesc("atys_server_token_reload_failures_total", "Times that a file of tokens which had changed could not be read: those known before hold.", nil, nil)
+	metricBytes  = prometheus.NewDesc("atys_server_store_bytes", "Bytes of the disk that a tenant takes: windows by level, and what explains them.", []string{"tenant", "of"}, nil)
+	metricQuota  = prometheus.NewDesc("atys_server_quota_bytes", "Bytes that a tenant may take.", []string{"tenant"}, nil)
 	metricStale  = prometheus.NewDesc("atys_server_stale_steps", "Steps that wait to be added up.", []string{"level"}, nil)
 )
 
 // Describe lists what the server tells of itself; see prometheus.Collector.
 func (s *Server) Describe(to chan<- *prometheus.Desc) {
-	m := s.metrics
-	for _, c := range []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled, m.refused} {
+	for _, c := range s.metrics.counters() {
 		c.Describe(to)
 	}
 	to <- metricAgents
 	to <- metricTokens
 	to <- metricStale
+	to <- metricBytes
+	to <- metricQuota
 }
 
 // Collect gives it; see prometheus.Collector.
 func (s *Server) Collect(to chan<- prometheus.Metric) {
-	m := s.metrics
-	for _, c := range []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled, m.refused} {
+	for _, c := range s.metrics.counters() {
 		c.Collect(to)
 	}
 	gauge := func(d *prometheus.Desc, n int, label string) {
@@ -75,13 +88,21 @@ func (s *Server) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(metricAgents, heard, "heard")
 	gauge(metricAgents, silent, "silent")
+	s.collectStore(to)
+}
+
+// collectStore tells what tenants have; what fails is in the store's own log.
+func (s *Server) collectStore(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	tenants, err := s.options.Store.Tenants(ctx)
 	if err != nil {
-		return // the store's own log says why
+		return
 	}
-	waiting := map[store.Level]int{}
+	gauge := func(d *prometheus.Desc, n int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	waiting := map[store.Level]int64{}
 	for _, tenant := range tenants {
 		stale, err := s.options.Store.Stale(ctx, tenant)
 		if err != nil {
@@ -89,6 +110,18 @@ func (s *Server) Collect(to chan<- prometheus.Metric) {
 		}
 		for _, step := range stale {
 			waiting[step.Level]++
+		}
+		usage, err := s.options.Store.Usage(ctx, tenant)
+		if err != nil {
+			return
+		}
+		for level, of := range usage.Levels {
+			gauge(metricBytes, of.Bytes, tenant, level.String())
+		}
+		gauge(metricBytes, usage.Stacks, tenant, "stacks")
+		gauge(metricBytes, usage.Recent, tenant, "recent")
+		if quota := s.options.Quotas.Of(tenant).Bytes; quota > 0 {
+			gauge(metricQuota, quota, tenant)
 		}
 	}
 	for _, level := range store.RolledUp() {

@@ -167,6 +167,9 @@ func lacks(c query.Coverage) (words []string) {
 	if c.Doubtful > 0 {
 		words = append(words, fmt.Sprintf("%d windows may have been at other times: the clocks of their machines were not known well.", c.Doubtful))
 	}
+	for _, span := range c.Dropped {
+		words = append(words, fmt.Sprintf("Windows of %s to %s (UTC) are kept no more.", span.From.UTC().Format(time.DateTime), span.To.UTC().Format(time.DateTime)))
+	}
 	for _, n := range c.Nodes {
 		var missing time.Duration
 		for _, gap := range n.Missing {

@@ -6,7 +6,8 @@
 //	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
 //	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
 //	Name, and debug files (debug.go) -> code that agents could not name (names.go)
-//	Upkeep -> what came is added up, what is old dropped (upkeep.go)
+//	an operator -> the store is counted, checked, backed up while it is open (care.go)
+//	Upkeep -> what came is added up, what is old dropped (upkeep.go), or more than a tenant may have (quota.go)
 //	Prometheus -> metrics.go
 //	each request -> auth.Guard: was it meant for us? -> admit.go: who asks, of which tenant (tenants.go)?
 //	a browser -> pages.go -> store.Merge -> query.Window -> render.HTML
@@ -31,6 +32,7 @@ import (
 type Options struct {
 	Store     store.Store
 	Retention Retention            // see Upkeep
+	Quotas    store.Quotas         // those that the store knows
 	Profiles  string               // directory in which they are kept; "": nowhere
 	GroupBy   string               // label of agents and relays that groups them; "": all are one group
 	Debug     Debug                // names of code that agents could not name
@@ -51,6 +53,8 @@ type Server struct {
 	namers  *namers
 	watches watches
 	unkept  complaint
+	crowded chan struct{} // somebody found no room
+	care    care
 	metrics *metrics
 }
 
@@ -69,7 +73,8 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{options: o, log: o.Log, now: o.Now, fleets: &fleets{options: o, of: map[string]*fleet{}},
-		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics()}
+		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics(),
+		crowded: make(chan struct{}, 1)}
 	if _, err := s.fleets.fleet(o.Tenant); err != nil {
 		return nil, err
 	}
@@ -101,6 +106,7 @@ func (s *Server) Handler() http.Handler {
 	s.expose(mux)
 	mux.HandleFunc("POST "+DebugPath, auth.Flowing(s.keepDebug))
 	mux.HandleFunc("GET "+DebugPath, s.listDebug)
+	s.lookAfter(mux)
 	mux.HandleFunc("GET /{$}", s.overview)
 	mux.HandleFunc("GET /flame", s.flame)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -19,6 +19,8 @@ const (
 	dropEvery = time.Hour
 	// turn is how long one tenant's steps are added up before others' are.
 	turn = 2 * time.Second
+	// crowdedPause is how long after somebody found no room it is made.
+	crowdedPause = time.Second
 )
 
 // upkeep adds up what has come, and drops what is old. It needs no memory of its
@@ -26,12 +28,17 @@ const (
 type upkeep struct {
 	*Server
 	tried   map[string]map[store.Step]time.Time // when, by tenant
+	full    map[string]bool                     // tenants with as much as they may have, and nothing old
 	dropped time.Time
+}
+
+func (s *Server) newUpkeep() *upkeep {
+	return &upkeep{Server: s, tried: map[string]map[store.Step]time.Time{}, full: map[string]bool{}}
 }
 
 // Upkeep keeps the store in order until the context ends.
 func (s *Server) Upkeep(ctx context.Context) {
-	u := &upkeep{Server: s, tried: map[string]map[store.Step]time.Time{}}
+	u := s.newUpkeep()
 	ticker := time.NewTicker(upkeepEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -45,6 +52,11 @@ func (s *Server) Upkeep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
+		case <-s.crowded:
+			select { // many may be refused a second
+			case <-ctx.Done():
+			case <-time.After(crowdedPause):
+			}
 		}
 	}
 }
@@ -58,6 +70,9 @@ func (u *upkeep) once(ctx context.Context) (more bool, err error) {
 	for _, tenant := range tenants {
 		unfinished, rollErr := u.roll(ctx, tenant)
 		more, err = more || unfinished, errors.Join(err, rollErr)
+		if !unfinished { // what was not added up would be gone for good
+			err = errors.Join(err, u.room(ctx, tenant, u.now()))
+		}
 	}
 	if now := u.now(); now.Sub(u.dropped) >= dropEvery {
 		for _, tenant := range tenants {
@@ -91,8 +106,13 @@ func (u *upkeep) roll(ctx context.Context, tenant string) (more bool, failed err
 				return true, failed
 			}
 			tried[step] = u.now()
-			result := "done"
-			if err := u.options.Store.Roll(ctx, tenant, step); err != nil {
+			result, err := "done", u.options.Store.Roll(ctx, tenant, step)
+			var quota *store.QuotaError
+			switch {
+			case errors.As(err, &quota): // room is made after this
+				delete(tried, step)
+				return false, failed
+			case err != nil:
 				failed = errors.Join(failed, err)
 				result = "failed"
 			}

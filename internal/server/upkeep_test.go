@@ -40,7 +40,7 @@ func TestUpkeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &upkeep{Server: s, tried: map[string]map[store.Step]time.Time{}}
+	u := s.newUpkeep()
 	put := func(instance string, at time.Duration) {
 		t.Helper()
 		b := storetest.Batch(profile.Run{1}, storetest.Window(uint64(at), "shop", instance, begin.Add(at)))
@@ -126,7 +126,7 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	kept.Settle()
-	u := &upkeep{Server: s, tried: map[string]map[store.Step]time.Time{}}
+	u := s.newUpkeep()
 	more, err := u.once(t.Context())
 	if err != nil || !more || kept.rolled["busy"] != int(turn/time.Second) || kept.rolled["quiet"] == 0 {
 		t.Errorf("one round: %v steps, more %v, %v", kept.rolled, more, err)

@@ -52,6 +52,20 @@ func (l Level) Below() Level {
 // Services tells whether a level's windows are of services, and not of series.
 func (l Level) Services() bool { return l >= Service1m }
 
+// MarshalText writes a level as String does.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (l *Level) UnmarshalText(text []byte) error {
+	for level := Raw; level <= Service1h; level++ {
+		if level.String() == string(text) {
+			*l = level
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no level", text)
+}
+
 // RolledUp lists the levels above the raw one, each behind the one below it.
 func RolledUp() []Level {
 	return []Level{Series10m, Series1h, Service1m, Service10m, Service1h, Service1d}
@@ -155,17 +169,6 @@ func (e *DamagedError) Error() string {
 	return fmt.Sprintf("%d parts of the store are damaged and were left out", e.Parts)
 }
 
-// QuotaError says that a batch asks for more than its tenant may have. Nothing of
-// the batch was kept but its forest.
-type QuotaError struct {
-	What  string
-	Limit int
-}
-
-func (e *QuotaError) Error() string {
-	return fmt.Sprintf("there are %d %s, and no more are kept", e.Limit, e.What)
-}
-
 // Errors that callers decide by.
 var (
 	ErrClosed = errors.New("the store is closed")
@@ -245,6 +248,12 @@ type Store interface {
 	Name(ctx context.Context, tenant string, places []profile.Place) error
 	// Drop forgets windows of a level that begin before a time, by whole days.
 	Drop(ctx context.Context, tenant string, level Level, before time.Time) error
+	// Dropped tells before when windows of each level were dropped.
+	Dropped(ctx context.Context, tenant string) (map[Level]time.Time, error)
+	// Usage tells what a tenant takes. Put and Roll give a QuotaError once it is as
+	// much as the tenant may have (Quota.Full): so it is exceeded by one commit at
+	// most. Nothing is dropped to make room but by Drop.
+	Usage(ctx context.Context, tenant string) (*Usage, error)
 	Close() error
 }
 

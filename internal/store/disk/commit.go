@@ -47,7 +47,10 @@ func (s *Store) Put(ctx context.Context, tenant string, level store.Level, b *st
 		return err
 	}
 	defer r.shelf.putBack()
-	c, err := r.encode(level)
+	var c *commit
+	if err = s.allow(r.shelf.db, r.shelf.tenant, level); err == nil {
+		c, err = r.encode(level)
+	}
 	r.shelf.db.release() // a commit that breaks it has to wait for all who hold it
 	if err != nil {
 		return err
@@ -133,7 +136,7 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 // key is where a window lies, or would: of the time and task of one of the batch.
 func (r *resolver) key(level store.Level, w *store.Window, series profile.Labels, run profile.Run) (key, error) {
 	t := r.shelf.tenant
-	number, err := t.admit(series, r.shelf.store.options.Series)
+	number, err := t.admit(series, r.shelf.store.options.Quotas.Of(t.name).Series)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +252,7 @@ func (s *Store) write(group []*commit) (failed *database, err error) {
 		return nil, fmt.Errorf("%w: what is in memory could not be written out to %q", store.ErrFull, s.options.Dir)
 	}
 	s.applying.Lock()
-	saved, err := db.apply(group)
+	saved, err := db.apply(s.within(db, group))
 	s.applying.Unlock()
 	if err != nil {
 		if errors.As(err, &broken{}) {
@@ -284,6 +287,7 @@ func (d *database) apply(group []*commit) (saved []func(), err error) {
 		c.tenant.mark(c.stale)
 	}
 	for _, c := range group {
+		size := b.Len()
 		if !tenants[c.tenant] {
 			tenants[c.tenant] = true
 			done, err := c.tenant.save(b)
@@ -295,6 +299,7 @@ func (d *database) apply(group []*commit) (saved []func(), err error) {
 		if err := c.add(b); err != nil {
 			return nil, err
 		}
+		c.tenant.wrote(int64(b.Len() - size))
 	}
 	return saved, b.Commit(pebble.Sync)
 }

@@ -80,7 +80,7 @@ func (s *Store) open() (*database, error) {
 	l := &listener{log: s.log, database: d}
 	files := &sparingFS{FS: s.options.fs}
 	o := &pebble.Options{
-		Cache: s.cache, MemTableSize: memtableBytes, FormatMajorVersion: pebble.FormatNewest, Logger: l, FS: files,
+		Cache: s.cache, MemTableSize: memtableBytes, FormatMajorVersion: pebble.FormatNewest, Logger: l, FS: files, ReadOnly: s.options.ReadOnly,
 		L0StopWritesThreshold: unmergedFiles,
 		EventListener: &pebble.EventListener{
 			BackgroundError: l.failed, FlushEnd: l.flushed,
@@ -96,8 +96,10 @@ func (s *Store) open() (*database, error) {
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = blockBytes
 	}
-	if err := s.roomToOpen(); err != nil {
-		return nil, err
+	if !s.options.ReadOnly {
+		if err := s.roomToOpen(); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	d.DB, err = pebble.Open(s.options.Dir, o)

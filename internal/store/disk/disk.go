@@ -34,8 +34,10 @@ type Options struct {
 	Dir     string
 	Reserve uint64 // bytes of the disk that are left free; 0: 64 MB
 	Calls   int64  // of dictionaries in memory, about 60 bytes each; 0: 8 million
-	Series  int    // of one tenant, at most; 0: 200,000
+	Quotas  store.Quotas
 	Log     *slog.Logger
+	// ReadOnly has nothing be written, not even by opening: of a backup.
+	ReadOnly bool
 
 	fs vfs.FS // nil: the system's
 }
@@ -74,9 +76,6 @@ func Open(o Options) (*Store, error) {
 	if o.Calls == 0 {
 		o.Calls = 8 << 20
 	}
-	if o.Series == 0 {
-		o.Series = 200_000
-	}
 	if o.fs == nil {
 		o.fs = vfs.Default
 	}
@@ -86,6 +85,9 @@ func Open(o Options) (*Store, error) {
 	if s.db, err = s.open(); err != nil {
 		s.cache.Unref()
 		return nil, err
+	}
+	if !o.ReadOnly {
+		s.removeSnapshots()
 	}
 	go s.commitAll()
 	return s, nil
@@ -202,7 +204,23 @@ func (s *Store) Drop(ctx context.Context, tenant string, level store.Level, befo
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dropped[level] = max(t.dropped[level], d.before)
+	t.usage.known = false
 	return nil
+}
+
+// Dropped tells before when all was dropped; see store.Store.
+func (s *Store) Dropped(_ context.Context, tenant string) (map[store.Level]time.Time, error) {
+	t, err := s.loaded(tenant)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dropped := map[store.Level]time.Time{}
+	for level, before := range t.dropped {
+		dropped[level] = dayTime(before)
+	}
+	return dropped, nil
 }
 
 // drop is days of a level that are to be forgotten.

@@ -9,8 +9,8 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, storetest.Engine{Open: func(t *testing.T) store.Store {
-		s, err := disk.Open(disk.Options{Dir: t.TempDir()})
+	storetest.Run(t, storetest.Engine{Open: func(t *testing.T, quotas store.Quotas) store.Store {
+		s, err := disk.Open(disk.Options{Dir: t.TempDir(), Quotas: quotas})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -70,6 +70,8 @@ func droppedKey(tenant string, level store.Level) key {
 // days counts from 1970 on.
 func days(t time.Time) uint32 { return uint32(t.Unix() / int64(day/time.Second)) }
 
+func dayTime(days uint32) time.Time { return time.Unix(int64(days)*int64(day/time.Second), 0).UTC() }
+
 func seriesKey(tenant string, level store.Level, day uint32, service string, series uint32) key {
 	return levelKey(tenant, level).number(day).text(service).number(series)
 }

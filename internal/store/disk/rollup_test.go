@@ -168,7 +168,11 @@ func TestBackup(t *testing.T) {
 	if w, g := want.Tenants[0], got.Tenants[0]; g.Levels[0].Windows != 50 || w.Levels[0].Windows != 51 || g.Series != w.Series-1 || g.Calls == 0 || g.Levels[1].Windows != w.Levels[1].Windows {
 		t.Errorf("the copy has %+v, the store %+v", g, w)
 	}
-	if problems, err := copied.Check(ctx); err != nil || len(problems) != 0 {
+	check := func() (problems []string, err error) {
+		err = copied.Check(ctx, func(problem string) { problems = append(problems, problem) })
+		return problems, err
+	}
+	if problems, err := check(); err != nil || len(problems) != 0 {
 		t.Errorf("a fresh copy is damaged: %q, %v", problems, err)
 	}
 	if err := copied.Close(); err != nil {
@@ -180,7 +184,7 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer copied.Close()
-	if problems, err := copied.Check(ctx); err == nil && len(problems) == 0 {
+	if problems, err := check(); err == nil && len(problems) == 0 {
 		t.Error("a damaged copy is called whole")
 	}
 }
@@ -233,7 +237,7 @@ func TestRollDamaged(t *testing.T) {
 // TestSeriesQuota has a tenant ask for more series than it may have: those that
 // are there go on.
 func TestSeriesQuota(t *testing.T) {
-	s, err := Open(Options{Dir: t.TempDir(), Series: 3})
+	s, err := Open(Options{Dir: t.TempDir(), Quotas: func(string) store.Quota { return store.Quota{Series: 3} }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,8 @@ type tenant struct {
 	busy         *store.Step            // it is being added up
 	dropped      map[store.Level]uint32 // the day before which all was dropped
 	claimed      map[uint32]bool        // days of which windows are contained in others
-	unreadable   failures               // of dictionaries, by their services
+	usage        usage
+	unreadable   failures // of dictionaries, by their services
 
 	rolling sync.Mutex // held while a step is added up
 }
@@ -181,7 +182,7 @@ func (t *tenant) admit(labels profile.Labels, limit int) (uint32, error) {
 		var kept writer
 		kept.labels(labels, sortedNames(labels))
 		if _, ok := t.numbers[string(kept)]; !ok {
-			return 0, &store.QuotaError{What: "series", Limit: limit}
+			return 0, &store.QuotaError{What: "series", Limit: int64(limit)}
 		}
 	}
 	return t.addSeries(labels), nil

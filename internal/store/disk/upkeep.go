@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -19,12 +18,12 @@ type Statistics struct {
 	Tenants []TenantStatistics
 }
 
-// TenantStatistics are those of one tenant. Bytes are estimates: what was
-// written last is in memory still.
+// TenantStatistics are those of one tenant. Bytes are of its Usage.
 type TenantStatistics struct {
 	Name              string
 	Series, Places    int
-	Stacks            uint64 // bytes of stacks, places and names
+	Bytes, Quota      int64 // all that it takes, and may take; a quota of 0: any
+	Stacks, Recent    int64 // of Bytes: stacks, places, names and series; not told apart yet
 	Levels            []LevelStatistics
 	Stale             int // steps that are to be added up
 	Dictionaries      int
@@ -36,8 +35,9 @@ type TenantStatistics struct {
 type LevelStatistics struct {
 	Level       store.Level
 	Windows     int
-	Bytes       uint64
+	Bytes       int64
 	First, Last time.Time // days; zero where there are none
+	Dropped     time.Time // windows before it were; zero: none
 }
 
 // Stat counts what the store holds. It reads every key.
@@ -67,16 +67,18 @@ func (s *Store) Stat(ctx context.Context) (*Statistics, error) {
 }
 
 func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*TenantStatistics, error) {
-	t.mu.Lock()
-	of := &TenantStatistics{Name: t.name, Series: len(t.series), Places: t.places.size(), Stale: len(t.stale)}
-	t.mu.Unlock()
-	for _, space := range []byte{spaceCalls, spaceLeaves, spaceNames, spacePlaces} {
-		bytes, err := db.estimate(newKey(space, t.name))
-		if err != nil {
-			return nil, err
-		}
-		of.Stacks += bytes
+	usage, err := s.Usage(ctx, t.name)
+	if err != nil {
+		return nil, err
 	}
+	dropped, err := s.Dropped(ctx, t.name)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	of := &TenantStatistics{Name: t.name, Series: len(t.series), Places: t.places.size(), Stale: len(t.stale),
+		Bytes: usage.Bytes(), Quota: s.options.Quotas.Of(t.name).Bytes, Stacks: usage.Stacks, Recent: usage.Recent}
+	t.mu.Unlock()
 	most := 0
 	for _, service := range t.services() {
 		calls := 0
@@ -100,8 +102,8 @@ func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*Tenan
 		}
 	}
 	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
-		l, err := db.statLevel(ctx, t.name, level)
-		if err != nil {
+		l := LevelStatistics{Level: level, Bytes: usage.Levels[level].Bytes, Dropped: dropped[level]}
+		if err := db.statLevel(ctx, t.name, &l); err != nil {
 			return nil, err
 		}
 		of.Levels = append(of.Levels, l)
@@ -120,28 +122,16 @@ func (t *tenant) services() (names []string) {
 	return slices.Compact(names)
 }
 
-func (d *database) estimate(prefix key) (uint64, error) {
-	bytes, err := d.EstimateDiskUsage(prefix, prefix.after())
-	if err != nil {
-		return 0, fmt.Errorf("measure the store: %w", err)
-	}
-	return bytes, nil
-}
-
-func (d *database) statLevel(ctx context.Context, tenant string, level store.Level) (l LevelStatistics, err error) {
-	l.Level = level
-	prefix := levelKey(tenant, level)
-	if l.Bytes, err = d.estimate(prefix); err != nil {
-		return l, err
-	}
+func (d *database) statLevel(ctx context.Context, tenant string, l *LevelStatistics) error {
+	prefix := levelKey(tenant, l.Level)
 	it, err := d.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
 	if err != nil {
-		return l, err
+		return err
 	}
 	for valid := it.First(); valid && err == nil; valid = it.Next() {
 		if rest := it.Key()[len(prefix):]; len(rest) >= 4 {
 			r := reader{data: rest}
-			at := time.Unix(int64(r.fixed())*int64(day/time.Second), 0).UTC()
+			at := dayTime(r.fixed())
 			if l.Windows == 0 {
 				l.First = at
 			}
@@ -150,66 +140,67 @@ func (d *database) statLevel(ctx context.Context, tenant string, level store.Lev
 		}
 		err = ctx.Err()
 	}
-	return l, errors.Join(err, it.Error(), it.Close())
+	return errors.Join(err, it.Error(), it.Close())
 }
 
-// Check reads all that the store holds, and gives a line for each thing that is
-// not what was written.
-func (s *Store) Check(ctx context.Context) (problems []string, err error) {
+// Check reads all that the store holds, and tells of each thing that is not what
+// was written. Windows may come meanwhile.
+func (s *Store) Check(ctx context.Context, tell func(problem string)) error {
 	names, err := s.Tenants(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	db, err := s.acquire()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer db.release()
 	for _, name := range names {
 		t, err := s.tenant(db, name)
-		if errors.Is(err, errDamaged) || pebble.IsCorruptionError(err) {
-			problems = append(problems, err.Error())
+		if isDamage(err) {
+			tell(err.Error())
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		more, err := s.checkTenant(ctx, db, t)
-		problems = append(problems, more...)
-		if err != nil {
-			return problems, err
+		for _, service := range t.services() {
+			if err := s.checkService(ctx, db, t, service, tell); err != nil {
+				return err
+			}
 		}
 	}
-	return problems, nil
+	return nil
 }
 
-func (s *Store) checkTenant(ctx context.Context, db *database, t *tenant) (problems []string, err error) {
+func isDamage(err error) bool { return errors.Is(err, errDamaged) || pebble.IsCorruptionError(err) }
+
+// checkService decodes each window of a service; its stacks alone are in memory.
+func (s *Store) checkService(ctx context.Context, db *database, t *tenant, service string, tell func(string)) error {
 	shelf := s.shelf(db, t)
 	defer shelf.putBack()
-	broken := map[string]bool{} // services whose stacks are damaged
-	for _, service := range t.services() {
-		if _, err := shelf.take(service); errors.Is(err, errDamaged) || pebble.IsCorruptionError(err) {
-			broken[service] = true
-			problems = append(problems, fmt.Sprintf("service %q: %v", service, err))
-		} else if err != nil {
-			return problems, err
-		}
+	stacks, err := shelf.take(service)
+	if isDamage(err) {
+		tell(fmt.Sprintf("tenant %q, service %q: %v", t.name, service, err))
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
 		c := s.cursor(db, t, store.Query{Level: level, To: lastStart})
 		c.reported = func(of *series, at time.Time, err error) {
-			problems = append(problems, fmt.Sprintf("level %s: windows of %s from %s on: %v", level, of.written, at.UTC().Format(time.DateTime), err))
+			tell(fmt.Sprintf("tenant %q, level %s: windows of %s from %s on: %v", t.name, level, of.written, at.UTC().Format(time.DateTime), err))
 		}
-		err := errors.Join(c.check(ctx, shelf, broken), c.close())
-		if err != nil {
-			return problems, err
+		if err := errors.Join(c.check(ctx, service, stacks), c.close()); err != nil {
+			return err
 		}
 	}
-	return problems, nil
+	return nil
 }
 
-// check decodes each window.
-func (c *cursor) check(ctx context.Context, shelf *shelf, broken map[string]bool) error {
+// check decodes each window of a service's series.
+func (c *cursor) check(ctx context.Context, service string, stacks *dictionary) error {
 	days, err := c.days()
 	if err != nil {
 		return err
@@ -217,16 +208,12 @@ func (c *cursor) check(ctx context.Context, shelf *shelf, broken map[string]bool
 	numbers, all := c.tenant.chosen(c.query)
 	for _, n := range numbers {
 		of := &all[n]
-		if broken[of.service] {
+		if of.service != service { // a query without a service is of all
 			continue
 		}
 		err := c.series(ctx, days, n, of, func(f *found) error {
-			d, err := shelf.take(of.service)
-			if err != nil {
-				return err
-			}
 			w, ok := decodeWindow(f.data)
-			if !ok || !below(w.Rows.Stack, d.size()) {
+			if !ok || !below(w.Rows.Stack, stacks.size()) {
 				c.report(of, f.start, errDamaged)
 			}
 			return nil
@@ -234,24 +221,6 @@ func (c *cursor) check(ctx context.Context, shelf *shelf, broken map[string]bool
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// Backup makes a copy of the store as it is now, in a directory that must not be
-// there yet. On the same disk it shares files with the store, and takes no room
-// until these are replaced.
-func (s *Store) Backup(dir string) error {
-	db, err := s.acquire()
-	if err != nil {
-		return err
-	}
-	defer db.release()
-	if _, err := os.Stat(dir); err == nil {
-		return fmt.Errorf("back up to %q: it is there already", dir)
-	}
-	if err := db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
-		return fmt.Errorf("back up to %q: %w", dir, err)
 	}
 	return nil
 }

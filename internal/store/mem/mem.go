@@ -19,6 +19,8 @@ import (
 
 // Store is a store; see store.Store.
 type Store struct {
+	Quotas store.Quotas // set before it is used
+
 	mu      sync.Mutex // guards all below
 	rng     *rand.Rand
 	closed  bool
@@ -33,6 +35,7 @@ type tenant struct {
 	stale   map[store.Step]bool
 	dropped map[store.Level]time.Time
 	pending []*entry
+	series  map[string]bool
 	// Windows that came, and those that windows which came contain, by which. Even
 	// a cluster that shows late what was put has to know.
 	came    map[key]bool
@@ -94,7 +97,7 @@ func (s *Store) open(name string) (*tenant, error) {
 	t := s.tenants[name]
 	if t == nil {
 		t = &tenant{calls: map[profile.Hash]call{}, places: map[profile.Hash]profile.Place{}, seen: map[key]*entry{},
-			stale: map[store.Step]bool{}, dropped: map[store.Level]time.Time{}, came: map[key]bool{}, claimed: map[key]key{}}
+			stale: map[store.Step]bool{}, dropped: map[store.Level]time.Time{}, series: map[string]bool{}, came: map[key]bool{}, claimed: map[key]key{}}
 		s.tenants[name] = t
 	}
 	t.show(s.rng.IntN(len(t.pending) + 1))
@@ -109,6 +112,9 @@ func (s *Store) Put(_ context.Context, name string, level store.Level, b *store.
 	if err != nil {
 		return err
 	}
+	if quota := s.Quotas.Of(name); quota.Bytes > 0 && quota.Full(level, t.usage().Bytes()) {
+		return &store.QuotaError{What: "bytes", Limit: quota.Bytes, Later: true}
+	}
 	if b.Forest != nil {
 		t.learn(b.Forest)
 	}
@@ -122,6 +128,9 @@ func (s *Store) Put(_ context.Context, name string, level store.Level, b *store.
 		return &store.UnknownError{Stacks: unknown}
 	}
 	if err := t.overlap(level, b); err != nil {
+		return err
+	}
+	if err := t.admit(b, s.Quotas.Of(name).Series); err != nil {
 		return err
 	}
 	for i := range b.Windows {
@@ -346,6 +355,17 @@ func (s *Store) Drop(_ context.Context, name string, level store.Level, before t
 	maps.DeleteFunc(t.came, func(k key, _ bool) bool { return old(k) })
 	maps.DeleteFunc(t.claimed, func(k, _ key) bool { return old(k) })
 	return nil
+}
+
+// Dropped tells before when all was dropped; see store.Store.
+func (s *Store) Dropped(_ context.Context, name string) (map[store.Level]time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return maps.Clone(t.dropped), nil
 }
 
 // Close ends it; see store.Store.

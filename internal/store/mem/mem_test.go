@@ -10,7 +10,11 @@ import (
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, storetest.Engine{
-		Open:   func(*testing.T) store.Store { return mem.New(1) },
+		Open: func(_ *testing.T, quotas store.Quotas) store.Store {
+			s := mem.New(1)
+			s.Quotas = quotas
+			return s
+		},
 		Settle: func(s store.Store) { s.(*mem.Store).Settle() },
 	})
 }

@@ -28,10 +28,14 @@ func (s *Store) Stale(_ context.Context, name string) ([]store.Step, error) {
 func (s *Store) Roll(_ context.Context, name string, step store.Step) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	quota := s.Quotas.Of(name)
 	below := step.Level.Below()
 	t, entries, err := s.chosen(name, store.Query{Level: below, From: step.Start, To: step.Start.Add(step.Level.Length())})
 	if err != nil {
 		return err
+	}
+	if quota.Bytes > 0 && quota.Full(step.Level, t.usage().Bytes()) {
+		return &store.QuotaError{What: "bytes", Limit: quota.Bytes, Later: true}
 	}
 	delete(t.stale, step)
 	if step.Start.Before(t.dropped[below]) {

@@ -21,7 +21,7 @@ import (
 // Engine opens a store. Settle, if not nil, has what was put be seen: an engine
 // may show it late.
 type Engine struct {
-	Open   func(t *testing.T) store.Store
+	Open   func(t *testing.T, quotas store.Quotas) store.Store
 	Settle func(s store.Store)
 }
 
@@ -43,10 +43,12 @@ func Run(t *testing.T, e Engine) {
 		"rolls up":                       testRollsUp,
 		"keeps what is rolled up":        testKeepsRolled,
 		"many at once":                   testMany,
+		"series have a limit":            testSeriesQuota,
+		"bytes have a limit":             testBytesQuota,
 		"closed":                         testClosed,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := e.Open(t)
+			s := e.Open(t, quotas)
 			t.Cleanup(func() {
 				if err := s.Close(); err != nil {
 					t.Error(err)

@@ -2614,6 +2614,7 @@ type Coverage struct {
 	Nodes           []*NodeCoverage        `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Tasks           []*TaskCoverage        `protobuf:"bytes,6,rep,name=tasks,proto3" json:"tasks,omitempty"`                                             // those that recorded some instances only
 	DoubtfulWindows uint32                 `protobuf:"varint,7,opt,name=doubtful_windows,json=doubtfulWindows,proto3" json:"doubtful_windows,omitempty"` // when these were is not known to their own length
+	Dropped         []*Span                `protobuf:"bytes,8,rep,name=dropped,proto3" json:"dropped,omitempty"`                                         // times whose windows, of the detail that the question needs, are kept no more
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2695,6 +2696,13 @@ func (x *Coverage) GetDoubtfulWindows() uint32 {
 		return x.DoubtfulWindows
 	}
 	return 0
+}
+
+func (x *Coverage) GetDropped() []*Span {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
 }
 
 // TaskCoverage says of which instances a task has recorded some.
@@ -4196,7 +4204,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
 	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
-	"toUnixNano\"\xf8\x01\n" +
+	"toUnixNano\"\xa1\x02\n" +
 	"\bCoverage\x12\x18\n" +
 	"\awindows\x18\x01 \x01(\rR\awindows\x12\x18\n" +
 	"\adamaged\x18\x02 \x01(\rR\adamaged\x12\f\n" +
@@ -4204,7 +4212,8 @@ const file_atys_proto_rawDesc = "" +
 	"\x06losses\x18\x04 \x03(\v2\r.atys.v1.LossR\x06losses\x12+\n" +
 	"\x05nodes\x18\x05 \x03(\v2\x15.atys.v1.NodeCoverageR\x05nodes\x12+\n" +
 	"\x05tasks\x18\x06 \x03(\v2\x15.atys.v1.TaskCoverageR\x05tasks\x12)\n" +
-	"\x10doubtful_windows\x18\a \x01(\rR\x0fdoubtfulWindows\"T\n" +
+	"\x10doubtful_windows\x18\a \x01(\rR\x0fdoubtfulWindows\x12'\n" +
+	"\adropped\x18\b \x03(\v2\r.atys.v1.SpanR\adropped\"T\n" +
 	"\fTaskCoverage\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x120\n" +
 	"\tinstances\x18\x02 \x01(\v2\x12.atys.v1.InstancesR\tinstances\"\xcc\x01\n" +
@@ -4441,63 +4450,64 @@ var file_atys_proto_depIdxs = []int32{
 	9,  // 31: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
 	39, // 32: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
 	38, // 33: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	5,  // 34: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	40, // 35: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	36, // 36: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	17, // 37: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	37, // 38: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	36, // 39: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	45, // 40: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	8,  // 41: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	37, // 42: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	46, // 43: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	46, // 44: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	47, // 45: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	47, // 46: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	36, // 47: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	50, // 48: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	37, // 49: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	47, // 50: atys.v1.Part.share:type_name -> atys.v1.Interval
-	36, // 51: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	61, // 52: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	36, // 53: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	56, // 54: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	62, // 55: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	8,  // 56: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	9,  // 57: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	5,  // 58: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	53, // 59: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 60: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	18, // 61: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	23, // 62: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	20, // 63: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	28, // 64: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	31, // 65: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	33, // 66: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	31, // 67: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	41, // 68: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	43, // 69: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	48, // 70: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	51, // 71: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	54, // 72: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 73: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	19, // 74: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	24, // 75: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	21, // 76: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	29, // 77: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	32, // 78: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	34, // 79: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	35, // 80: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	42, // 81: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	44, // 82: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	49, // 83: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	52, // 84: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	55, // 85: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	73, // [73:86] is the sub-list for method output_type
-	60, // [60:73] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	40, // 34: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	5,  // 35: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	40, // 36: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	36, // 37: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	17, // 38: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	37, // 39: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	36, // 40: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	45, // 41: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	8,  // 42: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	37, // 43: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	46, // 44: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	46, // 45: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	47, // 46: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	47, // 47: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	36, // 48: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	50, // 49: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	37, // 50: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	47, // 51: atys.v1.Part.share:type_name -> atys.v1.Interval
+	36, // 52: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	61, // 53: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	36, // 54: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	56, // 55: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	62, // 56: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	8,  // 57: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	9,  // 58: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	5,  // 59: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	53, // 60: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 61: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	18, // 62: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	23, // 63: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	20, // 64: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	28, // 65: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	31, // 66: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	33, // 67: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	31, // 68: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	41, // 69: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	43, // 70: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	48, // 71: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	51, // 72: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	54, // 73: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 74: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	19, // 75: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	24, // 76: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	21, // 77: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	29, // 78: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	32, // 79: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	34, // 80: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	35, // 81: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	42, // 82: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	44, // 83: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	49, // 84: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	52, // 85: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	55, // 86: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	74, // [74:87] is the sub-list for method output_type
+	61, // [61:74] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }

@@ -1,0 +1,186 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/mem"
+	"atys.dev/atys/internal/store/storetest"
+)
+
+func TestParseQuotas(t *testing.T) {
+	got, err := ParseQuotas([]string{"50GB", "team-a=1.5TB", "free=0"}, []string{"team-a=1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tenant, want := range map[string]store.Quota{
+		"other":  {Bytes: 50e9, Series: store.DefaultSeries},
+		"team-a": {Bytes: 1.5e12, Series: 1000},
+		"free":   {Bytes: 0, Series: store.DefaultSeries},
+	} {
+		if q := got.Of(tenant); q != want {
+			t.Errorf("%s: %+v, want %+v", tenant, q, want)
+		}
+	}
+	if none, err := ParseQuotas(nil, nil); err != nil || none.Of("any") != (store.Quota{Series: store.DefaultSeries}) {
+		t.Errorf("without flags: %v", err)
+	}
+	for _, text := range []string{"", "50", "GB", "-1GB", "99MB", "50gb", "NaNGB", "InfTB", "99999999TB", "../x=50GB", "a=", "a=b=1GB"} {
+		if _, err := ParseQuotas([]string{text}, nil); err == nil {
+			t.Errorf("%q is taken for a quota", text)
+		}
+	}
+	if _, err := ParseQuotas([]string{"1GB", "2GB"}, nil); err == nil {
+		t.Error("two for the same tenants are taken")
+	}
+	for _, text := range []string{"0", "-1", "1GB", "x"} {
+		if _, err := ParseQuotas(nil, []string{text}); err == nil {
+			t.Errorf("%q is taken for a number of series", text)
+		}
+	}
+}
+
+// TestRoom fills a tenant's quota over days: the oldest windows are dropped, by
+// and by, what came today never; who is full of that is told to wait, and
+// another tenant hears nothing of it.
+func TestRoom(t *testing.T) {
+	var log bytes.Buffer
+	quotas := store.Quotas(func(tenant string) store.Quota {
+		if tenant == "small" {
+			return store.Quota{Bytes: 150_000}
+		}
+		return store.Quota{}
+	})
+	kept := mem.New(1)
+	kept.Quotas = quotas
+	now := noon
+	s, err := New(Options{Store: kept, Quotas: quotas, Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)), Registry: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := s.newUpkeep()
+	as := func(tenant string) context.Context {
+		return auth.With(t.Context(), auth.Identity{Tenant: tenant, Role: auth.Agent})
+	}
+	push := func(tenant string, i int, start time.Time) error {
+		p, _ := request(t, false, "shop", start)
+		p.Windows[0].Task = fmt.Sprint(i)
+		_, err := s.Push(as(tenant), p)
+		return err
+	}
+	for day := range 6 {
+		now = noon.Add(time.Duration(day) * 24 * time.Hour)
+		for i := range 12 {
+			for _, tenant := range []string{"small", "large"} {
+				if err := push(tenant, i, now.Add(-time.Hour)); err != nil {
+					t.Fatalf("day %d, window %d of %s: %v", day, i, tenant, err)
+				}
+			}
+			kept.Settle()
+			if _, err := u.once(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dropped, err := kept.Dropped(t.Context(), "small")
+	if err != nil || !dropped[store.Raw].After(noon) || dropped[store.Raw].After(now) || !strings.Contains(log.String(), "its oldest windows are dropped") {
+		t.Errorf("dropped %v, %v; the log says\n%s", dropped, err, log.String())
+	}
+	if dropped, err := kept.Dropped(t.Context(), "large"); err != nil || len(dropped) != 0 {
+		t.Errorf("another tenant: dropped %v, %v", dropped, err)
+	}
+	if err := push("small", 1, noon); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "--quota") {
+		t.Errorf("what is of a time that was dropped: %v", err)
+	}
+	var full error
+	for i := 100; full == nil && i < 300; i++ {
+		full = push("small", i, now)
+		kept.Settle()
+		if _, err := u.once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if connect.CodeOf(full) != connect.CodeUnavailable || !strings.Contains(full.Error(), "quota of 150000 bytes") {
+		t.Errorf("full of today's windows: %v", full)
+	}
+	if n := strings.Count(log.String(), "nothing to drop but what came today"); n != 1 {
+		t.Errorf("it is logged %d times that nothing can be dropped:\n%s", n, log.String())
+	}
+	if err := push("large", 100, now); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	now = now.Add(24 * time.Hour)
+	if _, err := u.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := push("small", 300, now); err != nil {
+		t.Errorf("the day after: %v", err)
+	}
+	metrics := gathered(t, s.options.Registry)
+	for _, want := range []string{`atys_server_over_quota_total{tenant="small"} 1`, `atys_server_quota_bytes{tenant="small"} 150000`,
+		`atys_server_quota_dropped_bytes_total{level="raw",tenant="small"}`, `atys_server_store_bytes{of="raw",tenant="large"}`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s:\n%s", want, metrics)
+		}
+	}
+}
+
+// TestCrowded has upkeep begin as soon as somebody finds no room.
+func TestCrowded(t *testing.T) {
+	quotas := store.Quotas(func(string) store.Quota { return store.Quota{Bytes: 20_000} })
+	kept := mem.New(1)
+	kept.Quotas = quotas
+	s, err := New(Options{Store: kept, Quotas: quotas, Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	upkeep := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(upkeep)
+		s.Upkeep(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-upkeep
+	}()
+	time.Sleep(300 * time.Millisecond) // its first round is over
+	for i := 0; ; i++ {
+		b := storetest.Batch(profile.Run{1}, storetest.Window(1, "shop", "one", noon.Add(-48*time.Hour+time.Duration(i)*time.Second)))
+		if err := kept.Put(t.Context(), "default", store.Raw, b); err != nil {
+			break
+		}
+	}
+	kept.Settle()
+	p, _ := request(t, false, "shop", noon)
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		if _, err = s.Push(t.Context(), p); err == nil {
+			break
+		}
+		if time.Since(began) > upkeepEvery*3/4 {
+			t.Fatalf("there is no room yet: %v", err)
+		}
+	}
+}
+
+// gathered is what Prometheus would be told.
+func gathered(t *testing.T, registry *prometheus.Registry) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return answer.Body.String()
+}

@@ -1,0 +1,214 @@
+package disk
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"atys.dev/atys/internal/store"
+)
+
+// What a tenant takes is asked of the database, which knows it of its files: in
+// whole blocks, so that a tenant has up to some MB too much. What was written
+// after that is added as it was written, before it is compressed; the database is
+// asked again only when there seems to be no room. So no windows have to be
+// counted when they come twice, or are replaced by what was added up anew. What
+// is little is counted key by key.
+
+// usage is that of a tenant. Its lock guards it.
+type usage struct {
+	known    bool
+	measured int64
+	when     time.Time
+	since    int64 // bytes written after it was measured
+	opened   int64 // and after the store was opened: of these the files may lack what is in memory
+}
+
+const (
+	// measureAgain is how long a tenant stays full until it is measured again: files
+	// are merged, and what came twice is then there once.
+	measureAgain = time.Second
+	// little is how many bytes are counted key by key.
+	little = 256 << 10
+)
+
+// wrote counts what a commit writes.
+func (t *tenant) wrote(bytes int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.usage.since += bytes
+	t.usage.opened += bytes
+}
+
+// allow refuses what a tenant has no room for, before it is looked at.
+func (s *Store) allow(db *database, t *tenant, level store.Level) error {
+	quota := s.options.Quotas.Of(t.name)
+	if quota.Bytes == 0 || !s.full(db, t, quota, level, 0, &s.applying) {
+		return nil
+	}
+	return &store.QuotaError{What: "bytes", Limit: quota.Bytes, Later: true}
+}
+
+// held is a lock that its user holds already.
+type held struct{}
+
+func (held) Lock()   {}
+func (held) Unlock() {}
+
+// within gives the commits of a group that there is room for; the others have
+// failed. No commit is being applied.
+func (s *Store) within(db *database, group []*commit) (may []*commit) {
+	more := map[*tenant]int64{} // bytes of the group
+	for _, c := range group {
+		quota := s.options.Quotas.Of(c.tenant.name)
+		level := store.Service1h // or any above the raw one
+		if len(c.stale) > 0 {
+			level = store.Raw
+		}
+		if quota.Bytes > 0 && len(c.pairs) > 0 && s.full(db, c.tenant, quota, level, more[c.tenant], held{}) {
+			c.failed = &store.QuotaError{What: "bytes", Limit: quota.Bytes, Later: true}
+			continue
+		}
+		more[c.tenant] += int64(c.bytes)
+		may = append(may, c)
+	}
+	return may
+}
+
+// full tells whether a tenant, with what is about to be written, has as much as it
+// may. Where it seems so it is measured, while nothing is applied.
+func (s *Store) full(db *database, t *tenant, quota store.Quota, level store.Level, more int64, applying sync.Locker) bool {
+	t.mu.Lock()
+	u := t.usage
+	t.mu.Unlock()
+	full := quota.Full(level, u.measured+u.since+more)
+	if u.known && (!full || time.Since(u.when) < measureAgain) {
+		return full
+	}
+	applying.Lock()
+	defer applying.Unlock()
+	measured, err := s.measure(db, t)
+	if err != nil {
+		s.log.Error("measure what a tenant takes", "tenant", t.name, "error", err) // what is damaged must not stop what is new
+		return false
+	}
+	return quota.Full(level, measured.Bytes()+more)
+}
+
+// span is keys of one kind that a tenant has.
+type span struct {
+	from, to key
+	level    store.Level
+	windows  bool // else they explain some
+}
+
+// spans are all keys of a tenant but marks. Days that were dropped are left out:
+// their files are deleted later.
+func (t *tenant) spans() (all []span) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, space := range []byte{spaceCalls, spaceLeaves, spaceNames, spacePlaces, spaceSeries} {
+		prefix := newKey(space, t.name)
+		all = append(all, span{from: prefix, to: prefix.after()})
+	}
+	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
+		prefix := levelKey(t.name, level)
+		for _, prefix := range []key{prefix, claimKey(prefix)} {
+			all = append(all, span{append(key(nil), prefix...).number(t.dropped[level]), prefix.after(), level, true})
+		}
+	}
+	return all
+}
+
+// measure finds out what a tenant takes. Nothing is being applied.
+func (s *Store) measure(db *database, t *tenant) (*store.Usage, error) {
+	u := &store.Usage{Levels: map[store.Level]store.LevelUsage{}}
+	estimated := false
+	for _, one := range t.spans() {
+		bytes, all, err := db.count(one)
+		if err == nil && !all {
+			estimated = true
+			bytes, err = db.estimate(one)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("measure the store: %w", err)
+		}
+		if !one.windows {
+			u.Stacks += bytes
+			continue
+		}
+		of := u.Levels[one.level]
+		of.Bytes += bytes
+		u.Levels[one.level] = of
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.usage.opened > 0 && estimated {
+		u.Recent = min(t.usage.opened, int64(db.Metrics().MemTable.Size))
+	}
+	t.usage.known, t.usage.when, t.usage.measured, t.usage.since = true, time.Now(), u.Bytes(), 0
+	return u, nil
+}
+
+// estimate is what keys take in files.
+func (d *database) estimate(s span) (int64, error) {
+	bytes, err := d.EstimateDiskUsage(s.from, s.to)
+	return int64(bytes), err
+}
+
+// count is what keys have been written as, if that is little.
+func (d *database) count(s span) (bytes int64, all bool, err error) {
+	it, err := d.NewIter(&pebble.IterOptions{LowerBound: s.from, UpperBound: s.to})
+	if err != nil {
+		return 0, false, err
+	}
+	valid := it.First()
+	for ; valid && bytes < little; valid = it.Next() {
+		value := it.LazyValue()
+		bytes += int64(len(it.Key()) + value.Len())
+	}
+	return bytes, !valid, errors.Join(it.Error(), it.Close())
+}
+
+// Usage tells what a tenant takes; see store.Store.
+func (s *Store) Usage(ctx context.Context, tenant string) (*store.Usage, error) {
+	db, err := s.acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer db.release()
+	t, err := s.tenant(db, tenant)
+	if err != nil {
+		return nil, err
+	}
+	s.applying.Lock()
+	u, err := s.measure(db, t)
+	s.applying.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	for level, of := range u.Levels {
+		if of.First, err = db.firstDay(levelKey(tenant, level)); err != nil {
+			return nil, err
+		}
+		u.Levels[level] = of
+	}
+	return u, ctx.Err()
+}
+
+// firstDay is that of the first window under a prefix; zero: there is none.
+func (d *database) firstDay(prefix key) (first time.Time, err error) {
+	it, err := d.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
+	if err != nil {
+		return first, err
+	}
+	if it.First() && len(it.Key()) >= len(prefix)+4 {
+		first = dayTime(binary.BigEndian.Uint32(it.Key()[len(prefix):]))
+	}
+	return first, errors.Join(it.Error(), it.Close())
+}

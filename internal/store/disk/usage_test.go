@@ -1,0 +1,103 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/storetest"
+)
+
+// TestUsage has many put at once until there is no room. What is counted is no
+// less than the files have, while windows are in memory and after a restart, and
+// the limit holds to one commit of each who puts.
+func TestUsage(t *testing.T) {
+	const quota, writers = 4 << 20, 8
+	dir, ctx := t.TempDir(), context.Background()
+	open := func() *Store {
+		s, err := Open(Options{Dir: dir, Reserve: 1, Quotas: func(name string) store.Quota {
+			if name == tenantName {
+				return store.Quota{Bytes: quota}
+			}
+			return store.Quota{}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	const block = 256 << 10 // a commit, or the edges of files
+	var kept atomic.Int64
+	put := func(s *Store, name string, n int) error {
+		var all []*profile.Window
+		for i := range 20 {
+			all = append(all, storetest.Window(uint64(n*20+i), "shop", fmt.Sprint(i), storetest.Epoch.Add(time.Duration(n)*time.Second)))
+		}
+		return s.Put(ctx, name, store.Raw, storetest.Batch(profile.Run{1}, all...))
+	}
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			for n := writer; ; n += writers {
+				err := put(s, tenantName, n)
+				var full *store.QuotaError
+				if errors.As(err, &full) {
+					return
+				}
+				if err != nil || n > 10_000 {
+					t.Errorf("window %d: %v", n, err)
+					return
+				}
+				kept.Add(20)
+			}
+		})
+	}
+	all.Wait()
+	usage := func(s *Store) int64 {
+		t.Helper()
+		u, err := s.Usage(ctx, tenantName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Bytes()
+	}
+	if full := usage(s); full < quota*9/10 || full > quota+block {
+		t.Errorf("%d bytes are counted when it is full, of %d", full, quota)
+	}
+	if err := put(s, "another", 0); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open()
+	defer s.Close()
+	files, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bytes int64
+	for _, name := range files {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += info.Size()
+	}
+	if again := usage(s); bytes == 0 || again < bytes*9/10 || again > bytes+block {
+		t.Errorf("%d bytes are counted after a restart, and files of %d are there", again, bytes)
+	}
+	stat, err := s.Stat(ctx)
+	if err != nil || len(stat.Tenants) != 2 || stat.Tenants[0].Quota != quota || int64(stat.Tenants[0].Levels[0].Windows) != kept.Load() {
+		t.Errorf("statistics are %+v, %v, and %d windows were kept", stat, err, kept.Load())
+	}
+}

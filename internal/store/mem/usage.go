@@ -1,0 +1,75 @@
+package mem
+
+import (
+	"context"
+	"time"
+
+	"atys.dev/atys/internal/store"
+)
+
+// Usage tells what a tenant takes; see store.Store. What is pending counts.
+func (s *Store) Usage(_ context.Context, name string) (*store.Usage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return t.usage(), nil
+}
+
+// What things take, about.
+const (
+	callBytes  = 40
+	placeBytes = 100
+	headBytes  = 200
+	cellBytes  = 8
+)
+
+func (t *tenant) usage() *store.Usage {
+	u := &store.Usage{Levels: map[store.Level]store.LevelUsage{}, Stacks: int64(len(t.calls)*callBytes + len(t.places)*placeBytes)}
+	add := func(e *entry) {
+		of, day := u.Levels[e.key.level], e.window.Head.Start.UTC().Truncate(24*time.Hour)
+		if of.First.IsZero() || day.Before(of.First) {
+			of.First = day
+		}
+		of.Bytes += e.bytes()
+		u.Levels[e.key.level] = of
+	}
+	last := map[key]*entry{}
+	for _, e := range t.pending {
+		last[e.key] = e
+	}
+	for k, e := range t.seen {
+		if last[k] == nil {
+			add(e)
+		}
+	}
+	for _, e := range last {
+		add(e)
+	}
+	return u
+}
+
+func (e *entry) bytes() int64 {
+	r := &e.window.Rows
+	cells := len(r.Stack) + len(r.Thread) + len(r.Context) + len(r.Slot) + len(r.N) + len(r.Value) + len(r.Spread) + len(r.Excess) + len(r.Groups)
+	return headBytes + int64(cells)*cellBytes
+}
+
+// admit refuses a batch of which there would be more series than there may be.
+func (t *tenant) admit(b *store.Batch, limit int) error {
+	fresh := map[string]bool{}
+	for i := range b.Windows {
+		if name := b.Windows[i].Series.String(); !t.series[name] {
+			fresh[name] = true
+		}
+	}
+	if len(fresh) > 0 && len(t.series)+len(fresh) > limit {
+		return &store.QuotaError{What: "series", Limit: int64(limit)}
+	}
+	for name := range fresh {
+		t.series[name] = true
+	}
+	return nil
+}

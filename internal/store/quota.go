@@ -1,0 +1,94 @@
+package store
+
+import (
+	"fmt"
+	"time"
+)
+
+// DefaultSeries is how many series a tenant may have where nobody says otherwise.
+const DefaultSeries = 200_000
+
+// Quota is what a tenant may have.
+type Quota struct {
+	Bytes  int64 // of the disk, as Usage counts them; 0: any number
+	Series int   // that windows came of; 0: DefaultSeries
+}
+
+// Quotas tells that of each tenant; nil: nobody has one.
+type Quotas func(tenant string) Quota
+
+// Of gives a tenant's quota.
+func (q Quotas) Of(tenant string) Quota {
+	var of Quota
+	if q != nil {
+		of = q(tenant)
+	}
+	if of.Series == 0 {
+		of.Series = DefaultSeries
+	}
+	return of
+}
+
+// Full tells whether a tenant that has so many bytes gets no more of a level. The
+// last twentieth is for adding up what is there: windows that could not be added
+// up would be gone for good once they are dropped.
+func (q Quota) Full(level Level, bytes int64) bool {
+	limit := q.Bytes
+	if level == Raw {
+		limit -= limit / 20
+	}
+	return q.Bytes > 0 && bytes >= limit
+}
+
+// QuotaError says that a batch asks for more than its tenant may have. Nothing of
+// the batch was kept but its forest.
+type QuotaError struct {
+	What  string
+	Limit int64
+	Later bool // once something is dropped it may be kept
+}
+
+func (e *QuotaError) Error() string {
+	if e.Later {
+		return fmt.Sprintf("the quota of %d %s is full: more is kept once the oldest are dropped", e.Limit, e.What)
+	}
+	return fmt.Sprintf("there are %d %s, and no more are kept", e.Limit, e.What)
+}
+
+// Usage is what a tenant takes, in bytes. An engine counts as its disk does: in
+// blocks, after it has compressed them, and never less than there is.
+type Usage struct {
+	Levels map[Level]LevelUsage
+	Stacks int64 // stacks, their names, and series
+	Recent int64 // of all: written last, and not told apart yet
+}
+
+// LevelUsage is that of a level's windows.
+type LevelUsage struct {
+	Bytes int64
+	First time.Time // the day of the oldest one; zero: there are none
+}
+
+// Bytes is all of it.
+func (u *Usage) Bytes() int64 {
+	sum := u.Stacks + u.Recent
+	for _, l := range u.Levels {
+		sum += l.Bytes
+	}
+	return sum
+}
+
+// Oldest gives what is to be dropped first to make room: the oldest day of the
+// lowest level that has one before today. What was added up of it stays, and is
+// dropped when there is nothing below it. False: there is only today's.
+func (u *Usage) Oldest(now time.Time) (level Level, before time.Time, ok bool) {
+	today := now.UTC().Truncate(day)
+	for _, level := range []Level{Raw, Service1m, Series10m, Service10m, Series1h, Service1h} {
+		if first := u.Levels[level].First; !first.IsZero() && first.Before(today) {
+			return level, first.UTC().Truncate(day).Add(day), true
+		}
+	}
+	return 0, time.Time{}, false
+}
+
+const day = 24 * time.Hour
