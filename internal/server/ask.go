@@ -153,7 +153,7 @@ func (s *Server) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1
 		h := &w.Head
 		m := &atysv1.KeptWindow{Labels: map[string]string{}, Task: legible(h.Task), Run: w.Run[:], StartUnixNano: h.Start.UnixNano(), DurationNs: int64(h.Duration),
 			N: w.N, Value: w.Value, Stacks: uint32(w.Stacks), Exact: exactMessage(h.Exact), Losses: lossMessages(h.Losses), Design: string(h.Design),
-			ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError)}
+			ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError), Cost: wire.Cost(h.Cost), PeriodNs: int64(w.Period)}
 		for name, value := range h.Target {
 			m.Labels[legible(name)] = legible(value)
 		}
@@ -167,7 +167,8 @@ func (s *Server) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1
 func legible(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
 
 func coverageMessage(c query.Coverage) *atysv1.Coverage {
-	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N, Losses: lossMessages(c.Losses)}
+	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N, Losses: lossMessages(c.Losses),
+		Cost: wire.Cost(c.Cost), CpuNs: int64(c.CPU)}
 	for _, n := range c.Nodes {
 		node := &atysv1.NodeCoverage{Node: legible(n.Node), Task: n.Task, FirstUnixNano: n.First.UnixNano(), LastUnixNano: n.Last.UnixNano(), WatchedNs: int64(n.Watched)}
 		for _, gap := range n.Missing {

@@ -56,6 +56,9 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 		ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError),
 		Design: string(h.Design), Exact: sealExact(h.Exact), IdleNs: int64(h.Idle), WatchedNs: int64(h.Watched),
 	}
+	if h.Cost != (profile.Cost{}) {
+		m.Cost = Cost(h.Cost)
+	}
 	for _, t := range h.Types {
 		m.Types = append(m.Types, &atysv1.ValueType{Kind: t.Kind, Unit: t.Unit, Period: t.Period})
 	}
@@ -66,6 +69,11 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 		m.Losses = append(m.Losses, &atysv1.Loss{Reason: string(l.Reason), Detail: utf8(l.Detail), N: l.N, Value: l.Value})
 	}
 	return m
+}
+
+// Cost is a cost as messages have it.
+func Cost(c profile.Cost) *atysv1.Cost {
+	return &atysv1.Cost{UserNs: int64(c.User), BpfNs: int64(c.BPF), InterruptNs: int64(c.Interrupt)}
 }
 
 func sealSeries(labels profile.Labels) *atysv1.Series {

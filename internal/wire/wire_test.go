@@ -196,11 +196,19 @@ func both(dictionaries ...*atysv1.Dictionary) *atysv1.Dictionary {
 	return d.message
 }
 
-// TestGolden reads what atys wrote when its messages were first released.
+// TestGolden reads what atys wrote when its messages were first released, and when
+// windows had got their cost. The first is written no more.
 func TestGolden(t *testing.T) {
-	const file = "testdata/spooled-1.hex"
-	if *update {
-		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(Seal(window(7), profile.Run{7}))
+	now := window(7)
+	first := window(7)
+	first.Cost = profile.Cost{}
+	t.Run("1", func(t *testing.T) { golden(t, "testdata/spooled-1.hex", first, false) })
+	t.Run("2", func(t *testing.T) { golden(t, "testdata/spooled-2.hex", now, *update) })
+}
+
+func golden(t *testing.T, file string, want *profile.Window, write bool) {
+	if write {
+		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(Seal(want, profile.Run{7}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +232,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := profiletest.DiffKept(window(7), got); diff != "" || run != (profile.Run{7}) {
+	if diff := profiletest.DiffKept(want, got); diff != "" || run != (profile.Run{7}) {
 		t.Errorf("run %x:\n%s", run, diff)
 	}
 }

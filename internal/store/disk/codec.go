@@ -39,6 +39,7 @@ func (w *writer) exact(e profile.Exact) {
 type reader struct {
 	data []byte
 	bad  bool
+	old  bool // of a version that had no cost
 }
 
 func (r *reader) number() uint64 {

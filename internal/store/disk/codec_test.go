@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
 	"atys.dev/atys/internal/store"
@@ -53,11 +55,73 @@ func FuzzWindow(f *testing.F) {
 			if !c.read(data, ty.Kind, 1<<32-1, true) {
 				t.Fatalf("a scan reads it, a merge of %q does not", ty.Kind)
 			}
-			if len(c.leaves) != len(w.Rows.Stack) || c.head.Exact != w.Head.Exact {
+			if len(c.leaves) != len(w.Rows.Stack) || c.head.Exact != w.Head.Exact || c.head.Cost != w.Head.Cost {
 				t.Fatalf("a merge reads %d rows of %d", len(c.leaves), len(w.Rows.Stack))
 			}
 		}
 	})
+}
+
+// TestWindowsOfBeforeCostAreRead takes out what version 3 has added.
+func TestWindowsOfBeforeCostAreRead(t *testing.T) {
+	k, leaves := kept(1)
+	k.Head.Cost = profile.Cost{User: 0x123456789a, BPF: 0x23456789ab, Interrupt: 0x3456789abc}
+	var cost writer
+	cost.signed(int64(k.Head.Cost.User))
+	cost.signed(int64(k.Head.Cost.BPF))
+	cost.signed(int64(k.Head.Cost.Interrupt))
+	data := encodeWindow(k, leaves)
+	before, after, found := bytes.Cut(data, cost)
+	if !found {
+		t.Fatal("the cost is not where it is looked for")
+	}
+	old := append(slices.Clone(before), after...)
+	old[0] = withoutCost
+	w, ok := decodeWindow(old)
+	if !ok || w.Head.Cost != (profile.Cost{}) || w.Head.Exact != k.Head.Exact || len(w.Threads) != len(k.Threads) {
+		t.Errorf("read %v: %+v", ok, w.Head)
+	}
+	var c columns
+	if !c.read(old, "cpu", 1<<32-1, true) || c.head.Exact != k.Head.Exact || c.head.Cost != (profile.Cost{}) {
+		t.Errorf("a merge reads %+v", c.head)
+	}
+}
+
+// TestStoresOfBeforeCostAreOpened has a store marked by the version before.
+func TestStoresOfBeforeCostAreOpened(t *testing.T) {
+	dir := t.TempDir()
+	mark := func(write []byte) []byte {
+		s, err := Open(Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		db, err := pebble.Open(dir, &pebble.Options{FormatMajorVersion: pebble.FormatNewest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		kept, closer, err := db.Get([]byte{spaceVersion})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.Clone(kept)
+		if err := closer.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if write != nil {
+			if err := db.Set([]byte{spaceVersion}, write, pebble.Sync); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return found
+	}
+	mark([]byte{withoutCost})
+	if found := mark(nil); !bytes.Equal(found, []byte{version}) {
+		t.Errorf("marked %x after it was opened, want %x", found, version)
+	}
 }
 
 func TestWindowsAreWrittenTheSame(t *testing.T) {

@@ -29,7 +29,7 @@ type columns struct {
 // read reads a window's columns; false if it is damaged. Leaves are below size.
 func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 	r := reader{data: data}
-	if r.number() != version {
+	if r.begin(); r.bad {
 		return false
 	}
 	types, at := r.length(), -1
@@ -127,7 +127,7 @@ func (c *columns) squares(i int) float64 {
 // kinds lists the kinds of values that a window has; false if it is damaged.
 func kinds(data []byte) (list []string, ok bool) {
 	r := reader{data: data}
-	if r.number() != version {
+	if r.begin(); r.bad {
 		return nil, false
 	}
 	for n := r.length(); n > 0 && !r.bad; n-- {
@@ -151,6 +151,7 @@ func (c *columns) readHead(r *reader) {
 	for n := r.length(); n > 0 && !r.bad; n-- {
 		h.Comments = append(h.Comments, r.text())
 	}
+	h.Cost = r.cost()
 }
 
 // same reads a text that is mostly the one that was read before.

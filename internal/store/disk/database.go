@@ -112,8 +112,9 @@ func (s *Store) open() (*database, error) {
 	return d, nil
 }
 
-// checkVersion refuses a database that another version of this package wrote,
-// and marks a new one.
+// checkVersion refuses a database that another version of this package wrote and
+// this one cannot read, and marks a new one. One that it can read is marked as its
+// own: from here on the older one would read damage.
 func (d *database) checkVersion() error {
 	kept, closer, err := d.Get(key{spaceVersion})
 	switch {
@@ -127,6 +128,9 @@ func (d *database) checkVersion() error {
 	theirs := string(kept)
 	if err := closer.Close(); err != nil || theirs == string([]byte{version}) {
 		return err
+	}
+	if theirs == string([]byte{withoutCost}) {
+		return d.Set(key{spaceVersion}, []byte{version}, pebble.Sync)
 	}
 	return fmt.Errorf("it is of version %x, and this atys reads %x: use the atys that wrote it, or another directory", theirs, version)
 }

@@ -7,20 +7,24 @@ import (
 
 // A window as it is kept. Its key has its series, start, task and run.
 //
-//	version 2
+//	version 3
 //	types     count, then kind, unit, period, scale of each
 //	rows      count, of them single, which columns there are, then columns (blocks.go):
 //	          leaf less that of the row before | n | values of each type, less what
 //	          as many samples have at least | those of the following that there are:
 //	          excess | thread | context | slot | groups; of how many windows
-//	head      duration, design, exact, idle, watched, clock, losses, comments
+//	head      duration, design, exact, idle, watched, clock, losses, comments; from
+//	          version 3 on the cost: user, BPF, interrupts
 //	threads, contexts
 //
 // Single rows come first, by their leaves: those of one sample each, which are
 // most. They have no n and no excess; then the others, by their leaves too.
 //
 // A merge reads the first half, and of the head what it adds up.
-const version = 2
+const version = 3
+
+// withoutCost is the oldest version that is read still.
+const withoutCost = 2
 
 // encodeWindow writes a window whose rows' stacks are leaves already.
 func encodeWindow(w *store.Window, leaves []uint32) []byte {
@@ -71,6 +75,9 @@ func (w *writer) head(h *profile.Head) {
 	for _, c := range h.Comments {
 		w.text(c)
 	}
+	w.signed(int64(h.Cost.User))
+	w.signed(int64(h.Cost.BPF))
+	w.signed(int64(h.Cost.Interrupt))
 }
 
 // decodeWindow reads a window; its rows' stacks are leaves. False if the bytes
@@ -98,13 +105,26 @@ func decodeWindow(data []byte) (w store.Window, ok bool) {
 }
 
 func (r *reader) types(w *store.Window) {
-	if r.number() != version {
-		r.bad, r.data = true, nil
-	}
+	r.begin()
 	for n := r.length(); n > 0 && !r.bad; n-- {
 		w.Head.Types = append(w.Head.Types, profile.ValueType{Kind: r.text(), Unit: r.text(), Period: r.signed()})
 		w.Scales = append(w.Scales, r.signed())
 	}
+}
+
+// begin reads the version, which other parts are read by.
+func (r *reader) begin() {
+	n := r.number()
+	if r.old = n == withoutCost; n != version && !r.old {
+		r.bad, r.data = true, nil
+	}
+}
+
+func (r *reader) cost() (c profile.Cost) {
+	if !r.old {
+		c = profile.Cost{User: r.duration(), BPF: r.duration(), Interrupt: r.duration()}
+	}
+	return c
 }
 
 func (r *reader) head(h *profile.Head) {
@@ -118,4 +138,5 @@ func (r *reader) head(h *profile.Head) {
 	for n := r.length(); n > 0 && !r.bad; n-- {
 		h.Comments = append(h.Comments, r.text())
 	}
+	h.Cost = r.cost()
 }

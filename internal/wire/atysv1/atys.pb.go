@@ -295,6 +295,7 @@ type Window struct {
 	// What a relay has added up names the windows that it contains, of the same task
 	// and start. It has one type, groups, and neither threads nor contexts.
 	Contains      []*Contained `protobuf:"bytes,18,rep,name=contains,proto3" json:"contains,omitempty"`
+	Cost          *Cost        `protobuf:"bytes,21,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -455,6 +456,74 @@ func (x *Window) GetContains() []*Contained {
 	return nil
 }
 
+func (x *Window) GetCost() *Cost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+// Cost is what profiling itself took of what a message is about.
+type Cost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	UserNs        int64                  `protobuf:"varint,1,opt,name=user_ns,json=userNs,proto3" json:"user_ns,omitempty"`                // CPU time of the agent's own process
+	BpfNs         int64                  `protobuf:"varint,2,opt,name=bpf_ns,json=bpfNs,proto3" json:"bpf_ns,omitempty"`                   // of its programs that take samples
+	InterruptNs   int64                  `protobuf:"varint,3,opt,name=interrupt_ns,json=interruptNs,proto3" json:"interrupt_ns,omitempty"` // of the interrupts they are taken in: an estimate
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cost) Reset() {
+	*x = Cost{}
+	mi := &file_atys_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cost) ProtoMessage() {}
+
+func (x *Cost) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cost.ProtoReflect.Descriptor instead.
+func (*Cost) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Cost) GetUserNs() int64 {
+	if x != nil {
+		return x.UserNs
+	}
+	return 0
+}
+
+func (x *Cost) GetBpfNs() int64 {
+	if x != nil {
+		return x.BpfNs
+	}
+	return 0
+}
+
+func (x *Cost) GetInterruptNs() int64 {
+	if x != nil {
+		return x.InterruptNs
+	}
+	return 0
+}
+
 type Contained struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Series        uint32                 `protobuf:"varint,1,opt,name=series,proto3" json:"series,omitempty"` // into the request's series
@@ -465,7 +534,7 @@ type Contained struct {
 
 func (x *Contained) Reset() {
 	*x = Contained{}
-	mi := &file_atys_proto_msgTypes[5]
+	mi := &file_atys_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +546,7 @@ func (x *Contained) String() string {
 func (*Contained) ProtoMessage() {}
 
 func (x *Contained) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[5]
+	mi := &file_atys_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +559,7 @@ func (x *Contained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contained.ProtoReflect.Descriptor instead.
 func (*Contained) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{5}
+	return file_atys_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Contained) GetSeries() uint32 {
@@ -521,7 +590,7 @@ type ValueType struct {
 
 func (x *ValueType) Reset() {
 	*x = ValueType{}
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +602,7 @@ func (x *ValueType) String() string {
 func (*ValueType) ProtoMessage() {}
 
 func (x *ValueType) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +615,7 @@ func (x *ValueType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueType.ProtoReflect.Descriptor instead.
 func (*ValueType) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{6}
+	return file_atys_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ValueType) GetKind() string {
@@ -590,7 +659,7 @@ type Exact struct {
 
 func (x *Exact) Reset() {
 	*x = Exact{}
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +671,7 @@ func (x *Exact) String() string {
 func (*Exact) ProtoMessage() {}
 
 func (x *Exact) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +684,7 @@ func (x *Exact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exact.ProtoReflect.Descriptor instead.
 func (*Exact) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{7}
+	return file_atys_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Exact) GetCpuNs() int64 {
@@ -665,7 +734,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +746,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +759,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{8}
+	return file_atys_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Loss) GetReason() string {
@@ -734,7 +803,7 @@ type Thread struct {
 
 func (x *Thread) Reset() {
 	*x = Thread{}
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +815,7 @@ func (x *Thread) String() string {
 func (*Thread) ProtoMessage() {}
 
 func (x *Thread) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +828,7 @@ func (x *Thread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thread.ProtoReflect.Descriptor instead.
 func (*Thread) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{9}
+	return file_atys_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Thread) GetProcess() string {
@@ -809,7 +878,7 @@ type Context struct {
 
 func (x *Context) Reset() {
 	*x = Context{}
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +890,7 @@ func (x *Context) String() string {
 func (*Context) ProtoMessage() {}
 
 func (x *Context) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +903,7 @@ func (x *Context) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Context.ProtoReflect.Descriptor instead.
 func (*Context) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{10}
+	return file_atys_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Context) GetTrace() string {
@@ -884,7 +953,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +965,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +978,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{11}
+	return file_atys_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Rows) GetStack() []uint32 {
@@ -980,7 +1049,7 @@ type Dictionary struct {
 
 func (x *Dictionary) Reset() {
 	*x = Dictionary{}
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1061,7 @@ func (x *Dictionary) String() string {
 func (*Dictionary) ProtoMessage() {}
 
 func (x *Dictionary) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1074,7 @@ func (x *Dictionary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dictionary.ProtoReflect.Descriptor instead.
 func (*Dictionary) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{12}
+	return file_atys_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Dictionary) GetStrings() [][]byte {
@@ -1045,7 +1114,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1126,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1139,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{13}
+	return file_atys_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Location) GetKind() uint32 {
@@ -1139,7 +1208,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1220,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1233,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{14}
+	return file_atys_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Frame) GetFunction() uint32 {
@@ -1242,7 +1311,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1323,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1336,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{15}
+	return file_atys_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Node) GetCaller() uint32 {
@@ -1304,7 +1373,7 @@ type Spooled struct {
 
 func (x *Spooled) Reset() {
 	*x = Spooled{}
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1385,7 @@ func (x *Spooled) String() string {
 func (*Spooled) ProtoMessage() {}
 
 func (x *Spooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1398,7 @@ func (x *Spooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spooled.ProtoReflect.Descriptor instead.
 func (*Spooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{16}
+	return file_atys_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Spooled) GetWindow() *Window {
@@ -1372,7 +1441,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Reset() {
 	*x = AttendRequest{}
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1453,7 @@ func (x *AttendRequest) String() string {
 func (*AttendRequest) ProtoMessage() {}
 
 func (x *AttendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1466,7 @@ func (x *AttendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
 func (*AttendRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{17}
+	return file_atys_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttendRequest) GetNode() string {
@@ -1440,7 +1509,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1521,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1534,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{18}
+	return file_atys_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Orders) GetRevision() uint64 {
@@ -1509,7 +1578,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1590,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1603,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{19}
+	return file_atys_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -1578,7 +1647,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1659,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1672,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{20}
+	return file_atys_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Standing) GetTenant() string {
@@ -1644,7 +1713,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1725,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1738,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{21}
+	return file_atys_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Task) GetId() string {
@@ -1728,7 +1797,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +1809,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +1822,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{22}
+	return file_atys_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReportRequest) GetNode() string {
@@ -1807,7 +1876,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1888,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1901,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{23}
+	return file_atys_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReportResponse) GetReceivedUnixNano() int64 {
@@ -1853,7 +1922,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1865,7 +1934,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1878,7 +1947,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{24}
+	return file_atys_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Target) GetLabels() map[string]string {
@@ -1902,13 +1971,14 @@ type TaskState struct {
 	Phase         string                 `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"` // running, waiting (no target), done, failed
 	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Targets       uint32                 `protobuf:"varint,4,opt,name=targets,proto3" json:"targets,omitempty"`
+	Frequency     float64                `protobuf:"fixed64,5,opt,name=frequency,proto3" json:"frequency,omitempty"` // at which it samples now; less than its profile's: see message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +1990,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2003,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{25}
+	return file_atys_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TaskState) GetId() string {
@@ -1964,6 +2034,13 @@ func (x *TaskState) GetTargets() uint32 {
 	return 0
 }
 
+func (x *TaskState) GetFrequency() float64 {
+	if x != nil {
+		return x.Frequency
+	}
+	return 0
+}
+
 // NodeState is how an agent fares.
 type NodeState struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -1976,13 +2053,19 @@ type NodeState struct {
 	MemoryBytes     uint64                 `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	StartedUnixNano int64                  `protobuf:"fixed64,8,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
 	MetricsAddress  string                 `protobuf:"bytes,9,opt,name=metrics_address,json=metricsAddress,proto3" json:"metrics_address,omitempty"` // where Prometheus asks the agent; empty: nowhere
+	Cost            *Cost                  `protobuf:"bytes,12,opt,name=cost,proto3" json:"cost,omitempty"`                                          // since it began
+	Cores           float64                `protobuf:"fixed64,13,opt,name=cores,proto3" json:"cores,omitempty"`                                      // what it took of a core lately
+	CoresBudget     float64                `protobuf:"fixed64,14,opt,name=cores_budget,json=coresBudget,proto3" json:"cores_budget,omitempty"`       // what it may take; 0: as much as it likes
+	MemoryBudget    uint64                 `protobuf:"varint,15,opt,name=memory_budget,json=memoryBudget,proto3" json:"memory_budget,omitempty"`     // bytes, of memory and BPF maps; 0: as much as it likes
+	MapBytes        uint64                 `protobuf:"varint,16,opt,name=map_bytes,json=mapBytes,proto3" json:"map_bytes,omitempty"`                 // of its BPF maps; not in memory_bytes
+	BudgetMessage   string                 `protobuf:"bytes,17,opt,name=budget_message,json=budgetMessage,proto3" json:"budget_message,omitempty"`   // what it does to keep within; empty: nothing
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1994,7 +2077,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2007,7 +2090,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{26}
+	return file_atys_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NodeState) GetWaitingWindows() uint32 {
@@ -2073,6 +2156,48 @@ func (x *NodeState) GetMetricsAddress() string {
 	return ""
 }
 
+func (x *NodeState) GetCost() *Cost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+func (x *NodeState) GetCores() float64 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *NodeState) GetCoresBudget() float64 {
+	if x != nil {
+		return x.CoresBudget
+	}
+	return 0
+}
+
+func (x *NodeState) GetMemoryBudget() uint64 {
+	if x != nil {
+		return x.MemoryBudget
+	}
+	return 0
+}
+
+func (x *NodeState) GetMapBytes() uint64 {
+	if x != nil {
+		return x.MapBytes
+	}
+	return 0
+}
+
+func (x *NodeState) GetBudgetMessage() string {
+	if x != nil {
+		return x.BudgetMessage
+	}
+	return ""
+}
+
 type ApplyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Objects       []string               `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
@@ -2082,7 +2207,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2219,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2232,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{27}
+	return file_atys_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -2126,7 +2251,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2263,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2276,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{28}
+	return file_atys_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -2173,7 +2298,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2310,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2323,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{29}
+	return file_atys_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Object) GetKind() string {
@@ -2232,7 +2357,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2369,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2382,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{30}
+	return file_atys_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -2283,7 +2408,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2420,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2433,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -2328,7 +2453,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2465,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2478,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -2378,7 +2503,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2515,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2403,7 +2528,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{33}
+	return file_atys_proto_rawDescGZIP(), []int{34}
 }
 
 type Change struct {
@@ -2416,7 +2541,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2553,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2566,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{34}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Change) GetWhat() string {
@@ -2472,7 +2597,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2609,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2622,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Selection) GetSelect() string {
@@ -2543,13 +2668,15 @@ type Coverage struct {
 	N             int64                  `protobuf:"varint,3,opt,name=n,proto3" json:"n,omitempty"`             // samples
 	Losses        []*Loss                `protobuf:"bytes,4,rep,name=losses,proto3" json:"losses,omitempty"`
 	Nodes         []*NodeCoverage        `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Cost          *Cost                  `protobuf:"bytes,6,opt,name=cost,proto3" json:"cost,omitempty"`                 // of profiling it
+	CpuNs         int64                  `protobuf:"varint,7,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"` // that was used by what was profiled, by the kernel's account
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2688,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2701,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -2612,6 +2739,20 @@ func (x *Coverage) GetNodes() []*NodeCoverage {
 	return nil
 }
 
+func (x *Coverage) GetCost() *Cost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+func (x *Coverage) GetCpuNs() int64 {
+	if x != nil {
+		return x.CpuNs
+	}
+	return 0
+}
+
 // NodeCoverage is when an agent that records everything watched.
 type NodeCoverage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2627,7 +2768,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2780,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2793,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -2707,7 +2848,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2719,7 +2860,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2732,7 +2873,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -2758,7 +2899,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2911,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2924,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -2803,7 +2944,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +2956,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2969,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -2855,7 +2996,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +3008,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +3021,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -2911,7 +3052,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3064,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3077,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -2995,7 +3136,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3148,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3161,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -3078,7 +3219,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3090,7 +3231,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3103,7 +3244,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Amount) GetN() int64 {
@@ -3153,7 +3294,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3165,7 +3306,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3178,7 +3319,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -3214,7 +3355,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3367,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3380,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -3280,7 +3421,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3292,7 +3433,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3305,7 +3446,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -3337,7 +3478,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3490,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3503,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -3423,7 +3564,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3576,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3589,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -3467,7 +3608,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3620,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3633,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -3511,7 +3652,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3664,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3677,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Values) GetValues() []string {
@@ -3556,7 +3697,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3709,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3722,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -3609,7 +3750,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3621,7 +3762,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3634,7 +3775,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -3674,13 +3815,15 @@ type KeptWindow struct {
 	Design        string                 `protobuf:"bytes,11,opt,name=design,proto3" json:"design,omitempty"`
 	ClockOffsetNs int64                  `protobuf:"varint,12,opt,name=clock_offset_ns,json=clockOffsetNs,proto3" json:"clock_offset_ns,omitempty"`
 	ClockErrorNs  int64                  `protobuf:"varint,13,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
+	Cost          *Cost                  `protobuf:"bytes,16,opt,name=cost,proto3" json:"cost,omitempty"`
+	PeriodNs      int64                  `protobuf:"varint,17,opt,name=period_ns,json=periodNs,proto3" json:"period_ns,omitempty"` // between samples of a CPU; 0: what was asked for is not sampled by time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3692,7 +3835,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3705,7 +3848,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -3799,6 +3942,20 @@ func (x *KeptWindow) GetClockErrorNs() int64 {
 	return 0
 }
 
+func (x *KeptWindow) GetCost() *Cost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+func (x *KeptWindow) GetPeriodNs() int64 {
+	if x != nil {
+		return x.PeriodNs
+	}
+	return 0
+}
+
 var File_atys_proto protoreflect.FileDescriptor
 
 const file_atys_proto_rawDesc = "" +
@@ -3825,7 +3982,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xec\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x05\n" +
 	"\x06Window\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -3847,7 +4004,12 @@ const file_atys_proto_rawDesc = "" +
 	"\athreads\x18\x0f \x03(\v2\x0f.atys.v1.ThreadR\athreads\x12,\n" +
 	"\bcontexts\x18\x10 \x03(\v2\x10.atys.v1.ContextR\bcontexts\x12!\n" +
 	"\x04rows\x18\x11 \x01(\v2\r.atys.v1.RowsR\x04rows\x12.\n" +
-	"\bcontains\x18\x12 \x03(\v2\x12.atys.v1.ContainedR\bcontains\"5\n" +
+	"\bcontains\x18\x12 \x03(\v2\x12.atys.v1.ContainedR\bcontains\x12!\n" +
+	"\x04cost\x18\x15 \x01(\v2\r.atys.v1.CostR\x04cost\"Y\n" +
+	"\x04Cost\x12\x17\n" +
+	"\auser_ns\x18\x01 \x01(\x03R\x06userNs\x12\x15\n" +
+	"\x06bpf_ns\x18\x02 \x01(\x03R\x05bpfNs\x12!\n" +
+	"\finterrupt_ns\x18\x03 \x01(\x03R\vinterruptNs\"5\n" +
 	"\tContained\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\"a\n" +
@@ -3968,12 +4130,13 @@ const file_atys_proto_rawDesc = "" +
 	"\tprocesses\x18\x02 \x01(\rR\tprocesses\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x01\n" +
 	"\tTaskState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
-	"\atargets\x18\x04 \x01(\rR\atargets\"\xdd\x02\n" +
+	"\atargets\x18\x04 \x01(\rR\atargets\x12\x1c\n" +
+	"\tfrequency\x18\x05 \x01(\x01R\tfrequency\"\xa2\x04\n" +
 	"\tNodeState\x12'\n" +
 	"\x0fwaiting_windows\x18\x01 \x01(\rR\x0ewaitingWindows\x12'\n" +
 	"\x0fshipped_windows\x18\x02 \x01(\x04R\x0eshippedWindows\x12!\n" +
@@ -3983,7 +4146,13 @@ const file_atys_proto_rawDesc = "" +
 	"\x06cpu_ns\x18\x06 \x01(\x03R\x05cpuNs\x12!\n" +
 	"\fmemory_bytes\x18\a \x01(\x04R\vmemoryBytes\x12*\n" +
 	"\x11started_unix_nano\x18\b \x01(\x10R\x0fstartedUnixNano\x12'\n" +
-	"\x0fmetrics_address\x18\t \x01(\tR\x0emetricsAddress\"(\n" +
+	"\x0fmetrics_address\x18\t \x01(\tR\x0emetricsAddress\x12!\n" +
+	"\x04cost\x18\f \x01(\v2\r.atys.v1.CostR\x04cost\x12\x14\n" +
+	"\x05cores\x18\r \x01(\x01R\x05cores\x12!\n" +
+	"\fcores_budget\x18\x0e \x01(\x01R\vcoresBudget\x12#\n" +
+	"\rmemory_budget\x18\x0f \x01(\x04R\fmemoryBudget\x12\x1b\n" +
+	"\tmap_bytes\x18\x10 \x01(\x04R\bmapBytes\x12%\n" +
+	"\x0ebudget_message\x18\x11 \x01(\tR\rbudgetMessage\"(\n" +
 	"\fApplyRequest\x12\x18\n" +
 	"\aobjects\x18\x01 \x03(\tR\aobjects\":\n" +
 	"\rApplyResponse\x12)\n" +
@@ -4011,13 +4180,15 @@ const file_atys_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
 	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
-	"toUnixNano\"\xa0\x01\n" +
+	"toUnixNano\"\xda\x01\n" +
 	"\bCoverage\x12\x18\n" +
 	"\awindows\x18\x01 \x01(\rR\awindows\x12\x18\n" +
 	"\adamaged\x18\x02 \x01(\rR\adamaged\x12\f\n" +
 	"\x01n\x18\x03 \x01(\x03R\x01n\x12%\n" +
 	"\x06losses\x18\x04 \x03(\v2\r.atys.v1.LossR\x06losses\x12+\n" +
-	"\x05nodes\x18\x05 \x03(\v2\x15.atys.v1.NodeCoverageR\x05nodes\"\xcc\x01\n" +
+	"\x05nodes\x18\x05 \x03(\v2\x15.atys.v1.NodeCoverageR\x05nodes\x12!\n" +
+	"\x04cost\x18\x06 \x01(\v2\r.atys.v1.CostR\x04cost\x12\x15\n" +
+	"\x06cpu_ns\x18\a \x01(\x03R\x05cpuNs\"\xcc\x01\n" +
 	"\fNodeCoverage\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12&\n" +
@@ -4094,7 +4265,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x0fWindowsResponse\x12-\n" +
 	"\awindows\x18\x01 \x03(\v2\x13.atys.v1.KeptWindowR\awindows\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
-	"\adamaged\x18\x03 \x01(\rR\adamaged\"\xde\x03\n" +
+	"\adamaged\x18\x03 \x01(\rR\adamaged\"\x9e\x04\n" +
 	"\n" +
 	"KeptWindow\x127\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1f.atys.v1.KeptWindow.LabelsEntryR\x06labels\x12\x12\n" +
@@ -4111,7 +4282,9 @@ const file_atys_proto_rawDesc = "" +
 	" \x03(\v2\r.atys.v1.LossR\x06losses\x12\x16\n" +
 	"\x06design\x18\v \x01(\tR\x06design\x12&\n" +
 	"\x0fclock_offset_ns\x18\f \x01(\x03R\rclockOffsetNs\x12$\n" +
-	"\x0eclock_error_ns\x18\r \x01(\x03R\fclockErrorNs\x1a9\n" +
+	"\x0eclock_error_ns\x18\r \x01(\x03R\fclockErrorNs\x12!\n" +
+	"\x04cost\x18\x10 \x01(\v2\r.atys.v1.CostR\x04cost\x12\x1b\n" +
+	"\tperiod_ns\x18\x11 \x01(\x03R\bperiodNs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012=\n" +
@@ -4145,158 +4318,163 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
 	(*Overlap)(nil),         // 2: atys.v1.Overlap
 	(*Series)(nil),          // 3: atys.v1.Series
 	(*Window)(nil),          // 4: atys.v1.Window
-	(*Contained)(nil),       // 5: atys.v1.Contained
-	(*ValueType)(nil),       // 6: atys.v1.ValueType
-	(*Exact)(nil),           // 7: atys.v1.Exact
-	(*Loss)(nil),            // 8: atys.v1.Loss
-	(*Thread)(nil),          // 9: atys.v1.Thread
-	(*Context)(nil),         // 10: atys.v1.Context
-	(*Rows)(nil),            // 11: atys.v1.Rows
-	(*Dictionary)(nil),      // 12: atys.v1.Dictionary
-	(*Location)(nil),        // 13: atys.v1.Location
-	(*Frame)(nil),           // 14: atys.v1.Frame
-	(*Node)(nil),            // 15: atys.v1.Node
-	(*Spooled)(nil),         // 16: atys.v1.Spooled
-	(*AttendRequest)(nil),   // 17: atys.v1.AttendRequest
-	(*Orders)(nil),          // 18: atys.v1.Orders
-	(*OfferRequest)(nil),    // 19: atys.v1.OfferRequest
-	(*Standing)(nil),        // 20: atys.v1.Standing
-	(*Task)(nil),            // 21: atys.v1.Task
-	(*ReportRequest)(nil),   // 22: atys.v1.ReportRequest
-	(*ReportResponse)(nil),  // 23: atys.v1.ReportResponse
-	(*Target)(nil),          // 24: atys.v1.Target
-	(*TaskState)(nil),       // 25: atys.v1.TaskState
-	(*NodeState)(nil),       // 26: atys.v1.NodeState
-	(*ApplyRequest)(nil),    // 27: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 28: atys.v1.ApplyResponse
-	(*Object)(nil),          // 29: atys.v1.Object
-	(*GetRequest)(nil),      // 30: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 31: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 32: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 33: atys.v1.DeleteResponse
-	(*Change)(nil),          // 34: atys.v1.Change
-	(*Selection)(nil),       // 35: atys.v1.Selection
-	(*Coverage)(nil),        // 36: atys.v1.Coverage
-	(*NodeCoverage)(nil),    // 37: atys.v1.NodeCoverage
-	(*Span)(nil),            // 38: atys.v1.Span
-	(*MergeRequest)(nil),    // 39: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 40: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 41: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 42: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 43: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 44: atys.v1.Amount
-	(*Interval)(nil),        // 45: atys.v1.Interval
-	(*SplitRequest)(nil),    // 46: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 47: atys.v1.SplitResponse
-	(*Part)(nil),            // 48: atys.v1.Part
-	(*LabelsRequest)(nil),   // 49: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 50: atys.v1.LabelsResponse
-	(*Values)(nil),          // 51: atys.v1.Values
-	(*WindowsRequest)(nil),  // 52: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 53: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 54: atys.v1.KeptWindow
-	nil,                     // 55: atys.v1.Series.LabelsEntry
-	nil,                     // 56: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 57: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 58: atys.v1.Target.LabelsEntry
-	nil,                     // 59: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 60: atys.v1.KeptWindow.LabelsEntry
+	(*Cost)(nil),            // 5: atys.v1.Cost
+	(*Contained)(nil),       // 6: atys.v1.Contained
+	(*ValueType)(nil),       // 7: atys.v1.ValueType
+	(*Exact)(nil),           // 8: atys.v1.Exact
+	(*Loss)(nil),            // 9: atys.v1.Loss
+	(*Thread)(nil),          // 10: atys.v1.Thread
+	(*Context)(nil),         // 11: atys.v1.Context
+	(*Rows)(nil),            // 12: atys.v1.Rows
+	(*Dictionary)(nil),      // 13: atys.v1.Dictionary
+	(*Location)(nil),        // 14: atys.v1.Location
+	(*Frame)(nil),           // 15: atys.v1.Frame
+	(*Node)(nil),            // 16: atys.v1.Node
+	(*Spooled)(nil),         // 17: atys.v1.Spooled
+	(*AttendRequest)(nil),   // 18: atys.v1.AttendRequest
+	(*Orders)(nil),          // 19: atys.v1.Orders
+	(*OfferRequest)(nil),    // 20: atys.v1.OfferRequest
+	(*Standing)(nil),        // 21: atys.v1.Standing
+	(*Task)(nil),            // 22: atys.v1.Task
+	(*ReportRequest)(nil),   // 23: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 24: atys.v1.ReportResponse
+	(*Target)(nil),          // 25: atys.v1.Target
+	(*TaskState)(nil),       // 26: atys.v1.TaskState
+	(*NodeState)(nil),       // 27: atys.v1.NodeState
+	(*ApplyRequest)(nil),    // 28: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 29: atys.v1.ApplyResponse
+	(*Object)(nil),          // 30: atys.v1.Object
+	(*GetRequest)(nil),      // 31: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 32: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 33: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 34: atys.v1.DeleteResponse
+	(*Change)(nil),          // 35: atys.v1.Change
+	(*Selection)(nil),       // 36: atys.v1.Selection
+	(*Coverage)(nil),        // 37: atys.v1.Coverage
+	(*NodeCoverage)(nil),    // 38: atys.v1.NodeCoverage
+	(*Span)(nil),            // 39: atys.v1.Span
+	(*MergeRequest)(nil),    // 40: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 41: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 42: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 43: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 44: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 45: atys.v1.Amount
+	(*Interval)(nil),        // 46: atys.v1.Interval
+	(*SplitRequest)(nil),    // 47: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 48: atys.v1.SplitResponse
+	(*Part)(nil),            // 49: atys.v1.Part
+	(*LabelsRequest)(nil),   // 50: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 51: atys.v1.LabelsResponse
+	(*Values)(nil),          // 52: atys.v1.Values
+	(*WindowsRequest)(nil),  // 53: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 54: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 55: atys.v1.KeptWindow
+	nil,                     // 56: atys.v1.Series.LabelsEntry
+	nil,                     // 57: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 58: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 59: atys.v1.Target.LabelsEntry
+	nil,                     // 60: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 61: atys.v1.KeptWindow.LabelsEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	3,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	4,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
-	12, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
+	13, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
 	2,  // 3: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
-	55, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
-	6,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
-	7,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
-	8,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
-	9,  // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
-	10, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
-	11, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
-	5,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
-	7,  // 12: atys.v1.Thread.exact:type_name -> atys.v1.Exact
-	13, // 13: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
-	15, // 14: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
-	14, // 15: atys.v1.Location.names:type_name -> atys.v1.Frame
-	4,  // 16: atys.v1.Spooled.window:type_name -> atys.v1.Window
-	3,  // 17: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	12, // 18: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
-	56, // 19: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	21, // 20: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	57, // 21: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
-	3,  // 22: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	24, // 23: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	25, // 24: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	26, // 25: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	58, // 26: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	29, // 27: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	29, // 28: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	29, // 29: atys.v1.Change.object:type_name -> atys.v1.Object
-	8,  // 30: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	37, // 31: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	38, // 32: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	35, // 33: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	16, // 34: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	36, // 35: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	35, // 36: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	43, // 37: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	7,  // 38: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	36, // 39: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	44, // 40: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	44, // 41: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	45, // 42: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	45, // 43: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	35, // 44: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	48, // 45: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	36, // 46: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	45, // 47: atys.v1.Part.share:type_name -> atys.v1.Interval
-	35, // 48: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	59, // 49: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	35, // 50: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	54, // 51: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	60, // 52: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	7,  // 53: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	8,  // 54: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	51, // 55: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 56: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	17, // 57: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	22, // 58: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	19, // 59: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	27, // 60: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	30, // 61: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	32, // 62: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	30, // 63: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	39, // 64: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	41, // 65: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	46, // 66: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	49, // 67: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	52, // 68: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 69: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	18, // 70: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	23, // 71: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	20, // 72: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	28, // 73: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	31, // 74: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	33, // 75: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	34, // 76: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	40, // 77: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	42, // 78: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	47, // 79: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	50, // 80: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	53, // 81: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	69, // [69:82] is the sub-list for method output_type
-	56, // [56:69] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	56, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	7,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
+	8,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
+	9,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
+	10, // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
+	11, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
+	12, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
+	6,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
+	5,  // 12: atys.v1.Window.cost:type_name -> atys.v1.Cost
+	8,  // 13: atys.v1.Thread.exact:type_name -> atys.v1.Exact
+	14, // 14: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
+	16, // 15: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
+	15, // 16: atys.v1.Location.names:type_name -> atys.v1.Frame
+	4,  // 17: atys.v1.Spooled.window:type_name -> atys.v1.Window
+	3,  // 18: atys.v1.Spooled.series:type_name -> atys.v1.Series
+	13, // 19: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
+	57, // 20: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	22, // 21: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	58, // 22: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	3,  // 23: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	25, // 24: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	26, // 25: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	27, // 26: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	59, // 27: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	5,  // 28: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
+	30, // 29: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	30, // 30: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	30, // 31: atys.v1.Change.object:type_name -> atys.v1.Object
+	9,  // 32: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	38, // 33: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	5,  // 34: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
+	39, // 35: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	36, // 36: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	17, // 37: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	37, // 38: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	36, // 39: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	44, // 40: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	8,  // 41: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	37, // 42: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	45, // 43: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	45, // 44: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	46, // 45: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	46, // 46: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	36, // 47: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	49, // 48: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	37, // 49: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	46, // 50: atys.v1.Part.share:type_name -> atys.v1.Interval
+	36, // 51: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	60, // 52: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	36, // 53: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	55, // 54: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	61, // 55: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	8,  // 56: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	9,  // 57: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	5,  // 58: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	52, // 59: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 60: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	18, // 61: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	23, // 62: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	20, // 63: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	28, // 64: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	31, // 65: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	33, // 66: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	31, // 67: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	40, // 68: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	42, // 69: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	47, // 70: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	50, // 71: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	53, // 72: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 73: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	19, // 74: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	24, // 75: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	21, // 76: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	29, // 77: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	32, // 78: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	34, // 79: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	35, // 80: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	41, // 81: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	43, // 82: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	48, // 83: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	51, // 84: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	54, // 85: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	73, // [73:86] is the sub-list for method output_type
+	60, // [60:73] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -4310,7 +4488,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   4,
 		},
