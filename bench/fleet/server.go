@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"atys.dev/atys/bench/steady/footprint"
+	"atys.dev/atys/internal/proc/footprint"
 )
 
 // process is a server that is watched: ours, or Prometheus.
