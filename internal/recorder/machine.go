@@ -180,6 +180,15 @@ func (m *Machine) refresh() {
 	}
 }
 
+// Shed gives up names that are in memory, which are read again where they are
+// asked for.
+func (m *Machine) Shed() {
+	m.names.Shed()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.jit)
+}
+
 // Unwinder gives the unwinder, for its statistics.
 func (m *Machine) Unwinder() *unwind.Unwinder { return m.unwinder }
 
