@@ -9,6 +9,6 @@ import (
 func recordOn(m *recorder.Machine) agent.Record {
 	return func(w agent.Wanted) (agent.Recording, error) {
 		return m.Start(recorder.Options{Targets: recorder.Targets{All: w.All}, Event: w.Event, Frequency: w.Frequency,
-			Threads: true, MayAsk: w.MayAttach})
+			Threads: true, MayAsk: w.MayAttach, MeasureCost: true})
 	}
 }

@@ -37,8 +37,9 @@ type task struct {
 	phase      string
 	message    string
 	targets    int
-	over       bool     // its recordings have ended
-	last       spool.ID // and this was its last bundle
+	came       time.Time // when it was ordered
+	over       bool      // its recordings have ended
+	last       spool.ID  // and this was its last bundle
 }
 
 // recording is one event of a task.
@@ -51,12 +52,15 @@ type recording struct {
 	edge     time.Time         // of its window, or when it is tried again
 	look     time.Time         // when to see how full its tables are; zero: never
 	parts    []*profile.Window // of the window, cut before its edge
+	rate     float64           // Hz
+	spent    profile.Cost      // by its samples, since the sampler began
+	cost     profile.Cost      // and since the last edge
 }
 
 func newTask(id string, p *spec.Profile, end time.Time) *task {
 	t := &task{id: id, profile: p, end: end, phase: phaseStarting}
 	for _, r := range p.Recordings() {
-		t.recordings = append(t.recordings, &recording{Recording: r, task: t, aimed: map[int]bool{}})
+		t.recordings = append(t.recordings, &recording{Recording: r, task: t, aimed: map[int]bool{}, rate: p.Frequency})
 	}
 	return t
 }
@@ -91,7 +95,8 @@ func (r *recording) aim(wanted, others []int) {
 // that.
 func (a *Agent) start(r *recording) {
 	p := r.task.profile
-	w := Wanted{Event: r.Event, Frequency: p.Frequency, All: r.task.everything(), MayAttach: p.AllowAttach}
+	r.rate, r.spent = a.spending.governor.Rate(p.Frequency), profile.Cost{}
+	w := Wanted{Event: r.Event, Frequency: r.rate, All: r.task.everything(), MayAttach: p.AllowAttach}
 	r.starting, r.edge = true, time.Time{}
 	clear(r.aimed)
 	a.starting++
@@ -116,6 +121,7 @@ func (a *Agent) begun(s start) error {
 	a.starting--
 	if s.err == nil {
 		r.sampler = s.sampler
+		a.own.changed()
 	}
 	switch {
 	case t.over:
@@ -131,7 +137,7 @@ func (a *Agent) begun(s start) error {
 		t.end = earlier(time.Now().Add(t.profile.Duration), t.end.Add(lateStart))
 	}
 	t.phase, t.message = phaseRunning, ""
-	wait := untilEdge(a.options.Now(), t.profile.Window)
+	wait := untilEdge(a.options.Now(), a.window(t))
 	if t.id == builtinID && a.options.First > 0 {
 		wait = min(wait, a.options.First)
 		a.options.First = 0
@@ -184,6 +190,8 @@ func (a *Agent) close(r *recording) {
 	if r.sampler == nil {
 		return
 	}
+	a.account(r)
+	a.own.changed()
 	sampler := r.sampler
 	r.sampler = nil
 	a.closing.Go(func() {
@@ -204,7 +212,7 @@ const (
 // nextLook is when to see how full the tables are: never, where a window cannot
 // fill them.
 func (r *recording) nextLook(now time.Time) time.Time {
-	perSecond := r.task.profile.Frequency * float64(runtime.NumCPU())
+	perSecond := r.rate * float64(runtime.NumCPU())
 	if perSecond*r.task.profile.Window.Seconds() < lookSamples {
 		return time.Time{}
 	}
@@ -243,7 +251,8 @@ func (r *recording) whole() (*profile.Window, error) {
 // cut ends a recording's window and spools what it holds. A spool that cannot
 // take it does not end the agent: the windows are shipped from memory, once.
 func (a *Agent) cut(r *recording) {
-	r.edge = time.Now().Add(untilEdge(a.options.Now(), r.task.profile.Window))
+	r.edge = time.Now().Add(untilEdge(a.options.Now(), a.window(r.task)))
+	a.adopt(r)
 	w, err := r.whole()
 	if err != nil {
 		a.close(r)
@@ -253,7 +262,11 @@ func (a *Agent) cut(r *recording) {
 	w.Task = r.Task
 	w.ClockOffset, w.ClockError = a.shipper.clock()
 	var records [][]byte
-	for _, part := range a.parts(r.task, w) {
+	parts := a.parts(r.task, w)
+	if len(parts) > 0 { // else the next window tells what this one took
+		apportion(a.charge(r), parts)
+	}
+	for _, part := range parts {
 		if a.options.Functions != nil {
 			a.options.Functions.Add(part, r.task.profile.Top)
 		}

@@ -2059,6 +2059,8 @@ type NodeState struct {
 	MemoryBudget    uint64                 `protobuf:"varint,15,opt,name=memory_budget,json=memoryBudget,proto3" json:"memory_budget,omitempty"`     // bytes, of memory and BPF maps; 0: as much as it likes
 	MapBytes        uint64                 `protobuf:"varint,16,opt,name=map_bytes,json=mapBytes,proto3" json:"map_bytes,omitempty"`                 // of its BPF maps; not in memory_bytes
 	BudgetMessage   string                 `protobuf:"bytes,17,opt,name=budget_message,json=budgetMessage,proto3" json:"budget_message,omitempty"`   // what it does to keep within; empty: nothing
+	CapHertz        float64                `protobuf:"fixed64,18,opt,name=cap_hertz,json=capHertz,proto3" json:"cap_hertz,omitempty"`                // above which it samples nothing; 0: as was asked for
+	LastEnd         string                 `protobuf:"bytes,19,opt,name=last_end,json=lastEnd,proto3" json:"last_end,omitempty"`                     // how its last life ended, if it did not end by itself
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2194,6 +2196,20 @@ func (x *NodeState) GetMapBytes() uint64 {
 func (x *NodeState) GetBudgetMessage() string {
 	if x != nil {
 		return x.BudgetMessage
+	}
+	return ""
+}
+
+func (x *NodeState) GetCapHertz() float64 {
+	if x != nil {
+		return x.CapHertz
+	}
+	return 0
+}
+
+func (x *NodeState) GetLastEnd() string {
+	if x != nil {
+		return x.LastEnd
 	}
 	return ""
 }
@@ -4136,7 +4152,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
 	"\atargets\x18\x04 \x01(\rR\atargets\x12\x1c\n" +
-	"\tfrequency\x18\x05 \x01(\x01R\tfrequency\"\xa2\x04\n" +
+	"\tfrequency\x18\x05 \x01(\x01R\tfrequency\"\xda\x04\n" +
 	"\tNodeState\x12'\n" +
 	"\x0fwaiting_windows\x18\x01 \x01(\rR\x0ewaitingWindows\x12'\n" +
 	"\x0fshipped_windows\x18\x02 \x01(\x04R\x0eshippedWindows\x12!\n" +
@@ -4152,7 +4168,9 @@ const file_atys_proto_rawDesc = "" +
 	"\fcores_budget\x18\x0e \x01(\x01R\vcoresBudget\x12#\n" +
 	"\rmemory_budget\x18\x0f \x01(\x04R\fmemoryBudget\x12\x1b\n" +
 	"\tmap_bytes\x18\x10 \x01(\x04R\bmapBytes\x12%\n" +
-	"\x0ebudget_message\x18\x11 \x01(\tR\rbudgetMessage\"(\n" +
+	"\x0ebudget_message\x18\x11 \x01(\tR\rbudgetMessage\x12\x1b\n" +
+	"\tcap_hertz\x18\x12 \x01(\x01R\bcapHertz\x12\x19\n" +
+	"\blast_end\x18\x13 \x01(\tR\alastEnd\"(\n" +
 	"\fApplyRequest\x12\x18\n" +
 	"\aobjects\x18\x01 \x03(\tR\aobjects\":\n" +
 	"\rApplyResponse\x12)\n" +
