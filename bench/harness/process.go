@@ -39,8 +39,12 @@ func StartProcess(dir, address, name string, args ...string) (*Process, error) {
 		if c, err := net.Dial("tcp", address); err == nil {
 			return p, c.Close()
 		}
+		if len(p.Ended) > 0 {
+			break
+		}
 	}
-	return nil, errors.Join(fmt.Errorf("%s does not answer: %s", name, output.Name()), p.End())
+	said, _ := os.ReadFile(output.Name()) // what it says explains, if anything does
+	return nil, errors.Join(fmt.Errorf("%s does not answer: %s", name, lastLines(said)), p.End())
 }
 
 // End asks it to end, and waits.

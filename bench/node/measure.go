@@ -60,7 +60,14 @@ func measure(ctx context.Context, atys, dir string, shipping bool) (o once, err 
 	}
 	args := []string{"agent", "--server", "http://" + address, "--data", data, "--metrics", metrics}
 	if shipping {
-		args = append(args, "--token-file", filepath.Join(dir, "server", "operator.token"))
+		token := filepath.Join(dir, "server", "operator.token")
+		for range 100 { // it takes connections a moment before it has made one
+			if _, err := os.Stat(token); err == nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		args = append(args, "--token-file", token)
 	}
 	if *more != "" {
 		args = append(args, *more)

@@ -22,7 +22,7 @@ type budgetFlags struct {
 // machines whose every CPU is sampled; memory. "atys up" has a server and a store
 // in the same process, which answer whoever asks.
 const (
-	leastShare      = 2.0 // percent of a core
+	leastShare      = 5.0 // percent of a core
 	shareOfMachine  = 0.1 // percent of all CPUs
 	serverShare     = 10.0
 	defaultMemory   = "256MB"
@@ -36,6 +36,10 @@ func (f *budgetFlags) add(c *cobra.Command, share float64, memory string) {
 	flags.StringVar(&f.cpu, "max-cpu", strconv.FormatFloat(share, 'g', 4, 64)+"%", "CPU time it may take, of one core, its BPF programs and interrupts included; over it, it samples less and says so; 0 is as much as it takes")
 	flags.StringVar(&f.memory, "max-memory", memory, "memory it may take, its BPF maps included; over it, it keeps less, then samples less; 0 is as much as it takes")
 }
+
+// namesPart is which part of the memory tables of names may have: what they give
+// up is read again, from the disk cache, where it is asked for.
+const namesPart = 8
 
 // budget reads what was given.
 func (f *budgetFlags) budget() (b freq.Budget, err error) {

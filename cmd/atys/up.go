@@ -69,7 +69,7 @@ func up(ctx context.Context, f serverFlags, b budgetFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Log: log})
+	machine, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Names: budget.Memory / namesPart, Log: log})
 	if err != nil {
 		return err
 	}
