@@ -189,8 +189,12 @@ func said(ctx context.Context, address string) (map[string]float64, error) {
 
 // ask counts what arrived of the time that was measured.
 func (o *once) ask(ctx context.Context, atys, address string) error {
-	from := fmt.Sprintf("-%ds", int(length.Seconds()))
-	out, err := harness.Run(ctx, atys, "query", "windows", "--from", from, "-n", "10000", "-o", "json", "--server", "http://"+address)
+	const late = 20 * time.Second // a window is cut, then shipped within five seconds
+	if err := sleep(ctx, late); err != nil {
+		return err
+	}
+	from, end := fmt.Sprintf("-%ds", int((*length+late).Seconds())), fmt.Sprintf("-%ds", int(late.Seconds()))
+	out, err := harness.Run(ctx, atys, "query", "windows", "--from", from, "--to", end, "-n", "10000", "-o", "json", "--server", "http://"+address)
 	if err != nil {
 		return err
 	}

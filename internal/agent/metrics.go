@@ -75,7 +75,11 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 // collectCost tells what the agent takes, and may. The lock is held.
 func (a *Agent) collectCost(to chan<- prometheus.Metric) {
 	l, budget := &a.ledger, a.options.Budget
-	for part, spent := range map[string]time.Duration{"user": l.total.User, "bpf": l.total.BPF, "interrupt": l.total.Interrupt} {
+	user := l.total.User
+	if a.own != nil { // and what was used since that was measured
+		user += max(ownCPU()-l.usage.CPU, 0)
+	}
+	for part, spent := range map[string]time.Duration{"user": user, "bpf": l.total.BPF, "interrupt": l.total.Interrupt} {
 		to <- prometheus.MustNewConstMetric(metricCPU, prometheus.CounterValue, spent.Seconds(), part)
 	}
 	for part, bytes := range map[string]int64{"process": l.usage.Memory - l.usage.Maps, "maps": l.usage.Maps} {
