@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"atys.dev/atys/bench/steady/footprint"
+	"atys.dev/atys/internal/proc/footprint"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 	"atys.dev/atys/test/faults"

@@ -109,7 +109,7 @@ func measure(ctx context.Context, atys, dir string, instances int) (m *measured,
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	free, err := freePort()
+	free, err := harness.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -121,13 +121,13 @@ func measure(ctx context.Context, atys, dir string, instances int) (m *measured,
 	m = &measured{instances: instances}
 	from := time.Now().Add(-windowLength)
 	if err := m.load(ctx, server, dir, data); err != nil {
-		return nil, errors.Join(err, server.end())
+		return nil, errors.Join(err, server.End())
 	}
 	a, err := newAsker("http://"+address, token(data), from, time.Now().Add(windowLength))
 	if err == nil {
 		err = m.ask(ctx, a)
 	}
-	if err := errors.Join(err, server.end()); err != nil {
+	if err := errors.Join(err, server.End()); err != nil {
 		return nil, err
 	}
 	m.disk, err = sizeOf(filepath.Join(data, "store"))
@@ -145,10 +145,10 @@ func (m *measured) load(ctx context.Context, server *process, dir, data string) 
 	if err != nil {
 		return err
 	}
-	args := []string{"-agents", strconv.Itoa(m.instances), "-server", "http://" + server.address, "-token", filepath.Join(data, "operator.token"), "-d", length.String()}
+	args := []string{"-agents", strconv.Itoa(m.instances), "-server", "http://" + server.Address, "-token", filepath.Join(data, "operator.token"), "-d", length.String()}
 	var prom *process
 	if *withPrometheus {
-		free, err := freePort()
+		free, err := harness.FreePort()
 		if err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func (m *measured) load(ctx context.Context, server *process, dir, data string) 
 		if prom, err = startPrometheus(dir, m.instances, free); err != nil {
 			return err
 		}
-		defer func() { _ = prom.end() }() // what it took is known by then
+		defer func() { _ = prom.End() }() // what it took is known by then
 	}
 	agents := exec.CommandContext(ctx, self, args...)
 	var out, complaints bytes.Buffer

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"atys.dev/atys/bench/harness"
 )
 
 // startPrometheus has a real one ask each agent, as deploy/prometheus has it do.
@@ -25,7 +27,7 @@ func startPrometheus(dir string, instances, port int) (*process, error) {
 			return nil, err
 		}
 	}
-	own, err := freePort()
+	own, err := harness.FreePort()
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"atys.dev/atys/bench/steady/footprint"
 	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/proc/footprint"
 	"atys.dev/atys/internal/profile/format"
 	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/unwind/cfi"

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/bench/harness"
-	"atys.dev/atys/bench/steady/footprint"
+	"atys.dev/atys/internal/proc/footprint"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/unwind"

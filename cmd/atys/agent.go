@@ -23,6 +23,7 @@ import (
 
 type agentFlags struct {
 	clientFlags
+	budgetFlags
 	data    string
 	node    string
 	spool   int64
@@ -41,12 +42,17 @@ func agentCommand() *cobra.Command {
 		Long: `agent samples what runs here as the server's profiles say, keeps each window on
 disk, and ships it. Where the server orders nothing that lasts, it samples
 everything, 19 times a second and CPU. A server that is away costs nothing but
-disk: what it missed is shipped when it is back.`,
+disk: what it missed is shipped when it is back.
+
+What it takes of the machine it measures itself, and tells with each window. Over
+--max-cpu or --max-memory it samples less, and says so: in its log, in "atys get
+agents" and "atys describe profile", and to Prometheus.`,
 		Example: `  atys agent --server https://10.0.0.5:4300 --tls-ca ca.pem --token-file agent.token`,
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return runAgent(c.Context(), f) },
 	}
 	f.clientFlags.add(c)
+	f.budgetFlags.add(c, leastShare, defaultMemory)
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory for what waits to be shipped")
 	flags.StringVar(&f.node, "node", "", "what this machine is called; else its host name")
@@ -82,6 +88,10 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 	if err := auth.CheckTenant(f.tenant); err != nil {
 		return &usageError{fmt.Errorf("--tenant: %w", err)}
 	}
+	budget, err := f.budget()
+	if err != nil {
+		return err
+	}
 	if err := checkNodeLabels(f.labels); err != nil {
 		return &usageError{fmt.Errorf("--label %w", err)}
 	}
@@ -96,14 +106,14 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := openStation(log)
+	machine, err := openStation(budget.Memory, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
 	to, clock := remote.New(client, address), newClock()
 	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(machine.record), Now: clock.now, Spool: waiting, Intake: to, Fleet: to, Relay: f.relay,
-		State: filepath.Join(f.data, "orders"), Jitter: jitter, Log: log}
+		State: filepath.Join(f.data, "orders"), Life: filepath.Join(f.data, "agent.life"), Budget: budget, Shed: machine.shed, Jitter: jitter, Log: log}
 	var registry *prometheus.Registry
 	if f.metrics != "" {
 		var end func() error

@@ -63,7 +63,7 @@ func TestFleet(t *testing.T) {
 	t.Setenv(serverVariable, "http://"+f.listen)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	go func() { ended <- up(ctx, f) }()
+	go func() { ended <- up(ctx, f, budgetFlags{}) }()
 	becomes(t, "connected", "get", "agents")
 	go func() { ended <- runAgent(ctx, agentFlags{data: t.TempDir(), node: "other", spool: 10}) }()
 	becomes(t, "other", "get", "agents")

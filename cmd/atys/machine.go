@@ -21,8 +21,10 @@ type station struct {
 
 // openStation prepares this machine. Where BPF cannot be used, other profilers
 // may be: that is an error only if none is installed.
-func openStation(log *slog.Logger) (*station, error) {
-	m, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Log: log})
+//
+// Names of programs take a part of the budget's memory.
+func openStation(memory int64, log *slog.Logger) (*station, error) {
+	m, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Names: memory / namesPart, Log: log})
 	if err == nil {
 		return &station{machine: m, log: log}, nil
 	}
@@ -32,6 +34,13 @@ func openStation(log *slog.Logger) (*station, error) {
 	}
 	log.Warn("BPF cannot be used, other profilers are", "error", err)
 	return s, nil
+}
+
+// shed gives up what is kept in memory and can be had again.
+func (s *station) shed() {
+	if s.machine != nil {
+		s.machine.Shed()
+	}
 }
 
 func (s *station) Close() error {
@@ -66,7 +75,7 @@ func (s *station) withBPF(w agent.Wanted) (*recorder.Recorder, error) {
 		return nil, s.cause
 	}
 	return s.machine.Start(recorder.Options{Targets: recorder.Targets{All: w.All}, Event: w.Event, Frequency: w.Frequency,
-		Threads: true, MayAsk: w.MayAttach})
+		Threads: true, MayAsk: w.MayAttach, MeasureCost: true})
 }
 
 // oneOf is a recording, or none where there is an error.

@@ -232,8 +232,8 @@ func objectHead(kind string, wide bool) []string {
 			head = append(head, "EVENTS", "WINDOW", "THREADS", "INSTANCES", "AGE")
 		}
 	case "agents":
-		if head = []string{"NODE", "PHASE", "TARGETS", "SHIPPED", "WAITING", "LOST"}; wide {
-			head = append(head, "CPU", "MEMORY", "CLOCK", "VERSION", "AGE", "SHIPS TO", "LABELS")
+		if head = []string{"NODE", "PHASE", "TARGETS", "SHIPPED", "WAITING", "LOST", "COST", "CAP"}; wide {
+			head = append(head, "BUDGET", "CPU", "MEMORY", "CLOCK", "VERSION", "AGE", "SHIPS TO", "LABELS")
 		}
 	case "targets":
 		if head = []string{"SERVICE", "NODE", "LANGUAGE", "PROCESSES"}; wide {
@@ -272,11 +272,39 @@ func statusRow[S any](o *atysv1.Object, show func(*S) []string) ([]string, error
 
 func agentRow(a *server.AgentStatus, wide bool, now time.Time) []string {
 	row := []string{a.Node, a.Phase, strconv.Itoa(a.Targets), strconv.Itoa(a.Shipped), strconv.Itoa(a.Waiting), strconv.Itoa(a.Lost)}
+	cost, limit, budget := costCells(a.Cost)
+	row = append(row, cost, limit)
 	if wide {
-		row = append(row, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", a.ClockOffset+" ±"+a.ClockError, a.Version, age(now, a.Started),
+		row = append(row, budget, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", a.ClockOffset+" ±"+a.ClockError, a.Version, age(now, a.Started),
 			cmp.Or(a.ShipsTo, "-"), a.Labels.String())
 	}
 	return row
+}
+
+// costCells are what an agent takes of a core, the rate above which it samples
+// nothing, and its budget.
+func costCells(c *server.AgentCost) (cost, limit, budget string) {
+	cost, limit, budget = "-", "-", "-"
+	if c == nil {
+		return
+	}
+	if c.Cores > 0 {
+		cost = percent(c.Cores)
+	}
+	if c.Cap > 0 {
+		limit = strconv.FormatFloat(c.Cap, 'g', 3, 64) + " Hz"
+	}
+	var parts []string
+	if c.CoresBudget > 0 {
+		parts = append(parts, strconv.FormatFloat(100*c.CoresBudget, 'g', 3, 64)+"%")
+	}
+	if c.MemoryBudget > 0 {
+		parts = append(parts, fmt.Sprintf("%.0f MB", float64(c.MemoryBudget)/1e6))
+	}
+	if len(parts) > 0 {
+		budget = strings.Join(parts, ", ")
+	}
+	return
 }
 
 func targetRow(t *server.TargetStatus, wide bool) []string {

@@ -117,6 +117,9 @@ func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) erro
 	if c.GetWindows() == 0 {
 		fmt.Fprintln(w, "  nothing is kept of it in that time (\"atys query labels\" shows what there is)")
 	}
+	if cost, cpu := costOf(c.GetCost()), time.Duration(c.GetCpuNs()); cost > 0 && cpu > 0 {
+		fmt.Fprintf(w, "  profiling it took %.3f s of CPU time, %s of the %.1f s that it used\n", cost.Seconds(), percent(cost.Seconds()/cpu.Seconds()), cpu.Seconds())
+	}
 	if n := c.GetDamaged(); n > 0 {
 		fmt.Fprintf(w, "  %d parts of the store are damaged and left out\n", n)
 	}
@@ -155,6 +158,11 @@ func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) erro
 		fmt.Fprintln(w)
 	}
 	return nil
+}
+
+// costOf is all that profiling took.
+func costOf(c *atysv1.Cost) time.Duration {
+	return time.Duration(c.GetUserNs() + c.GetBpfNs() + c.GetInterruptNs())
 }
 
 func clock(nanoseconds int64) string { return time.Unix(0, nanoseconds).Format(time.TimeOnly) }
@@ -313,15 +321,31 @@ func queryWindowsCommand() *cobra.Command {
 }
 
 func windowRows(r *atysv1.WindowsResponse) [][]string {
-	rows := [][]string{{"START", "LASTS", "TASK", "SAMPLES", "CPU SECONDS", "STACKS", "INCOMPLETE", "SERIES"}}
+	rows := [][]string{{"START", "LASTS", "TASK", "HZ", "SAMPLES", "CPU SECONDS", "COST", "STACKS", "INCOMPLETE", "SERIES"}}
 	for _, w := range r.GetWindows() {
 		var incomplete int64
 		for _, l := range w.GetLosses() {
 			incomplete += l.GetN()
 		}
 		rows = append(rows, []string{time.Unix(0, w.GetStartUnixNano()).UTC().Format(time.RFC3339), time.Duration(w.GetDurationNs()).Round(time.Millisecond).String(), w.GetTask(),
-			strconv.FormatInt(w.GetN(), 10), strconv.FormatFloat(time.Duration(w.GetExact().GetCpuNs()).Seconds(), 'f', 3, 64),
-			strconv.Itoa(int(w.GetStacks())), strconv.FormatInt(incomplete, 10), profile.Labels(w.GetLabels()).String()})
+			hertz(w), strconv.FormatInt(w.GetN(), 10), strconv.FormatFloat(time.Duration(w.GetExact().GetCpuNs()).Seconds(), 'f', 3, 64),
+			shareOfCore(costOf(w.GetCost()), time.Duration(w.GetDurationNs())), strconv.Itoa(int(w.GetStacks())), strconv.FormatInt(incomplete, 10), profile.Labels(w.GetLabels()).String()})
 	}
 	return rows
+}
+
+// hertz is how often a window's clock sampled; "-" of what is no clock.
+func hertz(w *atysv1.KeptWindow) string {
+	if w.GetPeriodNs() <= 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(float64(time.Second)/float64(w.GetPeriodNs()), 'g', 4, 64)
+}
+
+// shareOfCore is how much of a core some time is, over a longer one.
+func shareOfCore(took, over time.Duration) string {
+	if took <= 0 || over <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f%%", 100*took.Seconds()/over.Seconds())
 }

@@ -23,6 +23,7 @@ const (
 
 func upCommand() *cobra.Command {
 	var f serverFlags
+	var b budgetFlags
 	c := &cobra.Command{
 		Use:   "up [flags]",
 		Short: "Profile everything on this machine, always, and show it on a page",
@@ -34,20 +35,27 @@ again. Ctrl-C ends it.
 Unless told otherwise it answers this machine alone, where anybody may read;
 changing what is recorded, and shipping windows, takes the token in
 operator.token of its data directory, which commands of the same user find by
-themselves. Elsewhere it wants TLS, and everybody a token or a certificate.`,
+themselves. Elsewhere it wants TLS, and everybody a token or a certificate.
+
+--max-cpu and --max-memory are of all of it, the server and the store included.`,
 		Example: `  atys up
   atys up --data /var/lib/atys --listen 127.0.0.1:4300
   atys up --listen :4300 --tls-cert server.pem --tls-key server.key --tokens tokens`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return up(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error { return up(c.Context(), f, b) },
 	}
 	f.add(c)
+	b.add(c, serverShare, defaultUpMemory)
 	return c
 }
 
 // up opens what the agent and the server stand on, in the order in which each
 // needs the one before, and closes it in the reverse one.
-func up(ctx context.Context, f serverFlags) (err error) {
+func up(ctx context.Context, f serverFlags, b budgetFlags) (err error) {
+	budget, err := b.budget()
+	if err != nil {
+		return err
+	}
 	log := logger(f.verbose)
 	functions := promexport.NewFunctions(nil)
 	h, err := f.build(log, functions)
@@ -60,7 +68,7 @@ func up(ctx context.Context, f serverFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := openStation(log)
+	machine, err := openStation(budget.Memory, log)
 	if err != nil {
 		return err
 	}
@@ -70,7 +78,7 @@ func up(ctx context.Context, f serverFlags) (err error) {
 		return fmt.Errorf("name this machine: %w", err)
 	}
 	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: machine.record, Spool: waiting, Intake: h.server, Fleet: h.server,
-		Functions: functions, First: firstWindow, Log: log})
+		Functions: functions, First: firstWindow, Budget: budget, Shed: machine.shed, Life: filepath.Join(f.data, "agent.life"), Log: log})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 //	   the targets that match (census.go, identify.go)
 //	   -> cut -> split by target (split.go) -> wire.Seal -> spool
 //	   -> a batch -> Push, to the server or a relay (route.go) -> acknowledged, only then forgotten (ship.go)
+//	what it costs -> freq.Governor -> rates, from the next edge on (budget.go)
 //	what runs here, and how tasks fare -> Report (report.go), Prometheus (metrics.go)
 //
 // Cutting never waits for shipping, nor for orders: a server that is gone for
@@ -19,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"atys.dev/atys/internal/freq"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/sampler"
@@ -27,8 +29,8 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// Options say what to watch and where it goes. Labels, Builtin, Fleet, Relay,
-// State, First, Jitter, Look, Now and Log may be left out.
+// Options say what to watch and where it goes. All but Node, Record, Spool and
+// Intake may be left out.
 type Options struct {
 	Node    string         // what this machine is called
 	Labels  profile.Labels // of this machine, and all that runs on it
@@ -43,6 +45,11 @@ type Options struct {
 	First   time.Duration // the first window ends so soon, if it is not 0: somebody waits for it
 	Jitter  time.Duration // windows are shipped at a random time within it
 	Look    time.Duration // how often it is seen what runs; 0: 5 s
+
+	Budget freq.Budget  // of CPU time and memory; zero: as much as it takes
+	Usage  func() Usage // what it takes; nil: what this process does
+	Shed   func()       // gives up what whoever records keeps in memory; may be nil
+	Life   string       // file that tells the next life how this one ended; "": none
 
 	Functions *promexport.Functions // what Prometheus is told of; nil: nothing
 	Metrics   string                // address at which it asks; "": nowhere
@@ -72,6 +79,10 @@ type Recording interface {
 	Aim(add, drop []int)
 	// Full tells how full the kernel's tables are of the window, from 0 to 1.
 	Full() float64
+	// SetFrequency has it sample as often as this, from the next window on.
+	SetFrequency(hz float64) error
+	// Spent tells what samples have cost so far, beside this process's own time.
+	Spent() (bpf, interrupts time.Duration, err error)
 }
 
 // Intake is where windows go: a server, a relay, or the server of this process.
@@ -96,6 +107,8 @@ type Agent struct {
 	log     *slog.Logger
 	run     profile.Run
 	began   time.Time
+	life    *life
+	own     *process // nil: somebody else tells what is used
 	census  *census
 	shipper *shipper
 	orders  chan []*task   // the newest ones
@@ -109,10 +122,12 @@ type Agent struct {
 	spooled  spool.ID            // the last bundle
 	starting int                 // recordings whose start has not ended
 	crews    map[*recording]Crew // that are at a cut
+	spending spending
 
 	mu      sync.Mutex // guards all below
 	status  []*atysv1.TaskState
 	rates   []rate
+	ledger  ledger
 	targets []*atysv1.Target
 }
 
@@ -130,7 +145,13 @@ func New(o Options) (*Agent, error) {
 	if o.Builtin == nil {
 		o.Builtin = spec.Builtin()
 	}
+	var own *process
+	if o.Usage == nil {
+		own = &process{budget: o.Budget.Memory, now: time.Now}
+		o.Usage = own.usage
+	}
 	a := &Agent{options: o, log: o.Log, began: o.Now(), census: newCensus(o.Node, o.Labels), shipper: newShipper(o),
+		own: own, life: newLife(o.Life, o.Log), spending: spending{governor: freq.Governor{Budget: o.Budget}},
 		orders: make(chan []*task, 1), started: make(chan start), cuts: make(chan crewCut), crews: map[*recording]Crew{}, reports: make(chan struct{}, 1)}
 	if _, err := rand.Read(a.run[:]); err != nil {
 		return nil, fmt.Errorf("name this run: %w", err)
@@ -159,6 +180,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	others.Wait()
 	last.Stop()
 	stop()
+	a.life.end()
 	return err
 }
 
@@ -172,6 +194,7 @@ func (a *Agent) conduct(ctx context.Context) error {
 	look := time.NewTicker(a.options.Look)
 	defer look.Stop()
 	a.look()
+	a.spending.look = time.Now()
 	for {
 		edge := time.NewTimer(time.Until(a.nextEdge()))
 		select {
@@ -207,6 +230,7 @@ func (a *Agent) nextEdge() time.Time {
 			next = t
 		}
 	}
+	consider(a.spending.look)
 	for _, t := range a.tasks {
 		if !t.over {
 			consider(t.ends())
@@ -226,6 +250,9 @@ func (a *Agent) nextEdge() time.Time {
 // tries again what had failed.
 func (a *Agent) keepTime() {
 	now := time.Now()
+	if !now.Add(sameTime).Before(a.spending.look) {
+		a.govern(now)
+	}
 	for _, t := range a.tasks {
 		if end := t.ends(); !t.over && !end.IsZero() && !now.Before(end) {
 			a.finish(t)
@@ -255,6 +282,9 @@ func (a *Agent) finish(t *task) {
 	}
 }
 
+// sameTime is how far apart two edges are that are one.
+const sameTime = 20 * time.Millisecond
+
 // drainCheck is how often it is looked whether they have been.
 const drainCheck = 200 * time.Millisecond
 
@@ -269,6 +299,7 @@ func (a *Agent) follow(tasks []*task) {
 	for _, t := range tasks {
 		old := was[t.id]
 		if old == nil {
+			t.came = time.Now()
 			next = append(next, t)
 			continue
 		}

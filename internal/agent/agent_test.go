@@ -42,6 +42,14 @@ func (m *machine) Aim([]int, []int) {}
 
 func (m *machine) Full() float64 { return m.full }
 
+func (m *machine) SetFrequency(float64) error { return nil }
+
+func (m *machine) Spent() (bpf, interrupts time.Duration, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Duration(m.next) * time.Millisecond, time.Duration(m.next) * time.Microsecond, nil
+}
+
 func (m *machine) Close() error { return nil }
 
 // server takes what it is sent, as long as it likes.

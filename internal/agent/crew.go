@@ -63,7 +63,7 @@ func (a *Agent) crewHasCut(d crewCut) {
 	case r.late: // it has only now begun
 		r.late = false
 		a.beginLate(t)
-		r.edge = time.Now().Add(r.untilEdge(a.options.Now()))
+		r.edge = time.Now().Add(a.untilEdge(r))
 	}
 }
 

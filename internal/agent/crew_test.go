@@ -135,18 +135,20 @@ func TestCrew(t *testing.T) {
 func TestCrewEdges(t *testing.T) {
 	r := newTask("x", spec.Builtin(), time.Time{}).recordings[0]
 	r.sampler = &slowCrew{}
-	edge := time.Unix(1_000_000_000, 0)
+	edge, now := time.Unix(1_000_000_000, 0), time.Time{}
+	a := &Agent{options: Options{Now: func() time.Time { return now }}}
 	for after, want := range map[time.Duration]time.Duration{
 		-10 * time.Millisecond: 10 * time.Second, // it is cut now, for the next edge
 		-11 * time.Millisecond: 10*time.Second + time.Millisecond,
 		3 * time.Second:        7*time.Second - 10*time.Millisecond,
 	} {
-		if got := r.untilEdge(edge.Add(after)); got != want {
+		now = edge.Add(after)
+		if got := a.untilEdge(r); got != want {
 			t.Errorf("%v after the edge: %v until the next, want %v", after, got, want)
 		}
 	}
-	r.sampler = &take{}
-	if got := r.untilEdge(edge.Add(9 * time.Second)); got != time.Second {
+	r.sampler, now = &take{}, edge.Add(9*time.Second)
+	if got := a.untilEdge(r); got != time.Second {
 		t.Errorf("%v", got)
 	}
 }

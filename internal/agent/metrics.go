@@ -1,13 +1,15 @@
 package agent
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // rate is how often a recording samples.
 type rate struct {
-	task, event string
-	frequency   float64
+	task, event       string
+	frequency, wanted float64
 }
 
 var (
@@ -18,19 +20,26 @@ var (
 	metricOffset    = prometheus.NewDesc("atys_agent_clock_offset_seconds", "How far this machine's clock is ahead of the server's.", nil, nil)
 	metricUncertain = prometheus.NewDesc("atys_agent_clock_error_seconds", "By how much that may be wrong.", nil, nil)
 	metricFrequency = prometheus.NewDesc("atys_agent_frequency_hertz", "How often each CPU is sampled.", []string{"task", "event"}, nil)
+	metricWanted    = prometheus.NewDesc("atys_agent_wanted_frequency_hertz", "How often each CPU is to be sampled: less is what the budget leaves.", []string{"task", "event"}, nil)
+	metricCPU       = prometheus.NewDesc("atys_agent_cpu_seconds_total", "CPU time that profiling took: the agent's own process (user, its system calls included), its programs that take samples (bpf), and the interrupts they are taken in, estimated (interrupt).", []string{"part"}, nil)
+	metricMemory    = prometheus.NewDesc("atys_agent_memory_bytes", "What the agent has in memory: its own process, without BPF maps that it has mapped, and its BPF maps.", []string{"part"}, nil)
+	metricBudgetCPU = prometheus.NewDesc("atys_agent_budget_cpu_cores", "CPU time that it may take, of a core; 0 is as much as it likes.", nil, nil)
+	metricBudgetMem = prometheus.NewDesc("atys_agent_budget_memory_bytes", "Memory that it may take; 0 is as much as it likes.", nil, nil)
+	metricCap       = prometheus.NewDesc("atys_agent_frequency_cap_hertz", "Frequency that nothing is sampled above, to keep within the budget; 0 is none.", nil, nil)
+	metricStopped   = prometheus.NewDesc("atys_agent_stopped_tasks_total", "Recordings for a while that were ended early, to keep within the budget.", nil, nil)
 	metricTasks     = prometheus.NewDesc("atys_agent_tasks", "Tasks, by how they fare.", []string{"phase"}, nil)
 	metricTargets   = prometheus.NewDesc("atys_agent_targets", "Targets that run on this machine.", nil, nil)
 )
 
 // Describe lists what the agent tells of itself; see prometheus.Collector.
 func (a *Agent) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{metricWindows, metricWaiting, metricBytes, metricFailures, metricOffset, metricUncertain, metricFrequency, metricTasks, metricTargets} {
+	for _, d := range []*prometheus.Desc{metricWindows, metricWaiting, metricBytes, metricFailures, metricOffset, metricUncertain, metricFrequency, metricWanted, metricCPU, metricMemory,
+		metricBudgetCPU, metricBudgetMem, metricCap, metricStopped, metricTasks, metricTargets} {
 		to <- d
 	}
 }
 
-// Collect gives it; see prometheus.Collector. What the agent costs is told by
-// the metrics of its process.
+// Collect gives it; see prometheus.Collector.
 func (a *Agent) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
@@ -50,7 +59,9 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 	defer a.mu.Unlock()
 	for _, r := range a.rates {
 		gauge(metricFrequency, r.frequency, r.task, r.event)
+		gauge(metricWanted, r.wanted, r.task, r.event)
 	}
+	a.collectCost(to)
 	phases := map[string]float64{}
 	for _, s := range a.status {
 		phases[s.GetPhase()]++
@@ -59,4 +70,23 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 		gauge(metricTasks, n, phase)
 	}
 	gauge(metricTargets, float64(len(a.targets)))
+}
+
+// collectCost tells what the agent takes, and may. The lock is held.
+func (a *Agent) collectCost(to chan<- prometheus.Metric) {
+	l, budget := &a.ledger, a.options.Budget
+	user := l.total.User
+	if a.own != nil { // and what was used since that was measured
+		user += max(ownCPU()-l.usage.CPU, 0)
+	}
+	for part, spent := range map[string]time.Duration{"user": user, "bpf": l.total.BPF, "interrupt": l.total.Interrupt} {
+		to <- prometheus.MustNewConstMetric(metricCPU, prometheus.CounterValue, spent.Seconds(), part)
+	}
+	for part, bytes := range map[string]int64{"process": l.usage.Memory - l.usage.Maps, "maps": l.usage.Maps} {
+		to <- prometheus.MustNewConstMetric(metricMemory, prometheus.GaugeValue, float64(bytes), part)
+	}
+	to <- prometheus.MustNewConstMetric(metricBudgetCPU, prometheus.GaugeValue, budget.Cores)
+	to <- prometheus.MustNewConstMetric(metricBudgetMem, prometheus.GaugeValue, float64(budget.Memory))
+	to <- prometheus.MustNewConstMetric(metricCap, prometheus.GaugeValue, l.cap)
+	to <- prometheus.MustNewConstMetric(metricStopped, prometheus.CounterValue, float64(l.stops))
 }

@@ -1,16 +1,15 @@
 package agent
 
 import (
+	"cmp"
 	"context"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/remote"
+	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -36,18 +35,28 @@ func (a *Agent) publish() {
 	for _, t := range a.tasks {
 		for _, r := range t.recordings {
 			if r.sampler != nil {
-				rates = append(rates, rate{r.Task, r.Event, t.profile.Frequency})
+				rates = append(rates, rate{r.Task, r.Event, r.rate, t.profile.Frequency})
 			}
 		}
 		phase, message := t.troubles()
 		if phase == phaseRunning && t.targets == 0 && !t.everything() {
 			phase = phaseWaiting
 		}
-		status = append(status, &atysv1.TaskState{Id: t.id, Phase: phase, Message: message, Targets: uint32(t.targets)})
+		state := &atysv1.TaskState{Id: t.id, Phase: phase, Message: message, Targets: uint32(t.targets)}
+		if r := t.recordings; len(r) > 0 && r[0].sampler != nil {
+			state.Frequency = r[0].rate
+			state.Message = cmp.Or(state.Message, a.restraint(r[0]))
+		}
+		status = append(status, state)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rates = rates
+	before := a.ledger.state
+	a.ledger = ledger{usage: a.spending.usage, total: a.spending.total, cores: a.spending.cores, cap: a.spending.governor.Cap, state: a.state(), stops: a.spending.stops}
+	if a.ledger.state != before {
+		a.wakeReport()
+	}
 	if !sameStates(a.status, status) {
 		a.status = status
 		a.wakeReport()
@@ -101,6 +110,16 @@ func (a *Agent) reportUntil(ctx context.Context) {
 	}
 }
 
+// ledger is what others are told of spending.
+type ledger struct {
+	usage Usage
+	total profile.Cost
+	cores float64
+	cap   float64
+	state string
+	stops int
+}
+
 func (a *Agent) report() *atysv1.ReportRequest {
 	spooled, counts := a.options.Spool.Stats(), a.Counts()
 	offset, uncertain := a.shipper.clock()
@@ -110,31 +129,7 @@ func (a *Agent) report() *atysv1.ReportRequest {
 		State: &atysv1.NodeState{WaitingWindows: uint32(spooled.Records), ShippedWindows: uint64(counts.Shipped),
 			LostWindows:   uint64(counts.Refused + counts.Unkept + spooled.Dropped + spooled.Damaged),
 			ClockOffsetNs: int64(offset), ClockErrorNs: int64(uncertain), StartedUnixNano: a.began.UnixNano(),
-			CpuNs: int64(ownCPU()), MemoryBytes: ownMemory(), MetricsAddress: a.options.Metrics}}
-}
-
-// ownCPU is the CPU time that this process has used.
-func ownCPU() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// ownMemory is what this process has in memory; 0 if that cannot be read.
-func ownMemory() uint64 {
-	data, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(data))
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, err := strconv.ParseUint(fields[1], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return pages * uint64(os.Getpagesize())
+			CpuNs: int64(ownCPU()), MemoryBytes: ownMemory(), MetricsAddress: a.options.Metrics,
+			Cost: wire.Cost(a.ledger.total), Cores: a.ledger.cores, CoresBudget: a.options.Budget.Cores, MemoryBudget: uint64(a.options.Budget.Memory),
+			MapBytes: uint64(a.ledger.usage.Maps), BudgetMessage: a.ledger.state, CapHertz: a.ledger.cap, LastEnd: a.life.last}}
 }

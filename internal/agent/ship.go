@@ -36,6 +36,7 @@ type shipper struct {
 	mu        sync.Mutex // guards all below
 	compared  comparison
 	unspooled [][]byte // what the disk did not take
+	shedding  bool     // forget what can be explained again
 	counts    Counts
 }
 
@@ -79,6 +80,14 @@ func (s *shipper) direct(records [][]byte) {
 	}
 	s.mu.Unlock()
 	s.wake()
+}
+
+// shed has what is kept in memory of the receiver forgotten. It is explained
+// again, no more.
+func (s *shipper) shed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shedding = true
 }
 
 // took tells whether all bundles up to one have been taken.
@@ -161,9 +170,12 @@ func (s *shipper) drainLast(ctx context.Context) {
 // there may be more.
 func (s *shipper) shipOne(ctx context.Context) (more bool, err error) {
 	s.mu.Lock()
-	records := s.unspooled
-	s.unspooled = nil
+	records, shedding := s.unspooled, s.shedding
+	s.unspooled, s.shedding = nil, false
 	s.mu.Unlock()
+	if shedding {
+		s.known, s.explained = wire.NewKnown(mostKnown), wire.NewKnown(mostKnown)
+	}
 	if len(records) > 0 {
 		if err := s.ship(ctx, records); err != nil {
 			s.direct(records)

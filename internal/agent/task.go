@@ -37,8 +37,9 @@ type task struct {
 	phase      string
 	message    string
 	targets    int
-	over       bool     // its recordings have ended
-	last       spool.ID // and this was its last bundle
+	came       time.Time // when it was ordered
+	over       bool      // its recordings have ended
+	last       spool.ID  // and this was its last bundle
 }
 
 // recording is one event of a task.
@@ -54,12 +55,15 @@ type recording struct {
 	late     bool              // a crew's first cut is not over: it has begun then
 	clock    reading           // when the window began
 	leaving  bool              // a crew is to cut its last windows, or has
+	rate     float64           // Hz
+	spent    profile.Cost      // by its samples, since the sampler began
+	cost     profile.Cost      // and since the last edge
 }
 
 func newTask(id string, p *spec.Profile, end time.Time) *task {
 	t := &task{id: id, profile: p, end: end, phase: phaseStarting}
 	for _, r := range p.Recordings() {
-		t.recordings = append(t.recordings, &recording{Recording: r, task: t, aimed: map[int]bool{}})
+		t.recordings = append(t.recordings, &recording{Recording: r, task: t, aimed: map[int]bool{}, rate: p.Frequency})
 	}
 	return t
 }
@@ -94,7 +98,8 @@ func (r *recording) aim(wanted, others []int) {
 // that.
 func (a *Agent) start(r *recording) {
 	p := r.task.profile
-	w := Wanted{Event: r.Event, Kernel: p.Kernel, Frequency: p.Frequency, Window: p.Window, All: r.task.everything(), MayAttach: p.AllowAttach}
+	r.rate, r.spent = a.spending.governor.Rate(p.Frequency), profile.Cost{}
+	w := Wanted{Event: r.Event, Kernel: p.Kernel, Frequency: r.rate, Window: p.Window, All: r.task.everything(), MayAttach: p.AllowAttach}
 	r.starting, r.edge, r.leaving = true, time.Time{}, false
 	clear(r.aimed)
 	a.starting++
@@ -119,6 +124,7 @@ func (a *Agent) begun(s start) error {
 	a.starting--
 	if s.err == nil {
 		r.sampler = s.sampler
+		a.own.changed()
 	}
 	switch {
 	case t.over:
@@ -136,7 +142,7 @@ func (a *Agent) begun(s start) error {
 	}
 	r.late = slow && t.phase == phaseStarting
 	t.phase, t.message, r.clock = phaseRunning, "", a.shipper.reading()
-	wait := r.untilEdge(a.options.Now())
+	wait := a.untilEdge(r)
 	if t.id == builtinID && a.options.First > 0 {
 		wait = min(wait, a.options.First)
 		a.options.First = 0
@@ -178,12 +184,12 @@ func (t *task) ends() time.Time {
 
 // untilEdge is how long it takes until a window has to be cut to end with the
 // clock's. A crew's is not cut twice for one edge, however its lead changes.
-func (r *recording) untilEdge(now time.Time) time.Duration {
-	length, lead := r.task.profile.Window, time.Duration(0)
+func (a *Agent) untilEdge(r *recording) time.Duration {
+	length, lead := a.window(r.task), time.Duration(0)
 	if c, ok := r.sampler.(Crew); ok {
-		lead = c.Lead()
+		length, lead = r.task.profile.Window, c.Lead()
 	}
-	wait := untilEdge(now.Add(lead), length)
+	wait := untilEdge(a.options.Now().Add(lead), length)
 	if lead > 0 && wait < length/2 {
 		wait += length
 	}
@@ -227,6 +233,8 @@ func (a *Agent) close(r *recording) {
 	if r.sampler == nil {
 		return
 	}
+	a.account(r)
+	a.own.changed()
 	sampler := r.sampler
 	r.sampler = nil
 	a.closing.Go(func() {
@@ -247,7 +255,7 @@ const (
 // nextLook is when to see how full the tables are: never, where a window cannot
 // fill them.
 func (r *recording) nextLook(now time.Time) time.Time {
-	perSecond := r.task.profile.Frequency * float64(runtime.NumCPU())
+	perSecond := r.rate * float64(runtime.NumCPU())
 	if perSecond*r.task.profile.Window.Seconds() < lookSamples {
 		return time.Time{}
 	}
@@ -286,7 +294,8 @@ func (r *recording) whole() (*profile.Window, error) {
 // cut ends a recording's window and spools what it holds. A spool that cannot
 // take it does not end the agent: the windows are shipped from memory, once.
 func (a *Agent) cut(r *recording) {
-	r.edge = time.Now().Add(r.untilEdge(a.options.Now()))
+	r.edge = time.Now().Add(a.untilEdge(r))
+	a.adopt(r)
 	if crew, ok := r.sampler.(Crew); ok {
 		a.cutCrew(r, crew, false)
 		return
@@ -310,6 +319,9 @@ func (a *Agent) keep(r *recording, parts []*profile.Window, next reading) {
 	}
 	var records [][]byte
 	var err error
+	if len(parts) > 0 { // else the next window tells what this one took
+		apportion(a.charge(r), parts)
+	}
 	for _, part := range parts {
 		part.Task, part.Instances = r.Task, r.task.instances
 		part.ClockOffset, part.ClockError = clock.offset, clock.uncertain

@@ -98,6 +98,15 @@ func (t *take) Aim(add, drop []int) {
 
 func (t *take) Full() float64 { return 0 }
 
+func (t *take) SetFrequency(hz float64) error {
+	t.studio.mu.Lock()
+	defer t.studio.mu.Unlock()
+	t.Frequency = hz
+	return nil
+}
+
+func (t *take) Spent() (bpf, interrupts time.Duration, err error) { return 0, 0, nil }
+
 func (t *take) Close() error {
 	t.studio.mu.Lock()
 	defer t.studio.mu.Unlock()

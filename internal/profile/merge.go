@@ -41,6 +41,7 @@ func Subtract(a, b *Window) (*Window, error) {
 	head.Exact.Add(b.Exact.negative())
 	head.Idle -= b.Idle
 	head.Watched -= b.Watched
+	head.Cost.Add(b.Cost.negative())
 	for _, l := range b.Losses {
 		l.N, l.Value = -l.N, -l.Value
 		head.AddLoss(l)
@@ -133,6 +134,7 @@ func (h *Head) Absorb(o *Head) {
 	h.Exact.Add(o.Exact)
 	h.Idle += o.Idle
 	h.Watched += o.Watched
+	h.Cost.Add(o.Cost)
 	h.span(o)
 	h.clocks(o)
 	h.Instances.Absorb(o.Instances)

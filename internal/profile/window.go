@@ -70,6 +70,26 @@ func (e Exact) negative() Exact {
 	return Exact{CPU: -e.CPU, User: -e.User, System: -e.System, Source: e.Source}
 }
 
+// Cost is what profiling itself took.
+type Cost struct {
+	User      time.Duration // CPU time of the profiler's own process, in the kernel too
+	BPF       time.Duration // of its programs that take samples
+	Interrupt time.Duration // of the interrupts they are taken in: an estimate
+}
+
+// Add adds another cost.
+func (c *Cost) Add(o Cost) {
+	c.User += o.User
+	c.BPF += o.BPF
+	c.Interrupt += o.Interrupt
+}
+
+// Total is all of it.
+func (c Cost) Total() time.Duration { return c.User + c.BPF + c.Interrupt }
+
+// negative is what Add takes c away with.
+func (c Cost) negative() Cost { return Cost{-c.User, -c.BPF, -c.Interrupt} }
+
 // Thread is one thread of the target, or (shipped) one pattern of thread names.
 type Thread struct {
 	PID, TID int
@@ -130,6 +150,7 @@ type Head struct {
 	Exact       Exact // of the whole target in this interval
 	Idle        time.Duration
 	Watched     time.Duration // CPU time that was watched: CPUs x duration; 0 unless all were
+	Cost        Cost          // of profiling the target in this interval
 	Losses      []Loss
 	Comments    []string
 }

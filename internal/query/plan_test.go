@@ -24,7 +24,7 @@ func TestPlan(t *testing.T) {
 		"an hour":  {0, 60, nil, []store.Query{part(store.Service1h, 0, 60)}},
 		"two":      {0, 120, nil, []store.Query{part(store.Service1h, 0, 120)}},
 		"its ends": {-0.5, 72, nil, []store.Query{part(store.Raw, -0.5, 0), part(store.Service1h, 0, 60), part(store.Service10m, 60, 70), part(store.Service1m, 70, 72)}},
-		"days":      {-13 * 60, 37 * 60, nil, []store.Query{part(store.Service1h, -13*60, -12*60), part(store.Service1d, -12*60, 36*60), part(store.Service1h, 36*60, 37*60)}},
+		"days":     {-13 * 60, 37 * 60, nil, []store.Query{part(store.Service1h, -13*60, -12*60), part(store.Service1d, -12*60, 36*60), part(store.Service1h, 36*60, 37*60)}},
 		"stale minute": {0, 10, []store.Step{{Level: store.Service10m, Start: noon}, {Level: store.Service1m, Start: at(3)}},
 			[]store.Query{part(store.Service1m, 0, 3), part(store.Raw, 3, 4), part(store.Service1m, 4, 10)}},
 		"stale hour": {0, 120, []store.Step{{Level: store.Service1h, Start: at(60)}},

@@ -39,6 +39,8 @@ type Coverage struct {
 	Windows int
 	Damaged int            // windows, or stretches of a series, that could not be read
 	N       int64          // samples
+	Cost    profile.Cost   // of profiling what was selected; of threads' parts nobody knows it
+	CPU     time.Duration  // that it used, by the kernel's account
 	Losses  []profile.Loss // of what was selected
 	Nodes   []NodeCoverage // of all whose agents record everything
 	Dropped []Span         // times whose windows, of the detail that the question needs, are kept no more
@@ -193,6 +195,8 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 	for i := range m.Columns {
 		column := &m.Columns[i]
 		c.Windows += column.Windows
+		c.Cost.Add(column.Head.Cost)
+		c.CPU += column.Head.Exact.CPU
 		recount(m, column)
 		for _, l := range column.Head.Losses {
 			addLoss(&c.Losses, l)

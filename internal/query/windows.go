@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
@@ -21,6 +22,7 @@ type Kept struct {
 	Head     profile.Head
 	Run      profile.Run
 	N, Value int64
+	Period   time.Duration // between samples of a CPU; 0: they are not taken by time
 	Stacks   int
 }
 
@@ -41,7 +43,11 @@ func (a Asker) Windows(ctx context.Context, s Selection, limit int) (*List, erro
 			list.More = true
 			return errEnough
 		}
-		list.Windows = append(list.Windows, Kept{Head: w.Head, Run: run, N: w.N(), Value: w.Total(kind), Stacks: len(w.Stacks)})
+		kept := Kept{Head: w.Head, Run: run, N: w.N(), Value: w.Total(kind), Stacks: len(w.Stacks)}
+		if t := w.Types[kind]; t.Unit == "nanoseconds" {
+			kept.Period = time.Duration(t.Period)
+		}
+		list.Windows = append(list.Windows, kept)
 		return nil
 	})
 	var damaged *store.DamagedError

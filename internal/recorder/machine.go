@@ -22,6 +22,7 @@ import (
 // Setup says how a machine's recordings are unwound and named.
 type Setup struct {
 	CacheDir string // of symbols; "": none
+	Names    int64  // bytes of symbols in memory; 0: as many as symbol.Options has them
 	Rows     uint32 // of unwinding tables, see unwind.Options
 	Eager    bool   // see unwind.Options
 	Log      *slog.Logger
@@ -70,7 +71,7 @@ func Open(s Setup) (m *Machine, err error) {
 	}
 	kernel := symbol.NewKernel("/proc", "/sys", time.Now)
 	m = &Machine{setup: s, log: s.Log, cpus: cpus, kernel: kernel, managed: newManaged(s.Log), calm: calm, jit: map[int]*symbol.JIT{},
-		names: symbol.New(symbol.Options{CacheDir: s.CacheDir, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))})}
+		names: symbol.New(symbol.Options{CacheDir: s.CacheDir, MemoryBytes: s.Names, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))})}
 	m.recordings.Store(&[]*Recorder{})
 	m.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: s.Log, Rows: s.Rows,
 		Wanted: m.wanted, Eager: s.Eager, OnRuntime: m.met})
@@ -178,6 +179,15 @@ func (m *Machine) refresh() {
 			delete(m.jit, pid) // mostly because it is gone; if not, it is asked for again
 		}
 	}
+}
+
+// Shed gives up names that are in memory, which are read again where they are
+// asked for.
+func (m *Machine) Shed() {
+	m.names.Shed()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.jit)
 }
 
 // Unwinder gives the unwinder, for its statistics.

@@ -138,6 +138,15 @@ func (r *Recorder) Full() float64 { return r.sampler.Full() }
 // Sampler gives the sampler, for live changes and its costs.
 func (r *Recorder) Sampler() *cpu.Sampler { return r.sampler }
 
+// SetFrequency has a recording sample as often as this, from the next window on.
+func (r *Recorder) SetFrequency(hz float64) error { return r.sampler.SetFrequency(hz) }
+
+// Spent tells what samples have cost so far, beside this process's own time.
+func (r *Recorder) Spent() (bpf, interrupts time.Duration, err error) {
+	s, err := r.sampler.Spent()
+	return s.BPF, s.Interrupt, err
+}
+
 // Unwinder gives the unwinder, for its statistics.
 func (r *Recorder) Unwinder() *unwind.Unwinder { return r.machine.unwinder }
 

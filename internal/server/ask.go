@@ -181,7 +181,8 @@ func (s *Server) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1
 		h := &w.Head
 		m := &atysv1.KeptWindow{Labels: map[string]string{}, Task: legible(h.Task), Run: w.Run[:], StartUnixNano: h.Start.UnixNano(), DurationNs: int64(h.Duration),
 			N: w.N, Value: w.Value, Stacks: uint32(w.Stacks), Exact: exactMessage(h.Exact), Losses: lossMessages(h.Losses), Design: string(h.Design),
-			ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError), Instances: instancesMessage(h.Instances)}
+			ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError), Instances: instancesMessage(h.Instances),
+			Cost: wire.Cost(h.Cost), PeriodNs: int64(w.Period)}
 		for name, value := range h.Target {
 			m.Labels[legible(name)] = legible(value)
 		}
@@ -195,8 +196,8 @@ func (s *Server) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1
 func legible(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
 
 func coverageMessage(c query.Coverage) *atysv1.Coverage {
-	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N, Losses: lossMessages(c.Losses), DoubtfulWindows: uint32(c.Doubtful)}
-	m.Dropped = spanMessages(c.Dropped)
+	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N, Losses: lossMessages(c.Losses), DoubtfulWindows: uint32(c.Doubtful),
+		Dropped: spanMessages(c.Dropped), Cost: wire.Cost(c.Cost), CpuNs: int64(c.CPU)}
 	for _, t := range c.Tasks {
 		m.Tasks = append(m.Tasks, &atysv1.TaskCoverage{Task: legible(t.Task), Instances: instancesMessage(t.Instances)})
 	}

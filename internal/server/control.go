@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -41,30 +42,46 @@ type ProfileStatus struct {
 
 // NodeTask is how a profile fares on a node.
 type NodeTask struct {
-	Node    string `json:"node"`
-	Phase   string `json:"phase"`
-	Message string `json:"message,omitempty"`
-	Targets int    `json:"targets"`
+	Node      string  `json:"node"`
+	Phase     string  `json:"phase"`
+	Message   string  `json:"message,omitempty"`
+	Targets   int     `json:"targets"`
+	Frequency float64 `json:"frequency,omitempty"` // Hz at which it samples now
 }
 
 // AgentStatus is an agent and how it fares.
 type AgentStatus struct {
-	Node        string    `json:"node"`
-	Version     string    `json:"version"`
-	Phase       string    `json:"phase"` // connected, silent
-	Started     time.Time `json:"started"`
-	Seen        time.Time `json:"seen"`
-	Targets     int       `json:"targets"`
-	Waiting     int       `json:"waitingWindows"`
-	Shipped     int       `json:"shippedWindows"`
-	Lost        int       `json:"lostWindows"`
-	ClockOffset string    `json:"clockOffset"`
-	ClockError  string    `json:"clockError"`
-	CPU         string    `json:"cpu"`
-	Memory      int       `json:"memoryBytes"`
+	Node        string     `json:"node"`
+	Version     string     `json:"version"`
+	Phase       string     `json:"phase"` // connected, silent
+	Started     time.Time  `json:"started"`
+	Seen        time.Time  `json:"seen"`
+	Targets     int        `json:"targets"`
+	Waiting     int        `json:"waitingWindows"`
+	Shipped     int        `json:"shippedWindows"`
+	Lost        int        `json:"lostWindows"`
+	ClockOffset string     `json:"clockOffset"`
+	ClockError  string     `json:"clockError"`
+	CPU         string     `json:"cpu"`
+	Memory      int        `json:"memoryBytes"`
+	Cost        *AgentCost `json:"cost,omitempty"`
+	LastEnd     string     `json:"lastEnd,omitempty"` // how its last life ended, if not by itself
 
 	Labels  profile.Labels `json:"labels,omitempty"`
 	ShipsTo string         `json:"shipsTo,omitempty"` // address of its group's relay
+}
+
+// AgentCost is what an agent takes of its machine, and may.
+type AgentCost struct {
+	User         string  `json:"user"` // CPU time of its own process since it began
+	BPF          string  `json:"bpf"`  // of its programs that take samples
+	Interrupt    string  `json:"interrupt"`
+	Cores        float64 `json:"cores"`                  // of late
+	CoresBudget  float64 `json:"coresBudget,omitempty"`  // 0: as much as it likes
+	MapBytes     int     `json:"mapBytes"`               // not in memoryBytes
+	MemoryBudget int     `json:"memoryBudget,omitempty"` // of both
+	Cap          float64 `json:"capHertz,omitempty"`     // above which it samples nothing
+	Message      string  `json:"message,omitempty"`      // what it does to keep within
 }
 
 // TargetStatus is a target, as its agent sees it.
@@ -305,7 +322,7 @@ func (f *fleet) profileStatus(t *task) ProfileStatus {
 		for _, state := range a.report.GetTasks() {
 			if state.GetId() == t.ID {
 				phases[state.GetPhase()]++
-				p.Nodes = append(p.Nodes, NodeTask{Node: a.report.GetNode(), Phase: state.GetPhase(), Message: cut(state.GetMessage()), Targets: int(state.GetTargets())})
+				p.Nodes = append(p.Nodes, NodeTask{Node: a.report.GetNode(), Phase: state.GetPhase(), Message: cut(state.GetMessage()), Targets: int(state.GetTargets()), Frequency: finite(state.GetFrequency())})
 			}
 		}
 	}
@@ -329,12 +346,26 @@ func cut(message string) string {
 	return strings.ToValidUTF8(message[:wire.MaxLabel], "") + "..."
 }
 
+// finite is a number that JSON can hold.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
 func (f *fleet) agentStatus(a *attendant) AgentStatus {
 	r, state := a.report, a.report.GetState()
 	status := AgentStatus{Node: r.GetNode(), Version: r.GetVersion(), Phase: "connected", Seen: a.seen, Targets: len(r.GetTargets()),
 		Waiting: int(state.GetWaitingWindows()), Shipped: int(state.GetShippedWindows()), Lost: int(state.GetLostWindows()),
 		ClockOffset: time.Duration(state.GetClockOffsetNs()).String(), ClockError: time.Duration(state.GetClockErrorNs()).String(),
 		CPU: time.Duration(state.GetCpuNs()).String(), Memory: int(state.GetMemoryBytes()), Labels: a.labels, ShipsTo: f.relays.address(a.labels)}
+	if c := state.GetCost(); c != nil {
+		status.Cost = &AgentCost{User: time.Duration(c.GetUserNs()).String(), BPF: time.Duration(c.GetBpfNs()).String(), Interrupt: time.Duration(c.GetInterruptNs()).String(),
+			Cores: finite(state.GetCores()), CoresBudget: finite(state.GetCoresBudget()), MapBytes: int(state.GetMapBytes()), MemoryBudget: int(state.GetMemoryBudget()),
+			Cap: finite(state.GetCapHertz()), Message: cut(state.GetBudgetMessage())}
+	}
+	status.LastEnd = cut(state.GetLastEnd())
 	if started := state.GetStartedUnixNano(); started != 0 {
 		status.Started = time.Unix(0, started).UTC()
 	}

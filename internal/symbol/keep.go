@@ -83,6 +83,25 @@ func (r *Resolver) bound(m *module) {
 	}
 }
 
+// Shed gives up all tables and open files: they are read again where names are
+// asked for, from the disk cache where their file is gone.
+func (r *Resolver) Shed() {
+	r.work.Lock()
+	defer r.work.Unlock()
+	r.mu.Lock()
+	var loaded []*module
+	for _, m := range r.modules {
+		if m.loaded {
+			loaded = append(loaded, m)
+		}
+	}
+	r.mu.Unlock()
+	for _, m := range loaded {
+		_ = r.save(m) // what cannot be written is read again
+		r.unload(m)
+	}
+}
+
 // bytes estimates what a module takes in memory.
 func (m *module) bytes() int64 {
 	const perFrame, perName = 200, 100

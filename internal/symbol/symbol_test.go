@@ -273,6 +273,15 @@ func TestBounds(t *testing.T) {
 			}
 		}
 	}
+	r.Shed()
+	for i, p := range programs {
+		if m := r.modules[p.id]; m.bytes() != 0 {
+			t.Errorf("%d: %d bytes of tables that were shed", i, m.bytes())
+		}
+	}
+	if got := r.Resolve(native(programs[0].id, programs[0].off)); got[0].Function != "f0" {
+		t.Errorf("after all was shed: %+v", got)
+	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}

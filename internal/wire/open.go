@@ -91,7 +91,7 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 		Task: m.GetTask(), Start: time.Unix(0, m.GetStartUnixNano()), Duration: time.Duration(m.GetDurationNs()),
 		ClockOffset: time.Duration(m.GetClockOffsetNs()), ClockError: time.Duration(m.GetClockErrorNs()),
 		Design: profile.Design(m.GetDesign()), Exact: exact(m.GetExact()), Idle: time.Duration(m.GetIdleNs()), Watched: time.Duration(m.GetWatchedNs()),
-		Comments:  m.GetComments(),
+		Cost: cost(m.GetCost()), Comments: m.GetComments(),
 		Instances: profile.Instances{Recorded: int(m.GetInstances().GetRecorded()), Eligible: int(m.GetInstances().GetEligible())},
 	}
 	for _, t := range m.GetTypes() {
@@ -101,6 +101,10 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 		h.AddLoss(profile.Loss{Reason: profile.LossReason(l.GetReason()), Detail: l.GetDetail(), N: l.GetN(), Value: l.GetValue()})
 	}
 	return h, run, nil
+}
+
+func cost(m *atysv1.Cost) profile.Cost {
+	return profile.Cost{User: time.Duration(m.GetUserNs()), BPF: time.Duration(m.GetBpfNs()), Interrupt: time.Duration(m.GetInterruptNs())}
 }
 
 func exact(m *atysv1.Exact) profile.Exact {

@@ -59,6 +59,9 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 	if h.Instances != (profile.Instances{}) {
 		m.Instances = &atysv1.Instances{Recorded: uint32(h.Instances.Recorded), Eligible: uint32(h.Instances.Eligible)}
 	}
+	if h.Cost != (profile.Cost{}) {
+		m.Cost = Cost(h.Cost)
+	}
 	for _, t := range h.Types {
 		m.Types = append(m.Types, &atysv1.ValueType{Kind: t.Kind, Unit: t.Unit, Period: t.Period})
 	}
@@ -69,6 +72,11 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 		m.Losses = append(m.Losses, &atysv1.Loss{Reason: string(l.Reason), Detail: utf8(l.Detail), N: l.N, Value: l.Value})
 	}
 	return m
+}
+
+// Cost is a cost as messages have it.
+func Cost(c profile.Cost) *atysv1.Cost {
+	return &atysv1.Cost{UserNs: int64(c.User), BpfNs: int64(c.BPF), InterruptNs: int64(c.Interrupt)}
 }
 
 func sealSeries(labels profile.Labels) *atysv1.Series {

@@ -198,10 +198,10 @@ func both(dictionaries ...*atysv1.Dictionary) *atysv1.Dictionary {
 }
 
 // TestGolden reads what atys wrote when its messages were first released, and
-// since windows tell how many instances were recorded.
+// since windows tell how many instances were recorded, and what that cost.
 func TestGolden(t *testing.T) {
 	before := window(7)
-	before.Instances = profile.Instances{}
+	before.Instances, before.Cost = profile.Instances{}, profile.Cost{}
 	for file, want := range map[string]*profile.Window{"testdata/spooled-1.hex": before, "testdata/spooled-2.hex": window(7)} {
 		if _, err := os.Stat(file); *update && errors.Is(err, os.ErrNotExist) { // what was released stays
 			data, err := proto.MarshalOptions{Deterministic: true}.Marshal(Seal(want, profile.Run{7}))

@@ -93,6 +93,9 @@ func (e *encoder) comments() []string {
 		window.number("instances", int64(h.Instances.Recorded)).number("eligible", int64(h.Instances.Eligible))
 	}
 	window.number("idle_ns", int64(h.Idle)).number("watched_ns", int64(h.Watched)).exact(h.Exact)
+	if h.Cost != (profile.Cost{}) {
+		window.number("cost_user_ns", int64(h.Cost.User)).number("cost_bpf_ns", int64(h.Cost.BPF)).number("cost_interrupt_ns", int64(h.Cost.Interrupt))
+	}
 	window.text("dictionary", dictionaryHash(e.p))
 	if len(e.win.Samples) > 0 {
 		window.text("samples", samplesHash(e.p))
@@ -277,18 +280,20 @@ func (n *noted) window(f fields) {
 	n.windows++
 	h := &n.head
 	exact, idle, watched := f.exact(), f.duration("idle_ns"), f.duration("watched_ns")
+	cost := profile.Cost{User: f.duration("cost_user_ns"), BPF: f.duration("cost_bpf_ns"), Interrupt: f.duration("cost_interrupt_ns")}
 	if n.windows > 1 { // merged by another tool: keep what adds up
 		h.Task, h.Design, n.end, n.hash = "", profile.DesignUnknown, profile.EndUnknown, ""
 		n.samples = ""
 		h.Exact.Add(exact)
 		h.Idle += idle
 		h.Watched += watched
+		h.Cost.Add(cost)
 		return
 	}
 	h.Task, h.Design = f["task"], profile.Design(f["design"])
 	h.ClockOffset, h.ClockError = f.duration("clock_offset_ns"), f.duration("clock_error_ns")
 	h.Instances = profile.Instances{Recorded: int(f.duration("instances")), Eligible: int(f.duration("eligible"))}
-	h.Exact, h.Idle, h.Watched = exact, idle, watched
+	h.Exact, h.Idle, h.Watched, h.Cost = exact, idle, watched, cost
 	n.end, n.hash, n.samples = profile.ParseEnd(f["end"]), f["dictionary"], f["samples"]
 }
 

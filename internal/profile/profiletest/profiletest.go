@@ -55,6 +55,8 @@ func randomHead(r *rand.Rand) profile.Head {
 	if h.Duration%3 == 0 { // no number is drawn for it: the others stay what they were in golden files
 		h.Instances = profile.Instances{Recorded: 3, Eligible: 3 + int(h.Duration%1000)}
 	}
+	// Drawn from nothing, so that what is drawn after it stays what it was.
+	h.Cost = profile.Cost{User: h.Idle, BPF: h.Watched, Interrupt: h.ClockError}
 	for range r.IntN(3) {
 		h.AddLoss(profile.Loss{Reason: pick(r, profile.LossDropped, profile.LossTruncated), Detail: pick(r, "", "ring full"),
 			N: r.Int64N(9) + 1, Value: r.Int64N(1e6)})
@@ -178,6 +180,7 @@ func Canonical(w *profile.Window) []string {
 		fmt.Sprintf("start %s duration %s clock %s %s", h.Start.UTC().Format(time.RFC3339Nano), h.Duration, h.ClockOffset, h.ClockError),
 		fmt.Sprintf("types %+v", h.Types),
 		fmt.Sprintf("exact %+v idle %s watched %s", h.Exact, h.Idle, h.Watched),
+		fmt.Sprintf("cost %+v", h.Cost),
 	}
 	for _, l := range h.Losses {
 		out = append(out, fmt.Sprintf("loss %+v", l))

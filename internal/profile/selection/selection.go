@@ -48,7 +48,7 @@ func (s Selection) Apply(w *profile.Window) (*profile.Window, Unmatched) {
 		return w, Unmatched{}
 	}
 	head := w.Head
-	head.Exact, head.Idle, head.Watched = profile.Exact{}, 0, 0
+	head.Exact, head.Idle, head.Watched, head.Cost = profile.Exact{}, 0, 0, profile.Cost{}
 	sel := selector{Selection: s, ends: map[profile.End]verdict{}, locations: make([]verdict, len(w.Locations))}
 	sel.rewriter = newRewriter(w, head, func(t profile.Thread) profile.Thread {
 		t.Exact = profile.Exact{}

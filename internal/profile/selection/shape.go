@@ -156,7 +156,7 @@ func Threads(w *profile.Window) []ThreadWindow {
 		}
 		part := *w
 		part.Rows, part.Samples, part.Losses = rows[id], nil, nil
-		part.Exact, part.Idle, part.Watched = w.Thread(id).Exact, 0, 0
+		part.Exact, part.Idle, part.Watched, part.Cost = w.Thread(id).Exact, 0, 0, profile.Cost{}
 		out = append(out, ThreadWindow{w.Thread(id), &part})
 	}
 	slices.SortStableFunc(out, func(a, b ThreadWindow) int {

@@ -39,6 +39,8 @@ type eventSet struct {
 	seconds  []int
 	cgroup   *os.File
 	closed   bool
+	fired    float64   // interrupts of timers at each CPU,
+	counted  time.Time // up to here
 }
 
 type openEvent struct {
@@ -84,6 +86,7 @@ func (s *Sampler) openEvents(chosen decision) (err error) {
 	e.decision = chosen
 	if o.Event.Clock {
 		s.begin()
+		s.countTimers()
 	}
 	if chosen.placement == PlaceCgroup && !o.Event.Trace {
 		if e.cgroup, err = os.Open(chosen.cgroup); err != nil {

@@ -131,6 +131,7 @@ func (s *Sampler) setBase(hz float64) {
 	if e.base == hz {
 		return
 	}
+	s.countTimers()
 	e.base = hz
 	switch {
 	case s.options.Event.Clock:

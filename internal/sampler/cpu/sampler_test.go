@@ -465,3 +465,31 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("where there is no PMU, the error is %q", err)
 	}
 }
+
+// TestSpent compares what samples are said to cost with what they can: of a timer
+// each CPU's interrupts, whoever runs there, and some microseconds of BPF each.
+func TestSpent(t *testing.T) {
+	s := start(t, Options{PIDs: []int{shell(t, spin)}, Frequency: 99, MeasureCost: true})
+	before, err := s.Spent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetFrequency(499); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	w := gather(t, s, samples(300)) // at 499 Hz after the first cut
+	after, err := s.Spent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fired := (after.Interrupt - before.Interrupt).Seconds() / interruptCost.Seconds()
+	atMost := 499 * float64(len(s.options.CPUs)) * time.Since(began).Seconds()
+	if fired < float64(w.N()) || fired > atMost || fired < atMost/2 {
+		t.Errorf("%.0f interrupts for %d samples of one process, at most %.0f", fired, w.N(), atMost)
+	}
+	each := time.Duration(int64(after.BPF-before.BPF) / w.N())
+	if each < 200*time.Nanosecond || each > 200*time.Microsecond {
+		t.Errorf("%v of BPF for each of %d samples", each, w.N())
+	}
+}

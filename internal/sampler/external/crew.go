@@ -97,6 +97,20 @@ func (c *Crew) Aim(add, drop []int) {
 	}
 }
 
+// SetFrequency changes the rate from the next cut on.
+func (c *Crew) SetFrequency(hz float64) (err error) {
+	c.cutting.Lock()
+	defer c.cutting.Unlock()
+	c.options.Frequency = hz
+	for _, m := range c.members {
+		err = errors.Join(err, m.sampler.SetFrequency(hz))
+	}
+	return err
+}
+
+// Spent tells nothing: what tools take is the CPU time of this process's children.
+func (c *Crew) Spent() (bpf, interrupts time.Duration, err error) { return 0, 0, nil }
+
 // Full tells how full the kernel's tables are: other profilers have none.
 func (c *Crew) Full() float64 { return 0 }
 

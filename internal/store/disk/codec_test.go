@@ -53,7 +53,7 @@ func FuzzWindow(f *testing.F) {
 			if !c.read(data, ty.Kind, 1<<32-1, true) {
 				t.Fatalf("a scan reads it, a merge of %q does not", ty.Kind)
 			}
-			if len(c.leaves) != len(w.Rows.Stack) || c.head.Exact != w.Head.Exact {
+			if len(c.leaves) != len(w.Rows.Stack) || c.head.Exact != w.Head.Exact || c.head.Cost != w.Head.Cost {
 				t.Fatalf("a merge reads %d rows of %d", len(c.leaves), len(w.Rows.Stack))
 			}
 		}

@@ -151,6 +151,7 @@ func (c *columns) readHead(r *reader) {
 	for n := r.length(); n > 0 && !r.bad; n-- {
 		h.Comments = append(h.Comments, r.text())
 	}
+	h.Cost = r.cost()
 }
 
 func resize[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }

@@ -177,7 +177,7 @@ func (a *adder) addWindow(column string, g *grouped, size int) {
 // threadHead is a window's head as it is of some of its threads.
 func threadHead(c *columns, names []string, name string) *profile.Head {
 	h := c.head
-	h.Exact, h.Idle, h.Watched, h.Losses = profile.Exact{}, 0, 0, nil
+	h.Exact, h.Idle, h.Watched, h.Cost, h.Losses = profile.Exact{}, 0, 0, profile.Cost{}, nil
 	for i, t := range c.threads {
 		if names[i+1] == name {
 			h.Exact.Add(t.Exact)

@@ -14,7 +14,7 @@ import (
 //	          as many samples have on average | those of the following that there are:
 //	          excess | thread | context | slot | groups; of how many windows; how
 //	          many instances were recorded of how many
-//	head      duration, design, exact, idle, watched, clock, losses, comments
+//	head      duration, design, exact, idle, watched, clock, losses, comments, cost
 //	threads, contexts
 //
 // Single rows come first, by their leaves: those of one sample each, which are
@@ -73,6 +73,9 @@ func (w *writer) head(h *profile.Head) {
 	for _, c := range h.Comments {
 		w.text(c)
 	}
+	w.signed(int64(h.Cost.User))
+	w.signed(int64(h.Cost.BPF))
+	w.signed(int64(h.Cost.Interrupt))
 }
 
 // decodeWindow reads a window; its rows' stacks are leaves. False if the bytes
@@ -109,6 +112,10 @@ func (r *reader) types(w *store.Window) {
 	}
 }
 
+func (r *reader) cost() profile.Cost {
+	return profile.Cost{User: r.duration(), BPF: r.duration(), Interrupt: r.duration()}
+}
+
 func (r *reader) head(h *profile.Head) {
 	h.Duration = r.duration()
 	h.Design = profile.Design(r.word())
@@ -120,4 +127,5 @@ func (r *reader) head(h *profile.Head) {
 	for n := r.length(); n > 0 && !r.bad; n-- {
 		h.Comments = append(h.Comments, r.text())
 	}
+	h.Cost = r.cost()
 }

@@ -88,7 +88,7 @@ func (m *merger) addThreads(key string, w *profile.Window, head profile.Head) {
 	}
 	for name, exact := range names {
 		h := head
-		h.Exact, h.Idle, h.Watched, h.Losses = exact, 0, 0, nil
+		h.Exact, h.Idle, h.Watched, h.Cost, h.Losses = exact, 0, 0, profile.Cost{}, nil
 		m.column(key+name).absorb(&h, 1)
 	}
 }

@@ -69,7 +69,7 @@ func (b *bench) sameAtAllLevels(t *testing.T, windows []*profile.Window, kind st
 			}
 		}
 		h, w := c.Head, raw.Columns[0].Head
-		if c.Windows != raw.Columns[0].Windows || h.Exact != w.Exact || h.Idle != w.Idle || h.Watched != w.Watched || h.Task != w.Task {
+		if c.Windows != raw.Columns[0].Windows || h.Exact != w.Exact || h.Idle != w.Idle || h.Watched != w.Watched || h.Cost != w.Cost || h.Task != w.Task {
 			t.Errorf("level %d, %s: head %+v of %d windows, want %+v of %d", level, kind, h, c.Windows, w, raw.Columns[0].Windows)
 		}
 		for _, reason := range []profile.LossReason{profile.LossDropped, profile.LossTruncated} {

@@ -296,6 +296,7 @@ type Window struct {
 	// and start. It has one type, groups, and neither threads nor contexts.
 	Contains      []*Contained `protobuf:"bytes,18,rep,name=contains,proto3" json:"contains,omitempty"`
 	Instances     *Instances   `protobuf:"bytes,19,opt,name=instances,proto3" json:"instances,omitempty"` // none: all that were eligible were recorded
+	Cost          *Cost        `protobuf:"bytes,21,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -463,6 +464,13 @@ func (x *Window) GetInstances() *Instances {
 	return nil
 }
 
+func (x *Window) GetCost() *Cost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
 // Instances says that so many of those eligible were recorded, chosen at random.
 type Instances struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -516,6 +524,67 @@ func (x *Instances) GetEligible() uint32 {
 	return 0
 }
 
+// Cost is what profiling itself took of what a message is about.
+type Cost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	UserNs        int64                  `protobuf:"varint,1,opt,name=user_ns,json=userNs,proto3" json:"user_ns,omitempty"`                // CPU time of the agent's own process
+	BpfNs         int64                  `protobuf:"varint,2,opt,name=bpf_ns,json=bpfNs,proto3" json:"bpf_ns,omitempty"`                   // of its programs that take samples
+	InterruptNs   int64                  `protobuf:"varint,3,opt,name=interrupt_ns,json=interruptNs,proto3" json:"interrupt_ns,omitempty"` // of the interrupts they are taken in: an estimate
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cost) Reset() {
+	*x = Cost{}
+	mi := &file_atys_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cost) ProtoMessage() {}
+
+func (x *Cost) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cost.ProtoReflect.Descriptor instead.
+func (*Cost) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Cost) GetUserNs() int64 {
+	if x != nil {
+		return x.UserNs
+	}
+	return 0
+}
+
+func (x *Cost) GetBpfNs() int64 {
+	if x != nil {
+		return x.BpfNs
+	}
+	return 0
+}
+
+func (x *Cost) GetInterruptNs() int64 {
+	if x != nil {
+		return x.InterruptNs
+	}
+	return 0
+}
+
 type Contained struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Series        uint32                 `protobuf:"varint,1,opt,name=series,proto3" json:"series,omitempty"` // into the request's series
@@ -526,7 +595,7 @@ type Contained struct {
 
 func (x *Contained) Reset() {
 	*x = Contained{}
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +607,7 @@ func (x *Contained) String() string {
 func (*Contained) ProtoMessage() {}
 
 func (x *Contained) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +620,7 @@ func (x *Contained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contained.ProtoReflect.Descriptor instead.
 func (*Contained) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{6}
+	return file_atys_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Contained) GetSeries() uint32 {
@@ -582,7 +651,7 @@ type ValueType struct {
 
 func (x *ValueType) Reset() {
 	*x = ValueType{}
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +663,7 @@ func (x *ValueType) String() string {
 func (*ValueType) ProtoMessage() {}
 
 func (x *ValueType) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +676,7 @@ func (x *ValueType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueType.ProtoReflect.Descriptor instead.
 func (*ValueType) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{7}
+	return file_atys_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ValueType) GetKind() string {
@@ -651,7 +720,7 @@ type Exact struct {
 
 func (x *Exact) Reset() {
 	*x = Exact{}
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +732,7 @@ func (x *Exact) String() string {
 func (*Exact) ProtoMessage() {}
 
 func (x *Exact) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +745,7 @@ func (x *Exact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exact.ProtoReflect.Descriptor instead.
 func (*Exact) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{8}
+	return file_atys_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Exact) GetCpuNs() int64 {
@@ -726,7 +795,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +807,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +820,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{9}
+	return file_atys_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Loss) GetReason() string {
@@ -795,7 +864,7 @@ type Thread struct {
 
 func (x *Thread) Reset() {
 	*x = Thread{}
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +876,7 @@ func (x *Thread) String() string {
 func (*Thread) ProtoMessage() {}
 
 func (x *Thread) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +889,7 @@ func (x *Thread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thread.ProtoReflect.Descriptor instead.
 func (*Thread) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{10}
+	return file_atys_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Thread) GetProcess() string {
@@ -870,7 +939,7 @@ type Context struct {
 
 func (x *Context) Reset() {
 	*x = Context{}
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +951,7 @@ func (x *Context) String() string {
 func (*Context) ProtoMessage() {}
 
 func (x *Context) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +964,7 @@ func (x *Context) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Context.ProtoReflect.Descriptor instead.
 func (*Context) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{11}
+	return file_atys_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Context) GetTrace() string {
@@ -945,7 +1014,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1026,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1039,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{12}
+	return file_atys_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Rows) GetStack() []uint32 {
@@ -1041,7 +1110,7 @@ type Dictionary struct {
 
 func (x *Dictionary) Reset() {
 	*x = Dictionary{}
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1122,7 @@ func (x *Dictionary) String() string {
 func (*Dictionary) ProtoMessage() {}
 
 func (x *Dictionary) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1135,7 @@ func (x *Dictionary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dictionary.ProtoReflect.Descriptor instead.
 func (*Dictionary) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{13}
+	return file_atys_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Dictionary) GetStrings() [][]byte {
@@ -1106,7 +1175,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1187,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1200,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{14}
+	return file_atys_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Location) GetKind() uint32 {
@@ -1200,7 +1269,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1281,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1294,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{15}
+	return file_atys_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Frame) GetFunction() uint32 {
@@ -1303,7 +1372,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1384,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1397,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{16}
+	return file_atys_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Node) GetCaller() uint32 {
@@ -1365,7 +1434,7 @@ type Spooled struct {
 
 func (x *Spooled) Reset() {
 	*x = Spooled{}
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1446,7 @@ func (x *Spooled) String() string {
 func (*Spooled) ProtoMessage() {}
 
 func (x *Spooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1459,7 @@ func (x *Spooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spooled.ProtoReflect.Descriptor instead.
 func (*Spooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{17}
+	return file_atys_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Spooled) GetWindow() *Window {
@@ -1433,7 +1502,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Reset() {
 	*x = AttendRequest{}
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1514,7 @@ func (x *AttendRequest) String() string {
 func (*AttendRequest) ProtoMessage() {}
 
 func (x *AttendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1527,7 @@ func (x *AttendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
 func (*AttendRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{18}
+	return file_atys_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AttendRequest) GetNode() string {
@@ -1501,7 +1570,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1582,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1595,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{19}
+	return file_atys_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Orders) GetRevision() uint64 {
@@ -1570,7 +1639,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1651,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1664,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{20}
+	return file_atys_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -1639,7 +1708,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1720,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1733,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{21}
+	return file_atys_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Standing) GetTenant() string {
@@ -1706,7 +1775,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1787,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1800,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{22}
+	return file_atys_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Task) GetId() string {
@@ -1797,7 +1866,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +1878,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +1891,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{23}
+	return file_atys_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReportRequest) GetNode() string {
@@ -1876,7 +1945,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1957,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1970,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{24}
+	return file_atys_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReportResponse) GetReceivedUnixNano() int64 {
@@ -1922,7 +1991,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2003,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2016,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{25}
+	return file_atys_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Target) GetLabels() map[string]string {
@@ -1971,13 +2040,14 @@ type TaskState struct {
 	Phase         string                 `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"` // running, waiting (no target), done, failed
 	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Targets       uint32                 `protobuf:"varint,4,opt,name=targets,proto3" json:"targets,omitempty"`
+	Frequency     float64                `protobuf:"fixed64,5,opt,name=frequency,proto3" json:"frequency,omitempty"` // at which it samples now; less than its profile's: see message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2059,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2072,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{26}
+	return file_atys_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TaskState) GetId() string {
@@ -2033,6 +2103,13 @@ func (x *TaskState) GetTargets() uint32 {
 	return 0
 }
 
+func (x *TaskState) GetFrequency() float64 {
+	if x != nil {
+		return x.Frequency
+	}
+	return 0
+}
+
 // NodeState is how an agent fares.
 type NodeState struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -2045,13 +2122,21 @@ type NodeState struct {
 	MemoryBytes     uint64                 `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	StartedUnixNano int64                  `protobuf:"fixed64,8,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
 	MetricsAddress  string                 `protobuf:"bytes,9,opt,name=metrics_address,json=metricsAddress,proto3" json:"metrics_address,omitempty"` // where Prometheus asks the agent; empty: nowhere
+	Cost            *Cost                  `protobuf:"bytes,12,opt,name=cost,proto3" json:"cost,omitempty"`                                          // since it began
+	Cores           float64                `protobuf:"fixed64,13,opt,name=cores,proto3" json:"cores,omitempty"`                                      // what it took of a core lately
+	CoresBudget     float64                `protobuf:"fixed64,14,opt,name=cores_budget,json=coresBudget,proto3" json:"cores_budget,omitempty"`       // what it may take; 0: as much as it likes
+	MemoryBudget    uint64                 `protobuf:"varint,15,opt,name=memory_budget,json=memoryBudget,proto3" json:"memory_budget,omitempty"`     // bytes, of memory and BPF maps; 0: as much as it likes
+	MapBytes        uint64                 `protobuf:"varint,16,opt,name=map_bytes,json=mapBytes,proto3" json:"map_bytes,omitempty"`                 // of its BPF maps; not in memory_bytes
+	BudgetMessage   string                 `protobuf:"bytes,17,opt,name=budget_message,json=budgetMessage,proto3" json:"budget_message,omitempty"`   // what it does to keep within; empty: nothing
+	CapHertz        float64                `protobuf:"fixed64,18,opt,name=cap_hertz,json=capHertz,proto3" json:"cap_hertz,omitempty"`                // above which it samples nothing; 0: as was asked for
+	LastEnd         string                 `protobuf:"bytes,19,opt,name=last_end,json=lastEnd,proto3" json:"last_end,omitempty"`                     // how its last life ended, if it did not end by itself
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2148,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2161,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{27}
+	return file_atys_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *NodeState) GetWaitingWindows() uint32 {
@@ -2142,6 +2227,62 @@ func (x *NodeState) GetMetricsAddress() string {
 	return ""
 }
 
+func (x *NodeState) GetCost() *Cost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+func (x *NodeState) GetCores() float64 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+func (x *NodeState) GetCoresBudget() float64 {
+	if x != nil {
+		return x.CoresBudget
+	}
+	return 0
+}
+
+func (x *NodeState) GetMemoryBudget() uint64 {
+	if x != nil {
+		return x.MemoryBudget
+	}
+	return 0
+}
+
+func (x *NodeState) GetMapBytes() uint64 {
+	if x != nil {
+		return x.MapBytes
+	}
+	return 0
+}
+
+func (x *NodeState) GetBudgetMessage() string {
+	if x != nil {
+		return x.BudgetMessage
+	}
+	return ""
+}
+
+func (x *NodeState) GetCapHertz() float64 {
+	if x != nil {
+		return x.CapHertz
+	}
+	return 0
+}
+
+func (x *NodeState) GetLastEnd() string {
+	if x != nil {
+		return x.LastEnd
+	}
+	return ""
+}
+
 type ApplyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Objects       []string               `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
@@ -2151,7 +2292,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2304,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2317,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{28}
+	return file_atys_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -2195,7 +2336,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2348,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2361,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{29}
+	return file_atys_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -2242,7 +2383,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2395,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2408,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{30}
+	return file_atys_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Object) GetKind() string {
@@ -2301,7 +2442,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2454,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2467,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -2352,7 +2493,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +2505,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +2518,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -2397,7 +2538,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2550,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2563,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{33}
+	return file_atys_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -2447,7 +2588,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2600,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2613,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{34}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
 type Change struct {
@@ -2485,7 +2626,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2638,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2651,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Change) GetWhat() string {
@@ -2541,7 +2682,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2694,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2707,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Selection) GetSelect() string {
@@ -2615,13 +2756,15 @@ type Coverage struct {
 	Tasks           []*TaskCoverage        `protobuf:"bytes,6,rep,name=tasks,proto3" json:"tasks,omitempty"`                                             // those that recorded some instances only
 	DoubtfulWindows uint32                 `protobuf:"varint,7,opt,name=doubtful_windows,json=doubtfulWindows,proto3" json:"doubtful_windows,omitempty"` // when these were is not known to their own length
 	Dropped         []*Span                `protobuf:"bytes,8,rep,name=dropped,proto3" json:"dropped,omitempty"`                                         // times whose windows, of the detail that the question needs, are kept no more
+	Cost            *Cost                  `protobuf:"bytes,9,opt,name=cost,proto3" json:"cost,omitempty"`                                               // of profiling it
+	CpuNs           int64                  `protobuf:"varint,10,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`                              // that was used by what was profiled, by the kernel's account
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2776,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2789,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -2705,6 +2848,20 @@ func (x *Coverage) GetDropped() []*Span {
 	return nil
 }
 
+func (x *Coverage) GetCost() *Cost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+func (x *Coverage) GetCpuNs() int64 {
+	if x != nil {
+		return x.CpuNs
+	}
+	return 0
+}
+
 // TaskCoverage says of which instances a task has recorded some.
 type TaskCoverage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2716,7 +2873,7 @@ type TaskCoverage struct {
 
 func (x *TaskCoverage) Reset() {
 	*x = TaskCoverage{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +2885,7 @@ func (x *TaskCoverage) String() string {
 func (*TaskCoverage) ProtoMessage() {}
 
 func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +2898,7 @@ func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCoverage.ProtoReflect.Descriptor instead.
 func (*TaskCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TaskCoverage) GetTask() string {
@@ -2773,7 +2930,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2785,7 +2942,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +2955,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -2853,7 +3010,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +3022,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +3035,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -2904,7 +3061,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +3073,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +3086,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -2949,7 +3106,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3118,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2974,7 +3131,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -3006,7 +3163,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3175,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3188,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -3083,7 +3240,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3252,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3265,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -3168,7 +3325,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3337,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3350,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -3258,7 +3415,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3427,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3440,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Amount) GetN() int64 {
@@ -3333,7 +3490,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3502,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3515,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -3394,7 +3551,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3406,7 +3563,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3419,7 +3576,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -3460,7 +3617,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3629,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3642,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -3517,7 +3674,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3529,7 +3686,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3542,7 +3699,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -3603,7 +3760,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3615,7 +3772,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3628,7 +3785,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -3647,7 +3804,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3659,7 +3816,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3672,7 +3829,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -3691,7 +3848,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3860,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3873,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Values) GetValues() []string {
@@ -3736,7 +3893,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +3905,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3761,7 +3918,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -3789,7 +3946,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3801,7 +3958,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3814,7 +3971,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{55}
+	return file_atys_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -3855,13 +4012,15 @@ type KeptWindow struct {
 	ClockOffsetNs int64                  `protobuf:"varint,12,opt,name=clock_offset_ns,json=clockOffsetNs,proto3" json:"clock_offset_ns,omitempty"`
 	ClockErrorNs  int64                  `protobuf:"varint,13,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
 	Instances     *Instances             `protobuf:"bytes,14,opt,name=instances,proto3" json:"instances,omitempty"`
+	Cost          *Cost                  `protobuf:"bytes,16,opt,name=cost,proto3" json:"cost,omitempty"`
+	PeriodNs      int64                  `protobuf:"varint,17,opt,name=period_ns,json=periodNs,proto3" json:"period_ns,omitempty"` // between samples of a CPU; 0: what was asked for is not sampled by time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3873,7 +4032,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3886,7 +4045,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{56}
+	return file_atys_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -3987,6 +4146,20 @@ func (x *KeptWindow) GetInstances() *Instances {
 	return nil
 }
 
+func (x *KeptWindow) GetCost() *Cost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+func (x *KeptWindow) GetPeriodNs() int64 {
+	if x != nil {
+		return x.PeriodNs
+	}
+	return 0
+}
+
 var File_atys_proto protoreflect.FileDescriptor
 
 const file_atys_proto_rawDesc = "" +
@@ -4013,7 +4186,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9e\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x05\n" +
 	"\x06Window\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -4036,10 +4209,15 @@ const file_atys_proto_rawDesc = "" +
 	"\bcontexts\x18\x10 \x03(\v2\x10.atys.v1.ContextR\bcontexts\x12!\n" +
 	"\x04rows\x18\x11 \x01(\v2\r.atys.v1.RowsR\x04rows\x12.\n" +
 	"\bcontains\x18\x12 \x03(\v2\x12.atys.v1.ContainedR\bcontains\x120\n" +
-	"\tinstances\x18\x13 \x01(\v2\x12.atys.v1.InstancesR\tinstances\"C\n" +
+	"\tinstances\x18\x13 \x01(\v2\x12.atys.v1.InstancesR\tinstances\x12!\n" +
+	"\x04cost\x18\x15 \x01(\v2\r.atys.v1.CostR\x04cost\"C\n" +
 	"\tInstances\x12\x1a\n" +
 	"\brecorded\x18\x01 \x01(\rR\brecorded\x12\x1a\n" +
-	"\beligible\x18\x02 \x01(\rR\beligible\"5\n" +
+	"\beligible\x18\x02 \x01(\rR\beligible\"Y\n" +
+	"\x04Cost\x12\x17\n" +
+	"\auser_ns\x18\x01 \x01(\x03R\x06userNs\x12\x15\n" +
+	"\x06bpf_ns\x18\x02 \x01(\x03R\x05bpfNs\x12!\n" +
+	"\finterrupt_ns\x18\x03 \x01(\x03R\vinterruptNs\"5\n" +
 	"\tContained\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\"a\n" +
@@ -4161,12 +4339,13 @@ const file_atys_proto_rawDesc = "" +
 	"\tprocesses\x18\x02 \x01(\rR\tprocesses\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x01\n" +
 	"\tTaskState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
-	"\atargets\x18\x04 \x01(\rR\atargets\"\xdd\x02\n" +
+	"\atargets\x18\x04 \x01(\rR\atargets\x12\x1c\n" +
+	"\tfrequency\x18\x05 \x01(\x01R\tfrequency\"\xda\x04\n" +
 	"\tNodeState\x12'\n" +
 	"\x0fwaiting_windows\x18\x01 \x01(\rR\x0ewaitingWindows\x12'\n" +
 	"\x0fshipped_windows\x18\x02 \x01(\x04R\x0eshippedWindows\x12!\n" +
@@ -4176,7 +4355,15 @@ const file_atys_proto_rawDesc = "" +
 	"\x06cpu_ns\x18\x06 \x01(\x03R\x05cpuNs\x12!\n" +
 	"\fmemory_bytes\x18\a \x01(\x04R\vmemoryBytes\x12*\n" +
 	"\x11started_unix_nano\x18\b \x01(\x10R\x0fstartedUnixNano\x12'\n" +
-	"\x0fmetrics_address\x18\t \x01(\tR\x0emetricsAddress\"(\n" +
+	"\x0fmetrics_address\x18\t \x01(\tR\x0emetricsAddress\x12!\n" +
+	"\x04cost\x18\f \x01(\v2\r.atys.v1.CostR\x04cost\x12\x14\n" +
+	"\x05cores\x18\r \x01(\x01R\x05cores\x12!\n" +
+	"\fcores_budget\x18\x0e \x01(\x01R\vcoresBudget\x12#\n" +
+	"\rmemory_budget\x18\x0f \x01(\x04R\fmemoryBudget\x12\x1b\n" +
+	"\tmap_bytes\x18\x10 \x01(\x04R\bmapBytes\x12%\n" +
+	"\x0ebudget_message\x18\x11 \x01(\tR\rbudgetMessage\x12\x1b\n" +
+	"\tcap_hertz\x18\x12 \x01(\x01R\bcapHertz\x12\x19\n" +
+	"\blast_end\x18\x13 \x01(\tR\alastEnd\"(\n" +
 	"\fApplyRequest\x12\x18\n" +
 	"\aobjects\x18\x01 \x03(\tR\aobjects\":\n" +
 	"\rApplyResponse\x12)\n" +
@@ -4204,7 +4391,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
 	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
-	"toUnixNano\"\xa1\x02\n" +
+	"toUnixNano\"\xdb\x02\n" +
 	"\bCoverage\x12\x18\n" +
 	"\awindows\x18\x01 \x01(\rR\awindows\x12\x18\n" +
 	"\adamaged\x18\x02 \x01(\rR\adamaged\x12\f\n" +
@@ -4213,7 +4400,10 @@ const file_atys_proto_rawDesc = "" +
 	"\x05nodes\x18\x05 \x03(\v2\x15.atys.v1.NodeCoverageR\x05nodes\x12+\n" +
 	"\x05tasks\x18\x06 \x03(\v2\x15.atys.v1.TaskCoverageR\x05tasks\x12)\n" +
 	"\x10doubtful_windows\x18\a \x01(\rR\x0fdoubtfulWindows\x12'\n" +
-	"\adropped\x18\b \x03(\v2\r.atys.v1.SpanR\adropped\"T\n" +
+	"\adropped\x18\b \x03(\v2\r.atys.v1.SpanR\adropped\x12!\n" +
+	"\x04cost\x18\t \x01(\v2\r.atys.v1.CostR\x04cost\x12\x15\n" +
+	"\x06cpu_ns\x18\n" +
+	" \x01(\x03R\x05cpuNs\"T\n" +
 	"\fTaskCoverage\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x120\n" +
 	"\tinstances\x18\x02 \x01(\v2\x12.atys.v1.InstancesR\tinstances\"\xcc\x01\n" +
@@ -4297,7 +4487,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x0fWindowsResponse\x12-\n" +
 	"\awindows\x18\x01 \x03(\v2\x13.atys.v1.KeptWindowR\awindows\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
-	"\adamaged\x18\x03 \x01(\rR\adamaged\"\x90\x04\n" +
+	"\adamaged\x18\x03 \x01(\rR\adamaged\"\xd0\x04\n" +
 	"\n" +
 	"KeptWindow\x127\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1f.atys.v1.KeptWindow.LabelsEntryR\x06labels\x12\x12\n" +
@@ -4315,7 +4505,9 @@ const file_atys_proto_rawDesc = "" +
 	"\x06design\x18\v \x01(\tR\x06design\x12&\n" +
 	"\x0fclock_offset_ns\x18\f \x01(\x03R\rclockOffsetNs\x12$\n" +
 	"\x0eclock_error_ns\x18\r \x01(\x03R\fclockErrorNs\x120\n" +
-	"\tinstances\x18\x0e \x01(\v2\x12.atys.v1.InstancesR\tinstances\x1a9\n" +
+	"\tinstances\x18\x0e \x01(\v2\x12.atys.v1.InstancesR\tinstances\x12!\n" +
+	"\x04cost\x18\x10 \x01(\v2\r.atys.v1.CostR\x04cost\x12\x1b\n" +
+	"\tperiod_ns\x18\x11 \x01(\x03R\bperiodNs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012=\n" +
@@ -4349,7 +4541,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -4357,157 +4549,162 @@ var file_atys_proto_goTypes = []any{
 	(*Series)(nil),          // 3: atys.v1.Series
 	(*Window)(nil),          // 4: atys.v1.Window
 	(*Instances)(nil),       // 5: atys.v1.Instances
-	(*Contained)(nil),       // 6: atys.v1.Contained
-	(*ValueType)(nil),       // 7: atys.v1.ValueType
-	(*Exact)(nil),           // 8: atys.v1.Exact
-	(*Loss)(nil),            // 9: atys.v1.Loss
-	(*Thread)(nil),          // 10: atys.v1.Thread
-	(*Context)(nil),         // 11: atys.v1.Context
-	(*Rows)(nil),            // 12: atys.v1.Rows
-	(*Dictionary)(nil),      // 13: atys.v1.Dictionary
-	(*Location)(nil),        // 14: atys.v1.Location
-	(*Frame)(nil),           // 15: atys.v1.Frame
-	(*Node)(nil),            // 16: atys.v1.Node
-	(*Spooled)(nil),         // 17: atys.v1.Spooled
-	(*AttendRequest)(nil),   // 18: atys.v1.AttendRequest
-	(*Orders)(nil),          // 19: atys.v1.Orders
-	(*OfferRequest)(nil),    // 20: atys.v1.OfferRequest
-	(*Standing)(nil),        // 21: atys.v1.Standing
-	(*Task)(nil),            // 22: atys.v1.Task
-	(*ReportRequest)(nil),   // 23: atys.v1.ReportRequest
-	(*ReportResponse)(nil),  // 24: atys.v1.ReportResponse
-	(*Target)(nil),          // 25: atys.v1.Target
-	(*TaskState)(nil),       // 26: atys.v1.TaskState
-	(*NodeState)(nil),       // 27: atys.v1.NodeState
-	(*ApplyRequest)(nil),    // 28: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 29: atys.v1.ApplyResponse
-	(*Object)(nil),          // 30: atys.v1.Object
-	(*GetRequest)(nil),      // 31: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 32: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 33: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 34: atys.v1.DeleteResponse
-	(*Change)(nil),          // 35: atys.v1.Change
-	(*Selection)(nil),       // 36: atys.v1.Selection
-	(*Coverage)(nil),        // 37: atys.v1.Coverage
-	(*TaskCoverage)(nil),    // 38: atys.v1.TaskCoverage
-	(*NodeCoverage)(nil),    // 39: atys.v1.NodeCoverage
-	(*Span)(nil),            // 40: atys.v1.Span
-	(*MergeRequest)(nil),    // 41: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 42: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 43: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 44: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 45: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 46: atys.v1.Amount
-	(*Interval)(nil),        // 47: atys.v1.Interval
-	(*SplitRequest)(nil),    // 48: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 49: atys.v1.SplitResponse
-	(*Part)(nil),            // 50: atys.v1.Part
-	(*LabelsRequest)(nil),   // 51: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 52: atys.v1.LabelsResponse
-	(*Values)(nil),          // 53: atys.v1.Values
-	(*WindowsRequest)(nil),  // 54: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 55: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 56: atys.v1.KeptWindow
-	nil,                     // 57: atys.v1.Series.LabelsEntry
-	nil,                     // 58: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 59: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 60: atys.v1.Target.LabelsEntry
-	nil,                     // 61: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 62: atys.v1.KeptWindow.LabelsEntry
+	(*Cost)(nil),            // 6: atys.v1.Cost
+	(*Contained)(nil),       // 7: atys.v1.Contained
+	(*ValueType)(nil),       // 8: atys.v1.ValueType
+	(*Exact)(nil),           // 9: atys.v1.Exact
+	(*Loss)(nil),            // 10: atys.v1.Loss
+	(*Thread)(nil),          // 11: atys.v1.Thread
+	(*Context)(nil),         // 12: atys.v1.Context
+	(*Rows)(nil),            // 13: atys.v1.Rows
+	(*Dictionary)(nil),      // 14: atys.v1.Dictionary
+	(*Location)(nil),        // 15: atys.v1.Location
+	(*Frame)(nil),           // 16: atys.v1.Frame
+	(*Node)(nil),            // 17: atys.v1.Node
+	(*Spooled)(nil),         // 18: atys.v1.Spooled
+	(*AttendRequest)(nil),   // 19: atys.v1.AttendRequest
+	(*Orders)(nil),          // 20: atys.v1.Orders
+	(*OfferRequest)(nil),    // 21: atys.v1.OfferRequest
+	(*Standing)(nil),        // 22: atys.v1.Standing
+	(*Task)(nil),            // 23: atys.v1.Task
+	(*ReportRequest)(nil),   // 24: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 25: atys.v1.ReportResponse
+	(*Target)(nil),          // 26: atys.v1.Target
+	(*TaskState)(nil),       // 27: atys.v1.TaskState
+	(*NodeState)(nil),       // 28: atys.v1.NodeState
+	(*ApplyRequest)(nil),    // 29: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 30: atys.v1.ApplyResponse
+	(*Object)(nil),          // 31: atys.v1.Object
+	(*GetRequest)(nil),      // 32: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 33: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 34: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 35: atys.v1.DeleteResponse
+	(*Change)(nil),          // 36: atys.v1.Change
+	(*Selection)(nil),       // 37: atys.v1.Selection
+	(*Coverage)(nil),        // 38: atys.v1.Coverage
+	(*TaskCoverage)(nil),    // 39: atys.v1.TaskCoverage
+	(*NodeCoverage)(nil),    // 40: atys.v1.NodeCoverage
+	(*Span)(nil),            // 41: atys.v1.Span
+	(*MergeRequest)(nil),    // 42: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 43: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 44: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 45: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 46: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 47: atys.v1.Amount
+	(*Interval)(nil),        // 48: atys.v1.Interval
+	(*SplitRequest)(nil),    // 49: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 50: atys.v1.SplitResponse
+	(*Part)(nil),            // 51: atys.v1.Part
+	(*LabelsRequest)(nil),   // 52: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 53: atys.v1.LabelsResponse
+	(*Values)(nil),          // 54: atys.v1.Values
+	(*WindowsRequest)(nil),  // 55: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 56: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 57: atys.v1.KeptWindow
+	nil,                     // 58: atys.v1.Series.LabelsEntry
+	nil,                     // 59: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 60: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 61: atys.v1.Target.LabelsEntry
+	nil,                     // 62: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 63: atys.v1.KeptWindow.LabelsEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	3,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	4,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
-	13, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
+	14, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
 	2,  // 3: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
-	57, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
-	7,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
-	8,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
-	9,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
-	10, // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
-	11, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
-	12, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
-	6,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
+	58, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	8,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
+	9,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
+	10, // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
+	11, // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
+	12, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
+	13, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
+	7,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
 	5,  // 12: atys.v1.Window.instances:type_name -> atys.v1.Instances
-	8,  // 13: atys.v1.Thread.exact:type_name -> atys.v1.Exact
-	14, // 14: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
-	16, // 15: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
-	15, // 16: atys.v1.Location.names:type_name -> atys.v1.Frame
-	4,  // 17: atys.v1.Spooled.window:type_name -> atys.v1.Window
-	3,  // 18: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	13, // 19: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
-	58, // 20: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	22, // 21: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	59, // 22: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
-	3,  // 23: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	25, // 24: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	26, // 25: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	27, // 26: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	60, // 27: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	30, // 28: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	30, // 29: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	30, // 30: atys.v1.Change.object:type_name -> atys.v1.Object
-	9,  // 31: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	39, // 32: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	38, // 33: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	40, // 34: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
-	5,  // 35: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	40, // 36: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	36, // 37: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	17, // 38: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	37, // 39: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	36, // 40: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	45, // 41: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	8,  // 42: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	37, // 43: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	46, // 44: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	46, // 45: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	47, // 46: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	47, // 47: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	36, // 48: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	50, // 49: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	37, // 50: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	47, // 51: atys.v1.Part.share:type_name -> atys.v1.Interval
-	36, // 52: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	61, // 53: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	36, // 54: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	56, // 55: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	62, // 56: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	8,  // 57: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	9,  // 58: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	5,  // 59: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	53, // 60: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 61: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	18, // 62: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	23, // 63: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	20, // 64: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	28, // 65: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	31, // 66: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	33, // 67: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	31, // 68: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	41, // 69: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	43, // 70: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	48, // 71: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	51, // 72: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	54, // 73: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 74: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	19, // 75: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	24, // 76: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	21, // 77: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	29, // 78: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	32, // 79: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	34, // 80: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	35, // 81: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	42, // 82: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	44, // 83: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	49, // 84: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	52, // 85: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	55, // 86: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	74, // [74:87] is the sub-list for method output_type
-	61, // [61:74] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	6,  // 13: atys.v1.Window.cost:type_name -> atys.v1.Cost
+	9,  // 14: atys.v1.Thread.exact:type_name -> atys.v1.Exact
+	15, // 15: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
+	17, // 16: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
+	16, // 17: atys.v1.Location.names:type_name -> atys.v1.Frame
+	4,  // 18: atys.v1.Spooled.window:type_name -> atys.v1.Window
+	3,  // 19: atys.v1.Spooled.series:type_name -> atys.v1.Series
+	14, // 20: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
+	59, // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	23, // 22: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	60, // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	3,  // 24: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	26, // 25: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	27, // 26: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	28, // 27: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	61, // 28: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	6,  // 29: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
+	31, // 30: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	31, // 31: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	31, // 32: atys.v1.Change.object:type_name -> atys.v1.Object
+	10, // 33: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	40, // 34: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	39, // 35: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	41, // 36: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	6,  // 37: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
+	5,  // 38: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	41, // 39: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	37, // 40: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	18, // 41: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	38, // 42: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	37, // 43: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	46, // 44: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	9,  // 45: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	38, // 46: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	47, // 47: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	47, // 48: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	48, // 49: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	48, // 50: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	37, // 51: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	51, // 52: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	38, // 53: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	48, // 54: atys.v1.Part.share:type_name -> atys.v1.Interval
+	37, // 55: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	62, // 56: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	37, // 57: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	57, // 58: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	63, // 59: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	9,  // 60: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	10, // 61: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	5,  // 62: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	6,  // 63: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	54, // 64: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 65: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	19, // 66: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	24, // 67: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	21, // 68: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	29, // 69: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	32, // 70: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	34, // 71: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	32, // 72: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	42, // 73: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	44, // 74: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	49, // 75: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	52, // 76: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	55, // 77: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 78: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	20, // 79: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	25, // 80: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	22, // 81: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	30, // 82: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	33, // 83: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	35, // 84: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	36, // 85: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	43, // 86: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	45, // 87: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	50, // 88: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	53, // 89: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	56, // 90: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	78, // [78:91] is the sub-list for method output_type
+	65, // [65:78] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -4521,7 +4718,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   63,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -1,0 +1,33 @@
+package main
+
+import "testing"
+
+func TestBudget(t *testing.T) {
+	for _, c := range []struct {
+		cpu, memory string
+		cores       float64
+		bytes       int64
+		bad         bool
+	}{
+		{cpu: "2%", memory: "256MB", cores: 0.02, bytes: 256e6},
+		{cpu: "150 %", memory: "1GiB", cores: 1.5, bytes: 1 << 30},
+		{cpu: "0", memory: "0"},
+		{cpu: "2", memory: "0", bad: true}, // of a core, or percent?
+		{cpu: "-1%", memory: "0", bad: true},
+		{cpu: "NaN%", memory: "0", bad: true},
+		{cpu: "2%", memory: "256", bad: true},
+		{cpu: "2%", memory: "-1GB", bad: true},
+		{cpu: "2%", memory: "12MB", bad: true},
+		{cpu: "2%", memory: "1e30GB", bad: true},
+		{},
+		{cpu: " ", memory: "0", bad: true},
+	} {
+		b, err := (&budgetFlags{c.cpu, c.memory}).budget()
+		if (err != nil) != c.bad {
+			t.Errorf("%q, %q: %v", c.cpu, c.memory, err)
+		}
+		if err == nil && (b.Cores != c.cores || b.Memory != c.bytes) {
+			t.Errorf("%q, %q: %+v", c.cpu, c.memory, b)
+		}
+	}
+}

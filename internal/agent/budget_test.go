@@ -1,0 +1,223 @@
+package agent
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/freq"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/spec"
+)
+
+// spender is an agent at whose hand nothing goes on by itself: time, and what it
+// has used, are told.
+type spender struct {
+	*Agent
+	usage  Usage
+	now    time.Time
+	studio *studio
+}
+
+func newSpender(t *testing.T, b freq.Budget, tasks ...*task) *spender {
+	t.Helper()
+	s := &spender{now: time.Now(), studio: &studio{open: map[*take]bool{}}}
+	bench := newBench(t, 11)
+	var err error
+	s.Agent, err = New(Options{Node: "n", Spool: bench.spool, Intake: bench.server, Record: s.studio.record, Budget: b, Usage: func() Usage { return s.usage }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range tasks {
+		s.add(t, one)
+	}
+	s.govern(s.now)
+	s.pass(startUp, 0)
+	return s
+}
+
+func (s *spender) add(t *testing.T, one *task) {
+	t.Helper()
+	one.came = s.now
+	s.tasks = append(s.tasks, one)
+	for _, r := range one.recordings {
+		r.rate = s.spending.governor.Rate(one.profile.Frequency)
+		var err error
+		if r.sampler, err = s.studio.record(Wanted{Event: r.Event, Frequency: r.rate, All: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// pass has time go by, at such a use of the CPU; windows are cut each ten seconds.
+func (s *spender) pass(d time.Duration, cores float64) {
+	for ; d > 0; d -= freq.Soon {
+		s.now = s.now.Add(freq.Soon)
+		s.usage.CPU += time.Duration(cores * float64(freq.Soon))
+		s.govern(s.now)
+		for _, task := range s.tasks {
+			for _, r := range task.recordings {
+				if r.sampler != nil {
+					s.cut(r)
+				}
+			}
+		}
+		s.publish()
+	}
+}
+
+func forAWhile(name string, hz float64) *task {
+	p := spec.Builtin()
+	p.Name, p.Frequency, p.Duration = name, hz, time.Hour
+	return newTask(name, p, time.Now().Add(time.Hour))
+}
+
+// TestOverBudget has an agent take too much: the fastest recording is lowered
+// first, the newest one ended where that is not enough, and all of it told.
+func TestOverBudget(t *testing.T) {
+	first, last := forAWhile("first", 99), forAWhile("last", 999)
+	s := newSpender(t, freq.Budget{Cores: 0.02}, newTask(builtinID, spec.Builtin(), time.Time{}), first)
+	s.now = s.now.Add(time.Second)
+	s.add(t, last)
+	s.pass(freq.Period, 0.019)
+	if got := s.studio.takes(); got != "cpu-clock 19 all; cpu-clock 99 all; cpu-clock 999 all" {
+		t.Fatalf("within the budget: %s", got)
+	}
+	s.pass(2*freq.Period, 0.03)
+	if got := s.studio.takes(); !strings.HasPrefix(got, "cpu-clock 19 all; cpu-clock ") || strings.Contains(got, "999") {
+		t.Fatalf("over the budget: %s", got)
+	}
+	state := s.report()
+	if m := state.GetTasks()[2].GetMessage(); !strings.Contains(m, "in place of 999") || !strings.Contains(m, "2% of a core") {
+		t.Errorf("it is told %q", m)
+	}
+	if n := state.GetState(); n.GetCapHertz() == 0 || !strings.Contains(n.GetBudgetMessage(), "for want of CPU time") || n.GetCores() < 0.029 || n.GetCoresBudget() != 0.02 {
+		t.Errorf("of the node it is told %v", n)
+	}
+	for i := 0; last.phase != phaseFailed; i++ {
+		if i == 60 {
+			t.Fatalf("nothing was ended: %s", s.studio.takes())
+		}
+		if first.phase == phaseFailed {
+			t.Fatal("the older one was ended first")
+		}
+		s.pass(freq.Soon, 0.1)
+	}
+	if !last.over || !strings.Contains(last.message, "still over its budget of CPU time") {
+		t.Errorf("ended, over %v: %q", last.over, last.message)
+	}
+	s.closing.Wait()
+	if got := s.studio.takes(); got != "cpu-clock 1 all; cpu-clock 1 all" {
+		t.Errorf("left are %s", got)
+	}
+	s.pass(10*freq.Period, 0.1)
+	if first.phase != phaseFailed || s.tasks[0].over || !strings.Contains(s.state(), "nothing left to lower") || s.spending.stops != 2 {
+		t.Errorf("at last: %q, %d ended, the built-in one over: %v; %q", first.phase, s.spending.stops, s.tasks[0].over, s.state())
+	}
+	s.pass(100*freq.Period, 0.001)
+	s.closing.Wait()
+	if got := s.studio.takes(); got != builtinTake || s.state() != "" {
+		t.Errorf("with room again: %s, %q", got, s.state())
+	}
+}
+
+// TestOverMemory has caches go first, then the length of windows.
+func TestOverMemory(t *testing.T) {
+	s := newSpender(t, freq.Budget{Memory: 100e6}, newTask(builtinID, spec.Builtin(), time.Time{}))
+	shed := 0
+	s.options.Shed = func() { shed++ }
+	s.usage.Memory = 101e6
+	s.pass(freq.Soon, 0)
+	if shed != 1 || s.state() != "" {
+		t.Errorf("shed %d times, then %q", shed, s.state())
+	}
+	s.pass(2*freq.Soon, 0)
+	if s.window(s.tasks[0]) != 5*time.Second || !strings.Contains(s.state(), "short windows, for want of memory") {
+		t.Errorf("windows of %v, %q", s.window(s.tasks[0]), s.state())
+	}
+	s.usage.Memory = 50e6
+	s.pass(100*freq.Period, 0)
+	if s.window(s.tasks[0]) != 10*time.Second || s.state() != "" {
+		t.Errorf("windows of %v with room again, %q", s.window(s.tasks[0]), s.state())
+	}
+}
+
+// TestCostIsTold has windows of two recordings tell all that was used, and once.
+func TestCostIsTold(t *testing.T) {
+	s := newSpender(t, freq.Budget{}, newTask(builtinID, spec.Builtin(), time.Time{}), forAWhile("other", 99))
+	r := rand.New(rand.NewPCG(1, 1))
+	var told profile.Cost
+	for i := range 200 {
+		s.usage.CPU += time.Duration(r.IntN(1e6))
+		w := profiletest.Random(r)
+		parts := []*profile.Window{w, profiletest.Random(r), {}}
+		cost := s.charge(s.tasks[i%2].recordings[0])
+		apportion(cost, parts)
+		sum := profile.Cost{}
+		for _, p := range parts {
+			sum.Add(p.Cost)
+			if p.Cost.User < 0 || len(p.Rows) == 0 && p.Cost != (profile.Cost{}) {
+				t.Errorf("a part of %d samples costs %+v", p.N(), p.Cost)
+			}
+		}
+		if sum != cost {
+			t.Fatalf("the parts cost %+v, the whole %+v", sum, cost)
+		}
+		told.Add(cost)
+	}
+	if told.User+s.spending.pool != s.usage.CPU || s.spending.pool > s.usage.CPU/50 {
+		t.Errorf("windows tell of %v, of %v; %v is to come", told.User, s.usage.CPU, s.spending.pool)
+	}
+}
+
+// TestHeapLimit never gives Go less than a quarter, nor more than what is left.
+func TestHeapLimit(t *testing.T) {
+	for _, c := range []struct{ budget, used, goUses, want int64 }{
+		{100, 60, 20, 55},
+		{100, 20, 20, 95},
+		{100, 120, 20, 25},
+		{100, 10, 20, 95}, // not measured at once
+	} {
+		if got := heapLimit(c.budget, c.used, c.goUses); got != c.want {
+			t.Errorf("of %d, %d used and %d by Go: %d, want %d", c.budget, c.used, c.goUses, got, c.want)
+		}
+	}
+}
+
+// TestOwnUsage measures this process.
+func TestOwnUsage(t *testing.T) {
+	p := process{now: time.Now}
+	u := p.usage()
+	if u.CPU <= 0 || u.Memory < 1e6 || u.Maps != 0 {
+		t.Errorf("%+v", u)
+	}
+}
+
+// TestLife tells the next life of one that did not end by itself.
+func TestLife(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "life")
+	log := slog.New(slog.DiscardHandler)
+	l := newLife(name, log)
+	l.note(Usage{Memory: 123e6})
+	if l.last != "" {
+		t.Errorf("the first life: %q", l.last)
+	}
+	if l = newLife(name, log); !strings.Contains(l.last, "it held 123 MB") {
+		t.Errorf("after one that was killed: %q", l.last)
+	}
+	l.end()
+	if l = newLife(name, log); l.last != "" {
+		t.Errorf("after one that ended: %q", l.last)
+	}
+	if err := os.WriteFile(name, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l = newLife(name, log); l.last == "" {
+		t.Error("half a note tells nothing")
+	}
+}

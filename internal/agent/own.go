@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"math"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/proc/footprint"
+)
+
+// Usage is what a process has used, and holds.
+type Usage struct {
+	CPU    time.Duration
+	Memory int64 // bytes, BPF maps among them
+	Maps   int64 // of these
+}
+
+// process measures this process, and has Go's heap keep within what the rest of
+// its memory leaves of a budget.
+type process struct {
+	budget int64 // bytes; 0: none
+	now    func() time.Time
+
+	looked       time.Time // when maps were looked at last; zero: they have changed
+	maps, mapped int64     // bytes of all; and of those that count as resident as well
+}
+
+// lookAtMaps is how often it is: it reads a file for each descriptor. Tables of
+// unwinding grow in between.
+const lookAtMaps = 2 * time.Minute
+
+// changed says that there are other maps now.
+func (p *process) changed() {
+	if p != nil {
+		p.looked = time.Time{}
+	}
+}
+
+// usage measures.
+func (p *process) usage() Usage {
+	if now := p.now(); p.looked.IsZero() || now.Sub(p.looked) >= lookAtMaps {
+		if f, err := footprint.Of(os.Getpid()); err == nil {
+			p.looked, p.maps, p.mapped = now, f.MapBytes, f.RSSMaps
+			if p.budget > 0 {
+				debug.SetMemoryLimit(heapLimit(p.budget, f.Memory(), goMemory()))
+			}
+		}
+	}
+	return Usage{CPU: ownCPU(), Maps: p.maps, Memory: max(int64(ownMemory())-p.mapped, 0) + p.maps}
+}
+
+// heapLimit is what Go may have of a budget: what the rest of the process and its
+// maps leave, less a reserve, but a quarter at least. Less would have it collect
+// garbage all the time, and not be enough all the same.
+func heapLimit(budget, used, goUses int64) int64 {
+	rest := max(used-goUses, 0)
+	return max(budget-budget/20-rest, budget/4)
+}
+
+// goMemory is what Go's runtime has of the machine's memory.
+func goMemory() int64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	return int64(min(samples[0].Value.Uint64()-samples[1].Value.Uint64(), math.MaxInt64))
+}
+
+// ownCPU is the CPU time that this process has used, with the scheduler's precision,
+// and that of other profilers it has run, once they have ended.
+func ownCPU() time.Duration {
+	var t unix.Timespec
+	var tools unix.Rusage
+	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) != nil || unix.Getrusage(unix.RUSAGE_CHILDREN, &tools) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano() + tools.Utime.Nano() + tools.Stime.Nano())
+}
+
+// ownMemory is what this process has in memory; 0 if that cannot be read.
+func ownMemory() uint64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * uint64(os.Getpagesize())
+}
