@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -40,7 +41,9 @@ themselves. Elsewhere it wants TLS, and everybody a token or a certificate.`,
   atys up --data /var/lib/atys --listen 127.0.0.1:4300
   atys up --listen :4300 --tls-cert server.pem --tls-key server.key --tokens tokens`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return up(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.run(c.Context(), func(ctx context.Context, log *slog.Logger) error { return up(ctx, f, log) })
+		},
 	}
 	f.add(c)
 	return c
@@ -48,8 +51,7 @@ themselves. Elsewhere it wants TLS, and everybody a token or a certificate.`,
 
 // up opens what the agent and the server stand on, in the order in which each
 // needs the one before, and closes it in the reverse one.
-func up(ctx context.Context, f serverFlags) (err error) {
-	log := logger(f.verbose)
+func up(ctx context.Context, f serverFlags, log *slog.Logger) (err error) {
 	functions := promexport.NewFunctions(nil)
 	h, err := f.build(log, functions)
 	if err != nil {
@@ -76,6 +78,6 @@ func up(ctx context.Context, f serverFlags) (err error) {
 		return err
 	}
 	h.registry.MustRegister(watch)
-	fmt.Fprintf(os.Stderr, "atys: profiling everything on %s; %s shows it, %s keeps it; Ctrl-C ends it\n", node, h.address, f.data)
+	f.begun(log, fmt.Sprintf("profiling everything on %s; %s shows it, %s keeps it", node, h.address, f.data), "node", node, "address", h.address, "data", f.data)
 	return h.serve(ctx, watch.Run)
 }
