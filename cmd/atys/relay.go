@@ -92,7 +92,7 @@ func runRelay(ctx context.Context, f relayFlags, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	leave, err := d.admitOperator(auth.NewToken())
+	leave, err := d.admitOperator(auth.DefaultTenant, auth.NewToken())
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func runRelay(ctx context.Context, f relayFlags, log *slog.Logger) (err error) {
 	r := relay.New(relay.Options{Offer: offer, Upstream: remote.New(client, upstream), Keep: f.keep, Now: newClock().now, Log: log})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	shut := d.answer(r.Handler(relay.Admission{Tokens: d.tokens, Limit: d.limit}, newRegistry(r)), log, cancel)
+	shut := d.answer(r.Handler(relay.Admission{Tokens: d.tokens, Limit: d.limit}, newRegistry(r), inside()), log, cancel)
 	f.begun(log, fmt.Sprintf("%s takes windows at %s for %s", offer.GetName(), offer.GetAddress(), upstream), "name", offer.GetName(), "address", offer.GetAddress(), "server", upstream)
 	r.Run(ctx)
 	return shut()

@@ -125,7 +125,7 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 		return h, err
 	}
 	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), GroupBy: f.groupBy, Debug: server.Debug{Dir: filepath.Join(f.data, "debug"), Servers: f.debugd}, Registry: h.registry,
-		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Now: newClock().now, Log: log})
+		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Inside: inside(), Now: newClock().now, Log: log})
 	if err != nil {
 		return h, err
 	}
@@ -133,7 +133,7 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	if err != nil {
 		return h, fmt.Errorf("keep the operator's token: %w", err)
 	}
-	h.leave, err = h.admitOperator(token)
+	h.leave, err = h.admitOperator(auth.DefaultTenant, token)
 	return h, err
 }
 

@@ -31,7 +31,7 @@ func needs(r *http.Request) auth.Role {
 		return auth.Agent
 	case path == atysv1connect.ControlGetProcedure, path == atysv1connect.ControlWatchProcedure:
 		return auth.Reader
-	case under(atysv1connect.ControlName):
+	case under(atysv1connect.ControlName), strings.HasPrefix(path, auth.InsidePath):
 		return auth.Operator
 	}
 	return auth.Reader

@@ -63,6 +63,8 @@ func TestAdmission(t *testing.T) {
 		"metrics":  func(c *http.Client, url string) error { return fetched(c, url+"/metrics") },
 		"agents":   func(c *http.Client, url string) error { return fetched(c, url+"/sd/agents") },
 		"nonsense": func(c *http.Client, url string) error { return fetched(c, url+"/../../etc/passwd") },
+		"inside":   func(c *http.Client, url string) error { return fetched(c, url+auth.InsidePath+"heap") },
+		"sideways": func(c *http.Client, url string) error { return fetched(c, url+"/flame/..//."+auth.InsidePath) },
 		"healthz":  func(c *http.Client, url string) error { return fetched(c, url+"/healthz") },
 	}
 	const agents, readers = "push report attend ", "get merge page flame metrics agents nonsense "
@@ -74,7 +76,7 @@ func TestAdmission(t *testing.T) {
 		{"default/agent", true, agents},
 		{"default/relay", true, agents + "offer "},
 		{"default/reader", true, readers},
-		{"default/operator", true, agents + readers + "offer apply delete "},
+		{"default/operator", true, agents + readers + "offer apply delete inside sideways "},
 		{"other/operator", true, strings.ReplaceAll(agents+readers+"offer apply delete ", "metrics ", "")},
 		{"", true, readers},
 		{"", false, ""},
@@ -84,7 +86,8 @@ func TestAdmission(t *testing.T) {
 		t.Run(who.token, func(t *testing.T) {
 			admission, as := admitted(t)
 			admission.Local = who.local
-			s, err := New(Options{Store: mem.New(1), Admission: admission, Registry: prometheus.NewRegistry()})
+			s, err := New(Options{Store: mem.New(1), Admission: admission, Registry: prometheus.NewRegistry(),
+				Inside: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
 			if err != nil {
 				t.Fatal(err)
 			}

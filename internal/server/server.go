@@ -38,6 +38,7 @@ type Options struct {
 	Admission Admission            // who may ask
 	Hosts     []string             // what this server is called, beside this machine's own addresses
 	Registry  *prometheus.Registry // what /metrics shows; nil: there is none
+	Inside    http.Handler         // what operators are told of this process, below auth.InsidePath; nil: nothing
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -101,6 +102,9 @@ func (s *Server) Handler() http.Handler {
 	s.expose(mux)
 	mux.HandleFunc("POST "+DebugPath, auth.Flowing(s.keepDebug))
 	mux.HandleFunc("GET "+DebugPath, s.listDebug)
+	if s.options.Inside != nil {
+		mux.Handle("GET "+auth.InsidePath, s.ownOnly(s.options.Inside))
+	}
 	mux.HandleFunc("GET /{$}", s.overview)
 	mux.HandleFunc("GET /flame", s.flame)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
