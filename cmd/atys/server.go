@@ -125,7 +125,7 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 		return h, err
 	}
 	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Profiles: filepath.Join(f.data, "profiles"), GroupBy: f.groupBy, Debug: server.Debug{Dir: filepath.Join(f.data, "debug"), Servers: f.debugd}, Registry: h.registry,
-		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Inside: inside(), Now: newClock().now, Log: log})
+		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Version: version(), Disk: f.data, Inside: inside(), Now: newClock().now, Log: log})
 	if err != nil {
 		return h, err
 	}

@@ -54,6 +54,10 @@ func TestAdmission(t *testing.T) {
 			_, err := atysv1connect.NewControlClient(c, url).Get(t.Context(), &atysv1.GetRequest{Kind: "agents"})
 			return err
 		},
+		"status": func(c *http.Client, url string) error {
+			_, err := atysv1connect.NewControlClient(c, url).Status(t.Context(), &atysv1.StatusRequest{})
+			return err
+		},
 		"merge": func(c *http.Client, url string) error {
 			_, err := atysv1connect.NewQueryClient(c, url).Merge(t.Context(), &atysv1.MergeRequest{Selection: &atysv1.Selection{Kind: "cpu", FromUnixNano: now - 1, ToUnixNano: now}})
 			return err
@@ -67,7 +71,7 @@ func TestAdmission(t *testing.T) {
 		"sideways": func(c *http.Client, url string) error { return fetched(c, url+"/flame/..//."+auth.InsidePath) },
 		"healthz":  func(c *http.Client, url string) error { return fetched(c, url+"/healthz") },
 	}
-	const agents, readers = "push report attend ", "get merge page flame metrics agents nonsense "
+	const agents, readers = "push report attend ", "get status merge page flame metrics agents nonsense "
 	for _, who := range []struct {
 		token string // "": none
 		local bool   // it need not say

@@ -8,6 +8,7 @@
 //	Name, and debug files (debug.go) -> code that agents could not name (names.go)
 //	Upkeep -> what came is added up, what is old dropped (upkeep.go)
 //	Prometheus -> metrics.go
+//	Status -> how all this fares (status.go)
 //	each request -> auth.Guard: was it meant for us? -> admit.go: who asks, of which tenant (tenants.go)?
 //	a browser -> pages.go -> store.Merge -> query.Window -> render.HTML
 package server
@@ -38,6 +39,8 @@ type Options struct {
 	Admission Admission            // who may ask
 	Hosts     []string             // what this server is called, beside this machine's own addresses
 	Registry  *prometheus.Registry // what /metrics shows; nil: there is none
+	Version   string               // of this program
+	Disk      string               // directory on the disk that windows are kept on; "": none is told of
 	Inside    http.Handler         // what operators are told of this process, below auth.InsidePath; nil: nothing
 	Now       func() time.Time
 	Log       *slog.Logger
@@ -48,6 +51,7 @@ type Server struct {
 	options Options
 	log     *slog.Logger
 	now     func() time.Time
+	began   time.Time
 	fleets  *fleets
 	namers  *namers
 	watches watches
@@ -69,7 +73,7 @@ func New(o Options) (*Server, error) {
 	if err := auth.CheckTenant(o.Tenant); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, log: o.Log, now: o.Now, fleets: &fleets{options: o, of: map[string]*fleet{}},
+	s := &Server{options: o, log: o.Log, now: o.Now, began: o.Now(), fleets: &fleets{options: o, of: map[string]*fleet{}},
 		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics()}
 	if _, err := s.fleets.fleet(o.Tenant); err != nil {
 		return nil, err

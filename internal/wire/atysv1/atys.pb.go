@@ -3799,6 +3799,305 @@ func (x *KeptWindow) GetClockErrorNs() int64 {
 	return 0
 }
 
+type StatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusRequest) Reset() {
+	*x = StatusRequest{}
+	mi := &file_atys_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusRequest) ProtoMessage() {}
+
+func (x *StatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
+func (*StatusRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{55}
+}
+
+// StatusResponse is how a server fares.
+type StatusResponse struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Version          string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`    // of its program
+	Protocol         uint32                 `protobuf:"varint,2,opt,name=protocol,proto3" json:"protocol,omitempty"` // of these messages; see the package wire
+	StartedUnixNano  int64                  `protobuf:"fixed64,3,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
+	ReceivedUnixNano int64                  `protobuf:"fixed64,4,opt,name=received_unix_nano,json=receivedUnixNano,proto3" json:"received_unix_nano,omitempty"` // the server's clock
+	AnsweredUnixNano int64                  `protobuf:"fixed64,5,opt,name=answered_unix_nano,json=answeredUnixNano,proto3" json:"answered_unix_nano,omitempty"`
+	Tenant           string                 `protobuf:"bytes,6,opt,name=tenant,proto3" json:"tenant,omitempty"` // as whom it knows who asks
+	Role             string                 `protobuf:"bytes,7,opt,name=role,proto3" json:"role,omitempty"`
+	Name             string                 `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	Quotas           []*Quota               `protobuf:"bytes,9,rep,name=quotas,proto3" json:"quotas,omitempty"`    // of the tenant
+	Machine          *Machine               `protobuf:"bytes,10,opt,name=machine,proto3" json:"machine,omitempty"` // told to the server's own tenant alone
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *StatusResponse) Reset() {
+	*x = StatusResponse{}
+	mi := &file_atys_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusResponse) ProtoMessage() {}
+
+func (x *StatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
+func (*StatusResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *StatusResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetStartedUnixNano() int64 {
+	if x != nil {
+		return x.StartedUnixNano
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetReceivedUnixNano() int64 {
+	if x != nil {
+		return x.ReceivedUnixNano
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetAnsweredUnixNano() int64 {
+	if x != nil {
+		return x.AnsweredUnixNano
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetMachine() *Machine {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
+}
+
+// Quota is how much there is of something, and at most may be.
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
+	Used          uint64                 `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`
+	Most          uint64                 `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_atys_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Quota) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Quota) GetUsed() uint64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Quota) GetMost() uint64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+// Machine is what a server does for all tenants. Counts are since it began.
+type Machine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DiskBytes     uint64                 `protobuf:"varint,1,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"` // of the disk that it keeps windows on
+	DiskFreeBytes uint64                 `protobuf:"varint,2,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
+	Pushes        map[string]uint64      `protobuf:"bytes,3,rep,name=pushes,proto3" json:"pushes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`   // requests to keep windows, by how they ended
+	Refused       map[string]uint64      `protobuf:"bytes,4,rep,name=refused,proto3" json:"refused,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // requests of those who may not, by why
+	OverdueSteps  uint64                 `protobuf:"varint,5,opt,name=overdue_steps,json=overdueSteps,proto3" json:"overdue_steps,omitempty"`                                             // that should have been added up by now
+	TokenFailures uint64                 `protobuf:"varint,6,opt,name=token_failures,json=tokenFailures,proto3" json:"token_failures,omitempty"`                                          // times that a changed file of tokens could not be read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Machine) Reset() {
+	*x = Machine{}
+	mi := &file_atys_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Machine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Machine) ProtoMessage() {}
+
+func (x *Machine) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Machine.ProtoReflect.Descriptor instead.
+func (*Machine) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *Machine) GetDiskBytes() uint64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
+func (x *Machine) GetDiskFreeBytes() uint64 {
+	if x != nil {
+		return x.DiskFreeBytes
+	}
+	return 0
+}
+
+func (x *Machine) GetPushes() map[string]uint64 {
+	if x != nil {
+		return x.Pushes
+	}
+	return nil
+}
+
+func (x *Machine) GetRefused() map[string]uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+func (x *Machine) GetOverdueSteps() uint64 {
+	if x != nil {
+		return x.OverdueSteps
+	}
+	return 0
+}
+
+func (x *Machine) GetTokenFailures() uint64 {
+	if x != nil {
+		return x.TokenFailures
+	}
+	return 0
+}
+
 var File_atys_proto protoreflect.FileDescriptor
 
 const file_atys_proto_rawDesc = "" +
@@ -4114,18 +4413,50 @@ const file_atys_proto_rawDesc = "" +
 	"\x0eclock_error_ns\x18\r \x01(\x03R\fclockErrorNs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012=\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0f\n" +
+	"\rStatusRequest\"\xe2\x02\n" +
+	"\x0eStatusResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\rR\bprotocol\x12*\n" +
+	"\x11started_unix_nano\x18\x03 \x01(\x10R\x0fstartedUnixNano\x12,\n" +
+	"\x12received_unix_nano\x18\x04 \x01(\x10R\x10receivedUnixNano\x12,\n" +
+	"\x12answered_unix_nano\x18\x05 \x01(\x10R\x10answeredUnixNano\x12\x16\n" +
+	"\x06tenant\x18\x06 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04role\x18\a \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\b \x01(\tR\x04name\x12&\n" +
+	"\x06quotas\x18\t \x03(\v2\x0e.atys.v1.QuotaR\x06quotas\x12*\n" +
+	"\amachine\x18\n" +
+	" \x01(\v2\x10.atys.v1.MachineR\amachine\"C\n" +
+	"\x05Quota\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x12\n" +
+	"\x04used\x18\x02 \x01(\x04R\x04used\x12\x12\n" +
+	"\x04most\x18\x03 \x01(\x04R\x04most\"\x82\x03\n" +
+	"\aMachine\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\x01 \x01(\x04R\tdiskBytes\x12&\n" +
+	"\x0fdisk_free_bytes\x18\x02 \x01(\x04R\rdiskFreeBytes\x124\n" +
+	"\x06pushes\x18\x03 \x03(\v2\x1c.atys.v1.Machine.PushesEntryR\x06pushes\x127\n" +
+	"\arefused\x18\x04 \x03(\v2\x1d.atys.v1.Machine.RefusedEntryR\arefused\x12#\n" +
+	"\roverdue_steps\x18\x05 \x01(\x04R\foverdueSteps\x12%\n" +
+	"\x0etoken_failures\x18\x06 \x01(\x04R\rtokenFailures\x1a9\n" +
+	"\vPushesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a:\n" +
+	"\fRefusedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x012=\n" +
 	"\x06Intake\x123\n" +
 	"\x04Push\x12\x14.atys.v1.PushRequest\x1a\x15.atys.v1.PushResponse2\xac\x01\n" +
 	"\x05Fleet\x123\n" +
 	"\x06Attend\x12\x16.atys.v1.AttendRequest\x1a\x0f.atys.v1.Orders0\x01\x129\n" +
 	"\x06Report\x12\x16.atys.v1.ReportRequest\x1a\x17.atys.v1.ReportResponse\x123\n" +
-	"\x05Offer\x12\x15.atys.v1.OfferRequest\x1a\x11.atys.v1.Standing0\x012\xdf\x01\n" +
+	"\x05Offer\x12\x15.atys.v1.OfferRequest\x1a\x11.atys.v1.Standing0\x012\x9a\x02\n" +
 	"\aControl\x126\n" +
 	"\x05Apply\x12\x15.atys.v1.ApplyRequest\x1a\x16.atys.v1.ApplyResponse\x120\n" +
 	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
 	"\x06Delete\x12\x16.atys.v1.DeleteRequest\x1a\x17.atys.v1.DeleteResponse\x12/\n" +
-	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x012\xa2\x02\n" +
+	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x01\x129\n" +
+	"\x06Status\x12\x16.atys.v1.StatusRequest\x1a\x17.atys.v1.StatusResponse2\xa2\x02\n" +
 	"\x05Query\x126\n" +
 	"\x05Merge\x12\x15.atys.v1.MergeRequest\x1a\x16.atys.v1.MergeResponse\x120\n" +
 	"\x03Top\x12\x13.atys.v1.TopRequest\x1a\x14.atys.v1.TopResponse\x126\n" +
@@ -4145,7 +4476,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -4202,19 +4533,25 @@ var file_atys_proto_goTypes = []any{
 	(*WindowsRequest)(nil),  // 52: atys.v1.WindowsRequest
 	(*WindowsResponse)(nil), // 53: atys.v1.WindowsResponse
 	(*KeptWindow)(nil),      // 54: atys.v1.KeptWindow
-	nil,                     // 55: atys.v1.Series.LabelsEntry
-	nil,                     // 56: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 57: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 58: atys.v1.Target.LabelsEntry
-	nil,                     // 59: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 60: atys.v1.KeptWindow.LabelsEntry
+	(*StatusRequest)(nil),   // 55: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 56: atys.v1.StatusResponse
+	(*Quota)(nil),           // 57: atys.v1.Quota
+	(*Machine)(nil),         // 58: atys.v1.Machine
+	nil,                     // 59: atys.v1.Series.LabelsEntry
+	nil,                     // 60: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 61: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 62: atys.v1.Target.LabelsEntry
+	nil,                     // 63: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 64: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 65: atys.v1.Machine.PushesEntry
+	nil,                     // 66: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	3,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	4,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	12, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
 	2,  // 3: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
-	55, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	59, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	6,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	7,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	8,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -4229,14 +4566,14 @@ var file_atys_proto_depIdxs = []int32{
 	4,  // 16: atys.v1.Spooled.window:type_name -> atys.v1.Window
 	3,  // 17: atys.v1.Spooled.series:type_name -> atys.v1.Series
 	12, // 18: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
-	56, // 19: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	60, // 19: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
 	21, // 20: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	57, // 21: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	61, // 21: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
 	3,  // 22: atys.v1.Task.chosen:type_name -> atys.v1.Series
 	24, // 23: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
 	25, // 24: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
 	26, // 25: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	58, // 26: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	62, // 26: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
 	29, // 27: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
 	29, // 28: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
 	29, // 29: atys.v1.Change.object:type_name -> atys.v1.Object
@@ -4259,44 +4596,50 @@ var file_atys_proto_depIdxs = []int32{
 	36, // 46: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
 	45, // 47: atys.v1.Part.share:type_name -> atys.v1.Interval
 	35, // 48: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	59, // 49: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	63, // 49: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
 	35, // 50: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
 	54, // 51: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	60, // 52: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	64, // 52: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
 	7,  // 53: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
 	8,  // 54: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	51, // 55: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 56: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	17, // 57: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	22, // 58: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	19, // 59: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	27, // 60: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	30, // 61: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	32, // 62: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	30, // 63: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	39, // 64: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	41, // 65: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	46, // 66: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	49, // 67: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	52, // 68: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 69: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	18, // 70: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	23, // 71: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	20, // 72: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	28, // 73: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	31, // 74: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	33, // 75: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	34, // 76: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	40, // 77: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	42, // 78: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	47, // 79: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	50, // 80: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	53, // 81: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	69, // [69:82] is the sub-list for method output_type
-	56, // [56:69] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	57, // 55: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	58, // 56: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	65, // 57: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	66, // 58: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	51, // 59: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 60: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	17, // 61: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	22, // 62: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	19, // 63: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	27, // 64: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	30, // 65: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	32, // 66: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	30, // 67: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	55, // 68: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	39, // 69: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	41, // 70: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	46, // 71: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	49, // 72: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	52, // 73: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 74: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	18, // 75: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	23, // 76: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	20, // 77: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	28, // 78: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	31, // 79: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	33, // 80: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	34, // 81: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	56, // 82: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	40, // 83: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	42, // 84: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	47, // 85: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	50, // 86: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	53, // 87: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	74, // [74:88] is the sub-list for method output_type
+	60, // [60:74] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -4310,7 +4653,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   4,
 		},
