@@ -48,6 +48,7 @@ type AgentFacts struct {
 	Version     string            `json:"version"`
 	Phase       string            `json:"phase"`
 	Seen        time.Time         `json:"seen"`
+	Targets     int               `json:"targets"`
 	Waiting     int               `json:"waitingWindows"`
 	Shipped     int               `json:"shippedWindows"`
 	Lost        int               `json:"lostWindows"`

@@ -58,17 +58,18 @@ func (f ServerFacts) lost() Check {
 	return c
 }
 
-// late is how many bundles of windows may wait: an agent cuts one every ten
-// seconds, and ships it within five, unless tasks ask for more.
-const late = 30
+// late tells whether more wait than an agent has between two uploads: it cuts a
+// window of each target every ten seconds, and ships it within five. A minute of
+// them, or of fifty targets where there are few, is too much.
+func late(a AgentFacts) bool { return a.Waiting > 6*max(a.Targets, 50) }
 
 func (f ServerFacts) waiting() Check {
 	waiting := 0
 	for _, a := range f.Agents {
 		waiting += a.Waiting
 	}
-	c := Check{Name: "windows late", State: OK, Found: fmt.Sprintf("%d bundles wait to be shipped", waiting)}
-	if nodes := f.which(func(a AgentFacts) bool { return a.Waiting > late }); len(nodes) > 0 {
+	c := Check{Name: "windows late", State: OK, Found: fmt.Sprintf("%d wait to be shipped", waiting)}
+	if nodes := f.which(late); len(nodes) > 0 {
 		c.State, c.Found = Limited, c.Found+"; most of "+names(nodes)
 		c.Cost = "answers about the last minutes miss them, until they are shipped"
 		c.Mend = "on such a machine: journalctl -u atys-agent says why they are not taken"
