@@ -190,23 +190,25 @@ func boot(t *testing.T) *manager {
 	return nil
 }
 
-// leave removes the cgroups that a systemd was in.
+// leave removes the cgroups that a systemd was in, once all of it has ended.
 func leave(t *testing.T, name string) {
 	t.Helper()
-	var tops []string
-	for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
+	var left []string
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
+		left = nil
+		for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
+			found, err := filepath.Glob(pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = append(left, found...)
 		}
-		tops = append(tops, found...)
-	}
-	for _, top := range tops {
-		out, err := exec.Command("find", top, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").CombinedOutput()
-		if err != nil {
-			t.Logf("%v: %s", err, out)
+		if len(left) == 0 {
+			return
 		}
+		_ = exec.Command("find", append(left, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";")...).Run() // what is left is tried again
 	}
+	t.Errorf("cgroups are left: %q", left)
 }
 
 // run runs a program inside.
