@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
@@ -55,7 +56,10 @@ func TestInside(t *testing.T) {
 	runs(t, "up", "--data", filepath.Join(dir, "up"), "--listen", upAt).says(t, "shows it")
 	becomes(t, "connected", "get", "agents")
 	var metricsAt string
-	for metricsAt == "" {
+	for began := time.Now(); metricsAt == ""; time.Sleep(100 * time.Millisecond) {
+		if time.Since(began) > 30*time.Second {
+			t.Fatal("the server does not tell of the agent")
+		}
 		if _, answer := told(t, "http://"+listen+"/sd/agents", ""); metricsAddress.Match(answer) {
 			metricsAt = string(metricsAddress.FindSubmatch(answer)[1])
 		}

@@ -24,7 +24,7 @@ import (
 const deployed, guide = "../../deploy/systemd", "../../docs/guide/"
 
 // daemons are the units, by the command that each runs.
-var daemons = []string{"server", "relay", "agent"}
+var daemons = []string{"server", "relay", "agent", "up"}
 
 func unitOf(daemon string) string { return "atys-" + daemon }
 
@@ -117,7 +117,7 @@ func TestUnitsAreRight(t *testing.T) {
 }
 
 // TestCapabilitiesAreThoseOfTheGuide: the agent's unit gives what the guide has
-// setcap give for everyday use, and the others give nothing.
+// setcap give for everyday use, as that of up does; the others give nothing.
 func TestCapabilitiesAreThoseOfTheGuide(t *testing.T) {
 	text, err := os.ReadFile(guide + "privileges.md")
 	if err != nil {
@@ -129,8 +129,10 @@ func TestCapabilitiesAreThoseOfTheGuide(t *testing.T) {
 	}
 	want := strings.ToUpper(strings.ReplaceAll(string(command[1]), ",", " "))
 	for _, key := range []string{"AmbientCapabilities", "CapabilityBoundingSet"} {
-		if got := setting(t, "agent", key); got != want {
-			t.Errorf("%s of the agent is %q, and the guide has %q", key, got, want)
+		for _, daemon := range []string{"agent", "up"} {
+			if got := setting(t, daemon, key); got != want {
+				t.Errorf("%s of %s is %q, and the guide has %q", key, daemon, got, want)
+			}
 		}
 		for _, daemon := range []string{"server", "relay"} {
 			if got := setting(t, daemon, key); got != "" {
@@ -300,6 +302,11 @@ func TestUnits(t *testing.T) {
 	eventually(t, "the relay answers", func() bool { return healthy(relayed) }, func() string { return m.log("relay") })
 
 	t.Run("Agent", func(t *testing.T) { m.agentsRights(t) })
+	t.Run("Up", func(t *testing.T) {
+		if c := m.examine(t, "up", "")["sampler: a window is taken"]; c.State != doctor.OK {
+			t.Errorf("%+v", c)
+		}
+	})
 	t.Run("Outside", func(t *testing.T) { outside(t, listen, string(token)) })
 	t.Run("Restart", func(t *testing.T) {
 		before := m.show(t, "server", "MainPID")
@@ -316,18 +323,18 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// examine has atys doctor run in place of the agent, and gives what it says.
-func (m *manager) examine(t *testing.T, settings string) map[string]doctor.Check {
+// examine has atys doctor run in place of a unit's command, and gives what it says.
+func (m *manager) examine(t *testing.T, daemon, settings string) map[string]doctor.Check {
 	t.Helper()
-	m.write(t, "/etc/systemd/system/"+unitOf("agent")+".service.d/doctor.conf",
+	m.write(t, "/etc/systemd/system/"+unitOf(daemon)+".service.d/doctor.conf",
 		"[Service]\nType=oneshot\nRestart=no\nExecStart=\nExecStart=/usr/local/bin/atys doctor --json\n"+settings)
-	m.write(t, "/etc/atys/agent.env", "ATYS_SERVER=http://127.0.0.1:1\n")
-	m.write(t, "/run/"+unitOf("agent")+".log", "")
+	m.write(t, "/etc/atys/"+daemon+".env", "ATYS_SERVER=http://127.0.0.1:1\n")
+	m.write(t, "/run/"+unitOf(daemon)+".log", "")
 	m.must(t, "systemctl", "daemon-reload")
-	_, _ = m.run("systemctl", "start", unitOf("agent")) // it fails where nothing can be recorded
+	_, _ = m.run("systemctl", "start", unitOf(daemon)) // it fails where nothing can be recorded
 	var report doctor.Report
-	if err := json.Unmarshal([]byte(m.log("agent")), &report); err != nil {
-		t.Fatalf("doctor: %v: %s", err, m.log("agent"))
+	if err := json.Unmarshal([]byte(m.log(daemon)), &report); err != nil {
+		t.Fatalf("doctor: %v: %s", err, m.log(daemon))
 	}
 	checks := map[string]doctor.Check{}
 	for _, c := range report.Checks {
@@ -338,7 +345,7 @@ func (m *manager) examine(t *testing.T, settings string) map[string]doctor.Check
 
 // agentsRights tries what the agent's unit allows.
 func (m *manager) agentsRights(t *testing.T) {
-	checks := m.examine(t, "")
+	checks := m.examine(t, "agent", "")
 	for _, name := range []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYSLOG", "unwinder: maps and events", "unwinder: follows processes",
 		"sampler: programs and events", "sampler: a window is taken", "sleeping threads can be read", "kernel symbols", "locked memory"} {
 		if checks[name].State != doctor.OK {
@@ -349,7 +356,7 @@ func (m *manager) agentsRights(t *testing.T) {
 		"ProtectKernelTunables=yes": "kernel symbols", "ProtectKernelLogs=yes": "CAP_SYSLOG", "PrivateUsers=yes": "user namespace",
 		"SystemCallFilter=~bpf": "unwinder: maps and events",
 	} {
-		if c := m.examine(t, setting+"\nCPUQuota=\n")[lacks]; c.State == doctor.OK || c.State == "" {
+		if c := m.examine(t, "agent", setting+"\nCPUQuota=\n")[lacks]; c.State == doctor.OK || c.State == "" {
 			t.Errorf("with %s %s is %+v", setting, lacks, c)
 		}
 	}
