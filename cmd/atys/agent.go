@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ import (
 type agentFlags struct {
 	clientFlags
 	budgetFlags
+	logFlags
 	data    string
 	node    string
 	spool   int64
@@ -31,7 +33,6 @@ type agentFlags struct {
 	tokens  string
 	tenant  string
 	labels  map[string]string
-	verbose bool
 }
 
 func agentCommand() *cobra.Command {
@@ -49,10 +50,13 @@ What it takes of the machine it measures itself, and tells with each window. Ove
 agents" and "atys describe profile", and to Prometheus.`,
 		Example: `  atys agent --server https://10.0.0.5:4300 --tls-ca ca.pem --token-file agent.token`,
 		Args:    noArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return runAgent(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.run(c.Context(), func(ctx context.Context, log *slog.Logger) error { return runAgent(ctx, f, log) })
+		},
 	}
 	f.clientFlags.add(c)
 	f.budgetFlags.add(c, leastShare, defaultMemory)
+	f.logFlags.add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory for what waits to be shipped")
 	flags.StringVar(&f.node, "node", "", "what this machine is called; else its host name")
@@ -61,7 +65,6 @@ agents" and "atys describe profile", and to Prometheus.`,
 	flags.StringVar(&f.metrics, "metrics", "", "address at which Prometheus may ask for the hottest functions, such as 127.0.0.1:4301; the server tells it of this one")
 	flags.StringVar(&f.tokens, "tokens", "", "with --metrics: file of tokens that may ask; other machines need it, and --tls-cert and --tls-key to be answered with")
 	flags.StringVar(&f.tenant, "tenant", auth.DefaultTenant, "with --metrics: whose readers may ask; that of the agent's own token")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
 	return c
 }
@@ -70,7 +73,7 @@ agents" and "atys describe profile", and to Prometheus.`,
 // agents, who all cut at once, do not all ship at once.
 const jitter = 5 * time.Second
 
-func runAgent(ctx context.Context, f agentFlags) (err error) {
+func runAgent(ctx context.Context, f agentFlags, log *slog.Logger) (err error) {
 	client, address, err := f.client()
 	if err != nil {
 		return err
@@ -100,7 +103,6 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 			return fmt.Errorf("name this machine: %w (--node does)", err)
 		}
 	}
-	log := logger(f.verbose)
 	waiting, err := spool.Open(filepath.Join(f.data, "spool"), f.spool<<20)
 	if err != nil {
 		return err
@@ -131,7 +133,7 @@ func runAgent(ctx context.Context, f agentFlags) (err error) {
 	if registry != nil {
 		registry.MustRegister(watch)
 	}
-	fmt.Fprintf(os.Stderr, "atys: profiling %s for %s; what waits is kept in %s; Ctrl-C ends it\n", f.node, address, f.data)
+	f.begun(log, fmt.Sprintf("profiling %s for %s; what waits is kept in %s", f.node, address, f.data), "node", f.node, "server", address, "data", f.data)
 	return watch.Run(ctx)
 }
 

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -15,20 +18,42 @@ import (
 func doctorCommand() *cobra.Command {
 	var asJSON bool
 	var pid int
+	var server clientFlags
 	c := &cobra.Command{
-		Use:   "doctor [-p PID]",
-		Short: "Say what can be recorded here, what not, and which command mends it",
+		Use:   "doctor [-p PID | --server URL]",
+		Short: "Say what can be recorded here, or how a server fares, and which command mends what is missing",
 		Long: `doctor tries what a recording needs, looks at the limits this kernel and these
 privileges set, and names for each gap what it costs and the command that mends
 it. With -p it also looks at one process: whether its stacks can be walked and
-its functions named. It exits with 0 if recording works, with 1 if not.`,
+its functions named. It exits with 0 if recording works, with 1 if not.
+
+With --server it looks at a server instead: whether it can be reached and asked,
+its clock, its disk and quotas, which agents are silent, which windows were lost,
+refused or are late, what is damaged, and relays. It exits with 0 if the server
+can be asked, with 1 if not.`,
+		Example: `  atys doctor
+  atys doctor --server https://10.0.0.5:4300 --tls-ca ca.pem --token-file reader.token`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("pid") && pid <= 0 {
 				return &usageError{fmt.Errorf("-p %d is no process: give the number that ps shows", pid)}
 			}
-			report := doctor.Evaluate(doctor.Gather(pid))
-			if err := printReport(os.Stdout, report, asJSON); err != nil {
+			verdict := [2]string{"recording works here", "recording does not work here: see the lines marked missing"}
+			var report doctor.Report
+			var err error
+			if c.Flags().Changed("server") {
+				if pid != 0 {
+					return &usageError{errors.New("-p goes without --server: it looks at a process of this machine")}
+				}
+				verdict = [2]string{"the server can be asked", "the server cannot be asked: see the lines marked missing"}
+				report, err = examineServer(c.Context(), server)
+			} else {
+				report = doctor.Evaluate(doctor.Gather(pid))
+			}
+			if err != nil {
+				return err
+			}
+			if err := printReport(os.Stdout, report, verdict, asJSON); err != nil {
 				return err
 			}
 			if !report.Works {
@@ -37,12 +62,32 @@ its functions named. It exits with 0 if recording works, with 1 if not.`,
 			return nil
 		},
 	}
+	server.add(c)
+	c.Flags().Lookup("server").Usage = "look at the server at this address, such as http://127.0.0.1:4300, and not at this machine"
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().IntVarP(&pid, "pid", "p", 0, "also look at this process")
 	return c
 }
 
-func printReport(w io.Writer, r doctor.Report, asJSON bool) error {
+// examineServer looks at a server as commands do that ask it.
+func examineServer(ctx context.Context, f clientFlags) (doctor.Report, error) {
+	client, address, err := f.client()
+	if err != nil {
+		return doctor.Report{}, err
+	}
+	u, err := f.parse()
+	if err != nil {
+		return doctor.Report{}, err
+	}
+	local, err := isLocal(net.JoinHostPort(u.Hostname(), "0"))
+	if err != nil {
+		return doctor.Report{}, err
+	}
+	return doctor.EvaluateServer(doctor.GatherServer(ctx, client, address, local)), nil
+}
+
+// printReport prints what was found, and the verdict: the first if all is well.
+func printReport(w io.Writer, r doctor.Report, verdict [2]string, asJSON bool) error {
 	if asJSON {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
@@ -66,10 +111,10 @@ func printReport(w io.Writer, r doctor.Report, asJSON bool) error {
 			fmt.Fprintf(w, "  %-8s mend: %s\n", "", render.Printable(c.Mend))
 		}
 	}
-	verdict := "recording works here"
+	said := verdict[0]
 	if !r.Works {
-		verdict = "recording does not work here: see the lines marked missing"
+		said = verdict[1]
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", verdict)
+	_, err := fmt.Fprintf(w, "\n%s\n", said)
 	return err
 }

@@ -63,9 +63,9 @@ func TestFleet(t *testing.T) {
 	t.Setenv(serverVariable, "http://"+f.listen)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	go func() { ended <- up(ctx, f, budgetFlags{}) }()
+	go func() { ended <- up(ctx, f, budgetFlags{}, logger(false)) }()
 	becomes(t, "connected", "get", "agents")
-	go func() { ended <- runAgent(ctx, agentFlags{data: t.TempDir(), node: "other", spool: 10}) }()
+	go func() { ended <- runAgent(ctx, agentFlags{data: t.TempDir(), node: "other", spool: 10}, logger(false)) }()
 	becomes(t, "other", "get", "agents")
 	becomes(t, "atys-busy", "get", "targets")
 

@@ -194,8 +194,8 @@ const operatorFile = "operator.token"
 
 // admitOperator has a token known, and this user's commands and agents find it
 // until leave is called.
-func (d *door) admitOperator(token string) (leave func(), err error) {
-	d.tokens.Add(token, auth.Identity{Tenant: auth.DefaultTenant, Role: auth.Operator, Name: "operator"})
+func (d *door) admitOperator(tenant, token string) (leave func(), err error) {
+	d.tokens.Add(token, auth.Identity{Tenant: tenant, Role: auth.Operator, Name: "operator"})
 	beside := operatorBeside(d.listener.Addr().String())
 	if beside == "" {
 		return func() {}, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -23,16 +24,19 @@ func newRegistry(more ...prometheus.Collector) *prometheus.Registry {
 	return r
 }
 
-// serveMetrics answers Prometheus, as a reader of a tenant, until what it gives
-// is called.
+// serveMetrics answers Prometheus, as a reader of a tenant, and operators who look
+// into this process, until what it gives is called.
 func serveMetrics(f listenFlags, tenant string, r *prometheus.Registry, log *slog.Logger) (end func() error, at string, err error) {
 	d, err := f.open("--metrics", log)
 	if err != nil {
 		return nil, "", err
 	}
 	gate := &auth.Gate{Tokens: d.tokens, Needs: func(r *http.Request) auth.Role {
-		if r.URL.Path == "/healthz" {
+		switch {
+		case r.URL.Path == "/healthz":
 			return ""
+		case strings.HasPrefix(r.URL.Path, auth.InsidePath):
+			return auth.Operator
 		}
 		return auth.Reader
 	}}
@@ -41,13 +45,19 @@ func serveMetrics(f listenFlags, tenant string, r *prometheus.Registry, log *slo
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", ownOnly(tenant, promhttp.HandlerFor(r, promhttp.HandlerOpts{Registry: r})))
+	mux.Handle("GET "+auth.InsidePath, ownOnly(tenant, inside()))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
 	})
+	leave, err := d.admitOperator(tenant, auth.NewToken())
+	if err != nil {
+		return nil, "", errors.Join(err, d.listener.Close())
+	}
 	s := httpServer(auth.Guard(nil, d.local, gate.Wrap(mux)), log)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(d.listener) }()
 	return func() error {
+		leave()
 		err := s.Close()
 		if serveErr := <-ended; !errors.Is(serveErr, http.ErrServerClosed) {
 			err = errors.Join(err, serveErr)

@@ -36,9 +36,9 @@ func TestPrometheus(t *testing.T) {
 		t.Skip("profiling needs root")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	up := began(t, func() error { return up(ctx, f, budgetFlags{}) })
+	up := began(t, func() error { return up(ctx, f, budgetFlags{}, logger(false)) })
 	agent := began(t, func() error {
-		return runAgent(ctx, agentFlags{clientFlags: clientFlags{server: "http://" + f.listen}, data: filepath.Join(dir, "agent"), node: "other", spool: 10, metrics: "127.0.0.1:0"})
+		return runAgent(ctx, agentFlags{clientFlags: clientFlags{server: "http://" + f.listen}, data: filepath.Join(dir, "agent"), node: "other", spool: 10, metrics: "127.0.0.1:0"}, logger(false))
 	})
 	defer func() {
 		cancel()

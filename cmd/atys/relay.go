@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -23,12 +24,12 @@ import (
 
 type relayFlags struct {
 	clientFlags
+	logFlags
 	door    listenFlags
 	name    string
 	address string
 	labels  map[string]string
 	keep    []string
-	verbose bool
 }
 
 func relayCommand() *cobra.Command {
@@ -45,9 +46,12 @@ own tenant alone.`,
 		Example: `  atys token --tokens /etc/atys/tokens --role relay -o relay.token
   atys relay --server https://10.0.0.5:4300 --token-file relay.token --listen :4310 --tokens tokens --tls-cert relay.pem --tls-key relay.key --label zone=a`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runRelay(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.run(c.Context(), func(ctx context.Context, log *slog.Logger) error { return runRelay(ctx, f, log) })
+		},
 	}
 	f.clientFlags.add(c)
+	f.logFlags.add(c)
 	flags := c.Flags()
 	flags.Lookup("tls-cert").Usage = "certificate to answer agents and to ask the server with; else $" + certVariable
 	flags.StringVar(&f.door.listen, "listen", "127.0.0.1:4310", "address to answer agents at; port 0 takes a free one")
@@ -58,13 +62,12 @@ own tenant alone.`,
 	flags.StringVar(&f.address, "address", "", "address at which agents reach it, such as https://10.0.0.7:4310; else what --listen says, or the host name")
 	flags.StringToStringVar(&f.labels, "label", nil, "label of the relay, such as zone=a; the server groups by one")
 	flags.StringSliceVar(&f.keep, "merge", nil, "add windows of one time up, and keep these of their labels, such as service,zone; what threads and instances did is then not known")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagFilename("tokens")
 	_ = c.MarkFlagFilename("tls-client-ca")
 	return c
 }
 
-func runRelay(ctx context.Context, f relayFlags) (err error) {
+func runRelay(ctx context.Context, f relayFlags, log *slog.Logger) (err error) {
 	if f.server == "" && os.Getenv(serverVariable) == "" {
 		return &usageError{errors.New("--server: say whom to pass windows on to, such as https://10.0.0.5:4300")}
 	}
@@ -78,7 +81,6 @@ func runRelay(ctx context.Context, f relayFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	log := logger(f.verbose)
 	f.door.plaintext = f.plaintext
 	f.door.cert, f.door.key = cmp.Or(f.cert, os.Getenv(certVariable)), cmp.Or(f.key, os.Getenv(keyVariable))
 	d, err := f.door.open("--listen", log)
@@ -90,7 +92,7 @@ func runRelay(ctx context.Context, f relayFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	leave, err := d.admitOperator(auth.NewToken())
+	leave, err := d.admitOperator(auth.DefaultTenant, auth.NewToken())
 	if err != nil {
 		return err
 	}
@@ -98,8 +100,8 @@ func runRelay(ctx context.Context, f relayFlags) (err error) {
 	r := relay.New(relay.Options{Offer: offer, Upstream: remote.New(client, upstream), Keep: f.keep, Now: newClock().now, Log: log})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	shut := d.answer(r.Handler(relay.Admission{Tokens: d.tokens, Limit: d.limit}, newRegistry(r)), log, cancel)
-	fmt.Fprintf(os.Stderr, "atys: %s takes windows at %s for %s; Ctrl-C ends it\n", offer.GetName(), offer.GetAddress(), upstream)
+	shut := d.answer(r.Handler(relay.Admission{Tokens: d.tokens, Limit: d.limit}, newRegistry(r), inside()), log, cancel)
+	f.begun(log, fmt.Sprintf("%s takes windows at %s for %s", offer.GetName(), offer.GetAddress(), upstream), "name", offer.GetName(), "address", offer.GetAddress(), "server", upstream)
 	r.Run(ctx)
 	return shut()
 }

@@ -23,17 +23,18 @@ const defaultListen = "127.0.0.1:4300"
 // serverFlags say where a server answers, and what it keeps.
 type serverFlags struct {
 	listenFlags
+	logFlags
 	data      string
 	retention string
 	quotas    []string
 	series    []string
 	groupBy   string
 	debugd    []string
-	verbose   bool
 }
 
 func (f *serverFlags) add(c *cobra.Command) {
 	f.listenFlags.add(c)
+	f.logFlags.add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
 	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes and 1 hour")
@@ -41,7 +42,6 @@ func (f *serverFlags) add(c *cobra.Command) {
 	flags.StringSliceVar(&f.series, "quota-series", nil, fmt.Sprintf("how many series each tenant may have, such as 50000 or team-a=500000; else %d", store.DefaultSeries))
 	flags.StringVar(&f.groupBy, "group-by", "", "label of agents by which they ship to a relay with the same, such as zone; else all are one group")
 	flags.StringSliceVar(&f.debugd, "debuginfod", nil, "server to ask for executables and debug files of code that agents could not name, by build-id")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens")
 	_ = c.MarkFlagDirname("data")
 }
 
@@ -74,19 +74,21 @@ elsewhere send, tells them what to record, and answers commands, pages and
 Prometheus. Its own machine is profiled by an agent like any other.`,
 		Example: `  atys server --listen :4300 --tls-cert server.pem --tls-key server.key --tokens tokens`,
 		Args:    noArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return runServer(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.run(c.Context(), func(ctx context.Context, log *slog.Logger) error { return runServer(ctx, f, log) })
+		},
 	}
 	f.add(c)
 	return c
 }
 
-func runServer(ctx context.Context, f serverFlags) (err error) {
-	h, err := f.build(logger(f.verbose))
+func runServer(ctx context.Context, f serverFlags, log *slog.Logger) (err error) {
+	h, err := f.build(log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
-	fmt.Fprintf(os.Stderr, "atys: %s answers, %s keeps what agents send; Ctrl-C ends it\n", h.address, f.data)
+	f.begun(log, fmt.Sprintf("%s answers, %s keeps what agents send", h.address, f.data), "address", h.address, "data", f.data)
 	return h.serve(ctx, func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
@@ -135,7 +137,7 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 		return h, err
 	}
 	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Quotas: quotas, Profiles: filepath.Join(f.data, profilesDir), GroupBy: f.groupBy, Debug: server.Debug{Dir: filepath.Join(f.data, "debug"), Servers: f.debugd}, Registry: h.registry,
-		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Now: newClock().now, Log: log})
+		Admission: server.Admission{Tokens: h.tokens, Local: h.local, Limit: h.limit}, Hosts: f.hosts, Version: version(), Disk: f.data, Inside: inside(), Now: newClock().now, Log: log})
 	if err != nil {
 		return h, err
 	}
@@ -143,7 +145,7 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	if err != nil {
 		return h, fmt.Errorf("keep the operator's token: %w", err)
 	}
-	h.leave, err = h.admitOperator(token)
+	h.leave, err = h.admitOperator(auth.DefaultTenant, token)
 	return h, err
 }
 

@@ -51,10 +51,10 @@ func TestFleetOverTLS(t *testing.T) {
 	t.Setenv(caVariable, cert)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	go func() { ended <- up(ctx, f, budgetFlags{}) }()
+	go func() { ended <- up(ctx, f, budgetFlags{}, logger(false)) }()
 	becomes(t, "connected", "get", "agents") // with the operator's token, which it finds
 	go func() {
-		ended <- runAgent(ctx, agentFlags{clientFlags: clientFlags{tokenFile: file("agent")}, data: filepath.Join(dir, "agent"), node: "other", spool: 10})
+		ended <- runAgent(ctx, agentFlags{clientFlags: clientFlags{tokenFile: file("agent")}, data: filepath.Join(dir, "agent"), node: "other", spool: 10}, logger(false))
 	}()
 	becomes(t, "other", "get", "agents", "--token-file", file("reader"))
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -42,7 +43,9 @@ themselves. Elsewhere it wants TLS, and everybody a token or a certificate.
   atys up --data /var/lib/atys --listen 127.0.0.1:4300
   atys up --listen :4300 --tls-cert server.pem --tls-key server.key --tokens tokens`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return up(c.Context(), f, b) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.run(c.Context(), func(ctx context.Context, log *slog.Logger) error { return up(ctx, f, b, log) })
+		},
 	}
 	f.add(c)
 	b.add(c, serverShare, defaultUpMemory)
@@ -51,12 +54,11 @@ themselves. Elsewhere it wants TLS, and everybody a token or a certificate.
 
 // up opens what the agent and the server stand on, in the order in which each
 // needs the one before, and closes it in the reverse one.
-func up(ctx context.Context, f serverFlags, b budgetFlags) (err error) {
+func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (err error) {
 	budget, err := b.budget()
 	if err != nil {
 		return err
 	}
-	log := logger(f.verbose)
 	functions := promexport.NewFunctions(nil)
 	h, err := f.build(log, functions)
 	if err != nil {
@@ -83,6 +85,6 @@ func up(ctx context.Context, f serverFlags, b budgetFlags) (err error) {
 		return err
 	}
 	h.registry.MustRegister(watch)
-	fmt.Fprintf(os.Stderr, "atys: profiling everything on %s; %s shows it, %s keeps it; Ctrl-C ends it\n", node, h.address, f.data)
+	f.begun(log, fmt.Sprintf("profiling everything on %s; %s shows it, %s keeps it", node, h.address, f.data), "node", node, "address", h.address, "data", f.data)
 	return h.serve(ctx, watch.Run)
 }

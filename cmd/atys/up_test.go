@@ -70,7 +70,7 @@ func TestUp(t *testing.T) {
 	for _, patience := range []time.Duration{time.Minute, 20 * time.Second} {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- up(ctx, f, budgetFlags{}) }()
+		go func() { ended <- up(ctx, f, budgetFlags{}, logger(false)) }()
 		page(t, "http://"+f.listen+"/?last=1h", service, patience)
 		page(t, "http://"+f.listen+"/flame?last=1h", "<title>", patience)
 		cancel()
@@ -88,7 +88,7 @@ func TestUpRefuses(t *testing.T) {
 	for listen, want := range map[string]string{
 		"0.0.0.0:4300": "--tls-cert", "example.com:80": "--tls-cert", "4300": "an address and a port", "127.0.0.1:99999": "--listen takes another address",
 	} {
-		err := up(t.Context(), serverFlags{retention: server.DefaultRetention, data: t.TempDir(), listenFlags: listenFlags{listen: listen}}, budgetFlags{})
+		err := up(t.Context(), serverFlags{retention: server.DefaultRetention, data: t.TempDir(), listenFlags: listenFlags{listen: listen}}, budgetFlags{}, logger(false))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--listen %s: %v, want %q in it", listen, err, want)
 		}

@@ -40,6 +40,10 @@ func ParseRole(s string) (Role, error) {
 	return "", fmt.Errorf("role %.40q: want %s, %s, %s or %s", s, Agent, Relay, Reader, Operator)
 }
 
+// InsidePath is below what a process tells operators of itself: what it does
+// where, as Go's net/http/pprof has it.
+const InsidePath = "/debug/pprof/"
+
 // DefaultTenant is who asks where nothing else is said.
 const DefaultTenant = "default"
 

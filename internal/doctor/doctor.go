@@ -1,4 +1,4 @@
-// Package doctor says what this machine, these privileges and a process allow to record, and which command mends each gap.
+// Package doctor says what this machine, these privileges and a process allow to record, how a server and its fleet fare, and which command mends each gap.
 //
 // The flow:
 //
@@ -6,6 +6,9 @@
 //	   -> tries what a recording does: loads every BPF program, opens its events (probe.go)
 //	   -> looks at one process, if asked (process.go)
 //	Evaluate  pure: facts -> checks, each with its cost and its remedy
+//
+//	GatherServer    asks a server of itself and its agents (fleet.go)
+//	EvaluateServer  pure, as above (server.go, windows.go)
 //
 // A capability may be there and yet not help (a container's filter, a locked
 // down kernel), so that the verdict comes from what was tried, and the
@@ -31,9 +34,9 @@ type Check struct {
 	Mend  string `json:"mend,omitempty"` // a command that mends it
 }
 
-// Report is what Evaluate makes of the facts.
+// Report is what is made of facts.
 type Report struct {
-	Works  bool    `json:"works"` // whether "atys record" would work at all
+	Works  bool    `json:"works"` // whether "atys record" would work at all, or the server can be asked
 	Checks []Check `json:"checks"`
 }
 

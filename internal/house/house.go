@@ -93,7 +93,7 @@ func Load(fsys fs.FS) (*Tree, error) {
 			}
 			return nil
 		}
-		if !d.Type().IsRegular() {
+		if !d.Type().IsRegular() || name == ".git" { // a worktree has a file of that name, which tells whose it is
 			return nil
 		}
 		for dir := path.Dir(name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {

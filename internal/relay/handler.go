@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -19,13 +20,15 @@ type Admission struct {
 	Limit  *auth.Limit
 }
 
-// Handler gives all that the relay answers.
-func (r *Relay) Handler(a Admission, registry *prometheus.Registry) http.Handler {
+// Handler gives all that the relay answers: inside is what operators are told of
+// this process, below auth.InsidePath.
+func (r *Relay) Handler(a Admission, registry *prometheus.Registry, inside http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(path string, h http.Handler) { mux.Handle(path, auth.Whole(wire.MaxRequest, h)) }
 	handle(atysv1connect.NewIntakeHandler(r, wire.Reading()))
 	handle(atysv1connect.NewFleetHandler(r, wire.Reading()))
 	mux.Handle("GET /metrics", r.ownOnly(promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
+	mux.Handle("GET "+auth.InsidePath, r.ownOnly(inside))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
 	})
@@ -33,10 +36,14 @@ func (r *Relay) Handler(a Admission, registry *prometheus.Registry) http.Handler
 	return auth.Guard(nil, false, gate.Wrap(mux))
 }
 
-// ownOnly answers those of the relay's own tenant.
+// ownOnly answers those of the relay's own tenant. Before the server has told
+// which that is, it is the one that there is where nobody has made any.
 func (r *Relay) ownOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if err := r.mayPass(q.Context()); connect.CodeOf(err) == connect.CodePermissionDenied {
+		r.mu.Lock()
+		own := cmp.Or(r.standing.GetTenant(), auth.DefaultTenant)
+		r.mu.Unlock()
+		if who, ok := auth.From(q.Context()); ok && who.Tenant != own {
 			http.Error(w, "this is told to the relay's own tenant alone", http.StatusForbidden)
 			return
 		}
@@ -54,6 +61,8 @@ func needs(r *http.Request) auth.Role {
 		return auth.Relay
 	case under(atysv1connect.IntakeName), under(atysv1connect.FleetName):
 		return auth.Agent
+	case strings.HasPrefix(r.URL.Path, auth.InsidePath):
+		return auth.Operator
 	}
 	return auth.Reader
 }

@@ -44,7 +44,7 @@ func passing(t *testing.T, to Upstream, token string, who auth.Identity) (url st
 		t.Fatal(err)
 	}
 	tokens.Add(token, who)
-	h := httptest.NewServer(r.Handler(Admission{Tokens: tokens}, prometheus.NewRegistry()))
+	h := httptest.NewServer(r.Handler(Admission{Tokens: tokens}, prometheus.NewRegistry(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	t.Cleanup(h.Close)
 	return h.URL, tokens, &http.Client{Transport: &auth.Bearer{Token: func() (string, error) { return token, nil }, Scheme: "http",
 		Host: h.Listener.Addr().String(), Next: h.Client().Transport}}
@@ -70,16 +70,25 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// TestMetricsAreTheTenants has readers of another tenant told nothing.
-func TestMetricsAreTheTenants(t *testing.T) {
-	for tenant, want := range map[string]int{"default": http.StatusOK, "other": http.StatusForbidden} {
-		url, _, client := passing(t, newKeeper(), "reader", auth.Identity{Tenant: tenant, Role: auth.Reader})
-		answer, err := client.Get(url + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if answer.Body.Close(); answer.StatusCode != want {
-			t.Errorf("a reader of %s: %s", tenant, answer.Status)
+// TestOwnIsTheTenants has others than those of the relay's tenant told nothing of
+// it, and what goes on inside told to its operators alone.
+func TestOwnIsTheTenants(t *testing.T) {
+	for who, want := range map[auth.Identity][2]int{
+		{Tenant: "default", Role: auth.Reader}:   {http.StatusOK, http.StatusForbidden},
+		{Tenant: "default", Role: auth.Operator}: {http.StatusOK, http.StatusOK},
+		{Tenant: "default", Role: auth.Relay}:    {http.StatusForbidden, http.StatusForbidden},
+		{Tenant: "other", Role: auth.Reader}:     {http.StatusForbidden, http.StatusForbidden},
+		{Tenant: "other", Role: auth.Operator}:   {http.StatusForbidden, http.StatusForbidden},
+	} {
+		url, _, client := passing(t, newKeeper(), "token", who)
+		for i, path := range []string{"/metrics", auth.InsidePath + "heap"} {
+			answer, err := client.Get(url + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Body.Close(); answer.StatusCode != want[i] {
+				t.Errorf("%s for %v: %s", path, who, answer.Status)
+			}
 		}
 	}
 }

@@ -31,9 +31,9 @@ func needs(r *http.Request) auth.Role {
 		return auth.Relay
 	case under(atysv1connect.IntakeName), under(atysv1connect.FleetName):
 		return auth.Agent
-	case path == atysv1connect.ControlGetProcedure, path == atysv1connect.ControlWatchProcedure:
+	case path == atysv1connect.ControlGetProcedure, path == atysv1connect.ControlWatchProcedure, path == atysv1connect.ControlStatusProcedure:
 		return auth.Reader
-	case under(atysv1connect.ControlName):
+	case under(atysv1connect.ControlName), strings.HasPrefix(path, auth.InsidePath):
 		return auth.Operator
 	}
 	return auth.Reader

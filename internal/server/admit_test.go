@@ -54,6 +54,10 @@ func TestAdmission(t *testing.T) {
 			_, err := atysv1connect.NewControlClient(c, url).Get(t.Context(), &atysv1.GetRequest{Kind: "agents"})
 			return err
 		},
+		"status": func(c *http.Client, url string) error {
+			_, err := atysv1connect.NewControlClient(c, url).Status(t.Context(), &atysv1.StatusRequest{})
+			return err
+		},
 		"merge": func(c *http.Client, url string) error {
 			_, err := atysv1connect.NewQueryClient(c, url).Merge(t.Context(), &atysv1.MergeRequest{Selection: &atysv1.Selection{Kind: "cpu", FromUnixNano: now - 1, ToUnixNano: now}})
 			return err
@@ -65,9 +69,11 @@ func TestAdmission(t *testing.T) {
 		"metrics":  func(c *http.Client, url string) error { return fetched(c, url+"/metrics") },
 		"agents":   func(c *http.Client, url string) error { return fetched(c, url+"/sd/agents") },
 		"nonsense": func(c *http.Client, url string) error { return fetched(c, url+"/../../etc/passwd") },
+		"inside":   func(c *http.Client, url string) error { return fetched(c, url+auth.InsidePath+"heap") },
+		"sideways": func(c *http.Client, url string) error { return fetched(c, url+"/flame/..//."+auth.InsidePath) },
 		"healthz":  func(c *http.Client, url string) error { return fetched(c, url+"/healthz") },
 	}
-	const agents, readers = "push report attend ", "get merge page flame metrics agents nonsense "
+	const agents, readers = "push report attend ", "get status merge page flame metrics agents nonsense "
 	for _, who := range []struct {
 		token string // "": none
 		local bool   // it need not say
@@ -76,7 +82,7 @@ func TestAdmission(t *testing.T) {
 		{"default/agent", true, agents},
 		{"default/relay", true, agents + "offer "},
 		{"default/reader", true, readers},
-		{"default/operator", true, agents + readers + "offer apply delete stat backup "},
+		{"default/operator", true, agents + readers + "offer apply delete stat backup inside sideways "},
 		{"other/operator", true, strings.ReplaceAll(agents+readers+"offer apply delete ", "metrics ", "")},
 		{"", true, readers},
 		{"", false, ""},
@@ -86,7 +92,8 @@ func TestAdmission(t *testing.T) {
 		t.Run(who.token, func(t *testing.T) {
 			admission, as := admitted(t)
 			admission.Local = who.local
-			s, err := New(Options{Store: mem.New(1), Admission: admission, Registry: prometheus.NewRegistry()})
+			s, err := New(Options{Store: mem.New(1), Admission: admission, Registry: prometheus.NewRegistry(),
+				Inside: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
 			if err != nil {
 				t.Fatal(err)
 			}

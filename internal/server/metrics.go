@@ -25,6 +25,8 @@ type metrics struct {
 	refused  *prometheus.CounterVec
 	crowded  *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
+
+	ended, refusals tally // the same for Status: pushes, and requests of those who may not
 }
 
 func newMetrics() *metrics {
@@ -156,7 +158,10 @@ func (m *metrics) timed() connect.Interceptor {
 }
 
 // refuse notes that somebody may not.
-func (m *metrics) refuse(code connect.Code) { m.refused.WithLabelValues(code.String()).Inc() }
+func (m *metrics) refuse(code connect.Code) {
+	m.refused.WithLabelValues(code.String()).Inc()
+	m.refusals.count(code.String())
+}
 
 // pushed notes how a request to keep windows ended.
 func (m *metrics) pushed(windows int, unknown bool, err error) {
@@ -170,6 +175,7 @@ func (m *metrics) pushed(windows int, unknown bool, err error) {
 		m.windows.Add(float64(windows))
 	}
 	m.pushes.WithLabelValues(code).Inc()
+	m.ended.count(code)
 }
 
 // expose answers Prometheus: what the registry has, and which agents there are

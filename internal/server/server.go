@@ -9,6 +9,7 @@
 //	an operator -> the store is counted, checked, backed up while it is open (care.go)
 //	Upkeep -> what came is added up, what is old dropped (upkeep.go), or more than a tenant may have (quota.go)
 //	Prometheus -> metrics.go
+//	Status -> how all this fares (status.go)
 //	each request -> auth.Guard: was it meant for us? -> admit.go: who asks, of which tenant (tenants.go)?
 //	a browser -> pages.go -> store.Merge -> query.Window -> render.HTML
 package server
@@ -40,6 +41,9 @@ type Options struct {
 	Admission Admission            // who may ask
 	Hosts     []string             // what this server is called, beside this machine's own addresses
 	Registry  *prometheus.Registry // what /metrics shows; nil: there is none
+	Version   string               // of this program
+	Disk      string               // directory on the disk that windows are kept on; "": none is told of
+	Inside    http.Handler         // what operators are told of this process, below auth.InsidePath; nil: nothing
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -49,6 +53,7 @@ type Server struct {
 	options Options
 	log     *slog.Logger
 	now     func() time.Time
+	began   time.Time
 	fleets  *fleets
 	namers  *namers
 	watches watches
@@ -72,7 +77,7 @@ func New(o Options) (*Server, error) {
 	if err := auth.CheckTenant(o.Tenant); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, log: o.Log, now: o.Now, fleets: &fleets{options: o, of: map[string]*fleet{}},
+	s := &Server{options: o, log: o.Log, now: o.Now, began: o.Now(), fleets: &fleets{options: o, of: map[string]*fleet{}},
 		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics(),
 		crowded: make(chan struct{}, 1)}
 	if _, err := s.fleets.fleet(o.Tenant); err != nil {
@@ -107,6 +112,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST "+DebugPath, auth.Flowing(s.keepDebug))
 	mux.HandleFunc("GET "+DebugPath, s.listDebug)
 	s.lookAfter(mux)
+	if s.options.Inside != nil {
+		mux.Handle("GET "+auth.InsidePath, s.ownOnly(s.options.Inside))
+	}
 	mux.HandleFunc("GET /{$}", s.overview)
 	mux.HandleFunc("GET /flame", s.flame)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

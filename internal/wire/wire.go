@@ -17,6 +17,11 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
+// Protocol is which messages this program knows. It goes up whenever something is
+// added without which an older peer would do the wrong thing; fields and requests
+// that can be missing do not count, and what there was is never changed.
+const Protocol = 1
+
 // ErrMalformed says that a message contradicts itself. Sent again, it will again.
 var ErrMalformed = errors.New("malformed message")
 

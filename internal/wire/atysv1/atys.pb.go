@@ -4160,6 +4160,305 @@ func (x *KeptWindow) GetPeriodNs() int64 {
 	return 0
 }
 
+type StatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusRequest) Reset() {
+	*x = StatusRequest{}
+	mi := &file_atys_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusRequest) ProtoMessage() {}
+
+func (x *StatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
+func (*StatusRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{58}
+}
+
+// StatusResponse is how a server fares.
+type StatusResponse struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Version          string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`    // of its program
+	Protocol         uint32                 `protobuf:"varint,2,opt,name=protocol,proto3" json:"protocol,omitempty"` // of these messages; see the package wire
+	StartedUnixNano  int64                  `protobuf:"fixed64,3,opt,name=started_unix_nano,json=startedUnixNano,proto3" json:"started_unix_nano,omitempty"`
+	ReceivedUnixNano int64                  `protobuf:"fixed64,4,opt,name=received_unix_nano,json=receivedUnixNano,proto3" json:"received_unix_nano,omitempty"` // the server's clock
+	AnsweredUnixNano int64                  `protobuf:"fixed64,5,opt,name=answered_unix_nano,json=answeredUnixNano,proto3" json:"answered_unix_nano,omitempty"`
+	Tenant           string                 `protobuf:"bytes,6,opt,name=tenant,proto3" json:"tenant,omitempty"` // as whom it knows who asks
+	Role             string                 `protobuf:"bytes,7,opt,name=role,proto3" json:"role,omitempty"`
+	Name             string                 `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	Quotas           []*Quota               `protobuf:"bytes,9,rep,name=quotas,proto3" json:"quotas,omitempty"`    // of the tenant
+	Machine          *Machine               `protobuf:"bytes,10,opt,name=machine,proto3" json:"machine,omitempty"` // told to the server's own tenant alone
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *StatusResponse) Reset() {
+	*x = StatusResponse{}
+	mi := &file_atys_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusResponse) ProtoMessage() {}
+
+func (x *StatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
+func (*StatusResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *StatusResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetStartedUnixNano() int64 {
+	if x != nil {
+		return x.StartedUnixNano
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetReceivedUnixNano() int64 {
+	if x != nil {
+		return x.ReceivedUnixNano
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetAnsweredUnixNano() int64 {
+	if x != nil {
+		return x.AnsweredUnixNano
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetMachine() *Machine {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
+}
+
+// Quota is how much there is of something, and at most may be.
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
+	Used          uint64                 `protobuf:"varint,2,opt,name=used,proto3" json:"used,omitempty"`
+	Most          uint64                 `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_atys_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *Quota) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Quota) GetUsed() uint64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Quota) GetMost() uint64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+// Machine is what a server does for all tenants. Counts are since it began.
+type Machine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DiskBytes     uint64                 `protobuf:"varint,1,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"` // of the disk that it keeps windows on
+	DiskFreeBytes uint64                 `protobuf:"varint,2,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
+	Pushes        map[string]uint64      `protobuf:"bytes,3,rep,name=pushes,proto3" json:"pushes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`   // requests to keep windows, by how they ended
+	Refused       map[string]uint64      `protobuf:"bytes,4,rep,name=refused,proto3" json:"refused,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // requests of those who may not, by why
+	OverdueSteps  uint64                 `protobuf:"varint,5,opt,name=overdue_steps,json=overdueSteps,proto3" json:"overdue_steps,omitempty"`                                             // that should have been added up by now
+	TokenFailures uint64                 `protobuf:"varint,6,opt,name=token_failures,json=tokenFailures,proto3" json:"token_failures,omitempty"`                                          // times that a changed file of tokens could not be read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Machine) Reset() {
+	*x = Machine{}
+	mi := &file_atys_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Machine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Machine) ProtoMessage() {}
+
+func (x *Machine) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Machine.ProtoReflect.Descriptor instead.
+func (*Machine) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *Machine) GetDiskBytes() uint64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
+func (x *Machine) GetDiskFreeBytes() uint64 {
+	if x != nil {
+		return x.DiskFreeBytes
+	}
+	return 0
+}
+
+func (x *Machine) GetPushes() map[string]uint64 {
+	if x != nil {
+		return x.Pushes
+	}
+	return nil
+}
+
+func (x *Machine) GetRefused() map[string]uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+func (x *Machine) GetOverdueSteps() uint64 {
+	if x != nil {
+		return x.OverdueSteps
+	}
+	return 0
+}
+
+func (x *Machine) GetTokenFailures() uint64 {
+	if x != nil {
+		return x.TokenFailures
+	}
+	return 0
+}
+
 var File_atys_proto protoreflect.FileDescriptor
 
 const file_atys_proto_rawDesc = "" +
@@ -4510,18 +4809,50 @@ const file_atys_proto_rawDesc = "" +
 	"\tperiod_ns\x18\x11 \x01(\x03R\bperiodNs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012=\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0f\n" +
+	"\rStatusRequest\"\xe2\x02\n" +
+	"\x0eStatusResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\rR\bprotocol\x12*\n" +
+	"\x11started_unix_nano\x18\x03 \x01(\x10R\x0fstartedUnixNano\x12,\n" +
+	"\x12received_unix_nano\x18\x04 \x01(\x10R\x10receivedUnixNano\x12,\n" +
+	"\x12answered_unix_nano\x18\x05 \x01(\x10R\x10answeredUnixNano\x12\x16\n" +
+	"\x06tenant\x18\x06 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04role\x18\a \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\b \x01(\tR\x04name\x12&\n" +
+	"\x06quotas\x18\t \x03(\v2\x0e.atys.v1.QuotaR\x06quotas\x12*\n" +
+	"\amachine\x18\n" +
+	" \x01(\v2\x10.atys.v1.MachineR\amachine\"C\n" +
+	"\x05Quota\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x12\n" +
+	"\x04used\x18\x02 \x01(\x04R\x04used\x12\x12\n" +
+	"\x04most\x18\x03 \x01(\x04R\x04most\"\x82\x03\n" +
+	"\aMachine\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\x01 \x01(\x04R\tdiskBytes\x12&\n" +
+	"\x0fdisk_free_bytes\x18\x02 \x01(\x04R\rdiskFreeBytes\x124\n" +
+	"\x06pushes\x18\x03 \x03(\v2\x1c.atys.v1.Machine.PushesEntryR\x06pushes\x127\n" +
+	"\arefused\x18\x04 \x03(\v2\x1d.atys.v1.Machine.RefusedEntryR\arefused\x12#\n" +
+	"\roverdue_steps\x18\x05 \x01(\x04R\foverdueSteps\x12%\n" +
+	"\x0etoken_failures\x18\x06 \x01(\x04R\rtokenFailures\x1a9\n" +
+	"\vPushesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a:\n" +
+	"\fRefusedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x012=\n" +
 	"\x06Intake\x123\n" +
 	"\x04Push\x12\x14.atys.v1.PushRequest\x1a\x15.atys.v1.PushResponse2\xac\x01\n" +
 	"\x05Fleet\x123\n" +
 	"\x06Attend\x12\x16.atys.v1.AttendRequest\x1a\x0f.atys.v1.Orders0\x01\x129\n" +
 	"\x06Report\x12\x16.atys.v1.ReportRequest\x1a\x17.atys.v1.ReportResponse\x123\n" +
-	"\x05Offer\x12\x15.atys.v1.OfferRequest\x1a\x11.atys.v1.Standing0\x012\xdf\x01\n" +
+	"\x05Offer\x12\x15.atys.v1.OfferRequest\x1a\x11.atys.v1.Standing0\x012\x9a\x02\n" +
 	"\aControl\x126\n" +
 	"\x05Apply\x12\x15.atys.v1.ApplyRequest\x1a\x16.atys.v1.ApplyResponse\x120\n" +
 	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
 	"\x06Delete\x12\x16.atys.v1.DeleteRequest\x1a\x17.atys.v1.DeleteResponse\x12/\n" +
-	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x012\xa2\x02\n" +
+	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x01\x129\n" +
+	"\x06Status\x12\x16.atys.v1.StatusRequest\x1a\x17.atys.v1.StatusResponse2\xa2\x02\n" +
 	"\x05Query\x126\n" +
 	"\x05Merge\x12\x15.atys.v1.MergeRequest\x1a\x16.atys.v1.MergeResponse\x120\n" +
 	"\x03Top\x12\x13.atys.v1.TopRequest\x1a\x14.atys.v1.TopResponse\x126\n" +
@@ -4541,7 +4872,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -4601,19 +4932,25 @@ var file_atys_proto_goTypes = []any{
 	(*WindowsRequest)(nil),  // 55: atys.v1.WindowsRequest
 	(*WindowsResponse)(nil), // 56: atys.v1.WindowsResponse
 	(*KeptWindow)(nil),      // 57: atys.v1.KeptWindow
-	nil,                     // 58: atys.v1.Series.LabelsEntry
-	nil,                     // 59: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 60: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 61: atys.v1.Target.LabelsEntry
-	nil,                     // 62: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 63: atys.v1.KeptWindow.LabelsEntry
+	(*StatusRequest)(nil),   // 58: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 59: atys.v1.StatusResponse
+	(*Quota)(nil),           // 60: atys.v1.Quota
+	(*Machine)(nil),         // 61: atys.v1.Machine
+	nil,                     // 62: atys.v1.Series.LabelsEntry
+	nil,                     // 63: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 64: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 65: atys.v1.Target.LabelsEntry
+	nil,                     // 66: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 67: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 68: atys.v1.Machine.PushesEntry
+	nil,                     // 69: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	3,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	4,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	14, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
 	2,  // 3: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
-	58, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	62, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	8,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	9,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	10, // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -4630,14 +4967,14 @@ var file_atys_proto_depIdxs = []int32{
 	4,  // 18: atys.v1.Spooled.window:type_name -> atys.v1.Window
 	3,  // 19: atys.v1.Spooled.series:type_name -> atys.v1.Series
 	14, // 20: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
-	59, // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	63, // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
 	23, // 22: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	60, // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	64, // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
 	3,  // 24: atys.v1.Task.chosen:type_name -> atys.v1.Series
 	26, // 25: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
 	27, // 26: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
 	28, // 27: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	61, // 28: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	65, // 28: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
 	6,  // 29: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
 	31, // 30: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
 	31, // 31: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
@@ -4665,46 +5002,52 @@ var file_atys_proto_depIdxs = []int32{
 	38, // 53: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
 	48, // 54: atys.v1.Part.share:type_name -> atys.v1.Interval
 	37, // 55: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	62, // 56: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	66, // 56: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
 	37, // 57: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
 	57, // 58: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	63, // 59: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	67, // 59: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
 	9,  // 60: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
 	10, // 61: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
 	5,  // 62: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
 	6,  // 63: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	54, // 64: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 65: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	19, // 66: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	24, // 67: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	21, // 68: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	29, // 69: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	32, // 70: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	34, // 71: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	32, // 72: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	42, // 73: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	44, // 74: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	49, // 75: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	52, // 76: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	55, // 77: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 78: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	20, // 79: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	25, // 80: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	22, // 81: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	30, // 82: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	33, // 83: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	35, // 84: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	36, // 85: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	43, // 86: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	45, // 87: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	50, // 88: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	53, // 89: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	56, // 90: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	78, // [78:91] is the sub-list for method output_type
-	65, // [65:78] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	60, // 64: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	61, // 65: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	68, // 66: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	69, // 67: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	54, // 68: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 69: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	19, // 70: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	24, // 71: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	21, // 72: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	29, // 73: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	32, // 74: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	34, // 75: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	32, // 76: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	58, // 77: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	42, // 78: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	44, // 79: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	49, // 80: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	52, // 81: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	55, // 82: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 83: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	20, // 84: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	25, // 85: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	22, // 86: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	30, // 87: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	33, // 88: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	35, // 89: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	36, // 90: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	59, // 91: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	43, // 92: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	45, // 93: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	50, // 94: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	53, // 95: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	56, // 96: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	83, // [83:97] is the sub-list for method output_type
+	69, // [69:83] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -4718,7 +5061,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   64,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -61,6 +61,8 @@ const (
 	ControlDeleteProcedure = "/atys.v1.Control/Delete"
 	// ControlWatchProcedure is the fully-qualified name of the Control's Watch RPC.
 	ControlWatchProcedure = "/atys.v1.Control/Watch"
+	// ControlStatusProcedure is the fully-qualified name of the Control's Status RPC.
+	ControlStatusProcedure = "/atys.v1.Control/Status"
 	// QueryMergeProcedure is the fully-qualified name of the Query's Merge RPC.
 	QueryMergeProcedure = "/atys.v1.Query/Merge"
 	// QueryTopProcedure is the fully-qualified name of the Query's Top RPC.
@@ -291,6 +293,8 @@ type ControlClient interface {
 	Delete(context.Context, *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error)
 	// Watch gives the objects that there are, then what changes.
 	Watch(context.Context, *atysv1.GetRequest) (*connect.ServerStreamForClient[atysv1.Change], error)
+	// Status tells how the server itself fares, and as whom it knows who asks.
+	Status(context.Context, *atysv1.StatusRequest) (*atysv1.StatusResponse, error)
 }
 
 // NewControlClient constructs a client for the atys.v1.Control service. By default, it uses the
@@ -328,6 +332,12 @@ func NewControlClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(controlMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
+		status: connect.NewClient[atysv1.StatusRequest, atysv1.StatusResponse](
+			httpClient,
+			baseURL+ControlStatusProcedure,
+			connect.WithSchema(controlMethods.ByName("Status")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -337,6 +347,7 @@ type controlClient struct {
 	get    *connect.Client[atysv1.GetRequest, atysv1.GetResponse]
 	delete *connect.Client[atysv1.DeleteRequest, atysv1.DeleteResponse]
 	watch  *connect.Client[atysv1.GetRequest, atysv1.Change]
+	status *connect.Client[atysv1.StatusRequest, atysv1.StatusResponse]
 }
 
 // Apply calls atys.v1.Control.Apply.
@@ -371,6 +382,15 @@ func (c *controlClient) Watch(ctx context.Context, req *atysv1.GetRequest) (*con
 	return c.watch.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// Status calls atys.v1.Control.Status.
+func (c *controlClient) Status(ctx context.Context, req *atysv1.StatusRequest) (*atysv1.StatusResponse, error) {
+	response, err := c.status.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ControlHandler is an implementation of the atys.v1.Control service.
 type ControlHandler interface {
 	// Apply makes objects, or changes those of the same name: all, or none.
@@ -379,6 +399,8 @@ type ControlHandler interface {
 	Delete(context.Context, *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error)
 	// Watch gives the objects that there are, then what changes.
 	Watch(context.Context, *atysv1.GetRequest, *connect.ServerStream[atysv1.Change]) error
+	// Status tells how the server itself fares, and as whom it knows who asks.
+	Status(context.Context, *atysv1.StatusRequest) (*atysv1.StatusResponse, error)
 }
 
 // NewControlHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -412,6 +434,12 @@ func NewControlHandler(svc ControlHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(controlMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
+	controlStatusHandler := connect.NewUnaryHandlerSimple(
+		ControlStatusProcedure,
+		svc.Status,
+		connect.WithSchema(controlMethods.ByName("Status")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/atys.v1.Control/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ControlApplyProcedure:
@@ -422,6 +450,8 @@ func NewControlHandler(svc ControlHandler, opts ...connect.HandlerOption) (strin
 			controlDeleteHandler.ServeHTTP(w, r)
 		case ControlWatchProcedure:
 			controlWatchHandler.ServeHTTP(w, r)
+		case ControlStatusProcedure:
+			controlStatusHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -445,6 +475,10 @@ func (UnimplementedControlHandler) Delete(context.Context, *atysv1.DeleteRequest
 
 func (UnimplementedControlHandler) Watch(context.Context, *atysv1.GetRequest, *connect.ServerStream[atysv1.Change]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Control.Watch is not implemented"))
+}
+
+func (UnimplementedControlHandler) Status(context.Context, *atysv1.StatusRequest) (*atysv1.StatusResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Control.Status is not implemented"))
 }
 
 // QueryClient is a client for the atys.v1.Query service.

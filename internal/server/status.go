@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// Status tells how the server fares; see the service Control.
+func (s *Server) Status(ctx context.Context, _ *atysv1.StatusRequest) (*atysv1.StatusResponse, error) {
+	response := &atysv1.StatusResponse{Version: s.options.Version, Protocol: wire.Protocol, StartedUnixNano: s.began.UnixNano(),
+		ReceivedUnixNano: s.now().UnixNano(), Tenant: s.tenant(ctx), Role: string(auth.Operator)}
+	if who, ok := auth.From(ctx); ok {
+		response.Role, response.Name = string(who.Role), who.Name
+	}
+	f, err := s.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	response.Quotas = append(f.quotas(), s.debugQuota(response.GetTenant())...)
+	if response.GetTenant() == s.options.Tenant {
+		if response.Machine, err = s.machine(ctx); err != nil {
+			return nil, s.unread(err)
+		}
+	}
+	response.AnsweredUnixNano = s.now().UnixNano()
+	return response, nil
+}
+
+// quotas tells how near a tenant is to what it may have.
+func (f *fleet) quotas() []*atysv1.Quota {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return []*atysv1.Quota{
+		{What: "profiles", Used: uint64(len(f.profiles)), Most: maxProfiles},
+		{What: "agents", Used: uint64(len(f.agents)), Most: maxAgents},
+		{What: "relays", Used: uint64(len(f.relays.offers)), Most: maxRelays},
+		{What: "bytes that agents tell of themselves", Used: uint64(f.held), Most: maxHeld},
+	}
+}
+
+// debugQuota is that of files that name code; none where they cannot be listed.
+func (s *Server) debugQuota(tenant string) []*atysv1.Quota {
+	if s.options.Debug.Dir == "" {
+		return nil
+	}
+	library := s.namers.namer(tenant).library
+	files, err := library.List()
+	if err != nil {
+		s.log.Error("list debug files", "error", err)
+		return nil
+	}
+	q := &atysv1.Quota{What: "bytes of debug files", Most: uint64(library.Bytes)}
+	for _, file := range files {
+		q.Used += uint64(file.Bytes)
+	}
+	return []*atysv1.Quota{q}
+}
+
+// machine tells what is the same for all tenants.
+func (s *Server) machine(ctx context.Context) (*atysv1.Machine, error) {
+	m := &atysv1.Machine{Pushes: s.metrics.ended.all(), Refused: s.metrics.refusals.all()}
+	if tokens := s.options.Admission.Tokens; tokens != nil {
+		m.TokenFailures = uint64(tokens.Failed())
+	}
+	var disk unix.Statfs_t
+	if s.options.Disk != "" {
+		if err := unix.Statfs(s.options.Disk, &disk); err != nil {
+			return nil, err
+		}
+		m.DiskBytes, m.DiskFreeBytes = disk.Blocks*uint64(disk.Bsize), disk.Bavail*uint64(disk.Bsize)
+	}
+	tenants, err := s.options.Store.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, tenant := range tenants {
+		stale, err := s.options.Store.Stale(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		for _, step := range stale {
+			if s.now().Sub(step.Start.Add(step.Level.Length())) > overdue {
+				m.OverdueSteps++
+			}
+		}
+	}
+	return m, nil
+}
+
+// overdue is when a step that is over should have been added up, also if windows
+// of it came late, once, and steps below it had to be added up before.
+const overdue = rollAfter + 2*rollAgain
+
+// tally counts by name.
+type tally struct {
+	mu sync.Mutex // guards of
+	of map[string]uint64
+}
+
+func (t *tally) count(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of == nil {
+		t.of = map[string]uint64{}
+	}
+	t.of[name]++
+}
+
+func (t *tally) all() map[string]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.of)
+}
