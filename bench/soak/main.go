@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"runtime/pprof"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -33,6 +34,7 @@ var (
 	java   = flag.String("java", "java-21", "the JVM, of those that are here")
 	python = flag.String("python", "python-3.12", "the Python")
 	top    = flag.Int("top", 8, "how many kinds of loss to print")
+	heap   = flag.String("heap", "", "file for a profile of what our heap holds at the end of the work")
 )
 
 func main() { harness.Main(run) }
@@ -124,7 +126,10 @@ func (s *soak) follow(r *recorder.Recorder) error {
 				return err
 			}
 		case <-end:
-			var err error
+			err := keepHeap()
+			if err != nil {
+				return err
+			}
 			if s.ended, err = s.work.end(); err != nil {
 				return err
 			}
@@ -136,6 +141,18 @@ func (s *soak) follow(r *recorder.Recorder) error {
 			return s.measure(r, &now, time.Since(began))
 		}
 	}
+}
+
+// keepHeap writes what is held.
+func keepHeap() error {
+	if *heap == "" {
+		return nil
+	}
+	f, err := os.Create(*heap)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
 // settle is how long we need to forget what ended.
