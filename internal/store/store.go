@@ -57,7 +57,7 @@ func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
 func (l *Level) UnmarshalText(text []byte) error {
-	for level := Raw; level <= Service1h; level++ {
+	for _, level := range append([]Level{Raw}, RolledUp()...) {
 		if level.String() == string(text) {
 			*l = level
 			return nil
