@@ -52,6 +52,10 @@ func (c *cursor) close() error {
 	}
 	err := c.it.Close()
 	c.it = nil
+	if pebble.IsCorruptionError(err) { // it was met, and reported, where it was read
+		c.damaged = max(c.damaged, 1)
+		return nil
+	}
 	return err
 }
 

@@ -111,8 +111,8 @@ func (a *adder) work(ctx context.Context, w *work) error {
 
 func (a *adder) close() (err error) {
 	for _, p := range a.parts {
-		a.damaged += p.cursor.damaged
 		err = errors.Join(err, p.cursor.close())
+		a.damaged += p.cursor.damaged
 	}
 	return err
 }
