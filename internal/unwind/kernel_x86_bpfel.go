@@ -184,6 +184,8 @@ type kernelPythonProcess struct {
 	}
 	CodeType         uint64
 	Current          uint64
+	Threads          uint64
+	NextThread       uint64
 	Activation       uint32
 	Block            uint32
 	Slot             uint32
@@ -313,6 +315,7 @@ type kernelWalk struct {
 			Code   uint64
 			Known  uint64
 			What   uint64
+			State  uint64
 			Outer  uint64
 			Broken uint64
 		}

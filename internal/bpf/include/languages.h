@@ -11,6 +11,7 @@ struct python_walk {
 	u64 code;  /* the code object met last: whose words are below, if its frame is the last */
 	u64 known; /* its identity; 0: it has none */
 	u64 what;  /* likewise, if it is to be photographed, else 0 */
+	u64 state; /* whose frames these are */
 	u64 outer; /* state that is left to read when these frames end; 0: none */
 	u64 broken; /* what should be a frame is none */
 };

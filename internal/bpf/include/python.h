@@ -38,6 +38,8 @@ struct python_process {
 	} evaluation[PYTHON_RANGES]; /* code of the evaluation function, by file offset */
 	u64 code_type; /* address of the type of code objects */
 	u64 current;   /* address of a pointer to the state of who holds the GIL, or 0 */
+	u64 threads;   /* address of a pointer to the first thread state of the main interpreter, or 0 */
+	u64 next_thread;
 	u32 activation;
 	u32 block; /* from the thread pointer to a pointer to the block with */
 	u32 slot;  /* the pointer to the thread state; without block: from the thread pointer */
@@ -93,6 +95,8 @@ static __always_inline u32 python_broken(struct python_walk *s)
 /* Reads where the frames of a thread state begin. */
 static __always_inline void python_begin_state(struct python_walk *s, struct python_process *p, u64 state)
 {
+	s->state = state;
+	s->entry = 0;
 	if (!python_is_object(state) || (p->entry && READ_USER(&s->entry, 8, state + p->entry))) {
 		python_broken(s);
 		return;
@@ -425,16 +429,34 @@ STEP u32 find_python(struct walk *w)
 	return 0;
 }
 
+#define PYTHON_STATES 64 /* of an interpreter's threads that are looked at */
+
 /* Where all frames are added and the evaluation function was still running some,
  * those are of another interpreter, which started this one. Since 3.12 the
- * thread does not tell them: the stack must not pass for whole. */
+ * thread does not tell them, but the main interpreter lists its threads. If it
+ * was started by yet another one the stack must not pass for whole. */
 STEP u32 miss_python(struct walk *w)
 {
 	if (!w)
 		return 0;
 	struct python_process *p = PYTHON_PROCESS(w->owner);
-	if (p && p->activation >= PYTHON_ENTRY_SHIMS && w->languages.python.code && python_evaluates(w, p))
-		w->languages.cut = END_UNSUPPORTED;
+	struct python_walk *s = &w->languages.python;
+	if (!p || p->activation < PYTHON_ENTRY_SHIMS || !s->code || !python_evaluates(w, p))
+		return 0;
+	u64 thread = THREAD_POINTER(), state = 0, other = 0;
+	bool unread = !p->threads || READ_USER(&state, 8, p->threads);
+	for (int i = 0; i < PYTHON_STATES && !unread && python_is_object(state); i++) {
+		if (READ_USER(&other, 8, state + p->thread_pointer))
+			break;
+		if (other == thread) {
+			if (state == s->state)
+				break;
+			python_begin_state(s, p, state);
+			return 0;
+		}
+		unread = READ_USER(&state, 8, state + p->next_thread);
+	}
+	w->languages.cut = END_UNSUPPORTED;
 	return 0;
 }
 

@@ -52,6 +52,7 @@ const (
 	firstMinor = 6
 	lastMinor  = 14
 
+	firstOwnStates = 12 // whose threads tell the state of the interpreter that they are in
 	firstQualified = 11 // whose code objects know their qualified names
 )
 

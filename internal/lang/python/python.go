@@ -55,7 +55,7 @@ func readProcess(m lang.Mapped, f file) (lang.Walked, error) {
 		return nil, err
 	}
 	r := &Runtime{Minor: f.minor, parameters: parameters(f.minor, p.layout, thread, f.evaluation)}
-	r.parameters.CodeType, r.parameters.Current, r.parameters.Origin = m.Bias+f.codeType, p.current(), uint32(m.PID)
+	r.parameters.CodeType, r.parameters.Current, r.parameters.MainThreads, r.parameters.Origin = m.Bias+f.codeType, p.current(), p.mainThreads(), uint32(m.PID)
 	return r, nil
 }
 
@@ -86,13 +86,35 @@ func (p *process) current() uint64 {
 	return 0
 }
 
+// mainThreads tells where the main interpreter, which is the last of the list,
+// keeps the first of its threads: since 3.12 only that leads from a thread in a
+// sub-interpreter to the frames that started it. 0: not found, or not needed.
+func (p *process) mainThreads() uint64 {
+	head, err := p.interpreters()
+	if err != nil || p.minor < firstOwnStates {
+		return 0
+	}
+	interpreter, err := p.memory.word(head)
+	for range maxListed {
+		if err != nil || interpreter == 0 {
+			break
+		}
+		var next uint64
+		if next, err = p.memory.word(interpreter + uint64(p.layout.NextInterpreter)); err == nil && next == 0 {
+			return interpreter + uint64(p.layout.Threads)
+		}
+		interpreter = next
+	}
+	return 0
+}
+
 // errStarting is met before the runtime has a thread.
 var errStarting = errors.New("no thread of the interpreter was found where this version keeps its state: it is still starting, or its C library is not glibc")
 
 // Parameters are struct python_process of python.h.
 type Parameters struct {
 	Evaluation                                              [maxRanges]lang.Range
-	CodeType, Current                                       uint64
+	CodeType, Current, MainThreads, NextThread              uint64
 	Activation                                              uint32
 	Block, Slot                                             uint32
 	Top, Entry, EntryFrame, EntryPrevious                   uint32
@@ -112,7 +134,7 @@ func parameters(minor int, l layout, t lang.ThreadSlot, ranges []lang.Range) Par
 		FrameCode: l.FrameCode, FramePrevious: l.FramePrevious, FrameInstruction: l.FrameInstruction, FrameEnd: l.FrameEnd,
 		CodeFirstLine: l.CodeFirstLine, CodeFile: l.CodeFile, CodeName: l.CodeName, CodeLines: l.CodeLines, CodeBytes: l.CodeBytes,
 		StringLength: l.StringLength, StringState: l.StringState, StringASCII: l.StringASCII, StringOther: l.StringOther,
-		KindBit: l.KindBit, ASCIIBit: l.ASCIIBit, BytesLength: l.BytesLength, BytesData: l.BytesData, Type: l.Type, Minor: uint32(minor), ThreadPointer: l.ThreadPointer,
+		KindBit: l.KindBit, ASCIIBit: l.ASCIIBit, BytesLength: l.BytesLength, BytesData: l.BytesData, Type: l.Type, Minor: uint32(minor), ThreadPointer: l.ThreadPointer, NextThread: uint64(l.NextThread),
 	}
 	copy(p.Evaluation[:], ranges)
 	return p

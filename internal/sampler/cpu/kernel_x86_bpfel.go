@@ -212,6 +212,8 @@ type kernelPythonProcess struct {
 	}
 	CodeType         uint64
 	Current          uint64
+	Threads          uint64
+	NextThread       uint64
 	Activation       uint32
 	Block            uint32
 	Slot             uint32
@@ -360,6 +362,7 @@ type kernelScratch struct {
 				Code   uint64
 				Known  uint64
 				What   uint64
+				State  uint64
 				Outer  uint64
 				Broken uint64
 			}

@@ -237,6 +237,7 @@ type kernelPlace struct {
 				Code   uint64
 				Known  uint64
 				What   uint64
+				State  uint64
 				Outer  uint64
 				Broken uint64
 			}
@@ -408,6 +409,8 @@ type kernelPythonProcess struct {
 	}
 	CodeType         uint64
 	Current          uint64
+	Threads          uint64
+	NextThread       uint64
 	Activation       uint32
 	Block            uint32
 	Slot             uint32
@@ -446,7 +449,7 @@ type kernelReading struct {
 	Next          uint32
 	Unused        uint32
 	Before        [192]uint8
-	State         [2976]uint8
+	State         [2984]uint8
 }
 
 type kernelRows struct {
