@@ -148,13 +148,13 @@ func BenchmarkMerge(b *testing.B) {
 	if err := s.Close(); err != nil {
 		b.Fatal(err)
 	}
-	b.Logf("%.2f bytes a row on disk", float64(size(b, dir))/rows)
+	b.Logf("%.3f bytes a row on disk", float64(size(b, dir))/rows)
 	s = openBench(b, dir)
 	rollUp(b, s)
 	if err := s.Close(); err != nil {
 		b.Fatal(err)
 	}
-	b.Logf("%.2f bytes a row on disk with what was added up", float64(size(b, dir))/rows)
+	b.Logf("%.3f bytes a row on disk with what was added up", float64(size(b, dir))/rows)
 	s = openBench(b, dir)
 	defer s.Close()
 	hour := store.Query{From: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), To: time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC)}

@@ -81,7 +81,7 @@ func (c *columns) optional(r *reader, has uint64, first bool) {
 	c.room = resize(c.room, 2*rows)
 	if has&hasExcess != 0 {
 		c.excessRoom = resize(c.excessRoom, rows)
-		r.excess(c.excessRoom, c.n, c.room)
+		r.excess(c.excessRoom, c.n, c.single, c.room)
 		if first {
 			c.excess = c.excessRoom
 		}

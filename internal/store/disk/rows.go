@@ -256,8 +256,11 @@ func (r *reader) groups(out, values, room []int64) {
 	}
 }
 
-// excess reads what rows of several samples have; n says which those are.
-func (r *reader) excess(out []float32, n, room []int64) {
+// excess reads what rows of several samples have; n says which those are, none of
+// the single ones.
+func (r *reader) excess(out []float32, n []int64, single int, room []int64) {
+	clear(out[:single])
+	out, n = out[single:], n[single:]
 	several := room[:0]
 	for _, n := range n {
 		if n > 1 {
@@ -352,7 +355,7 @@ func (r *reader) rows(w *store.Window) {
 	room := make([]int64, 2*n)
 	if has&hasExcess != 0 {
 		rows.Excess = make([]float32, n)
-		r.excess(rows.Excess, rows.N, room)
+		r.excess(rows.Excess, rows.N, single, room)
 	}
 	for _, c := range []struct {
 		has    uint64
