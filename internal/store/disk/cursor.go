@@ -145,6 +145,7 @@ func (c *cursor) series(ctx context.Context, days []uint32, number uint32, of *s
 func (c *cursor) stretch(of *series, prefix key, from, to time.Time, give func(*found) error) (time.Time, error) {
 	end := append(key(nil), prefix...).start(to)
 	at := from
+	c.refused = nil // of the series before, where one window was enough
 	valid, err := c.seek(append(key(nil), prefix...).start(from))
 	for ; valid && err == nil && bytes.Compare(c.it.Key(), end) < 0; valid, err = c.it.Next(), c.it.Error() {
 		f, ok := parseStart(c.it.Key(), len(prefix))
