@@ -283,7 +283,9 @@ func TestChecksWhateverIsDamaged(t *testing.T) {
 	for n := 0; n < 600; n += 300 {
 		var windows []*profile.Window
 		for i := range 300 {
-			windows = append(windows, numbered(n+i))
+			w := numbered(n + i)
+			w.Target["instance"] = fmt.Sprint(i % 2)
+			windows = append(windows, w)
 		}
 		if err := s.Put(context.Background(), tenantName, store.Raw, storetest.Batch(profile.Run{1}, windows...)); err != nil {
 			t.Fatal(err)
@@ -303,6 +305,8 @@ func TestChecksWhateverIsDamaged(t *testing.T) {
 		problems := 0
 		if err := s.Check(t.Context(), func(string) { problems++ }); err == nil && (problems == 0 || problems > 1000) {
 			t.Errorf("part %d is damaged: %d problems", flip.part, problems)
+		} else if _, other := s.Series(t.Context(), tenantName, everything()); err == nil && other != nil {
+			t.Errorf("part %d is damaged: its series are not listed: %v", flip.part, other)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
