@@ -37,7 +37,7 @@ func (f *serverFlags) add(c *cobra.Command) {
 	f.logFlags.add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
-	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes and 1 hour")
+	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes, 1 hour and 1 day")
 	flags.StringSliceVar(&f.quotas, "quota", nil, "how much of the disk each tenant may take, such as 50GB, or team-a=200GB for one of them; the oldest windows are dropped to stay below")
 	flags.StringSliceVar(&f.series, "quota-series", nil, fmt.Sprintf("how many series each tenant may have, such as 50000 or team-a=500000; else %d", store.DefaultSeries))
 	flags.StringVar(&f.groupBy, "group-by", "", "label of agents by which they ship to a relay with the same, such as zone; else all are one group")

@@ -88,18 +88,22 @@ func (r *Resolver) bound(m *module) {
 func (r *Resolver) Shed() {
 	r.work.Lock()
 	defer r.work.Unlock()
-	r.mu.Lock()
-	var loaded []*module
-	for _, m := range r.modules {
-		if m.loaded {
-			loaded = append(loaded, m)
-		}
-	}
-	r.mu.Unlock()
-	for _, m := range loaded {
+	for _, m := range r.those(func(m *module) bool { return m.loaded }) {
 		_ = r.save(m) // what cannot be written is read again
 		r.unload(m)
 	}
+}
+
+// those lists modules of a kind.
+func (r *Resolver) those(kind func(*module) bool) (list []*module) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.modules {
+		if kind(m) {
+			list = append(list, m)
+		}
+	}
+	return list
 }
 
 // bytes estimates what a module takes in memory.
@@ -163,15 +167,7 @@ func (r *Resolver) flush() {
 		return
 	}
 	r.flushed = now
-	r.mu.Lock()
-	var dirty []*module
-	for _, m := range r.modules {
-		if m.dirty {
-			dirty = append(dirty, m)
-		}
-	}
-	r.mu.Unlock()
-	for _, m := range dirty {
+	for _, m := range r.those(func(m *module) bool { return m.dirty }) {
 		// A full disk costs the next start some time, nothing else.
 		_ = r.save(m)
 	}
