@@ -50,3 +50,16 @@ func (d *displayFlags) options(s screen) (render.Options, error) {
 	}
 	return o, nil
 }
+
+// tableOptions are those of a table on standard output.
+func (d *displayFlags) tableOptions() (render.Options, error) {
+	screen := screenOf(os.Stdout)
+	o, err := d.options(screen)
+	if err != nil {
+		return o, &usageError{err}
+	}
+	if !screen.terminal {
+		o.Width = 0 // who reads a pipe wants all of it
+	}
+	return o, nil
+}

@@ -169,13 +169,9 @@ func get(c *cobra.Command, f objectFlags, kind, name string) error {
 	case "json", "yaml":
 		return writeObjects(os.Stdout, f.output, objects)
 	}
-	screen := screenOf(os.Stdout)
-	o, err := f.options(screen)
+	o, err := f.tableOptions()
 	if err != nil {
-		return &usageError{err}
-	}
-	if !screen.terminal {
-		o.Width = 0
+		return err
 	}
 	rows := [][]string{objectHead(kind, f.output == "wide")}
 	for _, object := range objects {

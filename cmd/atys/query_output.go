@@ -106,13 +106,9 @@ func (f *queryFlags) print(answer proto.Message, rows [][]string) error {
 	default:
 		return errors.New("no way to print " + f.out.form)
 	}
-	screen := screenOf(os.Stdout)
-	o, err := f.options(screen)
+	o, err := f.tableOptions()
 	if err != nil {
-		return &usageError{err}
-	}
-	if !screen.terminal {
-		o.Width = 0
+		return err
 	}
 	return writeRows(os.Stdout, rows, o)
 }

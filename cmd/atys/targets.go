@@ -43,13 +43,9 @@ reads; the processes do not notice.`,
   atys targets --json`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			screen := screenOf(os.Stdout)
-			o, err := f.options(screen)
+			o, err := f.tableOptions()
 			if err != nil {
-				return &usageError{err}
-			}
-			if !screen.terminal {
-				o.Width = 0 // who reads a pipe wants all of it
+				return err
 			}
 			return listTargets(os.Stdout, os.Stderr, f, o)
 		},
