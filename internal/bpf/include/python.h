@@ -38,7 +38,7 @@ struct python_process {
 	} evaluation[PYTHON_RANGES]; /* code of the evaluation function, by file offset */
 	u64 code_type; /* address of the type of code objects */
 	u64 current;   /* address of a pointer to the state of who holds the GIL, or 0 */
-	u64 threads;   /* address of a pointer to the first thread state of the main interpreter, or 0 */
+	u64 main_threads; /* address of a pointer to the first thread state of the main interpreter, or 0 */
 	u64 next_thread;
 	u32 activation;
 	u32 block; /* from the thread pointer to a pointer to the block with */
@@ -444,7 +444,7 @@ STEP u32 miss_python(struct walk *w)
 	if (!p || p->activation < PYTHON_ENTRY_SHIMS || !s->code || !python_evaluates(w, p))
 		return 0;
 	u64 thread = THREAD_POINTER(), state = 0, other = 0;
-	bool unread = !p->threads || READ_USER(&state, 8, p->threads);
+	bool unread = !p->main_threads || READ_USER(&state, 8, p->main_threads);
 	for (int i = 0; i < PYTHON_STATES && !unread && python_is_object(state); i++) {
 		if (READ_USER(&other, 8, state + p->thread_pointer))
 			break;

@@ -212,7 +212,7 @@ type kernelPythonProcess struct {
 	}
 	CodeType         uint64
 	Current          uint64
-	Threads          uint64
+	MainThreads      uint64
 	NextThread       uint64
 	Activation       uint32
 	Block            uint32
