@@ -14,13 +14,20 @@ import (
 //	       sixteen is left, and
 //	more   for each such number, in bytes that go on while their highest bit is set
 //
+// Or, where all are below three, as the weights of single samples are:
+//
+//	threes 1 byte, which no width is
+//	some   a bit of each number: it is not zero
+//	two    a bit of each such number: it is two
+//
 // Each part begins with a byte. A merge reads 60 million rows of several columns:
-// low is read eight numbers at once, high without a branch for each bit.
+// low is read eight numbers at once, the others without a branch for each bit.
 const (
 	blockNumbers = 64
 	widthWhole   = 0x80
 	mostWidth    = 56 // that one load reads, wherever in a byte it begins
 	mostHigh     = 16
+	threes       = mostWidth + 1
 )
 
 // column appends numbers.
@@ -35,6 +42,10 @@ func (w *writer) column(numbers []uint64) {
 func (w *writer) block(numbers []uint64) {
 	width := cheapest(numbers)
 	*w = append(*w, width)
+	if width == threes {
+		w.threes(numbers)
+		return
+	}
 	var b bitWriter
 	mask := uint64(1)<<(width&^widthWhole) - 1
 	for _, v := range numbers {
@@ -56,16 +67,35 @@ func (w *writer) block(numbers []uint64) {
 	}
 }
 
-// cheapest tells which width takes least.
+// threes writes numbers below three.
+func (w *writer) threes(numbers []uint64) {
+	var some, two bitWriter
+	var behind writer
+	for _, v := range numbers {
+		some.put(w, min(v, 1), 1)
+		if v > 0 {
+			two.put(&behind, v-1, 1)
+		}
+	}
+	some.fill(w)
+	two.fill(&behind)
+	*w = append(*w, behind...)
+}
+
+// cheapest tells which width takes least, or that threes does.
 func cheapest(numbers []uint64) byte {
-	most, sum := uint64(0), uint64(0)
+	most, sum, some := uint64(0), uint64(0), 0
 	for _, v := range numbers {
 		most = max(most, v)
 		sum += min(v, 1<<mostWidth)
+		some += int(min(v, 1))
 	}
 	best, least := byte(mostWidth), 1<<62
 	if all := bits.Len64(most); all <= mostWidth {
 		best, least = byte(all)|widthWhole, all*len(numbers)
+	}
+	if most < 3 && len(numbers)+some < least {
+		best, least = threes, len(numbers)+some
 	}
 	typical := bits.Len64(sum / uint64(len(numbers)))
 	for width := max(0, typical-4); width <= min(typical+1, mostWidth); width++ {
@@ -117,6 +147,10 @@ func readColumn[T uint32 | int64](r *reader, out []T) {
 
 func readBlock[T uint32 | int64](r *reader, out []T) {
 	head := r.bytes(1)[0]
+	if head == threes {
+		readThrees(r, out)
+		return
+	}
 	width := int(head &^ widthWhole)
 	low := (len(out)*width + 7) / 8
 	if r.bad || width > mostWidth || low > len(r.data) {
@@ -158,6 +192,21 @@ func readLow[T uint32 | int64](data []byte, out []T, width int) {
 			at := i * width
 			out[i] = T(binary.LittleEndian.Uint64(data[at>>3:]) >> (at & 7) & mask)
 		}
+	}
+}
+
+func readThrees[T uint32 | int64](r *reader, out []T) {
+	var word [8]byte
+	copy(word[:], r.bytes((len(out)+7)/8))
+	some := binary.LittleEndian.Uint64(word[:])
+	word = [8]byte{}
+	copy(word[:], r.bytes((bits.OnesCount64(some)+7)/8))
+	two := binary.LittleEndian.Uint64(word[:])
+	for i := range out {
+		is := some & 1
+		out[i] = T(is + two&is)
+		some >>= 1
+		two >>= is
 	}
 }
 

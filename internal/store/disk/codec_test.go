@@ -122,11 +122,37 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// TestThrees writes numbers below three, half of them zero: a bit and a half each.
+func TestThrees(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, n := range []int{1, 7, 8, 9, 63, 64, 65, 640} {
+		numbers := make([]uint64, n)
+		for i := range numbers {
+			numbers[i] = uint64(r.IntN(2) * (1 + r.IntN(2)))
+		}
+		var w writer
+		w.column(numbers)
+		read, got := reader{data: w}, make([]uint32, n)
+		if readColumn(&read, got); read.bad || len(read.data) > 0 {
+			t.Fatalf("%d numbers: %v, %d bytes left", n, read.bad, len(read.data))
+		}
+		for i, v := range numbers {
+			if uint64(got[i]) != v {
+				t.Fatalf("%d numbers: number %d is %d, was %d", n, i, got[i], v)
+			}
+		}
+		if each := 8 * float64(len(w)) / float64(n); n == 640 && each > 1.75 { // and the blocks' heads
+			t.Errorf("%.2f bits each", each)
+		}
+	}
+}
+
 // FuzzColumn reads a column that nobody wrote.
 func FuzzColumn(f *testing.F) {
 	var w writer
 	w.column([]uint64{1, 2, 3, 1 << 40})
 	f.Add([]byte(w), 4)
+	f.Add([]byte{threes, 0b1011, 0b101}, 4)
 	f.Fuzz(func(t *testing.T, data []byte, n int) {
 		if n < 0 || n > 1000 {
 			return

@@ -74,8 +74,15 @@ type resolver struct {
 	shelf    *shelf
 	batch    *store.Batch
 	index    map[profile.Hash]int // of the batch's forest
-	services map[string][]uint32  // by stack: its leaf, or unresolved
+	places   []uint32             // of the batch's forest; see lesson
+	services map[string]*resolved
 	unknown  map[profile.Hash]bool
+}
+
+// resolved is what was found of one service.
+type resolved struct {
+	leaves []uint32 // by stack; or unresolved
+	lesson *lesson  // nil: none yet
 }
 
 const unresolved = ^uint32(0)
@@ -90,7 +97,7 @@ func (s *Store) resolver(tenant string, b *store.Batch) (*resolver, error) {
 		db.release()
 		return nil, err
 	}
-	return &resolver{shelf: s.shelf(db, t), batch: b, services: map[string][]uint32{}, unknown: map[profile.Hash]bool{}}, nil
+	return &resolver{shelf: s.shelf(db, t), batch: b, services: map[string]*resolved{}, unknown: map[profile.Hash]bool{}}, nil
 }
 
 // encode makes a commit of the batch. All that is unknown is told at once.
@@ -130,6 +137,9 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 	if len(r.unknown) > 0 {
 		return nil, &store.UnknownError{Stacks: slices.Collect(maps.Keys(r.unknown))}
 	}
+	if r.batch.Forest != nil { // also of stacks that others have explained, who had no names
+		t.places.improveAll(r.batch.Forest)
+	}
 	return c, nil
 }
 
@@ -152,32 +162,36 @@ func (r *resolver) leaves(w *store.Window) ([]uint32, error) {
 	}
 	known := r.services[service]
 	if known == nil {
-		known = slices.Repeat([]uint32{unresolved}, len(r.batch.Stacks))
+		known = &resolved{leaves: slices.Repeat([]uint32{unresolved}, len(r.batch.Stacks))}
 		r.services[service] = known
 	}
 	leaves := make([]uint32, len(w.Rows.Stack))
 	for i, stack := range w.Rows.Stack {
-		if known[stack] == unresolved {
-			known[stack] = r.resolve(d, r.batch.Stacks[stack])
+		if known.leaves[stack] == unresolved {
+			known.leaves[stack] = r.resolve(d, known, r.batch.Stacks[stack])
 		}
-		leaves[i] = known[stack]
+		leaves[i] = known.leaves[stack]
 	}
 	return leaves, nil
 }
 
-func (r *resolver) resolve(d *dictionary, h profile.Hash) uint32 {
+func (r *resolver) resolve(d *dictionary, known *resolved, h profile.Hash) uint32 {
 	if number, ok := d.find(h); ok {
 		return number
 	}
-	if r.index == nil && r.batch.Forest != nil {
-		r.index = r.batch.Forest.Index()
+	forest := r.batch.Forest
+	if r.index == nil && forest != nil {
+		r.index, r.places = forest.Index(), make([]uint32, len(forest.Places))
 	}
 	leaf, ok := r.index[h]
 	if !ok {
 		r.unknown[h] = true
 		return unresolved
 	}
-	return d.learn(r.shelf.tenant.places, r.batch.Forest, leaf)
+	if known.lesson == nil {
+		known.lesson = newLesson(forest, r.places)
+	}
+	return d.learn(r.shelf.tenant.places, known.lesson, leaf)
 }
 
 // commit waits until it is on disk. Who ends that wait does not know whether it
@@ -395,8 +409,8 @@ func (p *places) save(b *pebble.Batch, tenant string) (done func(), err error) {
 		}
 		err = b.Set(newKey(spacePlaces, tenant).number(uint32(p.saved)), w, nil)
 	}
-	named := maps.Clone(p.named)
-	for number := range named {
+	named := len(p.named)
+	for _, number := range p.named {
 		var w writer
 		w.frames(p.list[number].Names)
 		err = errors.Join(err, b.Set(newKey(spaceNames, tenant).number(number), w, nil))
@@ -404,12 +418,7 @@ func (p *places) save(b *pebble.Batch, tenant string) (done func(), err error) {
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.saved = count
-		for number, names := range named {
-			if p.named[number] == names { // else there are newer ones
-				delete(p.named, number)
-			}
-		}
+		p.saved, p.named = count, p.named[named:]
 	}, err
 }
 

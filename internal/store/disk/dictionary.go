@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,12 +27,14 @@ type dictionary struct {
 	used  uint64 // when it was put back last; likewise
 
 	mu          sync.RWMutex // guards all below
-	index       map[profile.Hash]uint32
 	calls       []call
-	leaves      []uint32 // calls
-	leafOf      []uint32 // of each call, plus one; 0: it is none. Calls at the end may lack
-	saved       int      // how many calls are in the database
-	savedLeaves int      // likewise
+	byCall      index
+	leaves      []uint32       // calls
+	hashes      []profile.Hash // of the leaves' stacks
+	byHash      index          // of leaves
+	leafOf      []uint32       // of each call, plus one; 0: it is none. Calls at the end may lack
+	saved       int            // how many calls are in the database
+	savedLeaves int            // likewise
 }
 
 // places are those of one tenant, numbered as they come.
@@ -40,16 +43,10 @@ type places struct {
 	index map[profile.Hash]uint32
 	list  []profile.Place
 	saved int
-	named map[uint32]*profile.Frame // whose names are not in the database yet, by the first of them
+	named []uint32 // whose names are not in the database yet, as they came
 }
 
-func newDictionary(service string) *dictionary {
-	return &dictionary{service: service, index: map[profile.Hash]uint32{}}
-}
-
-func newPlaces() *places {
-	return &places{index: map[profile.Hash]uint32{}, named: map[uint32]*profile.Frame{}}
-}
+func newPlaces() *places { return &places{index: map[profile.Hash]uint32{}} }
 
 // add finds or adds a place. Names for one that has none, or only a number, are
 // kept.
@@ -62,11 +59,31 @@ func (p *places) add(place *profile.Place) uint32 {
 		p.index[place.Hash] = number
 		p.list = append(p.list, profile.Place{Hash: place.Hash, Location: place.Location})
 	}
-	if kept := &p.list[number]; len(kept.Names) == 0 && len(place.Names) > 0 || !kept.Named() && place.Named() {
-		p.list[number].Names = place.Names
-		p.named[number] = &place.Names[0]
-	}
+	p.improve(number, place)
 	return number
+}
+
+// improve keeps names that are better than what there is. The places are locked.
+func (p *places) improve(number uint32, place *profile.Place) {
+	kept := &p.list[number]
+	if kept.Named() {
+		return
+	}
+	if len(kept.Names) == 0 && len(place.Names) > 0 || place.Named() {
+		kept.Names = place.Names
+		p.named = append(p.named, number)
+	}
+}
+
+// improveAll takes the names that somebody knows of places that are known.
+func (p *places) improveAll(f *profile.Forest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range f.Places {
+		if number, ok := p.index[f.Places[i].Hash]; ok {
+			p.improve(number, &f.Places[i])
+		}
+	}
 }
 
 // rename keeps names that came late, if the place is known.
@@ -75,7 +92,7 @@ func (p *places) rename(place *profile.Place) {
 	defer p.mu.Unlock()
 	if number, ok := p.index[place.Hash]; ok && len(place.Names) > 0 {
 		p.list[number].Names = place.Names
-		p.named[number] = &place.Names[0]
+		p.named = append(p.named, number)
 	}
 }
 
@@ -107,32 +124,36 @@ func (p *places) size() int {
 	return len(p.list)
 }
 
-// find gives the leaf of a stack, which becomes one.
+// find gives the leaf of a stack that is one.
 func (d *dictionary) find(h profile.Hash) (leaf uint32, ok bool) {
 	d.mu.RLock()
-	number, ok := d.index[h]
-	if ok && int64(number) < int64(len(d.leafOf)) {
-		leaf = d.leafOf[number]
-	}
-	d.mu.RUnlock()
-	if !ok || leaf > 0 {
-		return leaf - 1, ok
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.leaf(number), true
+	defer d.mu.RUnlock()
+	return d.byHash.find(mixHash(h), func(leaf uint32) bool { return d.hashes[leaf] == h })
 }
 
 // leaf makes a call one, if it is none yet. The dictionary is locked.
-func (d *dictionary) leaf(number uint32) uint32 {
+func (d *dictionary) leaf(number uint32, stack profile.Hash) uint32 {
 	if more := len(d.calls) - len(d.leafOf); more > 0 {
 		d.leafOf = append(d.leafOf, make([]uint32, more)...)
 	}
 	if d.leafOf[number] == 0 {
-		d.leaves = append(d.leaves, number)
-		d.leafOf[number] = uint32(len(d.leaves))
+		leaf := uint32(len(d.leaves))
+		d.leaves, d.hashes = append(d.leaves, number), append(d.hashes, stack)
+		d.byHash.add(leaf, func(leaf uint32) uint64 { return mixHash(d.hashes[leaf]) })
+		d.leafOf[number] = leaf + 1
 	}
 	return d.leafOf[number] - 1
+}
+
+// number finds or adds a call. The dictionary is locked.
+func (d *dictionary) number(c call) uint32 {
+	number, ok := d.byCall.find(mixCall(c), func(number uint32) bool { return d.calls[number] == c })
+	if !ok {
+		number = uint32(len(d.calls))
+		d.calls = append(d.calls, c)
+		d.byCall.add(number, func(number uint32) uint64 { return mixCall(d.calls[number]) })
+	}
+	return number
 }
 
 // all gives what is there now.
@@ -149,32 +170,54 @@ func (d *dictionary) size() int {
 	return len(d.leaves)
 }
 
-// learn adds a stack of a forest, from the first of its callers that is new, and
-// gives its leaf.
-func (d *dictionary) learn(p *places, f *profile.Forest, leaf int) uint32 {
+// lesson is a forest that a dictionary learns stacks of: each of its calls and
+// places is looked up once.
+type lesson struct {
+	forest *profile.Forest
+	places []uint32 // by the forest's, plus one; 0: not looked up. Of the tenant
+	calls  []uint32 // likewise; of the dictionary
+}
+
+func newLesson(f *profile.Forest, places []uint32) *lesson {
+	return &lesson{f, places, make([]uint32, len(f.Calls))}
+}
+
+// learn adds a stack, and gives its leaf.
+func (d *dictionary) learn(p *places, l *lesson, leaf int) uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var path []int
-	caller := nobody
-	defer func() { d.loaded.Add(int64(len(path))) }()
-	for at := leaf; at >= 0; at = f.Calls[at].Caller {
-		if number, ok := d.index[f.Calls[at].Hash]; ok {
-			caller = number
-			break
-		}
+	before := len(d.calls)
+	number := d.learnCall(p, l, leaf)
+	d.loaded.Add(int64(len(d.calls) - before))
+	return d.leaf(number, l.forest.Calls[leaf].Hash)
+}
+
+func (d *dictionary) learnCall(p *places, l *lesson, leaf int) uint32 {
+	var path []int // from the leaf to who is known
+	at := leaf
+	for ; at >= 0 && l.calls[at] == 0; at = l.forest.Calls[at].Caller {
 		path = append(path, at)
 	}
-	for i := len(path) - 1; i >= 0; i-- {
-		c := &f.Calls[path[i]]
-		place := uint32(c.End)
-		if c.Caller >= 0 {
-			place = p.add(&f.Places[c.Place])
-		}
-		d.index[c.Hash] = uint32(len(d.calls))
-		d.calls = append(d.calls, call{caller, place})
-		caller = uint32(len(d.calls)) - 1
+	caller := nobody
+	if at >= 0 {
+		caller = l.calls[at] - 1
 	}
-	return d.leaf(caller)
+	for _, at := range slices.Backward(path) {
+		c := call{caller, uint32(l.forest.Calls[at].End)}
+		if caller != nobody {
+			c.place = l.place(p, l.forest.Calls[at].Place)
+		}
+		caller = d.number(c)
+		l.calls[at] = caller + 1
+	}
+	return caller
+}
+
+func (l *lesson) place(p *places, of int) uint32 {
+	if l.places[of] == 0 {
+		l.places[of] = p.add(&l.forest.Places[of]) + 1
+	}
+	return l.places[of] - 1
 }
 
 // restore makes a dictionary of the calls and leaves that the database holds, and
@@ -191,18 +234,18 @@ func (d *dictionary) restore(p *places, calls []call, leaves []uint32) bool {
 		default:
 			return false
 		}
-		d.index[hash] = uint32(i)
 		hashes = append(hashes, hash)
+		d.number(c)
 	}
-	d.calls, d.saved = calls, len(calls)
+	d.saved = len(calls)
 	for _, number := range leaves {
 		if int64(number) >= int64(len(calls)) {
 			return false
 		}
-		d.leaf(number)
+		d.leaf(number, hashes[number])
 	}
 	d.savedLeaves = len(leaves)
-	return len(d.index) == len(calls) && len(d.leaves) == len(leaves)
+	return len(d.calls) == len(calls) && len(d.leaves) == len(leaves) // none came twice
 }
 
 // encodeCalls writes calls: how far before each its caller is, 0 for nobody.

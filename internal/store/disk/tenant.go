@@ -256,7 +256,7 @@ func (f *shelf) putBack() {
 }
 
 func (d *database) restoreCalls(t *tenant, service string) (*dictionary, error) {
-	dictionary := newDictionary(service)
+	dictionary := &dictionary{service: service}
 	var calls []call
 	err := d.each(newKey(spaceCalls, t.name).text(service), func(rest, value []byte) error {
 		at := reader{data: rest}
