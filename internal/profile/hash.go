@@ -3,6 +3,7 @@ package profile
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"sync"
 )
 
 // Hash identifies a place or a stack by what it is: the same on every host, in
@@ -12,7 +13,7 @@ type Hash [16]byte
 
 // Hash of a place in code; its names are not part of it.
 func (l Location) Hash() Hash {
-	h := hasher{buf: make([]byte, 0, 128)}
+	h := newHasher()
 	h.byte('L')
 	h.byte(byte(l.Kind))
 	h.string(l.BuildID)
@@ -25,7 +26,7 @@ func (l Location) Hash() Hash {
 
 // Hash of a walk's end: of the stack without calls that ends so.
 func (e End) Hash() Hash {
-	h := hasher{buf: make([]byte, 0, 2)}
+	h := newHasher()
 	h.byte('E')
 	h.byte(byte(e))
 	return h.sum()
@@ -34,15 +35,20 @@ func (e End) Hash() Hash {
 // Call is the hash of the stack that h calls: h's, and a location on top of it.
 // So all stacks that begin alike share the hashes of what they share.
 func (h Hash) Call(location Hash) Hash {
-	s := hasher{buf: make([]byte, 0, 1+2*len(h))}
+	s := newHasher()
 	s.byte('C')
 	s.buf = append(append(s.buf, h[:]...), location[:]...)
 	return s.sum()
 }
 
 // hasher gathers what is hashed, each part with its length, so that no two
-// sequences of parts are the same bytes.
+// sequences of parts are the same bytes. It ends with sum.
 type hasher struct{ buf []byte }
+
+// hashers are used again: servers hash thousands of calls of each new instance.
+var hashers = sync.Pool{New: func() any { return &hasher{} }}
+
+func newHasher() *hasher { return hashers.Get().(*hasher) }
 
 func (h *hasher) byte(b byte) { h.buf = append(h.buf, b) }
 
@@ -55,5 +61,7 @@ func (h *hasher) string(s string) {
 
 func (h *hasher) sum() Hash {
 	whole := sha256.Sum256(h.buf)
+	h.buf = h.buf[:0]
+	hashers.Put(h)
 	return Hash(whole[:16])
 }

@@ -96,12 +96,16 @@ func (s *Server) Close() { s.fleets.end() }
 
 // mostPushes are read and kept at once: each may take many times its bytes in
 // memory while it is.
-const mostPushes = 64
+const mostPushes = 24
+
+// leastCompressed is the size from which on an answer is compressed: most are of
+// some bytes, and an agent's window is answered in less time than that takes.
+const leastCompressed = 1 << 10
 
 // Handler gives all that the server answers.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	options := connect.WithHandlerOptions(wire.Reading(), connect.WithInterceptors(s.metrics.timed()))
+	options := connect.WithHandlerOptions(wire.Reading(), connect.WithCompressMinBytes(leastCompressed), connect.WithInterceptors(s.metrics.timed()))
 	handle := func(path string, h http.Handler) { mux.Handle(path, auth.Whole(wire.MaxRequest, h)) }
 	path, intake := atysv1connect.NewIntakeHandler(s, options)
 	handle(path, auth.AtOnce(mostPushes, intake))

@@ -13,7 +13,7 @@ const maxDepth = 4096
 // lesson is a forest that is being read.
 type lesson struct {
 	profile.Forest
-	depths []int
+	depths []int32
 }
 
 // Learn checks a dictionary, and hashes what it holds.
@@ -29,6 +29,8 @@ func Learn(d *atysv1.Dictionary) (*profile.Forest, error) {
 		}
 		return texts[number], nil
 	}
+	l.Places, l.Calls = make([]profile.Place, 0, len(d.GetLocations())), make([]profile.Call, 0, len(d.GetNodes()))
+	l.depths = make([]int32, 0, len(d.GetNodes()))
 	for _, m := range d.GetLocations() {
 		p, err := learnPlace(m, text)
 		if err != nil {
@@ -102,6 +104,6 @@ func (l *lesson) learnNode(m *atysv1.Node) error {
 	return nil
 }
 
-func (l *lesson) add(n profile.Call, depth int) {
+func (l *lesson) add(n profile.Call, depth int32) {
 	l.Calls, l.depths = append(l.Calls, n), append(l.depths, depth)
 }
