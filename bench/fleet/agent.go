@@ -239,29 +239,36 @@ func (a *agent) push(s *shape, start time.Time, explained []int) (unknown []prof
 	return wire.Hashes(m.GetUnknown())
 }
 
-// request is one that was packed before, if it has to explain nothing.
+// request is one that was packed before, if it has to explain nothing. One that
+// has to explain most of its stacks explains all: agents have machines of their
+// own to work out which, and these have not.
 func (a *agent) request(s *shape, start time.Time, explained []int) ([]byte, error) {
 	if len(explained) == 0 {
-		return s.packed.request(a.series, a.run, start), nil
+		return s.packed.request(a.series, false, a.run, start), nil
 	}
 	a.load.counts.add(func(c *counts) { c.Explained++ })
+	if 2*len(explained) >= len(s.stacks) {
+		return s.packed.request(a.series, true, a.run, start), nil
+	}
 	explain := map[int]bool{}
 	for _, n := range explained {
 		explain[n] = true
 	}
-	b := wire.NewBatch(func(h profile.Hash) bool { return !explain[a.build.number[h]] })
-	if err := b.Add(s.of(a.message, a.run, start)); err != nil {
+	hashes, err := wire.Hashes(s.sealed.GetStacks())
+	if err != nil {
 		return nil, err
 	}
+	b := wire.NewBatch(func(h profile.Hash) bool { return !explain[a.build.number[h]] })
+	b.Join(s.of(a.message, a.run, start), hashes, a.build.explain) // as a relay does: a window's own dictionary would be read each time
 	plain, err := proto.Marshal(b.Request())
 	return compressed(plain), err
 }
 
 // of is the window of an instance at a time.
-func (s *shape) of(series *atysv1.Series, run profile.Run, start time.Time) *atysv1.Spooled {
+func (s *shape) of(series *atysv1.Series, run profile.Run, start time.Time) *atysv1.PushRequest {
 	w := proto.CloneOf(s.sealed.GetWindow())
 	w.Run, w.StartUnixNano = run[:], start.UnixNano()
-	return &atysv1.Spooled{Window: w, Series: series, Stacks: s.sealed.GetStacks(), Dictionary: s.sealed.GetDictionary()}
+	return &atysv1.PushRequest{Windows: []*atysv1.Window{w}, Series: []*atysv1.Series{series}, Stacks: s.sealed.GetStacks()}
 }
 
 // topFunctions is how many functions of its instance an agent shows to Prometheus.

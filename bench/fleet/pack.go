@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -17,20 +18,21 @@ import (
 // A request is put together of parts that are compressed beforehand, so that who
 // sends for a thousand agents takes little of the machine that it measures:
 //
-//	its series | its stacks, and the window but for its end | the window's end: run and start
+//	its series | what explains its stacks, or not | its stacks, and the window but for its end | the window's end: run and start
 //
 // Files of gzip that follow each other are one, and so are fields of a message.
 
-// packed is the middle part of a request.
+// packed are the middle parts of a request.
 type packed struct {
-	gzip []byte
-	size int // before it was compressed
+	gzip       []byte
+	size       int // before it was compressed
+	dictionary []byte
 }
 
 // Numbers of the fields that are written here.
 const (
-	requestSeries, requestStacks, requestWindows = 1, 2, 3
-	windowRun, windowStart                       = 3, 4
+	requestSeries, requestStacks, requestWindows, requestDictionary = 1, 2, 3, 4
+	windowRun, windowStart                                          = 3, 4
 )
 
 // endSize is what the end of a window takes.
@@ -55,7 +57,12 @@ func pack(s *atysv1.Spooled) (packed, error) {
 	m = protowire.AppendTag(m, requestWindows, protowire.BytesType)
 	m = protowire.AppendVarint(m, uint64(len(body)+endSize))
 	m = append(m, body...)
-	return packed{compressed(m), len(m)}, nil
+	explains, err := proto.Marshal(s.GetDictionary())
+	if err != nil {
+		return packed{}, err
+	}
+	d := protowire.AppendBytes(protowire.AppendTag(nil, requestDictionary, protowire.BytesType), explains)
+	return packed{compressed(m), len(m), compressed(d)}, nil
 }
 
 // packSeries is the first part of an instance's requests.
@@ -68,9 +75,14 @@ func packSeries(s *atysv1.Series) ([]byte, error) {
 	return compressed(protowire.AppendBytes(m, body)), nil
 }
 
-// request is one window of one instance.
-func (p packed) request(series []byte, run profile.Run, start time.Time) []byte {
-	return append(append(append([]byte(nil), series...), p.gzip...), stored(windowEnd(run, start))...)
+// request is one window of one instance, with what explains all of its stacks or
+// none.
+func (p packed) request(series []byte, explained bool, run profile.Run, start time.Time) []byte {
+	parts := [][]byte{series, p.gzip, stored(windowEnd(run, start))}
+	if explained {
+		parts = slices.Insert(parts, 1, p.dictionary)
+	}
+	return slices.Concat(parts...)
 }
 
 func compressed(data []byte) []byte {

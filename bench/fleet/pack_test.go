@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -28,8 +27,9 @@ func TestPackedIsWhatAgentsSend(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, start := profile.Run{7}, time.Unix(1_700_000_000, 0)
-	for _, s := range b.shapes[:3] {
-		z, err := gzip.NewReader(bytes.NewReader(s.packed.request(head, run, start)))
+	for i, s := range b.shapes[:4] {
+		explained := i%2 == 1
+		z, err := gzip.NewReader(bytes.NewReader(s.packed.request(head, explained, run, start)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,11 +41,11 @@ func TestPackedIsWhatAgentsSend(t *testing.T) {
 		if err := proto.Unmarshal(plain, got); err != nil {
 			t.Fatal(err)
 		}
-		batch := wire.NewBatch(func(profile.Hash) bool { return true })
-		if err := batch.Add(s.of(series, run, start)); err != nil {
-			t.Fatal(err)
+		want := s.of(series, run, start)
+		if explained {
+			want.Dictionary = s.sealed.GetDictionary()
 		}
-		if want := batch.Request(); !proto.Equal(got, want) {
+		if !proto.Equal(got, want) {
 			t.Errorf("requests differ:\n%.300v\n%.300v", got, want)
 		}
 	}

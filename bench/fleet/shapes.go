@@ -33,8 +33,9 @@ type service struct {
 
 // build is one version of a program: windows of it have stacks of their own.
 type build struct {
-	shapes []*shape
-	number map[profile.Hash]int // of stacks that are in a window
+	shapes  []*shape
+	number  map[profile.Hash]int // of stacks that are in a window
+	explain wire.Explain         // any of its stacks
 }
 
 // shape is a window, but for when and of whom it is.
@@ -85,6 +86,11 @@ func newBuild(r *rand.Rand, id string) (*build, error) {
 			return nil, err
 		}
 	}
+	all, err := wire.Learn(wire.Seal(tree.whole(id), profile.Run{}).GetDictionary())
+	if err != nil {
+		return nil, err
+	}
+	b.explain = wire.In(all)
 	return b, nil
 }
 
@@ -127,6 +133,15 @@ func newTree(r *rand.Rand) *tree {
 		t.leaves = append(t.leaves, at)
 	}
 	return t
+}
+
+// whole is a window with all stacks of the program.
+func (t *tree) whole(build string) *profile.Window {
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: kind, Unit: "nanoseconds", Period: 1}}})
+	for _, leaf := range t.leaves {
+		b.Add(profile.Row{Stack: b.Stack(t.stack(b, build, leaf), profile.EndComplete), N: 1, Values: []int64{1}})
+	}
+	return b.Window()
 }
 
 // ofRows ends a window at so many rows, and ofSamples at so many samples.
