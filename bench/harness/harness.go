@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -144,7 +145,10 @@ func Main(run func(ctx context.Context) error) {
 		fmt.Fprintln(os.Stderr, "benchmarks of the kernel part need root")
 		os.Exit(2)
 	}
-	if err := run(context.Background()); err != nil && !errors.Is(err, context.Canceled) {
+	// The first signal ends what was started; a second kills.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

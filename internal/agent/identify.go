@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"path/filepath"
@@ -24,13 +25,21 @@ type identities struct {
 // identity is what a process is for as long as it is the same one.
 type identity struct {
 	started time.Duration // since boot; a number that comes again is another process
+	kernel  bool          // a thread of it
 	labels  profile.Labels
-	round   int // in which it was last seen to be there
+	inode   uint64    // of its directory when it was checked; see proc.FS.Inode
+	checked time.Time // whether it is the same, and no zombie
+	round   int       // in which it was last seen to be there
 	asked   time.Time
 }
 
-// keepUnasked is for how long a process is remembered that nobody asks for.
-const keepUnasked = 2 * time.Minute
+const (
+	keepUnasked = 2 * time.Minute // for so long a process is remembered that nobody asks for
+	trustInode  = time.Minute     // and for so long it is no zombie if its directory is there
+)
+
+// errYoung is a process that has not been there for long.
+var errYoung = errors.New("young")
 
 func newIdentities(node string, labels profile.Labels) *identities {
 	common := profile.Labels{"node": node}
@@ -75,42 +84,66 @@ func (ids *identities) target(pid int, process string) profile.Labels {
 	if id != nil && id.round == ids.round {
 		return id.labels
 	}
-	stat, err := ids.fs.Check(pid)
+	seen, err := ids.see(pid, process, 0)
 	switch {
-	case errors.Is(err, proc.ErrKernelThread):
-		return ids.service("kernel")
-	case err != nil && id != nil: // it has ended: what is known of it holds
-	case err != nil: // it ended before anybody looked
+	case err == nil:
+		return seen.labels
+	case id == nil: // it ended before anybody looked
 		return ids.service(process)
-	case id == nil || id.started != stat.Started:
-		id = ids.meet(pid, stat, process)
 	}
 	id.round, id.asked = ids.round, time.Now()
-	return id.labels
+	return id.labels // it has ended: what is known of it holds
 }
 
 // lasting names the target of a process that is there, and has been for so long.
 func (ids *identities) lasting(pid int, age time.Duration) (profile.Labels, bool) {
-	stat, err := ids.fs.Check(pid)
-	if err != nil {
+	id, err := ids.see(pid, "", age)
+	if err != nil || id.kernel {
 		return nil, false
 	}
-	id := ids.known[pid]
-	if id == nil || id.started != stat.Started {
-		boot, err := proc.BootTime()
-		if err != nil || time.Since(boot.Add(stat.Started)) < age {
-			return nil, false
-		}
-		id = ids.meet(pid, stat, stat.Comm)
-	}
-	id.round, id.asked = ids.round, time.Now()
 	return id.labels, true
 }
 
-func (ids *identities) meet(pid int, stat proc.Stat, process string) *identity {
-	id := &identity{started: stat.Started, labels: ids.look(pid, process)}
+// see finds what a process is that is there. Most have been seen before, which
+// the inode tells for a tenth of what reading their stat takes.
+func (ids *identities) see(pid int, process string, age time.Duration) (*identity, error) {
+	inode, err := ids.fs.Inode(pid)
+	if err != nil {
+		return nil, err
+	}
+	id, now := ids.known[pid], time.Now()
+	if id == nil || id.inode != inode || now.Sub(id.checked) > trustInode {
+		if id, err = ids.check(pid, process, age); err != nil {
+			return nil, err
+		}
+		id.inode, id.checked = inode, now
+	}
+	id.round, id.asked = ids.round, now
+	return id, nil
+}
+
+// check finds whether a process is still the one that is known, and meets it if
+// it is not. It is called process, or by what it is called now.
+func (ids *identities) check(pid int, process string, age time.Duration) (*identity, error) {
+	stat, err := ids.fs.Check(pid)
+	kernel := errors.Is(err, proc.ErrKernelThread)
+	if err != nil && !kernel {
+		return nil, err
+	}
+	if id := ids.known[pid]; id != nil && id.started == stat.Started {
+		return id, nil
+	}
+	if age > 0 {
+		if boot, err := proc.BootTime(); err != nil || time.Since(boot.Add(stat.Started)) < age {
+			return nil, errors.Join(err, errYoung)
+		}
+	}
+	id := &identity{started: stat.Started, kernel: kernel, labels: ids.service("kernel")}
+	if !kernel {
+		id.labels = ids.look(pid, cmp.Or(process, stat.Comm))
+	}
 	ids.known[pid] = id
-	return id
+	return id, nil
 }
 
 // look names the smallest lasting thing that a process belongs to: its

@@ -17,15 +17,17 @@ func split(w *profile.Window, targets []profile.Labels, machine profile.Labels, 
 	s := splitter{whole: w, machine: machine, threads: threads, parts: map[string]*part{}}
 	rest := s.part(machine)
 	rest.Head().Idle, rest.Head().Watched = w.Idle, w.Watched
+	parts := make([]*part, len(w.Threads))
 	for i, t := range w.Threads {
 		p := s.part(targets[i])
+		parts[i] = p
 		p.Head().Exact.Add(t.Exact)
 		s.thread(p, t)
 	}
 	for _, row := range w.Rows {
 		p := rest
 		if row.Thread != 0 {
-			p = s.part(targets[row.Thread-1])
+			p = parts[row.Thread-1]
 		}
 		s.add(p, row)
 	}

@@ -58,6 +58,17 @@ func (f FS) PIDs() ([]int, error) {
 	return pids, nil
 }
 
+// Inode is that of the directory that shows a process. As long as it is the same
+// so is the process, a zombie perhaps; another one says nothing.
+func (f FS) Inode(pid int) (uint64, error) {
+	var s unix.Stat_t
+	_, err := retry(func() (int, error) { return 0, unix.Stat(f.path(pid, ""), &s) })
+	if err != nil && gone(err) {
+		err = &Error{PID: pid, Err: ErrNotFound}
+	}
+	return s.Ino, err
+}
+
 // ThreadIDs returns the threads of a process.
 func (f FS) ThreadIDs(pid int) ([]int, error) {
 	tids, err := listIDs(f.path(pid, "task"))

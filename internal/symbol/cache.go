@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tableCache keeps tables on disk, a file per build-id:
@@ -52,31 +54,44 @@ func (c *tableCache) path(id string) string {
 	return filepath.Join(c.dir, id+cacheSuffix)
 }
 
-// load reads the tables of a build-id; false if they are not there.
+// load maps the tables of a build-id; false if they are not there. Of what is
+// mapped only what is asked for takes memory, which the kernel can take back.
 func (c *tableCache) load(id string) (tables, bool) {
 	path := c.path(id)
 	if path == "" {
 		return tables{}, false
 	}
-	data, err := readFile(path, c.bytes)
+	data, err := mapFile(path, c.bytes)
 	if err != nil {
 		return tables{}, false
 	}
 	t, ok := decodeTables(data)
-	if ok {
-		now := time.Now() // the file system's clock, not one to be injected
-		os.Chtimes(path, now, now)
+	t.mapped = data
+	if !ok {
+		t.release()
+		return tables{}, false
 	}
-	return t, ok
+	_ = unix.Madvise(data, unix.MADV_DONTNEED) // the checksum touched all of it; else it stays until the kernel wants it
+	now := time.Now()                          // the file system's clock, not one to be injected
+	os.Chtimes(path, now, now)
+	return t, true
 }
 
-func readFile(path string, limit int64) ([]byte, error) {
+// mapFile maps a file that nobody writes: files here are replaced as a whole.
+func mapFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, limit))
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > limit {
+		return nil, fmt.Errorf("%q has more than %d bytes", path, limit)
+	}
+	return unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
 }
 
 // save writes the tables of a build-id, then makes room.

@@ -106,17 +106,18 @@ func (r *Resolver) those(kind func(*module) bool) (list []*module) {
 	return list
 }
 
-// bytes estimates what a module takes in memory.
+// bytes estimates what a module takes in memory, without what is mapped.
 func (m *module) bytes() int64 {
 	const perFrame, perName = 200, 100
 	n := len(m.tables.functions) + len(m.tables.index) + len(m.ready)*perFrame + len(m.names)*perName
-	return int64(n) + m.tables.unitBytes
+	return int64(n) + m.tables.unitBytes - int64(len(m.tables.mapped))
 }
 
 // unload forgets what was read of a module; the next look-up reads it again.
 func (r *Resolver) unload(m *module) {
 	r.closeFiles(m)
-	m.tables, m.ready, m.names, m.loaded, m.dirty = tables{}, nil, nil, false, false
+	m.tables.release()
+	m.ready, m.names, m.loaded, m.dirty = nil, nil, false, false
 	r.mu.Lock()
 	m.settled = false
 	r.mu.Unlock()
@@ -173,11 +174,19 @@ func (r *Resolver) flush() {
 	}
 }
 
-// save writes a module's tables to the disk cache, if they have more than that.
+// save writes a module's tables to the disk cache, if they have more than that,
+// and goes on with what is there.
 func (r *Resolver) save(m *module) error {
 	if !m.dirty || !m.loaded {
 		return nil
 	}
 	m.dirty = false
-	return r.cache.save(m.id, m.tables)
+	if err := r.cache.save(m.id, m.tables); err != nil {
+		return err
+	}
+	if t, ok := r.cache.load(m.id); ok {
+		m.tables.release()
+		m.tables = t
+	}
+	return nil
 }

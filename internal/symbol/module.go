@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/binfile/dwarf"
 	"atys.dev/atys/internal/binfile/gopclntab"
@@ -58,6 +60,15 @@ type tables struct {
 	index     indexTable
 	units     map[uint32]unitTable // those that were asked for
 	unitBytes int64                // of units
+	mapped    []byte               // what of the above is a file's
+}
+
+// release gives up what is mapped. Nothing of the tables may be used behind it.
+func (t *tables) release() {
+	if t.mapped != nil {
+		_ = unix.Munmap(t.mapped) // it fails only for what is not mapped
+	}
+	*t = tables{}
 }
 
 func (t *tables) addUnit(key uint32, unit unitTable) {
@@ -255,10 +266,13 @@ func (r *Resolver) ensureLoaded(m *module) error {
 	if m.loaded {
 		return nil
 	}
-	if t, ok := r.cache.load(m.id); ok && !r.outdoes(m, t.flags) {
-		m.tables, m.loaded = t, true
-		r.settle(m)
-		return nil
+	if t, ok := r.cache.load(m.id); ok {
+		if !r.outdoes(m, t.flags) {
+			m.tables, m.loaded = t, true
+			r.settle(m)
+			return nil
+		}
+		t.release()
 	}
 	if err := r.openFile(m); err != nil {
 		return err

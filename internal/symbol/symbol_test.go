@@ -193,6 +193,34 @@ func TestDiskCache(t *testing.T) {
 	}
 }
 
+// TestSavedTablesAreMapped has tables that were made be those of the file that
+// they were saved to, which a cache that is emptied does not take away.
+func TestSavedTablesAreMapped(t *testing.T) {
+	dir := t.TempDir()
+	file, cache := filepath.Join(dir, "shapes"), filepath.Join(dir, "cache")
+	compile(t, file, "g++ -O2 -g -o $OUT shapes.cc")
+	id, offsets := buildID(t, file), offsetsOf(t, file)
+	r := resolverOf(t, Options{CacheDir: cache, DebugDirs: []string{dir}}, file)
+	want := frameNames(r, id, offsets)
+	m := r.modules[id]
+	if m.tables.mapped != nil {
+		t.Fatal("mapped before anything was saved")
+	}
+	if err := r.save(m); err != nil {
+		t.Fatal(err)
+	}
+	if m.tables.mapped == nil {
+		t.Fatal("what was saved is not mapped")
+	}
+	if err := os.RemoveAll(cache); err != nil {
+		t.Fatal(err)
+	}
+	m.ready, m.names = nil, nil
+	sameNames(t, frameNames(r, id, offsets), want)
+	r.Shed()
+	sameNames(t, frameNames(r, id, offsets), want)
+}
+
 func flip(data []byte, i int) []byte {
 	out := append([]byte(nil), data...)
 	out[i] ^= 0x40
