@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk"
 )
@@ -164,12 +165,12 @@ func BenchmarkMerge(b *testing.B) {
 	summed.Level, summedOne.Level = store.Service1h, store.Series1h
 	for name, q := range map[string]store.Query{"service": hour, "instance": one, "service added up": summed, "instance added up": summedOne} {
 		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
+			timed(b, func() {
 				m, err := s.Merge(context.Background(), tenant, []store.Query{q}, "cpu", store.Grouping{})
 				if err != nil || len(m.Columns) != 1 {
 					b.Fatalf("%v", err)
 				}
-			}
+			})
 		})
 	}
 }
@@ -201,12 +202,29 @@ func BenchmarkMonth(b *testing.B) {
 		{Level: store.Service1d, From: at(24), To: at(24 * (days - 1))},
 		{Level: store.Service1h, From: at(24 * (days - 1)), To: at(24*(days-1) + 12)},
 	}
-	for b.Loop() {
+	timed(b, func() {
 		m, err := s.Merge(context.Background(), tenant, parts, "cpu", store.Grouping{})
 		if err != nil || len(m.Columns) != 1 || m.Columns[0].Windows != (days-1)*24*200*360 {
 			b.Fatalf("%v", err)
 		}
+	})
+}
+
+// timed also says what the median of calls took, the first of them, which finds
+// nothing in memory, and the interval of the median.
+func timed(b *testing.B, call func()) {
+	b.Helper()
+	var took []float64
+	for b.Loop() {
+		began := time.Now()
+		call()
+		took = append(took, 1000*time.Since(began).Seconds())
 	}
+	median, _ := stats.MedianInterval(took)
+	b.ReportMetric(took[0], "ms-first")
+	b.ReportMetric(median.Value, "ms-median")
+	b.ReportMetric(median.Low, "ms-low")
+	b.ReportMetric(median.High, "ms-high")
 }
 
 // hourOf is an hour of 200 instances, of which each stack is as hot as its number

@@ -56,6 +56,13 @@ func (a *adder) merged() (*store.Merged, error) {
 
 // appendTo appends what has samples. All groups have been settled.
 func (s *sums) appendTo(out []store.Sum, numbers []int) []store.Sum {
+	count := 0
+	for leaf := range s.cells {
+		if s.sampled(leaf) {
+			count++
+		}
+	}
+	out = slices.Grow(out, count) // a sum is large
 	for leaf := range s.cells {
 		if !s.sampled(leaf) {
 			continue
