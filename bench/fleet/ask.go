@@ -7,9 +7,8 @@ import (
 	"net/url"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
@@ -26,7 +25,7 @@ func newAsker(server string, token func() (string, error), from, to time.Time) (
 		return nil, err
 	}
 	client := &http.Client{Transport: &auth.Bearer{Token: token, Scheme: u.Scheme, Host: u.Host, Next: &http.Transport{}}}
-	return &asker{atysv1connect.NewQueryClient(client, server, connect.WithSendGzip()), from, to}, nil
+	return &asker{atysv1connect.NewQueryClient(client, server, wire.Packing()), from, to}, nil
 }
 
 func (a *asker) selection(selector string, from time.Time) *atysv1.Selection {

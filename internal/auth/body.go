@@ -10,6 +10,9 @@ import (
 // wantedBody is how long the body of a request may take that somebody reads.
 const wantedBody = 30 * time.Second
 
+// believed is how much room a body is given before it comes, if it says to be so long.
+const believed = 64 << 10
+
 // Whole reads a request's body, of so many bytes at most, before it is answered:
 // one that comes slowly takes nothing but its connection, and that not for long.
 // The answer may then take as long as it takes.
@@ -17,12 +20,13 @@ func Whole(most int64, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			within(w, wantedBody)
-			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+			body := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), believed)+bytes.MinRead))
+			_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, most))
 			if err == nil {
 				within(w, 0)
 				err = io.EOF
 			}
-			r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), broken{err})) // who answers knows how to tell of it
+			r.Body = io.NopCloser(io.MultiReader(body, broken{err})) // who answers knows how to tell of it
 		}
 		next.ServeHTTP(w, r)
 	})

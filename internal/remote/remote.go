@@ -23,7 +23,7 @@ type Server struct {
 // one is taken is limited here: agents have rights that servers do not.
 func New(client connect.HTTPClient, address string) *Server {
 	bounds := connect.WithClientOptions(connect.WithReadMaxBytes(wire.MaxRequest), connect.WithCodec(wire.NewBinary()))
-	return &Server{atysv1connect.NewIntakeClient(client, address, bounds, connect.WithSendGzip()), atysv1connect.NewFleetClient(client, address, bounds)}
+	return &Server{atysv1connect.NewIntakeClient(client, address, bounds, wire.Packing()), atysv1connect.NewFleetClient(client, address, bounds)}
 }
 
 // AttendTo gives orders as they come; see the service Fleet.
