@@ -42,17 +42,19 @@ type cell struct {
 type sums struct {
 	keep    []string      // labels
 	without map[part]bool // what the server has already
+	taken   map[part]bool // what is in a sum: an agent that was cut off sends again
 	of      map[string]*sum
 	keys    []string // in the order in which they came
 }
 
 func newSums(keep []string, without map[part]bool) *sums {
-	return &sums{keep: keep, without: without, of: map[string]*sum{}}
+	return &sums{keep: keep, without: without, taken: map[part]bool{}, of: map[string]*sum{}}
 }
 
 // add adds the windows of a request that can be, and gives the request without
-// them, and where the rest was in it. Those of machines themselves tell when their agents watched, and of whom:
-// they go on as they are, as do windows of several kinds of values.
+// them, and where the rest was in it. Those of machines themselves tell when their
+// agents watched, and of whom: they go on as they are, as do windows of several
+// kinds of values.
 func (s *sums) add(r *atysv1.PushRequest, hashes []profile.Hash) (rest *atysv1.PushRequest, windows []int) {
 	rest = &atysv1.PushRequest{Series: r.GetSeries()}
 	leave := func(i int) {
@@ -73,11 +75,33 @@ func (s *sums) add(r *atysv1.PushRequest, hashes []profile.Hash) (rest *atysv1.P
 			}
 			continue
 		}
+		switch again := s.take(parts); {
+		case again == len(parts): // all of it is in sums that go with it
+			continue
+		case again > 0:
+			leave(i)
+			continue
+		}
 		into := s.sum(labels, &h)
 		into.add(w, hashes, store.Group(labels))
 		into.parts, into.series = append(into.parts, parts...), append(into.series, series...)
 	}
 	return rest, windows
+}
+
+// take notes what is about to be added, unless some of it was before, and counts that.
+func (s *sums) take(parts []part) (again int) {
+	for _, p := range parts {
+		if s.taken[p] {
+			again++
+		}
+	}
+	if again == 0 {
+		for _, p := range parts {
+			s.taken[p] = true
+		}
+	}
+	return again
 }
 
 // partsOf lists what a window contains: itself, if it is as it was cut.

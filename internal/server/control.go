@@ -369,7 +369,7 @@ func (f *fleet) agentStatus(a *attendant) AgentStatus {
 	if started := state.GetStartedUnixNano(); started != 0 {
 		status.Started = time.Unix(0, started).UTC()
 	}
-	if a.attending == 0 || f.now().Sub(a.seen) > silentAfter {
+	if a.attending == 0 || f.silent(a) {
 		status.Phase = "silent"
 	}
 	return status

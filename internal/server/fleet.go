@@ -115,7 +115,13 @@ func (f *fleet) apply(orders []*ordered) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forget()
-	if len(f.profiles)+len(orders) > maxProfiles {
+	more := 0
+	for _, o := range orders {
+		if f.profiles[o.Profile.Name] == nil {
+			more++
+		}
+	}
+	if len(f.profiles)+more > maxProfiles {
 		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d profiles, and at most %d are kept: delete some", len(f.profiles), maxProfiles))
 	}
 	fresh := slices.DeleteFunc(slices.Clone(orders), func(o *ordered) bool {
@@ -196,10 +202,14 @@ func (f *fleet) forget() {
 	}
 }
 
+// silent tells whether nothing has been heard of an agent lately. The lock is held.
+func (f *fleet) silent(a *attendant) bool { return f.now().Sub(a.seen) > silentAfter }
+
 // choose takes, of the targets that a profile means, as many as it wants, at
-// random. Those that were chosen stay while they are there. The lock is held.
+// random: of agents that are heard of, while the profile lasts. Those that were
+// chosen stay while they are there. The lock is held.
 func (f *fleet) choose(t *task) (changed bool) {
-	if t.Profile.Instances == 0 {
+	if t.Profile.Instances == 0 || !t.Until.IsZero() && f.now().After(t.Until) {
 		return false
 	}
 	type place struct {
@@ -208,6 +218,9 @@ func (f *fleet) choose(t *task) (changed bool) {
 	}
 	eligible := map[string]place{}
 	for node, a := range f.agents {
+		if f.silent(a) {
+			continue
+		}
 		for _, target := range a.report.GetTargets() {
 			if labels := profile.Labels(target.GetLabels()); t.Profile.Matches(labels) {
 				eligible[labels.String()] = place{node, labels}

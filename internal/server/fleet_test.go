@@ -293,6 +293,24 @@ func TestInstancesAreChosen(t *testing.T) {
 	}
 }
 
+// TestInstancesOfSilentAgents has an agent die whose target was chosen: another is.
+func TestInstancesOfSilentAgents(t *testing.T) {
+	c := command(t, "")
+	c.report(t, "x", "a")
+	c.apply(t, `{"kind":"Profile","name":"one","select":"{service=\"shop\"}","instances":1}`)
+	if got := c.chosen(t); fmt.Sprint(got) != "[xa]" {
+		t.Fatalf("chosen %v", got)
+	}
+	c.now = c.now.Add(silentAfter + time.Second)
+	c.report(t, "y", "b")
+	if got := c.chosen(t); fmt.Sprint(got) != "[yb]" {
+		t.Errorf("chosen %v, of an agent that is silent", got)
+	}
+	if p := c.status(t, "one"); *p.Recorded != 1 || *p.Eligible != 1 {
+		t.Errorf("%d of %d", *p.Recorded, *p.Eligible)
+	}
+}
+
 func TestPhases(t *testing.T) {
 	c := command(t, "")
 	c.apply(t, lasting)

@@ -136,10 +136,10 @@ func (f *fleet) count() (heard, silent int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, a := range f.agents {
-		if f.now().Sub(a.seen) <= silentAfter {
-			heard++
-		} else {
+		if f.silent(a) {
 			silent++
+		} else {
+			heard++
 		}
 	}
 	return heard, silent

@@ -254,7 +254,7 @@ func (s *Store) gather(first *commit) []*commit {
 
 // write writes commits. If the database broke, it is given back to be closed.
 func (s *Store) write(group []*commit) (failed *database, err error) {
-	if err := s.room(); err != nil {
+	if group, err = s.fit(group); err != nil || len(group) == 0 {
 		return nil, err
 	}
 	db, err := s.acquireLast()

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	cacheBytes    = 16 << 20
+	cacheBytes    = 8 << 20 // what is asked for is mostly read once
 	blockBytes    = 128 << 10
 	memtableBytes = 8 << 20
 	// Where files cannot be merged, because one is damaged, windows are kept all

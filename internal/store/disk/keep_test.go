@@ -118,7 +118,8 @@ func TestOpenedAgain(t *testing.T) {
 }
 
 // TestFullDisk fills a small disk of its own: puts are refused before the
-// database would break, what was kept stays, and with room there are more.
+// database would break, what was kept stays, and with room there are more. Old
+// days can be dropped all the same.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a disk of its own takes root")
@@ -161,6 +162,22 @@ func TestFullDisk(t *testing.T) {
 	}
 	if n := len(scan(t, s)); n != 2 {
 		t.Errorf("%d windows are there, want 2", n)
+	}
+	var at unix.Statfs_t
+	if err := unix.Statfs(dir, &at); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(ballast, make([]byte, int64(at.Bavail)*at.Bsize-4<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(3); !errors.Is(err, store.ErrFull) {
+		t.Errorf("on a disk that is full again: %v", err)
+	}
+	if err := s.Drop(context.Background(), tenant, store.Raw, storetest.Epoch.Add(48*time.Hour)); err != nil {
+		t.Errorf("drop days on a full disk: %v", err)
+	}
+	if n := len(scan(t, s)); n != 0 {
+		t.Errorf("%d windows are there that were dropped", n)
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"atys.dev/atys/internal/store"
 )
 
-// room refuses to write to a disk that is almost full. A database that runs out
-// of it in the middle of a write has to be opened again, or ends the process.
-func (s *Store) room() error {
+// room refuses to write to a disk with less than some bytes left. A database that
+// runs out of it in the middle of a write has to be opened again, or ends the process.
+func (s *Store) room(reserve uint64) error {
 	free, readOnly, err := free(s.options.Dir)
 	if err != nil {
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
@@ -21,10 +21,33 @@ func (s *Store) room() error {
 	if readOnly {
 		return fmt.Errorf("%w: the disk of %q is mounted read-only", store.ErrFull, s.options.Dir)
 	}
-	if free < s.options.Reserve {
-		return fmt.Errorf("%w: %d MB are left on the disk of %q, and %d MB must stay free", store.ErrFull, free>>20, s.options.Dir, s.options.Reserve>>20)
+	if free < reserve {
+		return fmt.Errorf("%w: %d MB are left on the disk of %q, and %d MB must stay free", store.ErrFull, free>>20, s.options.Dir, reserve>>20)
 	}
 	return nil
+}
+
+// forDrops is which part of the reserve is kept from those who give room back.
+const forDrops = 4
+
+// fit refuses commits that there is no room for, and gives the others. What drops
+// days makes room, and takes next to none.
+func (s *Store) fit(group []*commit) (may []*commit, err error) {
+	full := s.room(s.options.Reserve)
+	if full == nil {
+		return group, nil
+	}
+	for _, c := range group {
+		if c.drop != nil {
+			may = append(may, c)
+		} else {
+			c.failed = full
+		}
+	}
+	if len(may) == 0 {
+		return nil, nil
+	}
+	return may, s.room(s.options.Reserve / forDrops)
 }
 
 // openBytes is what opening a database writes besides what its logs hold.

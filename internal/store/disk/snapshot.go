@@ -34,7 +34,7 @@ func (s *Store) Backup(dir string) error {
 // files. All that Put has returned for is in it. done removes it; one that a
 // crash has left is removed when the store is opened.
 func (s *Store) Snapshot() (dir string, done func() error, err error) {
-	if err := s.room(); err != nil { // files are shared, logs copied
+	if err := s.room(s.options.Reserve); err != nil { // files are shared, logs copied
 		return "", nil, err
 	}
 	own, err := os.MkdirTemp(filepath.Dir(s.options.Dir), filepath.Base(s.options.Dir)+snapshotMark)
