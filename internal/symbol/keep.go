@@ -169,24 +169,25 @@ func (r *Resolver) flush() {
 	}
 	r.flushed = now
 	for _, m := range r.those(func(m *module) bool { return m.dirty }) {
-		// A full disk costs the next start some time, nothing else.
-		_ = r.save(m)
+		if r.save(m) == nil { // a full disk costs the next start some time, nothing else
+			r.remap(m)
+		}
 	}
 }
 
-// save writes a module's tables to the disk cache, if they have more than that,
-// and goes on with what is there.
+// remap has a module go on with its tables as the disk cache has them.
+func (r *Resolver) remap(m *module) {
+	if t, ok := r.cache.load(m.id); ok {
+		m.tables.release()
+		m.tables = t
+	}
+}
+
+// save writes a module's tables to the disk cache, if they have more than that.
 func (r *Resolver) save(m *module) error {
 	if !m.dirty || !m.loaded {
 		return nil
 	}
 	m.dirty = false
-	if err := r.cache.save(m.id, m.tables); err != nil {
-		return err
-	}
-	if t, ok := r.cache.load(m.id); ok {
-		m.tables.release()
-		m.tables = t
-	}
-	return nil
+	return r.cache.save(m.id, m.tables)
 }
