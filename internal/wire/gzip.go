@@ -7,8 +7,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// connect's own gzip is the standard library's; this one is read and written in
-// less time, and a window of a fleet is mostly that.
+// gzipName is what HTTP calls it. It takes the place of connect's own, which is the
+// standard library's: reading that took a tenth of a server's time, and this takes
+// two thirds of it (BenchmarkUnpack).
 const gzipName = "gzip"
 
 func newUnpacker() connect.Decompressor { return new(gzip.Reader) }
