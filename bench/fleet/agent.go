@@ -176,7 +176,7 @@ func (a *agent) sendOnce(s *shape, start time.Time) error {
 	if manner == wire.ExplainNothing {
 		explained = nil
 	}
-	unknown, err := a.push(s, start, explained)
+	unknown, err := a.push(s, start, explained, false)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (a *agent) sendOnce(s *shape, start time.Time) error {
 		for _, h := range unknown {
 			explained = append(explained, a.build.number[h])
 		}
-		if unknown, err = a.push(s, start, explained); err != nil {
+		if unknown, err = a.push(s, start, explained, true); err != nil {
 			return err
 		}
 		if len(unknown) > 0 {
@@ -204,9 +204,10 @@ func (a *agent) sendOnce(s *shape, start time.Time) error {
 	return nil
 }
 
-// push sends a window once, with what explains some stacks.
-func (a *agent) push(s *shape, start time.Time, explained []int) (unknown []profile.Hash, err error) {
-	body, err := a.request(s, start, explained)
+// push sends a window once, with what explains some stacks, in case they are
+// unknown or anyway.
+func (a *agent) push(s *shape, start time.Time, explained []int, ifUnknown bool) (unknown []profile.Hash, err error) {
+	body, err := a.request(s, start, explained, ifUnknown)
 	if err != nil {
 		return nil, err
 	}
@@ -239,16 +240,14 @@ func (a *agent) push(s *shape, start time.Time, explained []int) (unknown []prof
 	return wire.Hashes(m.GetUnknown())
 }
 
-// request is one that was packed before, if it has to explain nothing. One that
-// has to explain most of its stacks explains all: agents have machines of their
-// own to work out which, and these have not.
-func (a *agent) request(s *shape, start time.Time, explained []int) ([]byte, error) {
+// request is one that was packed before, if it has to explain nothing or all.
+func (a *agent) request(s *shape, start time.Time, explained []int, ifUnknown bool) ([]byte, error) {
 	if len(explained) == 0 {
-		return s.packed.request(a.series, false, a.run, start), nil
+		return s.packed.request(a.series, nil, a.run, start), nil
 	}
 	a.load.counts.add(func(c *counts) { c.Explained++ })
-	if 2*len(explained) >= len(s.stacks) {
-		return s.packed.request(a.series, true, a.run, start), nil
+	if len(explained) == len(s.stacks) {
+		return s.packed.request(a.series, s.packed.explains(ifUnknown), a.run, start), nil
 	}
 	explain := map[int]bool{}
 	for _, n := range explained {
@@ -260,7 +259,9 @@ func (a *agent) request(s *shape, start time.Time, explained []int) ([]byte, err
 	}
 	b := wire.NewBatch(func(h profile.Hash) bool { return !explain[a.build.number[h]] })
 	b.Join(s.of(a.message, a.run, start), hashes, a.build.explain) // as a relay does: a window's own dictionary would be read each time
-	plain, err := proto.Marshal(b.Request())
+	r := b.Request()
+	r.IfUnknown = ifUnknown
+	plain, err := proto.Marshal(r)
 	return compressed(plain), err
 }
 

@@ -31,8 +31,8 @@ type packed struct {
 
 // Numbers of the fields that are written here.
 const (
-	requestSeries, requestStacks, requestWindows, requestDictionary = 1, 2, 3, 4
-	windowRun, windowStart                                          = 3, 4
+	requestSeries, requestStacks, requestWindows, requestDictionary, requestIfUnknown = 1, 2, 3, 4, 5
+	windowRun, windowStart                                                            = 3, 4
 )
 
 // endSize is what the end of a window takes.
@@ -57,11 +57,7 @@ func pack(s *atysv1.Spooled) (packed, error) {
 	m = protowire.AppendTag(m, requestWindows, protowire.BytesType)
 	m = protowire.AppendVarint(m, uint64(len(body)+endSize))
 	m = append(m, body...)
-	explains, err := proto.Marshal(s.GetDictionary())
-	if err != nil {
-		return packed{}, err
-	}
-	d := protowire.AppendBytes(protowire.AppendTag(nil, requestDictionary, protowire.BytesType), explains)
+	d := protowire.AppendBytes(protowire.AppendTag(nil, requestDictionary, protowire.BytesType), s.GetDictionary())
 	return packed{compressed(m), len(m), compressed(d)}, nil
 }
 
@@ -75,14 +71,18 @@ func packSeries(s *atysv1.Series) ([]byte, error) {
 	return compressed(protowire.AppendBytes(m, body)), nil
 }
 
-// request is one window of one instance, with what explains all of its stacks or
-// none.
-func (p packed) request(series []byte, explained bool, run profile.Run, start time.Time) []byte {
-	parts := [][]byte{series, p.gzip, stored(windowEnd(run, start))}
-	if explained {
-		parts = slices.Insert(parts, 1, p.dictionary)
+// explains is what explains all of a window's stacks, in case they are unknown or
+// anyway.
+func (p packed) explains(ifUnknown bool) []byte {
+	if !ifUnknown {
+		return p.dictionary
 	}
-	return slices.Concat(parts...)
+	return slices.Concat(stored(protowire.AppendVarint(protowire.AppendTag(nil, requestIfUnknown, protowire.VarintType), 1)), p.dictionary)
+}
+
+// request is one window of one instance, with what explains its stacks.
+func (p packed) request(series, explains []byte, run profile.Run, start time.Time) []byte {
+	return slices.Concat(series, explains, p.gzip, stored(windowEnd(run, start)))
 }
 
 func compressed(data []byte) []byte {

@@ -28,8 +28,12 @@ func TestPackedIsWhatAgentsSend(t *testing.T) {
 	}
 	run, start := profile.Run{7}, time.Unix(1_700_000_000, 0)
 	for i, s := range b.shapes[:4] {
-		explained := i%2 == 1
-		z, err := gzip.NewReader(bytes.NewReader(s.packed.request(head, explained, run, start)))
+		want, explains := s.of(series, run, start), []byte(nil)
+		if i > 0 {
+			want.Dictionary, want.IfUnknown = s.sealed.GetDictionary(), i == 2
+			explains = s.packed.explains(want.IfUnknown)
+		}
+		z, err := gzip.NewReader(bytes.NewReader(s.packed.request(head, explains, run, start)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,10 +44,6 @@ func TestPackedIsWhatAgentsSend(t *testing.T) {
 		got := &atysv1.PushRequest{}
 		if err := proto.Unmarshal(plain, got); err != nil {
 			t.Fatal(err)
-		}
-		want := s.of(series, run, start)
-		if explained {
-			want.Dictionary = s.sealed.GetDictionary()
 		}
 		if !proto.Equal(got, want) {
 			t.Errorf("requests differ:\n%.300v\n%.300v", got, want)

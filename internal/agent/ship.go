@@ -287,7 +287,9 @@ func (s *shipper) explain(ctx context.Context, windows []*atysv1.Spooled, unknow
 		return nil, err
 	}
 	s.explained.Add(unknown)
-	unknown, err = s.send(ctx, b.Request())
+	request := b.Request()
+	request.IfUnknown = true // others of the service may have been as quick
+	unknown, err = s.send(ctx, request)
 	if err == nil && len(unknown) > 0 {
 		s.known.Forget(unknown)
 		err = errors.New("the receiver does not know stacks that were just explained to it")

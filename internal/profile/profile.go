@@ -157,8 +157,9 @@ func (f Frame) IsUnnamed() bool {
 	if f.Mapping != "" {
 		base = path.Base(f.Mapping)
 	}
-	offset, ok := strings.CutPrefix(f.Function, base+"+0x")
-	if !ok {
+	rest, ofBase := strings.CutPrefix(f.Function, base)
+	offset, ok := strings.CutPrefix(rest, "+0x")
+	if !ofBase || !ok {
 		return false
 	}
 	_, err := strconv.ParseUint(offset, 16, 64)

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,7 +100,7 @@ func (r *Relay) Run(ctx context.Context) {
 type push struct {
 	request *atysv1.PushRequest
 	hashes  []profile.Hash
-	forest  *profile.Forest // what it explains itself
+	forest  *profile.Forest // what it explains itself, if anybody needs to know
 	bytes   int
 	done    chan outcome
 }
@@ -140,8 +141,13 @@ func (r *Relay) accept(ctx context.Context, m *atysv1.PushRequest) (*push, error
 	}
 	p := &push{request: m, bytes: proto.Size(m), done: make(chan outcome, 1)}
 	var err error
-	if p.hashes, p.forest, err = wire.CheckPush(m); err != nil {
+	if p.hashes, err = wire.CheckPush(m); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	if p.forest = new(profile.Forest); !m.GetIfUnknown() || !r.knows(p.hashes) {
+		if p.forest, err = wire.Learn(m.GetDictionary()); err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,6 +156,13 @@ func (r *Relay) accept(ctx context.Context, m *atysv1.PushRequest) (*push, error
 	}
 	r.held += p.bytes
 	return p, nil
+}
+
+// knows tells whether the server is thought to know stacks.
+func (r *Relay) knows(stacks []profile.Hash) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !slices.ContainsFunc(stacks, func(h profile.Hash) bool { return !r.known.Has(h) })
 }
 
 func (r *Relay) release(p *push) {

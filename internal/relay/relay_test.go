@@ -48,7 +48,11 @@ func (k *keeper) Push(_ context.Context, r *atysv1.PushRequest) (*atysv1.PushRes
 	}
 	now := time.Now().Add(k.offset).UnixNano()
 	response := &atysv1.PushResponse{ReceivedUnixNano: now, AnsweredUnixNano: now}
-	hashes, forest, err := wire.CheckPush(r)
+	hashes, err := wire.CheckPush(r)
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	forest, err := wire.Learn(r.GetDictionary())
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -155,7 +159,9 @@ func ship(to pusher, known bool, windows ...*atysv1.Spooled) error {
 				return err
 			}
 		}
-		response, err := to.Push(context.Background(), b.Request())
+		request := b.Request()
+		request.IfUnknown = len(unknown) > 0
+		response, err := to.Push(context.Background(), request)
 		if err != nil {
 			return err
 		}

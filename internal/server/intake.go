@@ -34,11 +34,13 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	if err := s.checkTimes(ctx, b); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	err = s.options.Store.Put(ctx, s.tenant(ctx), store.Raw, b)
+	err = s.put(ctx, r, b)
 	var unknown *store.UnknownError
 	var quota *store.QuotaError
 	var overlap *store.OverlapError
 	switch {
+	case errors.Is(err, wire.ErrMalformed):
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	case errors.As(err, &unknown):
 		response.Unknown = wire.Table(unknown.Stacks)
 	case errors.As(err, &overlap):
@@ -62,6 +64,22 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	}
 	response.AnsweredUnixNano = s.now().UnixNano()
 	return response, nil
+}
+
+// put keeps a batch. What explains its stacks is read if that is needed: while a
+// fleet comes up, many agents explain the same at once, and to read it takes
+// longer than all else.
+func (s *Server) put(ctx context.Context, r *atysv1.PushRequest, b *store.Batch) (err error) {
+	if r.GetIfUnknown() {
+		var unknown *store.UnknownError
+		if err = s.options.Store.Put(ctx, s.tenant(ctx), store.Raw, b); !errors.As(err, &unknown) {
+			return err
+		}
+	}
+	if b.Forest, err = wire.Learn(r.GetDictionary()); err != nil {
+		return err
+	}
+	return s.options.Store.Put(ctx, s.tenant(ctx), store.Raw, b)
 }
 
 // overlaps tells what windows contain that is there already.
@@ -120,10 +138,10 @@ func (c *complaint) tell(log *slog.Logger, now time.Time, what string, err error
 	}
 }
 
-// batch reads a request. Whatever is wrong with it will be wrong again.
+// batch reads a request but for its dictionary. Whatever is wrong with it will be wrong again.
 func batch(r *atysv1.PushRequest) (b *store.Batch, err error) {
 	b = &store.Batch{}
-	if b.Stacks, b.Forest, err = wire.CheckPush(r); err != nil {
+	if b.Stacks, err = wire.CheckPush(r); err != nil {
 		return nil, err
 	}
 	for i, m := range r.GetWindows() {

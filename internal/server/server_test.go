@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
@@ -145,17 +146,56 @@ func TestPush(t *testing.T) {
 	}
 }
 
+// TestWhatIsKnownIsNotRead takes windows whose stacks are known by now, however
+// they are explained, and refuses the same where they are not.
+func TestWhatIsKnownIsNotRead(t *testing.T) {
+	r := start(t)
+	push := func(dictionary []byte) error {
+		p, _ := request(t, false, "shop", noon)
+		p.IfUnknown = true
+		if dictionary != nil {
+			p.Dictionary = dictionary
+		}
+		response, err := r.intake.Push(context.Background(), p)
+		if err == nil && len(response.GetUnknown()) > 0 {
+			t.Errorf("%d stacks were explained, and are unknown", len(response.GetUnknown())/16)
+		}
+		return err
+	}
+	nonsense := []byte("nonsense")
+	if err := push(nonsense); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("explained by nonsense: %v, want an invalid argument", err)
+	}
+	if err := push(nil); err != nil {
+		t.Errorf("explained: %v", err)
+	}
+	if err := push(nonsense); err != nil {
+		t.Errorf("known by now: %v", err)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	r := start(t)
 	sound := func() *atysv1.PushRequest { p, _ := request(t, false, "shop", noon); return p }
+	teach := func(p *atysv1.PushRequest, spoil func(*atysv1.Dictionary)) {
+		d := &atysv1.Dictionary{}
+		if err := proto.Unmarshal(p.GetDictionary(), d); err != nil {
+			t.Fatal(err)
+		}
+		spoil(d)
+		var err error
+		if p.Dictionary, err = proto.Marshal(d); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, spoil := range map[string]func(*atysv1.PushRequest){
 		"half a hash":       func(p *atysv1.PushRequest) { p.Stacks = p.Stacks[1:] },
 		"no such series":    func(p *atysv1.PushRequest) { p.Windows[0].Series = 9 },
 		"no such stack":     func(p *atysv1.PushRequest) { p.Windows[0].Rows.Stack[0] = 1 << 30 },
 		"columns too short": func(p *atysv1.PushRequest) { p.Windows[0].Rows.N = p.Windows[0].Rows.N[1:] },
 		"no run":            func(p *atysv1.PushRequest) { p.Windows[0].Run = nil },
-		"no such string":    func(p *atysv1.PushRequest) { p.Dictionary.Locations[0].Name = 1 << 20 },
-		"a caller to come":  func(p *atysv1.PushRequest) { p.Dictionary.Nodes[1].Caller = 1 << 20 },
+		"no such string":    func(p *atysv1.PushRequest) { teach(p, func(d *atysv1.Dictionary) { d.Locations[0].Name = 1 << 20 }) },
+		"a caller to come":  func(p *atysv1.PushRequest) { teach(p, func(d *atysv1.Dictionary) { d.Nodes[1].Caller = 1 << 20 }) },
 		"a long label":      func(p *atysv1.PushRequest) { p.Series[0].Labels["x"] = strings.Repeat("y", wire.MaxLabel+1) },
 		"a step of nothing": func(p *atysv1.PushRequest) { p.Windows[0].Types[0].Scale = 0 },
 		"before 1970":       func(p *atysv1.PushRequest) { p.Windows[0].StartUnixNano = -1 },

@@ -132,8 +132,6 @@ func (b *Batch) Hashes() []profile.Hash { return b.hashes }
 // Request gives what is to be sent. The batch must not be used afterwards.
 func (b *Batch) Request() *atysv1.PushRequest {
 	b.request.Stacks = Table(b.hashes)
-	if len(b.dictionary.message.Nodes) > 0 {
-		b.request.Dictionary = b.dictionary.message
-	}
+	b.request.Dictionary = b.dictionary.bytes()
 	return b.request
 }

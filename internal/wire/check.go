@@ -18,40 +18,37 @@ const (
 	MaxLabel = 256
 )
 
-// CheckPush checks a request, and gives the stacks that its rows point at and
-// those that it explains. Whatever is wrong with it will be wrong again.
-func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, forest *profile.Forest, err error) {
+// CheckPush checks a request but for its dictionary, which Learn does, and gives
+// the stacks that its rows point at. Whatever is wrong with it will be wrong again.
+func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 	if n := len(r.GetWindows()); n > MaxWindows {
-		return nil, nil, fmt.Errorf("%d windows in one request: at most %d are taken", n, MaxWindows)
+		return nil, fmt.Errorf("%d windows in one request: at most %d are taken", n, MaxWindows)
 	}
 	if n := len(r.GetSeries()); n > MaxWindows {
-		return nil, nil, fmt.Errorf("%d series in one request: at most %d are taken", n, MaxWindows)
+		return nil, fmt.Errorf("%d series in one request: at most %d are taken", n, MaxWindows)
 	}
 	if hashes, err = Hashes(r.GetStacks()); err != nil {
-		return nil, nil, err
-	}
-	if forest, err = Learn(r.GetDictionary()); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for i, m := range r.GetSeries() {
 		if err := CheckLabels(m.GetLabels()); err != nil {
-			return nil, nil, fmt.Errorf("series %d: %w", i, err)
+			return nil, fmt.Errorf("series %d: %w", i, err)
 		}
 	}
 	for i, m := range r.GetWindows() {
 		if int64(m.GetSeries()) >= int64(len(r.GetSeries())) {
-			return nil, nil, fmt.Errorf("window %d: series %d of %d", i, m.GetSeries(), len(r.GetSeries()))
+			return nil, fmt.Errorf("window %d: series %d of %d", i, m.GetSeries(), len(r.GetSeries()))
 		}
 		if err := CheckRows(m, len(hashes)); err != nil {
-			return nil, nil, fmt.Errorf("window %d: %w", i, err)
+			return nil, fmt.Errorf("window %d: %w", i, err)
 		}
 		for _, p := range m.GetContains() {
 			if int64(p.GetSeries()) >= int64(len(r.GetSeries())) || len(p.GetRun()) != len(profile.Run{}) {
-				return nil, nil, fmt.Errorf("window %d contains one of series %d of %d, of a run of %d bytes", i, p.GetSeries(), len(r.GetSeries()), len(p.GetRun()))
+				return nil, fmt.Errorf("window %d contains one of series %d of %d, of a run of %d bytes", i, p.GetSeries(), len(r.GetSeries()), len(p.GetRun()))
 			}
 		}
 	}
-	return hashes, forest, nil
+	return hashes, nil
 }
 
 // CheckNames refuses what nothing may be called.

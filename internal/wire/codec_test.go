@@ -35,9 +35,6 @@ func TestTooManyParts(t *testing.T) {
 		{"windows", empty(3, MaxWindows), &atysv1.PushRequest{}, true},
 		{"one window more", empty(3, MaxWindows+1), &atysv1.PushRequest{}, false},
 		{"one series more", empty(1, MaxWindows+1), &atysv1.PushRequest{}, false},
-		{"calls", within(4, empty(3, MaxParts-1)), &atysv1.PushRequest{}, true},
-		{"one call more", within(4, empty(3, MaxParts)), &atysv1.PushRequest{}, false},
-		{"strings", within(4, empty(1, MaxParts)), &atysv1.PushRequest{}, false},
 		{"types of one window", within(3, empty(8, MaxParts)), &atysv1.PushRequest{}, false},
 		{"targets", empty(4, MaxParts+1), &atysv1.ReportRequest{}, false},
 		{"objects", empty(1, MaxParts+1), &atysv1.ApplyRequest{}, false},
@@ -45,6 +42,17 @@ func TestTooManyParts(t *testing.T) {
 		err := b.Unmarshal(test.data, test.message)
 		if (err == nil) != test.ok || err != nil && !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+	for name, test := range map[string]struct {
+		dictionary []byte
+		ok         bool
+	}{
+		"calls": {empty(dictionaryNodes, MaxParts), true}, "one call more": {empty(dictionaryNodes, MaxParts+1), false},
+		"strings": {empty(dictionaryStrings, MaxParts+1), false}, "names of one place": {within(dictionaryLocations, empty(locationNames, MaxParts)), false},
+	} {
+		if _, err := Learn(test.dictionary); (err == nil) != test.ok || err != nil && !errors.Is(err, ErrMalformed) {
+			t.Errorf("a dictionary of %s: %v", name, err)
 		}
 	}
 	for name, data := range map[string][]byte{"half a tag": {0x80}, "half a window": {0x1a, 9}, "half a field of one": {0x1a, 1, 0x80}} {
@@ -122,10 +130,14 @@ func TestStringsAreLearntOnce(t *testing.T) {
 	for i := range locations {
 		d.Locations = append(d.Locations, &atysv1.Location{Kind: 1, BuildId: 1, Name: 1, File: 1, Offset: uint64(i)})
 	}
+	data, err := proto.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	forest, err := Learn(d)
+	forest, err := Learn(data)
 	if err != nil {
 		t.Fatal(err)
 	}

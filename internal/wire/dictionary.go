@@ -1,17 +1,22 @@
 package wire
 
 import (
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// dictionary builds the message of that name. All its numbers are in the order
-// of first use, so that what is needed to understand an entry comes before it.
+// dictionary writes the message of that name, as Learn reads it. All its numbers
+// are in the order of first use, so that what is needed to understand an entry
+// comes before it.
 type dictionary struct {
-	message   *atysv1.Dictionary
 	strings   map[string]uint32
 	locations map[profile.Hash]uint32
 	nodes     map[profile.Hash]uint32 // plus one: 0 is none
+
+	written [dictionaryNodes + 1][]byte // by the fields' numbers
+	entry   []byte                      // that is being written, and the frame within it
+	frame   []byte
 }
 
 // place is a location of a dictionary.
@@ -21,22 +26,36 @@ type place struct {
 }
 
 func newDictionary() *dictionary {
-	return &dictionary{
-		message:   &atysv1.Dictionary{Strings: [][]byte{nil}},
-		strings:   map[string]uint32{"": 0},
-		locations: map[profile.Hash]uint32{},
-		nodes:     map[profile.Hash]uint32{},
-	}
+	d := &dictionary{strings: map[string]uint32{"": 0}, locations: map[profile.Hash]uint32{}, nodes: map[profile.Hash]uint32{}}
+	d.write(dictionaryStrings, nil)
+	return d
 }
 
-func (d *dictionary) string(s string) uint32 {
+// bytes is what was written; nil: no stack was.
+func (d *dictionary) bytes() []byte {
+	if len(d.nodes) == 0 {
+		return nil
+	}
+	var all []byte
+	for _, part := range d.written {
+		all = append(all, part...)
+	}
+	return all
+}
+
+func (d *dictionary) write(field protowire.Number, value []byte) {
+	to := &d.written[field]
+	*to = protowire.AppendBytes(protowire.AppendTag(*to, field, protowire.BytesType), value)
+}
+
+func (d *dictionary) string(s string) uint64 {
 	number, ok := d.strings[s]
 	if !ok {
-		number = uint32(len(d.message.Strings))
+		number = uint32(len(d.strings))
 		d.strings[s] = number
-		d.message.Strings = append(d.message.Strings, []byte(s))
+		d.write(dictionaryStrings, []byte(s))
 	}
-	return number
+	return uint64(number)
 }
 
 func (d *dictionary) location(l profile.Location, names []profile.Frame) place {
@@ -44,21 +63,51 @@ func (d *dictionary) location(l profile.Location, names []profile.Frame) place {
 }
 
 func (d *dictionary) place(of profile.Place) place {
-	p := place{uint32(len(d.message.Locations)), of.Hash}
-	if number, ok := d.locations[of.Hash]; ok {
-		p.number = number
-		return p
+	number, ok := d.locations[of.Hash]
+	if !ok {
+		number = uint32(len(d.locations))
+		d.locations[of.Hash] = number
+		d.writePlace(of)
 	}
-	l := of.Location
-	m := &atysv1.Location{Kind: uint32(l.Kind), BuildId: d.string(l.BuildID), Offset: l.Offset,
-		Name: d.string(l.Name), File: d.string(l.File), Line: uint32(l.Line)}
-	for _, f := range of.Names {
-		m.Names = append(m.Names, &atysv1.Frame{Function: d.string(f.Function), Linkage: d.string(f.Linkage), File: d.string(f.File),
-			Line: uint32(f.Line), StartLine: uint32(f.StartLine), Mapping: d.string(f.Mapping), Kind: uint32(f.Kind), Class: uint32(f.Class), Inlined: f.Inlined})
+	return place{number, of.Hash}
+}
+
+func (d *dictionary) writePlace(p profile.Place) {
+	l, e := p.Location, d.entry[:0]
+	e = number(e, locationKind, uint64(l.Kind))
+	e = number(e, locationBuildID, d.string(l.BuildID))
+	e = number(e, locationOffset, l.Offset)
+	e = number(e, locationName, d.string(l.Name))
+	e = number(e, locationFile, d.string(l.File))
+	e = number(e, locationLine, uint64(l.Line))
+	for _, f := range p.Names {
+		e = protowire.AppendBytes(protowire.AppendTag(e, locationNames, protowire.BytesType), d.writeFrame(f))
 	}
-	d.locations[of.Hash] = p.number
-	d.message.Locations = append(d.message.Locations, m)
-	return p
+	d.entry = e
+	d.write(dictionaryLocations, e)
+}
+
+func (d *dictionary) writeFrame(f profile.Frame) []byte {
+	e := d.frame[:0]
+	e = number(e, frameFunction, d.string(f.Function))
+	e = number(e, frameLinkage, d.string(f.Linkage))
+	e = number(e, frameFile, d.string(f.File))
+	e = number(e, frameLine, uint64(f.Line))
+	e = number(e, frameStartLine, uint64(f.StartLine))
+	e = number(e, frameMapping, d.string(f.Mapping))
+	e = number(e, frameKind, uint64(f.Kind))
+	e = number(e, frameClass, uint64(f.Class))
+	e = number(e, frameInlined, protowire.EncodeBool(f.Inlined))
+	d.frame = e
+	return e
+}
+
+// number appends a field, unless it is zero.
+func number(to []byte, field protowire.Number, value uint64) []byte {
+	if value == 0 {
+		return to
+	}
+	return protowire.AppendVarint(protowire.AppendTag(to, field, protowire.VarintType), value)
 }
 
 // stack adds a stack from its outermost call to its leaf, as far as it is new.
@@ -92,12 +141,15 @@ func (d *dictionary) node(hash profile.Hash, caller, location uint32, end profil
 	if number, ok := d.nodes[hash]; ok {
 		return number
 	}
-	number := uint32(len(d.message.Nodes)) + 1
-	m := &atysv1.Node{Location: location, End: uint32(end)}
+	added := uint32(len(d.nodes)) + 1
+	d.nodes[hash] = added
+	e := d.entry[:0]
 	if caller != 0 {
-		m.Caller = number - caller
+		e = number(e, nodeCaller, uint64(added-caller))
 	}
-	d.nodes[hash] = number
-	d.message.Nodes = append(d.message.Nodes, m)
-	return number
+	e = number(e, nodeLocation, uint64(location))
+	e = number(e, nodeEnd, uint64(end))
+	d.entry = e
+	d.write(dictionaryNodes, e)
+	return added
 }

@@ -3,8 +3,9 @@ package wire
 import (
 	"math"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/wire/atysv1"
 )
 
 // maxDepth bounds a stack: walks keep half of it.
@@ -13,94 +14,158 @@ const maxDepth = 4096
 // lesson is a forest that is being read.
 type lesson struct {
 	profile.Forest
+	texts  []string // each once, however many name it
 	depths []int32
+	left   int // parts that may still come
 }
 
-// Learn checks a dictionary, and hashes what it holds.
-func Learn(d *atysv1.Dictionary) (*profile.Forest, error) {
-	l := &lesson{}
-	texts := make([]string, len(d.GetStrings())) // each once, however many name it
-	for i, s := range d.GetStrings() {
-		texts[i] = string(s)
+// Learn reads the bytes of a Dictionary, checks them, and hashes what they hold.
+// It reads them as they lie: as messages its calls would be memory of their own
+// each, and while a fleet comes up a server reads millions of them. Other
+// programs read and write the same bytes as the message.
+func Learn(dictionary []byte) (*profile.Forest, error) {
+	l := &lesson{left: MaxParts}
+	if err := l.makeRoom(dictionary); err != nil {
+		return nil, err
 	}
-	text := func(number uint32) (string, error) {
-		if int64(number) >= int64(len(texts)) {
-			return "", malformed("string %d of %d", number, len(texts))
-		}
-		return texts[number], nil
-	}
-	l.Places, l.Calls = make([]profile.Place, 0, len(d.GetLocations())), make([]profile.Call, 0, len(d.GetNodes()))
-	l.depths = make([]int32, 0, len(d.GetNodes()))
-	for _, m := range d.GetLocations() {
-		p, err := learnPlace(m, text)
-		if err != nil {
-			return nil, err
-		}
-		l.Places = append(l.Places, p)
-	}
-	for _, m := range d.GetNodes() {
-		if err := l.learnNode(m); err != nil {
-			return nil, err
+	for _, part := range []struct {
+		of    protowire.Number
+		learn func([]byte) error
+	}{{dictionaryStrings, l.learnString}, {dictionaryLocations, l.learnPlace}, {dictionaryNodes, l.learnNode}} {
+		for f := (fields{data: dictionary}); f.next(); {
+			if f.is(part.of, protowire.BytesType) {
+				if err := part.learn(f.bytes); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	return &l.Forest, nil
 }
 
-func learnPlace(m *atysv1.Location, text func(uint32) (string, error)) (p profile.Place, err error) {
-	if m.GetKind() > math.MaxUint8 || m.GetLine() > math.MaxInt32 {
-		return p, malformed("a location of kind %d, line %d", m.GetKind(), m.GetLine())
-	}
-	p.Location = profile.Location{Kind: profile.Kind(m.GetKind()), Offset: m.GetOffset(), Line: int(m.GetLine())}
-	read := reader{text: text}
-	p.Location.BuildID, p.Location.Name, p.Location.File = read.string(m.GetBuildId()), read.string(m.GetName()), read.string(m.GetFile())
-	for _, f := range m.GetNames() {
-		if f.GetKind() > math.MaxUint8 || f.GetClass() > math.MaxUint8 || f.GetLine() > math.MaxInt32 || f.GetStartLine() > math.MaxInt32 {
-			return p, malformed("a frame of kind %d, class %d, lines %d and %d", f.GetKind(), f.GetClass(), f.GetLine(), f.GetStartLine())
+// makeRoom counts what a dictionary has, before any of it is believed.
+func (l *lesson) makeRoom(dictionary []byte) error {
+	var counts [dictionaryNodes + 1]int
+	f := fields{data: dictionary}
+	for f.next() {
+		if f.kind == protowire.BytesType && int(f.number) < len(counts) {
+			counts[f.number]++
+			if err := l.part(); err != nil {
+				return err
+			}
 		}
-		p.Names = append(p.Names, profile.Frame{
-			Function: read.string(f.GetFunction()), Linkage: read.string(f.GetLinkage()), File: read.string(f.GetFile()),
-			Line: int(f.GetLine()), StartLine: int(f.GetStartLine()), Mapping: read.string(f.GetMapping()),
-			Kind: profile.Kind(f.GetKind()), Class: profile.Class(f.GetClass()), Inlined: f.GetInlined(),
-		})
+	}
+	l.texts, l.Places = make([]string, 0, counts[dictionaryStrings]), make([]profile.Place, 0, counts[dictionaryLocations])
+	l.Calls, l.depths = make([]profile.Call, 0, counts[dictionaryNodes]), make([]int32, 0, counts[dictionaryNodes])
+	return f.err
+}
+
+// part takes one off those that may come.
+func (l *lesson) part() error {
+	if l.left--; l.left < 0 {
+		return malformed("more than %d parts in one dictionary", MaxParts)
+	}
+	return nil
+}
+
+func (l *lesson) learnString(text []byte) error {
+	l.texts = append(l.texts, string(text))
+	return nil
+}
+
+func (l *lesson) learnPlace(location []byte) error {
+	var p profile.Place
+	f := reader{fields: fields{data: location}, texts: l.texts}
+	for f.next() {
+		switch f.number {
+		case locationKind:
+			p.Location.Kind = profile.Kind(f.small(math.MaxUint8))
+		case locationBuildID:
+			p.Location.BuildID = f.text()
+		case locationOffset:
+			p.Location.Offset = f.varint()
+		case locationName:
+			p.Location.Name = f.text()
+		case locationFile:
+			p.Location.File = f.text()
+		case locationLine:
+			p.Location.Line = f.small(math.MaxInt32)
+		case locationNames:
+			if f.kind != protowire.BytesType {
+				continue
+			}
+			frame, err := l.frame(f.bytes)
+			if err != nil {
+				return err
+			}
+			p.Names = append(p.Names, frame)
+		}
 	}
 	p.Hash = p.Location.Hash()
-	return p, read.err
+	l.Places = append(l.Places, p)
+	return f.err
 }
 
-// reader keeps the first error of many reads.
-type reader struct {
-	text func(uint32) (string, error)
-	err  error
-}
-
-func (r *reader) string(number uint32) string {
-	s, err := r.text(number)
-	if r.err == nil {
-		r.err = err
+func (l *lesson) frame(data []byte) (frame profile.Frame, err error) {
+	if err := l.part(); err != nil {
+		return frame, err
 	}
-	return s
-}
-
-func (l *lesson) learnNode(m *atysv1.Node) error {
-	number := len(l.Calls)
-	if m.GetCaller() == 0 {
-		if m.GetEnd() > math.MaxUint8 {
-			return malformed("a walk that ended by %d", m.GetEnd())
+	f := reader{fields: fields{data: data}, texts: l.texts}
+	for f.next() {
+		switch f.number {
+		case frameFunction:
+			frame.Function = f.text()
+		case frameLinkage:
+			frame.Linkage = f.text()
+		case frameFile:
+			frame.File = f.text()
+		case frameLine:
+			frame.Line = f.small(math.MaxInt32)
+		case frameStartLine:
+			frame.StartLine = f.small(math.MaxInt32)
+		case frameMapping:
+			frame.Mapping = f.text()
+		case frameKind:
+			frame.Kind = profile.Kind(f.small(math.MaxUint8))
+		case frameClass:
+			frame.Class = profile.Class(f.small(math.MaxUint8))
+		case frameInlined:
+			frame.Inlined = f.varint() != 0
 		}
-		end := profile.End(m.GetEnd())
-		l.add(profile.Call{Hash: end.Hash(), Caller: -1, Place: -1, End: end}, 0)
+	}
+	return frame, f.err
+}
+
+func (l *lesson) learnNode(node []byte) error {
+	number, back, location, end := len(l.Calls), 0, 0, 0
+	f := reader{fields: fields{data: node}}
+	for f.next() {
+		switch f.number {
+		case nodeCaller:
+			back = f.small(math.MaxUint32)
+		case nodeLocation:
+			location = f.small(math.MaxUint32)
+		case nodeEnd:
+			end = f.small(math.MaxUint32)
+		}
+	}
+	switch {
+	case f.err != nil:
+		return f.err
+	case back == 0 && end > math.MaxUint8:
+		return malformed("a walk that ended by %d", end)
+	case back == 0:
+		l.add(profile.Call{Hash: profile.End(end).Hash(), Caller: -1, Place: -1, End: profile.End(end)}, 0)
 		return nil
+	case back > number || location >= len(l.Places):
+		return malformed("node %d: its caller is %d before it, its location %d of %d", number, back, location, len(l.Places))
 	}
-	if int64(m.GetCaller()) > int64(number) || int64(m.GetLocation()) >= int64(len(l.Places)) {
-		return malformed("node %d: its caller is %d before it, its location %d of %d", number, m.GetCaller(), m.GetLocation(), len(l.Places))
-	}
-	caller := number - int(m.GetCaller())
+	caller := number - back
 	depth := l.depths[caller] + 1
 	if depth > maxDepth {
 		return malformed("a stack of more than %d calls", maxDepth)
 	}
-	place := int(m.GetLocation())
-	l.add(profile.Call{Hash: l.Calls[caller].Hash.Call(l.Places[place].Hash), Caller: caller, Place: place}, depth)
+	l.add(profile.Call{Hash: l.Calls[caller].Hash.Call(l.Places[location].Hash), Caller: caller, Place: location}, depth)
 	return nil
 }
 

@@ -46,7 +46,7 @@ func Seal(w *profile.Window, run profile.Run) *atysv1.Spooled {
 		m.Contexts = append(m.Contexts, &atysv1.Context{Trace: utf8(c.Trace), Span: utf8(c.Span), Endpoint: utf8(c.Endpoint), Interval: utf8(c.Interval)})
 	}
 	m.Rows = sealRows(w, m.Types)
-	return &atysv1.Spooled{Window: m, Series: sealSeries(w.Target), Stacks: Table(hashes), Dictionary: d.message}
+	return &atysv1.Spooled{Window: m, Series: sealSeries(w.Target), Stacks: Table(hashes), Dictionary: d.bytes()}
 }
 
 // SealHead makes a window of a head, without rows; scales are left to set.

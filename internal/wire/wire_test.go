@@ -92,7 +92,7 @@ func TestRoundingGivesBackWhatItTakes(t *testing.T) {
 // receiver is the other end: what it was taught, and what it is told.
 type receiver struct {
 	stacks map[profile.Hash]bool
-	lesson *atysv1.Dictionary // all that it was ever taught
+	lesson []byte // all that it was ever taught
 }
 
 func (r *receiver) unknown(t *testing.T, request *atysv1.PushRequest) (unknown []profile.Hash) {
@@ -174,7 +174,7 @@ func (r *receiver) compare(t *testing.T, want *profile.Window, request *atysv1.P
 }
 
 // both is a dictionary of all that two hold.
-func both(dictionaries ...*atysv1.Dictionary) *atysv1.Dictionary {
+func both(dictionaries ...[]byte) []byte {
 	d := newDictionary()
 	for _, one := range dictionaries {
 		l, err := Learn(one)
@@ -194,7 +194,7 @@ func both(dictionaries ...*atysv1.Dictionary) *atysv1.Dictionary {
 			d.stack(places, s)
 		}
 	}
-	return d.message
+	return d.bytes()
 }
 
 // TestGolden reads what atys wrote when its messages were first released, and

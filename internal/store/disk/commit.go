@@ -138,7 +138,7 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 		return nil, &store.UnknownError{Stacks: slices.Collect(maps.Keys(r.unknown))}
 	}
 	if r.batch.Forest != nil { // also of stacks that others have explained, who had no names
-		t.places.improveAll(r.batch.Forest)
+		t.places.improveAll(r.batch.Forest, r.places)
 	}
 	return c, nil
 }

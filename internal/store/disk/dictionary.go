@@ -75,11 +75,15 @@ func (p *places) improve(number uint32, place *profile.Place) {
 	}
 }
 
-// improveAll takes the names that somebody knows of places that are known.
-func (p *places) improveAll(f *profile.Forest) {
+// improveAll takes the names that somebody knows of places that are known. Those
+// that were found by a lesson have theirs.
+func (p *places) improveAll(f *profile.Forest, found []uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range f.Places {
+		if found != nil && found[i] != 0 {
+			continue
+		}
 		if number, ok := p.index[f.Places[i].Hash]; ok {
 			p.improve(number, &f.Places[i])
 		}

@@ -33,7 +33,8 @@ type PushRequest struct {
 	Series        []*Series              `protobuf:"bytes,1,rep,name=series,proto3" json:"series,omitempty"`
 	Stacks        []byte                 `protobuf:"bytes,2,opt,name=stacks,proto3" json:"stacks,omitempty"` // 16 bytes each: the hashes that rows point at
 	Windows       []*Window              `protobuf:"bytes,3,rep,name=windows,proto3" json:"windows,omitempty"`
-	Dictionary    *Dictionary            `protobuf:"bytes,4,opt,name=dictionary,proto3" json:"dictionary,omitempty"` // stacks that the receiver is thought not to know
+	Dictionary    []byte                 `protobuf:"bytes,4,opt,name=dictionary,proto3" json:"dictionary,omitempty"`                 // a Dictionary: stacks that the receiver is thought not to know
+	IfUnknown     bool                   `protobuf:"varint,5,opt,name=if_unknown,json=ifUnknown,proto3" json:"if_unknown,omitempty"` // which it need not read if it knows all of them by now: names are not what it is sent for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -89,11 +90,18 @@ func (x *PushRequest) GetWindows() []*Window {
 	return nil
 }
 
-func (x *PushRequest) GetDictionary() *Dictionary {
+func (x *PushRequest) GetDictionary() []byte {
 	if x != nil {
 		return x.Dictionary
 	}
 	return nil
+}
+
+func (x *PushRequest) GetIfUnknown() bool {
+	if x != nil {
+		return x.IfUnknown
+	}
+	return false
 }
 
 type PushResponse struct {
@@ -1426,8 +1434,8 @@ type Spooled struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Window        *Window                `protobuf:"bytes,1,opt,name=window,proto3" json:"window,omitempty"`
 	Series        *Series                `protobuf:"bytes,2,opt,name=series,proto3" json:"series,omitempty"`
-	Stacks        []byte                 `protobuf:"bytes,3,opt,name=stacks,proto3" json:"stacks,omitempty"` // hashes, as in PushRequest
-	Dictionary    *Dictionary            `protobuf:"bytes,4,opt,name=dictionary,proto3" json:"dictionary,omitempty"`
+	Stacks        []byte                 `protobuf:"bytes,3,opt,name=stacks,proto3" json:"stacks,omitempty"`         // hashes, as in PushRequest
+	Dictionary    []byte                 `protobuf:"bytes,4,opt,name=dictionary,proto3" json:"dictionary,omitempty"` // a Dictionary
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1483,7 +1491,7 @@ func (x *Spooled) GetStacks() []byte {
 	return nil
 }
 
-func (x *Spooled) GetDictionary() *Dictionary {
+func (x *Spooled) GetDictionary() []byte {
 	if x != nil {
 		return x.Dictionary
 	}
@@ -4464,14 +4472,16 @@ var File_atys_proto protoreflect.FileDescriptor
 const file_atys_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"atys.proto\x12\aatys.v1\"\xae\x01\n" +
+	"atys.proto\x12\aatys.v1\"\xb8\x01\n" +
 	"\vPushRequest\x12'\n" +
 	"\x06series\x18\x01 \x03(\v2\x0f.atys.v1.SeriesR\x06series\x12\x16\n" +
 	"\x06stacks\x18\x02 \x01(\fR\x06stacks\x12)\n" +
-	"\awindows\x18\x03 \x03(\v2\x0f.atys.v1.WindowR\awindows\x123\n" +
+	"\awindows\x18\x03 \x03(\v2\x0f.atys.v1.WindowR\awindows\x12\x1e\n" +
 	"\n" +
-	"dictionary\x18\x04 \x01(\v2\x13.atys.v1.DictionaryR\n" +
-	"dictionary\"\xd8\x01\n" +
+	"dictionary\x18\x04 \x01(\fR\n" +
+	"dictionary\x12\x1d\n" +
+	"\n" +
+	"if_unknown\x18\x05 \x01(\bR\tifUnknown\"\xd8\x01\n" +
 	"\fPushResponse\x12\x18\n" +
 	"\aunknown\x18\x01 \x01(\fR\aunknown\x12,\n" +
 	"\x12received_unix_nano\x18\x02 \x01(\x10R\x10receivedUnixNano\x12,\n" +
@@ -4583,13 +4593,13 @@ const file_atys_proto_rawDesc = "" +
 	"\x04Node\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\rR\x06caller\x12\x1a\n" +
 	"\blocation\x18\x02 \x01(\rR\blocation\x12\x10\n" +
-	"\x03end\x18\x03 \x01(\rR\x03end\"\xa8\x01\n" +
+	"\x03end\x18\x03 \x01(\rR\x03end\"\x93\x01\n" +
 	"\aSpooled\x12'\n" +
 	"\x06window\x18\x01 \x01(\v2\x0f.atys.v1.WindowR\x06window\x12'\n" +
 	"\x06series\x18\x02 \x01(\v2\x0f.atys.v1.SeriesR\x06series\x12\x16\n" +
-	"\x06stacks\x18\x03 \x01(\fR\x06stacks\x123\n" +
+	"\x06stacks\x18\x03 \x01(\fR\x06stacks\x12\x1e\n" +
 	"\n" +
-	"dictionary\x18\x04 \x01(\v2\x13.atys.v1.DictionaryR\n" +
+	"dictionary\x18\x04 \x01(\fR\n" +
 	"dictionary\"\xc6\x01\n" +
 	"\rAttendRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
@@ -4948,106 +4958,104 @@ var file_atys_proto_goTypes = []any{
 var file_atys_proto_depIdxs = []int32{
 	3,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	4,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
-	14, // 2: atys.v1.PushRequest.dictionary:type_name -> atys.v1.Dictionary
-	2,  // 3: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
-	62, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
-	8,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
-	9,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
-	10, // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
-	11, // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
-	12, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
-	13, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
-	7,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
-	5,  // 12: atys.v1.Window.instances:type_name -> atys.v1.Instances
-	6,  // 13: atys.v1.Window.cost:type_name -> atys.v1.Cost
-	9,  // 14: atys.v1.Thread.exact:type_name -> atys.v1.Exact
-	15, // 15: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
-	17, // 16: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
-	16, // 17: atys.v1.Location.names:type_name -> atys.v1.Frame
-	4,  // 18: atys.v1.Spooled.window:type_name -> atys.v1.Window
-	3,  // 19: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	14, // 20: atys.v1.Spooled.dictionary:type_name -> atys.v1.Dictionary
-	63, // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	23, // 22: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	64, // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
-	3,  // 24: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	26, // 25: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	27, // 26: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	28, // 27: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	65, // 28: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	6,  // 29: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
-	31, // 30: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	31, // 31: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	31, // 32: atys.v1.Change.object:type_name -> atys.v1.Object
-	10, // 33: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	40, // 34: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	39, // 35: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	41, // 36: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
-	6,  // 37: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
-	5,  // 38: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	41, // 39: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	37, // 40: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	18, // 41: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	38, // 42: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	37, // 43: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	46, // 44: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	9,  // 45: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	38, // 46: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	47, // 47: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	47, // 48: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	48, // 49: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	48, // 50: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	37, // 51: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	51, // 52: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	38, // 53: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	48, // 54: atys.v1.Part.share:type_name -> atys.v1.Interval
-	37, // 55: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	66, // 56: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	37, // 57: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	57, // 58: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	67, // 59: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	9,  // 60: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	10, // 61: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	5,  // 62: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	6,  // 63: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	60, // 64: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	61, // 65: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	68, // 66: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	69, // 67: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	54, // 68: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 69: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	19, // 70: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	24, // 71: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	21, // 72: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	29, // 73: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	32, // 74: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	34, // 75: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	32, // 76: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	58, // 77: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	42, // 78: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	44, // 79: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	49, // 80: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	52, // 81: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	55, // 82: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 83: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	20, // 84: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	25, // 85: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	22, // 86: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	30, // 87: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	33, // 88: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	35, // 89: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	36, // 90: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	59, // 91: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	43, // 92: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	45, // 93: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	50, // 94: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	53, // 95: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	56, // 96: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	83, // [83:97] is the sub-list for method output_type
-	69, // [69:83] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	2,  // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
+	62, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	8,  // 4: atys.v1.Window.types:type_name -> atys.v1.ValueType
+	9,  // 5: atys.v1.Window.exact:type_name -> atys.v1.Exact
+	10, // 6: atys.v1.Window.losses:type_name -> atys.v1.Loss
+	11, // 7: atys.v1.Window.threads:type_name -> atys.v1.Thread
+	12, // 8: atys.v1.Window.contexts:type_name -> atys.v1.Context
+	13, // 9: atys.v1.Window.rows:type_name -> atys.v1.Rows
+	7,  // 10: atys.v1.Window.contains:type_name -> atys.v1.Contained
+	5,  // 11: atys.v1.Window.instances:type_name -> atys.v1.Instances
+	6,  // 12: atys.v1.Window.cost:type_name -> atys.v1.Cost
+	9,  // 13: atys.v1.Thread.exact:type_name -> atys.v1.Exact
+	15, // 14: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
+	17, // 15: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
+	16, // 16: atys.v1.Location.names:type_name -> atys.v1.Frame
+	4,  // 17: atys.v1.Spooled.window:type_name -> atys.v1.Window
+	3,  // 18: atys.v1.Spooled.series:type_name -> atys.v1.Series
+	63, // 19: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	23, // 20: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	64, // 21: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	3,  // 22: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	26, // 23: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	27, // 24: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	28, // 25: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	65, // 26: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	6,  // 27: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
+	31, // 28: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	31, // 29: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	31, // 30: atys.v1.Change.object:type_name -> atys.v1.Object
+	10, // 31: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	40, // 32: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	39, // 33: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	41, // 34: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	6,  // 35: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
+	5,  // 36: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	41, // 37: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	37, // 38: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	18, // 39: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	38, // 40: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	37, // 41: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	46, // 42: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	9,  // 43: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	38, // 44: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	47, // 45: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	47, // 46: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	48, // 47: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	48, // 48: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	37, // 49: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	51, // 50: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	38, // 51: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	48, // 52: atys.v1.Part.share:type_name -> atys.v1.Interval
+	37, // 53: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	66, // 54: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	37, // 55: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	57, // 56: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	67, // 57: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	9,  // 58: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	10, // 59: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	5,  // 60: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	6,  // 61: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	60, // 62: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	61, // 63: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	68, // 64: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	69, // 65: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	54, // 66: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 67: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	19, // 68: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	24, // 69: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	21, // 70: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	29, // 71: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	32, // 72: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	34, // 73: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	32, // 74: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	58, // 75: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	42, // 76: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	44, // 77: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	49, // 78: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	52, // 79: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	55, // 80: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 81: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	20, // 82: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	25, // 83: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	22, // 84: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	30, // 85: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	33, // 86: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	35, // 87: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	36, // 88: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	59, // 89: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	43, // 90: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	45, // 91: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	50, // 92: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	53, // 93: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	56, // 94: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	81, // [81:95] is the sub-list for method output_type
+	67, // [67:81] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
