@@ -147,7 +147,7 @@ func (a *agent) send(start time.Time) {
 	for failures := 0; ; {
 		err := a.sendOnce(s, start)
 		if err == nil {
-			a.load.counts.took(a.instance, time.Since(began))
+			a.load.counts.took(a.instance, began.Sub(a.load.from), time.Since(began))
 			return
 		}
 		failures++

@@ -27,6 +27,7 @@ type load struct {
 	server     string
 	token      func() (string, error)
 	prometheus int // the port at which each agent shows its functions; 0: none
+	from       time.Time
 	until      time.Time
 	counts     counts
 
@@ -42,7 +43,8 @@ type counts struct {
 	Bytes                         int64          // of requests with windows
 	Windows                       map[string]int // that the server said it has, by instance
 	Failures                      map[string]int
-	Took                          []time.Duration // from sending to having it
+	Took                          []time.Duration   // from sending to having it
+	Minutes                       [][]time.Duration // the same, by the minute in which it was sent
 	CPU                           time.Duration
 }
 
@@ -52,10 +54,16 @@ func (c *counts) add(change func(*counts)) {
 	change(c)
 }
 
-func (c *counts) took(instance string, d time.Duration) {
+// took notes a window, how long after the beginning it was sent, and how long that took.
+func (c *counts) took(instance string, at, d time.Duration) {
 	c.add(func(c *counts) {
 		c.Windows[instance]++
 		c.Took = append(c.Took, d)
+		minute := max(int(at/time.Minute), 0)
+		for len(c.Minutes) <= minute {
+			c.Minutes = append(c.Minutes, nil)
+		}
+		c.Minutes[minute] = append(c.Minutes[minute], d)
 	})
 }
 
@@ -69,12 +77,12 @@ func (c *counts) windows() (n int) {
 }
 
 // quantile is one of how long windows took.
-func (c *counts) quantile(q float64) time.Duration {
-	if len(c.Took) == 0 {
+func quantile(took []time.Duration, q float64) time.Duration {
+	if len(took) == 0 {
 		return 0
 	}
-	slices.Sort(c.Took)
-	return c.Took[min(int(q*float64(len(c.Took))), len(c.Took)-1)]
+	slices.Sort(took)
+	return took[min(int(q*float64(len(took))), len(took)-1)]
 }
 
 // meanLife is how long an instance lives before another takes its place.
@@ -92,7 +100,8 @@ func drive(ctx context.Context, server, token string, instances, port int, lengt
 		}
 		all = append(all, s)
 	}
-	l.until = time.Now().Truncate(windowLength).Add(windowLength + length)
+	l.from = time.Now().Truncate(windowLength).Add(windowLength)
+	l.until = l.from.Add(length)
 	if port != 0 {
 		stop, err := l.expose(port)
 		if err != nil {

@@ -217,7 +217,7 @@ func report(all []*measured) error {
 	for _, m := range all {
 		n := m.seen.windows()
 		table.Row(strconv.Itoa(m.instances), fmt.Sprintf("%d / %d / %d MB", m.server.mean>>20, m.server.peak>>20, m.server.last>>20), fmt.Sprintf("%.1f%%", 100*m.server.cores),
-			fmt.Sprintf("%.1f / %.1f / %.0f ms", milliseconds(m.seen.quantile(.5)), milliseconds(m.seen.quantile(.99)), milliseconds(m.seen.quantile(1))),
+			fmt.Sprintf("%.1f / %.1f / %.0f ms", milliseconds(quantile(m.seen.Took, .5)), milliseconds(quantile(m.seen.Took, .99)), milliseconds(quantile(m.seen.Took, 1))),
 			strconv.Itoa(n), strconv.Itoa(m.lost), strconv.Itoa(m.seen.Unsent), fmt.Sprint(len(m.seen.Failures)),
 			fmt.Sprintf("%d B", m.seen.Bytes/int64(max(n, 1))), fmt.Sprintf("%d B", m.disk/int64(max(n, 1))),
 			fmt.Sprintf("%.0f (%d windows) / %.0f ms", milliseconds(m.service), m.serviceLength, milliseconds(m.one)), fmt.Sprintf("%.1f%%", 100*m.seen.CPU.Seconds()/length.Seconds()))
@@ -226,6 +226,12 @@ func report(all []*measured) error {
 		return err
 	}
 	for _, m := range all {
+		for minute, took := range m.seen.Minutes {
+			if p99 := quantile(took, .99); p99 > noticed {
+				fmt.Printf("%d instances: minute %d: p50 / p99 / most: %.1f / %.1f / %.0f ms\n", m.instances, minute,
+					milliseconds(quantile(took, .5)), milliseconds(p99), milliseconds(quantile(took, 1)))
+			}
+		}
 		for _, failure := range m.seen.commonest()[:min(3, len(m.seen.Failures))] {
 			fmt.Printf("%d instances: %d times: %s\n", m.instances, m.seen.Failures[failure], failure)
 		}
@@ -235,5 +241,8 @@ func report(all []*measured) error {
 	}
 	return nil
 }
+
+// noticed is from when on a minute's slowest windows are told apart.
+const noticed = 100 * time.Millisecond
 
 func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }

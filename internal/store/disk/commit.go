@@ -42,6 +42,7 @@ func (s *Store) Put(ctx context.Context, tenant string, level store.Level, b *st
 			return fmt.Errorf("keep a window: %w", err)
 		}
 	}
+	s.puts.Add(1)
 	r, err := s.resolver(tenant, b)
 	if err != nil {
 		return err

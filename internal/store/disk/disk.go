@@ -52,6 +52,7 @@ type Store struct {
 	done    chan struct{} // the committer has ended
 	calls   atomic.Int64  // of all dictionaries in memory
 	uses    atomic.Uint64 // of dictionaries: what was used when
+	puts    atomic.Uint64 // batches that came
 
 	applying sync.Mutex // held while what was committed is noted and written
 

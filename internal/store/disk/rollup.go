@@ -122,7 +122,8 @@ func (s *Store) roll(ctx context.Context, t *tenant, step store.Step) error {
 	if dropped {
 		return s.commit(ctx, last)
 	}
-	r := &roller{store: s, tenant: t, step: step, commit: &commit{tenant: t}}
+	r := &roller{store: s, tenant: t, step: step, commit: &commit{tenant: t}, pace: pace{puts: &s.puts}}
+	r.pace.work()
 	if err := r.read(ctx); err != nil {
 		return err
 	}
@@ -140,6 +141,7 @@ type roller struct {
 	step   store.Step
 	commit *commit // what is not written yet
 
+	pace    pace
 	columns columns
 	cells   []rollCell // by leaf; those that are not touched are zero
 	touched []uint32
@@ -258,7 +260,7 @@ func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labe
 		if !r.columns.absent {
 			r.add(of, f, size)
 		}
-		return nil
+		return r.pace.rest(ctx)
 	})
 	if err != nil || r.window.Of == 0 {
 		return err
