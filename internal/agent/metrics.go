@@ -13,7 +13,7 @@ type rate struct {
 }
 
 var (
-	metricWindows   = prometheus.NewDesc("atys_agent_windows_total", "Windows that were cut, by what became of them.", []string{"fate"}, nil)
+	metricWindows   = prometheus.NewDesc("atys_agent_windows_total", "Windows that were cut, by what became of them: shipped since the agent began, lost in all its lives.", []string{"fate"}, nil)
 	metricWaiting   = prometheus.NewDesc("atys_agent_spool_windows", "Windows that wait on disk to be shipped.", nil, nil)
 	metricBytes     = prometheus.NewDesc("atys_agent_spool_bytes", "What they take of the disk.", nil, nil)
 	metricFailures  = prometheus.NewDesc("atys_agent_ship_failures", "Attempts to ship that failed since one went well.", nil, nil)
@@ -46,7 +46,7 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 	}
 	spooled, counts := a.options.Spool.Stats(), a.Counts()
 	for fate, n := range map[string]int{"shipped": counts.Shipped, "refused": counts.Refused, "unkept": counts.Unkept,
-		"dropped": int(spooled.Dropped), "damaged": int(spooled.Damaged)} {
+		"dropped": counts.Dropped, "damaged": counts.Damaged} {
 		to <- prometheus.MustNewConstMetric(metricWindows, prometheus.CounterValue, float64(n), fate)
 	}
 	gauge(metricWaiting, float64(spooled.Records))

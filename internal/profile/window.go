@@ -35,9 +35,33 @@ const (
 	LossPruned       LossReason = "pruned"          // folded away by function selective pruning
 	LossThreshold    LossReason = "below threshold" // shorter than the sampler looks at
 	LossStarting     LossReason = "starting"        // truncated within 50 ms of exec or dlopen
+
+	// Whole windows that never came. A later window of their machine tells it, and
+	// counts them, since nobody knows what was in them.
+	LossSpoolLimit  LossReason = "dropped by the spool's limit"
+	LossSpoolDamage LossReason = "damaged in the spool"
+	LossRefused     LossReason = "refused by the server"
+	LossUnkept      LossReason = "kept nowhere" // the disk was full, and the server away
 )
 
-// Loss counts samples that are missing or incomplete for one reason.
+// OfWindows tells whether a loss counts windows; else it counts samples.
+func (r LossReason) OfWindows() bool {
+	switch r {
+	case LossSpoolLimit, LossSpoolDamage, LossRefused, LossUnkept:
+		return true
+	}
+	return false
+}
+
+// Unit is what a loss counts, in words.
+func (r LossReason) Unit() string {
+	if r.OfWindows() {
+		return "windows"
+	}
+	return "samples"
+}
+
+// Loss counts samples, or windows, that are missing or incomplete for one reason.
 type Loss struct {
 	Reason LossReason
 	Detail string // what exactly, in words; may be empty
