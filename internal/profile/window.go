@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,11 @@ const (
 	DesignThinned    Design = "thinned"    // each of a denser stream kept at random
 	DesignSizeBiased Design = "size-biased"
 )
+
+// ClockUnknown is the error of a clock that was compared with no server's. It is
+// the largest there is: who adds up errors keeps it, who does not know it believes
+// nothing of the clock.
+const ClockUnknown time.Duration = math.MaxInt64
 
 // LossReason says why a sample is missing or incomplete.
 type LossReason string
@@ -167,8 +173,8 @@ type Head struct {
 	Start       time.Time
 	Duration    time.Duration
 	ClockOffset time.Duration // of this clock against the server's
-	ClockError  time.Duration
-	Instances   Instances // that the task recorded everywhere, when this was cut
+	ClockError  time.Duration // by how much that may be wrong; ClockUnknown where nobody knows
+	Instances   Instances     // that the task recorded everywhere, when this was cut
 	Types       []ValueType
 	Design      Design
 	Exact       Exact // of the whole target in this interval
