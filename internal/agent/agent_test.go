@@ -59,14 +59,17 @@ type server struct {
 	stacks map[profile.Hash]bool
 	taken  map[string]int64 // samples, by start and target
 	losses map[string][]*atysv1.Loss
-	moody  bool  // fails, forgets, and takes without saying so
-	refuse int64 // this window is wrong for good
+	moody  bool // fails, forgets, and takes without saying so
+	away   bool
+	// windows of which nobody knows when they were, each time they come
+	unknown int
+	refuse  int64 // this window is wrong for good
 }
 
 func (s *server) Push(_ context.Context, request *atysv1.PushRequest) (*atysv1.PushResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.moody && s.r.IntN(4) == 0 {
+	if s.away || s.moody && s.r.IntN(4) == 0 {
 		clear(s.stacks)
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("not now"))
 	}
@@ -97,6 +100,9 @@ func (s *server) Push(_ context.Context, request *atysv1.PushRequest) (*atysv1.P
 		}
 	}
 	for _, w := range request.GetWindows() {
+		if w.GetClockErrorNs() == int64(profile.ClockUnknown) {
+			s.unknown++
+		}
 		n := int64(0)
 		for _, count := range w.GetRows().GetN() {
 			n += count

@@ -323,7 +323,7 @@ func (a *Agent) keep(r *recording, parts []*profile.Window, next reading) {
 	var records [][]byte
 	for _, part := range parts {
 		part.Task, part.Instances = r.Task, r.task.instances
-		part.ClockOffset, part.ClockError = clock.offset, clock.uncertain
+		part.ClockOffset, part.ClockError = clock.of()
 		if a.options.Functions != nil {
 			a.options.Functions.Add(part, r.task.profile.Top)
 		}
