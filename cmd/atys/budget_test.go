@@ -1,6 +1,11 @@
 package main
 
-import "testing"
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
 
 func TestBudget(t *testing.T) {
 	for _, c := range []struct {
@@ -28,6 +33,30 @@ func TestBudget(t *testing.T) {
 		}
 		if err == nil && (b.Cores != c.cores || b.Memory != c.bytes) {
 			t.Errorf("%q, %q: %+v", c.cpu, c.memory, b)
+		}
+	}
+}
+
+// TestUnitHasRoom holds the agent's unit against what an agent keeps within where
+// nobody says otherwise.
+func TestUnitHasRoom(t *testing.T) {
+	unit, err := os.ReadFile("../../deploy/systemd/atys-agent.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := "keeps within " + defaultMemory + " itself"; !strings.Contains(string(unit), said) {
+		t.Errorf("the unit does not say that an agent %s", said)
+	}
+	budget, err := parseBytes(defaultMemory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, setting := range []string{"MemoryHigh=", "MemoryMax="} {
+		_, rest, found := strings.Cut(string(unit), "\n"+setting)
+		value, _, _ := strings.Cut(rest, "\n")
+		megabytes, err := strconv.ParseInt(strings.TrimSuffix(value, "M"), 10, 64)
+		if !found || err != nil || megabytes<<20 <= budget {
+			t.Errorf("%s%s: want more than %s: %v", setting, value, defaultMemory, err)
 		}
 	}
 }

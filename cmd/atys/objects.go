@@ -271,10 +271,18 @@ func agentRow(a *server.AgentStatus, wide bool, now time.Time) []string {
 	cost, limit, budget := costCells(a.Cost)
 	row = append(row, cost, limit)
 	if wide {
-		row = append(row, budget, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", a.ClockOffset+" ±"+a.ClockError, a.Version, age(now, a.Started),
+		row = append(row, budget, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", clockCell(a), a.Version, age(now, a.Started),
 			cmp.Or(a.ShipsTo, "-"), a.Labels.String())
 	}
 	return row
+}
+
+// clockCell is by how much an agent's clock is ahead.
+func clockCell(a *server.AgentStatus) string {
+	if a.ClockError == "unknown" {
+		return a.ClockError
+	}
+	return a.ClockOffset + " ±" + a.ClockError
 }
 
 // costCells are what an agent takes of a core, the rate above which it samples

@@ -131,7 +131,11 @@ func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) erro
 		fmt.Fprintf(w, "  %d windows may have been at other times than they say: the clocks of their machines were not known well (\"atys get agents -o wide\")\n", n)
 	}
 	for _, l := range c.GetLosses() {
-		fmt.Fprintf(w, "  %s (%s): %d samples\n", render.Printable(l.GetReason()), render.Printable(l.GetDetail()), l.GetN())
+		detail := ""
+		if l.GetDetail() != "" {
+			detail = " (" + render.Printable(l.GetDetail()) + ")"
+		}
+		fmt.Fprintf(w, "  %s%s: %d %s\n", render.Printable(l.GetReason()), detail, l.GetN(), profile.LossReason(l.GetReason()).Unit())
 	}
 	for i, span := range c.GetDropped() {
 		if i == 3 {
@@ -325,7 +329,9 @@ func windowRows(r *atysv1.WindowsResponse) [][]string {
 	for _, w := range r.GetWindows() {
 		var incomplete int64
 		for _, l := range w.GetLosses() {
-			incomplete += l.GetN()
+			if !profile.LossReason(l.GetReason()).OfWindows() {
+				incomplete += l.GetN()
+			}
 		}
 		rows = append(rows, []string{time.Unix(0, w.GetStartUnixNano()).UTC().Format(time.RFC3339), time.Duration(w.GetDurationNs()).Round(time.Millisecond).String(), w.GetTask(),
 			hertz(w), strconv.FormatInt(w.GetN(), 10), strconv.FormatFloat(time.Duration(w.GetExact().GetCpuNs()).Seconds(), 'f', 3, 64),

@@ -139,7 +139,7 @@ func writeFacts(w io.Writer, lead string, win *profile.Window) {
 		if l.Detail != "" {
 			detail = " (" + render.Printable(l.Detail) + ")"
 		}
-		fmt.Fprintf(w, "  %s%s: %s samples\n", render.Printable(string(l.Reason)), detail, render.Count(l.N))
+		fmt.Fprintf(w, "  %s%s: %s %s\n", render.Printable(string(l.Reason)), detail, render.Count(l.N), l.Reason.Unit())
 	}
 }
 

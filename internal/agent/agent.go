@@ -107,6 +107,7 @@ type Agent struct {
 	log     *slog.Logger
 	run     profile.Run
 	began   time.Time
+	before  int // windows that earlier lives have lost
 	life    *life
 	own     *process // nil: somebody else tells what is used
 	census  *census
@@ -153,6 +154,9 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{options: o, log: o.Log, began: o.Now(), census: newCensus(o.Node, o.Labels), shipper: newShipper(o),
 		own: own, life: newLife(o.Life, o.Log), spending: spending{governor: freq.Governor{Budget: o.Budget}},
 		orders: make(chan []*task, 1), started: make(chan start), cuts: make(chan crewCut), crews: map[*recording]Crew{}, reports: make(chan struct{}, 1)}
+	if o.Spool != nil {
+		a.before = o.Spool.Stats().All()
+	}
 	if _, err := rand.Read(a.run[:]); err != nil {
 		return nil, fmt.Errorf("name this run: %w", err)
 	}

@@ -58,14 +58,18 @@ type server struct {
 	r      *rand.Rand
 	stacks map[profile.Hash]bool
 	taken  map[string]int64 // samples, by start and target
-	moody  bool             // fails, forgets, and takes without saying so
-	refuse int64            // this window is wrong for good
+	losses map[string][]*atysv1.Loss
+	moody  bool // fails, forgets, and takes without saying so
+	away   bool
+	// windows of which nobody knows when they were, each time they come
+	unknown int
+	refuse  int64 // this window is wrong for good
 }
 
 func (s *server) Push(_ context.Context, request *atysv1.PushRequest) (*atysv1.PushResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.moody && s.r.IntN(4) == 0 {
+	if s.away || s.moody && s.r.IntN(4) == 0 {
 		clear(s.stacks)
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("not now"))
 	}
@@ -96,11 +100,15 @@ func (s *server) Push(_ context.Context, request *atysv1.PushRequest) (*atysv1.P
 		}
 	}
 	for _, w := range request.GetWindows() {
+		if w.GetClockErrorNs() == int64(profile.ClockUnknown) {
+			s.unknown++
+		}
 		n := int64(0)
 		for _, count := range w.GetRows().GetN() {
 			n += count
 		}
-		s.taken[fmt.Sprint(w.GetStartUnixNano(), request.GetSeries()[w.GetSeries()].GetLabels())] = n
+		key := fmt.Sprint(w.GetStartUnixNano(), request.GetSeries()[w.GetSeries()].GetLabels())
+		s.taken[key], s.losses[key] = n, w.GetLosses()
 	}
 	if s.moody && s.r.IntN(4) == 0 {
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the answer is lost"))
@@ -128,7 +136,7 @@ func newBench(t *testing.T, seed uint64) *bench {
 	t.Helper()
 	b := &bench{dir: t.TempDir(),
 		machine: &machine{r: rand.New(rand.NewPCG(seed, 1)), cuts: map[int64]int64{}},
-		server:  &server{r: rand.New(rand.NewPCG(seed, 2)), stacks: map[profile.Hash]bool{}, taken: map[string]int64{}},
+		server:  &server{r: rand.New(rand.NewPCG(seed, 2)), stacks: map[profile.Hash]bool{}, taken: map[string]int64{}, losses: map[string][]*atysv1.Loss{}},
 	}
 	b.open(t)
 	return b
@@ -176,7 +184,7 @@ func TestEverythingArrives(t *testing.T) {
 	if got := b.spool.Stats(); got != (spool.Stats{}) {
 		t.Errorf("the spool still holds %+v", got)
 	}
-	if c := a.Counts(); c.Shipped != len(b.server.taken) || c.Refused+c.Unkept+c.Failures != 0 {
+	if c := a.Counts(); c.Shipped != len(b.server.taken) || c.All()+c.Failures != 0 {
 		t.Errorf("%+v, and %d windows arrived", c, len(b.server.taken))
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -18,7 +19,15 @@ func untilEdge(now time.Time, window time.Duration) time.Duration {
 // reading is how far this machine's clock is ahead of the server's.
 type reading struct {
 	offset, uncertain time.Duration
-	known             bool
+	known             bool // else nobody has compared them
+}
+
+// of is the reading as windows and reports have it.
+func (r reading) of() (offset, uncertain time.Duration) {
+	if !r.known {
+		return 0, profile.ClockUnknown
+	}
+	return r.offset, r.uncertain
 }
 
 // comparison is when the clock was compared with the server's last. A clock that
@@ -51,6 +60,9 @@ func (s *shipper) compare(sent time.Time, answer *atysv1.PushResponse) {
 	back, since := s.options.Now(), s.elapsed()
 	c := comparison{wall: back, since: since}
 	c.offset, c.uncertain = wire.Clock(sent, back, answer)
+	if c.uncertain == profile.ClockUnknown { // a relay answered that does not know itself
+		return
+	}
 	c.known = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +78,4 @@ func (s *shipper) reading() reading {
 }
 
 // clock tells how far this machine's clock is ahead of the server's.
-func (s *shipper) clock() (offset, uncertain time.Duration) {
-	r := s.reading()
-	return r.offset, r.uncertain
-}
+func (s *shipper) clock() (offset, uncertain time.Duration) { return s.reading().of() }

@@ -4,6 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -26,9 +30,15 @@ func TestClockIsSet(t *testing.T) {
 	s := newShipper(Options{Now: func() time.Time { return wall }})
 	s.elapsed = func() time.Duration { return boot }
 	pass := func(d time.Duration) { wall, boot = wall.Add(d), boot+d }
-	if r := s.reading(); r.known || r.offset != 0 {
-		t.Errorf("%+v before anything was compared", r)
+	unknown := func() {
+		t.Helper()
+		if offset, uncertain := s.clock(); offset != 0 || uncertain != profile.ClockUnknown {
+			t.Errorf("%v +- %v before anything was compared", offset, uncertain)
+		}
 	}
+	unknown()
+	s.compare(wall, &atysv1.PushResponse{ReceivedUnixNano: 5, AnsweredUnixNano: 5, ClockErrorNs: int64(profile.ClockUnknown)})
+	unknown()                            // a relay has answered that knows as little
 	server := wall.Add(-3 * time.Second) // we are ahead
 	sent := wall
 	pass(100 * time.Millisecond)
@@ -40,5 +50,36 @@ func TestClockIsSet(t *testing.T) {
 		if r := s.reading(); !r.known || r.offset != step.want || r.uncertain != 50*time.Millisecond {
 			t.Errorf("set by %v: %+v, want an offset of %v", step.set, r, step.want)
 		}
+	}
+}
+
+// TestUnknownClock has an agent cut windows before it has reached a server: that
+// nobody knows when they were is kept with them, until one has answered.
+func TestUnknownClock(t *testing.T) {
+	b := newBench(t, 5)
+	b.server.away = true
+	b.live(t, 50*time.Millisecond)
+	unknown := 0
+	for _, id := range b.spool.Oldest(1000) {
+		all, err := b.spool.Read(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range all {
+			w := &atysv1.Spooled{}
+			if err := proto.Unmarshal(record, w); err != nil {
+				t.Fatal(err)
+			}
+			if h, _, err := wire.Head(w.GetWindow()); err != nil || h.ClockOffset != 0 || h.ClockError != profile.ClockUnknown {
+				t.Errorf("%v: %v +- %v where no server was reached", err, h.ClockOffset, h.ClockError)
+			}
+			unknown++
+		}
+	}
+	b.spool.Release()
+	b.server.away = false
+	b.live(t, 100*time.Millisecond)
+	if got := b.server.unknown; unknown == 0 || got < unknown || got >= len(b.server.taken) {
+		t.Errorf("of %d windows, %d of them cut while no server was reached, nobody knows when %d were", len(b.server.taken), unknown, got)
 	}
 }

@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"atys.dev/atys/internal/profile"
 )
 
 // rate is how often a recording samples.
@@ -13,12 +16,12 @@ type rate struct {
 }
 
 var (
-	metricWindows   = prometheus.NewDesc("atys_agent_windows_total", "Windows that were cut, by what became of them.", []string{"fate"}, nil)
+	metricWindows   = prometheus.NewDesc("atys_agent_windows_total", "Windows that were cut, by what became of them: shipped since the agent began, lost in all its lives.", []string{"fate"}, nil)
 	metricWaiting   = prometheus.NewDesc("atys_agent_spool_windows", "Windows that wait on disk to be shipped.", nil, nil)
 	metricBytes     = prometheus.NewDesc("atys_agent_spool_bytes", "What they take of the disk.", nil, nil)
 	metricFailures  = prometheus.NewDesc("atys_agent_ship_failures", "Attempts to ship that failed since one went well.", nil, nil)
 	metricOffset    = prometheus.NewDesc("atys_agent_clock_offset_seconds", "How far this machine's clock is ahead of the server's.", nil, nil)
-	metricUncertain = prometheus.NewDesc("atys_agent_clock_error_seconds", "By how much that may be wrong.", nil, nil)
+	metricUncertain = prometheus.NewDesc("atys_agent_clock_error_seconds", "By how much that may be wrong; infinite before they were compared.", nil, nil)
 	metricFrequency = prometheus.NewDesc("atys_agent_frequency_hertz", "How often each CPU is sampled.", []string{"task", "event"}, nil)
 	metricWanted    = prometheus.NewDesc("atys_agent_wanted_frequency_hertz", "How often each CPU is to be sampled: less is what the budget leaves.", []string{"task", "event"}, nil)
 	metricCPU       = prometheus.NewDesc("atys_agent_cpu_seconds_total", "CPU time that profiling took: the agent's own process (user, its system calls included), its programs that take samples (bpf), and the interrupts they are taken in, estimated (interrupt).", []string{"part"}, nil)
@@ -46,7 +49,7 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 	}
 	spooled, counts := a.options.Spool.Stats(), a.Counts()
 	for fate, n := range map[string]int{"shipped": counts.Shipped, "refused": counts.Refused, "unkept": counts.Unkept,
-		"dropped": int(spooled.Dropped), "damaged": int(spooled.Damaged)} {
+		"dropped": counts.Dropped, "damaged": counts.Damaged} {
 		to <- prometheus.MustNewConstMetric(metricWindows, prometheus.CounterValue, float64(n), fate)
 	}
 	gauge(metricWaiting, float64(spooled.Records))
@@ -54,7 +57,11 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 	gauge(metricFailures, float64(counts.Failures))
 	offset, uncertain := a.shipper.clock()
 	gauge(metricOffset, offset.Seconds())
-	gauge(metricUncertain, uncertain.Seconds())
+	wrong := uncertain.Seconds()
+	if uncertain == profile.ClockUnknown {
+		wrong = math.Inf(1)
+	}
+	gauge(metricUncertain, wrong)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.rates {

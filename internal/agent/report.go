@@ -127,7 +127,7 @@ func (a *Agent) report() *atysv1.ReportRequest {
 	defer a.mu.Unlock()
 	return &atysv1.ReportRequest{Node: a.options.Node, Run: a.run[:], Version: a.options.Version, Targets: a.targets, Tasks: a.status,
 		State: &atysv1.NodeState{WaitingWindows: uint32(spooled.Records), ShippedWindows: uint64(counts.Shipped),
-			LostWindows:   uint64(counts.Refused + counts.Unkept + spooled.Dropped + spooled.Damaged),
+			LostWindows:   uint64(counts.All() - a.before),
 			ClockOffsetNs: int64(offset), ClockErrorNs: int64(uncertain), StartedUnixNano: a.began.UnixNano(),
 			CpuNs: int64(ownCPU()), MemoryBytes: ownMemory(), MetricsAddress: a.options.Metrics,
 			Cost: wire.Cost(a.ledger.total), Cores: a.ledger.cores, CoresBudget: a.options.Budget.Cores, MemoryBudget: uint64(a.options.Budget.Memory),

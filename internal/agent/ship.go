@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,24 +29,41 @@ type shipper struct {
 	ending  chan struct{}        // nothing will be any more
 	elapsed func() time.Duration // since boot
 
-	// Of run's goroutine alone: what the receiver is thought to know, and what of
-	// that it knows from us.
+	// Of run's goroutine alone: what the receiver is thought to know, what of that
+	// it knows from us, and how far the bundle has come that is shipped.
 	known, explained *wire.Known
 	guess            wire.Guess
+	progress         progress
 
 	mu        sync.Mutex // guards all below
 	compared  comparison
-	unspooled [][]byte // what the disk did not take
-	shedding  bool     // forget what can be explained again
+	unspooled []load // what the disk did not take, oldest first
+	shedding  bool   // forget what can be explained again
 	counts    Counts
 }
 
-// Counts are of windows since the agent began.
+// Counts are of windows since the agent began, but for losses: those are of all
+// its lives.
 type Counts struct {
 	Shipped  int
-	Refused  int // for good, by the receiver
-	Unkept   int // neither the disk nor the receiver took them
 	Failures int // attempts in a row that failed; 0 while all is well
+	spool.Losses
+}
+
+// load is what was cut at one time, to be shipped. Spooled or not, its ID is that
+// of its place among the others.
+type load struct {
+	id      spool.ID
+	records [][]byte // nil: they are on disk
+}
+
+// progress is how far a load has come, over all attempts.
+type progress struct {
+	id      spool.ID
+	records int
+	settled map[int]bool // records that were taken, or never will be
+	lost    spool.Losses // of the latter
+	refused [][]byte     // and these are they
 }
 
 // Bounds of what is kept in memory: windows while the disk takes none, and
@@ -70,15 +88,21 @@ func (s *shipper) wake() {
 // finish ends run once the spool is empty or a push has failed.
 func (s *shipper) finish() { close(s.ending) }
 
-// direct ships records that are on no disk. They are tried with the next push.
-func (s *shipper) direct(records [][]byte) {
+// direct ships records that are on no disk, in their turn. The oldest make room
+// for it, but for what was cut last and what may be under way.
+func (s *shipper) direct(id spool.ID, records [][]byte) {
 	s.mu.Lock()
-	s.unspooled = append(s.unspooled, records...)
-	if over := len(s.unspooled) - mostUnspooled; over > 0 {
-		s.counts.Unkept += over
-		s.unspooled = s.unspooled[over:]
+	s.unspooled = append(s.unspooled, load{id, records})
+	all, unkept := 0, 0
+	for _, l := range s.unspooled {
+		all += len(l.records)
+	}
+	for all-unkept > mostUnspooled && len(s.unspooled) > 2 {
+		unkept += len(s.unspooled[1].records)
+		s.unspooled = slices.Delete(s.unspooled, 1, 2)
 	}
 	s.mu.Unlock()
+	s.options.Spool.Lose(spool.Losses{Unkept: unkept})
 	s.wake()
 }
 
@@ -90,13 +114,10 @@ func (s *shipper) shed() {
 	s.shedding = true
 }
 
-// took tells whether all bundles up to one have been taken.
+// took tells whether all that was cut up to one time has been taken.
 func (s *shipper) took(last spool.ID) bool {
-	s.mu.Lock()
-	unspooled := len(s.unspooled)
-	s.mu.Unlock()
-	oldest := s.options.Spool.Oldest(1)
-	return unspooled == 0 && (len(oldest) == 0 || oldest[0] > last)
+	oldest, waits := s.oldest()
+	return !waits || oldest.id > last
 }
 
 // run ships until the context ends, or until all is shipped after finish.
@@ -166,72 +187,123 @@ func (s *shipper) drainLast(ctx context.Context) {
 	}
 }
 
-// shipOne ships what is on no disk, else the oldest bundle, and tells whether
-// there may be more.
+// shipOne ships the oldest of what waits, and tells whether there may be more.
 func (s *shipper) shipOne(ctx context.Context) (more bool, err error) {
 	s.mu.Lock()
-	records, shedding := s.unspooled, s.shedding
-	s.unspooled, s.shedding = nil, false
+	shedding := s.shedding
+	s.shedding = false
 	s.mu.Unlock()
 	if shedding {
 		s.known, s.explained = wire.NewKnown(mostKnown), wire.NewKnown(mostKnown)
 	}
-	if len(records) > 0 {
-		if err := s.ship(ctx, records); err != nil {
-			s.direct(records)
-			return true, err
-		}
-		return true, nil
-	}
-	oldest := s.options.Spool.Oldest(1)
-	if len(oldest) == 0 {
+	l, ok := s.oldest()
+	if !ok {
 		return false, nil
 	}
-	return true, s.shipBundle(ctx, oldest[0])
+	if l.records == nil {
+		return true, s.shipBundle(ctx, l.id)
+	}
+	if err := s.ship(ctx, l); err != nil {
+		return true, err
+	}
+	s.mu.Lock()
+	s.unspooled = s.unspooled[1:] // direct leaves the first where it is
+	s.mu.Unlock()
+	s.options.Spool.Lose(s.progress.lost)
+	return true, nil
 }
 
+// oldest is what is to be shipped next.
+func (s *shipper) oldest() (l load, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spooled := s.options.Spool.Oldest(1)
+	switch {
+	case len(s.unspooled) > 0 && (len(spooled) == 0 || s.unspooled[0].id < spooled[0]):
+		return s.unspooled[0], true
+	case len(spooled) > 0:
+		return load{id: spooled[0]}, true
+	}
+	return load{}, false
+}
+
+// shipBundle ships what lies on disk. What cannot be read, or not be removed, is
+// told, and holds up nothing.
 func (s *shipper) shipBundle(ctx context.Context, id spool.ID) error {
-	records, err := s.options.Spool.Read(id)
-	if err != nil {
+	waiting := s.options.Spool
+	records, err := waiting.Read(id)
+	if damaged := (*spool.DamagedError)(nil); errors.As(err, &damaged) {
+		s.log.Error("windows are lost", "error", err)
+	} else if err != nil {
 		return err
 	}
-	if err := s.ship(ctx, records); err != nil {
+	if err := s.ship(ctx, load{id, records}); err != nil {
+		waiting.Release()
 		return err
 	}
-	return s.options.Spool.Done(id)
+	if err := waiting.DoneBut(id, s.progress.lost, s.progress.refused); err != nil {
+		s.log.Error("forget what was shipped", "error", err)
+	}
+	return nil
 }
 
 // ship pushes records until they are taken. If they are refused together, each
-// is tried alone: one that is wrong must not hold up the others for ever.
-func (s *shipper) ship(ctx context.Context, records [][]byte) error {
-	windows := make([]*atysv1.Spooled, 0, len(records))
-	for _, r := range records {
+// is tried alone: one that is wrong must not hold up the others for ever. What was
+// taken alone, or refused, is left out of later attempts.
+func (s *shipper) ship(ctx context.Context, l load) error {
+	p := &s.progress
+	if p.settled == nil || p.id != l.id || p.records != len(l.records) {
+		*p = progress{id: l.id, records: len(l.records), settled: map[int]bool{}}
+	}
+	var windows []*atysv1.Spooled
+	var of []int // their records
+	for i, r := range l.records {
 		w := &atysv1.Spooled{}
-		if err := proto.Unmarshal(r, w); err != nil {
-			s.refuse(err)
+		if p.settled[i] {
+			continue
+		} else if err := proto.Unmarshal(r, w); err != nil {
+			s.lose(i, r, spool.Losses{Damaged: 1}, err)
 			continue
 		}
-		windows = append(windows, w)
+		windows, of = append(windows, w), append(of, i)
 	}
 	err := s.push(ctx, windows)
+	if err == nil {
+		s.settle(of...)
+	}
 	if !errors.Is(err, errRefused) {
 		return err
 	}
-	for _, w := range windows {
+	for i, w := range windows {
 		if err := s.push(ctx, []*atysv1.Spooled{w}); errors.Is(err, errRefused) {
-			s.refuse(err)
+			s.lose(of[i], l.records[of[i]], spool.Losses{Refused: 1}, err)
 		} else if err != nil {
 			return err
+		} else {
+			s.settle(of[i])
 		}
 	}
 	return nil
 }
 
-func (s *shipper) refuse(err error) {
-	s.log.Error("a window was refused", "error", err)
+// settle notes that records were taken.
+func (s *shipper) settle(records ...int) {
+	for _, i := range records {
+		s.progress.settled[i] = true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts.Refused++
+	s.counts.Shipped += len(records)
+}
+
+// lose notes that a record never will be. It is counted once it is settled what
+// becomes of all of its load: not before, or each attempt would count it.
+func (s *shipper) lose(i int, record []byte, l spool.Losses, err error) {
+	s.log.Error("a window was refused", "error", err)
+	p := &s.progress
+	p.settled[i] = true
+	p.lost.Add(l)
+	p.refused = append(p.refused, record)
 }
 
 // push sends windows, a second time with what the receiver did not know.
@@ -269,32 +341,32 @@ func (s *shipper) push(ctx context.Context, windows []*atysv1.Spooled) error {
 		}
 	}
 	s.known.Add(b.Hashes())
-	s.mu.Lock()
-	s.counts.Shipped += len(windows)
-	s.mu.Unlock()
 	return nil
 }
 
-// explain sends windows with what the receiver has said that it does not know.
+// explain sends windows with what the receiver has said that it does not know. It
+// may be another one that hears it, who knows less: then all of it is explained.
+// What is not understood then never will be.
 func (s *shipper) explain(ctx context.Context, windows []*atysv1.Spooled, unknown []profile.Hash) (*wire.Batch, error) {
-	s.known.Forget(unknown)
-	missing := make(map[profile.Hash]bool, len(unknown))
-	for _, h := range unknown {
-		missing[h] = true
-	}
-	b, err := batch(windows, func(h profile.Hash) bool { return !missing[h] })
-	if err != nil {
-		return nil, err
-	}
-	s.explained.Add(unknown)
-	request := b.Request()
-	request.IfUnknown = true // others of the service may have been as quick
-	unknown, err = s.send(ctx, request)
-	if err == nil && len(unknown) > 0 {
+	for _, all := range []bool{false, true} {
 		s.known.Forget(unknown)
-		err = errors.New("the receiver does not know stacks that were just explained to it")
+		missing := make(map[profile.Hash]bool, len(unknown))
+		for _, h := range unknown {
+			missing[h] = true
+		}
+		b, err := batch(windows, func(h profile.Hash) bool { return !all && !missing[h] })
+		if err != nil {
+			return nil, err
+		}
+		s.explained.Add(unknown)
+		request := b.Request()
+		request.IfUnknown = !all // others of the service may have been as quick
+		if unknown, err = s.send(ctx, request); err != nil || len(unknown) == 0 {
+			return b, err
+		}
 	}
-	return b, err
+	s.known.Forget(unknown)
+	return nil, fmt.Errorf("%w: the receiver does not know stacks that were just explained to it", errRefused)
 }
 
 // batch puts windows into one request, which explains what is not known.
@@ -333,6 +405,8 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]prof
 // Counts tells what became of windows.
 func (a *Agent) Counts() Counts {
 	a.shipper.mu.Lock()
-	defer a.shipper.mu.Unlock()
-	return a.shipper.counts
+	counts := a.shipper.counts
+	a.shipper.mu.Unlock()
+	counts.Losses = a.options.Spool.Stats().Losses
+	return counts
 }

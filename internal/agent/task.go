@@ -317,33 +317,40 @@ func (a *Agent) keep(r *recording, parts []*profile.Window, next reading) {
 	if r.clock = next; !clock.known {
 		clock = next
 	}
-	var records [][]byte
-	var err error
 	if len(parts) > 0 { // else the next window tells what this one took
 		apportion(a.charge(r), parts)
 	}
+	var records [][]byte
 	for _, part := range parts {
 		part.Task, part.Instances = r.Task, r.task.instances
-		part.ClockOffset, part.ClockError = clock.offset, clock.uncertain
+		part.ClockOffset, part.ClockError = clock.of()
 		if a.options.Functions != nil {
 			a.options.Functions.Add(part, r.task.profile.Top)
 		}
-		data, err := proto.Marshal(wire.Seal(part, a.run))
-		if err != nil {
-			a.log.Error("seal a window", "target", part.Target, "error", err)
-			continue
+		if data := a.seal(part); data != nil {
+			records = append(records, data)
 		}
-		records = append(records, data)
 	}
 	if len(records) == 0 {
 		return
 	}
-	if a.spooled, err = a.options.Spool.Add(records); err != nil {
+	var err error
+	if a.spooled, err = a.spool(records, parts); err != nil {
 		a.log.Error("spool windows", "windows", len(records), "error", err)
-		a.shipper.direct(records)
+		a.shipper.direct(a.spooled, records)
 		return
 	}
 	a.shipper.wake()
+}
+
+// seal makes a record of a window; nil if that cannot be.
+func (a *Agent) seal(w *profile.Window) []byte {
+	data, err := proto.Marshal(wire.Seal(w, a.run))
+	if err != nil {
+		a.log.Error("seal a window", "target", w.Target, "error", err)
+		return nil
+	}
+	return data
 }
 
 // parts are a window's targets, of those that the task means.

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,11 @@ const (
 	DesignSizeBiased Design = "size-biased"
 )
 
+// ClockUnknown is the error of a clock that was compared with no server's. It is
+// the largest there is: who adds up errors keeps it, who does not know it believes
+// nothing of the clock.
+const ClockUnknown time.Duration = math.MaxInt64
+
 // LossReason says why a sample is missing or incomplete.
 type LossReason string
 
@@ -35,9 +41,33 @@ const (
 	LossPruned       LossReason = "pruned"          // folded away by function selective pruning
 	LossThreshold    LossReason = "below threshold" // shorter than the sampler looks at
 	LossStarting     LossReason = "starting"        // truncated within 50 ms of exec or dlopen
+
+	// Whole windows that never came. A later window of their machine tells it, and
+	// counts them, since nobody knows what was in them.
+	LossSpoolLimit  LossReason = "dropped by the spool's limit"
+	LossSpoolDamage LossReason = "damaged in the spool"
+	LossRefused     LossReason = "refused by the server"
+	LossUnkept      LossReason = "kept nowhere" // the disk was full, and the server away
 )
 
-// Loss counts samples that are missing or incomplete for one reason.
+// OfWindows tells whether a loss counts windows; else it counts samples.
+func (r LossReason) OfWindows() bool {
+	switch r {
+	case LossSpoolLimit, LossSpoolDamage, LossRefused, LossUnkept:
+		return true
+	}
+	return false
+}
+
+// Unit is what a loss counts, in words.
+func (r LossReason) Unit() string {
+	if r.OfWindows() {
+		return "windows"
+	}
+	return "samples"
+}
+
+// Loss counts samples, or windows, that are missing or incomplete for one reason.
 type Loss struct {
 	Reason LossReason
 	Detail string // what exactly, in words; may be empty
@@ -143,8 +173,8 @@ type Head struct {
 	Start       time.Time
 	Duration    time.Duration
 	ClockOffset time.Duration // of this clock against the server's
-	ClockError  time.Duration
-	Instances   Instances // that the task recorded everywhere, when this was cut
+	ClockError  time.Duration // by how much that may be wrong; ClockUnknown where nobody knows
+	Instances   Instances     // that the task recorded everywhere, when this was cut
 	Types       []ValueType
 	Design      Design
 	Exact       Exact // of the whole target in this interval

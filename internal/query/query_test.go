@@ -227,6 +227,30 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
+// TestNeverCame has a machine tell, in a window of another task, of windows that
+// never came: answers about whatever runs on it say so, once.
+func TestNeverCame(t *testing.T) {
+	a := shop()
+	told := head(1)
+	told.Task, told.Losses = "other", []profile.Loss{{Reason: profile.LossSpoolLimit, N: 4}, {Reason: profile.LossDropped, N: 9}}
+	kept := a.Store.(*shelf)
+	kept.windows = append(kept.windows, written{profile.Labels{"node": "n"}, told, "", nil})
+	for selector, want := range map[string]int64{`{service="shop"}`: 4, `{service="cart"}`: 0, `{node="n"}`: 4, "": 4} {
+		for _, task := range []string{"", "t"} {
+			s := about(t, selector)
+			s.Task = task
+			_, c, err := a.Merge(t.Context(), s)
+			h := profile.Head{Losses: c.Losses}
+			if got := h.LossOf(profile.LossSpoolLimit).N; err != nil || got != want {
+				t.Errorf("%q, task %q: %d windows never came, want %d: %v", selector, task, got, want, err)
+			}
+			if task != "" && slices.ContainsFunc(c.Nodes, func(n NodeCoverage) bool { return n.Task != task }) {
+				t.Errorf("%q: watched were %+v", selector, c.Nodes)
+			}
+		}
+	}
+}
+
 // TestTrust tells of profiles that recorded some instances, and of clocks.
 func TestTrust(t *testing.T) {
 	some, fewer, off := head(0), head(1), head(2)
@@ -250,6 +274,12 @@ func TestTrust(t *testing.T) {
 	ask("top", top.Coverage, err)
 	_, c, err = a.Split(t.Context(), about(t, ""), Split{By: "node"})
 	ask("split", c, err)
+	unknown, wild := head(0), head(1)
+	unknown.ClockError, wild.ClockError, wild.ClockOffset = profile.ClockUnknown, profile.ClockUnknown, -time.Hour
+	b := Asker{Tenant: "x", Store: &shelf{windows: []written{{labels, unknown, "", nil}, {labels, wild, "", nil}, {labels, head(2), "", nil}}}}
+	if _, c, err := b.Merge(t.Context(), about(t, "")); err != nil || c.Doubtful != 2 {
+		t.Errorf("of two windows nobody knows when they were: %+v, %v", c, err)
+	}
 	if _, c, err := shop().Merge(t.Context(), about(t, "")); err != nil || c.Doubtful != 0 || c.Tasks != nil {
 		t.Errorf("%+v, %v", c, err)
 	}

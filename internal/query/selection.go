@@ -71,11 +71,15 @@ type Span struct{ From, To time.Time }
 
 // watch gathers when agents watched.
 type watch struct {
-	mu    sync.Mutex // windows are added up by several at once
+	task  string     // "": of all
+	mu    sync.Mutex // guards nodes: windows are added up by several at once
 	nodes map[[2]string]map[int64]time.Duration
 }
 
 func (w *watch) saw(labels profile.Labels, h *profile.Head) string {
+	if w.task != "" && h.Task != w.task {
+		return ""
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := [2]string{labels["node"], h.Task}
@@ -129,8 +133,8 @@ type heads struct {
 const leastDoubt = 2 * time.Second
 
 func (s *heads) saw(h *profile.Head) {
-	doubtful := h.ClockOffset.Abs()+h.ClockError > max(h.Duration, leastDoubt)
-	if !doubtful && h.Instances == (profile.Instances{}) { // as nearly all of them
+	doubtful := h.ClockError > max(h.Duration, leastDoubt)-h.ClockOffset.Abs() // a sum might not be a number
+	if !doubtful && h.Instances == (profile.Instances{}) {                     // as nearly all of them
 		return
 	}
 	s.mu.Lock()
@@ -199,7 +203,9 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 		c.CPU += column.Head.Exact.CPU
 		recount(m, column)
 		for _, l := range column.Head.Losses {
-			addLoss(&c.Losses, l)
+			if !l.Reason.OfWindows() { // those are told by machines, for all they run: see covered
+				addLoss(&c.Losses, l)
+			}
 		}
 		for _, sum := range column.Sums {
 			c.N += sum.N
@@ -231,7 +237,8 @@ func (q *question) noteDropped(ctx context.Context, parts []store.Query) (err er
 }
 
 // covered tells how whole the answer is. When an agent watched is told by the
-// windows of the machine itself, which there are always where all is recorded.
+// windows of the machine itself, which there are always where all is recorded; these
+// tell, of all tasks, which windows never came.
 func (q *question) covered(ctx context.Context) (Coverage, error) {
 	parts, err := q.parts(ctx, q.From, q.To, ofSeries)
 	if err != nil {
@@ -250,12 +257,20 @@ func (q *question) covered(ctx context.Context) (Coverage, error) {
 		}
 	}
 	for i := range parts {
-		parts[i].Service = ""
+		parts[i].Service, parts[i].Task = "", ""
 		parts[i].Match = func(labels profile.Labels) bool { return labels[store.ServiceLabel] == "" && nodes[labels["node"]] }
 	}
-	w := watch{nodes: map[[2]string]map[int64]time.Duration{}}
-	if _, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Key: w.saw}); err != nil {
+	w := watch{task: q.Task, nodes: map[[2]string]map[int64]time.Duration{}}
+	m, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Key: w.saw})
+	if err != nil {
 		return Coverage{}, fmt.Errorf("merge windows: %w", err)
+	}
+	for i := range m.Columns {
+		for _, l := range m.Columns[i].Head.Losses {
+			if l.Reason.OfWindows() {
+				addLoss(&q.coverage.Losses, l)
+			}
+		}
 	}
 	q.coverage.Nodes = w.coverage()
 	q.coverage.Tasks, q.coverage.Doubtful = q.heads.coverage()

@@ -49,6 +49,14 @@ func (r *Relay) Offer(ctx context.Context, m *atysv1.OfferRequest, stream *conne
 	})
 }
 
+// Stand passes on that another relay answers.
+func (r *Relay) Stand(ctx context.Context, m *atysv1.StandRequest) (*atysv1.StandResponse, error) {
+	if err := r.mayPass(ctx); err != nil {
+		return nil, err
+	}
+	return r.options.Upstream.Stand(ctx, m)
+}
+
 // whileRunning is a context that also ends when the relay does.
 func (r *Relay) whileRunning(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -57,7 +57,7 @@ func needs(r *http.Request) auth.Role {
 	switch {
 	case r.URL.Path == "/healthz":
 		return ""
-	case r.URL.Path == atysv1connect.FleetOfferProcedure:
+	case r.URL.Path == atysv1connect.FleetOfferProcedure, r.URL.Path == atysv1connect.FleetStandProcedure:
 		return auth.Relay
 	case under(atysv1connect.IntakeName), under(atysv1connect.FleetName):
 		return auth.Agent

@@ -44,6 +44,7 @@ type Upstream interface {
 	AttendTo(ctx context.Context, r *atysv1.AttendRequest, order func(*atysv1.Orders) error) error
 	Report(ctx context.Context, r *atysv1.ReportRequest) (*atysv1.ReportResponse, error)
 	OfferTo(ctx context.Context, r *atysv1.OfferRequest, stand func(*atysv1.Standing) error) error
+	Stand(ctx context.Context, r *atysv1.StandRequest) (*atysv1.StandResponse, error)
 }
 
 // Relay passes windows on while Run runs.
@@ -83,7 +84,7 @@ func New(o Options) *Relay {
 	if o.Held == 0 {
 		o.Held = 256 << 20
 	}
-	return &Relay{options: o, log: o.Log, pushes: make(chan *push), running: make(chan struct{}), metrics: newMetrics(), known: wire.NewKnown(mostKnown)}
+	return &Relay{options: o, log: o.Log, pushes: make(chan *push), running: make(chan struct{}), metrics: newMetrics(), known: wire.NewKnown(mostKnown), uncertain: profile.ClockUnknown}
 }
 
 // Run offers the relay and passes windows on until the context ends. What is

@@ -31,6 +31,8 @@ type keeper struct {
 	nodes    int   // that were explained
 	failing  error // what it answers
 	offset   time.Duration
+	stood    []string // offers that were answered for
+	standing error    // what it says to that
 }
 
 func newKeeper() *keeper {
@@ -102,11 +104,18 @@ func (k *keeper) Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportR
 }
 
 func (k *keeper) OfferTo(ctx context.Context, _ *atysv1.OfferRequest, stand func(*atysv1.Standing) error) error {
-	if err := stand(&atysv1.Standing{Tenant: "default", Central: true}); err != nil {
+	if err := stand(&atysv1.Standing{Tenant: "default", Central: true, Offer: []byte("offer")}); err != nil {
 		return err
 	}
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+func (k *keeper) Stand(_ context.Context, r *atysv1.StandRequest) (*atysv1.StandResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stood = append(k.stood, string(r.GetOffer()))
+	return &atysv1.StandResponse{}, k.standing
 }
 
 // began is a relay that runs and has been told how it stands.
@@ -338,6 +347,37 @@ func TestOwnTenant(t *testing.T) {
 	if err := r.stand(&atysv1.Standing{Tenant: "other"}); err == nil {
 		t.Error("a relay became another tenant's")
 	}
+}
+
+// TestAnswersStandings has a relay answer how it stands, also through another one,
+// and offer itself anew where the server knows it no more.
+func TestAnswersStandings(t *testing.T) {
+	server := newKeeper()
+	near := began(t, server)
+	began(t, relayed{near})
+	stood := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			server.mu.Lock()
+			got := slices.Clone(server.stood)
+			server.mu.Unlock()
+			if len(got) >= n {
+				if slices.ContainsFunc(got, func(offer string) bool { return offer != "offer" }) {
+					t.Errorf("answered for %q", got)
+				}
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("answered %d times of %d", len(got), n)
+			}
+		}
+	}
+	stood(2)
+	server.mu.Lock()
+	server.standing = connect.NewError(connect.CodeNotFound, errors.New("who are you?"))
+	server.mu.Unlock()
+	began(t, server)
+	stood(5) // the third one comes again and again
 }
 
 // TestClockThroughRelays has an agent know the server's clock, whatever the

@@ -49,6 +49,11 @@ func (s *Server) OfferTo(ctx context.Context, request *atysv1.OfferRequest, stan
 	return each(stream, stand)
 }
 
+// Stand answers how a relay stands; see the service Fleet.
+func (s *Server) Stand(ctx context.Context, request *atysv1.StandRequest) (*atysv1.StandResponse, error) {
+	return s.fleet.Stand(ctx, request)
+}
+
 // each gives what a stream brings, until it ends or give fails.
 func each[M any](stream *connect.ServerStreamForClient[M], give func(*M) error) error {
 	for stream.Receive() {

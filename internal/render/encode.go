@@ -89,8 +89,12 @@ type lossHead struct {
 }
 
 // lossShare is how much of all samples one loss concerns. Samples lost or
-// under a threshold are not among those kept; the others are.
+// under a threshold are not among those kept; the others are. What was in windows
+// that never came nobody knows.
 func lossShare(h profile.Head, kept int64, l profile.Loss) float64 {
+	if l.Reason.OfWindows() {
+		return 0
+	}
 	missing := h.LossOf(profile.LossDropped).N + h.LossOf(profile.LossThreshold).N
 	if all := kept + missing; all > 0 {
 		return float64(l.N) / float64(all)

@@ -27,7 +27,7 @@ func needs(r *http.Request) auth.Role {
 		return auth.Agent
 	case strings.HasPrefix(path, carePath):
 		return auth.Operator
-	case path == atysv1connect.FleetOfferProcedure:
+	case path == atysv1connect.FleetOfferProcedure, path == atysv1connect.FleetStandProcedure:
 		return auth.Relay
 	case under(atysv1connect.IntakeName), under(atysv1connect.FleetName):
 		return auth.Agent

@@ -17,6 +17,15 @@ import (
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
+// stands answers for a relay that is not there.
+func stands(ctx context.Context, c *http.Client, url string) error {
+	_, err := atysv1connect.NewFleetClient(c, url).Stand(ctx, &atysv1.StandRequest{Offer: []byte("of nobody")})
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return nil
+	}
+	return err
+}
+
 // TestAdmission asks for everything as everybody.
 func TestAdmission(t *testing.T) {
 	now := time.Now().UnixNano()
@@ -39,6 +48,7 @@ func TestAdmission(t *testing.T) {
 			defer cancel()
 			return first(atysv1connect.NewFleetClient(c, url).Offer(ctx, offerOf("one", "a")))
 		},
+		"stand": func(c *http.Client, url string) error { return stands(t.Context(), c, url) },
 		"apply": func(c *http.Client, url string) error {
 			_, err := atysv1connect.NewControlClient(c, url).Apply(t.Context(), &atysv1.ApplyRequest{})
 			return err
@@ -80,10 +90,10 @@ func TestAdmission(t *testing.T) {
 		may   string
 	}{
 		{"default/agent", true, agents},
-		{"default/relay", true, agents + "offer "},
+		{"default/relay", true, agents + "offer stand "},
 		{"default/reader", true, readers},
-		{"default/operator", true, agents + readers + "offer apply delete stat backup inside sideways "},
-		{"other/operator", true, strings.ReplaceAll(agents+readers+"offer apply delete ", "metrics ", "")},
+		{"default/operator", true, agents + readers + "offer stand apply delete stat backup inside sideways "},
+		{"other/operator", true, strings.ReplaceAll(agents+readers+"offer stand apply delete ", "metrics ", "")},
 		{"", true, readers},
 		{"", false, ""},
 		{"guessed", true, ""},

@@ -37,7 +37,7 @@ func TestReportsAreBounded(t *testing.T) {
 	if err := c.own(t).arrive(&atysv1.AttendRequest{Node: "n", Version: long}); connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("who attends with a long version: %v", err)
 	}
-	if _, err := c.own(t).welcome(&atysv1.OfferRequest{Name: "r", Address: "http://r:1", Version: long}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+	if _, err := c.own(t).welcome(&atysv1.OfferRequest{Name: "r", Address: "http://r:1", Version: long}, nil); connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("a relay with a long version: %v", err)
 	}
 	report := func(node string, bytes int) error {

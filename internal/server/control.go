@@ -61,7 +61,7 @@ type AgentStatus struct {
 	Shipped     int        `json:"shippedWindows"`
 	Lost        int        `json:"lostWindows"`
 	ClockOffset string     `json:"clockOffset"`
-	ClockError  string     `json:"clockError"`
+	ClockError  string     `json:"clockError"` // or "unknown", as is the offset then
 	CPU         string     `json:"cpu"`
 	Memory      int        `json:"memoryBytes"`
 	Cost        *AgentCost `json:"cost,omitempty"`
@@ -338,6 +338,14 @@ func (f *fleet) profileStatus(t *task) ProfileStatus {
 	return p
 }
 
+// clockError tells by how much a clock may be wrong.
+func clockError(d time.Duration) string {
+	if d == profile.ClockUnknown {
+		return "unknown"
+	}
+	return d.String()
+}
+
 // cut is the beginning of what an agent says for people.
 func cut(message string) string {
 	if len(message) <= wire.MaxLabel {
@@ -358,7 +366,7 @@ func (f *fleet) agentStatus(a *attendant) AgentStatus {
 	r, state := a.report, a.report.GetState()
 	status := AgentStatus{Node: r.GetNode(), Version: r.GetVersion(), Phase: "connected", Seen: a.seen, Targets: len(r.GetTargets()),
 		Waiting: int(state.GetWaitingWindows()), Shipped: int(state.GetShippedWindows()), Lost: int(state.GetLostWindows()),
-		ClockOffset: time.Duration(state.GetClockOffsetNs()).String(), ClockError: time.Duration(state.GetClockErrorNs()).String(),
+		ClockOffset: time.Duration(state.GetClockOffsetNs()).String(), ClockError: clockError(time.Duration(state.GetClockErrorNs())),
 		CPU: time.Duration(state.GetCpuNs()).String(), Memory: int(state.GetMemoryBytes()), Labels: a.labels, ShipsTo: f.relays.address(a.labels)}
 	if c := state.GetCost(); c != nil {
 		status.Cost = &AgentCost{User: time.Duration(c.GetUserNs()).String(), BPF: time.Duration(c.GetBpfNs()).String(), Interrupt: time.Duration(c.GetInterruptNs()).String(),

@@ -45,6 +45,9 @@ type fleet struct {
 	ledger ledger
 	random *rand.Rand
 
+	heartbeat   time.Duration // how often relays are told that nothing has changed
+	relayMissed time.Duration // how long one may not answer that
+
 	mu       sync.Mutex // guards all below
 	profiles map[string]*task
 	agents   map[string]*attendant
@@ -75,6 +78,7 @@ type attendant struct {
 
 func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error) {
 	f := &fleet{log: log, now: now, ledger: ledger{o.Profiles}, random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		heartbeat: heartbeat, relayMissed: relayMissed,
 		profiles: map[string]*task{}, agents: map[string]*attendant{}, relays: newRelays(o.GroupBy),
 		revision: uint64(now().UnixNano()), // another one than any that an agent may remember
 		changed:  make(chan struct{}), moved: make(chan struct{})}

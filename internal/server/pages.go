@@ -180,6 +180,10 @@ func lacks(c query.Coverage) (words []string) {
 		}
 	}
 	for _, l := range c.Losses {
+		if l.Reason.OfWindows() {
+			words = append(words, fmt.Sprintf("%d windows never came: %s.", l.N, l.Reason))
+			continue
+		}
 		words = append(words, fmt.Sprintf("%d of %d samples: %s (%s).", l.N, c.N, l.Reason, l.Detail))
 	}
 	return words

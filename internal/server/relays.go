@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -25,12 +27,20 @@ type relays struct {
 	central map[string]*offer
 }
 
-// offer is a relay for as long as its connection stands.
+// offer is a relay for as long as its connection stands. One without power leaves a
+// connection that stands until TCP gives up, a quarter of an hour later: so a relay
+// that has answered once is known only while it goes on. An older one never does.
 type offer struct {
 	*atysv1.OfferRequest
-	group string
-	since time.Time
+	group    string
+	since    time.Time
+	id       [16]byte
+	miss     func()      // ends the connection
+	watchdog *time.Timer // nil: it has not answered yet
 }
+
+// relayMissed is how long a relay may not answer: four heartbeats.
+const relayMissed = 4 * heartbeat
 
 // maxRelays bounds those of one tenant.
 const maxRelays = 1000
@@ -99,8 +109,8 @@ func (f *fleet) relayStatus(o *offer) RelayStatus {
 	return s
 }
 
-// welcome has a relay be known.
-func (f *fleet) welcome(r *atysv1.OfferRequest) (*offer, error) {
+// welcome has a relay be known. miss is called when it answers no more.
+func (f *fleet) welcome(r *atysv1.OfferRequest, miss func()) (*offer, error) {
 	if err := checkOffer(r); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -109,7 +119,10 @@ func (f *fleet) welcome(r *atysv1.OfferRequest) (*offer, error) {
 	if len(f.relays.offers) >= maxRelays {
 		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d relays already", maxRelays))
 	}
-	o := &offer{OfferRequest: r, group: f.relays.group(r.GetLabels()), since: f.now()}
+	o := &offer{OfferRequest: r, group: f.relays.group(r.GetLabels()), since: f.now(), miss: miss}
+	if _, err := rand.Read(o.id[:]); err != nil {
+		return nil, fmt.Errorf("name an offer: %w", err)
+	}
 	f.relays.offers = append(f.relays.offers, o)
 	f.announce(f.relays.elect())
 	return o, nil
@@ -130,15 +143,51 @@ func checkOffer(r *atysv1.OfferRequest) error {
 func (f *fleet) dismiss(o *offer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if o.watchdog != nil {
+		o.watchdog.Stop()
+	}
 	f.relays.offers = slices.DeleteFunc(f.relays.offers, func(other *offer) bool { return other == o })
 	f.announce(f.relays.elect())
+}
+
+// hearOffer notes that a relay has answered, and tells whether it is known.
+func (f *fleet) hearOffer(id []byte) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.relays.offers, func(o *offer) bool { return string(o.id[:]) == string(id) })
+	if i < 0 {
+		return false
+	}
+	o := f.relays.offers[i]
+	if o.watchdog != nil {
+		o.watchdog.Reset(f.relayMissed)
+		return true
+	}
+	o.watchdog = time.AfterFunc(f.relayMissed, func() {
+		f.log.Warn("a relay answers no more", "relay", o.GetName(), "for", f.relayMissed)
+		f.dismiss(o) // at once: who sends to it may wait for the network
+		o.miss()
+	})
+	return true
+}
+
+// Stand has a relay answer; see the service Fleet.
+func (s *Server) Stand(ctx context.Context, r *atysv1.StandRequest) (*atysv1.StandResponse, error) {
+	f, err := s.fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !f.hearOffer(r.GetOffer()) {
+		return nil, connect.NewError(connect.CodeNotFound, errors.New("this relay is not known any more: offer it again"))
+	}
+	return &atysv1.StandResponse{}, nil
 }
 
 // standing tells a relay how it stands, and what is closed when that changes.
 func (f *fleet) standing(o *offer, tenant string) (s *atysv1.Standing, changed <-chan struct{}, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &atysv1.Standing{Tenant: tenant, Group: o.group, Central: f.relays.central[o.group] == o}, f.changed, f.ended
+	return &atysv1.Standing{Tenant: tenant, Group: o.group, Central: f.relays.central[o.group] == o, Offer: o.id[:]}, f.changed, f.ended
 }
 
 // Offer has a relay be known until it leaves; see the service Fleet.
@@ -152,12 +201,13 @@ func (s *Server) OfferTo(ctx context.Context, r *atysv1.OfferRequest, send func(
 	if err != nil {
 		return err
 	}
-	o, err := f.welcome(r)
+	missed := make(chan struct{})
+	o, err := f.welcome(r, sync.OnceFunc(func() { close(missed) }))
 	if err != nil {
 		return err
 	}
 	defer f.dismiss(o)
-	beat := time.NewTicker(heartbeat)
+	beat := time.NewTicker(f.heartbeat)
 	defer beat.Stop()
 	for {
 		if err := auth.Still(ctx); err != nil {
@@ -173,6 +223,8 @@ func (s *Server) OfferTo(ctx context.Context, r *atysv1.OfferRequest, send func(
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-missed:
+			return connect.NewError(connect.CodeUnavailable, errors.New("nothing was heard of this relay: offer it again"))
 		case <-changed:
 		case <-beat.C:
 		}

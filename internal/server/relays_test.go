@@ -2,12 +2,20 @@ package server
 
 import (
 	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
 // standing is a relay that stands, until leave is called.
@@ -128,6 +136,135 @@ func TestOneGroup(t *testing.T) {
 	f.mu.Unlock()
 	leaveAgain()
 	becomes(t, "n", told, "")
+}
+
+// swallower is a network that swallows all it is given, from when it is told to.
+type swallower struct {
+	net.Listener
+	swallows atomic.Bool
+}
+
+func newSwallower(t *testing.T, to string) *swallower {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &swallower{Listener: l}
+	t.Cleanup(func() { _ = l.Close() }) // nobody connects any more
+	pass := func(to, from net.Conn) {
+		defer to.Close()
+		for buffer := make([]byte, 4096); ; {
+			n, err := from.Read(buffer)
+			if err == nil && !s.swallows.Load() {
+				_, err = to.Write(buffer[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = c.Close()
+				continue
+			}
+			go pass(server, c)
+			go pass(c, server)
+		}
+	}()
+	return s
+}
+
+// TestRelayLosesItsPower has the connection of a group's relay swallow everything:
+// it is there no more within a moment, whatever TCP believes, and another one is
+// the group's. One that never answers, as old ones, stays while its connection does.
+func TestRelayLosesItsPower(t *testing.T) {
+	s, err := New(Options{Store: mem.New(1), GroupBy: "zone"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	f, err := s.fleet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.heartbeat, f.relayMissed = 50*time.Millisecond, 2*time.Second
+	mux := http.NewServeMux()
+	mux.Handle(atysv1connect.NewFleetHandler(s))
+	h := httptest.NewServer(mux)
+	t.Cleanup(h.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	t.Cleanup(cancel)
+	network := newSwallower(t, h.Listener.Addr().String())
+	ended := make(chan error, 3)
+	offer := func(name, url string, answers bool) {
+		client := &http.Client{Transport: &http.Transport{}}
+		to := remote.New(client, url)
+		stands := make(chan bool, 1000)
+		all.Go(func() {
+			defer client.CloseIdleConnections()
+			err := to.OfferTo(ctx, offerOf(name, "a"), func(st *atysv1.Standing) error {
+				select {
+				case stands <- true:
+				default:
+				}
+				if !answers {
+					return nil
+				}
+				_, err := to.Stand(ctx, &atysv1.StandRequest{Offer: st.GetOffer()})
+				return err
+			})
+			if name == "second" {
+				ended <- err
+			}
+		})
+		<-stands
+	}
+	old := attending(t, s, "in-a", "a")
+	becomes(t, "a", old, "")
+	offer("first", "http://"+network.Addr().String(), true)
+	offer("second", h.URL, true)
+	offer("old", h.URL, false)
+	becomes(t, "a", old, "http://first:4310")
+	time.Sleep(2 * f.relayMissed) // those that answer stay
+	began := time.Now()
+	network.swallows.Store(true)
+	told := make(chan bool)
+	go func() {
+		for to := range old {
+			if to == "http://second:4310" {
+				break
+			}
+		}
+		close(told)
+	}()
+	select {
+	case <-told:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a relay without power is still the group's")
+	}
+	if took := time.Since(began); took < f.relayMissed/2 {
+		t.Errorf("it was given up after %v already", took)
+	}
+	f.mu.Lock()
+	if n := len(f.relays.offers); n != 2 {
+		t.Errorf("%d relays are known, and one has lost its power", n)
+	}
+	f.mu.Unlock()
+	select {
+	case err := <-ended:
+		t.Errorf("a relay that answers was sent away: %v", err)
+	default:
+	}
 }
 
 // TestBadOffers refuses relays that agents could not reach.

@@ -10,6 +10,10 @@
 //
 // Files outlive the process that wrote them, not a loss of power: what the last
 // seconds held is not worth a sync of every agent's disk every ten seconds.
+//
+// Beside them "losses.json" says what became of windows that nobody has, and
+// which of that has been told (ledger.go); the directory "damaged" has the last
+// files that were not what was written.
 package spool
 
 import (
@@ -24,6 +28,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -31,6 +37,7 @@ const (
 	suffix      = ".bundle"
 	unfinished  = ".new"
 	damagedDir  = "damaged"
+	ledgerName  = "losses.json"
 	frameHeader = 8
 )
 
@@ -39,14 +46,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // ID names a bundle; later ones are larger.
 type ID uint64
 
-// Stats are what a spool holds and what became of what it does not. Counts are
-// of records since the spool was opened.
+// Stats are what a spool holds, and what was lost since its directory was made.
 type Stats struct {
 	Bundles int
 	Records int
 	Bytes   int64
-	Dropped int // the oldest, to stay within the limit
-	Damaged int // not what was written; the file lies in the directory "damaged"
+	Losses
 }
 
 // Spool is a directory of bundles. It is safe for concurrent use, but only one
@@ -56,12 +61,15 @@ type Spool struct {
 	limit int64
 	lock  *os.File
 
-	mu      sync.Mutex // guards all below
-	next    ID
-	bundles []bundle // oldest first
-	stats   Stats
-	// mended are damaged bundles, each of which is counted once.
-	mended map[ID]bool
+	mu        sync.Mutex // guards all below
+	next      ID
+	bundles   []bundle // oldest first
+	stats     Stats    // but for losses, which the ledger has
+	ledger    ledger
+	unwritten bool     // the ledger has what its file has not
+	going     []bundle // whose files are still there
+	read      ID       // a bundle that somebody ships is not dropped; while reading
+	reading   bool
 }
 
 type bundle struct {
@@ -77,7 +85,7 @@ func Open(dir string, limit int64) (*Spool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
-	s := &Spool{dir: dir, limit: limit, mended: map[ID]bool{}}
+	s := &Spool{dir: dir, limit: limit}
 	var err error
 	if s.lock, err = lock(filepath.Join(dir, "lock")); err != nil {
 		return nil, fmt.Errorf("open spool %q: %w", dir, err)
@@ -87,6 +95,8 @@ func Open(dir string, limit int64) (*Spool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ledger = readLedger(dir)
+	s.reconcile()
 	return s, s.shrink(0)
 }
 
@@ -128,25 +138,44 @@ func (s *Spool) count(b bundle, sign int) {
 	s.stats.Bytes += int64(sign) * b.bytes
 }
 
-// Add keeps records as one bundle. The oldest bundles make room for it.
+// Add keeps records as one bundle. The oldest bundles make room for it. The ID is
+// that of its place among the others, also if it could not be kept.
 func (s *Spool) Add(records [][]byte) (ID, error) {
-	data := encode(records)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.add(records)
+}
+
+// add is Add. The lock is held, and the ledger may say that the bundle tells losses.
+func (s *Spool) add(records [][]byte) (ID, error) {
+	data := encode(records)
 	b := bundle{id: s.next, records: len(records), bytes: int64(len(data))}
-	if b.bytes > s.limit {
-		return 0, fmt.Errorf("spool %d bytes: the limit of the whole spool is %d", b.bytes, s.limit)
-	}
-	if err := s.shrink(b.bytes); err != nil {
-		return 0, err
-	}
-	if err := writeWhole(filepath.Join(s.dir, b.name()), data); err != nil {
-		return 0, fmt.Errorf("spool %d windows: %w", len(records), err)
-	}
 	s.next++
+	if err := s.keep(b, data); err != nil {
+		s.ledger.untell(b.id)
+		return b.id, err
+	}
 	s.bundles = append(s.bundles, b)
 	s.count(b, 1)
 	return b.id, nil
+}
+
+func (s *Spool) keep(b bundle, data []byte) error {
+	if b.bytes > s.limit {
+		return fmt.Errorf("spool %d bytes: the limit of the whole spool is %d", b.bytes, s.limit)
+	}
+	if err := s.shrink(b.bytes); err != nil {
+		return err
+	}
+	if t := s.ledger.Telling; s.unwritten || t != nil && t.Bundle == b.id {
+		if err := s.writeLedger(); err != nil && t != nil && t.Bundle == b.id {
+			return fmt.Errorf("spool what was lost: %w", err)
+		}
+	}
+	if err := writeWhole(filepath.Join(s.dir, b.name()), data); err != nil {
+		return fmt.Errorf("spool %d windows: %w", b.records, err)
+	}
+	return nil
 }
 
 // writeWhole writes a file that is never seen in part.
@@ -159,44 +188,122 @@ func writeWhole(path string, data []byte) error {
 
 // shrink drops the oldest bundles until so many more bytes have room.
 func (s *Spool) shrink(more int64) error {
-	for len(s.bundles) > 0 && s.stats.Bytes+more > s.limit {
-		oldest := s.bundles[0]
-		if err := s.remove(0); err != nil {
+	err := s.discard()
+	for s.stats.Bytes+bytesOf(s.going)+more > s.limit {
+		i := s.droppable()
+		switch {
+		case err != nil: // to drop others would make no room either
 			return fmt.Errorf("make room in the spool: %w", err)
+		case i >= 0:
+			s.ledger.lose(Losses{Dropped: s.bundles[i].records - s.ledger.Damaged[s.bundles[i].id]})
+			s.ledger.untell(s.bundles[i].id)
+			err = s.remove(i)
+		case more > 0:
+			return errors.New("make room in the spool: all of it is being shipped")
+		default:
+			return nil
 		}
-		s.stats.Dropped += oldest.records
 	}
 	return nil
 }
 
-// remove forgets the i-th bundle, and keeps its file aside if it is damaged.
-func (s *Spool) remove(i int) (err error) {
-	b := s.bundles[i]
-	path := filepath.Join(s.dir, b.name())
-	if s.mended[b.id] {
-		err = s.quarantine(path, b)
-	} else {
-		err = os.Remove(path)
+// droppable is the oldest bundle that is not being shipped; -1 if there is none.
+// The one that tells losses comes last: it may have been taken, and the answer
+// lost, so that to tell them again might be to tell them twice.
+func (s *Spool) droppable() int {
+	last := -1
+	for i, b := range s.bundles {
+		switch t := s.ledger.Telling; {
+		case s.reading && b.id == s.read:
+		case t != nil && b.id == t.Bundle:
+			last = i
+		default:
+			return i
+		}
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	return last
+}
+
+func bytesOf(bundles []bundle) (sum int64) {
+	for _, b := range bundles {
+		sum += b.bytes
 	}
-	delete(s.mended, b.id)
+	return sum
+}
+
+// take has the i-th bundle be none of those that wait.
+func (s *Spool) take(i int) {
+	s.count(s.bundles[i], -1)
 	s.bundles = slices.Delete(s.bundles, i, i+1)
-	s.count(b, -1)
-	return nil
 }
 
-// quarantine keeps the last damaged bundle for whoever wants to know why.
+// remove forgets the i-th bundle, of which the ledger has something to say. On a
+// full disk it can be written only once the file is gone.
+func (s *Spool) remove(i int) error {
+	b := s.bundles[i]
+	s.take(i)
+	s.going = append(s.going, b)
+	s.ledger.Gone = append(s.ledger.Gone, b.id)
+	full := s.writeLedger() != nil
+	err := s.discard()
+	if full && err == nil {
+		_ = s.writeLedger() // it is tried again with the next change
+	}
+	return err
+}
+
+// discard has the files of bundles go that are forgotten. What the disk does not
+// let go is tried again.
+func (s *Spool) discard() (failed error) {
+	s.going = slices.DeleteFunc(s.going, func(b bundle) bool {
+		path := filepath.Join(s.dir, b.name())
+		var err error
+		if s.ledger.Damaged[b.id] > 0 {
+			err = s.quarantine(path, b)
+		} else {
+			err = os.Remove(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = err
+			return false
+		}
+		delete(s.ledger.Damaged, b.id)
+		s.ledger.Gone = slices.DeleteFunc(s.ledger.Gone, func(id ID) bool { return id == b.id })
+		return true
+	})
+	return failed
+}
+
+// mostDamaged is how many bytes of damaged bundles are kept, at most: for whoever
+// wants to know why, and no burden.
+func (s *Spool) mostDamaged() int64 { return min(s.limit/8, 8<<20) }
+
+// quarantine keeps the last damaged bundles.
 func (s *Spool) quarantine(path string, b bundle) error {
 	dir := filepath.Join(s.dir, damagedDir)
-	if err := os.RemoveAll(dir); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := os.Rename(path, filepath.Join(dir, b.name())); err != nil {
 		return err
 	}
-	return os.Rename(path, filepath.Join(dir, b.name()))
+	entries, err := os.ReadDir(dir) // by name: the oldest first
+	if err != nil {
+		return err
+	}
+	kept := int64(0)
+	for _, e := range slices.Backward(entries) {
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if kept += info.Size(); kept > s.mostDamaged() {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Oldest gives up to n bundles, oldest first.
@@ -209,8 +316,25 @@ func (s *Spool) Oldest(n int) (ids []ID) {
 	return ids
 }
 
-// Read gives a bundle's records, none if it is gone. Damaged ones are counted
-// and left out.
+// DamagedError says that records of a bundle are not what was written, or cannot
+// be read. They have been counted; the others are sound.
+type DamagedError struct {
+	Records int
+	Err     error // nil: they were read, and are something else
+}
+
+func (e *DamagedError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%d windows of the spool cannot be read: %v", e.Records, e.Err)
+	}
+	return fmt.Sprintf("%d windows of the spool are not what was written", e.Records)
+}
+
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// Read gives a bundle's records, none if it is gone, to be shipped: until Done or
+// Release it is not dropped. Damaged records are left out; the first time they are
+// counted, and told in a DamagedError beside the others.
 func (s *Spool) Read(id ID) ([][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,26 +344,71 @@ func (s *Spool) Read(id ID) ([][]byte, error) {
 	}
 	b := s.bundles[i]
 	data, err := os.ReadFile(filepath.Join(s.dir, b.name()))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if passes(err) {
 		return nil, fmt.Errorf("read spool: %w", err)
 	}
+	s.read, s.reading = id, true
 	records := decode(data)
-	if lack := b.records - len(records); lack > 0 && !s.mended[id] {
-		s.mended[id] = true
-		s.stats.Damaged += lack
+	lack := b.records - len(records) - s.ledger.Damaged[id]
+	if lack <= 0 {
+		return records, nil
 	}
-	return records, nil
+	s.ledger.Damaged[id] += lack
+	s.ledger.lose(Losses{Damaged: lack})
+	if t := s.ledger.Telling; t != nil && !slices.ContainsFunc(records, func(r []byte) bool { return sum(r) == t.Sum }) {
+		s.ledger.untell(id)
+	}
+	_ = s.writeLedger() // it is tried again with the next change
+	return records, &DamagedError{lack, err}
 }
 
-// Done forgets a bundle that somebody has taken. One that is gone is no error.
-func (s *Spool) Done(id ID) error {
+// passes tells of errors that say nothing of the file.
+func passes(err error) bool {
+	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// Release says that a bundle that was read could not be shipped now.
+func (s *Spool) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reading = false
+}
+
+// Done forgets a bundle that somebody has taken. One that is gone is no error; nor
+// is it there any more after one.
+func (s *Spool) Done(id ID) error { return s.DoneBut(id, Losses{}, nil) }
+
+// DoneBut is Done where some records were not taken, and never will be.
+func (s *Spool) DoneBut(id ID, lost Losses, records [][]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading = false
 	i := s.find(id)
 	if i < 0 {
 		return nil
 	}
-	if err := s.remove(i); err != nil {
+	b, t := s.bundles[i], s.ledger.Telling
+	tells := t != nil && t.Bundle == id
+	if tells && slices.ContainsFunc(records, func(r []byte) bool { return sum(r) == t.Sum }) {
+		s.ledger.untell(id)
+	} else if tells {
+		s.ledger.Telling = nil
+	}
+	s.ledger.lose(lost)
+	var err error
+	if tells || lost != (Losses{}) || s.ledger.Damaged[id] > 0 {
+		err = s.remove(i)
+	} else { // nothing is to be remembered of it
+		s.take(i)
+		s.going = append(s.going, b)
+		err = s.discard()
+	}
+	if err != nil {
 		return fmt.Errorf("remove from spool: %w", err)
 	}
 	return nil
@@ -253,7 +422,9 @@ func (s *Spool) find(id ID) int {
 func (s *Spool) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stats
+	stats := s.stats
+	stats.Losses = s.ledger.Lost
+	return stats
 }
 
 // Close lets another process open the spool.
@@ -263,7 +434,7 @@ func encode(records [][]byte) []byte {
 	data := []byte(magic)
 	for _, r := range records {
 		data = binary.LittleEndian.AppendUint32(data, uint32(len(r)))
-		data = binary.LittleEndian.AppendUint32(data, crc32.Checksum(r, castagnoli))
+		data = binary.LittleEndian.AppendUint32(data, sum(r))
 		data = append(data, r...)
 	}
 	return data
@@ -274,12 +445,12 @@ func encode(records [][]byte) []byte {
 func decode(data []byte) (records [][]byte) {
 	rest, ok := bytes.CutPrefix(data, []byte(magic))
 	for ok && len(rest) >= frameHeader {
-		length, sum := int64(binary.LittleEndian.Uint32(rest)), binary.LittleEndian.Uint32(rest[4:])
+		length, written := int64(binary.LittleEndian.Uint32(rest)), binary.LittleEndian.Uint32(rest[4:])
 		rest = rest[frameHeader:]
 		if length > int64(len(rest)) {
 			break
 		}
-		if crc32.Checksum(rest[:length], castagnoli) == sum {
+		if sum(rest[:length]) == written {
 			records = append(records, rest[:length])
 		}
 		rest = rest[length:]

@@ -44,7 +44,8 @@ func drain(t *testing.T, s *Spool) (records []string) {
 	t.Helper()
 	for ids := s.Oldest(1); len(ids) > 0; ids = s.Oldest(1) {
 		data, err := s.Read(ids[0])
-		if err != nil {
+		var damaged *DamagedError
+		if err != nil && !errors.As(err, &damaged) {
 			t.Fatal(err)
 		}
 		for _, r := range data {
@@ -105,8 +106,8 @@ func TestOldestMakeRoom(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := open(t, dir, one).Stats(); got.Dropped != 2 || got.Records != 1 {
-		t.Errorf("opened with less room: %+v, want 2 dropped", got)
+	if got := open(t, dir, one).Stats(); got.Dropped != 7+2 || got.Records != 1 {
+		t.Errorf("opened with less room: %+v, want 2 more dropped", got)
 	}
 }
 
@@ -152,6 +153,50 @@ func TestDamage(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, damagedDir, filepath.Base(path))); err != nil {
 			t.Errorf("byte %d: the damaged file is not kept: %v", broken, err)
 		}
+	}
+}
+
+// TestDamagedAreKept damages many bundles: the last of them are kept, within bounds.
+func TestDamagedAreKept(t *testing.T) {
+	dir := t.TempDir()
+	const size, count = 10_000, 30
+	s := open(t, dir, 1<<20)
+	for i := range count {
+		id := add(t, s, string(make([]byte, size)))
+		path := filepath.Join(dir, bundle{id: id, records: 1}.name())
+		if err := os.WriteFile(path, bytes.Repeat([]byte{1}, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if drain(t, s); s.Stats().Damaged != i+1 {
+			t.Fatalf("%d are damaged, and %d are counted", i+1, s.Stats().Damaged)
+		}
+	}
+	kept, err := os.ReadDir(filepath.Join(dir, damagedDir))
+	if want := int(s.mostDamaged() / size); err != nil || len(kept) != want || want < 3 || want >= count {
+		t.Fatalf("%d damaged bundles are kept, want %d: %v", len(kept), want, err)
+	}
+	if last := (bundle{id: count - 1, records: 1}).name(); kept[len(kept)-1].Name() != last {
+		t.Errorf("the last one kept is %s, want %s", kept[len(kept)-1].Name(), last)
+	}
+}
+
+// TestUnreadable has a bundle that nobody can read: it is laid aside, and what
+// comes after it is served.
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, 1<<20)
+	first := add(t, s, "never", "read")
+	add(t, s, "next")
+	path := filepath.Join(dir, bundle{id: first, records: 2}.name())
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // to read a directory is an error
+		t.Fatal(err)
+	}
+	var damaged *DamagedError
+	if _, err := s.Read(first); !errors.As(err, &damaged) || damaged.Records != 2 || damaged.Err == nil {
+		t.Errorf("read: %v", err)
+	}
+	if got := drain(t, s); !slices.Equal(got, []string{"next"}) || s.Stats().Damaged != 2 {
+		t.Errorf("served %q, %+v", got, s.Stats())
 	}
 }
 

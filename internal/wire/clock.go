@@ -15,7 +15,11 @@ import (
 func Clock(sent, back time.Time, r *atysv1.PushResponse) (offset, uncertain time.Duration) {
 	received, answered := time.Unix(0, r.GetReceivedUnixNano()), time.Unix(0, r.GetAnsweredUnixNano())
 	travel := max(back.Sub(sent)-answered.Sub(received), 0)
-	return sent.Add(travel / 2).Sub(received), travel/2 + time.Duration(r.GetClockErrorNs())
+	theirs := max(time.Duration(r.GetClockErrorNs()), 0)
+	if theirs > profile.ClockUnknown-travel/2 {
+		return sent.Add(travel / 2).Sub(received), profile.ClockUnknown
+	}
+	return sent.Add(travel / 2).Sub(received), travel/2 + theirs
 }
 
 // tolerated is by how much an agent's clock may be off before its windows are

@@ -28,6 +28,18 @@ func TestClock(t *testing.T) {
 	}
 }
 
+// TestClockOfRelay adds what a relay may be wrong by itself.
+func TestClockOfRelay(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for theirs, want := range map[time.Duration]time.Duration{0: time.Second, time.Minute: time.Second + time.Minute, -time.Minute: time.Second,
+		profile.ClockUnknown: profile.ClockUnknown, profile.ClockUnknown - 1: profile.ClockUnknown} {
+		r := &atysv1.PushResponse{ReceivedUnixNano: now.UnixNano(), AnsweredUnixNano: now.UnixNano(), ClockErrorNs: int64(theirs)}
+		if _, uncertain := Clock(now, now.Add(2*time.Second), r); uncertain != want {
+			t.Errorf("a relay may be wrong by %v, and we by %v, want %v", theirs, uncertain, want)
+		}
+	}
+}
+
 func TestSetRight(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	for _, test := range []struct{ offset, uncertain, moved time.Duration }{
@@ -38,6 +50,8 @@ func TestSetRight(t *testing.T) {
 		{time.Hour - 400*time.Millisecond, 0, time.Hour},
 		{3 * time.Second, 2 * time.Second, 0}, // it may be one second
 		{3 * time.Second, 1999 * time.Millisecond, 3 * time.Second},
+		{0, profile.ClockUnknown, 0},
+		{3 * time.Second, profile.ClockUnknown, 0},
 		{math.MinInt64, 0, 0},
 		{math.MaxInt64, 0, 0},
 		{math.MaxInt64, math.MinInt64, 0},

@@ -56,7 +56,15 @@ func (a *Agent) Again() (err error) {
 
 // Spooled are the windows that wait on an agent's disk. It must not run.
 func (a *Agent) Spooled() (windows map[Cut]int64, err error) {
-	waiting, err := spool.Open(a.spool(), 1<<40)
+	dir, err := os.MkdirTemp("", "atys-spool") // to read a spool counts what is damaged in it
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.CopyFS(dir, os.DirFS(a.spool())); err != nil {
+		return nil, err
+	}
+	waiting, err := spool.Open(dir, 1<<40)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +72,7 @@ func (a *Agent) Spooled() (windows map[Cut]int64, err error) {
 	windows = map[Cut]int64{}
 	for _, id := range waiting.Oldest(1 << 20) {
 		records, err := waiting.Read(id)
-		if err != nil {
+		if damaged := (*spool.DamagedError)(nil); err != nil && !errors.As(err, &damaged) {
 			return nil, err
 		}
 		for _, r := range records {

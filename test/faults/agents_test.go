@@ -36,10 +36,16 @@ func recording(t *testing.T, s *Server, url, dir string, within []string, args .
 // wait waits until something is so.
 func wait(t *testing.T, a *Agent, what string, so func() bool) {
 	t.Helper()
+	waitFor(t, what, so, a.Process)
+}
+
+// waitFor is wait that shows what some process said if it is in vain.
+func waitFor(t *testing.T, what string, so func() bool, p *Process) {
+	t.Helper()
 	const patience = 40 * time.Second
 	for began := time.Now(); !so(); time.Sleep(50 * time.Millisecond) {
 		if time.Since(began) > patience {
-			t.Fatalf("not within %v: %s: %s", patience, what, a.Log())
+			t.Fatalf("not within %v: %s: %s", patience, what, p.Log())
 		}
 	}
 }
@@ -200,13 +206,14 @@ func TestNetworkCut(t *testing.T) {
 	whole(t, s, a, began)
 }
 
-// moody is a network that hangs when it is told to.
+// moody is a network that hangs, or is slow, when it is told to.
 type moody struct {
 	net.Listener
 	to string
 
 	mu          sync.Mutex // guards all below
 	hangs       bool
+	late        time.Duration // that answers come
 	connections []net.Conn
 }
 
@@ -232,15 +239,15 @@ func newMoody(t *testing.T, to string) *moody {
 			m.mu.Lock()
 			m.connections = append(m.connections, c, server)
 			m.mu.Unlock()
-			go m.copy(server, c)
-			go m.copy(c, server)
+			go m.copy(server, c, false)
+			go m.copy(c, server, true)
 		}
 	}()
 	return m
 }
 
 // copy hands on what comes, and swallows it while the network hangs.
-func (m *moody) copy(to, from net.Conn) {
+func (m *moody) copy(to, from net.Conn, answers bool) {
 	defer to.Close()
 	for buffer := make([]byte, 4096); ; {
 		n, err := from.Read(buffer)
@@ -248,8 +255,11 @@ func (m *moody) copy(to, from net.Conn) {
 			return
 		}
 		m.mu.Lock()
-		hangs := m.hangs
+		hangs, late := m.hangs, m.late
 		m.mu.Unlock()
+		if answers {
+			time.Sleep(late)
+		}
 		if hangs {
 			continue
 		}
@@ -267,6 +277,13 @@ func (m *moody) hang(yes bool) {
 	if !yes {
 		m.reset()
 	}
+}
+
+// slow has answers come so late.
+func (m *moody) slow(late time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late = late
 }
 
 func (m *moody) reset() {

@@ -5,6 +5,10 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/server"
 )
 
 func relay(t *testing.T, s *Server, to Upstream, name string, args ...string) *Relay {
@@ -105,14 +109,42 @@ func TestRelayLost(t *testing.T) {
 	}
 }
 
-// central is the relay that agents of a group are to ship to; "": there is none.
-func central(t *testing.T, s *Server, group string) string {
+// TestRelayLosesItsPower stops a group's relay, whose kernel goes on to take what is
+// sent to it, so that no connection ends: the server has the group ship to the other
+// one within half a minute, and the first one, when it goes on, stands in line.
+func TestRelayLosesItsPower(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	is := func(name string) func() bool { return func() bool { return central(t, s, "") == name } }
+	one := relay(t, s, s, "one")
+	waitFor(t, "the only relay is chosen", is("one"), s.Process)
+	relay(t, s, s, "two")
+	waitFor(t, "there are two", func() bool { return len(relaysOf(t, s)) == 2 }, s.Process)
+	one.Signal(unix.SIGSTOP)
+	stopped := time.Now()
+	waitFor(t, "the other relay is chosen", is("two"), s.Process)
+	t.Logf("%v after the first one was heard last", time.Since(stopped))
+	waitFor(t, "the first one is gone", func() bool { return len(relaysOf(t, s)) == 1 }, s.Process)
+	one.Signal(unix.SIGCONT)
+	waitFor(t, "the first one is back", func() bool { return len(relaysOf(t, s)) == 2 }, s.Process)
+	if !is("two")() {
+		t.Error("a relay that came back took the place of the one that stood")
+	}
+}
+
+func relaysOf(t *testing.T, s *Server) map[string]server.RelayStatus {
 	t.Helper()
 	relays, err := s.Relays(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, r := range relays {
+	return relays
+}
+
+// central is the relay that agents of a group are to ship to; "": there is none.
+func central(t *testing.T, s *Server, group string) string {
+	t.Helper()
+	for name, r := range relaysOf(t, s) {
 		if r.Group == group && r.Central {
 			return name
 		}

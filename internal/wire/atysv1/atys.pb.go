@@ -289,7 +289,7 @@ type Window struct {
 	StartUnixNano int64                  `protobuf:"fixed64,4,opt,name=start_unix_nano,json=startUnixNano,proto3" json:"start_unix_nano,omitempty"`
 	DurationNs    int64                  `protobuf:"varint,5,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
 	ClockOffsetNs int64                  `protobuf:"varint,6,opt,name=clock_offset_ns,json=clockOffsetNs,proto3" json:"clock_offset_ns,omitempty"`
-	ClockErrorNs  int64                  `protobuf:"varint,7,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
+	ClockErrorNs  int64                  `protobuf:"varint,7,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"` // the largest number there is: it was compared with no server's
 	Types         []*ValueType           `protobuf:"bytes,8,rep,name=types,proto3" json:"types,omitempty"`
 	Design        string                 `protobuf:"bytes,9,opt,name=design,proto3" json:"design,omitempty"`
 	Exact         *Exact                 `protobuf:"bytes,10,opt,name=exact,proto3" json:"exact,omitempty"`
@@ -1107,6 +1107,7 @@ func (x *Rows) GetGroups() []int64 {
 }
 
 // Dictionary holds stacks as a prefix tree, and all it takes to understand them.
+// It is sent as bytes, since most receivers need not read most of them.
 type Dictionary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Strings       [][]byte               `protobuf:"bytes,1,rep,name=strings,proto3" json:"strings,omitempty"` // the first is empty; what a program calls its functions need not be UTF-8
@@ -1710,6 +1711,7 @@ type Standing struct {
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`    // whose windows it may pass on
 	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`      // value of the label by which agents are grouped
 	Central       bool                   `protobuf:"varint,3,opt,name=central,proto3" json:"central,omitempty"` // it is the one that the group's agents ship to
+	Offer         []byte                 `protobuf:"bytes,4,opt,name=offer,proto3" json:"offer,omitempty"`      // to be answered with; empty: not at all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1765,6 +1767,93 @@ func (x *Standing) GetCentral() bool {
 	return false
 }
 
+func (x *Standing) GetOffer() []byte {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
+}
+
+type StandRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offer         []byte                 `protobuf:"bytes,1,opt,name=offer,proto3" json:"offer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StandRequest) Reset() {
+	*x = StandRequest{}
+	mi := &file_atys_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StandRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StandRequest) ProtoMessage() {}
+
+func (x *StandRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StandRequest.ProtoReflect.Descriptor instead.
+func (*StandRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *StandRequest) GetOffer() []byte {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
+}
+
+type StandResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StandResponse) Reset() {
+	*x = StandResponse{}
+	mi := &file_atys_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StandResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StandResponse) ProtoMessage() {}
+
+func (x *StandResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StandResponse.ProtoReflect.Descriptor instead.
+func (*StandResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{24}
+}
+
 // Task is a profile as one agent is to carry it out.
 type Task struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1783,7 +1872,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +1884,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +1897,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{23}
+	return file_atys_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Task) GetId() string {
@@ -1874,7 +1963,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +1975,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +1988,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{24}
+	return file_atys_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReportRequest) GetNode() string {
@@ -1953,7 +2042,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2054,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2067,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{25}
+	return file_atys_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReportResponse) GetReceivedUnixNano() int64 {
@@ -1999,7 +2088,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2100,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2113,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{26}
+	return file_atys_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Target) GetLabels() map[string]string {
@@ -2055,7 +2144,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2156,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2169,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{27}
+	return file_atys_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TaskState) GetId() string {
@@ -2144,7 +2233,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2245,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2258,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{28}
+	return file_atys_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NodeState) GetWaitingWindows() uint32 {
@@ -2300,7 +2389,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2401,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2414,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{29}
+	return file_atys_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -2344,7 +2433,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2445,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2458,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{30}
+	return file_atys_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -2391,7 +2480,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2492,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2505,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Object) GetKind() string {
@@ -2450,7 +2539,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2551,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2564,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -2501,7 +2590,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +2602,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +2615,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{33}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -2546,7 +2635,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2647,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2660,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{34}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -2596,7 +2685,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2697,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2710,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 type Change struct {
@@ -2634,7 +2723,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2646,7 +2735,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2659,7 +2748,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Change) GetWhat() string {
@@ -2690,7 +2779,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2791,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2804,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Selection) GetSelect() string {
@@ -2772,7 +2861,7 @@ type Coverage struct {
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2873,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2886,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -2881,7 +2970,7 @@ type TaskCoverage struct {
 
 func (x *TaskCoverage) Reset() {
 	*x = TaskCoverage{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +2982,7 @@ func (x *TaskCoverage) String() string {
 func (*TaskCoverage) ProtoMessage() {}
 
 func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +2995,7 @@ func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCoverage.ProtoReflect.Descriptor instead.
 func (*TaskCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TaskCoverage) GetTask() string {
@@ -2938,7 +3027,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3039,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3052,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -3018,7 +3107,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3119,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3043,7 +3132,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -3069,7 +3158,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3170,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3183,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -3114,7 +3203,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3215,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3228,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -3171,7 +3260,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3183,7 +3272,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3196,7 +3285,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -3248,7 +3337,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3349,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3362,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -3333,7 +3422,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3434,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3447,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -3423,7 +3512,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3524,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3537,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Amount) GetN() int64 {
@@ -3498,7 +3587,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3599,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3612,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -3559,7 +3648,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3571,7 +3660,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3584,7 +3673,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -3625,7 +3714,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3726,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3739,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -3682,7 +3771,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +3783,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +3796,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -3768,7 +3857,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +3869,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +3882,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -3812,7 +3901,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3824,7 +3913,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3837,7 +3926,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -3856,7 +3945,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3868,7 +3957,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3881,7 +3970,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Values) GetValues() []string {
@@ -3901,7 +3990,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +4002,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +4015,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{55}
+	return file_atys_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -3954,7 +4043,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4055,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4068,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{56}
+	return file_atys_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -4028,7 +4117,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4040,7 +4129,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4053,7 +4142,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{57}
+	return file_atys_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -4176,7 +4265,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4188,7 +4277,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4201,7 +4290,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{58}
+	return file_atys_proto_rawDescGZIP(), []int{60}
 }
 
 // StatusResponse is how a server fares.
@@ -4223,7 +4312,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4235,7 +4324,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4248,7 +4337,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{59}
+	return file_atys_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -4333,7 +4422,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4345,7 +4434,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4358,7 +4447,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{60}
+	return file_atys_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Quota) GetWhat() string {
@@ -4397,7 +4486,7 @@ type Machine struct {
 
 func (x *Machine) Reset() {
 	*x = Machine{}
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4409,7 +4498,7 @@ func (x *Machine) String() string {
 func (*Machine) ProtoMessage() {}
 
 func (x *Machine) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4422,7 +4511,7 @@ func (x *Machine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Machine.ProtoReflect.Descriptor instead.
 func (*Machine) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{61}
+	return file_atys_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Machine) GetDiskBytes() uint64 {
@@ -4621,11 +4710,15 @@ const file_atys_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"h\n" +
 	"\bStanding\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x18\n" +
-	"\acentral\x18\x03 \x01(\bR\acentral\"\xd3\x01\n" +
+	"\acentral\x18\x03 \x01(\bR\acentral\x12\x14\n" +
+	"\x05offer\x18\x04 \x01(\fR\x05offer\"$\n" +
+	"\fStandRequest\x12\x14\n" +
+	"\x05offer\x18\x01 \x01(\fR\x05offer\"\x0f\n" +
+	"\rStandResponse\"\xd3\x01\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aprofile\x18\x02 \x01(\tR\aprofile\x12&\n" +
@@ -4852,11 +4945,12 @@ const file_atys_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x012=\n" +
 	"\x06Intake\x123\n" +
-	"\x04Push\x12\x14.atys.v1.PushRequest\x1a\x15.atys.v1.PushResponse2\xac\x01\n" +
+	"\x04Push\x12\x14.atys.v1.PushRequest\x1a\x15.atys.v1.PushResponse2\xe4\x01\n" +
 	"\x05Fleet\x123\n" +
 	"\x06Attend\x12\x16.atys.v1.AttendRequest\x1a\x0f.atys.v1.Orders0\x01\x129\n" +
 	"\x06Report\x12\x16.atys.v1.ReportRequest\x1a\x17.atys.v1.ReportResponse\x123\n" +
-	"\x05Offer\x12\x15.atys.v1.OfferRequest\x1a\x11.atys.v1.Standing0\x012\x9a\x02\n" +
+	"\x05Offer\x12\x15.atys.v1.OfferRequest\x1a\x11.atys.v1.Standing0\x01\x126\n" +
+	"\x05Stand\x12\x15.atys.v1.StandRequest\x1a\x16.atys.v1.StandResponse2\x9a\x02\n" +
 	"\aControl\x126\n" +
 	"\x05Apply\x12\x15.atys.v1.ApplyRequest\x1a\x16.atys.v1.ApplyResponse\x120\n" +
 	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
@@ -4882,7 +4976,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -4907,59 +5001,61 @@ var file_atys_proto_goTypes = []any{
 	(*Orders)(nil),          // 20: atys.v1.Orders
 	(*OfferRequest)(nil),    // 21: atys.v1.OfferRequest
 	(*Standing)(nil),        // 22: atys.v1.Standing
-	(*Task)(nil),            // 23: atys.v1.Task
-	(*ReportRequest)(nil),   // 24: atys.v1.ReportRequest
-	(*ReportResponse)(nil),  // 25: atys.v1.ReportResponse
-	(*Target)(nil),          // 26: atys.v1.Target
-	(*TaskState)(nil),       // 27: atys.v1.TaskState
-	(*NodeState)(nil),       // 28: atys.v1.NodeState
-	(*ApplyRequest)(nil),    // 29: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 30: atys.v1.ApplyResponse
-	(*Object)(nil),          // 31: atys.v1.Object
-	(*GetRequest)(nil),      // 32: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 33: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 34: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 35: atys.v1.DeleteResponse
-	(*Change)(nil),          // 36: atys.v1.Change
-	(*Selection)(nil),       // 37: atys.v1.Selection
-	(*Coverage)(nil),        // 38: atys.v1.Coverage
-	(*TaskCoverage)(nil),    // 39: atys.v1.TaskCoverage
-	(*NodeCoverage)(nil),    // 40: atys.v1.NodeCoverage
-	(*Span)(nil),            // 41: atys.v1.Span
-	(*MergeRequest)(nil),    // 42: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 43: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 44: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 45: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 46: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 47: atys.v1.Amount
-	(*Interval)(nil),        // 48: atys.v1.Interval
-	(*SplitRequest)(nil),    // 49: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 50: atys.v1.SplitResponse
-	(*Part)(nil),            // 51: atys.v1.Part
-	(*LabelsRequest)(nil),   // 52: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 53: atys.v1.LabelsResponse
-	(*Values)(nil),          // 54: atys.v1.Values
-	(*WindowsRequest)(nil),  // 55: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 56: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 57: atys.v1.KeptWindow
-	(*StatusRequest)(nil),   // 58: atys.v1.StatusRequest
-	(*StatusResponse)(nil),  // 59: atys.v1.StatusResponse
-	(*Quota)(nil),           // 60: atys.v1.Quota
-	(*Machine)(nil),         // 61: atys.v1.Machine
-	nil,                     // 62: atys.v1.Series.LabelsEntry
-	nil,                     // 63: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 64: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 65: atys.v1.Target.LabelsEntry
-	nil,                     // 66: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 67: atys.v1.KeptWindow.LabelsEntry
-	nil,                     // 68: atys.v1.Machine.PushesEntry
-	nil,                     // 69: atys.v1.Machine.RefusedEntry
+	(*StandRequest)(nil),    // 23: atys.v1.StandRequest
+	(*StandResponse)(nil),   // 24: atys.v1.StandResponse
+	(*Task)(nil),            // 25: atys.v1.Task
+	(*ReportRequest)(nil),   // 26: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 27: atys.v1.ReportResponse
+	(*Target)(nil),          // 28: atys.v1.Target
+	(*TaskState)(nil),       // 29: atys.v1.TaskState
+	(*NodeState)(nil),       // 30: atys.v1.NodeState
+	(*ApplyRequest)(nil),    // 31: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 32: atys.v1.ApplyResponse
+	(*Object)(nil),          // 33: atys.v1.Object
+	(*GetRequest)(nil),      // 34: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 35: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 36: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 37: atys.v1.DeleteResponse
+	(*Change)(nil),          // 38: atys.v1.Change
+	(*Selection)(nil),       // 39: atys.v1.Selection
+	(*Coverage)(nil),        // 40: atys.v1.Coverage
+	(*TaskCoverage)(nil),    // 41: atys.v1.TaskCoverage
+	(*NodeCoverage)(nil),    // 42: atys.v1.NodeCoverage
+	(*Span)(nil),            // 43: atys.v1.Span
+	(*MergeRequest)(nil),    // 44: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 45: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 46: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 47: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 48: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 49: atys.v1.Amount
+	(*Interval)(nil),        // 50: atys.v1.Interval
+	(*SplitRequest)(nil),    // 51: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 52: atys.v1.SplitResponse
+	(*Part)(nil),            // 53: atys.v1.Part
+	(*LabelsRequest)(nil),   // 54: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 55: atys.v1.LabelsResponse
+	(*Values)(nil),          // 56: atys.v1.Values
+	(*WindowsRequest)(nil),  // 57: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 58: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 59: atys.v1.KeptWindow
+	(*StatusRequest)(nil),   // 60: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 61: atys.v1.StatusResponse
+	(*Quota)(nil),           // 62: atys.v1.Quota
+	(*Machine)(nil),         // 63: atys.v1.Machine
+	nil,                     // 64: atys.v1.Series.LabelsEntry
+	nil,                     // 65: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 66: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 67: atys.v1.Target.LabelsEntry
+	nil,                     // 68: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 69: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 70: atys.v1.Machine.PushesEntry
+	nil,                     // 71: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	3,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	4,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	2,  // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
-	62, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	64, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	8,  // 4: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	9,  // 5: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	10, // 6: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -4975,84 +5071,86 @@ var file_atys_proto_depIdxs = []int32{
 	16, // 16: atys.v1.Location.names:type_name -> atys.v1.Frame
 	4,  // 17: atys.v1.Spooled.window:type_name -> atys.v1.Window
 	3,  // 18: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	63, // 19: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	23, // 20: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	64, // 21: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	65, // 19: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	25, // 20: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	66, // 21: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
 	3,  // 22: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	26, // 23: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	27, // 24: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	28, // 25: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	65, // 26: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	28, // 23: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	29, // 24: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	30, // 25: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	67, // 26: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
 	6,  // 27: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
-	31, // 28: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	31, // 29: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	31, // 30: atys.v1.Change.object:type_name -> atys.v1.Object
+	33, // 28: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	33, // 29: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	33, // 30: atys.v1.Change.object:type_name -> atys.v1.Object
 	10, // 31: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	40, // 32: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	39, // 33: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	41, // 34: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	42, // 32: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	41, // 33: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	43, // 34: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
 	6,  // 35: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
 	5,  // 36: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	41, // 37: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	37, // 38: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	43, // 37: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	39, // 38: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
 	18, // 39: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	38, // 40: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	37, // 41: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	46, // 42: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	40, // 40: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	39, // 41: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	48, // 42: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
 	9,  // 43: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	38, // 44: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	47, // 45: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	47, // 46: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	48, // 47: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	48, // 48: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	37, // 49: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	51, // 50: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	38, // 51: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	48, // 52: atys.v1.Part.share:type_name -> atys.v1.Interval
-	37, // 53: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	66, // 54: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	37, // 55: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	57, // 56: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	67, // 57: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	40, // 44: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	49, // 45: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	49, // 46: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	50, // 47: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	50, // 48: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	39, // 49: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	53, // 50: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	40, // 51: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	50, // 52: atys.v1.Part.share:type_name -> atys.v1.Interval
+	39, // 53: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	68, // 54: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	39, // 55: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	59, // 56: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	69, // 57: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
 	9,  // 58: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
 	10, // 59: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
 	5,  // 60: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
 	6,  // 61: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	60, // 62: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	61, // 63: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	68, // 64: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	69, // 65: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	54, // 66: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	62, // 62: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	63, // 63: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	70, // 64: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	71, // 65: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	56, // 66: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
 	0,  // 67: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
 	19, // 68: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	24, // 69: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	26, // 69: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
 	21, // 70: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	29, // 71: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	32, // 72: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	34, // 73: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	32, // 74: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	58, // 75: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	42, // 76: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	44, // 77: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	49, // 78: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	52, // 79: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	55, // 80: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 81: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	20, // 82: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	25, // 83: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	22, // 84: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	30, // 85: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	33, // 86: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	35, // 87: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	36, // 88: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	59, // 89: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	43, // 90: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	45, // 91: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	50, // 92: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	53, // 93: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	56, // 94: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	81, // [81:95] is the sub-list for method output_type
-	67, // [67:81] is the sub-list for method input_type
+	23, // 71: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	31, // 72: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	34, // 73: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	36, // 74: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	34, // 75: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	60, // 76: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	44, // 77: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	46, // 78: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	51, // 79: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	54, // 80: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	57, // 81: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 82: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	20, // 83: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	27, // 84: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	22, // 85: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	24, // 86: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	32, // 87: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	35, // 88: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	37, // 89: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	38, // 90: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	61, // 91: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	45, // 92: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	47, // 93: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	52, // 94: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	55, // 95: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	58, // 96: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	82, // [82:97] is the sub-list for method output_type
+	67, // [67:82] is the sub-list for method input_type
 	67, // [67:67] is the sub-list for extension type_name
 	67, // [67:67] is the sub-list for extension extendee
 	0,  // [0:67] is the sub-list for field type_name
@@ -5069,7 +5167,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   70,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

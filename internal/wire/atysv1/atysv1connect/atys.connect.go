@@ -53,6 +53,8 @@ const (
 	FleetReportProcedure = "/atys.v1.Fleet/Report"
 	// FleetOfferProcedure is the fully-qualified name of the Fleet's Offer RPC.
 	FleetOfferProcedure = "/atys.v1.Fleet/Offer"
+	// FleetStandProcedure is the fully-qualified name of the Fleet's Stand RPC.
+	FleetStandProcedure = "/atys.v1.Fleet/Stand"
 	// ControlApplyProcedure is the fully-qualified name of the Control's Apply RPC.
 	ControlApplyProcedure = "/atys.v1.Control/Apply"
 	// ControlGetProcedure is the fully-qualified name of the Control's Get RPC.
@@ -160,6 +162,9 @@ type FleetClient interface {
 	Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportResponse, error)
 	// Offer has a relay be known for as long as the connection stands.
 	Offer(context.Context, *atysv1.OfferRequest) (*connect.ServerStreamForClient[atysv1.Standing], error)
+	// Stand answers a Standing. A relay that has done so once and then does not for
+	// long is there no more, whatever becomes of its connection.
+	Stand(context.Context, *atysv1.StandRequest) (*atysv1.StandResponse, error)
 }
 
 // NewFleetClient constructs a client for the atys.v1.Fleet service. By default, it uses the Connect
@@ -191,6 +196,12 @@ func NewFleetClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(fleetMethods.ByName("Offer")),
 			connect.WithClientOptions(opts...),
 		),
+		stand: connect.NewClient[atysv1.StandRequest, atysv1.StandResponse](
+			httpClient,
+			baseURL+FleetStandProcedure,
+			connect.WithSchema(fleetMethods.ByName("Stand")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -199,6 +210,7 @@ type fleetClient struct {
 	attend *connect.Client[atysv1.AttendRequest, atysv1.Orders]
 	report *connect.Client[atysv1.ReportRequest, atysv1.ReportResponse]
 	offer  *connect.Client[atysv1.OfferRequest, atysv1.Standing]
+	stand  *connect.Client[atysv1.StandRequest, atysv1.StandResponse]
 }
 
 // Attend calls atys.v1.Fleet.Attend.
@@ -220,6 +232,15 @@ func (c *fleetClient) Offer(ctx context.Context, req *atysv1.OfferRequest) (*con
 	return c.offer.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// Stand calls atys.v1.Fleet.Stand.
+func (c *fleetClient) Stand(ctx context.Context, req *atysv1.StandRequest) (*atysv1.StandResponse, error) {
+	response, err := c.stand.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // FleetHandler is an implementation of the atys.v1.Fleet service.
 type FleetHandler interface {
 	// Attend gives an agent its orders: at once, whenever they change, and every
@@ -229,6 +250,9 @@ type FleetHandler interface {
 	Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportResponse, error)
 	// Offer has a relay be known for as long as the connection stands.
 	Offer(context.Context, *atysv1.OfferRequest, *connect.ServerStream[atysv1.Standing]) error
+	// Stand answers a Standing. A relay that has done so once and then does not for
+	// long is there no more, whatever becomes of its connection.
+	Stand(context.Context, *atysv1.StandRequest) (*atysv1.StandResponse, error)
 }
 
 // NewFleetHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -256,6 +280,12 @@ func NewFleetHandler(svc FleetHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(fleetMethods.ByName("Offer")),
 		connect.WithHandlerOptions(opts...),
 	)
+	fleetStandHandler := connect.NewUnaryHandlerSimple(
+		FleetStandProcedure,
+		svc.Stand,
+		connect.WithSchema(fleetMethods.ByName("Stand")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/atys.v1.Fleet/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case FleetAttendProcedure:
@@ -264,6 +294,8 @@ func NewFleetHandler(svc FleetHandler, opts ...connect.HandlerOption) (string, h
 			fleetReportHandler.ServeHTTP(w, r)
 		case FleetOfferProcedure:
 			fleetOfferHandler.ServeHTTP(w, r)
+		case FleetStandProcedure:
+			fleetStandHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -283,6 +315,10 @@ func (UnimplementedFleetHandler) Report(context.Context, *atysv1.ReportRequest) 
 
 func (UnimplementedFleetHandler) Offer(context.Context, *atysv1.OfferRequest, *connect.ServerStream[atysv1.Standing]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Fleet.Offer is not implemented"))
+}
+
+func (UnimplementedFleetHandler) Stand(context.Context, *atysv1.StandRequest) (*atysv1.StandResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Fleet.Stand is not implemented"))
 }
 
 // ControlClient is a client for the atys.v1.Control service.

@@ -1,0 +1,267 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/spool"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// intake notes what it is sent: windows are told apart by when they begin.
+type intake struct {
+	taken  []int64
+	answer func(starts []int64) error // nil: all is taken
+}
+
+func (i *intake) Push(_ context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	var starts []int64
+	for _, w := range r.GetWindows() {
+		starts = append(starts, w.GetStartUnixNano())
+	}
+	if i.answer != nil {
+		if err := i.answer(starts); err != nil {
+			return nil, err
+		}
+	}
+	i.taken = append(i.taken, starts...)
+	return &atysv1.PushResponse{ReceivedUnixNano: 1, AnsweredUnixNano: 1}, nil
+}
+
+func away([]int64) error { return connect.NewError(connect.CodeUnavailable, errors.New("away")) }
+
+// shipping is a shipper with a spool of its own that is run by hand.
+func shipping(t *testing.T) (*shipper, *intake, string) {
+	t.Helper()
+	dir := t.TempDir()
+	waiting, err := spool.Open(dir, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := waiting.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	to := &intake{}
+	a, err := New(Options{Node: "n", Spool: waiting, Intake: to})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.shipper, to, dir
+}
+
+// records are windows that begin at these times.
+func records(t *testing.T, starts ...int64) (all [][]byte) {
+	t.Helper()
+	for _, start := range starts {
+		w := profiletest.Random(rand.New(rand.NewPCG(uint64(start), 1)))
+		w.Start = time.Unix(0, start)
+		data, err := proto.Marshal(wire.Seal(w, profile.Run{1}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, data)
+	}
+	return all
+}
+
+func spooled(t *testing.T, s *shipper, starts ...int64) {
+	t.Helper()
+	if _, err := s.options.Spool.Add(records(t, starts...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unspooled ships windows that the disk did not take.
+func unspooled(t *testing.T, s *shipper, starts ...int64) {
+	t.Helper()
+	id, err := s.options.Spool.Add([][]byte{make([]byte, 2<<20)})
+	if err == nil {
+		t.Fatal("more than the whole spool was taken")
+	}
+	s.direct(id, records(t, starts...))
+}
+
+// shipAll ships until nothing is left.
+func shipAll(t *testing.T, s *shipper) {
+	t.Helper()
+	for range 100 {
+		if more, _ := s.shipOne(t.Context()); !more {
+			return
+		}
+	}
+	t.Fatal("something is left after 100 attempts")
+}
+
+// TestOrder has windows that the disk took, and others that it did not, be shipped
+// as they were cut, whatever fails meanwhile.
+func TestOrder(t *testing.T) {
+	s, to, _ := shipping(t)
+	spooled(t, s, 1)
+	unspooled(t, s, 2)
+	spooled(t, s, 3, 4)
+	unspooled(t, s, 5)
+	attempts := 0
+	to.answer = func(starts []int64) error {
+		if attempts++; attempts%3 == 0 {
+			return nil
+		}
+		if attempts == 1 { // something is cut while it is under way
+			unspooled(t, s, 6)
+			spooled(t, s, 7)
+		}
+		return away(nil)
+	}
+	shipAll(t, s)
+	if want := []int64{1, 2, 3, 4, 5, 6, 7}; !slices.Equal(to.taken, want) {
+		t.Errorf("shipped in the order %v", to.taken)
+	}
+}
+
+// TestUnkept has neither the disk nor the server take anything: the oldest are
+// given up, but not what may be under way, and counted once.
+func TestUnkept(t *testing.T) {
+	s, to, _ := shipping(t)
+	to.answer = away
+	const each = mostUnspooled / 4
+	for i := range int64(10) {
+		starts := make([]int64, each)
+		for j := range starts {
+			starts[j] = i*each + int64(j)
+		}
+		unspooled(t, s, starts...)
+		if _, err := s.shipOne(t.Context()); err == nil {
+			t.Fatal("what nobody took was shipped")
+		}
+	}
+	if got := s.options.Spool.Stats().Losses; got != (spool.Losses{Unkept: 6 * each}) {
+		t.Errorf("lost are %+v, want %d", got, 6*each)
+	}
+	to.answer = nil
+	shipAll(t, s)
+	if n := len(to.taken); n != mostUnspooled || to.taken[0] != 0 || to.taken[n-1] != 10*each-1 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// TestRefusedOnce has a server refuse one window of three, and fail again and
+// again: each is counted once, and those that were taken alone come once.
+func TestRefusedOnce(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		s, to, _ := shipping(t)
+		if kept {
+			spooled(t, s, 1, 2, 3)
+		} else {
+			unspooled(t, s, 1, 2, 3)
+		}
+		attempts := 0
+		to.answer = func(starts []int64) error {
+			if slices.Contains(starts, 2) {
+				return connect.NewError(connect.CodeInvalidArgument, errors.New("never"))
+			}
+			if attempts++; slices.Contains(starts, 3) && attempts < 10 {
+				return away(nil)
+			}
+			return nil
+		}
+		shipAll(t, s)
+		if got := s.options.Spool.Stats().Losses; got != (spool.Losses{Refused: 1}) || s.counts.Shipped != 2 || !slices.Equal(to.taken, []int64{1, 3}) {
+			t.Errorf("lost %+v, %d shipped, %v were taken", got, s.counts.Shipped, to.taken)
+		}
+	}
+}
+
+// TestUnreadableBundle has a bundle that cannot be read be the oldest, and one that
+// holds no window the next: what follows them is shipped.
+func TestUnreadableBundle(t *testing.T) {
+	s, to, dir := shipping(t)
+	spooled(t, s, 1)
+	names, err := filepath.Glob(filepath.Join(dir, "*.bundle"))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("%v: %q", err, names)
+	}
+	if err := errors.Join(os.Remove(names[0]), os.Mkdir(names[0], 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.options.Spool.Add([][]byte{[]byte("no window")}); err != nil {
+		t.Fatal(err)
+	}
+	spooled(t, s, 2)
+	shipAll(t, s)
+	if got := s.options.Spool.Stats().Losses; got != (spool.Losses{Damaged: 2}) || !slices.Equal(to.taken, []int64{2}) {
+		t.Errorf("lost %+v, %v were taken", got, to.taken)
+	}
+}
+
+// forgetful never knows a stack of the window that begins at 1, however it is told.
+type forgetful struct{ intake }
+
+func (f *forgetful) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	for _, w := range r.GetWindows() {
+		if w.GetStartUnixNano() == 1 {
+			return &atysv1.PushResponse{Unknown: r.GetStacks()[:16]}, nil
+		}
+	}
+	return f.intake.Push(ctx, r)
+}
+
+// TestNeverUnderstood has the oldest window hold what no server can make sense of.
+func TestNeverUnderstood(t *testing.T) {
+	s, _, _ := shipping(t)
+	to := &forgetful{}
+	s.route.server = to
+	spooled(t, s, 1, 2)
+	spooled(t, s, 3)
+	shipAll(t, s)
+	if got := s.options.Spool.Stats().Losses; got != (spool.Losses{Refused: 1}) || !slices.Equal(to.taken, []int64{2, 3}) {
+		t.Errorf("lost %+v, %v were taken", got, to.taken)
+	}
+}
+
+// TestLossesAreTold has lives of an agent whose server is moody tell what was lost
+// before, and what they lose themselves: all of it, once.
+func TestLossesAreTold(t *testing.T) {
+	b := newBench(t, 4)
+	b.spool.Lose(spool.Losses{Dropped: 7, Damaged: 5})
+	for life := range 4 {
+		b.server.mu.Lock()
+		b.server.moody, b.server.refuse = life < 2, 3
+		b.server.mu.Unlock()
+		b.live(t, 100*time.Millisecond)
+		if err := b.spool.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.open(t)
+	}
+	lost := b.spool.Stats().Losses
+	if lost.Dropped != 7 || lost.Damaged != 5 || lost.Refused == 0 {
+		t.Fatalf("lost are %+v", lost)
+	}
+	told := profile.Head{}
+	for _, losses := range b.server.losses {
+		for _, l := range losses {
+			told.AddLoss(profile.Loss{Reason: profile.LossReason(l.GetReason()), N: l.GetN()})
+		}
+	}
+	for reason, want := range map[profile.LossReason]int{profile.LossSpoolLimit: 7, profile.LossSpoolDamage: 5, profile.LossRefused: lost.Refused} {
+		if got := told.LossOf(reason).N; got != int64(want) {
+			t.Errorf("%d windows are told to be %s, want %d", got, reason, want)
+		}
+	}
+	if untold := b.spool.Untold(); untold != (spool.Losses{}) {
+		t.Errorf("%+v are untold", untold)
+	}
+}
