@@ -60,6 +60,7 @@ type server struct {
 	taken  map[string]int64 // samples, by start and target
 	moody  bool             // fails, forgets, and takes without saying so
 	refuse int64            // this window is wrong for good
+	ends   []int64          // starts of those that said farewell
 }
 
 func (s *server) Push(_ context.Context, request *atysv1.PushRequest) (*atysv1.PushResponse, error) {
@@ -99,6 +100,9 @@ func (s *server) Push(_ context.Context, request *atysv1.PushRequest) (*atysv1.P
 		n := int64(0)
 		for _, count := range w.GetRows().GetN() {
 			n += count
+		}
+		if h, _, err := wire.Head(w); err == nil && h.Farewell() {
+			s.ends = append(s.ends, w.GetStartUnixNano())
 		}
 		s.taken[fmt.Sprint(w.GetStartUnixNano(), request.GetSeries()[w.GetSeries()].GetLabels())] = n
 	}
@@ -178,6 +182,15 @@ func TestEverythingArrives(t *testing.T) {
 	}
 	if c := a.Counts(); c.Shipped != len(b.server.taken) || c.Refused+c.Unkept+c.Failures != 0 {
 		t.Errorf("%+v, and %d windows arrived", c, len(b.server.taken))
+	}
+}
+
+// TestFarewell has an agent told to end: its last window says so, and no other.
+func TestFarewell(t *testing.T) {
+	b := newBench(t, 4)
+	b.live(t, time.Second)
+	if last := b.machine.next; len(b.server.ends) != 1 || b.server.ends[0] != last || last < 2 {
+		t.Errorf("windows %v said farewell, want %d", b.server.ends, last)
 	}
 }
 
