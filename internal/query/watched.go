@@ -72,6 +72,8 @@ type watch struct {
 	saw map[watcher]map[int64]sight
 }
 
+func newWatch() *watch { return &watch{saw: map[watcher]map[int64]sight{}} }
+
 func (w *watch) see(labels profile.Labels, h *profile.Head, cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,7 +130,7 @@ func (q *question) covered(ctx context.Context) (Coverage, error) {
 			meant[node] = true
 		}
 	}
-	w := &watch{saw: map[watcher]map[int64]sight{}}
+	w := newWatch()
 	if err := q.look(ctx, w, meant); err != nil {
 		return Coverage{}, err
 	}
@@ -251,7 +253,7 @@ func ofMachines(parts []store.Query, nodes map[string]bool) []store.Query {
 // something to watch until then.
 func (q *question) look(ctx context.Context, w *watch, meant map[string]bool) error {
 	begin := q.From.Add(-straddling)
-	silent, err := q.silentAtFirst(ctx, begin)
+	silent, err := q.silentAtFirst(ctx)
 	if err != nil {
 		return err
 	}
@@ -260,7 +262,10 @@ func (q *question) look(ctx context.Context, w *watch, meant map[string]bool) er
 	if err := q.sight(ctx, w, all, Span{begin, q.From}, Span{q.From, q.To}); err != nil {
 		return err
 	}
-	if err := q.sight(ctx, w, w.late(all, q.From), Span{q.From.Add(-Gone), begin}); err != nil {
+	if err := q.sight(ctx, w, w.late(all, q.From), Span{q.From.Add(-Gone), q.From}); err != nil {
+		return err
+	}
+	if err := q.sharpen(ctx, w); err != nil {
 		return err
 	}
 	ends := w.ends(q.From)
@@ -279,37 +284,82 @@ func (q *question) sight(ctx context.Context, w *watch, nodes map[string]bool, s
 	if len(nodes) == 0 {
 		return nil
 	}
-	parts := map[bool][]store.Query{} // as they were cut, or not
+	var cut, added []store.Query
 	for _, s := range spans {
-		more, err := q.parts(ctx, s.From, s.To, ofSeries)
+		parts, err := q.parts(ctx, s.From, s.To, ofSeries)
 		if err != nil {
 			return err
 		}
-		for _, part := range more {
-			cut := part.Level == store.Raw
-			parts[cut] = append(parts[cut], part)
+		for _, part := range parts {
+			if part.Level == store.Raw {
+				cut = append(cut, part)
+			} else {
+				added = append(added, part)
+			}
 		}
 	}
-	for cut, some := range parts {
-		see := func(labels profile.Labels, h *profile.Head) string {
-			w.see(labels, h, cut)
-			return ""
+	if err := q.see(ctx, w, ofMachines(added, nodes), false); err != nil {
+		return err
+	}
+	return q.see(ctx, w, ofMachines(cut, nodes), true)
+}
+
+func (q *question) see(ctx context.Context, w *watch, parts []store.Query, cut bool) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	see := func(labels profile.Labels, h *profile.Head) string {
+		w.see(labels, h, cut)
+		return ""
+	}
+	if _, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Key: see}); err != nil {
+		return fmt.Errorf("merge windows: %w", err)
+	}
+	return nil
+}
+
+// sharpen sees the last steps before agents fell silent as they were cut, as long
+// as that is kept: of what was added up it is known how much of a step was watched,
+// and not when.
+func (q *question) sharpen(ctx context.Context, w *watch) error {
+	steps := map[int64]map[string]bool{}
+	ended := map[watcher]int64{}
+	for key, sights := range w.saw {
+		at := slices.Max(slices.Collect(maps.Keys(sights)))
+		if s := sights[at]; s.cut || !time.Unix(0, at).Add(s.length+slack).Before(q.due(0)) {
+			continue
 		}
-		if _, err := q.Store.Merge(ctx, q.Tenant, ofMachines(some, nodes), q.Kind, store.Grouping{Key: see}); err != nil {
-			return fmt.Errorf("merge windows: %w", err)
+		ended[key] = at
+		if steps[at] == nil {
+			steps[at] = map[string]bool{}
+		}
+		steps[at][key.node] = true
+	}
+	for at, nodes := range steps {
+		start, near := time.Unix(0, at), newWatch()
+		part := store.Query{Level: store.Raw, From: start, To: earlier(start.Add(store.Series1h.Length()), q.To)}
+		q.choose(&part)
+		if err := q.see(ctx, near, ofMachines([]store.Query{part}, nodes), true); err != nil {
+			return err
+		}
+		for key, sights := range near.saw {
+			if last, ok := ended[key]; ok && last == at {
+				delete(w.saw[key], at)
+				maps.Copy(w.saw[key], sights)
+			}
 		}
 	}
 	return nil
 }
 
 // silentAtFirst lists the nodes that have windows of their machine of the day
-// before, and none around the beginning of the time asked for.
-func (q *question) silentAtFirst(ctx context.Context, begin time.Time) (map[string]bool, error) {
-	silent, err := q.machines(ctx, q.From.Add(-Gone), begin)
+// before, and none when the time asked for begins.
+func (q *question) silentAtFirst(ctx context.Context) (map[string]bool, error) {
+	silent, err := q.machines(ctx, q.From.Add(-Gone), q.From)
 	if err != nil || len(silent) == 0 {
 		return nil, err
 	}
-	around, err := q.machines(ctx, begin, earlier(q.From.Add(straddling), q.To))
+	around, err := q.machines(ctx, q.From, earlier(q.From.Add(straddling), q.To))
 	maps.DeleteFunc(silent, func(node string, _ bool) bool { return around[node] })
 	return silent, err
 }
