@@ -111,12 +111,25 @@ func bounds(i *atysv1.Interval) string {
 	return strconv.FormatFloat(100*i.GetLow(), 'f', 2, 64) + "-" + percent(i.GetHigh())
 }
 
+// serviceBounds are those of the service, where they are known.
+func serviceBounds(i *atysv1.Interval) string {
+	if i == nil {
+		return "-"
+	}
+	return bounds(i)
+}
+
 // warnCoverage says how much of what was asked for an answer holds.
 func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) error {
 	fmt.Fprintf(w, "atys: %d windows, %d samples\n", c.GetWindows(), c.GetN())
 	if c.GetWindows() == 0 {
 		fmt.Fprintln(w, "  nothing is kept of it in that time (\"atys query labels\" shows what there is)")
 	}
+	return warnGaps(w, c, about)
+}
+
+// warnGaps is the same, of an answer that counts no windows.
+func warnGaps(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) error {
 	if cost, cpu := costOf(c.GetCost()), time.Duration(c.GetCpuNs()); cost > 0 && cpu > 0 {
 		fmt.Fprintf(w, "  profiling it took %.3f s of CPU time, %s of the %.1f s that it used\n", cost.Seconds(), percent(cost.Seconds()/cpu.Seconds()), cpu.Seconds())
 	}
@@ -147,21 +160,34 @@ func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) erro
 	asked := time.Duration(about.GetToUnixNano() - about.GetFromUnixNano())
 	for _, n := range c.GetNodes() {
 		watched := time.Duration(n.GetWatchedNs())
-		if asked-watched < asked/100 && len(n.GetMissing()) == 0 {
+		if asked-watched < asked/100 && len(n.GetMissing()) == 0 && !n.GetSilent() {
 			continue
 		}
-		fmt.Fprintf(w, "  node %s (%s): %v of %v were watched, from %s to %s", render.Printable(n.GetNode()), render.Printable(n.GetTask()),
-			watched.Round(time.Second), asked.Round(time.Second), clock(n.GetFirstUnixNano()), clock(n.GetLastUnixNano()))
-		for i, gap := range n.GetMissing() {
-			if i == 3 {
-				fmt.Fprintf(w, ", and %d gaps more", len(n.GetMissing())-i)
-				break
+		fmt.Fprintf(w, "  node %s (%s): %v of %v were watched", render.Printable(n.GetNode()), render.Printable(n.GetTask()), watched.Round(time.Second), asked.Round(time.Second))
+		if n.GetFirstUnixNano() != 0 {
+			fmt.Fprintf(w, ", from %s to %s", clock(n.GetFirstUnixNano()), clock(n.GetLastUnixNano()))
+		}
+		warnSpans(w, "missing", n.GetMissing())
+		warnSpans(w, "stopped", n.GetStopped())
+		if n.GetSilent() {
+			fmt.Fprint(w, "; its agent is silent")
+			if last := n.GetLastUnixNano(); last != 0 {
+				fmt.Fprintf(w, " since %s", dateClock(last))
 			}
-			fmt.Fprintf(w, "; missing %s to %s", clock(gap.GetFromUnixNano()), clock(gap.GetToUnixNano()))
 		}
 		fmt.Fprintln(w)
 	}
 	return nil
+}
+
+func warnSpans(w io.Writer, what string, spans []*atysv1.Span) {
+	for i, gap := range spans {
+		if i == 3 {
+			fmt.Fprintf(w, ", and %d times more", len(spans)-i)
+			break
+		}
+		fmt.Fprintf(w, "; %s %s to %s", what, clock(gap.GetFromUnixNano()), clock(gap.GetToUnixNano()))
+	}
 }
 
 // costOf is all that profiling took.
@@ -244,7 +270,7 @@ func partRows(r *atysv1.SplitResponse, asked *atysv1.SplitRequest) [][]string {
 	if asked.GetFunction() != "" {
 		share = "SHARE OF THE ROW"
 	}
-	head = append(head, "VALUE", "CPU SECONDS", "SAMPLES", "WINDOWS", share, "95%")
+	head = append(head, "VALUE", "CPU SECONDS", "SAMPLES", "WINDOWS", share, "95% OF THIS", "95% OF SERVICE")
 	rows := [][]string{head}
 	for _, p := range r.GetParts() {
 		var row []string
@@ -255,7 +281,7 @@ func partRows(r *atysv1.SplitResponse, asked *atysv1.SplitRequest) [][]string {
 			row = append(row, cmp.Or(p.GetBy(), "-"))
 		}
 		row = append(row, strconv.FormatInt(p.GetValue(), 10), strconv.FormatFloat(time.Duration(p.GetCpuNs()).Seconds(), 'f', 3, 64),
-			strconv.FormatInt(p.GetN(), 10), strconv.Itoa(int(p.GetWindows())), percent(p.GetShare().GetValue()), bounds(p.GetShare()))
+			strconv.FormatInt(p.GetN(), 10), strconv.Itoa(int(p.GetWindows())), percent(p.GetShare().GetValue()), bounds(p.GetShare()), serviceBounds(p.GetService()))
 		rows = append(rows, row)
 	}
 	return rows
@@ -283,7 +309,10 @@ func queryLabelsCommand() *cobra.Command {
 					rows = append(rows, []string{name, value})
 				}
 			}
-			return f.print(response, rows)
+			if err := f.print(response, rows); err != nil {
+				return err
+			}
+			return warnGaps(os.Stderr, response.GetCoverage(), about)
 		},
 	}
 	f.addTable(c)
@@ -310,8 +339,8 @@ func queryWindowsCommand() *cobra.Command {
 			if err := f.print(response, windowRows(response)); err != nil {
 				return err
 			}
-			if n := response.GetDamaged(); n > 0 {
-				fmt.Fprintf(os.Stderr, "atys: %d parts of the store are damaged and left out\n", n)
+			if err := warnCoverage(os.Stderr, response.GetCoverage(), about); err != nil {
+				return err
 			}
 			if response.GetMore() {
 				fmt.Fprintln(os.Stderr, "atys: there are more: a selector, --from and --to choose among them, -n lists more at once")

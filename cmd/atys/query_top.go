@@ -75,11 +75,7 @@ func topRows(top *atysv1.TopResponse, asked *atysv1.TopRequest) [][]string {
 	rows := [][]string{{self, "95% OF THIS", "95% OF SERVICE", "TOTAL", "SECONDS", "SAMPLES", "FUNCTION", "FILE"}}
 	for _, f := range top.GetFunctions() {
 		self := f.GetSelf()
-		service := "-"
-		if i := self.GetService(); i != nil {
-			service = bounds(i)
-		}
-		rows = append(rows, []string{percent(self.GetShare().GetValue()), bounds(self.GetShare()), service, percent(f.GetTotal().GetShare().GetValue()),
+		rows = append(rows, []string{percent(self.GetShare().GetValue()), bounds(self.GetShare()), serviceBounds(self.GetService()), percent(f.GetTotal().GetShare().GetValue()),
 			strconv.FormatFloat(self.GetSeconds(), 'f', 3, 64), strconv.FormatInt(self.GetN(), 10), f.GetFunction(), f.GetFile()})
 	}
 	return rows

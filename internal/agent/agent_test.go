@@ -63,7 +63,8 @@ type server struct {
 	away   bool
 	// windows of which nobody knows when they were, each time they come
 	unknown int
-	refuse  int64 // this window is wrong for good
+	refuse  int64   // this window is wrong for good
+	ends    []int64 // starts of those that said farewell
 }
 
 func (s *server) Push(_ context.Context, request *atysv1.PushRequest) (*atysv1.PushResponse, error) {
@@ -106,6 +107,9 @@ func (s *server) Push(_ context.Context, request *atysv1.PushRequest) (*atysv1.P
 		n := int64(0)
 		for _, count := range w.GetRows().GetN() {
 			n += count
+		}
+		if h, _, err := wire.Head(w); err == nil && h.Farewell() {
+			s.ends = append(s.ends, w.GetStartUnixNano())
 		}
 		key := fmt.Sprint(w.GetStartUnixNano(), request.GetSeries()[w.GetSeries()].GetLabels())
 		s.taken[key], s.losses[key] = n, w.GetLosses()
@@ -186,6 +190,15 @@ func TestEverythingArrives(t *testing.T) {
 	}
 	if c := a.Counts(); c.Shipped != len(b.server.taken) || c.All()+c.Failures != 0 {
 		t.Errorf("%+v, and %d windows arrived", c, len(b.server.taken))
+	}
+}
+
+// TestFarewell has an agent told to end: its last window says so, and no other.
+func TestFarewell(t *testing.T) {
+	b := newBench(t, 4)
+	b.live(t, time.Second)
+	if last := b.machine.next; len(b.server.ends) != 1 || b.server.ends[0] != last || last < 2 {
+		t.Errorf("windows %v said farewell, want %d", b.server.ends, last)
 	}
 }
 

@@ -324,6 +324,9 @@ func (a *Agent) keep(r *recording, parts []*profile.Window, next reading) {
 	for _, part := range parts {
 		part.Task, part.Instances = r.Task, r.task.instances
 		part.ClockOffset, part.ClockError = clock.of()
+		if r.task.over && part.Watched > 0 { // the machine's own: by these it is told when somebody watched
+			part.SayFarewell()
+		}
 		if a.options.Functions != nil {
 			a.options.Functions.Add(part, r.task.profile.Top)
 		}

@@ -185,6 +185,21 @@ type Head struct {
 	Comments    []string
 }
 
+// farewell is what the last window of a recording says. It is a comment, so that
+// whatever carries, keeps or adds up windows passes it on, of any version.
+const farewell = "the recording ended with this window, as it was told to"
+
+// SayFarewell has a window say that none follows it because its recording was told
+// to end. Who is killed says nothing.
+func (h *Head) SayFarewell() {
+	if !h.Farewell() {
+		h.Comments = append(h.Comments, farewell)
+	}
+}
+
+// Farewell tells whether SayFarewell was called, of what was added up for any of it.
+func (h *Head) Farewell() bool { return slices.Contains(h.Comments, farewell) }
+
 // Identifiers into a window's dictionaries. Zero of ThreadID and ContextID is "none".
 type (
 	LocationID uint32

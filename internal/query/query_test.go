@@ -59,6 +59,15 @@ func (s *shelf) Dropped(context.Context, string) (map[store.Level]time.Time, err
 	return s.dropped, nil
 }
 
+func (s *shelf) Scan(_ context.Context, _ string, q store.Query, each func(*profile.Window, profile.Run) error) error {
+	for _, w := range s.chosen(q) {
+		if err := each(&profile.Window{Head: w.head}, profile.Run{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string, g store.Grouping) (*store.Merged, error) {
 	m := &store.Merged{Forest: &profile.Forest{Calls: []profile.Call{{Caller: -1, Place: -1}}}, Damaged: 1}
 	calls, places := map[string]int{"": 0}, map[string]int{}
@@ -138,7 +147,7 @@ func shop() Asker {
 	lost := head(2)
 	lost.Losses = []profile.Loss{{Reason: profile.LossTruncated, N: 3}}
 	machine := profile.Labels{"node": "n"}
-	return Asker{Tenant: "x", Store: &shelf{windows: []written{
+	return Asker{Tenant: "x", Now: func() time.Time { return noon.Add(3 * time.Minute) }, Store: &shelf{windows: []written{
 		{one, head(0), "http-#", map[string]int64{"main;serve;parse": 60, "main;serve": 20}},
 		{two, head(0), "http-#", map[string]int64{"main;serve;parse;parse": 40, "main;gc": 20}},
 		{one, lost, "gc-#", map[string]int64{"main;gc": 60}},
@@ -324,7 +333,10 @@ func TestSplit(t *testing.T) {
 }
 
 func TestLabels(t *testing.T) {
-	labels, err := shop().Labels(t.Context(), about(t, `{service=~"shop|cart"}`))
+	labels, c, err := shop().Labels(t.Context(), about(t, `{service=~"shop|cart"}`))
+	if len(c.Nodes) != 1 || len(c.Nodes[0].Missing) != 1 {
+		t.Errorf("coverage %+v", c)
+	}
 	if err != nil || fmt.Sprint(labels) != "map[instance:[a bb] node:[m n] service:[cart shop]]" {
 		t.Errorf("%v, %v", labels, err)
 	}

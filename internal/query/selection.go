@@ -1,7 +1,6 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -26,6 +25,10 @@ type Selection struct {
 type Asker struct {
 	Store  store.Store
 	Tenant string
+	Now    func() time.Time // nil: time.Now
+	// Agents tells of those that are known by other ways than their windows; nil:
+	// nobody is.
+	Agents func(Selection) []Agent
 }
 
 // choose has a query be about what is selected.
@@ -42,7 +45,7 @@ type Coverage struct {
 	Cost    profile.Cost   // of profiling what was selected; of threads' parts nobody knows it
 	CPU     time.Duration  // that it used, by the kernel's account
 	Losses  []profile.Loss // of what was selected
-	Nodes   []NodeCoverage // of all whose agents record everything
+	Nodes   []NodeCoverage // of all whose agents record everything, or should have
 	Dropped []Span         // times whose windows, of the detail that the question needs, are kept no more
 	// Of how many eligible instances tasks have recorded how many, where not all.
 	Tasks []TaskCoverage
@@ -56,70 +59,6 @@ type Coverage struct {
 type TaskCoverage struct {
 	Task      string
 	Instances profile.Instances
-}
-
-// NodeCoverage is when the agent of a node, for a task, watched.
-type NodeCoverage struct {
-	Node, Task  string
-	First, Last time.Time     // what it watched lies between
-	Watched     time.Duration // of that
-	Missing     []Span        // the rest: it was dead, or what it shipped was lost
-}
-
-// Span is a time from and to.
-type Span struct{ From, To time.Time }
-
-// watch gathers when agents watched.
-type watch struct {
-	task  string     // "": of all
-	mu    sync.Mutex // guards nodes: windows are added up by several at once
-	nodes map[[2]string]map[int64]time.Duration
-}
-
-func (w *watch) saw(labels profile.Labels, h *profile.Head) string {
-	if w.task != "" && h.Task != w.task {
-		return ""
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key := [2]string{labels["node"], h.Task}
-	if w.nodes[key] == nil {
-		w.nodes[key] = map[int64]time.Duration{}
-	}
-	at := h.Start.UnixNano()
-	w.nodes[key][at] = max(w.nodes[key][at], h.Duration)
-	return ""
-}
-
-// slack is what lies between two windows that follow each other, at most: they
-// are cut by clocks that are set.
-const slack = time.Second
-
-// coverage tells of each node when it was watched.
-func (w *watch) coverage() (all []NodeCoverage) {
-	for key, windows := range w.nodes {
-		c := NodeCoverage{Node: key[0], Task: key[1]}
-		for _, at := range slices.Sorted(maps.Keys(windows)) {
-			start := time.Unix(0, at)
-			end := start.Add(windows[at])
-			switch {
-			case c.First.IsZero():
-				c.First, c.Last = start, start
-			case start.Sub(c.Last) > slack:
-				c.Missing = append(c.Missing, Span{c.Last, start})
-				c.Last = start
-			}
-			if end.After(c.Last) {
-				c.Watched += end.Sub(c.Last)
-				c.Last = end
-			}
-		}
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b NodeCoverage) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Task, b.Task))
-	})
-	return all
 }
 
 // heads gathers what the heads of windows tell of how far an answer can be trusted.
@@ -216,65 +155,29 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 
 // noteDropped notes which of the parts that are asked were dropped.
 func (q *question) noteDropped(ctx context.Context, parts []store.Query) (err error) {
+	q.coverage.Dropped, err = q.droppedOf(ctx, parts, q.coverage.Dropped)
+	return err
+}
+
+// droppedOf adds which of some parts were dropped.
+func (q *question) droppedOf(ctx context.Context, parts []store.Query, all []Span) (_ []Span, err error) {
 	if q.dropped == nil {
 		if q.dropped, err = q.Store.Dropped(ctx, q.Tenant); err != nil {
-			return fmt.Errorf("see what was dropped: %w", err)
+			return nil, fmt.Errorf("see what was dropped: %w", err)
 		}
 	}
-	all := &q.coverage.Dropped
 	for _, part := range parts {
 		to := earlier(part.To, q.dropped[part.Level])
 		if !part.From.Before(to) {
 			continue
 		}
-		if n := len(*all) - 1; n >= 0 && !(*all)[n].To.Before(part.From) {
-			(*all)[n].To = later((*all)[n].To, to)
+		if n := len(all) - 1; n >= 0 && !all[n].To.Before(part.From) {
+			all[n].To = later(all[n].To, to)
 			continue
 		}
-		*all = append(*all, Span{part.From, to})
+		all = append(all, Span{part.From, to})
 	}
-	return nil
-}
-
-// covered tells how whole the answer is. When an agent watched is told by the
-// windows of the machine itself, which there are always where all is recorded; these
-// tell, of all tasks, which windows never came.
-func (q *question) covered(ctx context.Context) (Coverage, error) {
-	parts, err := q.parts(ctx, q.From, q.To, ofSeries)
-	if err != nil {
-		return Coverage{}, err
-	}
-	nodes := map[string]bool{}
-	for _, part := range parts {
-		series, err := q.Store.Series(ctx, q.Tenant, part)
-		if err != nil {
-			return Coverage{}, fmt.Errorf("list series: %w", err)
-		}
-		for _, labels := range series {
-			if node := labels["node"]; node != "" {
-				nodes[node] = true
-			}
-		}
-	}
-	for i := range parts {
-		parts[i].Service, parts[i].Task = "", ""
-		parts[i].Match = func(labels profile.Labels) bool { return labels[store.ServiceLabel] == "" && nodes[labels["node"]] }
-	}
-	w := watch{task: q.Task, nodes: map[[2]string]map[int64]time.Duration{}}
-	m, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Key: w.saw})
-	if err != nil {
-		return Coverage{}, fmt.Errorf("merge windows: %w", err)
-	}
-	for i := range m.Columns {
-		for _, l := range m.Columns[i].Head.Losses {
-			if l.Reason.OfWindows() {
-				addLoss(&q.coverage.Losses, l)
-			}
-		}
-	}
-	q.coverage.Nodes = w.coverage()
-	q.coverage.Tasks, q.coverage.Doubtful = q.heads.coverage()
-	return q.coverage, nil
+	return all, nil
 }
 
 func addLoss(all *[]profile.Loss, l profile.Loss) {
@@ -298,18 +201,22 @@ func (a Asker) Merge(ctx context.Context, s Selection) (*profile.Window, Coverag
 	return w, c, err
 }
 
-// Labels lists the labels of series that have windows, with their values.
-func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, error) {
+// Labels lists the labels of series that have windows, with their values. Its
+// coverage counts no windows and no samples: none are read.
+func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, Coverage, error) {
 	q := a.question(s)
 	parts, err := q.parts(ctx, s.From, s.To, ofSeries)
+	if err == nil {
+		err = q.noteDropped(ctx, parts)
+	}
 	if err != nil {
-		return nil, err
+		return nil, Coverage{}, err
 	}
 	values := map[string]map[string]bool{}
 	for _, part := range parts {
 		series, err := a.Store.Series(ctx, a.Tenant, part)
 		if err != nil {
-			return nil, fmt.Errorf("list series: %w", err)
+			return nil, Coverage{}, fmt.Errorf("list series: %w", err)
 		}
 		for _, labels := range series {
 			for name, value := range labels {
@@ -324,5 +231,6 @@ func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, er
 	for name, set := range values {
 		all[name] = slices.Sorted(maps.Keys(set))
 	}
-	return all, nil
+	c, err := q.covered(ctx)
+	return all, c, err
 }

@@ -29,8 +29,13 @@ type Part struct {
 	Value   int64
 	CPU     time.Duration // exactly used by all of the part, whatever function is asked for
 	// Share is the function's of the part or, where none is asked for, the part's
-	// of all.
+	// of all: with the interval of this selection.
 	Share stats.Interval
+	// Service is the same with that of the service: what other instances would be
+	// like. It needs two replicate groups, of the part.
+	Service      stats.Interval
+	ServiceKnown bool
+	groups       int // of which there is something in the part
 }
 
 // Split takes a selection apart. Parts come in the order of time, then of what
@@ -52,11 +57,20 @@ func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Covera
 	}
 	if by.Function == "" {
 		for i := range p.parts {
-			p.parts[i].Share = stats.Share(p.wholes[i], p.all)
+			p.parts[i].share(&p.wholes[i], &p.all)
 		}
 	}
 	coverage, err := q.covered(ctx)
 	return p.parts, coverage, err
+}
+
+// share has a part tell what is a's of the whole. A part that is of one group,
+// such as one instance, is no sample of such parts.
+func (p *Part) share(a, whole *amount) {
+	p.Share = stats.Share(a.sums(), whole.sums())
+	if p.groups >= 2 {
+		p.Service, p.ServiceKnown = stats.JackknifeShare(a.groups[:], whole.groups[:])
+	}
 }
 
 func later(a, b time.Time) time.Time {
@@ -77,8 +91,8 @@ func earlier(a, b time.Time) time.Time {
 type splitter struct {
 	by     Split
 	parts  []Part
-	wholes []stats.Sums // of each part
-	all    stats.Sums
+	wholes []amount // of each part
+	all    amount
 }
 
 // step adds the parts of a step.
@@ -100,26 +114,20 @@ func (p *splitter) step(ctx context.Context, q *question, start, from, to time.T
 	for i := range m.Columns {
 		c := &m.Columns[i]
 		part := Part{Start: start, By: c.Key, Windows: c.Windows, CPU: c.Head.Exact.CPU}
-		var sums, whole stats.Sums
-		for _, sum := range c.Sums {
-			add(&whole, sum)
+		var sums, whole amount
+		for i := range c.Sums {
+			sum := &c.Sums[i]
+			whole.add(sum)
+			p.all.add(sum)
 			if within == nil || within[sum.Call] {
-				add(&sums, sum)
-				part.N += sum.N
-				part.Value += sum.Value
+				sums.add(sum)
 			}
 		}
-		part.Share = stats.Share(sums, whole)
-		p.all.N, p.all.Weight, p.all.Squares = p.all.N+whole.N, p.all.Weight+whole.Weight, p.all.Squares+whole.Squares
+		part.N, part.Value, part.groups = sums.n, sums.value, whole.groupsUsed()
+		part.share(&sums, &whole)
 		p.parts, p.wholes = append(p.parts, part), append(p.wholes, whole)
 	}
 	return nil
-}
-
-func add(to *stats.Sums, s store.Sum) {
-	to.N += s.N
-	to.Weight += float64(s.Value)
-	to.Squares += s.Squares
 }
 
 // stacksOf tells which stacks have a function on them; nil: all do.

@@ -56,6 +56,21 @@ func (a *amount) add(s *store.Sum) {
 	}
 }
 
+// sums are what intervals of the selection are made of.
+func (a *amount) sums() stats.Sums {
+	return stats.Sums{N: a.n, Weight: float64(a.value), Squares: a.squares}
+}
+
+// groupsUsed is of how many replicate groups there is something.
+func (a *amount) groupsUsed() (n int) {
+	for _, v := range a.groups {
+		if v > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Top gives the functions of a selection, as many as limit; 0: all.
 func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top, error) {
 	q := a.question(s)
@@ -96,8 +111,7 @@ func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top
 }
 
 func (t *Top) amount(a, whole *amount) Amount {
-	out := Amount{N: a.n, Value: a.value,
-		Share: stats.Share(stats.Sums{N: a.n, Weight: float64(a.value), Squares: a.squares}, stats.Sums{N: whole.n, Weight: float64(whole.value), Squares: whole.squares})}
+	out := Amount{N: a.n, Value: a.value, Share: stats.Share(a.sums(), whole.sums())}
 	out.Service, out.ServiceKnown = stats.JackknifeShare(a.groups[:], whole.groups[:])
 	switch {
 	case t.Unit == "nanoseconds" && t.Exact.CPU > 0:

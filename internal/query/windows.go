@@ -15,6 +15,8 @@ type List struct {
 	Windows []Kept
 	More    bool // than were asked for
 	Damaged int  // could not be read
+	// Coverage counts those that are listed.
+	Coverage Coverage
 }
 
 // Kept is a window without what was sampled.
@@ -33,8 +35,12 @@ var errEnough = errors.New("so many were asked for")
 func (a Asker) Windows(ctx context.Context, s Selection, limit int) (*List, error) {
 	about := store.Query{Level: store.Raw, From: s.From, To: s.To}
 	s.choose(&about)
-	list := &List{}
-	err := a.Store.Scan(ctx, a.Tenant, about, func(w *profile.Window, run profile.Run) error {
+	q, list := a.question(s), &List{}
+	err := q.noteDropped(ctx, []store.Query{about})
+	if err != nil {
+		return nil, err
+	}
+	err = a.Store.Scan(ctx, a.Tenant, about, func(w *profile.Window, run profile.Run) error {
 		kind := w.TypeIndex(s.Kind)
 		if kind < 0 {
 			return nil
@@ -48,6 +54,7 @@ func (a Asker) Windows(ctx context.Context, s Selection, limit int) (*List, erro
 			kept.Period = time.Duration(t.Period)
 		}
 		list.Windows = append(list.Windows, kept)
+		q.list(&kept)
 		return nil
 	})
 	var damaged *store.DamagedError
@@ -57,5 +64,20 @@ func (a Asker) Windows(ctx context.Context, s Selection, limit int) (*List, erro
 	case err != nil && !errors.Is(err, errEnough):
 		return nil, fmt.Errorf("list windows: %w", err)
 	}
-	return list, nil
+	q.coverage.Damaged = list.Damaged
+	list.Coverage, err = q.covered(ctx)
+	return list, err
+}
+
+// list counts a window that is listed.
+func (q *question) list(w *Kept) {
+	q.heads.saw(&w.Head)
+	c := &q.coverage
+	c.Windows++
+	c.N += w.N
+	c.CPU += w.Head.Exact.CPU
+	c.Cost.Add(w.Head.Cost)
+	for _, l := range w.Head.Losses {
+		addLoss(&c.Losses, l)
+	}
 }

@@ -19,7 +19,11 @@ import (
 )
 
 func (s *Server) asker(ctx context.Context) query.Asker {
-	return query.Asker{Store: s.options.Store, Tenant: s.tenant(ctx)}
+	a := query.Asker{Store: s.options.Store, Tenant: s.tenant(ctx), Now: s.now}
+	if f, err := s.fleet(ctx); err == nil { // else its windows tell of a fleet
+		a.Agents = f.known
+	}
+	return a
 }
 
 // selection reads what a question is about.
@@ -128,6 +132,9 @@ func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Spl
 	response := &atysv1.SplitResponse{Coverage: coverageMessage(coverage)}
 	for _, p := range parts {
 		m := &atysv1.Part{By: legible(p.By), Windows: uint32(p.Windows), N: p.N, Value: p.Value, CpuNs: int64(p.CPU), Share: intervalMessage(p.Share)}
+		if p.ServiceKnown {
+			m.Service = intervalMessage(p.Service)
+		}
 		if !p.Start.IsZero() {
 			m.StartUnixNano = p.Start.UnixNano()
 		}
@@ -142,11 +149,11 @@ func (s *Server) Labels(ctx context.Context, r *atysv1.LabelsRequest) (*atysv1.L
 	if err != nil {
 		return nil, err
 	}
-	labels, err := s.asker(ctx).Labels(ctx, about)
+	labels, coverage, err := s.asker(ctx).Labels(ctx, about)
 	if err != nil {
 		return nil, s.unread(err)
 	}
-	response := &atysv1.LabelsResponse{Labels: map[string]*atysv1.Values{}}
+	response := &atysv1.LabelsResponse{Labels: map[string]*atysv1.Values{}, Coverage: coverageMessage(coverage)}
 	for name, values := range labels {
 		for i := range values {
 			values[i] = legible(values[i])
@@ -176,7 +183,7 @@ func (s *Server) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1
 	if err != nil {
 		return nil, s.unread(err)
 	}
-	response := &atysv1.WindowsResponse{More: list.More, Damaged: uint32(list.Damaged)}
+	response := &atysv1.WindowsResponse{More: list.More, Damaged: uint32(list.Damaged), Coverage: coverageMessage(list.Coverage)}
 	for _, w := range list.Windows {
 		h := &w.Head
 		m := &atysv1.KeptWindow{Labels: map[string]string{}, Task: legible(h.Task), Run: w.Run[:], StartUnixNano: h.Start.UnixNano(), DurationNs: int64(h.Duration),
@@ -202,11 +209,18 @@ func coverageMessage(c query.Coverage) *atysv1.Coverage {
 		m.Tasks = append(m.Tasks, &atysv1.TaskCoverage{Task: legible(t.Task), Instances: instancesMessage(t.Instances)})
 	}
 	for _, n := range c.Nodes {
-		node := &atysv1.NodeCoverage{Node: legible(n.Node), Task: n.Task, FirstUnixNano: n.First.UnixNano(), LastUnixNano: n.Last.UnixNano(), WatchedNs: int64(n.Watched)}
-		node.Missing = spanMessages(n.Missing)
-		m.Nodes = append(m.Nodes, node)
+		m.Nodes = append(m.Nodes, &atysv1.NodeCoverage{Node: legible(n.Node), Task: legible(n.Task), FirstUnixNano: unixNano(n.First), LastUnixNano: unixNano(n.Last),
+			WatchedNs: int64(n.Watched), Missing: spanMessages(n.Missing), Stopped: spanMessages(n.Stopped), Silent: n.Silent})
 	}
 	return m
+}
+
+// unixNano is a time in a message; 0: none.
+func unixNano(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
 }
 
 func instancesMessage(i profile.Instances) *atysv1.Instances {

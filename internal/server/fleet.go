@@ -69,6 +69,7 @@ type task struct {
 // attendant is an agent as the server knows it.
 type attendant struct {
 	report    *atysv1.ReportRequest
+	first     time.Time // when it was first heard of
 	seen      time.Time
 	attending int // connections that stand
 	labels    profile.Labels
@@ -329,7 +330,7 @@ func (f *fleet) agent(node string) (*attendant, error) {
 		if f.forget(); len(f.agents) >= maxAgents {
 			return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d agents already", len(f.agents)))
 		}
-		a = &attendant{report: &atysv1.ReportRequest{Node: node}}
+		a = &attendant{report: &atysv1.ReportRequest{Node: node}, first: f.now()}
 		f.agents[node] = a
 	}
 	return a, nil

@@ -178,6 +178,12 @@ func lacks(c query.Coverage) (words []string) {
 		if missing > 0 {
 			words = append(words, fmt.Sprintf("Node %s was not watched for %v in %d gaps.", n.Node, missing.Round(time.Second), len(n.Missing)))
 		}
+		if n.Silent {
+			words = append(words, fmt.Sprintf("The agent of node %s is silent since %s (UTC).", n.Node, n.Last.UTC().Format(time.DateTime)))
+		}
+		for _, stop := range n.Stopped {
+			words = append(words, fmt.Sprintf("The agent of node %s was stopped from %s to %s (UTC).", n.Node, stop.From.UTC().Format(time.TimeOnly), stop.To.UTC().Format(time.TimeOnly)))
+		}
 	}
 	for _, l := range c.Losses {
 		if l.Reason.OfWindows() {

@@ -3012,7 +3012,8 @@ func (x *TaskCoverage) GetInstances() *Instances {
 	return nil
 }
 
-// NodeCoverage is when an agent that records everything watched.
+// NodeCoverage is when an agent that records everything watched. Where it watched
+// nothing of the time asked for, first is 0, and last when it did before.
 type NodeCoverage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -3020,7 +3021,9 @@ type NodeCoverage struct {
 	FirstUnixNano int64                  `protobuf:"fixed64,3,opt,name=first_unix_nano,json=firstUnixNano,proto3" json:"first_unix_nano,omitempty"`
 	LastUnixNano  int64                  `protobuf:"fixed64,4,opt,name=last_unix_nano,json=lastUnixNano,proto3" json:"last_unix_nano,omitempty"`
 	WatchedNs     int64                  `protobuf:"varint,5,opt,name=watched_ns,json=watchedNs,proto3" json:"watched_ns,omitempty"`
-	Missing       []*Span                `protobuf:"bytes,6,rep,name=missing,proto3" json:"missing,omitempty"`
+	Missing       []*Span                `protobuf:"bytes,6,rep,name=missing,proto3" json:"missing,omitempty"` // it was killed, or what it cut was lost or has not come yet
+	Stopped       []*Span                `protobuf:"bytes,7,rep,name=stopped,proto3" json:"stopped,omitempty"` // it had been told to end
+	Silent        bool                   `protobuf:"varint,8,opt,name=silent,proto3" json:"silent,omitempty"`  // it had said nothing more by the end of the time asked for, and should have
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3095,6 +3098,20 @@ func (x *NodeCoverage) GetMissing() []*Span {
 		return x.Missing
 	}
 	return nil
+}
+
+func (x *NodeCoverage) GetStopped() []*Span {
+	if x != nil {
+		return x.Stopped
+	}
+	return nil
+}
+
+func (x *NodeCoverage) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
 }
 
 type Span struct {
@@ -3764,7 +3781,8 @@ type Part struct {
 	N             int64                  `protobuf:"varint,4,opt,name=n,proto3" json:"n,omitempty"`
 	Value         int64                  `protobuf:"varint,5,opt,name=value,proto3" json:"value,omitempty"`
 	CpuNs         int64                  `protobuf:"varint,6,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`
-	Share         *Interval              `protobuf:"bytes,7,opt,name=share,proto3" json:"share,omitempty"`
+	Share         *Interval              `protobuf:"bytes,7,opt,name=share,proto3" json:"share,omitempty"`     // of this selection
+	Service       *Interval              `protobuf:"bytes,8,opt,name=service,proto3" json:"service,omitempty"` // of the service; none if unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3848,6 +3866,13 @@ func (x *Part) GetShare() *Interval {
 	return nil
 }
 
+func (x *Part) GetService() *Interval {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
 type LabelsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
@@ -3895,6 +3920,7 @@ func (x *LabelsRequest) GetSelection() *Selection {
 type LabelsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Labels        map[string]*Values     `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Coverage      *Coverage              `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"` // it counts no windows and no samples: none were read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3932,6 +3958,13 @@ func (*LabelsResponse) Descriptor() ([]byte, []int) {
 func (x *LabelsResponse) GetLabels() map[string]*Values {
 	if x != nil {
 		return x.Labels
+	}
+	return nil
+}
+
+func (x *LabelsResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
 	}
 	return nil
 }
@@ -4035,8 +4068,9 @@ func (x *WindowsRequest) GetLimit() uint32 {
 type WindowsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Windows       []*KeptWindow          `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`
-	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`       // than the limit
-	Damaged       uint32                 `protobuf:"varint,3,opt,name=damaged,proto3" json:"damaged,omitempty"` // that could not be read
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`        // than the limit
+	Damaged       uint32                 `protobuf:"varint,3,opt,name=damaged,proto3" json:"damaged,omitempty"`  // that could not be read
+	Coverage      *Coverage              `protobuf:"bytes,4,opt,name=coverage,proto3" json:"coverage,omitempty"` // of those that are listed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4090,6 +4124,13 @@ func (x *WindowsResponse) GetDamaged() uint32 {
 		return x.Damaged
 	}
 	return 0
+}
+
+func (x *WindowsResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
 }
 
 // KeptWindow is a window without what was sampled.
@@ -4808,7 +4849,7 @@ const file_atys_proto_rawDesc = "" +
 	" \x01(\x03R\x05cpuNs\"T\n" +
 	"\fTaskCoverage\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x120\n" +
-	"\tinstances\x18\x02 \x01(\v2\x12.atys.v1.InstancesR\tinstances\"\xcc\x01\n" +
+	"\tinstances\x18\x02 \x01(\v2\x12.atys.v1.InstancesR\tinstances\"\x8d\x02\n" +
 	"\fNodeCoverage\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12&\n" +
@@ -4816,7 +4857,9 @@ const file_atys_proto_rawDesc = "" +
 	"\x0elast_unix_nano\x18\x04 \x01(\x10R\flastUnixNano\x12\x1d\n" +
 	"\n" +
 	"watched_ns\x18\x05 \x01(\x03R\twatchedNs\x12'\n" +
-	"\amissing\x18\x06 \x03(\v2\r.atys.v1.SpanR\amissing\"N\n" +
+	"\amissing\x18\x06 \x03(\v2\r.atys.v1.SpanR\amissing\x12'\n" +
+	"\astopped\x18\a \x03(\v2\r.atys.v1.SpanR\astopped\x12\x16\n" +
+	"\x06silent\x18\b \x01(\bR\x06silent\"N\n" +
 	"\x04Span\x12$\n" +
 	"\x0efrom_unix_nano\x18\x01 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x02 \x01(\x10R\n" +
@@ -4865,7 +4908,7 @@ const file_atys_proto_rawDesc = "" +
 	"\bfunction\x18\x04 \x01(\tR\bfunction\"c\n" +
 	"\rSplitResponse\x12#\n" +
 	"\x05parts\x18\x01 \x03(\v2\r.atys.v1.PartR\x05parts\x12-\n" +
-	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xbc\x01\n" +
+	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xe9\x01\n" +
 	"\x04Part\x12&\n" +
 	"\x0fstart_unix_nano\x18\x01 \x01(\x10R\rstartUnixNano\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x18\n" +
@@ -4873,11 +4916,13 @@ const file_atys_proto_rawDesc = "" +
 	"\x01n\x18\x04 \x01(\x03R\x01n\x12\x14\n" +
 	"\x05value\x18\x05 \x01(\x03R\x05value\x12\x15\n" +
 	"\x06cpu_ns\x18\x06 \x01(\x03R\x05cpuNs\x12'\n" +
-	"\x05share\x18\a \x01(\v2\x11.atys.v1.IntervalR\x05share\"A\n" +
+	"\x05share\x18\a \x01(\v2\x11.atys.v1.IntervalR\x05share\x12+\n" +
+	"\aservice\x18\b \x01(\v2\x11.atys.v1.IntervalR\aservice\"A\n" +
 	"\rLabelsRequest\x120\n" +
-	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\"\x99\x01\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\"\xc8\x01\n" +
 	"\x0eLabelsResponse\x12;\n" +
-	"\x06labels\x18\x01 \x03(\v2#.atys.v1.LabelsResponse.LabelsEntryR\x06labels\x1aJ\n" +
+	"\x06labels\x18\x01 \x03(\v2#.atys.v1.LabelsResponse.LabelsEntryR\x06labels\x12-\n" +
+	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\x1aJ\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x05value\x18\x02 \x01(\v2\x0f.atys.v1.ValuesR\x05value:\x028\x01\" \n" +
@@ -4885,11 +4930,12 @@ const file_atys_proto_rawDesc = "" +
 	"\x06values\x18\x01 \x03(\tR\x06values\"X\n" +
 	"\x0eWindowsRequest\x120\n" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"n\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"\x9d\x01\n" +
 	"\x0fWindowsResponse\x12-\n" +
 	"\awindows\x18\x01 \x03(\v2\x13.atys.v1.KeptWindowR\awindows\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
-	"\adamaged\x18\x03 \x01(\rR\adamaged\"\xd0\x04\n" +
+	"\adamaged\x18\x03 \x01(\rR\adamaged\x12-\n" +
+	"\bcoverage\x18\x04 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xd0\x04\n" +
 	"\n" +
 	"KeptWindow\x127\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1f.atys.v1.KeptWindow.LabelsEntryR\x06labels\x12\x12\n" +
@@ -5090,70 +5136,74 @@ var file_atys_proto_depIdxs = []int32{
 	6,  // 35: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
 	5,  // 36: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
 	43, // 37: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	39, // 38: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	18, // 39: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	40, // 40: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	39, // 41: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	48, // 42: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	9,  // 43: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	40, // 44: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	49, // 45: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	49, // 46: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	50, // 47: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	50, // 48: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	39, // 49: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	53, // 50: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	40, // 51: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	50, // 52: atys.v1.Part.share:type_name -> atys.v1.Interval
-	39, // 53: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	68, // 54: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	39, // 55: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	59, // 56: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	69, // 57: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	9,  // 58: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	10, // 59: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	5,  // 60: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	6,  // 61: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	62, // 62: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	63, // 63: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	70, // 64: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	71, // 65: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	56, // 66: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 67: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	19, // 68: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	26, // 69: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	21, // 70: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	23, // 71: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
-	31, // 72: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	34, // 73: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	36, // 74: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	34, // 75: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	60, // 76: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	44, // 77: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	46, // 78: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	51, // 79: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	54, // 80: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	57, // 81: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 82: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	20, // 83: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	27, // 84: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	22, // 85: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	24, // 86: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
-	32, // 87: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	35, // 88: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	37, // 89: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	38, // 90: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	61, // 91: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	45, // 92: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	47, // 93: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	52, // 94: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	55, // 95: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	58, // 96: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	82, // [82:97] is the sub-list for method output_type
-	67, // [67:82] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	43, // 38: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
+	39, // 39: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	18, // 40: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	40, // 41: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	39, // 42: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	48, // 43: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	9,  // 44: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	40, // 45: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	49, // 46: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	49, // 47: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	50, // 48: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	50, // 49: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	39, // 50: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	53, // 51: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	40, // 52: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	50, // 53: atys.v1.Part.share:type_name -> atys.v1.Interval
+	50, // 54: atys.v1.Part.service:type_name -> atys.v1.Interval
+	39, // 55: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	68, // 56: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	40, // 57: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
+	39, // 58: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	59, // 59: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	40, // 60: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
+	69, // 61: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	9,  // 62: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	10, // 63: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	5,  // 64: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	6,  // 65: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	62, // 66: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	63, // 67: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	70, // 68: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	71, // 69: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	56, // 70: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 71: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	19, // 72: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	26, // 73: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	21, // 74: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	23, // 75: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	31, // 76: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	34, // 77: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	36, // 78: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	34, // 79: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	60, // 80: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	44, // 81: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	46, // 82: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	51, // 83: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	54, // 84: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	57, // 85: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 86: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	20, // 87: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	27, // 88: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	22, // 89: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	24, // 90: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	32, // 91: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	35, // 92: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	37, // 93: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	38, // 94: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	61, // 95: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	45, // 96: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	47, // 97: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	52, // 98: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	55, // 99: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	58, // 100: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	86, // [86:101] is the sub-list for method output_type
+	71, // [71:86] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }

@@ -1,0 +1,508 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/store"
+)
+
+// Agent is one that the asker knows of by what it told, and not by its windows.
+type Agent struct {
+	Node         string
+	Tasks        map[string]time.Duration // that record everything, and how long their windows are
+	First, Heard time.Time                // when it was first and last heard of
+	Silent       bool                     // nothing has been heard of it lately
+	Chosen       bool                     // it runs what is asked for
+}
+
+// NodeCoverage is when the agent of a node, for a task, watched.
+type NodeCoverage struct {
+	Node, Task string
+	// What it watched lies between. Where it watched nothing of the time asked for,
+	// First is zero, and Last when it did before.
+	First, Last time.Time
+	Watched     time.Duration // of that
+	Missing     []Span        // it was killed, or what it cut was lost or has not come yet
+	Stopped     []Span        // it had been told to end
+	Silent      bool          // it had said nothing more by the end of the time asked for, and should have
+}
+
+// Span is a time from and to.
+type Span struct{ From, To time.Time }
+
+const (
+	// slack is what lies between two windows that follow each other, at most: they
+	// are cut by clocks that are set.
+	slack = time.Second
+	// underway is how long a window takes from its end to the store, at most: it is
+	// shipped within seconds, and who is not heard of for as long counts as silent.
+	underway = 30 * time.Second
+	// straddling is how long before the time asked for windows are looked for that
+	// reach into it. Of a task with longer ones all of a day is looked through.
+	straddling = 2 * time.Minute
+	// Gone is how long who is silent is waited for: then it was taken away, not
+	// having been told to end, and no more is missing of it.
+	Gone = 24 * time.Hour
+	// nearby is within how long of the end of an agent a service ran on its node if
+	// it is taken to run there still.
+	nearby = 10 * time.Minute
+)
+
+// watcher is an agent at one of its tasks.
+type watcher struct{ node, task string }
+
+// sight is a window of a machine itself, in which everything was watched.
+type sight struct {
+	length time.Duration
+	cut    bool // it is as it was cut, and not added up
+	last   bool // its recording ended with it, as it was told to
+}
+
+// watch gathers when agents watched, and which windows never came: a machine tells
+// of those in a window of any task, for all that runs there.
+type watch struct {
+	task string    // "": of all
+	from time.Time // of the time asked for
+
+	mu     sync.Mutex // guards all below: windows are added up by several at once
+	saw    map[watcher]map[int64]sight
+	losses []profile.Loss
+}
+
+func (q *question) newWatch() *watch {
+	return &watch{task: q.Task, from: q.From, saw: map[watcher]map[int64]sight{}}
+}
+
+func (w *watch) see(labels profile.Labels, h *profile.Head, cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range h.Losses {
+		if l.Reason.OfWindows() && !h.Start.Before(w.from) {
+			addLoss(&w.losses, l)
+		}
+	}
+	if w.task != "" && h.Task != w.task {
+		return
+	}
+	key := watcher{labels["node"], h.Task}
+	if w.saw[key] == nil {
+		w.saw[key] = map[int64]sight{}
+	}
+	at := h.Start.UnixNano()
+	s := w.saw[key][at]
+	w.saw[key][at] = sight{max(s.length, h.Duration), cut, s.last || h.Farewell()}
+}
+
+// late lists those of some nodes of which no window reaches to a time, or
+// something before it.
+func (w *watch) late(nodes map[string]bool, than time.Time) map[string]bool {
+	late := maps.Clone(nodes)
+	for key, sights := range w.saw {
+		for at, s := range sights {
+			start := time.Unix(0, at)
+			if !start.After(than.Add(slack)) && start.Add(s.length).After(than.Add(-slack)) {
+				delete(late, key.node)
+			}
+		}
+	}
+	return late
+}
+
+// ends gives when the windows of each node that began before a time ended.
+func (w *watch) ends(before time.Time) map[string]time.Time {
+	ends := map[string]time.Time{}
+	for key, sights := range w.saw {
+		for at, s := range sights {
+			if start := time.Unix(0, at); start.Before(before) {
+				ends[key.node] = later(ends[key.node], start.Add(s.length))
+			}
+		}
+	}
+	return ends
+}
+
+// covered tells how whole the answer is. When an agent watched is told by the
+// windows of the machine itself, which there are always where all is recorded.
+// Who should have watched is told by those of a day before, and by the agents
+// that are known.
+func (q *question) covered(ctx context.Context) (Coverage, error) {
+	q.coverage.Tasks, q.coverage.Doubtful = q.heads.coverage()
+	meant, err := q.nodes(ctx, q.From, q.To, nil)
+	if err != nil {
+		return Coverage{}, err
+	}
+	agents := q.agents()
+	for node, a := range agents {
+		if a.Chosen && a.First.Before(q.To) && a.Heard.Add(Gone).After(q.From) {
+			meant[node] = true
+		}
+	}
+	w := q.newWatch()
+	if err := q.look(ctx, w, meant); err != nil {
+		return Coverage{}, err
+	}
+	for _, l := range w.losses {
+		addLoss(&q.coverage.Losses, l)
+	}
+	unknown, err := q.unknown(ctx)
+	if err != nil {
+		return Coverage{}, err
+	}
+	if err := q.expect(ctx, w, meant, agents); err != nil {
+		return Coverage{}, err
+	}
+	for key, sights := range w.saw {
+		if c := q.timeline(key, sights, agents[key.node], unknown); c.Watched > 0 || len(c.Missing) > 0 {
+			q.coverage.Nodes = append(q.coverage.Nodes, c)
+		}
+	}
+	slices.SortFunc(q.coverage.Nodes, func(a, b NodeCoverage) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Task, b.Task))
+	})
+	return q.coverage, nil
+}
+
+// agents are those that the asker knows, by their nodes.
+func (q *question) agents() map[string]Agent {
+	all := map[string]Agent{}
+	if q.Agents != nil {
+		for _, a := range q.Agents(q.Selection) {
+			all[a.Node] = a
+		}
+	}
+	return all
+}
+
+// expect adds, with no windows, the tasks of agents that are known and of which
+// there is no window at all. Where there is one, but none of its machine, an agent
+// records with other profilers, which do not watch the machine.
+func (q *question) expect(ctx context.Context, w *watch, meant map[string]bool, agents map[string]Agent) error {
+	mute := map[string]bool{}
+	for node := range agents {
+		mute[node] = meant[node]
+	}
+	for key := range w.saw {
+		delete(mute, key.node)
+	}
+	maps.DeleteFunc(mute, func(_ string, is bool) bool { return !is })
+	if len(mute) == 0 {
+		return nil
+	}
+	parts, err := q.parts(ctx, q.From.Add(-Gone), q.To, ofSeries)
+	if err != nil {
+		return err
+	}
+	for i := range parts {
+		parts[i].Service, parts[i].Task = "", ""
+		parts[i].Match = func(labels profile.Labels) bool { return mute[labels["node"]] }
+	}
+	heard, err := q.nodesOf(ctx, parts)
+	for node := range mute {
+		for task := range agents[node].Tasks {
+			if !heard[node] && (q.Task == "" || q.Task == task) {
+				w.saw[watcher{node, task}] = nil
+			}
+		}
+	}
+	return err
+}
+
+// nodes lists those of series that have windows of what is selected; of, if not
+// nil, are the only ones that are looked for.
+func (q *question) nodes(ctx context.Context, from, to time.Time, of map[string]bool) (map[string]bool, error) {
+	parts, err := q.parts(ctx, from, to, ofSeries)
+	if err != nil {
+		return nil, err
+	}
+	if of != nil {
+		for i := range parts {
+			parts[i].Match = func(labels profile.Labels) bool { return of[labels["node"]] && q.Select.Matches(labels) }
+		}
+	}
+	return q.nodesOf(ctx, parts)
+}
+
+// machines lists the nodes that have windows of the machine itself.
+func (q *question) machines(ctx context.Context, from, to time.Time) (map[string]bool, error) {
+	parts, err := q.parts(ctx, from, to, ofSeries)
+	if err != nil {
+		return nil, err
+	}
+	return q.nodesOf(ctx, ofMachines(parts, nil))
+}
+
+func (q *question) nodesOf(ctx context.Context, parts []store.Query) (map[string]bool, error) {
+	nodes := map[string]bool{}
+	for _, part := range parts {
+		series, err := q.Store.Series(ctx, q.Tenant, part)
+		if err != nil {
+			return nil, fmt.Errorf("list series: %w", err)
+		}
+		for _, labels := range series {
+			if node := labels["node"]; node != "" {
+				nodes[node] = true
+			}
+		}
+	}
+	return nodes, nil
+}
+
+// ofMachines has parts be about the machines of some nodes, or of all.
+func ofMachines(parts []store.Query, nodes map[string]bool) []store.Query {
+	for i := range parts {
+		parts[i].Service, parts[i].Task = "", ""
+		parts[i].Match = func(labels profile.Labels) bool {
+			return labels[store.ServiceLabel] == "" && (nodes == nil || nodes[labels["node"]])
+		}
+	}
+	return parts
+}
+
+// look sees when the agents of the nodes that are meant watched, and of those
+// that were silent when the time asked for began, and of what is selected had
+// something to watch until then.
+func (q *question) look(ctx context.Context, w *watch, meant map[string]bool) error {
+	begin := q.From.Add(-straddling)
+	silent, err := q.silentAtFirst(ctx)
+	if err != nil {
+		return err
+	}
+	all := maps.Clone(meant)
+	maps.Copy(all, silent)
+	if err := q.sight(ctx, w, all, Span{begin, q.From}, Span{q.From, q.To}); err != nil {
+		return err
+	}
+	if err := q.sight(ctx, w, w.late(all, q.From), Span{q.From.Add(-Gone), q.From}); err != nil {
+		return err
+	}
+	if err := q.sharpen(ctx, w); err != nil {
+		return err
+	}
+	ends := w.ends(q.From)
+	maps.DeleteFunc(ends, func(node string, _ time.Time) bool { return meant[node] || !silent[node] })
+	still, err := q.ranUntil(ctx, ends)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(w.saw, func(key watcher, _ map[int64]sight) bool { return !meant[key.node] && !still[key.node] })
+	return nil
+}
+
+// sight notes when the agents of some nodes watched. Each span is planned by
+// itself: no window that was added up reaches from one into the next.
+func (q *question) sight(ctx context.Context, w *watch, nodes map[string]bool, spans ...Span) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	var cut, added []store.Query
+	for _, s := range spans {
+		parts, err := q.parts(ctx, s.From, s.To, ofSeries)
+		if err != nil {
+			return err
+		}
+		for _, part := range parts {
+			if part.Level == store.Raw {
+				cut = append(cut, part)
+			} else {
+				added = append(added, part)
+			}
+		}
+	}
+	if err := q.see(ctx, w, ofMachines(added, nodes), false); err != nil {
+		return err
+	}
+	return q.see(ctx, w, ofMachines(cut, nodes), true)
+}
+
+func (q *question) see(ctx context.Context, w *watch, parts []store.Query, cut bool) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	see := func(labels profile.Labels, h *profile.Head) string {
+		w.see(labels, h, cut)
+		return ""
+	}
+	if _, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Key: see}); err != nil {
+		return fmt.Errorf("merge windows: %w", err)
+	}
+	return nil
+}
+
+// sharpen sees the last steps before agents fell silent as they were cut, as long
+// as that is kept: of what was added up it is known how much of a step was watched,
+// and not when.
+func (q *question) sharpen(ctx context.Context, w *watch) error {
+	steps := map[int64]map[string]bool{}
+	ended := map[watcher]int64{}
+	for key, sights := range w.saw {
+		at := slices.Max(slices.Collect(maps.Keys(sights)))
+		if s := sights[at]; s.cut || !time.Unix(0, at).Add(s.length+slack).Before(q.due(0)) {
+			continue
+		}
+		ended[key] = at
+		if steps[at] == nil {
+			steps[at] = map[string]bool{}
+		}
+		steps[at][key.node] = true
+	}
+	for at, nodes := range steps {
+		start, near := time.Unix(0, at), q.newWatch()
+		part := store.Query{Level: store.Raw, From: start, To: earlier(start.Add(store.Series1h.Length()), q.To)}
+		q.choose(&part)
+		if err := q.see(ctx, near, ofMachines([]store.Query{part}, nodes), true); err != nil {
+			return err
+		}
+		for key, sights := range near.saw {
+			if last, ok := ended[key]; ok && last == at {
+				delete(w.saw[key], at)
+				maps.Copy(w.saw[key], sights)
+			}
+		}
+	}
+	return nil
+}
+
+// silentAtFirst lists the nodes that have windows of their machine of the day
+// before, and none when the time asked for begins.
+func (q *question) silentAtFirst(ctx context.Context) (map[string]bool, error) {
+	silent, err := q.machines(ctx, q.From.Add(-Gone), q.From)
+	if err != nil || len(silent) == 0 {
+		return nil, err
+	}
+	around, err := q.machines(ctx, q.From, earlier(q.From.Add(straddling), q.To))
+	maps.DeleteFunc(silent, func(node string, _ bool) bool { return around[node] })
+	return silent, err
+}
+
+// ranUntil lists those of some nodes on which what is selected ran when their
+// agents ended. Those that ended within some minutes are looked for at once.
+func (q *question) ranUntil(ctx context.Context, ends map[string]time.Time) (map[string]bool, error) {
+	steps := map[time.Time]map[string]bool{}
+	for node, end := range ends {
+		step := end.UTC().Truncate(nearby)
+		if steps[step] == nil {
+			steps[step] = map[string]bool{}
+		}
+		steps[step][node] = true
+	}
+	ran := map[string]bool{}
+	for step, nodes := range steps {
+		found, err := q.nodes(ctx, step.Add(-nearby), step.Add(nearby), nodes)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(ran, found)
+	}
+	return ran, nil
+}
+
+// unknown are the times asked for of which it is not known any more who watched.
+func (q *question) unknown(ctx context.Context) ([]Span, error) {
+	parts, err := q.parts(ctx, q.From, q.To, ofSeries)
+	if err != nil {
+		return nil, err
+	}
+	return q.droppedOf(ctx, parts, nil)
+}
+
+// timeline tells of one agent at one task when it watched, from the windows
+// that were seen. What is known of the agent may be nothing.
+func (q *question) timeline(key watcher, sights map[int64]sight, agent Agent, unknown []Span) NodeCoverage {
+	c := NodeCoverage{Node: key.node, Task: key.task}
+	last, length := sight{}, agent.Tasks[key.task]
+	for _, at := range slices.Sorted(maps.Keys(sights)) {
+		s := sights[at]
+		start := time.Unix(0, at)
+		end := start.Add(s.length)
+		if !c.Last.IsZero() {
+			q.gap(&c, Span{c.Last, start}, last.last, unknown)
+		}
+		if !start.Before(q.From) {
+			c.watch(start, end)
+		}
+		if s.cut {
+			length = max(length, s.length)
+		}
+		if !end.Before(c.Last) {
+			c.Last, last = end, s
+		}
+	}
+	due := q.due(length)
+	since, heard := c.Last, later(c.Last, agent.Heard)
+	if since.IsZero() {
+		since = agent.First
+	}
+	until := earlier(due, heard.Add(Gone))
+	missing := q.gap(&c, Span{since, until}, last.last, unknown)
+	c.Silent = missing && !last.last && until.Equal(due)
+	if agent.Node != "" && !last.last && !q.To.Before(q.now().Add(-underway)) {
+		c.Silent = agent.Silent // it may be heard of all the same, or its last windows be under way
+	}
+	return c
+}
+
+// watch counts a window that begins in the time asked for.
+func (c *NodeCoverage) watch(start, end time.Time) {
+	from := start
+	switch {
+	case c.First.IsZero():
+		c.First = start
+	case start.Sub(c.Last) <= slack:
+		from = c.Last
+	}
+	c.Watched += max(0, end.Sub(from))
+}
+
+func (q *question) now() time.Time {
+	if q.Now == nil {
+		return time.Now()
+	}
+	return q.Now()
+}
+
+// due is until when windows of a length should have come by now. As long as nobody
+// knows how long they are they are taken to be as is usual.
+func (q *question) due(length time.Duration) time.Time {
+	return earlier(q.To, q.now().Add(-underway-cmp.Or(length, spec.DefaultWindow)))
+}
+
+// gap notes that there were no windows, and tells whether that is in the time
+// asked for. Less than the slack is nothing, of what lies there too.
+func (q *question) gap(c *NodeCoverage, s Span, meant bool, unknown []Span) (noted bool) {
+	if s.To.Sub(s.From) <= slack {
+		return false
+	}
+	into := &c.Missing
+	if meant {
+		into = &c.Stopped
+	}
+	for _, part := range without(Span{later(s.From, q.From), earlier(s.To, q.To)}, unknown) {
+		if part.To.Sub(part.From) > slack {
+			*into = append(*into, part)
+			noted = true
+		}
+	}
+	return noted
+}
+
+// without takes spans, which are in the order of time, out of one.
+func without(s Span, holes []Span) (rest []Span) {
+	for _, hole := range holes {
+		if end := earlier(s.To, hole.From); s.From.Before(end) {
+			rest = append(rest, Span{s.From, end})
+		}
+		s.From = later(s.From, hole.To)
+	}
+	if s.From.Before(s.To) {
+		rest = append(rest, s)
+	}
+	return rest
+}
