@@ -347,6 +347,9 @@ func (t *tenant) save(b *pebble.Batch) (done []func(), err error) {
 	for _, d := range t.dictionaries {
 		dictionaries = append(dictionaries, d)
 	}
+	if t.saved < len(t.series) {
+		err = t.tail.note(b, newKey(spaceSeries, t.name), uint32(t.saved))
+	}
 	for n := t.saved; n < len(t.series); n++ {
 		var w writer
 		w.labels(t.series[n].labels, sortedNames(t.series[n].labels))
@@ -364,7 +367,9 @@ func (t *tenant) save(b *pebble.Batch) (done []func(), err error) {
 	done = append(done, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.saved = count
+		if t.saved < count {
+			t.saved, t.tail = count, tail{}
+		}
 		for _, step := range steps {
 			if _, ok := t.stale[step]; ok { // else it is being added up
 				t.stale[step] = true
@@ -384,17 +389,25 @@ func (t *tenant) save(b *pebble.Batch) (done []func(), err error) {
 func (d *dictionary) save(b *pebble.Batch, tenant string) (done func(), err error) {
 	d.mu.RLock()
 	calls, first, leaves, firstLeaf := d.calls, d.saved, d.leaves, d.savedLeaves
+	callsTail, leavesTail := d.tail, d.leavesTail
 	d.mu.RUnlock()
 	if first < len(calls) {
-		err = b.Set(newKey(spaceCalls, tenant).text(d.service).number(uint32(first)), encodeCalls(calls[first:], first), nil)
+		prefix := newKey(spaceCalls, tenant).text(d.service)
+		err = errors.Join(callsTail.note(b, prefix, uint32(first)), b.Set(prefix.number(uint32(first)), encodeCalls(calls[first:], first), nil))
 	}
 	if firstLeaf < len(leaves) {
-		err = errors.Join(err, b.Set(newKey(spaceLeaves, tenant).text(d.service).number(uint32(firstLeaf)), encodeLeaves(leaves[firstLeaf:]), nil))
+		prefix := newKey(spaceLeaves, tenant).text(d.service)
+		err = errors.Join(err, leavesTail.note(b, prefix, uint32(firstLeaf)), b.Set(prefix.number(uint32(firstLeaf)), encodeLeaves(leaves[firstLeaf:]), nil))
 	}
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.saved, d.savedLeaves = len(calls), len(leaves)
+		if first < len(calls) {
+			d.saved, d.tail = len(calls), tail{}
+		}
+		if firstLeaf < len(leaves) {
+			d.savedLeaves, d.leavesTail = len(leaves), tail{}
+		}
 	}, err
 }
 
@@ -407,7 +420,8 @@ func (p *places) save(b *pebble.Batch, tenant string) (done func(), err error) {
 		for _, place := range p.list[p.saved:] {
 			w.location(place.Location)
 		}
-		err = b.Set(newKey(spacePlaces, tenant).number(uint32(p.saved)), w, nil)
+		prefix := newKey(spacePlaces, tenant)
+		err = errors.Join(p.tail.note(b, prefix, uint32(p.saved)), b.Set(prefix.number(uint32(p.saved)), w, nil))
 	}
 	named := len(p.named)
 	for _, number := range p.named {
@@ -418,7 +432,10 @@ func (p *places) save(b *pebble.Batch, tenant string) (done func(), err error) {
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.saved, p.named = count, p.named[named:]
+		if p.saved < count {
+			p.saved, p.tail = count, tail{}
+		}
+		p.named = p.named[named:]
 	}, err
 }
 

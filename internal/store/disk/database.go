@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,7 +97,7 @@ func (s *Store) open() (*database, error) {
 	// history of megabytes for each table that is written, and a decoder for each block.
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
 	for i := range o.Levels {
-		o.Levels[i].BlockSize = blockBytes
+		o.Levels[i].BlockSize = cmp.Or(s.options.block, blockBytes)
 	}
 	if !s.options.ReadOnly {
 		if err := s.roomToOpen(); err != nil {

@@ -3,7 +3,6 @@ package disk
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"hash/fnv"
 	"maps"
@@ -57,28 +56,6 @@ func (t *tenant) end(step store.Step, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy = nil
-}
-
-// restoreSteps reads which steps are stale, and what was dropped.
-func (d *database) restoreSteps(t *tenant) error {
-	err := d.each(newKey(spaceStale, t.name), func(rest, _ []byte) error {
-		if len(rest) != 9 || rest[0] > byte(store.Service1d) {
-			return damaged("steps", t.name)
-		}
-		start := time.Unix(0, int64(binary.BigEndian.Uint64(rest[1:]))).UTC()
-		t.stale[store.Step{Level: store.Level(rest[0]), Start: start}] = true
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return d.each(newKey(spaceDropped, t.name), func(rest, value []byte) error {
-		if len(rest) != 1 || len(value) != 4 {
-			return damaged("limits", t.name)
-		}
-		t.dropped[store.Level(rest[0])] = binary.BigEndian.Uint32(value)
-		return nil
-	})
 }
 
 // Stale lists steps that are to be added up; see store.Store.

@@ -29,8 +29,8 @@ func (s *Store) Scan(ctx context.Context, tenant string, q store.Query, each fun
 	if c.refused != nil {
 		return c.refused
 	}
-	if err == nil && c.damaged > 0 {
-		err = &store.DamagedError{Parts: c.damaged}
+	if parts := c.damaged + shelf.damaged(); err == nil && parts > 0 {
+		err = &store.DamagedError{Parts: parts}
 	}
 	return err
 }
@@ -89,7 +89,7 @@ func (t *tenant) open(kept *store.Window, calls []call, leaves []uint32) *profil
 			}
 			stack = append(stack, id)
 		}
-		stacks[i] = b.Stack(stack, profile.End(calls[at].place))
+		stacks[i] = b.Stack(stack, calls[at].end())
 	}
 	w := b.Window()
 	w.Threads, w.Contexts = kept.Threads, kept.Contexts

@@ -116,7 +116,7 @@ func (t *tenant) spans() (all []span) {
 		prefix := newKey(space, t.name)
 		all = append(all, span{from: prefix, to: prefix.after()})
 	}
-	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
+	for _, level := range levels {
 		prefix := levelKey(t.name, level)
 		for _, prefix := range []key{prefix, claimKey(prefix)} {
 			all = append(all, span{append(key(nil), prefix...).number(t.dropped[level]), prefix.after(), level, true})
@@ -131,7 +131,7 @@ func (s *Store) measure(db *database, t *tenant) (*store.Usage, error) {
 	estimated := false
 	for _, one := range t.spans() {
 		bytes, all, err := db.count(one)
-		if err == nil && !all {
+		if err == nil && !all || isDamage(err) {
 			estimated = true
 			bytes, err = db.estimate(one)
 		}
@@ -201,14 +201,20 @@ func (s *Store) Usage(ctx context.Context, tenant string) (*store.Usage, error) 
 	return u, ctx.Err()
 }
 
+// errFirst ends a search.
+var errFirst = errors.New("the first one is enough")
+
 // firstDay is that of the first window under a prefix; zero: there is none.
 func (d *database) firstDay(prefix key) (first time.Time, err error) {
-	it, err := d.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
-	if err != nil {
-		return first, err
+	err = d.walk(prefix, func(rest, _ []byte) error {
+		if len(rest) < 4 {
+			return errDamaged
+		}
+		first = dayTime(binary.BigEndian.Uint32(rest))
+		return errFirst
+	}, leftOut)
+	if errors.Is(err, errFirst) {
+		err = nil
 	}
-	if it.First() && len(it.Key()) >= len(prefix)+4 {
-		first = dayTime(binary.BigEndian.Uint32(it.Key()[len(prefix):]))
-	}
-	return first, errors.Join(it.Error(), it.Close())
+	return first, err
 }
