@@ -56,6 +56,7 @@ type dictionary struct {
 	savedLeaves int            // likewise
 	tail        tail           // of the calls in the database
 	leavesTail  tail
+	cleared     bool // the database still has another one, of stacks that no window names
 }
 
 // places are those of one tenant, numbered as they come.

@@ -140,12 +140,12 @@ func (c *cursor) labels(ctx context.Context) (labels []profile.Labels, err error
 	if err != nil {
 		return nil, err
 	}
-	numbers, all := c.tenant.chosen(c.query)
-	slices.SortFunc(numbers, func(a, b uint32) int { return strings.Compare(all[a].written, all[b].written) })
-	for _, n := range numbers {
-		err := c.series(ctx, days, n, &all[n], func(*found) error { return errFound })
+	chosen := c.tenant.chosen(c.query)
+	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
+	for _, of := range chosen {
+		err := c.series(ctx, days, of, func(*found) error { return errFound })
 		if errors.Is(err, errFound) {
-			labels = append(labels, maps.Clone(all[n].labels))
+			labels = append(labels, maps.Clone(of.labels))
 		} else if err != nil {
 			return nil, err
 		}

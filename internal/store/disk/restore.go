@@ -135,6 +135,11 @@ func (d *database) restoreName(prefix key, p *places, number uint32) error {
 func (d *database) restoreSeries(t *tenant) error {
 	var err error
 	t.tail, err = d.table(newKey(spaceSeries, t.name), table{func() int { return len(t.series) }, t.loseSeries, func(value []byte) bool {
+		if len(value) == 0 { // it is gone
+			t.free = append(t.free, uint32(len(t.series)))
+			t.loseSeries(uint32(len(t.series)) + 1)
+			return true
+		}
 		r := reader{data: value}
 		labels := r.labels()
 		if r.bad || len(r.data) > 0 {
@@ -346,15 +351,21 @@ func (d *database) leavesNamed(t *tenant, service string) (most int64, err error
 // nobody has it yet.
 func (t *tenant) appendSeries(labels profile.Labels) uint32 {
 	number := uint32(len(t.series))
-	t.numbers[keptLabels(labels)] = number
-	t.series = append(t.series, series{labels: maps.Clone(labels), written: labels.String(), service: labels[store.ServiceLabel], group: store.Group(labels)})
+	t.series = append(t.series, nil)
+	t.setSeries(number, labels)
 	return number
+}
+
+// setSeries gives a number to a series.
+func (t *tenant) setSeries(number uint32, labels profile.Labels) {
+	t.numbers[keptLabels(labels)] = number
+	t.series[number] = &series{number: number, labels: maps.Clone(labels), written: labels.String(), service: labels[store.ServiceLabel], group: store.Group(labels)}
 }
 
 // loseSeries has series be there, up to a size, that were lost.
 func (t *tenant) loseSeries(size uint32) {
 	for len(t.series) < int(size) {
-		t.series = append(t.series, series{lost: true})
+		t.series = append(t.series, nil)
 	}
 }
 

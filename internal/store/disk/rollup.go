@@ -91,7 +91,8 @@ func (s *Store) Roll(ctx context.Context, tenant string, step store.Step) error 
 }
 
 func (s *Store) roll(ctx context.Context, t *tenant, step store.Step) error {
-	last := &commit{tenant: t, rolled: &step}
+	last := t.newCommit()
+	last.rolled = &step
 	below := step.Level.Below()
 	t.mu.Lock()
 	dropped := days(step.Start) < t.dropped[below]
@@ -99,7 +100,7 @@ func (s *Store) roll(ctx context.Context, t *tenant, step store.Step) error {
 	if dropped {
 		return s.commit(ctx, last)
 	}
-	r := &roller{store: s, tenant: t, step: step, commit: &commit{tenant: t}}
+	r := &roller{store: s, tenant: t, step: step, commit: t.newCommit()}
 	if err := r.read(ctx); err != nil {
 		return err
 	}
@@ -157,25 +158,25 @@ func (r *roller) units(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	numbers, all := r.tenant.chosen(r.cursor.query)
+	chosen := r.tenant.chosen(r.cursor.query)
 	if !r.step.Level.Services() {
-		for _, n := range numbers {
-			if err := r.unit(ctx, days, all[n].labels, []uint32{n}, all); err != nil {
+		for _, of := range chosen {
+			if err := r.unit(ctx, days, of.labels, []*series{of}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	services := map[string][]uint32{}
-	for _, n := range numbers {
-		services[all[n].service] = append(services[all[n].service], n)
+	services := map[string][]*series{}
+	for _, of := range chosen {
+		services[of.service] = append(services[of.service], of)
 	}
-	for service, numbers := range services {
+	for service, all := range services {
 		labels := profile.Labels{}
 		if service != "" {
 			labels[store.ServiceLabel] = service
 		}
-		if err := r.unit(ctx, days, labels, numbers, all); err != nil {
+		if err := r.unit(ctx, days, labels, all); err != nil {
 			return err
 		}
 	}
@@ -183,9 +184,9 @@ func (r *roller) units(ctx context.Context) error {
 }
 
 // unit adds series up to windows under the given labels.
-func (r *roller) unit(ctx context.Context, days []uint32, labels profile.Labels, numbers []uint32, all []series) error {
+func (r *roller) unit(ctx context.Context, days []uint32, labels profile.Labels, all []*series) error {
 	seen := map[measured]bool{}
-	err := r.each(ctx, days, numbers, all, func(of *series, f *found) error {
+	err := r.each(ctx, days, all, func(of *series, f *found) error {
 		list, ok := kinds(f.data)
 		if !ok {
 			r.cursor.report(of, f.start, errDamaged)
@@ -199,16 +200,16 @@ func (r *roller) unit(ctx context.Context, days []uint32, labels profile.Labels,
 		return err
 	}
 	for m := range seen {
-		if err := r.measure(ctx, days, labels, numbers, all, m); err != nil {
+		if err := r.measure(ctx, days, labels, all, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *roller) each(ctx context.Context, days []uint32, numbers []uint32, all []series, give func(*series, *found) error) error {
-	for _, n := range numbers {
-		err := r.cursor.series(ctx, days, n, &all[n], func(f *found) error { return give(&all[n], f) })
+func (r *roller) each(ctx context.Context, days []uint32, all []*series, give func(*series, *found) error) error {
+	for _, of := range all {
+		err := r.cursor.series(ctx, days, of, func(f *found) error { return give(of, f) })
 		if err != nil {
 			return err
 		}
@@ -217,9 +218,9 @@ func (r *roller) each(ctx context.Context, days []uint32, numbers []uint32, all 
 }
 
 // measure adds one kind of values of one task up.
-func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labels, numbers []uint32, all []series, m measured) error {
+func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labels, all []*series, m measured) error {
 	r.window, r.watched, r.grouped = store.Window{Series: labels}, 0, r.step.Level.Services()
-	err := r.each(ctx, days, numbers, all, func(of *series, f *found) error {
+	err := r.each(ctx, days, all, func(of *series, f *found) error {
 		if f.task != m.task {
 			return nil
 		}
@@ -346,6 +347,6 @@ func (r *roller) flush(ctx context.Context) error {
 		return nil
 	}
 	full := r.commit
-	r.commit = &commit{tenant: r.tenant}
+	r.commit = r.tenant.newCommit()
 	return r.store.commit(ctx, full)
 }

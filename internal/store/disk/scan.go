@@ -40,11 +40,10 @@ func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Wind
 	if err != nil {
 		return err
 	}
-	numbers, all := c.tenant.chosen(c.query)
-	slices.SortFunc(numbers, func(a, b uint32) int { return strings.Compare(all[a].written, all[b].written) })
-	for _, n := range numbers {
-		of := &all[n]
-		err := c.series(ctx, days, n, of, func(f *found) error {
+	chosen := c.tenant.chosen(c.query)
+	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
+	for _, of := range chosen {
+		err := c.series(ctx, days, of, func(f *found) error {
 			d, err := shelf.take(of.service)
 			if err != nil {
 				return err

@@ -17,8 +17,12 @@ type tenant struct {
 
 	mu           sync.Mutex // guards all below
 	dictionaries map[string]*dictionary
-	series       []series
+	series       []*series              // by number; nil: it was lost, or is gone
 	numbers      map[string]uint32      // of series, by how they are kept
+	free         []uint32               // numbers of series that are gone
+	resting      []uint32               // and of those that somebody may still ask for
+	rewritten    []uint32               // numbers whose series the database has as it was
+	generation   uint64                 // of numbers: who has some of an older one finds them anew
 	saved        int                    // series that are in the database
 	tail         tail                   // of these
 	stale        map[store.Step]bool    // steps that are to be added up; false: the database does not know
@@ -28,17 +32,22 @@ type tenant struct {
 	anyClaimed   bool                   // or which days these are was lost
 	usage        usage
 
-	problems problems   // what of it is damaged, since it was read
-	rolling  sync.Mutex // held while a step is added up
-	loading  sync.Mutex // held while a dictionary is read: two copies of one would number apart
+	problems problems     // what of it is damaged, since it was read
+	rolling  sync.Mutex   // held while a step is added up, or the tenant is tidied
+	encoding sync.RWMutex // held for reading while numbers are found for a batch, for writing while some are given back
+	loading  sync.Mutex   // held while a dictionary is read: two copies of one would number apart
 }
 
+// series is what windows came of. It does not change, but for what is guarded.
 type series struct {
+	number  uint32
 	labels  profile.Labels
 	written string
 	service string
 	group   int
-	lost    bool // its labels are: nobody asks for it
+
+	admitted bool     // since the tenant was last tidied; guarded by the tenant's mutex
+	last     evidence // that it has windows; guarded by the tenant's rolling
 }
 
 // tenant finds a tenant, and reads what the database holds of it when it is
@@ -64,9 +73,17 @@ func (s *Store) tenant(db *database, name string) (*tenant, error) {
 // addSeries finds or adds a series. The tenant is locked.
 func (t *tenant) addSeries(labels profile.Labels) uint32 {
 	number, ok := t.numbers[keptLabels(labels)]
-	if !ok {
+	switch {
+	case ok:
+	case len(t.free) > 0:
+		number = t.free[len(t.free)-1]
+		t.free = t.free[:len(t.free)-1]
+		t.rewritten = append(t.rewritten, number)
+		t.setSeries(number, labels)
+	default:
 		number = t.appendSeries(labels)
 	}
+	t.series[number].admitted = true
 	return number
 }
 
@@ -82,7 +99,7 @@ func keptLabels(labels profile.Labels) string {
 func (t *tenant) admit(labels profile.Labels, limit int) (uint32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.series) >= limit {
+	if len(t.numbers) >= limit {
 		if _, ok := t.numbers[keptLabels(labels)]; !ok {
 			return 0, &store.QuotaError{What: "series", Limit: int64(limit)}
 		}
@@ -91,16 +108,16 @@ func (t *tenant) admit(labels profile.Labels, limit int) (uint32, error) {
 }
 
 // chosen lists the series that a query may mean, by their numbers.
-func (t *tenant) chosen(q store.Query) (numbers []uint32, all []series) {
+func (t *tenant) chosen(q store.Query) (chosen []*series) {
 	t.mu.Lock()
-	all = t.series
+	all := slices.Clone(t.series) // numbers are given to others meanwhile
 	t.mu.Unlock()
-	for n, s := range all {
-		if !s.lost && (q.Service == "" || s.service == q.Service) && (q.Match == nil || q.Match(s.labels)) {
-			numbers = append(numbers, uint32(n))
+	for _, s := range all {
+		if s != nil && (q.Service == "" || s.service == q.Service) && (q.Match == nil || q.Match(s.labels)) {
+			chosen = append(chosen, s)
 		}
 	}
-	return numbers, all
+	return chosen
 }
 
 // shelf is the dictionaries of one tenant that somebody has taken. They stay
@@ -232,7 +249,7 @@ func (t *tenant) forget(d *dictionary) {
 	defer t.mu.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.users == 0 && d.saved == len(d.calls) && d.savedLeaves == len(d.leaves) && t.dictionaries[d.service] == d {
+	if d.users == 0 && !d.cleared && d.saved == len(d.calls) && d.savedLeaves == len(d.leaves) && t.dictionaries[d.service] == d {
 		delete(t.dictionaries, d.service)
 		d.loaded.Add(-int64(len(d.calls)))
 	}

@@ -74,7 +74,7 @@ func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*Tenan
 		return nil, err
 	}
 	t.mu.Lock()
-	of := &TenantStatistics{Name: t.name, Series: len(t.series), Places: t.places.size(), Stale: len(t.stale),
+	of := &TenantStatistics{Name: t.name, Series: len(t.numbers), Places: t.places.size(), Stale: len(t.stale),
 		Bytes: usage.Bytes(), Quota: s.options.Quotas.Of(t.name).Bytes, Stacks: usage.Stacks, Recent: usage.Recent}
 	t.mu.Unlock()
 	most := 0
@@ -110,9 +110,9 @@ func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*Tenan
 func (t *tenant) services() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.series {
-		if !t.series[i].lost {
-			names = append(names, t.series[i].service)
+	for _, s := range t.series {
+		if s != nil {
+			names = append(names, s.service)
 		}
 	}
 	slices.Sort(names)
@@ -198,13 +198,11 @@ func (c *cursor) check(ctx context.Context, service string, stacks *dictionary) 
 	if err != nil {
 		return err
 	}
-	numbers, all := c.tenant.chosen(c.query)
-	for _, n := range numbers {
-		of := &all[n]
+	for _, of := range c.tenant.chosen(c.query) {
 		if of.service != service { // a query without a service is of all
 			continue
 		}
-		err := c.series(ctx, days, n, of, func(f *found) error {
+		err := c.series(ctx, days, of, func(f *found) error {
 			w, ok := decodeWindow(f.data)
 			if !ok || !below(w.Rows.Stack, stacks.size()) {
 				c.report(of, f.start, errDamaged)
