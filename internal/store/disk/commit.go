@@ -351,7 +351,7 @@ func (d *database) apply(group []*commit) (saved []func(), err error) {
 		if err := c.add(b); err != nil {
 			return nil, err
 		}
-		c.tenant.wrote(int64(b.Len() - size))
+		d.wrote(c.tenant, int64(b.Len()-size))
 	}
 	return saved, b.Commit(pebble.Sync)
 }

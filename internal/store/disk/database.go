@@ -29,6 +29,7 @@ type database struct {
 	*pebble.DB
 	users   sync.WaitGroup
 	failing atomic.Bool // what is in memory cannot be written out
+	written int64       // bytes since it was opened; guarded by the store's applying
 }
 
 func (d *database) release() { d.users.Done() }

@@ -51,7 +51,10 @@ func (t *tenant) tidied() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, d := range t.dictionaries {
-		if d.cleared {
+		d.mu.RLock()
+		cleared := d.cleared
+		d.mu.RUnlock()
+		if cleared {
 			return true
 		}
 	}

@@ -71,3 +71,41 @@ func TestServicesEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestTidiesMeanwhile puts a window of a series, and begins to put another one,
+// while it is looked for whether anything is left of it.
+func TestTidiesMeanwhile(t *testing.T) {
+	ctx := context.Background()
+	s := openOn(t, t.TempDir(), vfs.Default)
+	defer s.Close()
+	if err := errors.Join(put(s, 0), s.Drop(ctx, tenantName, store.Raw, storetest.Epoch.Add(day))); err != nil {
+		t.Fatal(err)
+	}
+	db, tenant := s.db, s.tenants[tenantName]
+	r, err := s.resolver(tenantName, storetest.Batch(profile.Run{1}, numbered(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := r.encode(store.Raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.shelf.putBack()
+	db.release()
+	suspects := s.suspects(tenant)
+	if err := db.search(ctx, tenant, suspects); err != nil || len(suspects["shop"]) != 1 {
+		t.Fatalf("%d series have no windows, %v", len(suspects["shop"]), err)
+	}
+	if err := s.commit(ctx, before); !errors.Is(err, errTidied) {
+		t.Errorf("numbers of before are written: %v", err)
+	}
+	if err := put(s, 2); err != nil {
+		t.Fatal(err)
+	}
+	tenant.mu.Lock()
+	tenant.giveBack(suspects)
+	tenant.mu.Unlock()
+	if seen := there(t, s, everything()); !seen[2] || len(seen) != 1 {
+		t.Errorf("windows %v are there", seen)
+	}
+}
