@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/freq"
+	"atys.dev/atys/internal/spec"
 )
 
 // budgetFlags say what an agent may take of its machine; empty, as much as it does.
@@ -46,7 +47,7 @@ func (f *budgetFlags) budget() (b freq.Budget, err error) {
 	if b.Cores, err = parseShare(cmp.Or(f.cpu, "0")); err != nil {
 		return b, &usageError{fmt.Errorf("--max-cpu %w", err)}
 	}
-	if b.Memory, err = parseBytes(cmp.Or(f.memory, "0")); err != nil {
+	if b.Memory, err = spec.ParseBytes(cmp.Or(f.memory, "0")); err != nil {
 		return b, &usageError{fmt.Errorf("--max-memory %w", err)}
 	}
 	if b.Memory != 0 && b.Memory < leastMemory {
@@ -63,26 +64,4 @@ func parseShare(text string) (float64, error) {
 		return 0, fmt.Errorf("%q: want a share of a core, such as 2%%, or 0", text)
 	}
 	return share / 100, nil
-}
-
-// units of memory, the longer names first.
-var byteUnits = []struct {
-	name  string
-	bytes float64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}}
-
-// parseBytes reads an amount of memory, such as 256MB.
-func parseBytes(text string) (int64, error) {
-	number, unit := strings.TrimSpace(text), 1.0
-	found := number == "0"
-	for _, u := range byteUnits {
-		if rest, ok := strings.CutSuffix(number, u.name); ok && !found {
-			number, unit, found = strings.TrimSpace(rest), u.bytes, true
-		}
-	}
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !found || !(n >= 0 && n*unit < 1<<50) {
-		return 0, fmt.Errorf("%q: want memory, such as 256MB, or 0", text)
-	}
-	return int64(n * unit), nil
 }

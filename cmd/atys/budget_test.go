@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"atys.dev/atys/internal/spec"
 )
 
 func TestBudget(t *testing.T) {
@@ -47,7 +49,7 @@ func TestUnitHasRoom(t *testing.T) {
 	if said := "keeps within " + defaultMemory + " itself"; !strings.Contains(string(unit), said) {
 		t.Errorf("the unit does not say that an agent %s", said)
 	}
-	budget, err := parseBytes(defaultMemory)
+	budget, err := spec.ParseBytes(defaultMemory)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,15 +1,16 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"atys.dev/atys/internal/atomicfile"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/spec"
@@ -91,18 +92,7 @@ func writeOrders(name string, o *atysv1.Orders) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".orders-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return atomicfile.Write(name, bytes.NewReader(data))
 }
 
 // remembered are the orders of the last life: they hold until a server has others.

@@ -17,7 +17,7 @@ const Top = 7
 // The most specific pattern wins. ARCHITECTURE.md shows the same table.
 func Floors() [Top + 1][]string {
 	return [Top + 1][]string{
-		0: {"profile", "profile/profiletest", "stats", "corpus"},
+		0: {"profile", "profile/profiletest", "stats", "corpus", "atomicfile"},
 		1: {"profile/*", "spec", "freq", "prune", "merge", "variance", "edges", "render", "render/*", "auth"},
 		2: {"profile/format", "plan", "bpf", "binfile", "binfile/*", "proc", "proc/*", "wire/..."},
 		3: {"lang", "lang/*", "spool", "store", "wire", "unwind/cfi"},

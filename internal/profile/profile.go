@@ -183,10 +183,11 @@ const (
 	EndLost                  // the stack was counted, but not stored: storage was full
 	EndStarting              // unmapped or not loaded, within 50 ms of exec or dlopen
 	EndParked                // a virtual thread's older frames are not on the stack
+	EndDamaged               // the rest was kept, and the disk lost it
 )
 
 var endNames = [...]string{"unknown", "complete", "no user stack", "too deep", "unmapped code", "no unwind information",
-	"unreadable stack", "unsupported unwind information", "unwind information not loaded yet", "corrupt stack", "stack storage full", "process or library just started", "older frames of a parked virtual thread"}
+	"unreadable stack", "unsupported unwind information", "unwind information not loaded yet", "corrupt stack", "stack storage full", "process or library just started", "older frames of a parked virtual thread", "damaged where it was kept"}
 
 // String gives the reason in words.
 func (e End) String() string {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"atys.dev/atys/internal/atomicfile"
 	"atys.dev/atys/internal/spec"
 )
 
@@ -125,7 +127,7 @@ func (l ledger) keep(o *ordered) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("keep profile %q: %w", o.Profile.Name, err)
 	}
-	if err := writeDurably(filepath.Join(l.dir, o.Profile.Name+ledgerSuffix), data); err != nil {
+	if err := atomicfile.WriteDurably(filepath.Join(l.dir, o.Profile.Name+ledgerSuffix), bytes.NewReader(data)); err != nil {
 		return fmt.Errorf("keep profile %q: %w", o.Profile.Name, err)
 	}
 	return nil
@@ -142,37 +144,10 @@ func (l ledger) drop(name string) error {
 	return syncDir(l.dir)
 }
 
-// writeDurably replaces a file: all of it is on disk under its name, or nothing.
-func writeDurably(name string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // it is of no use
-		}
-	}()
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), name); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(name))
-}
-
 func syncDir(dir string) error {
-	d, err := os.Open(dir)
+	err := atomicfile.SyncDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return err
 }

@@ -3,12 +3,12 @@ package server
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/store"
 )
 
@@ -19,7 +19,7 @@ const leastQuota = 100_000_000
 // named (50GB), and for some that are (team-a=200GB); 0: no limit. Series are
 // numbers without a unit.
 func ParseQuotas(bytes, series []string) (store.Quotas, error) {
-	ofBytes, err := parseByTenant(bytes, parseBytes)
+	ofBytes, err := parseByTenant(bytes, parseQuota)
 	if err != nil {
 		return nil, fmt.Errorf("quota of bytes: %w", err)
 	}
@@ -63,26 +63,12 @@ func parseByTenant(parts []string, parse func(string) (int64, error)) (byTenant,
 	return all, nil
 }
 
-var units = []struct {
-	name  string
-	bytes float64
-}{{"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}
-
-func parseBytes(text string) (int64, error) {
-	if text == "0" {
-		return 0, nil
+func parseQuota(text string) (int64, error) {
+	n, err := spec.ParseBytes(text)
+	if err == nil && n != 0 && n < leastQuota {
+		err = fmt.Errorf("%q: want %d MB at least, or 0 for no limit", text, int64(leastQuota/1e6))
 	}
-	for _, unit := range units {
-		number, ok := strings.CutSuffix(text, unit.name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseFloat(number, 64)
-		if bytes := n * unit.bytes; err == nil && bytes >= leastQuota && bytes < math.MaxInt64 {
-			return int64(bytes), nil
-		}
-	}
-	return 0, fmt.Errorf("%q: want a number of MB, GB or TB, such as 50GB, from %dMB on, or 0 for no limit", text, int64(leastQuota/1e6))
+	return n, err
 }
 
 func parseSeries(text string) (int64, error) {

@@ -23,7 +23,7 @@ import (
 )
 
 func TestParseQuotas(t *testing.T) {
-	got, err := ParseQuotas([]string{"50GB", "team-a=1.5TB", "free=0"}, []string{"team-a=1000"})
+	got, err := ParseQuotas([]string{"50GB", "team-a=1.5TB", "free=0", "team-b=50GiB"}, []string{"team-a=1000"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +31,7 @@ func TestParseQuotas(t *testing.T) {
 		"other":  {Bytes: 50e9, Series: store.DefaultSeries},
 		"team-a": {Bytes: 1.5e12, Series: 1000},
 		"free":   {Bytes: 0, Series: store.DefaultSeries},
+		"team-b": {Bytes: 50 << 30, Series: store.DefaultSeries},
 	} {
 		if q := got.Of(tenant); q != want {
 			t.Errorf("%s: %+v, want %+v", tenant, q, want)

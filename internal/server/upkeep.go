@@ -139,12 +139,12 @@ func due(level store.Level, stale []store.Step, now time.Time) (steps []store.St
 	return steps
 }
 
-// drop forgets what is older than it is to be kept.
+// drop forgets what is older than it is to be kept, and what nothing is left of.
 func (u *upkeep) drop(ctx context.Context, tenant string, now time.Time) (failed error) {
 	for level, keep := range u.options.Retention {
 		if keep > 0 {
 			failed = errors.Join(failed, u.options.Store.Drop(ctx, tenant, level, now.Add(-keep)))
 		}
 	}
-	return failed
+	return errors.Join(failed, u.options.Store.Tidy(ctx, tenant))
 }

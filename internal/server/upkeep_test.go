@@ -18,6 +18,7 @@ type watched struct {
 	*mem.Store
 	rolled  []store.Step
 	dropped map[store.Level]time.Time
+	tidied  int
 }
 
 func (w *watched) Roll(ctx context.Context, tenant string, step store.Step) error {
@@ -28,6 +29,11 @@ func (w *watched) Roll(ctx context.Context, tenant string, step store.Step) erro
 func (w *watched) Drop(ctx context.Context, tenant string, level store.Level, before time.Time) error {
 	w.dropped[level] = before
 	return w.Store.Drop(ctx, tenant, level, before)
+}
+
+func (w *watched) Tidy(ctx context.Context, tenant string) error {
+	w.tidied++
+	return w.Store.Tidy(ctx, tenant)
 }
 
 func TestUpkeep(t *testing.T) {
@@ -91,6 +97,9 @@ func TestUpkeep(t *testing.T) {
 	}
 	if want := map[store.Level]time.Time{store.Raw: begin.Add(80*time.Minute - 48*time.Hour)}; !maps.Equal(kept.dropped, want) {
 		t.Errorf("dropped are %v, want %v", kept.dropped, want)
+	}
+	if kept.tidied == 0 {
+		t.Error("the store is never tidied")
 	}
 	if got := rolls(12*time.Hour + 30*time.Second); !slices.Equal(got, []store.Level{store.Service1d}) {
 		t.Errorf("once the day is over %v are added up", got)

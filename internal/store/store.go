@@ -248,6 +248,10 @@ type Store interface {
 	Name(ctx context.Context, tenant string, places []profile.Place) error
 	// Drop forgets windows of a level that begin before a time, by whole days.
 	Drop(ctx context.Context, tenant string, level Level, before time.Time) error
+	// Tidy forgets series of which no window is left at any level: they count against
+	// no quota. It may forget what explains the stacks of services of which none is,
+	// and asks for it again. What is put meanwhile is there as ever.
+	Tidy(ctx context.Context, tenant string) error
 	// Dropped tells before when windows of each level were dropped.
 	Dropped(ctx context.Context, tenant string) (map[Level]time.Time, error)
 	// Usage tells what a tenant takes. Put and Roll give a QuotaError once it is as

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/atomicfile"
 )
 
 // tableCache keeps tables on disk, a file per build-id:
@@ -103,19 +105,7 @@ func (c *tableCache) save(id string, t tables) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(c.dir, ".names-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(encodeTables(t))
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(temp.Name(), path); err != nil {
+	if err := atomicfile.Write(path, bytes.NewReader(encodeTables(t))); err != nil {
 		return err
 	}
 	return c.makeRoom()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"atys.dev/atys/internal/atomicfile"
 	"atys.dev/atys/internal/binfile"
 )
 
@@ -123,27 +124,21 @@ func (f *Finder) fetch(ctx context.Context, server, id, what, path string) error
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answered %q", server, response.Status)
 	}
-	return writeFile(path, io.LimitReader(response.Body, maxDownload+1))
+	return atomicfile.Write(path, &bounded{response.Body, maxDownload})
 }
 
-// writeFile puts content in place as a whole or not at all.
-func writeFile(path string, content io.Reader) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), ".download-*")
-	if err != nil {
-		return err
+// bounded fails behind so many bytes, where a reader would just end.
+type bounded struct {
+	io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n, fmt.Errorf("the file has more than %d bytes", int64(maxDownload))
 	}
-	defer os.Remove(temp.Name())
-	n, err := io.Copy(temp, content)
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	if n > maxDownload {
-		return fmt.Errorf("the file has more than %d bytes", int64(maxDownload))
-	}
-	return os.Rename(temp.Name(), path)
+	return n, err
 }
 
 // failing tells whether a server failed lately: naming must not wait for a

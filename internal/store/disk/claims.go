@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -64,7 +65,7 @@ func (c *commit) claimed() bool {
 	}
 	c.tenant.mu.Lock()
 	defer c.tenant.mu.Unlock()
-	return len(c.tenant.claimed) > 0 && slices.ContainsFunc(c.pairs, func(p [2][]byte) bool { return c.tenant.claimed[dayOf(p[0], c.tenant.name)] })
+	return c.tenant.anyClaimed || len(c.tenant.claimed) > 0 && slices.ContainsFunc(c.pairs, func(p [2][]byte) bool { return c.tenant.claimed[dayOf(p[0], c.tenant.name)] })
 }
 
 // dayOf is the day in a window's key.
@@ -135,10 +136,13 @@ func (s *claims) owner(contained key) (key, error) {
 	return s.database.value(claimKey(contained))
 }
 
-// value is what is kept under a key; nil: nothing.
+// value is what is kept under a key; nil: nothing, or nothing that can be read. A
+// window that cannot be is in no answer, so that another one with it counts once;
+// with a claim that cannot be it may count twice, where refusing would keep its
+// agent from ever sending another one.
 func (d *database) value(k key) (key, error) {
 	value, closer, err := d.Get(k)
-	if errors.Is(err, pebble.ErrNotFound) {
+	if errors.Is(err, pebble.ErrNotFound) || isDamage(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -147,7 +151,8 @@ func (d *database) value(k key) (key, error) {
 	return append(key{}, value...), closer.Close()
 }
 
-// restoreClaims finds the days of which windows are contained in others.
+// restoreClaims finds the days of which windows are contained in others. Where
+// that cannot be told, it may be any.
 func (d *database) restoreClaims(t *tenant) error {
 	prefix := append(newKey(spaceClaims, t.name), byte(store.Raw))
 	it, err := d.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
@@ -158,10 +163,17 @@ func (d *database) restoreClaims(t *tenant) error {
 		r := reader{data: it.Key()[len(prefix):]}
 		day := r.fixed()
 		if r.bad {
-			return errors.Join(damaged("claims", t.name), it.Close())
+			err = errDamaged
+			break
 		}
 		t.claimed[day] = true
 		valid = it.SeekGE(append(key(nil), prefix...).number(day).after())
 	}
-	return errors.Join(it.Error(), it.Close())
+	if err = cmp.Or(err, it.Error()); isDamage(err) {
+		t.anyClaimed = true
+		t.lost("claims")(err)
+		_ = it.Close() // its error is the one that is known
+		return nil
+	}
+	return errors.Join(err, it.Close())
 }

@@ -31,8 +31,10 @@ type commit struct {
 	rolled *store.Step         // that the pairs are all of
 	drop   *drop
 	bytes  int
-	done   chan error
-	failed error // it alone is not written
+	// The numbers in its keys and values are of this generation of the tenant's.
+	generation uint64
+	done       chan error
+	failed     error // it alone is not written
 }
 
 // Put keeps a batch; see store.Store.
@@ -43,6 +45,17 @@ func (s *Store) Put(ctx context.Context, tenant string, level store.Level, b *st
 		}
 	}
 	s.puts.Add(1)
+	for {
+		if err := s.put(ctx, tenant, level, b); !errors.Is(err, errTidied) {
+			return err
+		}
+	}
+}
+
+// errTidied says that numbers were given back since those of a commit were found.
+var errTidied = errors.New("the tenant was tidied meanwhile")
+
+func (s *Store) put(ctx context.Context, tenant string, level store.Level, b *store.Batch) error {
 	r, err := s.resolver(tenant, b)
 	if err != nil {
 		return err
@@ -104,7 +117,10 @@ func (s *Store) resolver(tenant string, b *store.Batch) (*resolver, error) {
 // encode makes a commit of the batch. All that is unknown is told at once.
 func (r *resolver) encode(level store.Level) (*commit, error) {
 	t := r.shelf.tenant
-	c := &commit{tenant: t, stale: map[store.Step]bool{}}
+	t.encoding.RLock()
+	defer t.encoding.RUnlock()
+	c := t.newCommit()
+	c.stale = map[store.Step]bool{}
 	for i := range r.batch.Windows {
 		w := &r.batch.Windows[i]
 		leaves, err := r.leaves(w)
@@ -142,6 +158,12 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 		t.places.improveAll(r.batch.Forest, r.places)
 	}
 	return c, nil
+}
+
+func (t *tenant) newCommit() *commit {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &commit{tenant: t, generation: t.generation}
 }
 
 // key is where a window lies, or would: of the time and task of one of the batch.
@@ -267,7 +289,7 @@ func (s *Store) write(group []*commit) (failed *database, err error) {
 		return nil, fmt.Errorf("%w: what is in memory could not be written out to %q", store.ErrFull, s.options.Dir)
 	}
 	s.applying.Lock()
-	saved, err := db.apply(s.within(db, group))
+	saved, err := db.apply(s.within(db, current(group)))
 	s.applying.Unlock()
 	if err != nil {
 		if errors.As(err, &broken{}) {
@@ -279,6 +301,22 @@ func (s *Store) write(group []*commit) (failed *database, err error) {
 		done()
 	}
 	return nil, nil
+}
+
+// current gives the commits of a group whose numbers still hold; the others have
+// failed. No commit is being applied.
+func current(group []*commit) (may []*commit) {
+	for _, c := range group {
+		c.tenant.mu.Lock()
+		old := c.generation != c.tenant.generation
+		c.tenant.mu.Unlock()
+		if old && len(c.pairs) > 0 {
+			c.failed = errTidied
+		} else {
+			may = append(may, c)
+		}
+	}
+	return may
 }
 
 // apply writes commits with one sync. What it gives is to be done afterwards.
@@ -314,7 +352,7 @@ func (d *database) apply(group []*commit) (saved []func(), err error) {
 		if err := c.add(b); err != nil {
 			return nil, err
 		}
-		c.tenant.wrote(int64(b.Len() - size))
+		d.wrote(c.tenant, int64(b.Len()-size))
 	}
 	return saved, b.Commit(pebble.Sync)
 }
@@ -348,12 +386,16 @@ func (t *tenant) save(b *pebble.Batch) (done []func(), err error) {
 	for _, d := range t.dictionaries {
 		dictionaries = append(dictionaries, d)
 	}
-	for n := t.saved; n < len(t.series); n++ {
-		var w writer
-		w.labels(t.series[n].labels, sortedNames(t.series[n].labels))
-		err = errors.Join(err, b.Set(newKey(spaceSeries, t.name).number(uint32(n)), w, nil))
+	if t.saved < len(t.series) {
+		err = t.tail.note(b, newKey(spaceSeries, t.name), uint32(t.saved))
 	}
-	count := len(t.series)
+	for n := t.saved; n < len(t.series); n++ {
+		err = errors.Join(err, t.saveSeries(b, uint32(n)))
+	}
+	for _, n := range t.rewritten {
+		err = errors.Join(err, t.saveSeries(b, n))
+	}
+	count, rewritten := len(t.series), len(t.rewritten)
 	var steps []store.Step
 	for step, saved := range t.stale {
 		if !saved {
@@ -365,7 +407,10 @@ func (t *tenant) save(b *pebble.Batch) (done []func(), err error) {
 	done = append(done, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.saved = count
+		if t.saved < count {
+			t.saved, t.tail = count, tail{}
+		}
+		t.rewritten = t.rewritten[rewritten:]
 		for _, step := range steps {
 			if _, ok := t.stale[step]; ok { // else it is being added up
 				t.stale[step] = true
@@ -381,21 +426,45 @@ func (t *tenant) save(b *pebble.Batch) (done []func(), err error) {
 	return append(done, more), errors.Join(err, saveErr)
 }
 
+// saveSeries writes a series, or that its number is free. The tenant is locked.
+func (t *tenant) saveSeries(b *pebble.Batch, number uint32) error {
+	var kept []byte
+	if s := t.series[number]; s != nil {
+		kept = []byte(keptLabels(s.labels))
+	}
+	return b.Set(newKey(spaceSeries, t.name).number(number), kept, nil)
+}
+
 // save adds calls before the leaves that are some of them.
 func (d *dictionary) save(b *pebble.Batch, tenant string) (done func(), err error) {
 	d.mu.RLock()
 	calls, first, leaves, firstLeaf := d.calls, d.saved, d.leaves, d.savedLeaves
+	callsTail, leavesTail, cleared := d.tail, d.leavesTail, d.cleared
 	d.mu.RUnlock()
+	if cleared {
+		for _, space := range []byte{spaceCalls, spaceLeaves} {
+			prefix := newKey(space, tenant).text(d.service)
+			err = errors.Join(err, b.DeleteRange(prefix, prefix.after(), nil))
+		}
+	}
 	if first < len(calls) {
-		err = b.Set(newKey(spaceCalls, tenant).text(d.service).number(uint32(first)), encodeCalls(calls[first:], first), nil)
+		prefix := newKey(spaceCalls, tenant).text(d.service)
+		err = errors.Join(err, callsTail.note(b, prefix, uint32(first)), b.Set(prefix.number(uint32(first)), encodeCalls(calls[first:], first), nil))
 	}
 	if firstLeaf < len(leaves) {
-		err = errors.Join(err, b.Set(newKey(spaceLeaves, tenant).text(d.service).number(uint32(firstLeaf)), encodeLeaves(leaves[firstLeaf:]), nil))
+		prefix := newKey(spaceLeaves, tenant).text(d.service)
+		err = errors.Join(err, leavesTail.note(b, prefix, uint32(firstLeaf)), b.Set(prefix.number(uint32(firstLeaf)), encodeLeaves(leaves[firstLeaf:]), nil))
 	}
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.saved, d.savedLeaves = len(calls), len(leaves)
+		d.cleared = d.cleared && !cleared
+		if first < len(calls) {
+			d.saved, d.tail = len(calls), tail{}
+		}
+		if firstLeaf < len(leaves) {
+			d.savedLeaves, d.leavesTail = len(leaves), tail{}
+		}
 	}, err
 }
 
@@ -408,7 +477,8 @@ func (p *places) save(b *pebble.Batch, tenant string) (done func(), err error) {
 		for _, place := range p.list[p.saved:] {
 			w.location(place.Location)
 		}
-		err = b.Set(newKey(spacePlaces, tenant).number(uint32(p.saved)), w, nil)
+		prefix := newKey(spacePlaces, tenant)
+		err = errors.Join(p.tail.note(b, prefix, uint32(p.saved)), b.Set(prefix.number(uint32(p.saved)), w, nil))
 	}
 	named := len(p.named)
 	for _, number := range p.named {
@@ -419,7 +489,10 @@ func (p *places) save(b *pebble.Batch, tenant string) (done func(), err error) {
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.saved, p.named = count, p.named[named:]
+		if p.saved < count {
+			p.saved, p.tail = count, tail{}
+		}
+		p.named = p.named[named:]
 	}, err
 }
 

@@ -110,12 +110,12 @@ func (c *cursor) days() (list []uint32, err error) {
 }
 
 // series gives the windows of a series on some days, by time.
-func (c *cursor) series(ctx context.Context, days []uint32, number uint32, of *series, give func(*found) error) error {
+func (c *cursor) series(ctx context.Context, days []uint32, of *series, give func(*found) error) error {
 	for _, d := range days {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		prefix := seriesKey(c.tenant.name, c.query.Level, d, of.service, number)
+		prefix := seriesKey(c.tenant.name, c.query.Level, d, of.service, of.number)
 		midnight := time.Unix(int64(d)*int64(day/time.Second), 0)
 		from, to := c.query.From, c.query.To
 		if from.Before(midnight) {

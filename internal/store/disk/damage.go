@@ -19,11 +19,11 @@ type sparingFS struct {
 	vfs.FS
 
 	mu      sync.Mutex
-	damaged map[place]bool
+	damaged map[blockPlace]bool
 }
 
-// place is where in a table a block begins.
-type place struct {
+// blockPlace is where in a table a block begins.
+type blockPlace struct {
 	table  string
 	offset int64
 }
@@ -47,13 +47,13 @@ func (s *sparingFS) learn(i pebble.DataCorruptionInfo) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.damaged == nil {
-		s.damaged = map[place]bool{}
+		s.damaged = map[blockPlace]bool{}
 	}
-	s.damaged[place{filepath.Base(i.Path), offset}] = true
+	s.damaged[blockPlace{filepath.Base(i.Path), offset}] = true
 	return true
 }
 
-func (s *sparingFS) known(p place) bool {
+func (s *sparingFS) known(p blockPlace) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.damaged[p]
@@ -75,7 +75,7 @@ type sparedFile struct {
 }
 
 func (f *sparedFile) ReadAt(p []byte, offset int64) (int, error) {
-	if f.of.known(place{f.name, offset}) {
+	if f.of.known(blockPlace{f.name, offset}) {
 		return 0, errDamagedBlock
 	}
 	return f.File.ReadAt(p, offset)

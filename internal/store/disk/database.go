@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,7 @@ type database struct {
 	*pebble.DB
 	users   sync.WaitGroup
 	failing atomic.Bool // what is in memory cannot be written out
+	written int64       // bytes since it was opened; guarded by the store's applying
 }
 
 func (d *database) release() { d.users.Done() }
@@ -96,7 +98,7 @@ func (s *Store) open() (*database, error) {
 	// history of megabytes for each table that is written, and a decoder for each block.
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
 	for i := range o.Levels {
-		o.Levels[i].BlockSize = blockBytes
+		o.Levels[i].BlockSize = cmp.Or(s.options.block, blockBytes)
 	}
 	if !s.options.ReadOnly {
 		if err := s.roomToOpen(); err != nil {

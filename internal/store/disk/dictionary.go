@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,10 +10,27 @@ import (
 )
 
 // call is a call in its context: a number of the same dictionary, and one of
-// the tenant's places. Where nobody called, place is how the walk ended.
+// the tenant's places. Where nobody called, place is how the walk ended, or which
+// call this was that is lost.
 type call struct{ caller, place uint32 }
 
 const nobody = ^uint32(0)
+
+// ends is behind all ways for a walk to end.
+const ends = 1 << 8
+
+// lostCall is a call that was damaged. It is like no other one.
+func lostCall(number int) call { return call{nobody, ends + uint32(number)} }
+
+func (c call) lost() bool { return c.caller == nobody && c.place >= ends }
+
+// end is how the walk ended that a call without a caller begins.
+func (c call) end() profile.End {
+	if c.lost() {
+		return profile.EndDamaged
+	}
+	return profile.End(c.place)
+}
 
 // dictionary holds the stacks of one service, numbered as they come: a caller
 // before whom it calls. Those that samples end at, which are few of them, are
@@ -20,8 +38,9 @@ const nobody = ^uint32(0)
 // are hot are near each other. It only grows, so that who has read its length may
 // read what is below it without a lock.
 type dictionary struct {
-	service string
-	loaded  *atomic.Int64 // the store's calls in memory; nil while it is being read
+	service  string
+	loaded   *atomic.Int64 // the store's calls in memory; nil while it is being read
+	problems problems      // what of it is damaged, since it was read
 
 	users int    // who took it; guarded by the tenant's mutex
 	used  uint64 // when it was put back last; likewise
@@ -35,6 +54,9 @@ type dictionary struct {
 	leafOf      []uint32       // of each call, plus one; 0: it is none. Calls at the end may lack
 	saved       int            // how many calls are in the database
 	savedLeaves int            // likewise
+	tail        tail           // of the calls in the database
+	leavesTail  tail
+	cleared     bool // the database still has another one, of stacks that no window names
 }
 
 // places are those of one tenant, numbered as they come.
@@ -43,6 +65,7 @@ type places struct {
 	index map[profile.Hash]uint32
 	list  []profile.Place
 	saved int
+	tail  tail     // in the database
 	named []uint32 // whose names are not in the database yet, as they came
 }
 
@@ -225,31 +248,41 @@ func (l *lesson) place(p *places, of int) uint32 {
 }
 
 // restore makes a dictionary of the calls and leaves that the database holds, and
-// works hashes out. False: they do not fit each other or the places.
-func (d *dictionary) restore(p *places, calls []call, leaves []uint32) bool {
+// works hashes out. Those of what is lost, and of all that it called, are none
+// that a stack has.
+func (d *dictionary) restore(p *places, calls []call, leaves []uint32) {
+	if slices.Contains(leaves, nobody) {
+		calls = append(calls, lostCall(len(calls)))
+	}
+	d.calls, d.saved, d.savedLeaves = calls, len(calls), len(leaves)
 	hashes := make([]profile.Hash, 0, len(calls))
 	for i, c := range calls {
-		var hash profile.Hash
 		switch {
-		case c.caller == nobody && c.place < 256:
-			hash = profile.End(c.place).Hash()
-		case int64(c.caller) < int64(i) && int64(c.place) < int64(p.size()):
-			hash = hashes[c.caller].Call(p.at(c.place).Hash)
+		case c.lost():
+			hashes = append(hashes, lostHash(uint64(i)))
+		case c.caller == nobody:
+			hashes = append(hashes, c.end().Hash())
 		default:
-			return false
+			if int64(c.place) >= int64(p.size()) {
+				d.problems.add("calls", fmt.Errorf("%w: place %d is missing", errDamaged, c.place))
+				p.lose(uint32(min(int64(c.place)+1, int64(p.size())+mostLost)))
+			}
+			hashes = append(hashes, hashes[c.caller].Call(p.at(c.place).Hash))
 		}
-		hashes = append(hashes, hash)
-		d.number(c)
+		d.byCall.add(uint32(i), func(number uint32) uint64 { return mixCall(d.calls[number]) })
 	}
-	d.saved = len(calls)
-	for _, number := range leaves {
-		if int64(number) >= int64(len(calls)) {
-			return false
+	d.leafOf = make([]uint32, len(calls))
+	for i, number := range leaves {
+		hash := lostHash(uint64(i) | 1<<32)
+		if number == nobody {
+			number = uint32(len(calls)) - 1
+		} else {
+			hash = hashes[number]
 		}
-		d.leaf(number, hashes[number])
+		d.leaves, d.hashes = append(d.leaves, number), append(d.hashes, hash)
+		d.byHash.add(uint32(i), func(leaf uint32) uint64 { return mixHash(d.hashes[leaf]) })
+		d.leafOf[number] = uint32(i) + 1
 	}
-	d.savedLeaves = len(leaves)
-	return len(d.calls) == len(calls) && len(d.leaves) == len(leaves) // none came twice
 }
 
 // encodeCalls writes calls: how far before each its caller is, 0 for nobody.

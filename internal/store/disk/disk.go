@@ -5,9 +5,9 @@
 //	Merge   the keys of each series in a span of time (cursor.go) -> columns added up by call (merge.go)
 //	        -> the forest of what has samples (forest.go)
 //
-// keys.go draws the database. What of its windows is damaged is left out,
-// reported, and the rest served; what tells stacks and series apart is whole, or
-// the tenant is refused.
+// keys.go draws the database. What of it is damaged is left out, reported, and the
+// rest served: walk.go reads around it, restore.go has what lies behind it keep
+// its numbers.
 package disk
 
 import (
@@ -39,7 +39,8 @@ type Options struct {
 	// ReadOnly has nothing be written, not even by opening: of a backup.
 	ReadOnly bool
 
-	fs vfs.FS // nil: the system's
+	fs    vfs.FS // nil: the system's
+	block int    // bytes of a block of a table; 0: as many as suit
 }
 
 // Store is an open database; see store.Store.
@@ -61,9 +62,8 @@ type Store struct {
 	retired chan struct{} // closed once the one that broke is; nil: none is being closed
 	closed  bool
 
-	tenantsMu  sync.Mutex // guards all below
-	tenants    map[string]*tenant
-	unreadable failures // of tenants
+	tenantsMu sync.Mutex // guards all below
+	tenants   map[string]*tenant
 }
 
 // Open opens a database, or makes it.
@@ -81,7 +81,7 @@ func Open(o Options) (*Store, error) {
 		o.fs = vfs.Default
 	}
 	s := &Store{options: o, log: o.Log, commits: make(chan *commit), stop: make(chan struct{}), done: make(chan struct{}),
-		tenants: map[string]*tenant{}, unreadable: failures{}, cache: pebble.NewCache(cacheBytes)}
+		tenants: map[string]*tenant{}, cache: pebble.NewCache(cacheBytes)}
 	var err error
 	if s.db, err = s.open(); err != nil {
 		s.cache.Unref()
@@ -141,12 +141,12 @@ func (c *cursor) labels(ctx context.Context) (labels []profile.Labels, err error
 	if err != nil {
 		return nil, err
 	}
-	numbers, all := c.tenant.chosen(c.query)
-	slices.SortFunc(numbers, func(a, b uint32) int { return strings.Compare(all[a].written, all[b].written) })
-	for _, n := range numbers {
-		err := c.series(ctx, days, n, &all[n], func(*found) error { return errFound })
+	chosen := c.tenant.chosen(c.query)
+	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
+	for _, of := range chosen {
+		err := c.series(ctx, days, of, func(*found) error { return errFound })
 		if errors.Is(err, errFound) {
-			labels = append(labels, maps.Clone(all[n].labels))
+			labels = append(labels, maps.Clone(of.labels))
 		} else if err != nil {
 			return nil, err
 		}
@@ -238,23 +238,72 @@ func (d *drop) add(b *pebble.Batch, tenant string) error {
 }
 
 // Tenants lists all that ever wrote; see store.Store.
-func (s *Store) Tenants(context.Context) (names []string, err error) {
+func (s *Store) Tenants(context.Context) ([]string, error) {
 	db, err := s.acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer db.release()
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: key{spaceSeries}, UpperBound: key{spaceSeries}.after()})
-	if err != nil {
-		return nil, err
+	names, _, err := db.tenants()
+	return names, err
+}
+
+// tenants lists all that ever wrote. Where series are damaged their tenants are
+// found by their windows, if these can be read: else the list is not whole.
+func (d *database) tenants() (names []string, whole bool, err error) {
+	whole = true
+	for _, space := range []byte{spaceSeries, spaceWindows} {
+		found, all, err := d.tenantsIn(space)
+		if err != nil {
+			return nil, false, err
+		}
+		names, whole = append(names, found...), whole && all
+		if whole {
+			return names, true, nil
+		}
 	}
-	for valid := it.First(); valid; valid = it.SeekGE(newKey(spaceSeries, names[len(names)-1]).after()) {
+	slices.Sort(names)
+	return slices.Compact(names), false, nil
+}
+
+// tenantsIn lists those that have keys in a space.
+func (d *database) tenantsIn(space byte) (names []string, whole bool, err error) {
+	whole = true
+	prefix := key{space}
+	for from := prefix; from != nil; {
+		more, last, err := d.tenantsFrom(prefix, from)
+		names = append(names, more...)
+		if err == nil || !isDamage(err) {
+			return names, whole, err
+		}
+		whole = false
+		if from, err = d.behind(prefix, last); err != nil {
+			return nil, false, err
+		}
+	}
+	return names, whole, nil
+}
+
+// tenantsFrom lists those behind a key, up to the first that cannot be read, and
+// how far it came.
+func (d *database) tenantsFrom(prefix, from key) (names []string, last key, err error) {
+	it, err := d.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
+	if err != nil {
+		return nil, from, err
+	}
+	last = from
+	for valid := it.SeekGE(from); valid; valid = it.SeekGE(last) {
 		r := reader{data: it.Key()[1:]}
 		name := r.text()
 		if r.bad {
-			return nil, errors.Join(damaged("series", ""), it.Close())
+			return names, append(key(nil), it.Key()...), errors.Join(errDamaged, it.Close())
 		}
 		names = append(names, name)
+		last = newKey(prefix[0], name).after()
 	}
-	return names, errors.Join(it.Error(), it.Close())
+	if err = it.Error(); err != nil {
+		_ = it.Close() // its error is the one that is known
+		return names, last, err
+	}
+	return names, last, it.Close()
 }

@@ -385,37 +385,3 @@ func TestUnloads(t *testing.T) {
 		t.Errorf("%d calls are loaded", loaded)
 	}
 }
-
-// TestMissingPart takes a part of each table away: its tenant is refused, since
-// all behind it would have the names of others.
-func TestMissingPart(t *testing.T) {
-	for name, space := range map[string]byte{"calls": spaceCalls, "places": spacePlaces, "series": spaceSeries} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			s := openOn(t, dir, vfs.Default)
-			for n := range 3 {
-				w := storetest.Window(uint64(n), "shop", fmt.Sprint(n), storetest.Epoch)
-				if err := s.Put(context.Background(), tenantName, store.Raw, storetest.Batch(profile.Run{1}, w)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			it, err := s.db.NewIter(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !it.SeekGE(newKey(space, tenantName)) {
-				t.Fatal("nothing is there")
-			}
-			first := append([]byte(nil), it.Key()...)
-			if err := errors.Join(it.Close(), s.db.Delete(first, nil), s.Close()); err != nil {
-				t.Fatal(err)
-			}
-			s = openOn(t, dir, vfs.Default)
-			defer s.Close()
-			err = s.Scan(context.Background(), tenantName, everything(), func(*profile.Window, profile.Run) error { return nil })
-			if !errors.Is(err, errDamaged) {
-				t.Errorf("scan: %v", err)
-			}
-		})
-	}
-}

@@ -43,7 +43,7 @@ func (a *adder) merged() (*store.Merged, error) {
 			c.Sums = s.appendTo(c.Sums, numbers)
 		}
 	}
-	m := &store.Merged{Forest: f.forest, Damaged: a.damaged}
+	m := &store.Merged{Forest: f.forest, Damaged: a.damaged + a.shelf.damaged()}
 	for _, c := range columns {
 		if len(byService) > 1 {
 			c.Sums = folded(c.Sums)
@@ -176,7 +176,7 @@ func (f *forester) number(c profile.Call) int {
 
 func (f *forester) call(c call, numbers []int) profile.Call {
 	if c.caller == nobody {
-		end := profile.End(c.place)
+		end := c.end()
 		return profile.Call{Hash: end.Hash(), Caller: -1, Place: -1, End: end}
 	}
 	if int(c.place) >= len(f.places) { // it came since

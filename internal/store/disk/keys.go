@@ -18,7 +18,7 @@ import (
 //	'n' tenant place                   its names
 //	'p' tenant first                   places, numbered from first on
 //	'r' tenant level start             nothing: a step that is to be added up (rollup.go)
-//	's' tenant series                  its labels
+//	's' tenant series                  its labels; nothing: the number is free
 //	'v'                                the version of all this (database.go)
 //	'w' tenant level day service series start task run     a window (window.go)
 const (

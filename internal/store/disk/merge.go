@@ -58,18 +58,16 @@ type work struct {
 
 // grouped is a series in a part of a selection.
 type grouped struct {
-	part   int
-	number uint32
-	group  int
-	of     *series
+	part  int
+	group int
+	of    *series
 }
 
 func newWork(t *tenant, parts []store.Query) *work {
 	w := &work{}
 	for i, q := range parts {
-		numbers, all := t.chosen(q)
-		for _, n := range numbers {
-			w.series = append(w.series, grouped{i, n, all[n].group, &all[n]})
+		for _, of := range t.chosen(q) {
+			w.series = append(w.series, grouped{i, of.group, of})
 		}
 	}
 	slices.SortFunc(w.series, func(a, b grouped) int {
@@ -125,7 +123,7 @@ func (a *adder) add(ctx context.Context, g *grouped) (err error) {
 			return err
 		}
 	}
-	return p.cursor.series(ctx, p.days, g.number, g.of, func(f *found) error {
+	return p.cursor.series(ctx, p.days, g.of, func(f *found) error {
 		d, err := a.shelf.take(g.of.service)
 		if err != nil {
 			return err

@@ -3,7 +3,6 @@ package disk
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"hash/fnv"
 	"maps"
@@ -59,28 +58,6 @@ func (t *tenant) end(step store.Step, err error) {
 	t.busy = nil
 }
 
-// restoreSteps reads which steps are stale, and what was dropped.
-func (d *database) restoreSteps(t *tenant) error {
-	err := d.each(newKey(spaceStale, t.name), func(rest, _ []byte) error {
-		if len(rest) != 9 || rest[0] > byte(store.Service1d) {
-			return damaged("steps", t.name)
-		}
-		start := time.Unix(0, int64(binary.BigEndian.Uint64(rest[1:]))).UTC()
-		t.stale[store.Step{Level: store.Level(rest[0]), Start: start}] = true
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return d.each(newKey(spaceDropped, t.name), func(rest, value []byte) error {
-		if len(rest) != 1 || len(value) != 4 {
-			return damaged("limits", t.name)
-		}
-		t.dropped[store.Level(rest[0])] = binary.BigEndian.Uint32(value)
-		return nil
-	})
-}
-
 // Stale lists steps that are to be added up; see store.Store.
 func (s *Store) Stale(_ context.Context, tenant string) ([]store.Step, error) {
 	t, err := s.loaded(tenant)
@@ -114,7 +91,8 @@ func (s *Store) Roll(ctx context.Context, tenant string, step store.Step) error 
 }
 
 func (s *Store) roll(ctx context.Context, t *tenant, step store.Step) error {
-	last := &commit{tenant: t, rolled: &step}
+	last := t.newCommit()
+	last.rolled = &step
 	below := step.Level.Below()
 	t.mu.Lock()
 	dropped := days(step.Start) < t.dropped[below]
@@ -122,7 +100,7 @@ func (s *Store) roll(ctx context.Context, t *tenant, step store.Step) error {
 	if dropped {
 		return s.commit(ctx, last)
 	}
-	r := &roller{store: s, tenant: t, step: step, commit: &commit{tenant: t}, pace: pace{puts: &s.puts}}
+	r := &roller{store: s, tenant: t, step: step, commit: t.newCommit(), pace: pace{puts: &s.puts}}
 	r.pace.work()
 	if err := r.read(ctx); err != nil {
 		return err
@@ -182,25 +160,25 @@ func (r *roller) units(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	numbers, all := r.tenant.chosen(r.cursor.query)
+	chosen := r.tenant.chosen(r.cursor.query)
 	if !r.step.Level.Services() {
-		for _, n := range numbers {
-			if err := r.unit(ctx, days, all[n].labels, []uint32{n}, all); err != nil {
+		for _, of := range chosen {
+			if err := r.unit(ctx, days, of.labels, []*series{of}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	services := map[string][]uint32{}
-	for _, n := range numbers {
-		services[all[n].service] = append(services[all[n].service], n)
+	services := map[string][]*series{}
+	for _, of := range chosen {
+		services[of.service] = append(services[of.service], of)
 	}
-	for service, numbers := range services {
+	for service, all := range services {
 		labels := profile.Labels{}
 		if service != "" {
 			labels[store.ServiceLabel] = service
 		}
-		if err := r.unit(ctx, days, labels, numbers, all); err != nil {
+		if err := r.unit(ctx, days, labels, all); err != nil {
 			return err
 		}
 	}
@@ -208,9 +186,9 @@ func (r *roller) units(ctx context.Context) error {
 }
 
 // unit adds series up to windows under the given labels.
-func (r *roller) unit(ctx context.Context, days []uint32, labels profile.Labels, numbers []uint32, all []series) error {
+func (r *roller) unit(ctx context.Context, days []uint32, labels profile.Labels, all []*series) error {
 	seen := map[measured]bool{}
-	err := r.each(ctx, days, numbers, all, func(of *series, f *found) error {
+	err := r.each(ctx, days, all, func(of *series, f *found) error {
 		list, ok := kinds(f.data)
 		if !ok {
 			r.cursor.report(of, f.start, errDamaged)
@@ -224,16 +202,16 @@ func (r *roller) unit(ctx context.Context, days []uint32, labels profile.Labels,
 		return err
 	}
 	for m := range seen {
-		if err := r.measure(ctx, days, labels, numbers, all, m); err != nil {
+		if err := r.measure(ctx, days, labels, all, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *roller) each(ctx context.Context, days []uint32, numbers []uint32, all []series, give func(*series, *found) error) error {
-	for _, n := range numbers {
-		err := r.cursor.series(ctx, days, n, &all[n], func(f *found) error { return give(&all[n], f) })
+func (r *roller) each(ctx context.Context, days []uint32, all []*series, give func(*series, *found) error) error {
+	for _, of := range all {
+		err := r.cursor.series(ctx, days, of, func(f *found) error { return give(of, f) })
 		if err != nil {
 			return err
 		}
@@ -242,9 +220,9 @@ func (r *roller) each(ctx context.Context, days []uint32, numbers []uint32, all 
 }
 
 // measure adds one kind of values of one task up.
-func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labels, numbers []uint32, all []series, m measured) error {
+func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labels, all []*series, m measured) error {
 	r.window, r.watched, r.grouped = store.Window{Series: labels}, 0, r.step.Level.Services()
-	err := r.each(ctx, days, numbers, all, func(of *series, f *found) error {
+	err := r.each(ctx, days, all, func(of *series, f *found) error {
 		if f.task != m.task {
 			return nil
 		}
@@ -371,6 +349,6 @@ func (r *roller) flush(ctx context.Context) error {
 		return nil
 	}
 	full := r.commit
-	r.commit = &commit{tenant: r.tenant}
+	r.commit = r.tenant.newCommit()
 	return r.store.commit(ctx, full)
 }

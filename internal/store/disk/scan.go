@@ -29,8 +29,8 @@ func (s *Store) Scan(ctx context.Context, tenant string, q store.Query, each fun
 	if c.refused != nil {
 		return c.refused
 	}
-	if err == nil && c.damaged > 0 {
-		err = &store.DamagedError{Parts: c.damaged}
+	if parts := c.damaged + shelf.damaged(); err == nil && parts > 0 {
+		err = &store.DamagedError{Parts: parts}
 	}
 	return err
 }
@@ -40,11 +40,10 @@ func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Wind
 	if err != nil {
 		return err
 	}
-	numbers, all := c.tenant.chosen(c.query)
-	slices.SortFunc(numbers, func(a, b uint32) int { return strings.Compare(all[a].written, all[b].written) })
-	for _, n := range numbers {
-		of := &all[n]
-		err := c.series(ctx, days, n, of, func(f *found) error {
+	chosen := c.tenant.chosen(c.query)
+	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
+	for _, of := range chosen {
+		err := c.series(ctx, days, of, func(f *found) error {
 			d, err := shelf.take(of.service)
 			if err != nil {
 				return err
@@ -89,7 +88,7 @@ func (t *tenant) open(kept *store.Window, calls []call, leaves []uint32) *profil
 			}
 			stack = append(stack, id)
 		}
-		stacks[i] = b.Stack(stack, profile.End(calls[at].place))
+		stacks[i] = b.Stack(stack, calls[at].end())
 	}
 	w := b.Window()
 	w.Threads, w.Contexts = kept.Threads, kept.Contexts

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"atys.dev/atys/internal/store"
 )
 
@@ -76,20 +74,17 @@ func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*Tenan
 		return nil, err
 	}
 	t.mu.Lock()
-	of := &TenantStatistics{Name: t.name, Series: len(t.series), Places: t.places.size(), Stale: len(t.stale),
+	of := &TenantStatistics{Name: t.name, Series: len(t.numbers), Places: t.places.size(), Stale: len(t.stale),
 		Bytes: usage.Bytes(), Quota: s.options.Quotas.Of(t.name).Bytes, Stacks: usage.Stacks, Recent: usage.Recent}
 	t.mu.Unlock()
 	most := 0
 	for _, service := range t.services() {
 		calls := 0
-		err := db.each(newKey(spaceCalls, t.name).text(service), func(_, value []byte) error {
-			more, ok := decodeCalls(value, calls)
-			if !ok {
-				return damaged("stacks", t.name)
-			}
+		err := db.walk(newKey(spaceCalls, t.name).text(service), func(_, value []byte) error {
+			more, _ := decodeCalls(value, calls)
 			calls += len(more)
 			return ctx.Err()
-		})
+		}, leftOut)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +96,7 @@ func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*Tenan
 			most, of.LargestDictionary = calls, service
 		}
 	}
-	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
+	for _, level := range levels {
 		l := LevelStatistics{Level: level, Bytes: usage.Levels[level].Bytes, Dropped: dropped[level]}
 		if err := db.statLevel(ctx, t.name, &l); err != nil {
 			return nil, err
@@ -115,21 +110,18 @@ func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*Tenan
 func (t *tenant) services() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.series {
-		names = append(names, t.series[i].service)
+	for _, s := range t.series {
+		if s != nil {
+			names = append(names, s.service)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
 func (d *database) statLevel(ctx context.Context, tenant string, l *LevelStatistics) error {
-	prefix := levelKey(tenant, l.Level)
-	it, err := d.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
-	if err != nil {
-		return err
-	}
-	for valid := it.First(); valid && err == nil; valid = it.Next() {
-		if rest := it.Key()[len(prefix):]; len(rest) >= 4 {
+	return d.walk(levelKey(tenant, l.Level), func(rest, _ []byte) error {
+		if len(rest) >= 4 {
 			r := reader{data: rest}
 			at := dayTime(r.fixed())
 			if l.Windows == 0 {
@@ -138,31 +130,35 @@ func (d *database) statLevel(ctx context.Context, tenant string, l *LevelStatist
 			l.Last = at
 			l.Windows++
 		}
-		err = ctx.Err()
-	}
-	return errors.Join(err, it.Error(), it.Close())
+		return ctx.Err()
+	}, leftOut)
 }
+
+// leftOut has what is damaged not be counted: who checks the store tells of it.
+func leftOut(error) {}
 
 // Check reads all that the store holds, and tells of each thing that is not what
 // was written. Windows may come meanwhile.
 func (s *Store) Check(ctx context.Context, tell func(problem string)) error {
-	names, err := s.Tenants(ctx)
-	if err != nil {
-		return err
-	}
 	db, err := s.acquire()
 	if err != nil {
 		return err
 	}
 	defer db.release()
+	names, whole, err := db.tenants()
+	if err != nil {
+		return err
+	}
+	if !whole {
+		tell("the list of tenants is damaged: those with windows that can be read are checked")
+	}
 	for _, name := range names {
 		t, err := s.tenant(db, name)
-		if isDamage(err) {
-			tell(err.Error())
-			continue
-		}
 		if err != nil {
 			return err
+		}
+		for _, said := range t.problems.said {
+			tell(fmt.Sprintf("tenant %q: %s", name, said))
 		}
 		for _, service := range t.services() {
 			if err := s.checkService(ctx, db, t, service, tell); err != nil {
@@ -173,21 +169,18 @@ func (s *Store) Check(ctx context.Context, tell func(problem string)) error {
 	return nil
 }
 
-func isDamage(err error) bool { return errors.Is(err, errDamaged) || pebble.IsCorruptionError(err) }
-
 // checkService decodes each window of a service; its stacks alone are in memory.
 func (s *Store) checkService(ctx context.Context, db *database, t *tenant, service string, tell func(string)) error {
 	shelf := s.shelf(db, t)
 	defer shelf.putBack()
 	stacks, err := shelf.take(service)
-	if isDamage(err) {
-		tell(fmt.Sprintf("tenant %q, service %q: %v", t.name, service, err))
-		return nil
-	}
 	if err != nil {
 		return err
 	}
-	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
+	for _, said := range stacks.problems.said {
+		tell(fmt.Sprintf("tenant %q, service %q: %s", t.name, service, said))
+	}
+	for _, level := range levels {
 		c := s.cursor(db, t, store.Query{Level: level, To: lastStart})
 		c.reported = func(of *series, at time.Time, err error) {
 			tell(fmt.Sprintf("tenant %q, level %s: windows of %s from %s on: %v", t.name, level, of.written, at.UTC().Format(time.DateTime), err))
@@ -205,13 +198,11 @@ func (c *cursor) check(ctx context.Context, service string, stacks *dictionary) 
 	if err != nil {
 		return err
 	}
-	numbers, all := c.tenant.chosen(c.query)
-	for _, n := range numbers {
-		of := &all[n]
+	for _, of := range c.tenant.chosen(c.query) {
 		if of.service != service { // a query without a service is of all
 			continue
 		}
-		err := c.series(ctx, days, n, of, func(f *found) error {
+		err := c.series(ctx, days, of, func(f *found) error {
 			w, ok := decodeWindow(f.data)
 			if !ok || !below(w.Rows.Stack, stacks.size()) {
 				c.report(of, f.start, errDamaged)

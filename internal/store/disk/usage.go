@@ -26,8 +26,14 @@ type usage struct {
 	measured int64
 	when     time.Time
 	since    int64 // bytes written after it was measured
-	opened   int64 // and after the store was opened: of these the files may lack what is in memory
+
+	database *database // that what follows was written to
+	recent   []written
 }
+
+// written are bytes of a tenant, up to how much had been written of all tenants.
+// Files lack the last of it, as much as the database's log holds for them.
+type written struct{ end, bytes int64 }
 
 const (
 	// measureAgain is how long a tenant stays full until it is measured again: files
@@ -35,14 +41,46 @@ const (
 	measureAgain = time.Second
 	// little is how many bytes are counted key by key.
 	little = 256 << 10
+	// stride is within how many bytes of all tenants' those of one are added up.
+	stride = 64 << 10
+	// mostRecent is more than the log can hold that is in no file: two tables in
+	// memory, or a batch that is one by itself.
+	mostRecent = 16 * memtableBytes
 )
 
-// wrote counts what a commit writes.
-func (t *tenant) wrote(bytes int64) {
+// wrote counts what a commit of a tenant writes. It is being applied.
+func (d *database) wrote(t *tenant, bytes int64) {
+	d.written += bytes
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.usage.since += bytes
-	t.usage.opened += bytes
+	u := &t.usage
+	u.since += bytes
+	if u.database != d { // what the one before had in memory is in files of this one
+		u.database, u.recent = d, nil
+	}
+	if n := len(u.recent) - 1; n >= 0 && u.recent[n].end > d.written-stride && u.recent[n].bytes < stride {
+		u.recent[n].end = d.written
+		u.recent[n].bytes += bytes
+	} else {
+		u.recent = append(u.recent, written{d.written, bytes})
+	}
+	for u.recent[0].end < d.written-mostRecent {
+		u.recent = u.recent[1:]
+	}
+}
+
+// unwritten is what of a tenant is in no file, of so many bytes of all tenants.
+// The tenant is locked, and nothing is being applied.
+func (u *usage) unwritten(d *database, log int64) (sum int64) {
+	if u.database != d {
+		return 0
+	}
+	for _, w := range u.recent {
+		if w.end > d.written-log {
+			sum += w.bytes
+		}
+	}
+	return min(sum, log)
 }
 
 // allow refuses what a tenant has no room for, before it is looked at.
@@ -116,7 +154,7 @@ func (t *tenant) spans() (all []span) {
 		prefix := newKey(space, t.name)
 		all = append(all, span{from: prefix, to: prefix.after()})
 	}
-	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
+	for _, level := range levels {
 		prefix := levelKey(t.name, level)
 		for _, prefix := range []key{prefix, claimKey(prefix)} {
 			all = append(all, span{append(key(nil), prefix...).number(t.dropped[level]), prefix.after(), level, true})
@@ -127,11 +165,23 @@ func (t *tenant) spans() (all []span) {
 
 // measure finds out what a tenant takes. Nothing is being applied.
 func (s *Store) measure(db *database, t *tenant) (*store.Usage, error) {
+	for {
+		before := db.Metrics()
+		u, err := s.measureOnce(db, t, int64(before.WAL.Size))
+		// What was flushed meanwhile is counted as in a file, and as in memory.
+		if err != nil || db.Metrics().Flush.Count == before.Flush.Count {
+			return u, err
+		}
+	}
+}
+
+// measureOnce measures where the log holds so many bytes that are in no file.
+func (s *Store) measureOnce(db *database, t *tenant, log int64) (*store.Usage, error) {
 	u := &store.Usage{Levels: map[store.Level]store.LevelUsage{}}
 	estimated := false
 	for _, one := range t.spans() {
 		bytes, all, err := db.count(one)
-		if err == nil && !all {
+		if err == nil && !all || isDamage(err) {
 			estimated = true
 			bytes, err = db.estimate(one)
 		}
@@ -148,8 +198,8 @@ func (s *Store) measure(db *database, t *tenant) (*store.Usage, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.usage.opened > 0 && estimated {
-		u.Recent = min(t.usage.opened, int64(db.Metrics().MemTable.Size))
+	if estimated {
+		u.Recent = t.usage.unwritten(db, log)
 	}
 	t.usage.known, t.usage.when, t.usage.measured, t.usage.since = true, time.Now(), u.Bytes(), 0
 	return u, nil
@@ -201,14 +251,20 @@ func (s *Store) Usage(ctx context.Context, tenant string) (*store.Usage, error) 
 	return u, ctx.Err()
 }
 
+// errFirst ends a search.
+var errFirst = errors.New("the first one is enough")
+
 // firstDay is that of the first window under a prefix; zero: there is none.
 func (d *database) firstDay(prefix key) (first time.Time, err error) {
-	it, err := d.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
-	if err != nil {
-		return first, err
+	err = d.walk(prefix, func(rest, _ []byte) error {
+		if len(rest) < 4 {
+			return errDamaged
+		}
+		first = dayTime(binary.BigEndian.Uint32(rest))
+		return errFirst
+	}, leftOut)
+	if errors.Is(err, errFirst) {
+		err = nil
 	}
-	if it.First() && len(it.Key()) >= len(prefix)+4 {
-		first = dayTime(binary.BigEndian.Uint32(it.Key()[len(prefix):]))
-	}
-	return first, errors.Join(it.Error(), it.Close())
+	return first, err
 }

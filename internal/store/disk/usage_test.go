@@ -101,3 +101,54 @@ func TestUsage(t *testing.T) {
 		t.Errorf("statistics are %+v, %v, and %d windows were kept", stat, err, kept.Load())
 	}
 }
+
+// TestUsageOfFlushed holds that what was just written out counts once, though its
+// table in memory is still there, and that of another tenant does not count at all.
+func TestUsageOfFlushed(t *testing.T) {
+	ctx := context.Background()
+	s, err := Open(Options{Dir: t.TempDir(), Reserve: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	fill := func(name string, from int) {
+		t.Helper()
+		for n := from; n < from+40; n++ {
+			var all []*profile.Window
+			for i := range 20 {
+				all = append(all, storetest.Window(uint64(n*20+i), "shop", fmt.Sprint(i), storetest.Epoch.Add(time.Duration(n)*time.Second)))
+			}
+			if err := s.Put(ctx, name, store.Raw, storetest.Batch(profile.Run{1}, all...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	usage := func() int64 {
+		t.Helper()
+		u, err := s.Usage(ctx, tenantName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Bytes()
+	}
+	near := func(what string, got, want int64) {
+		t.Helper()
+		if got < want*9/10-stride || got > want*11/10+stride {
+			t.Errorf("%s: %d bytes are counted, want about %d", what, got, want)
+		}
+	}
+	fill(tenantName, 0)
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	files := int64(s.db.Metrics().Total().TablesSize)
+	if files < 500_000 {
+		t.Fatalf("files of %d bytes only", files)
+	}
+	near("it was flushed", usage(), files)
+	fill("another", 0)
+	near("another one puts", usage(), files)
+	before := s.db.written
+	fill(tenantName, 100)
+	near("it puts more", usage(), files+s.db.written-before)
+}

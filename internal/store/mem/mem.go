@@ -357,6 +357,25 @@ func (s *Store) Drop(_ context.Context, name string, level store.Level, before t
 	return nil
 }
 
+// Tidy forgets series without windows; see store.Store.
+func (s *Store) Tidy(_ context.Context, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.open(name)
+	if err != nil {
+		return err
+	}
+	left := map[string]bool{}
+	for k := range t.seen {
+		left[k.series] = true
+	}
+	for _, e := range t.pending {
+		left[e.key.series] = true
+	}
+	maps.DeleteFunc(t.series, func(series string, _ bool) bool { return !left[series] })
+	return nil
+}
+
 // Dropped tells before when all was dropped; see store.Store.
 func (s *Store) Dropped(_ context.Context, name string) (map[store.Level]time.Time, error) {
 	s.mu.Lock()

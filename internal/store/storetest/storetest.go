@@ -45,6 +45,8 @@ func Run(t *testing.T, e Engine) {
 		"keeps what is rolled up":        testKeepsRolled,
 		"many at once":                   testMany,
 		"series have a limit":            testSeriesQuota,
+		"gives series back":              testTidies,
+		"tidies while windows come":      testTidiesBusy,
 		"bytes have a limit":             testBytesQuota,
 		"closed":                         testClosed,
 	} {

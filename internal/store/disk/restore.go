@@ -1,0 +1,375 @@
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+)
+
+// What is damaged of a tenant's tables is left out, and all behind it keeps its
+// number: rows name stacks by numbers, and stacks places. What is lost is a place
+// that is called so, a stack that ends there, or a series that nobody asks for;
+// whoever sends one again is asked for it, and gets a number that nothing has. So
+// where the end of a table was lost, what names its entries tells how many there
+// were.
+
+// restore reads what the database holds of a tenant.
+func (d *database) restore(t *tenant) error {
+	for _, restore := range []func(*tenant) error{d.restorePlaces, d.restoreNames, d.restoreSeries, d.restoreSteps, d.restoreLimits, d.restoreClaims} {
+		if err := restore(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *database) restorePlaces(t *tenant) error {
+	p := t.places
+	var err error
+	p.tail, err = d.table(newKey(spacePlaces, t.name), table{p.size, p.lose, func(value []byte) bool {
+		r := reader{data: value}
+		var more []profile.Place
+		for len(r.data) > 0 && !r.bad {
+			l := r.location()
+			more = append(more, profile.Place{Hash: l.Hash(), Location: l})
+		}
+		if r.bad {
+			return false
+		}
+		for _, place := range more {
+			p.index[place.Hash] = uint32(len(p.list))
+			p.list = append(p.list, place)
+		}
+		return true
+	}}, t.lost("places"))
+	if err == nil && p.tail.lost {
+		var most int64
+		if most, err = d.placesNamed(t); err == nil {
+			p.lose(uint32(min(most, int64(len(p.list))+mostLost)))
+		}
+	}
+	p.saved = len(p.list)
+	return err
+}
+
+// placesNamed is how many places there must be for all calls of a tenant.
+func (d *database) placesNamed(t *tenant) (most int64, err error) {
+	err = d.walk(newKey(spaceCalls, t.name), func(rest, value []byte) error {
+		first := reader{data: rest[max(len(rest)-4, 0):]}
+		calls, ok := decodeCalls(value, int(first.fixed()))
+		if !ok {
+			return errDamaged
+		}
+		for _, c := range calls {
+			if c.caller != nobody {
+				most = max(most, int64(c.place)+1)
+			}
+		}
+		return nil
+	}, leftOut)
+	return most, err
+}
+
+// lose has places be there, up to a size, that were lost.
+func (p *places) lose(size uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for number := len(p.list); number < int(size); number++ {
+		p.list = append(p.list, profile.Place{Hash: lostHash(uint64(number)), Location: profile.Location{Name: lostName, Line: number},
+			Names: []profile.Frame{{Function: lostName}}})
+	}
+}
+
+// lostName is what a place is called that was lost.
+const lostName = "[damaged]"
+
+// lostHash is one that no place or stack has.
+func lostHash(n uint64) (h profile.Hash) {
+	binary.LittleEndian.PutUint64(h[:], n*0x9e3779b97f4a7c15)
+	copy(h[8:], "is lost.")
+	return h
+}
+
+func (d *database) restoreNames(t *tenant) error {
+	p, prefix, whole := t.places, newKey(spaceNames, t.name), true
+	err := d.walk(prefix, func(rest, value []byte) error {
+		at, r := reader{data: rest}, reader{data: value}
+		number, frames := at.fixed(), r.frames()
+		if len(rest) != 4 || r.bad || len(r.data) > 0 || int64(number) >= int64(len(p.list)) {
+			return errDamaged
+		}
+		p.list[number].Names = frames
+		return nil
+	}, func(err error) {
+		whole = false
+		t.lost("names")(err)
+	})
+	if err != nil || whole {
+		return err
+	}
+	for number := range p.list { // names that came since are newer than the damage, and hidden from walks by it
+		if err := d.restoreName(prefix, p, uint32(number)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreName reads the names of one place, if they are there and not damaged.
+func (d *database) restoreName(prefix key, p *places, number uint32) error {
+	value, err := d.value(append(key(nil), prefix...).number(number))
+	if r := (reader{data: value}); err == nil && value != nil {
+		if frames := r.frames(); !r.bad && len(r.data) == 0 {
+			p.list[number].Names = frames
+		}
+	}
+	return err
+}
+
+func (d *database) restoreSeries(t *tenant) error {
+	var err error
+	t.tail, err = d.table(newKey(spaceSeries, t.name), table{func() int { return len(t.series) }, t.loseSeries, func(value []byte) bool {
+		if len(value) == 0 { // it is gone
+			t.free = append(t.free, uint32(len(t.series)))
+			t.loseSeries(uint32(len(t.series)) + 1)
+			return true
+		}
+		r := reader{data: value}
+		labels := r.labels()
+		if r.bad || len(r.data) > 0 {
+			return false
+		}
+		t.appendSeries(labels)
+		return true
+	}}, t.lost("series"))
+	if err == nil && t.tail.lost {
+		var most int64
+		if most, err = d.seriesNamed(t); err == nil {
+			t.loseSeries(uint32(min(most, int64(len(t.series))+mostLost)))
+		}
+	}
+	t.saved = len(t.series)
+	return err
+}
+
+// seriesNamed is how many series there must be for all windows of a tenant, and
+// for those that others contain.
+func (d *database) seriesNamed(t *tenant) (most int64, err error) {
+	for _, prefix := range t.windowSpaces() {
+		err := d.walk(prefix, func(rest, _ []byte) error {
+			r := reader{data: rest}
+			r.fixed() // the day
+			r.text()
+			if number := r.fixed(); !r.bad {
+				most = max(most, int64(number)+1)
+			}
+			return nil
+		}, leftOut)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return most, nil
+}
+
+// windowSpaces are where keys of windows lie: their own, and those of claims.
+func (t *tenant) windowSpaces() (all []key) {
+	for _, level := range levels {
+		prefix := levelKey(t.name, level)
+		all = append(all, prefix, claimKey(prefix))
+	}
+	return all
+}
+
+// levels are all that windows lie in.
+var levels = append([]store.Level{store.Raw}, store.RolledUp()...)
+
+// restoreSteps reads which steps are stale. Where that cannot be told all are of
+// the days that there are windows of: a question that takes one for whole would
+// leave out what came late.
+func (d *database) restoreSteps(t *tenant) error {
+	unknown := false
+	err := d.walk(newKey(spaceStale, t.name), func(rest, _ []byte) error {
+		if len(rest) != 9 || rest[0] > byte(store.Service1d) {
+			return errDamaged
+		}
+		start := time.Unix(0, int64(binary.BigEndian.Uint64(rest[1:]))).UTC()
+		t.stale[store.Step{Level: store.Level(rest[0]), Start: start}] = true
+		return nil
+	}, func(err error) {
+		unknown = true
+		t.lost("steps to be added up")(err)
+	})
+	if err != nil || !unknown {
+		return err
+	}
+	c := &cursor{db: d, tenant: t, query: store.Query{From: firstStart, To: lastStart}}
+	list, err := c.days()
+	for _, n := range list {
+		for at := dayTime(n); at.Before(dayTime(n + 1)); at = at.Add(time.Minute) {
+			for _, step := range store.Steps(at) {
+				if _, ok := t.stale[step]; !ok {
+					t.stale[step] = false
+				}
+			}
+		}
+	}
+	if closing := c.close(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+// restoreLimits reads what was dropped. Where that is damaged answers do not tell
+// of it until more is.
+func (d *database) restoreLimits(t *tenant) error {
+	for _, level := range levels {
+		value, closer, err := d.Get(droppedKey(t.name, level))
+		if errors.Is(err, pebble.ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			if len(value) == 4 {
+				t.dropped[level] = binary.BigEndian.Uint32(value)
+			} else {
+				t.lost("limits")(errDamaged)
+			}
+			err = closer.Close()
+		}
+		if isDamage(err) {
+			t.lost("limits")(err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreDictionary reads the stacks of a service.
+func (d *database) restoreDictionary(t *tenant, service string) (*dictionary, error) {
+	dictionary := &dictionary{service: service}
+	lost := func(what string) func(error) {
+		return func(err error) { dictionary.problems.add(what, err) }
+	}
+	var calls []call
+	pad := func(size uint32) {
+		for len(calls) < int(size) {
+			calls = append(calls, lostCall(len(calls)))
+		}
+	}
+	prefix := newKey(spaceCalls, t.name).text(service)
+	var err error
+	dictionary.tail, err = d.table(prefix, table{func() int { return len(calls) }, pad, func(value []byte) bool {
+		more, ok := decodeCalls(value, len(calls))
+		if ok {
+			calls = append(calls, more...)
+		}
+		return ok
+	}}, lost("calls"))
+	if err != nil {
+		return nil, err
+	}
+	leaves, end, err := d.restoreLeaves(t, service, lost("stacks"))
+	if err != nil {
+		return nil, err
+	}
+	for i, number := range leaves {
+		switch lack := int64(number) - int64(len(calls)) + 1; {
+		case number == nobody || lack <= 0:
+		case lack > mostLost:
+			leaves[i] = nobody
+		default: // those were at the end, where nothing else tells of them
+			pad(number + 1)
+		}
+	}
+	dictionary.leavesTail = end
+	dictionary.restore(t.places, calls, leaves)
+	return dictionary, nil
+}
+
+// restoreLeaves reads the calls that samples end at; nobody where that is lost.
+func (d *database) restoreLeaves(t *tenant, service string, lost func(error)) (leaves []uint32, end tail, err error) {
+	pad := func(size uint32) {
+		for len(leaves) < int(size) {
+			leaves = append(leaves, nobody)
+		}
+	}
+	prefix := newKey(spaceLeaves, t.name).text(service)
+	end, err = d.table(prefix, table{func() int { return len(leaves) }, pad, func(value []byte) bool {
+		more, ok := decodeLeaves(value)
+		if ok {
+			leaves = append(leaves, more...)
+		}
+		return ok
+	}}, lost)
+	if err == nil && end.lost {
+		var most int64
+		if most, err = d.leavesNamed(t, service); err == nil {
+			pad(uint32(min(most, int64(len(leaves))+mostLost)))
+		}
+	}
+	return leaves, end, err
+}
+
+// leavesNamed is how many leaves there must be for all windows of a service. It
+// reads them all.
+func (d *database) leavesNamed(t *tenant, service string) (most int64, err error) {
+	for _, level := range levels {
+		c := &cursor{db: d, tenant: t, query: store.Query{Level: level, From: firstStart, To: lastStart}}
+		list, err := c.days()
+		if closing := c.close(); err == nil {
+			err = closing
+		}
+		for _, n := range list {
+			if err == nil {
+				err = d.walk(levelKey(t.name, level).number(n).text(service), func(_, value []byte) error {
+					w, ok := decodeWindow(value)
+					if !ok {
+						return errDamaged
+					}
+					for _, leaf := range w.Rows.Stack {
+						most = max(most, int64(leaf)+1)
+					}
+					return nil
+				}, leftOut)
+			}
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return most, nil
+}
+
+// appendSeries adds a series under the next number. The tenant is locked, or
+// nobody has it yet.
+func (t *tenant) appendSeries(labels profile.Labels) uint32 {
+	number := uint32(len(t.series))
+	t.series = append(t.series, nil)
+	t.setSeries(number, labels)
+	return number
+}
+
+// setSeries gives a number to a series.
+func (t *tenant) setSeries(number uint32, labels profile.Labels) {
+	t.numbers[keptLabels(labels)] = number
+	t.series[number] = &series{number: number, labels: maps.Clone(labels), written: labels.String(), service: labels[store.ServiceLabel], group: store.Group(labels)}
+}
+
+// loseSeries has series be there, up to a size, that were lost.
+func (t *tenant) loseSeries(size uint32) {
+	for len(t.series) < int(size) {
+		t.series = append(t.series, nil)
+	}
+}
+
+// lost gives who notes what of a tenant is lost.
+func (t *tenant) lost(what string) func(error) {
+	return func(err error) { t.problems.add(what, err) }
+}
