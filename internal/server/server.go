@@ -106,7 +106,8 @@ const leastCompressed = 1 << 10
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	options := connect.WithHandlerOptions(wire.Reading(), connect.WithCompressMinBytes(leastCompressed), connect.WithInterceptors(s.metrics.timed()))
-	handle := func(path string, h http.Handler) { mux.Handle(path, auth.Whole(wire.MaxRequest, h)) }
+	bodies := &auth.Bodies{Each: wire.MaxRequest, All: wire.MaxWaiting}
+	handle := func(path string, h http.Handler) { mux.Handle(path, bodies.Whole(h)) }
 	path, intake := atysv1connect.NewIntakeHandler(s, options)
 	handle(path, auth.AtOnce(mostPushes, intake))
 	handle(atysv1connect.NewFleetHandler(s, options))
