@@ -5,7 +5,7 @@
 //	Offer -> the relay of each group (relays.go) -> in the orders of its agents
 //	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
 //	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
-//	Name, and debug files (debug.go) -> code that agents could not name (names.go)
+//	Name, and debug files (debug.go), also of other servers (debuginfod.go) -> code that agents could not name (names.go)
 //	an operator -> the store is counted, checked, backed up while it is open (care.go)
 //	Upkeep -> what came is added up, what is old dropped (upkeep.go), or more than a tenant may have (quota.go)
 //	Prometheus -> metrics.go
