@@ -53,11 +53,12 @@ func (m *metrics) counters() []prometheus.Collector {
 }
 
 var (
-	metricAgents = prometheus.NewDesc("atys_server_agents", "Agents that are known, by whether they have been heard of lately.", []string{"state"}, nil)
-	metricTokens = prometheus.NewDesc("atys_server_token_reload_failures_total", "Times that a file of tokens which had changed could not be read: those known before hold.", nil, nil)
-	metricBytes  = prometheus.NewDesc("atys_server_store_bytes", "Bytes of the disk that a tenant takes: windows by level, and what explains them.", []string{"tenant", "of"}, nil)
-	metricQuota  = prometheus.NewDesc("atys_server_quota_bytes", "Bytes that a tenant may take.", []string{"tenant"}, nil)
-	metricStale  = prometheus.NewDesc("atys_server_stale_steps", "Steps that wait to be added up.", []string{"level"}, nil)
+	metricAgents   = prometheus.NewDesc("atys_server_agents", "Agents that are known, by whether they have been heard of lately.", []string{"state"}, nil)
+	metricTokens   = prometheus.NewDesc("atys_server_token_reload_failures_total", "Times that a file of tokens which had changed could not be read: those known before hold.", nil, nil)
+	metricBytes    = prometheus.NewDesc("atys_server_store_bytes", "Bytes of the disk that a tenant takes: windows by level, and what explains them.", []string{"tenant", "of"}, nil)
+	metricMeasured = prometheus.NewDesc("atys_server_store_measured_timestamp_seconds", "When a tenant's bytes of the disk were measured.", []string{"tenant"}, nil)
+	metricQuota    = prometheus.NewDesc("atys_server_quota_bytes", "Bytes that a tenant may take.", []string{"tenant"}, nil)
+	metricStale    = prometheus.NewDesc("atys_server_stale_steps", "Steps that wait to be added up.", []string{"level"}, nil)
 )
 
 // Describe lists what the server tells of itself; see prometheus.Collector.
@@ -69,6 +70,7 @@ func (s *Server) Describe(to chan<- *prometheus.Desc) {
 	to <- metricTokens
 	to <- metricStale
 	to <- metricBytes
+	to <- metricMeasured
 	to <- metricQuota
 }
 
@@ -113,15 +115,14 @@ func (s *Server) collectStore(to chan<- prometheus.Metric) {
 		for _, step := range stale {
 			waiting[step.Level]++
 		}
-		usage, err := s.options.Store.Usage(ctx, tenant)
-		if err != nil {
-			return
+		if last, ok := s.sizes.last(tenant); ok {
+			for level, of := range last.usage.Levels {
+				gauge(metricBytes, of.Bytes, tenant, level.String())
+			}
+			gauge(metricBytes, last.usage.Stacks, tenant, "stacks")
+			gauge(metricBytes, last.usage.Recent, tenant, "recent")
+			gauge(metricMeasured, last.at.Unix(), tenant)
 		}
-		for level, of := range usage.Levels {
-			gauge(metricBytes, of.Bytes, tenant, level.String())
-		}
-		gauge(metricBytes, usage.Stacks, tenant, "stacks")
-		gauge(metricBytes, usage.Recent, tenant, "recent")
 		if quota := s.options.Quotas.Of(tenant).Bytes; quota > 0 {
 			gauge(metricQuota, quota, tenant)
 		}

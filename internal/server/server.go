@@ -60,6 +60,7 @@ type Server struct {
 	unkept  complaint
 	crowded chan struct{} // somebody found no room
 	care    care
+	sizes   sizes
 	metrics *metrics
 }
 
