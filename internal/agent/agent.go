@@ -180,6 +180,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	others.Wait()
 	last.Stop()
 	stop()
+	if err == nil {
+		a.sayGoodbye()
+	}
 	a.life.end()
 	return err
 }
