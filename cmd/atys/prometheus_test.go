@@ -82,6 +82,13 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
+// TestRules has promtool hold the deployed rules against what they are to say.
+func TestRules(t *testing.T) {
+	if out, err := exec.Command("promtool", "test", "rules", "testdata/rules_test.yml").CombinedOutput(); err != nil {
+		t.Errorf("promtool, which make deps installs: %v\n%s", err, out)
+	}
+}
+
 func began(t *testing.T, run func() error) chan error {
 	t.Helper()
 	ended := make(chan error, 1)

@@ -184,6 +184,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	others.Wait()
 	last.Stop()
 	stop()
+	if err == nil {
+		a.sayGoodbye()
+	}
 	a.life.end()
 	return err
 }

@@ -157,6 +157,9 @@ func employ(t *testing.T, b *bench, state string, s *studio) *employed {
 		if left := s.takes(); left != "" {
 			t.Errorf("left open: %s", left)
 		}
+		if !e.report.GetLeaving() {
+			t.Error("it ends in order, and has not said goodbye")
+		}
 	})
 	t.Cleanup(e.end)
 	return e

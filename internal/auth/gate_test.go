@@ -129,7 +129,7 @@ func TestBodiesThatNeverCome(t *testing.T) {
 func TestWhole(t *testing.T) {
 	var body []byte
 	var failed error
-	h := Whole(10, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { body, failed = io.ReadAll(r.Body) }))
+	h := (&Bodies{Each: 10, All: 10}).Whole(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { body, failed = io.ReadAll(r.Body) }))
 	for text, fails := range map[string]bool{"": false, "ten bytes.": false, "eleven byte": true} {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(text)))
 		if (failed != nil) != fails || !strings.HasPrefix(text, string(body)) || !fails && string(body) != text {
@@ -153,7 +153,7 @@ func (h *hurried) SetReadDeadline(at time.Time) error {
 func TestAnswersTakeTheirTime(t *testing.T) {
 	w := &hurried{ResponseRecorder: httptest.NewRecorder()}
 	answered := false
-	h := Guard(nil, false, Whole(10, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	h := Guard(nil, false, (&Bodies{Each: 10, All: 10}).Whole(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		answered = true
 		if !w.until.IsZero() {
 			t.Errorf("the answer has time until %v", w.until)

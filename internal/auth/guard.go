@@ -15,7 +15,7 @@ import (
 // one site it does not tell another.
 //
 // A body has to come within a moment: whoever refuses a request does not read
-// it, and its connection would wait for ever. Who wants it says so (Whole,
+// it, and its connection would wait for ever. Who wants it says so (Bodies,
 // Flowing).
 func Guard(hosts []string, local bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -77,6 +77,7 @@ func TestEvaluateServer(t *testing.T) {
 		{"behind", func(f *ServerFacts) { f.Offset, f.Uncertain = -3*time.Second, time.Millisecond }, "clock", Limited, "3s behind the server's ±1ms", "timesyncd", true},
 		{"unsure", func(f *ServerFacts) { f.Offset, f.Uncertain = 3*time.Second, 3*time.Second }, "clock", OK, "3s ahead", "", true},
 		{"all there", func(*ServerFacts) {}, "connected", OK, "2 of 2", "", true},
+		{"one left", func(f *ServerFacts) { f.Agents[1].Phase = "left" }, "connected", OK, "1 of 1", "", true},
 		{"one silent", func(f *ServerFacts) { f.Agents[1].Phase = "silent" }, "connected", Limited, "1 of 2; silent: n2", "restart atys-agent", true},
 		{"nobody", func(f *ServerFacts) { f.Agents = nil }, "connected", Limited, "no machine is profiled", "sudo atys agent --server https://profiles.example:4300", true},
 		{"lost", func(f *ServerFacts) { f.Agents[0].Lost = 7 }, "windows lost", Limited, "7, and 10 were shipped, since agents began; of n1", "--spool", true},

@@ -31,9 +31,10 @@ func (f ServerFacts) which(meant func(AgentFacts) bool) (nodes []string) {
 
 func (f ServerFacts) heard() Check {
 	silent := f.which(func(a AgentFacts) bool { return a.Phase == "silent" })
-	c := Check{Name: "connected", State: OK, Found: fmt.Sprintf("%d of %d", len(f.Agents)-len(silent), len(f.Agents))}
+	there := len(f.which(func(a AgentFacts) bool { return a.Phase != "left" })) // who ended in order is not missed
+	c := Check{Name: "connected", State: OK, Found: fmt.Sprintf("%d of %d", there-len(silent), there)}
 	switch {
-	case len(f.Agents) == 0:
+	case there == 0:
 		c.State, c.Cost = Limited, "no machine is profiled for this server"
 		c.Mend = "on each machine: sudo atys agent --server " + quote(f.Address) + " --token-file agent.token"
 	case len(silent) > 0:

@@ -147,9 +147,7 @@ func (h *Head) addLossesAndComments(o *Head) {
 		h.AddLoss(l)
 	}
 	for _, c := range o.Comments {
-		if !slices.Contains(h.Comments, c) {
-			h.Comments = append(h.Comments, c)
-		}
+		h.AddComment(c)
 	}
 }
 

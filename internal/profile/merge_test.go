@@ -2,6 +2,7 @@ package profile_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -164,5 +165,30 @@ func TestMergeRefuses(t *testing.T) {
 	}
 	if _, err := profile.Subtract(a, b); !errors.Is(err, profile.ErrDifferentTypes) {
 		t.Errorf("subtract: %v", err)
+	}
+}
+
+// TestHeadsAreBounded tells so many losses and comments apart and no more, and
+// loses no count.
+func TestHeadsAreBounded(t *testing.T) {
+	for name, reasons := range map[string]int{"details": 3, "reasons": 10_000} {
+		var h profile.Head
+		for i := range 10_000 {
+			o := profile.Head{Losses: []profile.Loss{{Reason: profile.LossReason(fmt.Sprint("reason ", i%reasons)), Detail: fmt.Sprint(i), N: 1, Value: 2}}, Comments: []string{fmt.Sprint(i), "the same"}}
+			h.Absorb(&o)
+		}
+		if len(h.Losses) > profile.MaxLosses || len(h.Losses) < profile.MaxLosses/2 || len(h.Comments) != profile.MaxComments || h.Comments[profile.MaxComments-1] != "there were more comments" {
+			t.Errorf("%s: %d losses, %d comments", name, len(h.Losses), len(h.Comments))
+		}
+		var all profile.Loss
+		for _, l := range h.Losses {
+			all.N, all.Value = all.N+l.N, all.Value+l.Value
+		}
+		if all.N != 10_000 || all.Value != 20_000 {
+			t.Errorf("%s: %+v in all", name, all)
+		}
+		if first := h.LossOf("reason 0"); reasons == 3 && first.N != 3334 {
+			t.Errorf("%s: of the first reason %+v", name, first)
+		}
 	}
 }

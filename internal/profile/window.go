@@ -41,6 +41,7 @@ const (
 	LossPruned       LossReason = "pruned"          // folded away by function selective pruning
 	LossThreshold    LossReason = "below threshold" // shorter than the sampler looks at
 	LossStarting     LossReason = "starting"        // truncated within 50 ms of exec or dlopen
+	LossOther        LossReason = "other reasons"   // of more than are told apart
 
 	// Whole windows that never came. A later window of their machine tells it, and
 	// counts them, since nobody knows what was in them.
@@ -292,19 +293,62 @@ func (w *Window) TypeIndex(kind string) int {
 	return slices.IndexFunc(w.Types, func(t ValueType) bool { return t.Kind == kind })
 }
 
-// AddLoss adds to the count of one reason.
+// How much a head tells apart: each loss and comment that is added is looked for
+// among those that are there, and windows of thousands that nobody trusts are
+// added up.
+const (
+	MaxLosses   = 256
+	MaxComments = 64
+	// maxReasons is how many losses without details are kept room for.
+	maxReasons = 16
+)
+
+// What is told of losses and comments that there is no room for.
+const (
+	otherDetails = "other details"
+	moreComments = "there were more comments"
+)
+
+// AddLoss adds to the count of one reason. Where many are told apart already it
+// counts among the others of its reason, and of too many reasons among all others.
 func (h *Head) AddLoss(l Loss) {
-	if l.N == 0 && l.Value == 0 {
+	if l.N == 0 && l.Value == 0 || h.added(l) {
 		return
 	}
-	for i := range h.Losses {
-		if h.Losses[i].Reason == l.Reason && h.Losses[i].Detail == l.Detail {
-			h.Losses[i].N += l.N
-			h.Losses[i].Value += l.Value
+	if len(h.Losses) >= MaxLosses-maxReasons {
+		if l.Detail = otherDetails; h.added(l) {
+			return
+		}
+	}
+	if len(h.Losses) >= MaxLosses-1 {
+		if l.Reason = LossOther; h.added(l) {
 			return
 		}
 	}
 	h.Losses = append(h.Losses, l)
+}
+
+// added adds to a count that is there.
+func (h *Head) added(l Loss) bool {
+	for i := range h.Losses {
+		if h.Losses[i].Reason == l.Reason && h.Losses[i].Detail == l.Detail {
+			h.Losses[i].N += l.N
+			h.Losses[i].Value += l.Value
+			return true
+		}
+	}
+	return false
+}
+
+// AddComment adds what is not said already, as long as there is room.
+func (h *Head) AddComment(c string) {
+	switch n := len(h.Comments); {
+	case n >= MaxComments || slices.Contains(h.Comments, c):
+		return
+	case n == MaxComments-1:
+		c = moreComments
+	}
+	h.Comments = append(h.Comments, c)
 }
 
 // LossOf sums what was lost for one reason, over its details.

@@ -24,7 +24,8 @@ type Admission struct {
 // this process, below auth.InsidePath.
 func (r *Relay) Handler(a Admission, registry *prometheus.Registry, inside http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	handle := func(path string, h http.Handler) { mux.Handle(path, auth.Whole(wire.MaxRequest, h)) }
+	bodies := &auth.Bodies{Each: wire.MaxRequest, All: wire.MaxWaiting}
+	handle := func(path string, h http.Handler) { mux.Handle(path, bodies.Whole(h)) }
 	handle(atysv1connect.NewIntakeHandler(r, wire.Reading()))
 	handle(atysv1connect.NewFleetHandler(r, wire.Reading()))
 	mux.Handle("GET /metrics", r.ownOnly(promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -47,15 +48,15 @@ func TestHugeRequests(t *testing.T) {
 // TestSlowBodies has nobody who is known hold up others by a body that does not come.
 func TestSlowBodies(t *testing.T) {
 	r := start(t)
-	for range mostPushes + 1 {
+	for i := range 100 {
 		c, err := net.Dial("tcp", r.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
 		head := "POST " + atysv1connect.IntakePushProcedure + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer default/agent\r\n" +
-			"Content-Type: application/proto\r\nContent-Length: 1000\r\n\r\n"
-		if _, err := io.WriteString(c, head); err != nil {
+			fmt.Sprintf("Content-Type: application/proto\r\nContent-Length: %d\r\n\r\n", wire.MaxRequest)
+		if _, err := io.WriteString(c, head+strings.Repeat("x", i*1000)); err != nil {
 			t.Fatal(err)
 		}
 	}

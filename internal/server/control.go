@@ -53,7 +53,7 @@ type NodeTask struct {
 type AgentStatus struct {
 	Node        string     `json:"node"`
 	Version     string     `json:"version"`
-	Phase       string     `json:"phase"` // connected, silent
+	Phase       string     `json:"phase"` // connected, silent, left (in order)
 	Started     time.Time  `json:"started"`
 	Seen        time.Time  `json:"seen"`
 	Targets     int        `json:"targets"`
@@ -377,8 +377,11 @@ func (f *fleet) agentStatus(a *attendant) AgentStatus {
 	if started := state.GetStartedUnixNano(); started != 0 {
 		status.Started = time.Unix(0, started).UTC()
 	}
-	if a.attending == 0 || f.silent(a) {
-		status.Phase = "silent"
+	switch {
+	case a.left:
+		status.Phase = agentLeft
+	case a.attending == 0 || f.silent(a):
+		status.Phase = agentSilent
 	}
 	return status
 }

@@ -36,10 +36,7 @@ func (s *Server) keepDebug(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	n.forget()
-	select {
-	case s.namers.wake <- struct{}{}:
-	default:
-	}
+	s.namers.look()
 	answerJSON(w, kept)
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -27,6 +28,9 @@ import (
 const (
 	heartbeat   = 5 * time.Second
 	silentAfter = 30 * time.Second
+	// goneAfter is how long an agent counts as silent: by then somebody has looked,
+	// or the node was taken away without a word.
+	goneAfter   = 2 * time.Hour
 	forgetAgent = 24 * time.Hour
 	forgetDone  = 24 * time.Hour // profiles whose time is over
 	lateAgents  = time.Minute    // agents whose clock is behind still get such orders for so long
@@ -71,7 +75,9 @@ type attendant struct {
 	report    *atysv1.ReportRequest
 	first     time.Time // when it was first heard of
 	seen      time.Time
-	attending int // connections that stand
+	attending int    // connections that stand
+	run       []byte // of the last that came
+	left      bool   // it has said goodbye
 	labels    profile.Labels
 
 	reportBytes, labelBytes int // of what the fleet holds
@@ -207,8 +213,32 @@ func (f *fleet) forget() {
 	}
 }
 
-// silent tells whether nothing has been heard of an agent lately. The lock is held.
-func (f *fleet) silent(a *attendant) bool { return f.now().Sub(a.seen) > silentAfter }
+// silent tells whether nothing has been heard of an agent lately, or will be. The
+// lock is held.
+func (f *fleet) silent(a *attendant) bool { return a.left || f.now().Sub(a.seen) > silentAfter }
+
+// Whether and why an agent is silent.
+const (
+	agentHeard  = "heard"
+	agentSilent = "silent" // it should not be
+	agentLeft   = "left"   // in order
+	agentGone   = "gone"   // for so long that it will not come back
+)
+
+var agentStates = []string{agentHeard, agentSilent, agentLeft, agentGone}
+
+// state tells whether and why an agent is silent. The lock is held.
+func (f *fleet) state(a *attendant) string {
+	switch {
+	case a.left:
+		return agentLeft
+	case !f.silent(a):
+		return agentHeard
+	case f.now().Sub(a.seen) > goneAfter:
+		return agentGone
+	}
+	return agentSilent
+}
 
 // choose takes, of the targets that a profile means, as many as it wants, at
 // random: of agents that are heard of, while the profile lasts. Those that were
@@ -305,6 +335,7 @@ func (f *fleet) arrive(r *atysv1.AttendRequest) error {
 		return err
 	}
 	a.labels = r.GetLabels()
+	a.run, a.left = r.GetRun(), false
 	a.attending++
 	a.seen = f.now()
 	f.announce(false)
@@ -384,6 +415,8 @@ func (f *fleet) hear(r *atysv1.ReportRequest) error {
 		return err
 	}
 	a.report, a.seen = r, f.now()
+	// The goodbye of a run may come after its successor.
+	a.left = r.GetLeaving() && (len(a.run) == 0 || bytes.Equal(a.run, r.GetRun()))
 	orders := false
 	for _, t := range f.profiles {
 		orders = f.choose(t) || orders

@@ -325,3 +325,55 @@ func TestPhases(t *testing.T) {
 		}
 	}
 }
+
+// TestGoodbye tells agents that end in order from those that are silent, and those
+// from what is silent for so long that it will not come back.
+func TestGoodbye(t *testing.T) {
+	c := command(t, "")
+	report := func(node, run string, leaving bool) {
+		t.Helper()
+		r := &atysv1.ReportRequest{Node: node, Run: []byte(run), Leaving: leaving, State: &atysv1.NodeState{MetricsAddress: node + ":9100"}}
+		if _, err := c.fleet.Report(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counted := func() string {
+		agents := map[string]int{}
+		c.own(t).count(agents)
+		return fmt.Sprint(agents)
+	}
+	phase := func(node string) string {
+		f := c.own(t)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.agentStatus(f.agents[node]).Phase
+	}
+	for _, node := range []string{"leaves", "dies", "stays"} {
+		if err := c.own(t).arrive(&atysv1.AttendRequest{Node: node, Run: []byte("1")}); err != nil {
+			t.Fatal(err)
+		}
+		report(node, "1", false)
+	}
+	report("leaves", "1", true)
+	c.own(t).leave("leaves")
+	if got := counted(); got != "map[heard:2 left:1]" || phase("leaves") != "left" || len(c.own(t).scraped()) != 2 {
+		t.Errorf("one has left: %s, it is %s, %d are to be scraped", got, phase("leaves"), len(c.own(t).scraped()))
+	}
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{{silentAfter + time.Second, "map[heard:1 left:1 silent:1]"}, {goneAfter + time.Second, "map[gone:1 heard:1 left:1]"}} {
+		c.now = noon.Add(step.after)
+		report("stays", "1", false)
+		if got := counted(); got != step.want {
+			t.Errorf("%v later: %s, want %s", step.after, got, step.want)
+		}
+	}
+	if err := c.own(t).arrive(&atysv1.AttendRequest{Node: "leaves", Run: []byte("2")}); err != nil {
+		t.Fatal(err)
+	}
+	report("leaves", "1", true) // it was under way
+	if got := counted(); got != "map[gone:1 heard:2]" || phase("leaves") != "connected" {
+		t.Errorf("it is back: %s, %s", got, phase("leaves"))
+	}
+}

@@ -53,11 +53,12 @@ func (m *metrics) counters() []prometheus.Collector {
 }
 
 var (
-	metricAgents = prometheus.NewDesc("atys_server_agents", "Agents that are known, by whether they have been heard of lately.", []string{"state"}, nil)
-	metricTokens = prometheus.NewDesc("atys_server_token_reload_failures_total", "Times that a file of tokens which had changed could not be read: those known before hold.", nil, nil)
-	metricBytes  = prometheus.NewDesc("atys_server_store_bytes", "Bytes of the disk that a tenant takes: windows by level, and what explains them.", []string{"tenant", "of"}, nil)
-	metricQuota  = prometheus.NewDesc("atys_server_quota_bytes", "Bytes that a tenant may take.", []string{"tenant"}, nil)
-	metricStale  = prometheus.NewDesc("atys_server_stale_steps", "Steps that wait to be added up.", []string{"level"}, nil)
+	metricAgents   = prometheus.NewDesc("atys_server_agents", "Agents that are known: heard of lately; silent, and should not be; left in order; gone, silent for hours.", []string{"state"}, nil)
+	metricTokens   = prometheus.NewDesc("atys_server_token_reload_failures_total", "Times that a file of tokens which had changed could not be read: those known before hold.", nil, nil)
+	metricBytes    = prometheus.NewDesc("atys_server_store_bytes", "Bytes of the disk that a tenant takes: windows by level, and what explains them.", []string{"tenant", "of"}, nil)
+	metricMeasured = prometheus.NewDesc("atys_server_store_measured_timestamp_seconds", "When a tenant's bytes of the disk were measured.", []string{"tenant"}, nil)
+	metricQuota    = prometheus.NewDesc("atys_server_quota_bytes", "Bytes that a tenant may take.", []string{"tenant"}, nil)
+	metricStale    = prometheus.NewDesc("atys_server_stale_steps", "Steps that wait to be added up.", []string{"level"}, nil)
 )
 
 // Describe lists what the server tells of itself; see prometheus.Collector.
@@ -69,6 +70,7 @@ func (s *Server) Describe(to chan<- *prometheus.Desc) {
 	to <- metricTokens
 	to <- metricStale
 	to <- metricBytes
+	to <- metricMeasured
 	to <- metricQuota
 }
 
@@ -83,13 +85,13 @@ func (s *Server) Collect(to chan<- prometheus.Metric) {
 	if tokens := s.options.Admission.Tokens; tokens != nil {
 		to <- prometheus.MustNewConstMetric(metricTokens, prometheus.CounterValue, float64(tokens.Failed()))
 	}
-	heard, silent := 0, 0
+	agents := map[string]int{}
 	for _, f := range s.fleets.all() {
-		h, s := f.count()
-		heard, silent = heard+h, silent+s
+		f.count(agents)
 	}
-	gauge(metricAgents, heard, "heard")
-	gauge(metricAgents, silent, "silent")
+	for _, state := range agentStates {
+		gauge(metricAgents, agents[state], state)
+	}
 	s.collectStore(to)
 }
 
@@ -113,15 +115,14 @@ func (s *Server) collectStore(to chan<- prometheus.Metric) {
 		for _, step := range stale {
 			waiting[step.Level]++
 		}
-		usage, err := s.options.Store.Usage(ctx, tenant)
-		if err != nil {
-			return
+		if last, ok := s.sizes.last(tenant); ok {
+			for level, of := range last.usage.Levels {
+				gauge(metricBytes, of.Bytes, tenant, level.String())
+			}
+			gauge(metricBytes, last.usage.Stacks, tenant, "stacks")
+			gauge(metricBytes, last.usage.Recent, tenant, "recent")
+			gauge(metricMeasured, last.at.Unix(), tenant)
 		}
-		for level, of := range usage.Levels {
-			gauge(metricBytes, of.Bytes, tenant, level.String())
-		}
-		gauge(metricBytes, usage.Stacks, tenant, "stacks")
-		gauge(metricBytes, usage.Recent, tenant, "recent")
 		if quota := s.options.Quotas.Of(tenant).Bytes; quota > 0 {
 			gauge(metricQuota, quota, tenant)
 		}
@@ -131,18 +132,13 @@ func (s *Server) collectStore(to chan<- prometheus.Metric) {
 	}
 }
 
-// count tells how many agents have been heard of lately, and how many not.
-func (f *fleet) count() (heard, silent int) {
+// count counts agents by whether and why they are silent.
+func (f *fleet) count(agents map[string]int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, a := range f.agents {
-		if f.silent(a) {
-			silent++
-		} else {
-			heard++
-		}
+		agents[f.state(a)]++
 	}
-	return heard, silent
 }
 
 // timed measures how long requests take.
@@ -212,7 +208,7 @@ func (f *fleet) scraped() []scraped {
 	all := []scraped{} // in JSON a list, never null
 	for node, a := range f.agents {
 		address := a.report.GetState().GetMetricsAddress()
-		if _, _, err := net.SplitHostPort(address); err != nil || f.now().Sub(a.seen) > forgetScraped {
+		if _, _, err := net.SplitHostPort(address); err != nil || a.left || f.now().Sub(a.seen) > forgetScraped {
 			continue
 		}
 		all = append(all, scraped{Targets: []string{address}, Labels: map[string]string{"node": node, "__meta_atys_version": a.report.GetVersion()}})

@@ -32,7 +32,9 @@ const (
 )
 
 // namer names what the windows of one tenant lack, with the files of that tenant
-// alone: a build-id is what somebody says of a file.
+// alone: a build-id is what somebody says of a file. It names with the files that
+// are here; what is not is asked for beside it (debuginfod.go), so that nobody
+// waits for another machine.
 type namer struct {
 	log     *slog.Logger
 	library *debugfile.Library
@@ -40,10 +42,17 @@ type namer struct {
 	cache   string
 	now     func() time.Time
 
-	mu       sync.Mutex // guards all below
+	naming   sync.Mutex // guards what names are made with, below
 	resolver *symbol.Resolver
-	looked   map[string]time.Time // for files that nobody had, by build-id
+	found    map[string]bool // files that the resolver knows, by build-id
 	hopeless map[profile.Hash]bool
+
+	mu      sync.Mutex           // guards all below; held for moments
+	stale   bool                 // there are other files than those that were looked for
+	asking  bool                 // a goroutine asks servers
+	wanted  []string             // what it is to ask for, by build-id
+	asked   map[string]time.Time // when that was wanted, by build-id
+	brought map[string]bool      // servers have answered, by build-id
 }
 
 func newNamer(o Options, tenant string) *namer {
@@ -53,23 +62,40 @@ func newNamer(o Options, tenant string) *namer {
 		bytes = debugBytes
 	}
 	cache := filepath.Join(dir, "cache")
-	n := &namer{log: o.Log, library: &debugfile.Library{Dir: dir, Bytes: bytes}, cache: cache, now: o.Now,
+	return &namer{log: o.Log, library: &debugfile.Library{Dir: dir, Bytes: bytes}, cache: cache, now: o.Now, stale: true,
+		asked: map[string]time.Time{}, brought: map[string]bool{},
 		finder: &debugfile.Finder{Dirs: []string{dir}, Servers: o.Debug.Servers, CacheDir: cache, Now: o.Now}}
-	n.forget()
-	return n
 }
 
 // forget has all files be looked for again.
 func (n *namer) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.resolver != nil {
-		if err := n.resolver.Close(); err != nil {
-			n.log.Warn("keep tables of debug files", "error", err)
-		}
+	n.stale = true
+}
+
+// begin makes a resolver that knows no files yet, if they are to be looked for
+// again. naming is held.
+func (n *namer) begin() {
+	n.mu.Lock()
+	stale := n.stale
+	n.stale = false
+	n.mu.Unlock()
+	if stale {
+		n.end()
+		n.resolver = symbol.New(symbol.Options{CacheDir: n.cache, DebugDirs: n.finder.Dirs, Now: n.now})
+		n.found, n.hopeless = map[string]bool{}, map[profile.Hash]bool{}
 	}
-	n.resolver = symbol.New(symbol.Options{CacheDir: n.cache, DebugDirs: n.finder.Dirs, Debuginfod: n.finder.Servers, Now: n.now})
-	n.looked, n.hopeless = map[string]time.Time{}, map[profile.Hash]bool{}
+}
+
+// end ends what the resolver has open. naming is held.
+func (n *namer) end() {
+	if n.resolver == nil {
+		return
+	}
+	if err := n.resolver.Close(); err != nil {
+		n.log.Warn("keep tables of debug files", "error", err)
+	}
 }
 
 // name names what a tenant's windows lack, as far as there are files.
@@ -78,15 +104,16 @@ func (n *namer) name(ctx context.Context, s store.Store, tenant string) error {
 	if err != nil {
 		return err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.naming.Lock()
+	defer n.naming.Unlock()
+	n.begin()
 	var named []profile.Place
 	for i := range unnamed {
 		p := &unnamed[i]
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if p.Location.Kind != profile.KindNative || n.hopeless[p.Hash] || !n.find(ctx, p) {
+		if p.Location.Kind != profile.KindNative || n.hopeless[p.Hash] || !n.find(p) {
 			continue
 		}
 		frames := n.resolver.Resolve(p.Location)
@@ -109,26 +136,19 @@ func (n *namer) name(ctx context.Context, s store.Store, tenant string) error {
 	return s.Name(ctx, tenant, named)
 }
 
-// find has the resolver know the file of a place, if anybody has it.
-func (n *namer) find(ctx context.Context, p *profile.Place) bool {
+// find has the resolver know the file of a place, if it is here. naming is held.
+func (n *namer) find(p *profile.Place) bool {
 	id := p.Location.BuildID
-	if at, ok := n.looked[id]; ok {
-		if at.IsZero() {
-			return true
-		}
-		if n.now().Sub(at) < nameAgain {
-			return false
-		}
+	n.want(id)
+	if found, looked := n.found[id]; looked {
+		return found
 	}
-	f, err := n.library.Open(id)
-	if errors.Is(err, debugfile.ErrNotFound) {
-		f, err = n.finder.Executable(ctx, id)
-	}
+	f, err := n.executable(id)
 	if err != nil {
 		if !errors.Is(err, debugfile.ErrNotFound) {
 			n.log.Warn("find the file of a build-id", "build-id", id, "error", err)
 		}
-		n.looked[id] = n.now()
+		n.found[id] = false
 		return false
 	}
 	path := f.Name()
@@ -138,17 +158,32 @@ func (n *namer) find(ctx context.Context, p *profile.Place) bool {
 		shown = p.Names[0].Mapping
 	}
 	n.resolver.AddFile(id, shown, func() (*os.File, error) { return os.Open(path) })
-	n.looked[id] = time.Time{}
+	n.found[id] = true
 	return true
+}
+
+// executable opens the executable of a build-id: the one that was sent, or that
+// was downloaded, once servers were asked for its debug file as well. What is
+// named is not looked at again, so it would never have lines else.
+func (n *namer) executable(id string) (*os.File, error) {
+	f, err := n.library.Open(id)
+	if !errors.Is(err, debugfile.ErrNotFound) {
+		return f, err
+	}
+	n.mu.Lock()
+	brought := n.brought[id]
+	n.mu.Unlock()
+	if !brought {
+		return nil, debugfile.ErrNotFound
+	}
+	return n.finder.Downloaded(id)
 }
 
 // close ends what the namer has open.
 func (n *namer) close() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err := n.resolver.Close(); err != nil {
-		n.log.Warn("keep tables of debug files", "error", err)
-	}
+	n.naming.Lock()
+	defer n.naming.Unlock()
+	n.end()
 }
 
 // namers are those of all tenants.
@@ -157,7 +192,15 @@ type namers struct {
 
 	mu   sync.Mutex // guards of
 	of   map[string]*namer
-	wake chan struct{} // something was uploaded
+	wake chan struct{} // there are more files
+}
+
+// look has what lacks names be looked at again.
+func (n *namers) look() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
 }
 
 // namer finds or makes a tenant's.
@@ -178,12 +221,16 @@ func (s *Server) Name(ctx context.Context) {
 	if s.options.Debug.Dir == "" {
 		return
 	}
+	var askers sync.WaitGroup
+	defer askers.Wait()
 	ticker := time.NewTicker(nameEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		tenants, err := s.options.Store.Tenants(ctx)
 		for _, tenant := range tenants {
-			err = errors.Join(err, s.namers.namer(tenant).name(ctx, s.options.Store, tenant))
+			n := s.namers.namer(tenant)
+			err = errors.Join(err, n.name(ctx, s.options.Store, tenant))
+			n.ask(ctx, &askers, s.namers.look)
 		}
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("name code", "error", err)

@@ -149,12 +149,12 @@ func (n *named) leaf(t *testing.T, tenant string) (profile.Frame, int64) {
 }
 
 // becomes waits until the leaf is named hot, with its file and line.
-func (n *named) becomes(t *testing.T) {
+func (n *named) becomes(t *testing.T, tenant string) {
 	t.Helper()
 	var f profile.Frame
 	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
 		var without int64
-		if f, without = n.leaf(t, "default"); f.Function == "hot" {
+		if f, without = n.leaf(t, tenant); f.Function == "hot" {
 			if filepath.Base(f.File) != "hot.c" || f.Line < 1 || f.Line > 3 || f.Mapping != "/usr/bin/shop" || without != 0 {
 				t.Errorf("it is %+v, and %d samples have no name", f, without)
 			}
@@ -179,7 +179,7 @@ func TestNamesAreUploaded(t *testing.T) {
 					t.Fatalf("%s: %d, %s", file, status, answer)
 				}
 			}
-			n.becomes(t)
+			n.becomes(t, "default")
 			if f, _ := n.leaf(t, "other"); !f.IsUnnamed() {
 				t.Errorf("another tenant's file named it %q", f.Function)
 			}
@@ -229,7 +229,38 @@ func TestNamesAreAskedFor(t *testing.T) {
 	}))
 	t.Cleanup(debuginfod.Close)
 	n := shipStripped(t, p, Debug{Dir: t.TempDir(), Servers: []string{debuginfod.URL}})
-	n.becomes(t)
+	n.becomes(t, "default")
+}
+
+// TestDebuginfodThatHangs has files be taken, and name what they do, for all
+// tenants, while a server that was asked for them does not answer.
+func TestDebuginfodThatHangs(t *testing.T) {
+	p := strip(t)
+	asked, answer := make(chan string, 100), make(chan bool)
+	debuginfod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(debuginfod.Close)
+	t.Cleanup(func() { close(answer) })
+	n := shipStripped(t, p, Debug{Dir: t.TempDir(), Servers: []string{debuginfod.URL}})
+	for range 2 { // one of each tenant
+		if path := <-asked; path != "/buildid/"+p.hot.BuildID+"/executable" {
+			t.Errorf("asked for %s", path)
+		}
+	}
+	for tenant, files := range map[string][]string{"default": {p.full}, "other": {p.debug, p.bare}} {
+		for _, file := range files {
+			if status, said := n.upload(t, tenant+"/agent", file); status != http.StatusOK {
+				t.Fatalf("%s: %d, %s", file, status, said)
+			}
+		}
+		n.becomes(t, tenant)
+	}
 }
 
 // TestBadDebugFiles refuses what names nothing, what is too much, and who may not.

@@ -91,6 +91,7 @@ func (u *upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 		if err != nil {
 			return err
 		}
+		u.sizes.note(tenant, usage, now)
 		if usage.Bytes() < quota-quota/10 {
 			u.full[tenant] = false
 			return nil

@@ -5,7 +5,7 @@
 //	Offer -> the relay of each group (relays.go) -> in the orders of its agents
 //	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
 //	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
-//	Name, and debug files (debug.go) -> code that agents could not name (names.go)
+//	Name, and debug files (debug.go), also of other servers (debuginfod.go) -> code that agents could not name (names.go)
 //	an operator -> the store is counted, checked, backed up while it is open (care.go)
 //	Upkeep -> what came is added up, what is old dropped (upkeep.go), or more than a tenant may have (quota.go)
 //	Prometheus -> metrics.go
@@ -60,6 +60,7 @@ type Server struct {
 	unkept  complaint
 	crowded chan struct{} // somebody found no room
 	care    care
+	sizes   sizes
 	metrics *metrics
 }
 
@@ -106,7 +107,8 @@ const leastCompressed = 1 << 10
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	options := connect.WithHandlerOptions(wire.Reading(), connect.WithCompressMinBytes(leastCompressed), connect.WithInterceptors(s.metrics.timed()))
-	handle := func(path string, h http.Handler) { mux.Handle(path, auth.Whole(wire.MaxRequest, h)) }
+	bodies := &auth.Bodies{Each: wire.MaxRequest, All: wire.MaxWaiting}
+	handle := func(path string, h http.Handler) { mux.Handle(path, bodies.Whole(h)) }
 	path, intake := atysv1connect.NewIntakeHandler(s, options)
 	handle(path, auth.AtOnce(mostPushes, intake))
 	handle(atysv1connect.NewFleetHandler(s, options))

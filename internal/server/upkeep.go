@@ -73,6 +73,7 @@ func (u *upkeep) once(ctx context.Context) (more bool, err error) {
 		if !unfinished { // what was not added up would be gone for good
 			err = errors.Join(err, u.room(ctx, tenant, u.now()))
 		}
+		err = errors.Join(err, u.measure(ctx, tenant))
 	}
 	if now := u.now(); now.Sub(u.dropped) >= dropEvery {
 		for _, tenant := range tenants {

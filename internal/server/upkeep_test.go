@@ -2,10 +2,14 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
@@ -103,6 +107,53 @@ func TestUpkeep(t *testing.T) {
 	}
 	if got := rolls(12*time.Hour + 30*time.Second); !slices.Equal(got, []store.Level{store.Service1d}) {
 		t.Errorf("once the day is over %v are added up", got)
+	}
+}
+
+// measured counts how often tenants are.
+type measured struct {
+	*mem.Store
+	times int
+}
+
+func (m *measured) Usage(ctx context.Context, tenant string) (*store.Usage, error) {
+	m.times++
+	return m.Store.Usage(ctx, tenant)
+}
+
+// TestScrapesMeasureNothing has Prometheus be told what upkeep has measured, and
+// when that was.
+func TestScrapesMeasureNothing(t *testing.T) {
+	kept, now := &measured{Store: mem.New(1)}, noon
+	s, err := New(Options{Store: kept, Now: func() time.Time { return now }, Registry: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := request(t, false, "shop", noon)
+	if _, err := s.Push(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	kept.Settle()
+	if told := gathered(t, s.options.Registry); kept.times != 0 || strings.Contains(told, "atys_server_store_bytes") {
+		t.Errorf("measured %d times before upkeep:\n%s", kept.times, told)
+	}
+	u := s.newUpkeep()
+	for _, step := range []struct {
+		after time.Duration
+		times int
+	}{{0, 1}, {upkeepEvery, 1}, {measureEvery, 2}} {
+		now = noon.Add(step.after)
+		if _, err := u.once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		at := noon.Unix()
+		if step.times == 2 {
+			at = now.Unix()
+		}
+		told := gathered(t, s.options.Registry)
+		if want := fmt.Sprintf("atys_server_store_measured_timestamp_seconds{tenant=\"default\"} %v\n", float64(at)); kept.times != step.times || !strings.Contains(told, want) || !strings.Contains(told, `atys_server_store_bytes{of="raw",tenant="default"}`) {
+			t.Errorf("%v after: measured %d times, want %s in\n%s", step.after, kept.times, want, told)
+		}
 	}
 }
 

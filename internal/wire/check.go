@@ -9,13 +9,17 @@ import (
 
 // Limits of what one request may hold. Agents stay far below them.
 const (
-	MaxRequest = 16 << 20 // bytes, before and after compression
-	MaxJSON    = 1 << 20  // of them, if it is JSON
-	MaxWindows = 10_000   // and as many series
-	MaxParts   = 1 << 20  // messages, labels and strings within it: a call of a stack is one
+	MaxRequest = 16 << 20       // bytes, before and after compression
+	MaxWaiting = 8 * MaxRequest // of all requests that came and are not answered yet
+	MaxJSON    = 1 << 20        // of them, if it is JSON
+	MaxWindows = 10_000         // and as many series
+	MaxParts   = 1 << 20        // messages, labels and strings within it: a call of a stack is one
 	maxLabels  = 32
 	// MaxLabel is how long the name or the value of a label may be.
 	MaxLabel = 256
+	// maxText is how many bytes are kept of what is said about a window: who seals
+	// one cuts the rest off.
+	maxText = 1 << 10
 )
 
 // CheckPush checks a request but for its dictionary, which Learn does, and gives
@@ -39,6 +43,9 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 		if int64(m.GetSeries()) >= int64(len(r.GetSeries())) {
 			return nil, fmt.Errorf("window %d: series %d of %d", i, m.GetSeries(), len(r.GetSeries()))
 		}
+		if err := checkHead(m); err != nil {
+			return nil, fmt.Errorf("window %d: %w", i, err)
+		}
 		if err := CheckRows(m, len(hashes)); err != nil {
 			return nil, fmt.Errorf("window %d: %w", i, err)
 		}
@@ -49,6 +56,37 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 		}
 	}
 	return hashes, nil
+}
+
+// checkHead refuses what is said about a window and takes more room than what was
+// sampled of it. Answers are not held to it: they are of many windows.
+func checkHead(m *atysv1.Window) error {
+	names := [][2]string{{"task", m.GetTask()}, {"design", m.GetDesign()}, {"source of exact times", m.GetExact().GetSource()}}
+	for _, t := range m.GetTypes() {
+		names = append(names, [2]string{"kind of values", t.GetKind()}, [2]string{"unit of values", t.GetUnit()})
+	}
+	for _, name := range names {
+		if n := len(name[1]); n > MaxLabel {
+			return fmt.Errorf("its %s, %.40q, has %d bytes: at most %d are taken", name[0], name[1], n, MaxLabel)
+		}
+	}
+	if n := len(m.GetLosses()); n > profile.MaxLosses {
+		return fmt.Errorf("%d losses: at most %d are taken", n, profile.MaxLosses)
+	}
+	if n := len(m.GetComments()); n > profile.MaxComments {
+		return fmt.Errorf("%d comments: at most %d are taken", n, profile.MaxComments)
+	}
+	for i, l := range m.GetLosses() {
+		if len(l.GetReason()) > MaxLabel || len(l.GetDetail()) > maxText {
+			return fmt.Errorf("loss %d, %.40q, has a reason of %d bytes and a detail of %d: at most %d and %d are taken", i, l.GetReason(), len(l.GetReason()), len(l.GetDetail()), MaxLabel, maxText)
+		}
+	}
+	for i, c := range m.GetComments() {
+		if len(c) > maxText {
+			return fmt.Errorf("comment %d, %.40q, has %d bytes: at most %d are taken", i, c, len(c), maxText)
+		}
+	}
+	return nil
 }
 
 // CheckNames refuses what nothing may be called.

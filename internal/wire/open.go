@@ -97,10 +97,29 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 	for _, t := range m.GetTypes() {
 		h.Types = append(h.Types, profile.ValueType{Kind: t.GetKind(), Unit: t.GetUnit(), Period: t.GetPeriod()})
 	}
-	for _, l := range m.GetLosses() {
-		h.AddLoss(profile.Loss{Reason: profile.LossReason(l.GetReason()), Detail: l.GetDetail(), N: l.GetN(), Value: l.GetValue()})
-	}
+	h.Losses = losses(m.GetLosses())
 	return h, run, nil
+}
+
+// losses are looked up among those before: there may be many.
+func losses(all []*atysv1.Loss) (losses []profile.Loss) {
+	type what struct{ reason, detail string }
+	places := map[what]int{}
+	for _, l := range all {
+		if l.GetN() == 0 && l.GetValue() == 0 {
+			continue
+		}
+		of := what{l.GetReason(), l.GetDetail()}
+		i, ok := places[of]
+		if !ok {
+			i = len(losses)
+			places[of] = i
+			losses = append(losses, profile.Loss{Reason: profile.LossReason(of.reason), Detail: of.detail})
+		}
+		losses[i].N += l.GetN()
+		losses[i].Value += l.GetValue()
+	}
+	return losses
 }
 
 func cost(m *atysv1.Cost) profile.Cost {

@@ -65,11 +65,17 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 	for _, t := range h.Types {
 		m.Types = append(m.Types, &atysv1.ValueType{Kind: t.Kind, Unit: t.Unit, Period: t.Period})
 	}
+	few := profile.Head{} // what was not added one by one may be more than a receiver takes
 	for _, c := range h.Comments {
-		m.Comments = append(m.Comments, utf8(c))
+		few.AddComment(text(c))
 	}
+	m.Comments = few.Comments
 	for _, l := range h.Losses {
-		m.Losses = append(m.Losses, &atysv1.Loss{Reason: string(l.Reason), Detail: utf8(l.Detail), N: l.N, Value: l.Value})
+		l.Detail = text(l.Detail)
+		few.AddLoss(l)
+	}
+	for _, l := range few.Losses {
+		m.Losses = append(m.Losses, &atysv1.Loss{Reason: string(l.Reason), Detail: l.Detail, N: l.N, Value: l.Value})
 	}
 	return m
 }
@@ -89,6 +95,12 @@ func sealSeries(labels profile.Labels) *atysv1.Series {
 
 // utf8 is text as messages can hold it: threads and labels may be called anything.
 func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// text is what is said about a window, as much as is taken of it.
+func text(s string) string {
+	s = utf8(s)
+	return strings.ToValidUTF8(s[:min(len(s), maxText)], "")
+}
 
 func sealExact(e profile.Exact) *atysv1.Exact {
 	if e == (profile.Exact{}) {

@@ -4,7 +4,8 @@
 // The flow of Find, the first hit wins; only a file with the wanted build-id
 // (or, for a debug link, the wanted checksum) counts:
 //
-//  1. By build-id below each debug directory: .build-id/xx/yyyy.debug.
+//  1. By build-id below each debug directory, .build-id/xx/yyyy.debug, and among
+//     what was downloaded before.
 //  2. By debug link: next to the binary, in .debug next to it, and below each
 //     debug directory under the binary's own directory.
 //  3. From debuginfod servers, if any were given, kept in a cache on disk.
@@ -85,6 +86,15 @@ func (f *Finder) Executable(ctx context.Context, id string) (*os.File, error) {
 	return os.Open(filepath.Join(f.CacheDir, id+executableSuffix))
 }
 
+// Downloaded opens the executable of a build-id that Executable has got before.
+// The caller closes it.
+func (f *Finder) Downloaded(id string) (*os.File, error) {
+	if path := f.cached(id, executableSuffix); path != "" {
+		return os.Open(path)
+	}
+	return nil, ErrNotFound
+}
+
 // Local tells where Find would find a file by build-id without asking a server;
 // "" if nowhere. It only looks for the name.
 func (f *Finder) Local(buildID string) string {
@@ -92,18 +102,34 @@ func (f *Finder) Local(buildID string) string {
 		return ""
 	}
 	for _, dir := range f.dirs() {
-		path := filepath.Join(dir, ".build-id", buildID[:2], buildID[2:]+".debug")
+		path := filepath.Join(dir, ".build-id", buildID[:2], buildID[2:]+debugSuffix)
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}
 	}
-	return ""
+	return f.cached(buildID, debugSuffix)
+}
+
+// cached is where a file of a build-id was downloaded to; "": it was not.
+func (f *Finder) cached(buildID, suffix string) string {
+	if f.CacheDir == "" || !buildIDForm.MatchString(buildID) {
+		return ""
+	}
+	path := filepath.Join(f.CacheDir, buildID+suffix)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
 }
 
 func (f *Finder) local(id string) *binfile.File {
 	path := f.Local(id)
 	if path == "" {
 		return nil
+	}
+	if path == f.cached(id, debugSuffix) {
+		now := f.now()
+		_ = os.Chtimes(path, now, now) // the cache drops what was not used for longest
 	}
 	return openIf(path, id)
 }

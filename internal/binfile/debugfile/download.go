@@ -80,6 +80,9 @@ func (f *Finder) download(ctx context.Context, id, what string) (*binfile.File, 
 			os.Remove(path)
 			err = fmt.Errorf("%s sent a file with another build-id", server)
 		}
+		if ctx.Err() != nil { // that we wait no longer says nothing of the server
+			return nil, ctx.Err()
+		}
 		if !errors.Is(err, errMissing) {
 			failed = err
 			f.setFailing(server)

@@ -1957,6 +1957,7 @@ type ReportRequest struct {
 	Targets       []*Target              `protobuf:"bytes,4,rep,name=targets,proto3" json:"targets,omitempty"`
 	Tasks         []*TaskState           `protobuf:"bytes,5,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	State         *NodeState             `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	Leaving       bool                   `protobuf:"varint,7,opt,name=leaving,proto3" json:"leaving,omitempty"` // the agent ends in order: nothing is heard of it any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2031,6 +2032,13 @@ func (x *ReportRequest) GetState() *NodeState {
 		return x.State
 	}
 	return nil
+}
+
+func (x *ReportRequest) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
 }
 
 type ReportResponse struct {
@@ -4767,14 +4775,15 @@ const file_atys_proto_rawDesc = "" +
 	"\alimited\x18\x04 \x01(\bR\alimited\x12'\n" +
 	"\x06chosen\x18\x05 \x03(\v2\x0f.atys.v1.SeriesR\x06chosen\x12\x1a\n" +
 	"\beligible\x18\x06 \x01(\rR\beligible\x12\x1a\n" +
-	"\brecorded\x18\a \x01(\rR\brecorded\"\xce\x01\n" +
+	"\brecorded\x18\a \x01(\rR\brecorded\"\xe8\x01\n" +
 	"\rReportRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12)\n" +
 	"\atargets\x18\x04 \x03(\v2\x0f.atys.v1.TargetR\atargets\x12(\n" +
 	"\x05tasks\x18\x05 \x03(\v2\x12.atys.v1.TaskStateR\x05tasks\x12(\n" +
-	"\x05state\x18\x06 \x01(\v2\x12.atys.v1.NodeStateR\x05state\">\n" +
+	"\x05state\x18\x06 \x01(\v2\x12.atys.v1.NodeStateR\x05state\x12\x18\n" +
+	"\aleaving\x18\a \x01(\bR\aleaving\">\n" +
 	"\x0eReportResponse\x12,\n" +
 	"\x12received_unix_nano\x18\x01 \x01(\x10R\x10receivedUnixNano\"\x96\x01\n" +
 	"\x06Target\x123\n" +
