@@ -240,13 +240,15 @@ func (a *agent) push(s *shape, start time.Time, explained []int, ifUnknown bool)
 	return wire.Hashes(m.GetUnknown())
 }
 
-// request is one that was packed before, if it has to explain nothing or all.
+// request is one that was packed before, if it has to explain nothing. One that
+// has to explain most of its stacks explains all: agents have machines of their
+// own to work out which, and these have not.
 func (a *agent) request(s *shape, start time.Time, explained []int, ifUnknown bool) ([]byte, error) {
 	if len(explained) == 0 {
 		return s.packed.request(a.series, nil, a.run, start), nil
 	}
 	a.load.counts.add(func(c *counts) { c.Explained++ })
-	if len(explained) == len(s.stacks) {
+	if 2*len(explained) >= len(s.stacks) {
 		return s.packed.request(a.series, s.packed.explains(ifUnknown), a.run, start), nil
 	}
 	explain := map[int]bool{}
