@@ -68,7 +68,7 @@ func admitted(t *testing.T) (Admission, func(h *httptest.Server, token string) *
 }
 
 // request is windows of a service as an agent sends them.
-func request(t *testing.T, known bool, service string, starts ...time.Time) (*atysv1.PushRequest, []*profile.Window) {
+func request(t testing.TB, known bool, service string, starts ...time.Time) (*atysv1.PushRequest, []*profile.Window) {
 	t.Helper()
 	b := wire.NewBatch(func(profile.Hash) bool { return known })
 	var windows []*profile.Window

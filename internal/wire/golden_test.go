@@ -1,0 +1,155 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// golden is a message as it was written when protocol 1 was released, with all
+// that it can tell.
+type golden struct {
+	name    string
+	message proto.Message
+}
+
+// goldens are the messages that agents and servers of different versions have to
+// understand each other by.
+func goldens(t *testing.T) []golden {
+	t.Helper()
+	b := NewBatch(func(profile.Hash) bool { return false })
+	for seed := range uint64(2) {
+		if err := b.Add(Seal(window(20+seed), profile.Run{1})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	labels := map[string]string{"service": "shop", "node": "n1"}
+	return []golden{
+		{"push", b.Request()},
+		{"push-answer", &atysv1.PushResponse{Unknown: make([]byte, 32), ReceivedUnixNano: 1_790_000_000_000_000_000, AnsweredUnixNano: 1_790_000_000_001_000_000,
+			Overlaps: []*atysv1.Overlap{{Window: 1, Parts: []uint32{0, 2}}}, ClockErrorNs: 7}},
+		{"attend", &atysv1.AttendRequest{Node: "n1", Run: make([]byte, 16), Version: "1.0", Labels: labels}},
+		{"orders", &atysv1.Orders{Revision: 7, ShipTo: "http://relay:4301", Tasks: []*atysv1.Task{{Id: "a1", Profile: `{"kind":"Profile","name":"lasting"}`,
+			UntilUnixNano: 1_790_000_000_000_000_000, Limited: true, Chosen: []*atysv1.Series{{Labels: labels}}, Eligible: 9, Recorded: 3}}}},
+		{"orders-unchanged", &atysv1.Orders{Revision: 7, Unchanged: true}},
+		{"report", &atysv1.ReportRequest{Node: "n1", Run: make([]byte, 16), Version: "1.0", Leaving: true,
+			Targets: []*atysv1.Target{{Labels: labels, Processes: 3}},
+			Tasks:   []*atysv1.TaskState{{Id: "a1", Phase: "running", Message: "less than its rate", Targets: 1, Frequency: 99}},
+			State: &atysv1.NodeState{WaitingWindows: 1, ShippedWindows: 2, LostWindows: 3, ClockOffsetNs: -4, ClockErrorNs: 5, CpuNs: 6, MemoryBytes: 7,
+				StartedUnixNano: 8, MetricsAddress: "n1:9100", Cost: &atysv1.Cost{UserNs: 1, BpfNs: 2, InterruptNs: 3}, Cores: .25, CoresBudget: .5,
+				MemoryBudget: 9, MapBytes: 10, BudgetMessage: "slower", CapHertz: 49, LastEnd: "killed"}}},
+		{"report-answer", &atysv1.ReportResponse{ReceivedUnixNano: 1_790_000_000_000_000_000}},
+	}
+}
+
+// released is a message as its bytes were written, and what they mean, for people
+// beside it; with -update both are written, but what was released stays.
+func released(t *testing.T, g golden) (data []byte, meaning proto.Message) {
+	t.Helper()
+	bytesFile, textFile := filepath.Join("testdata", g.name+"-1.hex"), filepath.Join("testdata", g.name+"-1.txtpb")
+	if _, err := os.Stat(bytesFile); *update && errors.Is(err, os.ErrNotExist) {
+		text, err := prototext.MarshalOptions{Multiline: true}.Marshal(g.message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.WriteFile(bytesFile, []byte(hex.EncodeToString(written(t, g.message))+"\n"), 0o644), os.WriteFile(textFile, text, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(bytesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err = hex.DecodeString(string(bytes.TrimSpace(text))); err != nil {
+		t.Fatal(err)
+	}
+	if text, err = os.ReadFile(textFile); err != nil {
+		t.Fatal(err)
+	}
+	meaning = g.message.ProtoReflect().New().Interface()
+	if err := prototext.Unmarshal(text, meaning); err != nil {
+		t.Fatal(err)
+	}
+	return data, meaning
+}
+
+func written(t *testing.T, m proto.Message) []byte {
+	t.Helper()
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// read reads a message as agents and servers do.
+func read(t *testing.T, data []byte, like proto.Message) proto.Message {
+	t.Helper()
+	m := like.ProtoReflect().New().Interface()
+	if err := NewBinary().Unmarshal(data, m); err != nil {
+		t.Fatal(err)
+	}
+	if push, ok := m.(*atysv1.PushRequest); ok {
+		if _, _, err := CheckPush(push); err != nil {
+			t.Error(err)
+		}
+	}
+	return m
+}
+
+// laterVersion is what a later version tells, in fields that nobody knows yet.
+func laterVersion() []byte {
+	later := protowire.AppendString(protowire.AppendTag(nil, 9999, protowire.BytesType), "of a later version")
+	return protowire.AppendVarint(protowire.AppendTag(later, 9998, protowire.VarintType), 7)
+}
+
+// setUnknown has a message, and all that it holds, have such unknown fields.
+func setUnknown(m protoreflect.Message, unknown []byte) {
+	m.SetUnknown(unknown)
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap() || f.Message() == nil:
+		case f.IsList():
+			for i := range v.List().Len() {
+				setUnknown(v.List().Get(i).Message(), unknown)
+			}
+		default:
+			setUnknown(v.Message(), unknown)
+		}
+		return true
+	})
+}
+
+// TestGoldenMessages reads what peers of the first protocol write, and writes what
+// they read: nothing was renumbered, and what a later one adds is left aside.
+func TestGoldenMessages(t *testing.T) {
+	for _, g := range goldens(t) {
+		t.Run(g.name, func(t *testing.T) {
+			data, meaning := released(t, g)
+			if got := read(t, data, meaning); !proto.Equal(got, meaning) {
+				t.Errorf("an older peer's message is read as\n%v, it means\n%v", got, meaning)
+			}
+			if got := written(t, meaning); !bytes.Equal(got, data) {
+				t.Errorf("an older peer is written\n%x, it reads\n%x", got, data)
+			}
+			later := proto.Clone(meaning)
+			setUnknown(later.ProtoReflect(), laterVersion())
+			got := read(t, written(t, later), meaning)
+			setUnknown(got.ProtoReflect(), nil)
+			if !proto.Equal(got, meaning) {
+				t.Errorf("a later peer's message is read as\n%v, it means\n%v", got, meaning)
+			}
+		})
+	}
+}
