@@ -171,6 +171,8 @@ func TestFleetRefusals(t *testing.T) {
 		{"get agents --server http://127.0.0.1:1", "does not answer"},
 		{"watch agents --server http://127.0.0.1:1", "does not answer"},
 		{"describe agent", "say what"},
+		{"describe agent n -o wide", "want yaml, json"},
+		{"watch agents -o table", "want wide, json, yaml"},
 		{"delete profile", "say what"},
 		{"agent", "say whom to ship to"},
 		{"agent --server http://127.0.0.1:1 --spool 0", "want 1 or more megabytes"},

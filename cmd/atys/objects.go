@@ -37,12 +37,23 @@ func (f *objectFlags) control() (atysv1connect.ControlClient, string, error) {
 	return atysv1connect.NewControlClient(client, address), address, nil
 }
 
-// outputs are the values of -o; none is a table.
-var outputs = []string{"wide", "json", "yaml"}
+// outputs are the values of -o for lists; none is a table. One object is shown
+// whole, in what documents are written in.
+var (
+	outputs   = []string{"wide", "json", "yaml"}
+	documents = []string{"yaml", "json"}
+)
 
-func (f *objectFlags) addOutput(c *cobra.Command) {
-	c.Flags().StringVarP(&f.output, "output", "o", "", "how to print: "+strings.Join(outputs, ", ")+"; else as a table")
+func (f *objectFlags) addOutput(c *cobra.Command, outputs []string, otherwise string) {
+	c.Flags().StringVarP(&f.output, "output", "o", "", "how to print: "+strings.Join(outputs, ", ")+"; else "+otherwise)
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *objectFlags) checkOutput(outputs []string) error {
+	if f.output != "" && !slices.Contains(outputs, f.output) {
+		return &usageError{fmt.Errorf("-o %q: want %s", f.output, strings.Join(outputs, ", "))}
+	}
+	return nil
 }
 
 // objectKinds are what can be asked for, and what else each is called.
@@ -153,13 +164,13 @@ func getCommand() *cobra.Command {
 	}
 	f.clientFlags.add(c)
 	f.displayFlags.add(c)
-	f.addOutput(c)
+	f.addOutput(c, outputs, "as a table")
 	return c
 }
 
 func get(c *cobra.Command, f objectFlags, kind, name string) error {
-	if f.output != "" && !slices.Contains(outputs, f.output) {
-		return &usageError{fmt.Errorf("-o %q: want %s", f.output, strings.Join(outputs, ", "))}
+	if err := f.checkOutput(outputs); err != nil {
+		return err
 	}
 	objects, err := f.list(c, kind, name)
 	if err != nil {
@@ -370,17 +381,18 @@ func describeCommand() *cobra.Command {
 		Example: `  atys describe profile checkout-cpu`,
 		RunE: func(c *cobra.Command, args []string) error {
 			kind, name, err := kindAndName(args, 2, 2)
-			if err != nil {
+			if err = cmp.Or(err, f.checkOutput(documents)); err != nil {
 				return err
 			}
 			objects, err := f.list(c, kind, name)
 			if err != nil {
 				return err
 			}
-			return writeObjects(os.Stdout, "yaml", objects)
+			return writeObjects(os.Stdout, cmp.Or(f.output, "yaml"), objects)
 		},
 	}
 	f.clientFlags.add(c)
+	f.addOutput(c, documents, "as yaml")
 	return c
 }
 
@@ -408,53 +420,4 @@ func deleteCommand() *cobra.Command {
 	}
 	f.clientFlags.add(c)
 	return c
-}
-
-func watchCommand() *cobra.Command {
-	var f objectFlags
-	c := &cobra.Command{
-		Use:     "watch profiles|agents|targets|relays [NAME]",
-		Short:   "List what a server knows, then each change, until Ctrl-C",
-		Example: `  atys watch agents`,
-		RunE: func(c *cobra.Command, args []string) error {
-			kind, name, err := kindAndName(args, 1, 2)
-			if err != nil {
-				return err
-			}
-			return watch(c, f, kind, name)
-		},
-	}
-	f.clientFlags.add(c)
-	return c
-}
-
-func watch(c *cobra.Command, f objectFlags, kind, name string) error {
-	control, address, err := f.control()
-	if err != nil {
-		return err
-	}
-	stream, err := control.Watch(c.Context(), &atysv1.GetRequest{Kind: kind, Name: name})
-	if err != nil {
-		return explain(address, err)
-	}
-	defer stream.Close()
-	fmt.Fprintln(os.Stdout, "WHAT     "+strings.Join(objectHead(kind, false), "  "))
-	for stream.Receive() {
-		change := stream.Msg()
-		if change.GetObject() == nil {
-			continue
-		}
-		row, err := objectRow(change.GetObject(), false, time.Now())
-		if err != nil {
-			return err
-		}
-		for i := range row {
-			row[i] = render.Printable(row[i])
-		}
-		fmt.Fprintf(os.Stdout, "%-7s  %s\n", render.Printable(change.GetWhat()), strings.Join(row, "  "))
-	}
-	if err := stream.Err(); err != nil && c.Context().Err() == nil {
-		return explain(address, err)
-	}
-	return nil
 }

@@ -294,6 +294,26 @@ func TestTrust(t *testing.T) {
 	}
 }
 
+// TestSplitInTurns takes a selection apart into more parts than are merged at once:
+// each is there once, and shares are of all of them.
+func TestSplitInTurns(t *testing.T) {
+	const instances = 2*atOnce + 3
+	s := &shelf{}
+	for i := range instances {
+		labels := profile.Labels{"service": "shop", "node": "n", "instance": fmt.Sprintf("%03d", i)}
+		s.windows = append(s.windows, written{labels, head(0), "", map[string]int64{"main": int64(i + 1)}})
+	}
+	parts, c, err := Asker{Tenant: "x", Store: s}.Split(t.Context(), about(t, ""), Split{By: "instance"})
+	if err != nil || len(parts) != instances || c.Windows != instances {
+		t.Fatalf("%d parts of %d windows, want %d of each: %v", len(parts), c.Windows, instances, err)
+	}
+	for i, p := range parts {
+		if want := float64(i+1) / (instances * (instances + 1) / 2); p.By != fmt.Sprintf("%03d", i) || p.N != int64(i+1) || math.Abs(p.Share.Value-want) > 1e-9 {
+			t.Errorf("part %d is %+v, want a share of %g", i, p, want)
+		}
+	}
+}
+
 func TestSplit(t *testing.T) {
 	for _, test := range []struct {
 		by   Split

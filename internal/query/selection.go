@@ -104,6 +104,7 @@ func (s *heads) coverage() (tasks []TaskCoverage, doubtful int) {
 type question struct {
 	Asker
 	Selection
+	narrow   func(profile.Labels) bool // of what is selected, what is merged now; nil: all of it
 	stale    map[store.Step]bool       // nil: not asked for yet
 	dropped  map[store.Level]time.Time // nil: not asked for yet
 	coverage Coverage
@@ -120,6 +121,12 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 	}
 	if err := q.noteDropped(ctx, parts); err != nil {
 		return nil, err
+	}
+	if q.narrow != nil {
+		for i := range parts {
+			match := parts[i].Match
+			parts[i].Match = func(labels profile.Labels) bool { return q.narrow(labels) && match(labels) }
+		}
 	}
 	key := g.Key
 	g.Key = func(labels profile.Labels, h *profile.Head) string {
@@ -213,19 +220,16 @@ func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, Co
 		return nil, Coverage{}, err
 	}
 	values := map[string]map[string]bool{}
-	for _, part := range parts {
-		series, err := a.Store.Series(ctx, a.Tenant, part)
-		if err != nil {
-			return nil, Coverage{}, fmt.Errorf("list series: %w", err)
-		}
-		for _, labels := range series {
-			for name, value := range labels {
-				if values[name] == nil {
-					values[name] = map[string]bool{}
-				}
-				values[name][value] = true
+	err = q.series(ctx, parts, func(labels profile.Labels) {
+		for name, value := range labels {
+			if values[name] == nil {
+				values[name] = map[string]bool{}
 			}
+			values[name][value] = true
 		}
+	})
+	if err != nil {
+		return nil, Coverage{}, err
 	}
 	all := map[string][]string{}
 	for name, set := range values {
@@ -233,4 +237,29 @@ func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, Co
 	}
 	c, err := q.covered(ctx)
 	return all, c, err
+}
+
+// values lists those that a label has in what is selected, "" for none, in order.
+func (q *question) values(ctx context.Context, label string, from, to time.Time) ([]string, error) {
+	parts, err := q.parts(ctx, from, to, q.levels(label))
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]bool{}
+	err = q.series(ctx, parts, func(labels profile.Labels) { values[labels[label]] = true })
+	return slices.Sorted(maps.Keys(values)), err
+}
+
+// series gives those that have windows in some parts, some of them more than once.
+func (q *question) series(ctx context.Context, parts []store.Query, give func(profile.Labels)) error {
+	for _, part := range parts {
+		all, err := q.Store.Series(ctx, q.Tenant, part)
+		if err != nil {
+			return fmt.Errorf("list series: %w", err)
+		}
+		for _, labels := range all {
+			give(labels)
+		}
+	}
+	return nil
 }

@@ -39,8 +39,8 @@ type Part struct {
 }
 
 // Split takes a selection apart. Parts come in the order of time, then of what
-// they are split by. Steps are merged one after another: all at once they could
-// take more memory than there is.
+// they are split by. Steps are merged one after another, and of a label's values
+// some at a time: all at once they could take more memory than there is.
 func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Coverage, error) {
 	q := a.question(s)
 	p := &splitter{by: by}
@@ -87,6 +87,10 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
+// atOnce is how many parts are merged at a time. Each has room for all stacks of
+// its service, whether it has samples of them or not.
+const atOnce = 16
+
 // splitter gathers parts.
 type splitter struct {
 	by     Split
@@ -97,6 +101,26 @@ type splitter struct {
 
 // step adds the parts of a step.
 func (p *splitter) step(ctx context.Context, q *question, start, from, to time.Time) error {
+	if p.by.By == "" || p.by.By == ByThread {
+		return p.merge(ctx, q, start, from, to)
+	}
+	values, err := q.values(ctx, p.by.By, from, to)
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(values, atOnce) {
+		q.narrow = func(labels profile.Labels) bool { return slices.Contains(some, labels[p.by.By]) }
+		err := p.merge(ctx, q, start, from, to)
+		q.narrow = nil
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// merge adds some of the parts of a step, or all.
+func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.Time) error {
 	g := store.Grouping{Key: func(labels profile.Labels, _ *profile.Head) string {
 		if p.by.By == "" || p.by.By == ByThread {
 			return ""

@@ -241,18 +241,12 @@ func (q *question) machines(ctx context.Context, from, to time.Time) (map[string
 
 func (q *question) nodesOf(ctx context.Context, parts []store.Query) (map[string]bool, error) {
 	nodes := map[string]bool{}
-	for _, part := range parts {
-		series, err := q.Store.Series(ctx, q.Tenant, part)
-		if err != nil {
-			return nil, fmt.Errorf("list series: %w", err)
+	err := q.series(ctx, parts, func(labels profile.Labels) {
+		if node := labels["node"]; node != "" {
+			nodes[node] = true
 		}
-		for _, labels := range series {
-			if node := labels["node"]; node != "" {
-				nodes[node] = true
-			}
-		}
-	}
-	return nodes, nil
+	})
+	return nodes, err
 }
 
 // ofMachines has parts be about the machines of some nodes, or of all.

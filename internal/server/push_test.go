@@ -71,6 +71,8 @@ func FuzzPush(f *testing.F) {
 		add(r)
 		r.Windows[1].StartUnixNano = r.Windows[0].StartUnixNano // one that comes twice
 		add(r)
+		r.Windows[2].Run = nil // one that is refused, and all others for it
+		add(r)
 	}
 	r, _ := request(f, false, "shop", noon)
 	w, rows := r.Windows[0], len(r.Windows[0].GetRows().GetStack())
