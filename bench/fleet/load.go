@@ -43,8 +43,7 @@ type counts struct {
 	Bytes                         int64          // of requests with windows
 	Windows                       map[string]int // that the server said it has, by instance
 	Failures                      map[string]int
-	Took                          []time.Duration   // from sending to having it
-	Minutes                       [][]time.Duration // the same, by the minute in which it was sent
+	Minutes                       [][]time.Duration // from sending to having it, by the minute in which it was sent
 	CPU                           time.Duration
 }
 
@@ -58,7 +57,6 @@ func (c *counts) add(change func(*counts)) {
 func (c *counts) took(instance string, at, d time.Duration) {
 	c.add(func(c *counts) {
 		c.Windows[instance]++
-		c.Took = append(c.Took, d)
 		minute := max(int(at/time.Minute), 0)
 		for len(c.Minutes) <= minute {
 			c.Minutes = append(c.Minutes, nil)
@@ -75,6 +73,9 @@ func (c *counts) windows() (n int) {
 	}
 	return n
 }
+
+// all is how long each window took.
+func (c *counts) all() []time.Duration { return slices.Concat(c.Minutes...) }
 
 // quantile is one of how long windows took.
 func quantile(took []time.Duration, q float64) time.Duration {

@@ -217,7 +217,7 @@ func report(all []*measured) error {
 	for _, m := range all {
 		n := m.seen.windows()
 		table.Row(strconv.Itoa(m.instances), fmt.Sprintf("%d / %d / %d MB", m.server.mean>>20, m.server.peak>>20, m.server.last>>20), fmt.Sprintf("%.1f%%", 100*m.server.cores),
-			fmt.Sprintf("%.1f / %.1f / %.0f ms", milliseconds(quantile(m.seen.Took, .5)), milliseconds(quantile(m.seen.Took, .99)), milliseconds(quantile(m.seen.Took, 1))),
+			fmt.Sprintf("%.1f / %.1f / %.0f ms", milliseconds(quantile(m.seen.all(), .5)), milliseconds(quantile(m.seen.all(), .99)), milliseconds(quantile(m.seen.all(), 1))),
 			strconv.Itoa(n), strconv.Itoa(m.lost), strconv.Itoa(m.seen.Unsent), fmt.Sprint(len(m.seen.Failures)),
 			fmt.Sprintf("%d B", m.seen.Bytes/int64(max(n, 1))), fmt.Sprintf("%d B", m.disk/int64(max(n, 1))),
 			fmt.Sprintf("%.0f (%d windows) / %.0f ms", milliseconds(m.service), m.serviceLength, milliseconds(m.one)), fmt.Sprintf("%.1f%%", 100*m.seen.CPU.Seconds()/length.Seconds()))

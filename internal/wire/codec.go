@@ -78,33 +78,23 @@ func (b *Binary) shape(d protoreflect.MessageDescriptor) *shape {
 // count takes a message's parts off what is left.
 func (s *shape) count(data []byte, left *int) error {
 	var seen [32]int // of each field: no message of ours has as many
-	for len(data) > 0 {
-		number, kind, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return malformed("%v", protowire.ParseError(n))
-		}
-		data = data[n:]
-		if n = protowire.ConsumeFieldValue(number, kind, data); n < 0 {
-			return malformed("%v", protowire.ParseError(n))
-		}
-		value := data[:n]
-		data = data[n:]
-		if int(number) >= len(s.fields) || !s.fields[number].part || kind != protowire.BytesType {
+	all := fields{data: data}
+	for all.next() {
+		if int(all.number) >= len(s.fields) || !s.fields[all.number].part || all.kind != protowire.BytesType {
 			continue
 		}
-		f := s.fields[number]
-		seen[number]++
-		if *left--; *left < 0 || f.most > 0 && seen[number] > f.most {
+		f := s.fields[all.number]
+		seen[all.number]++
+		if *left--; *left < 0 || f.most > 0 && seen[all.number] > f.most {
 			return malformed("more parts than are taken at once: at most %d windows, and %d of all", MaxWindows, MaxParts)
 		}
 		if f.of != nil {
-			inner, _ := protowire.ConsumeBytes(value)
-			if err := f.of.count(inner, left); err != nil {
+			if err := f.of.count(all.bytes, left); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return all.err
 }
 
 // Name is what connect calls it.
