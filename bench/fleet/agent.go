@@ -219,7 +219,7 @@ func (a *agent) push(s *shape, start time.Time, explained []int, ifUnknown bool)
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/proto")
-	r.Header.Set("Content-Encoding", "gzip")
+	r.Header.Set("Content-Encoding", wire.ZstdName)
 	r.Header.Set("Connect-Protocol-Version", "1")
 	answer, err := a.client.Do(r)
 	if err != nil {

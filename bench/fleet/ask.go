@@ -25,7 +25,7 @@ func newAsker(server string, token func() (string, error), from, to time.Time) (
 		return nil, err
 	}
 	client := &http.Client{Transport: &auth.Bearer{Token: token, Scheme: u.Scheme, Host: u.Host, Next: &http.Transport{}}}
-	return &asker{atysv1connect.NewQueryClient(client, server, wire.Packing()), from, to}, nil
+	return &asker{atysv1connect.NewQueryClient(client, server, wire.Packing(wire.GzipName)), from, to}, nil
 }
 
 func (a *asker) selection(selector string, from time.Time) *atysv1.Selection {

@@ -89,17 +89,14 @@ func quantile(took []time.Duration, q float64) time.Duration {
 // meanLife is how long an instance lives before another takes its place.
 const meanLife = 2 * time.Hour
 
-// drive is the process of the agents: it prints what they saw.
+// drive is the process of the agents: it prints that they begin, once their windows
+// are made, and in the end what they saw.
 func drive(ctx context.Context, server, token string, instances, port int, length time.Duration) error {
 	l := &load{server: server, token: func() (string, error) { return auth.ReadSecret(token) }, prometheus: port,
 		counts: counts{Windows: map[string]int{}, Failures: map[string]int{}}, agents: map[string]*agent{}}
-	var all []*service
-	for i := range services {
-		s, err := newService(i)
-		if err != nil {
-			return err
-		}
-		all = append(all, s)
+	all, err := newServices()
+	if err != nil {
+		return err
 	}
 	l.from = time.Now().Truncate(windowLength).Add(windowLength)
 	l.until = l.from.Add(length)
@@ -112,6 +109,9 @@ func drive(ctx context.Context, server, token string, instances, port int, lengt
 	}
 	began, err := ownCPU()
 	if err != nil {
+		return err
+	}
+	if _, err := fmt.Println("ready"); err != nil {
 		return err
 	}
 	var lives sync.WaitGroup

@@ -9,7 +9,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +23,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"atys.dev/atys/bench/harness"
@@ -159,29 +162,33 @@ func (m *measured) load(ctx context.Context, server *process, dir, data string) 
 		defer func() { _ = prom.End() }() // what it took is known by then
 	}
 	agents := exec.CommandContext(ctx, self, args...)
-	var out, complaints bytes.Buffer
-	agents.Stdout, agents.Stderr = &out, &complaints
+	var complaints bytes.Buffer
+	agents.Stderr = &complaints
+	said, err := agents.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := agents.Start(); err != nil {
+		return err
+	}
+	told := bufio.NewReader(said)
+	_, err = told.ReadString('\n') // that they begin
 	watching, stop := context.WithCancel(ctx)
 	var serverErr, promErr error
-	done := make(chan struct{}, 2)
-	go func() {
-		m.server, serverErr = server.watch(watching)
-		done <- struct{}{}
-	}()
-	go func() {
-		if prom != nil {
-			m.prom, promErr = prom.watch(watching)
-		}
-		done <- struct{}{}
-	}()
-	err = agents.Run()
+	var watches sync.WaitGroup
+	watches.Go(func() { m.server, serverErr = server.watch(watching) })
+	if prom != nil {
+		watches.Go(func() { m.prom, promErr = prom.watch(watching) })
+	}
+	if err == nil {
+		err = json.NewDecoder(told).Decode(&m.seen)
+	}
 	stop()
-	<-done
-	<-done
-	if err := errors.Join(err, serverErr, promErr); err != nil {
+	watches.Wait()
+	if err := cmp.Or(agents.Wait(), err, serverErr, promErr); err != nil {
 		return fmt.Errorf("%w: %s", err, complaints.Bytes())
 	}
-	return json.Unmarshal(out.Bytes(), &m.seen)
+	return nil
 }
 
 func (m *measured) ask(ctx context.Context, a *asker) error {

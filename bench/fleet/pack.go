@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/binary"
-	"hash/crc32"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -20,12 +18,12 @@ import (
 //
 //	its series | what explains its stacks, or not | its stacks, and the window but for its end | the window's end: run and start
 //
-// Files of gzip that follow each other are one, and so are fields of a message.
+// Frames of zstd that follow each other are one, and so are fields of a message.
 
 // packed are the middle parts of a request.
 type packed struct {
-	gzip       []byte
-	size       int // before it was compressed
+	body       []byte
+	size       int // of it, before it was compressed
 	dictionary []byte
 }
 
@@ -82,23 +80,24 @@ func (p packed) explains(ifUnknown bool) []byte {
 
 // request is one window of one instance, with what explains its stacks.
 func (p packed) request(series, explains []byte, run profile.Run, start time.Time) []byte {
-	return slices.Concat(series, explains, p.gzip, stored(windowEnd(run, start)))
+	return slices.Concat(series, explains, p.body, stored(windowEnd(run, start)))
 }
 
-func compressed(data []byte) []byte {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	_, _ = z.Write(data) // a buffer takes all
-	_ = z.Close()
-	return b.Bytes()
-}
+// compressed is what agents make of it.
+func compressed(data []byte) []byte { return packer().EncodeAll(data, nil) }
 
-// stored is a file of gzip that is not compressed.
+// stored is a frame that is not compressed: one block, the last.
 func stored(data []byte) []byte {
-	file := []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff, 1} // no name, no time; one block, the last
-	file = binary.LittleEndian.AppendUint16(file, uint16(len(data)))
-	file = binary.LittleEndian.AppendUint16(file, ^uint16(len(data)))
-	file = append(file, data...)
-	file = binary.LittleEndian.AppendUint32(file, crc32.ChecksumIEEE(data))
-	return binary.LittleEndian.AppendUint32(file, uint32(len(data)))
+	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, byte(len(data))} // one segment, whose size is this byte
+	frame = append(frame, byte(len(data)<<3|1), byte(len(data)>>5), 0)
+	return append(frame, data...)
 }
+
+// packer may be used by many at once.
+var packer = sync.OnceValue(func() *zstd.Encoder {
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		panic(err) // there is nothing about it that could be wrong
+	}
+	return z
+})

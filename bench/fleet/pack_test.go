@@ -2,12 +2,12 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"io"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
@@ -33,10 +33,11 @@ func TestPackedIsWhatAgentsSend(t *testing.T) {
 			want.Dictionary, want.IfUnknown = s.sealed.GetDictionary(), i == 2
 			explains = s.packed.explains(want.IfUnknown)
 		}
-		z, err := gzip.NewReader(bytes.NewReader(s.packed.request(head, explains, run, start)))
+		z, err := zstd.NewReader(bytes.NewReader(s.packed.request(head, explains, run, start)))
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer z.Close()
 		plain, err := io.ReadAll(z)
 		if err != nil {
 			t.Fatal(err)

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"sync"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -58,6 +61,22 @@ func shares(instances int) []int {
 	}
 	all[0] += left
 	return all
+}
+
+// newServices makes all of them, on all processors.
+func newServices() ([]*service, error) {
+	all, errs := make([]*service, services), make([]error, services)
+	var making sync.WaitGroup
+	free := make(chan struct{}, runtime.NumCPU())
+	for i := range all {
+		making.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			all[i], errs[i] = newService(i)
+		})
+	}
+	making.Wait()
+	return all, errors.Join(errs...)
 }
 
 // newService makes a service's windows. The first service has two builds: the

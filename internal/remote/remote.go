@@ -4,6 +4,10 @@ package remote
 import (
 	"context"
 	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
 
 	"connectrpc.com/connect"
 
@@ -14,16 +18,50 @@ import (
 
 // Server is one elsewhere, or a relay that stands for one.
 type Server struct {
-	atysv1connect.IntakeClient
-	fleet atysv1connect.FleetClient
+	gzip, zstd atysv1connect.IntakeClient
+	fleet      atysv1connect.FleetClient
+	taken      *taken
 }
 
 // New gives the server at an address such as http://10.0.0.5:4300. The client
 // must not limit how long an answer takes: that to Attend has no end. How much of
 // one is taken is limited here: agents have rights that servers do not.
 func New(client connect.HTTPClient, address string) *Server {
-	bounds := connect.WithClientOptions(connect.WithReadMaxBytes(wire.MaxRequest), connect.WithCodec(wire.NewBinary()))
-	return &Server{atysv1connect.NewIntakeClient(client, address, bounds, wire.Packing()), atysv1connect.NewFleetClient(client, address, bounds)}
+	t := &taken{HTTPClient: client}
+	intake := func(packing string) atysv1connect.IntakeClient {
+		return atysv1connect.NewIntakeClient(t, address, bounds(), wire.Packing(packing))
+	}
+	return &Server{intake(wire.GzipName), intake(wire.ZstdName), atysv1connect.NewFleetClient(t, address, bounds()), t}
+}
+
+func bounds() connect.ClientOption {
+	return connect.WithClientOptions(connect.WithReadMaxBytes(wire.MaxRequest), connect.WithCodec(wire.NewBinary()))
+}
+
+// taken is a client that notes what the server can unpack: it says so with each
+// answer, and older ones know gzip alone.
+type taken struct {
+	connect.HTTPClient
+	zstd atomic.Bool
+}
+
+func (t *taken) Do(r *http.Request) (*http.Response, error) {
+	response, err := t.HTTPClient.Do(r)
+	if err == nil {
+		if takes := response.Header.Get("Accept-Encoding"); takes != "" {
+			t.zstd.Store(slices.Contains(strings.Split(takes, ","), wire.ZstdName))
+		}
+	}
+	return response, err
+}
+
+// Push sends windows, packed as the server takes them best; see the service Intake.
+// One that has been replaced by an older one refuses them once.
+func (s *Server) Push(ctx context.Context, request *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	if s.taken.zstd.Load() {
+		return s.zstd.Push(ctx, request)
+	}
+	return s.gzip.Push(ctx, request)
 }
 
 // AttendTo gives orders as they come; see the service Fleet.

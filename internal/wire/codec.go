@@ -14,7 +14,7 @@ import (
 
 // Reading has a handler of connect take what strangers may send, and no more.
 func Reading() connect.HandlerOption {
-	return connect.WithHandlerOptions(connect.WithReadMaxBytes(MaxRequest), connect.WithCompression(gzipName, newUnpacker, newPacker), connect.WithCodec(NewBinary()),
+	return connect.WithHandlerOptions(connect.WithReadMaxBytes(MaxRequest), unpacking(), connect.WithCodec(NewBinary()),
 		connect.WithCodec(JSON{"json"}), connect.WithCodec(JSON{"json; charset=utf-8"}))
 }
 
