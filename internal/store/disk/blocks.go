@@ -3,6 +3,7 @@ package disk
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // A column of numbers that are mostly small, in blocks of 64. A block:
@@ -46,20 +47,11 @@ func (w *writer) block(numbers []uint64) {
 		w.threes(numbers)
 		return
 	}
-	var b bitWriter
-	mask := uint64(1)<<(width&^widthWhole) - 1
-	for _, v := range numbers {
-		b.put(w, v&mask, int(width&^widthWhole))
-	}
-	b.fill(w)
+	w.low(numbers, int(width&^widthWhole))
 	if width&widthWhole != 0 {
 		return
 	}
-	for _, v := range numbers {
-		high := min(v>>width, mostHigh)
-		b.put(w, 1<<high, int(high)+1)
-	}
-	b.fill(w)
+	w.high(numbers, int(width))
 	for _, v := range numbers {
 		if high := v >> width; high >= mostHigh {
 			w.number(high - mostHigh)
@@ -67,22 +59,39 @@ func (w *writer) block(numbers []uint64) {
 	}
 }
 
-// threes writes numbers below three.
-func (w *writer) threes(numbers []uint64) {
-	var some, two bitWriter
-	var behind writer
+func (w *writer) low(numbers []uint64, width int) {
+	b := newBits(*w, len(numbers)*width)
+	mask := uint64(1)<<width - 1
 	for _, v := range numbers {
-		some.put(w, min(v, 1), 1)
-		if v > 0 {
-			two.put(&behind, v-1, 1)
-		}
+		b.put(v&mask, width)
 	}
-	some.fill(w)
-	two.fill(&behind)
-	*w = append(*w, behind...)
+	*w = b.end()
 }
 
-// cheapest tells which width takes least, or that threes does.
+func (w *writer) high(numbers []uint64, width int) {
+	b := newBits(*w, len(numbers)*(mostHigh+1))
+	for _, v := range numbers {
+		high := min(v>>(width&63), mostHigh)
+		b.put(1<<(high&63), int(high)+1)
+	}
+	*w = b.end()
+}
+
+// threes writes numbers below three.
+func (w *writer) threes(numbers []uint64) {
+	some, two := newBits(*w, 2*blockNumbers+8), [blockNumbers]uint64{}
+	n := 0
+	for _, v := range numbers {
+		some.put(min(v, 1), 1)
+		two[n] = v >> 1
+		n += int(min(v, 1))
+	}
+	*w = some.end()
+	w.low(two[:n], 1)
+}
+
+// cheapest tells which width takes least, or that threes does. Near what numbers
+// are on average, what a width takes falls and then rises, but for a few bits.
 func cheapest(numbers []uint64) byte {
 	most, sum, some := uint64(0), uint64(0), 0
 	for _, v := range numbers {
@@ -97,44 +106,70 @@ func cheapest(numbers []uint64) byte {
 	if most < 3 && len(numbers)+some < least {
 		best, least = threes, len(numbers)+some
 	}
-	typical := bits.Len64(sum / uint64(len(numbers)))
-	for width := max(0, typical-4); width <= min(typical+1, mostWidth); width++ {
-		taken := (width + 1) * len(numbers)
-		for _, v := range numbers {
-			high := v >> width
-			taken += int(min(high, mostHigh))
-			if high >= mostHigh {
-				taken += 8 * (1 + bits.Len64(high-mostHigh)/7)
+	usual := min(max(bits.Len64(sum/uint64(len(numbers)))-1, 0), mostWidth)
+	for _, step := range []int{-1, 1} {
+		before := 1 << 62
+		for width := usual; 0 <= width && width <= mostWidth; width += step {
+			taken := taken(numbers, most, width)
+			if taken < least {
+				best, least = byte(width), taken
 			}
-		}
-		if taken < least {
-			best, least = byte(width), taken
+			if taken > before {
+				break
+			}
+			before = taken
 		}
 	}
 	return best
 }
 
-// bitWriter gathers bits until they are bytes.
+// taken is how many bits numbers take of which so many low ones are written as they
+// are; most is the largest.
+func taken(numbers []uint64, most uint64, width int) int {
+	high := uint64(0)
+	if most>>width < mostHigh {
+		for _, v := range numbers {
+			high += v >> (width & 63) // which spares asking whether it is more
+		}
+		return (width+1)*len(numbers) + int(high)
+	}
+	for _, v := range numbers {
+		left := v >> width
+		high += min(left, mostHigh)
+		if left >= mostHigh {
+			high += 8 * (1 + uint64(bits.Len64(left-mostHigh))/7)
+		}
+	}
+	return (width+1)*len(numbers) + int(high)
+}
+
+// bitWriter appends bits: what is not a byte yet is written all the same, and again
+// with the next.
 type bitWriter struct {
+	to   []byte
+	at   int // so many bytes of it are done
 	bits uint64
 	n    int
 }
 
-func (b *bitWriter) put(w *writer, v uint64, n int) {
-	b.bits |= v << b.n
-	for b.n += n; b.n >= 8; b.n -= 8 {
-		*w = append(*w, byte(b.bits))
-		b.bits >>= 8
-	}
+// newBits is for so many bits.
+func newBits(to []byte, most int) bitWriter {
+	at := len(to)
+	return bitWriter{to: slices.Grow(to, most/8+8)[:at+most/8+8], at: at}
 }
 
-// fill ends the last byte.
-func (b *bitWriter) fill(w *writer) {
-	if b.n > 0 {
-		*w = append(*w, byte(b.bits))
-	}
-	*b = bitWriter{}
+// put appends a number of n bits, mostWidth at most.
+func (b *bitWriter) put(v uint64, n int) {
+	b.bits |= v << (b.n & 63)
+	b.n += n
+	binary.LittleEndian.PutUint64(b.to[b.at:], b.bits)
+	b.at += b.n >> 3
+	b.bits >>= b.n & 56
+	b.n &= 7
 }
+
+// end ends the last byte.
+func (b *bitWriter) end() []byte { return b.to[:b.at+(b.n+7)/8] }
 
 // readColumn reads as many numbers as there is room for.
 func readColumn[T uint32 | int64](r *reader, out []T) {

@@ -188,20 +188,19 @@ func (r *resolver) leaves(w *store.Window) ([]uint32, error) {
 		known = &resolved{leaves: slices.Repeat([]uint32{unresolved}, len(r.batch.Stacks))}
 		r.services[service] = known
 	}
+	d.find(r.batch.Stacks, w.Rows.Stack, known.leaves)
 	leaves := make([]uint32, len(w.Rows.Stack))
 	for i, stack := range w.Rows.Stack {
 		if known.leaves[stack] == unresolved {
-			known.leaves[stack] = r.resolve(d, known, r.batch.Stacks[stack])
+			known.leaves[stack] = r.learn(d, known, r.batch.Stacks[stack])
 		}
 		leaves[i] = known.leaves[stack]
 	}
 	return leaves, nil
 }
 
-func (r *resolver) resolve(d *dictionary, known *resolved, h profile.Hash) uint32 {
-	if number, ok := d.find(h); ok {
-		return number
-	}
+// learn gives the leaf of a stack that the dictionary does not know.
+func (r *resolver) learn(d *dictionary, known *resolved, h profile.Hash) uint32 {
 	forest := r.batch.Forest
 	if r.index == nil && forest != nil {
 		r.index, r.places = forest.Index(), make([]uint32, len(forest.Places))

@@ -151,11 +151,19 @@ func (p *places) size() int {
 	return len(p.list)
 }
 
-// find gives the leaf of a stack that is one.
-func (d *dictionary) find(h profile.Hash) (leaf uint32, ok bool) {
+// find fills the leaves in of stacks that are some, where they are unresolved. It
+// takes the lock once for all: what is looked up is in no cache, and a processor
+// waits for several of them at once, but for none beyond a lock.
+func (d *dictionary) find(stacks []profile.Hash, wanted []uint32, leaves []uint32) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.byHash.find(mixHash(h), func(leaf uint32) bool { return d.hashes[leaf] == h })
+	for _, stack := range wanted {
+		if h := stacks[stack]; leaves[stack] == unresolved {
+			if leaf, ok := d.byHash.find(mixHash(h), func(leaf uint32) bool { return d.hashes[leaf] == h }); ok {
+				leaves[stack] = leaf
+			}
+		}
+	}
 }
 
 // leaf makes a call one, if it is none yet. The dictionary is locked.
