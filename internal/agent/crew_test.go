@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -76,7 +78,7 @@ func (c *slowCrew) Trouble() external.Trouble {
 // window lasts: the agent waits for none of its cuts but the last.
 func TestCrew(t *testing.T) {
 	b := newBench(t, 9)
-	const name = "atys-crewed" // of which there is no other
+	name := fmt.Sprintf("atys-crewed-%d", os.Getpid()) // of which there is no other, also while this test runs twice
 	program := filepath.Join(t.TempDir(), name)
 	if err := exec.CommandContext(t.Context(), "cp", "/bin/sleep", program).Run(); err != nil {
 		t.Fatal(err)

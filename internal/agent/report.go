@@ -87,7 +87,7 @@ func (a *Agent) reportUntil(ctx context.Context) {
 		case <-every.C:
 		}
 		sent := a.options.Now()
-		answer, err := a.options.Fleet.Report(ctx, a.report())
+		answer, err := a.tell(ctx, a.report())
 		if err == nil && answer.GetReceivedUnixNano() != 0 { // it is answered when it is received
 			a.shipper.compare(sent, &atysv1.PushResponse{ReceivedUnixNano: answer.GetReceivedUnixNano(), AnsweredUnixNano: answer.GetReceivedUnixNano()})
 		}
@@ -108,6 +108,16 @@ func (a *Agent) reportUntil(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// tell reports, for as long as a report is of use: over a connection whose other
+// end has lost its power none is answered until TCP gives up, a quarter of an hour
+// later.
+func (a *Agent) tell(ctx context.Context, r *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
+	const patience = 30 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return a.options.Fleet.Report(ctx, r)
 }
 
 // sayGoodbye tells that the agent ends in order, and how: nobody has to look why

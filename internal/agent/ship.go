@@ -158,9 +158,9 @@ func (s *shipper) pause(ctx context.Context, failures int) bool {
 	case <-s.news:
 	}
 	if s.options.Jitter > 0 {
-		s.sleep(ctx, time.Duration(rand.Int64N(int64(s.options.Jitter))))
+		return s.sleep(ctx, time.Duration(rand.Int64N(int64(s.options.Jitter))))
 	}
-	return ctx.Err() == nil
+	return true
 }
 
 // sleep waits, and tells whether run goes on.

@@ -139,6 +139,13 @@ func head(minute int) profile.Head {
 		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}, Exact: profile.Exact{CPU: 100 * time.Second}}
 }
 
+// machineHead is that of a window of a machine itself, all of which was watched.
+func machineHead(minute int) profile.Head {
+	h := head(minute)
+	h.Watched = 8 * h.Duration
+	return h
+}
+
 // shop is two instances of a service, over three minutes, on a node that was
 // watched for two of them, and one of another service.
 func shop() Asker {
@@ -151,8 +158,8 @@ func shop() Asker {
 		{one, head(0), "http-#", map[string]int64{"main;serve;parse": 60, "main;serve": 20}},
 		{two, head(0), "http-#", map[string]int64{"main;serve;parse;parse": 40, "main;gc": 20}},
 		{one, lost, "gc-#", map[string]int64{"main;gc": 60}},
-		{machine, head(0), "", nil},
-		{machine, head(2), "", nil},
+		{machine, machineHead(0), "", nil},
+		{machine, machineHead(2), "", nil},
 		{profile.Labels{"service": "cart", "node": "m"}, head(1), "", map[string]int64{"main": 5}},
 	}}}
 }

@@ -59,7 +59,7 @@ const (
 // watcher is an agent at one of its tasks.
 type watcher struct{ node, task string }
 
-// sight is a window of a machine itself, in which everything was watched.
+// sight is a window of a machine itself, all of which was watched.
 type sight struct {
 	length time.Duration
 	cut    bool // it is as it was cut, and not added up
@@ -89,7 +89,7 @@ func (w *watch) see(labels profile.Labels, h *profile.Head, cut bool) {
 			addLoss(&w.losses, l)
 		}
 	}
-	if w.task != "" && h.Task != w.task {
+	if w.task != "" && h.Task != w.task || h.Watched == 0 { // of a recording that is aimed: what it lost, now and then
 		return
 	}
 	key := watcher{labels["node"], h.Task}

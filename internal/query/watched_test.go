@@ -20,7 +20,7 @@ type life struct {
 
 func (l life) windows(node string) (all []written) {
 	for minute := l.from; minute < l.to; minute++ {
-		h := head(minute)
+		h := machineHead(minute)
 		if l.told && minute == l.to-1 {
 			h.SayFarewell()
 		}
@@ -134,5 +134,24 @@ func TestOtherProfilers(t *testing.T) {
 	}}
 	if _, c, err := a.Merge(t.Context(), about(t, `{service="shop"}`)); err != nil || len(c.Nodes) != 0 {
 		t.Errorf("%+v, %v", c.Nodes, err)
+	}
+}
+
+// TestAimedRecordings has a task that selects targets tell of a machine only what
+// it lost there: that says nothing of when it watched.
+func TestAimedRecordings(t *testing.T) {
+	lost := head(4)
+	lost.Losses = []profile.Loss{{Reason: profile.LossDropped, N: 9}, {Reason: profile.LossSpoolLimit, N: 4}}
+	kept := &shelf{windows: []written{
+		{profile.Labels{"node": "n", "service": "shop"}, head(3), "", map[string]int64{"main": 1}},
+		{profile.Labels{"node": "n"}, lost, "", nil},
+	}}
+	a := Asker{Store: kept, Now: func() time.Time { return noon.Add(time.Hour) }}
+	_, c, err := a.Merge(t.Context(), about(t, `{service="shop"}`))
+	if err != nil || len(c.Nodes) != 0 {
+		t.Errorf("watched were %+v, %v", c.Nodes, err)
+	}
+	if h := (profile.Head{Losses: c.Losses}); h.LossOf(profile.LossSpoolLimit).N != 4 {
+		t.Errorf("lost are %+v", c.Losses)
 	}
 }

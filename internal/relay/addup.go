@@ -143,7 +143,7 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 // by group itself.
 func (s *sum) add(w *atysv1.Window, hashes []profile.Hash, group int) {
 	rows, scale := w.GetRows(), w.GetTypes()[0].GetScale()
-	s.scale = divisor(s.scale, scale)
+	s.scale = store.CommonScale(s.scale, scale)
 	for i, stack := range rows.GetStack() {
 		c := s.cells[hashes[stack]]
 		if c == nil {
@@ -167,14 +167,6 @@ func (s *sum) add(w *atysv1.Window, hashes []profile.Hash, group int) {
 			c.groups[g] += rows.Groups[i*store.Groups+g] * scale
 		}
 	}
-}
-
-// divisor is the greatest number that divides both.
-func divisor(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 // request gives all sums, and the stacks that they name.

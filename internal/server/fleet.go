@@ -193,7 +193,14 @@ func (f *fleet) delete(name string) error {
 	return nil
 }
 
-// forget drops what was over long ago. The lock is held.
+// tidy drops what was over long ago.
+func (f *fleet) tidy() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget()
+}
+
+// forget is tidy. The lock is held.
 func (f *fleet) forget() {
 	now := f.now()
 	for name, t := range f.profiles {

@@ -63,6 +63,9 @@ func (s *Server) Upkeep(ctx context.Context) {
 
 // once gives each tenant a turn, and tells whether that was not enough for all.
 func (u *upkeep) once(ctx context.Context) (more bool, err error) {
+	for _, f := range u.fleets.all() { // where no agent comes, and nobody applies a profile, nothing else does
+		f.tidy()
+	}
 	tenants, err := u.options.Store.Tenants(ctx)
 	if err != nil {
 		return false, err

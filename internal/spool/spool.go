@@ -18,6 +18,7 @@ package spool
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -97,7 +98,10 @@ func Open(dir string, limit int64) (*Spool, error) {
 	defer s.mu.Unlock()
 	s.ledger = readLedger(dir)
 	s.reconcile()
-	return s, s.shrink(0)
+	if err := s.shrink(0); err != nil {
+		return nil, errors.Join(fmt.Errorf("open spool %q: %w", dir, err), s.lock.Close())
+	}
+	return s, nil
 }
 
 // list finds what an earlier life has left. What it did not finish is removed.
@@ -128,7 +132,7 @@ func (s *Spool) list() error {
 		s.count(b, 1)
 		s.next = max(s.next, b.id+1)
 	}
-	slices.SortFunc(s.bundles, func(a, b bundle) int { return int(int64(a.id - b.id)) })
+	slices.SortFunc(s.bundles, func(a, b bundle) int { return cmp.Compare(a.id, b.id) })
 	return nil
 }
 
@@ -257,10 +261,9 @@ func (s *Spool) remove(i int) error {
 func (s *Spool) discard() (failed error) {
 	s.going = slices.DeleteFunc(s.going, func(b bundle) bool {
 		path := filepath.Join(s.dir, b.name())
+		aside := s.ledger.Damaged[b.id] > 0 && s.quarantine(path, b) == nil
 		var err error
-		if s.ledger.Damaged[b.id] > 0 {
-			err = s.quarantine(path, b)
-		} else {
+		if !aside { // on a full disk there is no room to lay it aside either
 			err = os.Remove(path)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

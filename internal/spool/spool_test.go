@@ -180,6 +180,23 @@ func TestDamagedAreKept(t *testing.T) {
 	}
 }
 
+// TestDamagedMakeRoom has a damaged bundle be in the way that cannot be laid aside,
+// as on a full disk: it goes all the same.
+func TestDamagedMakeRoom(t *testing.T) {
+	dir := t.TempDir()
+	one := int64(len(encode([][]byte{make([]byte, 100)})))
+	s := open(t, dir, one)
+	id := add(t, s, string(make([]byte, 100)))
+	path := filepath.Join(dir, bundle{id: id, records: 1}.name())
+	if err := errors.Join(os.WriteFile(path, make([]byte, one), 0o600), os.WriteFile(filepath.Join(dir, damagedDir), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := drain(t, s); len(got) > 0 || s.Stats().Damaged != 1 {
+		t.Errorf("served %q, %+v", got, s.Stats())
+	}
+	add(t, s, string(make([]byte, 100)))
+}
+
 // TestUnreadable has a bundle that nobody can read: it is laid aside, and what
 // comes after it is served.
 func TestUnreadable(t *testing.T) {

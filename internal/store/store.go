@@ -291,3 +291,12 @@ func (w *Window) OpenRows(stacks []profile.StackID) []profile.Row {
 	}
 	return rows
 }
+
+// CommonScale is the largest that values of two scales are both multiples of; 0 is
+// that of no values.
+func CommonScale(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return max(a, -a)
+}

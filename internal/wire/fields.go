@@ -35,6 +35,10 @@ func (f *fields) next() bool {
 	if f.number, f.kind, n = protowire.ConsumeTag(f.data); n < 0 {
 		return f.fail(n)
 	}
+	if !f.number.IsValid() { // as a message takes none
+		f.err = malformed("a field has the number %d", f.number)
+		return false
+	}
 	f.data = f.data[n:]
 	switch f.kind {
 	case protowire.VarintType:
@@ -67,9 +71,12 @@ type reader struct {
 	texts []string
 }
 
-// varint is the last field, if it is a number.
+// varint is the last field, which has to be a number.
 func (r *reader) varint() uint64 {
 	if r.kind != protowire.VarintType {
+		if r.err == nil {
+			r.err = malformed("field %d is no number", r.number)
+		}
 		return 0
 	}
 	return r.value

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -234,11 +235,25 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// seed is a window of so many rows as one needs to begin with: a fuzzer minimizes
+// what it finds interesting byte by byte, and of kilobytes it tries a few in all.
+func seed(rows int) *profile.Window {
+	b := profile.NewBuilder(profile.Head{Task: "t", Target: profile.Labels{"service": "shop"}, Duration: time.Second,
+		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}})
+	names := []profile.Frame{{Function: "f", Linkage: "_f", File: "a.c", Line: 7, StartLine: 5, Mapping: "m", Kind: profile.KindNative, Inlined: true}, {Function: "g"}}
+	leaf := b.Location(profile.Location{Kind: profile.KindNative, BuildID: "ab", Offset: 16}, names...)
+	for i := range rows {
+		caller := b.Named(profile.Frame{Function: string(rune('h' + i))})
+		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf, caller}, profile.EndComplete), N: 1, Values: []int64{10}, Squares: 100})
+	}
+	return b.Window()
+}
+
 // FuzzOpen opens what nobody sealed: an error, or a window that opens the same
 // once it is sealed.
 func FuzzOpen(f *testing.F) {
-	for seed := range uint64(4) {
-		data, err := proto.Marshal(Seal(window(seed), profile.Run{}))
+	for rows := range 3 {
+		data, err := proto.Marshal(Seal(seed(rows), profile.Run{}))
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -275,7 +275,8 @@ func fill(t *testing.T, name string) {
 	}
 }
 
-// TestDiskReadOnly has a server's disk become read-only, as broken ones do.
+// TestDiskReadOnly has a server's disk become read-only, as broken ones do, and be
+// started there: it answers, refuses, and takes windows again once the disk does.
 func TestDiskReadOnly(t *testing.T) {
 	dir, remount := small(t, 200)
 	s := serve(t, dir)
@@ -287,16 +288,22 @@ func TestDiskReadOnly(t *testing.T) {
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); errors.Is(err, unix.EBUSY) {
 		s.Kill()
 		remount("", unix.MS_RDONLY)
-		if err := s.Again(); err == nil {
-			t.Error("a server that cannot write starts")
-			s.Kill()
-		} else if !strings.Contains(err.Error(), "read-only") {
-			t.Errorf("a server that cannot write says %v", err)
+		if err := s.Again(); err != nil {
+			t.Fatalf("on a disk that is read-only it does not start: %v", err)
+		}
+		check(t, s, one)
+		if !sendUntil(t, one, 1) {
+			t.Error("the disk is read-only, and windows are acknowledged")
 		}
 	} else if err != nil {
 		t.Fatal(err)
 	}
 	remount("", 0)
+	for began := time.Now(); sendUntil(t, one, 20); {
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("refused though the disk can be written to again: %s", s.Log())
+		}
+	}
 	s.Kill()
 	if err := s.Again(); err != nil {
 		t.Fatal(err)

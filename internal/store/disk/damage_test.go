@@ -397,3 +397,22 @@ func (f *blockFile) ReadAt(p []byte, offset int64) (int, error) {
 	}
 	return n, err
 }
+
+// TestNotesAreNoCalls counts the places that calls name where a note lies beside them.
+func TestNotesAreNoCalls(t *testing.T) {
+	s := openOn(t, t.TempDir(), vfs.Default)
+	defer s.Close()
+	if err := put(s, 0); err != nil {
+		t.Fatal(err)
+	}
+	of := s.tenants[tenantName]
+	var note writer
+	note.number(7)
+	note.number(1_000_000)
+	if err := s.db.Set(noteKey(newKey(spaceCalls, tenantName).text("shop")), note, pebble.Sync); err != nil {
+		t.Fatal(err)
+	}
+	if named, err := s.db.placesNamed(of); err != nil || named != int64(of.places.size()) {
+		t.Errorf("%d places are named, of %d: %v", named, of.places.size(), err)
+	}
+}

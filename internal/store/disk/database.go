@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"atys.dev/atys/internal/store"
 )
@@ -27,9 +29,10 @@ const (
 // database is Pebble, open. Who uses it holds it, so that nobody closes it.
 type database struct {
 	*pebble.DB
-	users   sync.WaitGroup
-	failing atomic.Bool // what is in memory cannot be written out
-	written int64       // bytes since it was opened; guarded by the store's applying
+	users      sync.WaitGroup
+	failing    atomic.Bool // what is in memory cannot be written out
+	written    int64       // bytes since it was opened; guarded by the store's applying
+	unwritable error       // why it is open to be read only, and is opened again once that has passed; nil: it is as it was asked for
 }
 
 func (d *database) release() { d.users.Done() }
@@ -52,8 +55,8 @@ func (l *listener) Errorf(format string, args ...any) {
 	l.log.Error("the store's database", "error", fmt.Sprintf(format, args...))
 }
 
-// Fatalf is called where Pebble cannot go on. The one place where it is no end
-// is a commit that could not be synced: commitAll opens the database again.
+// Fatalf is called where Pebble cannot go on. The two places where it is no end
+// are openPebble, and a commit that could not be synced: commitAll opens the database again.
 // Elsewhere the process ends, as if it were killed: what was acknowledged is on
 // disk.
 func (l *listener) Fatalf(format string, args ...any) {
@@ -77,12 +80,54 @@ func (l *listener) flushed(i pebble.FlushInfo) {
 	}
 }
 
+// open opens the database. Where nothing can be written it is opened to be read:
+// questions are answered, and puts refused, until its disk is as it should be.
 func (s *Store) open() (*database, error) {
 	d := &database{}
+	if !s.options.ReadOnly {
+		d.unwritable = s.roomToOpen()
+	}
+	o := s.pebbleOptions(d)
+	var err error
+	d.DB, err = openPebble(s.options.Dir, o)
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil, fmt.Errorf("open store %q: another process has it open: end that first", s.options.Dir)
+	}
+	if err == nil {
+		if err = d.checkVersion(); err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store %q: %w", s.options.Dir, cmp.Or(d.unwritable, err))
+	}
+	if d.unwritable != nil {
+		s.log.Error("nothing can be written to the store: it is open to be read only", "error", d.unwritable)
+	}
+	return d, nil
+}
+
+// openPebble is pebble.Open, of which a disk that fails meanwhile is no end of the
+// process: nothing was acknowledged yet.
+func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case broken:
+			db, err = nil, r
+		default:
+			panic(r)
+		}
+	}()
+	return pebble.Open(dir, o)
+}
+
+func (s *Store) pebbleOptions(d *database) *pebble.Options {
+	readOnly := s.options.ReadOnly || d.unwritable != nil
 	l := &listener{log: s.log, database: d}
 	files := &sparingFS{FS: s.options.fs}
 	o := &pebble.Options{
-		Cache: s.cache, MemTableSize: memtableBytes, FormatMajorVersion: pebble.FormatNewest, Logger: l, FS: files, ReadOnly: s.options.ReadOnly,
+		Cache: s.cache, MemTableSize: memtableBytes, FormatMajorVersion: pebble.FormatNewest, Logger: l, FS: files, ReadOnly: readOnly,
 		L0StopWritesThreshold: unmergedFiles,
 		EventListener: &pebble.EventListener{
 			BackgroundError: l.failed, FlushEnd: l.flushed,
@@ -100,25 +145,22 @@ func (s *Store) open() (*database, error) {
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = cmp.Or(s.options.block, blockBytes)
 	}
-	if !s.options.ReadOnly {
-		if err := s.roomToOpen(); err != nil {
-			return nil, err
-		}
+	if readOnly {
+		o.FS = lenientFS{files}
 	}
-	var err error
-	d.DB, err = pebble.Open(s.options.Dir, o)
-	if errors.Is(err, syscall.EAGAIN) {
-		return nil, fmt.Errorf("open store %q: another process has it open: end that first", s.options.Dir)
+	return o
+}
+
+// lenientFS has a disk that is read-only need no lock: nobody writes to it.
+type lenientFS struct{ vfs.FS }
+
+// Lock locks a file, if that can be.
+func (f lenientFS) Lock(name string) (io.Closer, error) {
+	lock, err := f.FS.Lock(name)
+	if errors.Is(err, syscall.EROFS) {
+		return io.NopCloser(nil), nil
 	}
-	if err == nil {
-		if err = d.checkVersion(); err != nil {
-			err = errors.Join(err, d.Close())
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open store %q: %w", s.options.Dir, err)
-	}
-	return d, nil
+	return lock, err
 }
 
 // checkVersion refuses a database that another version of this package wrote,
@@ -170,6 +212,7 @@ func (s *Store) acquireLast() (*database, error) { return s.hold(true) }
 func (s *Store) hold(last bool) (*database, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reopen()
 	if retired := s.retired; retired != nil {
 		s.mu.Unlock()
 		select {
@@ -182,7 +225,7 @@ func (s *Store) hold(last bool) (*database, error) {
 		return nil, store.ErrClosed
 	}
 	if s.retired != nil {
-		return nil, fmt.Errorf("%w: its database broke and is being closed", store.ErrFull)
+		return nil, fmt.Errorf("%w: its database is being closed, to be opened again", store.ErrFull)
 	}
 	if s.db == nil {
 		db, err := s.open()
@@ -195,15 +238,43 @@ func (s *Store) hold(last bool) (*database, error) {
 	return s.db, nil
 }
 
+// reopenEvery is how often it is looked whether a database that is open to be
+// read can be opened to be written.
+const reopenEvery = time.Second
+
+// reopen has one that is open to be read only be opened again once its disk can
+// be written. The store is locked.
+func (s *Store) reopen() {
+	d := s.db
+	if d == nil || d.unwritable == nil || s.closed || time.Since(s.looked) < reopenEvery {
+		return
+	}
+	s.looked = time.Now()
+	if s.roomToOpen() == nil {
+		go s.end(d, s.depose())
+	}
+}
+
 // retire closes a database that broke, once nobody uses it.
 func (s *Store) retire(d *database) {
-	retired := make(chan struct{})
 	s.mu.Lock()
-	s.db, s.retired = nil, retired
+	retired := s.depose()
 	s.mu.Unlock()
+	s.end(d, retired)
+}
+
+// depose has nobody be given the database any more. What it gives is to be closed
+// once it is. The store is locked.
+func (s *Store) depose() chan struct{} {
+	s.db, s.retired = nil, make(chan struct{})
+	return s.retired
+}
+
+// end closes a database that nobody is given any more.
+func (s *Store) end(d *database, retired chan struct{}) {
 	d.users.Wait()
 	if err := d.Close(); err != nil {
-		s.log.Error("close the store's database, which broke", "error", err)
+		s.log.Error("close the store's database, to open it again", "error", err)
 	}
 	s.mu.Lock()
 	s.retired = nil

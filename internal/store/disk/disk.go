@@ -59,7 +59,8 @@ type Store struct {
 
 	mu      sync.Mutex    // guards all below
 	db      *database     // nil: it broke
-	retired chan struct{} // closed once the one that broke is; nil: none is being closed
+	retired chan struct{} // closed once the one before is; nil: none is being closed
+	looked  time.Time     // whether one that can only be read can be written again
 	closed  bool
 
 	tenantsMu sync.Mutex // guards all below
@@ -87,7 +88,7 @@ func Open(o Options) (*Store, error) {
 		s.cache.Unref()
 		return nil, err
 	}
-	if !o.ReadOnly {
+	if !o.ReadOnly && s.db.unwritable == nil {
 		s.removeSnapshots()
 	}
 	go s.commitAll()
@@ -107,6 +108,12 @@ func (s *Store) Close() error {
 	close(s.stop)
 	<-s.done
 	defer s.cache.Unref()
+	s.mu.Lock()
+	retired := s.retired
+	s.mu.Unlock()
+	if retired != nil {
+		<-retired
+	}
 	if s.db == nil { // it broke, and nobody opens it any more
 		return nil
 	}

@@ -29,7 +29,12 @@ func everything() store.Query {
 
 func openOn(t *testing.T, dir string, fs vfs.FS) *Store {
 	t.Helper()
-	s, err := Open(Options{Dir: dir, Reserve: 1, fs: fs})
+	return openAs(t, Options{Dir: dir, Reserve: 1, fs: fs})
+}
+
+func openAs(t *testing.T, o Options) *Store {
+	t.Helper()
+	s, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +179,72 @@ func TestBrim(t *testing.T) {
 	waitFor(t, "a disk with room to be used", func() bool { return put(s, n) == nil })
 	kept[n] = true
 	expect(t, s, kept)
+}
+
+// TestOpenedToBeRead opens a store where nothing can be written: what is there is
+// served, puts are refused, and work once the disk is as it should be.
+func TestOpenedToBeRead(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a disk of its own takes root")
+	}
+	remount := func(dir string, flags uintptr) error {
+		return unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT|flags, "size=64m")
+	}
+	ballast := func(dir string) string { return filepath.Join(dir, "ballast") }
+	for name, disk := range map[string]struct {
+		spoil, mend func(dir string) error
+		says        string
+	}{
+		"read-only": {func(dir string) error { return remount(dir, unix.MS_RDONLY) }, func(dir string) error { return remount(dir, 0) }, "mounted read-only"},
+		"full":      {func(dir string) error { return fill(ballast(dir)) }, func(dir string) error { return os.Remove(ballast(dir)) }, "are left on the disk"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+					t.Error(err)
+				}
+			})
+			options := Options{Dir: filepath.Join(dir, "store"), Reserve: 4 << 20}
+			s := openAs(t, options)
+			kept := map[int]bool{0: true, 1: true}
+			if err := errors.Join(put(s, 0), put(s, 1), s.Close(), disk.spoil(dir)); err != nil {
+				t.Fatal(err)
+			}
+			s = openAs(t, options)
+			defer func() { s.Close() }()
+			expect(t, s, kept)
+			if err := put(s, 2); !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), disk.says) {
+				t.Errorf("a put: %v", err)
+			}
+			if _, err := Open(Options{Dir: filepath.Join(dir, "none")}); err == nil {
+				t.Error("a store is made where nothing can be written")
+			}
+			expect(t, s, kept)
+			if err := disk.mend(dir); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, "a disk that was mended to be used", func() bool { return put(s, 3) == nil })
+			kept[3] = true
+			expect(t, s, kept)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = openAs(t, options)
+			expect(t, s, kept)
+		})
+	}
+}
+
+// fill takes all there is of a disk.
+func fill(name string) error {
+	if err := os.WriteFile(name, make([]byte, 64<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("there was room left: %w", err)
+	}
+	return nil
 }
 
 // TestFailingTables has tables not be written: what is in memory stays there and

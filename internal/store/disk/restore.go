@@ -61,8 +61,12 @@ func (d *database) restorePlaces(t *tenant) error {
 // placesNamed is how many places there must be for all calls of a tenant.
 func (d *database) placesNamed(t *tenant) (most int64, err error) {
 	err = d.walk(newKey(spaceCalls, t.name), func(rest, value []byte) error {
-		first := reader{data: rest[max(len(rest)-4, 0):]}
-		calls, ok := decodeCalls(value, int(first.fixed()))
+		at := reader{data: rest[max(len(rest)-4, 0):]}
+		first := at.fixed()
+		if first == nobody { // a note of a tail
+			return nil
+		}
+		calls, ok := decodeCalls(value, int(first))
 		if !ok {
 			return errDamaged
 		}

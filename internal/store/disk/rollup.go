@@ -259,7 +259,7 @@ func (r *roller) add(of *series, f *found, size int) {
 		w.Scales = []int64{c.scale}
 	} else {
 		w.Head.Absorb(&head)
-		w.Scales[0] = divisor(w.Scales[0], c.scale)
+		w.Scales[0] = store.CommonScale(w.Scales[0], c.scale)
 	}
 	w.Of += c.of
 	r.watched += head.Duration
@@ -290,14 +290,6 @@ func (r *roller) addRow(group, i int, cell *rollCell) {
 	for g, v := range c.groups[i*store.Groups : (i+1)*store.Groups] {
 		cell.groups[g] += v * c.scale
 	}
-}
-
-// divisor is the greatest number that divides both.
-func divisor(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return max(a, -a)
 }
 
 // finish puts the window into the commit, and forgets it.

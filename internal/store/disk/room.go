@@ -53,8 +53,9 @@ func (s *Store) fit(group []*commit) (may []*commit, err error) {
 // openBytes is what opening a database writes besides what its logs hold.
 const openBytes = 4 << 20
 
-// roomToOpen refuses to open a database where there is no room for what its logs
-// hold: Pebble writes that out first, and would try for ever.
+// roomToOpen refuses to open a database to be written on a disk that is read-only,
+// or has no room for what its logs hold: Pebble writes that out first, and would
+// try for ever.
 func (s *Store) roomToOpen() error {
 	names, err := s.options.fs.List(s.options.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,8 +75,12 @@ func (s *Store) roomToOpen() error {
 		}
 		need += uint64(info.Size())
 	}
-	free, _, err := free(s.options.Dir)
-	if err == nil && free < need {
+	free, readOnly, err := free(s.options.Dir)
+	switch {
+	case err != nil:
+	case readOnly:
+		err = fmt.Errorf("the disk of %q is mounted read-only", s.options.Dir)
+	case free < need:
 		err = fmt.Errorf("%d MB are left on the disk of %q, and %d MB are needed to open the store", free>>20, s.options.Dir, need>>20)
 	}
 	return err
