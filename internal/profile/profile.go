@@ -128,7 +128,17 @@ func (f Frame) Key() FrameKey {
 	if file == "" && f.Kind != KindKernel {
 		file = f.Mapping
 	}
-	return FrameKey{Function: f.Function, Kind: f.Kind, FileBase: path.Base("/" + file)}
+	return FrameKey{Function: f.Function, Kind: f.Kind, FileBase: base(file)}
+}
+
+// base is path.Base of what lies below the root.
+func base(file string) string {
+	file = strings.TrimRight(file, "/")
+	file = file[strings.LastIndexByte(file, '/')+1:]
+	if file == "" {
+		return "/"
+	}
+	return file
 }
 
 // FrameKey identifies a function across builds; see Frame.Key.
