@@ -28,7 +28,7 @@ func (g *Grove) Tree() *Tree {
 	t := &Tree{Root: newNode(Frame{}, 1), Columns: []Column{{Type: g.Head.Types[0], Head: g.Head}}}
 	size := len(g.Forest.Calls)
 	p := planter{forest: g.Forest, shown: make([][]shownFrame, len(g.Forest.Places)), numbers: map[FrameKey]int32{},
-		nodes: append(make([]*Node, 0, size+1), t.Root), children: make(map[child]int32, size)}
+		nodes: append(make([]*Node, 0, size+1), t.Root), callers: make([]int32, 1, size+1), children: make(map[child]int32, size)}
 	of := make([]int32, size)
 	for i := range g.Forest.Calls {
 		of[i] = p.plant(&g.Forest.Calls[i], of)
@@ -36,18 +36,9 @@ func (g *Grove) Tree() *Tree {
 	for _, l := range g.Leaves {
 		p.nodes[of[l.Call]].Self[0].add(l.N, l.Value, l.Squares)
 	}
-	t.Root.addUp()
+	p.addUp()
 	t.Root.sort()
 	return t
-}
-
-// addUp sums what lies below each node of one column.
-func (n *Node) addUp() {
-	n.Total[0] = n.Self[0]
-	for _, c := range n.Children {
-		c.addUp()
-		n.Total[0].add(c.Total[0].N, c.Total[0].Value, c.Total[0].Squares)
-	}
 }
 
 // planter makes nodes of calls. Functions have numbers: their names are long.
@@ -56,6 +47,7 @@ type planter struct {
 	shown    [][]shownFrame // of each place, outermost first; nil: not asked for yet
 	numbers  map[FrameKey]int32
 	nodes    []*Node // callers first; the first is the root
+	callers  []int32 // of the nodes
 	children map[child]int32
 	room     []planted
 }
@@ -126,7 +118,18 @@ func (p *planter) child(at int32, f *shownFrame) int32 {
 	p.room = p.room[1:]
 	made.node = Node{Frame: f.Frame, Self: made.sums[:1:1], Total: made.sums[1:]}
 	number = int32(len(p.nodes))
-	p.nodes, p.children[key] = append(p.nodes, &made.node), number
+	p.nodes, p.callers, p.children[key] = append(p.nodes, &made.node), append(p.callers, at), number
 	p.nodes[at].Children = append(p.nodes[at].Children, &made.node)
 	return number
+}
+
+// addUp sums what lies below each node.
+func (p *planter) addUp() {
+	for i := len(p.nodes) - 1; i >= 0; i-- {
+		n := p.nodes[i]
+		n.Total[0].add(n.Self[0].N, n.Self[0].Value, n.Self[0].Squares)
+		if i > 0 {
+			p.nodes[p.callers[i]].Total[0].add(n.Total[0].N, n.Total[0].Value, n.Total[0].Squares)
+		}
+	}
 }

@@ -225,14 +225,13 @@ type Labels map[string]string
 
 // String writes labels as {a="b", c="d"}, sorted by key.
 func (l Labels) String() string {
-	var b strings.Builder
-	b.WriteByte('{')
+	b := []byte{'{'}
 	for i, k := range sortedKeys(l) {
 		if i > 0 {
-			b.WriteString(", ")
+			b = append(b, ", "...)
 		}
-		fmt.Fprintf(&b, "%s=%q", k, l[k])
+		b = append(append(b, k...), '=')
+		b = strconv.AppendQuote(b, l[k])
 	}
-	b.WriteByte('}')
-	return b.String()
+	return string(append(b, '}'))
 }
