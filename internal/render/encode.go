@@ -32,6 +32,8 @@ import (
 const (
 	flagInlined  = 1
 	squaresScale = 16
+	nodeColumns  = 4
+	sumColumns   = 3
 )
 
 // compression is a level that takes 6 ms for the 758 kB of a service of 20,000
@@ -255,32 +257,34 @@ func (d *document) appendFrames(out []byte) []byte {
 	return out
 }
 
+// appendNodes goes over the nodes once, and not once for each column: those of a
+// large tree are in no cache.
 func (d *document) appendNodes(out []byte, whole []profile.Sum) []byte {
-	out = binary.AppendUvarint(out, uint64(len(d.nodes)))
-	fields := []func(int, *profile.Node) int64{
-		func(_ int, n *profile.Node) int64 { return int64(len(n.Children)) },
-		func(i int, _ *profile.Node) int64 { return int64(d.frame[i]) },
-		func(_ int, n *profile.Node) int64 { return int64(n.Frame.Line) },
-		func(_ int, n *profile.Node) int64 {
-			if n.Frame.Inlined {
-				return flagInlined
-			}
-			return 0
-		},
+	columns := make([][]byte, nodeColumns+sumColumns*len(whole))
+	for i := range columns {
+		columns[i] = make([]byte, 0, len(d.nodes)+len(d.nodes)/8) // most numbers take a byte
 	}
-	for c := range whole {
-		fields = append(fields,
-			func(_ int, n *profile.Node) int64 { return n.Self[c].N },
-			func(_ int, n *profile.Node) int64 { return n.Self[c].Value },
-			func(_ int, n *profile.Node) int64 { return relativeSquares(n.Self[c], whole[c]) })
+	put := func(column int, number int64) {
+		columns[column] = binary.AppendUvarint(columns[column], uint64(max(0, number)))
 	}
-	out = slices.Grow(out, len(fields)*len(d.nodes)) // most take a byte
-	for _, field := range fields {
-		for i, n := range d.nodes {
-			out = binary.AppendUvarint(out, uint64(max(0, field(i, n))))
+	for i, n := range d.nodes {
+		flags := int64(0)
+		if n.Frame.Inlined {
+			flags = flagInlined
+		}
+		put(0, int64(len(n.Children)))
+		put(1, int64(d.frame[i]))
+		put(2, int64(n.Frame.Line))
+		put(3, flags)
+		for c := range whole {
+			at := nodeColumns + sumColumns*c
+			put(at, n.Self[c].N)
+			put(at+1, n.Self[c].Value)
+			put(at+2, relativeSquares(n.Self[c], whole[c]))
 		}
 	}
-	return out
+	out = binary.AppendUvarint(out, uint64(len(d.nodes)))
+	return append(out, slices.Concat(columns...)...)
 }
 
 func relativeSquares(part, whole profile.Sum) int64 {
