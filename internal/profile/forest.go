@@ -18,6 +18,9 @@ type Place struct {
 // Named tells whether a place has names, and not only a number.
 func (p *Place) Named() bool { return len(p.Names) > 0 && !p.Names[0].IsUnnamed() }
 
+// Frames gives a place's frames, never none.
+func (p *Place) Frames() []Frame { return framesOf(&p.Location, p.Names) }
+
 // Call is a function call in its context, and the stack that ends with it.
 type Call struct {
 	Hash   Hash

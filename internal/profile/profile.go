@@ -128,7 +128,17 @@ func (f Frame) Key() FrameKey {
 	if file == "" && f.Kind != KindKernel {
 		file = f.Mapping
 	}
-	return FrameKey{Function: f.Function, Kind: f.Kind, FileBase: path.Base("/" + file)}
+	return FrameKey{Function: f.Function, Kind: f.Kind, FileBase: base(file)}
+}
+
+// base is path.Base of what lies below the root.
+func base(file string) string {
+	file = strings.TrimRight(file, "/")
+	file = file[strings.LastIndexByte(file, '/')+1:]
+	if file == "" {
+		return "/"
+	}
+	return file
 }
 
 // FrameKey identifies a function across builds; see Frame.Key.
@@ -215,14 +225,13 @@ type Labels map[string]string
 
 // String writes labels as {a="b", c="d"}, sorted by key.
 func (l Labels) String() string {
-	var b strings.Builder
-	b.WriteByte('{')
+	b := []byte{'{'}
 	for i, k := range sortedKeys(l) {
 		if i > 0 {
-			b.WriteString(", ")
+			b = append(b, ", "...)
 		}
-		fmt.Fprintf(&b, "%s=%q", k, l[k])
+		b = append(append(b, k...), '=')
+		b = strconv.AppendQuote(b, l[k])
 	}
-	b.WriteByte('}')
-	return b.String()
+	return string(append(b, '}'))
 }

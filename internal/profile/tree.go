@@ -153,10 +153,17 @@ func (n *Node) child(f Frame, columns int) *Node {
 		}
 		n.index[key] = c
 		n.Children = append(n.Children, c)
-	} else if c.Frame.Line != f.Line {
-		c.Frame.Line = 0 // several call sites: the node is the function, not a line
+	} else {
+		c.calledAt(f.Line)
 	}
 	return c
+}
+
+// calledAt notes another call of a node's function.
+func (n *Node) calledAt(line int) {
+	if n.Frame.Line != line {
+		n.Frame.Line = 0 // several call sites: the node is the function, not a line
+	}
 }
 
 func (n *Node) sort() {

@@ -261,11 +261,12 @@ func (w *Window) Thread(id ThreadID) Thread {
 }
 
 // Frames gives the frames of a location, never none.
-func (w *Window) Frames(id LocationID) []Frame {
-	if names := w.Names[id]; len(names) > 0 {
+func (w *Window) Frames(id LocationID) []Frame { return framesOf(&w.Locations[id], w.Names[id]) }
+
+func framesOf(l *Location, names []Frame) []Frame {
+	if len(names) > 0 {
 		return names
 	}
-	l := w.Locations[id]
 	if l.Name != "" {
 		return []Frame{{Function: l.Name, File: l.File, Line: l.Line, Kind: l.Kind}}
 	}

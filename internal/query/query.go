@@ -1,4 +1,4 @@
-// Package query asks a store: what it answers is a Window again, as if one sampler had seen it all.
+// Package query asks a store: what it answers is a Grove, as if one sampler had seen it all.
 package query
 
 import (
@@ -8,33 +8,23 @@ import (
 	"atys.dev/atys/internal/store"
 )
 
-// Window makes a window of one column of a merge. Its values are those of the
-// kind that was merged, the only type it has.
-func Window(m *store.Merged, column int, kind string) (*profile.Window, error) {
+// grove makes one of a column of a merge. Its values are those of the kind that
+// was merged, the only type it has.
+func grove(m *store.Merged, column int, kind string) (*profile.Grove, error) {
 	c := &m.Columns[column]
-	head := c.Head
-	head.Types = nil
+	g := &profile.Grove{Head: c.Head, Forest: m.Forest, Leaves: make([]profile.Leaf, len(c.Sums))}
+	g.Head.Types = nil
 	for _, t := range c.Head.Types {
 		if t.Kind == kind {
-			head.Types = []profile.ValueType{t}
+			g.Head.Types = []profile.ValueType{t}
 		}
 	}
-	if head.Types == nil {
+	if g.Head.Types == nil {
 		return nil, fmt.Errorf("the windows have no values of kind %q", kind)
 	}
-	b := profile.NewBuilder(head)
-	locations := make([]profile.LocationID, len(m.Forest.Places))
-	for i, p := range m.Forest.Places {
-		locations[i] = b.Location(p.Location, p.Names...)
+	for i := range c.Sums {
+		s := &c.Sums[i]
+		g.Leaves[i] = profile.Leaf{Call: s.Call, Sum: profile.Sum{N: s.N, Value: s.Value, Squares: s.Squares}}
 	}
-	var stack []profile.LocationID
-	for _, sum := range c.Sums {
-		places, end := m.Forest.Stack(sum.Call)
-		stack = stack[:0]
-		for _, p := range places {
-			stack = append(stack, locations[p])
-		}
-		b.Add(profile.Row{Stack: b.Stack(stack, end), N: sum.N, Values: []int64{sum.Value}, Squares: sum.Squares})
-	}
-	return b.Window(), nil
+	return g, nil
 }

@@ -140,6 +140,7 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 	if err != nil {
 		return nil, fmt.Errorf("merge windows: %w", err)
 	}
+	recount(m)
 	c := &q.coverage
 	c.Damaged += m.Damaged
 	for i := range m.Columns {
@@ -147,7 +148,6 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 		c.Windows += column.Windows
 		c.Cost.Add(column.Head.Cost)
 		c.CPU += column.Head.Exact.CPU
-		recount(m, column)
 		for _, l := range column.Head.Losses {
 			if !l.Reason.OfWindows() { // those are told by machines, for all they run: see covered
 				addLoss(&c.Losses, l)
@@ -193,8 +193,8 @@ func addLoss(all *[]profile.Loss, l profile.Loss) {
 	*all = h.Losses
 }
 
-// Merge adds all that is selected up to one window; nil where there is nothing.
-func (a Asker) Merge(ctx context.Context, s Selection) (*profile.Window, Coverage, error) {
+// Merge adds all that is selected up; nil where there is nothing.
+func (a Asker) Merge(ctx context.Context, s Selection) (*profile.Grove, Coverage, error) {
 	q := a.question(s)
 	m, err := q.merge(ctx, s.From, s.To, "", store.Grouping{})
 	if err != nil {
@@ -204,8 +204,8 @@ func (a Asker) Merge(ctx context.Context, s Selection) (*profile.Window, Coverag
 	if err != nil || len(m.Columns) == 0 {
 		return nil, c, err
 	}
-	w, err := Window(m, 0, s.Kind)
-	return w, c, err
+	g, err := grove(m, 0, s.Kind)
+	return g, c, err
 }
 
 // Labels lists the labels of series that have windows, with their values. Its

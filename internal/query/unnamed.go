@@ -8,18 +8,22 @@ import (
 	"atys.dev/atys/internal/store"
 )
 
-// recount has a column tell how many of its samples have a leaf without a name as
-// it is now: names may have come since its windows were cut.
-func recount(m *store.Merged, c *store.Column) {
-	losses := slices.DeleteFunc(c.Head.Losses, func(l profile.Loss) bool { return l.Reason == profile.LossUnsymbolized })
-	c.Head.Losses = losses
-	for _, sum := range c.Sums {
-		call := m.Forest.Calls[sum.Call]
-		if call.Caller < 0 {
-			continue
-		}
-		if place := &m.Forest.Places[call.Place]; !place.Named() {
-			c.Head.AddLoss(profile.Loss{Reason: profile.LossUnsymbolized, Detail: nameless(place), N: sum.N, Value: sum.Value})
+// recount has columns tell how many of their samples have a leaf without a name as
+// it is now: names may have come since their windows were cut.
+func recount(m *store.Merged) {
+	unnamed := make([]bool, len(m.Forest.Places))
+	for i := range unnamed {
+		unnamed[i] = !m.Forest.Places[i].Named()
+	}
+	for i := range m.Columns {
+		c := &m.Columns[i]
+		c.Head.Losses = slices.DeleteFunc(c.Head.Losses, func(l profile.Loss) bool { return l.Reason == profile.LossUnsymbolized })
+		for j := range c.Sums {
+			sum := &c.Sums[j]
+			call := &m.Forest.Calls[sum.Call]
+			if call.Caller >= 0 && unnamed[call.Place] {
+				c.Head.AddLoss(profile.Loss{Reason: profile.LossUnsymbolized, Detail: nameless(&m.Forest.Places[call.Place]), N: sum.N, Value: sum.Value})
+			}
 		}
 	}
 }

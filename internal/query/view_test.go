@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
 	"atys.dev/atys/internal/profile/selection"
 	"atys.dev/atys/internal/profile/whose"
 )
@@ -72,10 +73,11 @@ func TestViewIsThatOfFiles(t *testing.T) {
 			stacks[strings.Join(stack, ";")] = 1 + r.Int64N(9)
 		}
 		asker := Asker{Tenant: "x", Store: &shelf{windows: []written{{profile.Labels{"service": "s"}, head(0), "", stacks}}}}
-		window, _, err := asker.Merge(t.Context(), about(t, ""))
+		grove, _, err := asker.Merge(t.Context(), about(t, ""))
 		if err != nil {
 			t.Fatal(err)
 		}
+		window := profiletest.OpenGrove(grove)
 		for fold, apply := range map[Fold]func(*profile.Window) *profile.Window{FoldOwn: selection.Own, FoldHideRuntime: selection.HideRuntime} {
 			tree, err := profile.NewTree(profile.TreeOptions{}, apply(whose.New(nil).Window(window)))
 			if err != nil {

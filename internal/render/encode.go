@@ -1,13 +1,14 @@
 package render
 
 import (
-	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+
+	"github.com/klauspost/compress/gzip"
 
 	"atys.dev/atys/internal/profile"
 )
@@ -31,7 +32,13 @@ import (
 const (
 	flagInlined  = 1
 	squaresScale = 16
+	nodeColumns  = 4
+	sumColumns   = 3
 )
+
+// compression is a level that takes 6 ms for the 758 kB of a service of 20,000
+// stacks. The best takes 290 ms, for a document that is 4% smaller.
+const compression = 6
 
 // document collects the columns of a tree.
 type document struct {
@@ -40,7 +47,8 @@ type document struct {
 	frames  []profile.Frame
 	frameOf map[profile.FrameKey]int
 	nodes   []*profile.Node
-	clamped int // nodes whose own value is below zero, drawn as nothing
+	frame   []int // of each node
+	clamped int   // nodes whose own value is below zero, drawn as nothing
 }
 
 // pageHead is the JSON head of a document.
@@ -156,7 +164,7 @@ func encode(w io.Writer, t *profile.Tree, o Options) error {
 	out = d.appendStrings(out)
 	out = d.appendFrames(out)
 	out = d.appendNodes(out, t.Root.Total)
-	zip, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	zip, err := gzip.NewWriterLevel(w, compression)
 	if err != nil {
 		return fmt.Errorf("compress document: %w", err)
 	}
@@ -170,7 +178,7 @@ func newDocument(t *profile.Tree) *document {
 	d := &document{frameOf: map[profile.FrameKey]int{}, nodes: []*profile.Node{t.Root}}
 	for i := 0; i < len(d.nodes); i++ {
 		n := d.nodes[i]
-		d.addFrame(n.Frame)
+		d.frame = append(d.frame, d.addFrame(&n.Frame))
 		d.nodes = append(d.nodes, n.Children...)
 		if slices.ContainsFunc(n.Self, func(s profile.Sum) bool { return s.N < 0 || s.Value < 0 }) {
 			d.clamped++
@@ -194,17 +202,20 @@ func newDocument(t *profile.Tree) *document {
 	return d
 }
 
-// addFrame keeps one frame of each function, made safe to show. Linkage, which
-// pages do not show, carries the package here.
-func (d *document) addFrame(f profile.Frame) {
-	key := f.Key()
-	if _, ok := d.frameOf[key]; ok {
-		return
+// addFrame keeps one frame of each function, made safe to show, and gives its
+// number. Linkage, which pages do not show, carries the package here.
+func (d *document) addFrame(of *profile.Frame) int {
+	key := of.Key()
+	number, ok := d.frameOf[key]
+	if !ok {
+		f := *of
+		f.Linkage = printable(packageOf(f))
+		f.Function, f.File, f.Mapping = printable(f.Function), printable(f.File), printable(f.Mapping)
+		number = len(d.frames)
+		d.frameOf[key] = number
+		d.frames = append(d.frames, f)
 	}
-	f.Linkage = printable(packageOf(f))
-	f.Function, f.File, f.Mapping = printable(f.Function), printable(f.File), printable(f.Mapping)
-	d.frameOf[key] = len(d.frames)
-	d.frames = append(d.frames, f)
+	return number
 }
 
 func (d *document) appendStrings(out []byte) []byte {
@@ -246,31 +257,34 @@ func (d *document) appendFrames(out []byte) []byte {
 	return out
 }
 
+// appendNodes goes over the nodes once, and not once for each column: those of a
+// large tree are in no cache.
 func (d *document) appendNodes(out []byte, whole []profile.Sum) []byte {
-	out = binary.AppendUvarint(out, uint64(len(d.nodes)))
-	fields := []func(*profile.Node) int64{
-		func(n *profile.Node) int64 { return int64(len(n.Children)) },
-		func(n *profile.Node) int64 { return int64(d.frameOf[n.Frame.Key()]) },
-		func(n *profile.Node) int64 { return int64(n.Frame.Line) },
-		func(n *profile.Node) int64 {
-			if n.Frame.Inlined {
-				return flagInlined
-			}
-			return 0
-		},
+	columns := make([][]byte, nodeColumns+sumColumns*len(whole))
+	for i := range columns {
+		columns[i] = make([]byte, 0, len(d.nodes)+len(d.nodes)/8) // most numbers take a byte
 	}
-	for c := range whole {
-		fields = append(fields,
-			func(n *profile.Node) int64 { return n.Self[c].N },
-			func(n *profile.Node) int64 { return n.Self[c].Value },
-			func(n *profile.Node) int64 { return relativeSquares(n.Self[c], whole[c]) })
+	put := func(column int, number int64) {
+		columns[column] = binary.AppendUvarint(columns[column], uint64(max(0, number)))
 	}
-	for _, field := range fields {
-		for _, n := range d.nodes {
-			out = binary.AppendUvarint(out, uint64(max(0, field(n))))
+	for i, n := range d.nodes {
+		flags := int64(0)
+		if n.Frame.Inlined {
+			flags = flagInlined
+		}
+		put(0, int64(len(n.Children)))
+		put(1, int64(d.frame[i]))
+		put(2, int64(n.Frame.Line))
+		put(3, flags)
+		for c := range whole {
+			at := nodeColumns + sumColumns*c
+			put(at, n.Self[c].N)
+			put(at+1, n.Self[c].Value)
+			put(at+2, relativeSquares(n.Self[c], whole[c]))
 		}
 	}
-	return out
+	out = binary.AppendUvarint(out, uint64(len(d.nodes)))
+	return append(out, slices.Concat(columns...)...)
 }
 
 func relativeSquares(part, whole profile.Sum) int64 {

@@ -57,13 +57,13 @@ func (s *Server) Merge(ctx context.Context, r *atysv1.MergeRequest) (*atysv1.Mer
 	if err != nil {
 		return nil, err
 	}
-	w, coverage, err := s.asker(ctx).Merge(ctx, about)
+	grove, coverage, err := s.asker(ctx).Merge(ctx, about)
 	if err != nil {
 		return nil, s.unread(err)
 	}
 	response := &atysv1.MergeResponse{Coverage: coverageMessage(coverage)}
-	if w != nil {
-		response.Window = wire.Seal(w, profile.Run{})
+	if grove != nil {
+		response.Window = wire.SealGrove(grove, profile.Run{})
 	}
 	return response, nil
 }

@@ -173,12 +173,8 @@ func sameUsage(t *testing.T, name string, a query.Asker, want usage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := profile.NewTree(profile.TreeOptions{}, merged)
-	if err != nil {
-		t.Fatal(err)
-	}
 	clear(got)
-	for _, f := range tree.Functions() {
+	for _, f := range merged.Tree().Functions() {
 		got[f.Frame.Key()] = [4]int64{f.Self[0].N, f.Self[0].Value, f.Total[0].N, f.Total[0].Value}
 	}
 	if !maps.Equal(got, want) {

@@ -140,12 +140,12 @@ func (n *named) upload(t *testing.T, token, path string) (status int, answer str
 func (n *named) leaf(t *testing.T, tenant string) (profile.Frame, int64) {
 	t.Helper()
 	asker := query.Asker{Store: n.store, Tenant: tenant}
-	w, coverage, err := asker.Merge(t.Context(), query.Selection{Kind: "cpu", From: time.Now().Add(-time.Hour), To: time.Now()})
+	g, coverage, err := asker.Merge(t.Context(), query.Selection{Kind: "cpu", From: time.Now().Add(-time.Hour), To: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := profile.Head{Losses: coverage.Losses}
-	return w.Names[w.Stacks[w.Rows[0].Stack].Locations[0]][0], h.LossOf(profile.LossUnsymbolized).N
+	return g.Forest.Places[g.Forest.Calls[g.Leaves[0].Call].Place].Names[0], h.LossOf(profile.LossUnsymbolized).N
 }
 
 // becomes waits until the leaf is named hot, with its file and line.

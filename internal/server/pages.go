@@ -202,17 +202,17 @@ func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	window, _, err := s.asker(r.Context()).Merge(r.Context(), s.selection(a, a.Service))
+	grove, _, err := s.asker(r.Context()).Merge(r.Context(), s.selection(a, a.Service))
 	if err != nil {
 		s.fail(w, "merge windows", err)
 		return
 	}
-	if window == nil {
+	if grove == nil {
 		http.Error(w, "there is nothing yet in these "+short(a.Last)+": windows come every few seconds", http.StatusNotFound)
 		return
 	}
 	var out bytes.Buffer
-	if err := draw(&out, window, a); err != nil {
+	if err := draw(&out, grove, a); err != nil {
 		s.fail(w, "draw", err)
 		return
 	}
@@ -220,16 +220,12 @@ func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(out.Bytes()) // whoever asked is gone if this fails
 }
 
-func draw(out *bytes.Buffer, window *profile.Window, a asked) error {
-	tree, err := profile.NewTree(profile.TreeOptions{}, window)
-	if err != nil {
-		return err
-	}
+func draw(out *bytes.Buffer, grove *profile.Grove, a asked) error {
 	title := "all services"
 	if a.Service != "" {
 		title = a.Service
 	}
-	return render.HTML(out, tree, render.Options{Title: title + ", last " + short(a.Last)})
+	return render.HTML(out, grove.Tree(), render.Options{Title: title + ", last " + short(a.Last)})
 }
 
 // fail answers that something went wrong here; what, is in the log.

@@ -4,14 +4,14 @@
 //	Apply (control.go) -> profiles, kept (ledger.go) -> orders of each agent (fleet.go) -> Attend
 //	Offer -> the relay of each group (relays.go) -> in the orders of its agents
 //	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
-//	Merge (ask.go) -> store.Merge -> query.Window, on the wire again
+//	Merge (ask.go) -> store.Merge -> a profile.Grove -> wire.SealGrove
 //	Name, and debug files (debug.go), also of other servers (debuginfod.go) -> code that agents could not name (names.go)
 //	an operator -> the store is counted, checked, backed up while it is open (care.go)
 //	Upkeep -> what came is added up, what is old dropped (upkeep.go), or more than a tenant may have (quota.go)
 //	Prometheus -> metrics.go
 //	Status -> how all this fares (status.go)
 //	each request -> auth.Guard: was it meant for us? -> admit.go: who asks, of which tenant (tenants.go)?
-//	a browser -> pages.go -> store.Merge -> query.Window -> render.HTML
+//	a browser -> pages.go -> store.Merge -> a profile.Grove, its tree -> render.HTML
 package server
 
 import (

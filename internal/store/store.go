@@ -194,9 +194,9 @@ type Grouping struct {
 
 // Merged is windows added up, in columns over one forest.
 type Merged struct {
-	Forest  *profile.Forest
-	Columns []Column // in the order of their keys
-	Damaged int      // windows, or stretches of a series, that could not be read and are left out
+	Forest  *profile.Forest // each stack once; calls that a sum is of have their Hash
+	Columns []Column        // in the order of their keys
+	Damaged int             // windows, or stretches of a series, that could not be read and are left out
 }
 
 // Column is a group of windows added up. Head is merged as profile.Merge does:

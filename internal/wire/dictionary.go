@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"atys.dev/atys/internal/profile"
@@ -33,14 +35,10 @@ func newDictionary() *dictionary {
 
 // bytes is what was written; nil: no stack was.
 func (d *dictionary) bytes() []byte {
-	if len(d.nodes) == 0 {
+	if len(d.written[dictionaryNodes]) == 0 {
 		return nil
 	}
-	var all []byte
-	for _, part := range d.written {
-		all = append(all, part...)
-	}
-	return all
+	return slices.Concat(d.written[:]...)
 }
 
 func (d *dictionary) write(field protowire.Number, value []byte) {
@@ -143,13 +141,18 @@ func (d *dictionary) node(hash profile.Hash, caller, location uint32, end profil
 	}
 	added := uint32(len(d.nodes)) + 1
 	d.nodes[hash] = added
-	e := d.entry[:0]
+	back := uint32(0)
 	if caller != 0 {
-		e = number(e, nodeCaller, uint64(added-caller))
+		back = added - caller
 	}
+	d.writeNode(back, location, end)
+	return added
+}
+
+func (d *dictionary) writeNode(back, location uint32, end profile.End) {
+	e := number(d.entry[:0], nodeCaller, uint64(back))
 	e = number(e, nodeLocation, uint64(location))
 	e = number(e, nodeEnd, uint64(end))
 	d.entry = e
 	d.write(dictionaryNodes, e)
-	return added
 }

@@ -179,11 +179,21 @@ func Contexts(m *atysv1.Window) (contexts []profile.Context) {
 	return contexts
 }
 
-func stacks(l *profile.Forest, hashes []profile.Hash) (stacks []profile.Stack, err error) {
-	nodes := l.Index()
+// stacks finds those of hashes. Most calls of a forest end no stack.
+func stacks(l *profile.Forest, hashes []profile.Hash) ([]profile.Stack, error) {
+	nodes := make(map[profile.Hash]int, len(hashes))
 	for _, hash := range hashes {
-		node, ok := nodes[hash]
-		if !ok {
+		nodes[hash] = -1
+	}
+	for i := range l.Calls {
+		if _, ok := nodes[l.Calls[i].Hash]; ok {
+			nodes[l.Calls[i].Hash] = i
+		}
+	}
+	stacks := make([]profile.Stack, 0, len(hashes))
+	for _, hash := range hashes {
+		node := nodes[hash]
+		if node < 0 {
 			return nil, malformed("a window's stack is not in its dictionary")
 		}
 		places, end := l.Stack(node)

@@ -12,13 +12,12 @@ import (
 // else by halves of one: weights, which lie between half a period and one and a
 // half, are one of three numbers then. A sum errs by what was sampled, and by
 // rounding a fiftieth of that.
-func scaleOf(w *profile.Window, typ int) int64 {
-	period := w.Types[typ].Period
+func scaleOf(period int64, rows int, value func(row int) int64) int64 {
 	if period <= 1 {
 		return 1
 	}
-	for i := range w.Rows {
-		if w.Rows[i].Values[typ]%period != 0 {
+	for i := range rows {
+		if value(i)%period != 0 {
 			return max(1, period/2)
 		}
 	}
@@ -39,7 +38,7 @@ func Seal(w *profile.Window, run profile.Run) *atysv1.Spooled {
 	}
 	m := SealHead(&w.Head, run)
 	for i := range m.Types {
-		m.Types[i].Scale = scaleOf(w, i)
+		m.Types[i].Scale = scaleOf(w.Types[i].Period, len(w.Rows), func(row int) int64 { return w.Rows[row].Values[i] })
 	}
 	m.Threads = sealThreads(w.Threads)
 	for _, c := range w.Contexts {
@@ -116,8 +115,7 @@ func sealThreads(threads []profile.Thread) (sealed []*atysv1.Thread) {
 	return sealed
 }
 
-// sealRows writes rows in columns. What rounding takes from one row it gives to
-// the next.
+// sealRows writes rows in columns.
 func sealRows(w *profile.Window, types []*atysv1.ValueType) *atysv1.Rows {
 	r := &atysv1.Rows{}
 	for _, row := range w.Rows {
@@ -129,18 +127,26 @@ func sealRows(w *profile.Window, types []*atysv1.ValueType) *atysv1.Rows {
 	}
 	r.Thread, r.Context, r.Slot = orNone(r.Thread), orNone(r.Context), orNone(r.Slot)
 	for i, t := range types {
-		carried := int64(0)
+		in := steps{scale: t.Scale}
 		for _, row := range w.Rows {
-			value := row.Values[i] + carried
-			steps := rounded(value, t.Scale)
-			carried = value - steps*t.Scale
-			r.Value = append(r.Value, steps)
+			r.Value = append(r.Value, in.of(row.Values[i]))
 		}
 	}
 	if len(types) > 0 {
 		r.Spread = spreads(w.Rows, types[0].Scale)
 	}
 	return r
+}
+
+// steps rounds values to some of a scale. What it takes from one row it gives to
+// the next.
+type steps struct{ scale, carried int64 }
+
+func (s *steps) of(value int64) int64 {
+	value += s.carried
+	n := rounded(value, s.scale)
+	s.carried = value - n*s.scale
+	return n
 }
 
 // rounded divides, to the nearest.
@@ -153,23 +159,23 @@ func rounded(value, by int64) int64 {
 
 // spreads tells how much the weights of each row's samples differ.
 func spreads(rows []profile.Row, scale int64) []int64 {
-	out, any := make([]int64, len(rows)), false
+	out := make([]int64, len(rows))
 	for i, row := range rows {
-		if row.N > 1 {
-			value := float64(row.Values[0])
-			above := (row.Squares - value*value/float64(row.N)) / float64(scale) / float64(scale)
-			out[i] = int64(math.Round(max(0, above)))
-			any = any || out[i] != 0
-		}
+		out[i] = spread(row.N, row.Values[0], row.Squares, scale)
 	}
-	if !any {
-		return nil
+	return orNone(out)
+}
+
+func spread(n, value int64, squares float64, scale int64) int64 {
+	if n <= 1 {
+		return 0
 	}
-	return out
+	above := (squares - float64(value)*float64(value)/float64(n)) / float64(scale) / float64(scale)
+	return int64(math.Round(max(0, above)))
 }
 
 // orNone leaves a column out that is all zero.
-func orNone(column []uint32) []uint32 {
+func orNone[T uint32 | int64](column []T) []T {
 	for _, v := range column {
 		if v != 0 {
 			return column

@@ -122,7 +122,29 @@ func (v *victim) seen(t *testing.T, s *Store, tenant string) (map[string]*profil
 	if (m.Damaged > 0) != (damaged.Parts > 0) {
 		t.Errorf("a merge says that %d parts are damaged, a scan %d", m.Damaged, damaged.Parts)
 	}
+	told(t, m)
 	return all, m.Damaged
+}
+
+// told holds that stacks of an answer are there once, under the hashes that its
+// forest has them be.
+func told(t *testing.T, m *store.Merged) {
+	t.Helper()
+	hashes, seen := make([]profile.Hash, len(m.Forest.Calls)), map[profile.Hash]bool{}
+	for i, c := range m.Forest.Calls {
+		if hashes[i] = c.End.Hash(); c.Caller >= 0 {
+			hashes[i] = hashes[c.Caller].Call(m.Forest.Places[c.Place].Location.Hash())
+		}
+	}
+	for _, c := range m.Columns { // one, or none
+		for _, sum := range c.Sums {
+			h := m.Forest.Calls[sum.Call].Hash
+			if h != hashes[sum.Call] || seen[h] {
+				t.Fatalf("a stack is told to be %x, not %x, or twice", h, hashes[sum.Call])
+			}
+			seen[h] = true
+		}
+	}
 }
 
 // stacksOf is what was sampled by stack. What is told to be damaged is one.

@@ -198,6 +198,13 @@ func (d *dictionary) all() (calls []call, leaves []uint32) {
 	return d.calls, d.leaves
 }
 
+// stacks gives the hashes of the leaves' stacks that are there now.
+func (d *dictionary) stacks() []profile.Hash {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.hashes
+}
+
 // size is how many leaves there are now.
 func (d *dictionary) size() int {
 	d.mu.RLock()

@@ -18,7 +18,7 @@ func (a *adder) merged() (*store.Merged, error) {
 		s.settle()
 		byService[k.service] = append(byService[k.service], k)
 	}
-	if len(byService) > 1 {
+	if f.damaged = a.shelf.damaged() > 0; f.damaged || len(byService) > 1 {
 		f.calls = map[[2]int]int{}
 	}
 	columns := map[string]*store.Column{}
@@ -43,9 +43,12 @@ func (a *adder) merged() (*store.Merged, error) {
 			c.Sums = s.appendTo(c.Sums, numbers)
 		}
 	}
+	if f.damaged {
+		f.rehash()
+	}
 	m := &store.Merged{Forest: f.forest, Damaged: a.damaged + a.shelf.damaged()}
 	for _, c := range columns {
-		if len(byService) > 1 {
+		if f.calls != nil {
 			c.Sums = folded(c.Sums)
 		}
 		m.Columns = append(m.Columns, *c)
@@ -93,7 +96,7 @@ func (s *sums) sampled(leaf int) bool {
 	return false
 }
 
-// folded adds up what several services have of one stack.
+// folded adds up what several have of one stack.
 func folded(sums []store.Sum) []store.Sum {
 	slices.SortFunc(sums, func(a, b store.Sum) int { return cmp.Compare(a.Call, b.Call) })
 	out := sums[:0]
@@ -116,8 +119,11 @@ func folded(sums []store.Sum) []store.Sum {
 type forester struct {
 	*adder
 	forest *profile.Forest
-	places []int32        // of the tenant: where each is in the forest, plus one
-	calls  map[[2]int]int // by caller and place, or end: services share stacks; nil: there is one
+	places []int32 // of the tenant: where each is in the forest, plus one
+	// Calls by caller and place, or end: services share stacks, and what is damaged
+	// is alike. Nil: there is one service, and it is whole.
+	calls   map[[2]int]int
+	damaged bool // what dictionaries know as the hash of a stack may be that of nothing
 }
 
 // add adds the calls of a service that columns need, and gives the numbers of its
@@ -150,11 +156,32 @@ func (f *forester) add(d *dictionary, keys []sumKey) []int {
 			numbers[i] = f.number(f.call(c, numbers))
 		}
 	}
-	ofLeaves := make([]int, len(leaves))
+	ofLeaves, hashes := make([]int, len(leaves)), d.stacks()
 	for leaf, call := range leaves {
 		ofLeaves[leaf] = numbers[call]
+		if needed[call] {
+			f.forest.Calls[numbers[call]].Hash = hashes[leaf]
+		}
 	}
 	return ofLeaves
+}
+
+// rehash works out what stacks are called in an answer: of what is damaged the
+// store has names of its own.
+func (f *forester) rehash() {
+	places := make([]profile.Hash, len(f.forest.Places))
+	for i := range places {
+		places[i] = f.forest.Places[i].Location.Hash()
+		f.forest.Places[i].Hash = places[i]
+	}
+	for i := range f.forest.Calls {
+		c := &f.forest.Calls[i]
+		if c.Caller < 0 {
+			c.Hash = c.End.Hash()
+		} else {
+			c.Hash = f.forest.Calls[c.Caller].Hash.Call(places[c.Place])
+		}
+	}
 }
 
 // number finds or adds a call of the forest.

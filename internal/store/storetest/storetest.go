@@ -363,6 +363,9 @@ func compare(t *testing.T, m *store.Merged, c *store.Column, want map[profile.Ha
 		for _, v := range s.Groups {
 			groups += v
 		}
+		if h := m.Forest.Calls[s.Call].Hash; h != hashes[s.Call] {
+			t.Errorf("column %q: a stack's hash is %x, not %x", c.Key, h, hashes[s.Call])
+		}
 		if groups != s.Value {
 			t.Errorf("column %q: groups sum to %d of %d", c.Key, groups, s.Value)
 		}

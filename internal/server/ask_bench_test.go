@@ -1,0 +1,208 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/stats"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk"
+	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+// A service as package disk's benchmarks have it, on machines of its own, and
+// what else a fleet runs: series that a question has to pass by.
+const (
+	askedInstances = 280
+	askedOthers    = 720 // instances of other services
+	askedWindows   = 12  // of each, of ten seconds
+	askedShapes    = 50  // different windows, put again and again
+	askedMute      = 10  // nodes that have told nothing of their machine
+	askedStacks    = 20_000
+	askedRows      = 800
+	askedDepth     = 27
+)
+
+// BenchmarkAsk asks for flame graphs as users do, of windows as they were cut:
+// what comes in are bytes of a request, what goes out is compressed for a command
+// or a page for a browser.
+func BenchmarkAsk(b *testing.B) {
+	dir := b.TempDir()
+	kept := openAsked(b, dir)
+	fillAsked(b, kept)
+	if err := kept.Close(); err != nil {
+		b.Fatal(err)
+	}
+	of := func(selector string) func() *http.Request {
+		return func() *http.Request { return askMerge(b, selector) }
+	}
+	for _, ask := range []struct {
+		name    string
+		request func() *http.Request
+	}{
+		{"service", of(`{service="shop"}`)},
+		{"instance", of(`{service="shop", instance="web-3"}`)},
+		{"page", func() *http.Request { return httptest.NewRequest(http.MethodGet, "/flame?service=shop&last=2m", nil) }},
+	} {
+		b.Run(ask.name, func(b *testing.B) {
+			kept := openAsked(b, dir) // the first finds nothing in memory
+			defer kept.Close()
+			h := askedServer(b, kept)
+			var took []float64
+			b.ReportAllocs()
+			for b.Loop() {
+				began := time.Now()
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, ask.request())
+				took = append(took, 1000*time.Since(began).Seconds())
+				if w.Code != http.StatusOK || w.Body.Len() < 1000 {
+					b.Fatalf("%d: %.200s", w.Code, w.Body)
+				}
+				b.ReportMetric(float64(w.Body.Len()), "bytes")
+			}
+			b.ReportMetric(took[0], "ms-first")
+			if len(took) > 1 {
+				middle, _ := stats.MedianInterval(took[1:])
+				b.ReportMetric(middle.Value, "ms-median")
+			}
+		})
+	}
+}
+
+func askMerge(b *testing.B, selector string) *http.Request {
+	body, err := proto.Marshal(&atysv1.MergeRequest{Selection: &atysv1.Selection{Select: selector, Kind: kind,
+		FromUnixNano: noon.UnixNano(), ToUnixNano: noon.Add(2 * time.Minute).UnixNano()}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, atysv1connect.QueryMergeProcedure, bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/proto")
+	r.Header.Set("Accept-Encoding", "gzip")
+	return r
+}
+
+func openAsked(b *testing.B, dir string) store.Store {
+	s, err := disk.Open(disk.Options{Dir: dir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// askedServer is one that all agents have reported to.
+func askedServer(b *testing.B, kept store.Store) http.Handler {
+	s, err := New(Options{Store: kept, Admission: Admission{Local: true}, Hosts: []string{"example.com"}, Now: func() time.Time { return noon.Add(2 * time.Minute) }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(s.Close)
+	for i := range askedInstances + askedOthers {
+		if _, err := s.Report(context.Background(), &atysv1.ReportRequest{Node: fmt.Sprintf("node-%d", i), Targets: []*atysv1.Target{{Labels: askedLabels(i)}},
+			Tasks: []*atysv1.TaskState{{Id: "builtin", Phase: "running"}}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return s.Handler()
+}
+
+func askedLabels(instance int) profile.Labels {
+	service := "shop"
+	if instance >= askedInstances {
+		service = fmt.Sprintf("service-%02d", instance%19)
+	}
+	return profile.Labels{store.ServiceLabel: service, "instance": fmt.Sprintf("web-%d", instance), "node": fmt.Sprintf("node-%d", instance)}
+}
+
+func fillAsked(b *testing.B, s store.Store) {
+	r := rand.New(rand.NewPCG(1, 2))
+	f, leaves := askedForest(r)
+	var shapes []store.Window
+	for range askedShapes {
+		shapes = append(shapes, askedWindow(r, askedRows))
+	}
+	small, none := askedWindow(r, 10), store.Rows{}
+	for n := range askedWindows {
+		batch := &store.Batch{Stacks: leaves, Forest: f}
+		if n > 0 {
+			batch.Forest = nil
+		}
+		add := func(w store.Window, labels profile.Labels) {
+			w.Series, w.Head.Start = labels, noon.Add(time.Duration(n)*10*time.Second)
+			batch.Windows = append(batch.Windows, w)
+		}
+		for i := range askedInstances + askedOthers {
+			labels, w := askedLabels(i), small
+			if i < askedInstances {
+				w = shapes[(i*7+n)%askedShapes]
+			}
+			add(w, labels)
+			if i >= askedMute {
+				w.Rows = none
+				add(w, profile.Labels{"node": labels["node"]})
+			}
+		}
+		if err := s.Put(context.Background(), auth.DefaultTenant, store.Raw, batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// askedForest makes stacks that share their beginnings, and gives their leaves.
+func askedForest(r *rand.Rand) (*profile.Forest, []profile.Hash) {
+	f := &profile.Forest{}
+	for i := range 4000 {
+		l := profile.Location{Kind: profile.KindNative, BuildID: "0123456789abcdef0123", Offset: uint64(i) * 64}
+		f.Places = append(f.Places, profile.Place{Hash: l.Hash(), Location: l, Names: []profile.Frame{{
+			Function: fmt.Sprintf("github.com/acme/shop/internal/package%02d.(*Handler).function%04d", i%50, i), File: fmt.Sprintf("/src/package%02d/file.go", i%50), Line: i, Kind: profile.KindNative}}})
+	}
+	end := profile.EndComplete
+	f.Calls = append(f.Calls, profile.Call{Hash: end.Hash(), Caller: -1, Place: -1, End: end})
+	depths := []int{0}
+	leaves := make([]profile.Hash, 0, askedStacks)
+	for len(leaves) < askedStacks {
+		at := r.IntN(len(f.Calls))
+		for depths[at] > 20 && r.IntN(4) > 0 {
+			at = f.Calls[at].Caller
+		}
+		for want := askedDepth - 7 + r.IntN(15); depths[at] < want; {
+			place := int(math.Pow(r.Float64(), 2) * float64(len(f.Places)))
+			f.Calls = append(f.Calls, profile.Call{Hash: f.Calls[at].Hash.Call(f.Places[place].Hash), Caller: at, Place: place})
+			depths = append(depths, depths[at]+1)
+			at = len(f.Calls) - 1
+		}
+		leaves = append(leaves, f.Calls[at].Hash)
+	}
+	return f, leaves
+}
+
+// askedWindow has some stacks that are hot in all windows, and some of its own.
+func askedWindow(r *rand.Rand, rows int) store.Window {
+	const period, scale = 52631579, 52631579 / 2
+	zipf, swap, counts := rand.NewZipf(r, 1.05, 3, askedStacks-1), r.Perm(askedStacks), map[uint32]int64{}
+	w := store.Window{Scales: []int64{scale}, Head: profile.Head{Task: "builtin", Duration: 10 * time.Second, Design: profile.DesignRandomised,
+		Types: []profile.ValueType{{Kind: kind, Unit: "nanoseconds", Period: period}}, Exact: profile.Exact{CPU: time.Duration(r.Int64N(4e10)), Source: "schedstat"}}}
+	for len(counts) < rows {
+		at := int(zipf.Uint64())
+		if r.IntN(4) == 0 {
+			at = swap[at]
+		}
+		counts[uint32(at)]++
+	}
+	for stack, n := range counts {
+		w.Rows.Stack, w.Rows.N, w.Rows.Value = append(w.Rows.Stack, stack), append(w.Rows.N, n), append(w.Rows.Value, 2*n+r.Int64N(n+1))
+		w.Rows.Spread = append(w.Rows.Spread, r.Int64N(n))
+	}
+	return w
+}
