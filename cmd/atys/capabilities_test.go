@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -23,7 +24,8 @@ import (
 
 // nobody runs atys without root, and with the capabilities it is given only.
 type nobody struct {
-	dir, binary string // both readable by all
+	dir, binary string                   // both readable by all
+	reports     map[string]doctor.Report // what doctor said already, by how it was asked
 }
 
 const nobodyID = 65534
@@ -46,7 +48,7 @@ func newNobody(t *testing.T) nobody {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	n := nobody{dir: dir, binary: filepath.Join(dir, "atys")}
+	n := nobody{dir: dir, binary: filepath.Join(dir, "atys"), reports: map[string]doctor.Report{}}
 	if err := errors.Join(os.Mkdir(n.home(), 0o700), os.Chown(n.home(), nobodyID, nobodyID)); err != nil {
 		t.Fatal(err)
 	}
@@ -108,27 +110,39 @@ func (n nobody) run(t *testing.T, c *exec.Cmd) (stdout, stderr string, code int)
 // doctor gives what doctor says of a check, and whether it says that recording works.
 func (n nobody) doctor(t *testing.T, capabilities []uintptr, check string, args ...string) (doctor.Check, bool) {
 	t.Helper()
+	r := n.report(t, capabilities, args...)
+	for _, c := range r.Checks {
+		if c.Name == check {
+			return c, r.Works
+		}
+	}
+	t.Fatalf("doctor does not speak of %s: %+v", check, r)
+	return doctor.Check{}, false
+}
+
+// report has doctor look, which takes seconds, once at each thing.
+func (n nobody) report(t *testing.T, capabilities []uintptr, args ...string) (r doctor.Report) {
+	t.Helper()
+	asked := fmt.Sprint(capabilities, args)
+	if r, ok := n.reports[asked]; ok {
+		return r
+	}
 	out, errs, code := n.atys(t, capabilities, append([]string{"doctor", "--json"}, args...)...)
-	var r doctor.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("doctor: %v\n%s%s", err, out, errs)
 	}
 	if r.Works != (code == 0) {
 		t.Errorf("doctor says works: %v, and exits with %d", r.Works, code)
 	}
-	for _, c := range r.Checks {
-		if c.Name == check {
-			return c, r.Works
-		}
-	}
-	t.Fatalf("doctor does not speak of %s:\n%s", check, out)
-	return doctor.Check{}, false
+	n.reports[asked] = r
+	return r
 }
 
 // sampled records a process for a moment and gives its folded stacks. On a
 // crowded machine a moment may pass without the process having run.
 func (n nobody) sampled(t *testing.T, capabilities []uintptr, pid int) string {
 	t.Helper()
+	defer awake(t, pid)()
 	for range 10 {
 		out, errs, code := n.atys(t, capabilities, "record", "-p", strconv.Itoa(pid), "-F", "499", "-d", "700ms", "-o", "-")
 		if code != 0 {
@@ -142,7 +156,21 @@ func (n nobody) sampled(t *testing.T, capabilities []uintptr, pid int) string {
 	return ""
 }
 
-// start runs a program until the test ends, as nobody or as root.
+// awake has a process run until the returned function is called.
+func awake(t *testing.T, pid int) (asleep func()) {
+	t.Helper()
+	signal := func(s syscall.Signal) {
+		t.Helper()
+		if err := syscall.Kill(pid, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(syscall.SIGCONT)
+	return func() { signal(syscall.SIGSTOP) }
+}
+
+// start runs a program until the test ends, as nobody or as root. It stands still
+// but where it is awake, so that all else does not wait for a core.
 func start(t *testing.T, c *exec.Cmd) int {
 	t.Helper()
 	out, err := c.StdoutPipe()
@@ -161,6 +189,7 @@ func start(t *testing.T, c *exec.Cmd) int {
 			t.Fatalf("%v: %v", c.Args, err)
 		}
 	}
+	awake(t, c.Process.Pid)()
 	return c.Process.Pid
 }
 
@@ -240,6 +269,7 @@ func (n trial) withEveryday(t *testing.T) {
 	if s := portion(t, n.sampled(t, everyday(), n.foreign), whole); s < 0.99 {
 		t.Errorf("%.3f of root's process's stacks are whole and named", s)
 	}
+	defer awake(t, n.foreign)()
 	if out, errs, code := n.atys(t, everyday(), "dump", "-p", strconv.Itoa(n.foreign)); code != 0 || !strings.Contains(out, "main (") {
 		t.Errorf("dump: exit %d: %s%s", code, out, errs)
 	}
@@ -347,6 +377,7 @@ func (n trial) setcap(t *testing.T) {
 	if err := setFileCapabilities(path, everyday()); err != nil {
 		t.Fatal(err)
 	}
+	defer awake(t, n.foreign)()
 	out, errs, code := n.run(t, n.command(nil, path, "record", "-p", strconv.Itoa(n.foreign), "-F", "499", "-d", "700ms", "-o", "-"))
 	if code != 0 {
 		t.Fatalf("record: exit %d: %s", code, errs)

@@ -109,7 +109,7 @@ func TestProfilesItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	about := `{executable="` + filepath.Base(self) + `"}`
-	becomes(t, "atys.dev/atys/", "query", "top", about, "--from", "-5m")
+	becomes(t, "atys.dev/atys/", "query", "top", about, "--from", "-5m", "-n", "10000")
 	if status := up.ends(t, syscall.SIGINT); status.ExitStatus() != 0 {
 		t.Errorf("it ended with %v", status)
 	}

@@ -154,7 +154,7 @@ func TestEndsWithoutServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close()
+	t.Cleanup(func() { silent.Close() })
 	for _, test := range []struct {
 		name   string
 		twice  bool
@@ -162,6 +162,7 @@ func TestEndsWithoutServer(t *testing.T) {
 		signal syscall.Signal
 	}{{"once", false, 0, -1}, {"twice", true, -1, syscall.SIGTERM}} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			data := t.TempDir()
 			p := runs(t, "agent", "--server", "http://"+silent.Addr().String(), "--data", data, "--log-format", "text", "--log-level", "debug")
 			p.says(t, "sampling has begun")

@@ -55,11 +55,32 @@ func sinceBoot() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// compare learns from an answer how far the clock is ahead.
-func (s *shipper) compare(sent time.Time, answer *atysv1.PushResponse) {
-	back, since := s.options.Now(), s.elapsed()
-	c := comparison{wall: back, since: since}
-	c.offset, c.uncertain = wire.Clock(sent, back, answer)
+// moment is when something was sent.
+type moment struct {
+	wall  time.Time
+	since time.Duration // since boot
+}
+
+func (s *shipper) now() moment { return moment{s.options.Now(), s.elapsed()} }
+
+// setSince tells whether somebody has set the clock meanwhile. Clocks that are made
+// to go faster or slower gain or lose less than a thousandth.
+func (m moment) setSince(earlier moment) bool {
+	const most = 100 * time.Millisecond // 30 s, for which an answer may be waited for, are far from it
+	by := m.wall.Round(0).Sub(earlier.wall.Round(0)) - (m.since - earlier.since)
+	return by.Abs() > most
+}
+
+// compare learns from an answer how far the clock is ahead; nothing where it was set
+// while the answer was waited for, so that nobody knows which clock the server's
+// was compared with.
+func (s *shipper) compare(sent moment, answer *atysv1.PushResponse) {
+	back := s.now()
+	if back.setSince(sent) {
+		return
+	}
+	c := comparison{wall: back.wall, since: back.since}
+	c.offset, c.uncertain = wire.Clock(sent.wall, back.wall, answer)
 	if c.uncertain == profile.ClockUnknown { // a relay answered that does not know itself
 		return
 	}

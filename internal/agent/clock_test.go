@@ -37,10 +37,10 @@ func TestClockIsSet(t *testing.T) {
 		}
 	}
 	unknown()
-	s.compare(wall, &atysv1.PushResponse{ReceivedUnixNano: 5, AnsweredUnixNano: 5, ClockErrorNs: int64(profile.ClockUnknown)})
+	s.compare(s.now(), &atysv1.PushResponse{ReceivedUnixNano: 5, AnsweredUnixNano: 5, ClockErrorNs: int64(profile.ClockUnknown)})
 	unknown()                            // a relay has answered that knows as little
 	server := wall.Add(-3 * time.Second) // we are ahead
-	sent := wall
+	sent := s.now()
 	pass(100 * time.Millisecond)
 	received := server.Add(50 * time.Millisecond).UnixNano()
 	s.compare(sent, &atysv1.PushResponse{ReceivedUnixNano: received, AnsweredUnixNano: received})
@@ -49,6 +49,24 @@ func TestClockIsSet(t *testing.T) {
 		wall = wall.Add(step.set)
 		if r := s.reading(); !r.known || r.offset != step.want || r.uncertain != 50*time.Millisecond {
 			t.Errorf("set by %v: %+v, want an offset of %v", step.set, r, step.want)
+		}
+	}
+}
+
+// TestClockIsSetMeanwhile has somebody set the clock while an answer is waited for:
+// the answer tells nothing, and what was known before goes on to hold.
+func TestClockIsSetMeanwhile(t *testing.T) {
+	for _, set := range []time.Duration{time.Hour, -2 * time.Hour} {
+		wall, boot := time.Unix(1_700_000_000, 0), time.Hour
+		s := newShipper(Options{Now: func() time.Time { return wall }})
+		s.elapsed = func() time.Duration { return boot }
+		received := wall.UnixNano()
+		s.compare(s.now(), &atysv1.PushResponse{ReceivedUnixNano: received, AnsweredUnixNano: received})
+		sent := s.now()
+		wall, boot = wall.Add(set+50*time.Millisecond), boot+50*time.Millisecond
+		s.compare(sent, &atysv1.PushResponse{ReceivedUnixNano: received, AnsweredUnixNano: received})
+		if r := s.reading(); !r.known || r.offset != set || r.uncertain != 0 {
+			t.Errorf("set by %v: %+v", set, r)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (a *Agent) reportUntil(ctx context.Context) {
 		case <-a.reports:
 		case <-every.C:
 		}
-		sent := a.options.Now()
+		sent := a.shipper.now()
 		answer, err := a.tell(ctx, a.report())
 		if err == nil && answer.GetReceivedUnixNano() != 0 { // it is answered when it is received
 			a.shipper.compare(sent, &atysv1.PushResponse{ReceivedUnixNano: answer.GetReceivedUnixNano(), AnsweredUnixNano: answer.GetReceivedUnixNano()})

@@ -386,7 +386,7 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]prof
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	to := s.route.intake()
-	sent := s.options.Now()
+	sent := s.now()
 	response, err := to.Push(ctx, request)
 	if err != nil {
 		code := connect.CodeOf(err)

@@ -107,6 +107,7 @@ func TestBackupUnderLoad(t *testing.T) {
 // up: nothing is left that passes as a backup, and the server does not keep what
 // it made for it.
 func TestBackupInterrupted(t *testing.T) {
+	t.Parallel()
 	s := serve(t, t.TempDir())
 	one := NewSender(s, "web")
 	for range 20 {
@@ -162,6 +163,7 @@ func TestBackupInterrupted(t *testing.T) {
 // TestBackupDiskFull backs up to a disk without room, and from one: both say so,
 // and the server goes on.
 func TestBackupDiskFull(t *testing.T) {
+	t.Parallel()
 	dir, remount := small(t, 150)
 	s := serve(t, dir)
 	one := NewSender(s, "web")

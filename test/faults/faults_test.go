@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,7 +36,18 @@ var program string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
+// together is how many tests run at once: most of them wait for windows, or
+// for somebody who is away, and take next to nothing of a core meanwhile.
+const together = 4
+
 func run(m *testing.M) int {
+	flag.Parse()
+	if given := flag.Lookup("test.parallel"); given.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		if err := given.Value.Set(strconv.Itoa(together)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	dir, err := os.MkdirTemp("", "atys-faults")
 	if err == nil {
 		defer os.RemoveAll(dir)
@@ -136,6 +149,7 @@ func TestServerKilled(t *testing.T) {
 // TestDeliveredTwice sends windows several times over, in any order and several
 // at once: each counts once.
 func TestDeliveredTwice(t *testing.T) {
+	t.Parallel()
 	s := serve(t, t.TempDir())
 	const windows, times = 60, 3
 	var all sync.WaitGroup
@@ -169,6 +183,7 @@ func TestDeliveredTwice(t *testing.T) {
 // TestHalfWritten has the end of a store's log be half of a write, as a loss of
 // power leaves it: everything before it is there.
 func TestHalfWritten(t *testing.T) {
+	t.Parallel()
 	s := serve(t, t.TempDir())
 	one := NewSender(s, "web")
 	for round, half := range []func(data []byte) []byte{
@@ -233,6 +248,7 @@ func sendUntil(t *testing.T, one *Sender, most int) (refused bool) {
 // TestDiskFull fills a server's disk: it refuses, answers all the same, and
 // takes windows again when there is room.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	dir, remount := small(t, 150)
 	s := serve(t, dir)
 	one := NewSender(s, "web")
@@ -278,6 +294,7 @@ func fill(t *testing.T, name string) {
 // TestDiskReadOnly has a server's disk become read-only, as broken ones do, and be
 // started there: it answers, refuses, and takes windows again once the disk does.
 func TestDiskReadOnly(t *testing.T) {
+	t.Parallel()
 	dir, remount := small(t, 200)
 	s := serve(t, dir)
 	one := NewSender(s, "web")
@@ -366,6 +383,7 @@ func TestDamagedStore(t *testing.T) {
 // TestStrangers sends what no agent would: it is refused in words, and whoever
 // asks next is answered.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	s := serve(t, t.TempDir())
 	one := NewSender(s, "web")
 	client := s.Client()
@@ -438,6 +456,7 @@ func TestStrangers(t *testing.T) {
 
 // TestNewerAgent has an agent say what this server does not know yet.
 func TestNewerAgent(t *testing.T) {
+	t.Parallel()
 	s := serve(t, t.TempDir())
 	one := NewSender(s, "web")
 	b := wire.NewBatch(func(profile.Hash) bool { return false })

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,23 +56,32 @@ func chosenJDKs(t *testing.T, found map[string]string) map[string]string {
 	return versions(t, found, "java")
 }
 
-// compileJava compiles the victims for Java 11.
+// compileJava gives where the victims are, compiled for Java 11.
 func compileJava(t *testing.T) (classes string) {
 	t.Helper()
 	if _, err := exec.LookPath("javac"); err != nil {
 		t.Skip("no javac here to compile the victims with: install a JDK, such as Debian's default-jdk-headless")
 	}
-	classes = t.TempDir()
-	sources, err := filepath.Glob("testdata/java/*.java")
+	classes, err := compiledJava()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("javac", append([]string{"--release", "11", "-g", "-d", classes}, sources...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("javac: %v\n%s", err, out)
-	}
 	return classes
 }
+
+// compiledJava compiles them, which takes seconds, for whichever tests there are.
+var compiledJava = sync.OnceValues(func() (string, error) {
+	classes := filepath.Join(shared, "java")
+	sources, err := filepath.Glob("testdata/java/*.java")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("javac", append([]string{"--release", "11", "-g", "-d", classes}, sources...)...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("javac: %w\n%s", err, out)
+	}
+	return classes, nil
+})
 
 // eachJDK runs a test on each JDK, compiling and interpreting.
 func eachJDK(t *testing.T, run func(t *testing.T, java, classes string, modes []string)) {

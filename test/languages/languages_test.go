@@ -3,6 +3,7 @@ package languages
 
 import (
 	"bufio"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -16,6 +17,21 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/recorder"
 )
+
+// shared is a directory of what several tests use.
+var shared string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if shared, err = os.MkdirTemp("", "atys-languages"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(shared)
+	return m.Run()
+}
 
 // needsBPF skips where a recording cannot be made.
 func needsBPF(t *testing.T) {

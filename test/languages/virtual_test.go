@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"atys.dev/atys/internal/profile"
@@ -32,8 +33,20 @@ func virtualJDKs(t *testing.T) map[string]string {
 // hasVirtualThreads asks the JDK itself.
 func hasVirtualThreads(java string) bool { return specification(java) >= "21" }
 
+// specifications are those of JDKs that were asked already, which takes a second.
+var specifications sync.Map
+
 // specification gives the number of the Java that a JDK is of, two digits.
 func specification(java string) string {
+	if known, ok := specifications.Load(java); ok {
+		return known.(string)
+	}
+	number := askSpecification(java)
+	specifications.Store(java, number)
+	return number
+}
+
+func askSpecification(java string) string {
 	out, _ := exec.Command(java, "-XshowSettings:properties", "-version").CombinedOutput()
 	m := regexp.MustCompile(`java\.specification\.version = (\d\d)\b`).FindSubmatch(out)
 	if m == nil {

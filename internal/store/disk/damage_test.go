@@ -281,6 +281,7 @@ func TestDamagedRecords(t *testing.T) {
 	for name, space := range tables {
 		for end, which := range []string{"first", "last"} {
 			t.Run(name+", "+which, func(t *testing.T) {
+				t.Parallel()
 				v := original.copied(t)
 				s := v.open(t, vfs.Default)
 				k, garbage := keysOf(t, s, space)[end], []byte{0xff}
@@ -301,6 +302,7 @@ func TestMissingRecords(t *testing.T) {
 	original := newVictim(t)
 	for _, name := range []string{"calls", "leaves", "places", "series"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			v, space := original.copied(t), tables[name]
 			s := v.open(t, vfs.Default)
 			if err := errors.Join(s.db.Delete(keysOf(t, s, space)[0], pebble.Sync), s.Close()); err != nil {
@@ -317,6 +319,7 @@ func TestDamagedBlocks(t *testing.T) {
 	for name, space := range tables {
 		for end, which := range []string{"first", "last"} {
 			t.Run(name+", "+which, func(t *testing.T) {
+				t.Parallel()
 				v := original.copied(t)
 				fs := &blockFS{FS: vfs.Default}
 				s := v.open(t, fs)

@@ -142,6 +142,7 @@ func TestBrim(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a disk of its own takes root")
 	}
+	t.Parallel()
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=40m"); err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ func TestBrim(t *testing.T) {
 		}
 	})
 	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 26<<20), 0o600); err != nil {
+	if err := os.WriteFile(ballast, make([]byte, 38<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := openOn(t, filepath.Join(dir, "store"), vfs.Default)
@@ -295,6 +296,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 // TestDamagedBlock has one block of a table be other bytes: what lies there is
 // left out and counted, the rest is served, and puts go on.
 func TestDamagedBlock(t *testing.T) {
+	t.Parallel()
 	var bad atomic.Bool
 	flip := &flipped{FS: vfs.Default, bad: &bad}
 	dir := t.TempDir()
@@ -347,10 +349,12 @@ func TestDamagedBlock(t *testing.T) {
 // TestChecksWhateverIsDamaged damages a table here and there. Whichever block that
 // is, of the first windows of a level or the last, a check tells of it and ends.
 func TestChecksWhateverIsDamaged(t *testing.T) {
+	t.Parallel()
 	var bad atomic.Bool
 	flip := &flipped{FS: vfs.Default, bad: &bad}
-	dir := t.TempDir()
-	s := openOn(t, dir, flip)
+	// Of a block that is damaged Pebble tries each bit: that takes the square of its size.
+	options := Options{Dir: t.TempDir(), Reserve: 1, fs: flip, block: 8 << 10}
+	s := openAs(t, options)
 	for n := 0; n < 600; n += 300 {
 		var windows []*profile.Window
 		for i := range 300 {
@@ -367,9 +371,9 @@ func TestChecksWhateverIsDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad.Store(true)
-	const parts = 3
+	const parts = 6
 	for flip.part, flip.parts = 0, parts; flip.part < parts; flip.part++ {
-		s, err := Open(Options{Dir: dir, Reserve: 1, fs: flip})
+		s, err := Open(options)
 		if err != nil {
 			continue // it says so
 		}

@@ -135,6 +135,7 @@ func TestRollsWhilePut(t *testing.T) {
 
 // TestBackup copies a store that is written to, and damages the copy.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	s, err := Open(Options{Dir: filepath.Join(t.TempDir(), "store")})
 	if err != nil {

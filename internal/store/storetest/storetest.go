@@ -51,6 +51,7 @@ func Run(t *testing.T, e Engine) {
 		"closed":                         testClosed,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := e.Open(t, quotas)
 			t.Cleanup(func() {
 				if err := s.Close(); err != nil {
