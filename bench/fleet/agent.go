@@ -27,7 +27,7 @@ import (
 // Habits of a real agent: see package agent.
 const (
 	jitter      = windowLength / 2
-	reportEvery = 10 * time.Second
+	reportEvery = 20 * time.Second
 )
 
 // agent is one machine with one instance of a service, as the server sees it.

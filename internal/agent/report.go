@@ -17,7 +17,7 @@ import (
 // every so often all the same.
 const (
 	reportPause = 250 * time.Millisecond
-	reportEvery = 10 * time.Second
+	reportEvery = 20 * time.Second
 )
 
 // wakeReport says that there is something to report.

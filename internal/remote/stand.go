@@ -9,8 +9,8 @@ import (
 )
 
 // silence is how long a server may say nothing over a connection that stands:
-// it tells every few seconds that nothing has changed.
-const silence = 20 * time.Second
+// it tells every ten seconds that nothing has changed.
+const silence = 25 * time.Second
 
 // Stand keeps a connection until the context ends, coming again when it was
 // left. connect holds it, and calls heard whenever something comes; failed is

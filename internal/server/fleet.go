@@ -24,10 +24,18 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
+// How often those who stay connected are told that nothing has changed.
+const (
+	heartbeat      = 5 * time.Second
+	agentHeartbeat = 10 * time.Second // of a thousand, each takes a thousandth of a core: agents wait for two
+)
+
+// choosePause is how long an agent that fell silent keeps what it was chosen for.
+const choosePause = 5 * time.Second
+
 // How long agents and profiles are remembered that are heard of no more.
 const (
-	heartbeat   = 5 * time.Second
-	silentAfter = 30 * time.Second
+	silentAfter = 50 * time.Second // agents report every twenty, if nothing changes
 	// goneAfter is how long an agent counts as silent: by then somebody has looked,
 	// or the node was taken away without a word.
 	goneAfter   = 2 * time.Hour
@@ -58,6 +66,7 @@ type fleet struct {
 	held     int // bytes of what agents told
 	relays   relays
 	revision uint64        // of orders
+	chosen   time.Time     // when instances were chosen last
 	changed  chan struct{} // closed when orders change
 	moved    chan struct{} // closed when anything does
 	ended    bool
@@ -293,13 +302,17 @@ func chosenKeys(chosen map[string][]profile.Labels) (keys []string) {
 	return keys
 }
 
-// ordersFor gives what an agent is to do, and what is closed when that changes.
-func (f *fleet) ordersFor(node string) (orders *atysv1.Orders, changed <-chan struct{}, ended bool) {
+// ordersFor gives what an agent is to do that was told a revision of it, and what
+// is closed when that changes.
+func (f *fleet) ordersFor(node string, told uint64) (orders *atysv1.Orders, changed <-chan struct{}, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	orders = &atysv1.Orders{Revision: f.revision}
+	orders = &atysv1.Orders{Revision: f.revision, Unchanged: f.revision == told}
 	if a := f.agents[node]; a != nil {
 		orders.ShipTo = f.relays.address(a.labels)
+	}
+	if orders.GetUnchanged() {
+		return orders, f.changed, f.ended
 	}
 	for _, t := range f.sorted() {
 		if !t.Until.IsZero() && f.now().Sub(t.Until) > lateAgents {
@@ -421,15 +434,26 @@ func (f *fleet) hear(r *atysv1.ReportRequest) error {
 	if err := f.hold(&a.reportBytes, proto.Size(r)); err != nil {
 		return err
 	}
+	news := f.silent(a) || !sameTargets(a.report, r)
 	a.report, a.seen = r, f.now()
 	// The goodbye of a run may come after its successor.
 	a.left = r.GetLeaving() && (len(a.run) == 0 || bytes.Equal(a.run, r.GetRun()))
-	orders := false
-	for _, t := range f.profiles {
-		orders = f.choose(t) || orders
-	}
-	f.announce(orders)
+	f.announce((news || a.left || f.now().Sub(f.chosen) >= choosePause) && f.chooseAll())
 	return nil
+}
+
+func sameTargets(a, b *atysv1.ReportRequest) bool {
+	return slices.EqualFunc(a.GetTargets(), b.GetTargets(), func(a, b *atysv1.Target) bool { return proto.Equal(a, b) })
+}
+
+// chooseAll chooses for all profiles that want so many instances and no more. The
+// lock is held.
+func (f *fleet) chooseAll() (changed bool) {
+	f.chosen = f.now()
+	for _, t := range f.profiles {
+		changed = f.choose(t) || changed
+	}
+	return changed
 }
 
 // Attend gives an agent its orders until it leaves; see the service Fleet.
@@ -448,18 +472,15 @@ func (s *Server) AttendTo(ctx context.Context, r *atysv1.AttendRequest, send fun
 	}
 	defer f.leave(r.GetNode())
 	told := uint64(0)
-	beat := time.NewTicker(heartbeat)
+	beat := time.NewTicker(agentHeartbeat)
 	defer beat.Stop()
 	for {
 		if err := auth.Still(ctx); err != nil {
 			return err
 		}
-		orders, changed, ended := f.ordersFor(r.GetNode())
+		orders, changed, ended := f.ordersFor(r.GetNode(), told)
 		if ended {
 			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: come again"))
-		}
-		if orders.GetRevision() == told {
-			orders.Unchanged, orders.Tasks = true, nil
 		}
 		if err := send(orders); err != nil {
 			return err

@@ -75,7 +75,7 @@ func (c *commanded) status(t *testing.T, name string) (p ProfileStatus) {
 // ids are those of what an agent is to do.
 func (c *commanded) ids(t *testing.T, node string) map[string]string {
 	t.Helper()
-	orders, _, _ := c.own(t).ordersFor(node)
+	orders, _, _ := c.own(t).ordersFor(node, 0)
 	ids := map[string]string{}
 	for _, task := range orders.GetTasks() {
 		var p struct{ Name string }
@@ -245,7 +245,7 @@ func (c *commanded) report(t *testing.T, node string, instances string, states .
 func (c *commanded) chosen(t *testing.T) (all []string) {
 	t.Helper()
 	for _, node := range []string{"x", "y"} {
-		orders, _, _ := c.own(t).ordersFor(node)
+		orders, _, _ := c.own(t).ordersFor(node, 0)
 		for _, s := range orders.GetTasks()[0].GetChosen() {
 			all = append(all, node+s.GetLabels()["instance"])
 		}
@@ -273,7 +273,7 @@ func TestInstancesAreChosen(t *testing.T) {
 		if again := c.chosen(t); fmt.Sprint(again) != fmt.Sprint(chosen) {
 			t.Fatalf("chosen %v, and then %v", chosen, again)
 		}
-		orders, _, _ := c.own(t).ordersFor("anybody")
+		orders, _, _ := c.own(t).ordersFor("anybody", 0)
 		if task := orders.GetTasks()[0]; task.GetRecorded() != 3 || task.GetEligible() != 7 {
 			t.Fatalf("agents are told of %d of %d", task.GetRecorded(), task.GetEligible())
 		}
