@@ -227,6 +227,9 @@ func (a *agent) push(s *shape, start time.Time, explained []int, ifUnknown bool)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.Header.Get("Content-Encoding") == wire.ZstdName { // as the request was
+		text, err = unpacker().DecodeAll(text, nil)
+	}
 	if err != nil {
 		return nil, err
 	}

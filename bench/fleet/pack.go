@@ -93,9 +93,17 @@ func stored(data []byte) []byte {
 	return append(frame, data...)
 }
 
-// packer may be used by many at once.
+// packer and unpacker may be used by many at once.
 var packer = sync.OnceValue(func() *zstd.Encoder {
 	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		panic(err) // there is nothing about it that could be wrong
+	}
+	return z
+})
+
+var unpacker = sync.OnceValue(func() *zstd.Decoder {
+	z, err := zstd.NewReader(nil)
 	if err != nil {
 		panic(err) // there is nothing about it that could be wrong
 	}
