@@ -196,17 +196,3 @@ func (f *flowing) Read(p []byte) (int, error) {
 	within(f.answer, wantedBody)
 	return f.ReadCloser.Read(p)
 }
-
-// AtOnce has at most so many requests be answered at once. The others wait for
-// as long as who asks does.
-func AtOnce(most int, next http.Handler) http.Handler {
-	slots := make(chan struct{}, most)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-			next.ServeHTTP(w, r)
-		case <-r.Context().Done():
-		}
-	})
-}

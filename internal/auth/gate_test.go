@@ -174,34 +174,6 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(to []byte) (int, error) { return f(to) }
 
-// TestAtOnce answers no more at once than it may, and all in the end.
-func TestAtOnce(t *testing.T) {
-	const most, all = 2, 10
-	begun, goOn, ended := make(chan bool, all), make(chan bool), make(chan bool, all)
-	h := AtOnce(most, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		begun <- true
-		<-goOn
-	}))
-	for range all {
-		go func() {
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
-			ended <- true
-		}()
-	}
-	for range most {
-		<-begun
-	}
-	select {
-	case <-begun:
-		t.Error("one more is answered at once")
-	case <-time.After(50 * time.Millisecond):
-	}
-	close(goOn)
-	for range all {
-		<-ended
-	}
-}
-
 // TestGuard tells requests that were meant for us from those that were not.
 func TestGuard(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
