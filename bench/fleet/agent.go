@@ -71,7 +71,7 @@ func newAgent(l *load, number, life int, s *service, b *build) (*agent, error) {
 	}
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: address(number)}} // limits are of each address
 	a.client = &http.Client{Transport: &auth.Bearer{Token: l.token, Scheme: u.Scheme, Host: u.Host,
-		Next: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 4}}}
+		Next: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second}}}
 	a.server = remote.New(a.client, l.server)
 	if l.prometheus != 0 {
 		a.functions, a.registry = promexport.NewFunctions(nil), prometheus.NewRegistry()

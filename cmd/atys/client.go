@@ -75,7 +75,7 @@ func (f *clientFlags) client() (*http.Client, string, error) {
 		return nil, "", &usageError{err}
 	}
 	var dialer net.Dialer
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, TLSClientConfig: config,
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4, IdleConnTimeout: idleClientConnection, TLSClientConfig: config,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			return dialer.DialContext(ctx, network, exactly(address))
 		}}

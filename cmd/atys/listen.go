@@ -156,6 +156,14 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
+// idleConnection is how long a connection may stay that nobody uses, also one that
+// nobody has used yet: clients make one in case, and would send their next window
+// by it just when it is closed. They give theirs up before.
+const (
+	idleConnection       = 2 * time.Minute
+	idleClientConnection = 90 * time.Second
+)
+
 // httpServer answers with what bounds how long strangers keep it busy. gRPC
 // wants HTTP/2, also without TLS.
 func httpServer(h http.Handler, log *slog.Logger) *http.Server {
@@ -163,7 +171,7 @@ func httpServer(h http.Handler, log *slog.Logger) *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{Handler: h, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	return &http.Server{Handler: h, Protocols: &protocols, ReadHeaderTimeout: idleConnection, IdleTimeout: idleConnection, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
