@@ -51,7 +51,6 @@ type dictionary struct {
 	leaves      []uint32       // calls
 	hashes      []profile.Hash // of the leaves' stacks
 	byHash      index          // of leaves
-	leafOf      []uint32       // of each call, plus one; 0: it is none. Calls at the end may lack
 	saved       int            // how many calls are in the database
 	savedLeaves int            // likewise
 	tail        tail           // of the calls in the database
@@ -166,18 +165,16 @@ func (d *dictionary) find(stacks []profile.Hash, wanted []uint32, leaves []uint3
 	}
 }
 
-// leaf makes a call one, if it is none yet. The dictionary is locked.
+// leaf gives the leaf of a stack, and makes the call one that it ends at, if nobody
+// has meanwhile. The dictionary is locked.
 func (d *dictionary) leaf(number uint32, stack profile.Hash) uint32 {
-	if more := len(d.calls) - len(d.leafOf); more > 0 {
-		d.leafOf = append(d.leafOf, make([]uint32, more)...)
-	}
-	if d.leafOf[number] == 0 {
-		leaf := uint32(len(d.leaves))
+	leaf, ok := d.byHash.find(mixHash(stack), func(leaf uint32) bool { return d.hashes[leaf] == stack })
+	if !ok {
+		leaf = uint32(len(d.leaves))
 		d.leaves, d.hashes = append(d.leaves, number), append(d.hashes, stack)
 		d.byHash.add(leaf, func(leaf uint32) uint64 { return mixHash(d.hashes[leaf]) })
-		d.leafOf[number] = leaf + 1
 	}
-	return d.leafOf[number] - 1
+	return leaf
 }
 
 // number finds or adds a call. The dictionary is locked.
@@ -286,7 +283,6 @@ func (d *dictionary) restore(p *places, calls []call, leaves []uint32) {
 		}
 		d.byCall.add(uint32(i), func(number uint32) uint64 { return mixCall(d.calls[number]) })
 	}
-	d.leafOf = make([]uint32, len(calls))
 	for i, number := range leaves {
 		hash := lostHash(uint64(i) | 1<<32)
 		if number == nobody {
@@ -296,7 +292,6 @@ func (d *dictionary) restore(p *places, calls []call, leaves []uint32) {
 		}
 		d.leaves, d.hashes = append(d.leaves, number), append(d.hashes, hash)
 		d.byHash.add(uint32(i), func(leaf uint32) uint64 { return mixHash(d.hashes[leaf]) })
-		d.leafOf[number] = uint32(i) + 1
 	}
 }
 
