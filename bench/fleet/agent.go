@@ -43,8 +43,9 @@ type agent struct {
 	series   []byte // packed
 	next     int    // of the build's shapes
 	guess    wire.Guess
-	known    []bool // stacks that the server is thought to know
-	told     []bool // and those that it was told of by this agent
+	known    []bool        // stacks that the server is thought to know
+	told     []bool        // and those that it was told of by this agent
+	waited   time.Duration // for answers about a window
 
 	client    *http.Client
 	server    *remote.Server
@@ -139,15 +140,18 @@ func (a *agent) report(ctx context.Context) {
 	}
 }
 
-// send sends a window until the server has it, and notes how long that took.
+// send sends a window until the server has it, and notes how long that took: all
+// trips, and pauses between them, but not to put requests together, for which real
+// agents have machines of their own.
 func (a *agent) send(start time.Time) {
 	s := a.build.shapes[a.next%windowsOf]
 	a.next++
 	began := time.Now()
+	a.waited = 0
 	for failures := 0; ; {
 		err := a.sendOnce(s, start)
 		if err == nil {
-			a.load.counts.took(a.instance, began.Sub(a.load.from), time.Since(began))
+			a.load.counts.took(a.instance, began.Sub(a.load.from), a.waited)
 			return
 		}
 		failures++
@@ -156,7 +160,9 @@ func (a *agent) send(start time.Time) {
 			a.load.counts.add(func(c *counts) { c.Unsent++ })
 			return
 		}
-		time.Sleep(remote.Backoff(failures))
+		pause := remote.Backoff(failures)
+		time.Sleep(pause)
+		a.waited += pause
 	}
 }
 
@@ -207,10 +213,7 @@ func (a *agent) sendOnce(s *shape, start time.Time) error {
 // push sends a window once, with what explains some stacks, in case they are
 // unknown or anyway.
 func (a *agent) push(s *shape, start time.Time, explained []int, ifUnknown bool) (unknown []profile.Hash, err error) {
-	body, err := a.request(s, start, explained, ifUnknown)
-	if err != nil {
-		return nil, err
-	}
+	body := a.request(s, start, explained, ifUnknown)
 	a.load.counts.add(func(c *counts) { c.Bytes += int64(len(body)) })
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -221,6 +224,8 @@ func (a *agent) push(s *shape, start time.Time, explained []int, ifUnknown bool)
 	r.Header.Set("Content-Type", "application/proto")
 	r.Header.Set("Content-Encoding", wire.ZstdName)
 	r.Header.Set("Connect-Protocol-Version", "1")
+	began := time.Now()
+	defer func() { a.waited += time.Since(began) }()
 	answer, err := a.client.Do(r)
 	if err != nil {
 		return nil, err
@@ -243,31 +248,18 @@ func (a *agent) push(s *shape, start time.Time, explained []int, ifUnknown bool)
 	return wire.Hashes(m.GetUnknown())
 }
 
-// request is one that was packed before, if it has to explain nothing. One that
-// has to explain most of its stacks explains all: agents have machines of their
-// own to work out which, and these have not.
-func (a *agent) request(s *shape, start time.Time, explained []int, ifUnknown bool) ([]byte, error) {
+// request is put together of parts that were packed before, but for what explains
+// some of its stacks. One that has to explain most of them explains all.
+func (a *agent) request(s *shape, start time.Time, explained []int, ifUnknown bool) []byte {
 	if len(explained) == 0 {
-		return s.packed.request(a.series, nil, a.run, start), nil
+		return s.packed.request(a.series, nil, a.run, start)
 	}
 	a.load.counts.add(func(c *counts) { c.Explained++ })
-	if 2*len(explained) >= len(s.stacks) {
-		return s.packed.request(a.series, s.packed.explains(ifUnknown), a.run, start), nil
+	dictionary := s.packed.dictionary
+	if 2*len(explained) < len(s.stacks) {
+		dictionary = a.build.explaining(explained)
 	}
-	explain := map[int]bool{}
-	for _, n := range explained {
-		explain[n] = true
-	}
-	hashes, err := wire.Hashes(s.sealed.GetStacks())
-	if err != nil {
-		return nil, err
-	}
-	b := wire.NewBatch(func(h profile.Hash) bool { return !explain[a.build.number[h]] })
-	b.Join(s.of(a.message, a.run, start), hashes, a.build.explain) // as a relay does: a window's own dictionary would be read each time
-	r := b.Request()
-	r.IfUnknown = ifUnknown
-	plain, err := proto.Marshal(r)
-	return compressed(plain), err
+	return s.packed.request(a.series, explains(dictionary, ifUnknown), a.run, start)
 }
 
 // of is the window of an instance at a time.

@@ -55,8 +55,11 @@ func pack(s *atysv1.Spooled) (packed, error) {
 	m = protowire.AppendTag(m, requestWindows, protowire.BytesType)
 	m = protowire.AppendVarint(m, uint64(len(body)+endSize))
 	m = append(m, body...)
-	d := protowire.AppendBytes(protowire.AppendTag(nil, requestDictionary, protowire.BytesType), s.GetDictionary())
-	return packed{compressed(m), len(m), compressed(d)}, nil
+	return packed{compressed(m), len(m), packDictionary(s.GetDictionary())}, nil
+}
+
+func packDictionary(d []byte) []byte {
+	return compressed(protowire.AppendBytes(protowire.AppendTag(nil, requestDictionary, protowire.BytesType), d))
 }
 
 // packSeries is the first part of an instance's requests.
@@ -69,13 +72,12 @@ func packSeries(s *atysv1.Series) ([]byte, error) {
 	return compressed(protowire.AppendBytes(m, body)), nil
 }
 
-// explains is what explains all of a window's stacks, in case they are unknown or
-// anyway.
-func (p packed) explains(ifUnknown bool) []byte {
+// explains is a dictionary, in case the stacks are unknown or anyway.
+func explains(dictionary []byte, ifUnknown bool) []byte {
 	if !ifUnknown {
-		return p.dictionary
+		return dictionary
 	}
-	return slices.Concat(stored(protowire.AppendVarint(protowire.AppendTag(nil, requestIfUnknown, protowire.VarintType), 1)), p.dictionary)
+	return slices.Concat(stored(protowire.AppendVarint(protowire.AppendTag(nil, requestIfUnknown, protowire.VarintType), 1)), dictionary)
 }
 
 // request is one window of one instance, with what explains its stacks.

@@ -28,12 +28,12 @@ func TestPackedIsWhatAgentsSend(t *testing.T) {
 	}
 	run, start := profile.Run{7}, time.Unix(1_700_000_000, 0)
 	for i, s := range b.shapes[:4] {
-		want, explains := s.of(series, run, start), []byte(nil)
+		want, explaining := s.of(series, run, start), []byte(nil)
 		if i > 0 {
 			want.Dictionary, want.IfUnknown = s.sealed.GetDictionary(), i == 2
-			explains = s.packed.explains(want.IfUnknown)
+			explaining = explains(s.packed.dictionary, want.IfUnknown)
 		}
-		z, err := zstd.NewReader(bytes.NewReader(s.packed.request(head, explains, run, start)))
+		z, err := zstd.NewReader(bytes.NewReader(s.packed.request(head, explaining, run, start)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,6 +38,7 @@ type service struct {
 type build struct {
 	shapes  []*shape
 	number  map[profile.Hash]int // of stacks that are in a window
+	hashes  []profile.Hash       // of these
 	explain wire.Explain         // any of its stacks
 }
 
@@ -122,12 +123,24 @@ func (b *build) add(w *profile.Window) error {
 	for _, h := range hashes {
 		if _, ok := b.number[h]; !ok {
 			b.number[h] = len(b.number)
+			b.hashes = append(b.hashes, h)
 		}
 		s.stacks = append(s.stacks, b.number[h])
 	}
 	b.shapes = append(b.shapes, s)
 	s.packed, err = pack(s.sealed)
 	return err
+}
+
+// explaining packs what explains some stacks.
+func (b *build) explaining(stacks []int) []byte {
+	hashes := make([]profile.Hash, len(stacks))
+	for i, n := range stacks {
+		hashes[i] = b.hashes[n]
+	}
+	batch := wire.NewBatch(func(profile.Hash) bool { return false })
+	batch.Join(&atysv1.PushRequest{}, hashes, b.explain)
+	return packDictionary(batch.Request().GetDictionary())
 }
 
 // tree is the calls of a program: stacks share their beginnings.

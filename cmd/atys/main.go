@@ -19,15 +19,22 @@ import (
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// gcPercent trades CPU for memory: tables are built and thrown away, and a
-// profiler's memory is felt by whoever shares the machine.
-const gcPercent = 50
+// These trade CPU for memory: tables are built and thrown away, and a profiler's
+// memory is felt by whoever shares the machine. A server keeps most of what it has.
+const (
+	gcPercent       = 50
+	serverGCPercent = 40
+)
+
+func collectAt(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
+}
 
 // run is main without its exit, for tests.
 func run(args []string) int {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	collectAt(gcPercent)
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		fmt.Fprintf(os.Stderr, "atys: this is %s/%s, and atys runs on linux/amd64 only\n", runtime.GOOS, runtime.GOARCH)
 		return exitUsage

@@ -83,6 +83,7 @@ Prometheus. Its own machine is profiled by an agent like any other.`,
 }
 
 func runServer(ctx context.Context, f serverFlags, log *slog.Logger) (err error) {
+	collectAt(serverGCPercent)
 	h, err := f.build(log)
 	if err != nil {
 		return err

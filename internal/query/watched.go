@@ -43,7 +43,7 @@ const (
 	// are cut by clocks that are set.
 	slack = time.Second
 	// underway is how long a window takes from its end to the store, at most: it is
-	// shipped within seconds, and who is not heard of for as long counts as silent.
+	// shipped within seconds, by a request that is waited for as long.
 	underway = 30 * time.Second
 	// straddling is how long before the time asked for windows are looked for that
 	// reach into it. Of a task with longer ones all of a day is looked through.

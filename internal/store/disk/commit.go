@@ -17,7 +17,7 @@ import (
 
 // A commit waits for others so long, or until there is so much of it.
 const (
-	commitWait  = 5 * time.Millisecond
+	commitWait  = 10 * time.Millisecond
 	commitBytes = 1 << 20
 )
 

@@ -124,6 +124,7 @@ type roller struct {
 	cells   []rollCell // by leaf; those that are not touched are zero
 	touched []uint32
 	window  store.Window  // that is added up
+	room    store.Rows    // for its rows; all have some
 	grouped bool          // of it, values are told by group
 	watched time.Duration // by all of its windows
 }
@@ -295,6 +296,10 @@ func (r *roller) addRow(group, i int, cell *rollCell) {
 // finish puts the window into the commit, and forgets it.
 func (r *roller) finish(m measured) {
 	w := &r.window
+	w.Rows = store.Rows{N: r.room.N[:0], Value: r.room.Value[:0], Excess: r.room.Excess[:0]}
+	if r.grouped {
+		w.Rows.Groups = r.room.Groups[:0]
+	}
 	slices.Sort(r.touched)
 	for _, leaf := range r.touched {
 		r.addTo(&w.Rows, &r.cells[leaf], max(w.Scales[0], 1))
@@ -313,6 +318,10 @@ func (r *roller) finish(m measured) {
 	r.tenant.mu.Unlock()
 	key := windowKey(r.tenant.name, r.step.Level, w.Series[store.ServiceLabel], number, &w.Head, w.Run)
 	value := encodeWindow(w, r.touched)
+	groups := r.room.Groups
+	if r.room = w.Rows; !r.grouped {
+		r.room.Groups = groups
+	}
 	r.commit.pairs = append(r.commit.pairs, [2][]byte{key, value})
 	r.commit.bytes += len(key) + len(value)
 	r.touched = r.touched[:0]

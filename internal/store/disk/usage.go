@@ -25,7 +25,8 @@ type usage struct {
 	known    bool
 	measured int64
 	when     time.Time
-	since    int64 // bytes written after it was measured
+	since    int64     // bytes written after it was measured
+	failed   time.Time // when it could not be measured
 
 	database *database // that what follows was written to
 	recent   []written
@@ -125,14 +126,20 @@ func (s *Store) full(db *database, t *tenant, quota store.Quota, level store.Lev
 	u := t.usage
 	t.mu.Unlock()
 	full := quota.Full(level, u.measured+u.since+more)
-	if u.known && (!full || time.Since(u.when) < measureAgain) {
+	switch {
+	case time.Since(u.failed) < measureAgain: // what is damaged must not stop what is new
+		return false
+	case u.known && (!full || time.Since(u.when) < measureAgain):
 		return full
 	}
 	applying.Lock()
 	defer applying.Unlock()
 	measured, err := s.measure(db, t)
 	if err != nil {
-		s.log.Error("measure what a tenant takes", "tenant", t.name, "error", err) // what is damaged must not stop what is new
+		s.log.Error("measure what a tenant takes", "tenant", t.name, "error", err)
+		t.mu.Lock()
+		t.usage.failed = time.Now()
+		t.mu.Unlock()
 		return false
 	}
 	return quota.Full(level, measured.Bytes()+more)
