@@ -31,8 +31,10 @@ func (f *fields) next() bool {
 	if len(f.data) == 0 || f.err != nil {
 		return false
 	}
-	n := 0
-	if f.number, f.kind, n = protowire.ConsumeTag(f.data); n < 0 {
+	n := 1
+	if tag := f.data[0]; tag < 1<<7 { // as all are that we know
+		f.number, f.kind = protowire.Number(tag>>3), protowire.Type(tag&7)
+	} else if f.number, f.kind, n = protowire.ConsumeTag(f.data); n < 0 {
 		return f.fail(n)
 	}
 	if !f.number.IsValid() { // as a message takes none

@@ -25,39 +25,56 @@ type lesson struct {
 // programs read and write the same bytes as the message.
 func Learn(dictionary []byte) (*profile.Forest, error) {
 	l := &lesson{left: MaxParts}
-	if err := l.makeRoom(dictionary); err != nil {
+	ordered, err := l.makeRoom(dictionary)
+	if err != nil {
 		return nil, err
 	}
-	for _, part := range []struct {
-		of    protowire.Number
-		learn func([]byte) error
-	}{{dictionaryStrings, l.learnString}, {dictionaryLocations, l.learnPlace}, {dictionaryNodes, l.learnNode}} {
-		for f := (fields{data: dictionary}); f.next(); {
-			if f.is(part.of, protowire.BytesType) {
-				if err := part.learn(f.bytes); err != nil {
-					return nil, err
-				}
-			}
+	passes := []learners{{dictionaryStrings: l.learnString}, {dictionaryLocations: l.learnPlace}, {dictionaryNodes: l.learnNode}}
+	if ordered {
+		passes = []learners{{dictionaryStrings: l.learnString, dictionaryLocations: l.learnPlace, dictionaryNodes: l.learnNode}}
+	}
+	for _, learn := range passes {
+		if err := learn.from(dictionary); err != nil {
+			return nil, err
 		}
 	}
 	return &l.Forest, nil
 }
 
-// makeRoom counts what a dictionary has, before any of it is believed.
-func (l *lesson) makeRoom(dictionary []byte) error {
+// learners read parts of a dictionary, by their number; nil: these are left out.
+type learners [dictionaryNodes + 1]func(part []byte) error
+
+func (l *learners) from(dictionary []byte) error {
+	for f := (fields{data: dictionary}); f.next(); {
+		if f.kind != protowire.BytesType || int(f.number) >= len(l) || l[f.number] == nil {
+			continue
+		}
+		if err := l[f.number](f.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRoom counts what a dictionary has, before any of it is believed. Whoever
+// writes one in order has all parts come after those that they name.
+func (l *lesson) makeRoom(dictionary []byte) (ordered bool, err error) {
 	var counts [dictionaryNodes + 1]int
+	last := protowire.Number(0)
+	ordered = true
 	f := fields{data: dictionary}
 	for f.next() {
 		if f.kind == protowire.BytesType && int(f.number) < len(counts) {
 			counts[f.number]++
+			ordered, last = ordered && f.number >= last, f.number
 			if err := l.part(); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
 	l.texts, l.Places = make([]string, 0, counts[dictionaryStrings]), make([]profile.Place, 0, counts[dictionaryLocations])
 	l.Calls, l.depths = make([]profile.Call, 0, counts[dictionaryNodes]), make([]int32, 0, counts[dictionaryNodes])
-	return f.err
+	return ordered, f.err
 }
 
 // part takes one off those that may come.

@@ -103,11 +103,21 @@ type Kept struct {
 	N       int64
 }
 
+// sent is what senders send.
+func sent() *atysv1.Selection {
+	return &atysv1.Selection{Select: `{service="shop"}`, Task: "task", Kind: "cpu", FromUnixNano: Begin.UnixNano(), ToUnixNano: Begin.Add(1000 * time.Hour).UnixNano()}
+}
+
+// Listed counts windows as they were sent, and how many cannot be read.
+func (s *Server) Listed(ctx context.Context) (listed, damaged int, err error) {
+	response, err := atysv1connect.NewQueryClient(s.Client(), s.URL()).Windows(ctx, &atysv1.WindowsRequest{Selection: sent()})
+	return len(response.GetWindows()), int(response.GetDamaged()), err
+}
+
 // Kept asks the server what it has.
 func (s *Server) Kept(ctx context.Context) (map[string]Kept, error) {
 	asks := atysv1connect.NewQueryClient(s.Client(), s.URL())
-	response, err := asks.Split(ctx, &atysv1.SplitRequest{By: "instance", Selection: &atysv1.Selection{Select: `{service="shop"}`, Task: "task", Kind: "cpu",
-		FromUnixNano: Begin.UnixNano(), ToUnixNano: Begin.Add(1000 * time.Hour).UnixNano()}})
+	response, err := asks.Split(ctx, &atysv1.SplitRequest{By: "instance", Selection: sent()})
 	if err != nil {
 		return nil, err
 	}

@@ -63,6 +63,7 @@ type places struct {
 	mu    sync.RWMutex // guards all below
 	index map[profile.Hash]uint32
 	list  []profile.Place
+	known []bool // which of these are named; the end may lack
 	saved int
 	tail  tail     // in the database
 	named []uint32 // whose names are not in the database yet, as they came
@@ -87,14 +88,27 @@ func (p *places) add(place *profile.Place) uint32 {
 
 // improve keeps names that are better than what there is. The places are locked.
 func (p *places) improve(number uint32, place *profile.Place) {
-	kept := &p.list[number]
-	if kept.Named() {
+	if p.isNamed(number) {
 		return
 	}
+	kept := &p.list[number]
 	if len(kept.Names) == 0 && len(place.Names) > 0 || place.Named() {
 		kept.Names = place.Names
 		p.named = append(p.named, number)
 	}
+}
+
+// isNamed tells whether a place has names. Places are large and in no cache, and
+// each is asked for with each explanation of a stack: once they have names, that is
+// known without a look at them. The places are locked.
+func (p *places) isNamed(number uint32) bool {
+	if more := len(p.list) - len(p.known); more > 0 {
+		p.known = append(p.known, make([]bool, more)...)
+	}
+	if !p.known[number] {
+		p.known[number] = p.list[number].Named()
+	}
+	return p.known[number]
 }
 
 // improveAll takes the names that somebody knows of places that are known. Those
