@@ -62,10 +62,6 @@ func (f *fields) fail(code int) bool {
 	return false
 }
 
-func (f *fields) is(number protowire.Number, kind protowire.Type) bool {
-	return f.number == number && f.kind == kind
-}
-
 // reader reads fields that are numbers, of which some stand for strings. It keeps
 // the first error of all.
 type reader struct {
