@@ -262,13 +262,6 @@ func (a *agent) request(s *shape, start time.Time, explained []int, ifUnknown bo
 	return s.packed.request(a.series, explains(dictionary, ifUnknown), a.run, start)
 }
 
-// of is the window of an instance at a time.
-func (s *shape) of(series *atysv1.Series, run profile.Run, start time.Time) *atysv1.PushRequest {
-	w := proto.CloneOf(s.sealed.GetWindow())
-	w.Run, w.StartUnixNano = run[:], start.UnixNano()
-	return &atysv1.PushRequest{Windows: []*atysv1.Window{w}, Series: []*atysv1.Series{series}, Stacks: s.sealed.GetStacks()}
-}
-
 // topFunctions is how many functions of its instance an agent shows to Prometheus.
 const topFunctions = 10
 

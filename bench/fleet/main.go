@@ -222,9 +222,9 @@ func report(all []*measured) error {
 	table := &harness.Table{}
 	table.Row("instances", "memory mean / peak / end", "CPU", "sent to durable p50 / p99 / most", "windows", "lost", "not sent", "failures", "sent, a window", "disk, a window", "flame graph of a service / an instance", "agents' CPU")
 	for _, m := range all {
-		n := m.seen.windows()
+		n, took := m.seen.windows(), m.seen.all()
 		table.Row(strconv.Itoa(m.instances), fmt.Sprintf("%d / %d / %d MB", m.server.mean>>20, m.server.peak>>20, m.server.last>>20), fmt.Sprintf("%.1f%%", 100*m.server.cores),
-			fmt.Sprintf("%.1f / %.1f / %.0f ms", milliseconds(quantile(m.seen.all(), .5)), milliseconds(quantile(m.seen.all(), .99)), milliseconds(quantile(m.seen.all(), 1))),
+			fmt.Sprintf("%.1f / %.1f / %.0f ms", milliseconds(quantile(took, .5)), milliseconds(quantile(took, .99)), milliseconds(quantile(took, 1))),
 			strconv.Itoa(n), strconv.Itoa(m.lost), strconv.Itoa(m.seen.Unsent), fmt.Sprint(len(m.seen.Failures)),
 			fmt.Sprintf("%d B", m.seen.Bytes/int64(max(n, 1))), fmt.Sprintf("%d B", m.disk/int64(max(n, 1))),
 			fmt.Sprintf("%.0f (%d windows) / %.0f ms", milliseconds(m.service), m.serviceLength, milliseconds(m.one)), fmt.Sprintf("%.1f%%", 100*m.seen.CPU.Seconds()/length.Seconds()))

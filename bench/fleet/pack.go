@@ -23,7 +23,6 @@ import (
 // packed are the middle parts of a request.
 type packed struct {
 	body       []byte
-	size       int // of it, before it was compressed
 	dictionary []byte
 }
 
@@ -55,7 +54,7 @@ func pack(s *atysv1.Spooled) (packed, error) {
 	m = protowire.AppendTag(m, requestWindows, protowire.BytesType)
 	m = protowire.AppendVarint(m, uint64(len(body)+endSize))
 	m = append(m, body...)
-	return packed{compressed(m), len(m), packDictionary(s.GetDictionary())}, nil
+	return packed{compressed(m), packDictionary(s.GetDictionary())}, nil
 }
 
 func packDictionary(d []byte) []byte {

@@ -51,3 +51,10 @@ func TestPackedIsWhatAgentsSend(t *testing.T) {
 		}
 	}
 }
+
+// of is the window of an instance at a time.
+func (s *shape) of(series *atysv1.Series, run profile.Run, start time.Time) *atysv1.PushRequest {
+	w := proto.CloneOf(s.sealed.GetWindow())
+	w.Run, w.StartUnixNano = run[:], start.UnixNano()
+	return &atysv1.PushRequest{Windows: []*atysv1.Window{w}, Series: []*atysv1.Series{series}, Stacks: s.sealed.GetStacks()}
+}

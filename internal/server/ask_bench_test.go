@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +14,7 @@ import (
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
 	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk"
@@ -127,7 +127,7 @@ func askedLabels(instance int) profile.Labels {
 
 func fillAsked(b *testing.B, s store.Store) {
 	r := rand.New(rand.NewPCG(1, 2))
-	f, leaves := askedForest(r)
+	f, leaves := profiletest.Forest(r, askedStacks, askedDepth)
 	var shapes []store.Window
 	for range askedShapes {
 		shapes = append(shapes, askedWindow(r, askedRows))
@@ -157,34 +157,6 @@ func fillAsked(b *testing.B, s store.Store) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// askedForest makes stacks that share their beginnings, and gives their leaves.
-func askedForest(r *rand.Rand) (*profile.Forest, []profile.Hash) {
-	f := &profile.Forest{}
-	for i := range 4000 {
-		l := profile.Location{Kind: profile.KindNative, BuildID: "0123456789abcdef0123", Offset: uint64(i) * 64}
-		f.Places = append(f.Places, profile.Place{Hash: l.Hash(), Location: l, Names: []profile.Frame{{
-			Function: fmt.Sprintf("github.com/acme/shop/internal/package%02d.(*Handler).function%04d", i%50, i), File: fmt.Sprintf("/src/package%02d/file.go", i%50), Line: i, Kind: profile.KindNative}}})
-	}
-	end := profile.EndComplete
-	f.Calls = append(f.Calls, profile.Call{Hash: end.Hash(), Caller: -1, Place: -1, End: end})
-	depths := []int{0}
-	leaves := make([]profile.Hash, 0, askedStacks)
-	for len(leaves) < askedStacks {
-		at := r.IntN(len(f.Calls))
-		for depths[at] > 20 && r.IntN(4) > 0 {
-			at = f.Calls[at].Caller
-		}
-		for want := askedDepth - 7 + r.IntN(15); depths[at] < want; {
-			place := int(math.Pow(r.Float64(), 2) * float64(len(f.Places)))
-			f.Calls = append(f.Calls, profile.Call{Hash: f.Calls[at].Hash.Call(f.Places[place].Hash), Caller: at, Place: place})
-			depths = append(depths, depths[at]+1)
-			at = len(f.Calls) - 1
-		}
-		leaves = append(leaves, f.Calls[at].Hash)
-	}
-	return f, leaves
 }
 
 // askedWindow has some stacks that are hot in all windows, and some of its own.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
 	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk"
@@ -33,38 +34,10 @@ func instances() int {
 	return 10
 }
 
-// forest makes stacks that share their beginnings, and gives their leaves.
-func forest(r *rand.Rand) (*profile.Forest, []profile.Hash) {
-	f := &profile.Forest{}
-	for i := range 4000 {
-		l := profile.Location{Kind: profile.KindNative, BuildID: "0123456789abcdef0123", Offset: uint64(i) * 64}
-		f.Places = append(f.Places, profile.Place{Hash: l.Hash(), Location: l, Names: []profile.Frame{{
-			Function: fmt.Sprintf("github.com/acme/shop/internal/package%02d.(*Handler).function%04d", i%50, i), File: fmt.Sprintf("/src/package%02d/file.go", i%50), Line: i, Kind: profile.KindNative}}})
-	}
-	end := profile.EndComplete
-	f.Calls = append(f.Calls, profile.Call{Hash: end.Hash(), Caller: -1, Place: -1, End: end})
-	depths := []int{0}
-	leaves := make([]profile.Hash, 0, benchStacks)
-	for len(leaves) < benchStacks {
-		at := r.IntN(len(f.Calls))
-		for depths[at] > 20 && r.IntN(4) > 0 {
-			at = f.Calls[at].Caller
-		}
-		for want := benchDepth - 7 + r.IntN(15); depths[at] < want; {
-			place := int(math.Pow(r.Float64(), 2) * float64(len(f.Places)))
-			f.Calls = append(f.Calls, profile.Call{Hash: f.Calls[at].Hash.Call(f.Places[place].Hash), Caller: at, Place: place})
-			depths = append(depths, depths[at]+1)
-			at = len(f.Calls) - 1
-		}
-		leaves = append(leaves, f.Calls[at].Hash)
-	}
-	return f, leaves
-}
-
 // fill puts an hour of windows of 10 s.
 func fill(b *testing.B, s store.Store, count int) {
 	r := rand.New(rand.NewPCG(1, 2))
-	f, leaves := forest(r)
+	f, leaves := profiletest.Forest(r, benchStacks, benchDepth)
 	start := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	for i := range count {
 		zipf := rand.NewZipf(r, 1.05, 3, uint64(len(leaves))-1)
@@ -182,7 +155,7 @@ func BenchmarkMonth(b *testing.B) {
 	s := openBench(b, b.TempDir())
 	defer s.Close()
 	r := rand.New(rand.NewPCG(1, 2))
-	f, leaves := forest(r)
+	f, leaves := profiletest.Forest(r, benchStacks, benchDepth)
 	start := time.Date(2026, 10, 20, 0, 0, 0, 0, time.UTC)
 	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
 	for day := range days {

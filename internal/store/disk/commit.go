@@ -320,15 +320,7 @@ func current(group []*commit) (may []*commit) {
 
 // apply writes commits with one sync. What it gives is to be done afterwards.
 func (d *database) apply(group []*commit) (saved []func(), err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case broken:
-			err = r
-		default:
-			panic(r)
-		}
-	}()
+	defer caught(&err)
 	b := d.NewBatch()
 	defer b.Close() // it was applied, or is of no use
 	if group, err = d.decide(group); err != nil {

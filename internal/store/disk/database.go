@@ -110,16 +110,20 @@ func (s *Store) open() (*database, error) {
 // openPebble is pebble.Open, of which a disk that fails meanwhile is no end of the
 // process: nothing was acknowledged yet.
 func openPebble(dir string, o *pebble.Options) (db *pebble.DB, err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case broken:
-			db, err = nil, r
-		default:
-			panic(r)
-		}
-	}()
+	defer caught(&err)
 	return pebble.Open(dir, o)
+}
+
+// caught makes an error of what the listener throws where a disk fails. It is
+// deferred.
+func caught(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case broken:
+		*err = r
+	default:
+		panic(r)
+	}
 }
 
 func (s *Store) pebbleOptions(d *database) *pebble.Options {
