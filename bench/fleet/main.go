@@ -233,6 +233,7 @@ func report(all []*measured) error {
 		return err
 	}
 	for _, m := range all {
+		fmt.Printf("%d instances: CPU by minute:%s\n", m.instances, percents(m.server.minutes))
 		for minute, took := range m.seen.Minutes {
 			if p99 := quantile(took, .99); p99 > noticed {
 				fmt.Printf("%d instances: minute %d: p50 / p99 / most: %.1f / %.1f / %.0f ms\n", m.instances, minute,
@@ -247,6 +248,13 @@ func report(all []*measured) error {
 		}
 	}
 	return nil
+}
+
+func percents(shares []float64) (text string) {
+	for _, share := range shares {
+		text += fmt.Sprintf(" %.1f%%", 100*share)
+	}
+	return text
 }
 
 // noticed is from when on a minute's slowest windows are told apart.

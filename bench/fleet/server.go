@@ -28,18 +28,19 @@ func startProcess(dir, address, name string, args ...string) (*process, error) {
 
 // watched is what a process took over some time.
 type watched struct {
-	mean, peak int64   // bytes of memory
-	cores      float64 // of CPU time
-	last       int64   // bytes at the end
+	mean, peak int64     // bytes of memory
+	cores      float64   // of CPU time
+	minutes    []float64 // the same in each whole minute
+	last       int64     // bytes at the end
 }
 
 // watch measures a process each second until the context ends.
 func (p *process) watch(ctx context.Context) (w watched, err error) {
-	began := time.Now()
-	before, err := footprint.CPU(p.Command.Process.Pid)
+	began, err := p.used()
 	if err != nil {
 		return w, err
 	}
+	minute := began
 	var sum, times int64
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
@@ -50,16 +51,41 @@ func (p *process) watch(ctx context.Context) (w watched, err error) {
 				return w, err
 			}
 			sum, times, w.peak = sum+w.last, times+1, max(w.peak, w.last)
+			if times%60 == 0 {
+				now, err := p.used()
+				if err != nil {
+					return w, err
+				}
+				w.minutes = append(w.minutes, now.since(minute))
+				minute = now
+			}
 		case err := <-p.Ended:
 			p.Ended <- err
 			return w, fmt.Errorf("%s ended: %w: %s", p.Command.Path, err, p.Output.Name())
 		case <-ctx.Done():
-			after, err := footprint.CPU(p.Command.Process.Pid)
-			w.cores = (after - before).Seconds() / time.Since(began).Seconds()
+			now, err := p.used()
+			w.cores = now.since(began)
 			w.mean = sum / max(times, 1)
 			return w, err
 		}
 	}
+}
+
+// used is what a process has used of processors until some time.
+type used struct {
+	at  time.Time
+	cpu time.Duration
+}
+
+func (p *process) used() (u used, err error) {
+	u.at = time.Now()
+	u.cpu, err = footprint.CPU(p.Command.Process.Pid)
+	return u, err
+}
+
+// since is how many processors that were since an earlier time.
+func (u used) since(before used) float64 {
+	return (u.cpu - before.cpu).Seconds() / u.at.Sub(before.at).Seconds()
 }
 
 // resident is how much memory a process has.
