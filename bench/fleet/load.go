@@ -124,6 +124,12 @@ func drive(ctx context.Context, server, token string, instances, port int, lengt
 		}
 	}
 	lives.Wait()
+	if instances == 0 { // the server is watched all the same
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(l.until)):
+		}
+	}
 	ended, err := ownCPU()
 	l.counts.CPU = ended - began
 	if err != nil {
