@@ -431,13 +431,14 @@ func (f *fleet) hear(r *atysv1.ReportRequest) error {
 	if err != nil {
 		return err
 	}
+	if r.GetLeaving() && len(a.run) > 0 && !bytes.Equal(a.run, r.GetRun()) {
+		return nil // the goodbye of a run may come after its successor
+	}
 	if err := f.hold(&a.reportBytes, proto.Size(r)); err != nil {
 		return err
 	}
 	news := f.silent(a) || !sameTargets(a.report, r)
-	a.report, a.seen = r, f.now()
-	// The goodbye of a run may come after its successor.
-	a.left = r.GetLeaving() && (len(a.run) == 0 || bytes.Equal(a.run, r.GetRun()))
+	a.report, a.seen, a.left = r, f.now(), r.GetLeaving()
 	f.announce((news || a.left || f.now().Sub(f.chosen) >= choosePause) && f.chooseAll())
 	return nil
 }

@@ -372,7 +372,11 @@ func TestGoodbye(t *testing.T) {
 	if err := c.own(t).arrive(&atysv1.AttendRequest{Node: "leaves", Run: []byte("2")}); err != nil {
 		t.Fatal(err)
 	}
+	report("leaves", "2", false)
 	report("leaves", "1", true) // it was under way
+	if told := c.own(t).agents["leaves"].report; string(told.GetRun()) != "2" {
+		t.Errorf("the goodbye of run 1 takes the place of what run %q told", told.GetRun())
+	}
 	if got := counted(); got != "map[gone:1 heard:2]" || phase("leaves") != "connected" {
 		t.Errorf("it is back: %s, %s", got, phase("leaves"))
 	}
