@@ -209,7 +209,11 @@ func (d *database) noted(prefix key, number uint32, size func() int, part func(n
 		if err := part(number, value); err != nil { // it is lost as what was there before
 			return nil
 		}
-		number = uint32(size())
+		next := uint32(size())
+		if next <= number {
+			return nil // there is nothing in it, so nothing follows
+		}
+		number = next
 	}
 }
 
