@@ -36,7 +36,7 @@ func (q *question) timeline(key watcher, sights map[int64]sight, agent Agent, un
 		if !start.Before(q.From) {
 			c.watch(start, end)
 		}
-		if s.cut {
+		if s.step == 0 {
 			length = max(length, s.length)
 		}
 		if !end.Before(c.Last) {

@@ -47,9 +47,12 @@ type watcher struct{ node, task string }
 // sight is a window of a machine itself, all of which was watched.
 type sight struct {
 	length time.Duration
-	cut    bool // it is as it was cut, and not added up
-	last   bool // its recording ended with it, as it was told to
+	step   time.Duration // how long what was added up is, however little of it was watched; 0: it is as it was cut
+	last   bool          // its recording ended with it, as it was told to
 }
+
+// part tells whether only a part of a step was watched, and nobody knows which.
+func (s sight) part() bool { return s.length+slack < s.step }
 
 // watch gathers when agents watched, and which windows never came: a machine tells
 // of those in a window of any task, for all that runs there.
@@ -66,7 +69,7 @@ func (q *question) newWatch() *watch {
 	return &watch{task: q.Task, from: q.From, saw: map[watcher]map[int64]sight{}}
 }
 
-func (w *watch) see(labels profile.Labels, h *profile.Head, cut bool) {
+func (w *watch) see(labels profile.Labels, h *profile.Head, step time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range h.Losses {
@@ -83,7 +86,7 @@ func (w *watch) see(labels profile.Labels, h *profile.Head, cut bool) {
 	}
 	at := h.Start.UnixNano()
 	s := w.saw[key][at]
-	w.saw[key][at] = sight{max(s.length, h.Duration), cut, s.last || h.Farewell()}
+	w.saw[key][at] = sight{max(s.length, h.Duration), step, s.last || h.Farewell()}
 }
 
 // late lists those of some nodes of which no window reaches to a time, or
@@ -281,32 +284,31 @@ func (q *question) sight(ctx context.Context, w *watch, nodes map[string]bool, s
 	if len(nodes) == 0 {
 		return nil
 	}
-	var cut, added []store.Query
+	of := map[store.Level][]store.Query{}
 	for _, s := range spans {
 		parts, err := q.parts(ctx, s.From, s.To, ofSeries)
 		if err != nil {
 			return err
 		}
 		for _, part := range parts {
-			if part.Level == store.Raw {
-				cut = append(cut, part)
-			} else {
-				added = append(added, part)
-			}
+			of[part.Level] = append(of[part.Level], part)
 		}
 	}
-	if err := q.see(ctx, w, ofMachines(added, nodes), false); err != nil {
-		return err
+	for _, level := range ofSeries {
+		if err := q.see(ctx, w, ofMachines(of[level], nodes), level.Length()); err != nil {
+			return err
+		}
 	}
-	return q.see(ctx, w, ofMachines(cut, nodes), true)
+	return nil
 }
 
-func (q *question) see(ctx context.Context, w *watch, parts []store.Query, cut bool) error {
+// see notes what parts tell, all of one level, whose steps are so long.
+func (q *question) see(ctx context.Context, w *watch, parts []store.Query, step time.Duration) error {
 	if len(parts) == 0 {
 		return nil
 	}
 	see := func(labels profile.Labels, h *profile.Head) string {
-		w.see(labels, h, cut)
+		w.see(labels, h, step)
 		return ""
 	}
 	if _, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Key: see}); err != nil {
@@ -315,33 +317,41 @@ func (q *question) see(ctx context.Context, w *watch, parts []store.Query, cut b
 	return nil
 }
 
-// sharpen sees the last steps before agents fell silent as they were cut, as long
-// as that is kept: of what was added up it is known how much of a step was watched,
-// and not when.
+// mostSharpened is how many steps are looked at as they were cut: where agents come
+// and go all the time the latest.
+const mostSharpened = 100
+
+// sharpen sees steps of which a part was watched as they were cut, as long as that
+// is kept: agents began or ended within them, and when is not known of what was
+// added up.
 func (q *question) sharpen(ctx context.Context, w *watch) error {
-	steps := map[int64]map[string]bool{}
-	ended := map[watcher]int64{}
-	for key, sights := range w.saw {
-		at := slices.Max(slices.Collect(maps.Keys(sights)))
-		if s := sights[at]; s.cut || !time.Unix(0, at).Add(s.length+slack).Before(q.due(0)) {
-			continue
-		}
-		ended[key] = at
-		if steps[at] == nil {
-			steps[at] = map[string]bool{}
-		}
-		steps[at][key.node] = true
+	type step struct {
+		at     int64
+		length time.Duration
 	}
-	for at, nodes := range steps {
-		start, near := time.Unix(0, at), q.newWatch()
-		part := store.Query{Level: store.Raw, From: start, To: earlier(start.Add(store.Series1h.Length()), q.To)}
+	nodes := map[step]map[string]bool{}
+	for key, sights := range w.saw {
+		for at, s := range sights {
+			if !s.part() {
+				continue
+			}
+			if nodes[step{at, s.step}] == nil {
+				nodes[step{at, s.step}] = map[string]bool{}
+			}
+			nodes[step{at, s.step}][key.node] = true
+		}
+	}
+	steps := slices.SortedFunc(maps.Keys(nodes), func(a, b step) int { return cmp.Compare(b.at, a.at) })
+	for _, s := range steps[:min(len(steps), mostSharpened)] {
+		start, near := time.Unix(0, s.at), q.newWatch()
+		part := store.Query{Level: store.Raw, From: start, To: earlier(start.Add(s.length), q.To)}
 		q.choose(&part)
-		if err := q.see(ctx, near, ofMachines([]store.Query{part}, nodes), true); err != nil {
+		if err := q.see(ctx, near, ofMachines([]store.Query{part}, nodes[s]), 0); err != nil {
 			return err
 		}
 		for key, sights := range near.saw {
-			if last, ok := ended[key]; ok && last == at {
-				delete(w.saw[key], at)
+			if w.saw[key][s.at].part() {
+				delete(w.saw[key], s.at)
 				maps.Copy(w.saw[key], sights)
 			}
 		}
