@@ -33,7 +33,7 @@ type queryFlags struct {
 func (f *queryFlags) add(c *cobra.Command) {
 	f.clientFlags.add(c)
 	flags := c.Flags()
-	flags.StringVar(&f.task, "task", "", "of this profile's windows alone, such as builtin")
+	flags.StringVar(&f.task, "task", "", "of this profile's windows alone, such as builtin, or of one of its events: NAME/EVENT")
 	flags.StringVar(&f.kind, "kind", "cpu", "what was measured: cpu, or an event's name")
 	flags.StringVar(&f.from, "from", "-1h", "windows that begin then or later: -1h, now, 2026-11-23T09:00:00Z or seconds since 1970")
 	flags.StringVar(&f.to, "to", "now", "and before then")

@@ -53,9 +53,16 @@ func (f *queryFlags) merge(c *cobra.Command, args []string, do func(*profile.Win
 	if err != nil {
 		return &usageError{err}
 	}
-	window, err := f.fetch(c, args)
-	if err != nil || window == nil {
+	window, coverage, err := f.fetch(c, args)
+	switch {
+	case err != nil:
 		return err
+	case window == nil && profiled != nil && out.path != "-":
+		return fmt.Errorf("nothing is kept of it in that time: %s was not written", out.path)
+	case window == nil && profiled != nil:
+		return nil
+	case window == nil:
+		window = &profile.Window{Head: profile.Head{Types: []profile.ValueType{{Kind: f.kind}}}}
 	}
 	window = do(window)
 	if profiled != nil {
@@ -65,30 +72,46 @@ func (f *queryFlags) merge(c *cobra.Command, args []string, do func(*profile.Win
 	if err != nil {
 		return err
 	}
+	merged := mergedOf(window, tree)
+	if merged.Coverage, err = plain(coverage); err != nil {
+		return err
+	}
 	return writeWhole(out.path, os.Stdout, func(w io.Writer) error {
 		if out.form == "csv" {
 			return writeCSV(w, stackRows(tree, "VALUE"))
 		}
-		return printJSON(w, mergedOf(window, tree))
+		return printJSON(w, merged)
 	})
 }
 
 // fetch gets all that is selected as one window; nil, with a word about it, if
-// there is nothing.
-func (f *queryFlags) fetch(c *cobra.Command, args []string) (*profile.Window, error) {
+// there is nothing. What the answer lacks is said in the window's comments too, so
+// that it is in whatever is made of it.
+func (f *queryFlags) fetch(c *cobra.Command, args []string) (*profile.Window, *atysv1.Coverage, error) {
 	client, address, about, err := f.ask(args)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	response, err := client.Merge(c.Context(), &atysv1.MergeRequest{Selection: about})
 	if err != nil {
-		return nil, explain(address, err)
+		return nil, nil, explain(address, err)
 	}
-	if err := warnCoverage(os.Stderr, response.GetCoverage(), about); err != nil || response.GetWindow() == nil {
-		return nil, err
+	coverage := response.GetCoverage()
+	if err := warnCoverage(os.Stderr, coverage, about); err != nil || response.GetWindow() == nil {
+		return nil, coverage, err
 	}
 	window, _, err := wire.Open(response.GetWindow())
-	return window, err
+	if err != nil {
+		return nil, nil, err
+	}
+	var gaps strings.Builder
+	if err := warnGaps(&gaps, coverage, about); err != nil {
+		return nil, nil, err
+	}
+	for line := range strings.Lines(gaps.String()) {
+		window.AddComment(strings.TrimSpace(line))
+	}
+	return window, coverage, nil
 }
 
 // What merge prints as JSON; its field names are stable.
@@ -100,6 +123,7 @@ type (
 		Samples    int64        `json:"samples"`
 		ExactCPUNs int64        `json:"exact_cpu_ns"`
 		Losses     []lossJSON   `json:"losses"`
+		Coverage   any          `json:"coverage"` // as of all answers
 		Stacks     []stackValue `json:"stacks"`
 	}
 	lossJSON struct {
@@ -242,7 +266,7 @@ func queryDiff(c *cobra.Command, before, after *queryFlags, d diffFlags, args []
 	defer os.RemoveAll(dir)
 	var paths []string
 	for i, f := range []*queryFlags{before, after} {
-		window, err := f.fetch(c, args[min(i, len(args)-1):][:1])
+		window, _, err := f.fetch(c, args[min(i, len(args)-1):][:1])
 		if err != nil {
 			return err
 		}

@@ -91,12 +91,8 @@ func (f *queryFlags) addOutput(c *cobra.Command, forms []string, otherwise strin
 func (f *queryFlags) print(answer proto.Message, rows [][]string) error {
 	switch f.out.form {
 	case "json":
-		text, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(answer)
+		indented, err := plain(answer)
 		if err != nil {
-			return err
-		}
-		var indented any // protojson varies its spaces on purpose
-		if err := json.Unmarshal(text, &indented); err != nil {
 			return err
 		}
 		return writeWhole(f.out.path, os.Stdout, func(w io.Writer) error { return printJSON(w, indented) })
@@ -111,6 +107,16 @@ func (f *queryFlags) print(answer proto.Message, rows [][]string) error {
 		return err
 	}
 	return writeRows(os.Stdout, rows, o)
+}
+
+// plain is a message as JSON has it, to be written as all our JSON is: protojson
+// varies its spaces on purpose.
+func plain(m proto.Message) (v any, err error) {
+	text, err := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(m)
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	return v, err
 }
 
 func writeCSV(to io.Writer, rows [][]string) error {

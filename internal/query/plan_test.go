@@ -3,6 +3,7 @@ package query
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,24 +18,27 @@ func TestPlan(t *testing.T) {
 	for name, test := range map[string]struct {
 		from, to float64
 		stale    []store.Step
+		dropped  map[store.Level]time.Time
 		want     []store.Query
 	}{
-		"nothing":  {1, 1, nil, nil},
-		"seconds":  {0.2, 0.8, nil, []store.Query{part(store.Raw, 0.2, 0.8)}},
-		"an hour":  {0, 60, nil, []store.Query{part(store.Service1h, 0, 60)}},
-		"two":      {0, 120, nil, []store.Query{part(store.Service1h, 0, 120)}},
-		"its ends": {-0.5, 72, nil, []store.Query{part(store.Raw, -0.5, 0), part(store.Service1h, 0, 60), part(store.Service10m, 60, 70), part(store.Service1m, 70, 72)}},
-		"days":     {-13 * 60, 37 * 60, nil, []store.Query{part(store.Service1h, -13*60, -12*60), part(store.Service1d, -12*60, 36*60), part(store.Service1h, 36*60, 37*60)}},
-		"stale minute": {0, 10, []store.Step{{Level: store.Service10m, Start: noon}, {Level: store.Service1m, Start: at(3)}},
+		"nothing":  {1, 1, nil, nil, nil},
+		"seconds":  {0.2, 0.8, nil, nil, []store.Query{part(store.Raw, 0.2, 0.8)}},
+		"an hour":  {0, 60, nil, nil, []store.Query{part(store.Service1h, 0, 60)}},
+		"two":      {0, 120, nil, nil, []store.Query{part(store.Service1h, 0, 120)}},
+		"its ends": {-0.5, 72, nil, nil, []store.Query{part(store.Raw, -0.5, 0), part(store.Service1h, 0, 60), part(store.Service10m, 60, 70), part(store.Service1m, 70, 72)}},
+		"days":     {-13 * 60, 37 * 60, nil, nil, []store.Query{part(store.Service1h, -13*60, -12*60), part(store.Service1d, -12*60, 36*60), part(store.Service1h, 36*60, 37*60)}},
+		"stale minute": {0, 10, []store.Step{{Level: store.Service10m, Start: noon}, {Level: store.Service1m, Start: at(3)}}, nil,
 			[]store.Query{part(store.Service1m, 0, 3), part(store.Raw, 3, 4), part(store.Service1m, 4, 10)}},
-		"stale hour": {0, 120, []store.Step{{Level: store.Service1h, Start: at(60)}},
+		"stale hour": {0, 120, []store.Step{{Level: store.Service1h, Start: at(60)}}, nil,
 			[]store.Query{part(store.Service1h, 0, 60), part(store.Service10m, 60, 120)}},
+		"dropped minutes": {0, 12, nil, map[store.Level]time.Time{store.Service1m: at(30), store.Service10m: at(5)}, []store.Query{part(store.Raw, 0, 12)}},
+		"dropped hours":   {0, 130, nil, map[store.Level]time.Time{store.Service1h: at(50)}, []store.Query{part(store.Service10m, 0, 60), part(store.Service1h, 60, 120), part(store.Service10m, 120, 130)}},
 	} {
-		stale := map[store.Step]bool{}
+		s := standing{stale: map[store.Level][]time.Time{}, dropped: test.dropped}
 		for _, step := range test.stale {
-			stale[step] = true
+			s.stale[step.Level] = append(s.stale[step.Level], step.Start)
 		}
-		if got := plan(at(test.from), at(test.to), ofServices, stale); !reflect.DeepEqual(got, test.want) {
+		if got := s.plan(at(test.from), at(test.to), ofServices); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
@@ -47,7 +51,7 @@ func TestPlanCovers(t *testing.T) {
 	for range 2000 {
 		from := noon.Add(time.Duration(r.Int64N(int64(3 * time.Hour))))
 		to := from.Add(time.Duration(r.Int64N(int64(4 * time.Hour))))
-		stale := map[store.Step]bool{}
+		s, stale := standing{stale: map[store.Level][]time.Time{}}, map[store.Step]bool{}
 		for range r.IntN(40) {
 			for _, step := range store.Steps(noon.Add(time.Duration(r.Int64N(int64(7 * time.Hour))))) {
 				if r.IntN(2) == 0 {
@@ -55,9 +59,15 @@ func TestPlanCovers(t *testing.T) {
 				}
 			}
 		}
+		for step := range stale {
+			s.stale[step.Level] = append(s.stale[step.Level], step.Start)
+		}
+		for _, of := range s.stale {
+			slices.SortFunc(of, time.Time.Compare)
+		}
 		levels := [][]store.Level{ofServices, ofSeries, asCut}[r.IntN(3)]
 		next := from
-		for _, p := range plan(from, to, levels, stale) {
+		for _, p := range s.plan(from, to, levels) {
 			length := p.Level.Length()
 			if !p.From.Equal(next) || !p.From.Before(p.To) || length > 0 && (!p.From.Truncate(length).Equal(p.From) || !p.To.Truncate(length).Equal(p.To)) {
 				t.Fatalf("from %v to %v: %+v follows %v", from, to, p, next)

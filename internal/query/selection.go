@@ -105,8 +105,7 @@ type question struct {
 	Asker
 	Selection
 	narrow   func(profile.Labels) bool // of what is selected, what is merged now; nil: all of it
-	stale    map[store.Step]bool       // nil: not asked for yet
-	dropped  map[store.Level]time.Time // nil: not asked for yet
+	stands   *standing                 // nil: not asked for yet
 	coverage Coverage
 	heads    heads
 }
@@ -168,13 +167,12 @@ func (q *question) noteDropped(ctx context.Context, parts []store.Query) (err er
 
 // droppedOf adds which of some parts were dropped.
 func (q *question) droppedOf(ctx context.Context, parts []store.Query, all []Span) (_ []Span, err error) {
-	if q.dropped == nil {
-		if q.dropped, err = q.Store.Dropped(ctx, q.Tenant); err != nil {
-			return nil, fmt.Errorf("see what was dropped: %w", err)
-		}
+	s, err := q.standing(ctx)
+	if err != nil {
+		return nil, err
 	}
 	for _, part := range parts {
-		to := earlier(part.To, q.dropped[part.Level])
+		to := earlier(part.To, s.dropped[part.Level])
 		if !part.From.Before(to) {
 			continue
 		}

@@ -77,7 +77,7 @@ func (w *watch) see(labels profile.Labels, h *profile.Head, step time.Duration) 
 			addLoss(&w.losses, l)
 		}
 	}
-	if w.task != "" && h.Task != w.task || h.Watched == 0 { // of a recording that is aimed: what it lost, now and then
+	if !store.TaskMatches(w.task, h.Task) || h.Watched == 0 { // of a recording that is aimed: what it lost, now and then
 		return
 	}
 	key := watcher{labels["node"], h.Task}
@@ -195,7 +195,7 @@ func (q *question) expect(ctx context.Context, w *watch, meant map[string]bool, 
 	heard, err := q.nodesOf(ctx, parts)
 	for node := range mute {
 		for task := range agents[node].Tasks {
-			if !heard[node] && (q.Task == "" || q.Task == task) {
+			if !heard[node] && store.TaskMatches(q.Task, task) {
 				w.saw[watcher{node, task}] = nil
 			}
 		}

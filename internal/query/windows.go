@@ -78,6 +78,8 @@ func (q *question) list(w *Kept) {
 	c.CPU += w.Head.Exact.CPU
 	c.Cost.Add(w.Head.Cost)
 	for _, l := range w.Head.Losses {
-		addLoss(&c.Losses, l)
+		if !l.Reason.OfWindows() { // those are counted with their machines: see covered
+			addLoss(&c.Losses, l)
+		}
 	}
 }

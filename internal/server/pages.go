@@ -202,7 +202,7 @@ func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	grove, _, err := s.asker(r.Context()).Merge(r.Context(), s.selection(a, a.Service))
+	grove, coverage, err := s.asker(r.Context()).Merge(r.Context(), s.selection(a, a.Service))
 	if err != nil {
 		s.fail(w, "merge windows", err)
 		return
@@ -210,6 +210,9 @@ func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
 	if grove == nil {
 		http.Error(w, "there is nothing yet in these "+short(a.Last)+": windows come every few seconds", http.StatusNotFound)
 		return
+	}
+	for _, words := range lacks(coverage) {
+		grove.Head.AddComment(words)
 	}
 	var out bytes.Buffer
 	if err := draw(&out, grove, a); err != nil {

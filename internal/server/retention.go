@@ -38,6 +38,9 @@ func ParseRetention(text string) (Retention, error) {
 			return nil, fmt.Errorf("retention of %s: %w", name, err)
 		}
 		for _, level := range levels[name] {
+			if _, said := r[level]; said {
+				return nil, fmt.Errorf("retention %q: %s is named twice", text, name)
+			}
 			r[level] = keep
 		}
 	}

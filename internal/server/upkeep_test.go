@@ -210,7 +210,7 @@ func TestParseRetention(t *testing.T) {
 	if got, err := ParseRetention(DefaultRetention); err != nil || len(got) != 7 {
 		t.Errorf("the default is %v, %v", got, err)
 	}
-	for _, text := range []string{"", "raw", "raw=", "raw=2", "raw=2h", "raw=0d", "raw=-1d", "2m=2d", "raw=99999d", "raw=2d,"} {
+	for _, text := range []string{"", "raw", "raw=", "raw=2", "raw=2h", "raw=0d", "raw=-1d", "2m=2d", "raw=99999d", "raw=2d,", "raw=2d,raw=3d"} {
 		if got, err := ParseRetention(text); err == nil {
 			t.Errorf("%q is taken for %v", text, got)
 		}

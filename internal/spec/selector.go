@@ -6,6 +6,7 @@ import (
 	"regexp/syntax"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"atys.dev/atys/internal/profile"
 )
@@ -155,11 +156,11 @@ func (p *parser) matcher() (m Matcher, err error) {
 	if m.Op == "" {
 		return m, p.errorf("want =, !=, =~ or !~ after %q", m.Label)
 	}
-	quoted, err := strconv.QuotedPrefix(p.rest)
-	if err != nil || quoted[0] == '\'' {
-		return m, p.errorf("want a value in double quotes after %s%s", m.Label, m.Op)
+	quoted, err := p.quoted()
+	if err != nil {
+		return m, p.errorf("want a value in quotes after %s%s", m.Label, m.Op)
 	}
-	if m.Value, err = strconv.Unquote(quoted); err != nil {
+	if m.Value, err = unquote(quoted); err != nil {
 		return m, p.errorf("%v", err)
 	}
 	if m.Op == Match || m.Op == NotMatch {
@@ -169,6 +170,43 @@ func (p *parser) matcher() (m Matcher, err error) {
 	}
 	p.skip(quoted)
 	return m, nil
+}
+
+// quoted is the string that comes next: in double or single quotes, or backticks.
+func (p *parser) quoted() (string, error) {
+	if !strings.HasPrefix(p.rest, "'") {
+		return strconv.QuotedPrefix(p.rest)
+	}
+	for i := 1; i < len(p.rest); i++ {
+		switch p.rest[i] {
+		case '\\':
+			i++
+		case '\'':
+			return p.rest[:i+1], nil
+		}
+	}
+	return "", strconv.ErrSyntax
+}
+
+// unquote is what a string means. Single quotes hold what double ones do, which Go
+// knows of one character alone.
+func unquote(quoted string) (string, error) {
+	if quoted[0] != '\'' {
+		return strconv.Unquote(quoted)
+	}
+	var b strings.Builder
+	for rest := quoted[1 : len(quoted)-1]; rest != ""; {
+		r, multibyte, tail, err := strconv.UnquoteChar(rest, '\'')
+		if err != nil {
+			return "", err
+		}
+		if rest = tail; r < utf8.RuneSelf || !multibyte {
+			b.WriteByte(byte(r))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String(), nil
 }
 
 // compile compiles a pattern of the whole of a label, unless it is too large.

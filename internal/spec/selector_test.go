@@ -23,8 +23,10 @@ func TestSelector(t *testing.T) {
 		`{zone=~".+"}`:               false,
 		`{k8s.pod.uid=~"a.b"}`:       true,
 		`{service=~"cart|checkout"}`: true,
-		`{` + strings.Repeat(`service=~"\\pL{1,20}",`, 16) + `}`: true,
-		`{service=~"c(art|heck)out", instance!="web-1"}`:         false,
+		"{service=`checkout`}":       true,
+		`{service='checkout', k8s.pod.uid='a\nb', instance!='"w\'\xe4ö'}`: true,
+		`{` + strings.Repeat(`service=~"\\pL{1,20}",`, 16) + `}`:          true,
+		`{service=~"c(art|heck)out", instance!="web-1"}`:                  false,
 	} {
 		s, err := ParseSelector(text)
 		if err != nil {
@@ -44,8 +46,9 @@ func TestSelectorRefusals(t *testing.T) {
 		`{service="a"`:      `want "," or "}"`,
 		`{service="a" "b"}`: `want "," or "}"`,
 		`{="a"}`:            "name of a label",
-		`{service='a'}`:     "double quotes",
-		`{service=a}`:       "double quotes",
+		`{service='a}`:      "in quotes",
+		`{service='\z'}`:    "invalid syntax",
+		`{service=a}`:       "in quotes",
 		`{service=~"("}`:    "missing closing",
 		`{service="a"} or`:  "nothing more",
 		`{service=~"` + strings.Repeat("x", 2000) + `"}`:                "at most 1024",

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -180,8 +181,15 @@ type Query struct {
 	Level    Level
 	Service  string                           // of this service alone; "": of all
 	Match    func(series profile.Labels) bool // nil: all of them; labels are not to be changed
-	Task     string                           // of this task alone; "": of all
+	Task     string                           // of this task alone, or of its events; "": of all
 	From, To time.Time                        // windows that begin in [From, To); never before 1970
+}
+
+// TaskMatches tells whether a task is the one that is asked for, or one of its
+// events, which are tasks of their own: page-faults of t is t/page-faults.
+func TaskMatches(asked, task string) bool {
+	rest, ok := strings.CutPrefix(task, asked)
+	return ok && (asked == "" || rest == "" || rest[0] == '/')
 }
 
 // Grouping says in which columns of a merge a window's rows are added up.

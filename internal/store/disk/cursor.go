@@ -154,7 +154,7 @@ func (c *cursor) stretch(of *series, prefix key, from, to time.Time, give func(*
 			continue
 		}
 		at = f.start
-		if c.query.Task != "" && f.task != c.query.Task {
+		if !store.TaskMatches(c.query.Task, f.task) {
 			continue
 		}
 		if f.data, err = c.it.ValueAndErr(); err != nil {

@@ -202,7 +202,7 @@ func (s *Store) chosen(name string, q store.Query) (t *tenant, entries []*entry,
 	for _, e := range t.seen {
 		w := e.window
 		if e.key.level == q.Level && (q.Service == "" || w.Series[store.ServiceLabel] == q.Service) && (q.Match == nil || q.Match(w.Series)) &&
-			(q.Task == "" || w.Head.Task == q.Task) && !w.Head.Start.Before(q.From) && w.Head.Start.Before(q.To) {
+			store.TaskMatches(q.Task, w.Head.Task) && !w.Head.Start.Before(q.From) && w.Head.Start.Before(q.To) {
 			entries = append(entries, e)
 		}
 	}
