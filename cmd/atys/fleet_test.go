@@ -146,6 +146,8 @@ func askAbout(t *testing.T, selector string) {
 		{[]string{"query", "labels", selector}, "executable  atys-busy"},
 		{[]string{"query", "merge", selector, "-o", html}, "windows"},
 		{[]string{"query", "merge", selector}, ";"},
+		{[]string{"query", "merge", selector, "-o", "json"}, `"coverage"`},
+		{[]string{"query", "merge", `{service="nobody"}`, "-o", "json"}, `"stacks": []`},
 		{[]string{"query", "diff", selector, selector, "--task", "busy"}, "before:"},
 		{[]string{"query", "top", `{service="nobody"}`}, "nothing is kept of it"},
 	} {
@@ -153,6 +155,9 @@ func askAbout(t *testing.T, selector string) {
 		if status != 0 || !strings.Contains(printed, test.want) {
 			t.Errorf("%q: %d, %s; want %q", test.typed, status, printed, test.want)
 		}
+	}
+	if printed, status := typed(t, "query", "merge", `{service='nobody'}`, "-o", html+".html"); status == 0 || !strings.Contains(printed, "was not written") {
+		t.Errorf("a file of nothing: %d, %s", status, printed)
 	}
 	if drawn, err := os.ReadFile(html); err != nil || !strings.Contains(string(drawn), "<title>") {
 		t.Errorf("%v: %.200s", err, drawn)

@@ -26,6 +26,7 @@ import (
 	"atys.dev/atys/internal/profile/whose"
 )
 
+// How long things stay, where windows are not so long that they come seldom.
 const (
 	// hold is how long a function is shown after it was among the hottest: series
 	// that come and go cost Prometheus more than those that stay.
@@ -71,7 +72,14 @@ type target struct {
 	functions map[profile.FrameKey]*function
 	top       int
 	seen      time.Time
+	window    time.Duration // how long the last one was
 }
+
+// hold, gone and forget are for how long what this target does is shown, itself is,
+// and both are remembered: over two windows at least.
+func (t *target) hold() time.Duration   { return max(hold, 2*t.window) }
+func (t *target) gone() time.Duration   { return max(gone, 2*t.window) }
+func (t *target) forget() time.Duration { return max(forget, 3*t.window) }
 
 type function struct {
 	key     profile.FrameKey
@@ -118,7 +126,7 @@ func (f *Functions) Add(w *profile.Window, top int) {
 		t = &target{labels: labels, lost: map[profile.LossReason]float64{}, functions: map[profile.FrameKey]*function{}}
 		f.targets[key] = t
 	}
-	t.seen, t.top = now, top
+	t.seen, t.top, t.window = now, top, w.Duration
 	t.add(w, f.rules, now)
 	t.rank(now)
 }
@@ -134,7 +142,7 @@ func labelsOf(w *profile.Window) []string {
 
 // drop forgets targets that have long been gone.
 func (f *Functions) drop(now time.Time) {
-	maps.DeleteFunc(f.targets, func(_ string, t *target) bool { return now.Sub(t.seen) > forget })
+	maps.DeleteFunc(f.targets, func(_ string, t *target) bool { return now.Sub(t.seen) > t.forget() })
 }
 
 func (t *target) add(w *profile.Window, rules *whose.Classifier, now time.Time) {
@@ -189,14 +197,14 @@ func (t *target) hottest(now time.Time) []*function {
 // rank notes which are the hottest, and forgets what is not seen any more. What
 // was shown lately is never forgotten: its counter would run backwards.
 func (t *target) rank(now time.Time) {
-	maps.DeleteFunc(t.functions, func(_ profile.FrameKey, f *function) bool { return now.Sub(f.seen) > forget })
+	maps.DeleteFunc(t.functions, func(_ profile.FrameKey, f *function) bool { return now.Sub(f.seen) > t.forget() })
 	hottest := t.hottest(now)
 	for _, f := range hottest[:min(t.top, len(hottest))] {
 		f.shown = now
 	}
 	over := len(t.functions) - maxFunctions
 	for i := len(hottest) - 1; i >= 0 && over > 0; i-- {
-		if f := hottest[i]; now.Sub(f.shown) > forget {
+		if f := hottest[i]; now.Sub(f.shown) > t.forget() {
 			delete(t.functions, f.key)
 			over--
 		}
@@ -218,7 +226,7 @@ func (f *Functions) Collect(to chan<- prometheus.Metric) {
 	f.drop(now)
 	to <- prometheus.MustNewConstMetric(leftOut, prometheus.CounterValue, f.left)
 	for _, t := range f.targets {
-		if now.Sub(t.seen) <= gone {
+		if now.Sub(t.seen) <= t.gone() {
 			t.collect(to, now)
 		}
 	}
@@ -235,7 +243,7 @@ func (t *target) collect(to chan<- prometheus.Metric, now time.Time) {
 	}
 	shown, named := 0, map[string]bool{}
 	for _, f := range t.hottest(now) {
-		if f.shown.IsZero() || now.Sub(f.shown) > hold || named[strings.Join(f.name, "\x00")] {
+		if f.shown.IsZero() || now.Sub(f.shown) > t.hold() || named[strings.Join(f.name, "\x00")] {
 			continue
 		}
 		if shown++; shown > 2*t.top {

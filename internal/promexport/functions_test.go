@@ -2,6 +2,7 @@ package promexport
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -130,6 +131,25 @@ func TestNeverBackwards(t *testing.T) {
 }
 
 // TestBounds has more targets and functions than there is room for.
+// TestLongWindows has windows of an hour: what they tell of is shown from one to the
+// next, and goes on.
+func TestLongWindows(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	f := NewFunctions(func() time.Time { return now })
+	for i := range 4 {
+		w := window("shop", 100*time.Second, map[string]int64{"parse": 75, "hash": 25})
+		w.Duration = time.Hour
+		f.Add(w, 10)
+		for range 4 {
+			if got, want := series(t, f)["atys_function_cpu_seconds_total{parse,shop}"], 75*float64(i+1); math.Abs(got-want) > 1e-6 {
+				t.Errorf("%v after the beginning: %v seconds, want %v", now.Sub(time.Unix(1e9, 0)), got, want)
+			}
+			now = now.Add(15 * time.Minute)
+		}
+		now = now.Add(50 * time.Millisecond)
+	}
+}
+
 func TestBounds(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	f := NewFunctions(func() time.Time { return now })

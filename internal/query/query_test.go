@@ -368,3 +368,23 @@ func TestLabels(t *testing.T) {
 		t.Errorf("%v, %v", labels, err)
 	}
 }
+
+// TestLostWindows has a machine tell in one of its windows of others that never
+// came: they count once, also where that window is listed.
+func TestLostWindows(t *testing.T) {
+	a := shop()
+	told := head(1)
+	told.Task, told.Losses = "other", []profile.Loss{{Reason: profile.LossSpoolLimit, N: 4}}
+	kept := a.Store.(*shelf)
+	kept.windows = append(kept.windows, written{profile.Labels{"node": "n"}, told, "", nil})
+	for i := range kept.windows {
+		kept.windows[i].head.Types = head(0).Types // machines have some too, where idle time is sampled
+	}
+	list, err := a.Windows(t.Context(), about(t, ""), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := (profile.Head{Losses: list.Coverage.Losses}); h.LossOf(profile.LossSpoolLimit).N != 4 {
+		t.Errorf("of 4 windows that never came %d are told", h.LossOf(profile.LossSpoolLimit).N)
+	}
+}

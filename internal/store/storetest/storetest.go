@@ -275,7 +275,7 @@ func testTwice(t *testing.T, b *bench) {
 
 func testChooses(t *testing.T, b *bench) {
 	windows := some(400)
-	windows[0].Task = "other"
+	windows[0].Task, windows[1].Task, windows[2].Task = "other", "other/page-faults", "others"
 	b.put(t, windows...)
 	for name, test := range map[string]struct {
 		change func(*store.Query)
@@ -283,7 +283,8 @@ func testChooses(t *testing.T, b *bench) {
 	}{
 		"service":  {func(q *store.Query) { q.Service = "cart" }, func(w *profile.Window) bool { return w.Target["service"] == "cart" }},
 		"instance": {func(q *store.Query) { q.Match = func(l profile.Labels) bool { return l["instance"] == "two" } }, func(w *profile.Window) bool { return w.Target["instance"] == "two" }},
-		"task":     {func(q *store.Query) { q.Task = "other" }, func(w *profile.Window) bool { return w.Task == "other" }},
+		"task":     {func(q *store.Query) { q.Task = "other" }, func(w *profile.Window) bool { return w.Task == "other" || w.Task == "other/page-faults" }},
+		"an event": {func(q *store.Query) { q.Task = "other/page-faults" }, func(w *profile.Window) bool { return w.Task == "other/page-faults" }},
 		"from":     {func(q *store.Query) { q.From = Epoch.Add(10 * time.Minute) }, func(w *profile.Window) bool { return !w.Start.Before(Epoch.Add(10 * time.Minute)) }},
 		"to":       {func(q *store.Query) { q.To = Epoch.Add(10 * time.Minute) }, func(w *profile.Window) bool { return w.Start.Before(Epoch.Add(10 * time.Minute)) }},
 		"a step": {func(q *store.Query) { q.From, q.To = Epoch.Add(5*time.Minute), Epoch.Add(15*time.Minute) },
