@@ -10,6 +10,7 @@ import (
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire"
 )
 
 // identities knows what processes are. A process that ends is known for as long
@@ -53,7 +54,7 @@ func (ids *identities) machine() profile.Labels { return maps.Clone(ids.common) 
 // service begins the labels of a target.
 func (ids *identities) service(name string) profile.Labels {
 	labels := ids.machine()
-	labels["service"] = name
+	labels["service"] = wire.FitLabel(name)
 	return labels
 }
 
@@ -159,11 +160,11 @@ func (ids *identities) look(pid int, process string) profile.Labels {
 		"service": service.Name, "instance": service.Instance, "container": service.Container, "unit": service.Unit, "k8s.pod.uid": service.PodUID,
 	} {
 		if value != "" {
-			labels[name] = value
+			labels[name] = wire.FitLabel(value)
 		}
 	}
 	if exe, err := ids.fs.Exe(pid); err == nil && service.Container == "" {
-		labels["executable"] = filepath.Base(exe.Path)
+		labels["executable"] = wire.FitLabel(filepath.Base(exe.Path))
 	}
 	for _, r := range runtimes {
 		if r.Kind != lang.Native {

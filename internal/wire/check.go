@@ -1,7 +1,10 @@
 package wire
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -110,4 +113,16 @@ func CheckLabels(labels profile.Labels) error {
 		}
 	}
 	return nil
+}
+
+// FitLabel makes a name that somebody else has given fit to be a label's value: text
+// that is not too long. One that is cut keeps a part of its hash, so that two stay two.
+func FitLabel(value string) string {
+	value = strings.ToValidUTF8(value, "\ufffd")
+	if len(value) <= MaxLabel {
+		return value
+	}
+	sum := sha256.Sum256([]byte(value))
+	end := "..." + hex.EncodeToString(sum[:4])
+	return strings.ToValidUTF8(value[:MaxLabel-len(end)], "") + end // not half a character at its end
 }

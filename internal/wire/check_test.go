@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -101,5 +102,21 @@ func TestLossesAddUp(t *testing.T) {
 	}
 	if h, _, err := Head(m); err != nil || !slices.Equal(h.Losses, want.Losses) {
 		t.Errorf("%v: %v, want %v", err, h.Losses, want.Losses)
+	}
+}
+
+// TestFitLabel has names that are too long, or no text, become labels that are taken.
+func TestFitLabel(t *testing.T) {
+	long := strings.Repeat("日本", 100)
+	seen := map[string]bool{}
+	for _, name := range []string{"", "checkout", "a\xffb", long + "a", long + "b", strings.Repeat("x", 1<<20)} {
+		fit := FitLabel(name)
+		if err := CheckLabels(profile.Labels{"service": fit}); err != nil || !utf8.ValidString(fit) || seen[fit] {
+			t.Errorf("%.20q becomes %q: %v", name, fit, err)
+		}
+		if len(name) <= MaxLabel && utf8.ValidString(name) && fit != name {
+			t.Errorf("%q becomes %q", name, fit)
+		}
+		seen[fit] = true
 	}
 }
