@@ -62,7 +62,7 @@ agents" and "atys describe profile", and to Prometheus.`,
 	flags.StringVar(&f.node, "node", "", "what this machine is called; else its host name")
 	flags.StringToStringVar(&f.labels, "label", nil, "label of this machine and all that runs on it, such as zone=a; servers group agents by one")
 	flags.Int64Var(&f.spool, "spool", spoolBytes>>20, "megabytes that may wait on disk; the oldest is dropped first, and counted")
-	flags.StringVar(&f.metrics, "metrics", "", "address at which Prometheus may ask for the hottest functions, such as 127.0.0.1:4301; the server tells it of this one")
+	flags.StringVar(&f.metrics, "metrics", "", "address at which Prometheus may ask for the hottest functions, such as 127.0.0.1:4302; the server tells it of this one")
 	flags.StringVar(&f.tokens, "tokens", "", "with --metrics: file of tokens that may ask; other machines need it, and --tls-cert and --tls-key to be answered with")
 	flags.StringVar(&f.tenant, "tenant", auth.DefaultTenant, "with --metrics: whose readers may ask; that of the agent's own token")
 	_ = c.MarkFlagDirname("data")

@@ -35,7 +35,7 @@ func (f *queryFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.task, "task", "", "of this profile's windows alone, such as builtin, or of one of its events: NAME/EVENT")
 	flags.StringVar(&f.kind, "kind", "cpu", "what was measured: cpu, or an event's name")
-	flags.StringVar(&f.from, "from", "-1h", "windows that begin then or later: -1h, now, 2026-11-23T09:00:00Z or seconds since 1970")
+	flags.StringVar(&f.from, "from", "-1h", "windows that begin then or later: -1h, now, 2026-11-23, \"2026-11-23 09:00\" (of this machine's time zone), 2026-11-23T09:00:00Z or seconds since 1970")
 	flags.StringVar(&f.to, "to", "now", "and before then")
 }
 
@@ -71,8 +71,10 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 	if text == "now" {
 		return now, nil
 	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
+	for _, layout := range []string{time.RFC3339, time.DateOnly, "2006-01-02 15:04", time.DateTime} {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return t, nil
+		}
 	}
 	if ago, err := time.ParseDuration(text); err == nil && ago <= 0 {
 		return now.Add(ago), nil

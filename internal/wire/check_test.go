@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -111,10 +110,10 @@ func TestFitLabel(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range []string{"", "checkout", "a\xffb", long + "a", long + "b", strings.Repeat("x", 1<<20)} {
 		fit := FitLabel(name)
-		if err := CheckLabels(profile.Labels{"service": fit}); err != nil || !utf8.ValidString(fit) || seen[fit] {
+		if err := CheckLabels(profile.Labels{"service": fit}); err != nil || strings.ToValidUTF8(fit, "") != fit || seen[fit] {
 			t.Errorf("%.20q becomes %q: %v", name, fit, err)
 		}
-		if len(name) <= MaxLabel && utf8.ValidString(name) && fit != name {
+		if len(name) <= MaxLabel && strings.ToValidUTF8(name, "") == name && fit != name {
 			t.Errorf("%q becomes %q", name, fit)
 		}
 		seen[fit] = true

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+// TestMoments reads times as users write them.
+func TestMoments(t *testing.T) {
+	zone := time.FixedZone("here", 2*60*60)
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, zone)
+	for text, want := range map[string]time.Time{
+		"now":                  now,
+		"-90m":                 now.Add(-90 * time.Minute),
+		"2026-11-24":           time.Date(2026, 11, 24, 0, 0, 0, 0, zone),
+		"2026-11-24 09:30":     time.Date(2026, 11, 24, 9, 30, 0, 0, zone),
+		"2026-11-24 09:30:15":  time.Date(2026, 11, 24, 9, 30, 15, 0, zone),
+		"2026-11-24T09:30:15Z": time.Date(2026, 11, 24, 9, 30, 15, 0, time.UTC),
+		"1790000000":           time.Unix(1_790_000_000, 0),
+	} {
+		if got, err := parseMoment(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "1h", "yesterday", "2026-13-01", "-1", "99999999999"} {
+		if got, err := parseMoment(text, now); err == nil {
+			t.Errorf("%q is taken for %v", text, got)
+		}
+	}
+}
