@@ -142,6 +142,9 @@ func warnGaps(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) error {
 		fmt.Fprintf(w, "  profile %s: %d of %d eligible instances were recorded, chosen at random\n", render.Printable(t.GetTask()),
 			t.GetInstances().GetRecorded(), t.GetInstances().GetEligible())
 	}
+	if tasks := c.GetOverlappingTasks(); len(tasks) > 0 {
+		fmt.Fprintf(w, "  profiles %s recorded the same at the same time: what several of them saw counts more than once (--task chooses one)\n", render.Printable(strings.Join(tasks, ", ")))
+	}
 	if n := c.GetDoubtfulWindows(); n > 0 {
 		fmt.Fprintf(w, "  %d windows may have been at other times than they say: the clocks of their machines were not known well (\"atys get agents -o wide\")\n", n)
 	}

@@ -388,3 +388,31 @@ func TestLostWindows(t *testing.T) {
 		t.Errorf("of 4 windows that never came %d are told", h.LossOf(profile.LossSpoolLimit).N)
 	}
 }
+
+// TestOverlappingTasks has profiles record a service at the same time, and one take
+// the place of another.
+func TestOverlappingTasks(t *testing.T) {
+	windows := func(task, service string, from, to int) (all []written) {
+		for minute := from; minute < to; minute++ {
+			h := head(minute)
+			h.Task = task
+			all = append(all, written{profile.Labels{"service": service, "node": "n"}, h, "", map[string]int64{"main": 1}})
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		windows [][]written
+		want    string
+	}{
+		"one":                        {[][]written{windows("a", "shop", 0, 50)}, "[]"},
+		"one after the other":        {[][]written{windows("a", "shop", 0, 20), windows("b", "shop", 20, 50)}, "[]"},
+		"at once":                    {[][]written{windows("a", "shop", 0, 50), windows("b", "shop", 20, 25)}, "[a b]"},
+		"at once, of other services": {[][]written{windows("a", "shop", 0, 50), windows("b", "cart", 20, 25)}, "[]"},
+	} {
+		a := Asker{Store: &shelf{windows: slices.Concat(test.windows...)}, Now: func() time.Time { return noon.Add(time.Hour) }}
+		_, c, err := a.Merge(t.Context(), about(t, ""))
+		if got := fmt.Sprint(c.Overlapping); err != nil || got != test.want {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, test.want)
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -49,6 +48,9 @@ type Coverage struct {
 	Dropped []Span         // times whose windows, of the detail that the question needs, are kept no more
 	// Of how many eligible instances tasks have recorded how many, where not all.
 	Tasks []TaskCoverage
+	// Overlapping are tasks that recorded the same service at the same time: what
+	// several of them saw counts more than once.
+	Overlapping []string
 	// Doubtful are windows of which it is not known to their own length, and two
 	// seconds, when they were: their agents' clocks were not known well. What was
 	// known to be off was set right when it came.
@@ -59,44 +61,6 @@ type Coverage struct {
 type TaskCoverage struct {
 	Task      string
 	Instances profile.Instances
-}
-
-// heads gathers what the heads of windows tell of how far an answer can be trusted.
-type heads struct {
-	mu       sync.Mutex // guards all below: windows are added up by several at once
-	tasks    map[string]profile.Instances
-	doubtful int
-}
-
-// leastDoubt is more than an offset that is left as it is; see wire.SetRight.
-const leastDoubt = 2 * time.Second
-
-func (s *heads) saw(h *profile.Head) {
-	doubtful := h.ClockError > max(h.Duration, leastDoubt)-h.ClockOffset.Abs() // a sum might not be a number
-	if !doubtful && h.Instances == (profile.Instances{}) {                     // as nearly all of them
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if doubtful {
-		s.doubtful++
-	}
-	if h.Instances == (profile.Instances{}) {
-		return
-	}
-	if s.tasks == nil {
-		s.tasks = map[string]profile.Instances{}
-	}
-	i := s.tasks[h.Task]
-	i.Absorb(h.Instances)
-	s.tasks[h.Task] = i
-}
-
-func (s *heads) coverage() (tasks []TaskCoverage, doubtful int) {
-	for _, task := range slices.Sorted(maps.Keys(s.tasks)) {
-		tasks = append(tasks, TaskCoverage{task, s.tasks[task]})
-	}
-	return tasks, s.doubtful
 }
 
 // question is one that is being answered, and what is learnt on the way of how
@@ -129,7 +93,7 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 	}
 	key := g.Key
 	g.Key = func(labels profile.Labels, h *profile.Head) string {
-		q.heads.saw(h)
+		q.heads.saw(labels, h)
 		if key == nil {
 			return ""
 		}

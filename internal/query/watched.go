@@ -122,7 +122,7 @@ func (w *watch) ends(before time.Time) map[string]time.Time {
 // Who should have watched is told by those of a day before, and by the agents
 // that are known.
 func (q *question) covered(ctx context.Context) (Coverage, error) {
-	q.coverage.Tasks, q.coverage.Doubtful = q.heads.coverage()
+	q.heads.coverage(&q.coverage)
 	meant, err := q.nodes(ctx, q.From, q.To, nil)
 	if err != nil {
 		return Coverage{}, err

@@ -71,7 +71,7 @@ func (a Asker) Windows(ctx context.Context, s Selection, limit int) (*List, erro
 
 // list counts a window that is listed.
 func (q *question) list(w *Kept) {
-	q.heads.saw(&w.Head)
+	q.heads.saw(w.Head.Target, &w.Head)
 	c := &q.coverage
 	c.Windows++
 	c.N += w.N

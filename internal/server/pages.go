@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -163,6 +164,9 @@ func lacks(c query.Coverage) (words []string) {
 	}
 	for _, t := range c.Tasks {
 		words = append(words, fmt.Sprintf("Profile %s recorded %d of %d eligible instances.", t.Task, t.Instances.Recorded, t.Instances.Eligible))
+	}
+	if len(c.Overlapping) > 0 {
+		words = append(words, fmt.Sprintf("Profiles %s recorded the same at the same time: what several of them saw counts more than once.", strings.Join(c.Overlapping, ", ")))
 	}
 	if c.Doubtful > 0 {
 		words = append(words, fmt.Sprintf("%d windows may have been at other times: the clocks of their machines were not known well.", c.Doubtful))

@@ -2852,19 +2852,20 @@ func (x *Selection) GetToUnixNano() int64 {
 
 // Coverage says how much of what was asked for an answer holds.
 type Coverage struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Windows         uint32                 `protobuf:"varint,1,opt,name=windows,proto3" json:"windows,omitempty"` // that were added up
-	Damaged         uint32                 `protobuf:"varint,2,opt,name=damaged,proto3" json:"damaged,omitempty"` // that could not be read
-	N               int64                  `protobuf:"varint,3,opt,name=n,proto3" json:"n,omitempty"`             // samples
-	Losses          []*Loss                `protobuf:"bytes,4,rep,name=losses,proto3" json:"losses,omitempty"`
-	Nodes           []*NodeCoverage        `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Tasks           []*TaskCoverage        `protobuf:"bytes,6,rep,name=tasks,proto3" json:"tasks,omitempty"`                                             // those that recorded some instances only
-	DoubtfulWindows uint32                 `protobuf:"varint,7,opt,name=doubtful_windows,json=doubtfulWindows,proto3" json:"doubtful_windows,omitempty"` // when these were is not known to their own length
-	Dropped         []*Span                `protobuf:"bytes,8,rep,name=dropped,proto3" json:"dropped,omitempty"`                                         // times whose windows, of the detail that the question needs, are kept no more
-	Cost            *Cost                  `protobuf:"bytes,9,opt,name=cost,proto3" json:"cost,omitempty"`                                               // of profiling it
-	CpuNs           int64                  `protobuf:"varint,10,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`                              // that was used by what was profiled, by the kernel's account
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Windows          uint32                 `protobuf:"varint,1,opt,name=windows,proto3" json:"windows,omitempty"` // that were added up
+	Damaged          uint32                 `protobuf:"varint,2,opt,name=damaged,proto3" json:"damaged,omitempty"` // that could not be read
+	N                int64                  `protobuf:"varint,3,opt,name=n,proto3" json:"n,omitempty"`             // samples
+	Losses           []*Loss                `protobuf:"bytes,4,rep,name=losses,proto3" json:"losses,omitempty"`
+	Nodes            []*NodeCoverage        `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Tasks            []*TaskCoverage        `protobuf:"bytes,6,rep,name=tasks,proto3" json:"tasks,omitempty"`                                                // those that recorded some instances only
+	DoubtfulWindows  uint32                 `protobuf:"varint,7,opt,name=doubtful_windows,json=doubtfulWindows,proto3" json:"doubtful_windows,omitempty"`    // when these were is not known to their own length
+	Dropped          []*Span                `protobuf:"bytes,8,rep,name=dropped,proto3" json:"dropped,omitempty"`                                            // times whose windows, of the detail that the question needs, are kept no more
+	Cost             *Cost                  `protobuf:"bytes,9,opt,name=cost,proto3" json:"cost,omitempty"`                                                  // of profiling it
+	CpuNs            int64                  `protobuf:"varint,10,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`                                 // that was used by what was profiled, by the kernel's account
+	OverlappingTasks []string               `protobuf:"bytes,11,rep,name=overlapping_tasks,json=overlappingTasks,proto3" json:"overlapping_tasks,omitempty"` // that recorded the same at the same time: what several saw counts more than once
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Coverage) Reset() {
@@ -2965,6 +2966,13 @@ func (x *Coverage) GetCpuNs() int64 {
 		return x.CpuNs
 	}
 	return 0
+}
+
+func (x *Coverage) GetOverlappingTasks() []string {
+	if x != nil {
+		return x.OverlappingTasks
+	}
+	return nil
 }
 
 // TaskCoverage says of which instances a task has recorded some.
@@ -4843,7 +4851,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
 	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
-	"toUnixNano\"\xdb\x02\n" +
+	"toUnixNano\"\x88\x03\n" +
 	"\bCoverage\x12\x18\n" +
 	"\awindows\x18\x01 \x01(\rR\awindows\x12\x18\n" +
 	"\adamaged\x18\x02 \x01(\rR\adamaged\x12\f\n" +
@@ -4855,7 +4863,8 @@ const file_atys_proto_rawDesc = "" +
 	"\adropped\x18\b \x03(\v2\r.atys.v1.SpanR\adropped\x12!\n" +
 	"\x04cost\x18\t \x01(\v2\r.atys.v1.CostR\x04cost\x12\x15\n" +
 	"\x06cpu_ns\x18\n" +
-	" \x01(\x03R\x05cpuNs\"T\n" +
+	" \x01(\x03R\x05cpuNs\x12+\n" +
+	"\x11overlapping_tasks\x18\v \x03(\tR\x10overlappingTasks\"T\n" +
 	"\fTaskCoverage\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x120\n" +
 	"\tinstances\x18\x02 \x01(\v2\x12.atys.v1.InstancesR\tinstances\"\x8d\x02\n" +
