@@ -99,6 +99,8 @@ func TestParseRefuses(t *testing.T) {
 		head + "instances: -1":                                "instances: -1",
 		head + "colour: red":                                  "colour",
 		head + "select: [":                                    "",
+		head + `select: {service="a"}`:                        `write select: '{service="a"}'`,
+		head + "select: {a='b',c=~\"x{2}\"} # these":          `write select: '{a=''b'',c=~"x{2}"}'`,
 	}
 	for text, want := range tests {
 		all, err := Parse(strings.NewReader(text))
