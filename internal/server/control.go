@@ -95,6 +95,9 @@ func (s *Server) Apply(ctx context.Context, r *atysv1.ApplyRequest) (*atysv1.App
 	var orders []*ordered
 	for _, text := range r.GetObjects() {
 		p, err := spec.ParseJSON([]byte(text))
+		if err == nil {
+			err = p.CheckNew()
+		}
 		if err != nil {
 			return nil, connect.NewError(connect.CodeInvalidArgument, err)
 		}

@@ -135,9 +135,29 @@ func TestProfilesAreKept(t *testing.T) {
 	}
 }
 
+// TestNameThatIsTakenNoMore has a server find a profile of before a name was
+// refused: it goes on, and can be deleted.
+func TestNameThatIsTakenNoMore(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "default"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kept := `{"id":"1","created":"2026-11-01T12:00:00Z","profile":{"kind":"Profile","name":"builtin"}}`
+	if err := os.WriteFile(filepath.Join(dir, "default", "builtin.json"), []byte(kept), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := command(t, dir)
+	if got := c.ids(t, "n"); got["builtin"] != "1" || c.status(t, "builtin").Profile.Name != "builtin" {
+		t.Errorf("tasks %v", got)
+	}
+	if _, err := c.control.Delete(t.Context(), &atysv1.DeleteRequest{Kind: "profiles", Name: "builtin"}); err != nil || len(c.ids(t, "n")) != 0 {
+		t.Errorf("it cannot be deleted: %v", err)
+	}
+}
+
 func TestControlRefuses(t *testing.T) {
 	c := command(t, "")
-	for object, want := range map[string]string{"kind: Profile": "", `{"kind":"Profile","name":"x","frequency":0.1}`: "frequency: 0.1"} {
+	for object, want := range map[string]string{"kind: Profile": "", `{"kind":"Profile","name":"x","frequency":0.1}`: "frequency: 0.1", `{"kind":"Profile","name":"builtin"}`: "take another name"} {
 		_, err := c.control.Apply(t.Context(), &atysv1.ApplyRequest{Objects: []string{lasting, object}})
 		if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", object, err)

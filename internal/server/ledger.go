@@ -79,6 +79,9 @@ func (l ledger) read(log *slog.Logger) (all []*ordered, err error) {
 			}
 			continue
 		}
+		if err := o.Profile.CheckNew(); err != nil {
+			log.Warn("a profile has a name that is taken no more: delete it, and apply it by another one", "profile", o.Profile.Name, "error", err)
+		}
 		all = append(all, o)
 	}
 	return all, nil

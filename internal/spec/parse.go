@@ -140,6 +140,9 @@ func Parse(r io.Reader) ([]*Profile, error) {
 			continue // nothing between two separators
 		}
 		p, err := d.profile()
+		if p != nil {
+			err = errors.Join(err, p.CheckNew())
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("object %d, %s %q: %w", n, d.Kind, d.Name, err))
 			continue
