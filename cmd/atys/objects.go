@@ -282,7 +282,7 @@ func agentRow(a *server.AgentStatus, wide bool, now time.Time) []string {
 	cost, limit, budget := costCells(a.Cost)
 	row = append(row, cost, limit)
 	if wide {
-		row = append(row, budget, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", clockCell(a), a.Version, age(now, a.Started),
+		row = append(row, budget, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", clockCell(a), a.Version, agentAge(now, a),
 			cmp.Or(a.ShipsTo, "-"), a.Labels.String())
 	}
 	return row
@@ -370,7 +370,16 @@ func age(now, began time.Time) string {
 	if began.IsZero() {
 		return "-"
 	}
-	return now.Sub(began).Round(time.Second).String()
+	return max(now.Sub(began), 0).Round(time.Second).String()
+}
+
+// agentAge is age of an agent, which tells by its own clock when it began.
+func agentAge(now time.Time, a *server.AgentStatus) string {
+	ahead, err := time.ParseDuration(a.ClockOffset)
+	if err != nil || a.Started.IsZero() {
+		return age(now, a.Started)
+	}
+	return age(now, a.Started.Add(-ahead))
 }
 
 func describeCommand() *cobra.Command {
