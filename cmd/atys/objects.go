@@ -385,9 +385,13 @@ func agentAge(now time.Time, a *server.AgentStatus) string {
 func describeCommand() *cobra.Command {
 	var f objectFlags
 	c := &cobra.Command{
-		Use:     "describe profile|agent|target|relay NAME",
-		Short:   "Show all that a server knows of one thing",
-		Example: `  atys describe profile checkout-cpu`,
+		Use:   "describe profile|agent|target|relay NAME",
+		Short: "Show all that a server knows of one thing",
+		Long: `describe shows all that a server knows of one thing. Targets are named by their
+service, or by a selector such as '{service="checkout",node="edge-1"}': all that
+match are shown.`,
+		Example: `  atys describe profile checkout-cpu
+  atys describe target checkout`,
 		RunE: func(c *cobra.Command, args []string) error {
 			kind, name, err := kindAndName(args, 2, 2)
 			if err = cmp.Or(err, f.checkOutput(documents)); err != nil {

@@ -273,10 +273,8 @@ func (f *fleet) moves() (moved <-chan struct{}, ended bool) {
 func (f *fleet) objects(kind, name string) (all []*atysv1.Object, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	meant := func(of string) bool { return name == "" || of == name }
 	add := func(of string, status any) {
-		if name != "" && of != name {
-			return
-		}
 		text, marshalErr := json.Marshal(status)
 		if marshalErr != nil {
 			err = fmt.Errorf("write %s %q: %w", kind, of, marshalErr)
@@ -287,27 +285,58 @@ func (f *fleet) objects(kind, name string) (all []*atysv1.Object, err error) {
 	switch kind {
 	case kindProfiles:
 		for _, t := range f.sorted() {
-			add(t.Profile.Name, f.profileStatus(t))
+			if meant(t.Profile.Name) {
+				add(t.Profile.Name, f.profileStatus(t))
+			}
 		}
 	case kindAgents:
 		for _, a := range f.byNode() {
-			add(a.report.GetNode(), f.agentStatus(a))
+			if meant(a.report.GetNode()) {
+				add(a.report.GetNode(), f.agentStatus(a))
+			}
 		}
 	case kindTargets:
-		for _, a := range f.byNode() {
-			for _, t := range a.report.GetTargets() {
-				labels := profile.Labels(t.GetLabels())
-				add(labels.String(), TargetStatus{Labels: labels, Processes: int(t.GetProcesses())})
-			}
+		targets, err := f.targets(name)
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		}
+		for _, t := range targets {
+			add(t.Labels.String(), t)
 		}
 	case kindRelays:
 		for _, r := range f.relays.sorted() {
-			add(r.Name, f.relayStatus(r))
+			if meant(r.Name) {
+				add(r.Name, f.relayStatus(r))
+			}
 		}
 	default:
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("there are no %.40q: ask for %s, %s, %s or %s", kind, kindProfiles, kindAgents, kindTargets, kindRelays))
 	}
 	return all, err
+}
+
+// targets lists those that are meant: by all labels of one, as a list shows them,
+// by a selector or by the name of a service; all of them if nothing is said. The
+// lock is held.
+func (f *fleet) targets(name string) (all []TargetStatus, err error) {
+	for _, a := range f.byNode() {
+		for _, t := range a.report.GetTargets() {
+			all = append(all, TargetStatus{Labels: t.GetLabels(), Processes: int(t.GetProcesses())})
+		}
+	}
+	if name == "" {
+		return all, nil
+	}
+	if i := slices.IndexFunc(all, func(t TargetStatus) bool { return t.Labels.String() == name }); i >= 0 {
+		return all[i : i+1], nil
+	}
+	chosen := spec.Selector{{Label: "service", Op: spec.Equal, Value: name}}
+	if strings.HasPrefix(name, "{") {
+		if chosen, err = spec.ParseSelector(name); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(all, func(t TargetStatus) bool { return !chosen.Matches(t.Labels) }), nil
 }
 
 // profileStatus gathers what agents tell of a profile. The lock is held.

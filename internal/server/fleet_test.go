@@ -273,6 +273,27 @@ func (c *commanded) chosen(t *testing.T) (all []string) {
 	return all
 }
 
+// TestTargetsAreNamed asks for targets as people see them in a list.
+func TestTargetsAreNamed(t *testing.T) {
+	c := command(t, "")
+	c.report(t, "x", "ab")
+	c.report(t, "y", "a")
+	for name, want := range map[string]int{
+		"": 3, "shop": 3, `{node="x"}`: 2, `{service="shop",instance=~"b|c"}`: 1, `{}`: 3,
+		`{instance="a", node="y", service="shop"}`: 1, // as the list has it
+	} {
+		response, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "targets", Name: name})
+		if err != nil || len(response.GetObjects()) != want {
+			t.Errorf("%q means %v (%v), want %d targets", name, response, err, want)
+		}
+	}
+	for name, want := range map[string]connect.Code{"nobody": connect.CodeNotFound, `{node="z"}`: connect.CodeNotFound, `{node=`: connect.CodeInvalidArgument} {
+		if _, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "targets", Name: name}); connect.CodeOf(err) != want {
+			t.Errorf("%q: %v, want %v", name, err, want)
+		}
+	}
+}
+
 // TestInstancesAreChosen has three of the targets be recorded: they stay the
 // same while they are there, and all are as likely to be among them.
 func TestInstancesAreChosen(t *testing.T) {
