@@ -278,7 +278,11 @@ func statusRow[S any](o *atysv1.Object, show func(*S) []string) ([]string, error
 }
 
 func agentRow(a *server.AgentStatus, wide bool, now time.Time) []string {
-	row := []string{a.Node, a.Phase, strconv.Itoa(a.Targets), strconv.Itoa(a.Shipped), strconv.Itoa(a.Waiting), strconv.Itoa(a.Lost)}
+	phase := a.Phase
+	if a.Message != "" {
+		phase += ", see describe"
+	}
+	row := []string{a.Node, phase, strconv.Itoa(a.Targets), strconv.Itoa(a.Shipped), strconv.Itoa(a.Waiting), strconv.Itoa(a.Lost)}
 	cost, limit, budget := costCells(a.Cost)
 	row = append(row, cost, limit)
 	if wide {

@@ -27,3 +27,13 @@ func TestAgentAge(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentWithMessage has the table say that there is more to know.
+func TestAgentWithMessage(t *testing.T) {
+	for message, want := range map[string]string{"": "connected", "two agents": "connected, see describe"} {
+		row := agentRow(&server.AgentStatus{Node: "n", Phase: "connected", Message: message}, false, time.Now())
+		if row[1] != want {
+			t.Errorf("an agent of which is said %q: %q", message, row)
+		}
+	}
+}

@@ -66,6 +66,7 @@ type AgentStatus struct {
 	Memory      int        `json:"memoryBytes"`
 	Cost        *AgentCost `json:"cost,omitempty"`
 	LastEnd     string     `json:"lastEnd,omitempty"` // how its last life ended, if not by itself
+	Message     string     `json:"message,omitempty"` // what is wrong with it
 
 	Labels  profile.Labels `json:"labels,omitempty"`
 	ShipsTo string         `json:"shipsTo,omitempty"` // address of its group's relay
@@ -406,13 +407,16 @@ func (f *fleet) agentStatus(a *attendant) AgentStatus {
 			Cap: finite(state.GetCapHertz()), Message: cut(state.GetBudgetMessage())}
 	}
 	status.LastEnd = cut(state.GetLastEnd())
+	if a.twice() {
+		status.Message = "two agents attend under this name, and this is what the last of them told: give each a --node of its own"
+	}
 	if started := state.GetStartedUnixNano(); started != 0 {
 		status.Started = time.Unix(0, started).UTC()
 	}
 	switch {
 	case a.left:
 		status.Phase = agentLeft
-	case a.attending == 0 || f.silent(a):
+	case len(a.runs) == 0 || f.silent(a):
 		status.Phase = agentSilent
 	}
 	return status

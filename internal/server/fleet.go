@@ -81,13 +81,14 @@ type task struct {
 
 // attendant is an agent as the server knows it.
 type attendant struct {
-	report    *atysv1.ReportRequest
-	first     time.Time // when it was first heard of
-	seen      time.Time
-	attending int    // connections that stand
-	run       []byte // of the last that came
-	left      bool   // it has said goodbye
-	labels    profile.Labels
+	report *atysv1.ReportRequest
+	first  time.Time // when it was first heard of
+	seen   time.Time
+	runs   []string // of the connections that stand
+	run    []byte   // of the last that came
+	left   bool     // it has said goodbye
+	warned bool     // that it is two
+	labels profile.Labels
 
 	reportBytes, labelBytes int // of what the fleet holds
 }
@@ -222,7 +223,7 @@ func (f *fleet) forget() {
 		}
 	}
 	for node, a := range f.agents {
-		if a.attending == 0 && now.Sub(a.seen) > forgetAgent {
+		if len(a.runs) == 0 && now.Sub(a.seen) > forgetAgent {
 			f.held -= a.reportBytes + a.labelBytes
 			delete(f.agents, node)
 		}
@@ -356,19 +357,31 @@ func (f *fleet) arrive(r *atysv1.AttendRequest) error {
 	}
 	a.labels = r.GetLabels()
 	a.run, a.left = r.GetRun(), false
-	a.attending++
+	a.runs = append(a.runs, string(r.GetRun()))
+	if a.twice() && !a.warned {
+		f.log.Warn("two agents attend under one name: give each a --node of its own", "node", r.GetNode())
+		a.warned = true
+	}
 	a.seen = f.now()
 	f.announce(false)
 	return nil
 }
 
-func (f *fleet) leave(node string) {
+func (f *fleet) leave(r *atysv1.AttendRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if a := f.agents[node]; a != nil {
-		a.attending--
+	if a := f.agents[r.GetNode()]; a != nil {
+		if i := slices.Index(a.runs, string(r.GetRun())); i >= 0 {
+			a.runs = slices.Delete(a.runs, i, i+1)
+		}
 		f.announce(false)
 	}
+}
+
+// twice tells whether two agents attend as this one. One whose machine has lost its
+// power does until its connection is found to be dead.
+func (a *attendant) twice() bool {
+	return slices.ContainsFunc(a.runs, func(run string) bool { return run != a.runs[0] })
 }
 
 // agent finds or adds an agent. The lock is held.
@@ -471,7 +484,7 @@ func (s *Server) AttendTo(ctx context.Context, r *atysv1.AttendRequest, send fun
 	if err := f.arrive(r); err != nil {
 		return err
 	}
-	defer f.leave(r.GetNode())
+	defer f.leave(r)
 	told := uint64(0)
 	beat := time.NewTicker(agentHeartbeat)
 	defer beat.Stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -396,7 +397,7 @@ func TestGoodbye(t *testing.T) {
 		report(node, "1", false)
 	}
 	report("leaves", "1", true)
-	c.own(t).leave("leaves")
+	c.own(t).leave(&atysv1.AttendRequest{Node: "leaves", Run: []byte("1")})
 	if got := counted(); got != "map[heard:2 left:1]" || phase("leaves") != "left" || len(c.own(t).scraped()) != 2 {
 		t.Errorf("one has left: %s, it is %s, %d are to be scraped", got, phase("leaves"), len(c.own(t).scraped()))
 	}
@@ -420,5 +421,48 @@ func TestGoodbye(t *testing.T) {
 	}
 	if got := counted(); got != "map[gone:1 heard:2]" || phase("leaves") != "connected" {
 		t.Errorf("it is back: %s, %s", got, phase("leaves"))
+	}
+}
+
+// TestTwoAgentsOfOneName has a second agent come by the name of one that is there.
+func TestTwoAgentsOfOneName(t *testing.T) {
+	c := command(t, "")
+	f := c.own(t)
+	var said strings.Builder
+	f.log = slog.New(slog.NewTextHandler(&said, nil))
+	run := func(run string) *atysv1.AttendRequest { return &atysv1.AttendRequest{Node: "n", Run: []byte(run)} }
+	told := func() (a AgentStatus) {
+		t.Helper()
+		response, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "agents", Name: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(response.GetObjects()[0].GetJson()), &a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	for _, step := range []struct {
+		comes, goes string
+		twice       bool
+		warnings    int
+	}{
+		{comes: "1"}, {comes: "1"}, {goes: "1"}, // its connection broke
+		{comes: "2", twice: true, warnings: 1}, {goes: "1", warnings: 1},
+		{comes: "1", twice: true, warnings: 1}, {goes: "2", warnings: 1}, {goes: "1", warnings: 1},
+	} {
+		if step.comes != "" {
+			if err := f.arrive(run(step.comes)); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			f.leave(run(step.goes))
+		}
+		if a := told(); (a.Message != "") != step.twice || strings.Count(said.String(), "--node") != step.warnings {
+			t.Errorf("%+v: agents are told of as %+v, the log says %s", step, a, said.String())
+		}
+	}
+	if a := told(); a.Phase != "silent" {
+		t.Errorf("all have gone: %+v", a)
 	}
 }
