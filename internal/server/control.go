@@ -347,8 +347,8 @@ func (f *fleet) profileStatus(t *task) ProfileStatus {
 		p.Until = &t.Until
 	}
 	if t.Profile.Instances > 0 {
-		recorded := len(chosenKeys(t.chosen))
-		p.Recorded, p.Eligible = &recorded, &t.eligible
+		recorded := len(chosenKeys(t.Chosen))
+		p.Recorded, p.Eligible = &recorded, &t.Eligible
 	}
 	phases := map[string]int{}
 	for _, a := range f.byNode() {

@@ -30,9 +30,6 @@ const (
 	agentHeartbeat = 10 * time.Second // of a thousand, each takes a thousandth of a core: agents wait for two
 )
 
-// choosePause is how long an agent that fell silent keeps what it was chosen for.
-const choosePause = 5 * time.Second
-
 // How long agents and profiles are remembered that are heard of no more.
 const (
 	silentAfter = 50 * time.Second // agents report every twenty, if nothing changes
@@ -56,6 +53,7 @@ type fleet struct {
 	now    func() time.Time
 	ledger ledger
 	random *rand.Rand
+	began  time.Time
 
 	heartbeat   time.Duration // how often relays are told that nothing has changed
 	relayMissed time.Duration // how long one may not answer that
@@ -67,6 +65,7 @@ type fleet struct {
 	relays   relays
 	revision uint64        // of orders
 	chosen   time.Time     // when instances were chosen last
+	kept     time.Time     // when the ledger was told of that
 	changed  chan struct{} // closed when orders change
 	moved    chan struct{} // closed when anything does
 	ended    bool
@@ -75,8 +74,9 @@ type fleet struct {
 // task is a profile on its way to agents.
 type task struct {
 	*ordered
-	chosen   map[string][]profile.Labels // by node, where instances are limited
-	eligible int
+	choice        // where instances are limited
+	restored bool // it was read from the ledger: not all whom it chose may have been heard of yet
+	unkept   bool // the ledger has another choice
 }
 
 // attendant is an agent as the server knows it.
@@ -95,7 +95,7 @@ type attendant struct {
 
 func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error) {
 	f := &fleet{log: log, now: now, ledger: ledger{o.Profiles}, random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
-		heartbeat: heartbeat, relayMissed: relayMissed,
+		began: now(), heartbeat: heartbeat, relayMissed: relayMissed,
 		profiles: map[string]*task{}, agents: map[string]*attendant{}, relays: newRelays(o.GroupBy),
 		revision: uint64(now().UnixNano()), // another one than any that an agent may remember
 		changed:  make(chan struct{}), moved: make(chan struct{})}
@@ -104,7 +104,11 @@ func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error)
 		return nil, err
 	}
 	for _, o := range all {
-		f.profiles[o.Profile.Name] = &task{ordered: o}
+		t := &task{ordered: o, restored: true}
+		if t.choice, err = f.ledger.readChoice(o); err != nil {
+			log.Error("read what a profile chose: others are chosen", "profile", o.Profile.Name, "error", err)
+		}
+		f.profiles[o.Profile.Name] = t
 	}
 	return f, nil
 }
@@ -126,6 +130,7 @@ func (f *fleet) end() {
 	defer f.mu.Unlock()
 	if !f.ended {
 		f.ended = true
+		f.keepChoices()
 		f.announce(true)
 	}
 }
@@ -161,6 +166,7 @@ func (f *fleet) apply(orders []*ordered) error {
 		f.profiles[o.Profile.Name] = t
 		f.choose(t)
 	}
+	f.keepChoices()
 	f.announce(true)
 	return nil
 }
@@ -194,13 +200,21 @@ func (f *fleet) delete(name string) error {
 	if f.profiles[name] == nil {
 		return connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no profile %q", name))
 	}
-	if err := f.ledger.drop(name); err != nil {
-		f.log.Error("forget a profile", "error", err)
+	if !f.forgetProfile(name) {
 		return connect.NewError(connect.CodeUnavailable, errors.New("the profile could not be deleted: try again later"))
 	}
-	delete(f.profiles, name)
 	f.announce(true)
 	return nil
+}
+
+// forgetProfile drops a profile, if the ledger can. The lock is held.
+func (f *fleet) forgetProfile(name string) bool {
+	if err := f.ledger.drop(name); err != nil {
+		f.log.Error("forget a profile", "error", err)
+		return false
+	}
+	delete(f.profiles, name)
+	return true
 }
 
 // tidy drops what was over long ago.
@@ -208,6 +222,7 @@ func (f *fleet) tidy() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forget()
+	f.keepChoices()
 }
 
 // forget is tidy. The lock is held.
@@ -215,11 +230,7 @@ func (f *fleet) forget() {
 	now := f.now()
 	for name, t := range f.profiles {
 		if !t.Until.IsZero() && now.Sub(t.Until) > forgetDone {
-			if err := f.ledger.drop(name); err != nil {
-				f.log.Error("forget a profile", "error", err)
-				continue
-			}
-			delete(f.profiles, name)
+			f.forgetProfile(name)
 		}
 	}
 	for node, a := range f.agents {
@@ -257,52 +268,6 @@ func (f *fleet) state(a *attendant) string {
 	return agentSilent
 }
 
-// choose takes, of the targets that a profile means, as many as it wants, at
-// random: of agents that are heard of, while the profile lasts. Those that were
-// chosen stay while they are there. The lock is held.
-func (f *fleet) choose(t *task) (changed bool) {
-	if t.Profile.Instances == 0 || !t.Until.IsZero() && f.now().After(t.Until) {
-		return false
-	}
-	type place struct {
-		node   string
-		labels profile.Labels
-	}
-	eligible := map[string]place{}
-	for node, a := range f.agents {
-		if f.silent(a) {
-			continue
-		}
-		for _, target := range a.report.GetTargets() {
-			if labels := profile.Labels(target.GetLabels()); t.Profile.Matches(labels) {
-				eligible[labels.String()] = place{node, labels}
-			}
-		}
-	}
-	before := chosenKeys(t.chosen)
-	keep := slices.DeleteFunc(slices.Clone(before), func(key string) bool { _, ok := eligible[key]; return !ok })
-	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(eligible)), func(key string) bool { return slices.Contains(keep, key) })
-	f.random.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-	keep = append(keep, rest[:min(len(rest), max(t.Profile.Instances-len(keep), 0))]...)
-	changed = t.eligible != len(eligible)
-	t.eligible, t.chosen = len(eligible), map[string][]profile.Labels{}
-	for _, key := range slices.Sorted(slices.Values(keep)) {
-		p := eligible[key]
-		t.chosen[p.node] = append(t.chosen[p.node], p.labels)
-	}
-	return changed || !slices.Equal(before, chosenKeys(t.chosen))
-}
-
-func chosenKeys(chosen map[string][]profile.Labels) (keys []string) {
-	for _, all := range chosen {
-		for _, labels := range all {
-			keys = append(keys, labels.String())
-		}
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // ordersFor gives what an agent is to do that was told a revision of it, and what
 // is closed when that changes.
 func (f *fleet) ordersFor(node string, told uint64) (orders *atysv1.Orders, changed <-chan struct{}, ended bool) {
@@ -315,6 +280,10 @@ func (f *fleet) ordersFor(node string, told uint64) (orders *atysv1.Orders, chan
 	if orders.GetUnchanged() {
 		return orders, f.changed, f.ended
 	}
+	if f.undecided() { // agents go on with what they have
+		orders.Revision, orders.Unchanged = told, true
+		return orders, f.changed, f.ended
+	}
 	for _, t := range f.sorted() {
 		if !t.Until.IsZero() && f.now().Sub(t.Until) > lateAgents {
 			continue
@@ -324,11 +293,11 @@ func (f *fleet) ordersFor(node string, told uint64) (orders *atysv1.Orders, chan
 			f.log.Error("write a profile", "profile", t.Profile.Name, "error", err)
 			continue
 		}
-		m := &atysv1.Task{Id: t.ID, Profile: string(text), Limited: t.Profile.Instances > 0, Eligible: uint32(t.eligible), Recorded: uint32(len(chosenKeys(t.chosen)))}
+		m := &atysv1.Task{Id: t.ID, Profile: string(text), Limited: t.Profile.Instances > 0, Eligible: uint32(t.Eligible), Recorded: uint32(len(chosenKeys(t.Chosen)))}
 		if !t.Until.IsZero() {
 			m.UntilUnixNano = t.Until.UnixNano()
 		}
-		for _, labels := range t.chosen[node] {
+		for _, labels := range t.Chosen[node] {
 			m.Chosen = append(m.Chosen, &atysv1.Series{Labels: labels})
 		}
 		orders.Tasks = append(orders.Tasks, m)
@@ -453,21 +422,14 @@ func (f *fleet) hear(r *atysv1.ReportRequest) error {
 	news := f.silent(a) || !sameTargets(a.report, r)
 	a.report, a.seen, a.left = r, f.now(), r.GetLeaving()
 	f.announce((news || a.left || f.now().Sub(f.chosen) >= choosePause) && f.chooseAll())
+	if f.now().Sub(f.kept) >= choosePause {
+		f.keepChoices()
+	}
 	return nil
 }
 
 func sameTargets(a, b *atysv1.ReportRequest) bool {
 	return slices.EqualFunc(a.GetTargets(), b.GetTargets(), func(a, b *atysv1.Target) bool { return proto.Equal(a, b) })
-}
-
-// chooseAll chooses for all profiles that want so many instances and no more. The
-// lock is held.
-func (f *fleet) chooseAll() (changed bool) {
-	f.chosen = f.now()
-	for _, t := range f.profiles {
-		changed = f.choose(t) || changed
-	}
-	return changed
 }
 
 // Attend gives an agent its orders until it leaves; see the service Fleet.
