@@ -147,7 +147,7 @@ func (f *fleet) apply(orders []*ordered) error {
 			more++
 		}
 	}
-	if len(f.profiles)+more > maxProfiles {
+	if !f.makeRoom(more, orders) {
 		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d profiles, and at most %d are kept: delete some", len(f.profiles), maxProfiles))
 	}
 	fresh := slices.DeleteFunc(slices.Clone(orders), func(o *ordered) bool {
@@ -169,6 +169,32 @@ func (f *fleet) apply(orders []*ordered) error {
 	f.keepChoices()
 	f.announce(true)
 	return nil
+}
+
+// makeRoom forgets those of the profiles whose time is over longest, if there are
+// too many for more, but for those that are applied again. The lock is held.
+func (f *fleet) makeRoom(more int, applied []*ordered) bool {
+	excess := len(f.profiles) + more - maxProfiles
+	if excess <= 0 {
+		return true
+	}
+	var done []*task
+	for name, t := range f.profiles {
+		again := slices.ContainsFunc(applied, func(o *ordered) bool { return o.Profile.Name == name })
+		if !again && !t.Until.IsZero() && f.now().Sub(t.Until) > lateAgents { // nobody is waited for any more
+			done = append(done, t)
+		}
+	}
+	if len(done) < excess {
+		return false
+	}
+	slices.SortFunc(done, func(a, b *task) int { return a.Until.Compare(b.Until) })
+	for _, t := range done[:excess] {
+		if !f.forgetProfile(t.Profile.Name) {
+			return false
+		}
+	}
+	return true
 }
 
 // takeBack has the ledger hold what it held before. The lock is held.

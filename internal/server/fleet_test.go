@@ -136,6 +136,38 @@ func TestProfilesAreKept(t *testing.T) {
 	}
 }
 
+// TestRoomForProfiles has more be asked for than are kept: those whose time is over
+// give way, the oldest first.
+func TestRoomForProfiles(t *testing.T) {
+	c := command(t, t.TempDir())
+	brief := func(i int) string {
+		return fmt.Sprintf(`{"kind":"Profile","name":"p%d","duration":"%ds"}`, i, i+1)
+	}
+	var all []string
+	for i := range maxProfiles - 1 {
+		all = append(all, brief(i))
+	}
+	c.apply(t, append(all, lasting)...)
+	apply := func(objects ...string) error {
+		_, err := c.control.Apply(t.Context(), &atysv1.ApplyRequest{Objects: objects})
+		return err
+	}
+	if err := apply(brief(maxProfiles)); connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("one too many: %v", err)
+	}
+	c.now = noon.Add(lateAgents + 3500*time.Millisecond) // the times of three are over, also for agents that are late
+	if err := apply(all[0], brief(maxProfiles), brief(maxProfiles+1), brief(maxProfiles+2)); connect.CodeOf(err) != connect.CodeResourceExhausted || c.own(t).profiles["p1"] == nil {
+		t.Errorf("three more, where two could give way: %v", err)
+	}
+	if err := apply(all[0], brief(maxProfiles)); err != nil {
+		t.Errorf("one too many, where others are done: %v", err)
+	}
+	kept := c.own(t).profiles
+	if len(kept) != maxProfiles || kept["p0"] == nil || kept["p1"] != nil || kept["p2"] == nil || kept["lasting"] == nil {
+		t.Errorf("%d are kept, among them p0 %v, p1 %v, p2 %v", len(kept), kept["p0"], kept["p1"], kept["p2"])
+	}
+}
+
 // TestNameThatIsTakenNoMore has a server find a profile of before a name was
 // refused: it goes on, and can be deleted.
 func TestNameThatIsTakenNoMore(t *testing.T) {
