@@ -278,11 +278,15 @@ func statusRow[S any](o *atysv1.Object, show func(*S) []string) ([]string, error
 }
 
 func agentRow(a *server.AgentStatus, wide bool, now time.Time) []string {
-	row := []string{a.Node, a.Phase, strconv.Itoa(a.Targets), strconv.Itoa(a.Shipped), strconv.Itoa(a.Waiting), strconv.Itoa(a.Lost)}
+	phase := a.Phase
+	if a.Message != "" {
+		phase += ", see describe"
+	}
+	row := []string{a.Node, phase, strconv.Itoa(a.Targets), strconv.Itoa(a.Shipped), strconv.Itoa(a.Waiting), strconv.Itoa(a.Lost)}
 	cost, limit, budget := costCells(a.Cost)
 	row = append(row, cost, limit)
 	if wide {
-		row = append(row, budget, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", clockCell(a), a.Version, age(now, a.Started),
+		row = append(row, budget, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", clockCell(a), a.Version, agentAge(now, a),
 			cmp.Or(a.ShipsTo, "-"), a.Labels.String())
 	}
 	return row
@@ -370,15 +374,28 @@ func age(now, began time.Time) string {
 	if began.IsZero() {
 		return "-"
 	}
-	return now.Sub(began).Round(time.Second).String()
+	return max(now.Sub(began), 0).Round(time.Second).String()
+}
+
+// agentAge is age of an agent, which tells by its own clock when it began.
+func agentAge(now time.Time, a *server.AgentStatus) string {
+	ahead, err := time.ParseDuration(a.ClockOffset)
+	if err != nil || a.Started.IsZero() {
+		return age(now, a.Started)
+	}
+	return age(now, a.Started.Add(-ahead))
 }
 
 func describeCommand() *cobra.Command {
 	var f objectFlags
 	c := &cobra.Command{
-		Use:     "describe profile|agent|target|relay NAME",
-		Short:   "Show all that a server knows of one thing",
-		Example: `  atys describe profile checkout-cpu`,
+		Use:   "describe profile|agent|target|relay NAME",
+		Short: "Show all that a server knows of one thing",
+		Long: `describe shows all that a server knows of one thing. Targets are named by their
+service, or by a selector such as '{service="checkout",node="edge-1"}': all that
+match are shown.`,
+		Example: `  atys describe profile checkout-cpu
+  atys describe target checkout`,
 		RunE: func(c *cobra.Command, args []string) error {
 			kind, name, err := kindAndName(args, 2, 2)
 			if err = cmp.Or(err, f.checkOutput(documents)); err != nil {

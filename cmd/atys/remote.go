@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/profile"
@@ -105,26 +107,18 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	control := atysv1connect.NewControlClient(client, address)
-	began := time.Now()
-	if _, err := control.Apply(c.Context(), &atysv1.ApplyRequest{Objects: []string{string(text)}}); err != nil {
+	d := &demand{control: atysv1connect.NewControlClient(client, address), asks: atysv1connect.NewQueryClient(client, address), profile: p, patience: patience}
+	if err := d.apply(c.Context()); err != nil {
 		return explain(address, err)
 	}
 	fmt.Fprintf(os.Stderr, "atys: recording as profile %s for %s; Ctrl-C ends it early\n", p.Name, f.duration)
-	status, err := await(c.Context(), control, p)
+	window, err := d.bring(c.Context())
+	_ = d.end() // what was recorded is kept; where this fails the server forgets the profile by itself
 	if err != nil {
-		return errors.Join(explain(address, err), cancelProfile(control, p))
-	}
-	window, err := fetchWindow(c.Context(), atysv1connect.NewQueryClient(client, address), p, began)
-	if err != nil {
-		return explain(address, err)
+		return fmt.Errorf("%w\nwhat was recorded is kept; this gets it: %s", explain(address, err), d.query(address))
 	}
 	if window == nil {
-		return fmt.Errorf("nothing was recorded: %s", why(status))
+		return fmt.Errorf("nothing was recorded: %s", why(d.status))
 	}
 	if i := window.Instances; i != (profile.Instances{}) {
 		window.Comments = append(window.Comments, fmt.Sprintf("%d of %d targets were recorded, chosen at random", i.Recorded, i.Eligible))
@@ -133,7 +127,7 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 		return rescue(window, err)
 	}
 	summarize(os.Stderr, window, f.output)
-	for _, n := range status.Nodes {
+	for _, n := range d.status.Nodes {
 		if n.Phase == "failed" {
 			fmt.Fprintf(os.Stderr, "  node %s failed: %s\n", render.Printable(n.Node), render.Printable(n.Message))
 		}
@@ -141,87 +135,196 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 	return nil
 }
 
-// patience is how long agents may take, after the end, to ship what they have.
-const patience = 30 * time.Second
+const (
+	patience       = 30 * time.Second // agents may take so long, after the end, to ship what they have
+	pollPause      = 250 * time.Millisecond
+	answerPatience = 10 * time.Second // a server that takes longer to tell how things are is asked again
+)
+
+// demand is one recording of a fleet. The server's clock may be another than this
+// machine's: what is asked for by its times was told by it, and how long something
+// takes is measured here.
+type demand struct {
+	control  atysv1connect.ControlClient
+	asks     atysv1connect.QueryClient
+	profile  *spec.Profile
+	patience time.Duration
+
+	applied        time.Time // by this machine's clock
+	created, until time.Time // by the server's
+	status         server.ProfileStatus
+}
+
+// apply has the agents begin.
+func (d *demand) apply(ctx context.Context) error {
+	text, err := json.Marshal(d.profile)
+	if err != nil {
+		return err
+	}
+	response, err := d.control.Apply(ctx, &atysv1.ApplyRequest{Objects: []string{string(text)}})
+	if err != nil {
+		return err
+	}
+	d.applied = time.Now()
+	if err := d.read(response.GetObjects()); err != nil {
+		return err
+	}
+	if d.status.Until == nil {
+		return errors.New("the server does not tell until when it has its agents record")
+	}
+	d.created, d.until = d.status.Created, *d.status.Until
+	return nil
+}
+
+// read takes what the server tells of the profile.
+func (d *demand) read(objects []*atysv1.Object) error {
+	for _, o := range objects {
+		var status server.ProfileStatus
+		if err := json.Unmarshal([]byte(o.GetJson()), &status); err != nil {
+			return err
+		}
+		d.status = status
+	}
+	return nil
+}
+
+// look asks how the profile fares.
+func (d *demand) look(ctx context.Context) error {
+	ctx, done := context.WithTimeout(ctx, answerPatience)
+	defer done()
+	response, err := d.control.Get(ctx, &atysv1.GetRequest{Kind: "profiles", Name: d.profile.Name})
+	if err != nil {
+		return err
+	}
+	return d.read(response.GetObjects())
+}
+
+// away tells whether a server did not answer, and may when it is asked again.
+func away(err error) bool {
+	if err == nil {
+		return false
+	}
+	code := connect.CodeOf(err)
+	return code == connect.CodeUnavailable || code == connect.CodeDeadlineExceeded || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// bring waits for what is recorded, and gets it: none if there is nothing.
+func (d *demand) bring(ctx context.Context) (*profile.Window, error) {
+	if err := d.await(ctx); err != nil {
+		return nil, err
+	}
+	return d.fetch(ctx)
+}
+
+// deadline is when nobody is waited for any more.
+func (d *demand) deadline() time.Time { return d.applied.Add(d.profile.Duration + d.patience) }
 
 // await waits until all agents have shipped what they recorded, or are not heard
 // of for long. Ctrl-C ends the recording early: what there is by then is taken.
-func await(ctx context.Context, control atysv1connect.ControlClient, p *spec.Profile) (status server.ProfileStatus, err error) {
+func (d *demand) await(ctx context.Context) error {
 	patient := context.WithoutCancel(ctx)
-	deadline := time.Now().Add(p.Duration + patience)
-	tick := time.NewTicker(250 * time.Millisecond)
+	tick := time.NewTicker(pollPause)
 	defer tick.Stop()
-	interrupted := ctx.Done()
 	for {
-		response, err := control.Get(patient, &atysv1.GetRequest{Kind: "profiles", Name: p.Name})
-		if err != nil {
-			return status, err
-		}
-		for _, o := range response.GetObjects() {
-			if err := json.Unmarshal([]byte(o.GetJson()), &status); err != nil {
-				return status, err
-			}
-		}
-		over := status.Until != nil && time.Now().After(status.Until.Add(time.Second)) // by then agents have told that they end
-		if over && status.Phase != "running" || time.Now().After(deadline) {
-			return status, nil
+		err := d.look(patient)
+		late := time.Now().After(d.deadline())
+		over := time.Since(d.applied) > d.profile.Duration+time.Second // by then agents have told that they end
+		switch {
+		case err != nil && (late || !away(err)):
+			return err
+		case late, err == nil && over && d.status.Phase != "running":
+			return nil
 		}
 		select {
-		case <-interrupted:
-			if err := cancelProfile(control, p); err != nil {
-				return status, err
+		case <-ctx.Done():
+			if err := d.end(); err != nil {
+				return err
 			}
-			return status, settle(patient, control)
+			return d.settle(patient)
 		case <-tick.C:
 		}
 	}
 }
 
 // settle waits until no agent has anything left to ship, but not for long.
-func settle(ctx context.Context, control atysv1connect.ControlClient) error {
+func (d *demand) settle(ctx context.Context) error {
 	const atLeast, atMost = time.Second, 10 * time.Second // agents have to hear of the end first
-	for began := time.Now(); time.Since(began) < atMost; time.Sleep(250 * time.Millisecond) {
-		response, err := control.Get(ctx, &atysv1.GetRequest{Kind: "agents"})
-		if err != nil {
+	for began := time.Now(); time.Since(began) < atMost; time.Sleep(pollPause) {
+		waiting, err := d.waiting(ctx)
+		if err != nil && !away(err) {
 			return err
 		}
-		waiting := 0
-		for _, o := range response.GetObjects() {
-			var a server.AgentStatus
-			if err := json.Unmarshal([]byte(o.GetJson()), &a); err != nil {
-				return err
-			}
-			waiting += a.Waiting
-		}
-		if waiting == 0 && time.Since(began) > atLeast {
+		if err == nil && waiting == 0 && time.Since(began) > atLeast {
 			break
 		}
 	}
 	return nil
 }
 
-// cancelProfile ends a recording on all agents.
-func cancelProfile(control atysv1connect.ControlClient, p *spec.Profile) error {
+// waiting is how many windows agents have left to ship.
+func (d *demand) waiting(ctx context.Context) (n int, err error) {
+	ctx, done := context.WithTimeout(ctx, answerPatience)
+	defer done()
+	response, err := d.control.Get(ctx, &atysv1.GetRequest{Kind: "agents"})
+	if err != nil {
+		return 0, err
+	}
+	for _, o := range response.GetObjects() {
+		var a server.AgentStatus
+		if err := json.Unmarshal([]byte(o.GetJson()), &a); err != nil {
+			return 0, err
+		}
+		n += a.Waiting
+	}
+	return n, nil
+}
+
+// end has all agents end the recording, and the server forget the profile.
+func (d *demand) end() error {
 	ctx, done := context.WithTimeout(context.Background(), 5*time.Second)
 	defer done()
-	_, err := control.Delete(ctx, &atysv1.DeleteRequest{Kind: "profiles", Name: p.Name})
+	_, err := d.control.Delete(ctx, &atysv1.DeleteRequest{Kind: "profiles", Name: d.profile.Name})
 	return err
 }
 
-// fetchWindow gets all that was recorded for a profile, as one window.
-func fetchWindow(ctx context.Context, asks atysv1connect.QueryClient, p *spec.Profile, began time.Time) (*profile.Window, error) {
-	kind, task := "cpu", p.Name
-	if len(p.Events) > 0 {
-		kind, task = p.Events[0], p.Recordings()[len(p.Kinds)].Task
+// fetch gets all that was recorded, as one window.
+func (d *demand) fetch(ctx context.Context) (*profile.Window, error) {
+	task, kind := d.recorded()
+	from, to := d.span()
+	request := &atysv1.MergeRequest{Selection: &atysv1.Selection{Task: task, Kind: kind, FromUnixNano: from.UnixNano(), ToUnixNano: to.UnixNano()}}
+	response, err := d.asks.Merge(context.WithoutCancel(ctx), request)
+	for away(err) && ctx.Err() == nil && time.Now().Before(d.deadline()) {
+		time.Sleep(pollPause)
+		response, err = d.asks.Merge(context.WithoutCancel(ctx), request)
 	}
-	const margin = time.Hour // the server's clock is another one
-	response, err := asks.Merge(context.WithoutCancel(ctx), &atysv1.MergeRequest{Selection: &atysv1.Selection{Task: task, Kind: kind,
-		FromUnixNano: began.Add(-margin).UnixNano(), ToUnixNano: time.Now().Add(margin).UnixNano()}})
 	if err != nil || response.GetWindow() == nil {
 		return nil, err
 	}
 	window, _, err := wire.Open(response.GetWindow())
 	return window, err
+}
+
+// recorded is what the windows are called that the agents record.
+func (d *demand) recorded() (task, kind string) {
+	p := d.profile
+	if len(p.Events) > 0 {
+		return p.Recordings()[len(p.Kinds)].Task, p.Events[0]
+	}
+	return p.Name, "cpu"
+}
+
+// span is when they can have begun: nobody else has their name, and clocks of
+// agents are wrong too.
+func (d *demand) span() (from, to time.Time) {
+	const margin = time.Hour
+	return d.created.Add(-margin), d.until.Add(margin)
+}
+
+// query is the command that gets them, today and later.
+func (d *demand) query(address string) string {
+	task, kind := d.recorded()
+	from, to := d.span()
+	return fmt.Sprintf("atys query merge --server %s --task %s --kind %s --from %s --to %s", address, task, kind, from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339))
 }
 
 // why tells what agents say of a recording that brought nothing.

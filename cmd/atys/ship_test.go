@@ -28,8 +28,18 @@ func ship(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	w, err := format.Read(ts.MkAbs(args[1]))
 	ts.Check(err)
+	asSampled(w, "builtin", time.Now().Add(-10*time.Minute))
+	for _, label := range args[2:] {
+		name, value, _ := strings.Cut(label, "=")
+		w.Target[name] = value
+	}
+	ts.Check(push(ts.Getenv("ADDRESS"), ts.MkAbs(args[0]), w))
+}
+
+// asSampled makes what was read of folded stacks a window of an agent.
+func asSampled(w *profile.Window, task string, start time.Time) {
 	const each = int64(10 * time.Millisecond)
-	w.Head = profile.Head{Task: "builtin", Start: time.Now().Add(-10 * time.Minute), Duration: 10 * time.Second, Target: profile.Labels{},
+	w.Head = profile.Head{Task: task, Start: start, Duration: 10 * time.Second, Target: profile.Labels{},
 		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: each}}, Design: profile.DesignRandomised}
 	for i := range w.Rows {
 		row := &w.Rows[i]
@@ -37,11 +47,6 @@ func ship(ts *testscript.TestScript, neg bool, args []string) {
 		row.Values, row.Squares = []int64{row.N * each}, float64(row.N)*float64(each)*float64(each)
 	}
 	w.Exact.CPU = time.Duration(w.Total(0))
-	for _, label := range args[2:] {
-		name, value, _ := strings.Cut(label, "=")
-		w.Target[name] = value
-	}
-	ts.Check(push(ts.Getenv("ADDRESS"), ts.MkAbs(args[0]), w))
 }
 
 // push sends a window once the server answers; one that starts may take long.

@@ -66,6 +66,7 @@ type AgentStatus struct {
 	Memory      int        `json:"memoryBytes"`
 	Cost        *AgentCost `json:"cost,omitempty"`
 	LastEnd     string     `json:"lastEnd,omitempty"` // how its last life ended, if not by itself
+	Message     string     `json:"message,omitempty"` // what is wrong with it
 
 	Labels  profile.Labels `json:"labels,omitempty"`
 	ShipsTo string         `json:"shipsTo,omitempty"` // address of its group's relay
@@ -95,6 +96,9 @@ func (s *Server) Apply(ctx context.Context, r *atysv1.ApplyRequest) (*atysv1.App
 	var orders []*ordered
 	for _, text := range r.GetObjects() {
 		p, err := spec.ParseJSON([]byte(text))
+		if err == nil {
+			err = p.CheckNew()
+		}
 		if err != nil {
 			return nil, connect.NewError(connect.CodeInvalidArgument, err)
 		}
@@ -270,10 +274,8 @@ func (f *fleet) moves() (moved <-chan struct{}, ended bool) {
 func (f *fleet) objects(kind, name string) (all []*atysv1.Object, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	meant := func(of string) bool { return name == "" || of == name }
 	add := func(of string, status any) {
-		if name != "" && of != name {
-			return
-		}
 		text, marshalErr := json.Marshal(status)
 		if marshalErr != nil {
 			err = fmt.Errorf("write %s %q: %w", kind, of, marshalErr)
@@ -284,27 +286,58 @@ func (f *fleet) objects(kind, name string) (all []*atysv1.Object, err error) {
 	switch kind {
 	case kindProfiles:
 		for _, t := range f.sorted() {
-			add(t.Profile.Name, f.profileStatus(t))
+			if meant(t.Profile.Name) {
+				add(t.Profile.Name, f.profileStatus(t))
+			}
 		}
 	case kindAgents:
 		for _, a := range f.byNode() {
-			add(a.report.GetNode(), f.agentStatus(a))
+			if meant(a.report.GetNode()) {
+				add(a.report.GetNode(), f.agentStatus(a))
+			}
 		}
 	case kindTargets:
-		for _, a := range f.byNode() {
-			for _, t := range a.report.GetTargets() {
-				labels := profile.Labels(t.GetLabels())
-				add(labels.String(), TargetStatus{Labels: labels, Processes: int(t.GetProcesses())})
-			}
+		targets, err := f.targets(name)
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		}
+		for _, t := range targets {
+			add(t.Labels.String(), t)
 		}
 	case kindRelays:
 		for _, r := range f.relays.sorted() {
-			add(r.Name, f.relayStatus(r))
+			if meant(r.Name) {
+				add(r.Name, f.relayStatus(r))
+			}
 		}
 	default:
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("there are no %.40q: ask for %s, %s, %s or %s", kind, kindProfiles, kindAgents, kindTargets, kindRelays))
 	}
 	return all, err
+}
+
+// targets lists those that are meant: by all labels of one, as a list shows them,
+// by a selector or by the name of a service; all of them if nothing is said. The
+// lock is held.
+func (f *fleet) targets(name string) (all []TargetStatus, err error) {
+	for _, a := range f.byNode() {
+		for _, t := range a.report.GetTargets() {
+			all = append(all, TargetStatus{Labels: t.GetLabels(), Processes: int(t.GetProcesses())})
+		}
+	}
+	if name == "" {
+		return all, nil
+	}
+	if i := slices.IndexFunc(all, func(t TargetStatus) bool { return t.Labels.String() == name }); i >= 0 {
+		return all[i : i+1], nil
+	}
+	chosen := spec.Selector{{Label: "service", Op: spec.Equal, Value: name}}
+	if strings.HasPrefix(name, "{") {
+		if chosen, err = spec.ParseSelector(name); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(all, func(t TargetStatus) bool { return !chosen.Matches(t.Labels) }), nil
 }
 
 // profileStatus gathers what agents tell of a profile. The lock is held.
@@ -314,8 +347,8 @@ func (f *fleet) profileStatus(t *task) ProfileStatus {
 		p.Until = &t.Until
 	}
 	if t.Profile.Instances > 0 {
-		recorded := len(chosenKeys(t.chosen))
-		p.Recorded, p.Eligible = &recorded, &t.eligible
+		recorded := len(chosenKeys(t.Chosen))
+		p.Recorded, p.Eligible = &recorded, &t.Eligible
 	}
 	phases := map[string]int{}
 	for _, a := range f.byNode() {
@@ -374,13 +407,16 @@ func (f *fleet) agentStatus(a *attendant) AgentStatus {
 			Cap: finite(state.GetCapHertz()), Message: cut(state.GetBudgetMessage())}
 	}
 	status.LastEnd = cut(state.GetLastEnd())
+	if a.twice() {
+		status.Message = "two agents attend under this name, and this is what the last of them told: give each a --node of its own"
+	}
 	if started := state.GetStartedUnixNano(); started != 0 {
 		status.Started = time.Unix(0, started).UTC()
 	}
 	switch {
 	case a.left:
 		status.Phase = agentLeft
-	case a.attending == 0 || f.silent(a):
+	case len(a.runs) == 0 || f.silent(a):
 		status.Phase = agentSilent
 	}
 	return status

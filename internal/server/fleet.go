@@ -30,9 +30,6 @@ const (
 	agentHeartbeat = 10 * time.Second // of a thousand, each takes a thousandth of a core: agents wait for two
 )
 
-// choosePause is how long an agent that fell silent keeps what it was chosen for.
-const choosePause = 5 * time.Second
-
 // How long agents and profiles are remembered that are heard of no more.
 const (
 	silentAfter = 50 * time.Second // agents report every twenty, if nothing changes
@@ -56,6 +53,7 @@ type fleet struct {
 	now    func() time.Time
 	ledger ledger
 	random *rand.Rand
+	began  time.Time
 
 	heartbeat   time.Duration // how often relays are told that nothing has changed
 	relayMissed time.Duration // how long one may not answer that
@@ -67,6 +65,7 @@ type fleet struct {
 	relays   relays
 	revision uint64        // of orders
 	chosen   time.Time     // when instances were chosen last
+	kept     time.Time     // when the ledger was told of that
 	changed  chan struct{} // closed when orders change
 	moved    chan struct{} // closed when anything does
 	ended    bool
@@ -75,26 +74,28 @@ type fleet struct {
 // task is a profile on its way to agents.
 type task struct {
 	*ordered
-	chosen   map[string][]profile.Labels // by node, where instances are limited
-	eligible int
+	choice        // where instances are limited
+	restored bool // it was read from the ledger: not all whom it chose may have been heard of yet
+	unkept   bool // the ledger has another choice
 }
 
 // attendant is an agent as the server knows it.
 type attendant struct {
-	report    *atysv1.ReportRequest
-	first     time.Time // when it was first heard of
-	seen      time.Time
-	attending int    // connections that stand
-	run       []byte // of the last that came
-	left      bool   // it has said goodbye
-	labels    profile.Labels
+	report *atysv1.ReportRequest
+	first  time.Time // when it was first heard of
+	seen   time.Time
+	runs   []string // of the connections that stand
+	run    []byte   // of the last that came
+	left   bool     // it has said goodbye
+	warned bool     // that it is two
+	labels profile.Labels
 
 	reportBytes, labelBytes int // of what the fleet holds
 }
 
 func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error) {
 	f := &fleet{log: log, now: now, ledger: ledger{o.Profiles}, random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
-		heartbeat: heartbeat, relayMissed: relayMissed,
+		began: now(), heartbeat: heartbeat, relayMissed: relayMissed,
 		profiles: map[string]*task{}, agents: map[string]*attendant{}, relays: newRelays(o.GroupBy),
 		revision: uint64(now().UnixNano()), // another one than any that an agent may remember
 		changed:  make(chan struct{}), moved: make(chan struct{})}
@@ -103,7 +104,11 @@ func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error)
 		return nil, err
 	}
 	for _, o := range all {
-		f.profiles[o.Profile.Name] = &task{ordered: o}
+		t := &task{ordered: o, restored: true}
+		if t.choice, err = f.ledger.readChoice(o); err != nil {
+			log.Error("read what a profile chose: others are chosen", "profile", o.Profile.Name, "error", err)
+		}
+		f.profiles[o.Profile.Name] = t
 	}
 	return f, nil
 }
@@ -125,6 +130,7 @@ func (f *fleet) end() {
 	defer f.mu.Unlock()
 	if !f.ended {
 		f.ended = true
+		f.keepChoices()
 		f.announce(true)
 	}
 }
@@ -141,7 +147,7 @@ func (f *fleet) apply(orders []*ordered) error {
 			more++
 		}
 	}
-	if len(f.profiles)+more > maxProfiles {
+	if !f.makeRoom(more, orders) {
 		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d profiles, and at most %d are kept: delete some", len(f.profiles), maxProfiles))
 	}
 	fresh := slices.DeleteFunc(slices.Clone(orders), func(o *ordered) bool {
@@ -160,8 +166,35 @@ func (f *fleet) apply(orders []*ordered) error {
 		f.profiles[o.Profile.Name] = t
 		f.choose(t)
 	}
+	f.keepChoices()
 	f.announce(true)
 	return nil
+}
+
+// makeRoom forgets those of the profiles whose time is over longest, if there are
+// too many for more, but for those that are applied again. The lock is held.
+func (f *fleet) makeRoom(more int, applied []*ordered) bool {
+	excess := len(f.profiles) + more - maxProfiles
+	if excess <= 0 {
+		return true
+	}
+	var done []*task
+	for name, t := range f.profiles {
+		again := slices.ContainsFunc(applied, func(o *ordered) bool { return o.Profile.Name == name })
+		if !again && !t.Until.IsZero() && f.now().Sub(t.Until) > lateAgents { // nobody is waited for any more
+			done = append(done, t)
+		}
+	}
+	if len(done) < excess {
+		return false
+	}
+	slices.SortFunc(done, func(a, b *task) int { return a.Until.Compare(b.Until) })
+	for _, t := range done[:excess] {
+		if !f.forgetProfile(t.Profile.Name) {
+			return false
+		}
+	}
+	return true
 }
 
 // takeBack has the ledger hold what it held before. The lock is held.
@@ -193,13 +226,21 @@ func (f *fleet) delete(name string) error {
 	if f.profiles[name] == nil {
 		return connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no profile %q", name))
 	}
-	if err := f.ledger.drop(name); err != nil {
-		f.log.Error("forget a profile", "error", err)
+	if !f.forgetProfile(name) {
 		return connect.NewError(connect.CodeUnavailable, errors.New("the profile could not be deleted: try again later"))
 	}
-	delete(f.profiles, name)
 	f.announce(true)
 	return nil
+}
+
+// forgetProfile drops a profile, if the ledger can. The lock is held.
+func (f *fleet) forgetProfile(name string) bool {
+	if err := f.ledger.drop(name); err != nil {
+		f.log.Error("forget a profile", "error", err)
+		return false
+	}
+	delete(f.profiles, name)
+	return true
 }
 
 // tidy drops what was over long ago.
@@ -207,6 +248,7 @@ func (f *fleet) tidy() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forget()
+	f.keepChoices()
 }
 
 // forget is tidy. The lock is held.
@@ -214,15 +256,11 @@ func (f *fleet) forget() {
 	now := f.now()
 	for name, t := range f.profiles {
 		if !t.Until.IsZero() && now.Sub(t.Until) > forgetDone {
-			if err := f.ledger.drop(name); err != nil {
-				f.log.Error("forget a profile", "error", err)
-				continue
-			}
-			delete(f.profiles, name)
+			f.forgetProfile(name)
 		}
 	}
 	for node, a := range f.agents {
-		if a.attending == 0 && now.Sub(a.seen) > forgetAgent {
+		if len(a.runs) == 0 && now.Sub(a.seen) > forgetAgent {
 			f.held -= a.reportBytes + a.labelBytes
 			delete(f.agents, node)
 		}
@@ -256,52 +294,6 @@ func (f *fleet) state(a *attendant) string {
 	return agentSilent
 }
 
-// choose takes, of the targets that a profile means, as many as it wants, at
-// random: of agents that are heard of, while the profile lasts. Those that were
-// chosen stay while they are there. The lock is held.
-func (f *fleet) choose(t *task) (changed bool) {
-	if t.Profile.Instances == 0 || !t.Until.IsZero() && f.now().After(t.Until) {
-		return false
-	}
-	type place struct {
-		node   string
-		labels profile.Labels
-	}
-	eligible := map[string]place{}
-	for node, a := range f.agents {
-		if f.silent(a) {
-			continue
-		}
-		for _, target := range a.report.GetTargets() {
-			if labels := profile.Labels(target.GetLabels()); t.Profile.Matches(labels) {
-				eligible[labels.String()] = place{node, labels}
-			}
-		}
-	}
-	before := chosenKeys(t.chosen)
-	keep := slices.DeleteFunc(slices.Clone(before), func(key string) bool { _, ok := eligible[key]; return !ok })
-	rest := slices.DeleteFunc(slices.Sorted(maps.Keys(eligible)), func(key string) bool { return slices.Contains(keep, key) })
-	f.random.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-	keep = append(keep, rest[:min(len(rest), max(t.Profile.Instances-len(keep), 0))]...)
-	changed = t.eligible != len(eligible)
-	t.eligible, t.chosen = len(eligible), map[string][]profile.Labels{}
-	for _, key := range slices.Sorted(slices.Values(keep)) {
-		p := eligible[key]
-		t.chosen[p.node] = append(t.chosen[p.node], p.labels)
-	}
-	return changed || !slices.Equal(before, chosenKeys(t.chosen))
-}
-
-func chosenKeys(chosen map[string][]profile.Labels) (keys []string) {
-	for _, all := range chosen {
-		for _, labels := range all {
-			keys = append(keys, labels.String())
-		}
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // ordersFor gives what an agent is to do that was told a revision of it, and what
 // is closed when that changes.
 func (f *fleet) ordersFor(node string, told uint64) (orders *atysv1.Orders, changed <-chan struct{}, ended bool) {
@@ -314,6 +306,10 @@ func (f *fleet) ordersFor(node string, told uint64) (orders *atysv1.Orders, chan
 	if orders.GetUnchanged() {
 		return orders, f.changed, f.ended
 	}
+	if f.undecided() { // agents go on with what they have
+		orders.Revision, orders.Unchanged = told, true
+		return orders, f.changed, f.ended
+	}
 	for _, t := range f.sorted() {
 		if !t.Until.IsZero() && f.now().Sub(t.Until) > lateAgents {
 			continue
@@ -323,11 +319,11 @@ func (f *fleet) ordersFor(node string, told uint64) (orders *atysv1.Orders, chan
 			f.log.Error("write a profile", "profile", t.Profile.Name, "error", err)
 			continue
 		}
-		m := &atysv1.Task{Id: t.ID, Profile: string(text), Limited: t.Profile.Instances > 0, Eligible: uint32(t.eligible), Recorded: uint32(len(chosenKeys(t.chosen)))}
+		m := &atysv1.Task{Id: t.ID, Profile: string(text), Limited: t.Profile.Instances > 0, Eligible: uint32(t.Eligible), Recorded: uint32(len(chosenKeys(t.Chosen)))}
 		if !t.Until.IsZero() {
 			m.UntilUnixNano = t.Until.UnixNano()
 		}
-		for _, labels := range t.chosen[node] {
+		for _, labels := range t.Chosen[node] {
 			m.Chosen = append(m.Chosen, &atysv1.Series{Labels: labels})
 		}
 		orders.Tasks = append(orders.Tasks, m)
@@ -356,19 +352,31 @@ func (f *fleet) arrive(r *atysv1.AttendRequest) error {
 	}
 	a.labels = r.GetLabels()
 	a.run, a.left = r.GetRun(), false
-	a.attending++
+	a.runs = append(a.runs, string(r.GetRun()))
+	if a.twice() && !a.warned {
+		f.log.Warn("two agents attend under one name: give each a --node of its own", "node", r.GetNode())
+		a.warned = true
+	}
 	a.seen = f.now()
 	f.announce(false)
 	return nil
 }
 
-func (f *fleet) leave(node string) {
+func (f *fleet) leave(r *atysv1.AttendRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if a := f.agents[node]; a != nil {
-		a.attending--
+	if a := f.agents[r.GetNode()]; a != nil {
+		if i := slices.Index(a.runs, string(r.GetRun())); i >= 0 {
+			a.runs = slices.Delete(a.runs, i, i+1)
+		}
 		f.announce(false)
 	}
+}
+
+// twice tells whether two agents attend as this one. One whose machine has lost its
+// power does until its connection is found to be dead.
+func (a *attendant) twice() bool {
+	return slices.ContainsFunc(a.runs, func(run string) bool { return run != a.runs[0] })
 }
 
 // agent finds or adds an agent. The lock is held.
@@ -440,21 +448,14 @@ func (f *fleet) hear(r *atysv1.ReportRequest) error {
 	news := f.silent(a) || !sameTargets(a.report, r)
 	a.report, a.seen, a.left = r, f.now(), r.GetLeaving()
 	f.announce((news || a.left || f.now().Sub(f.chosen) >= choosePause) && f.chooseAll())
+	if f.now().Sub(f.kept) >= choosePause {
+		f.keepChoices()
+	}
 	return nil
 }
 
 func sameTargets(a, b *atysv1.ReportRequest) bool {
 	return slices.EqualFunc(a.GetTargets(), b.GetTargets(), func(a, b *atysv1.Target) bool { return proto.Equal(a, b) })
-}
-
-// chooseAll chooses for all profiles that want so many instances and no more. The
-// lock is held.
-func (f *fleet) chooseAll() (changed bool) {
-	f.chosen = f.now()
-	for _, t := range f.profiles {
-		changed = f.choose(t) || changed
-	}
-	return changed
 }
 
 // Attend gives an agent its orders until it leaves; see the service Fleet.
@@ -471,7 +472,7 @@ func (s *Server) AttendTo(ctx context.Context, r *atysv1.AttendRequest, send fun
 	if err := f.arrive(r); err != nil {
 		return err
 	}
-	defer f.leave(r.GetNode())
+	defer f.leave(r)
 	told := uint64(0)
 	beat := time.NewTicker(agentHeartbeat)
 	defer beat.Stop()

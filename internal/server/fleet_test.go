@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -135,9 +136,61 @@ func TestProfilesAreKept(t *testing.T) {
 	}
 }
 
+// TestRoomForProfiles has more be asked for than are kept: those whose time is over
+// give way, the oldest first.
+func TestRoomForProfiles(t *testing.T) {
+	c := command(t, t.TempDir())
+	brief := func(i int) string {
+		return fmt.Sprintf(`{"kind":"Profile","name":"p%d","duration":"%ds"}`, i, i+1)
+	}
+	var all []string
+	for i := range maxProfiles - 1 {
+		all = append(all, brief(i))
+	}
+	c.apply(t, append(all, lasting)...)
+	apply := func(objects ...string) error {
+		_, err := c.control.Apply(t.Context(), &atysv1.ApplyRequest{Objects: objects})
+		return err
+	}
+	if err := apply(brief(maxProfiles)); connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("one too many: %v", err)
+	}
+	c.now = noon.Add(lateAgents + 3500*time.Millisecond) // the times of three are over, also for agents that are late
+	if err := apply(all[0], brief(maxProfiles), brief(maxProfiles+1), brief(maxProfiles+2)); connect.CodeOf(err) != connect.CodeResourceExhausted || c.own(t).profiles["p1"] == nil {
+		t.Errorf("three more, where two could give way: %v", err)
+	}
+	if err := apply(all[0], brief(maxProfiles)); err != nil {
+		t.Errorf("one too many, where others are done: %v", err)
+	}
+	kept := c.own(t).profiles
+	if len(kept) != maxProfiles || kept["p0"] == nil || kept["p1"] != nil || kept["p2"] == nil || kept["lasting"] == nil {
+		t.Errorf("%d are kept, among them p0 %v, p1 %v, p2 %v", len(kept), kept["p0"], kept["p1"], kept["p2"])
+	}
+}
+
+// TestNameThatIsTakenNoMore has a server find a profile of before a name was
+// refused: it goes on, and can be deleted.
+func TestNameThatIsTakenNoMore(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "default"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kept := `{"id":"1","created":"2026-11-01T12:00:00Z","profile":{"kind":"Profile","name":"builtin"}}`
+	if err := os.WriteFile(filepath.Join(dir, "default", "builtin.json"), []byte(kept), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := command(t, dir)
+	if got := c.ids(t, "n"); got["builtin"] != "1" || c.status(t, "builtin").Profile.Name != "builtin" {
+		t.Errorf("tasks %v", got)
+	}
+	if _, err := c.control.Delete(t.Context(), &atysv1.DeleteRequest{Kind: "profiles", Name: "builtin"}); err != nil || len(c.ids(t, "n")) != 0 {
+		t.Errorf("it cannot be deleted: %v", err)
+	}
+}
+
 func TestControlRefuses(t *testing.T) {
 	c := command(t, "")
-	for object, want := range map[string]string{"kind: Profile": "", `{"kind":"Profile","name":"x","frequency":0.1}`: "frequency: 0.1"} {
+	for object, want := range map[string]string{"kind: Profile": "", `{"kind":"Profile","name":"x","frequency":0.1}`: "frequency: 0.1", `{"kind":"Profile","name":"builtin"}`: "take another name"} {
 		_, err := c.control.Apply(t.Context(), &atysv1.ApplyRequest{Objects: []string{lasting, object}})
 		if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", object, err)
@@ -253,6 +306,27 @@ func (c *commanded) chosen(t *testing.T) (all []string) {
 	return all
 }
 
+// TestTargetsAreNamed asks for targets as people see them in a list.
+func TestTargetsAreNamed(t *testing.T) {
+	c := command(t, "")
+	c.report(t, "x", "ab")
+	c.report(t, "y", "a")
+	for name, want := range map[string]int{
+		"": 3, "shop": 3, `{node="x"}`: 2, `{service="shop",instance=~"b|c"}`: 1, `{}`: 3,
+		`{instance="a", node="y", service="shop"}`: 1, // as the list has it
+	} {
+		response, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "targets", Name: name})
+		if err != nil || len(response.GetObjects()) != want {
+			t.Errorf("%q means %v (%v), want %d targets", name, response, err, want)
+		}
+	}
+	for name, want := range map[string]connect.Code{"nobody": connect.CodeNotFound, `{node="z"}`: connect.CodeNotFound, `{node=`: connect.CodeInvalidArgument} {
+		if _, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "targets", Name: name}); connect.CodeOf(err) != want {
+			t.Errorf("%q: %v, want %v", name, err, want)
+		}
+	}
+}
+
 // TestInstancesAreChosen has three of the targets be recorded: they stay the
 // same while they are there, and all are as likely to be among them.
 func TestInstancesAreChosen(t *testing.T) {
@@ -355,7 +429,7 @@ func TestGoodbye(t *testing.T) {
 		report(node, "1", false)
 	}
 	report("leaves", "1", true)
-	c.own(t).leave("leaves")
+	c.own(t).leave(&atysv1.AttendRequest{Node: "leaves", Run: []byte("1")})
 	if got := counted(); got != "map[heard:2 left:1]" || phase("leaves") != "left" || len(c.own(t).scraped()) != 2 {
 		t.Errorf("one has left: %s, it is %s, %d are to be scraped", got, phase("leaves"), len(c.own(t).scraped()))
 	}
@@ -379,5 +453,48 @@ func TestGoodbye(t *testing.T) {
 	}
 	if got := counted(); got != "map[gone:1 heard:2]" || phase("leaves") != "connected" {
 		t.Errorf("it is back: %s, %s", got, phase("leaves"))
+	}
+}
+
+// TestTwoAgentsOfOneName has a second agent come by the name of one that is there.
+func TestTwoAgentsOfOneName(t *testing.T) {
+	c := command(t, "")
+	f := c.own(t)
+	var said strings.Builder
+	f.log = slog.New(slog.NewTextHandler(&said, nil))
+	run := func(run string) *atysv1.AttendRequest { return &atysv1.AttendRequest{Node: "n", Run: []byte(run)} }
+	told := func() (a AgentStatus) {
+		t.Helper()
+		response, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "agents", Name: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(response.GetObjects()[0].GetJson()), &a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	for _, step := range []struct {
+		comes, goes string
+		twice       bool
+		warnings    int
+	}{
+		{comes: "1"}, {comes: "1"}, {goes: "1"}, // its connection broke
+		{comes: "2", twice: true, warnings: 1}, {goes: "1", warnings: 1},
+		{comes: "1", twice: true, warnings: 1}, {goes: "2", warnings: 1}, {goes: "1", warnings: 1},
+	} {
+		if step.comes != "" {
+			if err := f.arrive(run(step.comes)); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			f.leave(run(step.goes))
+		}
+		if a := told(); (a.Message != "") != step.twice || strings.Count(said.String(), "--node") != step.warnings {
+			t.Errorf("%+v: agents are told of as %+v, the log says %s", step, a, said.String())
+		}
+	}
+	if a := told(); a.Phase != "silent" {
+		t.Errorf("all have gone: %+v", a)
 	}
 }

@@ -19,7 +19,7 @@ func (f *fleet) known(s query.Selection) (all []query.Agent) {
 	reports := make([]*atysv1.ReportRequest, 0, len(f.agents))
 	for _, a := range f.agents {
 		reports = append(reports, a.report)
-		all = append(all, query.Agent{Node: a.report.GetNode(), First: a.first, Heard: a.seen, Silent: a.attending == 0 || f.silent(a),
+		all = append(all, query.Agent{Node: a.report.GetNode(), First: a.first, Heard: a.seen, Silent: len(a.runs) == 0 || f.silent(a),
 			Tasks: watching(a.report, profiles)})
 	}
 	f.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/atomicfile"
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/spec"
 )
 
@@ -37,10 +38,26 @@ func newOrdered(p *spec.Profile, now time.Time) *ordered {
 	return o
 }
 
-// ledger keeps what was asked for in a directory, a file for each profile.
+// choice is whom a profile records that wants so many instances and no more.
+type choice struct {
+	Chosen   map[string][]profile.Labels `json:"chosen"` // by node; nil: nobody knows
+	Eligible int                         `json:"eligible"`
+}
+
+// ledger keeps what was asked for in a directory: a file for each profile, and one
+// beside it that tells what it chose.
 type ledger struct{ dir string } // "": nowhere
 
-const ledgerSuffix = ".json"
+const (
+	ledgerSuffix = ".json"
+	choiceSuffix = ".chosen"
+)
+
+// writtenChoice is a choice as it lies in its file.
+type writtenChoice struct {
+	ID string `json:"id"` // of its profile
+	choice
+}
 
 // written is an ordered as it lies in its file.
 type written struct {
@@ -79,6 +96,9 @@ func (l ledger) read(log *slog.Logger) (all []*ordered, err error) {
 			}
 			continue
 		}
+		if err := o.Profile.CheckNew(); err != nil {
+			log.Warn("a profile has a name that is taken no more: delete it, and apply it by another one", "profile", o.Profile.Name, "error", err)
+		}
 		all = append(all, o)
 	}
 	return all, nil
@@ -112,11 +132,11 @@ func (l ledger) keep(o *ordered) error {
 	if l.dir == "" {
 		return nil
 	}
-	profile, err := json.Marshal(o.Profile)
+	text, err := json.Marshal(o.Profile)
 	if err != nil {
 		return err
 	}
-	w := written{ID: o.ID, Created: o.Created, Profile: profile}
+	w := written{ID: o.ID, Created: o.Created, Profile: text}
 	if !o.Until.IsZero() {
 		w.Until = &o.Until
 	}
@@ -133,13 +153,47 @@ func (l ledger) keep(o *ordered) error {
 	return nil
 }
 
+// keepChoice writes whom a profile chose. It is written often, so nothing waits for
+// the disk: where a machine's crash leaves nothing of it, others are chosen.
+func (l ledger) keepChoice(o *ordered, c choice) error {
+	if l.dir == "" {
+		return nil
+	}
+	data, err := json.Marshal(writtenChoice{o.ID, c})
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(l.dir, o.Profile.Name+choiceSuffix), bytes.NewReader(data))
+}
+
+// readChoice reads whom a profile chose: the zero choice if that was never kept.
+func (l ledger) readChoice(o *ordered) (choice, error) {
+	data, err := os.ReadFile(filepath.Join(l.dir, o.Profile.Name+choiceSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return choice{}, nil
+	}
+	if err != nil {
+		return choice{}, err
+	}
+	var w writtenChoice
+	if err := json.Unmarshal(data, &w); err != nil {
+		return choice{}, err
+	}
+	if w.ID != o.ID { // of a profile that had this name before
+		return choice{}, nil
+	}
+	return w.choice, nil
+}
+
 // drop forgets a profile.
 func (l ledger) drop(name string) error {
 	if l.dir == "" {
 		return nil
 	}
-	if err := os.Remove(filepath.Join(l.dir, name+ledgerSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("delete profile %q: %w", name, err)
+	for _, suffix := range []string{ledgerSuffix, choiceSuffix} {
+		if err := os.Remove(filepath.Join(l.dir, name+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("delete profile %q: %w", name, err)
+		}
 	}
 	return syncDir(l.dir)
 }

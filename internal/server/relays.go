@@ -101,7 +101,7 @@ func (f *fleet) relayStatus(o *offer) RelayStatus {
 		Central: f.relays.central[o.group] == o, Since: o.since.UTC(), Labels: o.GetLabels()}
 	if s.Central {
 		for _, a := range f.agents {
-			if a.attending > 0 && f.relays.group(a.labels) == o.group {
+			if len(a.runs) > 0 && f.relays.group(a.labels) == o.group {
 				s.Agents++
 			}
 		}

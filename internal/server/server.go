@@ -1,7 +1,7 @@
 // Package server keeps what agents send, and shows it.
 //
 //	Push (intake.go) -> checked -> store.Put -> acknowledged
-//	Apply (control.go) -> profiles, kept (ledger.go) -> orders of each agent (fleet.go) -> Attend
+//	Apply (control.go) -> profiles, kept (ledger.go) -> whom they choose (choice.go) -> orders of each agent (fleet.go) -> Attend
 //	Offer -> the relay of each group (relays.go) -> in the orders of its agents
 //	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
 //	Merge (ask.go) -> store.Merge -> a profile.Grove -> wire.SealGrove

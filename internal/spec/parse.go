@@ -2,12 +2,15 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -132,17 +135,34 @@ func Parse(r io.Reader) ([]*Profile, error) {
 			}
 			return all, errors.Join(errs...)
 		case err != nil:
-			return nil, errors.New(yaml.FormatError(err, false, true)) // it shows the place
+			return nil, cmp.Or(unquotedSelector(data), errors.New(yaml.FormatError(err, false, true))) // which shows the place
 		case reflect.DeepEqual(d, document{}):
 			continue // nothing between two separators
 		}
 		p, err := d.profile()
+		if p != nil {
+			err = errors.Join(err, p.CheckNew())
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("object %d, %s %q: %w", n, d.Kind, d.Name, err))
 			continue
 		}
 		all = append(all, p)
 	}
+}
+
+// bareSelector is one without quotes, which YAML takes for a map, or for nothing.
+var bareSelector = regexp.MustCompile(`(?m)^[ \t]*select:[ \t]*(\{.*\})`)
+
+// unquotedSelector tells how to write the first selector without quotes, if there
+// is any in a file that cannot be read.
+func unquotedSelector(data []byte) error {
+	found := bareSelector.FindSubmatch(data)
+	if found == nil {
+		return nil
+	}
+	quoted := "'" + strings.ReplaceAll(string(found[1]), "'", "''") + "'"
+	return fmt.Errorf("select: %.300s has to be in quotes, for braces mean something else in YAML: write select: %.300s", found[1], quoted)
 }
 
 // profile reads what is written.

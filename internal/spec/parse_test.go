@@ -62,7 +62,7 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if byHand, err := Parse(strings.NewReader(string(text))); err != nil || len(byHand) != 1 {
+		if byHand, err := Parse(strings.NewReader(string(text))); p.CheckNew() == nil && (err != nil || len(byHand) != 1) {
 			t.Errorf("JSON in a file: %v", err)
 		}
 		if second, err := json.Marshal(again); err != nil || string(second) != string(text) {
@@ -74,9 +74,10 @@ func TestRoundTrip(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	const head = "kind: Profile\nname: x\n"
 	tests := map[string]string{
-		"":                                                    "no object",
-		"kind: Pod\nname: x":                                  `kind: "Pod"`,
-		"kind: Profile\nname: Not A Name":                     `name: "Not A Name"`,
+		"":                                "no object",
+		"kind: Pod\nname: x":              `kind: "Pod"`,
+		"kind: Profile\nname: Not A Name": `name: "Not A Name"`,
+		"kind: Profile\nname: builtin\nwindow: 1ms":           `name: "builtin": so is called`,
 		head + "select: service=x":                            "select: ",
 		head + "kinds: [lock]":                                `kinds: "lock" is not built yet`,
 		head + "kinds: [cpu, cpu]":                            "named twice",
@@ -99,6 +100,8 @@ func TestParseRefuses(t *testing.T) {
 		head + "instances: -1":                                "instances: -1",
 		head + "colour: red":                                  "colour",
 		head + "select: [":                                    "",
+		head + `select: {service="a"}`:                        `write select: '{service="a"}'`,
+		head + "select: {a='b',c=~\"x{2}\"} # these":          `write select: '{a=''b'',c=~"x{2}"}'`,
 	}
 	for text, want := range tests {
 		all, err := Parse(strings.NewReader(text))

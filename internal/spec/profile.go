@@ -62,9 +62,12 @@ const (
 	maxInstances               = 1_000_000
 )
 
+// builtinName is that of the windows of Builtin.
+const builtinName = "builtin"
+
 // Builtin is what runs on a node for which nobody has asked for anything.
 func Builtin() *Profile {
-	p := &Profile{Name: "builtin"}
+	p := &Profile{Name: builtinName}
 	p.fill()
 	return p
 }
@@ -119,6 +122,15 @@ var (
 	nameRule  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 	eventRule = regexp.MustCompile(`^[A-Za-z0-9_.:/=,-]{1,100}$`)
 )
+
+// CheckNew tells what a profile may not be called that is asked for. One that a
+// server took when it still could be is read all the same, so that it can be deleted.
+func (p *Profile) CheckNew() error {
+	if p.Name == builtinName {
+		return fmt.Errorf("name: %q: so is called what runs where nothing is asked for: take another name", p.Name)
+	}
+	return nil
+}
 
 // check tells all that is wrong, by field and value.
 func (p *Profile) check() error {

@@ -214,6 +214,9 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("a pattern of %d bytes: at most %d are taken", len(pattern), maxPattern)
 	}
+	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil { // one such as a)|(b would close the group it is put in
+		return nil, err
+	}
 	whole := "^(?s:" + pattern + ")$"
 	parsed, err := syntax.Parse(whole, syntax.Perl)
 	if err != nil {

@@ -50,6 +50,7 @@ func TestSelectorRefusals(t *testing.T) {
 		`{service='\z'}`:    "invalid syntax",
 		`{service=a}`:       "in quotes",
 		`{service=~"("}`:    "missing closing",
+		`{a=~"b)|(c"}`:      "unexpected )",
 		`{service="a"} or`:  "nothing more",
 		`{service=~"` + strings.Repeat("x", 2000) + `"}`:                "at most 1024",
 		`{service=~"(?:` + strings.Repeat("x", 900) + `){1000}"}`:       "steps",

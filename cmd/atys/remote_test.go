@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/format"
+	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+// stubborn is a server that has a clock of its own, and does not answer each time.
+type stubborn struct {
+	atysv1connect.UnimplementedControlHandler
+	atysv1connect.UnimplementedQueryHandler
+	ahead time.Duration     // its clock, of this machine's
+	polls func(n int) error // what comes of the n-th; nil: an answer
+	asks  func(n int) error // of the n-th question
+	path  string            // of what was recorded
+
+	mu            sync.Mutex // guards all below
+	profile       *spec.Profile
+	created       time.Time
+	polled, asked int
+	deleted       bool
+}
+
+func (s *stubborn) serve(t *testing.T) (address string) {
+	t.Helper()
+	s.path = filepath.Join(t.TempDir(), "recorded.folded")
+	if err := os.WriteFile(s.path, []byte("main;work 7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(atysv1connect.NewControlHandler(s))
+	mux.Handle(atysv1connect.NewQueryHandler(s))
+	h := httptest.NewServer(mux)
+	t.Cleanup(h.Close)
+	return h.URL
+}
+
+func (s *stubborn) Apply(_ context.Context, r *atysv1.ApplyRequest) (*atysv1.ApplyResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, err := spec.ParseJSON([]byte(r.GetObjects()[0]))
+	if err != nil {
+		return nil, err
+	}
+	s.profile, s.created = p, time.Now().Add(s.ahead)
+	return &atysv1.ApplyResponse{Objects: s.objects()}, nil
+}
+
+func (s *stubborn) objects() []*atysv1.Object {
+	until := s.created.Add(s.profile.Duration)
+	phase := "running"
+	if time.Now().Add(s.ahead).After(until) {
+		phase = "done"
+	}
+	text, _ := json.Marshal(server.ProfileStatus{Profile: s.profile, Created: s.created, Until: &until, Phase: phase}) // it can be written
+	return []*atysv1.Object{{Kind: "profiles", Name: s.profile.Name, Json: string(text)}}
+}
+
+func (s *stubborn) Get(context.Context, *atysv1.GetRequest) (*atysv1.GetResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.polled++; s.polls != nil {
+		if err := s.polls(s.polled); err != nil {
+			return nil, err
+		}
+	}
+	return &atysv1.GetResponse{Objects: s.objects()}, nil
+}
+
+func (s *stubborn) Delete(context.Context, *atysv1.DeleteRequest) (*atysv1.DeleteResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deleted = true
+	return &atysv1.DeleteResponse{}, nil
+}
+
+func (s *stubborn) Merge(_ context.Context, r *atysv1.MergeRequest) (*atysv1.MergeResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked++; s.asks != nil {
+		if err := s.asks(s.asked); err != nil {
+			return nil, err
+		}
+	}
+	began := s.created.UnixNano()
+	if about := r.GetSelection(); about.GetTask() != s.profile.Name || began < about.GetFromUnixNano() || began >= about.GetToUnixNano() {
+		return &atysv1.MergeResponse{}, nil
+	}
+	w, err := format.Read(s.path)
+	if err != nil {
+		return nil, err
+	}
+	asSampled(w, s.profile.Name, s.created)
+	return &atysv1.MergeResponse{Window: wire.Seal(w, profile.Run{1})}, nil
+}
+
+// untilThe fails each time before the n-th.
+func untilThe(n int, code connect.Code) func(int) error {
+	return func(i int) error {
+		if i < n {
+			return connect.NewError(code, errors.New("not now"))
+		}
+		return nil
+	}
+}
+
+// TestRecordWithAServerThatIsAway records with servers that are away for a while,
+// and with ones whose clock is another.
+func TestRecordWithAServerThatIsAway(t *testing.T) {
+	for name, s := range map[string]*stubborn{
+		"polls fail":         {polls: untilThe(4, connect.CodeUnavailable)},
+		"it takes too long":  {polls: untilThe(2, connect.CodeDeadlineExceeded)},
+		"a question fails":   {asks: untilThe(3, connect.CodeUnavailable)},
+		"its clock is late":  {ahead: -3 * time.Hour},
+		"its clock is early": {ahead: 3 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out.folded")
+			printed, status := typed(t, "record", "--server", s.serve(t), "-d", "1s", "-o", out)
+			if recorded, err := os.ReadFile(out); status != 0 || err != nil || !strings.Contains(string(recorded), "main;work") {
+				t.Errorf("%d, %s: %v, %q", status, printed, err, recorded)
+			}
+			if !s.deleted {
+				t.Error("the profile stays")
+			}
+		})
+	}
+}
+
+// TestRecordThatBringsNothing follows what it says when a server cannot be asked.
+func TestRecordThatBringsNothing(t *testing.T) {
+	s := &stubborn{ahead: -3 * time.Hour, polls: untilThe(2, connect.CodeInternal)}
+	printed, status := typed(t, "record", "--server", s.serve(t), "-d", "1s", "-o", filepath.Join(t.TempDir(), "out.folded"))
+	_, command, found := strings.Cut(printed, "this gets it: atys ")
+	if status == 0 || !found || !strings.Contains(printed, "not now") {
+		t.Fatalf("%d, %s", status, printed)
+	}
+	if printed, status := typed(t, strings.Fields(command)...); status != 0 || !strings.Contains(printed, "main;work ") {
+		t.Errorf("%s: %d, %s", command, status, printed)
+	}
+}
+
+// TestDemandIsPatient waits for a server as long as is said, and no longer.
+func TestDemandIsPatient(t *testing.T) {
+	s := &stubborn{profile: &spec.Profile{Name: "x"}, polls: untilThe(1000, connect.CodeUnavailable)}
+	address := s.serve(t)
+	began := time.Now()
+	d := &demand{control: atysv1connect.NewControlClient(http.DefaultClient, address), profile: s.profile, applied: began, patience: 3 * pollPause}
+	if err := d.await(t.Context()); !away(err) {
+		t.Errorf("it ends with %v", err)
+	}
+	if waited := time.Since(began); waited < d.patience || s.polled < 3 {
+		t.Errorf("it gave up after %v and %d polls", waited, s.polled)
+	}
+}
