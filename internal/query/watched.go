@@ -120,6 +120,7 @@ func (w *watch) ends(before time.Time) map[string]time.Time {
 // that are known.
 func (q *question) covered(ctx context.Context) (Coverage, error) {
 	q.coverage.Tasks, q.coverage.Doubtful = q.heads.coverage()
+	q.coverage.Damaged = q.damage.Count()
 	meant, err := q.nodes(ctx, q.From, q.To, nil)
 	if err != nil {
 		return Coverage{}, err
@@ -226,7 +227,7 @@ func (q *question) machines(ctx context.Context, from, to time.Time) (map[string
 
 func (q *question) nodesOf(ctx context.Context, parts []store.Query) (map[string]bool, error) {
 	nodes := map[string]bool{}
-	err := q.series(ctx, parts, func(labels profile.Labels) {
+	_, err := q.series(ctx, parts, func(labels profile.Labels) { // of times that were not asked for too
 		if node := labels["node"]; node != "" {
 			nodes[node] = true
 		}

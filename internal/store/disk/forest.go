@@ -18,7 +18,8 @@ func (a *adder) merged() (*store.Merged, error) {
 		s.settle()
 		byService[k.service] = append(byService[k.service], k)
 	}
-	if f.damaged = a.shelf.damaged() > 0; f.damaged || len(byService) > 1 {
+	tables := a.shelf.damage(0)
+	if f.damaged = tables.Count() > 0; f.damaged || len(byService) > 1 {
 		f.calls = map[[2]int]int{}
 	}
 	columns := map[string]*store.Column{}
@@ -46,7 +47,7 @@ func (a *adder) merged() (*store.Merged, error) {
 	if f.damaged {
 		f.rehash()
 	}
-	m := &store.Merged{Forest: f.forest, Damaged: a.damaged + a.shelf.damaged()}
+	m := &store.Merged{Forest: f.forest, Damaged: a.shelf.damage(a.damaged)}
 	for _, c := range columns {
 		if f.calls != nil {
 			c.Sums = folded(c.Sums)

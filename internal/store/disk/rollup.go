@@ -150,7 +150,7 @@ func (r *roller) read(ctx context.Context) error {
 	r.cursor = r.store.cursor(db, r.tenant, store.Query{Level: r.step.Level.Below(), From: r.step.Start, To: r.step.Start.Add(r.step.Level.Length())})
 	err = errors.Join(r.units(ctx), r.cursor.close())
 	if err == nil && r.cursor.damaged > 0 { // what is left is asked for as it is
-		err = &store.DamagedError{Parts: r.cursor.damaged}
+		err = store.Damage{Parts: r.cursor.damaged}.Err()
 	}
 	return err
 }

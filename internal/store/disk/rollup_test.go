@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/storetest"
@@ -232,6 +234,62 @@ func TestRollDamaged(t *testing.T) {
 	}
 	if !slices.Contains(stale(t, s), minute) {
 		t.Error("it is not stale any more")
+	}
+}
+
+// nth is the key of the n-th window at a level.
+func nth(t *testing.T, s *Store, level store.Level, n int) key {
+	t.Helper()
+	prefix := levelKey(tenantName, level)
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for valid := it.First(); valid && n > 0; n-- {
+		valid = it.Next()
+	}
+	if !it.Valid() {
+		t.Fatal("there are not so many")
+	}
+	at := slices.Clone(it.Key())
+	if err := it.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// torn has the n-th window at a level lie under a key that none has.
+func torn(t *testing.T, s *Store, level store.Level, n int) {
+	t.Helper()
+	at := nth(t, s, level, n)
+	if err := errors.Join(s.db.Delete(at, pebble.Sync), s.db.Set(append(at, 0), nil, pebble.Sync)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTells has a list of series, and a scan that is ended, say what is damaged.
+func TestTells(t *testing.T) {
+	s, err := Open(Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i, instance := range []string{"one", "two"} {
+		keep(t, s, storetest.Window(uint64(i), "shop", instance, storetest.Epoch), storetest.Window(uint64(9+i), "shop", instance, storetest.Epoch.Add(step)))
+	}
+	ctx, damaged := context.Background(), &store.DamagedError{}
+	torn(t, s, store.Raw, 0)
+	if all, err := s.Series(ctx, tenantName, everything()); err != nil || len(all) != 2 {
+		t.Errorf("series that have other windows: %v, %v", all, err)
+	}
+	torn(t, s, store.Raw, 1)
+	if all, err := s.Series(ctx, tenantName, everything()); !errors.As(err, &damaged) || damaged.Parts != 2 || len(all) != 1 || all[0]["instance"] != "two" {
+		t.Errorf("a series that has no other windows: %v, %v", all, err)
+	}
+	enough := errors.New("one is enough")
+	err = s.Scan(ctx, tenantName, everything(), func(*profile.Window, profile.Run) error { return enough })
+	if !errors.Is(err, enough) || !errors.As(err, &damaged) || damaged.Parts != 2 {
+		t.Errorf("a scan that is ended: %v", err)
 	}
 }
 
