@@ -97,3 +97,32 @@ func listed(t *testing.T, a Asker, s Selection, limit int) (Coverage, error) {
 	}
 	return list.Coverage, nil
 }
+
+// TestDamageWhenAddedUp has what was damaged when windows were added up be told as
+// if they were asked for as they were cut. What is of none is no part.
+func TestDamageWhenAddedUp(t *testing.T) {
+	kept := &added{shop().Store.(*shelf)}
+	a := Asker{Store: kept, Tenant: "default"}
+	parts, c, err := a.Split(t.Context(), about(t, `{service="shop"}`), Split{By: "service"})
+	if err != nil || len(parts) != 1 || parts[0].By != "shop" {
+		t.Errorf("%+v, %v", parts, err)
+	}
+	if h := (profile.Head{Losses: c.Losses}); c.Damaged != 1+4+7 || h.LossOf(profile.LossStoreDamage).N != 0 {
+		t.Errorf("%d parts are damaged, and lost is %+v", c.Damaged, c.Losses)
+	}
+}
+
+// added is a shelf whose columns say that something was damaged.
+type added struct{ *shelf }
+
+func (a *added) Merge(ctx context.Context, tenant string, parts []store.Query, kind string, g store.Grouping) (*store.Merged, error) {
+	m, err := a.shelf.Merge(ctx, tenant, parts, kind, g)
+	if err != nil || len(m.Columns) == 0 {
+		return m, err
+	}
+	h := &m.Columns[0].Head
+	h.Losses = append(h.Losses[:len(h.Losses):len(h.Losses)], profile.Loss{Reason: profile.LossStoreDamage, N: 4})
+	none := store.Column{Key: "bank", Head: profile.Head{Losses: []profile.Loss{{Reason: profile.LossStoreDamage, N: 7}}}}
+	m.Columns = append(m.Columns, none)
+	return m, nil
+}

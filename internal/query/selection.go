@@ -151,7 +151,10 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 		c.Cost.Add(column.Head.Cost)
 		c.CPU += column.Head.Exact.CPU
 		for _, l := range column.Head.Losses {
-			if !l.Reason.OfWindows() { // those are told by machines, for all they run: see covered
+			switch {
+			case l.Reason == profile.LossStoreDamage: // as if it were asked for as it was cut
+				q.damage.Parts += int(l.N)
+			case !l.Reason.OfWindows(): // those are told by machines, for all they run: see covered
 				addLoss(&c.Losses, l)
 			}
 		}
@@ -159,6 +162,7 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 			c.N += sum.N
 		}
 	}
+	m.Columns = slices.DeleteFunc(m.Columns, func(c store.Column) bool { return c.Windows == 0 }) // all of it is damaged
 	return m, nil
 }
 

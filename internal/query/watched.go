@@ -70,7 +70,7 @@ func (w *watch) see(labels profile.Labels, h *profile.Head, cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range h.Losses {
-		if l.Reason.OfWindows() && !h.Start.Before(w.from) {
+		if l.Reason.OfWindows() && l.Reason != profile.LossStoreDamage && !h.Start.Before(w.from) {
 			addLoss(&w.losses, l)
 		}
 	}

@@ -236,7 +236,8 @@ type Merged struct {
 }
 
 // Column is a group of windows added up. Head is merged as profile.Merge does:
-// exact times, idle and watched times and losses are sums.
+// exact times, idle and watched times and losses are sums. One of no windows has
+// nothing but losses of profile.LossStoreDamage.
 type Column struct {
 	Key     string
 	Head    profile.Head
@@ -275,7 +276,9 @@ type Store interface {
 	Stale(ctx context.Context, tenant string) ([]Step, error)
 	// Roll adds a step up from the level below, and replaces what there was of it.
 	// What is put meanwhile may be in, or the step is stale again. Where the level
-	// below has been dropped, what there is stays.
+	// below has been dropped, what there is stays. What is damaged it leaves out, and
+	// says so by a DamagedError: the step is added up all the same, and what was has a
+	// loss of profile.LossStoreDamage, or stays where there was more of it.
 	Roll(ctx context.Context, tenant string, step Step) error
 	// Tenants lists all that ever wrote.
 	Tenants(ctx context.Context) ([]string, error)

@@ -35,11 +35,10 @@ func (a *adder) merged() (*store.Merged, error) {
 			s := a.sums[k]
 			c := columns[k.column]
 			if c == nil {
-				c = &store.Column{Key: k.column, Head: s.head}
+				c = &store.Column{Key: k.column}
 				columns[k.column] = c
-			} else {
-				c.Head.Absorb(&s.head)
 			}
+			absorb(&c.Head, c.Windows, &s.head, s.windows)
 			c.Windows += s.windows
 			c.Sums = s.appendTo(c.Sums, numbers)
 		}
