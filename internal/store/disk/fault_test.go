@@ -341,6 +341,14 @@ func TestDamagedBlock(t *testing.T) {
 	if len(seen) < count/4 {
 		t.Errorf("%d windows only are left of %d", len(seen), count)
 	}
+	if rollDamaged(t, s) == 0 || len(stale(t, s)) > 0 {
+		t.Errorf("to be added up still: %v", stale(t, s))
+	}
+	for _, level := range store.RolledUp() { // who reads step by step leaves less out around the damage
+		if windows, lost := rolled(t, s, level, ""); windows < len(seen) || windows >= count || lost == 0 {
+			t.Errorf("%v: %d windows were added up of %d, %d parts lost", level, windows, len(seen), lost)
+		}
+	}
 	if err := put(s, count); err != nil {
 		t.Errorf("put beside what is damaged: %v", err)
 	}
