@@ -261,8 +261,8 @@ type Store interface {
 	// another error than those above, it may be: what is sent again is there once. A
 	// window that one of those there contains is there already, and not kept again.
 	Put(ctx context.Context, tenant string, level Level, b *Batch) error
-	// Series lists the series that have windows, sorted by their String. Of those of
-	// which none can be read it says by a DamagedError how many parts are damaged.
+	// Series lists the series that have windows, sorted by their String: those it does
+	// not read. What hides others it tells by a DamagedError, beside the list.
 	Series(ctx context.Context, tenant string, q Query) ([]profile.Labels, error)
 	// Merge adds up the values of one kind in all parts of a selection, which are
 	// not to overlap; windows without it are left out.
