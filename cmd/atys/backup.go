@@ -84,7 +84,7 @@ func (f *clientFlags) backUpOpen(ctx context.Context, dir string) (*backup.Conte
 
 // backUpClosed copies what nobody has open. On the same disk it shares files.
 func backUpClosed(data, dir string) (contents *backup.Contents, err error) {
-	err = withStore(data, func(s *disk.Store) (err error) {
+	err = withStore(data, disk.Options{}, func(s *disk.Store) (err error) {
 		if err = s.Backup(filepath.Join(dir, backup.Store)); err != nil {
 			return err
 		}

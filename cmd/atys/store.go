@@ -65,7 +65,7 @@ func statCommand() *cobra.Command {
 				if err := json.NewDecoder(answer).Decode(&all); err != nil {
 					return fmt.Errorf("read the answer: %w", err)
 				}
-			} else if err := withStore(f.data, func(s *disk.Store) (err error) {
+			} else if err := readStore(f.data, func(s *disk.Store) (err error) {
 				all, err = s.Stat(c.Context())
 				return err
 			}); err != nil {
@@ -88,7 +88,7 @@ the rest; they are gone with their day, or with a backup that is put in place.`,
 			if f.asks(c) {
 				return checked(os.Stdout, func(tell func(string)) error { return f.checkOpen(c.Context(), tell) })
 			}
-			return withStore(f.data, func(s *disk.Store) error { return checkStore(c.Context(), s, os.Stdout) })
+			return readStore(f.data, func(s *disk.Store) error { return checkStore(c.Context(), s, os.Stdout) })
 		}}
 	f.add(c)
 	return c
@@ -161,13 +161,20 @@ func isStore(dir string) bool {
 	return err == nil && len(names) > 0
 }
 
+// readStore opens a store that is there to be read, and closes it. It may be a
+// backup's: opened to be written its files would be others than were counted.
+func readStore(data string, do func(*disk.Store) error) error {
+	return withStore(data, disk.Options{ReadOnly: true}, do)
+}
+
 // withStore opens a store that is there, and closes it.
-func withStore(data string, do func(*disk.Store) error) error {
+func withStore(data string, o disk.Options, do func(*disk.Store) error) error {
 	dir := storeIn(data)
 	if !isStore(dir) {
 		return fmt.Errorf("there is no store in %s (--data names the directory of a server that has ended, --server one that runs)", dir)
 	}
-	s, err := disk.Open(disk.Options{Dir: dir, Log: logger(false)})
+	o.Dir, o.Log = dir, logger(false)
+	s, err := disk.Open(o)
 	if err != nil {
 		return fmt.Errorf("%w (--server asks a server that has it open)", err)
 	}

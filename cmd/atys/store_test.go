@@ -2,8 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +25,7 @@ func TestStore(t *testing.T) {
 	data, copied, other := filepath.Join(dir, "data"), filepath.Join(dir, "backup"), filepath.Join(dir, "other")
 	stat := func(data string) (string, error) {
 		var said strings.Builder
-		err := withStore(data, func(s *disk.Store) error {
+		err := readStore(data, func(s *disk.Store) error {
 			all, err := s.Stat(t.Context())
 			if err != nil {
 				return err
@@ -68,6 +72,7 @@ func TestStore(t *testing.T) {
 	if err := backUp(t.Context(), copied, false, closed); err == nil || !strings.Contains(err.Error(), "there already") {
 		t.Errorf("backed up over another: %v", err)
 	}
+	lookedAt(t, copied)
 	if err := restoreStore(t.Context(), copied, other, false); err != nil {
 		t.Fatal(err)
 	}
@@ -112,4 +117,41 @@ func TestStore(t *testing.T) {
 	if left, err := os.ReadDir(third); err != nil || len(left) != 0 {
 		t.Errorf("and left %v there, %v", left, err)
 	}
+}
+
+// lookedAt has a backup be counted and checked: nothing of it changes, or it would
+// be called damaged when it is restored.
+func lookedAt(t *testing.T, data string) {
+	t.Helper()
+	before := filesIn(t, data)
+	err := readStore(data, func(s *disk.Store) error {
+		if all, err := s.Stat(t.Context()); err != nil || len(all.Tenants) != 1 {
+			t.Errorf("the backup has %+v, %v", all, err)
+		}
+		return checkStore(t.Context(), s, io.Discard)
+	})
+	if err != nil {
+		t.Errorf("check the backup: %v", err)
+	}
+	if after := filesIn(t, data); !maps.Equal(before, after) {
+		t.Errorf("who looked at a backup has changed it: %v, before %v", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
+	}
+}
+
+// filesIn gives what lies in a directory, and below.
+func filesIn(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		files[path] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }

@@ -49,12 +49,16 @@ const (
 	LossSpoolDamage LossReason = "damaged in the spool"
 	LossRefused     LossReason = "refused by the server"
 	LossUnkept      LossReason = "kept nowhere" // the disk was full, and the server away
+
+	// Windows, or stretches of a series, that the server could not read any more when
+	// it added others up: what it made of those tells it.
+	LossStoreDamage LossReason = "damaged in the store"
 )
 
 // OfWindows tells whether a loss counts windows; else it counts samples.
 func (r LossReason) OfWindows() bool {
 	switch r {
-	case LossSpoolLimit, LossSpoolDamage, LossRefused, LossUnkept:
+	case LossSpoolLimit, LossSpoolDamage, LossRefused, LossUnkept, LossStoreDamage:
 		return true
 	}
 	return false

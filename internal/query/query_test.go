@@ -69,7 +69,7 @@ func (s *shelf) Scan(_ context.Context, _ string, q store.Query, each func(*prof
 }
 
 func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string, g store.Grouping) (*store.Merged, error) {
-	m := &store.Merged{Forest: &profile.Forest{Calls: []profile.Call{{Caller: -1, Place: -1}}}, Damaged: 1}
+	m := &store.Merged{Forest: &profile.Forest{Calls: []profile.Call{{Caller: -1, Place: -1}}}, Damaged: store.Damage{Parts: 1}}
 	calls, places := map[string]int{"": 0}, map[string]int{}
 	columns := map[string]*store.Column{}
 	var chosen []written

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,6 +72,7 @@ type question struct {
 	narrow   func(profile.Labels) bool // of what is selected, what is merged now; nil: all of it
 	stands   *standing                 // nil: not asked for yet
 	coverage Coverage
+	damage   store.Damage // of all that was asked for
 	heads    heads
 }
 
@@ -105,14 +107,17 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 	}
 	recount(m)
 	c := &q.coverage
-	c.Damaged += m.Damaged
+	q.damage.Add(m.Damaged)
 	for i := range m.Columns {
 		column := &m.Columns[i]
 		c.Windows += column.Windows
 		c.Cost.Add(column.Head.Cost)
 		c.CPU += column.Head.Exact.CPU
 		for _, l := range column.Head.Losses {
-			if !l.Reason.OfWindows() { // those are told by machines, for all they run: see covered
+			switch {
+			case l.Reason == profile.LossStoreDamage: // as if it were asked for as it was cut
+				q.damage.Parts += int(l.N)
+			case !l.Reason.OfWindows(): // those are told by machines, for all they run: see covered
 				addLoss(&c.Losses, l)
 			}
 		}
@@ -120,6 +125,7 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 			c.N += sum.N
 		}
 	}
+	m.Columns = slices.DeleteFunc(m.Columns, func(c store.Column) bool { return c.Windows == 0 }) // all of it is damaged
 	return m, nil
 }
 
@@ -182,7 +188,7 @@ func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, Co
 		return nil, Coverage{}, err
 	}
 	values := map[string]map[string]bool{}
-	err = q.series(ctx, parts, func(labels profile.Labels) {
+	q.damage, err = q.series(ctx, parts, func(labels profile.Labels) {
 		for name, value := range labels {
 			if values[name] == nil {
 				values[name] = map[string]bool{}
@@ -202,26 +208,32 @@ func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, Co
 }
 
 // values lists those that a label has in what is selected, "" for none, in order.
+// Who merges all that is selected meets again what is damaged of it.
 func (q *question) values(ctx context.Context, label string, from, to time.Time) ([]string, error) {
 	parts, err := q.parts(ctx, from, to, q.levels(label))
 	if err != nil {
 		return nil, err
 	}
 	values := map[string]bool{}
-	err = q.series(ctx, parts, func(labels profile.Labels) { values[labels[label]] = true })
+	_, err = q.series(ctx, parts, func(labels profile.Labels) { values[labels[label]] = true })
 	return slices.Sorted(maps.Keys(values)), err
 }
 
-// series gives those that have windows in some parts, some of them more than once.
-func (q *question) series(ctx context.Context, parts []store.Query, give func(profile.Labels)) error {
+// series gives those that have windows in some parts, some of them more than once,
+// and tells what hides others.
+func (q *question) series(ctx context.Context, parts []store.Query, give func(profile.Labels)) (damage store.Damage, err error) {
 	for _, part := range parts {
 		all, err := q.Store.Series(ctx, q.Tenant, part)
-		if err != nil {
-			return fmt.Errorf("list series: %w", err)
+		var damaged *store.DamagedError
+		switch {
+		case errors.As(err, &damaged):
+			damage.Add(damaged.Damage)
+		case err != nil:
+			return damage, fmt.Errorf("list series: %w", err)
 		}
 		for _, labels := range all {
 			give(labels)
 		}
 	}
-	return nil
+	return damage, nil
 }

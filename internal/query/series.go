@@ -108,8 +108,18 @@ func (p *splitter) step(ctx context.Context, q *question, start, from, to time.T
 	if err != nil {
 		return err
 	}
-	for some := range slices.Chunk(values, atOnce) {
-		q.narrow = func(labels profile.Labels) bool { return slices.Contains(some, labels[p.by.By]) }
+	chunks := slices.Collect(slices.Chunk(values, atOnce))
+	if len(chunks) == 0 {
+		chunks = [][]string{nil}
+	}
+	for i, some := range chunks {
+		last := i == len(chunks)-1
+		q.narrow = func(labels profile.Labels) bool {
+			value := labels[p.by.By]
+			// Values that are not listed have nothing that can be read: of what they have
+			// the answer is to say that it is damaged.
+			return slices.Contains(some, value) || last && !slices.Contains(values, value)
+		}
 		err := p.merge(ctx, q, start, from, to)
 		q.narrow = nil
 		if err != nil {

@@ -73,7 +73,7 @@ func (w *watch) see(labels profile.Labels, h *profile.Head, step time.Duration) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, l := range h.Losses {
-		if l.Reason.OfWindows() && !h.Start.Before(w.from) {
+		if l.Reason.OfWindows() && l.Reason != profile.LossStoreDamage && !h.Start.Before(w.from) {
 			addLoss(&w.losses, l)
 		}
 	}
@@ -123,6 +123,7 @@ func (w *watch) ends(before time.Time) map[string]time.Time {
 // that are known.
 func (q *question) covered(ctx context.Context) (Coverage, error) {
 	q.heads.coverage(&q.coverage)
+	q.coverage.Damaged = q.damage.Count()
 	meant, err := q.nodes(ctx, q.From, q.To, nil)
 	if err != nil {
 		return Coverage{}, err
@@ -229,7 +230,7 @@ func (q *question) machines(ctx context.Context, from, to time.Time) (map[string
 
 func (q *question) nodesOf(ctx context.Context, parts []store.Query) (map[string]bool, error) {
 	nodes := map[string]bool{}
-	err := q.series(ctx, parts, func(labels profile.Labels) {
+	_, err := q.series(ctx, parts, func(labels profile.Labels) { // of times that were not asked for too
 		if node := labels["node"]; node != "" {
 			nodes[node] = true
 		}

@@ -60,11 +60,11 @@ func (a Asker) Windows(ctx context.Context, s Selection, limit int) (*List, erro
 	var damaged *store.DamagedError
 	switch {
 	case errors.As(err, &damaged):
-		list.Damaged = damaged.Parts
+		q.damage.Add(damaged.Damage)
 	case err != nil && !errors.Is(err, errEnough):
 		return nil, fmt.Errorf("list windows: %w", err)
 	}
-	q.coverage.Damaged = list.Damaged
+	list.Damaged = q.damage.Count()
 	list.Coverage, err = q.covered(ctx)
 	return list, err
 }

@@ -61,8 +61,14 @@ func newNamer(o Options, tenant string) *namer {
 	if bytes == 0 {
 		bytes = debugBytes
 	}
+	library := &debugfile.Library{Dir: dir, Bytes: bytes}
+	if o.Debug.Dir != "" {
+		if err := library.Sweep(); err != nil { // they take room, and no harm else
+			o.Log.Error("remove what uploads have left that were cut off", "tenant", tenant, "error", err)
+		}
+	}
 	cache := filepath.Join(dir, "cache")
-	return &namer{log: o.Log, library: &debugfile.Library{Dir: dir, Bytes: bytes}, cache: cache, now: o.Now, stale: true,
+	return &namer{log: o.Log, library: library, cache: cache, now: o.Now, stale: true,
 		asked: map[string]time.Time{}, brought: map[string]bool{},
 		finder: &debugfile.Finder{Dirs: []string{dir}, Servers: o.Debug.Servers, CacheDir: cache, Now: o.Now}}
 }

@@ -112,7 +112,11 @@ func (u *upkeep) roll(ctx context.Context, tenant string) (more bool, failed err
 			tried[step] = u.now()
 			result, err := "done", u.options.Store.Roll(ctx, tenant, step)
 			var quota *store.QuotaError
+			var damaged *store.DamagedError
 			switch {
+			case errors.As(err, &damaged): // what is added up of the rest says so too
+				u.log.Error("windows that were to be added up are damaged, and left out", "tenant", tenant, "level", level, "from", step.Start, "parts", damaged.Parts)
+				result = "damaged"
 			case errors.As(err, &quota): // room is made after this
 				delete(tried, step)
 				return false, failed

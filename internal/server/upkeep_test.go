@@ -157,6 +157,38 @@ func TestScrapesMeasureNothing(t *testing.T) {
 	}
 }
 
+// worn says of each step that something below it is damaged.
+type worn struct{ *mem.Store }
+
+func (w worn) Roll(ctx context.Context, tenant string, step store.Step) error {
+	if err := w.Store.Roll(ctx, tenant, step); err != nil {
+		return err
+	}
+	return store.Damage{Parts: 1}.Err()
+}
+
+// TestUpkeepOfDamaged has no round fail for what was added up but for what is
+// damaged, and no level wait for the one below it.
+func TestUpkeepOfDamaged(t *testing.T) {
+	kept := worn{mem.New(1)}
+	s, err := New(Options{Store: kept, Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := storetest.Batch(profile.Run{1}, storetest.Window(1, "shop", "one", noon.Add(-48*time.Hour)))
+	if err := kept.Put(t.Context(), "default", store.Raw, b); err != nil {
+		t.Fatal(err)
+	}
+	kept.Settle()
+	u := s.newUpkeep()
+	if more, err := u.once(t.Context()); err != nil || more {
+		t.Errorf("more %v, %v", more, err)
+	}
+	if left, err := kept.Stale(t.Context(), "default"); err != nil || len(left) > 0 {
+		t.Errorf("to be added up still: %v, %v", left, err)
+	}
+}
+
 // slowly takes a second for each step, by a clock of its own.
 type slowly struct {
 	*mem.Store

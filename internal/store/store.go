@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"strings"
 	"time"
 
@@ -163,11 +164,46 @@ func (e *OverlapError) Error() string {
 	return fmt.Sprintf("%d windows contain what is there already", len(e.Parts))
 }
 
-// DamagedError says that a scan gave all but what could not be read.
-type DamagedError struct{ Parts int } // windows, or stretches of a series
+// Damage is what could not be read, and was left out.
+type Damage struct {
+	Parts int // windows, or stretches of a series
+	// Parts of what explains windows, by what they are of: whoever needs it, at
+	// whatever time, tells of the same ones again.
+	Tables map[string]int
+}
+
+// Count is how many parts there are, of all kinds.
+func (d Damage) Count() int {
+	count := d.Parts
+	for _, parts := range d.Tables {
+		count += parts
+	}
+	return count
+}
+
+// Add adds the damage of other windows of the same tenant.
+func (d *Damage) Add(o Damage) {
+	d.Parts += o.Parts
+	if d.Tables == nil && len(o.Tables) > 0 {
+		d.Tables = map[string]int{}
+	}
+	maps.Copy(d.Tables, o.Tables)
+}
+
+// Err is a DamagedError, if there is anything.
+func (d Damage) Err() error {
+	if d.Count() == 0 {
+		return nil
+	}
+	return &DamagedError{d}
+}
+
+// DamagedError says that a call did all but what could not be read. What it gives
+// beside the error is to be used.
+type DamagedError struct{ Damage }
 
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("%d parts of the store are damaged and were left out", e.Parts)
+	return fmt.Sprintf("%d parts of the store are damaged and were left out", e.Count())
 }
 
 // Errors that callers decide by.
@@ -204,11 +240,12 @@ type Grouping struct {
 type Merged struct {
 	Forest  *profile.Forest // each stack once; calls that a sum is of have their Hash
 	Columns []Column        // in the order of their keys
-	Damaged int             // windows, or stretches of a series, that could not be read and are left out
+	Damaged Damage
 }
 
 // Column is a group of windows added up. Head is merged as profile.Merge does:
-// exact times, idle and watched times and losses are sums.
+// exact times, idle and watched times and losses are sums. One of no windows has
+// nothing but losses of profile.LossStoreDamage.
 type Column struct {
 	Key     string
 	Head    profile.Head
@@ -232,21 +269,24 @@ type Store interface {
 	// another error than those above, it may be: what is sent again is there once. A
 	// window that one of those there contains is there already, and not kept again.
 	Put(ctx context.Context, tenant string, level Level, b *Batch) error
-	// Series lists the series that have windows, sorted by their String.
+	// Series lists the series that have windows, sorted by their String: those it does
+	// not read. What hides others it tells by a DamagedError, beside the list.
 	Series(ctx context.Context, tenant string, q Query) ([]profile.Labels, error)
 	// Merge adds up the values of one kind in all parts of a selection, which are
 	// not to overlap; windows without it are left out.
 	Merge(ctx context.Context, tenant string, parts []Query, kind string, g Grouping) (*Merged, error)
 	// Scan gives windows one by one, by series and time, with the stacks they
 	// name. It ends at the first error of each, which it returns. What is damaged
-	// it leaves out, and says so at its end by a DamagedError.
+	// until it ends it leaves out, and says so by a DamagedError, beside that one.
 	Scan(ctx context.Context, tenant string, q Query, each func(w *profile.Window, run profile.Run) error) error
 	// Stale lists the steps, by level and time, whose windows lack some of what was
 	// put: of these times a lower level is to be asked. They stay listed over crashes.
 	Stale(ctx context.Context, tenant string) ([]Step, error)
 	// Roll adds a step up from the level below, and replaces what there was of it.
 	// What is put meanwhile may be in, or the step is stale again. Where the level
-	// below has been dropped, what there is stays.
+	// below has been dropped, what there is stays. What is damaged it leaves out, and
+	// says so by a DamagedError: the step is added up all the same, and what was has a
+	// loss of profile.LossStoreDamage, or stays where there was more of it.
 	Roll(ctx context.Context, tenant string, step Step) error
 	// Tenants lists all that ever wrote.
 	Tenants(ctx context.Context) ([]string, error)

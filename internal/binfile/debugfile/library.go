@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"atys.dev/atys/internal/binfile"
 )
@@ -20,6 +21,11 @@ import (
 type Library struct {
 	Dir   string
 	Bytes int64 // that all of them may have
+
+	mu       sync.Mutex // guards all below, and what is in place
+	kept     int64      // bytes of what is in place, when it was last looked at
+	largest  int64      // of these, those of one file
+	underway int64      // bytes of uploads that are not in place yet
 }
 
 // Kept is a file of a Library.
@@ -38,7 +44,20 @@ var (
 	ErrNoBuildID   = errors.New("the file has no build-id (link with --build-id)")
 )
 
-const debugSuffix = ".debug"
+const (
+	debugSuffix = ".debug"
+	// uploadPrefix begins the names of files that are not in place yet.
+	uploadPrefix = ".upload-"
+)
+
+// Sweep removes what uploads have left whose server was killed. None may be under way.
+func (l *Library) Sweep() (err error) {
+	left, err := filepath.Glob(filepath.Join(l.Dir, uploadPrefix+"*"))
+	for _, path := range left {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
 
 func (l *Library) path(id string, executable bool) string {
 	name := id[2:]
@@ -49,28 +68,21 @@ func (l *Library) path(id string, executable bool) string {
 }
 
 // Keep keeps a file under the build-id that it tells. One that is there already
-// is replaced.
+// is replaced, also where there is no room for another one.
 func (l *Library) Keep(content io.Reader) (k Kept, err error) {
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return k, err
 	}
-	room, err := l.room()
+	u, err := l.begin()
 	if err != nil {
 		return k, err
 	}
-	temp, err := os.CreateTemp(l.Dir, ".upload-*")
-	if err != nil {
+	defer u.end()
+	k.Bytes, err = io.Copy(u, content)
+	if err = errors.Join(err, u.file.Sync(), u.file.Close()); err != nil {
 		return k, err
 	}
-	defer os.Remove(temp.Name()) // if it was not put in place
-	k.Bytes, err = io.Copy(temp, io.LimitReader(content, room+1))
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return k, err
-	}
-	if k.Bytes > room {
-		return k, ErrLibraryFull
-	}
-	f, err := binfile.Open(temp.Name())
+	f, err := binfile.Open(u.file.Name())
 	if err != nil {
 		return k, fmt.Errorf("%w: %w", ErrNotELF, err)
 	}
@@ -81,11 +93,89 @@ func (l *Library) Keep(content io.Reader) (k Kept, err error) {
 	if !buildIDForm.MatchString(k.BuildID) {
 		return k, ErrNoBuildID
 	}
+	return k, u.place(&k)
+}
+
+// upload is a file on its way into a library. What is written of it takes room at
+// once, so that uploads at the same time do not take the same.
+type upload struct {
+	library *Library
+	file    *os.File
+	bytes   int64 // of the library's that are under way; guarded by its lock
+}
+
+// begin begins an upload, which is to be ended.
+func (l *Library) begin() (*upload, error) {
+	l.mu.Lock()
+	err := l.look()
+	l.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp(l.Dir, uploadPrefix+"*")
+	return &upload{library: l, file: file}, err
+}
+
+// Write writes more of the file, if there is room. Which file it is, and whether it
+// replaces one, is known at its end: until then all uploads together may exceed
+// the room by as much as the largest file has that one can replace.
+func (u *upload) Write(p []byte) (int, error) {
+	l := u.library
+	l.mu.Lock()
+	if l.kept+l.underway+int64(len(p)) > l.Bytes+l.largest {
+		l.underway, u.bytes = l.underway-u.bytes, 0 // or two that end here would refuse each other
+		l.mu.Unlock()
+		return 0, ErrLibraryFull
+	}
+	l.underway, u.bytes = l.underway+int64(len(p)), u.bytes+int64(len(p))
+	l.mu.Unlock()
+	return u.file.Write(p)
+}
+
+// place puts the file where it belongs, if there is room but for what it replaces.
+func (u *upload) place(k *Kept) error {
+	l := u.library
 	path := l.path(k.BuildID, k.Executable)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return k, err
+		return err
 	}
-	return k, os.Rename(temp.Name(), path)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.look(); err != nil {
+		return err
+	}
+	others := l.kept
+	if old, err := os.Stat(path); err == nil {
+		others -= old.Size()
+	}
+	if others+k.Bytes > l.Bytes {
+		return ErrLibraryFull
+	}
+	if err := os.Rename(u.file.Name(), path); err != nil {
+		return err
+	}
+	l.kept, l.largest = others+k.Bytes, max(l.largest, k.Bytes)
+	l.underway, u.bytes = l.underway-u.bytes, 0
+	return nil
+}
+
+// end gives back what the upload has taken, but for what is in place.
+func (u *upload) end() {
+	_ = u.file.Close()           // it may be already
+	_ = os.Remove(u.file.Name()) // it is elsewhere, or of no use
+	u.library.mu.Lock()
+	defer u.library.mu.Unlock()
+	u.library.underway -= u.bytes
+}
+
+// look sees how much is in place. The library is locked.
+func (l *Library) look() error {
+	all, err := l.List()
+	l.kept, l.largest = 0, 0
+	for _, k := range all {
+		l.kept, l.largest = l.kept+k.Bytes, max(l.largest, k.Bytes)
+	}
+	return err
 }
 
 // holdsCode tells an executable from its debug file, whose sections of code are
@@ -94,16 +184,6 @@ func holdsCode(f *binfile.File) bool {
 	return len(f.Executable()) > 0 && !slices.ContainsFunc(f.ELF.Sections, func(s *elf.Section) bool {
 		return s.Flags&elf.SHF_EXECINSTR != 0 && s.Type == elf.SHT_NOBITS
 	})
-}
-
-// room is how many more bytes may be kept.
-func (l *Library) room() (int64, error) {
-	all, err := l.List()
-	room := l.Bytes
-	for _, k := range all {
-		room -= k.Bytes
-	}
-	return max(room, 0), err
 }
 
 // List lists what is kept, by build-id.

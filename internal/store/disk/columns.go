@@ -15,7 +15,7 @@ type columns struct {
 	n, value       []int64
 	excess         []float32 // nil: no column
 	groups         []int64   // likewise
-	of             int       // as many windows it was added up of
+	of             int       // as many windows it was added up of; 0: it does not tell
 	scale          int64
 	head           profile.Head
 	threads        []profile.Thread
@@ -77,7 +77,7 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 // the first type alone.
 func (c *columns) optional(r *reader, has uint64, first bool) {
 	rows := len(c.leaves)
-	c.groups, c.excess, c.thread, c.of = nil, nil, c.thread[:0], 1
+	c.groups, c.excess, c.thread, c.of = nil, nil, c.thread[:0], 0
 	c.room = resize(c.room, 2*rows)
 	if has&hasExcess != 0 {
 		c.excessRoom = resize(c.excessRoom, rows)
@@ -109,6 +109,15 @@ func (c *columns) optional(r *reader, has uint64, first bool) {
 		c.of = int(r.small(31))
 	}
 	c.head.Instances = r.instances(has)
+}
+
+// windows is of how many windows it is. Of none there is nothing but how many
+// could not be read when they were to be added up.
+func (c *columns) windows(level store.Level) int {
+	if level == store.Raw {
+		return max(c.of, 1)
+	}
+	return c.of
 }
 
 // squares is the sum of squared weights of a row.

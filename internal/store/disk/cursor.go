@@ -177,5 +177,9 @@ func (c *cursor) report(of *series, at time.Time, err error) {
 		c.reported(of, at, err)
 		return
 	}
+	c.log(of, at, err)
+}
+
+func (c *cursor) log(of *series, at time.Time, err error) {
 	c.store.log.Error("windows are damaged and left out", "tenant", c.tenant.name, "series", of.written, "from", at, "error", err)
 }

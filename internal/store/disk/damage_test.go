@@ -119,11 +119,11 @@ func (v *victim) seen(t *testing.T, s *Store, tenant string) (map[string]*profil
 	if err != nil {
 		t.Fatal(err)
 	}
-	if (m.Damaged > 0) != (damaged.Parts > 0) {
-		t.Errorf("a merge says that %d parts are damaged, a scan %d", m.Damaged, damaged.Parts)
+	if (m.Damaged.Count() > 0) != (damaged.Count() > 0) {
+		t.Errorf("a merge says that %d parts are damaged, a scan %d", m.Damaged.Count(), damaged.Count())
 	}
 	told(t, m)
-	return all, m.Damaged
+	return all, m.Damaged.Count()
 }
 
 // told holds that stacks of an answer are there once, under the hashes that its

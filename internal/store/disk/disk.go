@@ -137,7 +137,10 @@ func (s *Store) Series(ctx context.Context, tenant string, q store.Query) ([]pro
 	}
 	c := s.cursor(db, t, q)
 	found, err := c.labels(ctx)
-	return found, errors.Join(err, c.close())
+	if err = errors.Join(err, c.close()); err != nil {
+		return nil, err
+	}
+	return found, t.damage(c.damaged).Err()
 }
 
 // errFound ends a search.
@@ -151,9 +154,11 @@ func (c *cursor) labels(ctx context.Context) (labels []profile.Labels, err error
 	chosen := c.tenant.chosen(c.query)
 	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
 	for _, of := range chosen {
+		damaged := c.damaged
 		err := c.series(ctx, days, of, func(*found) error { return errFound })
 		if errors.Is(err, errFound) {
 			labels = append(labels, maps.Clone(of.labels))
+			c.damaged = damaged // what is damaged of it hides it from nobody
 		} else if err != nil {
 			return nil, err
 		}

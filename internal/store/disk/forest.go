@@ -18,7 +18,8 @@ func (a *adder) merged() (*store.Merged, error) {
 		s.settle()
 		byService[k.service] = append(byService[k.service], k)
 	}
-	if f.damaged = a.shelf.damaged() > 0; f.damaged || len(byService) > 1 {
+	tables := a.shelf.damage(0)
+	if f.damaged = tables.Count() > 0; f.damaged || len(byService) > 1 {
 		f.calls = map[[2]int]int{}
 	}
 	columns := map[string]*store.Column{}
@@ -34,11 +35,10 @@ func (a *adder) merged() (*store.Merged, error) {
 			s := a.sums[k]
 			c := columns[k.column]
 			if c == nil {
-				c = &store.Column{Key: k.column, Head: s.head}
+				c = &store.Column{Key: k.column}
 				columns[k.column] = c
-			} else {
-				c.Head.Absorb(&s.head)
 			}
+			absorb(&c.Head, c.Windows, &s.head, s.windows)
 			c.Windows += s.windows
 			c.Sums = s.appendTo(c.Sums, numbers)
 		}
@@ -46,7 +46,7 @@ func (a *adder) merged() (*store.Merged, error) {
 	if f.damaged {
 		f.rehash()
 	}
-	m := &store.Merged{Forest: f.forest, Damaged: a.damaged + a.shelf.damaged()}
+	m := &store.Merged{Forest: f.forest, Damaged: a.shelf.damage(a.damaged)}
 	for _, c := range columns {
 		if f.calls != nil {
 			c.Sums = folded(c.Sums)

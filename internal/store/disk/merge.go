@@ -142,18 +142,18 @@ func (a *adder) add(ctx context.Context, g *grouped) (err error) {
 		if a.grouping.Key != nil {
 			column = a.grouping.Key(g.of.labels, head)
 		}
-		a.addWindow(column, g, size)
+		a.addWindow(column, g, size, a.columns.windows(p.cursor.query.Level))
 		return nil
 	})
 }
 
 // addWindow adds the window that was read to its column, or to one for each
-// thread.
-func (a *adder) addWindow(column string, g *grouped, size int) {
+// thread. It is of so many.
+func (a *adder) addWindow(column string, g *grouped, size, of int) {
 	c := &a.columns
 	if a.grouping.Thread == nil {
 		s := a.column(column, g, size)
-		s.absorb(&c.head, c.of)
+		s.absorb(&c.head, of)
 		s.add(c, nil, 0)
 		return
 	}
@@ -163,7 +163,7 @@ func (a *adder) addWindow(column string, g *grouped, size int) {
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		s := a.column(column+name, g, size)
-		s.absorb(threadHead(c, names, name), c.of)
+		s.absorb(threadHead(c, names, name), of)
 		for i := range names {
 			if names[i] == name {
 				s.add(c, c.thread, uint32(i))
@@ -249,14 +249,28 @@ func (s *sums) settle() {
 }
 
 func (s *sums) absorb(h *profile.Head, windows int) {
-	if s.windows == 0 {
-		s.head = *h
-		s.head.Types, s.head.Target = slices.Clone(h.Types), maps.Clone(h.Target)
-		s.head.Losses, s.head.Comments = slices.Clone(h.Losses), slices.Clone(h.Comments)
-	} else {
-		s.head.Absorb(h)
-	}
+	absorb(&s.head, s.windows, h, windows)
 	s.windows += windows
+}
+
+// absorb adds the head of some windows to that of others. Where it is of none it
+// says what could not be read, and nothing else.
+func absorb(into *profile.Head, windows int, h *profile.Head, more int) {
+	var losses []profile.Loss
+	switch {
+	case windows == 0:
+		losses = into.Losses
+		*into = *h
+		into.Types, into.Target = slices.Clone(h.Types), maps.Clone(h.Target)
+		into.Losses, into.Comments = slices.Clone(h.Losses), slices.Clone(h.Comments)
+	case more == 0:
+		losses = h.Losses
+	default:
+		into.Absorb(h)
+	}
+	for _, l := range losses {
+		into.AddLoss(l)
+	}
 }
 
 // add adds the rows of one thread, or all of them.
@@ -322,8 +336,7 @@ func (a *adder) absorb(o *adder) {
 		}
 		s.settle()
 		mine.grow(len(s.cells))
-		mine.head.Absorb(&s.head)
-		mine.windows += s.windows
+		mine.absorb(&s.head, s.windows)
 		for i := range s.cells {
 			mine.cells[i].n += s.cells[i].n
 			mine.cells[i].squares += s.cells[i].squares

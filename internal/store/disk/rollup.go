@@ -76,6 +76,11 @@ func (s *Store) Stale(_ context.Context, tenant string) ([]store.Step, error) {
 	return steps, nil
 }
 
+// What is damaged below is left out and told in the heads of what is added up of
+// its series, or its service. The step has its mark no more then: it would be added
+// up again and again, those above would wait for it, and once the level below is
+// dropped all of it would be lost, and not what is damaged alone.
+
 // Roll adds a step up; see store.Store.
 func (s *Store) Roll(ctx context.Context, tenant string, step store.Step) error {
 	t, err := s.loaded(tenant)
@@ -85,12 +90,15 @@ func (s *Store) Roll(ctx context.Context, tenant string, step store.Step) error 
 	t.rolling.Lock()
 	defer t.rolling.Unlock()
 	s.begin(t, step)
-	err = s.roll(ctx, t, step)
+	damaged, err := s.roll(ctx, t, step)
 	t.end(step, err)
-	return err
+	if err != nil {
+		return err
+	}
+	return store.Damage{Parts: damaged}.Err()
 }
 
-func (s *Store) roll(ctx context.Context, t *tenant, step store.Step) error {
+func (s *Store) roll(ctx context.Context, t *tenant, step store.Step) (damaged int, err error) {
 	last := t.newCommit()
 	last.rolled = &step
 	below := step.Level.Below()
@@ -98,15 +106,16 @@ func (s *Store) roll(ctx context.Context, t *tenant, step store.Step) error {
 	dropped := days(step.Start) < t.dropped[below]
 	t.mu.Unlock()
 	if dropped {
-		return s.commit(ctx, last)
+		return 0, s.commit(ctx, last)
 	}
-	r := &roller{store: s, tenant: t, step: step, commit: t.newCommit(), pace: pace{puts: &s.puts}}
+	r := &roller{store: s, tenant: t, step: step, commit: t.newCommit(), pace: pace{puts: &s.puts},
+		all: lost{}, types: map[string]profile.ValueType{}}
 	r.pace.work()
 	if err := r.read(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	last.pairs, last.bytes = r.commit.pairs, r.commit.bytes
-	return s.commit(ctx, last)
+	return len(r.all), s.commit(ctx, last)
 }
 
 // roller adds the windows of a step up: of each series, or of each service, for
@@ -118,6 +127,12 @@ type roller struct {
 	cursor *cursor
 	step   store.Step
 	commit *commit // what is not written yet
+
+	all    lost // parts of the step that could not be read
+	met    lost // of these, those of what belongs together of which no kind of values is known
+	lost   lost // those of the window that is added up
+	untold []untold
+	types  map[string]profile.ValueType // of kinds of values that the step has
 
 	pace    pace
 	columns columns
@@ -148,9 +163,10 @@ func (r *roller) read(ctx context.Context) error {
 	r.shelf = r.store.shelf(db, r.tenant)
 	defer r.shelf.putBack()
 	r.cursor = r.store.cursor(db, r.tenant, store.Query{Level: r.step.Level.Below(), From: r.step.Start, To: r.step.Start.Add(r.step.Level.Length())})
+	r.cursor.reported = func(of *series, from time.Time, err error) { r.lose(of, &found{start: from}, err) }
 	err = errors.Join(r.units(ctx), r.cursor.close())
-	if err == nil && r.cursor.damaged > 0 { // what is left is asked for as it is
-		err = &store.DamagedError{Parts: r.cursor.damaged}
+	if err == nil {
+		err = r.tell(ctx)
 	}
 	return err
 }
@@ -188,25 +204,30 @@ func (r *roller) units(ctx context.Context) error {
 
 // unit adds series up to windows under the given labels.
 func (r *roller) unit(ctx context.Context, days []uint32, labels profile.Labels, all []*series) error {
-	seen := map[measured]bool{}
+	seen, tasks := map[measured]bool{}, map[string]bool{}
+	r.lost = lost{}
 	err := r.each(ctx, days, all, func(of *series, f *found) error {
 		list, ok := kinds(f.data)
 		if !ok {
-			r.cursor.report(of, f.start, errDamaged)
+			r.lose(of, f, errDamaged)
+			return nil
 		}
 		for _, kind := range list {
 			seen[measured{f.task, kind}] = true
+			tasks[f.task] = true
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	r.met = r.lost
 	for m := range seen {
 		if err := r.measure(ctx, days, labels, all, m); err != nil {
 			return err
 		}
 	}
+	r.leave(labels, tasks)
 	return nil
 }
 
@@ -222,7 +243,9 @@ func (r *roller) each(ctx context.Context, days []uint32, all []*series, give fu
 
 // measure adds one kind of values of one task up.
 func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labels, all []*series, m measured) error {
-	r.window, r.watched, r.grouped = store.Window{Series: labels}, 0, r.step.Level.Services()
+	r.window, r.watched, r.grouped = emptyWindow(labels, profile.ValueType{Kind: m.kind}), 0, r.step.Level.Services()
+	r.lost = r.met.of(m.task)
+	some := false
 	err := r.each(ctx, days, all, func(of *series, f *found) error {
 		if f.task != m.task {
 			return nil
@@ -233,18 +256,24 @@ func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labe
 		}
 		size := d.size()
 		if !r.columns.read(f.data, m.kind, size, false) {
-			r.cursor.report(of, f.start, errDamaged)
+			r.lose(of, f, errDamaged)
 			return nil
 		}
 		if !r.columns.absent {
 			r.add(of, f, size)
+			some = true
 		}
 		return r.pace.rest(ctx)
 	})
-	if err != nil || r.window.Of == 0 {
+	if err != nil || !some && len(r.lost) == 0 {
 		return err
 	}
-	r.finish(m)
+	if some {
+		r.types[m.kind] = r.window.Head.Types[0]
+	}
+	if err := r.finish(m); err != nil {
+		return err
+	}
 	return r.flush(ctx)
 }
 
@@ -253,20 +282,19 @@ func (r *roller) add(of *series, f *found, size int) {
 	c, w := &r.columns, &r.window
 	head := c.head
 	head.Start, head.Task, head.Target = f.start, f.task, of.labels
-	if w.Of == 0 {
-		w.Head = head
-		w.Head.Types, w.Head.Target = slices.Clone(head.Types), maps.Clone(head.Target)
-		w.Head.Losses, w.Head.Comments = slices.Clone(head.Losses), slices.Clone(head.Comments)
-		w.Scales = []int64{c.scale}
-	} else {
-		w.Head.Absorb(&head)
+	more := c.windows(r.cursor.query.Level)
+	switch {
+	case w.Of == 0:
+		w.Scales[0] = c.scale
+	case more > 0:
 		w.Scales[0] = store.CommonScale(w.Scales[0], c.scale)
 	}
-	w.Of += c.of
+	absorb(&w.Head, w.Of, &head, more)
+	w.Of += more
 	r.watched += head.Duration
 	r.grouped = r.grouped || c.groups != nil
-	if more := size - len(r.cells); more > 0 {
-		r.cells = append(r.cells, make([]rollCell, more+size/8)...) // dictionaries grow meanwhile
+	if lack := size - len(r.cells); lack > 0 {
+		r.cells = append(r.cells, make([]rollCell, lack+size/8)...) // dictionaries grow meanwhile
 	}
 	for i, leaf := range c.leaves {
 		if c.n[i] != 0 || c.value[i] != 0 {
@@ -294,7 +322,7 @@ func (r *roller) addRow(group, i int, cell *rollCell) {
 }
 
 // finish puts the window into the commit, and forgets it.
-func (r *roller) finish(m measured) {
+func (r *roller) finish(m measured) error {
 	w := &r.window
 	w.Rows = store.Rows{N: r.room.N[:0], Value: r.room.Value[:0], Excess: r.room.Excess[:0]}
 	if r.grouped {
@@ -310,6 +338,7 @@ func (r *roller) finish(m measured) {
 		w.Head.Duration = r.watched
 	}
 	w.Head.Start, w.Head.Task, w.Head.Duration = r.step.Start, m.task, min(w.Head.Duration, r.step.Level.Length())
+	w.Head.AddLoss(profile.Loss{Reason: profile.LossStoreDamage, N: int64(len(r.lost))})
 	h := fnv.New128a()
 	h.Write([]byte(m.kind)) // never fails
 	copy(w.Run[:], h.Sum(nil))
@@ -322,9 +351,13 @@ func (r *roller) finish(m measured) {
 	if r.room = w.Rows; !r.grouped {
 		r.room.Groups = groups
 	}
+	r.touched = r.touched[:0]
+	if stays, err := r.stays(key); err != nil || stays {
+		return err
+	}
 	r.commit.pairs = append(r.commit.pairs, [2][]byte{key, value})
 	r.commit.bytes += len(key) + len(value)
-	r.touched = r.touched[:0]
+	return nil
 }
 
 // addTo adds a row. That of a series is of one group, which its labels tell,

@@ -7,10 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
@@ -212,26 +213,185 @@ func damage(t *testing.T, dir string) {
 	}
 }
 
-// TestRollDamaged leaves a step stale of which something cannot be read.
+// nth is the key of the n-th window at a level.
+func nth(t *testing.T, s *Store, level store.Level, n int) key {
+	t.Helper()
+	prefix := levelKey(tenantName, level)
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for valid := it.First(); valid && n > 0; n-- {
+		valid = it.Next()
+	}
+	if !it.Valid() {
+		t.Fatal("there are not so many")
+	}
+	at := slices.Clone(it.Key())
+	if err := it.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// scratched has the n-th window at a level be other bytes.
+func scratched(t *testing.T, s *Store, level store.Level, n int) {
+	t.Helper()
+	if err := s.db.Set(nth(t, s, level, n), []byte("?"), pebble.Sync); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// torn has the n-th window at a level lie under a key that none has.
+func torn(t *testing.T, s *Store, level store.Level, n int) {
+	t.Helper()
+	at := nth(t, s, level, n)
+	if err := errors.Join(s.db.Delete(at, pebble.Sync), s.db.Set(append(at, 0), nil, pebble.Sync)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rollDamaged adds up all that is stale, and gives how many parts are told to be damaged.
+func rollDamaged(t *testing.T, s *Store) (parts int) {
+	t.Helper()
+	for _, step := range stale(t, s) {
+		var damaged *store.DamagedError
+		switch err := s.Roll(context.Background(), tenantName, step); {
+		case errors.As(err, &damaged):
+			parts += damaged.Parts
+		case err != nil:
+			t.Fatal(err)
+		}
+	}
+	return parts
+}
+
+// rolled is how many windows of a service a level has, and how many parts it says
+// were damaged when they were added up.
+func rolled(t *testing.T, s *Store, level store.Level, service string) (windows int, lost int64) {
+	t.Helper()
+	q := store.Query{Level: level, Service: service, From: storetest.Epoch.Add(-48 * time.Hour), To: storetest.Epoch.Add(48 * time.Hour)}
+	m, err := s.Merge(context.Background(), tenantName, []store.Query{q}, "cpu", store.Grouping{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range m.Columns {
+		windows += c.Windows
+		lost += c.Head.LossOf(profile.LossStoreDamage).N
+	}
+	return windows, lost
+}
+
+// TestRollDamaged adds up what can be read where one window is damaged, says so at
+// each level, and still does once what it was added up from was dropped.
 func TestRollDamaged(t *testing.T) {
 	s, err := Open(Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	keep(t, s, storetest.Window(1, "shop", "one", storetest.Epoch))
-	w := storetest.Window(1, "shop", "one", storetest.Epoch)
-	key := windowKey(tenantName, store.Raw, "shop", 0, &w.Head, profile.Run{2})
-	if err := s.db.Set(key, []byte(strings.Repeat("?", 99)), nil); err != nil {
+	const each = 30
+	for i := range uint64(each) {
+		at := storetest.Epoch.Truncate(time.Hour).Add(time.Duration(i) * 10 * time.Second)
+		keep(t, s, storetest.Window(i, "bank", "one", at), storetest.Window(100+i, "shop", "two", at))
+	}
+	scratched(t, s, store.Raw, 3)
+	if parts := rollDamaged(t, s); parts != 2 { // of the minute, and of the ten minutes of the series
+		t.Errorf("%d parts are said to be damaged", parts)
+	}
+	if steps := stale(t, s); len(steps) > 0 {
+		t.Errorf("to be added up again: %v", steps)
+	}
+	for _, level := range []store.Level{store.Raw, store.Series10m, store.Service1m} {
+		if err := s.Drop(context.Background(), tenantName, level, storetest.Epoch.Add(48*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = reopened(t, s)
+	defer s.Close()
+	for _, level := range []store.Level{store.Series1h, store.Service10m, store.Service1h, store.Service1d} {
+		if windows, lost := rolled(t, s, level, "bank"); windows != each-1 || lost != 1 {
+			t.Errorf("%v: %d windows, %d lost", level, windows, lost)
+		}
+		if windows, lost := rolled(t, s, level, "shop"); windows != each || lost != 0 {
+			t.Errorf("%v: %d windows of another service, %d lost", level, windows, lost)
+		}
+	}
+}
+
+// TestRollNothingLeft has a service be told of of which nothing can be read, with
+// no window of it.
+func TestRollNothingLeft(t *testing.T) {
+	s, err := Open(Options{Dir: t.TempDir()})
+	if err != nil {
 		t.Fatal(err)
 	}
-	minute := store.Step{Level: store.Service1m, Start: storetest.Epoch}
-	var bad *store.DamagedError
-	if err := s.Roll(context.Background(), tenantName, minute); !errors.As(err, &bad) {
-		t.Errorf("a step with a damaged window is added up: %v", err)
+	defer s.Close()
+	keep(t, s, storetest.Window(1, "bank", "one", storetest.Epoch), storetest.Window(2, "shop", "two", storetest.Epoch))
+	scratched(t, s, store.Raw, 0)
+	rollDamaged(t, s)
+	for _, level := range store.RolledUp() {
+		if windows, lost := rolled(t, s, level, "bank"); windows != 0 || lost != 1 {
+			t.Errorf("%v: %d windows, %d lost", level, windows, lost)
+		}
+		if windows, lost := rolled(t, s, level, ""); windows != 1 || lost != 1 {
+			t.Errorf("%v: %d windows of all services, %d lost", level, windows, lost)
+		}
 	}
-	if !slices.Contains(stale(t, s), minute) {
-		t.Error("it is not stale any more")
+	var problems []string
+	if err := s.Check(context.Background(), func(problem string) { problems = append(problems, problem) }); err != nil || len(problems) != 1 {
+		t.Errorf("a check says %q, %v", problems, err)
+	}
+}
+
+// TestRollStays has a window become damaged that was added up: what was made of it
+// stays when something late comes, but where more came than was lost.
+func TestRollStays(t *testing.T) {
+	s, err := Open(Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range uint64(4) {
+		keep(t, s, storetest.Window(i, "shop", "one", storetest.Epoch.Add(time.Duration(i)*time.Second)))
+	}
+	rollAll(t, s)
+	scratched(t, s, store.Raw, 0)
+	scratched(t, s, store.Raw, 1)
+	for i, want := range []int{4, 4, 5} {
+		keep(t, s, storetest.Window(uint64(10+i), "shop", "late", storetest.Epoch.Add(time.Duration(i)*time.Second)))
+		if parts := rollDamaged(t, s); parts == 0 {
+			t.Error("nobody says that something is damaged")
+		}
+		if windows, _ := rolled(t, s, store.Service1m, "shop"); windows != want {
+			t.Errorf("%d windows after %d came late, want %d", windows, i+1, want)
+		}
+	}
+}
+
+// TestTells has a list of series, and a scan that is ended, say what is damaged.
+func TestTells(t *testing.T) {
+	s, err := Open(Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i, instance := range []string{"one", "two"} {
+		keep(t, s, storetest.Window(uint64(i), "shop", instance, storetest.Epoch), storetest.Window(uint64(9+i), "shop", instance, storetest.Epoch.Add(step)))
+	}
+	ctx, damaged := context.Background(), &store.DamagedError{}
+	torn(t, s, store.Raw, 0)
+	if all, err := s.Series(ctx, tenantName, everything()); err != nil || len(all) != 2 {
+		t.Errorf("series that have other windows: %v, %v", all, err)
+	}
+	torn(t, s, store.Raw, 1)
+	if all, err := s.Series(ctx, tenantName, everything()); !errors.As(err, &damaged) || damaged.Parts != 2 || len(all) != 1 || all[0]["instance"] != "two" {
+		t.Errorf("a series that has no other windows: %v, %v", all, err)
+	}
+	enough := errors.New("one is enough")
+	err = s.Scan(ctx, tenantName, everything(), func(*profile.Window, profile.Run) error { return enough })
+	if !errors.Is(err, enough) || !errors.As(err, &damaged) || damaged.Parts != 2 {
+		t.Errorf("a scan that is ended: %v", err)
 	}
 }
 

@@ -26,13 +26,16 @@ func (s *Store) Scan(ctx context.Context, tenant string, q store.Query, each fun
 	defer shelf.putBack()
 	c := s.cursor(db, t, q)
 	err = errors.Join(c.scan(ctx, shelf, each), c.close())
-	if c.refused != nil {
+	switch damage := shelf.damage(c.damaged).Err(); {
+	case c.refused != nil && damage != nil:
+		return errors.Join(c.refused, damage)
+	case c.refused != nil:
 		return c.refused
+	case err != nil:
+		return err
+	default:
+		return damage
 	}
-	if parts := c.damaged + shelf.damaged(); err == nil && parts > 0 {
-		err = &store.DamagedError{Parts: parts}
-	}
-	return err
 }
 
 func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Window, profile.Run) error) error {

@@ -189,15 +189,27 @@ func (f *shelf) load(service string) (*dictionary, error) {
 	return d, nil
 }
 
-// damaged is how many parts of the tenant, and of what was taken, are damaged.
-func (f *shelf) damaged() int {
+// damage is what is damaged of the tables of the tenant, and of what was taken,
+// and so many windows.
+func (f *shelf) damage(windows int) store.Damage {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	count := f.tenant.problems.count
-	for _, d := range f.taken {
-		count += d.problems.count
+	d := f.tenant.damage(windows)
+	for service, taken := range f.taken {
+		if count := taken.problems.count; count > 0 {
+			d.Add(store.Damage{Tables: map[string]int{"stacks of " + service: count}})
+		}
 	}
-	return count
+	return d
+}
+
+// damage is what is damaged of a tenant's tables, and so many windows.
+func (t *tenant) damage(windows int) store.Damage {
+	d := store.Damage{Parts: windows}
+	if count := t.problems.count; count > 0 {
+		d.Tables = map[string]int{"tenant": count}
+	}
+	return d
 }
 
 // putBack ends the use of all that was taken.

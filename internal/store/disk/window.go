@@ -12,8 +12,9 @@ import (
 //	rows      count, of them single, which columns there are, then columns (blocks.go):
 //	          leaf less that of the row before | n | values of each type, less what
 //	          as many samples have on average | those of the following that there are:
-//	          excess | thread | context | slot | groups; of how many windows; how
-//	          many instances were recorded of how many
+//	          excess | thread | context | slot | groups; of how many windows, but of
+//	          one as it was cut, and of none (lost.go); how many instances were
+//	          recorded of how many
 //	head      duration, design, exact, idle, watched, clock, losses, comments, cost
 //	threads, contexts
 //

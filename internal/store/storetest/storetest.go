@@ -35,6 +35,7 @@ func Run(t *testing.T, e Engine) {
 		"contains each once":             testOverlap,
 		"contains each once, at once":    testOverlapAtOnce,
 		"chooses":                        testChooses,
+		"ends a scan":                    testEndsScan,
 		"merges":                         testMerges,
 		"groups":                         testGroups,
 		"keeps tenants apart":            testTenants,
@@ -318,6 +319,26 @@ func testChooses(t *testing.T, b *bench) {
 				t.Errorf("series %v, want %v", names, wanted)
 			}
 		})
+	}
+}
+
+// testEndsScan ends scans, also between windows of one series: who is given them is
+// given no more, and told by the very error.
+func testEndsScan(t *testing.T, b *bench) {
+	b.put(t, some(250)...)
+	b.scan(t, tenant, always()) // so that all of it is seen
+	enough := errors.New("so many are enough")
+	for wanted := range 5 {
+		given := 0
+		err := b.Scan(context.Background(), tenant, always(), func(*profile.Window, profile.Run) error {
+			if given++; given > wanted {
+				return enough
+			}
+			return nil
+		})
+		if !errors.Is(err, enough) || errors.As(err, new(*store.DamagedError)) || given != wanted+1 {
+			t.Errorf("%d windows after %d were enough, %v", given, wanted+1, err)
+		}
 	}
 }
 
