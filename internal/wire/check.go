@@ -56,6 +56,9 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 			if int64(p.GetSeries()) >= int64(len(r.GetSeries())) || len(p.GetRun()) != len(profile.Run{}) {
 				return nil, fmt.Errorf("window %d contains one of series %d of %d, of a run of %d bytes", i, p.GetSeries(), len(r.GetSeries()), len(p.GetRun()))
 			}
+			if after := p.GetAfterNs(); after < 0 || after > m.GetDurationNs() {
+				return nil, fmt.Errorf("window %d lasts %d ns, and contains one that begins %d ns after it", i, m.GetDurationNs(), after)
+			}
 		}
 	}
 	return hashes, nil

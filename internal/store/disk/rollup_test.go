@@ -221,7 +221,7 @@ func TestRollDamaged(t *testing.T) {
 	defer s.Close()
 	keep(t, s, storetest.Window(1, "shop", "one", storetest.Epoch))
 	w := storetest.Window(1, "shop", "one", storetest.Epoch)
-	key := windowKey(tenantName, store.Raw, "shop", 0, &w.Head, profile.Run{2})
+	key := windowKey(tenantName, store.Raw, "shop", 0, w.Head.Start, w.Head.Task, profile.Run{2})
 	if err := s.db.Set(key, []byte(strings.Repeat("?", 99)), nil); err != nil {
 		t.Fatal(err)
 	}
