@@ -115,10 +115,13 @@ func (f *fleet) ship(seed uint64, w *atysv1.Spooled) error {
 }
 
 // windows are those of some instances of two services, at two times, of one kind
-// each but for some, and those of their machines.
+// each but for some, and those of their machines. As real ones they begin some
+// moments after the edge that they are cut at, each at another one.
 func windows(seed uint64) (all []*profile.Window) {
+	r := rand.New(rand.NewPCG(seed, 9))
 	for i := range uint64(24) {
-		w := storetest.Window(seed*100+i, []string{"shop", "cart"}[i%2], fmt.Sprint("instance-", i/4), begin.Add(time.Duration(i/2%2)*10*time.Second))
+		late := time.Duration(r.IntN(20_000_000)) * time.Nanosecond
+		w := storetest.Window(seed*100+i, []string{"shop", "cart"}[i%2], fmt.Sprint("instance-", i/4), begin.Add(time.Duration(i/2%2)*10*time.Second+late))
 		w.Types[0].Period = 1
 		w.Target["zone"] = fmt.Sprint("zone-", i/8)
 		if i%7 == 0 {
@@ -126,8 +129,8 @@ func windows(seed uint64) (all []*profile.Window) {
 		}
 		if i%5 > 0 {
 			w.Types = w.Types[:1]
-			for r := range w.Rows {
-				w.Rows[r].Values = w.Rows[r].Values[:1]
+			for row := range w.Rows {
+				w.Rows[row].Values = w.Rows[row].Values[:1]
 			}
 		}
 		all = append(all, w)
