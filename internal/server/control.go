@@ -161,7 +161,7 @@ func (s *Server) Watch(ctx context.Context, r *atysv1.GetRequest, stream *connec
 	defer s.watches.end(ctx)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	known := map[string]*atysv1.Object{}
+	known := map[string]*listed{}
 	tell := func(what string, o *atysv1.Object) error { return stream.Send(&atysv1.Change{What: what, Object: o}) }
 	for synced := false; ; synced = true {
 		if err := auth.Still(ctx); err != nil {
@@ -171,7 +171,7 @@ func (s *Server) Watch(ctx context.Context, r *atysv1.GetRequest, stream *connec
 		if ended {
 			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: watch again"))
 		}
-		objects, err := f.objects(r.GetKind(), r.GetName())
+		objects, err := f.list(r.GetKind(), r.GetName())
 		if err != nil {
 			return err
 		}
@@ -231,11 +231,11 @@ func (w *watches) end(ctx context.Context) {
 const watchPause = 100 * time.Millisecond
 
 // tellChanges tells what is not as it was, and remembers it.
-func tellChanges(known map[string]*atysv1.Object, objects []*atysv1.Object, tell func(string, *atysv1.Object) error) error {
+func tellChanges(known map[string]*listed, objects []*listed, tell func(string, *atysv1.Object) error) error {
 	there := map[string]bool{}
 	for _, o := range objects {
-		there[o.GetName()] = true
-		old := known[o.GetName()]
+		there[o.key] = true
+		old := known[o.key]
 		if old != nil && old.GetJson() == o.GetJson() {
 			continue
 		}
@@ -243,15 +243,15 @@ func tellChanges(known map[string]*atysv1.Object, objects []*atysv1.Object, tell
 		if old == nil {
 			what = "added"
 		}
-		known[o.GetName()] = o
-		if err := tell(what, o); err != nil {
+		known[o.key] = o
+		if err := tell(what, o.Object); err != nil {
 			return err
 		}
 	}
-	for name, o := range known {
-		if !there[name] {
-			delete(known, name)
-			if err := tell("removed", o); err != nil {
+	for key, o := range known {
+		if !there[key] {
+			delete(known, key)
+			if err := tell("removed", o.Object); err != nil {
 				return err
 			}
 		}
@@ -266,11 +266,27 @@ func (f *fleet) moves() (moved <-chan struct{}, ended bool) {
 	return f.moved, f.ended
 }
 
-// objects lists the objects of a kind, or the one of a name.
+// objects lists the objects of a kind, or those of a name.
 func (f *fleet) objects(kind, name string) (all []*atysv1.Object, err error) {
+	there, err := f.list(kind, name)
+	for _, o := range there {
+		all = append(all, o.Object)
+	}
+	return all, err
+}
+
+// listed is an object, and what no other one of its kind has: relays choose their
+// names themselves, and two may have the same.
+type listed struct {
+	*atysv1.Object
+	key string
+}
+
+// list lists the objects of a kind, or those of a name.
+func (f *fleet) list(kind, name string) (all []*listed, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	add := func(of string, status any) {
+	add := func(key, of string, status any) {
 		if name != "" && of != name {
 			return
 		}
@@ -279,27 +295,27 @@ func (f *fleet) objects(kind, name string) (all []*atysv1.Object, err error) {
 			err = fmt.Errorf("write %s %q: %w", kind, of, marshalErr)
 			return
 		}
-		all = append(all, &atysv1.Object{Kind: kind, Name: of, Json: string(text)})
+		all = append(all, &listed{&atysv1.Object{Kind: kind, Name: of, Json: string(text)}, key})
 	}
 	switch kind {
 	case kindProfiles:
 		for _, t := range f.sorted() {
-			add(t.Profile.Name, f.profileStatus(t))
+			add(t.Profile.Name, t.Profile.Name, f.profileStatus(t))
 		}
 	case kindAgents:
 		for _, a := range f.byNode() {
-			add(a.report.GetNode(), f.agentStatus(a))
+			add(a.report.GetNode(), a.report.GetNode(), f.agentStatus(a))
 		}
 	case kindTargets:
 		for _, a := range f.byNode() {
 			for _, t := range a.report.GetTargets() {
 				labels := profile.Labels(t.GetLabels())
-				add(labels.String(), TargetStatus{Labels: labels, Processes: int(t.GetProcesses())})
+				add(labels.String(), labels.String(), TargetStatus{Labels: labels, Processes: int(t.GetProcesses())})
 			}
 		}
 	case kindRelays:
 		for _, r := range f.relays.sorted() {
-			add(r.Name, f.relayStatus(r))
+			add(string(r.id[:]), r.Name, f.relayStatus(r))
 		}
 	default:
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("there are no %.40q: ask for %s, %s, %s or %s", kind, kindProfiles, kindAgents, kindTargets, kindRelays))
