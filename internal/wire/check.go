@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"atys.dev/atys/internal/profile"
@@ -101,6 +102,15 @@ func CheckNames(names ...string) error {
 		if len(name) > MaxLabel {
 			return fmt.Errorf("%.40q has %d bytes: at most %d are taken of a name", name, len(name), MaxLabel)
 		}
+	}
+	return nil
+}
+
+// CheckAddress refuses what no relay can be found at.
+func CheckAddress(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(address) > MaxLabel {
+		return fmt.Errorf("%.80q: want an address such as https://10.0.0.7:4310", address)
 	}
 	return nil
 }
