@@ -121,9 +121,9 @@ func partsOf(w *atysv1.Window, start time.Time, all []*atysv1.Series, run profil
 }
 
 // sum finds or begins the sum that a window belongs to: that of the second in which
-// it begins. Agents cut at whole seconds of the clock, but each some moments later,
-// never before, so that windows of one edge are of one second; and no step of the
-// store begins within one, so that it has the same windows with a relay as without.
+// it begins. Agents cut at the same edges of the clock, nearly always whole seconds,
+// but each some moments later, never before: so windows of one edge are of one second.
+// No step of the store begins within one: it has the same windows as without a relay.
 func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 	kept := profile.Labels{}
 	for _, name := range s.keep {
