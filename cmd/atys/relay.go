@@ -88,7 +88,7 @@ func runRelay(ctx context.Context, f relayFlags, log *slog.Logger) (err error) {
 		return err
 	}
 	defer d.listener.Close() // who serves has closed it already
-	offer, err := f.offer(d.listener.Addr())
+	offer, err := f.offer(d.listener.Addr(), upstream)
 	if err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func runRelay(ctx context.Context, f relayFlags, log *slog.Logger) (err error) {
 	return shut()
 }
 
-// offer is how the relay presents itself.
-func (f *relayFlags) offer(at net.Addr) (*atysv1.OfferRequest, error) {
+// offer is how the relay presents itself to a server.
+func (f *relayFlags) offer(at net.Addr, server string) (*atysv1.OfferRequest, error) {
 	host, err := os.Hostname()
 	if err != nil && (f.name == "" || f.address == "") {
 		return nil, fmt.Errorf("name this relay: %w (--name and --address do)", err)
@@ -121,6 +121,22 @@ func (f *relayFlags) offer(at net.Addr) (*atysv1.OfferRequest, error) {
 			u.Host = net.JoinHostPort(host, u.Port())
 		}
 		f.address = u.String()
+	} else if err := wire.CheckAddress(f.address); err != nil {
+		return nil, &usageError{fmt.Errorf("--address %w", err)}
+	}
+	if leadsHome(f.address) && !leadsHome(server) {
+		return nil, &usageError{fmt.Errorf("agents would be told to ship to %s, which is each machine's own: they would show their token to whoever listens there; "+
+			"give --listen an address that they reach, such as :4310, or --address one that leads here", f.address)}
 	}
 	return &atysv1.OfferRequest{Name: cmp.Or(f.name, host), Address: f.address, Labels: f.labels, Version: version()}, nil
+}
+
+// leadsHome tells whether an address leads whoever asks there to their own machine.
+func leadsHome(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }

@@ -2,18 +2,25 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
 func watchCommand() *cobra.Command {
@@ -41,21 +48,130 @@ func watch(c *cobra.Command, f objectFlags, kind, name string) error {
 	if err != nil {
 		return err
 	}
-	stream, err := control.Watch(c.Context(), &atysv1.GetRequest{Kind: kind, Name: name})
-	if err != nil {
-		return explain(address, err)
-	}
-	defer stream.Close()
-	show := changeWriter(os.Stdout, kind, f.output)
-	for stream.Receive() {
-		if err := show(stream.Msg()); err != nil {
-			return err
+	w := newWatched(changeWriter(os.Stdout, kind, f.output))
+	failures := 0
+	for {
+		w.begin()
+		err := watchOnce(c.Context(), control, &atysv1.GetRequest{Kind: kind, Name: name}, w.told)
+		if c.Context().Err() != nil {
+			return nil
+		}
+		if final(err) || !w.synced { // one that never answered may be the wrong one
+			return explain(address, err)
+		}
+		failures++
+		if w.listed == nil { // until now it answered
+			failures = 1
+			fmt.Fprintf(os.Stderr, "atys: %s answers no more; what changed is shown once it does\n", address)
+		}
+		select {
+		case <-time.After(remote.Backoff(failures)):
+		case <-c.Context().Done():
+			return nil
 		}
 	}
-	if err := stream.Err(); err != nil && c.Context().Err() == nil {
-		return explain(address, err)
+}
+
+// watchOnce tells what a server tells, until it does no more.
+func watchOnce(ctx context.Context, control atysv1connect.ControlClient, r *atysv1.GetRequest, tell func(*atysv1.Change) error) error {
+	stream, err := control.Watch(ctx, r)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer stream.Close()
+	for stream.Receive() {
+		if err := tell(stream.Msg()); err != nil {
+			return &untold{err}
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return err
+	}
+	return connect.NewError(connect.CodeUnavailable, errors.New("it tells no more"))
+}
+
+// untold says that changes cannot be printed.
+type untold struct{ error }
+
+func (e *untold) Unwrap() error { return e.error }
+
+// final tells whether asking again gives the same.
+func final(err error) bool {
+	var here *untold
+	if errors.As(err, &here) {
+		return true
+	}
+	switch connect.CodeOf(err) {
+	case connect.CodeInvalidArgument, connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeUnimplemented:
+		return true
+	}
+	return false
+}
+
+// watched shows changes as they come, and after an interruption, when a server tells
+// all there is anew, what is not as it was.
+type watched struct {
+	show   func(*atysv1.Change) error
+	known  map[string]*atysv1.Object
+	synced bool            // once at least
+	listed map[string]bool // told of all there is; nil once that is over
+}
+
+func newWatched(show func(*atysv1.Change) error) *watched {
+	return &watched{show: show, known: map[string]*atysv1.Object{}}
+}
+
+// begin has all there is be told next.
+func (w *watched) begin() { w.listed = map[string]bool{} }
+
+func (w *watched) told(c *atysv1.Change) error {
+	if c.GetObject() == nil {
+		return w.allTold(c)
+	}
+	key := objectKey(c.GetObject())
+	old := w.known[key]
+	w.known[key] = c.GetObject()
+	switch {
+	case c.GetWhat() == "removed":
+		delete(w.known, key)
+	case w.listed != nil:
+		w.listed[key] = true
+		if old != nil && old.GetJson() == c.GetObject().GetJson() {
+			return nil
+		}
+		if old != nil {
+			c = &atysv1.Change{What: "changed", Object: c.GetObject()}
+		}
+	}
+	return w.show(c)
+}
+
+// allTold shows what is not there any more, and the first time that all was told.
+func (w *watched) allTold(c *atysv1.Change) error {
+	if w.listed == nil {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.known)) {
+		if o := w.known[key]; !w.listed[key] {
+			delete(w.known, key)
+			if err := w.show(&atysv1.Change{What: "removed", Object: o}); err != nil {
+				return err
+			}
+		}
+	}
+	w.listed = nil
+	if w.synced {
+		return nil
+	}
+	w.synced = true
+	return w.show(c)
+}
+
+// objectKey tells objects of a kind apart: relays may have the same name.
+func objectKey(o *atysv1.Object) string {
+	var at struct{ Address string }
+	_ = json.Unmarshal([]byte(o.GetJson()), &at) // others have none
+	return o.GetName() + " " + at.Address
 }
 
 // changeWriter prints changes as they come: as rows, or for programs as a JSON

@@ -2,13 +2,21 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
+	"connectrpc.com/connect"
 	"github.com/goccy/go-yaml"
 
 	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
 // TestChanges prints changes in each form; the node's name would steer a terminal.
@@ -54,4 +62,64 @@ func TestChanges(t *testing.T) {
 	}
 	check("json", strings.Split(strings.TrimSpace(print("json")), "\n"), json.Unmarshal)
 	check("yaml", strings.Split(strings.TrimPrefix(print("yaml"), "---\n"), "---\n"), func(text []byte, to any) error { return yaml.Unmarshal(text, to) })
+}
+
+// restarting is a server that tells what there is, ends, and after a while tells what
+// there is then; at last it says that who asks may not.
+type restarting struct {
+	atysv1connect.UnimplementedControlHandler
+	mu    sync.Mutex // guards all below
+	lives [][]*atysv1.Object
+	asked int
+}
+
+func (s *restarting) Watch(_ context.Context, _ *atysv1.GetRequest, stream *connect.ServerStream[atysv1.Change]) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	switch {
+	case s.asked == 2:
+		return connect.NewError(connect.CodeUnavailable, errors.New("not yet"))
+	case len(s.lives) == 0:
+		return connect.NewError(connect.CodePermissionDenied, errors.New("enough"))
+	}
+	for _, o := range s.lives[0] {
+		if err := stream.Send(&atysv1.Change{What: "added", Object: o}); err != nil {
+			return err
+		}
+	}
+	if err := stream.Send(&atysv1.Change{What: "synced"}); err != nil {
+		return err
+	}
+	s.lives = s.lives[1:]
+	panic(http.ErrAbortHandler) // as if it was killed
+}
+
+// TestWatchAgain watches a server that is restarted twice: what changed meanwhile is
+// shown, nothing twice, and each time once that it answers no more.
+func TestWatchAgain(t *testing.T) {
+	relay := func(name, address, version string) *atysv1.Object {
+		return &atysv1.Object{Kind: "relays", Name: name, Json: `{"name":"` + name + `","address":"` + address + `","version":"` + version + `"}`}
+	}
+	s := &restarting{lives: [][]*atysv1.Object{
+		{relay("same", "http://a", "1"), relay("same", "http://b", "1"), relay("gone", "http://c", "1")},
+		{relay("same", "http://a", "1"), relay("same", "http://b", "2"), relay("new", "http://d", "1")},
+		{relay("same", "http://a", "1"), relay("same", "http://b", "2"), relay("new", "http://d", "1")},
+	}}
+	_, handler := atysv1connect.NewControlHandler(s)
+	h := httptest.NewServer(handler)
+	defer h.Close()
+	printed, status := typed(t, "watch", "relays", "-o", "json", "--server", h.URL)
+	var told []string
+	for line := range strings.Lines(printed) {
+		if m := regexp.MustCompile(`^{"what":"(\w+)"(?:.*"address":"http://(.)","version":"(.)")?`).FindStringSubmatch(line); m != nil {
+			told = append(told, strings.Join(m[1:], " "))
+		} else if strings.Contains(line, "answers no more") {
+			told = append(told, "silent")
+		}
+	}
+	const want = "added a 1, added b 1, added c 1, synced  , silent, changed b 2, added d 1, removed c 1, silent, silent"
+	if got := strings.Join(told, ", "); got != want || status == 0 || !strings.Contains(printed, "enough") {
+		t.Errorf("%d, %s\nwant %s of\n%s", status, got, want, printed)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
@@ -20,8 +21,8 @@ type part struct {
 	run          profile.Run
 }
 
-// sum is windows of one time, task and kind of values, added up under the labels
-// that are kept. Threads and contexts are not.
+// sum is windows of one second, task and kind of values, added up under the labels
+// that are kept. Threads and contexts are not. It begins with the first of them.
 type sum struct {
 	labels profile.Labels
 	head   profile.Head
@@ -67,8 +68,8 @@ func (s *sums) add(r *atysv1.PushRequest, hashes []profile.Hash) (rest *atysv1.P
 			leave(i)
 			continue
 		}
-		wire.SetRight(&h) // as the server would: what is added up has one time
-		parts, series := partsOf(w, h.Start.UnixNano(), r.GetSeries(), run)
+		wire.SetRight(&h) // as the server would: by its clock they begin together
+		parts, series := partsOf(w, h.Start, r.GetSeries(), run)
 		if slices.ContainsFunc(parts, func(p part) bool { return s.without[p] }) {
 			if len(w.GetContains()) > 0 { // its rows cannot be taken apart: its sender is told
 				leave(i)
@@ -105,21 +106,24 @@ func (s *sums) take(parts []part) (again int) {
 }
 
 // partsOf lists what a window contains: itself, if it is as it was cut.
-func partsOf(w *atysv1.Window, start int64, all []*atysv1.Series, run profile.Run) (parts []part, series []*atysv1.Series) {
-	add := func(number uint32, run profile.Run) {
-		parts = append(parts, part{profile.Labels(all[number].GetLabels()).String(), w.GetTask(), start, run})
+func partsOf(w *atysv1.Window, start time.Time, all []*atysv1.Series, run profile.Run) (parts []part, series []*atysv1.Series) {
+	add := func(number uint32, after int64, run profile.Run) {
+		parts = append(parts, part{profile.Labels(all[number].GetLabels()).String(), w.GetTask(), start.UnixNano() + after, run})
 		series = append(series, all[number])
 	}
 	for _, c := range w.GetContains() {
-		add(c.GetSeries(), profile.Run(c.GetRun()))
+		add(c.GetSeries(), c.GetAfterNs(), profile.Run(c.GetRun()))
 	}
 	if len(parts) == 0 {
-		add(w.GetSeries(), run)
+		add(w.GetSeries(), 0, run)
 	}
 	return parts, series
 }
 
-// sum finds or begins the sum that a window belongs to.
+// sum finds or begins the sum that a window belongs to: that of the second in which
+// it begins. Agents cut at the same edges of the clock, nearly always whole seconds,
+// but each some moments later, never before: so windows of one edge are of one second.
+// No step of the store begins within one: it has the same windows as without a relay.
 func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 	kept := profile.Labels{}
 	for _, name := range s.keep {
@@ -127,7 +131,7 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 			kept[name] = value
 		}
 	}
-	key := fmt.Sprint(kept.String(), h.Task, h.Start.UnixNano(), h.Design, h.Types)
+	key := fmt.Sprint(kept.String(), h.Task, h.Start.Unix(), h.Design, h.Types)
 	into := s.of[key]
 	if into == nil {
 		into = &sum{labels: kept, head: *h, cells: map[profile.Hash]*cell{}}
@@ -179,7 +183,7 @@ func (s *sums) request() (r *atysv1.PushRequest, hashes []profile.Hash, windows 
 		w.Series = uint32(len(r.Series))
 		r.Series = append(r.Series, &atysv1.Series{Labels: one.labels})
 		for i, p := range one.parts {
-			w.Contains = append(w.Contains, &atysv1.Contained{Series: uint32(len(r.Series)), Run: p.run[:]})
+			w.Contains = append(w.Contains, &atysv1.Contained{Series: uint32(len(r.Series)), Run: p.run[:], AfterNs: p.start - w.GetStartUnixNano()})
 			r.Series = append(r.Series, one.series[i])
 		}
 		w.Types[0].Scale = one.scale
@@ -201,7 +205,7 @@ func (s *sums) request() (r *atysv1.PushRequest, hashes []profile.Hash, windows 
 func (s *sum) run() (run profile.Run) {
 	names := make([]string, len(s.parts))
 	for i, p := range s.parts {
-		names[i] = fmt.Sprintf("%q %x", p.series, p.run)
+		names[i] = fmt.Sprintf("%q %d %x", p.series, p.start, p.run)
 	}
 	slices.Sort(names)
 	hash := sha256.Sum256(fmt.Append(nil, names))

@@ -1,12 +1,16 @@
 package relay
 
 import (
+	"bytes"
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store/storetest"
 	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
 )
 
 // summable is a window of an instance that relays can add up.
@@ -49,15 +53,7 @@ func TestSentAgain(t *testing.T) {
 		}
 		return samples, left
 	}
-	addedUp := func(instances ...int) *wire.Batch {
-		b := push(instances...)
-		s := newSums([]string{"service"}, nil)
-		s.add(b.Request(), b.Hashes())
-		request, hashes, _ := s.request()
-		sum := wire.NewBatch(func(profile.Hash) bool { return true })
-		sum.Join(request, hashes, func(profile.Hash) (*profile.Forest, int, bool) { return nil, 0, false })
-		return sum
-	}
+	addedUp := func(instances ...int) *wire.Batch { return added(t, push(instances...)) }
 	want, _ := sumOf(push(0, 1))
 	for name, pushes := range map[string][]*wire.Batch{
 		"by themselves": {push(0), push(0, 1), push(1)},
@@ -74,13 +70,77 @@ func TestSentAgain(t *testing.T) {
 	}
 }
 
+// added adds up windows, as a relay sends them on.
+func added(t *testing.T, pushes ...*wire.Batch) *wire.Batch {
+	t.Helper()
+	s := newSums([]string{"service"}, nil)
+	for _, b := range pushes {
+		if rest, _ := s.add(b.Request(), b.Hashes()); len(rest.GetWindows()) > 0 {
+			t.Fatalf("%d windows are not added up", len(rest.GetWindows()))
+		}
+	}
+	request, hashes, _ := s.request()
+	sum := wire.NewBatch(func(profile.Hash) bool { return true })
+	sum.Join(request, hashes, func(profile.Hash) (*profile.Forest, int, bool) { return nil, 0, false })
+	return sum
+}
+
+// TestSumsOfOneSecond adds up windows of agents that cut at one edge, each some
+// moments after it: they are one window, whatever came first and however many relays
+// they pass, and each is named by its own start. One of the next second is another's.
+func TestSumsOfOneSecond(t *testing.T) {
+	edge := time.Unix(1_700_000_000, 0)
+	late := []time.Duration{3_965_375, 1_389_794, 1_389_794, 999 * time.Millisecond, time.Second}
+	var pushes []*wire.Batch
+	for i, by := range late {
+		b := wire.NewBatch(func(profile.Hash) bool { return true })
+		if err := b.Add(wire.Seal(summable(i, edge.Add(by)), profile.Run{byte(i)})); err != nil {
+			t.Fatal(err)
+		}
+		pushes = append(pushes, b)
+	}
+	want := []time.Duration{1_389_794, time.Second}
+	check := func(name string, windows []*atysv1.Window) {
+		t.Helper()
+		if len(windows) != 2 {
+			t.Fatalf("%s: %d windows, want two", name, len(windows))
+		}
+		slices.SortFunc(windows, func(a, b *atysv1.Window) int { return cmp.Compare(a.GetStartUnixNano(), b.GetStartUnixNano()) })
+		for i, w := range windows {
+			if start := time.Unix(0, w.GetStartUnixNano()); !start.Equal(edge.Add(want[i])) {
+				t.Errorf("%s: window %d begins at %v", name, i, start)
+			}
+			for _, c := range w.GetContains() {
+				if start, own := time.Unix(0, w.GetStartUnixNano()+c.GetAfterNs()), edge.Add(late[c.GetRun()[0]]); !start.Equal(own) {
+					t.Errorf("%s: window %d of an agent is said to begin at %v, and did at %v", name, c.GetRun()[0], start, own)
+				}
+			}
+		}
+		first, second := windows[0], windows[1]
+		if len(first.GetContains()) != 4 || len(second.GetContains()) != 1 || first.GetDurationNs() != int64(10*time.Second+999*time.Millisecond-1_389_794) {
+			t.Errorf("%s: %d and %d windows are contained, the first lasts %v", name, len(first.GetContains()), len(second.GetContains()), time.Duration(first.GetDurationNs()))
+		}
+	}
+	once := added(t, pushes...).Request()
+	check("once", once.GetWindows())
+	slices.Reverse(pushes)
+	twice := added(t, added(t, pushes[:2]...), added(t, pushes[2:]...)).Request()
+	check("twice", twice.GetWindows())
+	for i, w := range once.GetWindows() {
+		if !bytes.Equal(w.GetRun(), twice.GetWindows()[i].GetRun()) {
+			t.Errorf("window %d is another one behind two relays", i)
+		}
+	}
+}
+
 // TestSumsOfClocks adds up windows of one time, of which one agent's clock is an
-// hour ahead: they are one window, at the time that a server gives each of them.
+// hour ahead: they are one window, and each of them is at the time that a server
+// gives it.
 func TestSumsOfClocks(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	b := wire.NewBatch(func(profile.Hash) bool { return true })
 	for i, offset := range []time.Duration{0, time.Hour + 2*time.Millisecond} {
-		w := summable(i, at.Add(offset.Round(time.Second)))
+		w := summable(i, at.Add(offset.Round(time.Second)+time.Duration(i)*time.Millisecond))
 		w.ClockOffset, w.ClockError = offset, time.Millisecond
 		if err := b.Add(wire.Seal(w, profile.Run{byte(i)})); err != nil {
 			t.Fatal(err)
@@ -95,5 +155,10 @@ func TestSumsOfClocks(t *testing.T) {
 	h, _, err := wire.Head(request.GetWindows()[0])
 	if err != nil || !h.Start.Equal(at) || wire.SetRight(&h) != 0 || h.Instances != (profile.Instances{Recorded: 2, Eligible: 5}) {
 		t.Errorf("%v: %+v", err, h)
+	}
+	for i, c := range request.GetWindows()[0].GetContains() {
+		if got := time.Duration(c.GetAfterNs()); got != time.Duration(i)*time.Millisecond {
+			t.Errorf("window %d begins %v after both", i, got)
+		}
 	}
 }

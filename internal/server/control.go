@@ -165,7 +165,7 @@ func (s *Server) Watch(ctx context.Context, r *atysv1.GetRequest, stream *connec
 	defer s.watches.end(ctx)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	known := map[string]*atysv1.Object{}
+	known := map[string]*listed{}
 	tell := func(what string, o *atysv1.Object) error { return stream.Send(&atysv1.Change{What: what, Object: o}) }
 	for synced := false; ; synced = true {
 		if err := auth.Still(ctx); err != nil {
@@ -175,7 +175,7 @@ func (s *Server) Watch(ctx context.Context, r *atysv1.GetRequest, stream *connec
 		if ended {
 			return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: watch again"))
 		}
-		objects, err := f.objects(r.GetKind(), r.GetName())
+		objects, err := f.list(r.GetKind(), r.GetName())
 		if err != nil {
 			return err
 		}
@@ -235,11 +235,11 @@ func (w *watches) end(ctx context.Context) {
 const watchPause = 100 * time.Millisecond
 
 // tellChanges tells what is not as it was, and remembers it.
-func tellChanges(known map[string]*atysv1.Object, objects []*atysv1.Object, tell func(string, *atysv1.Object) error) error {
+func tellChanges(known map[string]*listed, objects []*listed, tell func(string, *atysv1.Object) error) error {
 	there := map[string]bool{}
 	for _, o := range objects {
-		there[o.GetName()] = true
-		old := known[o.GetName()]
+		there[o.key] = true
+		old := known[o.key]
 		if old != nil && old.GetJson() == o.GetJson() {
 			continue
 		}
@@ -247,15 +247,15 @@ func tellChanges(known map[string]*atysv1.Object, objects []*atysv1.Object, tell
 		if old == nil {
 			what = "added"
 		}
-		known[o.GetName()] = o
-		if err := tell(what, o); err != nil {
+		known[o.key] = o
+		if err := tell(what, o.Object); err != nil {
 			return err
 		}
 	}
-	for name, o := range known {
-		if !there[name] {
-			delete(known, name)
-			if err := tell("removed", o); err != nil {
+	for key, o := range known {
+		if !there[key] {
+			delete(known, key)
+			if err := tell("removed", o.Object); err != nil {
 				return err
 			}
 		}
@@ -270,30 +270,46 @@ func (f *fleet) moves() (moved <-chan struct{}, ended bool) {
 	return f.moved, f.ended
 }
 
-// objects lists the objects of a kind, or the one of a name.
+// objects lists the objects of a kind, or those of a name.
 func (f *fleet) objects(kind, name string) (all []*atysv1.Object, err error) {
+	there, err := f.list(kind, name)
+	for _, o := range there {
+		all = append(all, o.Object)
+	}
+	return all, err
+}
+
+// listed is an object, and what no other one of its kind has: relays choose their
+// names themselves, and two may have the same.
+type listed struct {
+	*atysv1.Object
+	key string
+}
+
+// list lists the objects of a kind, or those of a name.
+func (f *fleet) list(kind, name string) (all []*listed, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	meant := func(of string) bool { return name == "" || of == name }
-	add := func(of string, status any) {
+	add := func(key, of string, status any) {
 		text, marshalErr := json.Marshal(status)
 		if marshalErr != nil {
 			err = fmt.Errorf("write %s %q: %w", kind, of, marshalErr)
 			return
 		}
-		all = append(all, &atysv1.Object{Kind: kind, Name: of, Json: string(text)})
+		all = append(all, &listed{&atysv1.Object{Kind: kind, Name: of, Json: string(text)}, key})
 	}
 	switch kind {
 	case kindProfiles:
 		for _, t := range f.sorted() {
 			if meant(t.Profile.Name) {
-				add(t.Profile.Name, f.profileStatus(t))
+				add(t.Profile.Name, t.Profile.Name, f.profileStatus(t))
 			}
 		}
 	case kindAgents:
 		for _, a := range f.byNode() {
 			if meant(a.report.GetNode()) {
-				add(a.report.GetNode(), f.agentStatus(a))
+				add(a.report.GetNode(), a.report.GetNode(), f.agentStatus(a))
 			}
 		}
 	case kindTargets:
@@ -302,12 +318,12 @@ func (f *fleet) objects(kind, name string) (all []*atysv1.Object, err error) {
 			return nil, connect.NewError(connect.CodeInvalidArgument, err)
 		}
 		for _, t := range targets {
-			add(t.Labels.String(), t)
+			add(t.Labels.String(), t.Labels.String(), t)
 		}
 	case kindRelays:
 		for _, r := range f.relays.sorted() {
 			if meant(r.Name) {
-				add(r.Name, f.relayStatus(r))
+				add(string(r.id[:]), r.Name, f.relayStatus(r))
 			}
 		}
 	default:

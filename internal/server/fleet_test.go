@@ -283,6 +283,45 @@ func TestWatch(t *testing.T) {
 	expect("removed", "lasting")
 }
 
+// TestWatchRelaysOfOneName tells two relays apart that have the same name, also at
+// the same address, and neither of them again while nothing changes.
+func TestWatchRelaysOfOneName(t *testing.T) {
+	c := command(t, "")
+	var leave []func()
+	for _, address := range []string{"http://a:4310", "http://b:4310", "http://b:4310"} {
+		offer := offerOf("relay", "a")
+		offer.Address = address
+		stands, end := standing(t, c.Server, offer)
+		<-stands
+		leave = append(leave, end)
+	}
+	stream, err := c.control.Watch(t.Context(), &atysv1.GetRequest{Kind: "relays"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(what, address string) {
+		t.Helper()
+		if !stream.Receive() {
+			t.Fatal(stream.Err())
+		}
+		if m := stream.Msg(); m.GetWhat() != what || !strings.Contains(m.GetObject().GetJson(), address) {
+			t.Errorf("%v, want %s of %s", m, what, address)
+		}
+	}
+	expect("added", "http://a")
+	expect("added", "http://b")
+	expect("added", "http://b")
+	expect("synced", "")
+	c.report(t, "n", "") // the fleet is looked at again
+	time.Sleep(2 * watchPause)
+	leave[2]()
+	expect("removed", "http://b")
+	leave[1]()
+	expect("removed", "http://b")
+	leave[0]()
+	expect("removed", "http://a")
+}
+
 // report tells of a node with targets a, b, ... of one service.
 func (c *commanded) report(t *testing.T, node string, instances string, states ...*atysv1.TaskState) {
 	t.Helper()

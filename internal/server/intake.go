@@ -108,9 +108,15 @@ func (s *Server) checkTimes(ctx context.Context, b *store.Batch) error {
 		oldest = now.Add(-keep)
 	}
 	for i, w := range b.Windows {
+		last := w.Head.Start // when the last of those begins that it contains
+		for _, p := range w.Contains {
+			if at := w.Head.Start.Add(p.After); at.After(last) {
+				last = at
+			}
+		}
 		switch start := w.Head.Start; {
-		case start.After(now.Add(mostAhead)):
-			return fmt.Errorf("window %d begins at %v, more than %v ahead of this server's clock: one of the clocks is wrong", i, start.UTC(), mostAhead)
+		case last.After(now.Add(mostAhead)):
+			return fmt.Errorf("window %d begins at %v, more than %v ahead of this server's clock: one of the clocks is wrong", i, last.UTC(), mostAhead)
 		case start.Before(oldest):
 			return fmt.Errorf("window %d begins at %v, and windows are kept from %v on (--retention, --quota)", i, start.UTC(), oldest.UTC())
 		}
@@ -151,7 +157,7 @@ func batch(r *atysv1.PushRequest) (b *store.Batch, err error) {
 		}
 		w.Series = r.GetSeries()[m.GetSeries()].GetLabels()
 		for _, p := range m.GetContains() {
-			w.Contains = append(w.Contains, store.Part{Series: r.GetSeries()[p.GetSeries()].GetLabels(), Run: profile.Run(p.GetRun())})
+			w.Contains = append(w.Contains, store.Part{Series: r.GetSeries()[p.GetSeries()].GetLabels(), Run: profile.Run(p.GetRun()), After: time.Duration(p.GetAfterNs())})
 		}
 		w.Of = len(w.Contains)
 		b.Windows = append(b.Windows, w)

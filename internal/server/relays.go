@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -132,9 +131,8 @@ func checkOffer(r *atysv1.OfferRequest) error {
 	if r.GetName() == "" || len(r.GetName()) > wire.MaxLabel {
 		return fmt.Errorf("a relay is called %.40q: want a name of at most %d bytes", r.GetName(), wire.MaxLabel)
 	}
-	u, err := url.Parse(r.GetAddress())
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(r.GetAddress()) > wire.MaxLabel {
-		return fmt.Errorf("a relay is at %.80q: want an address such as https://10.0.0.7:4310", r.GetAddress())
+	if err := wire.CheckAddress(r.GetAddress()); err != nil {
+		return fmt.Errorf("a relay is at %w", err)
 	}
 	return errors.Join(wire.CheckLabels(r.GetLabels()), wire.CheckNames(r.GetVersion()))
 }

@@ -120,8 +120,9 @@ type Window struct {
 	Threads  []profile.Thread
 	Contexts []profile.Context
 	Rows     Rows
-	// What a relay has added up names the windows that it contains, of the same task
-	// and start. It has one type, groups, and neither threads nor contexts.
+	// What a relay has added up names the windows that it contains, of the same task.
+	// It begins with the first of them, and ends no earlier than the last begins. It
+	// has one type, groups, and neither threads nor contexts.
 	Contains []Part
 }
 
@@ -129,6 +130,7 @@ type Window struct {
 type Part struct {
 	Series profile.Labels
 	Run    profile.Run
+	After  time.Duration // how much later it began than the window that contains it
 }
 
 // Rows are columns; row i is the i-th of each. Thread, Context, Slot and Spread

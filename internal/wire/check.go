@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"atys.dev/atys/internal/profile"
@@ -56,6 +57,9 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 			if int64(p.GetSeries()) >= int64(len(r.GetSeries())) || len(p.GetRun()) != len(profile.Run{}) {
 				return nil, fmt.Errorf("window %d contains one of series %d of %d, of a run of %d bytes", i, p.GetSeries(), len(r.GetSeries()), len(p.GetRun()))
 			}
+			if after := p.GetAfterNs(); after < 0 || after > m.GetDurationNs() {
+				return nil, fmt.Errorf("window %d lasts %d ns, and contains one that begins %d ns after it", i, m.GetDurationNs(), after)
+			}
 		}
 	}
 	return hashes, nil
@@ -98,6 +102,15 @@ func CheckNames(names ...string) error {
 		if len(name) > MaxLabel {
 			return fmt.Errorf("%.40q has %d bytes: at most %d are taken of a name", name, len(name), MaxLabel)
 		}
+	}
+	return nil
+}
+
+// CheckAddress refuses what no relay can be found at.
+func CheckAddress(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(address) > MaxLabel {
+		return fmt.Errorf("%.80q: want an address such as https://10.0.0.7:4310", address)
 	}
 	return nil
 }

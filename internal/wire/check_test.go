@@ -62,6 +62,18 @@ func TestHeadsAreBounded(t *testing.T) {
 	}
 }
 
+// TestPartsLieWithin refuses windows that are said to contain what begins before or
+// after them.
+func TestPartsLieWithin(t *testing.T) {
+	for after, want := range map[int64]string{0: "", 1: "", 10_000_000_000: "", 10_000_000_001: "window 0 lasts", -1: "window 0 lasts"} {
+		r := addedUp(profile.Labels{"service": "shop"})
+		r.Windows[0].Contains[1].AfterNs = after
+		if _, err := CheckPush(r); want == "" && err != nil || want != "" && !strings.HasPrefix(fmt.Sprint(err), want) {
+			t.Errorf("%d ns: %v", after, err)
+		}
+	}
+}
+
 // TestWhatIsSealedIsTaken seals a window of which far too much is said: its
 // receiver takes it, and no sample is missing that was counted as lost.
 func TestWhatIsSealedIsTaken(t *testing.T) {

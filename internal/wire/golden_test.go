@@ -37,6 +37,7 @@ func goldens(t *testing.T) []golden {
 	labels := map[string]string{"service": "shop", "node": "n1"}
 	return []golden{
 		{"push", b.Request()},
+		{"push-added-up", addedUp(labels)},
 		{"push-answer", &atysv1.PushResponse{Unknown: make([]byte, 32), ReceivedUnixNano: 1_790_000_000_000_000_000, AnsweredUnixNano: 1_790_000_000_001_000_000,
 			Overlaps: []*atysv1.Overlap{{Window: 1, Parts: []uint32{0, 2}}}, ClockErrorNs: 7}},
 		{"attend", &atysv1.AttendRequest{Node: "n1", Run: make([]byte, 16), Version: "1.0", Labels: labels}},
@@ -51,6 +52,15 @@ func goldens(t *testing.T) []golden {
 				MemoryBudget: 9, MapBytes: 10, BudgetMessage: "slower", CapHertz: 49, LastEnd: "killed"}}},
 		{"report-answer", &atysv1.ReportResponse{ReceivedUnixNano: 1_790_000_000_000_000_000}},
 	}
+}
+
+// addedUp is a request as a relay adds windows up: of the parts one begins with it.
+func addedUp(labels map[string]string) *atysv1.PushRequest {
+	w := &atysv1.Window{Series: 0, Task: "t", Run: make([]byte, 16), StartUnixNano: 1_790_000_000_001_000_000, DurationNs: 10_000_000_000,
+		Types:    []*atysv1.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10, Scale: 5}},
+		Rows:     &atysv1.Rows{Stack: []uint32{0}, N: []int64{3}, Value: []int64{7}, Spread: []int64{1}, Groups: []int64{2, 0, 0, 0, 0, 5, 0, 0}},
+		Contains: []*atysv1.Contained{{Series: 1, Run: bytes.Repeat([]byte{1}, 16)}, {Series: 1, Run: bytes.Repeat([]byte{2}, 16), AfterNs: 2_575_581}}}
+	return &atysv1.PushRequest{Stacks: make([]byte, 16), Windows: []*atysv1.Window{w}, Series: []*atysv1.Series{{Labels: map[string]string{"service": "shop"}}, {Labels: labels}}}
 }
 
 // released is a message as its bytes were written, and what they mean, for people

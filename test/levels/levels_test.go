@@ -115,19 +115,26 @@ func (f *fleet) ship(seed uint64, w *atysv1.Spooled) error {
 }
 
 // windows are those of some instances of two services, at two times, of one kind
-// each but for some, and those of their machines.
+// each but for some, and those of their machines. As real ones they begin some
+// moments after the edge that they are cut at, each at another one; some are of
+// agents whose clock is an hour ahead.
 func windows(seed uint64) (all []*profile.Window) {
+	r := rand.New(rand.NewPCG(seed, 9))
 	for i := range uint64(24) {
-		w := storetest.Window(seed*100+i, []string{"shop", "cart"}[i%2], fmt.Sprint("instance-", i/4), begin.Add(time.Duration(i/2%2)*10*time.Second))
+		late := time.Duration(r.IntN(20_000_000)) * time.Nanosecond
+		w := storetest.Window(seed*100+i, []string{"shop", "cart"}[i%2], fmt.Sprint("instance-", i/4), begin.Add(time.Duration(i/2%2)*10*time.Second+late))
 		w.Types[0].Period = 1
+		if i/4%3 == 1 {
+			w.Start, w.ClockOffset, w.ClockError = w.Start.Add(time.Hour), time.Hour+2*time.Millisecond, time.Millisecond
+		}
 		w.Target["zone"] = fmt.Sprint("zone-", i/8)
 		if i%7 == 0 {
 			delete(w.Target, store.ServiceLabel)
 		}
 		if i%5 > 0 {
 			w.Types = w.Types[:1]
-			for r := range w.Rows {
-				w.Rows[r].Values = w.Rows[r].Values[:1]
+			for row := range w.Rows {
+				w.Rows[row].Values = w.Rows[row].Values[:1]
 			}
 		}
 		all = append(all, w)

@@ -30,12 +30,9 @@ func instance(t *testing.T, program, name string, number, seed int) {
 	t.Cleanup(func() { _ = c.Wait() }) // it is killed when the test ends
 }
 
-// TestSharesOfInstances has two instances of a service call a library's function,
-// one of them three times as often for each request. Two agents sample both: what
-// one has goes to the server as it is, what the other has is added up by a relay. The
-// share of the function in all is the mean of those of the instances, weighted by the
-// time that they used, at each level; and who calls it is told, not only what it is.
-func TestSharesOfInstances(t *testing.T) {
+// instances starts two instances of the service, and gives the program of agents.
+func instances(t *testing.T) (program string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("an agent records as root")
 	}
@@ -48,15 +45,28 @@ func TestSharesOfInstances(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", ids, "atys.dev/atys/test/levels/ids").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	from := time.Now().Add(-time.Minute)
 	instance(t, ids, "few", 100, 1)
 	instance(t, ids, "many", 300, 2)
+	return program
+}
 
-	s := sampled(t, program)
-	const object = `{"kind":"Profile","name":"ids","select":"{service=\"ids\"}","frequency":999,"window":"1s"}`
+func apply(t *testing.T, s *faults.Server, object string) {
+	t.Helper()
 	if _, err := atysv1connect.NewControlClient(s.Client(), s.URL()).Apply(t.Context(), &atysv1.ApplyRequest{Objects: []string{object}}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestSharesOfInstances has two instances of a service call a library's function,
+// one of them three times as often for each request. Two agents sample both: what
+// one has goes to the server as it is, what the other has is added up by a relay. The
+// share of the function in all is the mean of those of the instances, weighted by the
+// time that they used, at each level; and who calls it is told, not only what it is.
+func TestSharesOfInstances(t *testing.T) {
+	program := instances(t)
+	from := time.Now().Add(-time.Minute)
+	s := sampled(t, program)
+	apply(t, s, `{"kind":"Profile","name":"ids","select":"{service=\"ids\"}","frequency":999,"window":"1s"}`)
 
 	ask := &Asker{HTTPClient: s.Client(), URL: s.URL(), Function: library, Kind: "cpu", From: from, To: from.Add(time.Hour)}
 	var there []Share
@@ -79,31 +89,75 @@ func TestSharesOfInstances(t *testing.T) {
 	compare(t, ask)
 }
 
+// TestOneWindowOfAllAgents has two agents sample two instances of a service behind a
+// relay that adds up. They begin their windows some moments apart: the server keeps
+// one for each edge, and not one for each agent.
+func TestOneWindowOfAllAgents(t *testing.T) {
+	s, relay := added(t, instances(t), "service")
+	for _, node := range []string{"one", "other"} {
+		agent(t, s, relay.URL(), node, "--label", "zone=far")
+	}
+	apply(t, s, `{"kind":"Profile","name":"ids","select":"{service=\"ids\"}","frequency":99,"window":"10s"}`)
+	ask := atysv1connect.NewQueryClient(s.Client(), s.URL())
+	about := &atysv1.Selection{Select: `{service="ids"}`, Kind: "cpu", FromUnixNano: time.Now().Add(-time.Minute).UnixNano(), ToUnixNano: time.Now().Add(time.Hour).UnixNano()}
+	const patience = 4 * time.Minute
+	for began := time.Now(); ; time.Sleep(time.Second) {
+		kept, err := ask.Windows(t.Context(), &atysv1.WindowsRequest{Selection: about})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := ask.Split(t.Context(), &atysv1.SplitRequest{Selection: about})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := 0
+		for _, p := range all.GetParts() {
+			cut += int(p.GetWindows())
+		}
+		// Four are cut at an edge. Of the first a late agent may miss some, and a machine
+		// that is busy may have windows come when others have gone.
+		if n := len(kept.GetWindows()); cut >= 12 && 3*n <= cut {
+			t.Logf("%d windows are kept of %d", n, cut)
+			return
+		} else if time.Since(began) > patience {
+			t.Fatalf("%d windows are kept of %d: %s", n, cut, s.Log())
+		}
+	}
+}
+
 // sampled starts a server, and two agents of this machine: one of them in a zone that
 // has a relay, which adds up.
 func sampled(t *testing.T, program string) *faults.Server {
+	t.Helper()
+	s, relay := added(t, program, "service,node")
+	agent(t, s, s.URL(), "direct")
+	agent(t, s, relay.URL(), "through", "--label", "zone=far")
+	return s
+}
+
+// added starts a server, and a relay of a zone that adds up.
+func added(t *testing.T, program, keep string) (*faults.Server, *faults.Relay) {
 	t.Helper()
 	s := &faults.Server{Program: program, Dir: t.TempDir(), Args: []string{"--group-by", "zone"}}
 	if err := s.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Kill() })
-	relay, err := faults.NewRelay(s, s, t.TempDir(), "relay", "--merge", "service,node", "--label", "zone=far")
+	relay, err := faults.NewRelay(s, s, t.TempDir(), "relay", "--merge", keep, "--label", "zone=far")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { relay.Kill() })
-	direct, err := faults.NewAgent(s, s.URL(), t.TempDir(), "direct", nil)
+	return s, relay
+}
+
+func agent(t *testing.T, s *faults.Server, url, node string, args ...string) {
+	t.Helper()
+	a, err := faults.NewAgent(s, url, t.TempDir(), node, nil, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { direct.Kill() })
-	through, err := faults.NewAgent(s, relay.URL(), t.TempDir(), "through", nil, "--label", "zone=far")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { through.Kill() })
-	return s
+	t.Cleanup(func() { a.Kill() })
 }
 
 // compare holds the shares of each level against the instances'.

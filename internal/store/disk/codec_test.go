@@ -201,13 +201,12 @@ func FuzzCalls(f *testing.F) {
 
 func TestKeysSort(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
-	h := func(d time.Duration) *profile.Head { return &profile.Head{Start: at.Add(d), Task: "task"} }
 	ordered := []key{
-		windowKey("a", store.Raw, "x", 1, h(0), profile.Run{9}),
-		windowKey("a", store.Raw, "x", 1, h(1), profile.Run{1}),
-		windowKey("a", store.Raw, "x", 2, h(0), profile.Run{1}),
-		windowKey("a", store.Raw, "x", 1, h(day), profile.Run{1}),
-		windowKey("a", store.Series10m, "x", 1, h(0), profile.Run{1}),
+		windowKey("a", store.Raw, "x", 1, at, "task", profile.Run{9}),
+		windowKey("a", store.Raw, "x", 1, at.Add(1), "task", profile.Run{1}),
+		windowKey("a", store.Raw, "x", 2, at, "task", profile.Run{1}),
+		windowKey("a", store.Raw, "x", 1, at.Add(day), "task", profile.Run{1}),
+		windowKey("a", store.Series10m, "x", 1, at, "task", profile.Run{1}),
 	}
 	for i := 1; i < len(ordered); i++ {
 		if bytes.Compare(ordered[i-1], ordered[i]) >= 0 {

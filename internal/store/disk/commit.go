@@ -80,6 +80,11 @@ func checkWindow(w *store.Window, level store.Level) error {
 	if len(w.Contains) > 0 && (level != store.Raw || len(w.Scales) != 1 || !grouped || w.Of != len(w.Contains)) {
 		return errors.New("it contains others, and has no groups, or several types, or is of more")
 	}
+	for _, p := range w.Contains {
+		if p.After < 0 || p.After > w.Head.Duration || w.Head.Start.Add(p.After).After(lastStart) {
+			return fmt.Errorf("it contains one that begins %v after it, and lasts %v", p.After, w.Head.Duration)
+		}
+	}
 	return nil
 }
 
@@ -130,12 +135,12 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 		if len(r.unknown) > 0 {
 			continue
 		}
-		key, err := r.key(level, w, w.Series, w.Run)
+		key, err := r.key(level, w, store.Part{Series: w.Series, Run: w.Run})
 		if err != nil {
 			return nil, err
 		}
 		for part, p := range w.Contains {
-			contained, err := r.key(level, w, p.Series, p.Run)
+			contained, err := r.key(level, w, p)
 			if err != nil {
 				return nil, err
 			}
@@ -166,14 +171,14 @@ func (t *tenant) newCommit() *commit {
 	return &commit{tenant: t, generation: t.generation}
 }
 
-// key is where a window lies, or would: of the time and task of one of the batch.
-func (r *resolver) key(level store.Level, w *store.Window, series profile.Labels, run profile.Run) (key, error) {
+// key is where a window lies, or would: one of the batch, or a part of it.
+func (r *resolver) key(level store.Level, w *store.Window, p store.Part) (key, error) {
 	t := r.shelf.tenant
-	number, err := t.admit(series, r.shelf.store.options.Quotas.Of(t.name).Series)
+	number, err := t.admit(p.Series, r.shelf.store.options.Quotas.Of(t.name).Series)
 	if err != nil {
 		return nil, err
 	}
-	return windowKey(t.name, level, series[store.ServiceLabel], number, &w.Head, run), nil
+	return windowKey(t.name, level, p.Series[store.ServiceLabel], number, w.Head.Start.Add(p.After), w.Head.Task, p.Run), nil
 }
 
 // leaves gives the leaf of each of a window's rows.

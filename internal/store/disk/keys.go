@@ -78,8 +78,8 @@ func seriesKey(tenant string, level store.Level, day uint32, service string, ser
 
 func (k key) start(t time.Time) key { return binary.BigEndian.AppendUint64(k, uint64(t.UnixNano())) }
 
-func windowKey(tenant string, level store.Level, service string, series uint32, h *profile.Head, run profile.Run) key {
-	k := seriesKey(tenant, level, days(h.Start), service, series).start(h.Start).text(h.Task)
+func windowKey(tenant string, level store.Level, service string, series uint32, start time.Time, task string, run profile.Run) key {
+	k := seriesKey(tenant, level, days(start), service, series).start(start).text(task)
 	return append(k, run[:]...)
 }
 

@@ -136,9 +136,9 @@ func (s *Store) Put(_ context.Context, name string, level store.Level, b *store.
 	for i := range b.Windows {
 		w := b.Windows[i]
 		w.Series = maps.Clone(w.Series)
-		k := keyOf(level, &w, w.Series, w.Run)
+		k := keyOf(level, &w, store.Part{Series: w.Series, Run: w.Run})
 		for _, p := range w.Contains {
-			t.claimed[keyOf(level, &w, p.Series, p.Run)] = k
+			t.claimed[keyOf(level, &w, p)] = k
 		}
 		if _, contained := t.claimed[k]; contained {
 			continue
@@ -149,9 +149,9 @@ func (s *Store) Put(_ context.Context, name string, level store.Level, b *store.
 	return nil
 }
 
-// keyOf is the key of a window of the time and task of another one.
-func keyOf(level store.Level, w *store.Window, series profile.Labels, run profile.Run) key {
-	return key{level, series.String(), w.Head.Task, w.Head.Start.UnixNano(), run}
+// keyOf is the key of a window, or of a part of it.
+func keyOf(level store.Level, w *store.Window, p store.Part) key {
+	return key{level, p.Series.String(), w.Head.Task, w.Head.Start.Add(p.After).UnixNano(), p.Run}
 }
 
 // overlap finds what windows contain that is there already.
@@ -160,9 +160,9 @@ func (t *tenant) overlap(level store.Level, b *store.Batch) error {
 	fresh := map[key]key{}
 	for i := range b.Windows {
 		w := &b.Windows[i]
-		k := keyOf(level, w, w.Series, w.Run)
+		k := keyOf(level, w, store.Part{Series: w.Series, Run: w.Run})
 		for n, p := range w.Contains {
-			part := keyOf(level, w, p.Series, p.Run)
+			part := keyOf(level, w, p)
 			by, ok := t.claimed[part]
 			if !ok {
 				by, ok = fresh[part]

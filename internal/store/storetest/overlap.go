@@ -8,12 +8,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 )
 
-// Added is windows of one start as a relay adds them up: one window of their
+// Added is windows of one second as a relay adds them up: one window of their
 // service, that contains them.
 func Added(run profile.Run, windows ...*profile.Window) *store.Batch {
 	b := Batch(run, windows...)
@@ -43,6 +44,9 @@ func Added(run profile.Run, windows ...*profile.Window) *store.Batch {
 			squares[at] += float64(value)*float64(value)/float64(n) + float64(w.Rows.Spread[r])
 		}
 	}
+	for i := range sum.Contains {
+		sum.Contains[i].After = b.Windows[i].Head.Start.Sub(sum.Head.Start)
+	}
 	for at, s := range squares {
 		value := float64(sum.Rows.Value[at])
 		sum.Rows.Spread = append(sum.Rows.Spread, int64(math.Round(max(0, s-value*value/float64(sum.Rows.N[at])))))
@@ -57,11 +61,11 @@ func added(run profile.Run) profile.Run {
 	return run
 }
 
-// together gives windows of one kind of a service that begin at once, each of an
-// instance of its own.
+// together gives windows of one kind of a service that begin within a second, the
+// last first, each of an instance of its own.
 func together(first uint64, instances int) (windows []*profile.Window) {
 	for i := range instances {
-		w := Window(first+uint64(i), "shop", string(rune('a'+i)), Epoch)
+		w := Window(first+uint64(i), "shop", string(rune('a'+i)), Epoch.Add(time.Duration(instances-i)*time.Millisecond))
 		w.Types = w.Types[:1]
 		for r := range w.Rows {
 			w.Rows[r].Values = w.Rows[r].Values[:1]
@@ -101,8 +105,10 @@ func testOverlap(t *testing.T, b *bench) {
 	taken("two added up", Added(first, windows[:2]...))
 	counts("two added up", windows[:2]...)
 	taken("the same again", Added(first, windows[:2]...))
-	taken("one of them alone", Batch(first, windows[0]))
-	counts("one of them alone", windows[:2]...)
+	for _, w := range windows[:2] {
+		taken("one of them alone", Batch(first, w))
+		counts("one of them alone", windows[:2]...)
+	}
 	overlapping := Added(first, windows[1], windows[2])
 	overlapping.Windows[0].Run = profile.Run{3}
 	overlaps("one of them with another", overlapping, 0)

@@ -300,8 +300,9 @@ type Window struct {
 	Threads       []*Thread              `protobuf:"bytes,15,rep,name=threads,proto3" json:"threads,omitempty"`
 	Contexts      []*Context             `protobuf:"bytes,16,rep,name=contexts,proto3" json:"contexts,omitempty"`
 	Rows          *Rows                  `protobuf:"bytes,17,opt,name=rows,proto3" json:"rows,omitempty"`
-	// What a relay has added up names the windows that it contains, of the same task
-	// and start. It has one type, groups, and neither threads nor contexts.
+	// What a relay has added up names the windows that it contains, of the same task,
+	// and begins with the first of them. It has one type, groups, and neither threads
+	// nor contexts.
 	Contains      []*Contained `protobuf:"bytes,18,rep,name=contains,proto3" json:"contains,omitempty"`
 	Instances     *Instances   `protobuf:"bytes,19,opt,name=instances,proto3" json:"instances,omitempty"` // none: all that were eligible were recorded
 	Cost          *Cost        `protobuf:"bytes,21,opt,name=cost,proto3" json:"cost,omitempty"`
@@ -597,6 +598,7 @@ type Contained struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Series        uint32                 `protobuf:"varint,1,opt,name=series,proto3" json:"series,omitempty"` // into the request's series
 	Run           []byte                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	AfterNs       int64                  `protobuf:"varint,3,opt,name=after_ns,json=afterNs,proto3" json:"after_ns,omitempty"` // how much later it began than the window that contains it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +645,13 @@ func (x *Contained) GetRun() []byte {
 		return x.Run
 	}
 	return nil
+}
+
+func (x *Contained) GetAfterNs() int64 {
+	if x != nil {
+		return x.AfterNs
+	}
+	return 0
 }
 
 type ValueType struct {
@@ -4672,10 +4681,11 @@ const file_atys_proto_rawDesc = "" +
 	"\x04Cost\x12\x17\n" +
 	"\auser_ns\x18\x01 \x01(\x03R\x06userNs\x12\x15\n" +
 	"\x06bpf_ns\x18\x02 \x01(\x03R\x05bpfNs\x12!\n" +
-	"\finterrupt_ns\x18\x03 \x01(\x03R\vinterruptNs\"5\n" +
+	"\finterrupt_ns\x18\x03 \x01(\x03R\vinterruptNs\"P\n" +
 	"\tContained\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x10\n" +
-	"\x03run\x18\x02 \x01(\fR\x03run\"a\n" +
+	"\x03run\x18\x02 \x01(\fR\x03run\x12\x19\n" +
+	"\bafter_ns\x18\x03 \x01(\x03R\aafterNs\"a\n" +
 	"\tValueType\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04unit\x18\x02 \x01(\tR\x04unit\x12\x16\n" +
