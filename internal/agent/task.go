@@ -152,8 +152,7 @@ func (a *Agent) begun(s start) error {
 		a.cutCrew(r, crew, false) // it begins what it was just aimed at
 	} else if !t.everything() { // what it was just aimed at is sampled from the next window on: begin one
 		if _, err := r.sampler.Cut(); err != nil {
-			a.close(r)
-			a.fail(r, fmt.Errorf("cut a window: %w", err))
+			a.breakOff(r, err)
 			return nil
 		}
 	}
@@ -214,6 +213,14 @@ func (a *Agent) fail(r *recording, err error) {
 	a.wakeReport()
 }
 
+// breakOff closes a recording that could not be cut, and says why. What was cut of
+// its window before is kept.
+func (a *Agent) breakOff(r *recording, err error) {
+	a.keepWindow(r, a.shipper.reading())
+	a.close(r)
+	a.fail(r, fmt.Errorf("cut a window: %w", err))
+}
+
 // end cuts the last windows of a task and closes its recordings.
 func (a *Agent) end(t *task) {
 	t.over = true
@@ -268,27 +275,45 @@ func (a *Agent) relieve(r *recording, now time.Time) {
 		return
 	}
 	r.look = r.nextLook(now)
-	if r.sampler.Full() < fullEnough {
-		return
+	if r.sampler.Full() >= fullEnough {
+		a.cutEarly(r)
 	}
-	w, err := r.sampler.Cut()
-	if err != nil {
-		a.close(r)
-		a.fail(r, fmt.Errorf("cut a window: %w", err))
-		return
-	}
-	r.parts = append(r.parts, w)
 }
 
-// whole ends a recording's window.
-func (r *recording) whole() (*profile.Window, error) {
+// cutEarly cuts a part of a window before its edge.
+func (a *Agent) cutEarly(r *recording) {
 	w, err := r.sampler.Cut()
+	if err != nil {
+		a.breakOff(r, err)
+		return
+	}
+	r.hold(w)
+}
+
+// mostParts bounds how many parts of a window wait to be merged: of one that lasts
+// an hour there may be hundreds.
+const mostParts = 32
+
+// hold takes a part of a window.
+func (r *recording) hold(part *profile.Window) {
+	if r.parts = append(r.parts, part); len(r.parts) >= mostParts {
+		r.parts = r.whole()
+	}
+}
+
+// whole gives what was cut of a window, as one unless its parts measure different
+// things, and leaves none of it.
+func (r *recording) whole() []*profile.Window {
 	parts := r.parts
 	r.parts = nil
-	if err != nil || len(parts) == 0 {
-		return w, err
+	if len(parts) < 2 {
+		return parts
 	}
-	return profile.Merge(append(parts, w)...)
+	w, err := profile.Merge(parts...)
+	if err != nil {
+		return parts
+	}
+	return []*profile.Window{w}
 }
 
 // cut ends a recording's window and spools what it holds. A spool that cannot
@@ -300,14 +325,23 @@ func (a *Agent) cut(r *recording) {
 		a.cutCrew(r, crew, false)
 		return
 	}
-	w, err := r.whole()
+	w, err := r.sampler.Cut()
 	next := a.shipper.reading()
 	if err != nil {
-		a.close(r)
-		a.fail(r, fmt.Errorf("cut a window: %w", err))
+		a.breakOff(r, err)
 		return
 	}
-	a.keep(r, a.parts(r.task, w), next)
+	r.hold(w)
+	a.keepWindow(r, next)
+}
+
+// keepWindow spools what was cut of a window.
+func (a *Agent) keepWindow(r *recording, next reading) {
+	var parts []*profile.Window
+	for _, w := range r.whole() {
+		parts = append(parts, a.parts(r.task, w)...)
+	}
+	a.keep(r, parts, next)
 }
 
 // keep spools windows of a recording, whose next window begins when the clock is
