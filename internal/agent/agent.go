@@ -271,6 +271,8 @@ func (a *Agent) keepTime() {
 			switch {
 			case r.edge.IsZero() || now.Before(r.edge):
 				a.relieve(r, now)
+			case r.sampler == nil && !t.needed():
+				r.edge = time.Time{} // it begins when there is a target
 			case r.sampler == nil:
 				a.start(r)
 			default:
@@ -319,10 +321,8 @@ func (a *Agent) follow(tasks []*task) {
 	}
 	a.tasks = next
 	for _, t := range a.tasks {
-		for _, r := range t.recordings {
-			if r.sampler == nil && !r.starting && r.edge.IsZero() && t.phase == phaseStarting {
-				a.start(r)
-			}
+		if t.everything() && t.phase == phaseStarting {
+			a.begin(t)
 		}
 	}
 	a.aim()
@@ -355,8 +355,10 @@ func (a *Agent) look() {
 	}
 }
 
-// aim has recordings follow the targets they mean.
+// aim has recordings follow the targets they mean, and tasks begin and rest with
+// theirs.
 func (a *Agent) aim() {
+	now := time.Now()
 	for _, t := range a.tasks {
 		var follow []*recording
 		for _, r := range t.recordings {
@@ -372,6 +374,7 @@ func (a *Agent) aim() {
 		for _, r := range follow {
 			r.aim(wanted, others)
 		}
+		a.rouse(t, now)
 	}
 }
 

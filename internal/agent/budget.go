@@ -213,7 +213,7 @@ func (a *Agent) carryOut(d freq.Decision, l freq.Load) {
 func (a *Agent) stopNewest(d freq.Decision, took []any) {
 	var newest *task
 	for _, t := range a.tasks {
-		if !t.over && !t.end.IsZero() && (newest == nil || t.came.After(newest.came)) {
+		if !t.over && !t.end.IsZero() && t.records() && (newest == nil || t.came.After(newest.came)) {
 			newest = t
 		}
 	}

@@ -39,8 +39,11 @@ func (a *Agent) publish() {
 			}
 		}
 		phase, message := t.troubles()
-		if phase == phaseRunning && t.targets == 0 && !t.everything() {
+		switch {
+		case phase == phaseRunning && !t.needed():
 			phase = phaseWaiting
+		case phase == phaseWaiting && t.beginning():
+			phase = phaseStarting
 		}
 		state := &atysv1.TaskState{Id: t.id, Phase: phase, Message: message, Targets: uint32(t.targets)}
 		if r := t.recordings; len(r) > 0 && r[0].sampler != nil {

@@ -37,6 +37,7 @@ type task struct {
 	phase      string
 	message    string
 	targets    int
+	missing    time.Time // since when it has had none; zero: it has some
 	came       time.Time // when it was ordered
 	over       bool      // its recordings have ended
 	last       spool.ID  // and this was its last bundle
@@ -147,7 +148,9 @@ func (a *Agent) begun(s start) error {
 		wait = min(wait, a.options.First)
 		a.options.First = 0
 	}
-	a.aim()
+	if a.aim(); r.sampler == nil || r.leaving { // its last target has left meanwhile
+		return nil
+	}
 	if slow {
 		a.cutCrew(r, crew, false) // it begins what it was just aimed at
 	} else if !t.everything() { // what it was just aimed at is sampled from the next window on: begin one
@@ -225,14 +228,19 @@ func (a *Agent) breakOff(r *recording, err error) {
 func (a *Agent) end(t *task) {
 	t.over = true
 	for _, r := range t.recordings {
-		if crew, ok := r.sampler.(Crew); ok && !r.starting {
-			a.cutCrew(r, crew, true) // it is closed then
-		} else if r.sampler != nil && !r.starting {
-			a.cut(r)
-			a.close(r)
-		}
-		r.edge, r.look = time.Time{}, time.Time{}
+		a.conclude(r)
 	}
+}
+
+// conclude cuts a recording's last window and closes it.
+func (a *Agent) conclude(r *recording) {
+	if crew, ok := r.sampler.(Crew); ok && !r.starting {
+		a.cutCrew(r, crew, true) // it is closed then
+	} else if r.sampler != nil && !r.starting {
+		a.cut(r)
+		a.close(r)
+	}
+	r.edge, r.look = time.Time{}, time.Time{}
 }
 
 // close closes a recording. The kernel takes a moment to let programs go.
