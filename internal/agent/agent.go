@@ -75,8 +75,9 @@ type Record func(Wanted) (Recording, error)
 // Recording is a sampler that can be aimed. Whoever began it closes it.
 type Recording interface {
 	sampler.Sampler
-	// Aim makes processes targets, and others no longer, from the next window on.
-	Aim(add, drop []int)
+	// Aim makes processes targets, and others no longer, from the next window on. It
+	// tells whether any of them was not sampled before, as a target's child is.
+	Aim(add, drop []int) (fresh bool)
 	// Full tells how full the kernel's tables are of the window, from 0 to 1.
 	Full() float64
 	// SetFrequency has it sample as often as this, from the next window on.
@@ -372,7 +373,10 @@ func (a *Agent) aim() {
 		wanted, others, targets := a.census.choose(t.means)
 		t.targets = targets
 		for _, r := range follow {
-			r.aim(wanted, others)
+			if r.aim(wanted, others) && !t.everything() {
+				r.behind = true
+			}
+			a.catchUp(r, now)
 		}
 		a.rouse(t, now)
 	}

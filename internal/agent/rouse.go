@@ -13,6 +13,10 @@ import (
 // service that restarts is back by then.
 const restAfter = 30 * time.Second
 
+// catchUpPause is how often a window is cut early at most for processes that have
+// become targets. Each cut lists all threads of the machine.
+const catchUpPause = 10 * time.Second
+
 // needed tells whether there is something for a task to record.
 func (t *task) needed() bool { return t.everything() || t.targets > 0 }
 
@@ -59,4 +63,23 @@ func (t *task) records() bool {
 // beginning tells whether a recording of a task is about to begin.
 func (t *task) beginning() bool {
 	return slices.ContainsFunc(t.recordings, func(r *recording) bool { return r.starting })
+}
+
+// catchUp cuts a window early where processes have become targets since the last
+// cut: they are sampled from the next one on, which in a window of an hour would
+// come too late. Where it comes before the next look, it comes soon enough.
+func (a *Agent) catchUp(r *recording, now time.Time) {
+	if _, cutting := a.crews[r]; cutting || !r.behind || r.leaving {
+		return
+	}
+	if r.edge.Sub(now) <= a.options.Look || now.Sub(r.caught) < catchUpPause {
+		return
+	}
+	r.caught = now
+	if crew, ok := r.sampler.(Crew); ok {
+		r.behind = false
+		a.cutCrew(r, crew, false)
+		return
+	}
+	a.cutEarly(r)
 }

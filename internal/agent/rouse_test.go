@@ -115,3 +115,39 @@ func TestRestMeanwhile(t *testing.T) {
 		t.Errorf("%s, recording %s", s.phase(), s.takes())
 	}
 }
+
+// TestCatchUp has processes become targets within a window of an hour: they are not
+// waited for until its edge, but it is not cut for each of them either.
+func TestCatchUp(t *testing.T) {
+	s := newSite(t, time.Hour)
+	s.have(t, 11)
+	r := s.task.recordings[0]
+	r.edge = time.Now().Add(time.Hour)
+	for _, step := range []struct {
+		name  string
+		pids  []int
+		later time.Duration // since the last one that was cut for
+		edge  time.Duration // until it comes
+		parts int
+	}{
+		{"nobody new", []int{11}, time.Hour, time.Hour, 0},
+		{"one", []int{11, 12}, 0, time.Hour, 1},
+		{"soon another", []int{11, 12, 13}, 0, time.Hour, 1},
+		{"which has waited", []int{11, 12, 13}, catchUpPause, time.Hour, 2},
+		{"nobody waits", []int{11, 12, 13}, catchUpPause, time.Hour, 2},
+		{"the edge is near", []int{11, 12, 14}, catchUpPause, s.options.Look, 2},
+	} {
+		r.caught, r.edge = r.caught.Add(-step.later), time.Now().Add(step.edge)
+		if s.have(t, step.pids...); len(r.parts) != step.parts {
+			t.Errorf("%s: %d parts of the window, want %d", step.name, len(r.parts), step.parts)
+		}
+	}
+	s.cut(r)
+	r.edge = time.Now().Add(time.Hour)
+	if s.have(t, 11, 12, 14); len(r.parts) != 0 || r.behind {
+		t.Error("it is cut for processes that the window's edge has brought in")
+	}
+	if others := s.tasks[1].recordings[0]; len(others.parts) != 0 || others.behind {
+		t.Error("a recording of everything is cut for new processes")
+	}
+}

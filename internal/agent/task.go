@@ -53,6 +53,8 @@ type recording struct {
 	edge     time.Time         // of its window, or when it is tried again
 	look     time.Time         // when to see how full its tables are; zero: never
 	parts    []*profile.Window // of the window, cut before its edge
+	behind   bool              // processes have become targets since the last cut
+	caught   time.Time         // when a window was last cut early for such ones
 	late     bool              // a crew's first cut is not over: it has begun then
 	clock    reading           // when the window began
 	leaving  bool              // a crew is to cut its last windows, or has
@@ -78,7 +80,8 @@ func (t *task) means(target profile.Labels) bool {
 }
 
 // aim has a recording follow its targets, and leave what is known not to be one.
-func (r *recording) aim(wanted, others []int) {
+// It tells whether any is sampled only from the next cut on.
+func (r *recording) aim(wanted, others []int) (fresh bool) {
 	var add []int
 	for _, pid := range wanted {
 		if !r.aimed[pid] {
@@ -86,13 +89,14 @@ func (r *recording) aim(wanted, others []int) {
 		}
 	}
 	if len(add) == 0 && len(r.aimed) == 0 {
-		return
+		return false
 	}
-	r.sampler.Aim(add, others)
+	fresh = r.sampler.Aim(add, others)
 	clear(r.aimed)
 	for _, pid := range wanted {
 		r.aimed[pid] = true
 	}
+	return fresh
 }
 
 // start begins a recording. Programs take a moment to load; nothing waits for
@@ -101,7 +105,7 @@ func (a *Agent) start(r *recording) {
 	p := r.task.profile
 	r.rate, r.spent = a.spending.governor.Rate(p.Frequency), profile.Cost{}
 	w := Wanted{Event: r.Event, Kernel: p.Kernel, Frequency: r.rate, Window: p.Window, All: r.task.everything(), MayAttach: p.AllowAttach}
-	r.starting, r.edge, r.leaving = true, time.Time{}, false
+	r.starting, r.edge, r.leaving, r.behind = true, time.Time{}, false, false
 	clear(r.aimed)
 	a.starting++
 	go func() {
@@ -159,6 +163,7 @@ func (a *Agent) begun(s start) error {
 			return nil
 		}
 	}
+	r.behind = false
 	if r.edge = time.Now().Add(wait); !slow {
 		r.look = r.nextLook(time.Now())
 	}
@@ -296,6 +301,7 @@ func (a *Agent) cutEarly(r *recording) {
 		return
 	}
 	r.hold(w)
+	r.behind = false
 }
 
 // mostParts bounds how many parts of a window wait to be merged: of one that lasts
@@ -329,6 +335,7 @@ func (r *recording) whole() []*profile.Window {
 func (a *Agent) cut(r *recording) {
 	r.edge = time.Now().Add(a.untilEdge(r))
 	a.adopt(r)
+	r.behind = false
 	if crew, ok := r.sampler.(Crew); ok {
 		a.cutCrew(r, crew, false)
 		return

@@ -85,15 +85,17 @@ func (t *take) Cut() (*profile.Window, error) {
 	return profile.NewBuilder(profile.Head{Start: time.Now(), Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}}).Window(), nil
 }
 
-func (t *take) Aim(add, drop []int) {
+func (t *take) Aim(add, drop []int) (fresh bool) {
 	t.studio.mu.Lock()
 	defer t.studio.mu.Unlock()
 	for _, pid := range add {
+		fresh = fresh || !t.aimed[pid]
 		t.aimed[pid] = true
 	}
 	for _, pid := range drop {
 		delete(t.aimed, pid)
 	}
+	return fresh
 }
 
 func (t *take) Full() float64 { return 0 }
