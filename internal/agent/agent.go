@@ -219,6 +219,8 @@ func (a *Agent) conduct(ctx context.Context) error {
 			}
 		case d := <-a.cuts:
 			a.crewHasCut(d)
+		case <-a.shipper.dated:
+			a.dateAgain()
 		case <-look.C:
 			a.look()
 			a.keepTime() // drainCheck begins anew each time: looks must not put it off for ever
@@ -315,12 +317,16 @@ func (a *Agent) follow(tasks []*task) {
 		}
 		delete(was, t.id)
 		old.limited, old.chosen, old.instances = t.limited, t.chosen, t.instances
+		if old.until != t.until {
+			old.until, old.end, old.unsure = t.until, old.lasting(t.end), t.unsure
+		}
 		next = append(next, old)
 	}
 	for _, t := range was {
 		a.end(t)
 	}
 	a.tasks = next
+	a.dateAgain()
 	for _, t := range a.tasks {
 		if t.everything() && t.phase == phaseStarting {
 			a.begin(t)

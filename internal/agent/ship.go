@@ -28,6 +28,7 @@ type shipper struct {
 	news    chan struct{}        // something was spooled
 	ending  chan struct{}        // nothing will be any more
 	elapsed func() time.Duration // since boot
+	dated   chan struct{}        // the clocks have been compared for the first time
 
 	// Of run's goroutine alone: what the receiver is thought to know, what of that
 	// it knows from us, and how far the bundle has come that is shipped.
@@ -74,7 +75,7 @@ const (
 )
 
 func newShipper(o Options) *shipper {
-	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{}), elapsed: sinceBoot}
+	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{}), elapsed: sinceBoot, dated: make(chan struct{}, 1)}
 }
 
 // wake says that something was spooled.

@@ -29,7 +29,10 @@ const builtinID = "builtin"
 type task struct {
 	id         string
 	profile    *spec.Profile
+	until      int64     // when it ends by the server's clock, in ns; 0: never
 	end        time.Time // when keepTime ends it; zero: never
+	unsure     bool      // the clocks had not been compared when that was worked out
+	began      time.Time // where that took a moment
 	limited    bool      // to what is chosen
 	chosen     map[string]bool
 	instances  profile.Instances // in the fleet, where it is limited
@@ -174,19 +177,29 @@ func (a *Agent) begun(s start) error {
 // beginLate has a task last as long as was asked, though it took a moment to begin.
 func (a *Agent) beginLate(t *task) {
 	if !t.end.IsZero() && !t.over {
-		t.end = earlier(time.Now().Add(t.profile.Duration), t.end.Add(lateStart))
+		t.began = time.Now()
+		t.end = t.lasting(t.end)
 	}
+}
+
+// lasting is when a task ends that was to end at a time, by when it began.
+func (t *task) lasting(end time.Time) time.Time {
+	if t.began.IsZero() || end.IsZero() {
+		return end
+	}
+	return earlier(t.began.Add(t.profile.Duration), end.Add(lateStart))
 }
 
 // ends is when a task ends; zero: never. One that is about to begin is waited for:
 // on a busy machine that takes longer than a short recording lasts.
 func (t *task) ends() time.Time {
+	end := t.plausible()
 	for _, r := range t.recordings {
-		if !t.end.IsZero() && (r.late || r.starting && t.phase == phaseStarting) {
-			return t.end.Add(lateStart)
+		if !end.IsZero() && (r.late || r.starting && t.phase == phaseStarting) {
+			return end.Add(lateStart)
 		}
 	}
-	return t.end
+	return end
 }
 
 // untilEdge is how long it takes until a window has to be cut to end with the
