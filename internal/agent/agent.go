@@ -43,7 +43,7 @@ type Options struct {
 	Relay   Relay         // how relays are reached that it names; nil: not at all
 	State   string        // file in which orders are kept through restarts; "": nowhere
 	First   time.Duration // the first window ends so soon, if it is not 0: somebody waits for it
-	Jitter  time.Duration // windows are shipped at a random time within it
+	Jitter  time.Duration // windows are shipped at a random time within half the shortest one, and this while none is cut; 0: at once
 	Look    time.Duration // how often it is seen what runs; 0: 5 s
 
 	Budget freq.Budget  // of CPU time and memory; zero: as much as it takes

@@ -254,6 +254,22 @@ func (a *Agent) window(t *task) time.Duration {
 	return t.profile.Window
 }
 
+// shortest is how long the shortest windows are that are cut now, or have been and
+// are waited for; 0: none are.
+func (a *Agent) shortest() (shortest time.Duration) {
+	for _, t := range a.tasks {
+		for _, r := range t.recordings {
+			if r.sampler == nil && t.phase != phaseEnding {
+				continue
+			}
+			if length := a.window(t); shortest == 0 || length < shortest {
+				shortest = length
+			}
+		}
+	}
+	return shortest
+}
+
 // adopt has a recording sample as often as it may, from the edge on that comes now.
 func (a *Agent) adopt(r *recording) {
 	rate := a.spending.governor.Rate(r.task.profile.Frequency)

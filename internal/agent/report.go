@@ -52,6 +52,7 @@ func (a *Agent) publish() {
 		}
 		status = append(status, state)
 	}
+	a.shipper.spread(a.shortest())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rates = rates

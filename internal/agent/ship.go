@@ -40,6 +40,7 @@ type shipper struct {
 	compared  comparison
 	unspooled []load // what the disk did not take, oldest first
 	shedding  bool   // forget what can be explained again
+	within    time.Duration
 	counts    Counts
 }
 
@@ -75,7 +76,7 @@ const (
 )
 
 func newShipper(o Options) *shipper {
-	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{}), elapsed: sinceBoot, dated: make(chan struct{}, 1)}
+	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{}), elapsed: sinceBoot, dated: make(chan struct{}, 1), within: o.Jitter}
 }
 
 // wake says that something was spooled.
@@ -158,10 +159,58 @@ func (s *shipper) pause(ctx context.Context, failures int) bool {
 		return false
 	case <-s.news:
 	}
-	if s.options.Jitter > 0 {
-		return s.sleep(ctx, time.Duration(rand.Int64N(int64(s.options.Jitter))))
+	return s.waitTurn(ctx)
+}
+
+// mostJitter is what windows that last for long are shipped within: a window that
+// has not come half a minute after its end counts as missing (query/watched.go).
+const mostJitter = 20 * time.Second
+
+// spread says how long the shortest window is that is cut now, 0 if none is. It is
+// shipped within half of that, so that a thousand agents, who all cut at once, do
+// not all ship at once, and have shipped when they cut again.
+func (s *shipper) spread(shortest time.Duration) {
+	if s.options.Jitter == 0 {
+		return
 	}
-	return true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.within = s.options.Jitter
+	if shortest > 0 {
+		s.within = min(shortest/2, mostJitter)
+	}
+}
+
+func (s *shipper) spreads() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.within
+}
+
+// waitTurn waits for a random time within that, and tells whether run goes on. What
+// comes meanwhile may be of shorter windows: it does not wait longer than those may.
+func (s *shipper) waitTurn(ctx context.Context) bool {
+	within := s.spreads()
+	if within == 0 {
+		return true
+	}
+	turn := time.Now().Add(rand.N(within))
+	timer := time.NewTimer(time.Until(turn))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-s.news:
+			turn = earlier(turn, time.Now().Add(s.spreads()))
+			timer.Reset(time.Until(turn))
+		case <-s.ending:
+			s.drainLast(ctx)
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // sleep waits, and tells whether run goes on.
