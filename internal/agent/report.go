@@ -83,6 +83,7 @@ func sameStates(a, b []*atysv1.TaskState) bool {
 func (a *Agent) reportUntil(ctx context.Context) {
 	every := time.NewTicker(reportEvery)
 	defer every.Stop()
+	refusal := ""
 	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -98,11 +99,11 @@ func (a *Agent) reportUntil(ctx context.Context) {
 		pause := reportPause
 		if err != nil {
 			failures++
-			a.log.Debug("report", "failures", failures, "error", err)
+			refusal = a.logRefusal(refusal, err, failures)
 			pause = remote.Backoff(failures)
 			a.wakeReport()
 		} else {
-			failures = 0
+			failures, refusal = 0, ""
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -112,6 +113,20 @@ func (a *Agent) reportUntil(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// logRefusal says that a report failed. One that was refused for good is for
+// somebody to see, but once, until it is refused for another reason; others are
+// sent again, and the server knows who is silent.
+func (a *Agent) logRefusal(before string, err error, failures int) (refusal string) {
+	if !refuses(err) {
+		a.log.Debug("report", "failures", failures, "error", err)
+		return before
+	}
+	if refusal = err.Error(); refusal != before {
+		a.log.Warn("the server refuses reports: it does not know how this agent fares", "error", err)
+	}
+	return refusal
 }
 
 // tell reports, for as long as a report is of use: over a connection whose other
