@@ -327,7 +327,9 @@ func (a *Agent) follow(tasks []*task) {
 	}
 	a.tasks = next
 	a.dateAgain()
+	a.census.keep = keepUnasked
 	for _, t := range a.tasks {
+		a.census.keep = max(a.census.keep, t.profile.Window+keepUnasked)
 		if t.everything() && t.phase == phaseStarting {
 			a.begin(t)
 		}

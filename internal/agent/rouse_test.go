@@ -151,3 +151,16 @@ func TestCatchUp(t *testing.T) {
 		t.Error("a recording of everything is cut for new processes")
 	}
 }
+
+// TestEndedWithin has a process end long before its window does: its samples are
+// still those of its target.
+func TestEndedWithin(t *testing.T) {
+	const pid = 1 << 22 // no process has it
+	for window, want := range map[time.Duration]string{time.Hour: "shop", 10 * time.Second: "perl"} {
+		s := newSite(t, window)
+		s.census.known[pid] = &identity{labels: profile.Labels{"service": "shop"}, asked: time.Now().Add(-30 * time.Minute)}
+		if got := s.census.of([]profile.Thread{{PID: pid, Process: "perl"}})[0]["service"]; got != want {
+			t.Errorf("in a window of %v it is of %s, want %s", window, got, want)
+		}
+	}
+}
