@@ -69,8 +69,8 @@ agents" and "atys describe profile", and to Prometheus.`,
 	return c
 }
 
-// jitter is within how long an agent ships what it has cut, so that a thousand
-// agents, who all cut at once, do not all ship at once.
+// jitter is within how long an agent ships what it has cut, while no task says how
+// long windows are.
 const jitter = 5 * time.Second
 
 func runAgent(ctx context.Context, f agentFlags, log *slog.Logger) (err error) {

@@ -43,7 +43,7 @@ type Options struct {
 	Relay   Relay         // how relays are reached that it names; nil: not at all
 	State   string        // file in which orders are kept through restarts; "": nowhere
 	First   time.Duration // the first window ends so soon, if it is not 0: somebody waits for it
-	Jitter  time.Duration // windows are shipped at a random time within it
+	Jitter  time.Duration // windows are shipped at a random time within half the shortest one, and this while none is cut; 0: at once
 	Look    time.Duration // how often it is seen what runs; 0: 5 s
 
 	Budget freq.Budget  // of CPU time and memory; zero: as much as it takes
@@ -75,8 +75,9 @@ type Record func(Wanted) (Recording, error)
 // Recording is a sampler that can be aimed. Whoever began it closes it.
 type Recording interface {
 	sampler.Sampler
-	// Aim makes processes targets, and others no longer, from the next window on.
-	Aim(add, drop []int)
+	// Aim makes processes targets, and others no longer, from the next window on. It
+	// tells whether any of them was not sampled before, as a target's child is.
+	Aim(add, drop []int) (fresh bool)
 	// Full tells how full the kernel's tables are of the window, from 0 to 1.
 	Full() float64
 	// SetFrequency has it sample as often as this, from the next window on.
@@ -218,6 +219,8 @@ func (a *Agent) conduct(ctx context.Context) error {
 			}
 		case d := <-a.cuts:
 			a.crewHasCut(d)
+		case <-a.shipper.dated:
+			a.dateAgain()
 		case <-look.C:
 			a.look()
 			a.keepTime() // drainCheck begins anew each time: looks must not put it off for ever
@@ -271,6 +274,8 @@ func (a *Agent) keepTime() {
 			switch {
 			case r.edge.IsZero() || now.Before(r.edge):
 				a.relieve(r, now)
+			case r.sampler == nil && !t.needed():
+				r.edge = time.Time{} // it begins when there is a target
 			case r.sampler == nil:
 				a.start(r)
 			default:
@@ -312,17 +317,21 @@ func (a *Agent) follow(tasks []*task) {
 		}
 		delete(was, t.id)
 		old.limited, old.chosen, old.instances = t.limited, t.chosen, t.instances
+		if old.until != t.until {
+			old.until, old.end, old.unsure = t.until, old.lasting(t.end), t.unsure
+		}
 		next = append(next, old)
 	}
 	for _, t := range was {
 		a.end(t)
 	}
 	a.tasks = next
+	a.dateAgain()
+	a.census.keep = keepUnasked
 	for _, t := range a.tasks {
-		for _, r := range t.recordings {
-			if r.sampler == nil && !r.starting && r.edge.IsZero() && t.phase == phaseStarting {
-				a.start(r)
-			}
+		a.census.keep = max(a.census.keep, t.profile.Window+keepUnasked)
+		if t.everything() && t.phase == phaseStarting {
+			a.begin(t)
 		}
 	}
 	a.aim()
@@ -355,8 +364,10 @@ func (a *Agent) look() {
 	}
 }
 
-// aim has recordings follow the targets they mean.
+// aim has recordings follow the targets they mean, and tasks begin and rest with
+// theirs.
 func (a *Agent) aim() {
+	now := time.Now()
 	for _, t := range a.tasks {
 		var follow []*recording
 		for _, r := range t.recordings {
@@ -370,8 +381,12 @@ func (a *Agent) aim() {
 		wanted, others, targets := a.census.choose(t.means)
 		t.targets = targets
 		for _, r := range follow {
-			r.aim(wanted, others)
+			if r.aim(wanted, others) && !t.everything() {
+				r.behind = true
+			}
+			a.catchUp(r, now)
 		}
+		a.rouse(t, now)
 	}
 }
 

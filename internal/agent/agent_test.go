@@ -38,7 +38,7 @@ func (m *machine) Cut() (*profile.Window, error) {
 	return w, nil
 }
 
-func (m *machine) Aim([]int, []int) {}
+func (m *machine) Aim([]int, []int) bool { return false }
 
 func (m *machine) Full() float64 { return m.full }
 

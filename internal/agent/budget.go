@@ -213,7 +213,7 @@ func (a *Agent) carryOut(d freq.Decision, l freq.Load) {
 func (a *Agent) stopNewest(d freq.Decision, took []any) {
 	var newest *task
 	for _, t := range a.tasks {
-		if !t.over && !t.end.IsZero() && (newest == nil || t.came.After(newest.came)) {
+		if !t.over && !t.end.IsZero() && t.records() && (newest == nil || t.came.After(newest.came)) {
 			newest = t
 		}
 	}
@@ -252,6 +252,22 @@ func (a *Agent) window(t *task) time.Duration {
 		return max(t.profile.Window/2, time.Second)
 	}
 	return t.profile.Window
+}
+
+// shortest is how long the shortest windows are that are cut now, or have been and
+// are waited for; 0: none are.
+func (a *Agent) shortest() (shortest time.Duration) {
+	for _, t := range a.tasks {
+		for _, r := range t.recordings {
+			if r.sampler == nil && t.phase != phaseEnding {
+				continue
+			}
+			if length := a.window(t); shortest == 0 || length < shortest {
+				shortest = length
+			}
+		}
+	}
+	return shortest
 }
 
 // adopt has a recording sample as often as it may, from the edge on that comes now.

@@ -86,8 +86,12 @@ func (s *shipper) compare(sent moment, answer *atysv1.PushResponse) {
 	}
 	c.known = true
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	first := !s.compared.known
 	s.compared = c
+	s.mu.Unlock()
+	if first {
+		s.dated <- struct{}{} // there is room for the one
+	}
 }
 
 // reading is how far the clock is ahead now.

@@ -29,7 +29,7 @@ type slowCrew struct {
 	failed string
 }
 
-func (c *slowCrew) Aim(add, drop []int) {
+func (c *slowCrew) Aim(add, drop []int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, pid := range add {
@@ -38,7 +38,7 @@ func (c *slowCrew) Aim(add, drop []int) {
 	for _, pid := range drop {
 		delete(c.at, pid)
 	}
-	c.take.Aim(add, drop)
+	return c.take.Aim(add, drop)
 }
 
 func (c *slowCrew) CutEach(last bool) (windows []*profile.Window) {

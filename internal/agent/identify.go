@@ -20,6 +20,7 @@ type identities struct {
 	detector *lang.Detector
 	common   profile.Labels // of all that runs here: node, and what the machine is labelled
 	known    map[int]*identity
+	keep     time.Duration // for so long a process is remembered that nobody asks for
 	round    int
 }
 
@@ -35,8 +36,8 @@ type identity struct {
 }
 
 const (
-	keepUnasked = 2 * time.Minute // for so long a process is remembered that nobody asks for
-	trustInode  = time.Minute     // and for so long it is no zombie if its directory is there
+	keepUnasked = 2 * time.Minute // beyond the longest window
+	trustInode  = time.Minute     // for so long a process is no zombie if its directory is there
 )
 
 // errYoung is a process that has not been there for long.
@@ -45,7 +46,7 @@ var errYoung = errors.New("young")
 func newIdentities(node string, labels profile.Labels) *identities {
 	common := profile.Labels{"node": node}
 	maps.Copy(common, labels)
-	return &identities{detector: &lang.Detector{}, common: common, known: map[int]*identity{}}
+	return &identities{detector: &lang.Detector{}, common: common, known: map[int]*identity{}, keep: keepUnasked}
 }
 
 // machine is the target that stands for all that is no process's.
@@ -62,7 +63,7 @@ func (ids *identities) service(name string) profile.Labels {
 func (ids *identities) begin() {
 	ids.round++
 	for pid, id := range ids.known {
-		if time.Since(id.asked) > keepUnasked {
+		if time.Since(id.asked) > ids.keep {
 			delete(ids.known, pid)
 		}
 	}

@@ -52,10 +52,13 @@ func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 		if err != nil {
 			a.log.Error("understand a task", "id", m.GetId(), "error", err)
 			tasks = append(tasks, &task{id: m.GetId(), profile: &spec.Profile{}, limited: true, phase: phaseFailed,
-				message: "this agent does not understand it: " + err.Error(), end: a.deadline(m.GetUntilUnixNano())})
+				message: "this agent does not understand it: " + err.Error(), until: m.GetUntilUnixNano()})
+			a.date(tasks[len(tasks)-1])
 			continue
 		}
-		t := newTask(m.GetId(), p, a.deadline(m.GetUntilUnixNano()))
+		t := newTask(m.GetId(), p, time.Time{})
+		t.until = m.GetUntilUnixNano()
+		a.date(t)
 		if t.limited = m.GetLimited(); t.limited {
 			t.instances = profile.Instances{Recorded: int(m.GetRecorded()), Eligible: int(m.GetEligible())}
 			t.chosen = map[string]bool{}
@@ -68,13 +71,42 @@ func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 	return tasks
 }
 
-// deadline is when a time of the server's clock comes.
-func (a *Agent) deadline(server int64) time.Time {
-	if server == 0 {
-		return time.Time{}
+// date works out when a task ends, by what is known of the server's clock.
+func (a *Agent) date(t *task) {
+	if t.until == 0 {
+		return
 	}
-	offset, _ := a.shipper.clock()
-	return time.Now().Add(time.Unix(0, server).Add(offset).Sub(a.options.Now()))
+	clock := a.shipper.reading()
+	left := time.Unix(0, t.until).Add(clock.offset).Sub(a.options.Now())
+	t.end, t.unsure = t.lasting(time.Now().Add(left)), !clock.known
+}
+
+// dateAgain does so for tasks that came before the clocks were compared, once they
+// have been.
+func (a *Agent) dateAgain() {
+	if !a.shipper.reading().known {
+		return
+	}
+	for _, t := range a.tasks {
+		if t.unsure && !t.over {
+			a.date(t)
+		}
+	}
+}
+
+// compareWithin is how long a task is not over while nobody has compared the clocks:
+// the first report, which tells, is answered well within it.
+const compareWithin = 5 * time.Second
+
+// plausible is when a task ends. Before clocks are compared, one that is wrong may
+// say that this was long ago, or is far away: but no task ends later than if it
+// had been asked for when it came.
+func (t *task) plausible() time.Time {
+	if !t.unsure || t.profile.Duration == 0 {
+		return t.end
+	}
+	latest := t.lasting(t.came.Add(t.profile.Duration))
+	return laterOf(earlier(t.end, latest), earlier(t.came.Add(compareWithin), latest))
 }
 
 // remember keeps orders for the next life of this agent.

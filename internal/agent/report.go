@@ -39,8 +39,11 @@ func (a *Agent) publish() {
 			}
 		}
 		phase, message := t.troubles()
-		if phase == phaseRunning && t.targets == 0 && !t.everything() {
+		switch {
+		case phase == phaseRunning && !t.needed():
 			phase = phaseWaiting
+		case phase == phaseWaiting && t.beginning():
+			phase = phaseStarting
 		}
 		state := &atysv1.TaskState{Id: t.id, Phase: phase, Message: message, Targets: uint32(t.targets)}
 		if r := t.recordings; len(r) > 0 && r[0].sampler != nil {
@@ -49,6 +52,7 @@ func (a *Agent) publish() {
 		}
 		status = append(status, state)
 	}
+	a.shipper.spread(a.shortest())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rates = rates
@@ -79,6 +83,7 @@ func sameStates(a, b []*atysv1.TaskState) bool {
 func (a *Agent) reportUntil(ctx context.Context) {
 	every := time.NewTicker(reportEvery)
 	defer every.Stop()
+	refusal := ""
 	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -94,11 +99,11 @@ func (a *Agent) reportUntil(ctx context.Context) {
 		pause := reportPause
 		if err != nil {
 			failures++
-			a.log.Debug("report", "failures", failures, "error", err)
+			refusal = a.logRefusal(refusal, err, failures)
 			pause = remote.Backoff(failures)
 			a.wakeReport()
 		} else {
-			failures = 0
+			failures, refusal = 0, ""
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -108,6 +113,20 @@ func (a *Agent) reportUntil(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// logRefusal says that a report failed. One that was refused for good is for
+// somebody to see, but once, until it is refused for another reason; others are
+// sent again, and the server knows who is silent.
+func (a *Agent) logRefusal(before string, err error, failures int) (refusal string) {
+	if !refuses(err) {
+		a.log.Debug("report", "failures", failures, "error", err)
+		return before
+	}
+	if refusal = err.Error(); refusal != before {
+		a.log.Warn("the server refuses reports: it does not know how this agent fares", "error", err)
+	}
+	return refusal
 }
 
 // tell reports, for as long as a report is of use: over a connection whose other

@@ -1,10 +1,16 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -46,4 +52,57 @@ func TestReportsGoOn(t *testing.T) {
 			t.Errorf("%d reports in a minute, of which the first was not answered", d.reports)
 		}
 	})
+}
+
+// picky is a server that refuses reports, for a reason.
+type picky struct {
+	orderer
+	reports int
+	reason  func(reports int) error
+}
+
+func (p *picky) Report(context.Context, *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
+	p.reports++
+	return &atysv1.ReportResponse{}, p.reason(p.reports)
+}
+
+// TestRefusedReports has reports be refused for good: somebody is told, but not each
+// time.
+func TestRefusedReports(t *testing.T) {
+	b := newBench(t, 1)
+	var said bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		p := &picky{reason: func(n int) error {
+			switch {
+			case n <= 4:
+				return connect.NewError(connect.CodeInvalidArgument, errors.New("label one is too long"))
+			case n == 5:
+				return connect.NewError(connect.CodeUnavailable, errors.New("not now"))
+			case n <= 7:
+				return connect.NewError(connect.CodeInvalidArgument, errors.New("label two is too long"))
+			case n == 8:
+				return nil
+			}
+			return connect.NewError(connect.CodeInvalidArgument, errors.New("label two is too long"))
+		}}
+		a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server, Fleet: p, Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			a.reportUntil(ctx)
+			close(done)
+		}()
+		time.Sleep(10 * time.Minute)
+		cancel()
+		<-done
+		if p.reports < 10 {
+			t.Errorf("%d reports in ten minutes", p.reports)
+		}
+	})
+	if one, two := strings.Count(said.String(), "label one"), strings.Count(said.String(), "label two"); one != 1 || two != 2 || strings.Contains(said.String(), "not now") {
+		t.Errorf("said %s", said.String())
+	}
 }

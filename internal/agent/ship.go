@@ -28,6 +28,7 @@ type shipper struct {
 	news    chan struct{}        // something was spooled
 	ending  chan struct{}        // nothing will be any more
 	elapsed func() time.Duration // since boot
+	dated   chan struct{}        // the clocks have been compared for the first time
 
 	// Of run's goroutine alone: what the receiver is thought to know, what of that
 	// it knows from us, and how far the bundle has come that is shipped.
@@ -39,6 +40,7 @@ type shipper struct {
 	compared  comparison
 	unspooled []load // what the disk did not take, oldest first
 	shedding  bool   // forget what can be explained again
+	within    time.Duration
 	counts    Counts
 }
 
@@ -74,7 +76,7 @@ const (
 )
 
 func newShipper(o Options) *shipper {
-	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{}), elapsed: sinceBoot}
+	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{}), elapsed: sinceBoot, dated: make(chan struct{}, 1), within: o.Jitter}
 }
 
 // wake says that something was spooled.
@@ -157,10 +159,58 @@ func (s *shipper) pause(ctx context.Context, failures int) bool {
 		return false
 	case <-s.news:
 	}
-	if s.options.Jitter > 0 {
-		return s.sleep(ctx, time.Duration(rand.Int64N(int64(s.options.Jitter))))
+	return s.waitTurn(ctx)
+}
+
+// mostJitter is what windows that last for long are shipped within: a window that
+// has not come half a minute after its end counts as missing (query/watched.go).
+const mostJitter = 20 * time.Second
+
+// spread says how long the shortest window is that is cut now, 0 if none is. It is
+// shipped within half of that, so that a thousand agents, who all cut at once, do
+// not all ship at once, and have shipped when they cut again.
+func (s *shipper) spread(shortest time.Duration) {
+	if s.options.Jitter == 0 {
+		return
 	}
-	return true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.within = s.options.Jitter
+	if shortest > 0 {
+		s.within = min(shortest/2, mostJitter)
+	}
+}
+
+func (s *shipper) spreads() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.within
+}
+
+// waitTurn waits for a random time within that, and tells whether run goes on. What
+// comes meanwhile may be of shorter windows: it does not wait longer than those may.
+func (s *shipper) waitTurn(ctx context.Context) bool {
+	within := s.spreads()
+	if within == 0 {
+		return true
+	}
+	turn := time.Now().Add(rand.N(within))
+	timer := time.NewTimer(time.Until(turn))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-s.news:
+			turn = earlier(turn, time.Now().Add(s.spreads()))
+			timer.Reset(time.Until(turn))
+		case <-s.ending:
+			s.drainLast(ctx)
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // sleep waits, and tells whether run goes on.
@@ -389,8 +439,7 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]prof
 	sent := s.now()
 	response, err := to.Push(ctx, request)
 	if err != nil {
-		code := connect.CodeOf(err)
-		refused := code == connect.CodeInvalidArgument || code == connect.CodeResourceExhausted
+		refused := refuses(err)
 		s.route.note(to, refused)
 		if refused {
 			err = fmt.Errorf("%w: %w", errRefused, err)
@@ -400,6 +449,12 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]prof
 	s.route.note(to, true)
 	s.compare(sent, response)
 	return wire.Hashes(response.GetUnknown())
+}
+
+// refuses tells whether a receiver says that it will never take what it was sent.
+func refuses(err error) bool {
+	code := connect.CodeOf(err)
+	return code == connect.CodeInvalidArgument || code == connect.CodeResourceExhausted
 }
 
 // Counts tells what became of windows.

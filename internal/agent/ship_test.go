@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -15,6 +16,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -263,5 +265,60 @@ func TestLossesAreTold(t *testing.T) {
 	}
 	if untold := b.spool.Untold(); untold != (spool.Losses{}) {
 		t.Errorf("%+v are untold", untold)
+	}
+}
+
+// TestSpread has windows wait within half of the shortest that is cut, whatever the
+// one lasted that was waited with before.
+func TestSpread(t *testing.T) {
+	for name, c := range map[string]struct{ jitter, shortest, want time.Duration }{
+		"nothing is cut": {5 * time.Second, 0, 5 * time.Second},
+		"ten seconds":    {5 * time.Second, 10 * time.Second, 5 * time.Second},
+		"a second":       {5 * time.Second, time.Second, time.Second / 2},
+		"half a minute":  {5 * time.Second, 30 * time.Second, 15 * time.Second},
+		"an hour":        {5 * time.Second, time.Hour, mostJitter},
+		"at once":        {0, 10 * time.Second, 0},
+	} {
+		s := newShipper(Options{Jitter: c.jitter})
+		if s.spread(c.shortest); s.spreads() != c.want {
+			t.Errorf("%s: within %v, want %v", name, s.spreads(), c.want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newShipper(Options{Jitter: 5 * time.Second})
+		for seed := range 100 {
+			s.spread(time.Hour)
+			began := time.Now()
+			short := time.AfterFunc(time.Duration(seed)*time.Millisecond, func() {
+				s.spread(time.Second)
+				s.wake()
+			})
+			if !s.waitTurn(t.Context()) || time.Since(began) > time.Second/2+time.Duration(seed)*time.Millisecond {
+				t.Fatalf("a window of a second waited for %v", time.Since(began))
+			}
+			short.Stop()
+		}
+	})
+}
+
+// TestShortest has the shortest windows be those of what records now.
+func TestShortest(t *testing.T) {
+	long, short := newTask("long", spec.Builtin(), time.Time{}), newTask("short", spec.Builtin(), time.Time{})
+	long.profile.Window, short.profile.Window = time.Minute, 2*time.Second
+	a := &Agent{tasks: []*task{long, short}}
+	if got := a.shortest(); got != 0 {
+		t.Errorf("%v where nothing records", got)
+	}
+	long.recordings[0].sampler = &take{}
+	if got := a.shortest(); got != time.Minute {
+		t.Errorf("%v where windows of a minute are cut", got)
+	}
+	short.recordings[0].sampler = &take{}
+	if got := a.shortest(); got != 2*time.Second {
+		t.Errorf("%v where windows of two seconds are", got)
+	}
+	short.recordings[0].sampler, short.phase = nil, phaseEnding
+	if got := a.shortest(); got != 2*time.Second {
+		t.Errorf("%v where the last of two seconds is waited for", got)
 	}
 }

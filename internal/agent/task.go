@@ -29,7 +29,10 @@ const builtinID = "builtin"
 type task struct {
 	id         string
 	profile    *spec.Profile
+	until      int64     // when it ends by the server's clock, in ns; 0: never
 	end        time.Time // when keepTime ends it; zero: never
+	unsure     bool      // the clocks had not been compared when that was worked out
+	began      time.Time // where that took a moment
 	limited    bool      // to what is chosen
 	chosen     map[string]bool
 	instances  profile.Instances // in the fleet, where it is limited
@@ -37,6 +40,7 @@ type task struct {
 	phase      string
 	message    string
 	targets    int
+	missing    time.Time // since when it has had none; zero: it has some
 	came       time.Time // when it was ordered
 	over       bool      // its recordings have ended
 	last       spool.ID  // and this was its last bundle
@@ -52,6 +56,8 @@ type recording struct {
 	edge     time.Time         // of its window, or when it is tried again
 	look     time.Time         // when to see how full its tables are; zero: never
 	parts    []*profile.Window // of the window, cut before its edge
+	behind   bool              // processes have become targets since the last cut
+	caught   time.Time         // when a window was last cut early for such ones
 	late     bool              // a crew's first cut is not over: it has begun then
 	clock    reading           // when the window began
 	leaving  bool              // a crew is to cut its last windows, or has
@@ -77,7 +83,8 @@ func (t *task) means(target profile.Labels) bool {
 }
 
 // aim has a recording follow its targets, and leave what is known not to be one.
-func (r *recording) aim(wanted, others []int) {
+// It tells whether any is sampled only from the next cut on.
+func (r *recording) aim(wanted, others []int) (fresh bool) {
 	var add []int
 	for _, pid := range wanted {
 		if !r.aimed[pid] {
@@ -85,13 +92,14 @@ func (r *recording) aim(wanted, others []int) {
 		}
 	}
 	if len(add) == 0 && len(r.aimed) == 0 {
-		return
+		return false
 	}
-	r.sampler.Aim(add, others)
+	fresh = r.sampler.Aim(add, others)
 	clear(r.aimed)
 	for _, pid := range wanted {
 		r.aimed[pid] = true
 	}
+	return fresh
 }
 
 // start begins a recording. Programs take a moment to load; nothing waits for
@@ -100,7 +108,7 @@ func (a *Agent) start(r *recording) {
 	p := r.task.profile
 	r.rate, r.spent = a.spending.governor.Rate(p.Frequency), profile.Cost{}
 	w := Wanted{Event: r.Event, Kernel: p.Kernel, Frequency: r.rate, Window: p.Window, All: r.task.everything(), MayAttach: p.AllowAttach}
-	r.starting, r.edge, r.leaving = true, time.Time{}, false
+	r.starting, r.edge, r.leaving, r.behind = true, time.Time{}, false, false
 	clear(r.aimed)
 	a.starting++
 	go func() {
@@ -147,16 +155,18 @@ func (a *Agent) begun(s start) error {
 		wait = min(wait, a.options.First)
 		a.options.First = 0
 	}
-	a.aim()
+	if a.aim(); r.sampler == nil || r.leaving { // its last target has left meanwhile
+		return nil
+	}
 	if slow {
 		a.cutCrew(r, crew, false) // it begins what it was just aimed at
 	} else if !t.everything() { // what it was just aimed at is sampled from the next window on: begin one
 		if _, err := r.sampler.Cut(); err != nil {
-			a.close(r)
-			a.fail(r, fmt.Errorf("cut a window: %w", err))
+			a.breakOff(r, err)
 			return nil
 		}
 	}
+	r.behind = false
 	if r.edge = time.Now().Add(wait); !slow {
 		r.look = r.nextLook(time.Now())
 	}
@@ -167,19 +177,29 @@ func (a *Agent) begun(s start) error {
 // beginLate has a task last as long as was asked, though it took a moment to begin.
 func (a *Agent) beginLate(t *task) {
 	if !t.end.IsZero() && !t.over {
-		t.end = earlier(time.Now().Add(t.profile.Duration), t.end.Add(lateStart))
+		t.began = time.Now()
+		t.end = t.lasting(t.end)
 	}
+}
+
+// lasting is when a task ends that was to end at a time, by when it began.
+func (t *task) lasting(end time.Time) time.Time {
+	if t.began.IsZero() || end.IsZero() {
+		return end
+	}
+	return earlier(t.began.Add(t.profile.Duration), end.Add(lateStart))
 }
 
 // ends is when a task ends; zero: never. One that is about to begin is waited for:
 // on a busy machine that takes longer than a short recording lasts.
 func (t *task) ends() time.Time {
+	end := t.plausible()
 	for _, r := range t.recordings {
-		if !t.end.IsZero() && (r.late || r.starting && t.phase == phaseStarting) {
-			return t.end.Add(lateStart)
+		if !end.IsZero() && (r.late || r.starting && t.phase == phaseStarting) {
+			return end.Add(lateStart)
 		}
 	}
-	return t.end
+	return end
 }
 
 // untilEdge is how long it takes until a window has to be cut to end with the
@@ -214,18 +234,31 @@ func (a *Agent) fail(r *recording, err error) {
 	a.wakeReport()
 }
 
+// breakOff closes a recording that could not be cut, and says why. What was cut of
+// its window before is kept.
+func (a *Agent) breakOff(r *recording, err error) {
+	a.keepWindow(r, a.shipper.reading())
+	a.close(r)
+	a.fail(r, fmt.Errorf("cut a window: %w", err))
+}
+
 // end cuts the last windows of a task and closes its recordings.
 func (a *Agent) end(t *task) {
 	t.over = true
 	for _, r := range t.recordings {
-		if crew, ok := r.sampler.(Crew); ok && !r.starting {
-			a.cutCrew(r, crew, true) // it is closed then
-		} else if r.sampler != nil && !r.starting {
-			a.cut(r)
-			a.close(r)
-		}
-		r.edge, r.look = time.Time{}, time.Time{}
+		a.conclude(r)
 	}
+}
+
+// conclude cuts a recording's last window and closes it.
+func (a *Agent) conclude(r *recording) {
+	if crew, ok := r.sampler.(Crew); ok && !r.starting {
+		a.cutCrew(r, crew, true) // it is closed then
+	} else if r.sampler != nil && !r.starting {
+		a.cut(r)
+		a.close(r)
+	}
+	r.edge, r.look = time.Time{}, time.Time{}
 }
 
 // close closes a recording. The kernel takes a moment to let programs go.
@@ -268,27 +301,46 @@ func (a *Agent) relieve(r *recording, now time.Time) {
 		return
 	}
 	r.look = r.nextLook(now)
-	if r.sampler.Full() < fullEnough {
-		return
+	if r.sampler.Full() >= fullEnough {
+		a.cutEarly(r)
 	}
-	w, err := r.sampler.Cut()
-	if err != nil {
-		a.close(r)
-		a.fail(r, fmt.Errorf("cut a window: %w", err))
-		return
-	}
-	r.parts = append(r.parts, w)
 }
 
-// whole ends a recording's window.
-func (r *recording) whole() (*profile.Window, error) {
+// cutEarly cuts a part of a window before its edge.
+func (a *Agent) cutEarly(r *recording) {
 	w, err := r.sampler.Cut()
+	if err != nil {
+		a.breakOff(r, err)
+		return
+	}
+	r.hold(w)
+	r.behind = false
+}
+
+// mostParts bounds how many parts of a window wait to be merged: of one that lasts
+// an hour there may be hundreds.
+const mostParts = 32
+
+// hold takes a part of a window.
+func (r *recording) hold(part *profile.Window) {
+	if r.parts = append(r.parts, part); len(r.parts) >= mostParts {
+		r.parts = r.whole()
+	}
+}
+
+// whole gives what was cut of a window, as one unless its parts measure different
+// things, and leaves none of it.
+func (r *recording) whole() []*profile.Window {
 	parts := r.parts
 	r.parts = nil
-	if err != nil || len(parts) == 0 {
-		return w, err
+	if len(parts) < 2 {
+		return parts
 	}
-	return profile.Merge(append(parts, w)...)
+	w, err := profile.Merge(parts...)
+	if err != nil {
+		return parts
+	}
+	return []*profile.Window{w}
 }
 
 // cut ends a recording's window and spools what it holds. A spool that cannot
@@ -296,18 +348,28 @@ func (r *recording) whole() (*profile.Window, error) {
 func (a *Agent) cut(r *recording) {
 	r.edge = time.Now().Add(a.untilEdge(r))
 	a.adopt(r)
+	r.behind = false
 	if crew, ok := r.sampler.(Crew); ok {
 		a.cutCrew(r, crew, false)
 		return
 	}
-	w, err := r.whole()
+	w, err := r.sampler.Cut()
 	next := a.shipper.reading()
 	if err != nil {
-		a.close(r)
-		a.fail(r, fmt.Errorf("cut a window: %w", err))
+		a.breakOff(r, err)
 		return
 	}
-	a.keep(r, a.parts(r.task, w), next)
+	r.hold(w)
+	a.keepWindow(r, next)
+}
+
+// keepWindow spools what was cut of a window.
+func (a *Agent) keepWindow(r *recording, next reading) {
+	var parts []*profile.Window
+	for _, w := range r.whole() {
+		parts = append(parts, a.parts(r.task, w)...)
+	}
+	a.keep(r, parts, next)
 }
 
 // keep spools windows of a recording, whose next window begins when the clock is

@@ -90,14 +90,16 @@ func (m *Machine) Start(o Options) (r *Recorder, err error) {
 }
 
 // Aim makes processes targets, with their later children, and others no longer,
-// from the next window on. The recording must be one of processes.
-func (r *Recorder) Aim(add, drop []int) {
-	r.sampler.Aim(add, drop)
+// from the next window on. The recording must be one of processes. It tells whether
+// any was none before, nor a target's child.
+func (r *Recorder) Aim(add, drop []int) (fresh bool) {
+	fresh = r.sampler.Aim(add, drop)
 	for _, pid := range add {
 		if err := r.machine.unwinder.Track(pid); err != nil {
 			r.log.Debug("read a new target", "pid", pid, "error", err) // mostly because it has ended
 		}
 	}
+	return fresh
 }
 
 // events says what is to be sampled, if that can be done.

@@ -16,9 +16,10 @@ const (
 	mostForwards  = 4
 )
 
-// How long windows wait for others: those of one time are shipped within five
-// seconds (agents' jitter), so that most of them are added up to one. What is old
-// when it comes waits no longer than it must: its agent has more of it.
+// How long windows wait for others: those of one time are shipped within half a
+// window (agents' jitter), so that most of those that last ten seconds are added up
+// to one. What is old when it comes waits no longer than it must: its agent has
+// more of it.
 const (
 	shortGather = 200 * time.Millisecond
 	longGather  = 6 * time.Second

@@ -91,9 +91,11 @@ type Sampler struct {
 
 	events eventSet
 
-	targetsMu sync.Mutex // guards targets, dropped and gone
+	targetsMu sync.Mutex // guards all to the next one
 	targets   map[int]float64
 	dropped   map[int]bool    // of the targets, those that are none from the next edge on
+	fresh     map[int]bool    // and those that are sampled from the next edge on
+	entering  map[int]bool    // those that were fresh at the last edge
 	gone      map[uint32]bool // of the kernel's targets, at the last edge
 
 	mu        sync.Mutex // guards all below: one Cut at a time
@@ -133,7 +135,7 @@ func New(o Options) (*Sampler, error) {
 		}
 		o.PIDs = slices.Collect(maps.Keys(members))
 	}
-	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}, dropped: map[int]bool{}}
+	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}, dropped: map[int]bool{}, fresh: map[int]bool{}}
 	for _, pid := range o.PIDs {
 		s.targets[pid] = o.Frequency
 	}
@@ -299,6 +301,9 @@ func (s *Sampler) adopt(parent, child int) bool {
 		return false
 	}
 	s.targets[child] = hz
+	if s.fresh[parent] {
+		s.fresh[child] = true
+	}
 	var t kernelTarget
 	if s.objects.Targets.Lookup(uint32(parent), &t) == nil {
 		err := s.objects.Targets.Update(uint32(child), &t, ebpf.UpdateNoExist)
@@ -339,6 +344,7 @@ func (s *Sampler) Cut() (*profile.Window, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.exact.entering = s.entering
 	used, err := s.exact.cut(wanted)
 	if err != nil {
 		return nil, err

@@ -44,10 +44,11 @@ type exactTimes struct {
 	buffer  []byte
 	record  ringbuf.Record
 
-	chosen  bool                // the ring tells only of targets
-	edge    uint64              // CLOCK_BOOTTIME of the last edge
-	before  map[threadID]times  // at the last edge
-	settled map[threadID]uint64 // when they started, those settled since the last edge
+	chosen   bool                // the ring tells only of targets
+	edge     uint64              // CLOCK_BOOTTIME of the last edge
+	entering map[int]bool        // processes that are sampled from the next one on: what they used before has no samples
+	before   map[threadID]times  // at the last edge
+	settled  map[threadID]uint64 // when they started, those settled since the last edge
 }
 
 // settleWithin is how long the last word on a thread is waited for: the kernel
@@ -124,7 +125,7 @@ func (x *exactTimes) charge(used map[threadID]profile.Thread, id threadID, t tim
 	if known && base.started != t.started {
 		base, known = times{}, false // the number was used again
 	}
-	if !known && (x.edge == 0 || t.started < x.edge) {
+	if x.entering[id.pid] || !known && (x.edge == 0 || t.started < x.edge) {
 		return
 	}
 	if t.runtime <= base.runtime {

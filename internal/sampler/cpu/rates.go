@@ -70,13 +70,14 @@ func (s *Sampler) SetRates(hz map[int]float64) error {
 }
 
 // Aim makes processes targets, with their later children, and others no longer,
-// from the next window's edge on. Only samplers of processes have targets.
-func (s *Sampler) Aim(add, drop []int) {
+// from the next window's edge on. Only samplers of processes have targets. It tells
+// whether any of them was none before, nor a target's child.
+func (s *Sampler) Aim(add, drop []int) (fresh bool) {
 	var come []int
 	s.targetsMu.Lock()
 	for _, pid := range add {
 		if _, ok := s.targets[pid]; !ok {
-			s.targets[pid] = s.options.Frequency
+			s.targets[pid], s.fresh[pid] = s.options.Frequency, true
 			come = append(come, pid)
 		}
 		delete(s.dropped, pid)
@@ -90,6 +91,7 @@ func (s *Sampler) Aim(add, drop []int) {
 	for _, pid := range come {
 		s.followThreads(pid)
 	}
+	return len(come) > 0
 }
 
 // forgetDropped ends what Aim has dropped: its last window has been cut.
@@ -129,6 +131,7 @@ func (s *Sampler) SetFrequency(hz float64) error {
 func (s *Sampler) applyRates(buffers ...int) (base float64, err error) {
 	s.targetsMu.Lock()
 	defer s.targetsMu.Unlock()
+	s.entering, s.fresh = s.fresh, map[int]bool{}
 	plan := planRates(s.options.Frequency, s.targets)
 	s.sweepTargets()
 	for pid, keep := range plan.keep {

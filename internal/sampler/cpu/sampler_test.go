@@ -277,6 +277,24 @@ func testAim(t *testing.T, placement Placement) {
 	}
 }
 
+// TestAimWithin has a process start within a window, and become a target within it:
+// its exact time begins where its samples do.
+func TestAimWithin(t *testing.T) {
+	s := start(t, Options{Frequency: 999})
+	comes := shell(t, spin)
+	time.Sleep(200 * time.Millisecond)
+	if !s.Aim([]int{comes}, nil) || s.Aim([]int{comes}, nil) {
+		t.Error("it is not told whether a target was none before")
+	}
+	if w := cut(t, s, 100*time.Millisecond); w.N() != 0 || w.Exact.CPU != 0 {
+		t.Errorf("before it is sampled: %d samples, %v used", w.N(), w.Exact.CPU)
+	}
+	w := gather(t, s, samples(500))
+	if r := float64(w.Total(0)) / float64(w.Exact.CPU); r < 0.7 || r > 1.4 {
+		t.Errorf("%.2f of its exact time was sampled", r)
+	}
+}
+
 // Everything on the machine: busy and idle time make up the time watched.
 func TestWholeMachine(t *testing.T) {
 	shell(t, spin)

@@ -85,16 +85,19 @@ func NewCrew(o CrewOptions) (*Crew, error) {
 	return c, nil
 }
 
-// Aim makes processes targets, and others no longer, from the next cut on.
-func (c *Crew) Aim(add, drop []int) {
+// Aim makes processes targets, and others no longer, from the next cut on. It tells
+// whether any was none before.
+func (c *Crew) Aim(add, drop []int) (fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, pid := range drop {
 		delete(c.wanted, pid)
 	}
 	for _, pid := range add {
+		fresh = fresh || !c.wanted[pid]
 		c.wanted[pid] = true
 	}
+	return fresh
 }
 
 // SetFrequency changes the rate from the next cut on.

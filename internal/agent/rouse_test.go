@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
+)
+
+// site is an agent with one task that selects targets, at whose hand nothing goes
+// on by itself.
+type site struct {
+	*Agent
+	*studio
+	task *task
+}
+
+func newSite(t *testing.T, window time.Duration) *site {
+	t.Helper()
+	b := newBench(t, 12)
+	s := &site{studio: &studio{open: map[*take]bool{}}}
+	var err error
+	if s.Agent, err = New(Options{Node: "n", Spool: b.spool, Intake: b.server, Record: s.record}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := spec.ParseJSON(fmt.Appendf(nil, `{"kind":"Profile","name":"x","select":"{service=\"shop\"}","window":"%v"}`, window))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.task = newTask("1", p, time.Time{})
+	s.follow([]*task{s.task, newTask("2", spec.Builtin(), time.Time{})})
+	s.settle(t)
+	return s
+}
+
+// have makes these the processes of the service, and has recordings that begin begin.
+func (s *site) have(t *testing.T, pids ...int) {
+	t.Helper()
+	clear(s.census.present)
+	if len(pids) > 0 {
+		s.census.present["shop"] = &present{labels: profile.Labels{"service": "shop"}, pids: pids}
+	}
+	s.aim()
+	s.settle(t)
+}
+
+func (s *site) settle(t *testing.T) {
+	t.Helper()
+	for s.starting > 0 {
+		if err := s.begun(<-s.started); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.closing.Wait()
+	s.publish()
+}
+
+func (s *site) phase() string { return s.status[0].GetPhase() }
+
+// TestRest has the targets of a task come and go: it records while there are some,
+// and a little longer.
+func TestRest(t *testing.T) {
+	s := newSite(t, 10*time.Second)
+	check := func(phase, takes string) {
+		t.Helper()
+		if s.phase() != phase || s.takes() != takes {
+			t.Errorf("%s, recording %s; want %s and %s", s.phase(), s.takes(), phase, takes)
+		}
+	}
+	const others = builtinTake
+	check(phaseWaiting, others)
+	s.have(t, 11)
+	check(phaseRunning, others+"; cpu-clock 19 at [11]")
+	s.have(t)
+	check(phaseWaiting, others+"; cpu-clock 19 at [11]") // it restarts, maybe
+	s.have(t, 12)
+	check(phaseRunning, others+"; cpu-clock 19 at [11 12]")
+	r := s.task.recordings[0]
+	s.have(t)
+	s.task.missing = time.Now().Add(-restAfter)
+	s.have(t)
+	check(phaseWaiting, others)
+	if s.keepTime(); !r.edge.IsZero() || r.sampler != nil || s.starting > 0 {
+		t.Error("it is not left alone where it has nothing to record")
+	}
+	s.have(t, 13)
+	check(phaseRunning, others+"; cpu-clock 19 at [13]")
+
+	s.close(r) // it fails, and has nothing to record when it is tried again
+	s.fail(r, errors.New("no rights"))
+	s.have(t)
+	r.edge = time.Now()
+	s.keepTime()
+	s.settle(t)
+	check(phaseFailed, others)
+	s.have(t, 14)
+	check(phaseRunning, others+"; cpu-clock 19 at [14]")
+}
+
+// TestRestMeanwhile has the last target leave while the recording begins.
+func TestRestMeanwhile(t *testing.T) {
+	s := newSite(t, 10*time.Second)
+	s.census.present["shop"] = &present{labels: profile.Labels{"service": "shop"}, pids: []int{11}}
+	s.aim()
+	if s.publish(); s.phase() != phaseStarting {
+		t.Errorf("%s while it begins", s.phase())
+	}
+	clear(s.census.present)
+	s.task.missing = time.Now().Add(-restAfter)
+	s.settle(t)
+	if s.phase() != phaseWaiting || s.takes() != builtinTake || !s.task.recordings[0].edge.IsZero() {
+		t.Errorf("%s, recording %s", s.phase(), s.takes())
+	}
+}
+
+// TestCatchUp has processes become targets within a window of an hour: they are not
+// waited for until its edge, but it is not cut for each of them either.
+func TestCatchUp(t *testing.T) {
+	s := newSite(t, time.Hour)
+	s.have(t, 11)
+	r := s.task.recordings[0]
+	r.edge = time.Now().Add(time.Hour)
+	for _, step := range []struct {
+		name  string
+		pids  []int
+		later time.Duration // since the last one that was cut for
+		edge  time.Duration // until it comes
+		parts int
+	}{
+		{"nobody new", []int{11}, time.Hour, time.Hour, 0},
+		{"one", []int{11, 12}, 0, time.Hour, 1},
+		{"soon another", []int{11, 12, 13}, 0, time.Hour, 1},
+		{"which has waited", []int{11, 12, 13}, catchUpPause, time.Hour, 2},
+		{"nobody waits", []int{11, 12, 13}, catchUpPause, time.Hour, 2},
+		{"the edge is near", []int{11, 12, 14}, catchUpPause, s.options.Look, 2},
+	} {
+		r.caught, r.edge = r.caught.Add(-step.later), time.Now().Add(step.edge)
+		if s.have(t, step.pids...); len(r.parts) != step.parts {
+			t.Errorf("%s: %d parts of the window, want %d", step.name, len(r.parts), step.parts)
+		}
+	}
+	s.cut(r)
+	r.edge = time.Now().Add(time.Hour)
+	if s.have(t, 11, 12, 14); len(r.parts) != 0 || r.behind {
+		t.Error("it is cut for processes that the window's edge has brought in")
+	}
+	if others := s.tasks[1].recordings[0]; len(others.parts) != 0 || others.behind {
+		t.Error("a recording of everything is cut for new processes")
+	}
+}
+
+// TestEndedWithin has a process end long before its window does: its samples are
+// still those of its target.
+func TestEndedWithin(t *testing.T) {
+	const pid = 1 << 22 // no process has it
+	for window, want := range map[time.Duration]string{time.Hour: "shop", 10 * time.Second: "perl"} {
+		s := newSite(t, window)
+		s.census.known[pid] = &identity{labels: profile.Labels{"service": "shop"}, asked: time.Now().Add(-30 * time.Minute)}
+		if got := s.census.of([]profile.Thread{{PID: pid, Process: "perl"}})[0]["service"]; got != want {
+			t.Errorf("in a window of %v it is of %s, want %s", window, got, want)
+		}
+	}
+}
