@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"atys.dev/atys/internal/auth"
 )
@@ -39,11 +40,19 @@ func (f *listenFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "authorities whose clients' certificates count: O is the tenant, OU the role, CN the name")
 	flags.StringSliceVar(&f.hosts, "host", nil, "name that this machine's browsers ask for this server by, beside localhost")
 	flags.BoolVar(&f.plaintext, "plaintext", false, "answer other machines without TLS: tokens can be read on the way; for behind a proxy that has it")
-	flags.Float64Var(&f.rate, "request-rate", 200, "requests a second that each who asks may make, ten times as many at once; 0: any")
+	f.addRate(flags, "")
 	for _, name := range []string{"tokens", "tls-cert", "tls-key", "tls-client-ca"} {
 		_ = c.MarkFlagFilename(name)
 	}
 }
+
+// addRate adds the flag that bounds how often somebody may ask; where says of what.
+func (f *listenFlags) addRate(flags *pflag.FlagSet, where string) {
+	flags.Float64Var(&f.rate, "request-rate", 200, where+"requests a second that each who asks may make, ten times as many at once; 0: any")
+}
+
+// mostRate is far more than anybody is answered.
+const mostRate = 1_000_000
 
 // door is where somebody is answered, and who is.
 type door struct {
@@ -67,6 +76,9 @@ func (f *listenFlags) open(flag string, log *slog.Logger) (d door, err error) {
 	}
 	if f.clientCA != "" && f.cert == "" {
 		return d, &usageError{errors.New("--tls-client-ca: clients' certificates need TLS: give --tls-cert and --tls-key")}
+	}
+	if !(f.rate >= 0 && f.rate <= mostRate) { // nor is NaN
+		return d, &usageError{fmt.Errorf("--request-rate %v: want 0 (any) to %d requests a second", f.rate, mostRate)}
 	}
 	d.local = alone && f.tokens == "" && f.clientCA == ""
 	if d.tokens, err = auth.OpenTokens(f.tokens, time.Now, log); err != nil {

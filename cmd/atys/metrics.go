@@ -31,7 +31,7 @@ func serveMetrics(f listenFlags, tenant string, r *prometheus.Registry, log *slo
 	if err != nil {
 		return nil, "", err
 	}
-	gate := &auth.Gate{Tokens: d.tokens, Needs: func(r *http.Request) auth.Role {
+	gate := &auth.Gate{Tokens: d.tokens, Limit: d.limit, Needs: func(r *http.Request) auth.Role {
 		switch {
 		case r.URL.Path == "/healthz":
 			return ""

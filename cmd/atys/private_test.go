@@ -212,6 +212,24 @@ func TestConnectionsAreBounded(t *testing.T) {
 	<-ended
 }
 
+// TestMetricsAreLimited has an agent's metrics be asked for no more often than is said.
+func TestMetricsAreLimited(t *testing.T) {
+	end, at, err := serveMetrics(listenFlags{listen: "127.0.0.1:0", rate: 0.1}, "default", newRegistry(), logger(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	for i, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		answer, err := http.Get("http://" + at + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Body.Close(); answer.StatusCode != want {
+			t.Errorf("request %d: %s", i, answer.Status)
+		}
+	}
+}
+
 // TestMetricsOfOneTenant answers readers of the agent's tenant, of a file of many.
 func TestMetricsOfOneTenant(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
