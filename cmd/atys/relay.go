@@ -92,7 +92,7 @@ func runRelay(ctx context.Context, f relayFlags, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	leave, err := d.admitOperator(auth.DefaultTenant, auth.NewToken())
+	leave, err := d.admitOperator(relay.ItsOwn, auth.NewToken())
 	if err != nil {
 		return err
 	}

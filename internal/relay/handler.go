@@ -37,6 +37,10 @@ func (r *Relay) Handler(a Admission, registry *prometheus.Registry, inside http.
 	return auth.Guard(nil, false, gate.Wrap(mux))
 }
 
+// ItsOwn stands for the relay's own tenant, before the server has told which that
+// is, and after: whoever runs the relay is of it.
+const ItsOwn = ""
+
 // ownOnly answers those of the relay's own tenant. Before the server has told
 // which that is, it is the one that there is where nobody has made any.
 func (r *Relay) ownOnly(next http.Handler) http.Handler {
@@ -44,7 +48,7 @@ func (r *Relay) ownOnly(next http.Handler) http.Handler {
 		r.mu.Lock()
 		own := cmp.Or(r.standing.GetTenant(), auth.DefaultTenant)
 		r.mu.Unlock()
-		if who, ok := auth.From(q.Context()); ok && who.Tenant != own {
+		if who, ok := auth.From(q.Context()); ok && who.Tenant != own && who.Tenant != ItsOwn {
 			http.Error(w, "this is told to the relay's own tenant alone", http.StatusForbidden)
 			return
 		}

@@ -77,6 +77,7 @@ func TestOwnIsTheTenants(t *testing.T) {
 		{Tenant: "default", Role: auth.Reader}:   {http.StatusOK, http.StatusForbidden},
 		{Tenant: "default", Role: auth.Operator}: {http.StatusOK, http.StatusOK},
 		{Tenant: "default", Role: auth.Relay}:    {http.StatusForbidden, http.StatusForbidden},
+		{Tenant: ItsOwn, Role: auth.Operator}:    {http.StatusOK, http.StatusOK},
 		{Tenant: "other", Role: auth.Reader}:     {http.StatusForbidden, http.StatusForbidden},
 		{Tenant: "other", Role: auth.Operator}:   {http.StatusForbidden, http.StatusForbidden},
 	} {
