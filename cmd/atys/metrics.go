@@ -53,7 +53,7 @@ func serveMetrics(f listenFlags, tenant string, r *prometheus.Registry, log *slo
 	if err != nil {
 		return nil, "", errors.Join(err, d.listener.Close())
 	}
-	s := httpServer(auth.Guard(nil, d.local, gate.Wrap(mux)), log)
+	s := httpServer(auth.Patient(auth.Guard(nil, d.local, gate.Wrap(mux))), log)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(d.listener) }()
 	return func() error {

@@ -34,7 +34,7 @@ func (r *Relay) Handler(a Admission, registry *prometheus.Registry, inside http.
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
 	})
 	gate := &auth.Gate{Tokens: a.Tokens, Limit: a.Limit, Needs: needs, Refuse: auth.Refusals(func(connect.Code) {})}
-	return auth.Guard(nil, false, gate.Wrap(mux))
+	return auth.Patient(auth.Guard(nil, false, gate.Wrap(mux)))
 }
 
 // ItsOwn stands for the relay's own tenant, before the server has told which that

@@ -126,5 +126,5 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
 	})
-	return auth.Guard(s.options.Hosts, s.options.Admission.Local, s.admit(mux))
+	return auth.Patient(auth.Guard(s.options.Hosts, s.options.Admission.Local, s.admit(mux)))
 }
