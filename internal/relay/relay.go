@@ -118,6 +118,7 @@ func (r *Relay) Push(ctx context.Context, m *atysv1.PushRequest) (*atysv1.PushRe
 	received := r.options.Now()
 	var o outcome
 	p, err := r.accept(ctx, m)
+	turnOver(ctx)
 	if err == nil {
 		o = r.wait(ctx, p)
 		err = o.err
