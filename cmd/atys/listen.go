@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,7 +94,7 @@ func (f *listenFlags) open(flag string, log *slog.Logger) (d door, err error) {
 	if err != nil {
 		return d, fmt.Errorf("answer at %s: %w (%s takes another address)", f.listen, err, flag)
 	}
-	d.listener = newBounded(listener, mostConnections)
+	d.listener = newBounded(listener, connectionsAllowed(), log)
 	if config != nil {
 		d.listener = tls.NewListener(d.listener, config)
 	}
@@ -121,53 +120,6 @@ func isLocal(address string) (bool, error) {
 	return host == "localhost" || ip != nil && ip.IsLoopback(), nil
 }
 
-// mostConnections may stand at once. Agents keep two each; further ones wait.
-const mostConnections = 20_000
-
-// bounded is a listener with so many connections.
-type bounded struct {
-	net.Listener
-	slots  chan struct{}
-	closed chan struct{}
-	close  func()
-}
-
-func newBounded(l net.Listener, most int) *bounded {
-	b := &bounded{Listener: l, slots: make(chan struct{}, most), closed: make(chan struct{})}
-	b.close = sync.OnceFunc(func() { close(b.closed) })
-	return b
-}
-
-func (b *bounded) Accept() (net.Conn, error) {
-	select {
-	case b.slots <- struct{}{}:
-	case <-b.closed:
-		return nil, net.ErrClosed
-	}
-	leave := sync.OnceFunc(func() { <-b.slots })
-	c, err := b.Listener.Accept()
-	if err != nil {
-		leave()
-		return nil, err
-	}
-	return &boundedConn{c, leave}, nil
-}
-
-func (b *bounded) Close() error {
-	b.close()
-	return b.Listener.Close()
-}
-
-type boundedConn struct {
-	net.Conn
-	leave func()
-}
-
-func (c *boundedConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
-}
-
 // idleConnection is how long a connection may stay that nobody uses, also one that
 // nobody has used yet: clients make one in case, and would send their next window
 // by it just when it is closed. They give theirs up before.
@@ -184,7 +136,7 @@ func httpServer(h http.Handler, log *slog.Logger) *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{Handler: h, Protocols: &protocols, ReadHeaderTimeout: idleConnection, IdleTimeout: idleConnection, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+		ConnState: noteUse, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
 // answer serves until what it gives is called, which lets those finish who have

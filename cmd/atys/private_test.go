@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -165,51 +164,6 @@ func readable(t *testing.T, data string) (paths []string) {
 		t.Fatal(err)
 	}
 	return paths
-}
-
-// TestConnectionsAreBounded has further ones wait until one has ended.
-func TestConnectionsAreBounded(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := newBounded(inner, 2)
-	accepted := make(chan net.Conn, 10)
-	ended := make(chan bool)
-	go func() {
-		defer close(ended)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- c
-		}
-	}()
-	for range 4 {
-		c, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-	}
-	first := <-accepted
-	<-accepted
-	select {
-	case <-accepted:
-		t.Error("one more is accepted")
-	case <-time.After(50 * time.Millisecond):
-	}
-	first.Close()
-	first.Close() // counts once
-	<-accepted
-	select {
-	case <-accepted:
-		t.Error("two are accepted in place of one")
-	case <-time.After(50 * time.Millisecond):
-	}
-	l.Close()
-	<-ended
 }
 
 // TestMetricsAreLimited has an agent's metrics be asked for no more often than is said.
