@@ -53,9 +53,10 @@ func connectionsAllowed() int {
 // they stand for as long as there is room.
 type bounded struct {
 	net.Listener
-	most int
-	log  *slog.Logger
-	now  func() time.Time
+	most  int
+	alone bool // nobody can come from another machine
+	log   *slog.Logger
+	now   func() time.Time
 
 	mu     sync.Mutex // guards all below, and all of a boundedConn that changes
 	room   *sync.Cond // somebody has left, or would now
@@ -70,7 +71,7 @@ type bounded struct {
 }
 
 func newBounded(l net.Listener, most int, log *slog.Logger) *bounded {
-	b := &bounded{Listener: l, most: most, log: log, now: time.Now, of: map[origin]int{}}
+	b := &bounded{Listener: l, most: most, alone: originOf(l.Addr()) == thisMachine, log: log, now: time.Now, of: map[origin]int{}}
 	b.room = sync.NewCond(&b.mu)
 	return b
 }
@@ -101,10 +102,13 @@ func originOf(a net.Addr) origin {
 // share is how many connections one machine may have: half of them, for agents may
 // come by one address. This one may leave a twelfth, so that others still get in.
 func (b *bounded) share(of origin) int {
-	if of == thisMachine {
-		return b.most - b.most/12
+	switch {
+	case of != thisMachine:
+		return max(b.most/2, 1)
+	case b.alone:
+		return b.most
 	}
-	return max(b.most/2, 1)
+	return b.most - b.most/12
 }
 
 // Accept gives the next connection for which there is room.

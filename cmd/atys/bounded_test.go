@@ -209,6 +209,11 @@ func (f from) Network() string      { return "tcp" }
 func (f from) String() string       { return f.address }
 func (from) Close() error           { return nil }
 
+// elsewhere is a listener that other machines reach.
+type elsewhere struct{ net.Listener }
+
+func (elsewhere) Addr() net.Addr { return from{address: "0.0.0.0:4300"} }
+
 // TestShares has nobody take all connections there are.
 func TestShares(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -223,7 +228,7 @@ func TestShares(t *testing.T) {
 		"what has no address": {[]string{"@"}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBounded(nil, 12, logger(false))
+			b := newBounded(elsewhere{}, 12, logger(false))
 			come := func(address string) (*boundedConn, bool) {
 				c := &boundedConn{Conn: from{address: address}, listener: b}
 				c.origin = originOf(c.RemoteAddr())
