@@ -30,7 +30,7 @@ test-runtimes: ## fetch every version of every runtime, record each, write docs/
 test-faults: ## kill, starve and cut off servers and agents for ATYS_FAULTS (10m); make test has the short form
 	ATYS_FAULTS=$${ATYS_FAULTS:-10m} $(GO) test -count=1 -timeout 90m -v ./test/faults
 
-test-docs: ## execute every command shown in the README and the guides
+test-docs: ## execute the commands shown in the README and the guides, but for those marked as not run
 	$(GO) test -tags docs -count=1 -timeout 20m -run '^TestCommands$$' -v ./internal/house
 
 race: ## run the short tests under the race detector (needs gcc)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/bench/runtimes"
+	"atys.dev/atys/test/vacant"
 	"atys.dev/atys/test/victims"
 )
 
@@ -111,7 +111,7 @@ func (p *program) start(ctx context.Context) (pid int, wait func(), err error) {
 
 // serve runs PHP's web server, and asks it for a page again and again.
 func (p *program) serve(ctx context.Context) (pid int, wait func(), err error) {
-	address, err := freeAddress()
+	address, err := vacant.Address()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -153,13 +153,4 @@ func get(ctx context.Context, url string) error {
 		err = fmt.Errorf("%s says %.200s", url, text)
 	}
 	return err
-}
-
-// freeAddress is one where nobody listens.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -155,17 +155,10 @@ func (l *load) place(ctx context.Context, number int, s *service) {
 			build++
 		}
 		l.there(number, a)
-		living, cancel := context.WithDeadline(ctx, earlier(end, l.until))
+		living, cancel := context.WithDeadline(ctx, slices.MinFunc([]time.Time{end, l.until}, time.Time.Compare))
 		a.live(living)
 		cancel()
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 func (l *load) there(number int, a *agent) {

@@ -28,6 +28,7 @@ import (
 
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/test/vacant"
 )
 
 var (
@@ -112,7 +113,7 @@ func measure(ctx context.Context, atys, dir string, instances int) (m *measured,
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	free, err := harness.FreePort()
+	free, err := vacant.Port()
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (m *measured) load(ctx context.Context, server *process, dir, data string) 
 	args := []string{"-agents", strconv.Itoa(m.instances), "-server", "http://" + server.Address, "-token", filepath.Join(data, "operator.token"), "-d", length.String()}
 	var prom *process
 	if *withPrometheus {
-		free, err := harness.FreePort()
+		free, err := vacant.Port()
 		if err != nil {
 			return err
 		}

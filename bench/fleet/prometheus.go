@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/test/vacant"
 )
 
 // startPrometheus has a real one ask each agent, as deploy/prometheus has it do.
@@ -27,7 +27,7 @@ func startPrometheus(dir string, instances, port int) (*process, error) {
 			return nil, err
 		}
 	}
-	own, err := harness.FreePort()
+	own, err := vacant.Port()
 	if err != nil {
 		return nil, err
 	}

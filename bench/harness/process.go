@@ -58,13 +58,3 @@ func (p *Process) End() error {
 		return errors.Join(fmt.Errorf("%s does not end", p.Command.Path), <-p.Ended, p.Output.Close())
 	}
 }
-
-// FreePort is one that nobody listens at.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
-}

@@ -16,6 +16,7 @@ import (
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/proc/footprint"
+	"atys.dev/atys/test/vacant"
 )
 
 // once is one agent, measured from outside for a while.
@@ -42,7 +43,7 @@ func measure(ctx context.Context, atys, dir string, shipping bool) (o once, err 
 	}
 	ports := [2]int{}
 	for i := range ports {
-		if ports[i], err = harness.FreePort(); err != nil {
+		if ports[i], err = vacant.Port(); err != nil {
 			return o, err
 		}
 	}

@@ -29,8 +29,7 @@ type agentFlags struct {
 	data    string
 	node    string
 	spool   int64
-	metrics string
-	tokens  string
+	metrics listenFlags
 	tenant  string
 	labels  map[string]string
 }
@@ -62,8 +61,9 @@ agents" and "atys describe profile", and to Prometheus.`,
 	flags.StringVar(&f.node, "node", "", "what this machine is called; else its host name")
 	flags.StringToStringVar(&f.labels, "label", nil, "label of this machine and all that runs on it, such as zone=a; servers group agents by one")
 	flags.Int64Var(&f.spool, "spool", spoolBytes>>20, "megabytes that may wait on disk; the oldest is dropped first, and counted")
-	flags.StringVar(&f.metrics, "metrics", "", "address at which Prometheus may ask for the hottest functions, such as 127.0.0.1:4302; the server tells it of this one")
-	flags.StringVar(&f.tokens, "tokens", "", "with --metrics: file of tokens that may ask; other machines need it, and --tls-cert and --tls-key to be answered with")
+	flags.StringVar(&f.metrics.listen, "metrics", "", "address at which Prometheus may ask for the hottest functions, such as 127.0.0.1:4302; the server tells it of this one")
+	f.metrics.addRate(flags, "with --metrics: ")
+	flags.StringVar(&f.metrics.tokens, "tokens", "", "with --metrics: file of tokens that may ask; other machines need it, and --tls-cert and --tls-key to be answered with")
 	flags.StringVar(&f.tenant, "tenant", auth.DefaultTenant, "with --metrics: whose readers may ask; that of the agent's own token")
 	_ = c.MarkFlagDirname("data")
 	return c
@@ -117,11 +117,12 @@ func runAgent(ctx context.Context, f agentFlags, log *slog.Logger) (err error) {
 	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(machine.record), Now: clock.now, Spool: waiting, Intake: to, Fleet: to, Relay: f.relay,
 		State: filepath.Join(f.data, "orders"), Life: filepath.Join(f.data, "agent.life"), Budget: budget, Shed: machine.shed, Jitter: jitter, Log: log}
 	var registry *prometheus.Registry
-	if f.metrics != "" {
+	if f.metrics.listen != "" {
 		var end func() error
 		o.Functions = promexport.NewFunctions(nil)
 		registry = newRegistry(o.Functions)
-		if end, o.Metrics, err = serveMetrics(listenFlags{listen: f.metrics, tokens: f.tokens, cert: f.cert, key: f.key}, f.tenant, registry, log); err != nil {
+		f.metrics.cert, f.metrics.key = f.cert, f.key
+		if end, o.Metrics, err = serveMetrics(f.metrics, f.tenant, registry, log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, end()) }()

@@ -11,10 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"atys.dev/atys/internal/auth"
 )
@@ -39,11 +39,19 @@ func (f *listenFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "authorities whose clients' certificates count: O is the tenant, OU the role, CN the name")
 	flags.StringSliceVar(&f.hosts, "host", nil, "name that this machine's browsers ask for this server by, beside localhost")
 	flags.BoolVar(&f.plaintext, "plaintext", false, "answer other machines without TLS: tokens can be read on the way; for behind a proxy that has it")
-	flags.Float64Var(&f.rate, "request-rate", 200, "requests a second that each who asks may make, ten times as many at once; 0: any")
+	f.addRate(flags, "")
 	for _, name := range []string{"tokens", "tls-cert", "tls-key", "tls-client-ca"} {
 		_ = c.MarkFlagFilename(name)
 	}
 }
+
+// addRate adds the flag that bounds how often somebody may ask; where says of what.
+func (f *listenFlags) addRate(flags *pflag.FlagSet, where string) {
+	flags.Float64Var(&f.rate, "request-rate", 200, where+"requests a second that each who asks may make, ten times as many at once; 0: any")
+}
+
+// mostRate is far more than anybody is answered.
+const mostRate = 1_000_000
 
 // door is where somebody is answered, and who is.
 type door struct {
@@ -68,6 +76,9 @@ func (f *listenFlags) open(flag string, log *slog.Logger) (d door, err error) {
 	if f.clientCA != "" && f.cert == "" {
 		return d, &usageError{errors.New("--tls-client-ca: clients' certificates need TLS: give --tls-cert and --tls-key")}
 	}
+	if !(f.rate >= 0 && f.rate <= mostRate) { // nor is NaN
+		return d, &usageError{fmt.Errorf("--request-rate %v: want 0 (any) to %d requests a second", f.rate, mostRate)}
+	}
 	d.local = alone && f.tokens == "" && f.clientCA == ""
 	if d.tokens, err = auth.OpenTokens(f.tokens, time.Now, log); err != nil {
 		return d, err
@@ -83,7 +94,7 @@ func (f *listenFlags) open(flag string, log *slog.Logger) (d door, err error) {
 	if err != nil {
 		return d, fmt.Errorf("answer at %s: %w (%s takes another address)", f.listen, err, flag)
 	}
-	d.listener = newBounded(listener, mostConnections)
+	d.listener = newBounded(listener, connectionsAllowed(), log)
 	if config != nil {
 		d.listener = tls.NewListener(d.listener, config)
 	}
@@ -109,53 +120,6 @@ func isLocal(address string) (bool, error) {
 	return host == "localhost" || ip != nil && ip.IsLoopback(), nil
 }
 
-// mostConnections may stand at once. Agents keep two each; further ones wait.
-const mostConnections = 20_000
-
-// bounded is a listener with so many connections.
-type bounded struct {
-	net.Listener
-	slots  chan struct{}
-	closed chan struct{}
-	close  func()
-}
-
-func newBounded(l net.Listener, most int) *bounded {
-	b := &bounded{Listener: l, slots: make(chan struct{}, most), closed: make(chan struct{})}
-	b.close = sync.OnceFunc(func() { close(b.closed) })
-	return b
-}
-
-func (b *bounded) Accept() (net.Conn, error) {
-	select {
-	case b.slots <- struct{}{}:
-	case <-b.closed:
-		return nil, net.ErrClosed
-	}
-	leave := sync.OnceFunc(func() { <-b.slots })
-	c, err := b.Listener.Accept()
-	if err != nil {
-		leave()
-		return nil, err
-	}
-	return &boundedConn{c, leave}, nil
-}
-
-func (b *bounded) Close() error {
-	b.close()
-	return b.Listener.Close()
-}
-
-type boundedConn struct {
-	net.Conn
-	leave func()
-}
-
-func (c *boundedConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
-}
-
 // idleConnection is how long a connection may stay that nobody uses, also one that
 // nobody has used yet: clients make one in case, and would send their next window
 // by it just when it is closed. They give theirs up before.
@@ -172,7 +136,7 @@ func httpServer(h http.Handler, log *slog.Logger) *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{Handler: h, Protocols: &protocols, ReadHeaderTimeout: idleConnection, IdleTimeout: idleConnection, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+		ConnState: noteUse, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
 // answer serves until what it gives is called, which lets those finish who have

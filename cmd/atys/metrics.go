@@ -31,7 +31,7 @@ func serveMetrics(f listenFlags, tenant string, r *prometheus.Registry, log *slo
 	if err != nil {
 		return nil, "", err
 	}
-	gate := &auth.Gate{Tokens: d.tokens, Needs: func(r *http.Request) auth.Role {
+	gate := &auth.Gate{Tokens: d.tokens, Limit: d.limit, Needs: func(r *http.Request) auth.Role {
 		switch {
 		case r.URL.Path == "/healthz":
 			return ""
@@ -53,7 +53,7 @@ func serveMetrics(f listenFlags, tenant string, r *prometheus.Registry, log *slo
 	if err != nil {
 		return nil, "", errors.Join(err, d.listener.Close())
 	}
-	s := httpServer(auth.Guard(nil, d.local, gate.Wrap(mux)), log)
+	s := httpServer(auth.Patient(auth.Guard(nil, d.local, gate.Wrap(mux))), log)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(d.listener) }()
 	return func() error {

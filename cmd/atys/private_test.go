@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -167,49 +166,22 @@ func readable(t *testing.T, data string) (paths []string) {
 	return paths
 }
 
-// TestConnectionsAreBounded has further ones wait until one has ended.
-func TestConnectionsAreBounded(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
+// TestMetricsAreLimited has an agent's metrics be asked for no more often than is said.
+func TestMetricsAreLimited(t *testing.T) {
+	end, at, err := serveMetrics(listenFlags{listen: "127.0.0.1:0", rate: 0.1}, "default", newRegistry(), logger(false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newBounded(inner, 2)
-	accepted := make(chan net.Conn, 10)
-	ended := make(chan bool)
-	go func() {
-		defer close(ended)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- c
-		}
-	}()
-	for range 4 {
-		c, err := net.Dial("tcp", inner.Addr().String())
+	defer end()
+	for i, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		answer, err := http.Get("http://" + at + "/metrics")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		if answer.Body.Close(); answer.StatusCode != want {
+			t.Errorf("request %d: %s", i, answer.Status)
+		}
 	}
-	first := <-accepted
-	<-accepted
-	select {
-	case <-accepted:
-		t.Error("one more is accepted")
-	case <-time.After(50 * time.Millisecond):
-	}
-	first.Close()
-	first.Close() // counts once
-	<-accepted
-	select {
-	case <-accepted:
-		t.Error("two are accepted in place of one")
-	case <-time.After(50 * time.Millisecond):
-	}
-	l.Close()
-	<-ended
 }
 
 // TestMetricsOfOneTenant answers readers of the agent's tenant, of a file of many.

@@ -38,7 +38,7 @@ func TestPrometheus(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	up := began(t, func() error { return up(ctx, f, budgetFlags{}, logger(false)) })
 	agent := began(t, func() error {
-		return runAgent(ctx, agentFlags{clientFlags: clientFlags{server: "http://" + f.listen}, data: filepath.Join(dir, "agent"), node: "other", spool: 10, metrics: "127.0.0.1:0"}, logger(false))
+		return runAgent(ctx, agentFlags{clientFlags: clientFlags{server: "http://" + f.listen}, data: filepath.Join(dir, "agent"), node: "other", spool: 10, metrics: listenFlags{listen: "127.0.0.1:0"}}, logger(false))
 	})
 	defer func() {
 		cancel()

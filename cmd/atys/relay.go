@@ -57,7 +57,7 @@ own tenant alone.`,
 	flags.StringVar(&f.door.listen, "listen", "127.0.0.1:4310", "address to answer agents at; port 0 takes a free one")
 	flags.StringVar(&f.door.tokens, "tokens", "", "file of tokens that may ask, as the server's")
 	flags.StringVar(&f.door.clientCA, "tls-client-ca", "", "authorities whose clients' certificates count, as for the server")
-	flags.Float64Var(&f.door.rate, "request-rate", 200, "requests a second that each who asks may make, ten times as many at once; 0: any")
+	f.door.addRate(flags, "")
 	flags.StringVar(&f.name, "name", "", "what the relay is called; else its host name")
 	flags.StringVar(&f.address, "address", "", "address at which agents reach it, such as https://10.0.0.7:4310; else what --listen says, or the host name")
 	flags.StringToStringVar(&f.labels, "label", nil, "label of the relay, such as zone=a; the server groups by one")
@@ -92,7 +92,7 @@ func runRelay(ctx context.Context, f relayFlags, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	leave, err := d.admitOperator(auth.DefaultTenant, auth.NewToken())
+	leave, err := d.admitOperator(relay.ItsOwn, auth.NewToken())
 	if err != nil {
 		return err
 	}

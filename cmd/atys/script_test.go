@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"atys.dev/atys/internal/corpus"
+	"atys.dev/atys/test/vacant"
 )
 
 // TestMain lets scripts run this binary as atys.
@@ -33,7 +34,7 @@ func TestScripts(t *testing.T) {
 }
 
 func setupScript(env *testscript.Env) error {
-	address, err := unused()
+	address, err := vacant.Address()
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -64,13 +63,4 @@ func push(address, data string, w *profile.Window) error {
 		}
 	}
 	return fmt.Errorf("ship to %s: %w", address, err)
-}
-
-// unused is an address of this machine that nobody listens at.
-func unused() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

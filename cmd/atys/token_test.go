@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"math"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -114,6 +115,9 @@ func TestListen(t *testing.T) {
 		{listenFlags{listen: "127.0.0.1:0", clientCA: cert}, "need TLS"},
 		{listenFlags{listen: "127.0.0.1:0", tokens: filepath.Join(dir, "none")}, "no such file"},
 		{listenFlags{listen: "here"}, "an address and a port"},
+		{listenFlags{listen: "127.0.0.1:0", rate: -5}, "--request-rate -5"},
+		{listenFlags{listen: "127.0.0.1:0", rate: math.NaN()}, "--request-rate NaN"},
+		{listenFlags{listen: "127.0.0.1:0", rate: math.Inf(1)}, "--request-rate +Inf"},
 	} {
 		d, err := test.f.open("--listen", logger(false))
 		if err == nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,17 +11,17 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/server"
+	"atys.dev/atys/test/vacant"
 )
 
-// freeAddress is one that nobody answered at a moment ago.
+// freeAddress is one that nobody answers at.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := vacant.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // page waits until a page holds a text.

@@ -195,6 +195,10 @@ func TestGuard(t *testing.T) {
 		{"a frame", true, "/", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403},
 		{"a proxy before who reads without a token", true, "/", map[string]string{"X-Forwarded-For": "10.0.0.1"}, 403},
 		{"the standard's way to say so", true, "/", map[string]string{"Forwarded": "for=10.0.0.1"}, 403},
+		{"one that says that it is there", true, "/", map[string]string{"Via": "1.1 proxy"}, 403},
+		{"nginx's way", true, "/", map[string]string{"X-Real-IP": "10.0.0.1"}, 403},
+		{"one that tells the name that was asked", true, "/", map[string]string{"X-Forwarded-Host": "localhost"}, 403},
+		{"and how", true, "/", map[string]string{"X-Forwarded-Proto": "https"}, 403},
 		{"a proxy before who asks everybody", false, "/", map[string]string{"X-Forwarded-For": "10.0.0.1"}, 200},
 	} {
 		r, w := httptest.NewRequest(http.MethodGet, "http://localhost"+test.path, nil), httptest.NewRecorder()

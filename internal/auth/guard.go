@@ -22,7 +22,7 @@ func Guard(hosts []string, local bool, next http.Handler) http.Handler {
 		if r.ContentLength != 0 {
 			within(w, unwantedBody)
 		}
-		if local && (r.Header.Get("Forwarded") != "" || r.Header.Get("X-Forwarded-For") != "") {
+		if local && passedOn(r) {
 			http.Error(w, "a proxy passes requests of others on to this server, which answers whoever asks on its own machine: start it with --tokens", http.StatusForbidden)
 			return
 		}
@@ -47,6 +47,15 @@ func Guard(hosts []string, local bool, next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		next.ServeHTTP(w, r)
 	})
+}
+
+// proxies say so by these; some say nothing, and cannot be told from who asks
+// here themselves.
+var proxies = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+
+// passedOn tells whether a proxy says that it passes on what others ask.
+func passedOn(r *http.Request) bool {
+	return slices.ContainsFunc(proxies, func(name string) bool { return len(r.Header[name]) > 0 })
 }
 
 // unwantedBody is how long the body of a request may take that nobody reads.

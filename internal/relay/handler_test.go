@@ -2,16 +2,21 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
@@ -77,6 +82,7 @@ func TestOwnIsTheTenants(t *testing.T) {
 		{Tenant: "default", Role: auth.Reader}:   {http.StatusOK, http.StatusForbidden},
 		{Tenant: "default", Role: auth.Operator}: {http.StatusOK, http.StatusOK},
 		{Tenant: "default", Role: auth.Relay}:    {http.StatusForbidden, http.StatusForbidden},
+		{Tenant: ItsOwn, Role: auth.Operator}:    {http.StatusOK, http.StatusOK},
 		{Tenant: "other", Role: auth.Reader}:     {http.StatusForbidden, http.StatusForbidden},
 		{Tenant: "other", Role: auth.Operator}:   {http.StatusForbidden, http.StatusForbidden},
 	} {
@@ -91,4 +97,91 @@ func TestOwnIsTheTenants(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReadInTurn has so many pushes be read at once, and as many wait for others
+// and the server as there are.
+func TestReadInTurn(t *testing.T) {
+	const all = 2*mostRead + 1
+	read, accept, wait := make(chan bool, all), make(chan bool), make(chan bool)
+	accepted := make(chan bool, all)
+	h := readInTurn(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		read <- true
+		<-accept
+		turnOver(r.Context())
+		accepted <- true
+		<-wait
+	}))
+	var asked sync.WaitGroup
+	for range all {
+		asked.Go(func() { h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)) })
+	}
+	for range mostRead {
+		<-read
+	}
+	select {
+	case <-read:
+		t.Error("one more is read at once")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(accept)
+	for range all { // none of which has been answered
+		<-accepted
+	}
+	close(wait)
+	asked.Wait()
+}
+
+// TestPushesWaitTogether has more pushes than are read at once wait for one server.
+func TestPushesWaitTogether(t *testing.T) {
+	to := &stuck{newKeeper(), make(chan bool)}
+	r := began(t, to)
+	tokens, err := auth.OpenTokens("", time.Now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens.Add("agent", auth.Identity{Tenant: "default", Role: auth.Agent})
+	h := httptest.NewServer(r.Handler(Admission{Tokens: tokens}, prometheus.NewRegistry(), http.NotFoundHandler()))
+	t.Cleanup(h.Close)
+	client := atysv1connect.NewIntakeClient(&http.Client{Transport: &auth.Bearer{Token: func() (string, error) { return "agent", nil }, Scheme: "http",
+		Host: h.Listener.Addr().String(), Next: h.Client().Transport}}, h.URL)
+	var agents sync.WaitGroup
+	const all = 2*mostRead + 1
+	for i := range all {
+		agents.Go(func() {
+			if err := ship(client, false, sealed(1, fmt.Sprintf("web-%03d", i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for began := time.Now(); waiting(r) < all; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Errorf("%d of %d wait for the server: the others are not read", waiting(r), all)
+			break
+		}
+	}
+	close(to.goOn)
+	agents.Wait()
+}
+
+// waiting is how many pushes of a window like these a relay holds.
+func waiting(r *Relay) int {
+	b := wire.NewBatch(func(profile.Hash) bool { return false })
+	if err := b.Add(sealed(1, "web-000")); err != nil {
+		panic(err) // it is ours
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held / proto.Size(b.Request())
+}
+
+// stuck is a server that answers once it is told to.
+type stuck struct {
+	*keeper
+	goOn chan bool
+}
+
+func (s *stuck) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	<-s.goOn
+	return s.keeper.Push(ctx, r)
 }

@@ -14,6 +14,7 @@ import (
 	"atys.dev/atys/internal/query"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/stats"
+	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -46,6 +47,9 @@ func selection(m *atysv1.Selection) (s query.Selection, err error) {
 func (s *Server) unread(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
+	}
+	if errors.Is(err, store.ErrClosed) { // it was told to end: nothing is wrong
+		return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: ask again"))
 	}
 	s.log.Error("answer a question", "error", err)
 	return connect.NewError(connect.CodeInternal, errors.New("the windows could not be read: the server's log says why"))

@@ -1,7 +1,11 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +17,7 @@ import (
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/store/storetest"
 	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
 func TestTopOwn(t *testing.T) {
@@ -64,5 +69,40 @@ func TestTopOwn(t *testing.T) {
 				t.Errorf("%d of %d samples are charged: %v", n, r.GetN(), r.GetFunctions())
 			}
 		})
+	}
+}
+
+// TestClosing has who asks while a server ends be told to ask again, and the log
+// of nothing that is wrong.
+func TestClosing(t *testing.T) {
+	var said bytes.Buffer
+	admission, as := admitted(t)
+	kept := mem.New(1)
+	s, err := New(Options{Store: kept, Admission: admission, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	h := httptest.NewServer(s.Handler())
+	t.Cleanup(h.Close)
+	if err := kept.Close(); err != nil {
+		t.Fatal(err)
+	}
+	client := as(h, "default/operator")
+	_, err = atysv1connect.NewQueryClient(client, h.URL).Top(t.Context(), &atysv1.TopRequest{Selection: &atysv1.Selection{Kind: "cpu", ToUnixNano: 1}})
+	if connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("a question: %v", err)
+	}
+	p, _ := request(t, false, "shop", time.Now())
+	if _, err := atysv1connect.NewIntakeClient(client, h.URL).Push(t.Context(), p); connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("a push: %v", err)
+	}
+	for _, page := range []string{"/", "/flame"} {
+		if answer, err := client.Get(h.URL + page); err != nil || answer.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%s: %+v, %v", page, answer, err)
+		}
+	}
+	if strings.Contains(said.String(), "ERROR") {
+		t.Errorf("the log says %s", said.String())
 	}
 }

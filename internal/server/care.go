@@ -55,24 +55,9 @@ func (s *Server) lookAfter(mux *http.ServeMux) {
 				return
 			}
 			defer s.care.busy.Unlock()
-			defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }() // of what is asked next
-			answer(&patient{ResponseWriter: w}, r, k)
+			answer(w, r, k)
 		})))
 	}
-}
-
-// patience is how long who is answered may take for the next part: a snapshot
-// must not stay for somebody who is gone.
-const patience = time.Minute
-
-// patient writes as long as somebody reads.
-type patient struct{ http.ResponseWriter }
-
-func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
-
-func (p *patient) Write(data []byte) (int, error) {
-	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(patience)) // who cannot has no connection that waits
-	return p.ResponseWriter.Write(data)
 }
 
 func (s *Server) statStore(w http.ResponseWriter, r *http.Request, k keeper) {

@@ -19,6 +19,7 @@ import (
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/backup"
 	"atys.dev/atys/internal/store/disk"
+	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/store/storetest"
 )
 
@@ -246,6 +247,32 @@ func TestReaderGone(t *testing.T) {
 	for began := time.Now(); len(c.snapshots(t)) > 0; time.Sleep(20 * time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
 			t.Fatalf("it has left %v", c.snapshots(t))
+		}
+	}
+}
+
+// readBy is an answer that tells by when it is to be read.
+type readBy struct {
+	*httptest.ResponseRecorder
+	by time.Time
+}
+
+func (d *readBy) SetWriteDeadline(at time.Time) error {
+	d.by = at
+	return nil
+}
+
+// TestAnswersAreDue gives up whatever nobody reads.
+func TestAnswersAreDue(t *testing.T) {
+	s, err := New(Options{Store: mem.New(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/healthz", "/", StatPath, "/atys.v1.Query/Merge"} {
+		d := &readBy{ResponseRecorder: httptest.NewRecorder()}
+		s.Handler().ServeHTTP(d, httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil))
+		if d.by.IsZero() {
+			t.Errorf("%s may be read at any time", path)
 		}
 	}
 }

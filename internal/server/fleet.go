@@ -41,10 +41,10 @@ const (
 	lateAgents  = time.Minute    // agents whose clock is behind still get such orders for so long
 	maxAgents   = 100_000
 	maxProfiles = 1000
-	maxTargets  = 10_000 // of one agent
+	maxTargets  = wire.MaxWindows // of one agent
 
-	maxReport = 1 << 20   // bytes
-	maxHeld   = 256 << 20 // of what all agents of a fleet told of themselves
+	maxReport = wire.MaxAsked // bytes
+	maxHeld   = 256 << 20     // of what all agents of a fleet told of themselves
 )
 
 // fleet knows who is there and what was asked for.

@@ -55,6 +55,8 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 		return nil, connect.NewError(connect.CodeUnavailable, quota)
 	case errors.As(err, &quota):
 		return nil, connect.NewError(connect.CodeResourceExhausted, quota)
+	case errors.Is(err, store.ErrClosed): // it was told to end: nothing is wrong
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the server closes: send again later"))
 	case errors.Is(err, store.ErrFull):
 		s.unkept.tell(s.log, s.now(), "keep windows", err)
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the store cannot write: send again later"))

@@ -235,12 +235,13 @@ func draw(out *bytes.Buffer, grove *profile.Grove, a asked) error {
 	return render.HTML(out, grove.Tree(), render.Options{Title: title + ", last " + short(a.Last)})
 }
 
-// fail answers that something went wrong here; what, is in the log.
+// fail answers that something went wrong here; what, is in the log. A server that
+// was told to end closes its store: nothing is wrong then.
 func (s *Server) fail(w http.ResponseWriter, what string, err error) {
-	s.log.Error(what, "error", err)
-	status := http.StatusInternalServerError
 	if errors.Is(err, store.ErrClosed) {
-		status = http.StatusServiceUnavailable
+		http.Error(w, "the server closes: ask again", http.StatusServiceUnavailable)
+		return
 	}
-	http.Error(w, "the server could not "+what+": its log says why", status)
+	s.log.Error(what, "error", err)
+	http.Error(w, "the server could not "+what+": its log says why", http.StatusInternalServerError)
 }

@@ -95,9 +95,14 @@ func New(o Options) (*Server, error) {
 // Close has those go who stay connected. What is answered at once still is.
 func (s *Server) Close() { s.fleets.end() }
 
-// mostPushes are read and kept at once: each may take many times its bytes in
-// memory while it is.
-const mostPushes = 24
+// What is read and answered at once, of each kind: each may take many times its
+// bytes in memory while it is, and what it is answered with lies there until it is
+// read. Streams are not among them: they stay.
+const (
+	mostPushes    = 24
+	mostQuestions = 24
+	mostReports   = 24
+)
 
 // leastCompressed is the size from which on an answer is compressed: most are of
 // some bytes, and an agent's window is answered in less time than that takes.
@@ -108,12 +113,9 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	options := connect.WithHandlerOptions(wire.Reading(), connect.WithCompressMinBytes(leastCompressed), connect.WithInterceptors(s.metrics.timed()))
 	bodies := &auth.Bodies{Each: wire.MaxRequest, All: wire.MaxWaiting}
-	handle := func(path string, h http.Handler) { mux.Handle(path, bodies.Whole(h)) }
 	path, intake := atysv1connect.NewIntakeHandler(s, options)
-	handle(path, auth.AtOnce(mostPushes, intake))
-	handle(atysv1connect.NewFleetHandler(s, options))
-	handle(atysv1connect.NewControlHandler(s, options))
-	handle(atysv1connect.NewQueryHandler(s, options))
+	mux.Handle(path, bodies.Whole(auth.AtOnce(mostPushes, intake)))
+	s.answerAsked(mux, options)
 	s.expose(mux)
 	mux.HandleFunc("POST "+DebugPath, auth.Flowing(s.keepDebug))
 	mux.HandleFunc("GET "+DebugPath, s.listDebug)
@@ -121,10 +123,29 @@ func (s *Server) Handler() http.Handler {
 	if s.options.Inside != nil {
 		mux.Handle("GET "+auth.InsidePath, s.ownOnly(s.options.Inside))
 	}
-	mux.HandleFunc("GET /{$}", s.overview)
-	mux.HandleFunc("GET /flame", s.flame)
+	mux.Handle("GET /{$}", auth.AtOnce(mostQuestions, http.HandlerFunc(s.overview)))
+	mux.Handle("GET /flame", auth.AtOnce(mostQuestions, http.HandlerFunc(s.flame)))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
 	})
-	return auth.Guard(s.options.Hosts, s.options.Admission.Local, s.admit(mux))
+	return auth.Patient(auth.Guard(s.options.Hosts, s.options.Admission.Local, s.admit(mux)))
+}
+
+// answerAsked answers requests that hold no windows, and are small.
+func (s *Server) answerAsked(mux *http.ServeMux, options connect.HandlerOption) {
+	options = connect.WithHandlerOptions(options, wire.Asking())
+	bodies := &auth.Bodies{Each: wire.MaxBody, All: wire.MaxAsking}
+	handle := func(path string, h http.Handler) { mux.Handle(path, bodies.Whole(h)) }
+	path, query := atysv1connect.NewQueryHandler(s, options)
+	handle(path, auth.AtOnce(mostQuestions, query))
+	path, control := atysv1connect.NewControlHandler(s, options)
+	handle(path, control)
+	for _, procedure := range []string{atysv1connect.ControlApplyProcedure, atysv1connect.ControlGetProcedure, atysv1connect.ControlDeleteProcedure, atysv1connect.ControlStatusProcedure} {
+		handle(procedure, auth.AtOnce(mostQuestions, control))
+	}
+	path, fleet := atysv1connect.NewFleetHandler(s, options)
+	handle(path, fleet)
+	for _, procedure := range []string{atysv1connect.FleetReportProcedure, atysv1connect.FleetStandProcedure} {
+		handle(procedure, auth.AtOnce(mostReports, fleet))
+	}
 }

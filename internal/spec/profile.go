@@ -118,10 +118,7 @@ func (p *Profile) fill() {
 	}
 }
 
-var (
-	nameRule  = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
-	eventRule = regexp.MustCompile(`^[A-Za-z0-9_.:/=,-]{1,100}$`)
-)
+var nameRule = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
 // CheckNew tells what a profile may not be called that is asked for. One that a
 // server took when it still could be is read all the same, so that it can be deleted.
@@ -147,8 +144,8 @@ func (p *Profile) check() error {
 		}
 	}
 	for _, e := range p.Events {
-		if !eventRule.MatchString(e) {
-			wrong("events", "%.80q: want a name that perf knows, such as page-faults", e)
+		if err := CheckEvent(e); err != nil {
+			wrong("events", "%w", err)
 		}
 	}
 	for field, list := range map[string][]string{"kinds": p.Kinds, "events": p.Events} {

@@ -16,7 +16,7 @@ const (
 	MaxRequest = 16 << 20       // bytes, before and after compression
 	MaxWaiting = 8 * MaxRequest // of all requests that came and are not answered yet
 	MaxJSON    = 1 << 20        // of them, if it is JSON
-	MaxWindows = 10_000         // and as many series
+	MaxWindows = 10_000         // and as many series, and targets of an agent
 	MaxParts   = 1 << 20        // messages, labels and strings within it: a call of a stack is one
 	maxLabels  = 32
 	// MaxLabel is how long the name or the value of a label may be.

@@ -44,11 +44,17 @@ func NewBinary() *Binary {
 	for messages, i := atysv1.File_atys_proto.Messages(), 0; i < messages.Len(); i++ {
 		b.shape(messages.Get(i))
 	}
-	push := (&atysv1.PushRequest{}).ProtoReflect().Descriptor()
-	for _, name := range []protoreflect.Name{"series", "windows"} {
-		b.shapes[push.FullName()].fields[push.Fields().ByName(name).Number()].most = MaxWindows
-	}
+	b.bound(&atysv1.PushRequest{}, "series", "windows")
+	b.bound(&atysv1.ReportRequest{}, "targets", "tasks")
 	return b
+}
+
+// bound has a message hold no more of some fields than a request may.
+func (b *Binary) bound(m proto.Message, names ...protoreflect.Name) {
+	d := m.ProtoReflect().Descriptor()
+	for _, name := range names {
+		b.shapes[d.FullName()].fields[d.Fields().ByName(name).Number()].most = MaxWindows
+	}
 }
 
 func (b *Binary) shape(d protoreflect.MessageDescriptor) *shape {
@@ -86,7 +92,7 @@ func (s *shape) count(data []byte, left *int) error {
 		f := s.fields[all.number]
 		seen[all.number]++
 		if *left--; *left < 0 || f.most > 0 && seen[all.number] > f.most {
-			return malformed("more parts than are taken at once: at most %d windows, and %d of all", MaxWindows, MaxParts)
+			return malformed("more parts than are taken at once: at most %d windows or targets, and %d of all", MaxWindows, MaxParts)
 		}
 		if f.of != nil {
 			if err := f.of.count(all.bytes, left); err != nil {

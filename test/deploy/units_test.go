@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/doctor"
+	"atys.dev/atys/test/vacant"
 )
 
 const deployed, guide = "../../deploy/systemd", "../../docs/guide/"
@@ -268,12 +268,11 @@ func healthy(address string) bool {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := vacant.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // TestUnits runs them: server and relay as they are; of the agent, which does not

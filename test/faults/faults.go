@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/test/vacant"
 )
 
 // Build builds atys into a directory.
@@ -126,7 +127,7 @@ func NewServer(program, dir string, within ...string) (*Server, error) {
 
 // Begin starts it on a free port of this machine.
 func (s *Server) Begin() (err error) {
-	if s.Address, err = freeAddress(); err != nil {
+	if s.Address, err = vacant.Address(); err != nil {
 		return err
 	}
 	return s.Again()

@@ -1,13 +1,10 @@
 package faults
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -16,7 +13,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,7 +20,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store/storetest"
@@ -402,80 +397,6 @@ func damagedAt(t *testing.T, s *Server, table string, eighth, windows int) bool 
 	}
 	put(data)
 	return false
-}
-
-// TestStrangers sends what no agent would: it is refused in words, and whoever
-// asks next is answered.
-func TestStrangers(t *testing.T) {
-	t.Parallel()
-	s := serve(t, t.TempDir())
-	one := NewSender(s, "web")
-	client := s.Client()
-	post := func(kind, encoding string, body []byte) (int, string) {
-		r, err := http.NewRequest(http.MethodPost, s.URL()+atysv1connect.IntakePushProcedure, bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", kind)
-		if encoding != "" {
-			r.Header.Set("Content-Encoding", encoding)
-		}
-		answer, err := client.Do(r)
-		if err != nil {
-			return 0, err.Error() // the server may hang up on who sends too much
-		}
-		defer answer.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
-		return answer.StatusCode, string(text)
-	}
-	var bomb bytes.Buffer
-	z := gzip.NewWriter(&bomb)
-	for block := make([]byte, 1<<20); bomb.Len() < 1<<20; {
-		if _, err := z.Write(block); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	labelled := func(name, value string) []byte {
-		m, err := proto.Marshal(&atysv1.PushRequest{Series: []*atysv1.Series{{Labels: map[string]string{name: value}}}, Windows: []*atysv1.Window{{}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	r := rand.New(rand.NewPCG(1, 2))
-	noise := make([]byte, 4096)
-	for i := range noise {
-		noise[i] = byte(r.Uint32())
-	}
-	for name, send := range map[string]func() (int, string){
-		"noise":             func() (int, string) { return post("application/proto", "", noise) },
-		"noise, compressed": func() (int, string) { return post("application/proto", "gzip", noise) },
-		"a bomb":            func() (int, string) { return post("application/proto", "gzip", bomb.Bytes()) },
-		"too much":          func() (int, string) { return post("application/proto", "", make([]byte, 40<<20)) },
-		"no JSON":           func() (int, string) { return post("application/json", "", []byte(`{"windows":[{"series":1e99}]}`)) },
-		"deep JSON": func() (int, string) {
-			return post("application/json", "", bytes.Repeat([]byte(`{"windows":[`), 100_000))
-		},
-		"no such encoding": func() (int, string) { return post("application/proto", "zip", noise) },
-		"no such type":     func() (int, string) { return post("text/html", "", noise) },
-		"a long label":     func() (int, string) { return post("application/proto", "", labelled("x", strings.Repeat("x", 1000))) },
-		"a label's name":   func() (int, string) { return post("application/proto", "", labelled(strings.Repeat("x", 1000), "x")) },
-	} {
-		status, text := send()
-		if status >= 200 && status < 300 || status >= 500 && status != http.StatusNotImplemented {
-			t.Errorf("%s: %d %.200s", name, status, text)
-		}
-		if strings.Contains(text, "goroutine") || strings.Contains(text, s.Dir) {
-			t.Errorf("%s: the answer tells too much: %.200s", name, text)
-		}
-		if err := one.Send(t.Context()); err != nil {
-			t.Fatalf("after %s: %v: %s", name, err, s.Log())
-		}
-	}
-	check(t, s, one)
 }
 
 // TestNewerAgent has an agent say what this server does not know yet.

@@ -17,6 +17,7 @@ import (
 	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/vacant"
 )
 
 // Relay is a relay that can be killed and started again at the same place.
@@ -33,7 +34,7 @@ type Upstream interface{ URL() string }
 // NewRelay starts a relay before a server, or before another relay of it. Who
 // may ask the server may ask the relay.
 func NewRelay(s *Server, to Upstream, dir, name string, args ...string) (*Relay, error) {
-	address, err := freeAddress()
+	address, err := vacant.Address()
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +53,6 @@ func NewRelay(s *Server, to Upstream, dir, name string, args ...string) (*Relay,
 	r := &Relay{server: s, address: address, args: append([]string{"relay", "--server", to.URL(), "--name", name, "--listen", address, "--tokens", tokens,
 		"--token-file", filepath.Join(s.Dir, "operator.token"), "--request-rate", "0", "--verbose"}, args...)}
 	return r, r.Again()
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // URL is how it is asked.

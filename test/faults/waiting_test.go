@@ -27,6 +27,7 @@ import (
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/vacant"
 )
 
 // TestServerSlow has a server answer late, though sooner than agents give up: what
@@ -109,7 +110,7 @@ func pending(t *testing.T, dir string, limit int64, one *Sender, until func(spoo
 func TestSpoolLimit(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
-	metrics, err := freeAddress()
+	metrics, err := vacant.Address()
 	if err != nil {
 		t.Fatal(err)
 	}

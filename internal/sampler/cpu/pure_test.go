@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/spec"
 )
 
 func TestPlanRates(t *testing.T) {
@@ -127,6 +129,24 @@ func TestThrottled(t *testing.T) {
 	}{{100000, 20000, false}, {32000, 20000, true}, {1998, 999, false}, {1997, 999, true}, {0, 99, false}} {
 		if got := throttled(c.allowed, c.hz); (got != "") != c.want {
 			t.Errorf("%v Hz where %d are allowed: %q", c.hz, c.allowed, got)
+		}
+	}
+}
+
+// TestSpecTakesEvents has profiles name whatever can be recorded by its name, and
+// nothing else.
+func TestSpecTakesEvents(t *testing.T) {
+	names := EventNames()
+	for alias := range eventAliases {
+		names = append(names, alias)
+	}
+	for _, name := range append(names, "sched:none", "page-fault", "../../x:y", "a:b:c", "sched/x:y") {
+		for _, part := range []string{"", ":u", ":k", ":x"} {
+			_, err := ParseEvent(name + part)
+			records := err == nil || strings.Contains(err.Error(), "this kernel has no") || strings.Contains(err.Error(), "tracefs")
+			if err := spec.CheckEvent(name + part); (err == nil) != records {
+				t.Errorf("%q can be recorded: %v, and a profile may name it: %v", name+part, records, err)
+			}
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"atys.dev/atys/internal/atomicfile"
 )
 
 // The names in a backup.
@@ -64,7 +66,7 @@ func Finish(dir string, c *Contents) error {
 	if err := writeFile(root, contentsFile, strings.NewReader(string(data)), int64(len(data))); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return atomicfile.SyncDir(dir)
 }
 
 // Read gives the contents of a backup, if its files are there and as long as they
@@ -156,20 +158,9 @@ func syncDirs(dir string, c *Contents) error {
 		}
 	}
 	for name := range dirs {
-		if err := syncDir(name); err != nil {
+		if err := atomicfile.SyncDir(name); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func syncDir(name string) error {
-	d, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", name, err)
 	}
 	return nil
 }

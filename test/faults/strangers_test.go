@@ -1,0 +1,259 @@
+package faults
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+)
+
+// stranger is a request that no agent and no command makes.
+type stranger struct {
+	kind, encoding string
+	body           []byte
+}
+
+// strangers send what nobody takes, whatever is asked.
+func strangers(t *testing.T) map[string]stranger {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	noise := make([]byte, 4096)
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	return map[string]stranger{
+		"noise":             {"application/proto", "", noise},
+		"noise, compressed": {"application/proto", "gzip", noise},
+		"a bomb":            {"application/proto", "gzip", compressed(t, make([]byte, 1<<20), 1<<10)},
+		"too much":          {"application/proto", "", make([]byte, 40<<20)},
+		"no JSON":           {"application/json", "", []byte(`[{"windows":1e99}]`)},
+		"deep JSON":         {"application/json", "", bytes.Repeat([]byte(`{"windows":[`), 80_000)},
+		"no such encoding":  {"application/proto", "zip", noise},
+		"no such type":      {"text/html", "", noise},
+	}
+}
+
+// compressed is data, so many times over.
+func compressed(t *testing.T, data []byte, times int) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	for range times {
+		if _, err := z.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// packed is text of a selection, or of whatever else is first in a message: as much
+// as a request may have, and a few kilobytes on its way.
+func packed(t *testing.T) stranger {
+	t.Helper()
+	inner := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), strings.Repeat("x", wire.MaxRequest-100_000))
+	return stranger{"application/proto", "gzip", compressed(t, protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), inner), 1)}
+}
+
+// labelled is a window of a series with one label.
+func labelled(t *testing.T, name, value string) stranger {
+	t.Helper()
+	m, err := proto.Marshal(&atysv1.PushRequest{Series: []*atysv1.Series{{Labels: map[string]string{name: value}}}, Windows: []*atysv1.Window{{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stranger{"application/proto", "", m}
+}
+
+// post sends it; 0: there is no answer. The server may hang up on who sends too much.
+func (r stranger) post(ctx context.Context, client *http.Client, url string) (status int, text string) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(r.body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	q.Header.Set("Content-Type", r.kind)
+	if r.encoding != "" {
+		q.Header.Set("Content-Encoding", r.encoding)
+	}
+	answer, err := client.Do(q)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	return answer.StatusCode, string(said)
+}
+
+// procedures lists all that is answered at once.
+func procedures() (all []string) {
+	services := atysv1.File_atys_proto.Services()
+	for i := range services.Len() {
+		for methods, j := services.Get(i).Methods(), 0; j < methods.Len(); j++ {
+			if m := methods.Get(j); !m.IsStreamingServer() {
+				all = append(all, "/"+string(m.Parent().FullName())+"/"+string(m.Name()))
+			}
+		}
+	}
+	return all
+}
+
+// TestStrangers sends what no agent would, and nobody who asks: it is refused in
+// words, and whoever asks next is answered.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	one := NewSender(s, "web")
+	client := s.Client()
+	refused := func(name, procedure string, r stranger) {
+		status, text := r.post(t.Context(), client, s.URL()+procedure)
+		if status >= 200 && status < 300 || status >= 500 && status != http.StatusNotImplemented {
+			t.Errorf("%s to %s: %d %.200s", name, procedure, status, text)
+		}
+		if strings.Contains(text, "goroutine") || strings.Contains(text, s.Dir) {
+			t.Errorf("%s to %s: the answer tells too much: %.200s", name, procedure, text)
+		}
+	}
+	for name, r := range strangers(t) {
+		for _, procedure := range procedures() {
+			refused(name, procedure, r)
+		}
+		if err := one.Send(t.Context()); err != nil {
+			t.Fatalf("after %s: %v: %s", name, err, s.Log())
+		}
+	}
+	for _, r := range []stranger{labelled(t, "x", strings.Repeat("x", 1000)), labelled(t, strings.Repeat("x", 1000), "x")} {
+		refused("a long label", atysv1connect.IntakePushProcedure, r)
+	}
+	check(t, s, one)
+}
+
+// TestStrangersAtOnce has hundreds send, again and again, a few kilobytes that are
+// unpacked to many megabytes: the server's memory is bounded, and others are answered.
+func TestStrangersAtOnce(t *testing.T) {
+	s := serve(t, t.TempDir())
+	one := NewSender(s, "web")
+	if sendUntil(t, one, 20) {
+		t.Fatal(s.Log())
+	}
+	for _, test := range []struct {
+		name   string
+		client *http.Client
+		most   int // megabytes
+		may    func(procedure string) bool
+	}{
+		{"who need not say who they are", &http.Client{}, 350, func(string) bool { return true }},
+		{"who may do all but ship", s.Client(), 350, func(procedure string) bool { return procedure != atysv1connect.IntakePushProcedure }},
+		{"who ship", s.Client(), 1700, func(procedure string) bool { return procedure == atysv1connect.IntakePushProcedure }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			resetPeak(t, s)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			asked := flood(ctx, t, test.client, s.URL(), test.may)
+			slowest := pages(ctx, t, s.URL())
+			n := asked()
+			peak := peak(t, s)
+			t.Logf("%d requests, a peak of %d MB, a page within %v", n, peak, slowest)
+			if peak > test.most {
+				t.Errorf("it took %d MB, want at most %d", peak, test.most)
+			}
+			if slowest > 15*time.Second {
+				t.Errorf("a page takes %v", slowest)
+			}
+		})
+	}
+	check(t, s, one)
+}
+
+// flood has strangers ask until the context ends; what it gives waits for them, and
+// tells how often they were answered.
+func flood(ctx context.Context, t *testing.T, client *http.Client, url string, may func(string) bool) (ended func() int64) {
+	t.Helper()
+	const strangers = 200
+	r := packed(t)
+	var asked atomic.Int64
+	var all sync.WaitGroup
+	client = &http.Client{Transport: client.Transport} // which waits for as long as it takes
+	some := slices.DeleteFunc(procedures(), func(procedure string) bool { return !may(procedure) })
+	for i := range strangers {
+		all.Go(func() {
+			for j := i; ctx.Err() == nil; j++ {
+				if status, _ := r.post(ctx, client, url+some[j%len(some)]); status != 0 {
+					asked.Add(1)
+				}
+			}
+		})
+	}
+	return func() int64 {
+		all.Wait()
+		return asked.Load()
+	}
+}
+
+// pages asks for one again and again until the context ends, and tells how long the
+// slowest took.
+func pages(ctx context.Context, t *testing.T, url string) (slowest time.Duration) {
+	t.Helper()
+	for ctx.Err() == nil {
+		began := time.Now()
+		answer, err := (&http.Client{Timeout: 20 * time.Second}).Get(url + "/?last=1h")
+		if err != nil {
+			t.Errorf("a page: %v", err)
+			return 0
+		}
+		if answer.Body.Close(); answer.StatusCode != http.StatusOK {
+			t.Errorf("a page: %s", answer.Status)
+		}
+		slowest = max(slowest, time.Since(began))
+	}
+	return slowest
+}
+
+// resetPeak has the kernel forget how much memory a server had at most.
+func resetPeak(t *testing.T, s *Server) {
+	t.Helper()
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.PID()), []byte("5"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peak is how many megabytes a server had at most.
+func peak(t *testing.T, s *Server) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
+	if err != nil {
+		t.Fatalf("%v: %s", err, s.Log())
+	}
+	found := peakLine.FindSubmatch(status)
+	if found == nil {
+		t.Fatalf("its status is %s", status)
+	}
+	kilobytes, err := strconv.Atoi(string(found[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes >> 10
+}
