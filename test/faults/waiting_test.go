@@ -255,6 +255,9 @@ func breakable(t *testing.T) (dir string, broken, again func()) {
 		}, func() {
 			t.Helper()
 			run("umount", "--lazy", dir) // who has files open still holds it
+			// What it wrote before it broke is to be on the image now, and not over what
+			// the next mount will have written by then.
+			run("blockdev", "--flushbufs", device)
 			mount()
 		}
 }
