@@ -156,7 +156,8 @@ func (r *Resolver) release(m *module) {
 	m.settled = true // an AddFile under way closes what it opens
 }
 
-// flush writes tables that grew, now and then.
+// flush writes tables that grew, now and then, and lets go of what was read of those
+// that lie on disk.
 func (r *Resolver) flush() {
 	if r.options.CacheDir == "" {
 		return
@@ -172,6 +173,9 @@ func (r *Resolver) flush() {
 		if r.save(m) == nil { // a full disk costs the next start some time, nothing else
 			r.remap(m)
 		}
+	}
+	for _, m := range r.those(func(m *module) bool { return m.tables.mapped != nil }) {
+		m.tables.rest()
 	}
 }
 

@@ -71,6 +71,12 @@ func (t *tables) release() {
 	*t = tables{}
 }
 
+// rest has what is mapped take no memory until it is asked for again: it is in the
+// kernel's cache of files then, which others can have.
+func (t *tables) rest() {
+	_ = unix.Madvise(t.mapped, unix.MADV_DONTNEED) // else it stays until the kernel wants it
+}
+
 func (t *tables) addUnit(key uint32, unit unitTable) {
 	if t.units == nil {
 		t.units = map[uint32]unitTable{}
