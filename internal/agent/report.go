@@ -119,7 +119,7 @@ func (a *Agent) reportUntil(ctx context.Context) {
 // somebody to see, but once, until it is refused for another reason; others are
 // sent again, and the server knows who is silent.
 func (a *Agent) logRefusal(before string, err error, failures int) (refusal string) {
-	if !refuses(err) {
+	if !remote.Refuses(err) {
 		a.log.Debug("report", "failures", failures, "error", err)
 		return before
 	}

@@ -30,6 +30,14 @@ func (d *dark) Report(ctx context.Context, _ *atysv1.ReportRequest) (*atysv1.Rep
 	return &atysv1.ReportResponse{}, nil
 }
 
+// reportFor has an agent report for so long.
+func reportFor(t *testing.T, a *Agent, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	a.reportUntil(ctx)
+}
+
 // TestReportsGoOn has a report be waited for no longer than it is of use.
 func TestReportsGoOn(t *testing.T) {
 	b := newBench(t, 1)
@@ -39,15 +47,7 @@ func TestReportsGoOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			a.reportUntil(ctx)
-			close(done)
-		}()
-		time.Sleep(time.Minute)
-		cancel()
-		<-done
+		reportFor(t, a, time.Minute)
 		if d.reports < 2 {
 			t.Errorf("%d reports in a minute, of which the first was not answered", d.reports)
 		}
@@ -89,15 +89,7 @@ func TestRefusedReports(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			a.reportUntil(ctx)
-			close(done)
-		}()
-		time.Sleep(10 * time.Minute)
-		cancel()
-		<-done
+		reportFor(t, a, 10*time.Minute)
 		if p.reports < 10 {
 			t.Errorf("%d reports in ten minutes", p.reports)
 		}

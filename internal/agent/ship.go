@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
@@ -439,7 +438,7 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]prof
 	sent := s.now()
 	response, err := to.Push(ctx, request)
 	if err != nil {
-		refused := refuses(err)
+		refused := remote.Refuses(err)
 		s.route.note(to, refused)
 		if refused {
 			err = fmt.Errorf("%w: %w", errRefused, err)
@@ -449,12 +448,6 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]prof
 	s.route.note(to, true)
 	s.compare(sent, response)
 	return wire.Hashes(response.GetUnknown())
-}
-
-// refuses tells whether a receiver says that it will never take what it was sent.
-func refuses(err error) bool {
-	code := connect.CodeOf(err)
-	return code == connect.CodeInvalidArgument || code == connect.CodeResourceExhausted
 }
 
 // Counts tells what became of windows.

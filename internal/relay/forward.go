@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -45,7 +46,7 @@ func (r *Relay) forward(ctx context.Context, group []*push) {
 	for range trips {
 		response, err := r.send(ctx, t)
 		switch {
-		case refused(err) && len(t.group) > 1: // for one of them: the others are not to suffer
+		case remote.Refuses(err) && len(t.group) > 1: // for one of them: the others are not to suffer
 			for _, p := range t.group {
 				r.forward(ctx, []*push{p})
 			}
@@ -196,12 +197,6 @@ func (t *trip) askBack(table []byte) error {
 	return nil
 }
 
-// refused tells whether the server will never take a request as it is.
-func refused(err error) bool {
-	code := connect.CodeOf(err)
-	return err != nil && (code == connect.CodeInvalidArgument || code == connect.CodeResourceExhausted)
-}
-
 // asOurs is an error of the server as its agent is to see it: what is wrong
 // with this relay is not wrong with the agent.
 func asOurs(err error) error {
@@ -210,7 +205,7 @@ func asOurs(err error) error {
 	if errors.As(err, &answered) {
 		message = answered.Message()
 	}
-	if refused(err) {
+	if remote.Refuses(err) {
 		return connect.NewError(connect.CodeOf(err), errors.New(message))
 	}
 	return connect.NewError(connect.CodeUnavailable, fmt.Errorf("this relay's server took nothing: %s", message))

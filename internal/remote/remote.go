@@ -101,3 +101,9 @@ func each[M any](stream *connect.ServerStreamForClient[M], give func(*M) error) 
 	}
 	return errors.Join(stream.Err(), stream.Close())
 }
+
+// Refuses tells whether a receiver says that it will never take what it was sent.
+func Refuses(err error) bool {
+	code := connect.CodeOf(err)
+	return code == connect.CodeInvalidArgument || code == connect.CodeResourceExhausted
+}
