@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"compress/zlib"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
-	maxUnpacked = 2 << 30  // bytes a compressed section may unpack to
-	maxRatio    = 64       // times its size it may; debug information takes 3 to 8
-	spoolBytes  = 16 << 20 // from here on unpacked sections go to a temporary file
+	maxUnpacked = 2 << 30 // bytes a compressed section may unpack to
+	maxRatio    = 64      // times its size it may; debug information takes 3 to 8
+	spoolBytes  = 1 << 20 // from here on unpacked sections go to a temporary file
 )
 
 // SectionReader is a section that is read in place, unpacked where necessary.
@@ -70,11 +73,10 @@ func unpackSection(r io.Reader, packed int64, name string) (*SectionReader, erro
 	if err != nil {
 		return nil, fmt.Errorf("unpack section %q: %w", name, err)
 	}
-	temp, err := os.CreateTemp("", "atys-section-")
+	temp, err := nameless()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("unpack section %q: %w", name, err)
 	}
-	os.Remove(temp.Name()) // an open file outlives its name
 	size, err := io.Copy(temp, io.MultiReader(&small, r))
 	if err == nil && size > limit {
 		err = fmt.Errorf("%d bytes become more than %d", packed, limit)
@@ -84,4 +86,19 @@ func unpackSection(r io.Reader, packed int64, name string) (*SectionReader, erro
 		return nil, fmt.Errorf("unpack section %q: %w", name, err)
 	}
 	return &SectionReader{ReaderAt: NewCache(temp), Size: size, temp: temp}, nil
+}
+
+// nameless makes a file that is gone with its descriptor: on disk, or in memory
+// where there is no folder to write to, as in containers that may only read theirs.
+func nameless() (*os.File, error) {
+	temp, err := os.CreateTemp("", "atys-section-")
+	if err == nil {
+		_ = os.Remove(temp.Name()) // an open file outlives its name
+		return temp, nil
+	}
+	fd, memoryErr := unix.MemfdCreate("atys-section", unix.MFD_CLOEXEC)
+	if memoryErr != nil {
+		return nil, errors.Join(err, memoryErr)
+	}
+	return os.NewFile(uintptr(fd), "atys-section"), nil
 }
