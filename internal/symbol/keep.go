@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// flushEvery is how often tables that grew are written to the disk cache.
-const flushEvery = 30 * time.Second
+const (
+	tendEvery = 30 * time.Second // tables that grew are written to the disk cache so often
+	idleAfter = 2 * time.Minute  // what is open of a module and was not read for so long is closed
+)
 
 // settle is called when a module's tables are there. Its file stays open where
 // more may be read of it later; the process it came from may be gone by then.
@@ -123,13 +125,15 @@ func (r *Resolver) unload(m *module) {
 	r.mu.Unlock()
 }
 
-func (r *Resolver) closeFiles(m *module) {
-	delete(r.open, m)
+// closeDebug closes what is open of a module but its file, which could be gone when
+// it is asked for again: caches, and sections that were unpacked, 20 MB of a C
+// library. It takes a tenth of a second to have those again.
+func (m *module) closeDebug() {
+	m.goTab = nil
 	if m.dwarf != nil {
 		m.dwarf.Close()
 		m.dwarf = nil
 	}
-	m.goTab = nil
 	if m.debug != nil {
 		m.debug.Close()
 		m.debug = nil
@@ -138,6 +142,11 @@ func (r *Resolver) closeFiles(m *module) {
 		m.shared.Close()
 		m.shared = nil
 	}
+}
+
+func (r *Resolver) closeFiles(m *module) {
+	delete(r.open, m)
+	m.closeDebug()
 	if m.file != nil {
 		m.file.Close()
 		m.file = nil
@@ -156,19 +165,29 @@ func (r *Resolver) release(m *module) {
 	m.settled = true // an AddFile under way closes what it opens
 }
 
-// flush writes tables that grew, now and then, and lets go of what was read of those
-// that lie on disk.
-func (r *Resolver) flush() {
-	if r.options.CacheDir == "" {
-		return
-	}
+// tend does now and then what keeps a resolver small: tables that grew go to the disk
+// cache, and what nobody reads is let go of.
+func (r *Resolver) tend() {
 	r.work.Lock()
 	defer r.work.Unlock()
 	now := r.options.Now()
-	if now.Sub(r.flushed) < flushEvery {
+	if now.Sub(r.tended) < tendEvery {
 		return
 	}
-	r.flushed = now
+	r.tended = now
+	for m := range r.open {
+		if now.Sub(m.read) >= idleAfter {
+			m.closeDebug()
+		}
+	}
+	if r.options.CacheDir != "" {
+		r.flush()
+	}
+}
+
+// flush writes tables that grew, and lets go of what was read of those that lie on
+// disk. work is held.
+func (r *Resolver) flush() {
 	for _, m := range r.those(func(m *module) bool { return m.dirty }) {
 		if r.save(m) == nil { // a full disk costs the next start some time, nothing else
 			r.remap(m)

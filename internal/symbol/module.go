@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,7 +51,8 @@ type module struct {
 	dwarf  *dwarf.Data
 	ready  map[uint32]answer
 	names  map[string]named
-	used   uint64 // Resolver.clock when last asked
+	used   uint64    // Resolver.clock when last asked
+	read   time.Time // when last asked for what was not ready
 }
 
 // tables is what is kept of a file, in memory and on disk.
@@ -111,6 +113,7 @@ func (r *Resolver) lookup(m *module, l profile.Location) ([]profile.Frame, bool)
 		if a, ok := m.ready[off]; ok {
 			return ofKind(a.frames, l.Kind), a.ok
 		}
+		m.read = r.options.Now()
 		if err := r.ensureLoaded(m); err == nil {
 			frames, ok := r.frames(m, off)
 			if len(frames) == 0 {

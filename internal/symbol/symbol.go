@@ -64,10 +64,10 @@ type Resolver struct {
 	modules map[string]*module
 	held    int // files held open in origins
 
-	work    sync.Mutex // guards what modules have loaded, and all below
-	clock   uint64
-	open    map[*module]bool // modules with files open
-	flushed time.Time
+	work   sync.Mutex // guards what modules have loaded, and all below
+	clock  uint64
+	open   map[*module]bool // modules with files open
+	tended time.Time
 }
 
 // New makes a resolver that knows no files yet.
@@ -187,7 +187,7 @@ func (r *Resolver) Name(w *profile.Window) {
 	for _, l := range r.losses(w, unnamed) {
 		w.AddLoss(l)
 	}
-	r.flush()
+	r.tend()
 }
 
 // maxLossDetails bounds how many files losses are told apart by.

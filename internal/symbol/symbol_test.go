@@ -206,7 +206,7 @@ func TestSavedTablesAreMapped(t *testing.T) {
 	if m.tables.mapped != nil {
 		t.Fatal("mapped before anything was saved")
 	}
-	r.flush()
+	r.tend()
 	if m.tables.mapped == nil {
 		t.Fatal("what was saved is not mapped")
 	}
@@ -217,6 +217,37 @@ func TestSavedTablesAreMapped(t *testing.T) {
 	sameNames(t, frameNames(r, id, offsets), want)
 	r.Shed()
 	sameNames(t, frameNames(r, id, offsets), want)
+}
+
+// TestIdleModulesAreClosed has what was opened to name a module be closed once
+// nobody has asked for a while, and names be the same when somebody does.
+func TestIdleModulesAreClosed(t *testing.T) {
+	goes, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	has := filepath.Join(dir, "shapes")
+	compile(t, has, "g++ -O2 -g -gz -o $OUT shapes.cc")
+	for _, file := range []string{has, goes} {
+		now := time.Now()
+		r := resolverOf(t, Options{DebugDirs: []string{dir}, Now: func() time.Time { return now }}, file)
+		id, offsets := buildID(t, file), offsetsOf(t, file)
+		r.tend()
+		want := frameNames(r, id, offsets)
+		m := r.modules[id]
+		open := func() bool { return m.dwarf != nil || m.goTab != nil }
+		now = now.Add(idleAfter - time.Second)
+		if r.tend(); !open() {
+			t.Errorf("%s: closed too early, or never opened", file)
+		}
+		now = now.Add(tendEvery)
+		if r.tend(); open() {
+			t.Errorf("%s: open though nobody reads it", file)
+		}
+		m.ready, m.names, m.tables.units = nil, nil, nil
+		sameNames(t, frameNames(r, id, offsets), want)
+	}
 }
 
 func flip(data []byte, i int) []byte {
