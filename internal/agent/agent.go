@@ -121,6 +121,7 @@ type Agent struct {
 
 	// Of conduct alone:
 	tasks    []*task             // what is done now
+	trial    *task               // the built-in one, if this life began with it
 	spooled  spool.ID            // the last bundle
 	starting int                 // recordings whose start has not ended
 	crews    map[*recording]Crew // that are at a cut
@@ -199,6 +200,7 @@ const tryAgain = time.Minute
 func (a *Agent) conduct(ctx context.Context) error {
 	defer a.closing.Wait()
 	a.follow(a.remembered())
+	a.trial = a.builtin()
 	look := time.NewTicker(a.options.Look)
 	defer look.Stop()
 	a.look()
@@ -339,14 +341,25 @@ func (a *Agent) follow(tasks []*task) {
 }
 
 // withBuiltin adds what runs where nothing is ordered for good. What is ordered
-// for a while runs beside it.
+// for a while runs beside it, and so does what we do not understand: somebody
+// newer may record by it, perhaps of another service, and we would record nothing.
 func (a *Agent) withBuiltin(tasks []*task) []*task {
 	for _, t := range tasks {
-		if t.end.IsZero() {
+		if t.end.IsZero() && t.understood() {
 			return tasks
 		}
 	}
 	return append(tasks, newTask(builtinID, a.options.Builtin, time.Time{}))
+}
+
+// builtin is the built-in task; nil if it is not carried out.
+func (a *Agent) builtin() *task {
+	for _, t := range a.tasks {
+		if t.id == builtinID {
+			return t
+		}
+	}
+	return nil
 }
 
 // look sees what runs on the machine, and aims.

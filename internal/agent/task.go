@@ -74,6 +74,9 @@ func newTask(id string, p *spec.Profile, end time.Time) *task {
 	return t
 }
 
+// understood tells whether there is something in a task that we could carry out.
+func (t *task) understood() bool { return len(t.recordings) > 0 }
+
 // everything tells whether all targets are the task's.
 func (t *task) everything() bool { return t.profile.All() && !t.limited }
 
@@ -125,7 +128,9 @@ type start struct {
 }
 
 // begun takes a recording that has been started. It returns an error if that
-// one is for good: the built-in task cannot run at all.
+// one is for good: the built-in task cannot run at all. Whoever starts an agent
+// is told at once; where it comes later, in place of what was ordered, want of
+// memory or descriptors may pass, and what else is recorded goes on.
 func (a *Agent) begun(s start) error {
 	r, t := s.of, s.of.task
 	r.starting = false
@@ -138,7 +143,7 @@ func (a *Agent) begun(s start) error {
 	case t.over:
 		a.close(r)
 		return nil
-	case s.err != nil && t.id == builtinID && t.phase == phaseStarting:
+	case s.err != nil && t == a.trial && t.phase == phaseStarting:
 		return s.err
 	case s.err != nil:
 		a.fail(r, s.err)
