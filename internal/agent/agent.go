@@ -2,7 +2,7 @@
 //
 //	orders of a server (orders.go) -> tasks -> a recording for each event (task.go), aimed at
 //	   the targets that match (census.go, identify.go)
-//	   -> cut -> split by target (split.go) -> wire.Seal -> spool
+//	   -> cut -> split by target (split.go, pieces.go) -> wire.Seal -> spool
 //	   -> a batch -> Push, to the server or a relay (route.go) -> acknowledged, only then forgotten (ship.go)
 //	what it costs -> freq.Governor -> rates, from the next edge on (budget.go)
 //	what runs here, and how tasks fare -> Report (report.go), Prometheus (metrics.go)
@@ -318,6 +318,7 @@ func (a *Agent) follow(tasks []*task) {
 			continue
 		}
 		delete(was, t.id)
+		old.letGo(t)
 		old.limited, old.chosen, old.instances = t.limited, t.chosen, t.instances
 		if old.until != t.until {
 			old.until, old.end, old.unsure = t.until, old.lasting(t.end), t.unsure
