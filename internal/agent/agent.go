@@ -186,6 +186,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	others.Wait()
 	last.Stop()
 	stop()
+	a.shipper.leave()
 	if err == nil {
 		a.sayGoodbye()
 	}
