@@ -62,7 +62,7 @@ type load struct {
 type progress struct {
 	id      spool.ID
 	records int
-	settled map[int]bool // records that were taken, or never will be; nil: nothing was tried
+	settled map[int]bool // records of which it is known, whether they were taken, or never will be; nil: nothing was tried
 	lost    spool.Losses // of the latter
 	refused [][]byte     // and these are they
 }
@@ -150,7 +150,17 @@ func (p *progress) of(l load) bool {
 // rest are the records of a load that may still be taken.
 func (p *progress) rest(l load) (records [][]byte) {
 	for i, r := range l.records {
-		if !p.settled[i] {
+		if _, settled := p.settled[i]; !settled {
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
+// taken are the records of a load that were.
+func (p *progress) taken(l load) (records [][]byte) {
+	for i, r := range l.records {
+		if p.settled[i] {
 			records = append(records, r)
 		}
 	}
@@ -336,8 +346,9 @@ func (s *shipper) shipBundle(ctx context.Context, id spool.ID) error {
 	} else if err != nil {
 		return err
 	}
-	if err := s.ship(ctx, load{id, records}); err != nil {
-		waiting.Release()
+	l := load{id, records}
+	if err := s.ship(ctx, l); err != nil {
+		waiting.Release(s.progress.taken(l), s.progress.lost)
 		return err
 	}
 	if err := waiting.DoneBut(id, s.progress.lost, s.progress.refused); err != nil {
@@ -358,7 +369,7 @@ func (s *shipper) ship(ctx context.Context, l load) error {
 	var of []int // their records
 	for i, r := range l.records {
 		w := &atysv1.Spooled{}
-		if p.settled[i] {
+		if _, settled := p.settled[i]; settled {
 			continue
 		} else if err := proto.Unmarshal(r, w); err != nil {
 			s.lose(i, r, spool.Losses{Damaged: 1}, err)
@@ -400,7 +411,7 @@ func (s *shipper) settle(records ...int) {
 func (s *shipper) lose(i int, record []byte, l spool.Losses, err error) {
 	s.log.Error("a window was refused", "error", err)
 	p := &s.progress
-	p.settled[i] = true
+	p.settled[i] = false
 	p.lost.Add(l)
 	p.refused = append(p.refused, record)
 }

@@ -266,6 +266,42 @@ func TestRefusedOnce(t *testing.T) {
 	}
 }
 
+// TestTakenIsNotLost has a server take a part of a bundle and be silent then, until the
+// spool is full: what waits longest and was not tried makes room, and what was taken is
+// not counted as lost.
+func TestTakenIsNotLost(t *testing.T) {
+	s, to, _ := shipping(t)
+	spooled(t, s, 1, 2, 3)
+	spooled(t, s, 4)
+	to.answer = func(starts []int64) error {
+		switch {
+		case slices.Contains(starts, 2):
+			return connect.NewError(connect.CodeInvalidArgument, errors.New("never"))
+		case slices.Contains(starts, 3):
+			return connect.NewError(connect.CodeDeadlineExceeded, errors.New("too late"))
+		}
+		return nil
+	}
+	if _, err := s.shipOne(t.Context()); err == nil {
+		t.Fatal("all was taken")
+	}
+	waiting := s.options.Spool
+	before := waiting.Oldest(2)
+	room := int(waiting.Stats().Bytes)
+	if _, err := waiting.Add([][]byte{make([]byte, 1<<20-room)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := waiting.Stats().Losses; got != (spool.Losses{Dropped: 1}) || waiting.Oldest(1)[0] != before[0] {
+		t.Errorf("lost %+v, and left are %v", got, waiting.Oldest(9))
+	}
+	if _, err := waiting.Add([][]byte{make([]byte, 1<<20-100)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := waiting.Stats().Losses; got != (spool.Losses{Dropped: 1 + 1 + 1, Refused: 1}) {
+		t.Errorf("lost %+v, where one of three was taken, and one refused", got)
+	}
+}
+
 // TestUnreadableBundle has a bundle that cannot be read be the oldest, and one that
 // holds no window the next: what follows them is shipped.
 func TestUnreadableBundle(t *testing.T) {
