@@ -2,7 +2,7 @@
 //
 //	orders of a server (orders.go) -> tasks -> a recording for each event (task.go), aimed at
 //	   the targets that match (census.go, identify.go)
-//	   -> cut -> split by target (split.go) -> wire.Seal -> spool
+//	   -> cut -> split by target (split.go, pieces.go) -> wire.Seal -> spool
 //	   -> a batch -> Push, to the server or a relay (route.go) -> acknowledged, only then forgotten (ship.go)
 //	what it costs -> freq.Governor -> rates, from the next edge on (budget.go)
 //	what runs here, and how tasks fare -> Report (report.go), Prometheus (metrics.go)
@@ -121,6 +121,7 @@ type Agent struct {
 
 	// Of conduct alone:
 	tasks    []*task             // what is done now
+	trial    *task               // the built-in one, if this life began with it
 	spooled  spool.ID            // the last bundle
 	starting int                 // recordings whose start has not ended
 	crews    map[*recording]Crew // that are at a cut
@@ -185,6 +186,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	others.Wait()
 	last.Stop()
 	stop()
+	a.shipper.leave()
 	if err == nil {
 		a.sayGoodbye()
 	}
@@ -199,6 +201,7 @@ const tryAgain = time.Minute
 func (a *Agent) conduct(ctx context.Context) error {
 	defer a.closing.Wait()
 	a.follow(a.remembered())
+	a.trial = a.builtin()
 	look := time.NewTicker(a.options.Look)
 	defer look.Stop()
 	a.look()
@@ -316,6 +319,7 @@ func (a *Agent) follow(tasks []*task) {
 			continue
 		}
 		delete(was, t.id)
+		old.letGo(t)
 		old.limited, old.chosen, old.instances = t.limited, t.chosen, t.instances
 		if old.until != t.until {
 			old.until, old.end, old.unsure = t.until, old.lasting(t.end), t.unsure
@@ -339,14 +343,25 @@ func (a *Agent) follow(tasks []*task) {
 }
 
 // withBuiltin adds what runs where nothing is ordered for good. What is ordered
-// for a while runs beside it.
+// for a while runs beside it, and so does what we do not understand: somebody
+// newer may record by it, perhaps of another service, and we would record nothing.
 func (a *Agent) withBuiltin(tasks []*task) []*task {
 	for _, t := range tasks {
-		if t.end.IsZero() {
+		if t.end.IsZero() && t.understood() {
 			return tasks
 		}
 	}
 	return append(tasks, newTask(builtinID, a.options.Builtin, time.Time{}))
+}
+
+// builtin is the built-in task; nil if it is not carried out.
+func (a *Agent) builtin() *task {
+	for _, t := range a.tasks {
+		if t.id == builtinID {
+			return t
+		}
+	}
+	return nil
 }
 
 // look sees what runs on the machine, and aims.
