@@ -75,7 +75,7 @@ func (r *Relay) send(ctx context.Context, t *trip) (*atysv1.PushResponse, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	sent := r.options.Now()
+	sent := r.now()
 	request := b.Request()
 	request.IfUnknown = !slices.ContainsFunc(t.group, func(p *push) bool { return !p.request.GetIfUnknown() })
 	response, err := r.options.Upstream.Push(ctx, request)
@@ -90,7 +90,7 @@ func (r *Relay) send(ctx context.Context, t *trip) (*atysv1.PushResponse, error)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.offset, r.uncertain = wire.Clock(sent, r.options.Now(), response)
+	r.compare(sent, response)
 	if len(unknown) > 0 {
 		r.known.Forget(unknown)
 	} else if len(response.GetOverlaps()) == 0 {

@@ -316,13 +316,14 @@ func TestServerHangs(t *testing.T) {
 	whole(t, s, a, began)
 }
 
-// TestClockSteps sets the clock of an agent, and then of its server, an hour
-// ahead and back: windows go on, none is taken for another, how far the agent's
-// clock is off is known, and its windows lie where the server's clock has them.
+// TestClockSteps sets the clock of an agent, of the relay that it ships to, where
+// its windows wait for others, and then of the server, an hour ahead and back:
+// windows go on, none is taken for another, how far the agent's clock is off is
+// known, and its windows lie where the server's clock has them.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ofAgent, ofServer := filepath.Join(dir, "agent"), filepath.Join(dir, "server")
+	ofAgent, ofRelay, ofServer := filepath.Join(dir, "agent"), filepath.Join(dir, "relay"), filepath.Join(dir, "server")
 	set := func(file, ahead string) {
 		t.Helper()
 		if err := os.WriteFile(file+".new", []byte(ahead), 0o600); err != nil {
@@ -332,14 +333,23 @@ func TestClockSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set(ofAgent, "0s")
-	set(ofServer, "0s")
+	for _, file := range []string{ofAgent, ofRelay, ofServer} {
+		set(file, "0s")
+	}
 	const variable = "ATYS_TEST_CLOCK="
 	s := serve(t, filepath.Join(dir, "data"), "env", variable+ofServer)
+	between := relay(t, s, s, "between", "--merge", "service,instance")
+	between.Kill()
+	between.Within = []string{"env", variable + ofRelay}
+	if err := between.Again(); err != nil {
+		t.Fatal(err)
+	}
 	began := time.Now()
 	a := recording(t, s, s.URL(), filepath.Join(dir, "spool"), []string{"env", variable + ofAgent})
+	wait(t, a, "windows come through the relay", func() bool { return between.Passed(t.Context()) > 0 })
 	last := 0
-	for _, step := range []struct{ file, ahead string }{{ofAgent, "1h"}, {ofAgent, "-1h"}, {ofAgent, "0s"}, {ofServer, "1h"}, {ofServer, "-1h"}, {ofServer, "0s"}} {
+	for _, step := range []struct{ file, ahead string }{{ofAgent, "1h"}, {ofAgent, "-1h"}, {ofAgent, "0s"}, {ofRelay, "1h"}, {ofRelay, "-1h"}, {ofRelay, "0s"},
+		{ofServer, "1h"}, {ofServer, "-1h"}, {ofServer, "0s"}} {
 		set(step.file, step.ahead)
 		time.Sleep(3 * Every)
 		wait(t, a, "windows come after a step to "+step.ahead, func() bool {
@@ -351,16 +361,19 @@ func TestClockSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if step.file == ofServer {
+		switch step.file {
+		case ofRelay:
+			want = 0
+		case ofServer:
 			want = -want
 		}
 		wait(t, a, "the offset of the clock is known", func() bool { return (known(t, s, a).Offset - want).Abs() < 2*time.Second })
-		if step.file != ofAgent {
+		if step.file == ofServer {
 			continue
 		}
 		for c := range cuts(t, s, began) {
 			if at := time.Unix(0, c.Start).Sub(began); at.Abs() > 30*time.Minute {
-				t.Fatalf("the agent's clock was set to %s, and a window lies %v from when it was cut", step.ahead, at)
+				t.Fatalf("the clock of the %s was set to %s, and a window lies %v from when it was cut", filepath.Base(step.file), step.ahead, at)
 			}
 		}
 	}
