@@ -411,6 +411,35 @@ func TestClockThroughRelays(t *testing.T) {
 	}
 }
 
+// timed is a server that notes how long it may take.
+type timed struct {
+	*keeper
+	patience chan time.Duration
+}
+
+func (s *timed) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	until, _ := ctx.Deadline()
+	s.patience <- time.Until(until)
+	return s.keeper.Push(ctx, r)
+}
+
+// TestGivesUpBeforeAgents has windows that have waited for others, however long that
+// is, be waited for less long than their agents do.
+func TestGivesUpBeforeAgents(t *testing.T) {
+	const agents = 30 * time.Second // internal/agent: send
+	for name, o := range map[string]Options{"passed on": {}, "added up": {Keep: []string{"service"}}} {
+		server := &timed{newKeeper(), make(chan time.Duration, 1)}
+		o.Upstream = server
+		r := beganAs(t, o)
+		if err := ship(r, false, sealed(1, "one")); err != nil {
+			t.Fatal(err)
+		}
+		if all := r.options.Gather + <-server.patience; all >= agents || all <= 0 {
+			t.Errorf("%s: up to %v, and agents wait for %v", name, all, agents)
+		}
+	}
+}
+
 // stepping is a server of a relay whose clock somebody sets.
 type stepping struct {
 	*keeper
