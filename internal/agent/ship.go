@@ -357,9 +357,9 @@ func (s *shipper) shipBundle(ctx context.Context, id spool.ID) error {
 	return nil
 }
 
-// ship pushes records until they are taken. If they are refused together, each
-// is tried alone: one that is wrong must not hold up the others for ever. What was
-// taken alone, or refused, is left out of later attempts.
+// ship pushes records until they are taken. One that is wrong must not hold up the
+// others for ever: it is found, and left out. What was taken, or refused, is left out
+// of later attempts.
 func (s *shipper) ship(ctx context.Context, l load) error {
 	p := &s.progress
 	if !p.of(l) {
@@ -377,23 +377,29 @@ func (s *shipper) ship(ctx context.Context, l load) error {
 		}
 		windows, of = append(windows, w), append(of, i)
 	}
+	return s.shipHalves(ctx, l, windows, of)
+}
+
+// shipHalves pushes windows, and, where they are refused together, each half of them.
+// So one that is refused takes two pushes for each time that its bundle can be halved:
+// a relay may have each of them wait for seconds, and the next bundle comes soon.
+func (s *shipper) shipHalves(ctx context.Context, l load, windows []*atysv1.Spooled, of []int) error {
 	err := s.push(ctx, windows)
-	if err == nil {
+	switch {
+	case err == nil:
 		s.settle(of...)
+		return nil
+	case !errors.Is(err, errRefused):
+		return err
+	case len(windows) == 1:
+		s.lose(of[0], l.records[of[0]], spool.Losses{Refused: 1}, err)
+		return nil
 	}
-	if !errors.Is(err, errRefused) {
+	half := len(windows) / 2
+	if err := s.shipHalves(ctx, l, windows[:half], of[:half]); err != nil {
 		return err
 	}
-	for i, w := range windows {
-		if err := s.push(ctx, []*atysv1.Spooled{w}); errors.Is(err, errRefused) {
-			s.lose(of[i], l.records[of[i]], spool.Losses{Refused: 1}, err)
-		} else if err != nil {
-			return err
-		} else {
-			s.settle(of[i])
-		}
-	}
-	return nil
+	return s.shipHalves(ctx, l, windows[half:], of[half:])
 }
 
 // settle notes that records were taken.

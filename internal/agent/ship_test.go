@@ -302,6 +302,37 @@ func TestTakenIsNotLost(t *testing.T) {
 	}
 }
 
+// TestRefusedAmongMany has one window of many be refused, wherever it is, and found
+// by few pushes: those that share a bundle with it must not wait for a push each.
+func TestRefusedAmongMany(t *testing.T) {
+	const all, most = 64, 1 + 2*6 // which halve that to one
+	for _, bad := range []int64{1, 23, all} {
+		s, to, _ := shipping(t)
+		var starts, want []int64
+		for i := int64(1); i <= all; i++ {
+			if starts = append(starts, i); i != bad {
+				want = append(want, i)
+			}
+		}
+		spooled(t, s, starts...)
+		pushes := 0
+		to.answer = func(starts []int64) error {
+			pushes++
+			if slices.Contains(starts, bad) {
+				return connect.NewError(connect.CodeResourceExhausted, errors.New("no more series"))
+			}
+			return nil
+		}
+		shipAll(t, s)
+		if got := s.options.Spool.Stats().Losses; got != (spool.Losses{Refused: 1}) || !slices.Equal(to.taken, want) {
+			t.Errorf("lost %+v, %v were taken", got, to.taken)
+		}
+		if pushes > most {
+			t.Errorf("%d pushes of %d windows of which the one at %d is refused, want at most %d", pushes, all, bad, most)
+		}
+	}
+}
+
 // TestUnreadableBundle has a bundle that cannot be read be the oldest, and one that
 // holds no window the next: what follows them is shipped.
 func TestUnreadableBundle(t *testing.T) {
