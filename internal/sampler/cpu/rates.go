@@ -127,13 +127,14 @@ func (s *Sampler) SetFrequency(hz float64) error {
 
 // applyRates writes wanted rates for the windows that use the given buffers, and
 // gives the base rate that goes with them. The buffer being filled is never one
-// of them: a rate holds for whole windows.
+// of them: a rate holds for whole windows. A target that finds no room is counted.
 func (s *Sampler) applyRates(buffers ...int) (base float64, err error) {
 	s.targetsMu.Lock()
 	defer s.targetsMu.Unlock()
 	s.entering, s.fresh = s.fresh, map[int]bool{}
 	plan := planRates(s.options.Frequency, s.targets)
 	s.sweepTargets()
+	refused := int64(0)
 	for pid, keep := range plan.keep {
 		if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 			delete(s.targets, pid)
@@ -149,9 +150,15 @@ func (s *Sampler) applyRates(buffers ...int) (base float64, err error) {
 		for _, b := range buffers {
 			t.Keep[b] = keep
 		}
-		if err := s.objects.Targets.Update(uint32(pid), &t, ebpf.UpdateAny); err != nil {
+		err := s.objects.Targets.Update(uint32(pid), &t, ebpf.UpdateAny)
+		if errors.Is(err, unix.E2BIG) {
+			refused++
+		} else if err != nil {
 			return 0, fmt.Errorf("sample process %d: %w", pid, err)
 		}
+	}
+	for _, b := range buffers {
+		s.refused[b] = refused
 	}
 	return plan.base, nil
 }
