@@ -97,6 +97,7 @@ type Sampler struct {
 	dropped   map[int]bool    // of the targets, those that are none from the next edge on
 	fresh     map[int]bool    // and those that are sampled from the next edge on
 	entering  map[int]bool    // those that were fresh at the last edge
+	held      map[int]int     // fresh ones that stay so, by the process of AimLater that has to be released
 	gone      map[uint32]bool // of the kernel's targets, at the last edge
 
 	mu        sync.Mutex // guards all below: one Cut at a time
@@ -137,7 +138,7 @@ func New(o Options) (*Sampler, error) {
 		}
 		o.PIDs = slices.Collect(maps.Keys(members))
 	}
-	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}, dropped: map[int]bool{}, fresh: map[int]bool{}}
+	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}, dropped: map[int]bool{}, fresh: map[int]bool{}, held: map[int]int{}}
 	for _, pid := range o.PIDs {
 		s.targets[pid] = o.Frequency
 	}
@@ -306,6 +307,9 @@ func (s *Sampler) adopt(parent, child int) bool {
 	s.targets[child] = hz
 	if s.fresh[parent] {
 		s.fresh[child] = true
+	}
+	if by, ok := s.held[parent]; ok {
+		s.held[child] = by
 	}
 	var t kernelTarget
 	if s.objects.Targets.Lookup(uint32(parent), &t) == nil {
