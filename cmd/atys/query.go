@@ -363,7 +363,7 @@ func windowRows(r *atysv1.WindowsResponse) [][]string {
 	for _, w := range r.GetWindows() {
 		var incomplete int64
 		for _, l := range w.GetLosses() {
-			if !profile.LossReason(l.GetReason()).OfWindows() {
+			if profile.LossReason(l.GetReason()).OfSamples() {
 				incomplete += l.GetN()
 			}
 		}

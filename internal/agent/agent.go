@@ -46,6 +46,10 @@ type Options struct {
 	Jitter  time.Duration // windows are shipped at a random time within half the shortest one, and this while none is cut; 0: at once
 	Look    time.Duration // how often it is seen what runs; 0: 5 s
 
+	// Ready tells that processes which recordings were aimed at before can be sampled
+	// now: aim again. nil: they always can at once.
+	Ready <-chan struct{}
+
 	Budget freq.Budget  // of CPU time and memory; zero: as much as it takes
 	Usage  func() Usage // what it takes; nil: what this process does
 	Shed   func()       // gives up what whoever records keeps in memory; may be nil
@@ -76,7 +80,8 @@ type Record func(Wanted) (Recording, error)
 type Recording interface {
 	sampler.Sampler
 	// Aim makes processes targets, and others no longer, from the next window on. It
-	// tells whether any of them was not sampled before, as a target's child is.
+	// tells whether any of them was not sampled before, as a target's child is. Where a
+	// process takes a moment to be ready, Options.Ready and then the next Aim tell it.
 	Aim(add, drop []int) (fresh bool)
 	// Full tells how full the kernel's tables are of the window, from 0 to 1.
 	Full() float64
@@ -222,6 +227,8 @@ func (a *Agent) conduct(ctx context.Context) error {
 			}
 		case d := <-a.cuts:
 			a.crewHasCut(d)
+		case <-a.options.Ready:
+			a.readied()
 		case <-a.shipper.dated:
 			a.dateAgain()
 		case <-look.C:

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -292,17 +293,29 @@ func (a *Agent) close(r *recording) {
 const (
 	lookSamples = 4000
 	lookLeast   = 100 * time.Millisecond
+	lookCounted = time.Second // of events that are no clocks
 	fullEnough  = 0.4
 )
 
 // nextLook is when to see how full the tables are: never, where a window cannot
-// fill them.
+// fill them. What is no clock has no rate that would tell: system calls come
+// 100,000 times a second where a profile says 19, and each is recorded.
 func (r *recording) nextLook(now time.Time) time.Time {
 	perSecond := r.rate * float64(runtime.NumCPU())
-	if perSecond*r.task.profile.Window.Seconds() < lookSamples {
+	every := max(lookLeast, time.Duration(lookSamples/perSecond*float64(time.Second)))
+	switch {
+	case !isClock(r.Event):
+		every = min(every, lookCounted)
+	case perSecond*r.task.profile.Window.Seconds() < lookSamples:
 		return time.Time{}
 	}
-	return now.Add(max(lookLeast, time.Duration(lookSamples/perSecond*float64(time.Second))))
+	return now.Add(every)
+}
+
+// isClock tells whether an event comes at the profile's frequency.
+func isClock(event string) bool {
+	name, _, _ := strings.Cut(event, ":")
+	return name == "cpu" || strings.HasSuffix(name, "-clock")
 }
 
 // relieve cuts a window before its edge where the tables of the kernel fill.

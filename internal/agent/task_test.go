@@ -356,6 +356,24 @@ func TestRelieve(t *testing.T) {
 	}
 }
 
+// TestLookAtEvents has the tables of recordings be looked at that have no rate:
+// each system call is recorded, however often a profile says.
+func TestLookAtEvents(t *testing.T) {
+	now := time.Now()
+	for event, want := range map[string]bool{"syscalls:sys_enter_openat": true, "page-faults": true, "cycles:u": true,
+		"cpu-clock": false, "cpu": false, "task-clock:u": false} {
+		r := newTask("x", spec.Builtin(), time.Time{}).recordings[0]
+		r.Event = event
+		if look := r.nextLook(now); look.IsZero() == want || look.Sub(now) > time.Second {
+			t.Errorf("%s: the tables are looked at after %v", event, look.Sub(now))
+		}
+		r.rate = 9999
+		if look := r.nextLook(now); look.IsZero() || look.Sub(now) > time.Second {
+			t.Errorf("%s at 9,999 Hz: the tables are looked at after %v", event, look.Sub(now))
+		}
+	}
+}
+
 // brittle is a machine that breaks.
 type brittle struct {
 	*machine
