@@ -430,6 +430,7 @@ func TestOverlappingTasks(t *testing.T) {
 		"one":                        {[][]written{windows("a", "shop", 0, 50)}, "[]"},
 		"one after the other":        {[][]written{windows("a", "shop", 0, 20), windows("b", "shop", 20, 50)}, "[]"},
 		"at once":                    {[][]written{windows("a", "shop", 0, 50), windows("b", "shop", 20, 25)}, "[a b]"},
+		"a short one within":         {[][]written{windows("c", "shop", 0, 50), windows("b", "shop", 2, 3), windows("a", "shop", 45, 60)}, "[a c]"},
 		"at once, of other services": {[][]written{windows("a", "shop", 0, 50), windows("b", "cart", 20, 25)}, "[]"},
 	} {
 		a := Asker{Store: &shelf{windows: slices.Concat(test.windows...)}, Now: func() time.Time { return noon.Add(time.Hour) }}
