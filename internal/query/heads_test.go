@@ -10,7 +10,7 @@ import (
 
 // TestOverlapsOfManyServices ends: each pair of so many services would take hours.
 func TestOverlapsOfManyServices(t *testing.T) {
-	const services = 300_000
+	const services = 200_000
 	var h heads
 	saw := func(service int, task string, start time.Time) {
 		h.saw(profile.Labels{"service": fmt.Sprint(service)}, &profile.Head{Task: task, Start: start, Duration: 10 * time.Second})
