@@ -43,6 +43,7 @@ func Run(t *testing.T, e Engine) {
 		"names of whoever has them":      testBetterNames,
 		"drops days":                     testDrops,
 		"rolls up":                       testRollsUp,
+		"rolls up in order":              testRollsInOrder,
 		"keeps what is rolled up":        testKeepsRolled,
 		"many at once":                   testMany,
 		"series have a limit":            testSeriesQuota,
