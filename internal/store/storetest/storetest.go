@@ -33,6 +33,7 @@ func Run(t *testing.T, e Engine) {
 		"asks for what it does not know": testUnknown,
 		"takes a batch twice":            testTwice,
 		"contains each once":             testOverlap,
+		"contains each once in a batch":  testOverlapInBatch,
 		"contains each once, at once":    testOverlapAtOnce,
 		"chooses":                        testChooses,
 		"ends a scan":                    testEndsScan,
