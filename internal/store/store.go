@@ -80,6 +80,11 @@ type Step struct {
 	Start time.Time
 }
 
+// Waits tells whether a step is added up from another one, and so after it.
+func (s Step) Waits(below Step) bool {
+	return below.Level == s.Level.Below() && below.Start.Truncate(s.Level.Length()).Equal(s.Start)
+}
+
 // Steps lists those that a time lies in, one for each level.
 func Steps(at time.Time) (steps []Step) {
 	for _, level := range RolledUp() {
@@ -298,7 +303,8 @@ type Store interface {
 	// put: of these times a lower level is to be asked. They stay listed over crashes.
 	Stale(ctx context.Context, tenant string) ([]Step, error)
 	// Roll adds a step up from the level below, and replaces what there was of it.
-	// What is put meanwhile may be in, or the step is stale again. Where the level
+	// What is put meanwhile may be in, or the step is stale again. While something of it
+	// is stale at the level below nothing is done, and it stays stale. Where the level
 	// below has been dropped, what there is stays. What is damaged it leaves out, and
 	// says so by a DamagedError: the step is added up all the same, and what was has a
 	// loss of profile.LossStoreDamage, or stays where there was more of it.

@@ -35,7 +35,11 @@ type claims struct {
 // decide gives the commits of a group that may be written, without the windows
 // that are there already as parts of others. The others have failed.
 func (d *database) decide(group []*commit) (may []*commit, err error) {
-	if !slices.ContainsFunc(group, (*commit).claimed) {
+	some := false
+	for _, c := range group { // each marks its days, whatever those before it do
+		some = c.claimed() || some
+	}
+	if !some {
 		return group, nil
 	}
 	s := &claims{database: d, fresh: map[string]key{}, single: map[string]bool{}}
@@ -50,7 +54,8 @@ func (d *database) decide(group []*commit) (may []*commit, err error) {
 	return may, nil
 }
 
-// claimed tells whether a commit claims windows, or is of a day when some are.
+// claimed tells whether a commit claims windows, or is of a day when some are. The
+// days of those that it claims are such from now on.
 func (c *commit) claimed() bool {
 	if len(c.claims) > 0 {
 		c.tenant.mu.Lock()
@@ -79,12 +84,17 @@ func (s *claims) add(c *commit) error {
 		return nil
 	}
 	overlap := map[int][]int{}
+	mine := map[string]key{} // what windows of this commit contain: the first of several keeps it
 	for _, one := range c.claims {
+		by := mine[string(one.contained)]
+		if by == nil {
+			mine[string(one.contained)] = one.by
+		}
 		there, err := s.there(one)
 		if err != nil {
 			return err
 		}
-		if there {
+		if there || by != nil && !bytes.Equal(by, one.by) {
 			overlap[one.window] = append(overlap[one.window], one.part)
 		}
 	}

@@ -88,20 +88,18 @@ func checkWindow(w *store.Window, level store.Level) error {
 	return nil
 }
 
-// resolver finds the leaves of a batch's stacks, once for each service.
+// resolver finds the leaves of a batch's stacks, of one service after another: what
+// was found of a service is forgotten before the next, so that there is one table,
+// however many services there are.
 type resolver struct {
-	shelf    *shelf
-	batch    *store.Batch
-	index    map[profile.Hash]int // of the batch's forest
-	places   []uint32             // of the batch's forest; see lesson
-	services map[string]*resolved
-	unknown  map[profile.Hash]bool
-}
-
-// resolved is what was found of one service.
-type resolved struct {
-	leaves []uint32 // by stack; or unresolved
-	lesson *lesson  // nil: none yet
+	shelf   *shelf
+	batch   *store.Batch
+	index   map[profile.Hash]int // of the batch's forest
+	lesson  *lesson              // nil: none yet
+	service string
+	leaves  []uint32   // of the service, by stack; or unresolved
+	named   [][]uint32 // stacks of which there may be some
+	unknown map[profile.Hash]bool
 }
 
 const unresolved = ^uint32(0)
@@ -116,7 +114,7 @@ func (s *Store) resolver(tenant string, b *store.Batch) (*resolver, error) {
 		db.release()
 		return nil, err
 	}
-	return &resolver{shelf: s.shelf(db, t), batch: b, services: map[string]*resolved{}, unknown: map[profile.Hash]bool{}}, nil
+	return &resolver{shelf: s.shelf(db, t), batch: b, unknown: map[profile.Hash]bool{}}, nil
 }
 
 // encode makes a commit of the batch. All that is unknown is told at once.
@@ -126,9 +124,9 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 	defer t.encoding.RUnlock()
 	c := t.newCommit()
 	c.stale = map[store.Step]bool{}
-	for i := range r.batch.Windows {
+	for _, i := range r.byService() {
 		w := &r.batch.Windows[i]
-		leaves, err := r.leaves(w)
+		leaves, err := r.resolve(w)
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +158,7 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 		return nil, &store.UnknownError{Stacks: slices.Collect(maps.Keys(r.unknown))}
 	}
 	if r.batch.Forest != nil { // also of stacks that others have explained, who had no names
-		t.places.improveAll(r.batch.Forest, r.places)
+		t.places.improveAll(r.batch.Forest, r.lesson.found())
 	}
 	return c, nil
 }
@@ -181,44 +179,74 @@ func (r *resolver) key(level store.Level, w *store.Window, p store.Part) (key, e
 	return windowKey(t.name, level, p.Series[store.ServiceLabel], number, w.Head.Start.Add(p.After), w.Head.Task, p.Run), nil
 }
 
-// leaves gives the leaf of each of a window's rows.
-func (r *resolver) leaves(w *store.Window) ([]uint32, error) {
+// byService lists the windows, those of one service together, as they came.
+func (r *resolver) byService() (order []int) {
+	windows := r.batch.Windows
+	of := map[string][]int{}
+	var services []string
+	for i := range windows {
+		service := windows[i].Series[store.ServiceLabel]
+		if of[service] == nil {
+			services = append(services, service)
+		}
+		of[service] = append(of[service], i)
+	}
+	for _, service := range services {
+		order = append(order, of[service]...)
+	}
+	return order
+}
+
+// resolve gives the leaf of each of a window's rows.
+func (r *resolver) resolve(w *store.Window) ([]uint32, error) {
 	service := w.Series[store.ServiceLabel]
 	d, err := r.shelf.take(service)
 	if err != nil {
 		return nil, err
 	}
-	known := r.services[service]
-	if known == nil {
-		known = &resolved{leaves: slices.Repeat([]uint32{unresolved}, len(r.batch.Stacks))}
-		r.services[service] = known
+	if r.leaves == nil || r.service != service {
+		r.turnTo(service)
 	}
-	d.find(r.batch.Stacks, w.Rows.Stack, known.leaves)
+	r.named = append(r.named, w.Rows.Stack)
+	d.find(r.batch.Stacks, w.Rows.Stack, r.leaves)
 	leaves := make([]uint32, len(w.Rows.Stack))
 	for i, stack := range w.Rows.Stack {
-		if known.leaves[stack] == unresolved {
-			known.leaves[stack] = r.learn(d, known, r.batch.Stacks[stack])
+		if r.leaves[stack] == unresolved {
+			r.leaves[stack] = r.learn(d, r.batch.Stacks[stack])
 		}
-		leaves[i] = known.leaves[stack]
+		leaves[i] = r.leaves[stack]
 	}
 	return leaves, nil
 }
 
+// turnTo forgets what was found of a service, and begins with another one.
+func (r *resolver) turnTo(service string) {
+	r.service = service
+	if r.leaves == nil {
+		r.leaves = slices.Repeat([]uint32{unresolved}, len(r.batch.Stacks))
+	}
+	for _, stacks := range r.named {
+		for _, stack := range stacks {
+			r.leaves[stack] = unresolved
+		}
+	}
+	r.named = r.named[:0]
+	if r.lesson != nil {
+		r.lesson.forget()
+	}
+}
+
 // learn gives the leaf of a stack that the dictionary does not know.
-func (r *resolver) learn(d *dictionary, known *resolved, h profile.Hash) uint32 {
-	forest := r.batch.Forest
-	if r.index == nil && forest != nil {
-		r.index, r.places = forest.Index(), make([]uint32, len(forest.Places))
+func (r *resolver) learn(d *dictionary, h profile.Hash) uint32 {
+	if forest := r.batch.Forest; r.lesson == nil && forest != nil {
+		r.index, r.lesson = forest.Index(), newLesson(forest)
 	}
 	leaf, ok := r.index[h]
 	if !ok {
 		r.unknown[h] = true
 		return unresolved
 	}
-	if known.lesson == nil {
-		known.lesson = newLesson(forest, r.places)
-	}
-	return d.learn(r.shelf.tenant.places, known.lesson, leaf)
+	return d.learn(r.shelf.tenant.places, r.lesson, leaf)
 }
 
 // commit waits until it is on disk. Who ends that wait does not know whether it

@@ -259,12 +259,12 @@ func (s *Store) reopen() {
 	}
 }
 
-// retire closes a database that broke, once nobody uses it.
+// retire has a database that broke be closed once nobody uses it. It waits for none
+// of them: one may itself wait for what it is about to commit.
 func (s *Store) retire(d *database) {
 	s.mu.Lock()
-	retired := s.depose()
-	s.mu.Unlock()
-	s.end(d, retired)
+	defer s.mu.Unlock()
+	go s.end(d, s.depose())
 }
 
 // depose has nobody be given the database any more. What it gives is to be closed

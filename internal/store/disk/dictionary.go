@@ -223,16 +223,33 @@ func (d *dictionary) size() int {
 	return len(d.leaves)
 }
 
-// lesson is a forest that a dictionary learns stacks of: each of its calls and
-// places is looked up once.
+// lesson is a forest that the dictionaries of a tenant learn stacks of, one after
+// another: each looks up each of its calls once, and all of them each of its places.
 type lesson struct {
-	forest *profile.Forest
-	places []uint32 // by the forest's, plus one; 0: not looked up. Of the tenant
-	calls  []uint32 // likewise; of the dictionary
+	forest  *profile.Forest
+	places  []uint32 // by the forest's, plus one; 0: not looked up. Of the tenant
+	calls   []uint32 // likewise; of the dictionary
+	learned []int    // those of the calls that are not 0
 }
 
-func newLesson(f *profile.Forest, places []uint32) *lesson {
-	return &lesson{f, places, make([]uint32, len(f.Calls))}
+func newLesson(f *profile.Forest) *lesson {
+	return &lesson{forest: f, places: make([]uint32, len(f.Places)), calls: make([]uint32, len(f.Calls))}
+}
+
+// forget has another dictionary learn.
+func (l *lesson) forget() {
+	for _, at := range l.learned {
+		l.calls[at] = 0
+	}
+	l.learned = l.learned[:0]
+}
+
+// found are the places as they were looked up; nil: there was no lesson.
+func (l *lesson) found() []uint32 {
+	if l == nil {
+		return nil
+	}
+	return l.places
 }
 
 // learn adds a stack, and gives its leaf.
@@ -263,6 +280,7 @@ func (d *dictionary) learnCall(p *places, l *lesson, leaf int) uint32 {
 		caller = d.number(c)
 		l.calls[at] = caller + 1
 	}
+	l.learned = append(l.learned, path...)
 	return caller
 }
 

@@ -120,6 +120,43 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
+// TestBreaksWhileHeld has a commit break the database while another call holds it and
+// commits, as one that adds up does: that fails, and what comes next is kept.
+func TestBreaksWhileHeld(t *testing.T) {
+	var bad atomic.Bool
+	s := openOn(t, t.TempDir(), errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(o errorfs.Op) error {
+		if bad.Load() && isLog(o) && isSync(o) {
+			return errors.New("injected")
+		}
+		return nil
+	})))
+	defer s.Close()
+	if err := put(s, 0); err != nil {
+		t.Fatal(err)
+	}
+	held, err := s.acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := s.tenant(held, tenantName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad.Store(true)
+	if err := put(s, 1); !errors.Is(err, store.ErrFull) {
+		t.Errorf("while the log is not synced: %v", err)
+	}
+	bad.Store(false)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.commit(ctx, of.newCommit()); !errors.Is(err, store.ErrFull) {
+		t.Errorf("who holds it and commits: %v", err)
+	}
+	held.release()
+	waitFor(t, "a disk that works again to be used", func() bool { return put(s, 2) == nil })
+	expect(t, s, map[int]bool{0: true, 2: true})
+}
+
 func isLog(o errorfs.Op) bool { return strings.HasSuffix(o.Path, ".log") }
 
 func isSync(o errorfs.Op) bool {

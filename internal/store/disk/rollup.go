@@ -37,15 +37,26 @@ func (t *tenant) marked(step store.Step) bool {
 	return ok
 }
 
-// begin takes the mark of a step away. No commit is between marking the steps of
-// its windows and writing them.
-func (s *Store) begin(t *tenant, step store.Step) {
+// begin takes the mark of a step away, unless something below it is stale: who chose
+// the step may have looked before that came, and what is added up without it would
+// never be again. No commit is between marking the steps of its windows and writing
+// them.
+func (s *Store) begin(t *tenant, step store.Step) bool {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for below := range t.stale {
+		if step.Waits(below) {
+			if _, marked := t.stale[step]; !marked {
+				t.stale[step] = false
+			}
+			return false
+		}
+	}
 	delete(t.stale, step)
 	t.busy = &step
+	return true
 }
 
 // end has a step be what it is; if it failed, stale.
@@ -89,7 +100,9 @@ func (s *Store) Roll(ctx context.Context, tenant string, step store.Step) error 
 	}
 	t.rolling.Lock()
 	defer t.rolling.Unlock()
-	s.begin(t, step)
+	if !s.begin(t, step) {
+		return nil
+	}
 	damaged, err := s.roll(ctx, t, step)
 	t.end(step, err)
 	if err != nil {

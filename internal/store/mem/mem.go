@@ -134,12 +134,15 @@ func (s *Store) Put(_ context.Context, name string, level store.Level, b *store.
 		return err
 	}
 	for i := range b.Windows {
+		w := &b.Windows[i]
+		for _, p := range w.Contains {
+			t.claimed[keyOf(level, w, p)] = keyOf(level, w, store.Part{Series: w.Series, Run: w.Run})
+		}
+	}
+	for i := range b.Windows {
 		w := b.Windows[i]
 		w.Series = maps.Clone(w.Series)
 		k := keyOf(level, &w, store.Part{Series: w.Series, Run: w.Run})
-		for _, p := range w.Contains {
-			t.claimed[keyOf(level, &w, p)] = k
-		}
 		if _, contained := t.claimed[k]; contained {
 			continue
 		}
@@ -170,7 +173,9 @@ func (t *tenant) overlap(level store.Level, b *store.Batch) error {
 			if ok && by != k || t.came[part] {
 				parts[i] = append(parts[i], n)
 			}
-			fresh[part] = k
+			if !ok { // the first of several keeps it
+				fresh[part] = k
+			}
 		}
 	}
 	if len(parts) > 0 {

@@ -37,6 +37,12 @@ func (s *Store) Roll(_ context.Context, name string, step store.Step) error {
 	if quota.Bytes > 0 && quota.Full(step.Level, t.usage().Bytes()) {
 		return &store.QuotaError{What: "bytes", Limit: quota.Bytes, Later: true}
 	}
+	for stale := range t.stale {
+		if step.Waits(stale) {
+			t.stale[step] = true
+			return nil
+		}
+	}
 	delete(t.stale, step)
 	if step.Start.Before(t.dropped[below]) {
 		return nil

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -124,6 +125,52 @@ func testOverlap(t *testing.T, b *bench) {
 	}
 	taken("after its day was dropped", Batch(first, windows[0]))
 	counts("after its day was dropped", windows[0])
+}
+
+// joined is batches under one table, without what explains it.
+func joined(batches ...*store.Batch) *store.Batch {
+	all := &store.Batch{}
+	for _, b := range batches {
+		first := uint32(len(all.Stacks))
+		all.Stacks = append(all.Stacks, b.Stacks...)
+		for _, w := range b.Windows {
+			w.Rows.Stack = slices.Clone(w.Rows.Stack)
+			for i := range w.Rows.Stack {
+				w.Rows.Stack[i] += first
+			}
+			all.Windows = append(all.Windows, w)
+		}
+	}
+	return all
+}
+
+// testOverlapInBatch has windows of one batch contain the same one, and a window be
+// beside one that contains it: each counts once.
+func testOverlapInBatch(t *testing.T, b *bench) {
+	run, windows := profile.Run{1}, together(900, 4)
+	sum := func(number byte, windows ...*profile.Window) *store.Batch {
+		s := Added(run, windows...)
+		s.Windows[0].Run = profile.Run{2, number}
+		return s
+	}
+	put := func(batch *store.Batch) error {
+		batch.Forest = Batch(run, windows...).Forest
+		return b.Put(context.Background(), tenant, store.Raw, batch)
+	}
+	first, second, third := sum(1, windows[:2]...), sum(2, windows[1:3]...), sum(3, windows[1], windows[3])
+	var overlap *store.OverlapError
+	if err := put(joined(first, second, third)); !errors.As(err, &overlap) ||
+		!maps.EqualFunc(overlap.Parts, map[int][]int{1: {0}, 2: {0}}, slices.Equal) {
+		t.Errorf("three that contain one: %v, want overlaps of the second and the third", err)
+	}
+	if err := put(joined(Batch(run, windows[0]), first, sum(4, windows[2:]...), Batch(run, windows[3]), sum(4, windows[2:]...))); err != nil {
+		t.Errorf("some beside what contains them, and one twice: %v", err)
+	}
+	m := b.merge(t, always(), "cpu", store.Grouping{})
+	if len(m.Columns) != 1 || m.Columns[0].Windows != len(windows) {
+		t.Fatalf("%d columns, of %v windows, want %d", len(m.Columns), m.Columns[0].Windows, len(windows))
+	}
+	compare(t, m, &m.Columns[0], totals("cpu", windows, func(*profile.Window, profile.Row) bool { return true }), true)
 }
 
 // testOverlapAtOnce has many put windows by themselves and added up at random, at

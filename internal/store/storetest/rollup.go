@@ -110,6 +110,33 @@ func testRollsUp(t *testing.T, b *bench) {
 	}
 }
 
+// testRollsInOrder has something late come after it was chosen what is added up: a
+// step waits for those below it, and lacks nothing in the end.
+func testRollsInOrder(t *testing.T, b *bench) {
+	windows := []*profile.Window{Window(1500, "shop", "one", Epoch), Window(1501, "shop", "two", Epoch.Add(time.Minute))}
+	b.put(t, windows...)
+	b.roll(t)
+	for i, level := range store.RolledUp() {
+		late := Window(1510+uint64(i), "shop", "late", Epoch.Add(time.Duration(i)*time.Second))
+		b.put(t, late)
+		windows = append(windows, late)
+		want := b.stale(t)
+		if level.Below() == store.Raw {
+			continue
+		}
+		for _, step := range stepsOf(level) {
+			if err := b.Roll(context.Background(), tenant, step); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := b.stale(t); !slices.Equal(got, want) {
+			t.Errorf("%v was added up before what is below it: stale are %v, want %v", level, got, want)
+		}
+		b.roll(t)
+		b.sameAtAllLevels(t, windows, "cpu")
+	}
+}
+
 // testKeepsRolled drops what was added up, and lets something late come after.
 func testKeepsRolled(t *testing.T, b *bench) {
 	windows := some(1300)

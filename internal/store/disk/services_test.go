@@ -1,0 +1,86 @@
+package disk_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk"
+	"atys.dev/atys/internal/store/storetest"
+)
+
+// many is a batch of a table of stacks, and of windows of as many services that have
+// one of them each.
+func many(services, stacks int) *store.Batch {
+	forest, leaves := profiletest.Forest(rand.New(rand.NewPCG(1, 2)), stacks, 5)
+	b := &store.Batch{Stacks: leaves, Forest: forest}
+	for i := range services {
+		w := store.Window{Series: profile.Labels{store.ServiceLabel: fmt.Sprint("service-", i)}, Scales: []int64{1}, Run: profile.Run{1},
+			Head: profile.Head{Task: "task", Start: storetest.Epoch, Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}},
+			Rows: store.Rows{Stack: []uint32{uint32(i)}, N: []int64{1}, Value: []int64{int64(i + 1)}}}
+		b.Windows = append(b.Windows, w)
+	}
+	return b
+}
+
+// TestServicesTimesStacks has a batch of many services under one large table take
+// memory for the one and for the other, not for each stack of each service: a few
+// kilobytes, packed, of services without rows could else take gigabytes.
+func TestServicesTimesStacks(t *testing.T) {
+	const services, stacks = 1000, 50_000
+	s := open(t, t.TempDir())
+	defer s.Close()
+	b := many(services, stacks)
+	for _, explained := range []bool{true, false} {
+		if !explained {
+			b.Forest = nil
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := s.Put(t.Context(), tenant, store.Raw, b); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if bytes := after.TotalAlloc - before.TotalAlloc; bytes > services*stacks*4/2 {
+			t.Errorf("explained %v: %d bytes were taken", explained, bytes)
+		}
+	}
+	for _, i := range []int{0, 1, services - 1} {
+		m, err := s.Merge(t.Context(), tenant, []store.Query{{Service: fmt.Sprint("service-", i), From: storetest.Epoch, To: always().To}}, "cpu", store.Grouping{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := m.Columns; len(c) != 1 || len(c[0].Sums) != 1 || c[0].Sums[0].Value != int64(i+1) || m.Forest.Calls[c[0].Sums[0].Call].Hash != b.Stacks[i] {
+			t.Errorf("service %d: %+v", i, c)
+		}
+	}
+}
+
+// BenchmarkServices puts what an agent ships of a node of a hundred services, whose
+// stacks are known.
+func BenchmarkServices(b *testing.B) {
+	s, err := disk.Open(disk.Options{Dir: b.TempDir(), Reserve: 1 << 20})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	batch := many(100, 8000)
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range batch.Windows {
+		rows := store.Rows{}
+		for _, stack := range r.Perm(8000)[:100] {
+			rows.Stack, rows.N, rows.Value = append(rows.Stack, uint32(stack)), append(rows.N, 1), append(rows.Value, 1)
+		}
+		batch.Windows[i].Rows = rows
+	}
+	for b.Loop() {
+		if err := s.Put(b.Context(), tenant, store.Raw, batch); err != nil {
+			b.Fatal(err)
+		}
+		batch.Forest = nil
+	}
+}
