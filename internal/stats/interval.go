@@ -7,7 +7,7 @@
 //     period for every block of samples, and because rates change.
 //  2. Share turns them into an effective number of samples: as many equally
 //     weighted, independent ones as would vary as much.
-//  3. MidP gives the interval of a proportion at that number.
+//  3. Proportion gives the interval of a proportion at that number.
 //  4. Difference compares two shares, TotalFromShare scales one to the exact
 //     time the kernel accounted.
 //
@@ -68,7 +68,7 @@ func Share(part, whole Sums) Interval {
 	}
 	share := min(max(part.Weight/whole.Weight, 0), 1)
 	n := effective(share, part, whole)
-	return MidP(share*n, n)
+	return Proportion(share*n, n)
 }
 
 // effective is how many equally weighted, independent samples would be as

@@ -16,31 +16,44 @@ const (
 // MidP is the interval of a proportion of which k of n independent draws were
 // hits, by the mid-P variant of Clopper and Pearson: half the probability of k
 // itself counts as tail. k and n need not be whole numbers.
+//
+// It is what widths are measured by. Where three hits are expected it covers
+// 91.6%, not 95: Proportion is what is shown.
 func MidP(k, n float64) Interval {
+	return enclose(k, n, func(float64) float64 { return half })
+}
+
+// half is how much of the probability of k itself mid-P counts as tail.
+const half = 0.5
+
+// enclose gives the interval of a proportion. own tells how much of the
+// probability of k itself counts as tail, by the smaller of hits and misses;
+// it is a half above exactBelow.
+func enclose(k, n float64, own func(fewer float64) float64) Interval {
 	if !(n > 0) {
 		return Interval{0, 0, 1}
 	}
 	k = min(max(k, 0), n)
+	fewer := min(k, n-k)
+	low, high := bounds(fewer, n, own(fewer))
 	if k > n/2 {
-		low, high := bounds(n-k, n)
 		return Interval{k / n, 1 - high, 1 - low}
 	}
-	low, high := bounds(k, n)
 	return Interval{k / n, low, high}
 }
 
 // bounds solves both ends for k <= n/2.
-func bounds(k, n float64) (low, high float64) {
+func bounds(k, n, own float64) (low, high float64) {
 	if k == 0 {
-		// Half of (1-p)^n is to be oneTail.
-		return 0, -math.Expm1(math.Log(2*oneTail) / n)
+		// own (1-p)^n is to be oneTail.
+		return 0, -math.Expm1(math.Log(oneTail/own) / n)
 	}
 	low, high = wilson(k, n)
 	if k > exactBelow {
 		return solveExpansion(k, n, low, z), solveExpansion(k, n, high, -z)
 	}
 	low = max(low, k/n*1e-6) // the difference wilson takes may cancel
-	b := binomial{k, n, logChoose(n, k)}
+	b := binomial{k, n, logChoose(n, k), own}
 	return b.solveLow(low), b.solveHigh(high)
 }
 
@@ -79,8 +92,9 @@ func solveExpansion(k, n, p, target float64) float64 {
 	return p
 }
 
-// binomial is a distribution of n draws, with what its tails at k need.
-type binomial struct{ k, n, logChoose float64 }
+// binomial is a distribution of n draws, with what its tails at k need: own is
+// how much of the probability of k counts as tail.
+type binomial struct{ k, n, logChoose, own float64 }
 
 func logChoose(n, k float64) float64 {
 	a, _ := math.Lgamma(n + 1)
@@ -94,18 +108,14 @@ func (b binomial) mass(p float64) float64 {
 	return math.Exp(b.logChoose + b.k*math.Log(p) + (b.n-b.k)*math.Log1p(-p))
 }
 
-// slope is how fast the mid-P tails change with p.
-func (b binomial) slope(mass, p float64) float64 {
-	return mass / 2 * (b.k/p + (b.n-b.k)/(1-p))
-}
-
 // solveLow finds p where the tail above k is oneTail. Log tail is concave and
 // rising in log p, so Newton's steps approach from below after the first.
 func (b binomial) solveLow(p float64) float64 {
 	for range maxSteps {
 		mass := b.mass(p)
-		tail := mass/2 + mass*p*(b.n-b.k)/(b.k+1)*betaFraction(b.k+1, b.n-b.k, p)
-		step := math.Log(oneTail/tail) * tail / (b.slope(mass, p) * p)
+		tail := b.own*mass + mass*p*(b.n-b.k)/(b.k+1)*betaFraction(b.k+1, b.n-b.k, p)
+		slope := mass * (b.own*b.k/p + (1-b.own)*(b.n-b.k)/(1-p))
+		step := math.Log(oneTail/tail) * tail / (slope * p)
 		p *= math.Exp(min(step, 1))
 		if math.Abs(step) < tolerance || p < math.SmallestNonzeroFloat64 {
 			break
@@ -119,8 +129,9 @@ func (b binomial) solveLow(p float64) float64 {
 func (b binomial) solveHigh(p float64) float64 {
 	for range maxSteps {
 		mass := b.mass(p)
-		tail := mass/2 + mass*(1-p)*b.k/(b.n-b.k+1)*betaFraction(b.n-b.k+1, b.k, 1-p)
-		next := p + math.Log(tail/oneTail)*tail/b.slope(mass, p)
+		tail := b.own*mass + mass*(1-p)*b.k/(b.n-b.k+1)*betaFraction(b.n-b.k+1, b.k, 1-p)
+		slope := mass * ((1-b.own)*b.k/p + b.own*(b.n-b.k)/(1-p))
+		next := p + math.Log(tail/oneTail)*tail/slope
 		if next >= 1 {
 			next = (p + 1) / 2
 		}
