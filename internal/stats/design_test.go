@@ -132,7 +132,7 @@ func TestShareCoversMergedRates(t *testing.T) {
 			part, whole := p.Sample(fast.Draw(rng, half), 2)
 			more, all := q.Sample(slow.Draw(rng, half), 2)
 			truth := float64(p.Times(2)[0]+q.Times(2)[0]) / float64(2*half)
-			if Share(add(part[0], more[0]), add(whole, all)).Contains(truth) {
+			if Share(part[0].Plus(more[0]), whole.Plus(all)).Contains(truth) {
 				covered++
 			}
 		}
@@ -140,10 +140,6 @@ func TestShareCoversMergedRates(t *testing.T) {
 			t.Errorf("%s: covered in %.3f", c.name, got)
 		}
 	}
-}
-
-func add(a, b Sums) Sums {
-	return Sums{a.N + b.N, a.Weight + b.Weight, a.Squares + b.Squares}
 }
 
 // Share must also hold where little was seen: n from 5 on, shares from 0.001.
@@ -160,9 +156,9 @@ func TestShareCoversFewSamples(t *testing.T) {
 					if i%20 == 0 {
 						period = 0.5 + rng.Float64()
 					}
-					whole = add(whole, Sums{1, period, period * period})
+					whole = whole.Plus(Sums{1, period, period * period})
 					if rng.Float64() < share {
-						part = add(part, Sums{1, period, period * period})
+						part = part.Plus(Sums{1, period, period * period})
 					}
 				}
 				got := Share(part, whole)

@@ -54,7 +54,7 @@ func TestDifference(t *testing.T) {
 	// examples of Newcombe 1998, table II. There the hybrid is of Wilson's
 	// intervals, given here as he prints them.
 	score := func(k, n float64) Interval {
-		low, high := wilson(k, n)
+		low, high := wilson(k, n, z)
 		return Interval{k / n, low, high}
 	}
 	tests := []struct {

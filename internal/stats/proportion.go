@@ -11,7 +11,7 @@ package stats
 // Pearson cover 95% at least and are up to 23% wider. What lies between them is
 // how much of the probability of the observed count is taken for tail: a half
 // in mid-P, all of it in Clopper and Pearson, here ownWeight.
-func Proportion(k, n float64) Interval { return enclose(k, n, ownWeight) }
+func Proportion(k, n float64) Interval { return enclose(k, n, level{oneTail, z}, ownWeight) }
 
 // atNone is what ownWeight begins at.
 const atNone = 0.72
