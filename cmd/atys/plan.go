@@ -286,6 +286,9 @@ func (p *plan) write(w io.Writer) error {
 	if p.CostShare > 0 {
 		fmt.Fprintf(&b, ", %s of what is profiled", render.Share(p.CostShare))
 	}
+	if p.Change != nil {
+		b.WriteString(" each time")
+	}
 	fmt.Fprintf(&b, " (%s a sample: --cost)\n", render.Value(p.CostPerSample, "nanoseconds"))
 	for _, note := range p.Notes {
 		fmt.Fprintf(&b, "%s\n", note)
