@@ -13,6 +13,10 @@ const powerDeviate = 0.8416212335729143
 // 0 where no change, however large, would be. The sides are those of a part that
 // has about this share or, without one, of any whose weights vary as those of the
 // whole; level is that of their Family.
+//
+// Of a part that has few samples or none nobody knows how its weights vary:
+// where rates changed, what runs at the lowest of them alone is found less often
+// than that (bench/differences).
 func Detectable(share float64, before, after Side, level float64) (rise, fall float64) {
 	x, y := before.counts(after), after.counts(before)
 	share = min(max(share, 0), 1)

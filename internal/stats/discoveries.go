@@ -36,10 +36,10 @@ func (f Family) Widen() float64 { return normalTail(f.Level/2) / z }
 // depend positively on each other (PRDS; Benjamini and Yekutieli 2001), as a
 // function and its callers do, whose samples it shares. It is not proven for
 // tests of both directions, nor for functions that take samples from each other:
-// what is proven then allows ln(tested) as many (Benjamini and Yekutieli), or
-// about 3 times where dependence is negative (Chi, Ramdas and Wang 2024).
-// Simulated it holds: TestNoChangeIsFound, and bench/differences for larger
-// trees. A function that stands in the list many times, with the same samples,
+// what is proven then allows up to ln(tested) times as many (Benjamini and
+// Yekutieli), and by a factor that does not grow with their number where
+// dependence is negative (Chi, Ramdas and Wang, arXiv 2212.09706). Simulated it
+// holds: TestNoChangeIsFound, and bench/differences for larger trees. A function that stands in the list many times, with the same samples,
 // adds to the tested and takes away some power, not more.
 func Judge(comparisons []*Comparison) Family {
 	f := Family{Compared: len(comparisons)}

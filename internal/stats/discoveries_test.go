@@ -149,3 +149,35 @@ func TestNeeded(t *testing.T) {
 		t.Errorf("of nothing %v and %v are detectable", rise, fall)
 	}
 }
+
+// Who has intervals alone, as pages do, finds by wider ones what Judge finds, but
+// for what is on the edge.
+func TestWidenAgrees(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	found, apart := 0, 0
+	for range 100 {
+		shares, calls := drawProgram(rng)
+		changed := slices.Clone(shares)
+		for i := range changed {
+			changed[i] *= math.Exp(0.4 * rng.NormFloat64())
+		}
+		var before, after sides
+		before.parts, before.whole = DrawSums(rng, shares, 3000)
+		after.parts, after.whole = DrawSums(rng, changed, 2000)
+		all, family := compareAll(calls, before, after)
+		for _, c := range all {
+			d, widen := c.Difference, family.Widen()
+			wide := d.Value > widen*(d.Value-d.Low) || -d.Value > widen*(d.High-d.Value)
+			if c.Significant() {
+				found++
+			}
+			if wide != c.Significant() {
+				apart++
+			}
+		}
+	}
+	if found < 500 || apart > found/20 {
+		t.Errorf("of %d that are found %d are told differently", found, apart)
+	}
+	t.Logf("of %d that are found %d are told differently", found, apart)
+}

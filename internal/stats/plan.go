@@ -20,7 +20,7 @@ func HalfWidth(share, n, confidence float64) float64 {
 // within some other, at a confidence. Both are of one.
 func SamplesFor(share, within, confidence float64) float64 {
 	few := func(n float64) bool { return HalfWidth(share, n, confidence) > within }
-	low, high := 0.0, 1.0
+	low, high := 1.0, 1.0
 	for few(high) && high < math.MaxInt64 {
 		low, high = high, 2*high
 	}

@@ -23,7 +23,7 @@ func TestSamplesFor(t *testing.T) {
 		{0.5, 0.05, 0.95, 380, 390},
 		{0.1, 0.01, 0.99, 5971, 5971 * 1.09},
 		{0, 0.001, 0.95, 3300, 3400}, // ln(0.72/0.025)/0.001
-		{0.3, 2, 0.95, 0, 1},
+		{0.3, 2, 0.95, 1, 1},
 	} {
 		n := SamplesFor(c.share, c.within, c.confidence)
 		if n < c.least || n > c.most {
