@@ -27,11 +27,11 @@ func writeCertainty(w io.Writer, tree *profile.Tree, changes []change, family st
 	var found []string
 	for _, share := range []float64{0.01, 0.1} {
 		if rise, _ := stats.Detectable(share, stats.Side{Whole: sums(before)}, stats.Side{Whole: sums(after)}, family.Level); rise > 0 {
-			found = append(found, fmt.Sprintf("%s of %s", point(rise), render.Share(share)))
+			found = append(found, fmt.Sprintf("by %s points from %s", strings.TrimPrefix(point(rise), "+"), render.Share(share)))
 		}
 	}
 	if len(found) > 0 {
-		fmt.Fprintf(w, "would be found, 4 times of 5: %s\n", strings.Join(found, ", "))
+		fmt.Fprintf(w, "a rise would be found, 4 times of 5, %s\n", strings.Join(found, ", "))
 	}
 	for i := range changes {
 		if c := &changes[i]; !c.Significant() && c.Difference.Value != 0 {
