@@ -5,12 +5,13 @@ import (
 	"os"
 
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/test/truth"
 )
 
 // What the issue asks for.
 const (
 	floorCovered = 0.93
-	floorWidth   = 1.5
+	floorWidth   = 1.4
 )
 
 func report(runs []*victim) error {
@@ -35,6 +36,9 @@ func report(runs []*victim) error {
 	if err := t.Print(os.Stdout); err != nil {
 		return err
 	}
+	if err := byCount(runs); err != nil {
+		return err
+	}
 	for _, v := range runs {
 		fmt.Printf("\n%s: %s\n", v.name, v.placed)
 		for _, l := range v.losses {
@@ -47,4 +51,29 @@ func report(runs []*victim) error {
 		}
 	}
 	return nil
+}
+
+// byCount prints the coverage of all victims together by how many samples a
+// function was expected to have: an interval may hold in the mean and not where
+// little was seen.
+func byCount(runs []*victim) error {
+	var all truth.Score
+	for _, v := range runs {
+		all.Join(&v.score)
+	}
+	fmt.Println()
+	var t harness.Table
+	t.Row("samples expected", "intervals", "covered (95%)", "width / mid-P", "holds")
+	for i, tally := range all.Counts {
+		if tally.N == 0 {
+			continue
+		}
+		c, holds := tally.Coverage(), "yes"
+		if c.Value < floorCovered || tally.WidthRatio() > floorWidth {
+			holds = "no"
+		}
+		t.Row(truth.CountRange(i), fmt.Sprint(tally.N), fmt.Sprintf("%.2f%% (%.2f to %.2f)", 100*c.Value, 100*c.Low, 100*c.High),
+			fmt.Sprintf("%.3f", tally.WidthRatio()), holds)
+	}
+	return t.Print(os.Stdout)
 }

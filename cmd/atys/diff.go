@@ -35,8 +35,12 @@ func diffCommand() *cobra.Command {
 		Short: "Show what changed between two profiles, and what could be chance",
 		Long: `diff compares two profiles function by function: their values, their shares of
 the profile they stand in, and the difference of the shares with its 95%
-interval. A difference that may be nothing but the chance of sampling is marked
-by "?". Drawings (-o) and JSON compare shares.`,
+interval. A difference that may be nothing but the chance of sampling, which finds
+something among so many functions, is marked by "?"; "few" are those with too few
+samples for any change to be found. Of what is not marked 5% are chance in the mean
+(Benjamini and Hochberg). Below the table stand the least changes that would have
+been found, and what the largest that is not sure needs. Drawings (-o) and JSON
+compare shares.`,
 		Example: `  atys diff before.pb.gz after.pb.gz
   atys diff --focus '^main' -o diff.html monday.pb.gz tuesday.pb.gz`,
 		PreRun:            endOnSignal,
@@ -110,8 +114,18 @@ func diff(out, log io.Writer, f diffFlags, paths []string) error {
 // change is one function's row.
 type change struct {
 	profile.Function
-	before, after stats.Interval // shares
-	difference    stats.Interval
+	stats.Comparison // of the total's shares
+}
+
+// mark is what stands beside a change that is not significant.
+func (c *change) mark() string {
+	switch {
+	case c.Significant():
+		return ""
+	case !c.Tested && c.Difference.Value != 0:
+		return "few"
+	}
+	return "?"
 }
 
 func (f *diffFlags) writeTable(w io.Writer, tree *profile.Tree, before, after *selected, o render.Options) {
@@ -132,39 +146,41 @@ func (f *diffFlags) writeTable(w io.Writer, tree *profile.Tree, before, after *s
 	if base := tree.Root.Total[0].Value; f.normalize && base != 0 {
 		scale = float64(tree.Root.Total[1].Value) / float64(base)
 	}
-	changes := changesOf(tree)
+	changes, family := changesOf(tree)
 	unit := tree.Columns[0].Type.Unit
 	t := table{heads: []string{"before", "after", "change", "before%", "after%", "points", "95% interval", ""}}
 	for i, c := range changes {
 		if o.Limit > 0 && i == o.Limit {
 			break
 		}
-		chance := ""
-		if c.difference.Contains(0) {
-			chance = "?"
-		}
 		was, is := scale*float64(c.Total[0].Value), float64(c.Total[1].Value)
-		t.add(c.Frame, render.Value(was, unit), render.Value(is, unit), signed(is-was, unit), render.Share(c.before.Value), render.Share(c.after.Value),
-			point(c.difference.Value), points(c.difference.Low, c.difference.High), chance)
+		t.add(c.Frame, render.Value(was, unit), render.Value(is, unit), signed(is-was, unit), render.Share(c.Before.Value), render.Share(c.After.Value),
+			point(c.Difference.Value), points(c.Difference.Low, c.Difference.High), c.mark())
 	}
 	t.write(w, len(changes), o)
+	writeCertainty(w, tree, changes, family)
 }
 
-// changesOf lists functions, those whose share changed most first.
-func changesOf(tree *profile.Tree) []change {
+// changesOf lists functions, those whose share changed most first, and judges
+// them together.
+func changesOf(tree *profile.Tree) ([]change, stats.Family) {
 	functions := tree.Functions()
-	changes := make([]change, len(functions))
+	changes, compared := make([]change, len(functions)), make([]*stats.Comparison, len(functions))
 	for i, fn := range functions {
-		c := change{Function: fn}
-		c.before, _ = shareOf(fn.Total[0], tree.Root.Total[0], tree.Columns[0].Head.Design)
-		c.after, _ = shareOf(fn.Total[1], tree.Root.Total[1], tree.Columns[1].Head.Design)
-		c.difference = stats.Difference(c.before, c.after)
-		changes[i] = c
+		changes[i] = change{fn, stats.Compare(sideOf(tree, 0, fn.Total[0]), sideOf(tree, 1, fn.Total[1]))}
+		compared[i] = &changes[i].Comparison
 	}
+	family := stats.Judge(compared)
 	slices.SortStableFunc(changes, func(a, b change) int {
-		return cmp.Compare(math.Abs(b.difference.Value), math.Abs(a.difference.Value))
+		return cmp.Compare(math.Abs(b.Difference.Value), math.Abs(a.Difference.Value))
 	})
-	return changes
+	return changes, family
+}
+
+// sideOf is a part of a tree's column, to be compared.
+func sideOf(tree *profile.Tree, column int, part profile.Sum) stats.Side {
+	whole := tree.Root.Total[column]
+	return stats.Side{Part: sums(part), Whole: sums(whole), Counted: whole.Value > 0 && !estimated(whole, tree.Columns[column].Head.Design)}
 }
 
 func signed(v float64, unit string) string {

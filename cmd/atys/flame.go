@@ -55,7 +55,9 @@ func flameCommand() *cobra.Command {
 		Use:   "flame [flags] [file...]",
 		Short: "Draw profiles as a flame graph: in the terminal, as HTML or SVG",
 		Long: `flame draws a profile as a flame graph; several files are added up. Widths are
-shares of what is selected. The HTML is one file that needs nothing else.`,
+shares of what is selected. The HTML is one file that needs nothing else. What has so
+few samples that its share could be noise, an interval wider than itself, is drawn
+pale or, in the terminal, has a "?".`,
 		Example: `  atys flame atys.pb.gz
   atys flame --focus 'http\.' -o http.html atys.pb.gz
   atys flame --reverse --flame -o callers.svg atys.pb.gz`,

@@ -125,6 +125,7 @@ went where, and how sure that is.`,
 	root.AddCommand(queryCommand(), storeCommand())
 	root.AddCommand(recordCommand())
 	root.AddCommand(reportCommand(), flameCommand(), diffCommand(), convertCommand())
+	root.AddCommand(planCommand())
 	root.AddCommand(doctorCommand())
 	root.AddCommand(dumpCommand())
 	root.AddCommand(topCommand())

@@ -289,7 +289,15 @@ func (f *queryFlags) split(c *cobra.Command, args []string, request *atysv1.Spli
 	if err := f.print(response, partRows(response, request)); err != nil {
 		return err
 	}
+	warnService(os.Stderr, len(response.GetParts()), slices.ContainsFunc(response.GetParts(), func(p *atysv1.Part) bool { return p.GetService() != nil }))
 	return warnCoverage(os.Stderr, response.GetCoverage(), about)
+}
+
+// warnService says why no row has an interval of the service.
+func warnService(w io.Writer, rows int, known bool) {
+	if rows > 0 && !known {
+		fmt.Fprintln(w, "atys: no interval of the service: how instances differ is known where 3 groups of them or more have samples")
+	}
 }
 
 func partRows(r *atysv1.SplitResponse, asked *atysv1.SplitRequest) [][]string {

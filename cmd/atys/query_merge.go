@@ -307,14 +307,16 @@ func (f *diffFlags) writeForm(w io.Writer, tree *profile.Tree, o render.Options)
 // changeRows lists what changed, as the table does, in plain numbers: shares are of
 // one, not of a hundred.
 func changeRows(tree *profile.Tree, limit int) [][]string {
-	rows := [][]string{{"FUNCTION", "FILE", "BEFORE", "AFTER", "SHARE BEFORE", "SHARE AFTER", "DIFFERENCE", "LOW", "HIGH"}}
+	rows := [][]string{{"FUNCTION", "FILE", "BEFORE", "AFTER", "SHARE BEFORE", "SHARE AFTER", "DIFFERENCE", "LOW", "HIGH", "P", "ADJUSTED", "SIGNIFICANT"}}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
-	for i, c := range changesOf(tree) {
+	changes, _ := changesOf(tree)
+	for i, c := range changes {
 		if limit > 0 && i == limit {
 			break
 		}
 		rows = append(rows, []string{c.Frame.Function, c.Frame.File, strconv.FormatInt(c.Total[0].Value, 10), strconv.FormatInt(c.Total[1].Value, 10),
-			number(c.before.Value), number(c.after.Value), number(c.difference.Value), number(c.difference.Low), number(c.difference.High)})
+			number(c.Before.Value), number(c.After.Value), number(c.Difference.Value), number(c.Difference.Low), number(c.Difference.High),
+			number(c.P), number(c.Adjusted), strconv.FormatBool(c.Significant())})
 	}
 	return rows
 }

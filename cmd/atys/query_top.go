@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,6 +54,7 @@ profiles hold all stacks of the selection, with --own those of the application a
 			if err := f.print(top, topRows(top, asked)); err != nil {
 				return err
 			}
+			warnService(os.Stderr, len(top.GetFunctions()), slices.ContainsFunc(top.GetFunctions(), func(f *atysv1.FunctionAmount) bool { return f.GetSelf().GetService() != nil }))
 			return warnCoverage(os.Stderr, top.GetCoverage(), about)
 		},
 	}

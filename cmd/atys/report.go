@@ -33,7 +33,8 @@ func reportCommand() *cobra.Command {
 		Use:   "report [flags] [file...]",
 		Short: "Show the functions of profiles in a table",
 		Long: `report shows the functions of a profile, what each used by itself and with all
-it called, and how sure that is. Several files are added up. Files of pprof,
+it called, and how sure that is: where the interval of the total is wider than the
+share itself, which could be noise, stands a "?". Several files are added up. Files of pprof,
 folded stacks and perf script are read, whoever wrote them; - is standard input,
 no file at all what "atys record" writes by default.`,
 		Example: `  atys report atys.pb.gz
@@ -135,19 +136,22 @@ func (f *reportFlags) writeTable(w io.Writer, win, base *profile.Window, o rende
 	if f.own {
 		self = "own"
 	}
-	t := table{heads: []string{self, self + "%", "total", "total%", "95% interval", "samples"}}
+	t := table{heads: []string{self, self + "%", "total", "total%", "95% interval", "", "samples"}}
 	for i, fn := range functions {
 		if o.Limit > 0 && i == o.Limit {
 			break
 		}
 		share, _ := shareOf(fn.Self[0], whole, base.Design)
 		total, sampled := shareOf(fn.Total[0], whole, base.Design)
-		interval := "-"
+		interval, noise := "-", ""
 		if sampled {
 			interval = percents(total.Low, total.High)
 		}
+		if sampled && total.Width() > total.Value {
+			noise = "?"
+		}
 		t.add(fn.Frame, render.Value(float64(fn.Self[0].Value), unit), render.Share(share.Value), render.Value(float64(fn.Total[0].Value), unit),
-			render.Share(total.Value), interval, render.Count(fn.Total[0].N))
+			render.Share(total.Value), interval, noise, render.Count(fn.Total[0].N))
 	}
 	t.write(w, len(functions), o)
 	return nil

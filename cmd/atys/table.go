@@ -157,7 +157,7 @@ func writeTypes(w io.Writer, win *profile.Window) {
 // shareOf gives a share with its interval; sampled tells whether it has one:
 // neither a census nor a profile that counts no samples does.
 func shareOf(part, whole profile.Sum, d profile.Design) (i stats.Interval, sampled bool) {
-	if d == profile.DesignCensus || whole.N <= 0 || whole.Value <= 0 {
+	if !estimated(whole, d) {
 		share := 0.0
 		if whole.Value != 0 {
 			share = float64(part.Value) / float64(whole.Value)
@@ -165,6 +165,11 @@ func shareOf(part, whole profile.Sum, d profile.Design) (i stats.Interval, sampl
 		return stats.Interval{Value: share, Low: share, High: share}, false
 	}
 	return stats.Share(sums(part), sums(whole)), true
+}
+
+// estimated tells whether shares of a whole have a sampling error that is known.
+func estimated(whole profile.Sum, d profile.Design) bool {
+	return d != profile.DesignCensus && whole.N > 0 && whole.Value > 0
 }
 
 func sums(s profile.Sum) stats.Sums {

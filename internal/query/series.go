@@ -32,10 +32,11 @@ type Part struct {
 	// of all: with the interval of this selection.
 	Share stats.Interval
 	// Service is the same with that of the service: what other instances would be
-	// like. It needs two replicate groups, of the part.
+	// like. It needs three replicate groups, of the part.
 	Service      stats.Interval
 	ServiceKnown bool
 	groups       int // of which there is something in the part
+	instances    profile.Instances
 }
 
 // Split takes a selection apart. Parts come in the order of time, then of what
@@ -68,8 +69,8 @@ func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Covera
 // such as one instance, is no sample of such parts.
 func (p *Part) share(a, whole *amount) {
 	p.Share = stats.Share(a.sums(), whole.sums())
-	if p.groups >= 2 {
-		p.Service, p.ServiceKnown = stats.JackknifeShare(a.groups[:], whole.groups[:])
+	if p.groups >= 3 {
+		p.Service, p.ServiceKnown = a.ofService(whole, p.Share, p.instances)
 	}
 }
 
@@ -147,7 +148,7 @@ func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.
 	within := stacksOf(m.Forest, p.by.Function)
 	for i := range m.Columns {
 		c := &m.Columns[i]
-		part := Part{Start: start, By: c.Key, Windows: c.Windows, CPU: c.Head.Exact.CPU}
+		part := Part{Start: start, By: c.Key, Windows: c.Windows, CPU: c.Head.Exact.CPU, instances: c.Head.Instances}
 		var sums, whole amount
 		for i := range c.Sums {
 			sum := &c.Sums[i]

@@ -18,7 +18,7 @@ func TestSplitOfService(t *testing.T) {
 		{Split{By: "instance"}, false},
 		{Split{By: "instance", Function: "parse"}, false},
 	} {
-		parts, _, err := shop().Split(t.Context(), about(t, `{service="shop"}`), test.by)
+		parts, _, err := shops().Split(t.Context(), about(t, `{service="shop"}`), test.by)
 		if err != nil || len(parts) == 0 {
 			t.Fatal(parts, err)
 		}
@@ -31,8 +31,8 @@ func TestSplitOfService(t *testing.T) {
 			}
 		}
 	}
-	parts, _, err := shop().Split(t.Context(), about(t, `{service="shop"}`), Split{Step: 2 * time.Minute})
+	parts, _, err := shops().Split(t.Context(), about(t, `{service="shop"}`), Split{Step: 2 * time.Minute})
 	if err != nil || len(parts) != 2 || !parts[0].ServiceKnown || parts[1].ServiceKnown || parts[0].Service.Width() <= parts[0].Share.Width() {
-		t.Errorf("of two instances, then of one: %+v, %v", parts, err)
+		t.Errorf("of three instances, then of one: %+v, %v", parts, err)
 	}
 }

@@ -19,6 +19,8 @@ type Top struct {
 	Exact     profile.Exact
 	Unit      string
 	Coverage  Coverage
+
+	instances profile.Instances // that were recorded, where not all were
 }
 
 // Function is one of a Top. Seconds are what its share is of the exact time
@@ -35,8 +37,9 @@ type Amount struct {
 	Seconds float64
 	// Share has the interval of this selection: what sampling leaves open.
 	Share stats.Interval
-	// Service has that of the service: what other instances would be like. It
-	// needs two replicate groups.
+	// Service has that of the service: what other instances would be like or,
+	// where some of those that were eligible were recorded, all of them. It needs
+	// three replicate groups.
 	Service      stats.Interval
 	ServiceKnown bool
 }
@@ -71,6 +74,14 @@ func (a *amount) groupsUsed() (n int) {
 	return n
 }
 
+// ofService is the share that a has in the service, of which some instances were
+// recorded.
+func (a *amount) ofService(whole *amount, selection stats.Interval, i profile.Instances) (stats.Interval, bool) {
+	c := stats.Clusters{Part: a.groups[:], Whole: whole.groups[:], Recorded: i.Recorded, Eligible: i.Eligible}
+	share, why := c.ServiceShare(selection)
+	return share, why == ""
+}
+
 // Top gives the functions of a selection, as many as limit; 0: all.
 func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top, error) {
 	q := a.question(s)
@@ -86,7 +97,7 @@ func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top
 		return top, nil
 	}
 	c := &m.Columns[0]
-	top.Exact = c.Head.Exact
+	top.Exact, top.instances = c.Head.Exact, c.Head.Instances
 	for _, t := range c.Head.Types {
 		if t.Kind == s.Kind {
 			top.Unit = t.Unit
@@ -112,7 +123,7 @@ func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top
 
 func (t *Top) amount(a, whole *amount) Amount {
 	out := Amount{N: a.n, Value: a.value, Share: stats.Share(a.sums(), whole.sums())}
-	out.Service, out.ServiceKnown = stats.JackknifeShare(a.groups[:], whole.groups[:])
+	out.Service, out.ServiceKnown = a.ofService(whole, out.Share, t.instances)
 	switch {
 	case t.Unit == "nanoseconds" && t.Exact.CPU > 0:
 		out.Seconds = stats.TotalFromShare(out.Share, t.Exact.CPU.Seconds()).Value

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/stats"
 )
 
 // box is one node's place: x and width are fractions of the whole.
@@ -20,6 +21,7 @@ type box struct {
 // drawing is a tree laid out for a medium with a least width and a largest depth.
 type drawing struct {
 	certainty
+	changes // of two columns
 	options Options
 	levels  [][]box
 	narrow  int // boxes left out because they are too narrow, and all below them
@@ -31,6 +33,9 @@ type drawing struct {
 // columns', so that what vanished is still seen.
 func draw(t *profile.Tree, o Options, minWidth float64) *drawing {
 	d := &drawing{certainty: newCertainty(t, o), options: o}
+	if len(t.Columns) == 2 {
+		d.changes = d.changesOf(t)
+	}
 	deepest := 0
 	var place func(n *profile.Node, depth int, x float64)
 	place = func(n *profile.Node, depth int, x float64) {
@@ -79,8 +84,7 @@ func size(n *profile.Node) int {
 // fill gives a box's colour; shade tells neighbours apart.
 func (d *drawing) fill(b box, shade int, dark bool) string {
 	if len(d.columns) == 2 {
-		_, significant := d.change(b.node.Total)
-		return changeFill(d.relativeChange(b.node.Total), significant, dark)
+		return changeFill(d.relativeChange(b.node.Total), d.of[b.node].Significant(), dark)
 	}
 	lead := b.depth <= d.options.Lead
 	return swatchOf(b.node.Frame, d.options.colorBy(), lead).fill(shade, b.node.Frame.Inlined, dark)
@@ -121,15 +125,18 @@ func (d *drawing) describe(b box) []string {
 		lines = append(lines, columnName(len(d.columns), c)+d.figures(c, sum))
 	}
 	if len(d.columns) == 2 {
-		change, significant := d.change(b.node.Total)
-		lines = append(lines, changeText(change.Value)+" ("+changeInterval(change.Low, change.High)+")"+chance(significant))
+		change := d.of[b.node]
+		lines = append(lines, changeText(change.Difference.Value)+" ("+changeInterval(change.Difference.Low, change.Difference.High)+")"+chance(change))
 	}
 	return lines
 }
 
-func chance(significant bool) string {
-	if significant {
+func chance(change *stats.Comparison) string {
+	switch {
+	case change.Significant():
 		return ""
+	case !change.Tested && change.Difference.Value != 0:
+		return ", too few samples to tell"
 	}
 	return ", could be chance"
 }
@@ -159,6 +166,11 @@ func place(f profile.Frame) string {
 		return printable(f.File)
 	}
 	return fmt.Sprintf("%s:%d", printable(f.File), line)
+}
+
+// words says how many boxes changed beyond chance.
+func (c changes) words() string {
+	return fmt.Sprintf("%s of %s tested changed beyond chance", Count(int64(c.family.Found)), plural(c.family.Tested, "box", "boxes"))
 }
 
 // omitted says what a drawing left out; empty if nothing.

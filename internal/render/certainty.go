@@ -1,6 +1,8 @@
 package render
 
 import (
+	"slices"
+
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/stats"
 )
@@ -56,13 +58,45 @@ func (c certainty) noisy(column int, part profile.Sum) bool {
 	return ok && i.Width() > i.Value
 }
 
-// change compares a node's shares in two columns. Columns without sampling
-// error count as exact; significant is false where the interval holds 0.
-func (c certainty) change(parts []profile.Sum) (d stats.Interval, significant bool) {
-	before, _ := c.interval(0, parts[0])
-	after, _ := c.interval(1, parts[1])
-	d = stats.Difference(before, after)
-	return d, d.Low > 0 || d.High < 0
+// compare compares shares in two columns, before they are judged. Columns
+// without sampling error count as exact.
+func (c certainty) compare(parts []profile.Sum) *stats.Comparison {
+	change := stats.Compare(c.side(0, parts[0]), c.side(1, parts[1]))
+	return &change
+}
+
+func (c certainty) side(column int, part profile.Sum) stats.Side {
+	return stats.Side{Part: sums(part), Whole: sums(c.whole[column]), Counted: c.whole[column].Value > 0 && !c.known(column)}
+}
+
+// changes are comparisons of what a tree of two columns has, judged together.
+type changes struct {
+	of     map[*profile.Node]*stats.Comparison
+	family stats.Family
+}
+
+// changesOf compares all nodes. One that has the samples of its caller and no
+// others is no comparison of its own.
+func (c certainty) changesOf(t *profile.Tree) changes {
+	all := changes{of: map[*profile.Node]*stats.Comparison{}}
+	var distinct []*stats.Comparison
+	var visit func(n *profile.Node)
+	visit = func(n *profile.Node) {
+		for _, child := range n.Children {
+			if slices.Equal(child.Total, n.Total) {
+				all.of[child] = all.of[n]
+			} else {
+				all.of[child] = c.compare(child.Total)
+				distinct = append(distinct, all.of[child])
+			}
+			visit(child)
+		}
+	}
+	all.of[t.Root] = c.compare(t.Root.Total)
+	distinct = append(distinct, all.of[t.Root])
+	visit(t.Root)
+	all.family = stats.Judge(distinct)
+	return all
 }
 
 // relativeChange is a change in units of the larger of the two shares, -1 to 1.

@@ -62,6 +62,16 @@ type pageHead struct {
 	Kinds   []swatch     `json:"kinds"`
 	Classes []swatch     `json:"classes"`
 	Columns []columnHead `json:"columns"`
+	Changes *changesHead `json:"changes,omitempty"` // of two columns
+}
+
+// changesHead says how many changes were tested, and by how much an interval of
+// 95% has to be widened, as many as these are together, to tell them from chance.
+type changesHead struct {
+	Compared int     `json:"compared"`
+	Tested   int     `json:"tested"`
+	Found    int     `json:"found"`
+	Widen    float64 `json:"widen"`
 }
 
 // columnHead is what the page says of one window.
@@ -151,6 +161,10 @@ func columnHeadOf(c profile.Column, whole profile.Sum) columnHead {
 func encode(w io.Writer, t *profile.Tree, o Options) error {
 	d := newDocument(t)
 	head := o.head(t)
+	if len(t.Columns) == 2 {
+		f := newCertainty(t, o).changesOf(t).family
+		head.Changes = &changesHead{f.Compared, f.Tested, f.Found, f.Widen()}
+	}
 	if d.clamped > 0 {
 		head.Columns[0].Comments = append(head.Columns[0].Comments,
 			fmt.Sprintf("%d stacks have a value below zero (a difference was taken); they are drawn as nothing", d.clamped))

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/stats"
 )
 
 // functions folds what lies below the leading levels.
@@ -39,7 +40,18 @@ type jsonTop struct {
 	Kind      string         `json:"kind"`
 	Unit      string         `json:"unit"`
 	Columns   []columnHead   `json:"columns"`
+	Family    *jsonFamily    `json:"comparison,omitempty"`
 	Functions []jsonFunction `json:"functions"`
+}
+
+// jsonFamily is what is known of all changes together, those of functions that
+// are not listed too.
+type jsonFamily struct {
+	Compared         int     `json:"compared"`
+	Tested           int     `json:"tested"`
+	Significant      int     `json:"significant"`
+	FalseDiscoveries float64 `json:"falseDiscoveries"` // what part of these may be chance
+	Level            float64 `json:"level"`            // the P at which one more would be
 }
 
 type jsonFunction struct {
@@ -65,7 +77,11 @@ type jsonSum struct {
 type jsonChange struct {
 	Difference  float64    `json:"difference"` // of the total's shares
 	Interval    [2]float64 `json:"interval"`
+	P           float64    `json:"p"`
+	Adjusted    float64    `json:"adjusted"` // P, of as many as were tested
+	Tested      bool       `json:"tested"`   // else there are too few samples
 	Significant bool       `json:"significant"`
+	Detectable  float64    `json:"detectable"` // the least rise that would be found, 4 times of 5
 }
 
 // TopJSON writes the functions of a tree as one JSON object. Names are as they
@@ -80,7 +96,16 @@ func TopJSON(w io.Writer, t *profile.Tree, o Options) error {
 	for i := range top.Columns {
 		top.Columns[i].Curves = nil
 	}
-	for _, f := range o.limited(o.functions(t)) {
+	functions := o.functions(t)
+	var changes []*stats.Comparison
+	if len(t.Columns) == 2 {
+		for _, f := range functions {
+			changes = append(changes, c.compare(f.Total))
+		}
+		family := stats.Judge(changes)
+		top.Family = &jsonFamily{family.Compared, family.Tested, family.Found, stats.FalseDiscoveries, family.Level}
+	}
+	for i, f := range o.limited(functions) {
 		j := jsonFunction{Function: valid(f.Frame.Function), Linkage: valid(f.Frame.Linkage), File: valid(f.Frame.File),
 			StartLine: f.Frame.StartLine, Mapping: valid(f.Frame.Mapping), Kind: f.Frame.Kind.String(), Class: f.Frame.Class.String()}
 		for column := range t.Columns {
@@ -88,8 +113,7 @@ func TopJSON(w io.Writer, t *profile.Tree, o Options) error {
 			j.Total = append(j.Total, c.json(column, f.Total[column]))
 		}
 		if len(t.Columns) == 2 {
-			d, significant := c.change(f.Total)
-			j.Change = &jsonChange{d.Value, [2]float64{d.Low, d.High}, significant}
+			j.Change = c.jsonChange(f.Total, changes[i], top.Family.Level)
 		}
 		top.Functions = append(top.Functions, j)
 	}
@@ -99,6 +123,12 @@ func TopJSON(w io.Writer, t *profile.Tree, o Options) error {
 		return fmt.Errorf("render json: %w", err)
 	}
 	return nil
+}
+
+func (c certainty) jsonChange(parts []profile.Sum, change *stats.Comparison, level float64) *jsonChange {
+	d := change.Difference
+	rise, _ := stats.Detectable(change.Before.Value, c.side(0, parts[0]), c.side(1, parts[1]), level)
+	return &jsonChange{d.Value, [2]float64{d.Low, d.High}, change.P, change.Adjusted, change.Tested, change.Significant(), rise}
 }
 
 func (c certainty) json(column int, sum profile.Sum) jsonSum {

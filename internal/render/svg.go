@@ -62,6 +62,9 @@ func (p *svgPage) write(t *profile.Tree) {
 	for i, c := range t.Columns {
 		lines = append(lines, wrap(columnName(len(t.Columns), i), facts(c, t.Root.Total[i]), p.letters(1))...)
 	}
+	if len(t.Columns) == 2 {
+		lines = append(lines, "change: "+p.drawing.words())
+	}
 	top := 36 + svgLine*len(lines)
 	height := top + svgRow*len(p.drawing.levels) + 34
 	var body, footer strings.Builder

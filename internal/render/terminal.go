@@ -25,6 +25,9 @@ func Terminal(w io.Writer, t *profile.Tree, o Options) error {
 	d := draw(t, o, 0.5/float64(o.Width))
 	out := bufio.NewWriter(w)
 	writeFacts(out, t, o)
+	if len(t.Columns) == 2 {
+		fmt.Fprintln(out, "change: "+d.words())
+	}
 	lines := make([]string, 0, len(d.levels))
 	for _, level := range d.levels {
 		lines = append(lines, d.line(level))
@@ -120,15 +123,18 @@ func (d *drawing) cell(b box, fill string, width int) string {
 	return d.background(fill) + pad(" "+label, width) + "\x1b[0m"
 }
 
-// label is a box's name, with its change in a comparison.
+// label is a box's name, with its change in a comparison, or a mark where its
+// share could be noise.
 func (d *drawing) label(b box, room int) string {
-	name := b.name()
-	if len(d.columns) == 2 {
-		if change, significant := d.change(b.node.Total); significant {
-			if long := name + " " + changeText(change.Value); cells(long) <= room {
-				return long
-			}
-		}
+	name, mark := b.name(), ""
+	switch {
+	case len(d.columns) == 2 && d.of[b.node].Significant():
+		mark = changeText(d.of[b.node].Difference.Value)
+	case len(d.columns) == 1 && d.noisy(0, b.node.Total[0]):
+		mark = "?"
+	}
+	if long := name + " " + mark; mark != "" && cells(long) <= room {
+		return long
 	}
 	name = fit(shorten(name, func(s string) bool { return cells(s) <= room }), room)
 	if cells(name) < 3 && name != b.name() {

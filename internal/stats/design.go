@@ -3,6 +3,7 @@ package stats
 import (
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -88,18 +89,17 @@ func Periodic(rng *rand.Rand, length time.Duration, lengths ...time.Duration) Pr
 // Phases is a program whose spans are exponentially distributed around mean,
 // each in a function drawn with the given weights.
 func Phases(rng *rand.Rand, length, mean time.Duration, weights ...float64) Program {
+	upTo := make([]float64, len(weights))
 	var total float64
-	for _, w := range weights {
+	for f, w := range weights {
 		total += w
+		upTo[f] = total
 	}
 	var p Program
 	for at := time.Duration(0); at < length; {
 		at += 1 + time.Duration(rng.ExpFloat64()*float64(mean))
-		u, f := rng.Float64()*total, 0
-		for f < len(weights)-1 && u >= weights[f] {
-			u -= weights[f]
-			f++
-		}
+		u := rng.Float64() * total
+		f := sort.Search(len(weights)-1, func(f int) bool { return upTo[f] > u })
 		p = append(p, Span{min(at, length), f})
 	}
 	return p

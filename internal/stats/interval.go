@@ -7,19 +7,22 @@
 //     period for every block of samples, and because rates change.
 //  2. Share turns them into an effective number of samples: as many equally
 //     weighted, independent ones as would vary as much.
-//  3. MidP gives the interval of a proportion at that number.
+//  3. Proportion gives the interval of a proportion at that number.
 //  4. Difference compares two shares, TotalFromShare scales one to the exact
-//     time the kernel accounted.
+//     time the kernel accounted. Compare tests it, Judge says which of many
+//     tests are significant, Detectable and Needed what could have been found.
+//  5. Clusters say the same of a service, whose instances differ.
 //
-// Design and Program simulate the sampler against programs whose true shares
-// are known; the tests of this package choose and check step 2 with them.
+// SamplesFor and HalfWidth go the other way, from what is wanted to samples.
+// Design, Program and Calls simulate the sampler against programs whose true
+// shares are known; the tests of this package choose and check step 2 with them.
 // Median, MedianInterval, RatioInterval and Slope serve benchmarks.
 package stats
 
 import "math"
 
 // z is the normal deviate of a two-sided 95% interval; every interval of this
-// package is at that level.
+// package is at that level, unless a confidence is asked for.
 const (
 	z       = 1.959963984540054
 	oneTail = 0.025
@@ -41,6 +44,11 @@ type Sums struct {
 	N       int64   // samples
 	Weight  float64 // sum of their weights
 	Squares float64 // sum of their squared weights; 0 means that all weighed the same
+}
+
+// Plus adds what was sampled elsewhere.
+func (s Sums) Plus(o Sums) Sums {
+	return Sums{s.N + o.N, s.Weight + o.Weight, s.Squares + o.Squares}
 }
 
 // squares gives the sum of squared weights, derived where it was not kept.
@@ -68,7 +76,7 @@ func Share(part, whole Sums) Interval {
 	}
 	share := min(max(part.Weight/whole.Weight, 0), 1)
 	n := effective(share, part, whole)
-	return MidP(share*n, n)
+	return Proportion(share*n, n)
 }
 
 // effective is how many equally weighted, independent samples would be as
@@ -94,7 +102,8 @@ func effective(share float64, part, whole Sums) float64 {
 	return max(n, 1) // less only where the sums contradict each other
 }
 
-// Difference is by how much share b exceeds share a, two independent shares.
+// Difference is by how much share b exceeds share a, two independent shares,
+// or what TotalFromShare makes of them: seconds.
 //
 // It is Newcombe's hybrid (Statistics in Medicine 17, 1998, method 10): each
 // side of the interval takes the bound of a and of b that lie on that side,

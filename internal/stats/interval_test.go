@@ -18,10 +18,10 @@ func TestShare(t *testing.T) {
 		want        Interval
 	}{
 		{"no samples", Sums{}, Sums{}, Interval{0, 0, 1}},
-		{"none of 100", Sums{}, equal(100, 3), Interval{0, 0, 1 - math.Pow(0.05, 0.01)}},
-		{"all of 100", equal(100, 3), equal(100, 3), Interval{1, math.Pow(0.05, 0.01), 1}},
-		{"equal weights are mid-P", equal(30, 7), equal(100, 7), MidP(30, 100)},
-		{"squares not kept", Sums{N: 30, Weight: 210}, Sums{N: 100, Weight: 700}, MidP(30, 100)},
+		{"none of 100", Sums{}, equal(100, 3), Interval{0, 0, 1 - math.Pow(oneTail/atNone, 0.01)}},
+		{"all of 100", equal(100, 3), equal(100, 3), Interval{1, math.Pow(oneTail/atNone, 0.01), 1}},
+		{"equal weights are counts", equal(20, 7), equal(100, 7), Proportion(20, 100)},
+		{"squares not kept", Sums{N: 20, Weight: 140}, Sums{N: 100, Weight: 700}, Proportion(20, 100)},
 	}
 	for _, tt := range tests {
 		got := Share(tt.part, tt.whole)
@@ -54,7 +54,7 @@ func TestDifference(t *testing.T) {
 	// examples of Newcombe 1998, table II. There the hybrid is of Wilson's
 	// intervals, given here as he prints them.
 	score := func(k, n float64) Interval {
-		low, high := wilson(k, n)
+		low, high := wilson(k, n, z)
 		return Interval{k / n, low, high}
 	}
 	tests := []struct {
@@ -82,7 +82,7 @@ func TestDifferenceCovers(t *testing.T) {
 				k++
 			}
 		}
-		return MidP(float64(k), float64(n))
+		return Proportion(float64(k), float64(n))
 	}
 	for _, c := range []struct {
 		a, b float64

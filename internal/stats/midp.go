@@ -16,36 +16,59 @@ const (
 // MidP is the interval of a proportion of which k of n independent draws were
 // hits, by the mid-P variant of Clopper and Pearson: half the probability of k
 // itself counts as tail. k and n need not be whole numbers.
+//
+// It is what widths are measured by. Where three hits are expected it covers
+// 91.6%, not 95: Proportion is what is shown.
 func MidP(k, n float64) Interval {
+	return enclose(k, n, level{oneTail, z}, func(float64) float64 { return half })
+}
+
+// half is how much of the probability of k itself mid-P counts as tail.
+const half = 0.5
+
+// level is how sure an interval is: what lies beyond each of its bounds, and the
+// normal deviate of that.
+type level struct{ tail, deviate float64 }
+
+// levelOf gives that of a confidence, such as 0.95.
+func levelOf(confidence float64) level {
+	tail := (1 - confidence) / 2
+	return level{tail, normalTail(tail)}
+}
+
+// enclose gives the interval of a proportion. own tells how much of the
+// probability of k itself counts as tail, by the smaller of hits and misses;
+// it is a half above exactBelow.
+func enclose(k, n float64, at level, own func(fewer float64) float64) Interval {
 	if !(n > 0) {
 		return Interval{0, 0, 1}
 	}
 	k = min(max(k, 0), n)
+	fewer := min(k, n-k)
+	low, high := bounds(fewer, n, own(fewer), at)
 	if k > n/2 {
-		low, high := bounds(n-k, n)
 		return Interval{k / n, 1 - high, 1 - low}
 	}
-	low, high := bounds(k, n)
 	return Interval{k / n, low, high}
 }
 
 // bounds solves both ends for k <= n/2.
-func bounds(k, n float64) (low, high float64) {
+func bounds(k, n, own float64, at level) (low, high float64) {
 	if k == 0 {
-		// Half of (1-p)^n is to be oneTail.
-		return 0, -math.Expm1(math.Log(2*oneTail) / n)
+		// own (1-p)^n is to be the tail.
+		return 0, -math.Expm1(math.Log(at.tail/own) / n)
 	}
-	low, high = wilson(k, n)
+	low, high = wilson(k, n, at.deviate)
 	if k > exactBelow {
-		return solveExpansion(k, n, low, z), solveExpansion(k, n, high, -z)
+		return solveExpansion(k, n, low, at.deviate), solveExpansion(k, n, high, -at.deviate)
 	}
 	low = max(low, k/n*1e-6) // the difference wilson takes may cancel
-	b := binomial{k, n, logChoose(n, k)}
+	b := binomial{k, n, logChoose(n, k), own, at.tail}
 	return b.solveLow(low), b.solveHigh(high)
 }
 
 // wilson is the score interval: not good enough at small k, but never far.
-func wilson(k, n float64) (low, high float64) {
+func wilson(k, n, z float64) (low, high float64) {
 	centre := k + z*z/2
 	spread := z * math.Sqrt(k*(n-k)/n+z*z/4)
 	return (centre - spread) / (n + z*z), (centre + spread) / (n + z*z)
@@ -79,8 +102,9 @@ func solveExpansion(k, n, p, target float64) float64 {
 	return p
 }
 
-// binomial is a distribution of n draws, with what its tails at k need.
-type binomial struct{ k, n, logChoose float64 }
+// binomial is a distribution of n draws, with what its tails at k need: own is
+// how much of the probability of k counts as tail, tail how much there is to be.
+type binomial struct{ k, n, logChoose, own, tail float64 }
 
 func logChoose(n, k float64) float64 {
 	a, _ := math.Lgamma(n + 1)
@@ -94,18 +118,14 @@ func (b binomial) mass(p float64) float64 {
 	return math.Exp(b.logChoose + b.k*math.Log(p) + (b.n-b.k)*math.Log1p(-p))
 }
 
-// slope is how fast the mid-P tails change with p.
-func (b binomial) slope(mass, p float64) float64 {
-	return mass / 2 * (b.k/p + (b.n-b.k)/(1-p))
-}
-
-// solveLow finds p where the tail above k is oneTail. Log tail is concave and
+// solveLow finds p where the tail above k is as it is to be. Log tail is concave and
 // rising in log p, so Newton's steps approach from below after the first.
 func (b binomial) solveLow(p float64) float64 {
 	for range maxSteps {
 		mass := b.mass(p)
-		tail := mass/2 + mass*p*(b.n-b.k)/(b.k+1)*betaFraction(b.k+1, b.n-b.k, p)
-		step := math.Log(oneTail/tail) * tail / (b.slope(mass, p) * p)
+		tail := b.own*mass + mass*p*(b.n-b.k)/(b.k+1)*betaFraction(b.k+1, b.n-b.k, p)
+		slope := mass * (b.own*b.k/p + (1-b.own)*(b.n-b.k)/(1-p))
+		step := math.Log(b.tail/tail) * tail / (slope * p)
 		p *= math.Exp(min(step, 1))
 		if math.Abs(step) < tolerance || p < math.SmallestNonzeroFloat64 {
 			break
@@ -114,13 +134,14 @@ func (b binomial) solveLow(p float64) float64 {
 	return p
 }
 
-// solveHigh finds p where the tail below k is oneTail. Log tail is concave and
+// solveHigh finds p where the tail below k is. Log tail is concave and
 // falling in p.
 func (b binomial) solveHigh(p float64) float64 {
 	for range maxSteps {
 		mass := b.mass(p)
-		tail := mass/2 + mass*(1-p)*b.k/(b.n-b.k+1)*betaFraction(b.n-b.k+1, b.k, 1-p)
-		next := p + math.Log(tail/oneTail)*tail/b.slope(mass, p)
+		tail := b.own*mass + mass*(1-p)*b.k/(b.n-b.k+1)*betaFraction(b.n-b.k+1, b.k, 1-p)
+		slope := mass * ((1-b.own)*b.k/p + b.own*(b.n-b.k)/(1-p))
+		next := p + math.Log(tail/b.tail)*tail/slope
 		if next >= 1 {
 			next = (p + 1) / 2
 		}

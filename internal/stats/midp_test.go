@@ -12,24 +12,12 @@ import (
 // The oracle is SciPy's incomplete beta function: testdata/midp.py wrote the
 // table and says how.
 func TestMidPOracle(t *testing.T) {
-	f, err := os.Open("testdata/midp.tsv")
-	if err != nil {
-		t.Fatal(err)
+	rows := readTable(t, "testdata/midp.tsv", 4)
+	if len(rows) < 200 {
+		t.Errorf("%d rows of the oracle's table, want more than 200", len(rows))
 	}
-	defer f.Close()
-	rows := 0
 	var worstExact, worstExpanded float64
-	for scan := bufio.NewScanner(f); scan.Scan(); {
-		if strings.HasPrefix(scan.Text(), "#") {
-			continue
-		}
-		rows++
-		var v [4]float64
-		for i, field := range strings.Split(scan.Text(), "\t") {
-			if v[i], err = strconv.ParseFloat(field, 64); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for _, v := range rows {
 		k, n, low, high := v[0], v[1], v[2], v[3]
 		got := MidP(k, n)
 		off := max(math.Abs(got.Low-low), math.Abs(got.High-high)) / (high - low)
@@ -42,10 +30,38 @@ func TestMidPOracle(t *testing.T) {
 			t.Errorf("MidP(%v, %v) = [%v, %v], want [%v, %v]: off by %.2g of the width", k, n, got.Low, got.High, low, high, off)
 		}
 	}
-	if rows < 200 {
-		t.Errorf("%d rows of the oracle's table, want more than 200", rows)
-	}
 	t.Logf("worst error, as a part of the width: exact %.2g, expanded %.2g", worstExact, worstExpanded)
+}
+
+// readTable reads an oracle's table of so many numbers a row.
+func readTable(t *testing.T, path string, columns int) (rows [][]float64) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	scan := bufio.NewScanner(f)
+	for scan.Scan() {
+		if strings.HasPrefix(scan.Text(), "#") {
+			continue
+		}
+		row := make([]float64, columns)
+		fields := strings.Split(scan.Text(), "\t")
+		if len(fields) != columns {
+			t.Fatalf("%s: %q has %d columns, want %d", path, scan.Text(), len(fields), columns)
+		}
+		for i, field := range fields {
+			if row[i], err = strconv.ParseFloat(field, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows = append(rows, row)
+	}
+	if err := scan.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return rows
 }
 
 func BenchmarkMidP(b *testing.B) {

@@ -14,13 +14,28 @@ import (
 // to be scored in it: the project's criterion.
 const enough = 5
 
+// counts are numbers of expected samples at which ranges of Score.Counts end.
+var counts = [...]float64{1, 2, 3, 5, 10, 20, 50, 100}
+
+// CountRange names a range of Score.Counts.
+func CountRange(i int) string {
+	switch i {
+	case 0:
+		return fmt.Sprintf("less than %g", counts[0])
+	case len(counts):
+		return fmt.Sprintf("%g or more", counts[i-1])
+	}
+	return fmt.Sprintf("%g to %g", counts[i-1], counts[i])
+}
+
 // Score tells how well the intervals of shares hold, pooled over windows.
 type Score struct {
 	Windows int
 	Skipped int // not within the log, or empty
 	Samples int64
 	Total   Tally
-	By      map[string]*Tally // by function
+	By      map[string]*Tally      // by function
+	Counts  [len(counts) + 1]Tally // by how many samples were expected: also those too few for Total
 
 	clusters []cluster
 }
@@ -103,7 +118,13 @@ func (s *Score) Add(l *Log, o Observed) {
 	}
 	for f, ns := range truth {
 		share := ns / total
-		if f == Other || share*float64(o.Whole.N) < enough {
+		expected := share * float64(o.Whole.N)
+		if f == Other || ns == 0 {
+			continue
+		}
+		i, _ := slices.BinarySearch(counts[:], math.Nextafter(expected, math.Inf(1)))
+		s.Counts[i].add(share, o.Self[f], o.Whole)
+		if expected < enough {
 			continue
 		}
 		if s.By[f] == nil {
@@ -123,6 +144,9 @@ func (s *Score) Join(o *Score) {
 	s.Samples += o.Samples
 	s.Total.join(o.Total)
 	s.clusters = append(s.clusters, o.clusters...)
+	for i := range s.Counts {
+		s.Counts[i].join(o.Counts[i])
+	}
 	if s.By == nil {
 		s.By = map[string]*Tally{}
 	}

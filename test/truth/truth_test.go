@@ -227,6 +227,18 @@ func TestScoreJoin(t *testing.T) {
 	if math.Abs(one.Value-two.Value) > 1e-9 || two.Width() > 0.8*one.Width() || one.Value != s.Total.Coverage().Value {
 		t.Errorf("coverage %v of one, %v of both", one, two)
 	}
+	counted := 0
+	for i, few := range s.Counts {
+		if joined.Counts[i].N != 2*few.N {
+			t.Errorf("%s expected: %d intervals, of one %d", CountRange(i), joined.Counts[i].N, few.N)
+		}
+		if i >= 4 {
+			counted += few.N
+		}
+	}
+	if counted != s.Total.N || s.Counts[0].N == 0 {
+		t.Errorf("%d intervals of 5 or more expected, %d of less than 1; %d in all", counted, s.Counts[0].N, s.Total.N)
+	}
 	name, worst := joined.Worst()
 	if worst == nil || math.Abs(worst.Bias()-s.By[name].Bias()) > 1e-9 {
 		t.Errorf("the worst of both is %s", name)

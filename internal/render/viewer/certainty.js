@@ -7,8 +7,9 @@
  * be if weights varied as in the whole.
  */
 export class Certainty {
-  constructor(columns) {
+  constructor(columns, changes) {
     this.columns = columns;
+    this.widen = changes?.widen ?? 1;
     this.known = columns.every((c) => c.curves && c.curves.length > 0);
   }
 
@@ -31,7 +32,11 @@ export class Certainty {
     return interval !== null && interval[1] - interval[0] > this.share(column, sum.value);
   }
 
-  /** change is how the shares of two sums, one per column, differ: {difference, interval, significant}. */
+  /**
+   * change is how the shares of two sums, one per column, differ: {difference,
+   * interval, significant}. What is significant among as many as are compared
+   * needs more than one interval of 95% does: package stats says by how much.
+   */
   change([before, after]) {
     const p0 = this.share(0, before.value);
     const p1 = this.share(1, after.value);
@@ -39,11 +44,10 @@ export class Certainty {
     const i0 = this.interval(0, before) ?? [p0, p0];
     const i1 = this.interval(1, after) ?? [p1, p1];
     // Square-and-add of the two intervals (Newcombe 1998, method 10), as stats.Difference.
-    const interval = [
-      difference - Math.hypot(p1 - i1[0], i0[1] - p0),
-      difference + Math.hypot(i1[1] - p1, p0 - i0[0]),
-    ];
-    return { difference, interval, significant: interval[0] > 0 || interval[1] < 0 };
+    const down = Math.hypot(p1 - i1[0], i0[1] - p0);
+    const up = Math.hypot(i1[1] - p1, p0 - i0[0]);
+    const significant = difference > this.widen * down || -difference > this.widen * up;
+    return { difference, interval: [difference - down, difference + up], significant };
   }
 }
 

@@ -26,7 +26,15 @@ const DESIGN_NOTES = {
 export function headView(doc) {
   const { head } = doc;
   const names = head.columns.length === 2 ? ["Before", "After"] : [""];
-  return element("div", { class: "facts" }, head.columns.map((c, i) => columnView(head, c, names[i])));
+  return element("div", { class: "facts" }, head.columns.map((c, i) => columnView(head, c, names[i])), changesView(head.changes));
+}
+
+/** changesView says how many of the changes are more than chance. */
+function changesView(changes) {
+  if (!changes) return null;
+  const title = "The others have too few samples for any change to be found. Of what is called significant, 5% are chance in the mean (Benjamini and Hochberg).";
+  return element("div", { class: "fact-row" }, element("span", { class: "column-name" }, "Change"),
+    element("span", { class: "fact", title }, element("b", {}, formatCount(changes.found)), ` of ${formatCount(changes.tested)} boxes that could be tested changed beyond chance`));
 }
 
 function columnView(head, column, name) {

@@ -51,7 +51,7 @@ export class FunctionTable extends EventTarget {
     return [
       { label: "Function", class: "name", title: "Function, binary", get: (f) => this.tree.frames.name[f] },
       { label: "Change", class: "num", title: "Of the total's share, in percentage points", get: (f) => Math.abs(change(f).difference), text: (_, f) => formatChange(change(f).difference), first: true, tone: change },
-      { label: "Sure", class: "num sure", title: "The change's 95% interval does not contain 0", get: (f) => (change(f).significant ? Math.abs(change(f).difference) : 0), text: (_, f) => (change(f).significant ? "yes" : "no") },
+      { label: "Sure", class: "num sure", title: "Beyond what chance does among as many functions", get: (f) => (change(f).significant ? Math.abs(change(f).difference) : 0), text: (_, f) => (change(f).significant ? "yes" : "no") },
       { label: "Before", class: "num", title: "Share of the total before", get: (f) => s().totalV[0][f], text: share(0) },
       { label: "After", class: "num", title: "Share of the total after", get: (f) => s().totalV[1][f], text: share(1) },
       { label: "Self before", class: "num abs", title: "Share on the function itself before", get: (f) => s().selfV[0][f], text: share(0) },

@@ -99,7 +99,8 @@ export class Tooltip {
       element("table", { class: "tip-table" }, row("before", about.columns[0]), row("after", about.columns[1])),
       element("div", { class: "tip-interval" }, whisker(about.columns), element("span", {}, formatChange(difference) +
         (interval ? ` (95%: ${formatChangeInterval(interval)})` : ""))),
-      !significant && element("div", { class: "tip-note" }, "The interval contains 0: this could be chance."),
+      !significant && element("div", { class: "tip-note" }, interval && (interval[0] > 0 || interval[1] < 0)
+        ? "Of as many as are compared, this could be chance." : "The interval contains 0: this could be chance."),
     ];
   }
 }

@@ -25,7 +25,7 @@ export class Viewer extends EventTarget {
   constructor(root, { head, tree }) {
     super();
     this.root = root;
-    this.doc = { head, tree, lead: head.lead, certainty: new Certainty(head.columns) };
+    this.doc = { head, tree, lead: head.lead, certainty: new Certainty(head.columns, head.changes) };
     this.settings = { flame: head.flame, by: head.colorBy, fade: true, found: null, picked: null, dark: matchMedia("(prefers-color-scheme: dark)").matches };
     this.width = "both";
     this.shown = "graph";

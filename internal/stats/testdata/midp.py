@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Writes midp.tsv: mid-P bounds solved with SciPy's incomplete beta function.
+"""Writes midp.tsv and proportion.tsv: bounds solved with SciPy's incomplete beta function.
 
-python3 -m venv v && v/bin/pip install scipy==1.17.1 && v/bin/python midp.py > midp.tsv
+python3 -m venv v && v/bin/pip install scipy==1.17.1
+v/bin/python midp.py > midp.tsv && v/bin/python midp.py proportion > proportion.tsv
 """
+import sys
+
 import scipy
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincc
@@ -10,18 +13,23 @@ from scipy.special import betainc, betaincc
 ALPHA = 0.025
 
 
+def own(k, n):
+    """How much of P(X = k) counts as tail: a half, or what ownWeight in proportion.go has."""
+    return 0.5 + 0.22 * max(0, 1 - min(k, n - k) / 30) if "proportion" in sys.argv else 0.5
+
+
 def below(k, n, p):
-    """P(X < k) + P(X = k) / 2, continued to real k and n."""
+    """P(X < k) + own P(X = k), continued to real k and n."""
     strictly = betaincc(k, n - k + 1, p) if k > 0 else 0.0
     up_to = betaincc(k + 1, n - k, p) if k < n else 1.0
-    return (strictly + up_to) / 2
+    return strictly + own(k, n) * (up_to - strictly)
 
 
 def above(k, n, p):
-    """P(X > k) + P(X = k) / 2."""
+    """P(X > k) + own P(X = k)."""
     strictly = betainc(k + 1, n - k, p) if k < n else 0.0
     from_k = betainc(k, n - k + 1, p) if k > 0 else 1.0
-    return (strictly + from_k) / 2
+    return strictly + own(k, n) * (from_k - strictly)
 
 
 def bounds(k, n):
