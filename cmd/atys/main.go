@@ -129,6 +129,7 @@ went where, and how sure that is.`,
 	root.AddCommand(dumpCommand())
 	root.AddCommand(topCommand())
 	root.AddCommand(targetsCommand())
+	root.AddCommand(simulateCommand())
 	return root
 }
 
