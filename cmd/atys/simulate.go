@@ -87,7 +87,8 @@ many samples a profile has, v the variance of noise on the events each counts.
 from random starts. "jitter" also varies each interval by N(0, 1). "new states"
 draws one for each profile: over these the model's variance is exact, while a
 single state has its own. s.e. is the standard error of the mean, off by how many
-of them the mean is from the real share; variance is that of a profile around it.
+of them the mean is from the real share, which is what the model expects of it;
+variance is that of a profile around the real share.
 `
 
 // settingsOf says what is special about the settings of a place of the paper.
@@ -111,6 +112,7 @@ func settingsOf(place string) string {
 
 func writeSimulated(w io.Writer, r *simulation.Report) {
 	fmt.Fprintf(w, "%s profiles of each setting, seed %d\n\n%s", render.Count(int64(r.Repetitions)), r.Seed, simulateHead)
+	writeStretches(w, r.Stretches)
 	for rest := r.Rows; len(rest) > 0; {
 		n := 1
 		for n < len(rest) && rest[n].Place == rest[0].Place {
@@ -128,6 +130,20 @@ func writeSimulated(w io.Writer, r *simulation.Report) {
 		writeWrapped(w, claim.Where+": ", claim.Paper)
 		writeWrapped(w, "  here: ", claim.Ours)
 	}
+}
+
+// writeStretches writes the model's three classes.
+func writeStretches(w io.Writer, stretches []simulation.Stretch) {
+	fmt.Fprintln(w, "\nThe model: how many samples hit a stretch")
+	t := newColumns("g", "R", "class", "samples", "mean", "variance")
+	for _, s := range stretches {
+		samples := fmt.Sprint(s.Fewer)
+		if s.OneMore > 0 {
+			samples += fmt.Sprintf(", or %d with probability %.1f", s.Fewer+1, s.OneMore)
+		}
+		t.row(s.Granularity, fmt.Sprintf("%.1f", s.R), s.Class, samples, fmt.Sprintf("%.1f", s.Mean), fmt.Sprintf("%.2f", s.Variance))
+	}
+	t.write(w)
 }
 
 func writeResults(w io.Writer, rows []simulation.Row) {

@@ -24,7 +24,8 @@ func TestSimulateJSON(t *testing.T) {
 	rows, _ := report["rows"].([]any)
 	states, _ := report["real_shares"].([]any)
 	claims, _ := report["claims"].([]any)
-	if len(rows) != 158 || len(states) != 4 || len(claims) == 0 {
+	stretches, _ := report["stretches"].([]any)
+	if len(rows) != 158 || len(stretches) != 6 || len(states) != 4 || len(claims) == 0 {
 		t.Fatalf("%d rows, %d real shares, %d claims", len(rows), len(states), len(claims))
 	}
 	row := []string{"class", "design", "granularity", "max", "mean", "min", "model_mean", "model_variance", "paper", "place", "r", "real",
@@ -34,7 +35,8 @@ func TestSimulateJSON(t *testing.T) {
 		value any
 		want  []string
 	}{
-		{"report", report, []string{"claims", "figure_10", "real_shares", "repetitions", "rows", "seed"}},
+		{"report", report, []string{"claims", "figure_10", "real_shares", "repetitions", "rows", "seed", "stretches"}},
+		{"stretch", stretches[0], []string{"class", "fewer", "granularity", "mean", "one_more", "r", "variance"}},
 		{"row of Figure 11", rows[0], slices.Sorted(slices.Values(append([]string{"deciles"}, row...)))},
 		{"row", rows[3], row},
 		{"row with noise", rows[len(rows)-1], slices.Sorted(slices.Values(append([]string{"unit_variance"}, row...)))},

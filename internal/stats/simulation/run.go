@@ -60,10 +60,32 @@ func (r *Row) Deviation() float64 { return math.Sqrt(r.Variance) }
 type Report struct {
 	Seed        uint64    `json:"seed"`
 	Repetitions int       `json:"repetitions"`
+	Stretches   []Stretch `json:"stretches"`
 	Rows        []Row     `json:"rows"`
 	Intervals   Intervals `json:"figure_10"`
 	States      []Spread  `json:"real_shares"`
 	Claims      []Claim   `json:"claims"`
+}
+
+// Stretch is what the model says of the samples that hit one stretch, under a
+// constant interval.
+type Stretch struct {
+	Granularity int     `json:"granularity"`
+	R           float64 `json:"r"`
+	Class       Class   `json:"class"`
+	Fewer       int     `json:"fewer"`    // so many samples hit it,
+	OneMore     float64 `json:"one_more"` // or, with this probability, one more
+	Mean        float64 `json:"mean"`
+	Variance    float64 `json:"variance"`
+}
+
+func stretches() (all []Stretch) {
+	for _, g := range granularities() {
+		m := Model{float64(g), interval, 0}
+		fewer, more := m.Counts()
+		all = append(all, Stretch{g, m.R(), m.Class(), fewer, more, m.CountMean(), m.CountVariance()})
+	}
+	return all
 }
 
 // Run simulates every setting of the paper. The same options give the same
@@ -80,7 +102,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	eachOf(ctx, len(all), func(i int) {
 		rows[i] = all[i].run(ctx, o.random(uint64(i)), o.Repetitions)
 	})
-	r := &Report{Seed: o.Seed, Repetitions: o.Repetitions, Rows: slices.Concat(rows...)}
+	r := &Report{Seed: o.Seed, Repetitions: o.Repetitions, Stretches: stretches(), Rows: slices.Concat(rows...)}
 	r.Intervals = figure10(o.random(1 << 32))
 	r.States = realShares(ctx, o.random(1<<32+1))
 	if err := ctx.Err(); err != nil {
