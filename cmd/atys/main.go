@@ -130,6 +130,7 @@ went where, and how sure that is.`,
 	root.AddCommand(dumpCommand())
 	root.AddCommand(topCommand())
 	root.AddCommand(targetsCommand())
+	root.AddCommand(simulateCommand())
 	return root
 }
 
