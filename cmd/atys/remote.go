@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,13 +124,25 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 	if i := window.Instances; i != (profile.Instances{}) {
 		window.Comments = append(window.Comments, fmt.Sprintf("%d of %d targets were recorded, chosen at random", i.Recorded, i.Eligible))
 	}
+	return d.write(window, out, os.Stderr)
+}
+
+// write writes what was recorded, with what it lacks, and tells of it.
+func (d *demand) write(window *profile.Window, out *output, told io.Writer) error {
+	lacks, err := d.lacks()
+	if err != nil {
+		return rescue(window, err)
+	}
+	for _, line := range lacks {
+		window.AddComment(line)
+	}
 	if err := out.write(window); err != nil {
 		return rescue(window, err)
 	}
-	summarize(os.Stderr, window, f.output)
-	for _, n := range d.status.Nodes {
-		if n.Phase == "failed" {
-			fmt.Fprintf(os.Stderr, "  node %s failed: %s\n", render.Printable(n.Node), render.Printable(n.Message))
+	summarize(told, window, out.path)
+	for _, line := range lacks {
+		if !slices.Contains(window.Comments, line) { // of which there are only so many
+			fmt.Fprintln(told, "  "+line)
 		}
 	}
 	return nil
@@ -153,6 +166,7 @@ type demand struct {
 	applied        time.Time // by this machine's clock
 	created, until time.Time // by the server's
 	status         server.ProfileStatus
+	coverage       *atysv1.Coverage // of what was fetched
 }
 
 // apply has the agents begin.
@@ -246,37 +260,52 @@ func (d *demand) await(ctx context.Context) error {
 	}
 }
 
-// settle waits until no agent has anything left to ship, but not for long.
+// settle waits until no agent has anything left to ship, but not for long. The
+// server has forgotten the profile by then: what agents tell of themselves says
+// which nodes are done.
 func (d *demand) settle(ctx context.Context) error {
 	const atLeast, atMost = time.Second, 10 * time.Second // agents have to hear of the end first
+	var agents []server.AgentStatus
 	for began := time.Now(); time.Since(began) < atMost; time.Sleep(pollPause) {
-		waiting, err := d.waiting(ctx)
+		now, err := d.agents(ctx)
 		if err != nil && !away(err) {
 			return err
 		}
-		if err == nil && waiting == 0 && time.Since(began) > atLeast {
+		if err != nil {
+			continue
+		}
+		agents = now
+		if time.Since(began) > atLeast && !slices.ContainsFunc(agents, func(a server.AgentStatus) bool { return a.Waiting > 0 }) {
 			break
+		}
+	}
+	for i := range d.status.Nodes {
+		n := &d.status.Nodes[i]
+		if n.Phase != "failed" && slices.ContainsFunc(agents, func(a server.AgentStatus) bool {
+			return a.Node == n.Node && a.Phase == "connected" && a.Waiting == 0
+		}) {
+			n.Phase = "done"
 		}
 	}
 	return nil
 }
 
-// waiting is how many windows agents have left to ship.
-func (d *demand) waiting(ctx context.Context) (n int, err error) {
+// agents are those that the server knows.
+func (d *demand) agents(ctx context.Context) (all []server.AgentStatus, err error) {
 	ctx, done := context.WithTimeout(ctx, answerPatience)
 	defer done()
 	response, err := d.control.Get(ctx, &atysv1.GetRequest{Kind: "agents"})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	for _, o := range response.GetObjects() {
 		var a server.AgentStatus
 		if err := json.Unmarshal([]byte(o.GetJson()), &a); err != nil {
-			return 0, err
+			return nil, err
 		}
-		n += a.Waiting
+		all = append(all, a)
 	}
-	return n, nil
+	return all, nil
 }
 
 // end has all agents end the recording, and the server forget the profile.
@@ -300,8 +329,68 @@ func (d *demand) fetch(ctx context.Context) (*profile.Window, error) {
 	if err != nil || response.GetWindow() == nil {
 		return nil, err
 	}
+	d.coverage = response.GetCoverage()
 	window, _, err := wire.Open(response.GetWindow())
 	return window, err
+}
+
+// lacks says what is not in what was fetched: of nodes that did not do what they
+// should, and as questions say it.
+func (d *demand) lacks() (lines []string, err error) {
+	lines = unfinished(d.status)
+	var gaps strings.Builder
+	if err := warnGaps(&gaps, d.ofSpan(d.coverage), &atysv1.Selection{FromUnixNano: d.created.UnixNano(), ToUnixNano: d.until.UnixNano()}); err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(gaps.String()) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return lines, nil
+}
+
+// ofSpan is what an answer's coverage says of the time of the recording, which is
+// less than was asked for, and the window does not say itself. That nodes begin a
+// moment after they are told to, and end as they are, is as it should be.
+func (d *demand) ofSpan(c *atysv1.Coverage) *atysv1.Coverage {
+	of := &atysv1.Coverage{Cost: c.GetCost(), CpuNs: c.GetCpuNs(), Damaged: c.GetDamaged(), DoubtfulWindows: c.GetDoubtfulWindows(), Dropped: d.within(c.GetDropped())}
+	for _, l := range c.GetLosses() {
+		if profile.LossReason(l.GetReason()).OfWindows() {
+			of.Losses = append(of.Losses, l)
+		}
+	}
+	for _, n := range c.GetNodes() {
+		if missing := d.within(n.GetMissing()); len(missing) > 0 || n.GetSilent() {
+			of.Nodes = append(of.Nodes, &atysv1.NodeCoverage{Node: n.GetNode(), Task: n.GetTask(), FirstUnixNano: n.GetFirstUnixNano(), LastUnixNano: n.GetLastUnixNano(),
+				WatchedNs: n.GetWatchedNs(), Missing: missing, Silent: n.GetSilent()})
+		}
+	}
+	return of
+}
+
+// within is what of some times is of the recording.
+func (d *demand) within(spans []*atysv1.Span) (all []*atysv1.Span) {
+	for _, s := range spans {
+		from, to := max(s.GetFromUnixNano(), d.created.UnixNano()), min(s.GetToUnixNano(), d.until.UnixNano())
+		if time.Duration(to-from) > time.Second {
+			all = append(all, &atysv1.Span{FromUnixNano: from, ToUnixNano: to})
+		}
+	}
+	return all
+}
+
+// unfinished names the nodes that failed, and those that have not told that they
+// are done. Those that wait for a target have nothing to tell.
+func unfinished(status server.ProfileStatus) (lines []string) {
+	for _, n := range status.Nodes {
+		switch n.Phase {
+		case "done", "waiting":
+		case "failed":
+			lines = append(lines, render.Printable("node "+n.Node+" failed: "+n.Message))
+		default:
+			lines = append(lines, render.Printable("node "+n.Node+" has not said that it is done (it is "+n.Phase+"): what it recorded may be missing"))
+		}
+	}
+	return lines
 }
 
 // recorded is what the windows are called that the agents record.
@@ -332,14 +421,8 @@ func why(status server.ProfileStatus) string {
 	if len(status.Nodes) == 0 {
 		return "no agent has heard of it (\"atys get agents\" shows who is there)"
 	}
-	var failed []string
-	for _, n := range status.Nodes {
-		if n.Phase == "failed" {
-			failed = append(failed, n.Node+": "+n.Message)
-		}
-	}
-	if len(failed) > 0 {
-		return render.Printable(strings.Join(failed, "; "))
+	if lines := unfinished(status); len(lines) > 0 {
+		return strings.Join(lines, "; ")
 	}
 	return "no target that matches used CPU time (\"atys get targets\" shows what there is)"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/format"
@@ -32,6 +34,8 @@ type stubborn struct {
 	polls func(n int) error // what comes of the n-th; nil: an answer
 	asks  func(n int) error // of the n-th question
 	path  string            // of what was recorded
+	nodes []server.NodeTask // how they fare, however long one waits
+	lacks *atysv1.Coverage  // of each answer, of times from when the recording began
 
 	mu            sync.Mutex // guards all below
 	profile       *spec.Profile
@@ -71,7 +75,12 @@ func (s *stubborn) objects() []*atysv1.Object {
 	if time.Now().Add(s.ahead).After(until) {
 		phase = "done"
 	}
-	text, _ := json.Marshal(server.ProfileStatus{Profile: s.profile, Created: s.created, Until: &until, Phase: phase}) // it can be written
+	for _, n := range s.nodes {
+		if n.Phase == "running" {
+			phase = n.Phase
+		}
+	}
+	text, _ := json.Marshal(server.ProfileStatus{Profile: s.profile, Created: s.created, Until: &until, Phase: phase, Nodes: s.nodes}) // it can be written
 	return []*atysv1.Object{{Kind: "profiles", Name: s.profile.Name, Json: string(text)}}
 }
 
@@ -110,7 +119,69 @@ func (s *stubborn) Merge(_ context.Context, r *atysv1.MergeRequest) (*atysv1.Mer
 		return nil, err
 	}
 	asSampled(w, s.profile.Name, s.created)
-	return &atysv1.MergeResponse{Window: wire.Seal(w, profile.Run{1})}, nil
+	return &atysv1.MergeResponse{Window: wire.Seal(w, profile.Run{1}), Coverage: s.lacking()}, nil
+}
+
+// lacking is the coverage of an answer, at its times.
+func (s *stubborn) lacking() *atysv1.Coverage {
+	if s.lacks == nil {
+		return nil
+	}
+	c := proto.Clone(s.lacks).(*atysv1.Coverage)
+	for _, n := range c.GetNodes() {
+		for _, span := range n.GetMissing() {
+			span.FromUnixNano += s.created.UnixNano()
+			span.ToUnixNano += s.created.UnixNano()
+		}
+	}
+	return c
+}
+
+// TestRecordOfAPart has one agent of several not end, one fail, and windows be
+// missing: what is printed and the file name them, and nobody else.
+func TestRecordOfAPart(t *testing.T) {
+	s := &stubborn{nodes: []server.NodeTask{{Node: "killed", Phase: "running"}, {Node: "broken", Phase: "failed", Message: "no rights"},
+		{Node: "well", Phase: "done"}, {Node: "bored", Phase: "waiting"}}}
+	hour := int64(time.Hour)
+	s.lacks = &atysv1.Coverage{DoubtfulWindows: 3, Losses: []*atysv1.Loss{{Reason: string(profile.LossSpoolLimit), N: 4}, {Reason: string(profile.LossTruncated), N: 5}},
+		Nodes: []*atysv1.NodeCoverage{
+			{Node: "gapped", Task: "t", WatchedNs: 1e9, Missing: []*atysv1.Span{{FromUnixNano: -hour, ToUnixNano: 2e9}}},
+			{Node: "well", Task: "t", WatchedNs: 3e9, Missing: []*atysv1.Span{{FromUnixNano: -hour, ToUnixNano: 0}}}}}
+	address := s.serve(t)
+	p, err := spec.ParseJSON([]byte(`{"kind":"Profile","name":"x","duration":"3s","window":"1s"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &demand{control: atysv1connect.NewControlClient(http.DefaultClient, address), asks: atysv1connect.NewQueryClient(http.DefaultClient, address), profile: p, patience: 3 * pollPause}
+	out, err := newOutput(filepath.Join(t.TempDir(), "out.pb.gz"), "", outputOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	window, err := d.bring(t.Context())
+	if err != nil || window == nil {
+		t.Fatal(window, err)
+	}
+	if err := d.write(window, out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := format.Read(out.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Join(recorded.Comments, "\n")
+	for _, want := range []string{"node killed has not said that it is done (it is running)", "node broken failed: no rights", "node gapped (t): 1s of 3s were watched; missing ", "3 windows may", "spool"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("nothing says %q: %s", want, said)
+		}
+	}
+	for _, not := range []string{"well", "bored"} {
+		if strings.Contains(said, "node "+not) {
+			t.Errorf("%s is named: %s", not, said)
+		}
+	}
 }
 
 // untilThe fails each time before the n-th.
