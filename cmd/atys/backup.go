@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"atys.dev/atys/internal/atomicfile"
 	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/store/backup"
 	"atys.dev/atys/internal/store/disk"
@@ -43,6 +46,7 @@ debug files (what they named is), tokens and certificates.`,
 // backUp has a backup made under another name, checks it, and gives it its own:
 // what is interrupted is removed, and has not the name.
 func backUp(ctx context.Context, dir string, damaged bool, fetch func(dir string) (*backup.Contents, error)) (err error) {
+	dir = filepath.Clean(dir) // shells complete a slash, behind which nothing can be made
 	if _, err := os.Lstat(dir); err == nil {
 		return fmt.Errorf("back up to %s: it is there already", dir)
 	}
@@ -66,6 +70,10 @@ func backUp(ctx context.Context, dir string, damaged bool, fetch func(dir string
 		return err
 	}
 	if err := os.Rename(own, dir); err != nil {
+		return err
+	}
+	own = dir // what has its name only until a crash is no backup either
+	if err := atomicfile.SyncDir(filepath.Dir(dir)); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "atys: %s has %d files, %s\n", dir, len(contents.Files), bytesText(contents.Bytes()))
@@ -133,16 +141,14 @@ func restoreCommand() *cobra.Command {
 // restoreStore copies a backup beside where it is to be, checks the copy, and
 // puts it there.
 func restoreStore(ctx context.Context, from, data string, damaged bool) error {
-	for _, name := range []string{storeIn(data), filepath.Join(data, profilesDir)} {
-		if _, err := os.Lstat(name); err == nil {
-			return fmt.Errorf("restore to %s: there is something already; move it away first", name)
-		}
+	if err := refuseOver(data, from); err != nil {
+		return err
 	}
 	contents, err := backup.Read(from)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(data, 0o700); err != nil {
+	if err := makeDurably(data); err != nil {
 		return err
 	}
 	own, err := os.MkdirTemp(data, "restoring-")
@@ -157,11 +163,78 @@ func restoreStore(ctx context.Context, from, data string, damaged bool) error {
 	if err := checkCopy(ctx, filepath.Join(own, backup.Store), damaged); err != nil {
 		return fmt.Errorf("the backup is not restored: %w", err)
 	}
-	profiles := filepath.Join(own, backup.Profiles)
-	if _, err := os.Stat(profiles); err == nil {
-		if err := os.Rename(profiles, filepath.Join(data, profilesDir)); err != nil {
+	return putInPlace(own, data)
+}
+
+// putInPlace has data be what was copied. The store comes last: where it is, all is.
+func putInPlace(own, data string) error {
+	to := filepath.Join(data, profilesDir)
+	if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) { // else they are of another try; see refuseOver
+		if err := os.Rename(filepath.Join(own, backup.Profiles), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	return os.Rename(filepath.Join(own, backup.Store), storeIn(data))
+	if err := atomicfile.SyncDir(data); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(own, backup.Store), storeIn(data)); err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(data)
+}
+
+// refuseOver refuses to restore where something is. Profiles that are those of the
+// backup are nothing: a machine that crashed may have been about to restore it.
+func refuseOver(data, from string) error {
+	refused := func(name string) error {
+		return fmt.Errorf("restore to %s: there is something already; move it away first", name)
+	}
+	if _, err := os.Lstat(storeIn(data)); err == nil {
+		return refused(storeIn(data))
+	}
+	there := filepath.Join(data, profilesDir)
+	if _, err := os.Lstat(there); err != nil {
+		return nil
+	}
+	have, err := contentsOf(there)
+	if err != nil {
+		return err
+	}
+	want, err := contentsOf(filepath.Join(from, backup.Profiles))
+	if err != nil || !maps.Equal(have, want) {
+		return refused(there)
+	}
+	return nil
+}
+
+// contentsOf reads all files below a directory that may be none, which are small.
+func contentsOf(dir string) (map[string]string, error) {
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if name == dir && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(name)
+		all[strings.TrimPrefix(name, dir)] = string(content)
+		return err
+	})
+	return all, err
+}
+
+// makeDurably makes a directory, and those above it, and has their names on disk.
+func makeDurably(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	above := filepath.Dir(filepath.Clean(dir))
+	if err := makeDurably(above); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return atomicfile.SyncDir(above)
 }

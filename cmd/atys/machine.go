@@ -16,6 +16,7 @@ import (
 type station struct {
 	machine *recorder.Machine // nil: BPF cannot be used at all
 	cause   error             // why not
+	ready   chan struct{}     // tells an agent to aim again; see agent.Options
 	log     *slog.Logger
 }
 
@@ -24,9 +25,15 @@ type station struct {
 //
 // Names of programs take a part of the budget's memory.
 func openStation(memory int64, log *slog.Logger) (*station, error) {
-	m, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Names: memory / namesPart, Log: log})
+	ready := make(chan struct{}, 1)
+	m, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Names: memory / namesPart, Log: log, Ready: func() {
+		select {
+		case ready <- struct{}{}:
+		default: // the agent has not come to the one before
+		}
+	}})
 	if err == nil {
-		return &station{machine: m, log: log}, nil
+		return &station{machine: m, ready: ready, log: log}, nil
 	}
 	s := &station{cause: err, log: log}
 	if _, others := external.NewCrew(external.CrewOptions{}); others != nil {

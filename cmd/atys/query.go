@@ -35,7 +35,7 @@ func (f *queryFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.task, "task", "", "of this profile's windows alone, such as builtin, or of one of its events: NAME/EVENT")
 	flags.StringVar(&f.kind, "kind", "cpu", "what was measured: cpu, or an event's name")
-	flags.StringVar(&f.from, "from", "-1h", "windows that begin then or later: -1h, now, 2026-11-23, \"2026-11-23 09:00\" (of this machine's time zone), 2026-11-23T09:00:00Z or seconds since 1970")
+	flags.StringVar(&f.from, "from", "-1h", "windows that begin then or later: -1h, -3d, -2w, now, 2026-11-23, \"2026-11-23 09:00\" (of this machine's time zone), 2026-11-23T09:00:00Z or seconds since 1970")
 	flags.StringVar(&f.to, "to", "now", "and before then")
 }
 
@@ -76,13 +76,42 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	if ago, err := time.ParseDuration(text); err == nil && ago <= 0 {
-		return now.Add(ago), nil
+	if ago, ok := parseAgo(text); ok {
+		return now.Add(-ago), nil
 	}
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil && seconds >= 0 && seconds < 1<<33 {
 		return time.Unix(seconds, 0), nil
 	}
-	return time.Time{}, fmt.Errorf("%q: want -1h, now, 2026-11-23T09:00:00Z or seconds since 1970", text)
+	return time.Time{}, fmt.Errorf("%q: want -1h, -3d, now, 2026-11-23T09:00:00Z or seconds since 1970", text)
+}
+
+// parseAgo reads how long ago something was: -1h, and what time.ParseDuration does
+// not know, -3d, -2w and -1d12h. A day has 24 hours.
+func parseAgo(text string) (ago time.Duration, ok bool) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return -d, d <= 0
+	}
+	const day, longest = 24 * time.Hour, 100 * 365 * 24 * time.Hour
+	rest, ok := strings.CutPrefix(text, "-")
+	for _, unit := range []struct {
+		name string
+		of   time.Duration
+	}{{"w", 7 * day}, {"d", day}} {
+		number, after, found := strings.Cut(rest, unit.name)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || n > uint64(longest/unit.of) {
+			return 0, false
+		}
+		ago, rest = ago+time.Duration(n)*unit.of, after
+	}
+	if rest == "" {
+		return ago, ok && text != "-"
+	}
+	d, err := time.ParseDuration(rest)
+	return ago + d, ok && err == nil && rest[0] >= '0' && rest[0] <= '9' && d < day
 }
 
 func queryCommand() *cobra.Command {
@@ -363,7 +392,7 @@ func windowRows(r *atysv1.WindowsResponse) [][]string {
 	for _, w := range r.GetWindows() {
 		var incomplete int64
 		for _, l := range w.GetLosses() {
-			if !profile.LossReason(l.GetReason()).OfWindows() {
+			if profile.LossReason(l.GetReason()).OfSamples() {
 				incomplete += l.GetN()
 			}
 		}

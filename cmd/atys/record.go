@@ -267,7 +267,7 @@ func summarize(w io.Writer, window *profile.Window, path string) {
 		if l.Detail != "" {
 			detail = " (" + render.Printable(l.Detail) + ")" // it may name a target's file
 		}
-		fmt.Fprintf(w, "  %s%s: %d samples\n", l.Reason, detail, l.N)
+		fmt.Fprintf(w, "  %s%s: %d %s\n", l.Reason, detail, l.N, l.Reason.Unit())
 	}
 	for _, comment := range window.Comments {
 		fmt.Fprintf(w, "  %s\n", render.Printable(comment))

@@ -2,7 +2,7 @@
 //
 //	orders of a server (orders.go) -> tasks -> a recording for each event (task.go), aimed at
 //	   the targets that match (census.go, identify.go)
-//	   -> cut -> split by target (split.go) -> wire.Seal -> spool
+//	   -> cut -> split by target (split.go, pieces.go) -> wire.Seal -> spool
 //	   -> a batch -> Push, to the server or a relay (route.go) -> acknowledged, only then forgotten (ship.go)
 //	what it costs -> freq.Governor -> rates, from the next edge on (budget.go)
 //	what runs here, and how tasks fare -> Report (report.go), Prometheus (metrics.go)
@@ -46,6 +46,10 @@ type Options struct {
 	Jitter  time.Duration // windows are shipped at a random time within half the shortest one, and this while none is cut; 0: at once
 	Look    time.Duration // how often it is seen what runs; 0: 5 s
 
+	// Ready tells that processes which recordings were aimed at before can be sampled
+	// now: aim again. nil: they always can at once.
+	Ready <-chan struct{}
+
 	Budget freq.Budget  // of CPU time and memory; zero: as much as it takes
 	Usage  func() Usage // what it takes; nil: what this process does
 	Shed   func()       // gives up what whoever records keeps in memory; may be nil
@@ -76,7 +80,8 @@ type Record func(Wanted) (Recording, error)
 type Recording interface {
 	sampler.Sampler
 	// Aim makes processes targets, and others no longer, from the next window on. It
-	// tells whether any of them was not sampled before, as a target's child is.
+	// tells whether any of them was not sampled before, as a target's child is. Where a
+	// process takes a moment to be ready, Options.Ready and then the next Aim tell it.
 	Aim(add, drop []int) (fresh bool)
 	// Full tells how full the kernel's tables are of the window, from 0 to 1.
 	Full() float64
@@ -121,6 +126,7 @@ type Agent struct {
 
 	// Of conduct alone:
 	tasks    []*task             // what is done now
+	trial    *task               // the built-in one, if this life began with it
 	spooled  spool.ID            // the last bundle
 	starting int                 // recordings whose start has not ended
 	crews    map[*recording]Crew // that are at a cut
@@ -185,6 +191,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	others.Wait()
 	last.Stop()
 	stop()
+	a.shipper.leave()
 	if err == nil {
 		a.sayGoodbye()
 	}
@@ -199,6 +206,7 @@ const tryAgain = time.Minute
 func (a *Agent) conduct(ctx context.Context) error {
 	defer a.closing.Wait()
 	a.follow(a.remembered())
+	a.trial = a.builtin()
 	look := time.NewTicker(a.options.Look)
 	defer look.Stop()
 	a.look()
@@ -219,6 +227,8 @@ func (a *Agent) conduct(ctx context.Context) error {
 			}
 		case d := <-a.cuts:
 			a.crewHasCut(d)
+		case <-a.options.Ready:
+			a.readied()
 		case <-a.shipper.dated:
 			a.dateAgain()
 		case <-look.C:
@@ -316,6 +326,7 @@ func (a *Agent) follow(tasks []*task) {
 			continue
 		}
 		delete(was, t.id)
+		old.letGo(t)
 		old.limited, old.chosen, old.instances = t.limited, t.chosen, t.instances
 		if old.until != t.until {
 			old.until, old.end, old.unsure = t.until, old.lasting(t.end), t.unsure
@@ -339,14 +350,25 @@ func (a *Agent) follow(tasks []*task) {
 }
 
 // withBuiltin adds what runs where nothing is ordered for good. What is ordered
-// for a while runs beside it.
+// for a while runs beside it, and so does what we do not understand: somebody
+// newer may record by it, perhaps of another service, and we would record nothing.
 func (a *Agent) withBuiltin(tasks []*task) []*task {
 	for _, t := range tasks {
-		if t.end.IsZero() {
+		if t.end.IsZero() && t.understood() {
 			return tasks
 		}
 	}
 	return append(tasks, newTask(builtinID, a.options.Builtin, time.Time{}))
+}
+
+// builtin is the built-in task; nil if it is not carried out.
+func (a *Agent) builtin() *task {
+	for _, t := range a.tasks {
+		if t.id == builtinID {
+			return t
+		}
+	}
+	return nil
 }
 
 // look sees what runs on the machine, and aims.

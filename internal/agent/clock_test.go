@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -98,7 +99,7 @@ func TestUnknownClock(t *testing.T) {
 			unknown++
 		}
 	}
-	b.spool.Release()
+	b.spool.Release(nil, spool.Losses{})
 	b.server.away = false
 	for range 20 {
 		if b.live(t, 100*time.Millisecond); b.server.unknown < len(b.server.taken) {

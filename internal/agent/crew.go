@@ -40,7 +40,7 @@ func (a *Agent) cutCrew(r *recording, c Crew, last bool) {
 		return
 	}
 	last = r.leaving
-	a.crews[r] = c
+	a.crews[r], r.turned = c, time.Now()
 	go func() { a.cuts <- crewCut{r, c, c.CutEach(last), last} }()
 }
 
@@ -50,7 +50,7 @@ func (a *Agent) crewHasCut(d crewCut) {
 	delete(a.crews, r)
 	next := a.shipper.reading()
 	if len(d.windows) > 0 {
-		a.keep(r, a.partsOfEach(t, d.windows), next)
+		a.keep(r, a.partsOfEach(r, d.windows), next)
 	}
 	switch {
 	case d.last:
@@ -69,12 +69,11 @@ func (a *Agent) crewHasCut(d crewCut) {
 
 // partsOfEach are the targets of windows, of those that the task means. A window
 // of one target has lost what is that target's.
-func (a *Agent) partsOfEach(t *task, windows []*profile.Window) []*profile.Window {
+func (a *Agent) partsOfEach(r *recording, windows []*profile.Window) []*profile.Window {
 	machine := a.census.machine().String()
-	var keys []string
-	of := map[string][]*profile.Window{}
+	var each [][]*profile.Window
 	for _, w := range windows {
-		parts := a.parts(t, w)
+		parts := a.parts(r, w)
 		if len(parts) == 2 {
 			for i, p := range parts {
 				if other := parts[1-i]; p.Target.String() == machine && other.Target.String() != machine {
@@ -86,24 +85,9 @@ func (a *Agent) partsOfEach(t *task, windows []*profile.Window) []*profile.Windo
 				}
 			}
 		}
-		for _, p := range parts {
-			key := p.Target.String()
-			if of[key] == nil {
-				keys = append(keys, key)
-			}
-			of[key] = append(of[key], p)
-		}
+		each = append(each, parts)
 	}
-	var all []*profile.Window
-	for _, key := range keys {
-		whole, err := profile.Merge(of[key]...)
-		if err != nil { // they are all of CPU time
-			a.log.Error("merge windows of a target", "target", key, "error", err)
-			continue
-		}
-		all = append(all, whole)
-	}
-	return all
+	return mergeTargets(each, nil)
 }
 
 // dismissCrews waits until the last windows of crews are there, as long as that

@@ -24,13 +24,16 @@ type identities struct {
 	round    int
 }
 
-// identity is what a process is for as long as it is the same one.
+// identity is what a process is for as long as it is the same one, of the same
+// program.
 type identity struct {
 	started time.Duration // since boot; a number that comes again is another process
+	program uint64        // proc.Stat.Stack; another one is that of another program
+	age     time.Duration // when its labels were read
 	kernel  bool          // a thread of it
 	labels  profile.Labels
 	inode   uint64    // of its directory when it was checked; see proc.FS.Inode
-	checked time.Time // whether it is the same, and no zombie
+	until   time.Time // then it is checked whether it is the same, and no zombie
 	round   int       // in which it was last seen to be there
 	asked   time.Time
 }
@@ -39,6 +42,21 @@ const (
 	keepUnasked = 2 * time.Minute // beyond the longest window
 	trustInode  = time.Minute     // for so long a process is no zombie if its directory is there
 )
+
+// trust is for how long a process of an age is what it was. One that has run for
+// long as one program does not become another one soon, and a start script
+// does: that is seen within an eighth of the time it took. To check all each time
+// would cost four times what it costs to see them, for as long as they live.
+func trust(age time.Duration) time.Duration { return min(age/8, trustInode) }
+
+// grown is how old a process is once it has loaded what tells its language, and
+// is called what it stays to be called.
+const grown = 10 * time.Second
+
+// outgrown tells whether labels that were read at one age are to be read again.
+func outgrown(then, now time.Duration) bool {
+	return then < young && now >= young || then < grown && now >= grown
+}
 
 // errYoung is a process that has not been there for long.
 var errYoung = errors.New("young")
@@ -114,11 +132,11 @@ func (ids *identities) see(pid int, process string, age time.Duration) (*identit
 		return nil, err
 	}
 	id, now := ids.known[pid], time.Now()
-	if id == nil || id.inode != inode || now.Sub(id.checked) > trustInode {
+	if id == nil || id.inode != inode || now.After(id.until) {
 		if id, err = ids.check(pid, process, age); err != nil {
 			return nil, err
 		}
-		id.inode, id.checked = inode, now
+		id.inode = inode
 	}
 	id.round, id.asked = ids.round, now
 	return id, nil
@@ -126,36 +144,42 @@ func (ids *identities) see(pid int, process string, age time.Duration) (*identit
 
 // check finds whether a process is still the one that is known, and meets it if
 // it is not. It is called process, or by what it is called now.
-func (ids *identities) check(pid int, process string, age time.Duration) (*identity, error) {
+func (ids *identities) check(pid int, process string, least time.Duration) (*identity, error) {
 	stat, err := ids.fs.Check(pid)
 	kernel := errors.Is(err, proc.ErrKernelThread)
 	if err != nil && !kernel {
 		return nil, err
 	}
-	if id := ids.known[pid]; id != nil && id.started == stat.Started {
-		return id, nil
-	}
-	if age > 0 {
-		if boot, err := proc.BootTime(); err != nil || time.Since(boot.Add(stat.Started)) < age {
-			return nil, errors.Join(err, errYoung)
+	age := sinceBoot() - stat.Started
+	id := ids.known[pid]
+	if id == nil || id.started != stat.Started {
+		if age < least {
+			return nil, errYoung
+		}
+		id = &identity{started: stat.Started, program: stat.Stack, age: age, kernel: kernel, labels: ids.service("kernel")}
+		if !kernel {
+			id.labels, _ = ids.look(pid, cmp.Or(process, stat.Comm))
+		}
+		ids.known[pid] = id
+	} else if stat.Stack != 0 && (stat.Stack != id.program || outgrown(id.age, age)) {
+		id.kernel = kernel
+		if labels, ok := ids.look(pid, stat.Comm); ok { // else it has ended meanwhile
+			id.labels, id.program, id.age = labels, stat.Stack, age
 		}
 	}
-	id := &identity{started: stat.Started, kernel: kernel, labels: ids.service("kernel")}
-	if !kernel {
-		id.labels = ids.look(pid, cmp.Or(process, stat.Comm))
-	}
-	ids.known[pid] = id
+	id.until = time.Now().Add(trust(age))
 	return id, nil
 }
 
 // look names the smallest lasting thing that a process belongs to: its
-// container, its unit, else its program.
-func (ids *identities) look(pid int, process string) profile.Labels {
-	labels := ids.service(process)
+// container, its unit, else its program. Of one that has ended it knows no more
+// than what it was called.
+func (ids *identities) look(pid int, process string) (labels profile.Labels, ok bool) {
+	labels = ids.service(process)
 	runtimes, _ := ids.detector.Detect(pid) // what cannot be read has none that we know
 	service, err := ids.detector.Service(pid, runtimes)
 	if err != nil {
-		return labels
+		return labels, false
 	}
 	for name, value := range map[string]string{
 		"service": service.Name, "instance": service.Instance, "container": service.Container, "unit": service.Unit, "k8s.pod.uid": service.PodUID,
@@ -173,5 +197,5 @@ func (ids *identities) look(pid int, process string) profile.Labels {
 			break
 		}
 	}
-	return labels
+	return labels, true
 }

@@ -2,11 +2,15 @@ package agent
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/profile"
 )
 
 // TestProcessesAreLookedAtOnce has a process seen again, replaced by another of
@@ -76,5 +80,94 @@ func TestProcessesAreLookedAtOnce(t *testing.T) {
 		if got := ids.target(pid, "worker")["service"]; got != "kernel" {
 			t.Errorf("a thread of the kernel: %q", got)
 		}
+	}
+}
+
+// becoming starts a shell that becomes another program, once it is told to.
+func becoming(t *testing.T, name string) (pid int, become func()) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), name)
+	if err := exec.CommandContext(t.Context(), "cp", "/bin/sleep", program).Run(); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "sh", "-c", "read _; exec "+program+" 1000")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // it was killed
+	})
+	return c.Process.Pid, func() {
+		if _, err := io.WriteString(in, "now\n"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// await asks what a process is until it is told so.
+func (ids *identities) await(t *testing.T, pid int, name, want string) profile.Labels {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		ids.begin()
+		labels, _ := ids.lasting(pid, 0)
+		if labels[name] == want {
+			return labels
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("it is %v, want %s %q", labels, name, want)
+		}
+	}
+}
+
+// TestExec has a start script become the program that it starts.
+func TestExec(t *testing.T) {
+	const name = "atys-second"
+	pid, become := becoming(t, name)
+	ids := newIdentities("here", nil)
+	before, ok := ids.lasting(pid, 0)
+	if !ok || before["service"] == name {
+		t.Fatalf("the script is %v", before)
+	}
+	ids.begin()
+	if again := ids.target(pid, "sh"); again.String() != before.String() {
+		t.Errorf("it is %v, and was %v", again, before)
+	}
+	become()
+	after := ids.await(t, pid, "service", name)
+	if after["executable"] != name {
+		t.Errorf("it has become %v", after)
+	}
+}
+
+// TestGrown has what was first seen as it began be looked at again: a JVM that was
+// sampled in its first milliseconds has not said yet what it is.
+func TestGrown(t *testing.T) {
+	pid, _ := becoming(t, "atys-never")
+	ids := newIdentities("here", nil)
+	real, ok := ids.lasting(pid, 0)
+	if !ok {
+		t.Fatal("it is not there")
+	}
+	id := ids.known[pid]
+	id.labels, id.age = profile.Labels{"service": "beginning"}, 0
+	ids.await(t, pid, "service", real["service"])
+	if id.age < young {
+		t.Errorf("it was looked at again when it was %v old", id.age)
+	}
+	for _, c := range []struct {
+		then, now time.Duration
+		want      bool
+	}{{0, young / 2, false}, {0, young, true}, {young, 2 * young, false}, {young, grown, true}, {0, grown, true}, {grown, time.Hour, false}} {
+		if got := outgrown(c.then, c.now); got != c.want {
+			t.Errorf("labels of %v, at %v: %v", c.then, c.now, got)
+		}
+	}
+	if soon, late := trust(8*time.Second), trust(time.Hour); soon != time.Second || late != trustInode {
+		t.Errorf("what it is is believed for %v, and of one that has run for an hour for %v", soon, late)
 	}
 }

@@ -3,6 +3,8 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -45,7 +47,7 @@ func (a *Agent) publish() {
 		case phase == phaseWaiting && t.beginning():
 			phase = phaseStarting
 		}
-		state := &atysv1.TaskState{Id: t.id, Phase: phase, Message: message, Targets: uint32(t.targets)}
+		state := &atysv1.TaskState{Id: t.id, Phase: phase, Message: wire.Text(message), Targets: uint32(t.targets)}
 		if r := t.recordings; len(r) > 0 && r[0].sampler != nil {
 			state.Frequency = r[0].rate
 			state.Message = cmp.Or(state.Message, a.restraint(r[0]))
@@ -92,14 +94,15 @@ func (a *Agent) reportUntil(ctx context.Context) {
 		case <-every.C:
 		}
 		sent := a.shipper.now()
-		answer, err := a.tell(ctx, a.report())
+		report := a.report()
+		answer, err := a.tell(ctx, report)
 		if err == nil && answer.GetReceivedUnixNano() != 0 { // it is answered when it is received
 			a.shipper.compare(sent, &atysv1.PushResponse{ReceivedUnixNano: answer.GetReceivedUnixNano(), AnsweredUnixNano: answer.GetReceivedUnixNano()})
 		}
 		pause := reportPause
 		if err != nil {
 			failures++
-			refusal = a.logRefusal(refusal, err, failures)
+			refusal = a.logRefusal(refusal, cannotBeSent(report, err), failures)
 			pause = remote.Backoff(failures)
 			a.wakeReport()
 		} else {
@@ -115,16 +118,27 @@ func (a *Agent) reportUntil(ctx context.Context) {
 	}
 }
 
-// logRefusal says that a report failed. One that was refused for good is for
-// somebody to see, but once, until it is refused for another reason; others are
-// sent again, and the server knows who is silent.
+// errUnsendable says that a report never leaves this machine.
+var errUnsendable = errors.New("it cannot be encoded")
+
+// cannotBeSent says of a report that failed whether it is at fault itself.
+func cannotBeSent(r *atysv1.ReportRequest, failed error) error {
+	if _, err := proto.Marshal(r); err != nil {
+		return fmt.Errorf("%w: %w", errUnsendable, err)
+	}
+	return failed
+}
+
+// logRefusal says that a report failed. One that was refused for good, or cannot
+// be sent, is for somebody to see, but once, until it is for another reason; others
+// are sent again, and the server knows who is silent.
 func (a *Agent) logRefusal(before string, err error, failures int) (refusal string) {
-	if !remote.Refuses(err) {
+	if !remote.Refuses(err) && !errors.Is(err, errUnsendable) {
 		a.log.Debug("report", "failures", failures, "error", err)
 		return before
 	}
 	if refusal = err.Error(); refusal != before {
-		a.log.Warn("the server refuses reports: it does not know how this agent fares", "error", err)
+		a.log.Warn("reports do not get through: the server does not know how this agent fares", "error", err)
 	}
 	return refusal
 }

@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -95,6 +96,37 @@ func TestRefusedReports(t *testing.T) {
 		}
 	})
 	if one, two := strings.Count(said.String(), "label one"), strings.Count(said.String(), "label two"); one != 1 || two != 2 || strings.Contains(said.String(), "not now") {
+		t.Errorf("said %s", said.String())
+	}
+}
+
+// TestUnsayableReports has other programs say what is no text: reports get through all
+// the same, and one that cannot is for somebody to see.
+func TestUnsayableReports(t *testing.T) {
+	b := newBench(t, 1)
+	var said bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		p := &picky{reason: func(int) error { return connect.NewError(connect.CodeInternal, errors.New("marshal message")) }}
+		a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server, Fleet: p, Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := newTask("1", spec.Builtin(), time.Time{})
+		one.phase, one.message = phaseFailed, "perf failed: /tmp/\xff"+strings.Repeat("é", 4000)
+		a.tasks = []*task{one}
+		a.publish()
+		r := a.report()
+		if message := r.GetTasks()[0].GetMessage(); cannotBeSent(r, nil) != nil || len(message) > 2000 || !strings.HasPrefix(message, "perf failed: /tmp/\ufffdé") {
+			t.Errorf("%v: %d bytes, %.40q", cannotBeSent(r, nil), len(message), message)
+		}
+		reportFor(t, a, time.Minute)
+		if said.Len() > 0 {
+			t.Errorf("said %s", said.String())
+		}
+		a.options.Node = "\xff"
+		reportFor(t, a, 5*time.Minute)
+	})
+	if n := strings.Count(said.String(), "reports do not get through"); n != 1 || !strings.Contains(said.String(), errUnsendable.Error()) {
 		t.Errorf("said %s", said.String())
 	}
 }

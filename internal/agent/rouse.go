@@ -83,3 +83,18 @@ func (a *Agent) catchUp(r *recording, now time.Time) {
 	}
 	a.cutEarly(r)
 }
+
+// readied aims again where processes have become ready to be sampled. The first ones
+// of a recording are not waited for until its edge, which may be its end.
+func (a *Agent) readied() {
+	a.aim()
+	now := time.Now()
+	for _, t := range a.tasks {
+		for _, r := range t.recordings {
+			if _, crew := r.sampler.(Crew); r.sampler != nil && !crew && r.behind && r.caught.IsZero() && !r.edge.IsZero() {
+				r.caught = now
+				a.cutEarly(r)
+			}
+		}
+	}
+}

@@ -152,6 +152,37 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
+// slowTake is a recording whose targets take a while to be ready.
+type slowTake struct {
+	*take
+	ready bool
+}
+
+func (s *slowTake) Aim(add, drop []int) (fresh bool) {
+	s.take.Aim(add, drop)
+	fresh, s.ready = s.ready, false
+	return fresh
+}
+
+// TestReadied has the first target of a recording be ready only after it was aimed
+// at: it is sampled from then on, not from the edge. Others wait as those that are new.
+func TestReadied(t *testing.T) {
+	s := newSite(t, 10*time.Second)
+	s.have(t, 11)
+	r := s.task.recordings[0]
+	slow := &slowTake{take: r.sampler.(*take)}
+	r.sampler, r.edge = slow, time.Now().Add(s.options.Look)
+	for i, want := range []int{0, 1, 1} {
+		if s.readied(); len(r.parts) != want {
+			t.Errorf("%d parts of the window, want %d", len(r.parts), want)
+		}
+		slow.ready = i < 2
+	}
+	if !r.behind {
+		t.Error("those that are ready later are forgotten")
+	}
+}
+
 // TestEndedWithin has a process end long before its window does: its samples are
 // still those of its target.
 func TestEndedWithin(t *testing.T) {

@@ -62,17 +62,26 @@ type load struct {
 type progress struct {
 	id      spool.ID
 	records int
-	settled map[int]bool // records that were taken, or never will be
+	settled map[int]bool // records of which it is known, whether they were taken, or never will be; nil: nothing was tried
 	lost    spool.Losses // of the latter
 	refused [][]byte     // and these are they
 }
 
 // Bounds of what is kept in memory: windows while the disk takes none, and
-// stacks that the receiver is thought to know.
+// stacks that the receiver is thought to know. An agent's whole budget may be 150 MB,
+// and a window 100 kB.
 const (
-	mostUnspooled = 1000
-	mostKnown     = 100_000
+	mostUnspooled      = 1000
+	mostUnspooledBytes = 16 << 20
+	mostKnown          = 100_000
 )
+
+func (l load) bytes() (sum int) {
+	for _, r := range l.records {
+		sum += len(r)
+	}
+	return sum
+}
 
 func newShipper(o Options) *shipper {
 	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{}), elapsed: sinceBoot, dated: make(chan struct{}, 1), within: o.Jitter}
@@ -94,17 +103,68 @@ func (s *shipper) finish() { close(s.ending) }
 func (s *shipper) direct(id spool.ID, records [][]byte) {
 	s.mu.Lock()
 	s.unspooled = append(s.unspooled, load{id, records})
-	all, unkept := 0, 0
+	all, bytes, unkept := 0, 0, 0
 	for _, l := range s.unspooled {
-		all += len(l.records)
+		all, bytes = all+len(l.records), bytes+l.bytes()
 	}
-	for all-unkept > mostUnspooled && len(s.unspooled) > 2 {
+	for (all-unkept > mostUnspooled || bytes > mostUnspooledBytes) && len(s.unspooled) > 2 {
 		unkept += len(s.unspooled[1].records)
+		bytes -= s.unspooled[1].bytes()
 		s.unspooled = slices.Delete(s.unspooled, 1, 2)
 	}
 	s.mu.Unlock()
 	s.options.Spool.Lose(spool.Losses{Unkept: unkept})
 	s.wake()
+}
+
+// leave has the disk take what is left in memory once run has ended: it may have room
+// again. What it does not take is counted.
+func (s *shipper) leave() {
+	s.mu.Lock()
+	left := s.unspooled
+	s.unspooled = nil
+	s.mu.Unlock()
+	var lost spool.Losses
+	for _, l := range left {
+		waiting := l.records
+		if s.progress.of(l) {
+			waiting = s.progress.rest(l)
+			lost.Add(s.progress.lost)
+		}
+		if len(waiting) == 0 {
+			continue
+		}
+		if _, err := s.options.Spool.Add(waiting); err != nil {
+			s.log.Error("windows are lost: neither the disk nor the server takes them", "windows", len(waiting), "error", err)
+			lost.Unkept += len(waiting)
+		}
+	}
+	s.options.Spool.Lose(lost)
+}
+
+// of tells whether it is a load's.
+func (p *progress) of(l load) bool {
+	return p.settled != nil && p.id == l.id && p.records == len(l.records)
+}
+
+// rest are the records of a load that may still be taken.
+func (p *progress) rest(l load) (records [][]byte) {
+	for i, r := range l.records {
+		if _, settled := p.settled[i]; !settled {
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
+// taken are the records of a load that were.
+func (p *progress) taken(l load) (records [][]byte) {
+	for i, r := range l.records {
+		if p.settled[i] {
+			records = append(records, r)
+		}
+	}
+	return records
 }
 
 // shed has what is kept in memory of the receiver forgotten. It is explained
@@ -286,8 +346,9 @@ func (s *shipper) shipBundle(ctx context.Context, id spool.ID) error {
 	} else if err != nil {
 		return err
 	}
-	if err := s.ship(ctx, load{id, records}); err != nil {
-		waiting.Release()
+	l := load{id, records}
+	if err := s.ship(ctx, l); err != nil {
+		waiting.Release(s.progress.taken(l), s.progress.lost)
 		return err
 	}
 	if err := waiting.DoneBut(id, s.progress.lost, s.progress.refused); err != nil {
@@ -296,19 +357,19 @@ func (s *shipper) shipBundle(ctx context.Context, id spool.ID) error {
 	return nil
 }
 
-// ship pushes records until they are taken. If they are refused together, each
-// is tried alone: one that is wrong must not hold up the others for ever. What was
-// taken alone, or refused, is left out of later attempts.
+// ship pushes records until they are taken. One that is wrong must not hold up the
+// others for ever: it is found, and left out. What was taken, or refused, is left out
+// of later attempts.
 func (s *shipper) ship(ctx context.Context, l load) error {
 	p := &s.progress
-	if p.settled == nil || p.id != l.id || p.records != len(l.records) {
+	if !p.of(l) {
 		*p = progress{id: l.id, records: len(l.records), settled: map[int]bool{}}
 	}
 	var windows []*atysv1.Spooled
 	var of []int // their records
 	for i, r := range l.records {
 		w := &atysv1.Spooled{}
-		if p.settled[i] {
+		if _, settled := p.settled[i]; settled {
 			continue
 		} else if err := proto.Unmarshal(r, w); err != nil {
 			s.lose(i, r, spool.Losses{Damaged: 1}, err)
@@ -316,23 +377,29 @@ func (s *shipper) ship(ctx context.Context, l load) error {
 		}
 		windows, of = append(windows, w), append(of, i)
 	}
+	return s.shipHalves(ctx, l, windows, of)
+}
+
+// shipHalves pushes windows, and, where they are refused together, each half of them.
+// So one that is refused takes two pushes for each time that its bundle can be halved:
+// a relay may have each of them wait for seconds, and the next bundle comes soon.
+func (s *shipper) shipHalves(ctx context.Context, l load, windows []*atysv1.Spooled, of []int) error {
 	err := s.push(ctx, windows)
-	if err == nil {
+	switch {
+	case err == nil:
 		s.settle(of...)
+		return nil
+	case !errors.Is(err, errRefused):
+		return err
+	case len(windows) == 1:
+		s.lose(of[0], l.records[of[0]], spool.Losses{Refused: 1}, err)
+		return nil
 	}
-	if !errors.Is(err, errRefused) {
+	half := len(windows) / 2
+	if err := s.shipHalves(ctx, l, windows[:half], of[:half]); err != nil {
 		return err
 	}
-	for i, w := range windows {
-		if err := s.push(ctx, []*atysv1.Spooled{w}); errors.Is(err, errRefused) {
-			s.lose(of[i], l.records[of[i]], spool.Losses{Refused: 1}, err)
-		} else if err != nil {
-			return err
-		} else {
-			s.settle(of[i])
-		}
-	}
-	return nil
+	return s.shipHalves(ctx, l, windows[half:], of[half:])
 }
 
 // settle notes that records were taken.
@@ -350,7 +417,7 @@ func (s *shipper) settle(records ...int) {
 func (s *shipper) lose(i int, record []byte, l spool.Losses, err error) {
 	s.log.Error("a window was refused", "error", err)
 	p := &s.progress
-	p.settled[i] = true
+	p.settled[i] = false
 	p.lost.Add(l)
 	p.refused = append(p.refused, record)
 }

@@ -159,6 +159,86 @@ func TestUnkept(t *testing.T) {
 	}
 }
 
+// TestUnkeptBytes has large windows be on no disk: few of them are kept in memory.
+func TestUnkeptBytes(t *testing.T) {
+	s, _, _ := shipping(t)
+	const each = mostUnspooledBytes / 4
+	for i := range 10 {
+		s.direct(spool.ID(i+1), [][]byte{make([]byte, each), nil})
+	}
+	kept := 0
+	for _, l := range s.unspooled {
+		kept += l.bytes()
+	}
+	if got := s.options.Spool.Stats().Losses; got != (spool.Losses{Unkept: 12}) || kept != mostUnspooledBytes || s.unspooled[0].id != 1 || s.unspooled[3].id != 10 {
+		t.Errorf("lost are %+v, and %d bytes are kept", got, kept)
+	}
+}
+
+// TestLeave has an agent end with windows in memory: the disk has room for them
+// again, or they count as lost. Of one load some were taken, and one refused.
+func TestLeave(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit int64
+		want  spool.Stats
+	}{
+		"room again": {1 << 20, spool.Stats{Bundles: 2, Records: 3, Losses: spool.Losses{Refused: 1}}},
+		"none":       {10, spool.Stats{Losses: spool.Losses{Refused: 1, Unkept: 3}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, to, _ := shipping(t)
+			unspooled(t, s, 1, 2, 3)
+			unspooled(t, s, 4, 5)
+			to.answer = func(starts []int64) error {
+				switch {
+				case slices.Contains(starts, 2):
+					return connect.NewError(connect.CodeInvalidArgument, errors.New("never"))
+				case slices.Contains(starts, 3):
+					return away(nil)
+				}
+				return nil
+			}
+			if _, err := s.shipOne(t.Context()); err == nil {
+				t.Fatal("all was taken")
+			}
+			waiting, err := spool.Open(t.TempDir(), c.limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer waiting.Close()
+			s.options.Spool = waiting
+			s.leave()
+			got := waiting.Stats()
+			if got.Bytes = 0; got != c.want || len(s.unspooled) > 0 {
+				t.Errorf("%+v, want %+v; %d loads are in memory", got, c.want, len(s.unspooled))
+			}
+			to.answer = nil
+			if shipAll(t, s); c.limit > 10 && !slices.Equal(to.taken, []int64{1, 3, 4, 5}) {
+				t.Errorf("%v were taken", to.taken)
+			}
+		})
+	}
+}
+
+// TestNothingVanishes has neither the disk nor the server take anything until an agent
+// ends: it counts what it has cut.
+func TestNothingVanishes(t *testing.T) {
+	b := newBench(t, 18)
+	b.server.away = true
+	if err := b.spool.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if b.spool, err = spool.Open(t.TempDir(), 10); err != nil {
+		t.Fatal(err)
+	}
+	defer b.spool.Close()
+	b.live(t, 200*time.Millisecond)
+	if lost := b.spool.Stats().Losses; lost.Unkept < len(b.machine.cuts) || len(b.machine.cuts) == 0 || lost.All() != lost.Unkept {
+		t.Errorf("%+v are lost of %d cuts", lost, len(b.machine.cuts))
+	}
+}
+
 // TestRefusedOnce has a server refuse one window of three, and fail again and
 // again: each is counted once, and those that were taken alone come once.
 func TestRefusedOnce(t *testing.T) {
@@ -182,6 +262,73 @@ func TestRefusedOnce(t *testing.T) {
 		shipAll(t, s)
 		if got := s.options.Spool.Stats().Losses; got != (spool.Losses{Refused: 1}) || s.counts.Shipped != 2 || !slices.Equal(to.taken, []int64{1, 3}) {
 			t.Errorf("lost %+v, %d shipped, %v were taken", got, s.counts.Shipped, to.taken)
+		}
+	}
+}
+
+// TestTakenIsNotLost has a server take a part of a bundle and be silent then, until the
+// spool is full: what waits longest and was not tried makes room, and what was taken is
+// not counted as lost.
+func TestTakenIsNotLost(t *testing.T) {
+	s, to, _ := shipping(t)
+	spooled(t, s, 1, 2, 3)
+	spooled(t, s, 4)
+	to.answer = func(starts []int64) error {
+		switch {
+		case slices.Contains(starts, 2):
+			return connect.NewError(connect.CodeInvalidArgument, errors.New("never"))
+		case slices.Contains(starts, 3):
+			return connect.NewError(connect.CodeDeadlineExceeded, errors.New("too late"))
+		}
+		return nil
+	}
+	if _, err := s.shipOne(t.Context()); err == nil {
+		t.Fatal("all was taken")
+	}
+	waiting := s.options.Spool
+	before := waiting.Oldest(2)
+	room := int(waiting.Stats().Bytes)
+	if _, err := waiting.Add([][]byte{make([]byte, 1<<20-room)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := waiting.Stats().Losses; got != (spool.Losses{Dropped: 1}) || waiting.Oldest(1)[0] != before[0] {
+		t.Errorf("lost %+v, and left are %v", got, waiting.Oldest(9))
+	}
+	if _, err := waiting.Add([][]byte{make([]byte, 1<<20-100)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := waiting.Stats().Losses; got != (spool.Losses{Dropped: 1 + 1 + 1, Refused: 1}) {
+		t.Errorf("lost %+v, where one of three was taken, and one refused", got)
+	}
+}
+
+// TestRefusedAmongMany has one window of many be refused, wherever it is, and found
+// by few pushes: those that share a bundle with it must not wait for a push each.
+func TestRefusedAmongMany(t *testing.T) {
+	const all, most = 64, 1 + 2*6 // which halve that to one
+	for _, bad := range []int64{1, 23, all} {
+		s, to, _ := shipping(t)
+		var starts, want []int64
+		for i := int64(1); i <= all; i++ {
+			if starts = append(starts, i); i != bad {
+				want = append(want, i)
+			}
+		}
+		spooled(t, s, starts...)
+		pushes := 0
+		to.answer = func(starts []int64) error {
+			pushes++
+			if slices.Contains(starts, bad) {
+				return connect.NewError(connect.CodeResourceExhausted, errors.New("no more series"))
+			}
+			return nil
+		}
+		shipAll(t, s)
+		if got := s.options.Spool.Stats().Losses; got != (spool.Losses{Refused: 1}) || !slices.Equal(to.taken, want) {
+			t.Errorf("lost %+v, %v were taken", got, to.taken)
+		}
+		if pushes > most {
+			t.Errorf("%d pushes of %d windows of which the one at %d is refused, want at most %d", pushes, all, bad, most)
 		}
 	}
 }
@@ -238,7 +385,7 @@ func TestNeverUnderstood(t *testing.T) {
 func TestLossesAreTold(t *testing.T) {
 	b := newBench(t, 4)
 	b.spool.Lose(spool.Losses{Dropped: 7, Damaged: 5})
-	for life := range 4 {
+	for life := 0; life < 4 || life < 99 && (b.machine.next < 4 || b.spool.Untold() != (spool.Losses{})); life++ { // a busy machine cuts seldom
 		b.server.mu.Lock()
 		b.server.moody, b.server.refuse = life < 2, 3
 		b.server.mu.Unlock()

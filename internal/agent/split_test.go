@@ -52,7 +52,7 @@ func TestNothingIsLostInSplitting(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 100}}, Idle: 5, Watched: 9,
-		Losses: []profile.Loss{{Reason: profile.LossDropped, N: 3, Value: 300}, {Reason: profile.LossTruncated, N: 99}}})
+		Losses: []profile.Loss{{Reason: profile.LossDropped, N: 3, Value: 300}, {Reason: profile.LossTruncated, N: 99}, {Reason: profile.LossTargets, N: 2}}})
 	one := b.Thread(profile.Thread{PID: 1, TID: 11, Process: "shop", Name: "http-1", Exact: profile.Exact{CPU: 70}})
 	two := b.Thread(profile.Thread{PID: 1, TID: 12, Process: "shop", Name: "http-2", Exact: profile.Exact{CPU: 30}})
 	other := b.Thread(profile.Thread{PID: 2, TID: 21, Process: "cart", Name: "cart"})
@@ -86,7 +86,7 @@ func TestSplit(t *testing.T) {
 		t.Errorf("truncated %+v, want the 4 samples that were", got)
 	}
 	p = byTarget[node.String()]
-	if got := p.LossOf(profile.LossDropped); p.N() != 8 || got.N != 3 || p.Idle != 5 || p.Watched != 9 {
+	if got := p.LossOf(profile.LossDropped); p.N() != 8 || got.N != 3 || p.LossOf(profile.LossTargets).N != 2 || p.Idle != 5 || p.Watched != 9 {
 		t.Errorf("the machine itself: %d samples, %+v lost, idle %d of %d", p.N(), got, p.Idle, p.Watched)
 	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -53,17 +54,21 @@ type recording struct {
 	sampler  Recording // nil: not begun
 	starting bool      // somebody is at it
 	aimed    map[int]bool
-	edge     time.Time         // of its window, or when it is tried again
-	look     time.Time         // when to see how full its tables are; zero: never
-	parts    []*profile.Window // of the window, cut before its edge
-	behind   bool              // processes have become targets since the last cut
-	caught   time.Time         // when a window was last cut early for such ones
-	late     bool              // a crew's first cut is not over: it has begun then
-	clock    reading           // when the window began
-	leaving  bool              // a crew is to cut its last windows, or has
-	rate     float64           // Hz
-	spent    profile.Cost      // by its samples, since the sampler began
-	cost     profile.Cost      // and since the last edge
+	edge     time.Time            // of its window, or when it is tried again
+	look     time.Time            // when to see how full its tables are; zero: never
+	parts    [][]*profile.Window  // of the window, cut before its edge, each split by target
+	extent   profile.Head         // when these were
+	turned   time.Time            // when the window began
+	let      map[string]time.Time // targets that were chosen once, and until when
+	letAll   time.Time            // until when all were that match; zero: they are, or never were
+	behind   bool                 // processes have become targets since the last cut
+	caught   time.Time            // when a window was last cut early for such ones
+	late     bool                 // a crew's first cut is not over: it has begun then
+	clock    reading              // when the window began
+	leaving  bool                 // a crew is to cut its last windows, or has
+	rate     float64              // Hz
+	spent    profile.Cost         // by its samples, since the sampler began
+	cost     profile.Cost         // and since the last edge
 }
 
 func newTask(id string, p *spec.Profile, end time.Time) *task {
@@ -73,6 +78,9 @@ func newTask(id string, p *spec.Profile, end time.Time) *task {
 	}
 	return t
 }
+
+// understood tells whether there is something in a task that we could carry out.
+func (t *task) understood() bool { return len(t.recordings) > 0 }
 
 // everything tells whether all targets are the task's.
 func (t *task) everything() bool { return t.profile.All() && !t.limited }
@@ -109,6 +117,7 @@ func (a *Agent) start(r *recording) {
 	r.rate, r.spent = a.spending.governor.Rate(p.Frequency), profile.Cost{}
 	w := Wanted{Event: r.Event, Kernel: p.Kernel, Frequency: r.rate, Window: p.Window, All: r.task.everything(), MayAttach: p.AllowAttach}
 	r.starting, r.edge, r.leaving, r.behind = true, time.Time{}, false, false
+	r.let, r.letAll = nil, time.Time{}
 	clear(r.aimed)
 	a.starting++
 	go func() {
@@ -125,7 +134,9 @@ type start struct {
 }
 
 // begun takes a recording that has been started. It returns an error if that
-// one is for good: the built-in task cannot run at all.
+// one is for good: the built-in task cannot run at all. Whoever starts an agent
+// is told at once; where it comes later, in place of what was ordered, want of
+// memory or descriptors may pass, and what else is recorded goes on.
 func (a *Agent) begun(s start) error {
 	r, t := s.of, s.of.task
 	r.starting = false
@@ -138,7 +149,7 @@ func (a *Agent) begun(s start) error {
 	case t.over:
 		a.close(r)
 		return nil
-	case s.err != nil && t.id == builtinID && t.phase == phaseStarting:
+	case s.err != nil && t == a.trial && t.phase == phaseStarting:
 		return s.err
 	case s.err != nil:
 		a.fail(r, s.err)
@@ -282,17 +293,29 @@ func (a *Agent) close(r *recording) {
 const (
 	lookSamples = 4000
 	lookLeast   = 100 * time.Millisecond
+	lookCounted = time.Second // of events that are no clocks
 	fullEnough  = 0.4
 )
 
 // nextLook is when to see how full the tables are: never, where a window cannot
-// fill them.
+// fill them. What is no clock has no rate that would tell: system calls come
+// 100,000 times a second where a profile says 19, and each is recorded.
 func (r *recording) nextLook(now time.Time) time.Time {
 	perSecond := r.rate * float64(runtime.NumCPU())
-	if perSecond*r.task.profile.Window.Seconds() < lookSamples {
+	every := max(lookLeast, time.Duration(lookSamples/perSecond*float64(time.Second)))
+	switch {
+	case !isClock(r.Event):
+		every = min(every, lookCounted)
+	case perSecond*r.task.profile.Window.Seconds() < lookSamples:
 		return time.Time{}
 	}
-	return now.Add(max(lookLeast, time.Duration(lookSamples/perSecond*float64(time.Second))))
+	return now.Add(every)
+}
+
+// isClock tells whether an event comes at the profile's frequency.
+func isClock(event string) bool {
+	name, _, _ := strings.Cut(event, ":")
+	return name == "cpu" || strings.HasSuffix(name, "-clock")
 }
 
 // relieve cuts a window before its edge where the tables of the kernel fill.
@@ -313,34 +336,8 @@ func (a *Agent) cutEarly(r *recording) {
 		a.breakOff(r, err)
 		return
 	}
-	r.hold(w)
+	a.hold(r, w)
 	r.behind = false
-}
-
-// mostParts bounds how many parts of a window wait to be merged: of one that lasts
-// an hour there may be hundreds.
-const mostParts = 32
-
-// hold takes a part of a window.
-func (r *recording) hold(part *profile.Window) {
-	if r.parts = append(r.parts, part); len(r.parts) >= mostParts {
-		r.parts = r.whole()
-	}
-}
-
-// whole gives what was cut of a window, as one unless its parts measure different
-// things, and leaves none of it.
-func (r *recording) whole() []*profile.Window {
-	parts := r.parts
-	r.parts = nil
-	if len(parts) < 2 {
-		return parts
-	}
-	w, err := profile.Merge(parts...)
-	if err != nil {
-		return parts
-	}
-	return []*profile.Window{w}
 }
 
 // cut ends a recording's window and spools what it holds. A spool that cannot
@@ -359,22 +356,14 @@ func (a *Agent) cut(r *recording) {
 		a.breakOff(r, err)
 		return
 	}
-	r.hold(w)
+	a.hold(r, w)
 	a.keepWindow(r, next)
-}
-
-// keepWindow spools what was cut of a window.
-func (a *Agent) keepWindow(r *recording, next reading) {
-	var parts []*profile.Window
-	for _, w := range r.whole() {
-		parts = append(parts, a.parts(r.task, w)...)
-	}
-	a.keep(r, parts, next)
 }
 
 // keep spools windows of a recording, whose next window begins when the clock is
 // as it was read.
 func (a *Agent) keep(r *recording, parts []*profile.Window, next reading) {
+	r.forget()
 	clock := r.clock
 	if r.clock = next; !clock.known {
 		clock = next
@@ -416,21 +405,4 @@ func (a *Agent) seal(w *profile.Window) []byte {
 		return nil
 	}
 	return data
-}
-
-// parts are a window's targets, of those that the task means.
-func (a *Agent) parts(t *task, w *profile.Window) []*profile.Window {
-	machine := a.census.machine()
-	targets := a.census.of(w.Threads)
-	parts := split(w, targets, machine, t.profile.Threads)
-	if t.everything() {
-		return parts
-	}
-	kept := parts[:0]
-	for _, p := range parts {
-		if t.means(p.Target) || p.Target.String() == machine.String() && len(p.Losses) > 0 {
-			kept = append(kept, p)
-		}
-	}
-	return kept
 }

@@ -201,7 +201,7 @@ func TestTasks(t *testing.T) {
 	e.orders <- ordered(3, short)
 	e.await(t, e.takes, builtinTake)
 	e.orders <- ordered(4, &atysv1.Task{Id: "3", Profile: `{"kind":"Profile","name":"newer","magic":true}`})
-	e.await(t, e.phases, "map[3:failed]")
+	e.await(t, e.phases, "map[3:failed builtin:running]")
 	e.orders <- ordered(5, lasting)
 	e.await(t, e.phases, "map[1:running]")
 
@@ -249,6 +249,37 @@ func TestRefusedTask(t *testing.T) {
 	e.await(t, e.phases, "map[1:failed builtin:running]")
 	if got := e.takes(); got != builtinTake {
 		t.Errorf("recording %s", got)
+	}
+}
+
+// TestBuiltinTriedAgain has the built-in recording not begin: that ends an agent
+// where it is the first thing that it does, and not where a profile was deleted.
+func TestBuiltinTriedAgain(t *testing.T) {
+	studio := &studio{open: map[*take]bool{}}
+	e := employ(t, newBench(t, 16), "", studio)
+	e.await(t, e.takes, builtinTake)
+	e.orders <- ordered(1, &atysv1.Task{Id: "1", Profile: `{"kind":"Profile","name":"lasting","frequency":99}`})
+	e.await(t, e.takes, "cpu-clock 99 all")
+	e.mu().Lock()
+	e.refuse = true
+	e.mu().Unlock()
+	e.orders <- ordered(2)
+	e.await(t, e.phases, "map[builtin:failed]")
+	e.mu().Lock()
+	e.refuse = false
+	e.mu().Unlock()
+	e.orders <- ordered(3, &atysv1.Task{Id: "2", Profile: `{"kind":"Profile","name":"lasting","frequency":99}`})
+	e.await(t, e.takes, "cpu-clock 99 all") // it still hears orders
+	e.end()
+
+	studio.refuse = true
+	b := newBench(t, 17)
+	a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server, Record: studio.record})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Run(t.Context()); err == nil {
+		t.Error("an agent that can record nothing from its start goes on")
 	}
 }
 
@@ -307,15 +338,39 @@ func TestRelieve(t *testing.T) {
 	if len(r.parts) != 2 {
 		t.Fatalf("cut %d times before the edge, want 2", len(r.parts))
 	}
-	want := r.parts[0].N() + r.parts[1].N()
+	extent := r.extent
 	a.cutEarly(r)
-	w, last := r.whole(), b.machine.cuts[b.machine.next]
-	if len(w) != 1 || w[0].N() != want+last || len(r.parts) != 0 {
-		t.Errorf("the window has %v, want one of %d samples", w, want+last)
+	targets, n := map[string]bool{}, int64(0)
+	for _, w := range r.whole() {
+		if n += w.N(); targets[w.Target.String()] || w.Duration < extent.Duration || !w.Start.Equal(extent.Start) {
+			t.Errorf("of %v there is a window from %v on of %v, besides %v", w.Target, w.Start, w.Duration, targets)
+		}
+		targets[w.Target.String()] = true
+	}
+	if n != b.cut() || len(r.parts) != 0 {
+		t.Errorf("the window has %d samples, want %d", n, b.cut())
 	}
 	seldom := newTask("seldom", spec.Builtin(), time.Time{}).recordings[0]
 	if look := seldom.nextLook(now); !look.IsZero() {
 		t.Errorf("at 19 Hz the tables are looked at, at %v", look)
+	}
+}
+
+// TestLookAtEvents has the tables of recordings be looked at that have no rate:
+// each system call is recorded, however often a profile says.
+func TestLookAtEvents(t *testing.T) {
+	now := time.Now()
+	for event, want := range map[string]bool{"syscalls:sys_enter_openat": true, "page-faults": true, "cycles:u": true,
+		"cpu-clock": false, "cpu": false, "task-clock:u": false} {
+		r := newTask("x", spec.Builtin(), time.Time{}).recordings[0]
+		r.Event = event
+		if look := r.nextLook(now); look.IsZero() == want || look.Sub(now) > time.Second {
+			t.Errorf("%s: the tables are looked at after %v", event, look.Sub(now))
+		}
+		r.rate = 9999
+		if look := r.nextLook(now); look.IsZero() || look.Sub(now) > time.Second {
+			t.Errorf("%s at 9,999 Hz: the tables are looked at after %v", event, look.Sub(now))
+		}
 	}
 }
 

@@ -158,7 +158,7 @@ func fake(t testing.TB, files map[string]string) FS {
 }
 
 func statLine(pid int, comm string, state byte, ppid int, flags uint64, threads int) string {
-	return fmt.Sprintf("%d (%s) %c %d 0 0 0 -1 %d 0 0 0 0 150 20 0 0 20 0 %d 0 300 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+	return fmt.Sprintf("%d (%s) %c %d 0 0 0 -1 %d 0 0 0 0 150 20 0 0 20 0 %d 0 300 0 0 18446744073709551615 0 0 140737441584288 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
 		pid, comm, state, ppid, flags, threads)
 }
 

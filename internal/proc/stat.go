@@ -30,6 +30,9 @@ type Stat struct {
 	Threads int
 	Started time.Duration // since boot; with PID it names the process for good
 	CPU     int           // that it last ran on
+	// Stack is where the stack of the program began, at a random place for each exec; 0
+	// where that is not ours to know, or there is no program any more.
+	Stack uint64
 }
 
 // KernelThread reports whether it is a thread of the kernel's own.
@@ -88,6 +91,7 @@ func ParseStat(data []byte) (s Stat, err error) {
 	s.ChildrenUser, s.ChildrenSystem = ticks(column(16)), ticks(column(17))
 	s.Threads = int(number(column(20)))
 	s.Started = ticks(column(22))
+	s.Stack = uint64(number(column(28)))
 	s.CPU = int(number(column(39)))
 	if bad != nil {
 		return Stat{}, fmt.Errorf("%w stat: %w", errMalformed, bad)

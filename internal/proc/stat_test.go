@@ -19,7 +19,7 @@ func TestParseStat(t *testing.T) {
 	for _, comm := range []string{"cat", "", "a b", "(sd-pam)", ") R 1 (", "x) Z 9 9\n9 (", "tmux: server", "\xff\x1b[31m"} {
 		t.Run(strconv.Quote(comm), func(t *testing.T) {
 			want := Stat{PID: 42, Comm: comm, State: 'S', PPID: 7, Flags: 0x400000, User: 1500 * time.Millisecond,
-				System: 200 * time.Millisecond, Threads: 3, Started: 3 * time.Second, CPU: 1}
+				System: 200 * time.Millisecond, Threads: 3, Started: 3 * time.Second, CPU: 1, Stack: 140737441584288}
 			got, err := ParseStat([]byte(statLine(42, comm, 'S', 7, 0x400000, 3)))
 			if err != nil || got != want {
 				t.Errorf("got %+v, %v\nwant %+v", got, err, want)

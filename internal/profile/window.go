@@ -43,6 +43,10 @@ const (
 	LossStarting     LossReason = "starting"        // truncated within 50 ms of exec or dlopen
 	LossOther        LossReason = "other reasons"   // of more than are told apart
 
+	// Of what samples are of: nobody knows how many there would have been.
+	LossExact   LossReason = "exact times missing" // a thread exited, and what it used found no room
+	LossTargets LossReason = "not sampled"         // a process found no room among the targets
+
 	// Whole windows that never came. A later window of their machine tells it, and
 	// counts them, since nobody knows what was in them.
 	LossSpoolLimit  LossReason = "dropped by the spool's limit"
@@ -55,7 +59,7 @@ const (
 	LossStoreDamage LossReason = "damaged in the store"
 )
 
-// OfWindows tells whether a loss counts windows; else it counts samples.
+// OfWindows tells whether a loss counts windows.
 func (r LossReason) OfWindows() bool {
 	switch r {
 	case LossSpoolLimit, LossSpoolDamage, LossRefused, LossUnkept, LossStoreDamage:
@@ -64,15 +68,23 @@ func (r LossReason) OfWindows() bool {
 	return false
 }
 
+// OfSamples tells whether a loss counts samples.
+func (r LossReason) OfSamples() bool { return r.Unit() == "samples" }
+
 // Unit is what a loss counts, in words.
 func (r LossReason) Unit() string {
-	if r.OfWindows() {
+	switch {
+	case r.OfWindows():
 		return "windows"
+	case r == LossExact:
+		return "threads"
+	case r == LossTargets:
+		return "processes"
 	}
 	return "samples"
 }
 
-// Loss counts samples, or windows, that are missing or incomplete for one reason.
+// Loss counts samples, or whatever else its reason is of, that are missing or incomplete for one reason.
 type Loss struct {
 	Reason LossReason
 	Detail string // what exactly, in words; may be empty

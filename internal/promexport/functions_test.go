@@ -130,7 +130,6 @@ func TestNeverBackwards(t *testing.T) {
 	}
 }
 
-// TestBounds has more targets and functions than there is room for.
 // TestLongWindows has windows of an hour: what they tell of is shown from one to the
 // next, and goes on.
 func TestLongWindows(t *testing.T) {
@@ -150,6 +149,7 @@ func TestLongWindows(t *testing.T) {
 	}
 }
 
+// TestBounds has more targets and functions than there is room for.
 func TestBounds(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	f := NewFunctions(func() time.Time { return now })

@@ -15,14 +15,12 @@ type heads struct {
 	mu       sync.Mutex // guards all below: windows are added up by several at once
 	tasks    map[string]profile.Instances
 	doubtful int
-	times    map[ofService]*taskTime
+	times    map[string]map[string]*taskTime // of each service its tasks
 }
-
-// ofService is a task at one service.
-type ofService struct{ service, task string }
 
 // taskTime is from when to when a task has windows, and how long the longest is.
 type taskTime struct {
+	task string
 	Span
 	longest time.Duration
 }
@@ -33,7 +31,7 @@ const leastDoubt = 2 * time.Second
 func (s *heads) saw(labels profile.Labels, h *profile.Head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note(ofService{labels[store.ServiceLabel], h.Task}, h)
+	s.note(labels[store.ServiceLabel], h)
 	if h.ClockError > max(h.Duration, leastDoubt)-h.ClockOffset.Abs() { // a sum might not be a number
 		s.doubtful++
 	}
@@ -48,13 +46,18 @@ func (s *heads) saw(labels profile.Labels, h *profile.Head) {
 	s.tasks[h.Task] = i
 }
 
-func (s *heads) note(of ofService, h *profile.Head) {
+func (s *heads) note(service string, h *profile.Head) {
 	if s.times == nil {
-		s.times = map[ofService]*taskTime{}
+		s.times = map[string]map[string]*taskTime{}
 	}
-	t, end := s.times[of], h.Start.Add(h.Duration)
+	tasks := s.times[service]
+	if tasks == nil {
+		tasks = map[string]*taskTime{}
+		s.times[service] = tasks
+	}
+	t, end := tasks[h.Task], h.Start.Add(h.Duration)
 	if t == nil {
-		s.times[of] = &taskTime{Span{h.Start, end}, h.Duration}
+		tasks[h.Task] = &taskTime{h.Task, Span{h.Start, end}, h.Duration}
 		return
 	}
 	t.From, t.To, t.longest = earlier(t.From, h.Start), later(t.To, end), max(t.longest, h.Duration)
@@ -72,13 +75,16 @@ func (s *heads) coverage(c *Coverage) {
 // what was added up of both with it, and no more.
 func (s *heads) overlapping() []string {
 	all := map[string]bool{}
-	for a, x := range s.times {
-		for b, y := range s.times {
-			if a.service != b.service || a.task == b.task {
-				continue
-			}
-			if earlier(x.To, y.To).Sub(later(x.From, y.From)) > max(x.longest, y.longest)+slack {
-				all[a.task], all[b.task] = true, true
+	for _, tasks := range s.times { // services may be thousands, tasks of one are few at a time
+		inOrder := slices.SortedFunc(maps.Values(tasks), func(x, y *taskTime) int { return x.From.Compare(y.From) })
+		for i, x := range inOrder {
+			for _, y := range inOrder[i+1:] {
+				if !y.From.Before(x.To) {
+					break
+				}
+				if earlier(x.To, y.To).Sub(y.From) > max(x.longest, y.longest)+slack {
+					all[x.task], all[y.task] = true, true
+				}
 			}
 		}
 	}

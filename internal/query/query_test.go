@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func (s *shelf) Scan(_ context.Context, _ string, q store.Query, each func(*prof
 func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string, g store.Grouping) (*store.Merged, error) {
 	m := &store.Merged{Forest: &profile.Forest{Calls: []profile.Call{{Caller: -1, Place: -1}}}, Damaged: store.Damage{Parts: 1}}
 	calls, places := map[string]int{"": 0}, map[string]int{}
-	columns := map[string]*store.Column{}
+	columns, whole := map[string]*store.Column{}, store.Column{}
 	var chosen []written
 	for _, q := range parts {
 		chosen = append(chosen, s.chosen(q)...)
@@ -81,15 +82,19 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 		if g.Key != nil {
 			key = g.Key(w.labels, &w.head)
 		}
+		head := w.head
 		if g.Thread != nil {
 			key += g.Thread(profile.Thread{Name: w.thread})
+			whole.Head.Absorb(&head)
+			whole.Windows++
+			head.Losses, head.Cost = nil, profile.Cost{}
 		}
 		c := columns[key]
 		if c == nil {
-			c = &store.Column{Key: key, Head: w.head}
+			c = &store.Column{Key: key, Head: head}
 			columns[key] = c
 		} else {
-			c.Head.Absorb(&w.head)
+			c.Head.Absorb(&head)
 		}
 		c.Windows++
 		for stack, n := range w.stacks {
@@ -117,6 +122,9 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 	}
 	for _, c := range columns {
 		m.Columns = append(m.Columns, *c)
+	}
+	if g.Thread != nil {
+		m.ByThread(whole)
 	}
 	slices.SortFunc(m.Columns, func(a, b store.Column) int { return strings.Compare(a.Key, b.Key) })
 	return m, nil
@@ -321,6 +329,21 @@ func TestSplitInTurns(t *testing.T) {
 	}
 }
 
+// TestSplitByThread lacks as much as other answers do, and is of as many windows.
+func TestSplitByThread(t *testing.T) {
+	_, want, err := shop().Split(t.Context(), about(t, `{service="shop"}`), Split{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, got, err := shop().Split(t.Context(), about(t, `{service="shop"}`), Split{By: ByThread})
+	if err != nil || len(parts) < 2 {
+		t.Fatal(parts, err)
+	}
+	if !reflect.DeepEqual(got, want) || len(got.Losses) == 0 {
+		t.Errorf("by thread %+v, want %+v", got, want)
+	}
+}
+
 func TestSplit(t *testing.T) {
 	for _, test := range []struct {
 		by   Split
@@ -407,6 +430,7 @@ func TestOverlappingTasks(t *testing.T) {
 		"one":                        {[][]written{windows("a", "shop", 0, 50)}, "[]"},
 		"one after the other":        {[][]written{windows("a", "shop", 0, 20), windows("b", "shop", 20, 50)}, "[]"},
 		"at once":                    {[][]written{windows("a", "shop", 0, 50), windows("b", "shop", 20, 25)}, "[a b]"},
+		"a short one within":         {[][]written{windows("c", "shop", 0, 50), windows("b", "shop", 2, 3), windows("a", "shop", 45, 60)}, "[a c]"},
 		"at once, of other services": {[][]written{windows("a", "shop", 0, 50), windows("b", "cart", 20, 25)}, "[]"},
 	} {
 		a := Asker{Store: &shelf{windows: slices.Concat(test.windows...)}, Now: func() time.Time { return noon.Add(time.Hour) }}

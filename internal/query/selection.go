@@ -42,7 +42,7 @@ type Coverage struct {
 	Windows int
 	Damaged int            // windows, or stretches of a series, that could not be read
 	N       int64          // samples
-	Cost    profile.Cost   // of profiling what was selected; of threads' parts nobody knows it
+	Cost    profile.Cost   // of profiling what was selected
 	CPU     time.Duration  // that it used, by the kernel's account
 	Losses  []profile.Loss // of what was selected
 	Nodes   []NodeCoverage // of all whose agents record everything, or should have
@@ -106,27 +106,42 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 		return nil, fmt.Errorf("merge windows: %w", err)
 	}
 	recount(m)
-	c := &q.coverage
 	q.damage.Add(m.Damaged)
 	for i := range m.Columns {
 		column := &m.Columns[i]
-		c.Windows += column.Windows
-		c.Cost.Add(column.Head.Cost)
-		c.CPU += column.Head.Exact.CPU
-		for _, l := range column.Head.Losses {
-			switch {
-			case l.Reason == profile.LossStoreDamage: // as if it were asked for as it was cut
-				q.damage.Parts += int(l.N)
-			case !l.Reason.OfWindows(): // those are told by machines, for all they run: see covered
-				addLoss(&c.Losses, l)
-			}
+		if m.Whole == nil { // else one window counts in many columns
+			q.countWindows(column)
 		}
+		q.countLosses(column.Head.Losses)
 		for _, sum := range column.Sums {
-			c.N += sum.N
+			q.coverage.N += sum.N
 		}
+	}
+	if m.Whole != nil {
+		q.countWindows(m.Whole)
+		q.countLosses(m.Whole.Head.Losses)
 	}
 	m.Columns = slices.DeleteFunc(m.Columns, func(c store.Column) bool { return c.Windows == 0 }) // all of it is damaged
 	return m, nil
+}
+
+// countWindows has the coverage tell of a column's windows.
+func (q *question) countWindows(column *store.Column) {
+	c := &q.coverage
+	c.Windows += column.Windows
+	c.Cost.Add(column.Head.Cost)
+	c.CPU += column.Head.Exact.CPU
+}
+
+func (q *question) countLosses(losses []profile.Loss) {
+	for _, l := range losses {
+		switch {
+		case l.Reason == profile.LossStoreDamage: // as if it were asked for as it was cut
+			q.damage.Parts += int(l.N)
+		case !l.Reason.OfWindows(): // those are told by machines, for all they run: see covered
+			addLoss(&q.coverage.Losses, l)
+		}
+	}
 }
 
 // noteDropped notes which of the parts that are asked were dropped.

@@ -31,10 +31,10 @@ func (q *question) timeline(key watcher, sights map[int64]sight, agent Agent, un
 		start := time.Unix(0, at)
 		end := start.Add(s.length)
 		if !c.Last.IsZero() {
-			q.gap(&c, Span{c.Last, start}, last.last, unknown)
+			q.gap(&c, Span{c.Last, start}, last.slack(s), last.last, unknown)
 		}
 		if !start.Before(q.From) {
-			c.watch(start, end)
+			c.watch(start, end, last.slack(s))
 		}
 		if s.step == 0 {
 			length = max(length, s.length)
@@ -49,7 +49,7 @@ func (q *question) timeline(key watcher, sights map[int64]sight, agent Agent, un
 		since = agent.First
 	}
 	until := earlier(due, heard.Add(Gone))
-	missing := q.gap(&c, Span{since, until}, last.last, unknown)
+	missing := q.gap(&c, Span{since, until}, slack, last.last, unknown)
 	c.Silent = missing && !last.last && until.Equal(due)
 	if agent.Node != "" && !last.last && !q.To.Before(q.now().Add(-underway)) {
 		c.Silent = agent.Silent // it may be heard of all the same, or its last windows be under way
@@ -57,8 +57,9 @@ func (q *question) timeline(key watcher, sights map[int64]sight, agent Agent, un
 	return c
 }
 
-// watch counts a window that begins in the time asked for.
-func (c *NodeCoverage) watch(start, end time.Time) {
+// watch counts a window that begins in the time asked for, and within the slack
+// after the one before it if none is missing.
+func (c *NodeCoverage) watch(start, end time.Time, slack time.Duration) {
 	from := start
 	switch {
 	case c.First.IsZero():
@@ -71,7 +72,7 @@ func (c *NodeCoverage) watch(start, end time.Time) {
 
 // gap notes that there were no windows, and tells whether that is in the time
 // asked for. Less than the slack is nothing, of what lies there too.
-func (q *question) gap(c *NodeCoverage, s Span, meant bool, unknown []Span) (noted bool) {
+func (q *question) gap(c *NodeCoverage, s Span, slack time.Duration, meant bool, unknown []Span) (noted bool) {
 	if s.To.Sub(s.From) <= slack {
 		return false
 	}

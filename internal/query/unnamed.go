@@ -15,9 +15,13 @@ func recount(m *store.Merged) {
 	for i := range unnamed {
 		unnamed[i] = !m.Forest.Places[i].Named()
 	}
+	unsymbolized := func(l profile.Loss) bool { return l.Reason == profile.LossUnsymbolized }
+	if m.Whole != nil {
+		m.Whole.Head.Losses = slices.DeleteFunc(m.Whole.Head.Losses, unsymbolized)
+	}
 	for i := range m.Columns {
 		c := &m.Columns[i]
-		c.Head.Losses = slices.DeleteFunc(c.Head.Losses, func(l profile.Loss) bool { return l.Reason == profile.LossUnsymbolized })
+		c.Head.Losses = slices.DeleteFunc(c.Head.Losses, unsymbolized)
 		for j := range c.Sums {
 			sum := &c.Sums[j]
 			call := &m.Forest.Calls[sum.Call]

@@ -24,8 +24,9 @@ type Agent struct {
 }
 
 const (
-	// slack is what lies between two windows that follow each other, at most: they
-	// are cut by clocks that are set.
+	// slack is what lies between two windows that follow each other, at most: each
+	// begins when the one before it ends, however late or early that was cut, but by
+	// clocks that are set. Of short windows it is less; see sight.slack.
 	slack = time.Second
 	// underway is how long a window takes from its end to the store, at most: it is
 	// shipped within seconds, by a request that is waited for as long.
@@ -49,6 +50,16 @@ type sight struct {
 	length time.Duration
 	step   time.Duration // how long what was added up is, however little of it was watched; 0: it is as it was cut
 	last   bool          // its recording ended with it, as it was told to
+}
+
+// slack is what lies between a window and the next, if none is missing: a quarter of
+// the longer one at most, so that the gap which a lost window leaves shows, also of
+// one that was cut early. What was added up does not say how long its windows are.
+func (s sight) slack(next sight) time.Duration {
+	if s.step != 0 || next.step != 0 {
+		return slack
+	}
+	return min(slack, max(s.length, next.length)/4)
 }
 
 // part tells whether only a part of a step was watched, and nobody knows which.

@@ -155,3 +155,44 @@ func TestAimedRecordings(t *testing.T) {
 		t.Errorf("lost are %+v", c.Losses)
 	}
 }
+
+// TestOneWindowLost has one of many windows be lost, which are cut at the edges of the
+// clock, or some moments late, and now and then early: that is missing, however short
+// windows are, and nothing else is.
+func TestOneWindowLost(t *testing.T) {
+	const windows = 20
+	for _, length := range []time.Duration{time.Second, 1500 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
+		for lost := -1; lost < windows; lost++ {
+			kept, from, want := &shelf{}, noon, Span{}
+			for i := range windows {
+				end := noon.Add(time.Duration(i+1) * length).Add(time.Duration(i%3) * 20 * time.Millisecond)
+				if i%5 == 4 {
+					end = end.Add(-length / 3) // as a profile has changed, or its tables were full
+				}
+				h := machineHead(0)
+				h.Start, h.Duration = from, end.Sub(from)
+				if from = end; i == lost {
+					want = Span{h.Start, end}
+					continue
+				}
+				kept.windows = append(kept.windows, written{profile.Labels{"node": "n"}, h, "", nil},
+					written{profile.Labels{"node": "n", "service": "shop"}, h, "", map[string]int64{"main": 1}})
+			}
+			a := Asker{Store: kept, Now: func() time.Time { return from }}
+			s := about(t, `{service="shop"}`)
+			s.To = from
+			_, c, err := a.Merge(t.Context(), s)
+			if err != nil || len(c.Nodes) != 1 {
+				t.Fatalf("%v: %+v", err, c.Nodes)
+			}
+			var missing []Span
+			if lost > 0 && lost < windows-1 { // else there is none on one side
+				missing = append(missing, want)
+			}
+			got := c.Nodes[0].Missing
+			if len(got) != len(missing) || len(got) == 1 && (!got[0].From.Equal(want.From) || !got[0].To.Equal(want.To)) {
+				t.Errorf("windows of %v, the one at %d lost: missing is %v, want %v", length, lost, got, missing)
+			}
+		}
+	}
+}

@@ -25,6 +25,7 @@ type Setup struct {
 	Names    int64  // bytes of symbols in memory; 0: as many as symbol.Options has them
 	Rows     uint32 // of unwinding tables, see unwind.Options
 	Eager    bool   // see unwind.Options
+	Ready    func() // told of targets that have become ready; see Recorder.Aim. It must not wait
 	Log      *slog.Logger
 }
 

@@ -43,6 +43,8 @@ type Recorder struct {
 	machine *Machine
 	alone   bool // the machine is closed with it
 	sampler *cpu.Sampler
+
+	readying *readying
 }
 
 // Start begins to record, with a machine to itself.
@@ -83,6 +85,7 @@ func (m *Machine) Start(o Options) (r *Recorder, err error) {
 	if err != nil {
 		return nil, err
 	}
+	r.readying = &readying{track: r.read, release: r.sampler.Release, ready: m.setup.Ready}
 	if err := r.begin(); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -91,15 +94,19 @@ func (m *Machine) Start(o Options) (r *Recorder, err error) {
 
 // Aim makes processes targets, with their later children, and others no longer,
 // from the next window on. The recording must be one of processes. It tells whether
-// any was none before, nor a target's child.
+// any was none before, nor a target's child. New ones are sampled once the unwinder
+// knows them: where that takes longer than a moment, Setup.Ready is called, and the
+// next Aim tells of them.
 func (r *Recorder) Aim(add, drop []int) (fresh bool) {
-	fresh = r.sampler.Aim(add, drop)
-	for _, pid := range add {
-		if err := r.machine.unwinder.Track(pid); err != nil {
-			r.log.Debug("read a new target", "pid", pid, "error", err) // mostly because it has ended
-		}
+	r.sampler.AimLater(add, drop)
+	return r.readying.add(add)
+}
+
+// read has the unwinder know a new target.
+func (r *Recorder) read(pid int) {
+	if err := r.machine.unwinder.Track(pid); err != nil {
+		r.log.Debug("read a new target", "pid", pid, "error", err) // mostly because it has ended
 	}
-	return fresh
 }
 
 // events says what is to be sampled, if that can be done.
@@ -273,6 +280,7 @@ func (r *Recorder) finish(windows []*profile.Window) (*profile.Window, error) {
 // Close ends the recording.
 func (r *Recorder) Close() error {
 	r.machine.remove(r)
+	r.readying.close()
 	err := r.sampler.Close()
 	if r.alone {
 		err = errors.Join(err, r.machine.Close())

@@ -15,7 +15,9 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// patience is how long the server may take. Agents wait a little longer.
+// patience is how long windows may take from their arrival to the server's answer.
+// Agents wait a little longer, half a minute: who has given up sends again what is
+// kept.
 const patience = 25 * time.Second
 
 // trips is how often a group is sent: what the server does not know is explained
@@ -42,6 +44,8 @@ type origin struct {
 // server wants to know, or has already, and nobody but the sender can tell or
 // take apart, its sender is told of.
 func (r *Relay) forward(ctx context.Context, group []*push) {
+	ctx, cancel := context.WithTimeout(ctx, patience-r.options.Gather) // for which the first of them has waited
+	defer cancel()
 	t := &trip{group: group, explain: together(group), without: map[part]bool{}}
 	for range trips {
 		response, err := r.send(ctx, t)
@@ -73,9 +77,7 @@ func (r *Relay) send(ctx context.Context, t *trip) (*atysv1.PushResponse, error)
 	if b.Len() == 0 {
 		return &atysv1.PushResponse{}, nil // the server has it all
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	sent := r.options.Now()
+	sent := r.now()
 	request := b.Request()
 	request.IfUnknown = !slices.ContainsFunc(t.group, func(p *push) bool { return !p.request.GetIfUnknown() })
 	response, err := r.options.Upstream.Push(ctx, request)
@@ -90,7 +92,7 @@ func (r *Relay) send(ctx context.Context, t *trip) (*atysv1.PushResponse, error)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.offset, r.uncertain = wire.Clock(sent, r.options.Now(), response)
+	r.compare(sent, response)
 	if len(unknown) > 0 {
 		r.known.Forget(unknown)
 	} else if len(response.GetOverlaps()) == 0 {

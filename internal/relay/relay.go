@@ -54,13 +54,13 @@ type Relay struct {
 	pushes  chan *push
 	running chan struct{} // closed when Run ends
 	metrics *metrics
+	elapsed func() time.Duration // since boot
 
-	mu        sync.Mutex // guards all below
-	known     *wire.Known
-	held      int
-	standing  *atysv1.Standing // nil: the server has not told
-	offset    time.Duration    // by which our clock is ahead of the server's
-	uncertain time.Duration
+	mu       sync.Mutex // guards all below
+	known    *wire.Known
+	held     int
+	standing *atysv1.Standing // nil: the server has not told
+	compared comparison
 }
 
 // mostKnown is how many stacks the server is remembered to know: those of a few
@@ -84,7 +84,8 @@ func New(o Options) *Relay {
 	if o.Held == 0 {
 		o.Held = 256 << 20
 	}
-	return &Relay{options: o, log: o.Log, pushes: make(chan *push), running: make(chan struct{}), metrics: newMetrics(), known: wire.NewKnown(mostKnown), uncertain: profile.ClockUnknown}
+	return &Relay{options: o, log: o.Log, pushes: make(chan *push), running: make(chan struct{}), metrics: newMetrics(), elapsed: sinceBoot,
+		known: wire.NewKnown(mostKnown), compared: comparison{uncertain: profile.ClockUnknown}}
 }
 
 // Run offers the relay and passes windows on until the context ends. What is
@@ -115,7 +116,7 @@ type outcome struct {
 
 // Push passes windows on, and answers once the server has; see the service Intake.
 func (r *Relay) Push(ctx context.Context, m *atysv1.PushRequest) (*atysv1.PushResponse, error) {
-	received := r.options.Now()
+	received := r.now()
 	var o outcome
 	p, err := r.accept(ctx, m)
 	turnOver(ctx)
@@ -129,10 +130,10 @@ func (r *Relay) Push(ctx context.Context, m *atysv1.PushRequest) (*atysv1.PushRe
 		return nil, err
 	}
 	r.mu.Lock()
-	offset, uncertain := r.offset, r.uncertain
+	c := r.compared
 	r.mu.Unlock()
-	return &atysv1.PushResponse{Unknown: wire.Table(o.unknown), Overlaps: o.overlaps, ClockErrorNs: int64(uncertain),
-		ReceivedUnixNano: received.Add(-offset).UnixNano(), AnsweredUnixNano: r.options.Now().Add(-offset).UnixNano()}, nil
+	return &atysv1.PushResponse{Unknown: wire.Table(o.unknown), Overlaps: o.overlaps, ClockErrorNs: int64(c.uncertain),
+		ReceivedUnixNano: c.byServer(received), AnsweredUnixNano: c.byServer(r.now())}, nil
 }
 
 // accept checks a request and who makes it: what is wrong is refused here, so

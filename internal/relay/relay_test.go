@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,7 +122,13 @@ func (k *keeper) Stand(_ context.Context, r *atysv1.StandRequest) (*atysv1.Stand
 // began is a relay that runs and has been told how it stands.
 func began(t *testing.T, to Upstream) *Relay {
 	t.Helper()
-	r := New(Options{Offer: &atysv1.OfferRequest{Name: "one"}, Upstream: to, Gather: 20 * time.Millisecond})
+	return beganAs(t, Options{Upstream: to, Gather: 20 * time.Millisecond})
+}
+
+func beganAs(t *testing.T, o Options) *Relay {
+	t.Helper()
+	o.Offer = &atysv1.OfferRequest{Name: "one"}
+	r := New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
@@ -410,5 +417,93 @@ func TestCountsParts(t *testing.T) {
 	r := &atysv1.PushRequest{Windows: []*atysv1.Window{{}, {Contains: make([]*atysv1.Contained, 7)}}}
 	if got := windowsIn(r); got != 8 {
 		t.Errorf("a window, and one that contains seven, are %d", got)
+	}
+}
+
+// timed is a server that notes how long it may take.
+type timed struct {
+	*keeper
+	patience chan time.Duration
+}
+
+func (s *timed) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	until, _ := ctx.Deadline()
+	s.patience <- time.Until(until)
+	return s.keeper.Push(ctx, r)
+}
+
+// TestGivesUpBeforeAgents has windows that have waited for others, however long that
+// is, be waited for less long than their agents do.
+func TestGivesUpBeforeAgents(t *testing.T) {
+	const agents = 30 * time.Second // internal/agent: send
+	for name, o := range map[string]Options{"passed on": {}, "added up": {Keep: []string{"service"}}} {
+		server := &timed{newKeeper(), make(chan time.Duration, 1)}
+		o.Upstream = server
+		r := beganAs(t, o)
+		if err := ship(r, false, sealed(1, "one")); err != nil {
+			t.Fatal(err)
+		}
+		if all := r.options.Gather + <-server.patience; all >= agents || all <= 0 {
+			t.Errorf("%s: up to %v, and agents wait for %v", name, all, agents)
+		}
+	}
+}
+
+// stepping is a server of a relay whose clock somebody sets.
+type stepping struct {
+	*keeper
+	ahead, waits atomic.Int64  // by how much the clock is ahead, and is set further once it was read
+	asks         time.Duration // likewise, once the server has been asked
+}
+
+func (s *stepping) now() time.Time {
+	now := time.Now().Add(time.Duration(s.ahead.Load())).Round(0)
+	s.ahead.Add(s.waits.Swap(0))
+	return now
+}
+
+func (s *stepping) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	response, err := s.keeper.Push(ctx, r)
+	s.ahead.Add(int64(s.asks))
+	return response, err
+}
+
+// TestClockIsSet has the relay's clock be set while windows wait there for others,
+// and while the server is asked: agents are told the server's time, or, where it was
+// never learnt, that it is not known.
+func TestClockIsSet(t *testing.T) {
+	server := &stepping{keeper: newKeeper()}
+	server.offset = time.Minute
+	r := beganAs(t, Options{Upstream: server, Gather: 20 * time.Millisecond, Now: server.now})
+	for _, c := range []struct {
+		name        string
+		waits, asks time.Duration
+		unknown     bool
+	}{
+		{"before anything was compared, while the server is asked", 0, time.Hour, true},
+		{"not at all", 0, 0, false},
+		{"ahead while windows wait", time.Hour, 0, false},
+		{"back while windows wait", -2 * time.Hour, 0, false},
+		{"while the server is asked", 0, time.Hour, false},
+		{"both", time.Hour, -time.Minute, false},
+	} {
+		b := wire.NewBatch(func(profile.Hash) bool { return false })
+		if err := b.Add(sealed(1, "one")); err != nil {
+			t.Fatal(err)
+		}
+		server.asks = c.asks
+		server.waits.Store(int64(c.waits))
+		sent := time.Now()
+		response, err := r.Push(t.Context(), b.Request())
+		if err != nil {
+			t.Fatal(err)
+		}
+		offset, uncertain := wire.Clock(sent, time.Now(), response)
+		if unknown := uncertain == profile.ClockUnknown; unknown != c.unknown {
+			t.Errorf("%s: unknown is %v", c.name, unknown)
+		}
+		if off := (offset + time.Minute).Abs(); off > uncertain && off-uncertain > time.Second { // two clocks are not read at once
+			t.Errorf("%s: our clock is said to be ahead by %v +- %v, and is behind by a minute", c.name, offset, uncertain)
+		}
 	}
 }

@@ -58,10 +58,12 @@ func (t *taken) Do(r *http.Request) (*http.Response, error) {
 // Push sends windows, packed as the server takes them best; see the service Intake.
 // One that has been replaced by an older one refuses them once.
 func (s *Server) Push(ctx context.Context, request *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	to := s.gzip
 	if s.taken.zstd.Load() {
-		return s.zstd.Push(ctx, request)
+		to = s.zstd
 	}
-	return s.gzip.Push(ctx, request)
+	response, err := to.Push(ctx, request)
+	return response, said(err)
 }
 
 // AttendTo gives orders as they come; see the service Fleet.
@@ -75,7 +77,8 @@ func (s *Server) AttendTo(ctx context.Context, request *atysv1.AttendRequest, or
 
 // Report tells the server; see the service Fleet.
 func (s *Server) Report(ctx context.Context, request *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
-	return s.fleet.Report(ctx, request)
+	response, err := s.fleet.Report(ctx, request)
+	return response, said(err)
 }
 
 // OfferTo tells how a relay stands, as it changes; see the service Fleet.
@@ -89,7 +92,8 @@ func (s *Server) OfferTo(ctx context.Context, request *atysv1.OfferRequest, stan
 
 // Stand answers how a relay stands; see the service Fleet.
 func (s *Server) Stand(ctx context.Context, request *atysv1.StandRequest) (*atysv1.StandResponse, error) {
-	return s.fleet.Stand(ctx, request)
+	response, err := s.fleet.Stand(ctx, request)
+	return response, said(err)
 }
 
 // each gives what a stream brings, until it ends or give fails.
@@ -102,7 +106,19 @@ func each[M any](stream *connect.ServerStreamForClient[M], give func(*M) error) 
 	return errors.Join(stream.Err(), stream.Close())
 }
 
-// Refuses tells whether a receiver says that it will never take what it was sent.
+// said has nothing count as refused but what the server said itself. connect gives
+// the same codes for what happens on the way: ResourceExhausted where a proxy that
+// sheds load resets a request (ENHANCE_YOUR_CALM), or where an answer is too large,
+// InvalidArgument where one cannot be unpacked. Later that may be otherwise.
+func said(err error) error {
+	if Refuses(err) && !connect.IsWireError(err) {
+		return connect.NewError(connect.CodeUnavailable, err)
+	}
+	return err
+}
+
+// Refuses tells whether a receiver says that it will never take what it was sent:
+// a Server, or one in this process.
 func Refuses(err error) bool {
 	code := connect.CodeOf(err)
 	return code == connect.CodeInvalidArgument || code == connect.CodeResourceExhausted

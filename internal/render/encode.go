@@ -98,9 +98,9 @@ type lossHead struct {
 
 // lossShare is how much of all samples one loss concerns. Samples lost or
 // under a threshold are not among those kept; the others are. What was in windows
-// that never came nobody knows.
+// that never came nobody knows, nor of processes that were not sampled.
 func lossShare(h profile.Head, kept int64, l profile.Loss) float64 {
-	if l.Reason.OfWindows() {
+	if !l.Reason.OfSamples() {
 		return 0
 	}
 	missing := h.LossOf(profile.LossDropped).N + h.LossOf(profile.LossThreshold).N

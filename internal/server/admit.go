@@ -16,7 +16,8 @@ type Admission struct {
 	Limit  *auth.Limit
 }
 
-// needs is the role that a request needs.
+// needs is the role that a request needs. What is not named here readers may look
+// at, and operators alone may change.
 func needs(r *http.Request) auth.Role {
 	path := r.URL.Path
 	under := func(service string) bool { return strings.HasPrefix(path, "/"+service+"/") }
@@ -35,8 +36,10 @@ func needs(r *http.Request) auth.Role {
 		return auth.Reader
 	case under(atysv1connect.ControlName), strings.HasPrefix(path, auth.InsidePath):
 		return auth.Operator
+	case under(atysv1connect.QueryName), r.Method == http.MethodGet, r.Method == http.MethodHead:
+		return auth.Reader
 	}
-	return auth.Reader
+	return auth.Operator
 }
 
 // admit lets those through who may.

@@ -118,6 +118,17 @@ func viewOf(r *atysv1.TopRequest) (v query.View, err error) {
 	return v, nil
 }
 
+// leastStep is how long steps have to be for there to be no more than so many, in
+// whole seconds, or minutes.
+func leastStep(of time.Duration, most int) time.Duration {
+	least := of / time.Duration(most)
+	unit := time.Second
+	if least >= time.Minute {
+		unit = time.Minute
+	}
+	return least.Truncate(unit) + unit
+}
+
 // Split takes a selection apart; see the service Query.
 func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.SplitResponse, error) {
 	about, err := selection(r.GetSelection())
@@ -127,7 +138,8 @@ func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Spl
 	step := time.Duration(r.GetStepNs())
 	const mostSteps = 2000
 	if step < 0 || step > 0 && about.To.Sub(about.From)/step > mostSteps {
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("steps of %v from %v to %v: at most %d are told", step, about.From.UTC(), about.To.UTC(), mostSteps))
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("steps of %v from %v to %v: at most %d are told: take steps of %v (--step), or a shorter time", step, about.From.UTC(), about.To.UTC(), mostSteps,
+			leastStep(about.To.Sub(about.From), mostSteps)))
 	}
 	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction()})
 	if err != nil {

@@ -72,6 +72,32 @@ func TestTopOwn(t *testing.T) {
 	}
 }
 
+// TestTooManySteps is told how long steps have to be, and asks for those.
+func TestTooManySteps(t *testing.T) {
+	s, err := New(Options{Store: mem.New(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	begin := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	for _, span := range []time.Duration{40 * time.Minute, 3 * 24 * time.Hour, 400 * 24 * time.Hour} {
+		about := &atysv1.Selection{Kind: "cpu", FromUnixNano: begin.UnixNano(), ToUnixNano: begin.Add(span).UnixNano()}
+		_, err := s.Split(t.Context(), &atysv1.SplitRequest{Selection: about, StepNs: int64(time.Second)})
+		if connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Fatalf("steps of a second of %v: %v", span, err)
+		}
+		_, rest, _ := strings.Cut(err.Error(), "take steps of ")
+		text, _, found := strings.Cut(rest, " (--step)")
+		step, wrong := time.ParseDuration(text)
+		if !found || wrong != nil {
+			t.Fatalf("%v does not say which steps are few enough", err)
+		}
+		if _, err := s.Split(t.Context(), &atysv1.SplitRequest{Selection: about, StepNs: int64(step)}); err != nil {
+			t.Errorf("steps of %v, as is said: %v", step, err)
+		}
+	}
+}
+
 // TestClosing has who asks while a server ends be told to ask again, and the log
 // of nothing that is wrong.
 func TestClosing(t *testing.T) {

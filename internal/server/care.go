@@ -40,7 +40,7 @@ type keeper interface {
 // is, and a snapshot has the disk keep what is deleted meanwhile.
 type care struct{ busy sync.Mutex }
 
-func (s *Server) lookAfter(mux *http.ServeMux) {
+func (s *Server) lookAfter(mux *routes) {
 	for path, answer := range map[string]func(http.ResponseWriter, *http.Request, keeper){
 		StatPath: s.statStore, CheckPath: s.checkStore, BackupPath: s.backUp,
 	} {

@@ -176,7 +176,7 @@ func (m *metrics) pushed(windows int, unknown bool, err error) {
 
 // expose answers Prometheus: what the registry has, and which agents there are
 // to ask.
-func (s *Server) expose(mux *http.ServeMux) {
+func (s *Server) expose(mux *routes) {
 	if s.options.Registry == nil {
 		return
 	}

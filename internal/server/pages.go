@@ -190,11 +190,14 @@ func lacks(c query.Coverage) (words []string) {
 		}
 	}
 	for _, l := range c.Losses {
-		if l.Reason.OfWindows() {
+		switch {
+		case l.Reason.OfWindows():
 			words = append(words, fmt.Sprintf("%d windows never came: %s.", l.N, l.Reason))
-			continue
+		case l.Reason.OfSamples():
+			words = append(words, fmt.Sprintf("%d of %d samples: %s (%s).", l.N, c.N, l.Reason, l.Detail))
+		default:
+			words = append(words, fmt.Sprintf("%d %s: %s (%s).", l.N, l.Reason.Unit(), l.Reason, l.Detail))
 		}
-		words = append(words, fmt.Sprintf("%d of %d samples: %s (%s).", l.N, c.N, l.Reason, l.Detail))
 	}
 	return words
 }

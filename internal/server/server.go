@@ -110,7 +110,12 @@ const leastCompressed = 1 << 10
 
 // Handler gives all that the server answers.
 func (s *Server) Handler() http.Handler {
-	mux := http.NewServeMux()
+	return auth.Patient(auth.Guard(s.options.Hosts, s.options.Admission.Local, s.admit(s.routes())))
+}
+
+// routes are what is answered to whoever may ask for it; see needs.
+func (s *Server) routes() *routes {
+	mux := &routes{}
 	options := connect.WithHandlerOptions(wire.Reading(), connect.WithCompressMinBytes(leastCompressed), connect.WithInterceptors(s.metrics.timed()))
 	bodies := &auth.Bodies{Each: wire.MaxRequest, All: wire.MaxWaiting}
 	path, intake := atysv1connect.NewIntakeHandler(s, options)
@@ -128,11 +133,11 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
 	})
-	return auth.Patient(auth.Guard(s.options.Hosts, s.options.Admission.Local, s.admit(mux)))
+	return mux
 }
 
 // answerAsked answers requests that hold no windows, and are small.
-func (s *Server) answerAsked(mux *http.ServeMux, options connect.HandlerOption) {
+func (s *Server) answerAsked(mux *routes, options connect.HandlerOption) {
 	options = connect.WithHandlerOptions(options, wire.Asking())
 	bodies := &auth.Bodies{Each: wire.MaxBody, All: wire.MaxAsking}
 	handle := func(path string, h http.Handler) { mux.Handle(path, bodies.Whole(h)) }

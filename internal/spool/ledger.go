@@ -1,12 +1,16 @@
 package spool
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"hash/crc32"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // Losses count windows that nobody has, by why.
@@ -86,10 +90,30 @@ func (s *Spool) writeLedger() error {
 	s.ledger.Next = s.next
 	data, err := json.Marshal(s.ledger)
 	if err == nil {
-		err = writeWhole(filepath.Join(s.dir, ledgerName), data)
+		path := filepath.Join(s.dir, ledgerName)
+		if err = writeWhole(path, data); errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			err = overwrite(path, data)
+		}
 	}
 	s.unwritten = err != nil
 	return err
+}
+
+// overwrite writes a ledger in the place of the one that is there, which takes no
+// room: what a full disk loses is to be counted, also by who ends with it. Spaces
+// hide the rest of a longer one.
+func overwrite(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	data = append(data, bytes.Repeat([]byte{' '}, max(0, int(info.Size())-len(data)))...)
+	_, err = f.WriteAt(data, 0)
+	return errors.Join(err, f.Close())
 }
 
 // reconcile compares the ledger with the bundles that are there.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -131,7 +132,7 @@ func (a *account) ship() {
 		a.heard[number] = told
 	}
 	if a.r.IntN(4) == 0 { // the answer is lost: it comes again
-		a.spool.Release()
+		a.spool.Release(nil, Losses{})
 		return
 	}
 	if err := a.spool.DoneBut(oldest[0], lost, refused); err != nil {
@@ -243,6 +244,60 @@ func TestTold(t *testing.T) {
 		t.Errorf("%+v are lost", got)
 	}
 	untold(9)
+}
+
+// TestTriedIsDroppedLast has a bundle be tried whose answer is lost: the receiver may
+// have it, so that others make room first, and what is known to be there is not lost.
+func TestTriedIsDroppedLast(t *testing.T) {
+	one := func(n int) []byte { return fmt.Appendf(nil, "%030d", n) }
+	three := func(n int) [][]byte { return [][]byte{one(n), one(n + 1), one(n + 2)} }
+	bundleBytes := int64(len(encode(three(0))))
+	s := open(t, t.TempDir(), 3*bundleBytes)
+	var ids []ID
+	keep := func(records [][]byte) {
+		t.Helper()
+		id, err := s.Add(records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	check := func(lost Losses, left ...ID) {
+		t.Helper()
+		if got := s.Stats().Losses; got != lost || !slices.Equal(s.Oldest(9), left) {
+			t.Errorf("lost %+v, left %v; want %+v and %v", got, s.Oldest(9), lost, left)
+		}
+	}
+	s.Lose(Losses{Unkept: 1})
+	id, err := s.AddTelling(three(0), 1, s.Untold())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids = append(ids, id)
+	keep(three(3))
+	records, err := s.Read(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Release(records[:2], Losses{}) // it was told what was lost
+	keep(three(6))
+	keep(three(9))
+	check(Losses{Unkept: 1, Dropped: 3}, ids[0], ids[2], ids[3])
+	keep([][]byte{make([]byte, 3*bundleBytes-int64(len(encode([][]byte{nil}))))}) // all make room
+	check(Losses{Unkept: 1, Dropped: 3 + 6 + 1}, ids[4])
+	if got := s.Untold(); got != (Losses{Dropped: 10}) {
+		t.Errorf("%+v are untold", got)
+	}
+	if err := s.Done(ids[4]); err != nil {
+		t.Fatal(err)
+	}
+	keep(three(12))
+	if _, err := s.Read(ids[5]); err != nil {
+		t.Fatal(err)
+	}
+	s.Release(nil, Losses{Refused: 1})
+	keep([][]byte{make([]byte, 3*bundleBytes-int64(len(encode([][]byte{nil}))))})
+	check(Losses{Unkept: 1, Dropped: 10 + 2, Refused: 1}, ids[6])
 }
 
 // TestCrash ends the process at each write of the ledger and each removal of a

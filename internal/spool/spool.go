@@ -69,9 +69,19 @@ type Spool struct {
 	ledger    ledger
 	unwritten bool     // the ledger has what its file has not
 	going     []bundle // whose files are still there
-	read      ID       // a bundle that somebody ships is not dropped; while reading
-	reading   bool
+	attempt   attempt
 }
+
+// attempt is the bundle that somebody ships, or tried to.
+type attempt struct {
+	bundle ID
+	begun  bool   // else there is none
+	under  bool   // way: it is not dropped
+	taken  int    // of its records, as is known
+	lost   Losses // and what is of the others
+}
+
+func (a *attempt) of(b bundle) bool { return a.begun && a.bundle == b.id }
 
 type bundle struct {
 	id      ID
@@ -199,7 +209,7 @@ func (s *Spool) shrink(more int64) error {
 		case err != nil: // to drop others would make no room either
 			return fmt.Errorf("make room in the spool: %w", err)
 		case i >= 0:
-			s.ledger.lose(Losses{Dropped: s.bundles[i].records - s.ledger.Damaged[s.bundles[i].id]})
+			s.ledger.lose(s.lostWith(s.bundles[i]))
 			s.ledger.untell(s.bundles[i].id)
 			err = s.remove(i)
 		case more > 0:
@@ -212,20 +222,37 @@ func (s *Spool) shrink(more int64) error {
 }
 
 // droppable is the oldest bundle that is not being shipped; -1 if there is none.
-// The one that tells losses comes last: it may have been taken, and the answer
-// lost, so that to tell them again might be to tell them twice.
+// Those that may have been taken, and the answer lost, come last: they would count
+// as lost, and be there. The very last is the one that tells losses, so that to tell
+// them again might be to tell them twice.
 func (s *Spool) droppable() int {
-	last := -1
+	tried, teller := -1, -1
 	for i, b := range s.bundles {
 		switch t := s.ledger.Telling; {
-		case s.reading && b.id == s.read:
+		case s.attempt.of(b) && s.attempt.under:
 		case t != nil && b.id == t.Bundle:
-			last = i
+			teller = i
+		case s.attempt.of(b):
+			tried = i
 		default:
 			return i
 		}
 	}
-	return last
+	if tried >= 0 {
+		return tried
+	}
+	return teller
+}
+
+// lostWith is what is lost with a bundle that is dropped: not what was taken of it,
+// nor what has been counted.
+func (s *Spool) lostWith(b bundle) Losses {
+	lost := Losses{Dropped: b.records - s.ledger.Damaged[b.id]}
+	if s.attempt.of(b) {
+		lost.Dropped = max(0, lost.Dropped-s.attempt.taken-s.attempt.lost.All())
+		lost.Add(s.attempt.lost)
+	}
+	return lost
 }
 
 func bytesOf(bundles []bundle) (sum int64) {
@@ -350,7 +377,10 @@ func (s *Spool) Read(id ID) ([][]byte, error) {
 	if passes(err) {
 		return nil, fmt.Errorf("read spool: %w", err)
 	}
-	s.read, s.reading = id, true
+	if !s.attempt.of(b) {
+		s.attempt = attempt{bundle: id, begun: true}
+	}
+	s.attempt.under = true
 	records := decode(data)
 	lack := b.records - len(records) - s.ledger.Damaged[id]
 	if lack <= 0 {
@@ -375,11 +405,18 @@ func passes(err error) bool {
 	return false
 }
 
-// Release says that a bundle that was read could not be shipped now.
-func (s *Spool) Release() {
+// Release says that a bundle that was read could not be shipped now, as far as is
+// known. Some of its records were taken before, others never will be: those are
+// counted if the bundle is dropped, else by DoneBut.
+func (s *Spool) Release(taken [][]byte, lost Losses) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reading = false
+	a := &s.attempt
+	a.under, a.taken, a.lost = false, len(taken), lost
+	if t := s.ledger.Telling; t != nil && t.Bundle == a.bundle && slices.ContainsFunc(taken, func(r []byte) bool { return sum(r) == t.Sum }) {
+		s.ledger.Telling = nil
+		_ = s.writeLedger() // it is tried again with the next change
+	}
 }
 
 // Done forgets a bundle that somebody has taken. One that is gone is no error; nor
@@ -390,7 +427,7 @@ func (s *Spool) Done(id ID) error { return s.DoneBut(id, Losses{}, nil) }
 func (s *Spool) DoneBut(id ID, lost Losses, records [][]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reading = false
+	s.attempt.under = false
 	i := s.find(id)
 	if i < 0 {
 		return nil

@@ -229,13 +229,13 @@ func TestOneProcessAtATime(t *testing.T) {
 	open(t, dir, 1<<20)
 }
 
-// TestFullDisk fills a disk of its own: nothing half-written is left, what was
-// there stays, and the next bundle finds room once there is some.
-func TestFullDisk(t *testing.T) {
+// ownDisk is a small disk.
+func ownDisk(t *testing.T) (dir string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a disk of its own takes root")
 	}
-	dir := t.TempDir()
+	dir = t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Fatal(err)
 	}
@@ -244,6 +244,13 @@ func TestFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return dir
+}
+
+// TestFullDisk fills a disk of its own: nothing half-written is left, what was
+// there stays, and the next bundle finds room once there is some.
+func TestFullDisk(t *testing.T) {
+	dir := ownDisk(t)
 	s := open(t, dir, 1<<20)
 	kept := 0
 	for ; ; kept++ {
@@ -261,6 +268,28 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%d of %d bundles are left", len(got), kept)
 	}
 	add(t, s, "after")
+}
+
+// TestLossesOnAFullDisk has windows be lost because a disk is full, until the process
+// ends: the next one knows.
+func TestLossesOnAFullDisk(t *testing.T) {
+	dir := ownDisk(t)
+	s := open(t, dir, 1<<20)
+	s.Lose(Losses{Unkept: 1000})
+	for size := 1 << 16; size > 0; size /= 2 { // somebody else fills it
+		_ = os.WriteFile(filepath.Join(dir, fmt.Sprint("other", size)), make([]byte, size), 0o600)
+	}
+	if _, err := s.Add([][]byte{make([]byte, 10_000)}); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("it is not full: %v", err)
+	}
+	s.Lose(Losses{Unkept: 2})
+	s.Lose(Losses{Unkept: -993}) // which is shorter
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := open(t, dir, 1<<20).Stats().Losses; got != (Losses{Unkept: 9}) {
+		t.Errorf("lost %+v", got)
+	}
 }
 
 // FuzzDecode reads foreign bytes: whatever is served is framed and summed there.

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -239,7 +240,8 @@ func TaskMatches(asked, task string) bool {
 type Grouping struct {
 	// Key names the column of a window; nil: all go to one, named "".
 	Key func(series profile.Labels, head *profile.Head) string
-	// Thread, if not nil, names it by thread as well; what it gives is appended.
+	// Thread, if not nil, names it by thread as well; what it gives is appended. A
+	// window then counts in each column that it tells of, and once in Merged.Whole.
 	Thread func(t profile.Thread) string
 }
 
@@ -247,12 +249,23 @@ type Grouping struct {
 type Merged struct {
 	Forest  *profile.Forest // each stack once; calls that a sum is of have their Hash
 	Columns []Column        // in the order of their keys
+	// Whole, where columns are by thread, is all windows, with no sums: what is of
+	// none of their threads (losses, cost, idle and watched times) is told by it alone.
+	Whole   *Column
 	Damaged Damage
+}
+
+// ByThread has columns, which are by thread, be those that tell of something, beside
+// all windows. A thread may be listed by windows that have none of its samples.
+func (m *Merged) ByThread(whole Column) {
+	m.Whole = &whole
+	m.Columns = slices.DeleteFunc(m.Columns, func(c Column) bool { return len(c.Sums) == 0 && c.Head.Exact.CPU == 0 })
 }
 
 // Column is a group of windows added up. Head is merged as profile.Merge does:
 // exact times, idle and watched times and losses are sums. One of no windows has
-// nothing but losses of profile.LossStoreDamage.
+// nothing but losses of profile.LossStoreDamage. One by thread has samples or exact
+// times.
 type Column struct {
 	Key     string
 	Head    profile.Head

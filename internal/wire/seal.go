@@ -66,11 +66,11 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 	}
 	few := profile.Head{} // what was not added one by one may be more than a receiver takes
 	for _, c := range h.Comments {
-		few.AddComment(text(c))
+		few.AddComment(Text(c))
 	}
 	m.Comments = few.Comments
 	for _, l := range h.Losses {
-		l.Detail = text(l.Detail)
+		l.Detail = Text(l.Detail)
 		few.AddLoss(l)
 	}
 	for _, l := range few.Losses {
@@ -95,8 +95,9 @@ func sealSeries(labels profile.Labels) *atysv1.Series {
 // utf8 is text as messages can hold it: threads and labels may be called anything.
 func utf8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// text is what is said about a window, as much as is taken of it.
-func text(s string) string {
+// Text is what is said about a window or a task, as much as is taken of it, and as
+// messages can hold it: others' programs may have said it.
+func Text(s string) string {
 	s = utf8(s)
 	return strings.ToValidUTF8(s[:min(len(s), maxText)], "")
 }

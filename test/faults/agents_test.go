@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -316,13 +317,14 @@ func TestServerHangs(t *testing.T) {
 	whole(t, s, a, began)
 }
 
-// TestClockSteps sets the clock of an agent, and then of its server, an hour
-// ahead and back: windows go on, none is taken for another, how far the agent's
-// clock is off is known, and its windows lie where the server's clock has them.
+// TestClockSteps sets the clock of a relay, then of the agent that shipped to it, and
+// then of the server, an hour ahead and back: windows go on, none is taken for
+// another, how far the agent's clock is off is known, and its windows lie where the
+// server's clock has them.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ofAgent, ofServer := filepath.Join(dir, "agent"), filepath.Join(dir, "server")
+	ofAgent, ofRelay, ofServer := filepath.Join(dir, "agent"), filepath.Join(dir, "relay"), filepath.Join(dir, "server")
 	set := func(file, ahead string) {
 		t.Helper()
 		if err := os.WriteFile(file+".new", []byte(ahead), 0o600); err != nil {
@@ -332,12 +334,37 @@ func TestClockSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set(ofAgent, "0s")
-	set(ofServer, "0s")
+	for _, file := range []string{ofAgent, ofRelay, ofServer} {
+		set(file, "0s")
+	}
 	const variable = "ATYS_TEST_CLOCK="
 	s := serve(t, filepath.Join(dir, "data"), "env", variable+ofServer)
+	between := relay(t, s, s, "between")
+	between.Kill()
+	between.Within = []string{"env", variable + ofRelay}
+	if err := between.Again(); err != nil {
+		t.Fatal(err)
+	}
 	began := time.Now()
 	a := recording(t, s, s.URL(), filepath.Join(dir, "spool"), []string{"env", variable + ofAgent})
+	right := func(whose string) {
+		t.Helper()
+		for c := range cuts(t, s, began) {
+			if at := time.Unix(0, c.Start).Sub(began); at.Abs() > 30*time.Minute {
+				t.Fatalf("%s, and a window lies %v from when it was cut", whose, at)
+			}
+		}
+	}
+	wait(t, a, "windows come through the relay", func() bool { return between.Passed(t.Context()) > 0 })
+	for _, ahead := range slices.Repeat([]string{"1h", "0s", "-1h", "0s"}, 3) { // some of them while windows wait there
+		set(ofRelay, ahead)
+		time.Sleep(Every + Every/7)
+	}
+	had := between.Passed(t.Context())
+	wait(t, a, "windows come through a relay whose clock was set", func() bool { return between.Passed(t.Context()) > had })
+	right("the relay's clock was set")
+	between.Kill()
+	wait(t, a, "no relay is left", func() bool { return known(t, s, a).ShipsTo == "" })
 	last := 0
 	for _, step := range []struct{ file, ahead string }{{ofAgent, "1h"}, {ofAgent, "-1h"}, {ofAgent, "0s"}, {ofServer, "1h"}, {ofServer, "-1h"}, {ofServer, "0s"}} {
 		set(step.file, step.ahead)
@@ -355,13 +382,8 @@ func TestClockSteps(t *testing.T) {
 			want = -want
 		}
 		wait(t, a, "the offset of the clock is known", func() bool { return (known(t, s, a).Offset - want).Abs() < 2*time.Second })
-		if step.file != ofAgent {
-			continue
-		}
-		for c := range cuts(t, s, began) {
-			if at := time.Unix(0, c.Start).Sub(began); at.Abs() > 30*time.Minute {
-				t.Fatalf("the agent's clock was set to %s, and a window lies %v from when it was cut", step.ahead, at)
-			}
+		if step.file == ofAgent {
+			right("the agent's clock was set to " + step.ahead)
 		}
 	}
 	settled(t, a)

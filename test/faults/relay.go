@@ -23,6 +23,7 @@ import (
 // Relay is a relay that can be killed and started again at the same place.
 type Relay struct {
 	*Process
+	Within  []string // what runs it
 	server  *Server
 	address string
 	args    []string
@@ -65,7 +66,7 @@ func (r *Relay) Client() *http.Client {
 
 // Again starts it anew, and waits until it can be asked.
 func (r *Relay) Again() (err error) {
-	if r.Process, err = Start(nil, r.server.Program, r.args...); err != nil {
+	if r.Process, err = Start(r.Within, r.server.Program, r.args...); err != nil {
 		return err
 	}
 	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(5 * time.Millisecond) {

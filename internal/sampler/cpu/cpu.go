@@ -93,9 +93,11 @@ type Sampler struct {
 
 	targetsMu sync.Mutex // guards all to the next one
 	targets   map[int]float64
+	refused   [2]int64        // of them, those the kernel's table had no room for, by the window's buffer
 	dropped   map[int]bool    // of the targets, those that are none from the next edge on
 	fresh     map[int]bool    // and those that are sampled from the next edge on
 	entering  map[int]bool    // those that were fresh at the last edge
+	held      map[int]int     // fresh ones that stay so, by the process of AimLater that has to be released
 	gone      map[uint32]bool // of the kernel's targets, at the last edge
 
 	mu        sync.Mutex // guards all below: one Cut at a time
@@ -105,7 +107,8 @@ type Sampler struct {
 	seen      [kernelCounterCOUNTERS]uint64
 	idle      time.Duration // of all CPUs since the machine started
 	drain     drainer
-	members   map[int]bool // of the cgroup, at the last edge
+	members   map[int]bool // of the cgroup, at the last edge or at a look since
+	ended     []int        // processes that had ended when the ring of exits was last read
 }
 
 // New loads the programs and follows the targets' forks from here on. Wire
@@ -135,7 +138,7 @@ func New(o Options) (*Sampler, error) {
 		}
 		o.PIDs = slices.Collect(maps.Keys(members))
 	}
-	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}, dropped: map[int]bool{}, fresh: map[int]bool{}}
+	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}, dropped: map[int]bool{}, fresh: map[int]bool{}, held: map[int]int{}}
 	for _, pid := range o.PIDs {
 		s.targets[pid] = o.Frequency
 	}
@@ -183,6 +186,7 @@ func (s *Sampler) Start() error {
 	if err := s.openEvents(chosen); err != nil {
 		return err
 	}
+	s.done.Go(s.listen)
 	if s.times != nil {
 		s.done.Go(func() { s.times.follow(s.stop) })
 	}
@@ -304,10 +308,13 @@ func (s *Sampler) adopt(parent, child int) bool {
 	if s.fresh[parent] {
 		s.fresh[child] = true
 	}
+	if by, ok := s.held[parent]; ok {
+		s.held[child] = by
+	}
 	var t kernelTarget
 	if s.objects.Targets.Lookup(uint32(parent), &t) == nil {
 		err := s.objects.Targets.Update(uint32(child), &t, ebpf.UpdateNoExist)
-		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+		if err != nil && !errors.Is(err, ebpf.ErrKeyExist) && !errors.Is(err, unix.E2BIG) { // a full table is counted: see applyRates
 			s.log.Warn("sample a child", "pid", child, "error", err)
 		}
 	}
@@ -352,7 +359,7 @@ func (s *Sampler) Cut() (*profile.Window, error) {
 	s.forgetDropped()
 	s.quiesce()
 	s.options.Unwinder.Develop() // the walks that ended have taken their photographs
-	s.losses(&head)
+	s.losses(&head, full)
 	s.began, s.beganMono = now, mono
 	return s.drain.window(s, head, start, full, used)
 }
@@ -364,7 +371,7 @@ func (s *Sampler) Full() float64 {
 	defer s.mu.Unlock()
 	arena := s.arenas[s.active].Value
 	words, rows := float64(atomic.LoadUint64(&arena.Next)), float64(atomic.LoadUint64(&arena.Rows))
-	return min(1, max(words/float64(len(arena.Words)), rows/maxRows))
+	return min(1, max(words/float64(len(arena.Words)), rows/maxRows, float64(len(s.exact.used))/maxUsed))
 }
 
 // quiesce waits until no program that may still fill the old buffer runs.
@@ -433,8 +440,9 @@ func (s *Sampler) idleSince() time.Duration {
 	return max(now-was, 0)
 }
 
-// losses moves what the programs counted since the last cut into the head.
-func (s *Sampler) losses(h *profile.Head) {
+// losses moves what was counted since the last cut into the head: by the programs,
+// and by us.
+func (s *Sampler) losses(h *profile.Head, buffer uint32) {
 	var delta [kernelCounterCOUNTERS]int64
 	var values []uint64
 	for i := range delta {
@@ -448,18 +456,20 @@ func (s *Sampler) losses(h *profile.Head) {
 		delta[i] = int64(sum - s.seen[i])
 		s.seen[i] = sum
 	}
-	lost := func(n, value kernelCounter, why string) {
-		l := profile.Loss{Reason: profile.LossDropped, Detail: why, N: delta[n]}
-		if value != n {
-			l.Value = delta[value]
-		}
+	s.targetsMu.Lock()
+	delta[kernelCounterLOST_TARGETS] += s.refused[buffer]
+	s.targetsMu.Unlock()
+	delta[kernelCounterLOST_EXITS] += s.exact.crowded
+	s.exact.crowded = 0
+	for _, l := range []profile.Loss{
+		{Reason: profile.LossDropped, Detail: "more distinct stacks than the kernel's table holds", N: delta[kernelCounterLOST_ROWS], Value: delta[kernelCounterLOST_ROWS_WEIGHT]},
+		{Reason: profile.LossDropped, Detail: "a sample interrupted a sample", N: delta[kernelCounterLOST_NESTED], Value: delta[kernelCounterLOST_NESTED_WEIGHT]},
+		{Reason: profile.LossDropped, Detail: "times of samples: the ring was full", N: delta[kernelCounterLOST_TIMES]},
+		{Reason: profile.LossTargets, Detail: "more than the kernel's table holds", N: delta[kernelCounterLOST_TARGETS]},
+		{Reason: profile.LossExact, Detail: "of threads that exited: the ring was full", N: delta[kernelCounterLOST_EXITS]},
+	} {
 		h.AddLoss(l)
 	}
-	lost(kernelCounterLOST_ROWS, kernelCounterLOST_ROWS_WEIGHT, "more distinct stacks than the kernel's table holds")
-	lost(kernelCounterLOST_NESTED, kernelCounterLOST_NESTED_WEIGHT, "a sample interrupted a sample")
-	lost(kernelCounterLOST_TIMES, kernelCounterLOST_TIMES, "times of samples: the ring was full")
-	lost(kernelCounterLOST_TARGETS, kernelCounterLOST_TARGETS, "children that found no room among the targets")
-	lost(kernelCounterLOST_EXITS, kernelCounterLOST_EXITS, "exact times of exited threads: the ring was full")
 }
 
 // Costs tells the time programs took so far; only with MeasureCost.

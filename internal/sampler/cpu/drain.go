@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
 )
@@ -33,6 +35,8 @@ type drainer struct {
 	files    map[uint32]unwind.File
 	combined map[stackPair]profile.StackID
 	buffer   []profile.LocationID
+	used     map[threadID]profile.Thread
+	names    map[int]string // of processes; nil: none was asked for
 }
 
 // span is where the places of a frame are: as many as calls are inlined there.
@@ -64,6 +68,7 @@ func (d *drainer) window(s *Sampler, head profile.Head, start uint64, buffer uin
 	}
 	b := profile.NewBuilder(head)
 	d.forget()
+	d.used, d.names = used, nil
 	threads := d.addThreads(s, b, used)
 	err := drainMap(rows, &d.keys, &d.rows, func(k kernelRowKey, v kernelRowValue) {
 		d.addRow(s, b, arena, threads, k, v)
@@ -129,6 +134,9 @@ func (d *drainer) addThreads(s *Sampler, b *profile.Builder, used map[threadID]p
 	ids := make(map[threadID]profile.ThreadID, len(used))
 	for id, t := range used {
 		b.Head().Exact.Add(t.Exact)
+		if t.Process == "" {
+			t.Process = d.process(s, id.pid)
+		}
 		if s.options.Threads {
 			ids[id] = b.Thread(t)
 		}
@@ -139,7 +147,7 @@ func (d *drainer) addThreads(s *Sampler, b *profile.Builder, used map[threadID]p
 func (d *drainer) addRow(s *Sampler, b *profile.Builder, arena *kernelArena, threads map[threadID]profile.ThreadID,
 	k kernelRowKey, v kernelRowValue) {
 	stack, end := d.stack(s, b, arena, stackPair{k.UserStack, k.KernelStack, k.Tgid})
-	row := profile.Row{Stack: stack, Thread: d.thread(b, threads, k.Tgid, k.Tid), Slot: k.Slot, N: int64(v.Samples),
+	row := profile.Row{Stack: stack, Thread: d.thread(s, b, threads, k.Tgid, k.Tid), Slot: k.Slot, N: int64(v.Samples),
 		Values: []int64{int64(v.Weight)}, Squares: float64(v.Squares)}
 	if s.options.Event.Clock {
 		row.Squares *= 1 << 20 // the kernel keeps squares of 1024 ns
@@ -156,17 +164,41 @@ func (d *drainer) addRow(s *Sampler, b *profile.Builder, arena *kernelArena, thr
 	}
 }
 
-func (d *drainer) thread(b *profile.Builder, threads map[threadID]profile.ThreadID, tgid, tid uint32) profile.ThreadID {
+func (d *drainer) thread(s *Sampler, b *profile.Builder, threads map[threadID]profile.ThreadID, tgid, tid uint32) profile.ThreadID {
 	if tid == 0 {
 		return 0
 	}
 	id := threadID{int(tgid), int(tid)}
 	t, ok := threads[id]
 	if !ok { // sampled, but its exact time is not known: it exited while its ring was full
-		t = b.Thread(profile.Thread{PID: id.pid, TID: id.tid})
+		t = b.Thread(profile.Thread{PID: id.pid, TID: id.tid, Process: d.process(s, id.pid)})
 		threads[id] = t
 	}
 	return t
+}
+
+// endedProcess is what a process is called that has ended before anybody heard what
+// it was called: without a name its samples would be of a service without one.
+const endedProcess = "[ended]"
+
+// process names the process of a thread that we know nothing of.
+func (d *drainer) process(s *Sampler, pid int) string {
+	if d.names == nil {
+		d.names = map[int]string{}
+		for id, t := range s.exact.before {
+			d.names[id.pid] = cmp.Or(d.names[id.pid], t.process)
+		}
+		for id, t := range d.used {
+			d.names[id.pid] = cmp.Or(d.names[id.pid], t.Process)
+		}
+	}
+	if d.names[pid] == "" {
+		d.names[pid] = endedProcess
+		if stat, err := (proc.FS{}).Stat(pid); err == nil {
+			d.names[pid] = stat.Comm
+		}
+	}
+	return d.names[pid]
 }
 
 // stack joins a kernel and a user stack, leaf first.
@@ -275,6 +307,6 @@ func (d *drainer) addTimes(s *Sampler, b *profile.Builder, arena *kernelArena, t
 	for _, t := range s.times.take(buffer) {
 		stack, _ := d.stack(s, b, arena, stackPair{t.UserStack, t.KernelStack, t.Tgid})
 		b.AddSample(profile.Sample{Time: time.Duration(t.Time - start), CPU: int(t.Cpu), Stack: stack,
-			Thread: d.thread(b, threads, t.Tgid, t.Tid), Weight: int64(t.Weight), Delta: int64(t.Delta)})
+			Thread: d.thread(s, b, threads, t.Tgid, t.Tid), Weight: int64(t.Weight), Delta: int64(t.Delta)})
 	}
 }

@@ -48,8 +48,16 @@ type exactTimes struct {
 	edge     uint64              // CLOCK_BOOTTIME of the last edge
 	entering map[int]bool        // processes that are sampled from the next one on: what they used before has no samples
 	before   map[threadID]times  // at the last edge
-	settled  map[threadID]uint64 // when they started, those settled since the last edge
+	settled  map[threadID]uint64 // when they started, those settled since the ring was read before
+	ended    []int               // processes that were settled; whoever reads the ring takes them
+
+	used    map[threadID]profile.Thread // since the last edge, by threads that have exited
+	crowded int64                       // of those, how many found no room there
 }
+
+// maxUsed bounds the threads of a window that have exited, of which one of an hour
+// may have hundreds of thousands: some 10 MB.
+const maxUsed = 1 << 16
 
 // settleWithin is how long the last word on a thread is waited for: the kernel
 // may take seconds to forget one, or find no room for the word.
@@ -66,7 +74,7 @@ func newExactTimes(list *ebpf.Program, exits *ebpf.Map, chosen bool) (*exactTime
 		return nil, fmt.Errorf("read exited threads: %w", err)
 	}
 	return &exactTimes{list: iter, exits: ring, irqTime: !separateIRQTime(), chosen: chosen,
-		buffer: make([]byte, 1<<17), before: map[threadID]times{}, settled: map[threadID]uint64{}}, nil
+		buffer: make([]byte, 1<<17), before: map[threadID]times{}, settled: map[threadID]uint64{}, used: map[threadID]profile.Thread{}}, nil
 }
 
 func (x *exactTimes) close() error { return errors.Join(x.list.Close(), x.exits.Close()) }
@@ -79,12 +87,11 @@ func (x *exactTimes) start(wanted func(pid int) bool) error {
 
 // cut gives what each thread used since the last edge, and takes a new one.
 func (x *exactTimes) cut(wanted func(pid int) bool) (map[threadID]profile.Thread, error) {
-	used := map[threadID]profile.Thread{}
-	clear(x.settled)
 	now := bpf.Clock(unix.CLOCK_BOOTTIME)
-	if err := x.drainExits(used, wanted); err != nil {
+	if err := x.drainExits(wanted); err != nil {
 		return nil, err
 	}
+	used := x.used
 	after := make(map[threadID]times, len(x.before))
 	err := x.snapshot(func(id threadID, t times) {
 		if !wanted(id.pid) || x.settled[id] == t.started {
@@ -97,8 +104,20 @@ func (x *exactTimes) cut(wanted func(pid int) bool) (map[threadID]profile.Thread
 		return nil, err
 	}
 	x.keepMissing(after, now)
-	x.before, x.edge = after, now
+	x.before, x.edge, x.entering, x.used = after, now, nil, map[threadID]profile.Thread{}
 	return used, nil
+}
+
+// listen charges the threads that have exited by now to the window that is being
+// filled: the ring has room for 2,978 of them, and a window may last an hour.
+func (x *exactTimes) listen(wanted func(pid int) bool) error {
+	clear(x.settled)
+	return x.drainExits(wanted)
+}
+
+// heard is what of the ring, from 0 to 1, is waiting to be read.
+func (x *exactTimes) heard() float64 {
+	return float64(x.exits.AvailableBytes()) / float64(x.exits.BufferSize())
 }
 
 // keepMissing carries over threads that are no longer listed, but not settled:
@@ -182,8 +201,8 @@ func (x *exactTimes) snapshot(each func(threadID, times)) error {
 	}
 }
 
-// drainExits charges the threads that exited since the last cut.
-func (x *exactTimes) drainExits(used map[threadID]profile.Thread, wanted func(pid int) bool) error {
+// drainExits charges the threads that exited since it was last asked to.
+func (x *exactTimes) drainExits(wanted func(pid int) bool) error {
 	x.exits.SetDeadline(time.Now())
 	for {
 		err := x.exits.ReadInto(&x.record)
@@ -198,15 +217,18 @@ func (x *exactTimes) drainExits(used map[threadID]profile.Thread, wanted func(pi
 		}
 		e := (*kernelExited)(unsafe.Pointer(&x.record.RawSample[0]))
 		id := threadID{int(e.Tgid), int(e.Tid)}
+		if e.Settled != 0 && id.pid == id.tid {
+			x.ended = append(x.ended, id.pid)
+		}
 		if _, known := x.before[id]; known || x.chosen || wanted(id.pid) {
-			x.exit(used, id, e.Settled != 0, times{runtime: e.Runtime, user: e.Utime, system: e.Stime, started: e.Started,
+			x.exit(id, e.Settled != 0, times{runtime: e.Runtime, user: e.Utime, system: e.Stime, started: e.Started,
 				process: cstring(e.Process[:]), name: cstring(e.Comm[:])})
 		}
 	}
 }
 
 // exit charges what a thread had used when its exit began, or in all.
-func (x *exactTimes) exit(used map[threadID]profile.Thread, id threadID, settled bool, t times) {
+func (x *exactTimes) exit(id threadID, settled bool, t times) {
 	old, known := x.before[id]
 	if known && old.started == t.started {
 		t.missing = old.missing
@@ -214,7 +236,11 @@ func (x *exactTimes) exit(used map[threadID]profile.Thread, id threadID, settled
 			t.process = old.process
 		}
 	}
-	x.charge(used, id, t)
+	if _, again := x.used[id]; again || len(x.used) < maxUsed {
+		x.charge(x.used, id, t)
+	} else {
+		x.crowded++
+	}
 	if settled {
 		delete(x.before, id)
 		x.settled[id] = t.started

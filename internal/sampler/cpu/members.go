@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -34,8 +35,9 @@ func cgroupMembers(dir string) (map[int]bool, error) {
 }
 
 // wantedNow tells whose exact times belong to the window that ends now. Of a
-// cgroup these are the processes in it now or at the last edge; one that came
-// and went in between has samples, but no exact time.
+// cgroup these are the processes in it now, at the last edge, or when threads that
+// exited were heard of in between; one that came and went unseen has samples, but
+// no exact time.
 func (s *Sampler) wantedNow() (func(pid int) bool, error) {
 	if s.options.Cgroup == "" {
 		return s.Wanted, nil
@@ -47,4 +49,20 @@ func (s *Sampler) wantedNow() (func(pid int) bool, error) {
 	before := s.members
 	s.members = members
 	return func(pid int) bool { return members[pid] || before[pid] }, nil
+}
+
+// wantedSoFar is wantedNow within a window.
+func (s *Sampler) wantedSoFar() (func(pid int) bool, error) {
+	if s.options.Cgroup == "" {
+		return s.Wanted, nil
+	}
+	members, err := cgroupMembers(s.options.Cgroup)
+	if err != nil {
+		return nil, err
+	}
+	if s.members == nil {
+		s.members = map[int]bool{}
+	}
+	maps.Copy(s.members, members)
+	return func(pid int) bool { return s.members[pid] }, nil
 }

@@ -3,6 +3,7 @@ package cpu
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"unsafe"
 
@@ -73,12 +74,34 @@ func (s *Sampler) SetRates(hz map[int]float64) error {
 // from the next window's edge on. Only samplers of processes have targets. It tells
 // whether any of them was none before, nor a target's child.
 func (s *Sampler) Aim(add, drop []int) (fresh bool) {
-	var come []int
+	return len(s.aim(add, drop, false)) > 0
+}
+
+// AimLater is Aim, but those that were none before, and their children, are sampled
+// only from the first edge after their Release on.
+func (s *Sampler) AimLater(add, drop []int) { s.aim(add, drop, true) }
+
+// Release tells that a process of AimLater can be sampled; false: it is already.
+func (s *Sampler) Release(pid int) (held bool) {
+	s.targetsMu.Lock()
+	defer s.targetsMu.Unlock()
+	maps.DeleteFunc(s.held, func(_, by int) bool {
+		held = held || by == pid
+		return by == pid
+	})
+	return held
+}
+
+// aim gives those that have become targets.
+func (s *Sampler) aim(add, drop []int, later bool) (come []int) {
 	s.targetsMu.Lock()
 	for _, pid := range add {
 		if _, ok := s.targets[pid]; !ok {
 			s.targets[pid], s.fresh[pid] = s.options.Frequency, true
 			come = append(come, pid)
+			if later {
+				s.held[pid] = pid
+			}
 		}
 		delete(s.dropped, pid)
 	}
@@ -91,7 +114,7 @@ func (s *Sampler) Aim(add, drop []int) (fresh bool) {
 	for _, pid := range come {
 		s.followThreads(pid)
 	}
-	return len(come) > 0
+	return come
 }
 
 // forgetDropped ends what Aim has dropped: its last window has been cut.
@@ -127,16 +150,21 @@ func (s *Sampler) SetFrequency(hz float64) error {
 
 // applyRates writes wanted rates for the windows that use the given buffers, and
 // gives the base rate that goes with them. The buffer being filled is never one
-// of them: a rate holds for whole windows.
+// of them: a rate holds for whole windows. A target that finds no room is counted.
 func (s *Sampler) applyRates(buffers ...int) (base float64, err error) {
 	s.targetsMu.Lock()
 	defer s.targetsMu.Unlock()
-	s.entering, s.fresh = s.fresh, map[int]bool{}
+	s.entering, s.fresh = s.fresh, map[int]bool{} // what those used that are held has no samples either
 	plan := planRates(s.options.Frequency, s.targets)
 	s.sweepTargets()
+	refused := int64(0)
 	for pid, keep := range plan.keep {
 		if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 			delete(s.targets, pid)
+			continue
+		}
+		if _, waits := s.held[pid]; waits {
+			s.fresh[pid] = true
 			continue
 		}
 		var t kernelTarget
@@ -149,9 +177,15 @@ func (s *Sampler) applyRates(buffers ...int) (base float64, err error) {
 		for _, b := range buffers {
 			t.Keep[b] = keep
 		}
-		if err := s.objects.Targets.Update(uint32(pid), &t, ebpf.UpdateAny); err != nil {
+		err := s.objects.Targets.Update(uint32(pid), &t, ebpf.UpdateAny)
+		if errors.Is(err, unix.E2BIG) {
+			refused++
+		} else if err != nil {
 			return 0, fmt.Errorf("sample process %d: %w", pid, err)
 		}
+	}
+	for _, b := range buffers {
+		s.refused[b] = refused
 	}
 	return plan.base, nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -293,6 +294,44 @@ func TestAimWithin(t *testing.T) {
 	if r := float64(w.Total(0)) / float64(w.Exact.CPU); r < 0.7 || r > 1.4 {
 		t.Errorf("%.2f of its exact time was sampled", r)
 	}
+}
+
+// TestAimLater has a process, and a child that it has meanwhile, be targets that are
+// sampled only from the edge after their release on.
+func TestAimLater(t *testing.T) {
+	begin := filepath.Join(t.TempDir(), "begin")
+	parent := shell(t, "while [ ! -e "+begin+" ]; do :; done; sh -c '"+spin+"' & "+spin)
+	s := start(t, Options{Frequency: 999})
+	s.AimLater([]int{parent}, nil)
+	if err := os.WriteFile(begin, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the child is a target", func() bool { return known(s) == 2 })
+	for range 3 {
+		if w := cut(t, s, 200*time.Millisecond); w.N() != 0 || w.Exact.CPU != 0 {
+			t.Errorf("before they are released: %d samples, %v used", w.N(), w.Exact.CPU)
+		}
+	}
+	if !s.Release(parent) || s.Release(parent) {
+		t.Error("it is not told whether they were held")
+	}
+	if w := cut(t, s, 100*time.Millisecond); w.N() != 0 || w.Exact.CPU != 0 {
+		t.Errorf("before the edge: %d samples, %v used", w.N(), w.Exact.CPU)
+	}
+	w := gather(t, s, samples(500))
+	if r := float64(w.Total(0)) / float64(w.Exact.CPU); r < 0.7 || r > 1.4 {
+		t.Errorf("%.2f of their exact time was sampled", r)
+	}
+	if pids := slices.Compact(slices.Sorted(slices.Values(pidsOf(w)))); len(pids) != 2 {
+		t.Errorf("sampled %v, not %d and its child", pids, parent)
+	}
+}
+
+func pidsOf(w *profile.Window) (pids []int) {
+	for _, r := range w.Rows {
+		pids = append(pids, w.Thread(r.Thread).PID)
+	}
+	return pids
 }
 
 // Everything on the machine: busy and idle time make up the time watched.

@@ -193,7 +193,8 @@ func (s *said) next() <-chan struct{} {
 	return s.wake
 }
 
-// last gives the messages for an error: few lines, without a stack trace.
+// last gives the messages for an error: few lines, without a stack trace. Tools
+// print paths as they are, which may be no text.
 func (s *said) last() string {
 	text, _, _ := strings.Cut(s.String(), "Stack backtrace:")
 	var lines []string
@@ -208,7 +209,8 @@ func (s *said) last() string {
 	const most, longest = 4, 300
 	lines = lines[max(0, len(lines)-most):]
 	for i, line := range lines {
-		lines[i] = line[:min(len(line), longest)]
+		line = strings.ToValidUTF8(line, "\uFFFD")
+		lines[i] = strings.ToValidUTF8(line[:min(len(line), longest)], "") // not half a character
 	}
 	return ": " + strings.Join(lines, "; ")
 }

@@ -43,10 +43,11 @@ type Crew struct {
 	cutting sync.Mutex // held by CutEach and Close; guards members
 	members map[post]*member
 
-	mu     sync.Mutex // guards all below
-	wanted map[int]bool
-	lead   time.Duration
-	said   Trouble
+	mu        sync.Mutex // guards all below
+	frequency float64    // from the next cut on
+	wanted    map[int]bool
+	lead      time.Duration
+	said      Trouble
 }
 
 // post is what one tool is started for: perf for all of its processes, the others
@@ -80,7 +81,8 @@ func NewCrew(o CrewOptions) (*Crew, error) {
 	if err := installed(o.Kernel); err != nil {
 		return nil, err
 	}
-	c := &Crew{options: o, planner: newPlanner(o), members: map[post]*member{}, wanted: map[int]bool{}}
+	c := &Crew{options: o, planner: newPlanner(o), members: map[post]*member{},
+		frequency: o.Frequency, wanted: map[int]bool{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -100,15 +102,23 @@ func (c *Crew) Aim(add, drop []int) (fresh bool) {
 	return fresh
 }
 
-// SetFrequency changes the rate from the next cut on.
-func (c *Crew) SetFrequency(hz float64) (err error) {
-	c.cutting.Lock()
-	defer c.cutting.Unlock()
-	c.options.Frequency = hz
-	for _, m := range c.members {
-		err = errors.Join(err, m.sampler.SetFrequency(hz))
+// SetFrequency changes the rate from the next cut on. It does not wait for one that
+// is under way.
+func (c *Crew) SetFrequency(hz float64) error {
+	if err := checkFrequency(hz); err != nil {
+		return err
 	}
-	return err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frequency = hz
+	return nil
+}
+
+// rate is what was asked for last.
+func (c *Crew) rate() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.frequency
 }
 
 // Spent tells nothing: what tools take is the CPU time of this process's children.
@@ -136,7 +146,7 @@ func (c *Crew) Trouble() Trouble {
 func (c *Crew) Cut() (*profile.Window, error) {
 	windows := c.CutEach(false)
 	if len(windows) == 0 {
-		return &profile.Window{Head: profile.Head{Start: time.Now(), Types: cpuTypes(period(c.options.Frequency))}}, nil
+		return &profile.Window{Head: profile.Head{Start: time.Now(), Types: cpuTypes(period(c.rate()))}}, nil
 	}
 	return profile.Merge(windows...)
 }
@@ -151,7 +161,7 @@ func (c *Crew) CutEach(last bool) []*profile.Window {
 	if !last {
 		p = c.planner.plan(c.targets(), c.recorded())
 	}
-	work := &cut{crew: c, plan: p, turn: make(chan struct{}, runtime.GOMAXPROCS(0)), began: map[post]*member{}}
+	work := &cut{crew: c, plan: p, rate: c.rate(), turn: make(chan struct{}, runtime.GOMAXPROCS(0)), began: map[post]*member{}}
 	for at, m := range c.members {
 		work.done.Go(func() { work.end(at, m) })
 	}
@@ -199,6 +209,7 @@ func (c *Crew) recorded() map[int]bool {
 type cut struct {
 	crew *Crew
 	plan plan
+	rate float64       // of the windows that begin
 	turn chan struct{} // held while a tool is started: they take CPU
 	done sync.WaitGroup
 
@@ -219,8 +230,12 @@ type failure struct {
 // end cuts a tool's window, and ends the tool if it is not to go on, or cannot.
 func (w *cut) end(at post, m *member) {
 	pids, goes := w.plan.posts[at]
-	if goes && !slices.Equal(pids, m.pids) {
-		if err := m.sampler.Follow(pids); err != nil {
+	if goes {
+		err := m.sampler.SetFrequency(w.rate)
+		if err == nil && !slices.Equal(pids, m.pids) {
+			err = m.sampler.Follow(pids)
+		}
+		if err != nil {
 			w.fail(pids, err)
 			goes = false
 		}
@@ -259,7 +274,7 @@ func (w *cut) begin(at post, pids []int) {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
 	o := w.crew.options
-	s, err := New(w.crew.ctx, Options{Kernel: at.kernel, PIDs: pids, Frequency: o.Frequency, Threads: true,
+	s, err := New(w.crew.ctx, Options{Kernel: at.kernel, PIDs: pids, Frequency: w.rate, Threads: true,
 		AllowAttach: o.AllowAttach, Longest: o.Window + time.Minute, Apart: true, FS: o.FS})
 	if err != nil {
 		w.fail(pids, err)

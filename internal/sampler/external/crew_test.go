@@ -120,6 +120,37 @@ func TestCrewRefusals(t *testing.T) {
 	}
 }
 
+// TestCrewFrequency changes the rate while a cut is under way, which takes seconds:
+// who asks for it has others to cut meanwhile.
+func TestCrewFrequency(t *testing.T) {
+	needs(t, "perf")
+	c := newTestCrew(t, CrewOptions{Kernel: Perf})
+	c.Aim(idlers(t, 1), nil)
+	c.CutEach(false)
+	c.cutting.Lock()
+	changed := make(chan error)
+	go func() { changed <- c.SetFrequency(97) }()
+	select {
+	case err := <-changed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for the cut")
+		defer func() { <-changed }()
+	}
+	c.cutting.Unlock()
+	c.CutEach(false) // its edge brings the rate in
+	for _, w := range c.CutEach(true) {
+		if said := fmt.Sprint(w.Comments); !strings.Contains(said, "at 97 Hz") {
+			t.Errorf("the window after says %s", said)
+		}
+	}
+	if err := c.SetFrequency(0.1); err == nil {
+		t.Error("0.1 Hz was accepted")
+	}
+}
+
 // cutUntil cuts a crew until a process was sampled often enough.
 func cutUntil(t *testing.T, c *Crew, pid int, n int64) (all []*profile.Window) {
 	t.Helper()

@@ -143,8 +143,8 @@ func New(ctx context.Context, o Options) (*Sampler, error) {
 }
 
 func newInstrument(o Options) (instrument, error) {
-	if o.Frequency < 1 || o.Frequency > maxFrequency {
-		return nil, fmt.Errorf("%s: %v samples a second: want 1 to %d", o.Kernel, o.Frequency, maxFrequency)
+	if err := checkFrequency(o.Frequency); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Kernel, err)
 	}
 	switch o.Kernel {
 	case Perf:
@@ -160,6 +160,13 @@ func newInstrument(o Options) (instrument, error) {
 // maxFrequency is what package cpu takes too.
 const maxFrequency = 20000
 
+func checkFrequency(hz float64) error {
+	if hz < 1 || hz > maxFrequency {
+		return fmt.Errorf("%v samples a second: want 1 to %d", hz, maxFrequency)
+	}
+	return nil
+}
+
 func kernelNames() string {
 	var names []string
 	for _, k := range Kernels() {
@@ -170,8 +177,8 @@ func kernelNames() string {
 
 // SetFrequency changes the rate from the next Cut on.
 func (s *Sampler) SetFrequency(frequency float64) error {
-	if frequency < 1 || frequency > maxFrequency {
-		return fmt.Errorf("%s: %v samples a second: want 1 to %d", s.options.Kernel, frequency, maxFrequency)
+	if err := checkFrequency(frequency); err != nil {
+		return fmt.Errorf("%s: %w", s.options.Kernel, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

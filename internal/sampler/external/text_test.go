@@ -182,3 +182,21 @@ func FuzzReadPySpy(f *testing.F) {
 func FuzzReadCollapsed(f *testing.F) {
 	fuzzReader(f, "collapsed", "[a tid=1] tid=2];;x_[k];_[j] 1\n", "[break_x];[unknown_Java] 1\n")
 }
+
+// TestLast has tools print what is no text, and long lines: what is cut of them is.
+func TestLast(t *testing.T) {
+	for name, c := range map[string]struct{ said, want string }{
+		"nothing":          {"\n \n", ""},
+		"a path":           {"cannot open /tmp/\xff\n", ": cannot open /tmp/\ufffd"},
+		"within a letter":  {"x" + strings.Repeat("é", 200), ": x" + strings.Repeat("é", 149)},
+		"the last of many": {"a\nb\nc\nd\ne\nStack backtrace:\nf", ": b; c; d; e"},
+	} {
+		var s said
+		if _, err := s.Write([]byte(c.said)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.last(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -53,6 +53,9 @@ func (a *adder) merged() (*store.Merged, error) {
 		}
 		m.Columns = append(m.Columns, *c)
 	}
+	if a.grouping.Thread != nil {
+		m.ByThread(store.Column{Head: a.whole.head, Windows: a.whole.windows})
+	}
 	slices.SortFunc(m.Columns, func(x, y store.Column) int { return strings.Compare(x.Key, y.Key) })
 	return m, nil
 }

@@ -90,6 +90,7 @@ type adder struct {
 	kind     string
 	grouping store.Grouping
 	sums     map[sumKey]*sums
+	whole    sums // of all windows, without cells, where columns are by thread
 
 	columns columns
 }
@@ -157,11 +158,16 @@ func (a *adder) addWindow(column string, g *grouped, size, of int) {
 		s.add(c, nil, 0)
 		return
 	}
+	a.whole.absorb(&c.head, of)
 	names := make([]string, len(c.threads)+1)
 	for i, t := range c.threads {
 		names[i+1] = a.grouping.Thread(t)
 	}
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+	told := names
+	if !c.threadless() {
+		told = names[1:]
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(told))) {
 		s := a.column(column+name, g, size)
 		s.absorb(threadHead(c, names, name), of)
 		for i := range names {
@@ -170,6 +176,11 @@ func (a *adder) addWindow(column string, g *grouped, size, of int) {
 			}
 		}
 	}
+}
+
+// threadless tells whether some row is of no thread.
+func (c *columns) threadless() bool {
+	return len(c.thread) == 0 && len(c.leaves) > 0 || slices.Contains(c.thread, 0)
 }
 
 // threadHead is a window's head as it is of some of its threads.
@@ -328,6 +339,7 @@ func (s *sums) addRow(c *columns, i int) {
 // absorb adds what another adder has.
 func (a *adder) absorb(o *adder) {
 	a.damaged += o.damaged
+	a.whole.absorb(&o.whole.head, o.whole.windows)
 	for k, s := range o.sums {
 		mine := a.sums[k]
 		if mine == nil {

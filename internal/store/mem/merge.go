@@ -14,6 +14,7 @@ type merger struct {
 	kind          string
 	grouping      store.Grouping
 	columns       map[string]*column
+	whole         column // of all windows, where columns are by thread
 	merged        *store.Merged
 	calls, places map[profile.Hash]int // of the forest
 }
@@ -45,7 +46,8 @@ func (m *merger) add(e *entry) {
 	if m.grouping.Thread == nil {
 		m.column(key).absorb(&head, windows)
 	} else {
-		m.addThreads(key, w, head)
+		m.whole.absorb(&head, windows)
+		m.addThreads(key, w, head, windows)
 	}
 	for i, row := range w.Rows {
 		k := key
@@ -79,8 +81,11 @@ func (m *merger) add(e *entry) {
 }
 
 // addThreads counts a window for each column that its threads are of.
-func (m *merger) addThreads(key string, w *profile.Window, head profile.Head) {
-	names := map[string]profile.Exact{"": {}}
+func (m *merger) addThreads(key string, w *profile.Window, head profile.Head, windows int) {
+	names := map[string]profile.Exact{}
+	if slices.ContainsFunc(w.Rows, func(row profile.Row) bool { return row.Thread == 0 }) {
+		names[""] = profile.Exact{}
+	}
 	for _, t := range w.Threads {
 		e := names[m.grouping.Thread(t)]
 		e.Add(t.Exact)
@@ -89,7 +94,7 @@ func (m *merger) addThreads(key string, w *profile.Window, head profile.Head) {
 	for name, exact := range names {
 		h := head
 		h.Exact, h.Idle, h.Watched, h.Cost, h.Losses = exact, 0, 0, profile.Cost{}, nil
-		m.column(key+name).absorb(&h, 1)
+		m.column(key+name).absorb(&h, windows)
 	}
 }
 
@@ -144,6 +149,9 @@ func (m *merger) finish() *store.Merged {
 			out.Sums = append(out.Sums, *c.sums[call])
 		}
 		m.merged.Columns = append(m.merged.Columns, out)
+	}
+	if m.grouping.Thread != nil {
+		m.merged.ByThread(store.Column{Head: m.whole.head, Windows: m.whole.windows})
 	}
 	return m.merged
 }

@@ -39,6 +39,7 @@ func Run(t *testing.T, e Engine) {
 		"ends a scan":                    testEndsScan,
 		"merges":                         testMerges,
 		"groups":                         testGroups,
+		"groups by thread":               testThreads,
 		"keeps tenants apart":            testTenants,
 		"late names":                     testLateNames,
 		"names of whoever has them":      testBetterNames,

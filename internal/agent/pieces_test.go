@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// noProcess is a number that no process has.
+const noProcess = 1 << 22
+
+// sampled is a take that samples one process, ever more.
+type sampled struct {
+	*take
+	n int64
+}
+
+func (s *sampled) Cut() (*profile.Window, error) {
+	s.n++
+	b := profile.NewBuilder(profile.Head{Start: time.Unix(s.n, 0), Duration: time.Second, Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}})
+	thread := b.Thread(profile.Thread{PID: noProcess, TID: noProcess, Process: "x"})
+	b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), Thread: thread, N: s.n, Values: []int64{s.n}, Squares: float64(s.n)})
+	return b.Window(), nil
+}
+
+// sample has the site's recording sample a process, which is a target.
+func (s *site) sample(t *testing.T, labels profile.Labels) *recording {
+	t.Helper()
+	s.have(t, 11)
+	r := s.task.recordings[0]
+	r.sampler = &sampled{take: r.sampler.(*take)}
+	s.become(labels)
+	return r
+}
+
+// become has the number that is sampled be another process, which has ended.
+func (s *site) become(labels profile.Labels) {
+	s.census.known[noProcess] = &identity{labels: labels, asked: time.Now()}
+}
+
+// kept writes the windows that were spooled since the last call, such as "a 3 from 1 for 2s".
+func (s *site) kept(t *testing.T) (all []string) {
+	t.Helper()
+	waiting := s.options.Spool
+	for _, id := range waiting.Oldest(99) {
+		records, err := waiting.Read(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range records {
+			m := &atysv1.Spooled{}
+			if err := proto.Unmarshal(record, m); err != nil {
+				t.Fatal(err)
+			}
+			n, w := int64(0), m.GetWindow()
+			for _, count := range w.GetRows().GetN() {
+				n += count
+			}
+			all = append(all, fmt.Sprintf("%s %d from %d for %v", m.GetSeries().GetLabels()["instance"], n, w.GetStartUnixNano()/1e9, time.Duration(w.GetDurationNs())))
+		}
+		if err := waiting.Done(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func instance(name string) profile.Labels { return profile.Labels{"service": "shop", "instance": name} }
+
+// TestNumberUsedAgain has a window of an hour be cut early, and the number of one of
+// its processes become another's: each has its own samples, of the whole hour.
+func TestNumberUsedAgain(t *testing.T) {
+	s := newSite(t, time.Hour)
+	r := s.sample(t, instance("first"))
+	s.kept(t)
+	s.cutEarly(r)
+	s.become(instance("second"))
+	s.cutEarly(r)
+	s.cut(r)
+	if got, want := s.kept(t), []string{"first 1 from 1 for 3s", "second 5 from 1 for 3s"}; !slices.Equal(got, want) {
+		t.Errorf("kept %q, want %q", got, want)
+	}
+}
+
+// TestChosenEnds has a chosen instance end, and the server choose another one, within
+// a window: what it was seen to do is kept.
+func TestChosenEnds(t *testing.T) {
+	for name, early := range map[string]bool{"in one piece": false, "in pieces": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, time.Hour)
+			choose := func(names ...string) {
+				m := &atysv1.Task{Id: "1", Profile: `{"kind":"Profile","name":"x","select":"{service=\"shop\"}","window":"1h"}`, Limited: true, Eligible: 9}
+				for _, name := range names {
+					m.Chosen = append(m.Chosen, &atysv1.Series{Labels: instance(name)})
+				}
+				s.follow(append(s.understand(ordered(1, m)), s.tasks[1]))
+				s.settle(t)
+			}
+			r := s.sample(t, instance("first"))
+			choose("first", "second")
+			s.kept(t)
+			choose("second")
+			choose("third")
+			if early {
+				s.cutEarly(r)
+			}
+			want := []string{"first 1 from 1 for 1s"}
+			if s.cut(r); early {
+				want = []string{"first 3 from 1 for 2s"}
+			}
+			if got := s.kept(t); !slices.Equal(got, want) {
+				t.Errorf("kept %q, want %q", got, want)
+			}
+			s.cut(r)
+			if got := s.kept(t); len(got) > 0 || len(r.let) > 0 {
+				t.Errorf("kept %q of a window that began later, and %v", got, r.let)
+			}
+		})
+	}
+}
+
+// TestCrewLetGo has other instances be chosen while a crew cuts: what they were is
+// known for the window that has begun then.
+func TestCrewLetGo(t *testing.T) {
+	s := newSite(t, 10*time.Second)
+	r := s.sample(t, instance("first"))
+	s.task.limited, s.task.chosen = true, map[string]bool{instance("first").String(): true, instance("second").String(): true}
+	s.task.letGo(&task{limited: true, chosen: map[string]bool{instance("second").String(): true}})
+	r.turned = time.Now()
+	time.Sleep(time.Millisecond)
+	s.task.chosen = map[string]bool{instance("second").String(): true}
+	s.task.letGo(&task{limited: true})
+	s.task.chosen = nil
+	r.forget()
+	if r.meant(instance("first")) || !r.meant(instance("second")) {
+		t.Errorf("remembered are %v", r.let)
+	}
+	s.task.limited = false
+	s.task.letGo(&task{limited: true})
+	if s.task.limited = true; !r.meant(instance("third")) || r.meant(profile.Labels{"service": "cart"}) {
+		t.Error("all instances of the service were meant, and nobody else")
+	}
+}
