@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
 )
 
 // What is passed on at once, and how many times beside each other: as much as
@@ -59,7 +60,7 @@ func (r *Relay) group(ctx context.Context) (group []*push) {
 		case p := <-r.pushes:
 			group = append(group, p)
 			bytes += p.bytes
-			windows += len(p.request.GetWindows())
+			windows += windowsIn(p.request)
 			if bytes >= enoughBytes || windows >= enoughWindows {
 				return group
 			}
@@ -75,6 +76,14 @@ func (r *Relay) group(ctx context.Context) (group []*push) {
 			return nil
 		}
 	}
+}
+
+// windowsIn counts the windows of a request, and those that they contain.
+func windowsIn(r *atysv1.PushRequest) (n int) {
+	for _, w := range r.GetWindows() {
+		n += max(len(w.GetContains()), 1)
+	}
+	return n
 }
 
 // patienceFor is how long a request waits for others.

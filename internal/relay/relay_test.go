@@ -411,6 +411,15 @@ func TestClockThroughRelays(t *testing.T) {
 	}
 }
 
+// TestCountsParts has what is passed on at once be as much as a server takes, also
+// where windows contain many: behind other relays one does.
+func TestCountsParts(t *testing.T) {
+	r := &atysv1.PushRequest{Windows: []*atysv1.Window{{}, {Contains: make([]*atysv1.Contained, 7)}}}
+	if got := windowsIn(r); got != 8 {
+		t.Errorf("a window, and one that contains seven, are %d", got)
+	}
+}
+
 // timed is a server that notes how long it may take.
 type timed struct {
 	*keeper

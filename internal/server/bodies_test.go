@@ -6,9 +6,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
@@ -24,6 +27,7 @@ func TestHugeRequests(t *testing.T) {
 		"windows": {"application/proto", bytes.Repeat([]byte{0x1a, 0}, wire.MaxWindows+1)},
 		"gRPC":    {"application/grpc-web+proto", append([]byte{0, 0, 0, 0x4e, 0x22}, bytes.Repeat([]byte{0x1a, 0}, wire.MaxWindows+1)...)},
 		"JSON":    {"application/json", []byte(`{"windows":[` + strings.Repeat("{},", wire.MaxJSON/3) + `{}]}`)},
+		"parts":   {"application/proto", slices.Concat(containing(wire.MaxWindows/2), containing(wire.MaxWindows/2+1))},
 		"bytes":   {"application/proto", make([]byte, wire.MaxRequest+1)},
 	} {
 		q, err := http.NewRequest(http.MethodPost, r.URL+atysv1connect.IntakePushProcedure, bytes.NewReader(test.body))
@@ -43,6 +47,12 @@ func TestHugeRequests(t *testing.T) {
 			t.Errorf("%s: %s, %.300s", name, answer.Status, said)
 		}
 	}
+}
+
+// containing is a request's window that contains so many, of nothing.
+func containing(n int) []byte {
+	parts := bytes.Repeat([]byte{0x92, 1, 0}, n)
+	return append(protowire.AppendVarint([]byte{0x1a}, uint64(len(parts))), parts...)
 }
 
 // TestSlowBodies has nobody who is known hold up others by a body that does not come.

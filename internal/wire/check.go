@@ -16,7 +16,7 @@ const (
 	MaxRequest = 16 << 20       // bytes, before and after compression
 	MaxWaiting = 8 * MaxRequest // of all requests that came and are not answered yet
 	MaxJSON    = 1 << 20        // of them, if it is JSON
-	MaxWindows = 10_000         // and as many series, and targets of an agent
+	MaxWindows = 10_000         // and as many that these contain, series, and targets of an agent
 	MaxParts   = 1 << 20        // messages, labels and strings within it: a call of a stack is one
 	maxLabels  = 32
 	// MaxLabel is how long the name or the value of a label may be.
@@ -34,6 +34,9 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 	}
 	if n := len(r.GetSeries()); n > MaxWindows {
 		return nil, fmt.Errorf("%d series in one request: at most %d are taken", n, MaxWindows)
+	}
+	if n := contained(r); n > MaxWindows {
+		return nil, fmt.Errorf("%d windows that others contain in one request: at most %d are taken", n, MaxWindows)
 	}
 	if hashes, err = Hashes(r.GetStacks()); err != nil {
 		return nil, err
@@ -63,6 +66,14 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 		}
 	}
 	return hashes, nil
+}
+
+// contained counts the windows that those of a request contain.
+func contained(r *atysv1.PushRequest) (n int) {
+	for _, m := range r.GetWindows() {
+		n += len(m.GetContains())
+	}
+	return n
 }
 
 // checkHead refuses what is said about a window and takes more room than what was

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -70,6 +72,21 @@ func TestPartsLieWithin(t *testing.T) {
 		r.Windows[0].Contains[1].AfterNs = after
 		if _, err := CheckPush(r); want == "" && err != nil || want != "" && !strings.HasPrefix(fmt.Sprint(err), want) {
 			t.Errorf("%d ns: %v", after, err)
+		}
+	}
+}
+
+// TestPartsAreBounded has the windows of a request contain so many, whichever does.
+func TestPartsAreBounded(t *testing.T) {
+	for more, want := range map[int]string{0: "", 1: "10001 windows that others contain"} {
+		r := addedUp(profile.Labels{"service": "shop"})
+		part := r.Windows[0].Contains[0]
+		first, second := proto.CloneOf(r.Windows[0]), proto.CloneOf(r.Windows[0])
+		first.Contains = slices.Repeat([]*atysv1.Contained{part}, MaxWindows/2)
+		second.Contains = slices.Repeat([]*atysv1.Contained{part}, MaxWindows/2+more)
+		r.Windows = []*atysv1.Window{first, second}
+		if _, err := CheckPush(r); want == "" && err != nil || want != "" && !strings.HasPrefix(fmt.Sprint(err), want) {
+			t.Errorf("%d: %v", MaxWindows+more, err)
 		}
 	}
 }

@@ -45,6 +45,7 @@ func NewBinary() *Binary {
 		b.shape(messages.Get(i))
 	}
 	b.bound(&atysv1.PushRequest{}, "series", "windows")
+	b.bound(&atysv1.Window{}, "contains")
 	b.bound(&atysv1.ReportRequest{}, "targets", "tasks")
 	return b
 }

@@ -18,6 +18,7 @@ import (
 func TestTooManyParts(t *testing.T) {
 	b := NewBinary()
 	empty := func(field byte, n int) []byte { return bytes.Repeat([]byte{field<<3 | 2, 0}, n) }
+	contains := func(n int) []byte { return bytes.Repeat([]byte{0x92, 1, 0}, n) } // 18 of a window
 	within := func(field byte, inner []byte) []byte {
 		data, err := proto.Marshal(&atysv1.PushRequest{Stacks: inner}) // bytes, as a message is
 		if err != nil {
@@ -36,6 +37,8 @@ func TestTooManyParts(t *testing.T) {
 		{"one window more", empty(3, MaxWindows+1), &atysv1.PushRequest{}, false},
 		{"one series more", empty(1, MaxWindows+1), &atysv1.PushRequest{}, false},
 		{"types of one window", within(3, empty(8, MaxParts)), &atysv1.PushRequest{}, false},
+		{"parts of one window", within(3, contains(MaxWindows)), &atysv1.PushRequest{}, true},
+		{"one part more", within(3, contains(MaxWindows+1)), &atysv1.PushRequest{}, false},
 		{"targets", empty(4, MaxParts+1), &atysv1.ReportRequest{}, false},
 		{"objects", empty(1, MaxParts+1), &atysv1.ApplyRequest{}, false},
 	} {

@@ -149,7 +149,7 @@ func (d *database) restoreSeries(t *tenant) error {
 		if r.bad || len(r.data) > 0 {
 			return false
 		}
-		t.appendSeries(labels)
+		t.restored(t.appendSeries(labels))
 		return true
 	}}, t.lost("series"))
 	if err == nil && t.tail.lost {

@@ -420,3 +420,32 @@ func TestSeriesQuota(t *testing.T) {
 		t.Errorf("another tenant: %v", err)
 	}
 }
+
+// TestCountsCameAgain has what was added up not count against a quota after the store
+// is opened again, and what came count: also of a series that has no label but its
+// service's, once it comes.
+func TestCountsCameAgain(t *testing.T) {
+	o := Options{Dir: t.TempDir(), Reserve: 1, Quotas: func(string) store.Quota { return store.Quota{Series: 3} }}
+	put := func(s *Store, labels profile.Labels) error {
+		w := storetest.Window(1, "", "", storetest.Epoch)
+		w.Target = labels
+		return s.Put(t.Context(), tenantName, store.Raw, storetest.Batch(profile.Run{1}, w))
+	}
+	shop, cart := profile.Labels{store.ServiceLabel: "shop"}, profile.Labels{store.ServiceLabel: "cart", "instance": "one"}
+	s := openAs(t, o)
+	if err := errors.Join(put(s, shop), put(s, cart)); err != nil {
+		t.Fatal(err)
+	}
+	rollAll(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openAs(t, o)
+	defer s.Close()
+	if err := errors.Join(put(s, shop), put(s, cart), put(s, profile.Labels{store.ServiceLabel: "mail"})); err != nil {
+		t.Errorf("two that were there, and a third: %v", err)
+	}
+	if err := put(s, profile.Labels{store.ServiceLabel: "search"}); !errors.As(err, new(*store.QuotaError)) {
+		t.Errorf("a fourth: %v", err)
+	}
+}

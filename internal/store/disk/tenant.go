@@ -19,6 +19,7 @@ type tenant struct {
 	dictionaries map[string]*dictionary
 	series       []*series              // by number; nil: it was lost, or is gone
 	numbers      map[string]uint32      // of series, by how they are kept
+	counted      int                    // series that count against a quota
 	free         []uint32               // numbers of series that are gone
 	resting      []uint32               // and of those that somebody may still ask for
 	rewritten    []uint32               // numbers whose series the database has as it was
@@ -46,6 +47,8 @@ type series struct {
 	service string
 	group   int
 
+	counts   bool     // windows came of it: it is not only added up; guarded by the tenant's mutex
+	restored bool     // it was read, and whether it counts is not known
 	admitted bool     // since the tenant was last tidied; guarded by the tenant's mutex
 	last     evidence // that it has windows; guarded by the tenant's rolling
 }
@@ -99,12 +102,37 @@ func keptLabels(labels profile.Labels) string {
 func (t *tenant) admit(labels profile.Labels, limit int) (uint32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.numbers) >= limit {
-		if _, ok := t.numbers[keptLabels(labels)]; !ok {
+	number, ok := t.numbers[keptLabels(labels)]
+	if !ok || !t.series[number].counts && !t.series[number].restored {
+		if t.counted >= limit {
 			return 0, &store.QuotaError{What: "series", Limit: int64(limit)}
 		}
+		number = t.addSeries(labels)
 	}
-	return t.addSeries(labels), nil
+	of := t.series[number]
+	of.admitted = true
+	t.count(of)
+	return number, nil
+}
+
+// count has a series count against a quota. The tenant is locked, or nobody has it yet.
+func (t *tenant) count(of *series) {
+	if !of.counts {
+		of.counts = true
+		t.counted++
+	}
+}
+
+// restored notes that a series was read. One that has no label but its service's may
+// be what others were added up to: it counts once a window comes of it again, for
+// which there is room, as for each that is there.
+func (t *tenant) restored(number uint32) {
+	of := t.series[number]
+	if _, ok := of.labels[store.ServiceLabel]; len(of.labels) == 0 || ok && len(of.labels) == 1 {
+		of.restored = true
+		return
+	}
+	t.count(of)
 }
 
 // chosen lists the series that a query may mean, by their numbers.

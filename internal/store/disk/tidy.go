@@ -201,6 +201,9 @@ func (t *tenant) giveBack(gone map[string]map[uint32]*series) {
 				continue
 			}
 			delete(t.numbers, keptLabels(of.labels))
+			if of.counts {
+				t.counted--
+			}
 			t.series[number] = nil
 			t.resting = append(t.resting, number)
 			t.rewritten = append(t.rewritten, number)

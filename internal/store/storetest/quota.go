@@ -57,6 +57,31 @@ func testSeriesQuota(t *testing.T, b *bench) {
 	}
 }
 
+// testCountsCame has what windows were added up to not count against the limit: as
+// many come of other services as there may be.
+func testCountsCame(t *testing.T, b *bench) {
+	const tenant = "three series"
+	put := func(labels profile.Labels) error {
+		w := Window(1, "", "", Epoch)
+		w.Target = labels
+		return b.Put(context.Background(), tenant, store.Raw, Batch(profile.Run{1}, w))
+	}
+	of := func(service string) profile.Labels {
+		return profile.Labels{store.ServiceLabel: service, "instance": "one"}
+	}
+	for _, service := range []string{"shop", "cart", "mail"} {
+		if err := put(of(service)); err != nil {
+			t.Fatalf("%s, when the others were added up: %v", service, err)
+		}
+		b.rollOf(t, tenant)
+	}
+	for _, labels := range []profile.Labels{of("search"), {store.ServiceLabel: "shop"}} {
+		if err := put(labels); !errors.As(err, new(*store.QuotaError)) {
+			t.Errorf("%v, a fourth: %v", labels, err)
+		}
+	}
+}
+
 // limited is a tenant of the property below, and what must be there of it.
 type limited struct {
 	name string

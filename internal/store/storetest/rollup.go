@@ -14,8 +14,13 @@ import (
 // roll adds up all that is stale, until nothing is.
 func (b *bench) roll(t *testing.T) {
 	t.Helper()
+	b.rollOf(t, tenant)
+}
+
+func (b *bench) rollOf(t *testing.T, tenant string) {
+	t.Helper()
 	for range 10 {
-		stale := b.stale(t)
+		stale := b.staleOf(t, tenant)
 		if len(stale) == 0 {
 			return
 		}
@@ -29,6 +34,11 @@ func (b *bench) roll(t *testing.T) {
 }
 
 func (b *bench) stale(t *testing.T) []store.Step {
+	t.Helper()
+	return b.staleOf(t, tenant)
+}
+
+func (b *bench) staleOf(t *testing.T, tenant string) []store.Step {
 	t.Helper()
 	if b.settle != nil {
 		b.settle(b.Store)

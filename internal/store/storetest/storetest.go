@@ -49,6 +49,7 @@ func Run(t *testing.T, e Engine) {
 		"keeps what is rolled up":        testKeepsRolled,
 		"many at once":                   testMany,
 		"series have a limit":            testSeriesQuota,
+		"counts series that came":        testCountsCame,
 		"gives series back":              testTidies,
 		"tidies while windows come":      testTidiesBusy,
 		"bytes have a limit":             testBytesQuota,
