@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,11 @@ import (
 // Push keeps windows; see the service Intake.
 func (s *Server) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
 	response, left, err := s.push(ctx, r)
-	s.metrics.pushed(len(r.GetWindows())-len(response.GetRefused()), len(response.GetUnknown())+len(response.GetOverlaps()) > 0, cmp.Or(err, left.last))
+	kept, ended, again := 0, err, len(response.GetUnknown())+len(response.GetOverlaps()) > 0
+	if err == nil && !again {
+		kept, ended = len(r.GetWindows())-len(response.GetRefused()), left.last
+	}
+	s.metrics.pushed(kept, again, ended)
 	return response, err
 }
 
@@ -53,21 +56,22 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 
 // keep keeps a batch, without what is refused of it where the sender can be told so.
 func (s *Server) keep(ctx context.Context, r *atysv1.PushRequest, b *store.Batch, left *leftOut) error {
-	for i, wrong := range s.wrongTimes(ctx, b) {
-		err := connect.NewError(connect.CodeInvalidArgument, wrong)
+	wrong := s.wrongTimes(ctx, b)
+	for _, i := range slices.Sorted(maps.Keys(wrong)) {
+		err := connect.NewError(connect.CodeInvalidArgument, wrong[i])
 		if !r.GetPartly() {
 			return err
 		}
 		left.refuse(err, i, nil)
 	}
-	for left.takeOut(b); len(b.Windows) > 0; left.takeOut(b) {
+	for left.takeOut(b); len(b.Windows) > 0 || len(left.refused) == 0; left.takeOut(b) {
 		err := s.put(ctx, r, b)
 		var quota *store.QuotaError
 		if !errors.As(err, &quota) || len(quota.Refused) == 0 || !r.GetPartly() {
 			return err
 		}
-		for i, parts := range quota.Refused {
-			left.refuse(connect.NewError(connect.CodeResourceExhausted, quota), i, parts)
+		for _, i := range slices.Sorted(maps.Keys(quota.Refused)) {
+			left.refuse(connect.NewError(connect.CodeResourceExhausted, quota), i, quota.Refused[i])
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
@@ -220,6 +221,9 @@ func TestRefusedByName(t *testing.T) {
 		}
 		if partly && !slices.Equal(refused, []uint32{2, 3}) {
 			t.Errorf("refused are %v, want the third and the fourth", refused)
+		}
+		if counted := testutil.ToFloat64(s.metrics.windows); counted != float64(want) {
+			t.Errorf("partly %v: %v windows are counted, want %d", partly, counted, want)
 		}
 		if got, _ := held(t, kept); got != want {
 			t.Errorf("partly %v: %d windows are there, want %d", partly, got, want)
