@@ -380,13 +380,17 @@ func (s *shipper) ship(ctx context.Context, l load) error {
 	return s.shipHalves(ctx, l, windows, of)
 }
 
-// shipHalves pushes windows, and, where they are refused together, each half of them.
-// So one that is refused takes two pushes for each time that its bundle can be halved:
-// a relay may have each of them wait for seconds, and the next bundle comes soon.
+// shipHalves pushes windows, and, where a receiver refuses them together and does not
+// say which of them (older ones do not), each half of them. So one that is refused
+// takes two pushes for each time that its bundle can be halved: a relay may have each
+// of them wait for seconds, and the next bundle comes soon.
 func (s *shipper) shipHalves(ctx context.Context, l load, windows []*atysv1.Spooled, of []int) error {
-	err := s.push(ctx, windows)
+	refused, err := s.push(ctx, windows)
 	switch {
 	case err == nil:
+		for i, why := range refused {
+			s.lose(of[i], l.records[of[i]], spool.Losses{Refused: 1}, fmt.Errorf("%w: %s", errRefused, why))
+		}
 		s.settle(of...)
 		return nil
 	case !errors.Is(err, errRefused):
@@ -402,14 +406,18 @@ func (s *shipper) shipHalves(ctx context.Context, l load, windows []*atysv1.Spoo
 	return s.shipHalves(ctx, l, windows[half:], of[half:])
 }
 
-// settle notes that records were taken.
+// settle notes that records were taken, but for those that never will be.
 func (s *shipper) settle(records ...int) {
+	shipped := 0
 	for _, i := range records {
+		if !s.progress.settled[i] {
+			shipped++
+		}
 		s.progress.settled[i] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts.Shipped += len(records)
+	s.counts.Shipped += shipped
 }
 
 // lose notes that a record never will be. It is counted once it is settled what
@@ -422,10 +430,11 @@ func (s *shipper) lose(i int, record []byte, l spool.Losses, err error) {
 	p.refused = append(p.refused, record)
 }
 
-// push sends windows, a second time with what the receiver did not know.
-func (s *shipper) push(ctx context.Context, windows []*atysv1.Spooled) error {
+// push sends windows, a second time with what the receiver did not know, and tells
+// which of them it refuses, and why.
+func (s *shipper) push(ctx context.Context, windows []*atysv1.Spooled) (refused map[int]string, err error) {
 	if len(windows) == 0 {
-		return nil
+		return nil, nil
 	}
 	var doubtful []profile.Hash
 	manner, known := s.guess.Next(), s.known
@@ -440,30 +449,30 @@ func (s *shipper) push(ctx context.Context, windows []*atysv1.Spooled) error {
 		return manner == wire.ExplainNothing
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	unknown, err := s.send(ctx, b.Request())
+	a, err := s.send(ctx, b.Request())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if manner != wire.ExplainNothing {
 		s.explained.Add(doubtful)
 	} else if len(doubtful) > 0 {
-		s.guess.Learn(len(unknown), len(doubtful))
+		s.guess.Learn(len(a.unknown), len(doubtful))
 	}
-	if len(unknown) > 0 {
-		if b, err = s.explain(ctx, windows, unknown); err != nil {
-			return err
+	if len(a.unknown) > 0 {
+		if b, a, err = s.explain(ctx, windows, a.unknown); err != nil {
+			return nil, err
 		}
 	}
 	s.known.Add(b.Hashes())
-	return nil
+	return a.refused, nil
 }
 
 // explain sends windows with what the receiver has said that it does not know. It
 // may be another one that hears it, who knows less: then all of it is explained.
 // What is not understood then never will be.
-func (s *shipper) explain(ctx context.Context, windows []*atysv1.Spooled, unknown []profile.Hash) (*wire.Batch, error) {
+func (s *shipper) explain(ctx context.Context, windows []*atysv1.Spooled, unknown []profile.Hash) (*wire.Batch, answer, error) {
 	for _, all := range []bool{false, true} {
 		s.known.Forget(unknown)
 		missing := make(map[profile.Hash]bool, len(unknown))
@@ -472,17 +481,19 @@ func (s *shipper) explain(ctx context.Context, windows []*atysv1.Spooled, unknow
 		}
 		b, err := batch(windows, func(h profile.Hash) bool { return !all && !missing[h] })
 		if err != nil {
-			return nil, err
+			return nil, answer{}, err
 		}
 		s.explained.Add(unknown)
 		request := b.Request()
 		request.IfUnknown = !all // others of the service may have been as quick
-		if unknown, err = s.send(ctx, request); err != nil || len(unknown) == 0 {
-			return b, err
+		a, err := s.send(ctx, request)
+		if err != nil || len(a.unknown) == 0 {
+			return b, a, err
 		}
+		unknown = a.unknown
 	}
 	s.known.Forget(unknown)
-	return nil, fmt.Errorf("%w: the receiver does not know stacks that were just explained to it", errRefused)
+	return nil, answer{}, fmt.Errorf("%w: the receiver does not know stacks that were just explained to it", errRefused)
 }
 
 // batch puts windows into one request, which explains what is not known.
@@ -496,13 +507,21 @@ func batch(windows []*atysv1.Spooled, known func(profile.Hash) bool) (*wire.Batc
 	return b, nil
 }
 
+// answer is what a receiver says of a request: it wants to know stacks, or has kept
+// all windows but those that it refuses.
+type answer struct {
+	unknown []profile.Hash
+	refused map[int]string // windows of the request, and why
+}
+
 // send pushes one request, and reads the receiver's clock on the way.
-func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]profile.Hash, error) {
+func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) (answer, error) {
 	const patience = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	to := s.route.intake()
 	sent := s.now()
+	request.Partly = true
 	response, err := to.Push(ctx, request)
 	if err != nil {
 		refused := remote.Refuses(err)
@@ -510,11 +529,18 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) ([]prof
 		if refused {
 			err = fmt.Errorf("%w: %w", errRefused, err)
 		}
-		return nil, err
+		return answer{}, err
 	}
 	s.route.note(to, true)
 	s.compare(sent, response)
-	return wire.Hashes(response.GetUnknown())
+	a := answer{refused: map[int]string{}}
+	for _, r := range response.GetRefused() {
+		if int64(r.GetWindow()) < int64(len(request.GetWindows())) { // else it makes no sense
+			a.refused[int(r.GetWindow())] = r.GetWhy()
+		}
+	}
+	a.unknown, err = wire.Hashes(response.GetUnknown())
+	return a, err
 }
 
 // Counts tells what became of windows.

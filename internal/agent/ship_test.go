@@ -333,6 +333,44 @@ func TestRefusedAmongMany(t *testing.T) {
 	}
 }
 
+// choosy names the windows that it refuses, once all is explained.
+type choosy struct {
+	intake
+	refuses map[int64]bool
+	pushes  int
+}
+
+func (c *choosy) Push(_ context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	if c.pushes++; c.pushes == 1 {
+		return &atysv1.PushResponse{Unknown: r.GetStacks()[:16]}, nil
+	}
+	response := &atysv1.PushResponse{Refused: []*atysv1.Refused{{Window: 1 << 20, Why: "nonsense"}}}
+	for i, w := range r.GetWindows() {
+		if r.GetPartly() && c.refuses[w.GetStartUnixNano()] {
+			response.Refused = append(response.Refused, &atysv1.Refused{Window: uint32(i), Why: "no more series"})
+			continue
+		}
+		c.taken = append(c.taken, w.GetStartUnixNano())
+	}
+	return response, nil
+}
+
+// TestRefusedByName has a server name the windows of a bundle that it refuses: they
+// are lost, and none of the others is sent again.
+func TestRefusedByName(t *testing.T) {
+	s, _, _ := shipping(t)
+	to := &choosy{refuses: map[int64]bool{2: true, 5: true}}
+	s.route.server = to
+	spooled(t, s, 1, 2, 3, 4, 5)
+	shipAll(t, s)
+	if got := s.options.Spool.Stats().Losses; got != (spool.Losses{Refused: 2}) || s.counts.Shipped != 3 || !slices.Equal(to.taken, []int64{1, 3, 4}) {
+		t.Errorf("lost %+v, %d shipped, %v were taken", got, s.counts.Shipped, to.taken)
+	}
+	if to.pushes != 2 {
+		t.Errorf("%d pushes, want one, and one that explains", to.pushes)
+	}
+}
+
 // TestUnreadableBundle has a bundle that cannot be read be the oldest, and one that
 // holds no window the next: what follows them is shipped.
 func TestUnreadableBundle(t *testing.T) {

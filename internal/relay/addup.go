@@ -30,6 +30,14 @@ type sum struct {
 	cells  map[profile.Hash]*cell
 	parts  []part
 	series []*atysv1.Series // of the parts
+	from   [][]source       // likewise: an agent that was cut off sends again
+}
+
+// source is where a part of a sum comes from: it is a window of a push, or one of
+// those that this contains.
+type source struct {
+	origin
+	part int
 }
 
 // cell is what was sampled on one stack.
@@ -41,27 +49,33 @@ type cell struct {
 
 // sums adds windows up that are passed on together.
 type sums struct {
-	keep    []string      // labels
-	without map[part]bool // what the server has already
-	taken   map[part]bool // what is in a sum: an agent that was cut off sends again
+	keep    []string        // labels
+	without map[part]bool   // what the server has already
+	out     map[origin]bool // what it refuses
+	taken   map[part]*sum   // what is in a sum: an agent that was cut off sends again
 	of      map[string]*sum
 	keys    []string // in the order in which they came
 }
 
-func newSums(keep []string, without map[part]bool) *sums {
-	return &sums{keep: keep, without: without, taken: map[part]bool{}, of: map[string]*sum{}}
+func newSums(keep []string, without map[part]bool, out map[origin]bool) *sums {
+	return &sums{keep: keep, without: without, out: out, taken: map[part]*sum{}, of: map[string]*sum{}}
 }
 
 // add adds the windows of a request that can be, and gives the request without
 // them, and where the rest was in it. Those of machines themselves tell when their
 // agents watched, and of whom: they go on as they are, as do windows of several
 // kinds of values.
-func (s *sums) add(r *atysv1.PushRequest, hashes []profile.Hash) (rest *atysv1.PushRequest, windows []int) {
+func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
+	r := p.request
 	rest = &atysv1.PushRequest{Series: r.GetSeries()}
 	leave := func(i int) {
 		rest.Windows, windows = append(rest.Windows, r.GetWindows()[i]), append(windows, i)
 	}
 	for i, w := range r.GetWindows() {
+		from := origin{push: p, window: i}
+		if s.out[from] {
+			continue
+		}
 		h, run, err := wire.Head(w)
 		labels := profile.Labels(r.GetSeries()[w.GetSeries()].GetLabels())
 		if err != nil || len(w.GetTypes()) != 1 || labels[store.ServiceLabel] == "" {
@@ -76,33 +90,40 @@ func (s *sums) add(r *atysv1.PushRequest, hashes []profile.Hash) (rest *atysv1.P
 			}
 			continue
 		}
-		switch again := s.take(parts); {
+		switch again := s.again(parts); {
 		case again == len(parts): // all of it is in sums that go with it
+			for n, p := range parts {
+				s.taken[p].also(p, source{from, n})
+			}
 			continue
 		case again > 0:
 			leave(i)
 			continue
 		}
 		into := s.sum(labels, &h)
-		into.add(w, hashes, store.Group(labels))
-		into.parts, into.series = append(into.parts, parts...), append(into.series, series...)
+		into.add(w, p.hashes, store.Group(labels))
+		for n, p := range parts {
+			s.taken[p] = into
+			into.parts, into.series, into.from = append(into.parts, p), append(into.series, series[n]), append(into.from, []source{{from, n}})
+		}
 	}
 	return rest, windows
 }
 
-// take notes what is about to be added, unless some of it was before, and counts that.
-func (s *sums) take(parts []part) (again int) {
+// again counts what is in sums already.
+func (s *sums) again(parts []part) (n int) {
 	for _, p := range parts {
-		if s.taken[p] {
-			again++
+		if s.taken[p] != nil {
+			n++
 		}
 	}
-	if again == 0 {
-		for _, p := range parts {
-			s.taken[p] = true
-		}
-	}
-	return again
+	return n
+}
+
+// also notes that a part has come once more.
+func (s *sum) also(p part, from source) {
+	i := slices.Index(s.parts, p)
+	s.from[i] = append(s.from[i], from)
 }
 
 // partsOf lists what a window contains: itself, if it is as it was cut.

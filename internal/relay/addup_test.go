@@ -26,6 +26,8 @@ func summable(instance int, at time.Time) *profile.Window {
 	return w
 }
 
+func pushed(b *wire.Batch) *push { return &push{request: b.Request(), hashes: b.Hashes()} }
+
 // TestSentAgain has windows come twice before they are passed on, by themselves
 // and added up: each counts once, and what cannot be told apart goes on as it is.
 func TestSentAgain(t *testing.T) {
@@ -40,9 +42,9 @@ func TestSentAgain(t *testing.T) {
 		return b
 	}
 	sumOf := func(pushes ...*wire.Batch) (samples int64, left int) {
-		s := newSums([]string{"service"}, nil)
+		s := newSums([]string{"service"}, nil, nil)
 		for _, b := range pushes {
-			rest, _ := s.add(b.Request(), b.Hashes())
+			rest, _ := s.add(pushed(b))
 			left += len(rest.GetWindows())
 		}
 		request, _, _ := s.request()
@@ -73,9 +75,9 @@ func TestSentAgain(t *testing.T) {
 // added adds up windows, as a relay sends them on.
 func added(t *testing.T, pushes ...*wire.Batch) *wire.Batch {
 	t.Helper()
-	s := newSums([]string{"service"}, nil)
+	s := newSums([]string{"service"}, nil, nil)
 	for _, b := range pushes {
-		if rest, _ := s.add(b.Request(), b.Hashes()); len(rest.GetWindows()) > 0 {
+		if rest, _ := s.add(pushed(b)); len(rest.GetWindows()) > 0 {
 			t.Fatalf("%d windows are not added up", len(rest.GetWindows()))
 		}
 	}
@@ -146,8 +148,8 @@ func TestSumsOfClocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := newSums([]string{"service"}, nil)
-	rest, _ := s.add(b.Request(), b.Hashes())
+	s := newSums([]string{"service"}, nil, nil)
+	rest, _ := s.add(pushed(b))
 	request, _, _ := s.request()
 	if len(rest.GetWindows()) != 0 || len(request.GetWindows()) != 1 || len(request.GetWindows()[0].GetContains()) != 2 {
 		t.Fatalf("%d windows are left, %d are sums", len(rest.GetWindows()), len(request.GetWindows()))

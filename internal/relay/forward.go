@@ -30,6 +30,7 @@ type trip struct {
 	explain wire.Explain  // what any of the group explains
 	without map[part]bool // windows that the server has already
 	origins []origin      // of the windows of the request, in their order
+	refused map[origin]*atysv1.Refused
 }
 
 // origin is where a window of a request comes from: it was added up, or is one
@@ -46,7 +47,7 @@ type origin struct {
 func (r *Relay) forward(ctx context.Context, group []*push) {
 	ctx, cancel := context.WithTimeout(ctx, patience-r.options.Gather) // for which the first of them has waited
 	defer cancel()
-	t := &trip{group: group, explain: together(group), without: map[part]bool{}}
+	t := &trip{group: group, explain: together(group), without: map[part]bool{}, refused: map[origin]*atysv1.Refused{}}
 	for range trips {
 		response, err := r.send(ctx, t)
 		switch {
@@ -55,8 +56,11 @@ func (r *Relay) forward(ctx context.Context, group []*push) {
 				r.forward(ctx, []*push{p})
 			}
 			return
-		case err != nil || len(response.GetUnknown())+len(response.GetOverlaps()) == 0:
+		case err != nil:
 			answer(t.group, outcome{err: err})
+			return
+		case len(response.GetUnknown())+len(response.GetOverlaps()) == 0 && !t.refuse(response.GetRefused()):
+			t.kept()
 			return
 		}
 		t.overlapped(response.GetOverlaps())
@@ -79,6 +83,7 @@ func (r *Relay) send(ctx context.Context, t *trip) (*atysv1.PushResponse, error)
 	}
 	sent := r.now()
 	request := b.Request()
+	request.Partly = true
 	request.IfUnknown = !slices.ContainsFunc(t.group, func(p *push) bool { return !p.request.GetIfUnknown() })
 	response, err := r.options.Upstream.Push(ctx, request)
 	r.metrics.forwarded(err)
@@ -107,11 +112,14 @@ func (r *Relay) batch(t *trip) *wire.Batch {
 	defer r.mu.Unlock()
 	b := wire.NewBatch(r.known.Has)
 	t.origins = t.origins[:0]
-	added := newSums(r.options.Keep, t.without)
+	added := newSums(r.options.Keep, t.without, t.out())
 	for _, p := range t.group {
-		rest, windows := p.request, every(p.request)
+		var rest *atysv1.PushRequest
+		var windows []int
 		if len(r.options.Keep) > 0 {
-			rest, windows = added.add(p.request, p.hashes)
+			rest, windows = added.add(p)
+		} else {
+			rest, windows = t.left(p)
 		}
 		for _, i := range windows {
 			t.origins = append(t.origins, origin{push: p, window: i})
@@ -126,12 +134,25 @@ func (r *Relay) batch(t *trip) *wire.Batch {
 	return b
 }
 
-// every lists the places of a request's windows.
-func every(r *atysv1.PushRequest) (all []int) {
-	for i := range r.GetWindows() {
-		all = append(all, i)
+// left gives a request without what the server refuses of it, and where the rest
+// was in it.
+func (t *trip) left(p *push) (rest *atysv1.PushRequest, windows []int) {
+	rest = &atysv1.PushRequest{Series: p.request.GetSeries()}
+	for i, w := range p.request.GetWindows() {
+		if t.refused[origin{push: p, window: i}] == nil {
+			rest.Windows, windows = append(rest.Windows, w), append(windows, i)
+		}
 	}
-	return all
+	return rest, windows
+}
+
+// out is what the server refuses.
+func (t *trip) out() map[origin]bool {
+	out := map[origin]bool{}
+	for from := range t.refused {
+		out[from] = true
+	}
+	return out
 }
 
 // together explains what any of a group explains.
@@ -175,6 +196,57 @@ func (t *trip) overlapped(overlaps []*atysv1.Overlap) {
 		p.done <- outcome{overlaps: all}
 	}
 	t.group = slices.DeleteFunc(t.group, func(p *push) bool { return told[p] != nil })
+}
+
+// refuse notes what the server refuses for good, and tells whether to send the rest
+// again: it cannot take sums apart, and has kept all else.
+func (t *trip) refuse(refused []*atysv1.Refused) (again bool) {
+	for _, one := range refused {
+		if int64(one.GetWindow()) >= int64(len(t.origins)) {
+			continue // the server makes no sense
+		}
+		from := t.origins[one.GetWindow()]
+		if from.sum == nil {
+			t.refused[from] = &atysv1.Refused{Window: uint32(from.window), Parts: one.GetParts(), Why: one.GetWhy()}
+			continue
+		}
+		again = again || len(one.GetParts()) > 0
+		for i, sources := range from.sum.from {
+			if len(one.GetParts()) == 0 || slices.Contains(one.GetParts(), uint32(i)) {
+				t.refuseParts(sources, len(one.GetParts()) > 0, one.GetWhy())
+			}
+		}
+	}
+	return again
+}
+
+// refuseParts notes a part of a sum, as it came. What another relay has added up only
+// that one can take apart: it is told which part of it is refused, unless all of the
+// sum is.
+func (t *trip) refuseParts(sources []source, some bool, why string) {
+	for _, from := range sources {
+		is := t.refused[from.origin]
+		if is == nil {
+			is = &atysv1.Refused{Window: uint32(from.window), Why: why}
+			t.refused[from.origin] = is
+		}
+		if some && len(from.push.request.GetWindows()[from.window].GetContains()) > 0 {
+			is.Parts = append(is.Parts, uint32(from.part))
+		}
+	}
+}
+
+// kept tells all of a group that their windows are, but for those that are refused.
+func (t *trip) kept() {
+	for _, p := range t.group {
+		var o outcome
+		for i := range p.request.GetWindows() {
+			if one := t.refused[origin{push: p, window: i}]; one != nil {
+				o.refused = append(o.refused, one)
+			}
+		}
+		p.done <- o
+	}
 }
 
 // askBack tells those whose stacks nobody has explained what is to be.

@@ -111,6 +111,7 @@ type push struct {
 type outcome struct {
 	unknown  []profile.Hash
 	overlaps []*atysv1.Overlap
+	refused  []*atysv1.Refused // the others were kept
 	err      error
 }
 
@@ -125,14 +126,17 @@ func (r *Relay) Push(ctx context.Context, m *atysv1.PushRequest) (*atysv1.PushRe
 		err = o.err
 		r.release(p)
 	}
-	r.metrics.pushed(len(m.GetWindows()), len(o.unknown)+len(o.overlaps) > 0, err)
+	if len(o.refused) > 0 && !m.GetPartly() { // an older agent or relay: what was kept comes again, and overwrites itself
+		err = connect.NewError(connect.CodeInvalidArgument, errors.New(o.refused[0].GetWhy()))
+	}
+	r.metrics.pushed(len(m.GetWindows())-len(o.refused), len(o.unknown)+len(o.overlaps) > 0, err)
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	c := r.compared
 	r.mu.Unlock()
-	return &atysv1.PushResponse{Unknown: wire.Table(o.unknown), Overlaps: o.overlaps, ClockErrorNs: int64(c.uncertain),
+	return &atysv1.PushResponse{Unknown: wire.Table(o.unknown), Overlaps: o.overlaps, Refused: o.refused, ClockErrorNs: int64(c.uncertain),
 		ReceivedUnixNano: c.byServer(received), AnsweredUnixNano: c.byServer(r.now())}, nil
 }
 

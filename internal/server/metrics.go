@@ -159,16 +159,16 @@ func (m *metrics) refuse(code connect.Code) {
 	m.refusals.count(code.String())
 }
 
-// pushed notes how a request to keep windows ended.
-func (m *metrics) pushed(windows int, unknown bool, err error) {
+// pushed notes how a request to keep windows ended, of which some may have been kept
+// though others were refused.
+func (m *metrics) pushed(kept int, unknown bool, err error) {
+	m.windows.Add(float64(kept))
 	code := "ok"
 	switch {
 	case err != nil:
 		code = connect.CodeOf(err).String()
 	case unknown:
 		code = "unknown_stacks"
-	default:
-		m.windows.Add(float64(windows))
 	}
 	m.pushes.WithLabelValues(code).Inc()
 	m.ended.count(code)

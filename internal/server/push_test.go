@@ -56,8 +56,23 @@ func held(t *testing.T, s *mem.Store) (windows int, n int64) {
 	return windows, n
 }
 
+// taken is a request without the windows that are refused of it.
+func taken(r *atysv1.PushRequest, refused []*atysv1.Refused) *atysv1.PushRequest {
+	out := map[int]bool{}
+	for _, one := range refused {
+		out[int(one.GetWindow())] = true
+	}
+	kept := &atysv1.PushRequest{Series: r.GetSeries()}
+	for i, w := range r.GetWindows() {
+		if !out[i] {
+			kept.Windows = append(kept.Windows, w)
+		}
+	}
+	return kept
+}
+
 // FuzzPush pushes what nobody made: it is refused for good, and nothing of it is
-// kept, or all of its windows are, once, however often they come.
+// kept, or all of its windows are that are not named, once, however often they come.
 func FuzzPush(f *testing.F) {
 	add := func(r *atysv1.PushRequest) {
 		data, err := proto.Marshal(r)
@@ -70,6 +85,8 @@ func FuzzPush(f *testing.F) {
 		r, _ := request(f, known, "shop", noon, noon.Add(-time.Second), noon.Add(-2*time.Hour))
 		add(r)
 		r.Windows[1].StartUnixNano = r.Windows[0].StartUnixNano // one that comes twice
+		add(r)
+		r.Partly, r.Windows[0].StartUnixNano = true, noon.Add(24*time.Hour).UnixNano() // one that is named
 		add(r)
 		r.Windows[2].Run = nil // one that is refused, and all others for it
 		add(r)
@@ -106,6 +123,7 @@ func FuzzPush(f *testing.F) {
 				}
 				continue
 			}
+			r := taken(r, answer.GetRefused())
 			want, samples, err := distinct(r)
 			if err != nil {
 				t.Fatalf("taken, and cannot be read: %v", err)

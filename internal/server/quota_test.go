@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,12 +15,14 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/store/storetest"
+	"atys.dev/atys/internal/wire/atysv1"
 )
 
 func TestParseQuotas(t *testing.T) {
@@ -184,4 +187,46 @@ func gathered(t *testing.T, registry *prometheus.Registry) string {
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return answer.Body.String()
+}
+
+// TestRefusedByName has a request hold windows of series that there is no room for,
+// and of a time that is not kept: who can be told which has the others kept; to who
+// cannot, an older agent, all are refused.
+func TestRefusedByName(t *testing.T) {
+	quotas := store.Quotas(func(string) store.Quota { return store.Quota{Series: 2} })
+	for partly, want := range map[bool]int{true: 3, false: 0} {
+		kept := mem.New(1)
+		kept.Quotas = quotas
+		s, err := New(Options{Store: kept, Quotas: quotas, Now: func() time.Time { return noon }, Registry: prometheus.NewRegistry()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		starts := []time.Time{noon, noon.Add(-time.Second), noon.Add(24 * time.Hour), noon.Add(-2 * time.Second), noon.Add(-3 * time.Second)}
+		r, _ := request(t, false, "shop", starts...)
+		for i, instance := range []string{"one", "two", "two", "more", "two"} {
+			r.Windows[i].Series = uint32(len(r.Series))
+			r.Series = append(r.Series, &atysv1.Series{Labels: map[string]string{"service": "shop", "instance": instance}})
+		}
+		r.Partly = partly
+		response, err := s.Push(auth.With(t.Context(), auth.Identity{Tenant: "default", Role: auth.Agent}), r)
+		if (err == nil) != partly || !partly && connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("partly %v: %v", partly, err)
+		}
+		var refused []uint32
+		for _, one := range response.GetRefused() {
+			refused = append(refused, one.GetWindow())
+			if one.GetWhy() == "" || len(one.GetParts()) > 0 {
+				t.Errorf("refused is %v", one)
+			}
+		}
+		if partly && !slices.Equal(refused, []uint32{2, 3}) {
+			t.Errorf("refused are %v, want the third and the fourth", refused)
+		}
+		if counted := testutil.ToFloat64(s.metrics.windows); counted != float64(want) {
+			t.Errorf("partly %v: %v windows are counted, want %d", partly, counted, want)
+		}
+		if got, _ := held(t, kept); got != want {
+			t.Errorf("partly %v: %d windows are there, want %d", partly, got, want)
+		}
+	}
 }

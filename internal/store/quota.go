@@ -46,6 +46,9 @@ type QuotaError struct {
 	What  string
 	Limit int64
 	Later bool // once something is dropped it may be kept
+	// Refused are the windows of the batch that ask for it, by their places there, and
+	// which of those they contain; none of these: they themselves. nil: the whole batch.
+	Refused map[int][]int
 }
 
 func (e *QuotaError) Error() string {

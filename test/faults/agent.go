@@ -25,6 +25,7 @@ type Agent struct {
 	Program, Dir, Node string
 	Args               []string
 	Within             []string // what runs it
+	Seen               *Witness // nil: nobody looks at its disk
 }
 
 // Every is how long a window of the agents is, in tests.
@@ -64,6 +65,11 @@ func (a *Agent) Spooled() (windows map[Cut]int64, err error) {
 	if err := os.CopyFS(dir, os.DirFS(a.spool())); err != nil {
 		return nil, err
 	}
+	return windowsIn(dir)
+}
+
+// windowsIn reads a spool that nobody else has open.
+func windowsIn(dir string) (windows map[Cut]int64, err error) {
 	waiting, err := spool.Open(dir, 1<<40)
 	if err != nil {
 		return nil, err

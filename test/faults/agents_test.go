@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +28,7 @@ func recording(t *testing.T, s *Server, url, dir string, within []string, args .
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.Kill() })
+	a.Seen = watch(t, a.spool())
 	began := time.Now()
 	wait(t, a, "windows come", func() bool { return len(cuts(t, s, began)) > 0 })
 	return a
@@ -156,7 +156,9 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
-// whole asserts that nothing an agent recorded since is missing.
+// whole asserts that nothing an agent recorded since is missing: what its machine was
+// watched has no gap, all windows that lay on its disk are there, not the machine's
+// alone, or lie there still, and it does not know of any that were lost.
 func whole(t *testing.T, s *Server, a *Agent, since time.Time) {
 	t.Helper()
 	watched, err := s.Watched(t.Context(), a.Node, since, time.Now())
@@ -165,6 +167,27 @@ func whole(t *testing.T, s *Server, a *Agent, since time.Time) {
 	}
 	if len(watched.GetMissing()) > 0 {
 		t.Errorf("of the time since %v is missing: %v", since, watched.GetMissing())
+	}
+	seen, err := a.Seen.Windows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := a.Spooled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := cuts(t, s, since)
+	for c, n := range seen {
+		if _, waits := waiting[c]; kept[c] != n && !waits {
+			t.Errorf("a window of %s at %v had %d samples on the agent's disk, and has %d", c.Labels, time.Unix(0, c.Start), n, kept[c])
+		}
+	}
+	t.Logf("%d windows were seen on the agent's disk, %d are there, %d wait", len(seen), len(kept), len(waiting))
+	if len(seen) == 0 {
+		t.Error("no window was ever seen on the agent's disk: nothing was tested")
+	}
+	if lost := known(t, s, a).Lost; lost > 0 {
+		t.Errorf("%d windows are lost", lost)
 	}
 }
 
@@ -356,10 +379,11 @@ func TestClockSteps(t *testing.T) {
 		}
 	}
 	wait(t, a, "windows come through the relay", func() bool { return between.Passed(t.Context()) > 0 })
-	for _, ahead := range slices.Repeat([]string{"1h", "0s", "-1h", "0s"}, 3) { // some of them while windows wait there
-		set(ofRelay, ahead)
-		time.Sleep(Every + Every/7)
+	for hours := range 30 { // so often that it is set whenever windows wait there
+		set(ofRelay, fmt.Sprint(hours, "h"))
+		time.Sleep(100 * time.Millisecond)
 	}
+	set(ofRelay, "0s")
 	had := between.Passed(t.Context())
 	wait(t, a, "windows come through a relay whose clock was set", func() bool { return between.Passed(t.Context()) > had })
 	right("the relay's clock was set")

@@ -3,6 +3,7 @@
 //	Server   an "atys server" that can be killed and started again (server.go)
 //	Relay    an "atys relay", likewise (relay.go)
 //	Agent    an "atys agent", likewise (agent.go)
+//	Witness  knows what lay on an agent's disk (witness.go)
 //	Sender   sends windows as an agent does, and knows which were acknowledged (sender.go)
 //
 // What must hold is in the tests: a window that was acknowledged is there, and

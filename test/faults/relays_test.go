@@ -104,9 +104,6 @@ func TestRelayLost(t *testing.T) {
 	wait(t, a, "windows come without a relay", func() bool { return len(cuts(t, s, began)) > had })
 	settled(t, a)
 	whole(t, s, a, began)
-	if status := known(t, s, a); status.Lost > 0 {
-		t.Errorf("%d windows are lost", status.Lost)
-	}
 }
 
 // TestRelayLosesItsPower stops a group's relay, whose kernel goes on to take what is

@@ -118,19 +118,37 @@ func procedures() (all []string) {
 	return all
 }
 
-// TestStrangers sends what no agent would, and nobody who asks: it is refused in
-// words, and whoever asks next is answered.
+// subject is who is asked by strangers.
+type subject interface {
+	Receiver
+	Log() string
+}
+
+// TestStrangers sends what no agent would, and nobody who asks, to a server and to a
+// relay of it: it is refused in words, and whoever asks next is answered.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
-	one := NewSender(s, "web")
-	client := s.Client()
+	subjects := map[string]subject{"server": s, "relay": relay(t, s, s, "between"), "adding": relay(t, s, s, "adding", "--merge", "service,instance")}
+	for name, to := range subjects {
+		one := NewSender(to, name)
+		if err := one.Send(t.Context()); err != nil { // once it has reached its server
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) { disturb(t, to, one, s.Dir) })
+		check(t, s, one)
+	}
+}
+
+// disturb has strangers ask somebody, to whom one sends between; dir is nobody's business.
+func disturb(t *testing.T, to subject, one *Sender, dir string) {
+	client := to.Client()
 	refused := func(name, procedure string, r stranger) {
-		status, text := r.post(t.Context(), client, s.URL()+procedure)
+		status, text := r.post(t.Context(), client, to.URL()+procedure)
 		if status >= 200 && status < 300 || status >= 500 && status != http.StatusNotImplemented {
 			t.Errorf("%s to %s: %d %.200s", name, procedure, status, text)
 		}
-		if strings.Contains(text, "goroutine") || strings.Contains(text, s.Dir) {
+		if strings.Contains(text, "goroutine") || strings.Contains(text, dir) {
 			t.Errorf("%s to %s: the answer tells too much: %.200s", name, procedure, text)
 		}
 	}
@@ -139,41 +157,54 @@ func TestStrangers(t *testing.T) {
 			refused(name, procedure, r)
 		}
 		if err := one.Send(t.Context()); err != nil {
-			t.Fatalf("after %s: %v: %s", name, err, s.Log())
+			t.Fatalf("after %s: %v: %s", name, err, to.Log())
 		}
 	}
 	for _, r := range []stranger{labelled(t, "x", strings.Repeat("x", 1000)), labelled(t, strings.Repeat("x", 1000), "x")} {
 		refused("a long label", atysv1connect.IntakePushProcedure, r)
 	}
-	check(t, s, one)
 }
 
 // TestStrangersAtOnce has hundreds send, again and again, a few kilobytes that are
-// unpacked to many megabytes: the server's memory is bounded, and others are answered.
+// unpacked to many megabytes, to a server and to a relay: its memory is bounded, and others are
+// answered.
 func TestStrangersAtOnce(t *testing.T) {
 	s := serve(t, t.TempDir())
 	one := NewSender(s, "web")
 	if sendUntil(t, one, 20) {
 		t.Fatal(s.Log())
 	}
+	between := relay(t, s, s, "between")
+	through := NewSender(between, "through")
+	if sendUntil(t, through, 20) {
+		t.Fatal(between.Log())
+	}
+	all := func(string) bool { return true }
+	ships := func(procedure string) bool { return procedure == atysv1connect.IntakePushProcedure }
+	shipsNot := func(procedure string) bool { return !ships(procedure) }
 	for _, test := range []struct {
 		name   string
+		to     Receiver
+		at     *Process
 		client *http.Client
 		most   int // megabytes
 		may    func(procedure string) bool
 	}{
-		{"who need not say who they are", &http.Client{}, 350, func(string) bool { return true }},
-		{"who may do all but ship", s.Client(), 350, func(procedure string) bool { return procedure != atysv1connect.IntakePushProcedure }},
-		{"who ship", s.Client(), 1700, func(procedure string) bool { return procedure == atysv1connect.IntakePushProcedure }},
+		{"who need not say who they are", s, s.Process, &http.Client{}, 350, all},
+		{"who may do all but ship", s, s.Process, s.Client(), 350, shipsNot},
+		{"who ship", s, s.Process, s.Client(), 1700, ships},
+		{"who need not say who they are, to a relay", between, between.Process, &http.Client{}, 350, all},
+		{"who may do all but ship, to a relay", between, between.Process, between.Client(), 350, shipsNot},
+		{"who ship to a relay", between, between.Process, between.Client(), 1700, ships},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			resetPeak(t, s)
+			resetPeak(t, test.at)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
-			asked := flood(ctx, t, test.client, s.URL(), test.may)
+			asked := flood(ctx, t, test.client, test.to.URL(), test.may)
 			slowest := pages(ctx, t, s.URL())
 			n := asked()
-			peak := peak(t, s)
+			peak := peak(t, test.at)
 			t.Logf("%d requests, a peak of %d MB, a page within %v", n, peak, slowest)
 			if peak > test.most {
 				t.Errorf("it took %d MB, want at most %d", peak, test.most)
@@ -183,7 +214,12 @@ func TestStrangersAtOnce(t *testing.T) {
 			}
 		})
 	}
-	check(t, s, one)
+	for _, sender := range []*Sender{one, through} {
+		if err := sender.Send(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	check(t, s, one, through)
 }
 
 // flood has strangers ask until the context ends; what it gives waits for them, and
@@ -230,22 +266,22 @@ func pages(ctx context.Context, t *testing.T, url string) (slowest time.Duration
 	return slowest
 }
 
-// resetPeak has the kernel forget how much memory a server had at most.
-func resetPeak(t *testing.T, s *Server) {
+// resetPeak has the kernel forget how much memory a process had at most.
+func resetPeak(t *testing.T, p *Process) {
 	t.Helper()
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.PID()), []byte("5"), 0); err != nil {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.PID()), []byte("5"), 0); err != nil {
 		t.Fatal(err)
 	}
 }
 
 var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// peak is how many megabytes a server had at most.
-func peak(t *testing.T, s *Server) int {
+// peak is how many megabytes a process had at most.
+func peak(t *testing.T, p *Process) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
-		t.Fatalf("%v: %s", err, s.Log())
+		t.Fatalf("%v: %s", err, p.Log())
 	}
 	found := peakLine.FindSubmatch(status)
 	if found == nil {

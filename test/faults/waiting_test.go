@@ -61,9 +61,6 @@ func TestServerSlow(t *testing.T) {
 	wait(t, a, "what waited is shipped", func() bool { return len(a.Bundles()) < 2 })
 	settled(t, a)
 	whole(t, s, a, began)
-	if k := known(t, s, a); k.Lost > 0 {
-		t.Errorf("%d windows are lost", k.Lost)
-	}
 }
 
 // resident is how much memory an agent has.

@@ -100,6 +100,7 @@ type resolver struct {
 	leaves  []uint32   // of the service, by stack; or unresolved
 	named   [][]uint32 // stacks of which there may be some
 	unknown map[profile.Hash]bool
+	over    *store.QuotaError // nil: there is room for all
 }
 
 const unresolved = ^uint32(0)
@@ -134,12 +135,16 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 			continue
 		}
 		key, err := r.key(level, w, store.Part{Series: w.Series, Run: w.Run})
-		if err != nil {
+		if r.noRoom(err, i) {
+			continue
+		} else if err != nil {
 			return nil, err
 		}
 		for part, p := range w.Contains {
 			contained, err := r.key(level, w, p)
-			if err != nil {
+			if r.noRoom(err, i, part) {
+				continue
+			} else if err != nil {
 				return nil, err
 			}
 			c.claims = append(c.claims, claim{i, part, contained, key})
@@ -157,10 +162,27 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 	if len(r.unknown) > 0 {
 		return nil, &store.UnknownError{Stacks: slices.Collect(maps.Keys(r.unknown))}
 	}
+	if r.over != nil {
+		return nil, r.over
+	}
 	if r.batch.Forest != nil { // also of stacks that others have explained, who had no names
 		t.places.improveAll(r.batch.Forest, r.lesson.found())
 	}
 	return c, nil
+}
+
+// noRoom notes that there is none for the series of a window, or of some of its
+// parts: all that there is no room for is told at once.
+func (r *resolver) noRoom(err error, window int, parts ...int) bool {
+	var over *store.QuotaError
+	if !errors.As(err, &over) {
+		return false
+	}
+	if r.over == nil {
+		r.over = &store.QuotaError{What: over.What, Limit: over.Limit, Refused: map[int][]int{}}
+	}
+	r.over.Refused[window] = append(r.over.Refused[window], parts...)
+	return true
 }
 
 func (t *tenant) newCommit() *commit {

@@ -59,14 +59,18 @@ func (e *entry) bytes() int64 {
 
 // admit refuses a batch of which there would be more series than there may be.
 func (t *tenant) admit(b *store.Batch, limit int) error {
-	fresh := map[string]bool{}
+	fresh, refused := map[string]bool{}, map[int][]int{}
 	for i := range b.Windows {
-		if name := b.Windows[i].Series.String(); !t.series[name] {
+		switch name := b.Windows[i].Series.String(); {
+		case t.series[name] || fresh[name]:
+		case len(t.series)+len(fresh) < limit:
 			fresh[name] = true
+		default:
+			refused[i] = nil
 		}
 	}
-	if len(fresh) > 0 && len(t.series)+len(fresh) > limit {
-		return &store.QuotaError{What: "series", Limit: int64(limit)}
+	if len(refused) > 0 {
+		return &store.QuotaError{What: "series", Limit: int64(limit), Refused: refused}
 	}
 	for name := range fresh {
 		t.series[name] = true

@@ -47,6 +47,13 @@ func testSeriesQuota(t *testing.T, b *bench) {
 	if err := put("three series", 9, "1"); err != nil {
 		t.Errorf("one that is there: %v", err)
 	}
+	more, there := Window(10, "shop", "more", Epoch.Add(time.Minute)), Window(11, "shop", "2", Epoch.Add(time.Minute))
+	var quota *store.QuotaError
+	if err := b.Put(context.Background(), "three series", store.Raw, Batch(profile.Run{1}, more, there, more)); !errors.As(err, &quota) || len(quota.Refused) != 2 {
+		t.Errorf("one that is there between others: %v", err)
+	} else if _, refused := quota.Refused[1]; refused {
+		t.Errorf("one that is there is refused: %v", quota.Refused)
+	}
 	if n := len(b.scan(t, "three series", always())); n != 4 {
 		t.Errorf("%d windows are there, want those that were acknowledged, 4", n)
 	}

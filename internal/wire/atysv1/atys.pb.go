@@ -35,6 +35,7 @@ type PushRequest struct {
 	Windows       []*Window              `protobuf:"bytes,3,rep,name=windows,proto3" json:"windows,omitempty"`
 	Dictionary    []byte                 `protobuf:"bytes,4,opt,name=dictionary,proto3" json:"dictionary,omitempty"`                 // a Dictionary: stacks that the receiver is thought not to know
 	IfUnknown     bool                   `protobuf:"varint,5,opt,name=if_unknown,json=ifUnknown,proto3" json:"if_unknown,omitempty"` // which it need not read if it knows all of them by now: names are not what it is sent for
+	Partly        bool                   `protobuf:"varint,6,opt,name=partly,proto3" json:"partly,omitempty"`                        // what can be kept is to be, and the rest named: else, and by older receivers, all is refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -104,6 +105,13 @@ func (x *PushRequest) GetIfUnknown() bool {
 	return false
 }
 
+func (x *PushRequest) GetPartly() bool {
+	if x != nil {
+		return x.Partly
+	}
+	return false
+}
+
 type PushResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Stacks that are not known, 16 bytes each. If there are any, nothing of
@@ -113,6 +121,7 @@ type PushResponse struct {
 	AnsweredUnixNano int64      `protobuf:"fixed64,3,opt,name=answered_unix_nano,json=answeredUnixNano,proto3" json:"answered_unix_nano,omitempty"`
 	Overlaps         []*Overlap `protobuf:"bytes,5,rep,name=overlaps,proto3" json:"overlaps,omitempty"`                                // of windows that contain others; if there are any, as for unknown
 	ClockErrorNs     int64      `protobuf:"varint,4,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"` // by how much that clock, if it is a relay's, may be wrong
+	Refused          []*Refused `protobuf:"bytes,6,rep,name=refused,proto3" json:"refused,omitempty"`                                  // if that is asked for: all other windows were kept
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -182,6 +191,74 @@ func (x *PushResponse) GetClockErrorNs() int64 {
 	return 0
 }
 
+func (x *PushResponse) GetRefused() []*Refused {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// Refused is a window that never will be kept as it is.
+type Refused struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Window        uint32                 `protobuf:"varint,1,opt,name=window,proto3" json:"window,omitempty"`      // of the request
+	Parts         []uint32               `protobuf:"varint,2,rep,packed,name=parts,proto3" json:"parts,omitempty"` // places in its contains that are not wanted: without these it may be kept; none: it itself
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refused) Reset() {
+	*x = Refused{}
+	mi := &file_atys_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refused) ProtoMessage() {}
+
+func (x *Refused) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refused.ProtoReflect.Descriptor instead.
+func (*Refused) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Refused) GetWindow() uint32 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+func (x *Refused) GetParts() []uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *Refused) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Overlap is a window that contains what is there already.
 type Overlap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -193,7 +270,7 @@ type Overlap struct {
 
 func (x *Overlap) Reset() {
 	*x = Overlap{}
-	mi := &file_atys_proto_msgTypes[2]
+	mi := &file_atys_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -205,7 +282,7 @@ func (x *Overlap) String() string {
 func (*Overlap) ProtoMessage() {}
 
 func (x *Overlap) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[2]
+	mi := &file_atys_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -218,7 +295,7 @@ func (x *Overlap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Overlap.ProtoReflect.Descriptor instead.
 func (*Overlap) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{2}
+	return file_atys_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Overlap) GetWindow() uint32 {
@@ -245,7 +322,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_atys_proto_msgTypes[3]
+	mi := &file_atys_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +334,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[3]
+	mi := &file_atys_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +347,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{3}
+	return file_atys_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Series) GetLabels() map[string]string {
@@ -312,7 +389,7 @@ type Window struct {
 
 func (x *Window) Reset() {
 	*x = Window{}
-	mi := &file_atys_proto_msgTypes[4]
+	mi := &file_atys_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -324,7 +401,7 @@ func (x *Window) String() string {
 func (*Window) ProtoMessage() {}
 
 func (x *Window) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[4]
+	mi := &file_atys_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -337,7 +414,7 @@ func (x *Window) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Window.ProtoReflect.Descriptor instead.
 func (*Window) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{4}
+	return file_atys_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Window) GetSeries() uint32 {
@@ -491,7 +568,7 @@ type Instances struct {
 
 func (x *Instances) Reset() {
 	*x = Instances{}
-	mi := &file_atys_proto_msgTypes[5]
+	mi := &file_atys_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -503,7 +580,7 @@ func (x *Instances) String() string {
 func (*Instances) ProtoMessage() {}
 
 func (x *Instances) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[5]
+	mi := &file_atys_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -516,7 +593,7 @@ func (x *Instances) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instances.ProtoReflect.Descriptor instead.
 func (*Instances) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{5}
+	return file_atys_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Instances) GetRecorded() uint32 {
@@ -545,7 +622,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +634,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +647,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{6}
+	return file_atys_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Cost) GetUserNs() int64 {
@@ -605,7 +682,7 @@ type Contained struct {
 
 func (x *Contained) Reset() {
 	*x = Contained{}
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +694,7 @@ func (x *Contained) String() string {
 func (*Contained) ProtoMessage() {}
 
 func (x *Contained) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +707,7 @@ func (x *Contained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contained.ProtoReflect.Descriptor instead.
 func (*Contained) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{7}
+	return file_atys_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Contained) GetSeries() uint32 {
@@ -668,7 +745,7 @@ type ValueType struct {
 
 func (x *ValueType) Reset() {
 	*x = ValueType{}
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +757,7 @@ func (x *ValueType) String() string {
 func (*ValueType) ProtoMessage() {}
 
 func (x *ValueType) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +770,7 @@ func (x *ValueType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueType.ProtoReflect.Descriptor instead.
 func (*ValueType) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{8}
+	return file_atys_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ValueType) GetKind() string {
@@ -737,7 +814,7 @@ type Exact struct {
 
 func (x *Exact) Reset() {
 	*x = Exact{}
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +826,7 @@ func (x *Exact) String() string {
 func (*Exact) ProtoMessage() {}
 
 func (x *Exact) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +839,7 @@ func (x *Exact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exact.ProtoReflect.Descriptor instead.
 func (*Exact) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{9}
+	return file_atys_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Exact) GetCpuNs() int64 {
@@ -812,7 +889,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +901,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +914,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{10}
+	return file_atys_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Loss) GetReason() string {
@@ -881,7 +958,7 @@ type Thread struct {
 
 func (x *Thread) Reset() {
 	*x = Thread{}
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +970,7 @@ func (x *Thread) String() string {
 func (*Thread) ProtoMessage() {}
 
 func (x *Thread) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +983,7 @@ func (x *Thread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thread.ProtoReflect.Descriptor instead.
 func (*Thread) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{11}
+	return file_atys_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Thread) GetProcess() string {
@@ -956,7 +1033,7 @@ type Context struct {
 
 func (x *Context) Reset() {
 	*x = Context{}
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1045,7 @@ func (x *Context) String() string {
 func (*Context) ProtoMessage() {}
 
 func (x *Context) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1058,7 @@ func (x *Context) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Context.ProtoReflect.Descriptor instead.
 func (*Context) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{12}
+	return file_atys_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Context) GetTrace() string {
@@ -1031,7 +1108,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1120,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1133,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{13}
+	return file_atys_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Rows) GetStack() []uint32 {
@@ -1128,7 +1205,7 @@ type Dictionary struct {
 
 func (x *Dictionary) Reset() {
 	*x = Dictionary{}
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1217,7 @@ func (x *Dictionary) String() string {
 func (*Dictionary) ProtoMessage() {}
 
 func (x *Dictionary) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1230,7 @@ func (x *Dictionary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dictionary.ProtoReflect.Descriptor instead.
 func (*Dictionary) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{14}
+	return file_atys_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Dictionary) GetStrings() [][]byte {
@@ -1193,7 +1270,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1282,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1295,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{15}
+	return file_atys_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Location) GetKind() uint32 {
@@ -1287,7 +1364,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1376,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1389,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{16}
+	return file_atys_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Frame) GetFunction() uint32 {
@@ -1390,7 +1467,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1479,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1492,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{17}
+	return file_atys_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Node) GetCaller() uint32 {
@@ -1452,7 +1529,7 @@ type Spooled struct {
 
 func (x *Spooled) Reset() {
 	*x = Spooled{}
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1464,7 +1541,7 @@ func (x *Spooled) String() string {
 func (*Spooled) ProtoMessage() {}
 
 func (x *Spooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1477,7 +1554,7 @@ func (x *Spooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spooled.ProtoReflect.Descriptor instead.
 func (*Spooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{18}
+	return file_atys_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Spooled) GetWindow() *Window {
@@ -1520,7 +1597,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Reset() {
 	*x = AttendRequest{}
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1609,7 @@ func (x *AttendRequest) String() string {
 func (*AttendRequest) ProtoMessage() {}
 
 func (x *AttendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1622,7 @@ func (x *AttendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
 func (*AttendRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{19}
+	return file_atys_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AttendRequest) GetNode() string {
@@ -1588,7 +1665,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1677,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1690,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{20}
+	return file_atys_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Orders) GetRevision() uint64 {
@@ -1657,7 +1734,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1746,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1759,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{21}
+	return file_atys_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -1727,7 +1804,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1816,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1829,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{22}
+	return file_atys_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Standing) GetTenant() string {
@@ -1792,7 +1869,7 @@ type StandRequest struct {
 
 func (x *StandRequest) Reset() {
 	*x = StandRequest{}
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1881,7 @@ func (x *StandRequest) String() string {
 func (*StandRequest) ProtoMessage() {}
 
 func (x *StandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1894,7 @@ func (x *StandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandRequest.ProtoReflect.Descriptor instead.
 func (*StandRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{23}
+	return file_atys_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StandRequest) GetOffer() []byte {
@@ -1835,7 +1912,7 @@ type StandResponse struct {
 
 func (x *StandResponse) Reset() {
 	*x = StandResponse{}
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1847,7 +1924,7 @@ func (x *StandResponse) String() string {
 func (*StandResponse) ProtoMessage() {}
 
 func (x *StandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1860,7 +1937,7 @@ func (x *StandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandResponse.ProtoReflect.Descriptor instead.
 func (*StandResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{24}
+	return file_atys_proto_rawDescGZIP(), []int{25}
 }
 
 // Task is a profile as one agent is to carry it out.
@@ -1881,7 +1958,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +1970,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +1983,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{25}
+	return file_atys_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Task) GetId() string {
@@ -1973,7 +2050,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2062,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2075,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{26}
+	return file_atys_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReportRequest) GetNode() string {
@@ -2059,7 +2136,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2148,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2161,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{27}
+	return file_atys_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReportResponse) GetReceivedUnixNano() int64 {
@@ -2105,7 +2182,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2194,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2207,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{28}
+	return file_atys_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Target) GetLabels() map[string]string {
@@ -2161,7 +2238,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2250,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2263,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{29}
+	return file_atys_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TaskState) GetId() string {
@@ -2250,7 +2327,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2339,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2352,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{30}
+	return file_atys_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NodeState) GetWaitingWindows() uint32 {
@@ -2406,7 +2483,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2495,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2508,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -2450,7 +2527,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2539,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2552,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -2497,7 +2574,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2586,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2599,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{33}
+	return file_atys_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Object) GetKind() string {
@@ -2556,7 +2633,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2645,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2658,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{34}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -2607,7 +2684,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2696,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2709,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -2652,7 +2729,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +2741,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +2754,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -2702,7 +2779,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +2791,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +2804,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{38}
 }
 
 type Change struct {
@@ -2740,7 +2817,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2752,7 +2829,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2765,7 +2842,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Change) GetWhat() string {
@@ -2796,7 +2873,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +2885,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +2898,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Selection) GetSelect() string {
@@ -2879,7 +2956,7 @@ type Coverage struct {
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +2968,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2904,7 +2981,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -2995,7 +3072,7 @@ type TaskCoverage struct {
 
 func (x *TaskCoverage) Reset() {
 	*x = TaskCoverage{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3084,7 @@ func (x *TaskCoverage) String() string {
 func (*TaskCoverage) ProtoMessage() {}
 
 func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3097,7 @@ func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCoverage.ProtoReflect.Descriptor instead.
 func (*TaskCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TaskCoverage) GetTask() string {
@@ -3055,7 +3132,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3144,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3157,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -3149,7 +3226,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3238,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3251,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -3200,7 +3277,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3289,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3302,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -3245,7 +3322,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3334,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3347,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -3302,7 +3379,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3391,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3404,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -3379,7 +3456,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3468,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3481,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -3464,7 +3541,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +3553,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +3566,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -3554,7 +3631,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +3643,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3579,7 +3656,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Amount) GetN() int64 {
@@ -3629,7 +3706,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3641,7 +3718,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3654,7 +3731,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -3690,7 +3767,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3779,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +3792,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -3756,7 +3833,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +3845,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +3858,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -3814,7 +3891,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3903,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +3916,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -3907,7 +3984,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3919,7 +3996,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4009,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -3952,7 +4029,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4041,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4054,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{55}
+	return file_atys_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -4003,7 +4080,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4092,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4105,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{56}
+	return file_atys_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Values) GetValues() []string {
@@ -4048,7 +4125,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4060,7 +4137,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4073,7 +4150,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{57}
+	return file_atys_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -4102,7 +4179,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4191,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4204,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{58}
+	return file_atys_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -4183,7 +4260,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4195,7 +4272,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4208,7 +4285,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{59}
+	return file_atys_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -4331,7 +4408,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4343,7 +4420,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4356,7 +4433,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{60}
+	return file_atys_proto_rawDescGZIP(), []int{61}
 }
 
 // StatusResponse is how a server fares.
@@ -4378,7 +4455,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4467,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4480,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{61}
+	return file_atys_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -4488,7 +4565,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4500,7 +4577,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4513,7 +4590,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{62}
+	return file_atys_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Quota) GetWhat() string {
@@ -4552,7 +4629,7 @@ type Machine struct {
 
 func (x *Machine) Reset() {
 	*x = Machine{}
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +4641,7 @@ func (x *Machine) String() string {
 func (*Machine) ProtoMessage() {}
 
 func (x *Machine) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +4654,7 @@ func (x *Machine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Machine.ProtoReflect.Descriptor instead.
 func (*Machine) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{63}
+	return file_atys_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Machine) GetDiskBytes() uint64 {
@@ -4627,7 +4704,7 @@ var File_atys_proto protoreflect.FileDescriptor
 const file_atys_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"atys.proto\x12\aatys.v1\"\xb8\x01\n" +
+	"atys.proto\x12\aatys.v1\"\xd0\x01\n" +
 	"\vPushRequest\x12'\n" +
 	"\x06series\x18\x01 \x03(\v2\x0f.atys.v1.SeriesR\x06series\x12\x16\n" +
 	"\x06stacks\x18\x02 \x01(\fR\x06stacks\x12)\n" +
@@ -4636,13 +4713,19 @@ const file_atys_proto_rawDesc = "" +
 	"dictionary\x18\x04 \x01(\fR\n" +
 	"dictionary\x12\x1d\n" +
 	"\n" +
-	"if_unknown\x18\x05 \x01(\bR\tifUnknown\"\xd8\x01\n" +
+	"if_unknown\x18\x05 \x01(\bR\tifUnknown\x12\x16\n" +
+	"\x06partly\x18\x06 \x01(\bR\x06partly\"\x84\x02\n" +
 	"\fPushResponse\x12\x18\n" +
 	"\aunknown\x18\x01 \x01(\fR\aunknown\x12,\n" +
 	"\x12received_unix_nano\x18\x02 \x01(\x10R\x10receivedUnixNano\x12,\n" +
 	"\x12answered_unix_nano\x18\x03 \x01(\x10R\x10answeredUnixNano\x12,\n" +
 	"\boverlaps\x18\x05 \x03(\v2\x10.atys.v1.OverlapR\boverlaps\x12$\n" +
-	"\x0eclock_error_ns\x18\x04 \x01(\x03R\fclockErrorNs\"7\n" +
+	"\x0eclock_error_ns\x18\x04 \x01(\x03R\fclockErrorNs\x12*\n" +
+	"\arefused\x18\x06 \x03(\v2\x10.atys.v1.RefusedR\arefused\"I\n" +
+	"\aRefused\x12\x16\n" +
+	"\x06window\x18\x01 \x01(\rR\x06window\x12\x14\n" +
+	"\x05parts\x18\x02 \x03(\rR\x05parts\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"7\n" +
 	"\aOverlap\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\rR\x06window\x12\x14\n" +
 	"\x05parts\x18\x02 \x03(\rR\x05parts\"x\n" +
@@ -5050,188 +5133,190 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
-	(*Overlap)(nil),         // 2: atys.v1.Overlap
-	(*Series)(nil),          // 3: atys.v1.Series
-	(*Window)(nil),          // 4: atys.v1.Window
-	(*Instances)(nil),       // 5: atys.v1.Instances
-	(*Cost)(nil),            // 6: atys.v1.Cost
-	(*Contained)(nil),       // 7: atys.v1.Contained
-	(*ValueType)(nil),       // 8: atys.v1.ValueType
-	(*Exact)(nil),           // 9: atys.v1.Exact
-	(*Loss)(nil),            // 10: atys.v1.Loss
-	(*Thread)(nil),          // 11: atys.v1.Thread
-	(*Context)(nil),         // 12: atys.v1.Context
-	(*Rows)(nil),            // 13: atys.v1.Rows
-	(*Dictionary)(nil),      // 14: atys.v1.Dictionary
-	(*Location)(nil),        // 15: atys.v1.Location
-	(*Frame)(nil),           // 16: atys.v1.Frame
-	(*Node)(nil),            // 17: atys.v1.Node
-	(*Spooled)(nil),         // 18: atys.v1.Spooled
-	(*AttendRequest)(nil),   // 19: atys.v1.AttendRequest
-	(*Orders)(nil),          // 20: atys.v1.Orders
-	(*OfferRequest)(nil),    // 21: atys.v1.OfferRequest
-	(*Standing)(nil),        // 22: atys.v1.Standing
-	(*StandRequest)(nil),    // 23: atys.v1.StandRequest
-	(*StandResponse)(nil),   // 24: atys.v1.StandResponse
-	(*Task)(nil),            // 25: atys.v1.Task
-	(*ReportRequest)(nil),   // 26: atys.v1.ReportRequest
-	(*ReportResponse)(nil),  // 27: atys.v1.ReportResponse
-	(*Target)(nil),          // 28: atys.v1.Target
-	(*TaskState)(nil),       // 29: atys.v1.TaskState
-	(*NodeState)(nil),       // 30: atys.v1.NodeState
-	(*ApplyRequest)(nil),    // 31: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 32: atys.v1.ApplyResponse
-	(*Object)(nil),          // 33: atys.v1.Object
-	(*GetRequest)(nil),      // 34: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 35: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 36: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 37: atys.v1.DeleteResponse
-	(*Change)(nil),          // 38: atys.v1.Change
-	(*Selection)(nil),       // 39: atys.v1.Selection
-	(*Coverage)(nil),        // 40: atys.v1.Coverage
-	(*TaskCoverage)(nil),    // 41: atys.v1.TaskCoverage
-	(*NodeCoverage)(nil),    // 42: atys.v1.NodeCoverage
-	(*Span)(nil),            // 43: atys.v1.Span
-	(*MergeRequest)(nil),    // 44: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 45: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 46: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 47: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 48: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 49: atys.v1.Amount
-	(*Interval)(nil),        // 50: atys.v1.Interval
-	(*SplitRequest)(nil),    // 51: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 52: atys.v1.SplitResponse
-	(*Part)(nil),            // 53: atys.v1.Part
-	(*LabelsRequest)(nil),   // 54: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 55: atys.v1.LabelsResponse
-	(*Values)(nil),          // 56: atys.v1.Values
-	(*WindowsRequest)(nil),  // 57: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 58: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 59: atys.v1.KeptWindow
-	(*StatusRequest)(nil),   // 60: atys.v1.StatusRequest
-	(*StatusResponse)(nil),  // 61: atys.v1.StatusResponse
-	(*Quota)(nil),           // 62: atys.v1.Quota
-	(*Machine)(nil),         // 63: atys.v1.Machine
-	nil,                     // 64: atys.v1.Series.LabelsEntry
-	nil,                     // 65: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 66: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 67: atys.v1.Target.LabelsEntry
-	nil,                     // 68: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 69: atys.v1.KeptWindow.LabelsEntry
-	nil,                     // 70: atys.v1.Machine.PushesEntry
-	nil,                     // 71: atys.v1.Machine.RefusedEntry
+	(*Refused)(nil),         // 2: atys.v1.Refused
+	(*Overlap)(nil),         // 3: atys.v1.Overlap
+	(*Series)(nil),          // 4: atys.v1.Series
+	(*Window)(nil),          // 5: atys.v1.Window
+	(*Instances)(nil),       // 6: atys.v1.Instances
+	(*Cost)(nil),            // 7: atys.v1.Cost
+	(*Contained)(nil),       // 8: atys.v1.Contained
+	(*ValueType)(nil),       // 9: atys.v1.ValueType
+	(*Exact)(nil),           // 10: atys.v1.Exact
+	(*Loss)(nil),            // 11: atys.v1.Loss
+	(*Thread)(nil),          // 12: atys.v1.Thread
+	(*Context)(nil),         // 13: atys.v1.Context
+	(*Rows)(nil),            // 14: atys.v1.Rows
+	(*Dictionary)(nil),      // 15: atys.v1.Dictionary
+	(*Location)(nil),        // 16: atys.v1.Location
+	(*Frame)(nil),           // 17: atys.v1.Frame
+	(*Node)(nil),            // 18: atys.v1.Node
+	(*Spooled)(nil),         // 19: atys.v1.Spooled
+	(*AttendRequest)(nil),   // 20: atys.v1.AttendRequest
+	(*Orders)(nil),          // 21: atys.v1.Orders
+	(*OfferRequest)(nil),    // 22: atys.v1.OfferRequest
+	(*Standing)(nil),        // 23: atys.v1.Standing
+	(*StandRequest)(nil),    // 24: atys.v1.StandRequest
+	(*StandResponse)(nil),   // 25: atys.v1.StandResponse
+	(*Task)(nil),            // 26: atys.v1.Task
+	(*ReportRequest)(nil),   // 27: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 28: atys.v1.ReportResponse
+	(*Target)(nil),          // 29: atys.v1.Target
+	(*TaskState)(nil),       // 30: atys.v1.TaskState
+	(*NodeState)(nil),       // 31: atys.v1.NodeState
+	(*ApplyRequest)(nil),    // 32: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 33: atys.v1.ApplyResponse
+	(*Object)(nil),          // 34: atys.v1.Object
+	(*GetRequest)(nil),      // 35: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 36: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 37: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 38: atys.v1.DeleteResponse
+	(*Change)(nil),          // 39: atys.v1.Change
+	(*Selection)(nil),       // 40: atys.v1.Selection
+	(*Coverage)(nil),        // 41: atys.v1.Coverage
+	(*TaskCoverage)(nil),    // 42: atys.v1.TaskCoverage
+	(*NodeCoverage)(nil),    // 43: atys.v1.NodeCoverage
+	(*Span)(nil),            // 44: atys.v1.Span
+	(*MergeRequest)(nil),    // 45: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 46: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 47: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 48: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 49: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 50: atys.v1.Amount
+	(*Interval)(nil),        // 51: atys.v1.Interval
+	(*SplitRequest)(nil),    // 52: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 53: atys.v1.SplitResponse
+	(*Part)(nil),            // 54: atys.v1.Part
+	(*LabelsRequest)(nil),   // 55: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 56: atys.v1.LabelsResponse
+	(*Values)(nil),          // 57: atys.v1.Values
+	(*WindowsRequest)(nil),  // 58: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 59: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 60: atys.v1.KeptWindow
+	(*StatusRequest)(nil),   // 61: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 62: atys.v1.StatusResponse
+	(*Quota)(nil),           // 63: atys.v1.Quota
+	(*Machine)(nil),         // 64: atys.v1.Machine
+	nil,                     // 65: atys.v1.Series.LabelsEntry
+	nil,                     // 66: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 67: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 68: atys.v1.Target.LabelsEntry
+	nil,                     // 69: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 70: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 71: atys.v1.Machine.PushesEntry
+	nil,                     // 72: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
-	3,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
-	4,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
-	2,  // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
-	64, // 3: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
-	8,  // 4: atys.v1.Window.types:type_name -> atys.v1.ValueType
-	9,  // 5: atys.v1.Window.exact:type_name -> atys.v1.Exact
-	10, // 6: atys.v1.Window.losses:type_name -> atys.v1.Loss
-	11, // 7: atys.v1.Window.threads:type_name -> atys.v1.Thread
-	12, // 8: atys.v1.Window.contexts:type_name -> atys.v1.Context
-	13, // 9: atys.v1.Window.rows:type_name -> atys.v1.Rows
-	7,  // 10: atys.v1.Window.contains:type_name -> atys.v1.Contained
-	5,  // 11: atys.v1.Window.instances:type_name -> atys.v1.Instances
-	6,  // 12: atys.v1.Window.cost:type_name -> atys.v1.Cost
-	9,  // 13: atys.v1.Thread.exact:type_name -> atys.v1.Exact
-	15, // 14: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
-	17, // 15: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
-	16, // 16: atys.v1.Location.names:type_name -> atys.v1.Frame
-	4,  // 17: atys.v1.Spooled.window:type_name -> atys.v1.Window
-	3,  // 18: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	65, // 19: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	25, // 20: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	66, // 21: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
-	3,  // 22: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	28, // 23: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	29, // 24: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	30, // 25: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	67, // 26: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	6,  // 27: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
-	33, // 28: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	33, // 29: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	33, // 30: atys.v1.Change.object:type_name -> atys.v1.Object
-	10, // 31: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	42, // 32: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	41, // 33: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	43, // 34: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
-	6,  // 35: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
-	5,  // 36: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	43, // 37: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	43, // 38: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
-	39, // 39: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	18, // 40: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	40, // 41: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	39, // 42: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	48, // 43: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	9,  // 44: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	40, // 45: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	49, // 46: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	49, // 47: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	50, // 48: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	50, // 49: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	39, // 50: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	53, // 51: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	40, // 52: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	50, // 53: atys.v1.Part.share:type_name -> atys.v1.Interval
-	50, // 54: atys.v1.Part.service:type_name -> atys.v1.Interval
-	39, // 55: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	68, // 56: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	40, // 57: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
-	39, // 58: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	59, // 59: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	40, // 60: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
-	69, // 61: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	9,  // 62: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	10, // 63: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	5,  // 64: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	6,  // 65: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	62, // 66: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	63, // 67: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	70, // 68: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	71, // 69: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	56, // 70: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 71: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	19, // 72: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	26, // 73: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	21, // 74: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	23, // 75: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
-	31, // 76: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	34, // 77: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	36, // 78: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	34, // 79: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	60, // 80: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	44, // 81: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	46, // 82: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	51, // 83: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	54, // 84: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	57, // 85: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 86: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	20, // 87: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	27, // 88: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	22, // 89: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	24, // 90: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
-	32, // 91: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	35, // 92: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	37, // 93: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	38, // 94: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	61, // 95: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	45, // 96: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	47, // 97: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	52, // 98: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	55, // 99: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	58, // 100: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	86, // [86:101] is the sub-list for method output_type
-	71, // [71:86] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	4,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
+	5,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
+	3,  // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
+	2,  // 3: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
+	65, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	9,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
+	10, // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
+	11, // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
+	12, // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
+	13, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
+	14, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
+	8,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
+	6,  // 12: atys.v1.Window.instances:type_name -> atys.v1.Instances
+	7,  // 13: atys.v1.Window.cost:type_name -> atys.v1.Cost
+	10, // 14: atys.v1.Thread.exact:type_name -> atys.v1.Exact
+	16, // 15: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
+	18, // 16: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
+	17, // 17: atys.v1.Location.names:type_name -> atys.v1.Frame
+	5,  // 18: atys.v1.Spooled.window:type_name -> atys.v1.Window
+	4,  // 19: atys.v1.Spooled.series:type_name -> atys.v1.Series
+	66, // 20: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	26, // 21: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	67, // 22: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	4,  // 23: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	29, // 24: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	30, // 25: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	31, // 26: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	68, // 27: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	7,  // 28: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
+	34, // 29: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	34, // 30: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	34, // 31: atys.v1.Change.object:type_name -> atys.v1.Object
+	11, // 32: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	43, // 33: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	42, // 34: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	44, // 35: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	7,  // 36: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
+	6,  // 37: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	44, // 38: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	44, // 39: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
+	40, // 40: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	19, // 41: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	41, // 42: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	40, // 43: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	49, // 44: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	10, // 45: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	41, // 46: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	50, // 47: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	50, // 48: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	51, // 49: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	51, // 50: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	40, // 51: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	54, // 52: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	41, // 53: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	51, // 54: atys.v1.Part.share:type_name -> atys.v1.Interval
+	51, // 55: atys.v1.Part.service:type_name -> atys.v1.Interval
+	40, // 56: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	69, // 57: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	41, // 58: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
+	40, // 59: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	60, // 60: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	41, // 61: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
+	70, // 62: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	10, // 63: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	11, // 64: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	6,  // 65: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	7,  // 66: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	63, // 67: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	64, // 68: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	71, // 69: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	72, // 70: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	57, // 71: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 72: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	20, // 73: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	27, // 74: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	22, // 75: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	24, // 76: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	32, // 77: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	35, // 78: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	37, // 79: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	35, // 80: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	61, // 81: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	45, // 82: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	47, // 83: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	52, // 84: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	55, // 85: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	58, // 86: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	1,  // 87: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	21, // 88: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	28, // 89: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	23, // 90: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	25, // 91: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	33, // 92: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	36, // 93: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	38, // 94: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	39, // 95: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	62, // 96: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	46, // 97: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	48, // 98: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	53, // 99: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	56, // 100: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	59, // 101: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	87, // [87:102] is the sub-list for method output_type
+	72, // [72:87] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -5245,7 +5330,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   4,
 		},
