@@ -82,6 +82,13 @@ type jsonChange struct {
 	Tested      bool       `json:"tested"`   // else there are too few samples
 	Significant bool       `json:"significant"`
 	Detectable  float64    `json:"detectable"` // the least rise that would be found, 4 times of 5
+	// CPU is the difference in seconds, of the CPU time that was exactly used.
+	CPU *jsonSeconds `json:"cpu,omitempty"`
+}
+
+type jsonSeconds struct {
+	Seconds  float64    `json:"seconds"`
+	Interval [2]float64 `json:"interval"`
 }
 
 // TopJSON writes the functions of a tree as one JSON object. Names are as they
@@ -128,7 +135,18 @@ func TopJSON(w io.Writer, t *profile.Tree, o Options) error {
 func (c certainty) jsonChange(parts []profile.Sum, change *stats.Comparison, level float64) *jsonChange {
 	d := change.Difference
 	rise, _ := stats.Detectable(change.Before.Value, c.side(0, parts[0]), c.side(1, parts[1]), level)
-	return &jsonChange{d.Value, [2]float64{d.Low, d.High}, change.P, change.Adjusted, change.Tested, change.Significant(), rise}
+	return &jsonChange{d.Value, [2]float64{d.Low, d.High}, change.P, change.Adjusted, change.Tested, change.Significant(), rise, c.seconds(change)}
+}
+
+// seconds is by how much more CPU time was used, where the kernel told of both
+// columns how much it was in all.
+func (c certainty) seconds(change *stats.Comparison) *jsonSeconds {
+	before, after := c.columns[0], c.columns[1]
+	if before.Type.Kind != "cpu" || before.Head.Exact.CPU <= 0 || after.Head.Exact.CPU <= 0 {
+		return nil
+	}
+	d := stats.Difference(stats.TotalFromShare(change.Before, before.Head.Exact.CPU.Seconds()), stats.TotalFromShare(change.After, after.Head.Exact.CPU.Seconds()))
+	return &jsonSeconds{d.Value, [2]float64{d.Low, d.High}}
 }
 
 func (c certainty) json(column int, sum profile.Sum) jsonSum {

@@ -101,6 +101,26 @@ func TestDifferenceCovers(t *testing.T) {
 	}
 }
 
+// Differences of seconds hold as those of shares do, also where one recording is
+// of more CPU time than the other: what is the same share is not the same then.
+func TestDifferenceOfSecondsCovers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 24))
+	const before, after, rounds = 10.0, 25.0, 3000
+	seconds := func(p float64, n int, cpu float64) Interval {
+		parts, whole := DrawSums(rng, []float64{p, 1 - p}, n)
+		return TotalFromShare(Share(parts[0], whole), cpu)
+	}
+	covered := 0
+	for range rounds {
+		if Difference(seconds(0.02, 400, before), seconds(0.04, 700, after)).Contains(0.04*after - 0.02*before) {
+			covered++
+		}
+	}
+	if got := float64(covered) / rounds; got < 0.935 || got > 0.985 {
+		t.Errorf("covered in %.3f", got)
+	}
+}
+
 func TestTotalFromShare(t *testing.T) {
 	got := TotalFromShare(Interval{0.5, 0.25, 0.75}, float64(4*time.Second))
 	if want := (Interval{2e9, 1e9, 3e9}); got != want {
