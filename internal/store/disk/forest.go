@@ -63,40 +63,21 @@ func (a *adder) merged() (*store.Merged, error) {
 // appendTo appends what has samples. All groups have been settled.
 func (s *sums) appendTo(out []store.Sum, numbers []int) []store.Sum {
 	count := 0
-	for leaf := range s.cells {
-		if s.sampled(leaf) {
-			count++
-		}
+	for range s.sampled() {
+		count++
 	}
 	out = slices.Grow(out, count) // a sum is large
-	for leaf := range s.cells {
-		if !s.sampled(leaf) {
-			continue
-		}
-		cell := &s.cells[leaf]
-		sum := store.Sum{Call: numbers[leaf], N: cell.n, Squares: cell.squares}
+	for leaf, at := range s.sampled() {
+		sum := store.Sum{Call: numbers[leaf], N: s.cells[at].n, Squares: s.cells[at].squares}
 		for g, values := range s.groups {
 			if values != nil {
-				sum.Groups[g] = values[leaf]
-				sum.Value += values[leaf]
+				sum.Groups[g] = values[at]
+				sum.Value += values[at]
 			}
 		}
 		out = append(out, sum)
 	}
 	return out
-}
-
-// sampled says whether anything was seen on a stack.
-func (s *sums) sampled(leaf int) bool {
-	if s.cells[leaf].n != 0 || s.cells[leaf].squares != 0 {
-		return true
-	}
-	for _, values := range s.groups {
-		if values != nil && values[leaf] != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // folded adds up what several have of one stack.
@@ -136,8 +117,8 @@ func (f *forester) add(d *dictionary, keys []sumKey) []int {
 	needed := make([]bool, len(calls))
 	for _, k := range keys {
 		s := f.sums[k]
-		for leaf := range s.cells[:min(len(s.cells), len(leaves))] {
-			if s.sampled(leaf) {
+		for leaf := range s.sampled() {
+			if leaf < len(leaves) {
 				needed[leaves[leaf]] = true
 			}
 		}

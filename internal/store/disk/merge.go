@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"runtime"
 	"slices"
@@ -155,7 +156,7 @@ func (a *adder) addWindow(column string, g *grouped, size, of int) {
 	if a.grouping.Thread == nil {
 		s := a.column(column, g, size)
 		s.absorb(&c.head, of)
-		s.add(c, nil, 0)
+		s.add(c)
 		return
 	}
 	a.whole.absorb(&c.head, of)
@@ -167,14 +168,18 @@ func (a *adder) addWindow(column string, g *grouped, size, of int) {
 	if !c.threadless() {
 		told = names[1:]
 	}
+	named := map[string]*sums{}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(told))) {
-		s := a.column(column+name, g, size)
-		s.absorb(threadHead(c, names, name), of)
-		for i := range names {
-			if names[i] == name {
-				s.add(c, c.thread, uint32(i))
-			}
+		named[name] = a.column(column+name, g, size)
+		named[name].absorb(threadHead(c, names, name), of)
+	}
+	for i, leaf := range c.leaves {
+		name := ""
+		if len(c.thread) > 0 {
+			name = names[c.thread[i]]
 		}
+		s := named[name]
+		s.addRow(c, i, s.slot(leaf))
 	}
 }
 
@@ -198,11 +203,13 @@ func threadHead(c *columns, names []string, name string) *profile.Head {
 // sumKey is a column of one service.
 type sumKey struct{ column, service string }
 
-// sums are what was added up, by leaf.
+// sums are what was added up. Those of a thread are of few of its service's leaves,
+// and there may be thousands of threads' names: they have cells for these alone.
 type sums struct {
 	head    profile.Head
 	windows int
-	cells   []cell
+	cells   []cell                // by leaf, or by slot
+	slots   map[uint32]int        // where each leaf's cell is; nil: by leaf
 	group   int                   // whose the values of the cells are
 	groups  [store.Groups][]int64 // what was settled; one that no row was of is nil
 }
@@ -219,14 +226,66 @@ func (a *adder) column(column string, g *grouped, size int) *sums {
 	s := a.sums[k]
 	if s == nil {
 		s = &sums{group: g.group}
+		if a.grouping.Thread != nil {
+			s.slots = map[uint32]int{}
+		}
 		a.sums[k] = s
 	}
-	s.grow(size)
+	if s.slots == nil {
+		s.grow(size)
+	}
 	if s.group != g.group {
 		s.settle()
 		s.group = g.group
 	}
 	return s
+}
+
+// slot finds or makes the cell of a leaf.
+func (s *sums) slot(leaf uint32) int {
+	if s.slots == nil {
+		return int(leaf)
+	}
+	at, ok := s.slots[leaf]
+	if !ok {
+		at = len(s.slots)
+		s.slots[leaf] = at
+		s.grow(at + 1)
+	}
+	return at
+}
+
+// sampled gives the leaves on which anything was seen, in their order, and the cell
+// of each.
+func (s *sums) sampled() iter.Seq2[int, int] {
+	return func(yield func(int, int) bool) {
+		if s.slots == nil {
+			for leaf := range s.cells {
+				if s.some(leaf) && !yield(leaf, leaf) {
+					return
+				}
+			}
+			return
+		}
+		for _, leaf := range slices.Sorted(maps.Keys(s.slots)) {
+			if at := s.slots[leaf]; s.some(at) && !yield(int(leaf), at) {
+				return
+			}
+		}
+	}
+}
+
+// some says whether anything is in a cell.
+func (s *sums) some(at int) bool {
+	if s.cells[at].n != 0 || s.cells[at].squares != 0 {
+		return true
+	}
+	for _, values := range s.groups {
+		if values != nil && values[at] != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // grow makes room for as many calls.
@@ -284,22 +343,14 @@ func absorb(into *profile.Head, windows int, h *profile.Head, more int) {
 	}
 }
 
-// add adds the rows of one thread, or all of them.
-func (s *sums) add(c *columns, threads []uint32, thread uint32) {
-	if threads != nil && len(threads) == 0 { // no row has a thread
-		if thread != 0 {
-			return
-		}
-		threads = nil
-	}
-	if threads == nil && c.groups == nil {
+// add adds all rows.
+func (s *sums) add(c *columns) {
+	if c.groups == nil {
 		s.addAll(c)
 		return
 	}
-	for i := range c.leaves {
-		if threads == nil || threads[i] == thread {
-			s.addRow(c, i)
-		}
+	for i, leaf := range c.leaves {
+		s.addRow(c, i, int(leaf))
 	}
 }
 
@@ -321,8 +372,9 @@ func (s *sums) addAll(c *columns) {
 	}
 }
 
-func (s *sums) addRow(c *columns, i int) {
-	cell := &s.cells[c.leaves[i]]
+// addRow adds a row to a cell.
+func (s *sums) addRow(c *columns, i, at int) {
+	cell := &s.cells[at]
 	cell.n += c.n[i]
 	cell.squares += c.squares(i)
 	if c.groups == nil {
@@ -331,7 +383,7 @@ func (s *sums) addRow(c *columns, i int) {
 	}
 	for g, v := range c.groups[i*store.Groups : (i+1)*store.Groups] {
 		if v != 0 {
-			s.valuesOf(g)[c.leaves[i]] += v * c.scale
+			s.valuesOf(g)[at] += v * c.scale
 		}
 	}
 }
@@ -347,19 +399,23 @@ func (a *adder) absorb(o *adder) {
 			continue
 		}
 		s.settle()
-		mine.grow(len(s.cells))
-		mine.absorb(&s.head, s.windows)
-		for i := range s.cells {
-			mine.cells[i].n += s.cells[i].n
-			mine.cells[i].squares += s.cells[i].squares
+		if mine.slots == nil {
+			mine.grow(len(s.cells))
 		}
-		for g, values := range s.groups {
-			if values != nil {
-				into := mine.valuesOf(g)
-				for i, v := range values {
-					into[i] += v
-				}
-			}
+		mine.absorb(&s.head, s.windows)
+		for leaf, from := range s.sampled() {
+			mine.take(s, mine.slot(uint32(leaf)), from)
+		}
+	}
+}
+
+// take adds a cell of others, which have been settled.
+func (s *sums) take(o *sums, at, from int) {
+	s.cells[at].n += o.cells[from].n
+	s.cells[at].squares += o.cells[from].squares
+	for g, values := range o.groups {
+		if values != nil && values[from] != 0 {
+			s.valuesOf(g)[at] += values[from]
 		}
 	}
 }

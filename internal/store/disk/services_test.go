@@ -60,6 +60,46 @@ func TestServicesTimesStacks(t *testing.T) {
 	}
 }
 
+// TestThreadsTimesStacks has what is added up by threads take memory for what each
+// name has samples of, and not for all stacks of its service.
+func TestThreadsTimesStacks(t *testing.T) {
+	const threads, stacks = 500, 20_000
+	s := open(t, t.TempDir())
+	defer s.Close()
+	b := many(1, stacks)
+	w := &b.Windows[0]
+	w.Rows = store.Rows{}
+	for i := range threads {
+		w.Threads = append(w.Threads, profile.Thread{TID: i + 1, Name: fmt.Sprintf("worker-%03d", i)})
+	}
+	for i := range stacks {
+		r := &w.Rows
+		r.Stack, r.Thread, r.N, r.Value = append(r.Stack, uint32(i)), append(r.Thread, uint32(i%threads+1)), append(r.N, 1), append(r.Value, int64(i))
+	}
+	if err := s.Put(t.Context(), tenant, store.Raw, b); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m, err := s.Merge(t.Context(), tenant, []store.Query{always()}, "cpu", store.Grouping{Thread: func(t profile.Thread) string { return t.Name }})
+	runtime.ReadMemStats(&after)
+	if err != nil || len(m.Columns) != threads {
+		t.Fatalf("%d columns, %v", len(m.Columns), err)
+	}
+	if bytes := after.TotalAlloc - before.TotalAlloc; bytes > threads*stacks*8 {
+		t.Errorf("%d bytes were taken", bytes)
+	}
+	for _, c := range m.Columns {
+		n := int64(0)
+		for _, sum := range c.Sums {
+			n += sum.N
+		}
+		if n != stacks/threads || len(c.Sums) > stacks/threads {
+			t.Errorf("%s: %d samples of %d stacks", c.Key, n, len(c.Sums))
+		}
+	}
+}
+
 // BenchmarkServices puts what an agent ships of a node of a hundred services, whose
 // stacks are known.
 func BenchmarkServices(b *testing.B) {
