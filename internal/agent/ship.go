@@ -62,7 +62,7 @@ type load struct {
 type progress struct {
 	id      spool.ID
 	records int
-	settled map[int]bool // records of which it is known, whether they were taken, or never will be; nil: nothing was tried
+	settled map[int]bool // records of which it is known whether they were taken, or never will be; nil: nothing was tried
 	lost    spool.Losses // of the latter
 	refused [][]byte     // and these are they
 }
@@ -388,10 +388,13 @@ func (s *shipper) shipHalves(ctx context.Context, l load, windows []*atysv1.Spoo
 	refused, err := s.push(ctx, windows)
 	switch {
 	case err == nil:
-		for i, why := range refused {
-			s.lose(of[i], l.records[of[i]], spool.Losses{Refused: 1}, fmt.Errorf("%w: %s", errRefused, why))
+		for i, record := range of {
+			if why, is := refused[i]; is {
+				s.lose(record, l.records[record], spool.Losses{Refused: 1}, fmt.Errorf("%w: %s", errRefused, why))
+			} else {
+				s.settle(record)
+			}
 		}
-		s.settle(of...)
 		return nil
 	case !errors.Is(err, errRefused):
 		return err
@@ -406,18 +409,12 @@ func (s *shipper) shipHalves(ctx context.Context, l load, windows []*atysv1.Spoo
 	return s.shipHalves(ctx, l, windows[half:], of[half:])
 }
 
-// settle notes that records were taken, but for those that never will be.
-func (s *shipper) settle(records ...int) {
-	shipped := 0
-	for _, i := range records {
-		if !s.progress.settled[i] {
-			shipped++
-		}
-		s.progress.settled[i] = true
-	}
+// settle notes that a record was taken.
+func (s *shipper) settle(i int) {
+	s.progress.settled[i] = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts.Shipped += shipped
+	s.counts.Shipped++
 }
 
 // lose notes that a record never will be. It is counted once it is settled what
