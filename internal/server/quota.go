@@ -80,7 +80,8 @@ func parseSeries(text string) (int64, error) {
 }
 
 // room drops a tenant's oldest windows while it has more than nine tenths of its
-// quota: agents that find no room wait, and what they have for long they lose.
+// quota: agents that find no room wait, and what they have for long they lose. Where
+// that would not make room it drops none: stacks that fill a quota stay.
 func (u *upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 	quota := u.options.Quotas.Of(tenant).Bytes
 	if quota == 0 {
@@ -92,14 +93,15 @@ func (u *upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 			return err
 		}
 		u.sizes.note(tenant, usage, now)
-		if usage.Bytes() < quota-quota/10 {
+		most := quota - quota/10
+		if usage.Bytes() < most {
 			u.full[tenant] = false
 			return nil
 		}
 		level, before, ok := usage.Oldest(now)
-		if !ok {
+		if lasting := usage.Lasting(now) >= most; lasting || !ok {
 			if !u.full[tenant] {
-				u.log.Warn("a tenant's quota is almost full, and there is nothing to drop but what came today", "tenant", tenant, "bytes", usage.Bytes(), "quota", quota)
+				u.tellFull(ctx, tenant, usage, lasting && ok)
 			}
 			u.full[tenant] = true
 			return nil
@@ -111,7 +113,28 @@ func (u *upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 		if usage, err = u.options.Store.Usage(ctx, tenant); err == nil {
 			u.metrics.dropped.WithLabelValues(tenant, level.String()).Add(float64(max(had-usage.Bytes(), 0)))
 			u.log.Warn("a tenant's quota is almost full: its oldest windows are dropped", "tenant", tenant, "level", level.String(),
-				"before", before.Format(time.DateOnly), "bytes", had, "bytes left", usage.Bytes(), "quota", quota)
+				"before", before.Format(time.DateOnly), "bytes", had, "bytes left", usage.Bytes(), "stacks", usage.Stacks, "quota", quota)
 		}
 	}
+}
+
+// tellFull says that a tenant has as much as it may, and nothing is dropped: because
+// there is nothing, or because that would not help.
+func (u *upkeep) tellFull(ctx context.Context, tenant string, usage *store.Usage, vain bool) {
+	about := []any{"tenant", tenant, "bytes", usage.Bytes(), "stacks", usage.Stacks, "quota", u.options.Quotas.Of(tenant).Bytes}
+	if !vain {
+		u.log.Warn("a tenant's quota is almost full, and there is nothing to drop but what came today", about...)
+		return
+	}
+	if s, ok := u.options.Store.(largest); ok {
+		if service, bytes, err := s.Largest(ctx, tenant); err == nil { // else the store cannot be read, and says so elsewhere
+			about = append(about, "most of", service, "its stacks", bytes)
+		}
+	}
+	u.log.Warn("a tenant's quota is almost full of stacks and days, which are kept: nothing is dropped, since that would not make room; give it more", about...)
+}
+
+// largest is a store that can tell which service's stacks take most.
+type largest interface {
+	Largest(ctx context.Context, tenant string) (service string, bytes int64, err error)
 }

@@ -143,6 +143,53 @@ func TestRoom(t *testing.T) {
 	}
 }
 
+// filled is a store of a tenant whose stacks take as much as it may have.
+type filled struct {
+	*mem.Store
+	stacks int64
+	drops  int
+}
+
+func (f *filled) Usage(context.Context, string) (*store.Usage, error) {
+	return &store.Usage{Stacks: f.stacks, Levels: map[store.Level]store.LevelUsage{
+		store.Raw:       {Bytes: 50_000, First: noon.Add(-48 * time.Hour)},
+		store.Service1h: {Bytes: 5_000, First: noon.Add(-96 * time.Hour)},
+		store.Service1d: {Bytes: 5_000, First: noon.Add(-96 * time.Hour)},
+	}}, nil
+}
+
+func (f *filled) Drop(ctx context.Context, tenant string, level store.Level, before time.Time) error {
+	f.drops++
+	f.stacks = 0
+	return f.Store.Drop(ctx, tenant, level, before)
+}
+
+func (f *filled) Largest(context.Context, string) (string, int64, error) { return "shop", 70_000, nil }
+
+// TestRoomOfStacks drops no window for a quota that stacks fill: it would all be gone,
+// and the quota as full as before. It is told once.
+func TestRoomOfStacks(t *testing.T) {
+	for stacks, vain := range map[int64]bool{84_000: false, 85_000: true, 95_000: true} {
+		var log bytes.Buffer
+		quotas := store.Quotas(func(string) store.Quota { return store.Quota{Bytes: 100_000} })
+		kept := &filled{Store: mem.New(1), stacks: stacks}
+		s, err := New(Options{Store: kept, Quotas: quotas, Now: func() time.Time { return noon }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := s.newUpkeep()
+		for range 3 {
+			if err := u.room(t.Context(), "default", noon); err != nil {
+				t.Fatal(err)
+			}
+		}
+		told := strings.Count(log.String(), "full of stacks")
+		if vain && (kept.drops > 0 || told != 1 || !strings.Contains(log.String(), "\"most of\"=shop")) || !vain && (kept.drops == 0 || told > 0) {
+			t.Errorf("%d bytes of stacks: %d times something was dropped; the log says\n%s", stacks, kept.drops, log.String())
+		}
+	}
+}
+
 // TestCrowded has upkeep begin as soon as somebody finds no room.
 func TestCrowded(t *testing.T) {
 	quotas := store.Quotas(func(string) store.Quota { return store.Quota{Bytes: 20_000} })

@@ -85,13 +85,35 @@ func (u *Usage) Bytes() int64 {
 // lowest level that has one before today. What was added up of it stays, and is
 // dropped when there is nothing below it. False: there is only today's.
 func (u *Usage) Oldest(now time.Time) (level Level, before time.Time, ok bool) {
-	today := now.UTC().Truncate(day)
-	for _, level := range []Level{Raw, Service1m, Series10m, Service10m, Series1h, Service1h} {
-		if first := u.Levels[level].First; !first.IsZero() && first.Before(today) {
-			return level, first.UTC().Truncate(day).Add(day), true
+	for _, level := range droppable() {
+		if u.old(level, now) {
+			return level, u.Levels[level].First.UTC().Truncate(day).Add(day), true
 		}
 	}
 	return 0, time.Time{}, false
+}
+
+// Lasting is what there is at least once all was dropped that Oldest gives: stacks,
+// which those that come need, days, and levels that have nothing but today's.
+func (u *Usage) Lasting(now time.Time) int64 {
+	left := u.Bytes() - u.Recent
+	for _, level := range droppable() {
+		if u.old(level, now) {
+			left -= u.Levels[level].Bytes
+		}
+	}
+	return left
+}
+
+// droppable lists the levels of which windows are dropped to make room, in order.
+func droppable() []Level {
+	return []Level{Raw, Service1m, Series10m, Service10m, Series1h, Service1h}
+}
+
+// old tells whether a level has windows of before today.
+func (u *Usage) old(level Level, now time.Time) bool {
+	first := u.Levels[level].First
+	return !first.IsZero() && first.Before(now.UTC().Truncate(day))
 }
 
 const day = 24 * time.Hour

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -256,6 +257,34 @@ func (s *Store) Usage(ctx context.Context, tenant string) (*store.Usage, error) 
 		u.Levels[level] = of
 	}
 	return u, ctx.Err()
+}
+
+// Largest tells which service's stacks take most, and how many bytes about.
+func (s *Store) Largest(ctx context.Context, tenant string) (service string, most int64, err error) {
+	db, err := s.acquire()
+	if err != nil {
+		return "", 0, err
+	}
+	defer db.release()
+	t, err := s.tenant(db, tenant)
+	if err != nil {
+		return "", 0, err
+	}
+	for _, name := range t.services() {
+		prefix := newKey(spaceCalls, tenant).text(name)
+		one := span{from: prefix, to: prefix.after()}
+		bytes, all, err := db.count(one)
+		if err == nil && !all || isDamage(err) {
+			bytes, err = db.estimate(one)
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return "", 0, fmt.Errorf("measure the store: %w", err)
+		}
+		if bytes > most {
+			service, most = name, bytes
+		}
+	}
+	return service, most, nil
 }
 
 // errFirst ends a search.

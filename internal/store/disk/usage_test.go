@@ -152,3 +152,18 @@ func TestUsageOfFlushed(t *testing.T) {
 	fill(tenantName, 100)
 	near("it puts more", usage(), files+s.db.written-before)
 }
+
+// TestLargest tells which service has the most stacks, of those that have some.
+func TestLargest(t *testing.T) {
+	s := openOn(t, t.TempDir(), nil)
+	defer s.Close()
+	if service, bytes, err := s.Largest(t.Context(), tenantName); service != "" || bytes != 0 || err != nil {
+		t.Errorf("of nothing: %q, %d bytes, %v", service, bytes, err)
+	}
+	for i, service := range []string{"shop", "cart", "cart", "cart"} {
+		keep(t, s, storetest.Window(uint64(i), service, "one", storetest.Epoch))
+	}
+	if service, bytes, err := s.Largest(t.Context(), tenantName); service != "cart" || bytes == 0 || err != nil {
+		t.Errorf("%q, %d bytes, %v", service, bytes, err)
+	}
+}
