@@ -181,7 +181,7 @@ func (b *bench) cut() (sum int64) {
 
 func TestEverythingArrives(t *testing.T) {
 	b := newBench(t, 1)
-	a := b.live(t, 200*time.Millisecond)
+	a := b.live(t, time.Second)
 	if got, want := b.server.samples(), b.cut(); got != want || want == 0 {
 		t.Errorf("%d samples arrived of %d", got, want)
 	}
