@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire"
@@ -313,6 +314,9 @@ func (a *Agent) cutEarly(r *recording) {
 		a.breakOff(r, err)
 		return
 	}
+	if r.task.profile.Pruning == 0 { // else only what is kept of the whole window is named
+		w = a.named(r.sampler, w)
+	}
 	r.hold(w)
 	r.behind = false
 }
@@ -367,7 +371,7 @@ func (a *Agent) cut(r *recording) {
 func (a *Agent) keepWindow(r *recording, next reading) {
 	var parts []*profile.Window
 	for _, w := range r.whole() {
-		parts = append(parts, a.parts(r.task, w)...)
+		parts = append(parts, a.parts(r.task, r.sampler, w)...)
 	}
 	a.keep(r, parts, next)
 }
@@ -418,11 +422,16 @@ func (a *Agent) seal(w *profile.Window) []byte {
 	return data
 }
 
-// parts are a window's targets, of those that the task means.
-func (a *Agent) parts(t *task, w *profile.Window) []*profile.Window {
+// parts are a window's targets, of those that the task means. What is pruned is
+// pruned first, so that nothing else is done for it.
+func (a *Agent) parts(t *task, from Recording, w *profile.Window) []*profile.Window {
 	machine := a.census.machine()
-	targets := a.census.of(w.Threads)
-	parts := split(w, targets, machine, t.profile.Threads)
+	targets := targetsOf(w.Threads, a.census.of(w.Threads))
+	if t.profile.Pruning > 0 {
+		prune.Window(w, t.profile.Pruning, targets.groups(w.Threads))
+	}
+	w = a.named(from, w)
+	parts := split(w, targets.each(w.Threads), machine, t.profile.Threads)
 	if t.everything() {
 		return parts
 	}
@@ -433,4 +442,14 @@ func (a *Agent) parts(t *task, w *profile.Window) []*profile.Window {
 		}
 	}
 	return kept
+}
+
+// named has the names of a window filled in. One without them is better than none.
+func (a *Agent) named(from Recording, w *profile.Window) *profile.Window {
+	named, err := from.Name(w)
+	if err != nil {
+		a.log.Error("name a window", "error", err)
+		return w
+	}
+	return named
 }
