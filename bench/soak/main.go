@@ -159,7 +159,7 @@ func keepHeap() error {
 const settle = 5 * time.Second
 
 func (s *soak) take(r *recorder.Recorder, now *state) error {
-	w, err := r.Cut()
+	w, err := r.CutNamed()
 	if err != nil {
 		return err
 	}

@@ -197,7 +197,7 @@ func (r *recording) follow(rec *recorder.Recorder, end <-chan time.Time) error {
 			last = true
 		case <-ticker.C:
 		}
-		w, err := rec.Cut()
+		w, err := rec.CutNamed()
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/sampler/external"
 )
@@ -115,7 +116,11 @@ func recordExternal(ctx context.Context, f recordFlags, k external.Kernel, targe
 	} else if child == nil {
 		go untilGone(ended, targets.PIDs, cancel)
 	}
-	return gather(ended, s, f.duration, externalWindow(k))
+	w, err := gather(ended, s, f.duration, externalWindow(k))
+	if w != nil && f.percent > 0 {
+		prune.Window(w, f.percent, nil)
+	}
+	return w, err
 }
 
 // externalStart is how long a command may take to become a program that its

@@ -124,7 +124,7 @@ went where, and how sure that is.`,
 	root.AddCommand(objectCommands()...)
 	root.AddCommand(queryCommand(), storeCommand())
 	root.AddCommand(recordCommand())
-	root.AddCommand(reportCommand(), flameCommand(), diffCommand(), convertCommand())
+	root.AddCommand(reportCommand(), flameCommand(), diffCommand(), convertCommand(), pruneCommand())
 	root.AddCommand(planCommand())
 	root.AddCommand(doctorCommand())
 	root.AddCommand(dumpCommand())

@@ -184,6 +184,9 @@ func warnGaps(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) error {
 		}
 		fmt.Fprintf(w, "  %s%s: %d %s\n", render.Printable(l.GetReason()), detail, l.GetN(), profile.LossReason(l.GetReason()).Unit())
 	}
+	if off := c.GetPrunedShare(); off > 0 {
+		fmt.Fprintf(w, "  threads were pruned: no function's share is off by more than %s\n", render.Share(off))
+	}
 	for i, span := range c.GetDropped() {
 		if i == 3 {
 			fmt.Fprintf(w, "  and %d times more are kept no more\n", len(c.GetDropped())-i)

@@ -19,6 +19,7 @@ import (
 	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/sampler/cpu"
 	"atys.dev/atys/internal/sampler/external"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/unwind"
 )
 
@@ -33,6 +34,8 @@ type recordFlags struct {
 	processes bool
 	budget    float64
 	timed     bool
+	pruning   string
+	percent   float64 // of pruning
 }
 
 // targetFlags choose what is sampled and how; record and top share them.
@@ -97,6 +100,13 @@ func (f *recordFlags) check(c *cobra.Command) error {
 	if err := f.kernelFlags.check(c); err != nil {
 		return err
 	}
+	if c.Flags().Changed("prune") {
+		percent, err := spec.ParsePruning(f.pruning)
+		if err != nil {
+			return fmt.Errorf("--prune: %w", err)
+		}
+		f.percent = percent
+	}
 	if !(f.budget >= 0 && f.budget <= 100) {
 		return fmt.Errorf("--budget %v: want a percentage of a core, 0 to 100", f.budget)
 	}
@@ -134,6 +144,7 @@ func recordCommand() *cobra.Command {
 	flags.BoolVarP(&f.threads, "threads", "t", false, "keep threads apart in formats that show one tree")
 	flags.BoolVar(&f.processes, "processes", false, "keep processes apart in formats that show one tree; -a and -G do by their names")
 	flags.Float64Var(&f.budget, "budget", 0, "percent of a core that processes which are not sampled may pay at most, else refuse; 0: as much as it takes")
+	flags.StringVar(&f.pruning, "prune", "", "keep the threads that make up so much of each process's samples, by its name, such as P99; the others as one row")
 	flags.BoolVar(&f.timed, "timed", false, "keep each sample's time and CPU")
 	_ = c.MarkFlagFilename("output", bare(outputExtensions())...)
 	_ = c.RegisterFlagCompletionFunc("format", completeFormats)
@@ -188,7 +199,7 @@ func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, args []s
 		return recordExternal(c.Context(), f, external.Kernel(f.kernel), targets, child)
 	}
 	r, err := recorder.Start(recorder.Setup{CacheDir: cacheDir(), Rows: f.tables << 17, Log: logger(f.verbose)}, recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
-		Threads: true, Timed: f.timed, Budget: f.budget / 100, MayAsk: f.allowAttach})
+		Threads: true, Timed: f.timed, Budget: f.budget / 100, MayAsk: f.allowAttach, Pruning: f.percent})
 	if err != nil {
 		other, err := f.fallback(c, targets, args, err)
 		if err != nil {
@@ -268,6 +279,9 @@ func summarize(w io.Writer, window *profile.Window, path string) {
 			detail = " (" + render.Printable(l.Detail) + ")" // it may name a target's file
 		}
 		fmt.Fprintf(w, "  %s%s: %d %s\n", l.Reason, detail, l.N, l.Reason.Unit())
+	}
+	if len(window.Types) > 0 {
+		writeMostOff(w, window)
 	}
 	for _, comment := range window.Comments {
 		fmt.Fprintf(w, "  %s\n", render.Printable(comment))

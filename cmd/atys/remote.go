@@ -79,6 +79,9 @@ func (f *recordFlags) onDemand() (*spec.Profile, error) {
 	if f.instances != 0 {
 		d["instances"] = f.instances
 	}
+	if f.percent > 0 {
+		d["pruning"] = f.pruning
+	}
 	if f.threads {
 		d["threads"] = spec.ThreadsEach
 	}

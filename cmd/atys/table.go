@@ -11,6 +11,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/selection"
+	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/stats"
 )
@@ -140,6 +141,14 @@ func writeFacts(w io.Writer, lead string, win *profile.Window) {
 			detail = " (" + render.Printable(l.Detail) + ")"
 		}
 		fmt.Fprintf(w, "  %s%s: %s %s\n", render.Printable(string(l.Reason)), detail, render.Count(l.N), l.Reason.Unit())
+	}
+	writeMostOff(w, win)
+}
+
+// writeMostOff says by how much shares can be off for want of threads that were pruned.
+func writeMostOff(w io.Writer, win *profile.Window) {
+	if off := prune.Share(win, 0); off > 0 {
+		fmt.Fprintf(w, "  threads were pruned: no function's share is off by more than %s\n", render.Share(off))
 	}
 }
 

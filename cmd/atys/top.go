@@ -113,7 +113,7 @@ type tables struct {
 }
 
 func (t *tables) next() (live.Table, error) {
-	w, err := t.recorder.Cut()
+	w, err := t.recorder.CutNamed()
 	if err != nil {
 		return live.Table{}, err
 	}

@@ -2,7 +2,7 @@
 //
 //	orders of a server (orders.go) -> tasks -> a recording for each event (task.go), aimed at
 //	   the targets that match (census.go, identify.go)
-//	   -> cut -> split by target (split.go, pieces.go) -> wire.Seal -> spool
+//	   -> cut -> pruned (targets.go) -> named -> split by target (split.go, pieces.go) -> wire.Seal -> spool
 //	   -> a batch -> Push, to the server or a relay (route.go) -> acknowledged, only then forgotten (ship.go)
 //	what it costs -> freq.Governor -> rates, from the next edge on (budget.go)
 //	what runs here, and how tasks fare -> Report (report.go), Prometheus (metrics.go)
@@ -79,6 +79,8 @@ type Record func(Wanted) (Recording, error)
 // Recording is a sampler that can be aimed. Whoever began it closes it.
 type Recording interface {
 	sampler.Sampler
+	// Name fills in the names of a window that was cut, which may be another one then.
+	Name(w *profile.Window) (*profile.Window, error)
 	// Aim makes processes targets, and others no longer, from the next window on. It
 	// tells whether any of them was not sampled before, as a target's child is. Where a
 	// process takes a moment to be ready, Options.Ready and then the next Aim tell it.

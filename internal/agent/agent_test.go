@@ -38,6 +38,8 @@ func (m *machine) Cut() (*profile.Window, error) {
 	return w, nil
 }
 
+func (m *machine) Name(w *profile.Window) (*profile.Window, error) { return w, nil }
+
 func (m *machine) Aim([]int, []int) bool { return false }
 
 func (m *machine) Full() float64 { return m.full }

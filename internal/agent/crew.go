@@ -50,7 +50,7 @@ func (a *Agent) crewHasCut(d crewCut) {
 	delete(a.crews, r)
 	next := a.shipper.reading()
 	if len(d.windows) > 0 {
-		a.keep(r, a.partsOfEach(r, d.windows), next)
+		a.keep(r, a.partsOfEach(r, d.crew, d.windows), next)
 	}
 	switch {
 	case d.last:
@@ -69,11 +69,11 @@ func (a *Agent) crewHasCut(d crewCut) {
 
 // partsOfEach are the targets of windows, of those that the task means. A window
 // of one target has lost what is that target's.
-func (a *Agent) partsOfEach(r *recording, windows []*profile.Window) []*profile.Window {
+func (a *Agent) partsOfEach(r *recording, crew Crew, windows []*profile.Window) []*profile.Window {
 	machine := a.census.machine().String()
 	var each [][]*profile.Window
 	for _, w := range windows {
-		parts := a.parts(r, w)
+		parts := a.parts(r, crew, w)
 		if len(parts) == 2 {
 			for i, p := range parts {
 				if other := parts[1-i]; p.Target.String() == machine && other.Target.String() != machine {

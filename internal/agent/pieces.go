@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/prune"
 )
 
 // A window may be cut in pieces before its edge. Each is split when it is cut, by
@@ -22,7 +23,7 @@ func (a *Agent) hold(r *recording, w *profile.Window) {
 	} else {
 		r.extent.Absorb(&part)
 	}
-	if r.parts = append(r.parts, a.parts(r, w)); len(r.parts) >= mostParts {
+	if r.parts = append(r.parts, a.parts(r, r.sampler, w)); len(r.parts) >= mostParts {
 		r.parts = [][]*profile.Window{r.whole()}
 	}
 }
@@ -74,18 +75,23 @@ func (a *Agent) keepWindow(r *recording, next reading) {
 }
 
 // parts are a window's targets, of those that its task means, or has meant since it
-// began: what had ended before others were chosen is not sampled in vain.
-func (a *Agent) parts(r *recording, w *profile.Window) []*profile.Window {
-	machine := a.census.machine()
-	targets := a.census.of(w.Threads)
-	parts := split(w, targets, machine, r.task.profile.Threads)
-	if r.task.everything() || r.task.profile.All() && !r.letAll.IsZero() {
+// began: what had ended before others were chosen is not sampled in vain. What is
+// pruned is pruned first, so that nothing else is done for it.
+func (a *Agent) parts(r *recording, from Recording, w *profile.Window) []*profile.Window {
+	p, machine := r.task.profile, a.census.machine()
+	targets := targetsOf(w.Threads, a.census.of(w.Threads))
+	if p.Pruning > 0 {
+		prune.Window(w, p.Pruning, targets.groups(w.Threads))
+	}
+	w = a.named(from, w)
+	parts := split(w, targets.each(w.Threads), machine, p.Threads)
+	if r.task.everything() || p.All() && !r.letAll.IsZero() {
 		return parts
 	}
 	kept := parts[:0]
-	for _, p := range parts {
-		if r.meant(p.Target) || p.Target.String() == machine.String() && len(p.Losses) > 0 {
-			kept = append(kept, p)
+	for _, part := range parts {
+		if r.meant(part.Target) || part.Target.String() == machine.String() && len(part.Losses) > 0 {
+			kept = append(kept, part)
 		}
 	}
 	return kept

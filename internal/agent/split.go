@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/spec"
 )
 
@@ -96,8 +97,27 @@ func (s *splitter) add(p *part, row profile.Row) {
 	if reason, ok := incomplete(end); ok && len(row.Values) > 0 {
 		p.Head().AddLoss(profile.Loss{Reason: reason, Detail: end.String(), N: row.N, Value: row.Values[0]})
 	}
+	if stands(w, row.Stack) && len(row.Values) > 0 {
+		p.Head().AddLoss(profile.Loss{Reason: profile.LossPruned, Detail: prunedBy(w), N: row.N, Value: row.Values[0]})
+	}
 	row.Stack = p.stack(w, row.Stack)
 	p.Add(row)
+}
+
+// stands tells whether a stack is the one of threads that were pruned.
+func stands(w *profile.Window, id profile.StackID) bool {
+	stack := w.Stacks[id].Locations
+	return len(stack) == 1 && prune.Stands(w.Locations[stack[0]])
+}
+
+// prunedBy is what a window says of threads that were pruned.
+func prunedBy(w *profile.Window) string {
+	for _, l := range w.Losses {
+		if l.Reason == profile.LossPruned {
+			return l.Detail
+		}
+	}
+	return ""
 }
 
 // incomplete says under which reason a stack counts that was not walked whole.

@@ -406,3 +406,13 @@ func (a *Agent) seal(w *profile.Window) []byte {
 	}
 	return data
 }
+
+// named has the names of a window filled in. One without them is better than none.
+func (a *Agent) named(from Recording, w *profile.Window) *profile.Window {
+	named, err := from.Name(w)
+	if err != nil {
+		a.log.Error("name a window", "error", err)
+		return w
+	}
+	return named
+}

@@ -85,6 +85,8 @@ func (t *take) Cut() (*profile.Window, error) {
 	return profile.NewBuilder(profile.Head{Start: time.Now(), Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}}).Window(), nil
 }
 
+func (t *take) Name(w *profile.Window) (*profile.Window, error) { return w, nil }
+
 func (t *take) Aim(add, drop []int) (fresh bool) {
 	t.studio.mu.Lock()
 	defer t.studio.mu.Unlock()

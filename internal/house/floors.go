@@ -22,7 +22,7 @@ func Floors() [Top + 1][]string {
 		2: {"profile/format", "plan", "bpf", "binfile", "binfile/*", "proc", "proc/*", "wire/..."},
 		3: {"lang", "lang/*", "spool", "store", "wire", "unwind/cfi"},
 		4: {"unwind", "symbol", "sampler", "query", "promexport", "remote"},
-		5: {"sampler/*", "store/*", "unwind/replay", "variance/probe", "edges/burst"},
+		5: {"sampler/*", "store/*", "unwind/replay", "prune/cost", "variance/probe", "edges/burst"},
 		6: {"agent", "relay", "server", "recorder", "doctor"},
 		7: {"cmd/...", "test/...", "bench/...", "house"},
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/store"
 )
@@ -42,6 +43,8 @@ type Coverage struct {
 	Windows int
 	Damaged int            // windows, or stretches of a series, that could not be read
 	N       int64          // samples
+	Value   int64          // of the kind asked for, that they weigh
+	Pruned  int64          // of it, what was sampled on threads that were pruned
 	Cost    profile.Cost   // of profiling what was selected
 	CPU     time.Duration  // that it used, by the kernel's account
 	Losses  []profile.Loss // of what was selected
@@ -57,6 +60,10 @@ type Coverage struct {
 	// known to be off was set right when it came.
 	Doubtful int
 }
+
+// MostOff is by how much the share of a function can be off at most, since threads
+// were pruned.
+func (c *Coverage) MostOff() float64 { return prune.Part(c.Pruned, c.Value) }
 
 // TaskCoverage says of which instances a task has recorded some.
 type TaskCoverage struct {
@@ -107,6 +114,7 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 	}
 	recount(m)
 	q.damage.Add(m.Damaged)
+	pruned := prunedCalls(m.Forest)
 	for i := range m.Columns {
 		column := &m.Columns[i]
 		if m.Whole == nil { // else one window counts in many columns
@@ -115,6 +123,10 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 		q.countLosses(column.Head.Losses)
 		for _, sum := range column.Sums {
 			q.coverage.N += sum.N
+			q.coverage.Value += sum.Value
+			if pruned(sum.Call) {
+				q.coverage.Pruned += sum.Value
+			}
 		}
 	}
 	if m.Whole != nil {
@@ -142,6 +154,15 @@ func (q *question) countLosses(losses []profile.Loss) {
 			addLoss(&q.coverage.Losses, l)
 		}
 	}
+}
+
+// prunedCalls tells which stacks of a forest stand for threads that were pruned.
+func prunedCalls(f *profile.Forest) func(call int) bool {
+	place := slices.IndexFunc(f.Places, func(p profile.Place) bool { return prune.Stands(p.Location) })
+	if place < 0 {
+		return func(int) bool { return false }
+	}
+	return func(call int) bool { return f.Calls[call].Caller >= 0 && f.Calls[call].Place == place }
 }
 
 // noteDropped notes which of the parts that are asked were dropped.

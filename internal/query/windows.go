@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/store"
 )
 
@@ -24,6 +25,7 @@ type Kept struct {
 	Head     profile.Head
 	Run      profile.Run
 	N, Value int64
+	Pruned   int64         // of the value, what was sampled on threads that were pruned
 	Period   time.Duration // between samples of a CPU; 0: they are not taken by time
 	Stacks   int
 }
@@ -49,7 +51,7 @@ func (a Asker) Windows(ctx context.Context, s Selection, limit int) (*List, erro
 			list.More = true
 			return errEnough
 		}
-		kept := Kept{Head: w.Head, Run: run, N: w.N(), Value: w.Total(kind), Stacks: len(w.Stacks)}
+		kept := Kept{Head: w.Head, Run: run, N: w.N(), Value: w.Total(kind), Pruned: prune.Sum(w, kind), Stacks: len(w.Stacks)}
 		if t := w.Types[kind]; t.Unit == "nanoseconds" {
 			kept.Period = time.Duration(t.Period)
 		}
@@ -75,6 +77,8 @@ func (q *question) list(w *Kept) {
 	c := &q.coverage
 	c.Windows++
 	c.N += w.N
+	c.Value += w.Value
+	c.Pruned += w.Pruned
 	c.CPU += w.Head.Exact.CPU
 	c.Cost.Add(w.Head.Cost)
 	for _, l := range w.Head.Losses {

@@ -1,7 +1,7 @@
 // Package recorder profiles this machine: it finds the targets, starts the unwinder and a sampler for each recording, and names what they saw.
 //
 //	targets (targets.go) -> unwind.Unwinder, one for all (machine.go) -> cpu.Sampler
-//	   -> windows, cut every few seconds, merged as they come, named once at the end: a profile.Window
+//	   -> windows, cut every few seconds, merged as they come, pruned and named once at the end: a profile.Window
 package recorder
 
 import (
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/sampler/cpu"
 	"atys.dev/atys/internal/unwind"
 )
@@ -28,6 +29,7 @@ type Options struct {
 	Placement cpu.Placement
 	Budget    float64 // see cpu.Options
 	Fixed     bool
+	Pruning   float64 // percent of the samples whose threads Record keeps, see prune.Window; 0: all
 
 	// MayAsk lets the runtimes of .NET be asked what their methods are called:
 	// nobody else knows, and a question that is cut off can crash 3.1.
@@ -159,19 +161,26 @@ func (r *Recorder) Spent() (bpf, interrupts time.Duration, err error) {
 // Unwinder gives the unwinder, for its statistics.
 func (r *Recorder) Unwinder() *unwind.Unwinder { return r.machine.unwinder }
 
-// Cut ends the current window and names it.
-func (r *Recorder) Cut() (*profile.Window, error) {
-	w, err := r.cut()
+// CutNamed ends the current window and names it.
+func (r *Recorder) CutNamed() (*profile.Window, error) {
+	w, err := r.Cut()
 	if err != nil {
 		return w, err
 	}
-	if w, err = r.machine.managed.finish(w); err == nil {
+	return r.Name(w)
+}
+
+// Name fills in the names of a window that was cut, or of several merged.
+func (r *Recorder) Name(w *profile.Window) (*profile.Window, error) {
+	w, err := r.machine.managed.finish(w)
+	if err == nil {
 		r.machine.names.Name(w)
 	}
 	return w, err
 }
 
-func (r *Recorder) cut() (*profile.Window, error) {
+// Cut ends the current window. Names that only the process itself knew are there.
+func (r *Recorder) Cut() (*profile.Window, error) {
 	w, err := r.sampler.Cut()
 	if err != nil {
 		return nil, err
@@ -243,7 +252,7 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 				continue
 			}
 		}
-		w, err := r.cut()
+		w, err := r.Cut()
 		if err != nil {
 			whole, mergeErr := r.finish(windows)
 			return whole, errors.Join(err, mergeErr)
@@ -261,7 +270,7 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 	return r.finish(windows)
 }
 
-// finish merges what was recorded and names it.
+// finish merges what was recorded, prunes it and names it.
 func (r *Recorder) finish(windows []*profile.Window) (*profile.Window, error) {
 	if len(windows) == 0 {
 		return nil, nil
@@ -271,10 +280,10 @@ func (r *Recorder) finish(windows []*profile.Window) (*profile.Window, error) {
 		return whole, err
 	}
 	r.machine.managed.settle()
-	if whole, err = r.machine.managed.finish(whole); err == nil {
-		r.machine.names.Name(whole)
+	if r.options.Pruning > 0 {
+		prune.Window(whole, r.options.Pruning, nil)
 	}
-	return whole, err
+	return r.Name(whole)
 }
 
 // Close ends the recording.

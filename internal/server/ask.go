@@ -220,7 +220,7 @@ func legible(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
 
 func coverageMessage(c query.Coverage) *atysv1.Coverage {
 	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N, Losses: lossMessages(c.Losses), DoubtfulWindows: uint32(c.Doubtful),
-		Dropped: spanMessages(c.Dropped), Cost: wire.Cost(c.Cost), CpuNs: int64(c.CPU)}
+		Dropped: spanMessages(c.Dropped), Cost: wire.Cost(c.Cost), CpuNs: int64(c.CPU), PrunedShare: c.MostOff()}
 	for _, task := range c.Overlapping {
 		m.OverlappingTasks = append(m.OverlappingTasks, legible(task))
 	}

@@ -199,6 +199,9 @@ func lacks(c query.Coverage) (words []string) {
 			words = append(words, fmt.Sprintf("%d %s: %s (%s).", l.N, l.Reason.Unit(), l.Reason, l.Detail))
 		}
 	}
+	if off := c.MostOff(); off > 0 {
+		words = append(words, fmt.Sprintf("Threads were pruned: no function's share is off by more than %s.", render.Share(off)))
+	}
 	return words
 }
 

@@ -184,7 +184,9 @@ func (d *document) profile() (*Profile, error) {
 		}
 	}
 	if d.Pruning != "" {
-		errs = append(errs, fmt.Errorf("pruning: %.80q: pruning is not built yet: leave the field out", d.Pruning))
+		if p.Pruning, err = ParsePruning(d.Pruning); err != nil {
+			errs = append(errs, fmt.Errorf("pruning: %w", err))
+		}
 	}
 	if d.Prometheus != nil {
 		p.Top = d.Prometheus.Top
@@ -222,6 +224,9 @@ func (p *Profile) document() *document {
 	}
 	if p.Duration > 0 {
 		d.Duration = p.Duration.String()
+	}
+	if p.Pruning > 0 {
+		d.Pruning = pruningPrefix + strconv.FormatFloat(p.Pruning, 'f', -1, 64)
 	}
 	return d
 }

@@ -22,7 +22,8 @@ type Profile struct {
 	Frequency   float64 // samples a second and CPU
 	Window      time.Duration
 	Threads     Threads
-	Top         int // functions of each target that Prometheus is told of
+	Pruning     float64 // percent of the samples whose threads are kept; 0: all are
+	Top         int     // functions of each target that Prometheus is told of
 	AllowAttach bool
 	Duration    time.Duration // 0: until it is deleted
 	Instances   int           // as many of the targets, chosen at random; 0: all

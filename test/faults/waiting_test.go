@@ -300,11 +300,12 @@ func TestDiskTurnsReadOnly(t *testing.T) {
 // idle records nothing.
 type idle struct{}
 
-func (idle) Cut() (*profile.Window, error) { return &profile.Window{}, nil }
-func (idle) Aim([]int, []int) bool         { return false }
-func (idle) Full() float64                 { return 0 }
-func (idle) SetFrequency(float64) error    { return nil }
-func (idle) Close() error                  { return nil }
+func (idle) Cut() (*profile.Window, error)                   { return &profile.Window{}, nil }
+func (idle) Name(w *profile.Window) (*profile.Window, error) { return w, nil }
+func (idle) Aim([]int, []int) bool                           { return false }
+func (idle) Full() float64                                   { return 0 }
+func (idle) SetFrequency(float64) error                      { return nil }
+func (idle) Close() error                                    { return nil }
 func (idle) Spent() (bpf, interrupts time.Duration, err error) {
 	return 0, 0, nil
 }

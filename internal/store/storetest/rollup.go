@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/store"
 )
 
@@ -82,7 +83,7 @@ func (b *bench) sameAtAllLevels(t *testing.T, windows []*profile.Window, kind st
 		if c.Windows != raw.Columns[0].Windows || h.Exact != w.Exact || h.Idle != w.Idle || h.Watched != w.Watched || h.Cost != w.Cost || h.Task != w.Task {
 			t.Errorf("level %d, %s: head %+v of %d windows, want %+v of %d", level, kind, h, c.Windows, w, raw.Columns[0].Windows)
 		}
-		for _, reason := range []profile.LossReason{profile.LossDropped, profile.LossTruncated} {
+		for _, reason := range []profile.LossReason{profile.LossDropped, profile.LossTruncated, profile.LossPruned} {
 			if h.LossOf(reason) != w.LossOf(reason) {
 				t.Errorf("level %d, %s: %s %+v, want %+v", level, kind, reason, h.LossOf(reason), w.LossOf(reason))
 			}
@@ -92,8 +93,12 @@ func (b *bench) sameAtAllLevels(t *testing.T, windows []*profile.Window, kind st
 
 func testRollsUp(t *testing.T, b *bench) {
 	windows := some(1000)
-	for i := range uint64(30) { // several in each minute, of several instances
-		windows = append(windows, Window(1100+i, "shop", []string{"one", "two", "three"}[i%3], Epoch.Add(time.Duration(1+i/3*10)*time.Second)))
+	for i := range uint64(30) { // several in each minute, of several instances, some of them pruned
+		w := Window(1100+i, "shop", []string{"one", "two", "three"}[i%3], Epoch.Add(time.Duration(1+i/3*10)*time.Second))
+		if i%2 == 0 {
+			prune.Window(w, 90, nil)
+		}
+		windows = append(windows, w)
 	}
 	b.put(t, windows...)
 	b.roll(t)

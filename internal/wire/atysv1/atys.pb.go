@@ -2950,6 +2950,7 @@ type Coverage struct {
 	Cost             *Cost                  `protobuf:"bytes,9,opt,name=cost,proto3" json:"cost,omitempty"`                                                  // of profiling it
 	CpuNs            int64                  `protobuf:"varint,10,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`                                 // that was used by what was profiled, by the kernel's account
 	OverlappingTasks []string               `protobuf:"bytes,11,rep,name=overlapping_tasks,json=overlappingTasks,proto3" json:"overlapping_tasks,omitempty"` // that recorded the same at the same time: what several saw counts more than once
+	PrunedShare      float64                `protobuf:"fixed64,12,opt,name=pruned_share,json=prunedShare,proto3" json:"pruned_share,omitempty"`              // of threads that were pruned: no function's share can be off by more
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -3059,6 +3060,13 @@ func (x *Coverage) GetOverlappingTasks() []string {
 		return x.OverlappingTasks
 	}
 	return nil
+}
+
+func (x *Coverage) GetPrunedShare() float64 {
+	if x != nil {
+		return x.PrunedShare
+	}
+	return 0
 }
 
 // TaskCoverage says of which instances a task has recorded some.
@@ -4944,7 +4952,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
 	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
-	"toUnixNano\"\x88\x03\n" +
+	"toUnixNano\"\xab\x03\n" +
 	"\bCoverage\x12\x18\n" +
 	"\awindows\x18\x01 \x01(\rR\awindows\x12\x18\n" +
 	"\adamaged\x18\x02 \x01(\rR\adamaged\x12\f\n" +
@@ -4957,7 +4965,8 @@ const file_atys_proto_rawDesc = "" +
 	"\x04cost\x18\t \x01(\v2\r.atys.v1.CostR\x04cost\x12\x15\n" +
 	"\x06cpu_ns\x18\n" +
 	" \x01(\x03R\x05cpuNs\x12+\n" +
-	"\x11overlapping_tasks\x18\v \x03(\tR\x10overlappingTasks\"T\n" +
+	"\x11overlapping_tasks\x18\v \x03(\tR\x10overlappingTasks\x12!\n" +
+	"\fpruned_share\x18\f \x01(\x01R\vprunedShare\"T\n" +
 	"\fTaskCoverage\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x120\n" +
 	"\tinstances\x18\x02 \x01(\v2\x12.atys.v1.InstancesR\tinstances\"\x8d\x02\n" +
