@@ -98,7 +98,7 @@ func TestAgentKilled(t *testing.T) {
 	spooled, kills := map[Cut]int64{}, 0
 	type span struct{ from, to time.Time }
 	var dead []span
-	for ; time.Now().Before(over) || kills < 2; kills++ {
+	for ; time.Now().Before(over) || kills < 2 || len(spooled) == 0 && kills < 10; kills++ {
 		time.Sleep(2*time.Second + time.Duration(r.Int64N(int64(2*time.Second))))
 		if kills%2 == 1 { // what is cut from now on stays on the agent's disk
 			s.Kill()

@@ -140,8 +140,9 @@ func TestSpoolLimit(t *testing.T) {
 	if there := kept[one.Instance].Windows; there+lost != one.sent {
 		t.Errorf("of %d windows %d came, and %d were dropped", one.sent, there, lost)
 	}
-	if first := slices.Min(ofSender(t, s, one)); first < lost-1 { // one may have been under way when it was the oldest
-		t.Errorf("%d were dropped, and window %d came", lost, first)
+	oldest := slices.DeleteFunc(ofSender(t, s, one), func(window int) bool { return window >= lost })
+	if len(oldest) > 2 { // each life may have tried one: that could be at the server, and is dropped last
+		t.Errorf("%d were dropped, and the windows %v came", lost, oldest)
 	}
 	wait(t, a, "the server knows what was dropped", func() bool {
 		asks := atysv1connect.NewQueryClient(s.Client(), s.URL())
