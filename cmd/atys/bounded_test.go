@@ -192,10 +192,13 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	if !isAnswered(first, 10*time.Second) {
 		t.Error("it is not answered again")
 	}
-	c.clock.Add(int64(longIdle / time.Second))
-	if !isAnswered(next, 10*time.Second) {
-		t.Error("one that nobody uses keeps others out")
+	for range 10 { // it is of no use a moment after it was answered
+		c.clock.Add(int64(longIdle / time.Second))
+		if isAnswered(next, 3*time.Second) {
+			return
+		}
 	}
+	t.Error("one that nobody uses keeps others out")
 }
 
 // from is a connection of somebody.
