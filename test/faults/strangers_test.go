@@ -182,6 +182,7 @@ func TestStrangersAtOnce(t *testing.T) {
 	all := func(string) bool { return true }
 	ships := func(procedure string) bool { return procedure == atysv1connect.IntakePushProcedure }
 	shipsNot := func(procedure string) bool { return !ships(procedure) }
+	const few = 800 // megabytes; 170 to 330 as a rule, more where garbage waits for a busy machine, 2600 where nobody bounds it
 	for _, test := range []struct {
 		name   string
 		to     Receiver
@@ -190,11 +191,11 @@ func TestStrangersAtOnce(t *testing.T) {
 		most   int // megabytes
 		may    func(procedure string) bool
 	}{
-		{"who need not say who they are", s, s.Process, &http.Client{}, 350, all},
-		{"who may do all but ship", s, s.Process, s.Client(), 350, shipsNot},
+		{"who need not say who they are", s, s.Process, &http.Client{}, few, all},
+		{"who may do all but ship", s, s.Process, s.Client(), few, shipsNot},
 		{"who ship", s, s.Process, s.Client(), 1700, ships},
-		{"who need not say who they are, to a relay", between, between.Process, &http.Client{}, 350, all},
-		{"who may do all but ship, to a relay", between, between.Process, between.Client(), 350, shipsNot},
+		{"who need not say who they are, to a relay", between, between.Process, &http.Client{}, few, all},
+		{"who may do all but ship, to a relay", between, between.Process, between.Client(), few, shipsNot},
 		{"who ship to a relay", between, between.Process, between.Client(), 1700, ships},
 	} {
 		t.Run(test.name, func(t *testing.T) {
