@@ -3,8 +3,6 @@ package agent
 import (
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -34,57 +32,26 @@ func (r reading) of() (offset, uncertain time.Duration) {
 // has been set since is off by that much more.
 type comparison struct {
 	reading
-	wall  time.Time
-	since time.Duration // since boot, which no clock that is set changes
+	when wire.Moment
 }
 
-func (c *comparison) at(wall time.Time, since time.Duration) reading {
+func (c *comparison) at(m wire.Moment) reading {
 	r := c.reading
 	if r.known {
-		r.offset += wall.Round(0).Sub(c.wall.Round(0)) - (since - c.since)
+		r.offset += m.SetSince(c.when)
 	}
 	return r
 }
 
-// sinceBoot goes on while a machine sleeps.
-func sinceBoot() time.Duration {
-	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
-		return 0
-	}
-	return time.Duration(t.Nano())
-}
+func (s *shipper) now() wire.Moment { return wire.Moment{Wall: s.options.Now(), Since: s.elapsed()} }
 
-// moment is when something was sent.
-type moment struct {
-	wall  time.Time
-	since time.Duration // since boot
-}
-
-func (s *shipper) now() moment { return moment{s.options.Now(), s.elapsed()} }
-
-// setSince tells whether somebody has set the clock meanwhile. Clocks that are made
-// to go faster or slower gain or lose less than a thousandth.
-func (m moment) setSince(earlier moment) bool {
-	const most = 100 * time.Millisecond // 30 s, for which an answer may be waited for, are far from it
-	by := m.wall.Round(0).Sub(earlier.wall.Round(0)) - (m.since - earlier.since)
-	return by.Abs() > most
-}
-
-// compare learns from an answer how far the clock is ahead; nothing where it was set
-// while the answer was waited for, so that nobody knows which clock the server's
-// was compared with.
-func (s *shipper) compare(sent moment, answer *atysv1.PushResponse) {
-	back := s.now()
-	if back.setSince(sent) {
+// compare learns from an answer how far the clock is ahead.
+func (s *shipper) compare(sent wire.Moment, answer *atysv1.PushResponse) {
+	c := comparison{when: s.now()}
+	c.offset, c.uncertain, c.known = wire.Compare(sent, c.when, answer)
+	if !c.known {
 		return
 	}
-	c := comparison{wall: back.wall, since: back.since}
-	c.offset, c.uncertain = wire.Clock(sent.wall, back.wall, answer)
-	if c.uncertain == profile.ClockUnknown { // a relay answered that does not know itself
-		return
-	}
-	c.known = true
 	s.mu.Lock()
 	first := !s.compared.known
 	s.compared = c
@@ -96,10 +63,10 @@ func (s *shipper) compare(sent moment, answer *atysv1.PushResponse) {
 
 // reading is how far the clock is ahead now.
 func (s *shipper) reading() reading {
-	wall, since := s.options.Now(), s.elapsed()
+	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.compared.at(wall, since)
+	return s.compared.at(now)
 }
 
 // clock tells how far this machine's clock is ahead of the server's.

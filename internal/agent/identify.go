@@ -150,7 +150,7 @@ func (ids *identities) check(pid int, process string, least time.Duration) (*ide
 	if err != nil && !kernel {
 		return nil, err
 	}
-	age := sinceBoot() - stat.Started
+	age := wire.SinceBoot() - stat.Started
 	id := ids.known[pid]
 	if id == nil || id.started != stat.Started {
 		if age < least {

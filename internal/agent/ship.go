@@ -84,7 +84,7 @@ func (l load) bytes() (sum int) {
 }
 
 func newShipper(o Options) *shipper {
-	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{}), elapsed: sinceBoot, dated: make(chan struct{}, 1), within: o.Jitter}
+	return &shipper{options: o, log: o.Log, known: wire.NewKnown(mostKnown), explained: wire.NewKnown(mostKnown), route: newRoute(o), news: make(chan struct{}, 1), ending: make(chan struct{}), elapsed: wire.SinceBoot, dated: make(chan struct{}, 1), within: o.Jitter}
 }
 
 // wake says that something was spooled.

@@ -84,7 +84,7 @@ func New(o Options) *Relay {
 	if o.Held == 0 {
 		o.Held = 256 << 20
 	}
-	return &Relay{options: o, log: o.Log, pushes: make(chan *push), running: make(chan struct{}), metrics: newMetrics(), elapsed: sinceBoot,
+	return &Relay{options: o, log: o.Log, pushes: make(chan *push), running: make(chan struct{}), metrics: newMetrics(), elapsed: wire.SinceBoot,
 		known: wire.NewKnown(mostKnown), compared: comparison{uncertain: profile.ClockUnknown}}
 }
 

@@ -4,9 +4,46 @@ import (
 	"math"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire/atysv1"
 )
+
+// Moment is a time by this machine's clock, which somebody may set, and since it was
+// started, which nobody can change.
+type Moment struct {
+	Wall  time.Time
+	Since time.Duration // see SinceBoot
+}
+
+// SinceBoot goes on while a machine sleeps.
+func SinceBoot() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// SetSince is by how much the clock was set ahead since an earlier moment.
+func (m Moment) SetSince(earlier Moment) time.Duration {
+	return m.Wall.Round(0).Sub(earlier.Wall.Round(0)) - (m.Since - earlier.Since)
+}
+
+// Compare is Clock where that tells something: not where our clock was set while the
+// answer was waited for, so that nobody knows which one the server's was compared
+// with, nor where a relay answered that does not know the server's itself.
+func Compare(sent, back Moment, r *atysv1.PushResponse) (offset, uncertain time.Duration, known bool) {
+	// Clocks that are made to go faster or slower gain or lose less than a thousandth:
+	// 30 s, for which an answer may be waited for, are far from it.
+	const most = 100 * time.Millisecond
+	if back.SetSince(sent).Abs() > most {
+		return 0, profile.ClockUnknown, false
+	}
+	offset, uncertain = Clock(sent.Wall, back.Wall, r)
+	return offset, uncertain, uncertain != profile.ClockUnknown
+}
 
 // Clock tells how far our clock is ahead of the server's, and by how much that
 // may be wrong, from a request that was sent at one time of ours and answered at
