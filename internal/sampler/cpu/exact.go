@@ -59,9 +59,10 @@ type exactTimes struct {
 // may have hundreds of thousands: some 10 MB.
 const maxUsed = 1 << 16
 
-// settleWithin is how long the last word on a thread is waited for: the kernel
-// may take seconds to forget one, or find no room for the word.
-const settleWithin = uint64(15 * time.Second)
+// settleWithin is how long the last word on a thread is waited for: an idle kernel
+// may take long to forget one, or find no room for the word. Until then nothing is
+// known of a thread that never gave up its CPU.
+const settleWithin = uint64(time.Minute)
 
 func newExactTimes(list *ebpf.Program, exits *ebpf.Map, chosen bool) (*exactTimes, error) {
 	iter, err := link.AttachIter(link.IterOptions{Program: list})
@@ -115,8 +116,8 @@ func (x *exactTimes) listen(wanted func(pid int) bool) error {
 	return x.drainExits(wanted)
 }
 
-// heard is what of the ring, from 0 to 1, is waiting to be read.
-func (x *exactTimes) heard() float64 {
+// waiting is what of the ring, from 0 to 1, has not been read.
+func (x *exactTimes) waiting() float64 {
 	return float64(x.exits.AvailableBytes()) / float64(x.exits.BufferSize())
 }
 

@@ -8,36 +8,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How often the ring of exited threads is read between edges. It has room for
-// 2,978 of them: where a storm has filled a quarter of it, the next look is soon.
+// The ring of exited threads has room for 2,978 of them. How full it is one sees
+// without a call, so it is looked at often, and read each second, or as soon as a
+// quarter of it is filled: a script may start and end 4,000 processes in a second.
 const (
+	lookEvery   = 100 * time.Millisecond
 	listenEvery = time.Second
-	listenSoon  = 100 * time.Millisecond
 	stormy      = 0.25
 )
 
 // listen hears of threads that exit, until the sampler is closed.
 func (s *Sampler) listen() {
-	timer := time.NewTimer(listenEvery)
-	defer timer.Stop()
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	heard := time.Now()
 	for {
 		select {
 		case <-s.stop:
 			return
-		case <-timer.C:
-			timer.Reset(s.hear())
+		case now := <-ticker.C:
+			if now.Sub(heard) >= listenEvery || s.exact.waiting() > stormy {
+				s.hear()
+				heard = now
+			}
 		}
 	}
 }
 
-// hear charges the threads that have exited, and tells how long to wait until it
-// is asked again.
-func (s *Sampler) hear() (pause time.Duration) {
+// hear charges the threads that have exited.
+func (s *Sampler) hear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if pause = listenEvery; s.exact.heard() > stormy {
-		pause = listenSoon
-	}
 	wanted, err := s.wantedSoFar()
 	if err == nil {
 		err = s.exact.listen(wanted)
@@ -46,7 +47,6 @@ func (s *Sampler) hear() (pause time.Duration) {
 		s.log.Warn("hear of exited threads", "error", err)
 	}
 	s.forgetEnded()
-	return pause
 }
 
 // forgetEnded gives the places of processes back that had ended at the look before:
