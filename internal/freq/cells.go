@@ -1,0 +1,69 @@
+package freq
+
+import (
+	"cmp"
+	"slices"
+)
+
+// cells tell functions apart by place: the largest ones, and the rest behind them.
+type cells struct {
+	names []string
+	place map[string]int
+}
+
+func newCells(names []string) *cells {
+	c := &cells{names: names, place: make(map[string]int, len(names))}
+	for i, name := range names {
+		c.place[name] = i
+	}
+	return c
+}
+
+// counts are a window's samples by cell.
+func (c *cells) counts(w *Window) []float64 {
+	n := make([]float64, len(c.names)+1)
+	for _, f := range w.Functions {
+		i, ok := c.place[f.Name]
+		if !ok {
+			i = len(c.names)
+		}
+		n[i] += f.N
+	}
+	return n
+}
+
+// largest names the functions that have most of the windows' samples, the largest
+// first. Each window counts the same: one at a high rate does not choose for both.
+func largest(top int, windows ...*Window) []string {
+	share := map[string]float64{}
+	for _, w := range windows {
+		n := w.N()
+		for _, f := range w.Functions {
+			if n > 0 && f.N > 0 {
+				share[f.Name] += f.N / n
+			}
+		}
+	}
+	names := make([]string, 0, len(share))
+	for name := range share {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(-cmp.Compare(share[a], share[b]), cmp.Compare(a, b)) })
+	return names[:min(top, len(names))]
+}
+
+// normal divides by the sum, where there is any.
+func normal(n []float64) []float64 {
+	sum := 0.0
+	for _, x := range n {
+		sum += x
+	}
+	if sum == 0 {
+		return n
+	}
+	shares := make([]float64, len(n))
+	for i, x := range n {
+		shares[i] = x / sum
+	}
+	return shares
+}
