@@ -15,7 +15,7 @@ type stretches struct {
 
 	now    *stretch
 	latest []Window // of the stretch, with functions by name: what a new one would begin with
-	spread float64  // D of the stretch before
+	spread spread   // what to believe of a new stretch's at first
 	phases phases
 
 	waiting  Window  // too few samples to tell, until there are more
@@ -42,7 +42,7 @@ const (
 )
 
 func newStretches(o Options) *stretches {
-	return &stretches{options: o, hertz: o.Max, spread: firstSpread}
+	return &stretches{options: o, hertz: o.Max, spread: unknownSpread}
 }
 
 // Next takes a window.
@@ -72,8 +72,7 @@ func (s *stretches) Next(w Window) Decision {
 
 // turn ends a stretch, of which the last windows are of the next one already.
 func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
-	d, _ := s.now.spread.value()
-	s.spread = d
+	s.spread = s.now.inherit()
 	s.now.drop(len(fresh) - 1) // the last one was not added
 	s.phases.leave(s.now, at)
 	old := s.phases.find(fresh)
@@ -87,7 +86,7 @@ func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
 // begin begins a stretch, of a phase that has returned if there is one.
 func (s *stretches) begin(windows []Window, old *phase) {
 	s.latest = windows
-	s.now = &stretch{spread: newSpread(s.spread, s.leastSpread(windows))}
+	s.now = &stretch{spread: s.spread.atLeast(s.leastSpread())}
 	if old != nil {
 		s.now.cells, s.now.known, s.now.spread = old.cells, old.tally, old.spread
 	} else {
@@ -191,7 +190,7 @@ func samplesFor(variance, width float64) float64 {
 
 // leastSpread is by how much windows may differ and be the same: a fraction of the
 // width that is wanted.
-func (s *stretches) leastSpread(windows []Window) float64 {
+func (s *stretches) leastSpread() float64 {
 	const fraction = 4
 	return 1 / (fraction * max(samplesFor(0.25, s.options.Width), 1))
 }

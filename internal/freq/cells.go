@@ -39,7 +39,7 @@ func largest(top int, windows ...*Window) []string {
 	for _, w := range windows {
 		n := w.N()
 		for _, f := range w.Functions {
-			if n > 0 && f.N > 0 {
+			if n > 0 && f.N > 0 && f.Name != others {
 				share[f.Name] += f.N / n
 			}
 		}

@@ -23,7 +23,7 @@ const mostRecent = 32
 // for one, all places together at which it could have begun.
 const (
 	falseAlarms = 1.0 / 2000
-	placeTests  = 6 // that so many places are worth: neighbours tell nearly the same
+	placeTests  = 12 // that so many places are worth: neighbours tell nearly the same
 )
 
 // all is the whole stretch.
@@ -94,3 +94,16 @@ func (s *stretch) add(w tally) {
 func (s *stretch) drop(windows int) {
 	s.recent = s.recent[:max(len(s.recent)-windows, 0)]
 }
+
+// inherit is what to believe of the spread of the stretch behind: windows of one
+// service differ alike. If this one was short, what ended it may have been no change,
+// but that its windows differ by more than was believed.
+func (s *stretch) inherit() spread {
+	d, _ := s.spread.value()
+	if s.windows() < shortStretch {
+		return believed(2*d, 1)
+	}
+	return believed(d, 0.5)
+}
+
+const shortStretch = 4 // windows

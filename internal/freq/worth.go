@@ -12,12 +12,20 @@ type spread struct {
 	least             float64 // what differs by less is the same
 }
 
-// Before anything is known: shares of a half wander by one percent of the time.
-const firstSpread = 1.0 / 2500
+// unknownSpread is what is believed before anything is known: shares of a half
+// wander by one percent of the time, or less, or twice as much.
+var unknownSpread = believed(1.0/2500, 1)
 
-func newSpread(prior, least float64) spread {
-	prior = max(prior, least)
-	return spread{prior: prior, priorDoubt: prior, least: least}
+// believed is a spread that nothing was measured of, and how much of it is in doubt.
+func believed(d, doubt float64) spread { return spread{prior: d, priorDoubt: d * doubt} }
+
+// atLeast has a spread not be taken for less than that.
+func (s spread) atLeast(least float64) spread {
+	if s.least = least; s.prior < least {
+		s.priorDoubt *= least / s.prior
+		s.prior = least
+	}
+	return s
 }
 
 // value is D, and doubt its standard deviation.
@@ -66,6 +74,9 @@ func tallyOf(counts []float64) tally {
 
 // add is for tallies that nobody else holds.
 func (t *tally) add(o tally) {
+	if o.counts == nil {
+		return
+	}
 	if t.counts == nil {
 		t.counts = make([]float64, len(o.counts))
 	}
