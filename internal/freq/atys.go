@@ -27,7 +27,7 @@ func (d *divergence) Next(w Window) Decision {
 	if before == nil {
 		return Decision{d.hertz, Began, "the first window"}
 	}
-	js := JensenShannon(o.cells(before, &w))
+	js := o.Divergence(before, &w)
 	found := fmt.Sprintf("divergence %.3g of the window before, threshold %.3g", js, o.Theta)
 	if js > o.Theta {
 		d.streak = 0
@@ -41,6 +41,9 @@ func (d *divergence) Next(w Window) Decision {
 	d.hertz = o.clamp(d.hertz * o.Lambda)
 	return Decision{d.hertz, Steady, found}
 }
+
+// Divergence is how much two windows differ, by the cells that policy atys looks at.
+func (o *Options) Divergence(a, b *Window) (nats float64) { return JensenShannon(o.cells(a, b)) }
 
 // cells are the shares of two windows by function: of the largest of both together, and of the rest.
 func (o *Options) cells(a, b *Window) (p, q []float64) {

@@ -39,7 +39,7 @@ func largest(top int, windows ...*Window) []string {
 	for _, w := range windows {
 		n := w.N()
 		for _, f := range w.Functions {
-			if n > 0 && f.N > 0 && f.Name != others {
+			if n > 0 && f.N > 0 && f.Name != Others {
 				share[f.Name] += f.N / n
 			}
 		}
@@ -84,14 +84,14 @@ func (w Window) head(functions int) Window {
 		for _, f := range all[functions:] {
 			rest += f.N
 		}
-		all = append(all[:functions], Function{others, rest})
+		all = append(all[:functions], Function{Others, rest})
 	}
 	w.Functions = all
 	return w
 }
 
-// others is what stands for functions that are not told apart; no function has this name.
-const others = "\x00others"
+// Others is what stands for functions that are not told apart; no function has this name.
+const Others = "\x00others"
 
 // absorb adds a window to one before it.
 func (w *Window) absorb(o *Window) {
