@@ -125,7 +125,7 @@ went where, and how sure that is.`,
 	root.AddCommand(queryCommand(), storeCommand())
 	root.AddCommand(recordCommand())
 	root.AddCommand(reportCommand(), flameCommand(), diffCommand(), convertCommand(), pruneCommand())
-	root.AddCommand(planCommand())
+	root.AddCommand(planCommand(), calibrateCommand())
 	root.AddCommand(doctorCommand())
 	root.AddCommand(dumpCommand())
 	root.AddCommand(topCommand())

@@ -320,9 +320,16 @@ func (d *demand) end() error {
 }
 
 // fetch gets all that was recorded, as one window.
-func (d *demand) fetch(ctx context.Context) (*profile.Window, error) {
-	task, kind := d.recorded()
+func (d *demand) fetch(ctx context.Context) (window *profile.Window, err error) {
 	from, to := d.span()
+	window, d.coverage, err = d.fetchOf(ctx, from, to)
+	return window, err
+}
+
+// fetchOf gets what was recorded in windows that began in [from, to): none if there is
+// nothing.
+func (d *demand) fetchOf(ctx context.Context, from, to time.Time) (*profile.Window, *atysv1.Coverage, error) {
+	task, kind := d.recorded()
 	request := &atysv1.MergeRequest{Selection: &atysv1.Selection{Task: task, Kind: kind, FromUnixNano: from.UnixNano(), ToUnixNano: to.UnixNano()}}
 	response, err := d.asks.Merge(context.WithoutCancel(ctx), request)
 	for away(err) && ctx.Err() == nil && time.Now().Before(d.deadline()) {
@@ -330,11 +337,10 @@ func (d *demand) fetch(ctx context.Context) (*profile.Window, error) {
 		response, err = d.asks.Merge(context.WithoutCancel(ctx), request)
 	}
 	if err != nil || response.GetWindow() == nil {
-		return nil, err
+		return nil, nil, err
 	}
-	d.coverage = response.GetCoverage()
 	window, _, err := wire.Open(response.GetWindow())
-	return window, err
+	return window, response.GetCoverage(), err
 }
 
 // lacks says what is not in what was fetched: of nodes that did not do what they

@@ -26,7 +26,7 @@ func TestScripts(t *testing.T) {
 		Dir:           "testdata",
 		UpdateScripts: *update,
 		Setup:         setupScript,
-		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"ship": ship},
+		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"ship": ship, "timed": timed},
 		Condition: func(name string) (bool, error) {
 			return name == "root" && os.Geteuid() == 0, nil
 		},

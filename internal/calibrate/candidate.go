@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -23,9 +24,9 @@ type Candidate struct {
 func (c Candidate) String() string {
 	switch c.Policy {
 	case freq.Atys:
-		return fmt.Sprintf("%s theta %g lambda %g", freq.Atys, c.Theta, c.Lambda)
+		return fmt.Sprintf("%s theta %g lambda %g, %g-%g Hz", freq.Atys, c.Theta, c.Lambda, c.Min, c.Max)
 	case freq.Auto:
-		return fmt.Sprintf("%s width %g", freq.Auto, c.Width)
+		return fmt.Sprintf("%s width %g, %g-%g Hz", freq.Auto, c.Width, c.Min, c.Max)
 	}
 	return strconv.FormatFloat(c.Max, 'g', -1, 64) + " Hz"
 }
@@ -44,8 +45,9 @@ func lambdas() []float64 { return []float64{0.5, 0.6, 0.7, 0.8, 0.9} }
 func widths() []float64  { return []float64{0.0025, 0.005, 0.01, 0.02, 0.05} }
 func rates() []float64   { return []float64{1, 2, 5, 10, 19, 49, 99, 199, 499, 999, 1999, 4999} }
 
-// Candidates are all of a range. A policy has the whole range of rates, a fixed one is
-// within it.
+// Candidates are all of a range. A policy has the whole range of rates, or that from
+// the default on: at less, of few instances, it may see noise alone. A fixed rate is
+// within the range.
 func (r Range) Candidates() (all []Candidate) {
 	for _, window := range r.Windows {
 		for _, policy := range r.Policies {
@@ -59,8 +61,11 @@ func (r Range) Candidates() (all []Candidate) {
 
 func (r Range) options(policy string) (all []freq.Options) {
 	add := func(o freq.Options) {
+		o.Max = r.Max
 		o.Fill()
-		all = append(all, o)
+		for _, o.Min = range r.leasts() {
+			all = append(all, o)
+		}
 	}
 	switch policy {
 	case Fixed:
@@ -72,15 +77,23 @@ func (r Range) options(policy string) (all []freq.Options) {
 	case freq.Atys:
 		for _, theta := range thetas() {
 			for _, lambda := range lambdas() {
-				add(freq.Options{Policy: freq.Atys, Min: r.Min, Max: r.Max, Theta: theta, Lambda: lambda})
+				add(freq.Options{Policy: freq.Atys, Theta: theta, Lambda: lambda})
 			}
 		}
 	case freq.Auto:
 		for _, width := range widths() {
-			add(freq.Options{Policy: freq.Auto, Min: r.Min, Max: r.Max, Width: width})
+			add(freq.Options{Policy: freq.Auto, Width: width})
 		}
 	}
 	return all
+}
+
+// leasts are the rates below which a policy may not fall.
+func (r Range) leasts() []float64 {
+	if r.Min < spec.DefaultFrequency && spec.DefaultFrequency < r.Max {
+		return []float64{r.Min, spec.DefaultFrequency}
+	}
+	return []float64{r.Min}
 }
 
 func fixed(hertz float64) freq.Options {
@@ -113,7 +126,7 @@ func (r Range) Fit(s *Stream) (Range, error) {
 		return r, fmt.Errorf("%w: %v, which is less than %d windows of %v", ErrTooShort, s.Length(), leastWindows, slices.Min(r.Windows))
 	}
 	r.Windows = fit
-	if r.Max = min(r.Max, s.Hertz/2); r.Min > r.Max {
+	if r.Max = min(r.Max, math.Floor(s.Hertz/2)); r.Min > r.Max {
 		return r, fmt.Errorf("%w: %.0f Hz, of which half are compared with, and the least rate is to be %g Hz", ErrTooSlow, s.Hertz, r.Min)
 	}
 	return r, nil

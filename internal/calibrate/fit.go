@@ -175,3 +175,54 @@ func meanOff(points []Point, at func(level float64) float64) float64 {
 	}
 	return 100 * sum / n
 }
+
+// Pruning is what the fits say of a service.
+type Pruning struct {
+	Saved      []Point // percent of the time, as measured; none: it was not
+	Time       Line
+	TimeFit    Goodness
+	Off        []Point // MAPE of the largest functions, in percent, as measured
+	Error      Log
+	ErrorFit   Goodness
+	Epsilon    float64 // percent, that MAPE may be
+	Level      float64 // the lowest that the fit allows
+	Achievable bool    // there is one
+}
+
+// FitPruning fits what was measured, and solves for the most pruning that an error allows.
+func FitPruning(saved, off []Point, epsilon float64) (p *Pruning, err error) {
+	p = &Pruning{Saved: saved, Off: off, Epsilon: epsilon}
+	if len(saved) > 0 {
+		if p.Time, err = FitLine(saved); err != nil {
+			return nil, err
+		}
+		p.TimeFit = GoodnessOf(saved, p.Time.At)
+	}
+	if p.Error, err = FitLog(off); err != nil {
+		return nil, err
+	}
+	p.ErrorFit = GoodnessOf(off, p.Error.At)
+	p.Level, p.Achievable = p.Error.Solve(epsilon)
+	return p, nil
+}
+
+// Allowed is the level to prune to, in tenths of a percent: what the fit allows, or,
+// where the recording is off by more there than it may be, the lowest level that was
+// measured and is not; 100 is not to prune. measure tells by how many percent shares
+// are off at a level.
+func (p *Pruning) Allowed(measure func(level float64) (off float64, err error)) (level, off float64, err error) {
+	if p.Achievable {
+		const tenths = 10
+		level = math.Ceil(p.Level*tenths-1e-9) / tenths
+		if off, err = measure(level); err != nil || off <= p.Epsilon {
+			return level, off, err
+		}
+	}
+	level, off = prune.MaxLevel, 0
+	for _, point := range p.Off {
+		if point.Value <= p.Epsilon && point.Level < level {
+			level, off = point.Level, point.Value
+		}
+	}
+	return level, off, nil
+}

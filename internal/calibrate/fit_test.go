@@ -114,3 +114,31 @@ func TestFewPoints(t *testing.T) {
 		t.Errorf("a logarithm: %v", err)
 	}
 }
+
+// TestAllowed proposes what the fit allows, unless the recording says otherwise.
+func TestAllowed(t *testing.T) {
+	off := pointsOf(paperMAPE.At)[:5]
+	saved := pointsOf(paperT.At)
+	for name, c := range map[string]struct {
+		epsilon  float64
+		measured float64 // where the fit says so
+		level    float64
+	}{
+		"as the fit says": {5, 4.9, 94}, "off by more than the fit says": {5, 5.1, 95}, "as little as nothing": {0, 0, 99}, "more than all": {30, 20, 80}, "none": {-1, 0, 100},
+	} {
+		p, err := FitPruning(saved, off, c.epsilon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		level, _, err := p.Allowed(func(float64) (float64, error) { return c.measured, nil })
+		if err != nil || math.Abs(level-c.level) > 1e-9 {
+			t.Errorf("%s: P%g, %v; want P%g", name, level, err, c.level)
+		}
+	}
+	if p, err := FitPruning(nil, off, 1); err != nil || p.Time != (Line{}) {
+		t.Errorf("without times: %+v, %v", p, err)
+	}
+	if _, err := FitPruning(saved[:1], off, 1); !errors.Is(err, ErrFewPoints) {
+		t.Errorf("of one level: %v", err)
+	}
+}

@@ -65,16 +65,9 @@ func Of(ctx context.Context, w *profile.Window, rounds int, total bool) (*Report
 	}
 	r.Functions = full.Len()
 	for _, percent := range Levels() {
-		pruned := copyOf(w)
-		prune.Window(pruned, percent, nil)
-		ranking, err := prune.Rank(pruned, total)
+		l, err := At(w, full, percent, total)
 		if err != nil {
 			return nil, err
-		}
-		l := Level{Percent: percent, Threads: prune.Kept(pruned), MostOff: prune.Share(pruned, 0),
-			Samples: pruned.LossOf(profile.LossPruned).N - w.LossOf(profile.LossPruned).N}
-		for _, n := range Tops() {
-			l.MAPE = append(l.MAPE, full.MAPE(ranking, n))
 		}
 		r.Levels = append(r.Levels, l)
 	}
@@ -82,6 +75,23 @@ func Of(ctx context.Context, w *profile.Window, rounds int, total bool) (*Report
 		err = r.measure(ctx, w)
 	}
 	return r, err
+}
+
+// At tells what one level of pruning does to a recording, whose functions have been
+// ranked. It measures no times.
+func At(w *profile.Window, full *prune.Ranking, percent float64, total bool) (l Level, err error) {
+	pruned := copyOf(w)
+	prune.Window(pruned, percent, nil)
+	ranking, err := prune.Rank(pruned, total)
+	if err != nil {
+		return l, err
+	}
+	l = Level{Percent: percent, Threads: prune.Kept(pruned), MostOff: prune.Share(pruned, 0),
+		Samples: pruned.LossOf(profile.LossPruned).N - w.LossOf(profile.LossPruned).N}
+	for _, n := range Tops() {
+		l.MAPE = append(l.MAPE, full.MAPE(ranking, n))
+	}
+	return l, nil
 }
 
 // copyOf is a window that can be pruned while the other stays as it is.

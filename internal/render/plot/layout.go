@@ -33,7 +33,7 @@ type swatch struct{ light, dark string }
 // (Okabe and Ito, "Color Universal Design").
 func inks() []swatch {
 	return []swatch{{"#1c1c21", "#ececf0"}, {"#6c6c76", "#9a9ba6"}, {"#e4e4e8", "#33343b"},
-		{"#0072b2", "#56b4e9"}, {"#d55e00", "#f0924a"}, {"#009e73", "#2fc79c"}, {"#cc79a7", "#dd9fc1"}, {"#8a6d00", "#e6c229"}}
+		{"#0072b2", "#56b4e9"}, {"#d55e00", "#f0924a"}, {"#009e73", "#2fc79c"}, {"#cc79a7", "#dd9fc1"}, {"#8a6d00", "#e6c229"}, {"#a3122f", "#ff8095"}}
 }
 
 // align is what of a text lies at its place.

@@ -1,0 +1,362 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"atys.dev/atys/internal/calibrate"
+	"atys.dev/atys/internal/freq"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/prune"
+	"atys.dev/atys/internal/prune/cost"
+	"atys.dev/atys/internal/sampler/cpu"
+	"atys.dev/atys/internal/spec"
+)
+
+type calibrateFlags struct {
+	clientFlags
+	duration        time.Duration // of these two, with a server
+	frequency       float64
+	epsilon, within string
+	windows         []time.Duration
+	least, most     float64 // Hz
+	policies        []string
+	rounds, replays int
+	seed            uint64
+	yaml, html, png string
+	json            bool
+}
+
+func calibrateCommand() *cobra.Command {
+	var f calibrateFlags
+	c := &cobra.Command{
+		Use:   "calibrate [flags] FILE, or calibrate --server URL [flags] SERVICE",
+		Short: "Find how much pruning a service bears, and which policy of rates suits it",
+		Long: `calibrate is what is done once before a service is profiled for long: from one
+recording at a high rate it finds how much may be pruned, and how often to sample.
+
+Pruning: how far off shares are at several levels, and how much CPU time is saved,
+are measured as "atys prune report" does, a logarithm and a line are fitted to them,
+and solved for the lowest level at which shares are off by at most --epsilon.
+
+Rates: the recording is replayed, thinned to the rates that policies choose, with
+several thresholds, factors, widths and lengths of windows, and to fixed rates. Of
+its samples one half, drawn at random, is what the replays are compared with, and
+the other what they sample from: rates above half of the recording's cannot be told
+of. What is proposed is the cheapest whose error is at most --within.
+
+FILE is a recording of "atys record --timed" in .pb.gz, at a high rate and some
+minutes long. With --server the agents of a fleet make one, which has windows in
+place of times, of the targets of SERVICE, or of a selector such as '{service="a"}'.`,
+		Example: `  atys record -p 1234 --timed -F 1999 -d 5m -o busy.pb.gz
+  atys calibrate busy.pb.gz --html busy.html
+  atys calibrate --server http://10.0.0.5:4300 checkout --yaml - | atys apply -f -`,
+		ValidArgsFunction: completeProfiles(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(c, args); err != nil {
+				return &usageError{err}
+			}
+			return f.run(c, args[0])
+		},
+	}
+	f.clientFlags.add(c)
+	flags := c.Flags()
+	flags.DurationVarP(&f.duration, "duration", "d", 2*time.Minute, "with --server: how long the fleet is recorded")
+	flags.Float64VarP(&f.frequency, "freq", "F", 1999, "with --server: samples a second and CPU")
+	flags.StringVar(&f.epsilon, "epsilon", "1%", "by how much the shares of the largest 50 functions may be off for pruning, as a part of them, in the mean")
+	flags.StringVar(&f.within, "within", "", "by how many points shares may be off for a low rate, such as 0.5%; else half of what 19 Hz are, which is what is recorded where nobody asks")
+	flags.DurationSliceVar(&f.windows, "window", []time.Duration{5 * time.Second, 10 * time.Second, 30 * time.Second}, "lengths of windows that are tried, whole seconds")
+	flags.Float64Var(&f.least, "min", 1, "the least rate, in Hz")
+	flags.Float64Var(&f.most, "max", 999, "the highest rate, in Hz; half of the recording's is the most that it can tell of")
+	flags.StringSliceVar(&f.policies, "policy", []string{calibrate.Fixed, freq.Atys, freq.Auto}, "what is tried: fixed rates, policies atys and auto")
+	flags.IntVar(&f.rounds, "rounds", 5, "measure times so often; 0 measures none")
+	flags.IntVar(&f.replays, "replays", 4, "replay so often, each time with other samples to compare with")
+	flags.Uint64Var(&f.seed, "seed", 1, "where randomness begins")
+	flags.StringVar(&f.yaml, "yaml", "", "file for the proposed profile; - is standard output, all else goes to standard error then")
+	flags.StringVar(&f.html, "html", "", "file for a page with all of it, drawn")
+	flags.StringVar(&f.png, "png", "", "file for the drawings alone")
+	flags.BoolVar(&f.json, "json", false, "write JSON")
+	_ = c.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions([]string{calibrate.Fixed, freq.Atys, freq.Auto}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// check refuses what cannot be meant, before anything is recorded.
+func (f *calibrateFlags) check(c *cobra.Command, args []string) error {
+	fleet := c.Flags().Changed("server")
+	switch {
+	case len(args) == 0 && fleet:
+		return errors.New(`say which service the fleet is to record, such as checkout ("atys get targets" shows what there is)`)
+	case len(args) == 0:
+		return errors.New("say which recording: atys record -p PID --timed -F 1999 -d 5m -o busy.pb.gz makes one")
+	case len(args) > 1:
+		return fmt.Errorf("%d arguments: give one recording, or with --server one service", len(args))
+	case !fleet && (c.Flags().Changed("duration") || c.Flags().Changed("freq")):
+		return errors.New("-d and -F go with --server: a file was recorded already")
+	case f.rounds < 0:
+		return fmt.Errorf("--rounds %d: want 0 or more", f.rounds)
+	case f.replays < 1 || f.replays > mostReplays:
+		return fmt.Errorf("--replays %d: want 1 to %d", f.replays, mostReplays)
+	case !(f.least >= 1 && f.least <= f.most && f.most <= mostHertz):
+		return fmt.Errorf("--min %v, --max %v: want 1 to %d Hz, the least not above the highest", f.least, f.most, mostHertz)
+	case f.yaml == "-" && f.json:
+		return errors.New("--yaml - and --json both write to standard output: give one of them a file")
+	}
+	for _, w := range f.windows {
+		if w < time.Second || w > time.Hour || w%time.Second != 0 {
+			return fmt.Errorf("--window %v: want whole seconds, 1s to 1h", w)
+		}
+	}
+	for _, policy := range f.policies {
+		if policy != calibrate.Fixed && !slices.Contains(freq.Policies(), policy) {
+			return fmt.Errorf("--policy %q: want %s, %s", policy, calibrate.Fixed, strings.Join(freq.Policies(), ", "))
+		}
+	}
+	if len(f.windows) == 0 || len(f.policies) == 0 {
+		return errors.New("--window, --policy: name one or more")
+	}
+	if f.within != "" {
+		if _, err := fraction("within", f.within, 0, 1); err != nil {
+			return err
+		}
+	}
+	if _, err := fraction("epsilon", f.epsilon, 0, 1); err != nil {
+		return err
+	}
+	if fleet {
+		return errors.Join(cpu.CheckFrequency(f.frequency), f.checkDuration())
+	}
+	return nil
+}
+
+const mostReplays = 100
+
+func (f *calibrateFlags) checkDuration() error {
+	if least := 4 * slices.Min(f.windows); f.duration < least {
+		return fmt.Errorf("-d %v: want %v or more, which are four of the shortest windows", f.duration, least)
+	}
+	return nil
+}
+
+// preprofile is what is calibrated by.
+type preprofile struct {
+	name    string
+	targets spec.Selector
+	whole   *profile.Window
+	stream  *calibrate.Stream
+	lacks   []string // words of what is missing
+}
+
+func (f *calibrateFlags) run(c *cobra.Command, what string) error {
+	var p *preprofile
+	var err error
+	if c.Flags().Changed("server") {
+		p, err = f.fromFleet(c.Context(), what, c.ErrOrStderr())
+	} else {
+		endOnSignal(c, nil)
+		p, err = f.fromFile(what)
+	}
+	if err != nil {
+		return err
+	}
+	found, err := f.calibrate(c.Context(), p)
+	if err != nil {
+		return fmt.Errorf("%q: %w", what, err)
+	}
+	return f.write(c.OutOrStdout(), c.ErrOrStderr(), found)
+}
+
+// fromFile reads a recording that has kept times.
+func (f *calibrateFlags) fromFile(path string) (*preprofile, error) {
+	w, err := readProfile(path)
+	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(path, "./") {
+		return nil, fmt.Errorf("%w (a service of a fleet is recorded with --server)", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &preprofile{name: strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".pb"), whole: w}
+	if service := w.Target["service"]; service != "" {
+		p.name = service
+		if p.targets, err = selectorOf(service); err != nil {
+			return nil, err
+		}
+	}
+	if p.stream, err = calibrate.FromTimed(w, f.step()); err != nil {
+		return nil, fmt.Errorf("%q: %w%s", path, err, remedy(err))
+	}
+	return p, nil
+}
+
+// remedy says what makes a recording that can be calibrated by.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, calibrate.ErrNoTimes):
+		return ": atys record -p PID --timed -F 1999 -d 5m -o busy.pb.gz keeps them"
+	case errors.Is(err, calibrate.ErrNoSamples):
+		return ": record while the program uses CPU time"
+	case errors.Is(err, calibrate.ErrNoClock):
+		return ": record with -e cpu-clock, which is what record does unless told otherwise"
+	case errors.Is(err, calibrate.ErrTooShort), errors.Is(err, calibrate.ErrTooFew):
+		return ": record for longer (-d 5m), or try shorter windows (--window 1s,5s)"
+	case errors.Is(err, calibrate.ErrTooSlow):
+		return ": record at a higher rate (-F 1999), or allow a lower one (--min)"
+	}
+	return ""
+}
+
+// step is the longest time that all windows are made of.
+func (f *calibrateFlags) step() time.Duration {
+	step := f.windows[0]
+	for _, w := range f.windows {
+		for w != 0 {
+			step, w = w, step%w
+		}
+	}
+	return step
+}
+
+// calibrated is what was found.
+type calibrated struct {
+	*preprofile
+	threads  *cost.Report       // nil: nothing tells threads, so none can be pruned
+	pruning  *calibrate.Pruning // nil: none can be pruned
+	level    float64            // to prune to; 100: not
+	off      float64            // percent, as measured there
+	tried    calibrate.Range
+	results  []calibrate.Result
+	baseline calibrate.Result
+	within   float64
+	chosen   calibrate.Result
+	met      bool
+	theta    float64       // of policy atys
+	sample   time.Duration // that one costs; 0: nobody knows
+	proposal *spec.Profile
+}
+
+func (f *calibrateFlags) calibrate(ctx context.Context, p *preprofile) (*calibrated, error) {
+	c := &calibrated{preprofile: p, level: prune.MaxLevel}
+	if n := p.whole.N(); n > 0 {
+		c.sample = p.whole.Cost.Total() / time.Duration(n)
+	}
+	if err := f.replay(ctx, c); err != nil {
+		return nil, fmt.Errorf("%w%s", err, remedy(err))
+	}
+	if err := f.prune(ctx, c); err != nil && !errors.Is(err, cost.ErrNoThreads) {
+		return nil, err
+	}
+	var err error
+	c.proposal, err = calibrate.Propose(p.name, p.targets, c.chosen.Candidate, c.level)
+	return c, err
+}
+
+// replay tries candidates, and chooses one.
+func (f *calibrateFlags) replay(ctx context.Context, c *calibrated) (err error) {
+	r := calibrate.Range{Windows: f.windows, Min: f.least, Max: f.most, Policies: f.policies}
+	if c.tried, err = r.Fit(c.stream); err != nil {
+		return err
+	}
+	all, err := calibrate.Replay(ctx, c.stream, append(c.tried.Candidates(), c.tried.Baseline()), f.replays, f.seed)
+	if err != nil {
+		return err
+	}
+	c.results, c.baseline = all[:len(all)-1], all[len(all)-1]
+	if len(c.results) == 0 {
+		return fmt.Errorf("no fixed rate that is tried lies within %g and %g Hz", c.tried.Min, c.tried.Max)
+	}
+	if c.within = c.baseline.Error / 2; f.within != "" {
+		c.within, _ = fraction("within", f.within, 0, 1) // check has read it
+	}
+	c.chosen, c.met = calibrate.Choose(c.results, c.within)
+	c.theta = thetaOf(c.results, c.chosen, c.within)
+	return nil
+}
+
+// thetaOf is the threshold of the best candidate of policy atys, or the default.
+func thetaOf(results []calibrate.Result, chosen calibrate.Result, within float64) float64 {
+	if chosen.Theta > 0 {
+		return chosen.Theta
+	}
+	if atys := slices.DeleteFunc(slices.Clone(results), func(r calibrate.Result) bool { return r.Policy != freq.Atys }); len(atys) > 0 {
+		best, _ := calibrate.Choose(atys, within)
+		return best.Theta
+	}
+	return freq.DefaultTheta
+}
+
+// mostFunctions are those whose error is fitted, as in the paper.
+const mostFunctions = 50
+
+// prune measures what pruning does, and solves for the most that is allowed.
+func (f *calibrateFlags) prune(ctx context.Context, c *calibrated) (err error) {
+	if c.threads, err = cost.Of(ctx, c.whole, f.rounds, false); err != nil {
+		return err
+	}
+	if c.threads.Levels[0].Samples == 0 {
+		return nil // no thread is small enough to be left out
+	}
+	place := slices.Index(cost.Tops(), mostFunctions)
+	var saved, off []calibrate.Point
+	for _, l := range c.threads.Levels {
+		off = append(off, calibrate.Point{Level: l.Percent, Value: 100 * l.MAPE[place]})
+		if f.rounds > 0 {
+			saved = append(saved, calibrate.Point{Level: l.Percent, Value: 100 * l.SavedAll.Value})
+		}
+	}
+	epsilon, _ := fraction("epsilon", f.epsilon, 0, 1) // check has read it
+	if c.pruning, err = calibrate.FitPruning(saved, off, 100*epsilon); err != nil {
+		return err
+	}
+	full, err := prune.Rank(c.whole, false)
+	if err != nil {
+		return err
+	}
+	c.level, c.off, err = c.pruning.Allowed(func(level float64) (float64, error) {
+		l, err := cost.At(c.whole, full, level, false)
+		if err != nil {
+			return 0, err
+		}
+		return 100 * l.MAPE[place], nil
+	})
+	return err
+}
+
+// write writes all that was asked for, the proposal last.
+func (f *calibrateFlags) write(out, log io.Writer, c *calibrated) error {
+	words := out
+	if f.yaml == "-" {
+		words = log
+	}
+	write := c.writeWords
+	if f.json {
+		write = c.writeJSON
+	}
+	if err := write(words); err != nil {
+		return err
+	}
+	for path, encode := range map[string]func(io.Writer) error{f.html: c.writeHTML, f.png: c.writePNG, f.yaml: c.writeYAML} {
+		if path == "" {
+			continue
+		}
+		if err := writeWhole(path, out, encode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// selectorOf is that of a service.
+func selectorOf(service string) (spec.Selector, error) {
+	if strings.HasPrefix(service, "{") {
+		return spec.ParseSelector(service)
+	}
+	return spec.ParseSelector(fmt.Sprintf("{service=%q}", service))
+}
