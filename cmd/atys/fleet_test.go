@@ -89,6 +89,7 @@ func TestFleet(t *testing.T) {
 		t.Errorf("%v: recorded %.500s", err, recorded)
 	}
 	recordWithPerf(t)
+	calibrateFleet(t, `{executable="atys-busy"}`)
 	var profiles []struct{ Phase string }
 	printed, _ = typed(t, "get", "profiles", "-o", "json")
 	if err := json.Unmarshal([]byte(printed), &profiles); err != nil || len(profiles) != 1 {
@@ -126,6 +127,24 @@ func recordWithPerf(t *testing.T) {
 	}
 	if recorded, err := os.ReadFile(folded); err != nil || !strings.Contains(string(recorded), "atys-busy") {
 		t.Errorf("%v: recorded %.500s", err, recorded)
+	}
+}
+
+// calibrateFleet has agents record what is calibrated by, and applies what is proposed.
+func calibrateFleet(t *testing.T, selector string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "proposed.yaml")
+	printed, status := typed(t, "calibrate", "--server", os.Getenv(serverVariable), "-d", "6s", "-F", "499", "--window", "1s", "--rounds", "0", "--replays", "1", "--yaml", file, selector)
+	for _, want := range []string{"atys: recording as profile calibrate-", "samples in 6s, at 4", "Of those that are off by", "A sample cost", "name: atys-busy"} {
+		if status != 0 || !strings.Contains(printed, want) {
+			t.Fatalf("calibrate: %d, no %q in %s", status, want, printed)
+		}
+	}
+	if printed, status := typed(t, "apply", "-f", file); status != 0 || printed != "profile atys-busy applied\n" {
+		t.Errorf("apply what is proposed: %d, %s", status, printed)
+	}
+	if printed, status := typed(t, "delete", "profile", "atys-busy"); status != 0 {
+		t.Errorf("delete: %d, %s", status, printed)
 	}
 }
 

@@ -35,9 +35,8 @@ type Result struct {
 // highest rate at first; costs and errors are of one pass behind that. Going back
 // where the stream ends has no change there that was none.
 //
-// What is known of a window's shares is then, of a fixed rate, what the window says;
-// of policy atys, as in its paper, what the last window said that was at least at its
-// rate, since the divergence was above theta; of policy auto, freq.Pool's estimate.
+// What is known of a window's shares is then, of a fixed rate, what the window says; of
+// policy atys freq.Substitute's estimate, as in its paper; of policy auto freq.Pool's.
 // It is compared with the reference in each step, of the shortest windows there are:
 // long ones, which have more samples, pay for what they do not tell apart. The
 // reference's own variance is taken off the mean square, which for a mean of absolute
@@ -112,7 +111,6 @@ type window struct {
 	freq.Window
 	from, to int // steps
 	shares   []float64
-	decided  freq.Decision // by it
 }
 
 // warming is for how many windows policies go to and fro before they are judged: from
@@ -129,8 +127,7 @@ func (r *replay) run(c Candidate) score {
 			}
 			w := r.sample(i*length, (i+1)*length, hertz)
 			if policy != nil {
-				w.decided = policy.Next(w.Window)
-				hertz, next = next, w.decided.Hertz
+				hertz, next = next, policy.Next(w.Window).Hertz
 			}
 			windows = append(windows, w)
 		}
@@ -175,9 +172,10 @@ func (r *replay) shares(counts []float64) []float64 {
 func estimates(c Candidate, before, windows []window, functions int) [][]float64 {
 	switch c.Policy {
 	case freq.Atys:
-		return substituted(slices.Concat(before, windows))[len(before):]
+		all := slices.Concat(before, windows) // the first ones may stand for those behind
+		return pooled(all, functions, freq.Substitute(told(all), c.Options))[len(before):]
 	case freq.Auto:
-		return pooled(c.Options, windows, functions)
+		return pooled(windows, functions, freq.Pool(told(windows), c.Options))
 	}
 	own := make([][]float64, len(windows))
 	for i, w := range windows {
@@ -186,26 +184,19 @@ func estimates(c Candidate, before, windows []window, functions int) [][]float64
 	return own
 }
 
-// substituted has the last window at a high rate stand for those at a lower one.
-func substituted(windows []window) [][]float64 {
-	all := make([][]float64, len(windows))
-	high := -1
+func told(windows []window) []freq.Window {
+	all := make([]freq.Window, len(windows))
 	for i, w := range windows {
-		if high < 0 || w.decided.Reason == freq.Changed || w.N() > 0 && w.Hertz >= windows[high].Hertz {
-			high = i
-		}
-		all[i] = windows[high].shares
+		all[i] = w.Window
 	}
 	return all
 }
 
-func pooled(o freq.Options, windows []window, functions int) [][]float64 {
-	told := make([]freq.Window, len(windows))
+func pooled(windows []window, functions int, p *freq.Pooled) [][]float64 {
 	all := make([][]float64, len(windows))
-	for i, w := range windows {
-		told[i], all[i] = w.Window, make([]float64, functions)
+	for i := range all {
+		all[i] = make([]float64, functions)
 	}
-	p := freq.Pool(told, o)
 	own := make([]float64, len(windows))
 	for f := range functions {
 		for i, w := range windows {

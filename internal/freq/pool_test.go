@@ -7,101 +7,116 @@ import (
 	"testing"
 )
 
-// phased is a program of stretches of random length, of which each does what one of a
-// few phases does; changes are anywhere within a window.
-func phased(rng *rand.Rand, windows, shortest, longest int, phases ...[]float64) (p program, changes []int) {
-	truth := make([][]float64, windows)
-	for i := range truth {
-		truth[i] = make([]float64, len(phases[0]))
+// scores are how well windows' shares are known, over all of them and a few functions.
+type scores struct{ error, covered, width, n float64 }
+
+func (s *scores) add(share, deviation, truth float64) {
+	e := math.Abs(share - truth)
+	s.n++
+	s.error += e
+	s.width += 1.96 * deviation
+	if e <= 1.96*deviation {
+		s.covered++
 	}
-	at, now := 0.0, 0
-	for at < float64(windows) {
-		end := min(at+float64(shortest)+rng.Float64()*float64(longest-shortest), float64(windows))
-		for w := int(at); w < windows && float64(w) < end; w++ {
-			part := min(end, float64(w+1)) - max(at, float64(w))
-			for f, share := range phases[now] {
-				truth[w][f] += part * share
-			}
-		}
-		if at = end; at < float64(windows) {
-			changes = append(changes, int(at))
-		}
-		now = (now + 1 + rng.IntN(len(phases)-1)) % len(phases)
-	}
-	return func(i int) []float64 { return truth[i] }, changes
 }
 
-func TestSeePool(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	base := zipf(200)
-	phases := [][]float64{base, moved(base, 0.15, 0, 5), moved(base, 0.2, 0, 150), moved(base, 0.1, 1, 7)}
-	for _, K := range []float64{500, 5000, 50000, 1e6, 1e9} {
-		for _, o := range []Options{{Policy: Auto, Min: 19, Max: 9999, Width: 0.003}, {Policy: Auto, Min: 19, Max: 999, Width: 0.005}, {Policy: Atys, Min: 19, Max: 9999, Theta: 0.01}} {
-			o.Fill()
-			const windows = 200
-			var errs, raw, after, hzs, cover, width, n float64
-			var errFix, err500, afterFix float64
-			changed := 0.0
-			for range 5 {
-				base, changes := phased(rng, windows, 6, 30, phases...)
-				truth := make([][]float64, windows)
-				q := wandering(rng, K, base)
-				for i := range truth {
-					truth[i] = q(i)
-				}
-				p := program(func(i int) []float64 { return truth[i] })
-				s := New(o)
-				hz, pending := o.Max, o.Max
-				var ws []Window
-				for i := range windows {
-					w := sample(rng, p, i, hz, 2)
-					ws = append(ws, w)
-					d := s.Next(w)
-					hzs += hz
-					hz, pending = pending, d.Hertz
-				}
-				isAfter := map[int]bool{}
-				for _, c := range changes {
-					isAfter[c], isAfter[c+1] = true, true
-				}
-				pooled := Pool(ws, o)
-				var fix, fix500, fix99 []Window
-				for i := range windows {
-					fix = append(fix, sample(rng, p, i, 10000, 2))
-					fix500 = append(fix500, sample(rng, p, i, 500, 2))
-					fix99 = append(fix99, sample(rng, p, i, 99, 2))
-				}
-				for _, f := range []int{0, 1, 2, 5, 7, 150} {
-					c := newCells([]string{fmt.Sprint("f", f)})
-					own := func(ws []Window) (own []float64) {
-						for i := range ws {
-							x := c.counts(&ws[i])
-							own = append(own, x[0]/(x[0]+x[1]))
-						}
-						return own
-					}
-					shares, dev := pooled.Shares(own(ws))
-					fx, f5, f9 := own(fix), own(fix500), own(fix99)
-					for i := range shares {
-						e := math.Abs(shares[i] - truth[i][f])
-						n++
-						errs += e
-						errFix += math.Abs(fx[i] - truth[i][f])
-						err500 += math.Abs(f5[i] - truth[i][f])
-						if isAfter[i] {
-							changed++
-							after += e
-							afterFix += math.Abs(f9[i] - truth[i][f])
-						}
-						if e < 1.96*dev[i] {
-							cover++
-						}
-						width += 1.96 * dev[i]
+// ownShares are a function's in each window's own samples.
+func ownShares(windows []Window, function int) (own []float64) {
+	c := newCells([]string{fmt.Sprint("f", function)})
+	for i := range windows {
+		own = append(own, normal(c.counts(&windows[i]))[0])
+	}
+	return own
+}
+
+// TestPool has a policy choose the rates of programs that change now and then. What
+// windows say together is as good as ten or more times the samples, their intervals
+// hold, and the two windows after a change are better than at 99 Hz.
+func TestPool(t *testing.T) {
+	phases := [][]float64{zipf(100)}
+	phases = append(phases, moved(phases[0], 0.15, 0, 5), moved(phases[0], 0.2, 0, 70), moved(phases[0], 0.1, 1, 7))
+	for _, c := range []struct {
+		equivalent, width float64
+		better            float64 // than by its own samples, so many times
+	}{{500, 0.005, 1}, {20_000, 0.005, 1}, {1e9, 0.005, 3}} {
+		rng := rand.New(rand.NewPCG(1, uint64(c.equivalent)))
+		const windows = 150
+		var pooled, own, changed, at99 scores
+		hertz := 0.0
+		for range 4 {
+			base, changes := phased(rng, windows, 6, 30, phases...)
+			truth := make([][]float64, windows)
+			for i, p := 0, wandering(rng, c.equivalent, base); i < windows; i++ {
+				truth[i] = p(i)
+			}
+			p := func(i int) []float64 { return truth[i] }
+			o := filled(Options{Policy: Auto, Min: 19, Max: 999, Width: c.width})
+			seen, _ := follow(rng, o, p, windows, 2)
+			var other []Window
+			for i := range windows {
+				other = append(other, sample(rng, p, i, 99, 2))
+				hertz += seen[i].Hertz / windows / 4
+			}
+			after := map[int]bool{}
+			for _, w := range changes {
+				after[w], after[w+1] = true, true
+			}
+			all := Pool(seen, o)
+			for _, f := range []int{0, 1, 5, 7, 70} {
+				shares, deviations := all.Shares(ownShares(seen, f))
+				alone, reference := ownShares(seen, f), ownShares(other, f)
+				for i := range shares {
+					pooled.add(shares[i], deviations[i], truth[i][f])
+					own.add(alone[i], 0, truth[i][f])
+					if after[i] {
+						changed.add(shares[i], deviations[i], truth[i][f])
+						at99.add(reference[i], 0, truth[i][f])
 					}
 				}
 			}
-			_ = raw
-			fmt.Printf("K %.0g %s max %v width %v: error %.5f (10k %.5f, 500 %.5f; on par below %.5f) after a change %.5f (99: %.5f) mean Hz %.0f, cover %.3f width %.5f\n", K, o.Policy, o.Max, o.Width, errs/n, errFix/n, err500/n, errFix/n+0.1*err500/n, after/changed, afterFix/changed, hzs/5/windows, cover/n, width/n)
 		}
+		t.Logf("%.0f equivalent samples: %.0f Hz, error %.5f (alone %.5f), after a change %.5f (99 Hz %.5f), %.3f covered within %.5f", c.equivalent, hertz,
+			pooled.error/pooled.n, own.error/own.n, changed.error/changed.n, at99.error/at99.n, pooled.covered/pooled.n, pooled.width/pooled.n)
+		if pooled.covered/pooled.n < 0.93 {
+			t.Errorf("%.0f: %.3f are covered", c.equivalent, pooled.covered/pooled.n)
+		}
+		if pooled.error*c.better > own.error {
+			t.Errorf("%.0f: error %.5f, alone %.5f", c.equivalent, pooled.error/pooled.n, own.error/own.n)
+		}
+		if changed.error > at99.error {
+			t.Errorf("%.0f: after a change %.5f, at 99 Hz %.5f", c.equivalent, changed.error/changed.n, at99.error/at99.n)
+		}
+	}
+}
+
+// TestPoolOfLittle has nothing to pool, or hardly anything.
+func TestPoolOfLittle(t *testing.T) {
+	o := Options{Policy: Atys, Min: 19, Max: 99}
+	if p := Pool(nil, o); len(p.Estimates) != 0 {
+		t.Errorf("%v", p)
+	}
+	windows := []Window{{}, two(0.3), {}, {Functions: []Function{{"f", 1}}}, {}}
+	p := Pool(windows, o)
+	shares, deviations := p.Shares([]float64{0, 0.3, 0, 1, 0})
+	for i := range windows {
+		if math.IsNaN(shares[i]) || math.IsNaN(deviations[i]) || shares[i] < 0 || shares[i] > 1 {
+			t.Errorf("window %d: %v +- %v", i, shares[i], deviations[i])
+		}
+	}
+	if e := p.Estimates[0]; e.Own != 0 || len(e.Of) != 0 {
+		t.Errorf("a window without samples has an estimate: %+v", e)
+	}
+}
+
+// BenchmarkPool is an hour of windows.
+func BenchmarkPool(b *testing.B) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	p, _ := phased(rng, 360, 6, 30, zipf(300), moved(zipf(300), 0.2, 0, 4))
+	var windows []Window
+	for i := range 360 {
+		windows = append(windows, sample(rng, p, i, 199, 2))
+	}
+	for b.Loop() {
+		Pool(windows, filled(Options{Policy: Auto, Min: 19, Max: 999}))
 	}
 }
