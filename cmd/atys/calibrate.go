@@ -152,6 +152,7 @@ type preprofile struct {
 	targets spec.Selector
 	whole   *profile.Window
 	stream  *calibrate.Stream
+	fleet   bool     // a server told it
 	lacks   []string // words of what is missing
 }
 

@@ -15,7 +15,7 @@ import (
 
 // fromFleet has the agents of a server record a service at a high rate.
 func (f *calibrateFlags) fromFleet(ctx context.Context, service string, log io.Writer) (*preprofile, error) {
-	p := &preprofile{name: service}
+	p := &preprofile{name: service, fleet: true}
 	var err error
 	if p.targets, err = selectorOf(service); err != nil {
 		return nil, &usageError{fmt.Errorf("%q: %w", service, err)}
@@ -47,7 +47,7 @@ func (f *calibrateFlags) fromFleet(ctx context.Context, service string, log io.W
 	if p.lacks, err = d.lacks(); err != nil {
 		return nil, err
 	}
-	windows, err := d.windows(ctx, asked.Window)
+	windows, err := d.windows(ctx, &p.whole.Head, asked.Window)
 	if err != nil {
 		return nil, explain(address, err)
 	}
@@ -60,7 +60,7 @@ func (f *calibrateFlags) fromFleet(ctx context.Context, service string, log io.W
 // onDemand is the profile of the recording: its windows are the steps of the replay,
 // and those at both ends, which are none whole, come on top.
 func (f *calibrateFlags) onDemand(targets spec.Selector) (*spec.Profile, error) {
-	r := recordFlags{threads: true, duration: f.duration + 2*f.step(), targetFlags: targetFlags{frequency: f.frequency, event: "cpu-clock"}, fleetFlags: fleetFlags{selector: targets.String()}}
+	r := recordFlags{duration: f.duration + 2*f.step(), targetFlags: targetFlags{frequency: f.frequency, event: "cpu-clock"}, fleetFlags: fleetFlags{selector: targets.String()}}
 	p, err := r.onDemand()
 	if err != nil {
 		return nil, err
@@ -70,11 +70,12 @@ func (f *calibrateFlags) onDemand(targets spec.Selector) (*spec.Profile, error) 
 	return p, nil
 }
 
-// windows gets what was recorded, window by window, but for those at both ends. Agents
-// cut at the edges of their clocks, which differ a little: an edge is in the middle of
-// what is asked for.
-func (d *demand) windows(ctx context.Context, length time.Duration) (all []*profile.Window, err error) {
-	for edge := d.created.Truncate(length).Add(length); !edge.Add(length).After(d.until); edge = edge.Add(length) {
+// windows gets window by window what the whole was made of, but for those at both
+// ends, which are shorter. Agents cut at the edges of their clocks, which differ a
+// little: an edge is in the middle of what is asked for.
+func (d *demand) windows(ctx context.Context, whole *profile.Head, length time.Duration) (all []*profile.Window, err error) {
+	end := whole.Start.Add(whole.Duration + length/2)
+	for edge := whole.Start.Add(length / 2).Truncate(length).Add(length); !edge.Add(length).After(end); edge = edge.Add(length) {
 		w, _, err := d.fetchOf(ctx, edge.Add(-length/2), edge.Add(length/2))
 		if err != nil {
 			return nil, err

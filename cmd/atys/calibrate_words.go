@@ -65,6 +65,9 @@ func functionsWords(s *calibrate.Stream) string {
 
 func (c *calibrated) writePruning(w io.Writer) error {
 	switch {
+	case c.threads == nil && c.fleet:
+		writeWrapped(w, "", "What servers add up does not tell which thread was sampled: to find what pruning does, record an instance on its node (atys record -p PID --timed -F 1999 -d 5m -o busy.pb.gz), and calibrate by that file.")
+		return nil
 	case c.threads == nil:
 		writeWrapped(w, "", "Nothing tells which thread was sampled, so that none can be left out: recordings of atys in .pb.gz tell it.")
 		return nil
@@ -212,6 +215,9 @@ func (c *calibrated) howWords() string {
 		fmt.Sprintf("Off by is the root of the mean square over the largest %s, of the shares in each %v, against samples that no replay has; their own variance is taken off, and +- is the standard error of replays. ",
 			counted(min(freq.DefaultTop, c.stream.Functions()), "function"), c.stream.Step) +
 		"A decided rate holds from the window after the next on, and policies have run for long. Windows at low rates of policy atys stand for the last one at a high rate, until something changes; those of policy auto are pooled; those of fixed rates are as they are. "
+	if c.fleet {
+		words += "What a fleet keeps has no times of samples: replays thin whole windows. "
+	}
 	if c.sample > 0 {
 		return words + fmt.Sprintf("A sample cost %v of CPU time when this was recorded.", c.sample.Round(100*time.Nanosecond))
 	}
