@@ -128,10 +128,14 @@ func (c *calibrated) pruningWords() string {
 		return allowed + "No pruning is proposed, since the recording is off by more at all levels that were measured."
 	}
 	words := allowed + fmt.Sprintf("%s is proposed, where the recording is off by %s", prune.Level(c.level), offWords(c.off))
-	if len(p.Saved) > 0 {
-		words += fmt.Sprintf(", and %s of the time would be saved by the fit", offWords(p.Time.At(c.level)))
+	const poor = 50 // percent that a fit is off, at levels where there is something to save
+	switch {
+	case len(p.Saved) == 0:
+		return words + "."
+	case !(p.TimeFit.BelowP99 < poor) || p.Time.A > 0:
+		return words + "; how much time it saves is not known, since the fit is too far off (more --rounds help, and a quiet machine)."
 	}
-	return words + "."
+	return words + fmt.Sprintf(", and %s of the time would be saved by the fit.", offWords(p.Time.At(c.level)))
 }
 
 // writeDivergences tells of each length of windows how much they diverge.
@@ -196,6 +200,9 @@ func (c *calibrated) costWords(r calibrate.Result) string {
 }
 
 func pointsWords(r calibrate.Result) string {
+	if r.Doubt == 0 { // of one replay nobody knows it
+		return strconv.FormatFloat(100*r.Error, 'f', 2, 64)
+	}
 	return fmt.Sprintf("%.2f +- %.2f", 100*r.Error, 100*r.Doubt)
 }
 
