@@ -330,7 +330,7 @@ func (f *calibrateFlags) prune(ctx context.Context, c *calibrated) (err error) {
 	return err
 }
 
-// write writes all that was asked for, the proposal last.
+// write tells what was found, and writes the files that were asked for.
 func (f *calibrateFlags) write(out, log io.Writer, c *calibrated) error {
 	words := out
 	if f.yaml == "-" {

@@ -83,7 +83,7 @@ func pruneReport(c *cobra.Command, f pruneFlags, args []string) error {
 	}
 	r, err := cost.Of(c.Context(), w, f.rounds, f.total)
 	if errors.Is(err, cost.ErrNoThreads) {
-		return fmt.Errorf("%q: %w, so no thread can be left out: recordings of atys in .pb.gz tell it, those of a fleet where the profile says threads: each (atys record --server --threads)", paths[0], err)
+		return fmt.Errorf("%q: %w, so no thread can be left out: recordings of atys in .pb.gz tell it, if they were made on the machine itself: what servers add up does not", paths[0], err)
 	}
 	if err != nil {
 		return err

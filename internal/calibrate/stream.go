@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -260,5 +261,5 @@ func (s *Stream) ByChance(length time.Duration, hertz float64) (nats float64) {
 	}
 	n := s.N() / s.Hertz * hertz * length.Seconds() / busy // of a window
 	freedom := min(freq.DefaultTop, s.Functions()-1)
-	return float64(max(freedom, 0)) / (4 * n)
+	return min(float64(max(freedom, 0))/(4*n), math.Ln2) // which is the most there is
 }
