@@ -98,3 +98,21 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestSubstitute has windows at low rates stand for what was known before, until
+// functions change.
+func TestSubstitute(t *testing.T) {
+	at := func(hertz, share float64) Window {
+		w := two(share)
+		w.Hertz = hertz
+		return w
+	}
+	windows := []Window{at(100, 0.5), at(50, 0.51), {}, at(50, 0.49), at(50, 0.9), at(100, 0.91), at(50, 0.92)}
+	shares, _ := Substitute(windows, Options{Policy: Atys, Theta: 0.01}).Shares([]float64{0.5, 0.51, 0, 0.49, 0.9, 0.91, 0.92})
+	want := []float64{0.5, 0.5, 0, 0.5, 0.9, 0.91, 0.91}
+	for i, share := range shares {
+		if math.Abs(share-want[i]) > 1e-12 {
+			t.Errorf("window %d: %v, want %v", i, share, want[i])
+		}
+	}
+}
