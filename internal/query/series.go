@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"atys.dev/atys/internal/freq"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/store"
@@ -15,6 +16,7 @@ type Split struct {
 	Step     time.Duration // parts of this length; 0: all of the time
 	By       string        // a part for each value of this label, or of ByThread; "": none
 	Function string        // of what is in, or was called by, functions of this name; "": of all
+	Pooled   bool          // have steps of the function say what they know of each other
 }
 
 // ByThread splits by the patterns of threads' names.
@@ -35,7 +37,8 @@ type Part struct {
 	// like. It needs three replicate groups, of the part.
 	Service      stats.Interval
 	ServiceKnown bool
-	groups       int // of which there is something in the part
+	Pooled       *Pooled // nil: it was not asked for, or nothing was sampled
+	groups       int     // of which there is something in the part
 	instances    profile.Instances
 }
 
@@ -43,6 +46,9 @@ type Part struct {
 // they are split by. Steps are merged one after another, and of a label's values
 // some at a time: all at once they could take more memory than there is.
 func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Coverage, error) {
+	if by.Pooled && (by.Step == 0 || by.By != "" || by.Function == "") {
+		return nil, Coverage{}, ErrNotPooled
+	}
 	q := a.question(s)
 	p := &splitter{by: by}
 	if by.Step == 0 {
@@ -60,6 +66,9 @@ func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Covera
 		for i := range p.parts {
 			p.parts[i].share(&p.wholes[i], &p.all)
 		}
+	}
+	if by.Pooled {
+		pool(p.parts, p.windows)
 	}
 	coverage, err := q.covered(ctx)
 	return p.parts, coverage, err
@@ -98,6 +107,8 @@ type splitter struct {
 	parts  []Part
 	wholes []amount // of each part
 	all    amount
+
+	windows []freq.Window // of each part, where they are pooled
 }
 
 // step adds the parts of a step.
@@ -161,6 +172,9 @@ func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.
 		part.N, part.Value, part.groups = sums.n, sums.value, whole.groupsUsed()
 		part.share(&sums, &whole)
 		p.parts, p.wholes = append(p.parts, part), append(p.wholes, whole)
+		if p.by.Pooled {
+			p.windows = append(p.windows, freq.Window{Start: start, Length: to.Sub(from), Functions: running(m.Forest, c.Sums)})
+		}
 	}
 	return nil
 }
