@@ -178,7 +178,7 @@ func (a *Agent) wanted() (all []float64) {
 }
 
 // carryOut does what was decided, and says so.
-func (a *Agent) carryOut(d freq.Decision, l freq.Load) {
+func (a *Agent) carryOut(d freq.Verdict, l freq.Load) {
 	s := &a.spending
 	took := []any{"for", string(d.For), "cores", l.Cores, "budget", s.governor.Budget.Cores, "bytes", l.Memory, "most", s.governor.Budget.Memory}
 	s.excess = d.Stop
@@ -210,7 +210,7 @@ func (a *Agent) carryOut(d freq.Decision, l freq.Load) {
 }
 
 // stopNewest ends the task that came last, of those that are for a while.
-func (a *Agent) stopNewest(d freq.Decision, took []any) {
+func (a *Agent) stopNewest(d freq.Verdict, took []any) {
 	var newest *task
 	for _, t := range a.tasks {
 		if !t.over && !t.end.IsZero() && t.records() && (newest == nil || t.came.After(newest.came)) {

@@ -1,9 +1,196 @@
 package freq
 
-// stretches is policy auto. (Being written.)
-type stretches struct{ options Options }
+import (
+	"fmt"
+	"math"
+	"time"
+)
 
-func newStretches(o Options) *stretches { return &stretches{o} }
+// stretches is policy auto: windows that chance alone cannot explain by those before
+// begin a new stretch. Of each, as much is learned as the wanted width needs, and
+// then so much is sampled that a change shows.
+type stretches struct {
+	options Options
+	hertz   float64
+
+	now    *stretch
+	latest []Window // of the stretch, with functions by name: what a new one would begin with
+	spread spread   // what to believe of a new stretch's at first
+	phases phases
+
+	waiting  Window  // too few samples to tell, until there are more
+	perHertz float64 // samples of a window, by its rate, of late
+}
+
+const (
+	leastSamples = 50 // that tell anything
+	mostLatest   = 4  // windows
+	mostNamed    = 64 // functions of each
+
+	// noticeSamples show in one window that a tenth of the time has moved, with nine
+	// chances in ten: G is then some 40 above what chance makes of it.
+	noticeSamples = 1000
+
+	// worthOf is how many times the samples that the wanted width needs a window is to
+	// be worth: half of the variance may come from what is known of its stretch, half
+	// from how windows differ.
+	worthOf = 2.0
+	// learnIn is how many windows that may take.
+	learnIn = 3.0
+
+	sameRate = 0.1 // a rate that differs by less is not worth an order
+)
+
+func newStretches(o Options) *stretches {
+	return &stretches{options: o, hertz: o.Max, spread: unknownSpread}
+}
 
 // Next takes a window.
-func (s *stretches) Next(w Window) Decision { return Decision{Hertz: s.options.Max, Reason: Began} }
+func (s *stretches) Next(w Window) Decision {
+	w, enough := s.gather(w)
+	if !enough {
+		return s.waits()
+	}
+	s.measureYield(&w)
+	if s.now == nil {
+		s.begin([]Window{w}, nil)
+		return s.decide(Began, "nothing is known yet")
+	}
+	t := tallyOf(s.now.cells.counts(&w))
+	ago, found := s.now.change(t)
+	s.latest = append(s.latest, w)
+	if len(s.latest) > mostLatest {
+		s.latest = s.latest[1:]
+	}
+	if ago == 0 {
+		s.now.add(t)
+		return s.decide("", "")
+	}
+	why := fmt.Sprintf("G %.0f where chance has at most %.0f, of %.0f degrees of freedom, since %d windows", found.g, changeLimit(found.freedom), found.freedom, ago)
+	return s.turn(w.Start, s.latest[len(s.latest)-min(ago, len(s.latest)):], why)
+}
+
+// turn ends a stretch, of which the last windows are of the next one already.
+func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
+	s.spread = s.now.inherit()
+	s.now.drop(len(fresh) - 1) // the last one was not added
+	s.phases.leave(s.now, at)
+	old := s.phases.find(fresh)
+	s.begin(fresh, old)
+	if old != nil {
+		return s.decide(Returned, why+": as until "+old.last.UTC().Format(time.DateTime))
+	}
+	return s.decide(Changed, why)
+}
+
+// begin begins a stretch, of a phase that has returned if there is one.
+func (s *stretches) begin(windows []Window, old *phase) {
+	s.latest = windows
+	s.now = &stretch{spread: s.spread.atLeast(s.leastSpread())}
+	if old != nil {
+		s.now.cells, s.now.known, s.now.spread = old.cells, old.tally, old.spread
+	} else {
+		all := make([]*Window, len(windows))
+		for i := range windows {
+			all[i] = &windows[i]
+		}
+		s.now.cells = newCells(largest(s.options.Top, all...))
+	}
+	for i := range windows {
+		s.now.add(tallyOf(s.now.cells.counts(&windows[i])))
+	}
+}
+
+// gather puts windows of too few samples together until they tell something.
+func (s *stretches) gather(w Window) (together Window, enough bool) {
+	if s.waiting.Functions == nil {
+		s.waiting = w.head(mostNamed)
+	} else {
+		s.waiting.absorb(&w)
+	}
+	if s.waiting.N() < leastSamples {
+		return w, false
+	}
+	together, s.waiting = s.waiting, Window{}
+	return together, true
+}
+
+// waits leaves a rate as it is until there are more samples.
+func (s *stretches) waits() Decision {
+	return Decision{s.hertz, Few, fmt.Sprintf("%.0f samples, and %d tell something", s.waiting.N(), leastSamples)}
+}
+
+// measureYield measures how many samples a window has for each hertz: what CPU time
+// the service uses, in all its instances.
+func (s *stretches) measureYield(w *Window) {
+	if w.Hertz <= 0 {
+		return
+	}
+	yield := w.N() / w.Hertz
+	if s.perHertz == 0 {
+		s.perHertz = yield
+	}
+	s.perHertz += (yield - s.perHertz) / 2
+}
+
+// decide chooses the rate. A reason that is empty is found by what becomes of it.
+func (s *stretches) decide(reason Reason, why string) Decision {
+	samples, wants := s.samples()
+	hertz := s.options.Max
+	if s.perHertz > 0 {
+		hertz = s.options.clamp(samples / s.perHertz)
+	}
+	before := s.hertz
+	if math.Abs(hertz-before) > sameRate*before || hertz == s.options.Min || hertz == s.options.Max {
+		s.hertz = hertz
+	}
+	if reason == "" {
+		if reason = Stays; s.hertz < before {
+			reason = Steady
+		}
+	}
+	if why != "" {
+		why += "; "
+	}
+	return Decision{s.hertz, reason, why + wants}
+}
+
+// samples is how many the next window is to have, and what for.
+func (s *stretches) samples() (n float64, what string) {
+	all := s.now.all()
+	need := worthOf * s.needed(all)
+	low, high := s.now.spread.bounds()
+	switch {
+	case 1/low < need && s.now.windows() > int(learnIn):
+		n = max(need/worthOf, noticeSamples)
+		return n, fmt.Sprintf("windows differ by themselves, and each needs %.0f samples for +-%.2g%%", n, 100*s.options.Width)
+	case all.n < need || 1/high < need:
+		n = max(need/learnIn, noticeSamples)
+		return n, fmt.Sprintf("%.0f samples in %d windows are known, and windows are alike to %.2g%%: +-%.2g%% need %.0f", all.n, s.now.windows(), 100*math.Sqrt(high)/2, 100*s.options.Width, need)
+	}
+	return noticeSamples, fmt.Sprintf("%d windows alike, %.0f samples: %d a window show a change", s.now.windows(), all.n, noticeSamples)
+}
+
+// needed is how many samples give the wanted width, for the share that needs most.
+func (s *stretches) needed(t tally) float64 {
+	variance := 0.0
+	for _, x := range t.counts {
+		p := x / max(t.n, 1)
+		variance = max(variance, p*(1-p))
+	}
+	return samplesFor(variance, s.options.Width)
+}
+
+// samplesFor is how many samples give an interval, half of which is the width, to a
+// share p of the variance p(1-p).
+func samplesFor(variance, width float64) float64 {
+	const deviate = 1.96
+	return variance * (deviate / width) * (deviate / width)
+}
+
+// leastSpread is by how much windows may differ and be the same: a fraction of the
+// width that is wanted.
+func (s *stretches) leastSpread() float64 {
+	const fraction = 4
+	return 1 / (fraction * max(samplesFor(0.25, s.options.Width), 1))
+}

@@ -39,7 +39,7 @@ func largest(top int, windows ...*Window) []string {
 	for _, w := range windows {
 		n := w.N()
 		for _, f := range w.Functions {
-			if n > 0 && f.N > 0 {
+			if n > 0 && f.N > 0 && f.Name != others {
 				share[f.Name] += f.N / n
 			}
 		}
@@ -66,4 +66,40 @@ func normal(n []float64) []float64 {
 		shares[i] = x / sum
 	}
 	return shares
+}
+
+// head is a window with its largest functions, and all others as one.
+func (w Window) head(functions int) Window {
+	byName := map[string]float64{}
+	for _, f := range w.Functions {
+		byName[f.Name] += f.N
+	}
+	all := make([]Function, 0, len(byName))
+	for name, n := range byName {
+		all = append(all, Function{name, n})
+	}
+	slices.SortFunc(all, func(a, b Function) int { return cmp.Or(-cmp.Compare(a.N, b.N), cmp.Compare(a.Name, b.Name)) })
+	if len(all) > functions {
+		rest := 0.0
+		for _, f := range all[functions:] {
+			rest += f.N
+		}
+		all = append(all[:functions], Function{others, rest})
+	}
+	w.Functions = all
+	return w
+}
+
+// others is what stands for functions that are not told apart; no function has this name.
+const others = "\x00others"
+
+// absorb adds a window to one before it.
+func (w *Window) absorb(o *Window) {
+	n, m := w.N(), o.N()
+	if n+m > 0 {
+		w.Hertz = (w.Hertz*n + o.Hertz*m) / (n + m)
+	}
+	w.Start, w.Length = o.Start, o.Length
+	w.Functions = append(slices.Clone(w.Functions), o.Functions...)
+	*w = w.head(mostNamed)
 }

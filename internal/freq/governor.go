@@ -63,8 +63,8 @@ const (
 	Memory  Scarce = "memory"
 )
 
-// Decision is what to do next; the rates are Governor.Rate's.
-type Decision struct {
+// Verdict is what to do next; the rates are Governor.Rate's.
+type Verdict struct {
 	Lowered, Raised bool // rates, or the length of windows
 	Shed            bool // give up what is kept in memory to save time
 	Stop            bool // nothing is left to lower: end the recording that came last, of those for a while
@@ -97,7 +97,7 @@ func under(wanted, limit float64) float64 {
 
 // Decide takes what an agent has taken since the last decision, with all rates in
 // force.
-func (g *Governor) Decide(l Load) (d Decision) {
+func (g *Governor) Decide(l Load) (d Verdict) {
 	b := g.Budget
 	if b.Memory > 0 && l.Memory > b.Memory {
 		g.full++
@@ -129,7 +129,7 @@ func (g *Governor) Decide(l Load) (d Decision) {
 }
 
 // lower leaves a part of the rates, the fastest being lowered first.
-func (g *Governor) lower(d *Decision, wanted []float64, left float64) {
+func (g *Governor) lower(d *Verdict, wanted []float64, left float64) {
 	if g.raised {
 		g.patience = min(2*max(g.patience, patience), mostPatience)
 	}
@@ -148,7 +148,7 @@ func (g *Governor) lower(d *Decision, wanted []float64, left float64) {
 }
 
 // raise lets rates, and windows, be a little more of what was asked for.
-func (g *Governor) raise(d *Decision, wanted []float64) {
+func (g *Governor) raise(d *Verdict, wanted []float64) {
 	g.room, g.raised, d.Raised = 0, true, true
 	g.Short = false
 	if g.Cap *= grow; g.Cap == 0 || len(wanted) == 0 || g.Cap >= slices.Max(wanted) {

@@ -122,7 +122,7 @@ func TestGovernorGoesBack(t *testing.T) {
 
 func TestGovernorWithoutBudget(t *testing.T) {
 	g := &Governor{}
-	if d := g.Decide(Load{Cores: 3, Memory: 1 << 40, Wanted: []float64{999}}); d != (Decision{}) || g.Rate(999) != 999 {
+	if d := g.Decide(Load{Cores: 3, Memory: 1 << 40, Wanted: []float64{999}}); d != (Verdict{}) || g.Rate(999) != 999 {
 		t.Errorf("%+v, %g Hz", d, g.Rate(999))
 	}
 }

@@ -1,0 +1,109 @@
+package freq
+
+import (
+	"math"
+	"sync"
+
+	"atys.dev/atys/internal/stats"
+)
+
+// stretch is windows during which a program does the same.
+type stretch struct {
+	cells  *cells
+	spread spread
+	known  tally   // of a phase that has returned, and of windows so long ago that nothing changed there
+	recent []tally // the windows behind that
+	ago    int     // windows in known, of this stretch
+}
+
+// How many windows are looked at for where a change began.
+const mostRecent = 32
+
+// How sure a change has to be: by chance one window in two thousand is taken
+// for one, all places together at which it could have begun.
+const (
+	falseAlarms = 1.0 / 2000
+	placeTests  = 12 // that so many places are worth: neighbours tell nearly the same
+)
+
+// all is the whole stretch.
+func (s *stretch) all() (t tally) {
+	t.add(s.known)
+	for _, r := range s.recent {
+		t.add(r)
+	}
+	return t
+}
+
+func (s *stretch) windows() int { return s.ago + len(s.recent) }
+
+// change tells how many windows ago, that of w included, the program began to do
+// something else; 0: it has not.
+func (s *stretch) change(w tally) (ago int, found comparison) {
+	d, _ := s.spread.value()
+	before := tally{}
+	before.add(s.known.worth(d))
+	recent := make([]tally, len(s.recent))
+	for i, r := range s.recent {
+		recent[i] = r.worth(d)
+		before.add(recent[i])
+	}
+	after, most := w.worth(d), 0.0
+	for m := 1; before.n >= 1; m++ {
+		c := compare(after, before)
+		if over := c.g - changeLimit(c.freedom); over > most {
+			ago, found, most = m, c, over
+		}
+		if m > len(recent) {
+			break
+		}
+		moved := recent[len(recent)-m]
+		after.add(moved)
+		before.subtract(moved)
+	}
+	return ago, found
+}
+
+// changeLimit is what a comparison's G has to be above, to be called a change.
+func changeLimit(freedom float64) float64 {
+	return changeLimits()[min(int(freedom), maxTop)]
+}
+
+var changeLimits = sync.OnceValue(func() (limits [maxTop + 1]float64) {
+	for freedom := range limits {
+		limits[freedom] = stats.ChiSquaredAt(falseAlarms/placeTests, float64(freedom))
+	}
+	limits[0] = math.Inf(1)
+	return limits
+})
+
+// add makes w a window of the stretch.
+func (s *stretch) add(w tally) {
+	if before := s.all(); before.n > 0 {
+		s.spread.add(compare(w, before), w, before)
+	}
+	s.recent = append(s.recent, w)
+	if len(s.recent) > mostRecent {
+		s.known.add(s.recent[0])
+		s.recent = s.recent[1:]
+		s.ago++
+	}
+}
+
+// drop takes the last windows out again: they are of another stretch.
+func (s *stretch) drop(windows int) {
+	s.recent = s.recent[:max(len(s.recent)-windows, 0)]
+}
+
+// inherit is what to believe of the spread of the stretch behind: windows of one
+// service differ alike. If this one was short, what ended it may have been no change,
+// but that its windows differ by more than was believed.
+func (s *stretch) inherit() spread {
+	d, _ := s.spread.value()
+	if s.windows() < shortStretch {
+		return believed(2*d, 1)
+	}
+	return believed(d, 0.5)
+}
+
+const shortStretch = 4 // windows

@@ -1,0 +1,156 @@
+package freq
+
+import "math"
+
+// spread is how much windows of a program that does the same differ beyond what
+// sampling explains: a share p of a window of n samples varies by p(1-p)(1/n + D).
+// One over D is the number of samples that a window can be worth at most for what
+// is said of another.
+type spread struct {
+	prior, priorDoubt float64
+	weight, sum       float64 // of what was measured, by its precision
+	least             float64 // what differs by less is the same
+}
+
+// unknownSpread is what is believed before anything is known: shares of a half
+// wander by one percent of the time, or less, or twice as much.
+var unknownSpread = believed(1.0/2500, 1)
+
+// believed is a spread that nothing was measured of, and how much of it is in doubt.
+func believed(d, doubt float64) spread { return spread{prior: d, priorDoubt: d * doubt} }
+
+// atLeast has a spread not be taken for less than that.
+func (s spread) atLeast(least float64) spread {
+	if s.least = least; s.prior < least {
+		s.priorDoubt *= least / s.prior
+		s.prior = least
+	}
+	return s
+}
+
+// value is D, and doubt its standard deviation.
+func (s *spread) value() (d, doubt float64) {
+	p := 1 / (s.priorDoubt * s.priorDoubt)
+	return max((s.prior*p+s.sum)/(p+s.weight), s.least), 1 / math.Sqrt(p+s.weight)
+}
+
+// bounds are those of an 80% interval of D.
+func (s *spread) bounds() (low, high float64) {
+	const deviate = 1.28
+	d, doubt := s.value()
+	return max(d-deviate*doubt, 0), d + deviate*doubt
+}
+
+// add learns from a window that was compared with those before it, which are of the
+// same stretch.
+func (s *spread) add(c comparison, window, before tally) {
+	if c.freedom == 0 {
+		return
+	}
+	d, _ := s.value()
+	sampling := 1/window.n + 1/before.n
+	both := 1 + before.squares/(before.n*before.n)
+	found := (c.g/c.freedom - 1) * sampling / both
+	deviation := (sampling/both + d) * math.Sqrt(2/c.freedom)
+	s.weight += 1 / (deviation * deviation)
+	s.sum += found / (deviation * deviation)
+}
+
+// tally is samples by cell, of one window or of many.
+type tally struct {
+	counts  []float64
+	n       float64
+	squares float64 // sum of the windows' n squared
+}
+
+func tallyOf(counts []float64) tally {
+	t := tally{counts: counts}
+	for _, x := range counts {
+		t.n += x
+	}
+	t.squares = t.n * t.n
+	return t
+}
+
+// add is for tallies that nobody else holds.
+func (t *tally) add(o tally) {
+	if o.counts == nil {
+		return
+	}
+	if t.counts == nil {
+		t.counts = make([]float64, len(o.counts))
+	}
+	for i, x := range o.counts {
+		t.counts[i] += x
+	}
+	t.n += o.n
+	t.squares += o.squares
+}
+
+func (t *tally) subtract(o tally) {
+	for i, x := range o.counts {
+		t.counts[i] = max(t.counts[i]-x, 0)
+	}
+	t.n -= o.n
+	t.squares -= o.squares
+}
+
+// worth is the tally in samples of a program whose windows do not differ by themselves.
+func (t tally) worth(d float64) tally {
+	if t.n == 0 {
+		return t
+	}
+	scale := 1 / (1 + d*t.squares/t.n)
+	w := tally{counts: make([]float64, len(t.counts)), n: t.n * scale, squares: t.squares * scale * scale}
+	for i, x := range t.counts {
+		w.counts[i] = x * scale
+	}
+	return w
+}
+
+// comparison is how much two tallies differ: g is chi-squared with so many degrees
+// of freedom where they are of the same program.
+type comparison struct{ g, freedom float64 }
+
+// leastExpected is how many samples a cell is to have on either side: with fewer, g is
+// not chi-squared, and the cell is counted with the rest.
+const leastExpected = 5
+
+// compare compares two tallies by the same cells, of which the last is the rest.
+func compare(a, b tally) (c comparison) {
+	if a.n == 0 || b.n == 0 {
+		return c
+	}
+	n := a.n + b.n
+	smaller := min(a.n, b.n) / n
+	var restA, restB float64
+	last := len(a.counts) - 1
+	for i := range a.counts {
+		x, y := a.counts[i], b.counts[i]
+		if i == last || (x+y)*smaller < leastExpected {
+			restA, restB = restA+x, restB+y
+			continue
+		}
+		c.g += cellG(x, a.n, y, b.n)
+		c.freedom++
+	}
+	if restA+restB > 0 {
+		c.g += cellG(restA, a.n, restB, b.n)
+		c.freedom++
+	}
+	c.freedom = max(c.freedom-1, 0)
+	c.g = max(c.g, 0)
+	return c
+}
+
+// cellG is one cell's part of the G statistic.
+func cellG(x, n, y, m float64) (g float64) {
+	share := (x + y) / (n + m)
+	if x > 0 {
+		g += 2 * x * math.Log(x/(n*share))
+	}
+	if y > 0 {
+		g += 2 * y * math.Log(y/(m*share))
+	}
+	return g
+}
