@@ -358,7 +358,7 @@ func profileRow(p *server.ProfileStatus, wide bool, now time.Time) []string {
 		}
 	}
 	s := p.Profile
-	row := []string{s.Name, cmp.Or(s.Select.String(), "{}"), strconv.FormatFloat(s.Frequency, 'g', -1, 64), p.Phase, fmt.Sprintf("%d/%d", running, len(p.Nodes)), left}
+	row := []string{s.Name, cmp.Or(s.Select.String(), "{}"), s.Rates(), p.Phase, fmt.Sprintf("%d/%d", running, len(p.Nodes)), left}
 	if wide {
 		instances := "all"
 		if p.Recorded != nil && p.Eligible != nil {
