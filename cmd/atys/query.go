@@ -124,7 +124,7 @@ answer says on standard error how much of what was asked for it holds.`,
 		Args: knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(queryTopCommand(), queryMergeCommand(), querySeriesCommand(), queryByCommand(), queryDiffCommand(), queryLabelsCommand(), queryWindowsCommand())
+	c.AddCommand(queryTopCommand(), queryMergeCommand(), querySeriesCommand(), queryByCommand(), queryDiffCommand(), queryLabelsCommand(), queryWindowsCommand(), queryRatesCommand())
 	return c
 }
 
@@ -427,7 +427,7 @@ func queryWindowsCommand() *cobra.Command {
 }
 
 func windowRows(r *atysv1.WindowsResponse) [][]string {
-	rows := [][]string{{"START", "LASTS", "TASK", "HZ", "SAMPLES", "CPU SECONDS", "COST", "STACKS", "INCOMPLETE", "SERIES"}}
+	rows := [][]string{{"START", "LASTS", "TASK", "HZ", "REASON", "SAMPLES", "CPU SECONDS", "COST", "STACKS", "INCOMPLETE", "SERIES"}}
 	for _, w := range r.GetWindows() {
 		var incomplete int64
 		for _, l := range w.GetLosses() {
@@ -436,7 +436,7 @@ func windowRows(r *atysv1.WindowsResponse) [][]string {
 			}
 		}
 		rows = append(rows, []string{time.Unix(0, w.GetStartUnixNano()).UTC().Format(time.RFC3339), time.Duration(w.GetDurationNs()).Round(time.Millisecond).String(), w.GetTask(),
-			hertz(w), strconv.FormatInt(w.GetN(), 10), strconv.FormatFloat(time.Duration(w.GetExact().GetCpuNs()).Seconds(), 'f', 3, 64),
+			hertz(w), reasonCell(w.GetRate()), strconv.FormatInt(w.GetN(), 10), strconv.FormatFloat(time.Duration(w.GetExact().GetCpuNs()).Seconds(), 'f', 3, 64),
 			shareOfCore(costOf(w.GetCost()), time.Duration(w.GetDurationNs())), strconv.Itoa(int(w.GetStacks())), strconv.FormatInt(incomplete, 10), profile.Labels(w.GetLabels()).String()})
 	}
 	return rows

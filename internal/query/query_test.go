@@ -78,6 +78,14 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 		chosen = append(chosen, s.chosen(q)...)
 	}
 	for _, w := range chosen {
+		if g.Look != nil {
+			n := int64(0)
+			for _, count := range w.stacks {
+				n += count
+			}
+			g.Look(w.labels, &w.head, n)
+			continue
+		}
 		key := ""
 		if g.Key != nil {
 			key = g.Key(w.labels, &w.head)

@@ -243,6 +243,9 @@ type Grouping struct {
 	// Thread, if not nil, names it by thread as well; what it gives is appended. A
 	// window then counts in each column that it tells of, and once in Merged.Whole.
 	Thread func(t profile.Thread) string
+	// Look, if not nil, is shown each window instead, with its samples: nothing is
+	// added up, and there are no columns. Engines may show several at once.
+	Look func(series profile.Labels, head *profile.Head, n int64)
 }
 
 // Merged is windows added up, in columns over one forest.

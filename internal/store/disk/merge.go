@@ -140,6 +140,10 @@ func (a *adder) add(ctx context.Context, g *grouped) (err error) {
 		}
 		head := &a.columns.head
 		head.Start, head.Task, head.Target = f.start, f.task, g.of.labels
+		if a.grouping.Look != nil {
+			a.grouping.Look(g.of.labels, head, a.columns.samples())
+			return nil
+		}
 		column := ""
 		if a.grouping.Key != nil {
 			column = a.grouping.Key(g.of.labels, head)

@@ -36,6 +36,10 @@ func (m *merger) add(e *entry) {
 	if at < 0 {
 		return
 	}
+	if m.grouping.Look != nil {
+		m.grouping.Look(w.Target, &w.Head, w.N())
+		return
+	}
 	group, windows := store.Group(w.Target), max(e.window.Of, 1)
 	key := ""
 	if m.grouping.Key != nil {
