@@ -77,7 +77,14 @@ func startFleet(ctx context.Context, dir, atys string) (address string, end func
 	if err != nil {
 		return "", nil, err
 	}
-	if _, err := harness.Run(ctx, atys, "apply", "-f", profile, "--server", "http://"+address, "--token-file", filepath.Join(data, "operator.token")); err != nil {
+	token := filepath.Join(data, "operator.token")
+	for range 100 { // it takes connections a moment before it has made one
+		if _, err := os.Stat(token); err == nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if _, err := harness.Run(ctx, atys, "apply", "-f", profile, "--server", "http://"+address, "--token-file", token); err != nil {
 		return "", nil, errors.Join(err, up.End())
 	}
 	return address, up.End, nil
