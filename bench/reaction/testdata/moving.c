@@ -1,8 +1,9 @@
-/* A service of eight functions, of which one gives a part of all time to another at a
- * moment of its own choice: moving DUTY PART AFTER
+/* A service of eight functions, of which the first gives a part of all time to another,
+ * and to yet another, at moments of its own choice: moving DUTY PART AFTER...
  *
- * It is busy for DUTY thousandths of the time. PART hundredths of its time move AFTER
- * milliseconds, and it then prints when that was, in ns of CLOCK_REALTIME. */
+ * It is busy for DUTY thousandths of the time. PART hundredths of all its time move to
+ * the next function AFTER milliseconds, and it then prints when that was, in ns of
+ * CLOCK_REALTIME. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -43,17 +44,18 @@ static long long now(clockid_t clock)
 
 int main(int argc, char **argv)
 {
-	if (argc != 4)
+	if (argc < 3)
 		return 2;
 	long duty = atol(argv[1]), part = atol(argv[2]);
-	long long change = now(CLOCK_MONOTONIC) + atoll(argv[3]) * 1000000;
-	int moved = 0;
+	long long start = now(CLOCK_MONOTONIC);
+	int moves = 0, at = 0; /* the function that has the part */
 	for (;;) {
-		long long began = now(CLOCK_MONOTONIC), used = now(CLOCK_THREAD_CPUTIME_ID);
-		if (!moved && began >= change) {
-			moved = 1;
-			share[0] -= part;
-			share[6] += part;
+		long long used = now(CLOCK_THREAD_CPUTIME_ID);
+		if (3 + moves < argc && now(CLOCK_MONOTONIC) >= start + atoll(argv[3 + moves]) * 1000000) {
+			moves++;
+			share[at] -= part;
+			at = (at + 1) % FUNCTIONS;
+			share[at] += part;
 			printf("%lld\n", now(CLOCK_REALTIME));
 			fflush(stdout);
 		}
