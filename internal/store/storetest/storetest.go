@@ -40,6 +40,7 @@ func Run(t *testing.T, e Engine) {
 		"merges":                         testMerges,
 		"groups":                         testGroups,
 		"groups by thread":               testThreads,
+		"tells instances apart":          testApart,
 		"keeps tenants apart":            testTenants,
 		"late names":                     testLateNames,
 		"names of whoever has them":      testBetterNames,
