@@ -47,6 +47,7 @@ type viewer struct {
 	index      map[profile.FrameKey]*function
 	functions  []*function
 	stack      []*function // of the stack at hand, leaf first
+	apart      *apart
 }
 
 func (view View) over(forest *profile.Forest) *viewer {
@@ -55,11 +56,11 @@ func (view View) over(forest *profile.Forest) *viewer {
 
 // fold gives the functions that are shown and have anything, and the whole. A
 // stack counts once for a function, however often that is on it.
-func (v *viewer) fold(all []store.Sum) (functions []*function, whole *amount) {
-	whole = &amount{}
-	for i := range all {
-		s := &all[i]
-		whole.add(s)
+func (v *viewer) fold(c *store.Column) (functions []*function, whole *amount) {
+	whole, v.apart = &amount{}, newApart(c, v.forest)
+	for i := range c.Sums {
+		s := &c.Sums[i]
+		whole.add(s, v.apart)
 		if called := v.callers(s.Call); called {
 			v.add(s, i+1)
 		}
@@ -99,18 +100,18 @@ func (v *viewer) add(s *store.Sum, number int) {
 			continue
 		}
 		if leaf {
-			f.self.add(s)
+			f.self.add(s, v.apart)
 			leaf = false
 		}
 		if f.last != number {
 			f.last = number
-			f.total.add(s)
+			f.total.add(s, v.apart)
 		}
 	}
 	if leaf && v.classed() {
 		f := v.of(v.nobody(s.Call))
-		f.self.add(s)
-		f.total.add(s)
+		f.self.add(s, v.apart)
+		f.total.add(s, v.apart)
 		f.last = number
 	}
 }
