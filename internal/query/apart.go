@@ -37,6 +37,12 @@ type ofInstance struct {
 	value    float64
 }
 
+// ofStack is what instances have of a stack. The zero value: they are not told apart.
+type ofStack struct {
+	instances int
+	values    []ofInstance
+}
+
 func newApart(c *store.Column, f *profile.Forest) *apart {
 	if len(c.Instances) == 0 {
 		return nil
@@ -61,16 +67,19 @@ func newApart(c *store.Column, f *profile.Forest) *apart {
 	return p
 }
 
-// addTo adds what instances have of a stack to what they have of an amount.
-func (p *apart) addTo(a *amount, call int) {
+func (p *apart) of(call int) ofStack {
 	if p == nil {
-		return
+		return ofStack{}
 	}
-	of := p.values[p.starts[call]:p.starts[call+1]]
-	if a.apart == nil && len(of) > 0 {
-		a.apart = make([]float64, p.instances)
+	return ofStack{p.instances, p.values[p.starts[call]:p.starts[call+1]]}
+}
+
+// addApart adds what instances have of a stack.
+func (a *amount) addApart(of ofStack) {
+	if a.apart == nil && len(of.values) > 0 {
+		a.apart = make([]float64, of.instances)
 	}
-	for _, v := range of {
+	for _, v := range of.values {
 		a.apart[v.instance] += v.value
 	}
 }

@@ -166,10 +166,14 @@ func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.
 		part := Part{Start: start, By: c.Key, Windows: c.Windows, CPU: c.Head.Exact.CPU, instances: c.Head.Instances}
 		var sums amount
 		var all whole
-		of := newApart(c, m.Forest)
+		apart := newApart(c, m.Forest)
 		for i := range c.Sums {
 			sum := &c.Sums[i]
+			of := apart.of(sum.Call)
 			all.add(sum, of)
+			if of.instances > 0 { // other parts may have more of them
+				all.addGroups(sum)
+			}
 			if within == nil || within[sum.Call] {
 				sums.add(sum, of)
 			}

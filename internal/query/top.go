@@ -51,15 +51,23 @@ type amount struct {
 	apart    []float64 // by instance; nil: they are not told apart, or have nothing of it
 }
 
-// add adds a sum, with what instances have of it.
-func (a *amount) add(s *store.Sum, of *apart) {
+// add adds a sum, with what instances have of it or, where they are not told apart,
+// groups: there may be a million of these, of functions on stacks.
+func (a *amount) add(s *store.Sum, of ofStack) {
 	a.n += s.N
 	a.value += s.Value
 	a.squares += s.Squares
+	if of.instances > 0 {
+		a.addApart(of)
+		return
+	}
+	a.addGroups(s)
+}
+
+func (a *amount) addGroups(s *store.Sum) {
 	for g, v := range s.Groups {
 		a.groups[g] += float64(v)
 	}
-	of.addTo(a, s.Call)
 }
 
 // sums are what intervals of the selection are made of.

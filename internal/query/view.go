@@ -60,9 +60,10 @@ func (v *viewer) fold(c *store.Column) (functions []*function, whole *amount) {
 	whole, v.apart = &amount{}, newApart(c, v.forest)
 	for i := range c.Sums {
 		s := &c.Sums[i]
-		whole.add(s, v.apart)
+		of := v.apart.of(s.Call)
+		whole.add(s, of)
 		if called := v.callers(s.Call); called {
-			v.add(s, i+1)
+			v.add(s, of, i+1)
 		}
 	}
 	return slices.DeleteFunc(v.functions, func(f *function) bool { return f.last == 0 }), whole
@@ -93,25 +94,25 @@ func (v *viewer) callers(call int) bool {
 }
 
 // add charges a sum to the functions of the stack at hand, which has a number.
-func (v *viewer) add(s *store.Sum, number int) {
+func (v *viewer) add(s *store.Sum, of ofStack, number int) {
 	leaf := true
 	for _, f := range v.stack {
 		if !f.shown {
 			continue
 		}
 		if leaf {
-			f.self.add(s, v.apart)
+			f.self.add(s, of)
 			leaf = false
 		}
 		if f.last != number {
 			f.last = number
-			f.total.add(s, v.apart)
+			f.total.add(s, of)
 		}
 	}
 	if leaf && v.classed() {
 		f := v.of(v.nobody(s.Call))
-		f.self.add(s, v.apart)
-		f.total.add(s, v.apart)
+		f.self.add(s, of)
+		f.total.add(s, of)
 		f.last = number
 	}
 }

@@ -290,7 +290,7 @@ type Column struct {
 // OfInstance is what one instance has of a column.
 type OfInstance struct {
 	Name   string       // see Instance
-	Values []StackValue // one per stack that it has values of
+	Values []StackValue // of the stacks that it was on, of some more than once
 }
 
 // StackValue is a value of a stack, as Sum has it.

@@ -34,15 +34,22 @@ func (a *apart) settle(cells []cell) *apart {
 	if a == nil {
 		return nil
 	}
-	values := a.of[a.instance]
+	count := 0
+	for leaf := range cells {
+		if cells[leaf].value != 0 {
+			count++
+		}
+	}
+	if count == 0 {
+		return a
+	}
+	values := slices.Grow(a.of[a.instance], count) // there may be as many as rows
 	for leaf := range cells {
 		if v := cells[leaf].value; v != 0 {
 			values = append(values, leafValue{uint32(leaf), v})
 		}
 	}
-	if len(values) > 0 {
-		a.of[a.instance] = values
-	}
+	a.of[a.instance] = values
 	return a.few()
 }
 
@@ -72,21 +79,7 @@ func (a *apart) appendTo(all []store.OfInstance, numbers []int) []store.OfInstan
 		for _, v := range a.of[name] {
 			values = append(values, store.StackValue{Call: numbers[v.leaf], Value: v.value})
 		}
-		all = append(all, store.OfInstance{Name: name, Values: foldedValues(values)})
+		all = append(all, store.OfInstance{Name: name, Values: values})
 	}
 	return all
-}
-
-// foldedValues adds up what there is of one stack more than once.
-func foldedValues(values []store.StackValue) []store.StackValue {
-	slices.SortFunc(values, func(a, b store.StackValue) int { return a.Call - b.Call })
-	out := values[:0]
-	for _, v := range values {
-		if n := len(out) - 1; n >= 0 && out[n].Call == v.Call {
-			out[n].Value += v.Value
-			continue
-		}
-		out = append(out, v)
-	}
-	return out
 }
