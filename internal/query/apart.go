@@ -19,10 +19,9 @@ const (
 	mostApart = 29
 	// fewestApart are needed to tell how instances differ; see stats.Clusters.
 	fewestApart = 3
-	// mostWindows are read at most where fewer, of the service, would do but for
-	// telling instances apart: they take some hundredths of a second, or tenths where
-	// they are of hours (BenchmarkMerge of store/disk).
-	mostWindows = 5000
+	// mostWindows are read at most where some of the service would do but for telling
+	// instances apart, in windows as they are cut: they take a tenth of a second.
+	mostWindows = 20_000
 )
 
 // apart is what instances have of a column, by stack. Nil: they are not told apart.
@@ -119,8 +118,13 @@ func (q *question) tellApart(ctx context.Context, by string, step time.Duration)
 	return err
 }
 
-// windowsOf is about how many windows of a series there are in what is asked for,
-// in steps or at once. The steps have been planned before: what stands is known.
+// asManyAs is how many windows as they are cut take as long to read as one of a
+// level: an hour of a series has twenty times the stacks, and each with more to say
+// (63 in BenchmarkMerge of store/disk).
+var asManyAs = map[store.Level]int{store.Raw: 1, store.Series10m: 20, store.Series1h: 60}
+
+// windowsOf is about how many windows of a series are to be read of what is asked
+// for, in steps or at once. The steps have been planned before: what stands is known.
 func (q *question) windowsOf(step time.Duration) (n int) {
 	if step == 0 {
 		step = q.To.Sub(q.From)
@@ -128,7 +132,7 @@ func (q *question) windowsOf(step time.Duration) (n int) {
 	for at := q.From; at.Before(q.To) && n <= mostWindows; at = at.Add(step) {
 		for _, p := range q.stands.plan(at, earlier(at.Add(step), q.To), ofSeries) {
 			length := cmp.Or(p.Level.Length(), spec.DefaultWindow)
-			n += int((p.To.Sub(p.From) + length - 1) / length)
+			n += asManyAs[p.Level] * int((p.To.Sub(p.From)+length-1)/length)
 		}
 	}
 	return n

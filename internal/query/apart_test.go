@@ -230,9 +230,9 @@ func TestTellApart(t *testing.T) {
 		"three":          {rolled{instances: 3}, `{service="shop"}`, time.Hour, "", 0, true},
 		"29":             {rolled{instances: 29}, `{service="shop"}`, 80 * time.Minute, "", 0, true},
 		"thirty":         {rolled{instances: 30}, `{service="shop"}`, time.Hour, "", 0, false},
-		"a day of 29":    {rolled{instances: 29}, `{service="shop"}`, day + 3*time.Minute, "", 0, true},
-		"30 days of 29":  {rolled{instances: 29}, `{service="shop"}`, 30 * day, "", 0, false},
-		"30 days of six": {rolled{instances: 6}, `{service="shop"}`, 30 * day, "", 0, true},
+		"a day of ten":   {rolled{instances: 10}, `{service="shop"}`, day + 3*time.Minute, "", 0, true},
+		"a day of 29":    {rolled{instances: 29}, `{service="shop"}`, day, "", 0, false},
+		"30 days of six": {rolled{instances: 6}, `{service="shop"}`, 30 * day, "", 0, false},
 		"ten years":      {rolled{instances: 6}, `{service="shop"}`, 3650 * day, "", time.Minute, false},
 		"seconds":        {rolled{instances: 10}, `{service="shop"}`, 40 * time.Second, "", 0, false}, // raw windows are read anyway
 		"of a label":     {rolled{instances: 10}, `{service="shop",zone="a"}`, time.Hour, "", 0, false},
