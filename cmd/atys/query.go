@@ -309,7 +309,7 @@ func (f *queryFlags) split(c *cobra.Command, args []string, request *atysv1.Spli
 // warnService says why no row has an interval of the service.
 func warnService(w io.Writer, rows int, known bool) {
 	if rows > 0 && !known {
-		fmt.Fprintln(w, "atys: no interval of the service: how instances differ is known where 3 groups of them or more have samples")
+		fmt.Fprintln(w, "atys: no interval of the service: how instances differ is known where 3 of them, or of their groups, have samples")
 	}
 }
 

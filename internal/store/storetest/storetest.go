@@ -41,6 +41,7 @@ func Run(t *testing.T, e Engine) {
 		"groups":                         testGroups,
 		"groups by thread":               testThreads,
 		"shows windows":                  testShows,
+		"tells instances apart":          testApart,
 		"keeps tenants apart":            testTenants,
 		"late names":                     testLateNames,
 		"names of whoever has them":      testBetterNames,
