@@ -1,10 +1,10 @@
 package storetest
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
-	"slices"
-	"context"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
