@@ -100,8 +100,11 @@ func (r *rates) note(windows []store.Window, now time.Time) {
 			continue
 		}
 		at := query.IntervalOf(&w.Head, a.window)
+		if at.After(now.Add(a.window)) { // by a clock that is wrong: who goes by it would wait for that time
+			continue
+		}
 		c := r.course(a, service, at, now)
-		if c == nil || at.Before(c.next.Add(-a.window)) || at.After(now.Add(a.window)) {
+		if c == nil || at.Before(c.next.Add(-a.window)) {
 			continue
 		}
 		c.heard = now
@@ -223,7 +226,7 @@ func (r *rates) take(c *course, d freq.Decision) {
 	if stays && (string(d.Reason) == c.rate.Reason || d.Reason == freq.Stays || d.Reason == freq.Few) {
 		return
 	}
-	c.rate = profile.Rate{Hertz: d.Hertz, Policy: c.options.Policy, Reason: string(d.Reason), Why: d.Why, By: profile.ByServer}
+	c.rate = profile.Rate{Hertz: math.Round(1000*d.Hertz) / 1000, Policy: c.options.Policy, Reason: string(d.Reason), Why: d.Why, By: profile.ByServer}
 	c.moved = true
 }
 
