@@ -19,7 +19,7 @@ func newMeter(kernel string, w workload, pid int) (meter, error) {
 	if kernel != ours {
 		return toolMeter{external.Kernel(kernel), pid}, findPeers()
 	}
-	r, err := recorder.Start(recorder.Setup{}, recorder.Options{Targets: recorder.Targets{PIDs: []int{pid}}, Event: "cpu-clock",
+	r, err := recorder.Start(setup(), recorder.Options{Targets: recorder.Targets{PIDs: []int{pid}}, Event: "cpu-clock",
 		Frequency: idle, Threads: true, MeasureCost: true, Placement: cpu.PlaceCPUs})
 	if err != nil {
 		return nil, err

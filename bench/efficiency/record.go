@@ -35,6 +35,7 @@ func (r *running) flags(f *flag.FlagSet) {
 	f.IntVar(&r.load.threads, "threads", 1200, "threads of java, which take turns")
 	f.StringVar(&r.load.runtime, "jvm", "java-17", "the JVM, such as java-21")
 	f.StringVar(&r.load.python, "python", "/usr/bin/python3", "the Python, which has PyTorch")
+	f.BoolVar(&r.load.onednn, "onednn", false, "have python convolve by oneDNN, whose code is made at run time and cannot be unwound: our walks end in it")
 }
 
 func (r *running) check() (workload, error) {
@@ -171,7 +172,7 @@ func look(ctx context.Context, kernel string, w workload, pid int, hz float64) (
 	if kernel != ours {
 		return lookWith(ctx, external.Kernel(kernel), pid, hz)
 	}
-	r, err := recorder.Start(recorder.Setup{}, recorder.Options{Targets: recorder.Targets{PIDs: []int{pid}}, Event: "cpu-clock",
+	r, err := recorder.Start(setup(), recorder.Options{Targets: recorder.Targets{PIDs: []int{pid}}, Event: "cpu-clock",
 		Frequency: hz, Threads: true, Timed: true, Placement: cpu.PlaceCPUs})
 	if err != nil {
 		return nil, err

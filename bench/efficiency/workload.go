@@ -13,6 +13,7 @@ import (
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/bench/runtimes"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/unwind"
 )
 
@@ -54,6 +55,10 @@ type workload struct {
 	command  func(ctx context.Context, dir string, o load) ([]string, error)
 }
 
+// setup gives unwinding tables the most room there is (--unwind-memory 128): that of
+// libtorch_cpu does not fit into what a recording has by default.
+func setup() recorder.Setup { return recorder.Setup{Rows: unwind.MaxRows} }
+
 // load says how much of a workload there is to be.
 type load struct {
 	busy, threads int
@@ -61,6 +66,7 @@ type load struct {
 	steps         schedule
 	runtime       string // the JVM
 	python        string
+	onednn        bool
 }
 
 func (l load) seconds() string { return strconv.FormatFloat(l.window.Seconds(), 'g', -1, 64) }
@@ -123,7 +129,11 @@ func python(ctx context.Context, _ string, o load) ([]string, error) {
 	if _, err := harness.Run(ctx, o.python, "-c", "import torch"); err != nil {
 		return nil, fmt.Errorf("%s has no PyTorch: apt-get install --no-install-recommends python3-torch (of Debian, some 500 MB), or name another Python with -python: %w", o.python, err)
 	}
-	return []string{o.python, filepath.Join(testdata, "vgg16.py"), o.seconds(), o.steps.String()}, nil
+	command := []string{o.python, filepath.Join(testdata, "vgg16.py"), o.seconds(), o.steps.String()}
+	if o.onednn {
+		command = append(command, "onednn")
+	}
+	return command, nil
 }
 
 func native(ctx context.Context, dir string, o load) ([]string, error) {

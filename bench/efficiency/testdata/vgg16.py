@@ -1,9 +1,9 @@
 """Classifies images with VGG16 again and again, and logs what its layers take.
 
 Weights are random, images have the shape of CIFAR's. In each phase of a run some
-layers have more to do: images come in other sizes and numbers, and parts of the
-network run several times on the same image, as ensembles of classifiers and
-pyramids of features do. How often is found at the start, from what parts take.
+layers have more to do: images come in other numbers, and parts of the network run
+several times on the same ones, as ensembles of classifiers and pyramids of features
+do. Within a phase the mix is steady: the part that is furthest behind comes next.
 """
 import json
 import os
@@ -15,16 +15,17 @@ from torch import nn
 from torch.nn import functional
 
 SECOND = 1_000_000_000
-LATE = 5 * SECOND  # a pass may take seconds where much else runs
+LATE = 5 * SECOND  # a part may take seconds where much else runs
 
-# What a phase does: images at once, their edge in pixels, and which part should
-# take how much of the time. A part that has more by itself runs once.
+# What a phase does: images at once, and the part of the time of each part of the network.
 PHASES = [
-    (4, 32, {}),
-    (2, 32, {"classify": 0.45}),
-    (4, 32, {"pyramid": 0.45}),
-    (1, 32, {"classify": 0.25, "pyramid": 0.25}),
+    (1, {"convolve": 0.65, "classify": 0.25, "pyramid": 0.10}),
+    (2, {"convolve": 0.35, "classify": 0.55, "pyramid": 0.10}),
+    (1, {"convolve": 0.35, "classify": 0.20, "pyramid": 0.45}),
+    (2, {"convolve": 0.55, "classify": 0.15, "pyramid": 0.30}),
 ]
+
+EDGE = 32  # of images, in pixels: CIFAR's
 
 # The widths of VGG16's convolutions; M halves edges by taking the largest of four.
 LAYERS = [64, 64, "M", 128, 128, "M", 256, 256, 256, "M", 512, 512, 512, "M", 512, 512, 512, "M"]
@@ -53,13 +54,13 @@ class VGG16(nn.Module):
 
     def pyramid(self, level):
         """Makes maps of features smaller and smaller."""
-        while level.shape[-1] > 1:
+        while level.shape[-1] > 4:  # below that calls take no longer than the clocks
             level = functional.max_pool2d(functional.relu(level), 2)
         return level
 
 
 class Log:
-    """CPU time of each function, and the passes that were done, by window."""
+    """CPU time of each function, and the work that was done, by window."""
 
     NAMES = ["forward", "_conv_forward", "_max_pool2d", "relu"]
 
@@ -90,14 +91,14 @@ class Log:
 
         return call
 
-    def done(self, began, ended):
-        self._split(began, ended, {"": 1})
+    def done(self, began, ended, work):
+        self._split(began, ended, {"": work})
         for start in sorted(self.open):
             if start + self.window + LATE > ended:
                 break
             sums = self.open.pop(start)
             if start >= self.first:
-                say({"window": start, "ns": {name: round(sums.get(name, 0)) for name in self.NAMES}, "done": sums.get("", 0)})
+                say({"window": start, "ns": {name: round(sums.get(name, 0)) for name in self.NAMES}, "done": sums.get("", 0) / SECOND})
 
 
 def say(what):
@@ -113,35 +114,29 @@ def instrument(log):
 
 
 class Phase:
-    """What runs again and again for a while."""
+    """What runs for a while: parts of the network, each for its share of the time."""
 
-    def __init__(self, model, number, edge, shares):
-        self.model = model
-        self.images = torch.rand(number, 3, edge, edge)
-        self.maps = torch.rand(number, 64, edge, edge)
-        self.times = {"classify": 1, "pyramid": 0}
-        took = self._took()
-        rest = took["convolve"] + sum(took[part] * self.times[part] for part in took if part in self.times and part not in shares)
-        left = 1 - sum(shares.values())
-        for part, share in shares.items():
-            self.times[part] = max(round(rest * share / left / took[part]), 1)
-
-    def _took(self):
-        """CPU time of each part, the least of some."""
-        features = self.model.convolve(self.images)
-        parts = {
-            "convolve": lambda: self.model.convolve(self.images),
-            "classify": lambda: self.model.classify(features),
-            "pyramid": lambda: self.model.pyramid(self.maps),
+    def __init__(self, model, number, shares):
+        images, maps = torch.rand(number, 3, EDGE, EDGE), torch.rand(number, 64, EDGE, EDGE)
+        features = model.convolve(images)
+        self.shares = shares
+        self.parts = {
+            "convolve": lambda: model.convolve(images),
+            "classify": lambda: model.classify(features),
+            "pyramid": lambda: model.pyramid(maps),
         }
-        return {name: min(cpu_time(part) for _ in range(5)) for name, part in parts.items()}
+        self.work = {part: min(cpu_time(run) for _ in range(5)) for part, run in self.parts.items()}
+        self.begin()
+
+    def begin(self):
+        self.used = dict.fromkeys(self.parts, 0)
 
     def run(self):
-        features = self.model.convolve(self.images)
-        for _ in range(self.times["classify"]):
-            self.model.classify(features)
-        for _ in range(self.times["pyramid"]):
-            self.model.pyramid(self.maps)
+        """Runs one part, and tells how much work that was: the CPU time that it took at first."""
+        all_used = sum(self.used.values()) + 1
+        part = max(self.parts, key=lambda part: self.shares[part] * all_used - self.used[part])
+        self.used[part] += cpu_time(self.parts[part])
+        return self.work[part]
 
 
 def cpu_time(function):
@@ -159,19 +154,20 @@ def follow(steps, phases, log):
         if i > 0:
             say({"change": end, "phase": int(phase)})
         end += int(seconds * SECOND)
+        phases[int(phase)].begin()
         while (began := time.time_ns()) < end:
-            phases[int(phase)].run()
+            work = phases[int(phase)].run()
             ended = time.time_ns()
+            log.done(began, ended, work)
             if load < 1:
                 time.sleep((ended - began) / SECOND * (1 / load - 1))
-            log.done(began, ended)
 
 
 def main():
-    window, steps = float(sys.argv[1]), sys.argv[2].split(" ")
+    window, steps, onednn = float(sys.argv[1]), sys.argv[2].split(" "), sys.argv[3:] == ["onednn"]
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    with torch.inference_mode():
+    with torch.inference_mode(), torch.backends.mkldnn.flags(enabled=onednn):
         model = VGG16().eval()
         phases = [Phase(model, *phase) for phase in PHASES]
         log = Log(int(window * SECOND))
