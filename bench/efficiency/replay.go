@@ -223,6 +223,7 @@ type row struct {
 	Stream, Estimate string
 	fixed            float64 // Hz; 0: a policy
 	errors, rates    series  // by repetition and moment
+	samples          series  // effective ones
 }
 
 // replayed is what all recordings of a workload came to.
@@ -286,7 +287,7 @@ func (o *replayed) add(t *thinned, streams []stream) {
 		for _, way := range ways {
 			if at == len(o.rows) {
 				o.rows = append(o.rows, &row{Stream: s.name, Estimate: way.name,
-					errors: make(series, len(t.lanes)), rates: make(series, len(t.lanes))})
+					errors: make(series, len(t.lanes)), rates: make(series, len(t.lanes)), samples: make(series, len(t.lanes))})
 				if s.policy == nil {
 					o.rows[at].fixed = s.hertz
 				}
@@ -307,6 +308,7 @@ func (w *row) score(t *thinned, stream int, estimate estimator, functions []hot)
 			place := t.places[j]
 			w.errors[i] = append(w.errors[i], meanError(found[place], functions, m.truth))
 			w.rates[i] = append(w.rates[i], seen[place].Hertz)
+			w.samples[i] = append(w.samples[i], seen[place].N())
 		}
 	}
 }
@@ -314,6 +316,7 @@ func (w *row) score(t *thinned, stream int, estimate estimator, functions []hot)
 // check is a recording as it is: of a lower rate, or by an external kernel.
 type check struct {
 	recording *recording
+	windows   int
 	moments   []moment
 	errors    series
 }
@@ -323,6 +326,7 @@ func checkOf(r *recording) (c check, err error) {
 	c.errors = make(series, 1)
 	names := r.hotNames()
 	err = r.each(func(start int64, samples []sample) error {
+		c.windows++
 		shares := r.truth.windows[start].shares()
 		if shares == nil {
 			return nil

@@ -17,7 +17,7 @@ import java.util.concurrent.locks.LockSupport;
  */
 public class Supermarket {
     static final ThreadMXBean CLOCK = ManagementFactory.getThreadMXBean();
-    static final long SECOND = 1_000_000_000, CALL = 3_000_000; // CPU time of a call, about
+    static final long SECOND = 1_000_000_000, CALL = 300_000; // CPU time of a call, about
 
     static final String[] NAMES = {"InStorePurchase.doCheckout", "InStorePurchase.doPurchase", "OnlinePurchase.doCheckout",
         "SupermarketAudit.analyze", "SupermarketAudit.summarizeReceipt", "CategoryAssociation.execute"};
@@ -68,7 +68,7 @@ public class Supermarket {
 
     /** Does business until all of it is compiled, and finds how much of it is a call. */
     static void open(long length) {
-        Arrays.fill(SIZES, 100);
+        Arrays.fill(SIZES, 10);
         for (long end = System.nanoTime() + length; System.nanoTime() < end;) {
             for (int kind = 0; kind < NAMES.length; kind++) {
                 long began = CLOCK.getCurrentThreadCpuTime();
@@ -174,7 +174,7 @@ class Log {
 
 /** One of the flows of work that threads hand to each other. */
 class Lane {
-    private static final int CALLS = 8; // a thread does before it hands on
+    private static final int CALLS = 80; // a thread does before it hands on
 
     private final Day day;
     private final Log log;

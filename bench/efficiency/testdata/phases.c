@@ -13,8 +13,9 @@
 #include <unistd.h>
 
 #define SECOND INT64_C(1000000000)
-#define CALL INT64_C(3000000) // CPU time of a call, about
-#define LATE SECOND           // that a call may end after the window it began in
+#define CALL INT64_C(300000) // CPU time of a call, about
+#define LATE SECOND          // that a call may end after the window it began in
+#define NAP (10 * CALL)
 
 enum { KINDS = 6, PHASES = 4, MAX_STEPS = 1000, OPEN = 8, WORDS = 1 << 14 };
 
@@ -274,6 +275,7 @@ static void *work(void *data)
 {
 	double used[KINDS] = {0}, all = 0;
 	int64_t last = day.steps[day.n - 1].end;
+	double owed = 0; // of rest: naps are longer than calls
 
 	for (int step = -1;;) {
 		int64_t began = now(CLOCK_REALTIME), cpu = now(CLOCK_THREAD_CPUTIME_ID);
@@ -292,8 +294,11 @@ static void *work(void *data)
 		add(kind, began, now(CLOCK_REALTIME), cpu);
 		used[kind] += cpu;
 		all += cpu;
-		if (day.steps[step].load < 1)
-			rest(cpu * (1 / day.steps[step].load - 1));
+		owed += cpu * (1 / day.steps[step].load - 1);
+		if (owed > NAP) {
+			rest(owed);
+			owed = 0;
+		}
 	}
 }
 
