@@ -22,6 +22,7 @@ func (d *divergence) Next(w Window) Decision {
 	if w.N() == 0 {
 		return Decision{d.hertz, Few, "no samples"}
 	}
+	w = w.head(mostNamed)
 	before := d.before
 	d.before = &w
 	if before == nil {

@@ -86,7 +86,7 @@ func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
 // begin begins a stretch, of a phase that has returned if there is one.
 func (s *stretches) begin(windows []Window, old *phase) {
 	s.latest = windows
-	s.now = &stretch{spread: s.spread.atLeast(s.leastSpread())}
+	s.now = &stretch{spread: s.spread.atLeast(leastSpread(s.options))}
 	if old != nil {
 		s.now.cells, s.now.known, s.now.spread = old.cells, old.tally, old.spread
 	} else {
@@ -158,7 +158,7 @@ func (s *stretches) decide(reason Reason, why string) Decision {
 // samples is how many the next window is to have, and what for.
 func (s *stretches) samples() (n float64, what string) {
 	all := s.now.all()
-	need := worthOf * s.needed(all)
+	need := worthOf * neededFor(all, s.options.Width)
 	low, high := s.now.spread.bounds()
 	switch {
 	case 1/low < need && s.now.windows() > int(learnIn):
@@ -171,14 +171,15 @@ func (s *stretches) samples() (n float64, what string) {
 	return noticeSamples, fmt.Sprintf("%d windows alike, %.0f samples: %d a window show a change", s.now.windows(), all.n, noticeSamples)
 }
 
-// needed is how many samples give the wanted width, for the share that needs most.
-func (s *stretches) needed(t tally) float64 {
+// neededFor is how many samples a window is to be worth for the wanted width of the
+// share that needs most.
+func neededFor(t tally, width float64) float64 {
 	variance := 0.0
 	for _, x := range t.counts {
 		p := x / max(t.n, 1)
 		variance = max(variance, p*(1-p))
 	}
-	return samplesFor(variance, s.options.Width)
+	return samplesFor(variance, width)
 }
 
 // samplesFor is how many samples give an interval, half of which is the width, to a
@@ -190,7 +191,7 @@ func samplesFor(variance, width float64) float64 {
 
 // leastSpread is by how much windows may differ and be the same: a fraction of the
 // width that is wanted.
-func (s *stretches) leastSpread() float64 {
+func leastSpread(o Options) float64 {
 	const fraction = 4
-	return 1 / (fraction * max(samplesFor(0.25, s.options.Width), 1))
+	return 1 / (fraction * max(samplesFor(0.25, o.Width), 1))
 }

@@ -2,159 +2,198 @@ package freq
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
 
-// program gives what each window of one does: shares of functions. A window may do
-// two things, one after the other.
-type program func(window int) []float64
-
-// steady has every window do the same.
-func steady(shares ...float64) program { return func(int) []float64 { return shares } }
-
-// wandering has windows differ as equivalent samples would have it.
-func wandering(rng *rand.Rand, equivalent float64, p program) program {
-	return func(i int) []float64 {
-		shares, sum := make([]float64, len(p(i))), 0.0
-		for j, share := range p(i) {
-			shares[j] = gamma(rng, equivalent*share)
-			sum += shares[j]
-		}
-		for j := range shares {
-			shares[j] /= sum
-		}
-		return shares
-	}
-}
-
-// gamma draws a gamma variable (Marsaglia and Tsang); small shapes by their power.
-func gamma(rng *rand.Rand, shape float64) float64 {
-	if shape < 1 {
-		return gamma(rng, shape+1) * math.Pow(rng.Float64(), 1/shape)
-	}
-	d := shape - 1.0/3
-	c := 1 / math.Sqrt(9*d)
-	for {
-		x := rng.NormFloat64()
-		v := 1 + c*x
-		if v <= 0 {
-			continue
-		}
-		v = v * v * v
-		if math.Log(rng.Float64()) < x*x/2+d-d*v+d*math.Log(v) {
-			return d * v
-		}
-	}
-}
-
-// sample draws a window at a rate, of a service that keeps so many CPUs busy.
-func sample(rng *rand.Rand, p program, window int, hertz, cpus float64) Window {
-	const length = 10 * time.Second
-	w := Window{Start: time.Unix(int64(window)*10, 0), Length: length, Hertz: hertz}
-	shares := p(window)
-	n := poisson(rng, hertz*cpus*length.Seconds())
-	counts := make([]float64, len(shares))
-	left, of := n, 1.0
-	for i, share := range shares {
-		k := left
-		if share < of {
-			k = binomial(rng, left, min(share/of, 1))
-		}
-		counts[i] = float64(k)
-		left, of = left-k, of-share
-	}
-	for i, k := range counts {
-		if k > 0 {
-			w.Functions = append(w.Functions, Function{fmt.Sprint("f", i), k})
-		}
-	}
-	return w
-}
-
-func poisson(rng *rand.Rand, mean float64) int {
-	if mean > 500 {
-		return int(max(math.Round(mean+math.Sqrt(mean)*rng.NormFloat64()), 0))
-	}
-	n, p := 0, rng.Float64()
-	for limit := math.Exp(-mean); p > limit; n++ {
-		p *= rng.Float64()
-	}
-	return n
-}
-
-func binomial(rng *rand.Rand, n int, p float64) int {
-	if mean := float64(n) * p; mean > 500 && float64(n)-mean > 500 {
-		return int(math.Round(mean + math.Sqrt(mean*(1-p))*rng.NormFloat64()))
-	}
-	if p > 0.5 {
-		return n - binomial(rng, n, 1-p)
-	}
-	k, limit := 0, 1/math.Log1p(-p)
-	for at := math.Floor(math.Log(1-rng.Float64()) * limit); p > 0 && at < float64(n); k++ { // from hit to hit
-		at += 1 + math.Floor(math.Log(1-rng.Float64())*limit)
-	}
-	return k
-}
-
-// zipf are shares of many functions, the largest first.
-func zipf(functions int) []float64 {
-	shares, sum := make([]float64, functions), 0.0
-	for i := range shares {
-		shares[i] = 1 / math.Pow(float64(i+1), 1.2)
-		sum += shares[i]
-	}
-	for i := range shares {
-		shares[i] /= sum
-	}
-	return shares
-}
-
-// moved has a part of all time go from one function to another.
-func moved(shares []float64, part float64, from, to int) []float64 {
-	shares = append([]float64(nil), shares...)
-	part = min(part, shares[from])
-	shares[from] -= part
-	shares[to] += part
-	return shares
-}
-
-func TestSee(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	base := zipf(200)
-	other := moved(base, 0.15, 0, 5)
-	p := func(i int) []float64 {
-		if i/15%2 == 1 {
-			return other
-		}
-		return base
-	}
-	o := Options{Policy: Auto, Min: 19, Max: 9999, Width: 0.0025}
+func filled(o Options) Options {
 	o.Fill()
-	s := New(o)
-	hz := o.Max
-	pending := hz
-	for i := range 75 {
-		w := sample(rng, p, i, hz, 2)
-		d := s.Next(w)
-		fmt.Printf("%d %.0f Hz n=%.0f -> %.0f %s %s\n", i, hz, w.N(), d.Hertz, d.Reason, d.Why)
-		hz, pending = pending, d.Hertz
+	return o
+}
+
+// follow has a policy choose the rates of a program's windows. A rate that was decided
+// by a window holds from the next but one on: the server has the window only once the
+// next has begun.
+func follow(rng *rand.Rand, o Options, p program, windows int, cpus float64) (seen []Window, decided []Decision) {
+	policy := New(o)
+	now, next := o.Max, o.Max
+	for i := range windows {
+		w := sample(rng, p, i, now, cpus)
+		d := policy.Next(w)
+		seen, decided = append(seen, w), append(decided, d)
+		now, next = next, d.Hertz
 	}
-	// false alarms
-	for _, K := range []float64{200, 1000, 5000, 1e5, 1e9} {
-		for _, hz := range []float64{19, 99, 999} {
-			s := New(o)
-			alarms := 0
-			q := wandering(rng, K, steady(base...))
-			const N = 3000
-			for i := range N {
-				if d := s.Next(sample(rng, q, i, hz, 2)); d.Reason == Changed || d.Reason == Returned {
+	return seen, decided
+}
+
+func isChange(d Decision) bool { return d.Reason == Changed || d.Reason == Returned }
+
+// TestFalseAlarms has windows that differ by chance, and as programs' do, be no change.
+func TestFalseAlarms(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	alarms, windows := 0, 0
+	for _, equivalent := range []float64{1000, 20_000, 1e9} {
+		for _, hertz := range []float64{19, 99, 499} {
+			policy := New(filled(Options{Policy: Auto, Min: 1, Max: 999}))
+			p := wandering(rng, equivalent, steady(zipf(100)...))
+			for i := range 1500 {
+				if d := policy.Next(sample(rng, p, i, hertz, 2)); isChange(d) {
 					alarms++
 				}
+				windows++
 			}
-			fmt.Printf("K %.0f %v Hz: %d alarms of %d\n", K, hz, alarms, N)
 		}
+	}
+	if rate := float64(alarms) / float64(windows); rate > 0.002 {
+		t.Errorf("%d of %d windows that differ by chance are taken for a change", alarms, windows)
+	}
+}
+
+// TestReaction has a fifth of the time move from one function to another, anywhere in
+// a window: the rate is raised from the third window on at the latest.
+func TestReaction(t *testing.T) {
+	const at = 60
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		before := zipf(100)
+		after := moved(before, 0.2, 0, int(3+seed))
+		part := rng.Float64() // of the window that is as before
+		p := func(i int) []float64 {
+			switch {
+			case i < at:
+				return before
+			case i > at:
+				return after
+			}
+			mixed := make([]float64, len(before))
+			for j := range mixed {
+				mixed[j] = part*before[j] + (1-part)*after[j]
+			}
+			return mixed
+		}
+		o := filled(Options{Policy: Auto, Min: 19, Max: 999, Width: 0.01})
+		seen, decided := follow(rng, o, p, at+6, 2)
+		raised := at
+		for raised < len(seen)-1 && seen[raised].Hertz <= seen[at].Hertz {
+			raised++
+		}
+		if late := raised - at; late > 3 {
+			t.Errorf("seed %d, %.2f of the window before: raised %d windows late", seed, part, late)
+			for i := at - 1; i < len(seen); i++ {
+				t.Log(i, seen[i].Hertz, decided[i])
+			}
+		}
+	}
+}
+
+// TestFallsAndReturns has a program do two things in turns: of each the policy learns
+// once, and then samples little.
+func TestFallsAndReturns(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	one := zipf(100)
+	other := moved(one, 0.15, 0, 5)
+	p := func(i int) []float64 {
+		if i/20%2 == 1 {
+			return other
+		}
+		return one
+	}
+	seen, decided := follow(rng, filled(Options{Policy: Auto, Min: 19, Max: 999}), p, 160, 2)
+	found := map[Reason]int{}
+	low := 0
+	for i, d := range decided {
+		found[d.Reason]++
+		if i >= 40 && isChange(d) != (i%20 == 0) {
+			t.Errorf("window %d: %v", i, d)
+		}
+		if seen[i].Hertz < 100 {
+			low++
+		}
+	}
+	if found[Changed] != 1 || found[Returned] != 6 {
+		t.Errorf("%d changes and %d returns of 1 and 6", found[Changed], found[Returned])
+	}
+	if low < 100 {
+		t.Errorf("%d of 160 windows are at a low rate", low)
+	}
+}
+
+// TestWindowsThatDiffer has each window stand for itself where they do.
+func TestWindowsThatDiffer(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	p := wandering(rng, 300, steady(zipf(100)...))
+	_, decided := follow(rng, filled(Options{Policy: Auto, Min: 19, Max: 4999, Width: 0.01}), p, 60, 2)
+	last := decided[len(decided)-1]
+	if !strings.Contains(last.Why, "differ by themselves") || last.Hertz < 200 {
+		t.Errorf("%v", last)
+	}
+}
+
+// TestFewSamples has services that hardly run, or do one thing only.
+func TestFewSamples(t *testing.T) {
+	for _, policy := range Policies() {
+		o := filled(Options{Policy: policy, Min: 19, Max: 99})
+		for name, w := range map[string]Window{
+			"nothing":      {Length: time.Second, Hertz: 99},
+			"one sample":   {Length: time.Second, Hertz: 99, Functions: []Function{{"f", 1}}},
+			"one function": {Length: time.Second, Hertz: 99, Functions: []Function{{"f", 5000}}},
+			"no rate":      {Functions: []Function{{"f", 5000}, {"g", 10}}},
+		} {
+			p := New(o)
+			for range 100 {
+				if d := p.Next(w); !(d.Hertz >= o.Min && d.Hertz <= o.Max) || isChange(d) || d.Why == "" {
+					t.Fatalf("%s, %s: %+v", policy, name, d)
+				}
+			}
+		}
+	}
+}
+
+// TestSleeps has a program sleep for minutes: it is the same when it wakes up.
+func TestSleeps(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	for _, policy := range Policies() {
+		p := New(filled(Options{Policy: policy, Min: 19, Max: 499}))
+		for i := range 120 {
+			w := sample(rng, steady(zipf(50)...), i, 99, 2)
+			if i/30%2 == 1 {
+				w.Functions = nil
+			}
+			if d := p.Next(w); isChange(d) {
+				t.Errorf("%s, window %d: %+v", policy, i, d)
+			}
+		}
+	}
+}
+
+// TestNewFunctions has all functions be others, as after a deployment.
+func TestNewFunctions(t *testing.T) {
+	for _, policy := range Policies() {
+		p := New(filled(Options{Policy: policy, Min: 19, Max: 499}))
+		for i := range 20 {
+			w := Window{Hertz: 99, Functions: []Function{{fmt.Sprint("f", i/10), 600}, {fmt.Sprint("g", i/10), 400}}}
+			if d := p.Next(w); isChange(d) != (i == 10) {
+				t.Errorf("%s, window %d: %+v", policy, i, d)
+			}
+		}
+	}
+}
+
+// BenchmarkNext is a window of a thousand functions.
+func BenchmarkNext(b *testing.B) {
+	for _, policy := range Policies() {
+		b.Run(policy, func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(6, 6))
+			var windows []Window
+			for i := range 64 {
+				windows = append(windows, sample(rng, steady(zipf(1000)...), i, 999, 2))
+			}
+			p := New(filled(Options{Policy: policy, Min: 19, Max: 999}))
+			for i := 0; b.Loop(); i++ {
+				p.Next(windows[i%len(windows)])
+			}
+		})
 	}
 }

@@ -44,12 +44,41 @@ func largest(top int, windows ...*Window) []string {
 			}
 		}
 	}
-	names := make([]string, 0, len(share))
-	for name := range share {
-		names = append(names, name)
+	shares := make([]Function, 0, len(share))
+	for name, part := range share {
+		shares = append(shares, Function{name, part})
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(-cmp.Compare(share[a], share[b]), cmp.Compare(a, b)) })
-	return names[:min(top, len(names))]
+	first, _ := split(shares, top)
+	names := make([]string, len(first))
+	for i, f := range first {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// split takes the largest functions out, sorted, and tells what the others have. It
+// sorts no more than these: there may be thousands.
+func split(all []Function, most int) (first []Function, rest float64) {
+	first = make([]Function, 0, most+1)
+	for _, f := range all {
+		if len(first) < most || most > 0 && bySize(f, first[most-1]) < 0 {
+			i, _ := slices.BinarySearchFunc(first, f, bySize)
+			first = slices.Insert(first, i, f)
+		} else {
+			rest += f.N
+			continue
+		}
+		if len(first) > most {
+			rest += first[most].N
+			first = first[:most]
+		}
+	}
+	return first, rest
+}
+
+// bySize has the largest first, and those of one size by name.
+func bySize(a, b Function) int {
+	return cmp.Or(-cmp.Compare(a.N, b.N), cmp.Compare(a.Name, b.Name))
 }
 
 // normal divides by the sum, where there is any.
@@ -70,23 +99,11 @@ func normal(n []float64) []float64 {
 
 // head is a window with its largest functions, and all others as one.
 func (w Window) head(functions int) Window {
-	byName := map[string]float64{}
-	for _, f := range w.Functions {
-		byName[f.Name] += f.N
+	if len(w.Functions) <= functions {
+		return w
 	}
-	all := make([]Function, 0, len(byName))
-	for name, n := range byName {
-		all = append(all, Function{name, n})
-	}
-	slices.SortFunc(all, func(a, b Function) int { return cmp.Or(-cmp.Compare(a.N, b.N), cmp.Compare(a.Name, b.Name)) })
-	if len(all) > functions {
-		rest := 0.0
-		for _, f := range all[functions:] {
-			rest += f.N
-		}
-		all = append(all[:functions], Function{others, rest})
-	}
-	w.Functions = all
+	first, rest := split(w.Functions, functions)
+	w.Functions = append(first, Function{others, rest})
 	return w
 }
 
@@ -100,6 +117,14 @@ func (w *Window) absorb(o *Window) {
 		w.Hertz = (w.Hertz*n + o.Hertz*m) / (n + m)
 	}
 	w.Start, w.Length = o.Start, o.Length
-	w.Functions = append(slices.Clone(w.Functions), o.Functions...)
+	sums := map[string]float64{}
+	for _, f := range slices.Concat(w.Functions, o.Functions) {
+		sums[f.Name] += f.N
+	}
+	w.Functions = w.Functions[:0:0]
+	for name, n := range sums {
+		w.Functions = append(w.Functions, Function{name, n})
+	}
+	slices.SortFunc(w.Functions, bySize)
 	*w = w.head(mostNamed)
 }

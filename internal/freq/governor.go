@@ -1,5 +1,11 @@
 // Package freq decides how often to sample: pure, with what was measured passed in.
 //
+//	what a service's functions had, window by window -> Policy.Next
+//	   -> a rate for the windows to come, and why: Algorithm 1 of the paper (atys.go), or
+//	      stretches in which chance explains all differences (auto.go, stretch.go), and phases
+//	      that return (phase.go)
+//	all windows, afterwards -> Pool -> what those of one stretch say of each (cut.go, mixed.go)
+//
 //	what an agent took of its machine, and may -> Governor.Decide
 //	   -> a cap on the rates of all recordings, and what else is to be given up
 //	a rate that was asked for -> Governor.Rate -> the rate under the cap

@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -127,8 +128,10 @@ func (r *Resolver) unload(m *module) {
 
 // closeDebug closes what is open of a module but its file, which could be gone when
 // it is asked for again: caches, and sections that were unpacked, 20 MB of a C
-// library. It takes a tenth of a second to have those again.
-func (m *module) closeDebug() {
+// library. It takes a tenth of a second to have those again. It tells whether any
+// was open.
+func (m *module) closeDebug() (closed bool) {
+	closed = m.dwarf != nil || m.debug != nil || m.shared != nil
 	m.goTab = nil
 	if m.dwarf != nil {
 		m.dwarf.Close()
@@ -142,6 +145,7 @@ func (m *module) closeDebug() {
 		m.shared.Close()
 		m.shared = nil
 	}
+	return closed
 }
 
 func (r *Resolver) closeFiles(m *module) {
@@ -175,10 +179,14 @@ func (r *Resolver) tend() {
 		return
 	}
 	r.tended = now
+	closed := false
 	for m := range r.open {
 		if now.Sub(m.read) >= idleAfter {
-			m.closeDebug()
+			closed = m.closeDebug() || closed
 		}
+	}
+	if closed { // megabytes each, of which the runtime would let go little by little, for minutes
+		debug.FreeOSMemory()
 	}
 	if r.options.CacheDir != "" {
 		r.flush()

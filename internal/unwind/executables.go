@@ -304,7 +304,7 @@ func (u *Unwinder) publish(e *executable, t *cfi.Table) error {
 		if ok2 {
 			x.pages.put(page)
 		}
-		if !u.hasRoom(uint32(len(t.Rows))) || !u.evictTables(uint32(len(t.Rows))) {
+		if uint32(len(t.Rows)) > u.room() || !u.evictTables(uint32(len(t.Rows))) {
 			return fmt.Errorf("%w: %d rows wanted, %d of %d used", errNoRoom, len(t.Rows), x.rows.used, u.stats.RowsMax)
 		}
 	}
@@ -360,20 +360,27 @@ const refuseFor = 10 * time.Second
 
 // mayFit tells whether it is worth to build an executable's rows.
 func (u *Unwinder) mayFit(e *executable) bool {
-	return e.needs == 0 || time.Since(e.refused) > refuseFor && u.hasRoom(e.needs)
+	return e.needs == 0 || time.Since(e.refused) > refuseFor && e.needs <= u.room()
 }
 
 // wantRefused tries executables again whose rows found no room, now that they may.
 func (u *Unwinder) wantRefused() {
+	var room uint32
 	for _, e := range u.executables.byFile {
-		if e.needs > 0 && !e.loaded && !e.building && u.mayFit(e) && atomic.LoadUint32(&u.memory.executables.Value.E[e.id].Wanted) > 0 {
+		if e.needs == 0 || e.loaded || e.building || time.Since(e.refused) <= refuseFor || atomic.LoadUint32(&u.memory.executables.Value.E[e.id].Wanted) == 0 {
+			continue
+		}
+		if room == 0 { // it is the same for all, and takes a look at each
+			room = u.room()
+		}
+		if e.needs <= room {
 			u.want(e)
 		}
 	}
 }
 
-// hasRoom tells whether so many rows can be had: what no process uses makes room.
-func (u *Unwinder) hasRoom(rows uint32) bool {
+// room is how many rows can be had: what no process uses makes room.
+func (u *Unwinder) room() uint32 {
 	inUse := map[extent]bool{}
 	for _, e := range u.executables.byFile {
 		if e.loaded && e.uses > 0 {
@@ -384,7 +391,7 @@ func (u *Unwinder) hasRoom(rows uint32) bool {
 	for run := range inUse {
 		kept += run.count
 	}
-	return rows <= u.stats.RowsMax-kept
+	return u.stats.RowsMax - kept
 }
 
 // evictTables drops the rows of the executables unused for longest, until so
