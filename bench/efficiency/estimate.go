@@ -2,32 +2,47 @@ package main
 
 import "atys.dev/atys/internal/freq"
 
-// estimator says what shares functions had in each window of a stream, by what was
-// sampled in all of them: windows follow each other, their functions are the workload's
-// and [rest].
-type estimator func(windows []freq.Window) []map[string]float64
+// estimator says how shares of windows are made of what was sampled in all of them: told
+// what a policy was told of each, it gives a function that takes a function's share of
+// each window by its own samples, and makes the best of them.
+type estimator func(told []freq.Window, o freq.Options) func(own []float64) []float64
 
-// estimators are the ways that are compared; what each makes of the streams of policies
-// has a row of its own.
-func estimators() []named[estimator] {
-	return []named[estimator]{{"alone", alone}}
+// way is an estimator with its name.
+type way struct {
+	name     string
+	estimate estimator
 }
 
-// named is something with a name to be printed.
-type named[T any] struct {
-	name string
-	is   T
+// ways are what is made of a policy's windows, a row each; windows of fixed rates stand for themselves.
+func ways(policy *freq.Options) []way {
+	all := []way{{"alone", alone}}
+	if policy == nil {
+		return all
+	}
+	if policy.Policy == freq.Atys {
+		all = append(all, way{"substituted", substituted})
+	}
+	return append(all, way{"pooled", pooled})
 }
 
 // alone has each window stand for itself.
-func alone(windows []freq.Window) []map[string]float64 {
-	all := make([]map[string]float64, len(windows))
-	for i := range windows {
-		n := windows[i].N()
-		all[i] = map[string]float64{}
-		for _, f := range windows[i].Functions {
-			all[i][f.Name] = f.N / n
-		}
+func alone([]freq.Window, freq.Options) func([]float64) []float64 {
+	return func(own []float64) []float64 { return own }
+}
+
+// substituted is the paper's way.
+func substituted(told []freq.Window, o freq.Options) func([]float64) []float64 {
+	return shares(freq.Substitute(told, o))
+}
+
+// pooled is what an answer of the server says once its windows are final.
+func pooled(told []freq.Window, o freq.Options) func([]float64) []float64 {
+	return shares(freq.Pool(told, o))
+}
+
+func shares(p *freq.Pooled) func([]float64) []float64 {
+	return func(own []float64) []float64 {
+		shares, _ := p.Shares(own)
+		return shares
 	}
-	return all
 }

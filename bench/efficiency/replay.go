@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -133,11 +134,17 @@ type lane struct {
 	sieve  sieve
 	policy freq.Policy // nil: the rate is fixed
 	rates  []float64   // of the next windows, as far as they are decided
-	seen   []freq.Window
+
+	// By window.
+	hertz   []float64
+	samples []float64     // effective ones
+	told    []freq.Window // to the policy, of functions by themselves
+	own     [][]float64   // by function of the workload first: its share, by the window's samples alone
 }
 
 func (r *recording) newLane(s stream, lag int) *lane {
-	l := &lane{sieve: sieve{hot: make([]float64, len(r.workload.hot)+1)}}
+	functions := len(r.workload.hot)
+	l := &lane{sieve: sieve{hot: make([]float64, functions+1)}, own: make([][]float64, functions)}
 	if s.policy == nil {
 		l.rates = []float64{s.hertz}
 		return l
@@ -151,13 +158,18 @@ func (r *recording) newLane(s stream, lag int) *lane {
 }
 
 // take ends a window: what was sampled is kept, and a policy told of it.
-func (l *lane) take(start time.Time, r *recording, hotNames []string) {
+func (l *lane) take(start time.Time, r *recording) {
 	hertz := l.rates[0]
-	l.seen = append(l.seen, l.sieve.window(start, r.Window, hertz, hotNames, l.sieve.hot))
+	l.hertz = append(l.hertz, hertz)
+	l.samples = append(l.samples, l.sieve.effective())
+	for i := range l.own {
+		l.own[i] = append(l.own[i], l.sieve.hot[i+1]/max(l.sieve.weight, math.SmallestNonzeroFloat64))
+	}
 	if l.policy == nil {
 		return
 	}
-	told := l.sieve.window(start, r.Window, hertz, r.Self, l.sieve.self)
+	told := l.sieve.window(start, r.Window, hertz, r.Self)
+	l.told = append(l.told, told)
 	l.rates = append(l.rates[1:], l.policy.Next(told).Hertz)
 }
 
@@ -180,12 +192,12 @@ func (p *replaying) thin(ctx context.Context, r *recording, streams []stream, bl
 		}
 		t.lanes = append(t.lanes, lanes)
 	}
-	names, windows := r.hotNames(), 0
+	windows := 0
 	err := r.each(func(start int64, samples []sample) error {
 		for i, lanes := range t.lanes {
 			pour(lanes, samples, r.Hertz, random[i])
 			for _, l := range lanes {
-				l.take(time.Unix(0, start), r, names)
+				l.take(time.Unix(0, start), r)
 			}
 		}
 		if shares := r.truth.windows[start].shares(); shares != nil {
@@ -207,15 +219,6 @@ func pour(lanes []*lane, samples []sample, base float64, r *rand.Rand) {
 		sieves[i] = &l.sieve
 	}
 	thin(samples, sieves, r)
-}
-
-// hotNames are the names of the places in a sieve's hot.
-func (r *recording) hotNames() []string {
-	names := []string{rest}
-	for _, h := range r.workload.hot {
-		names = append(names, h.name)
-	}
-	return names
 }
 
 // row is one line of the table: a stream, and how shares are made of it.
@@ -280,35 +283,47 @@ func (p *replaying) replay(ctx context.Context, all []*recording) (*replayed, er
 func (o *replayed) add(t *thinned, streams []stream) {
 	at := 0
 	for j, s := range streams {
-		ways := estimators()
-		if s.policy == nil {
-			ways = ways[:1]
-		}
-		for _, way := range ways {
+		for _, way := range ways(s.policy) {
 			if at == len(o.rows) {
-				o.rows = append(o.rows, &row{Stream: s.name, Estimate: way.name,
-					errors: make(series, len(t.lanes)), rates: make(series, len(t.lanes)), samples: make(series, len(t.lanes))})
-				if s.policy == nil {
-					o.rows[at].fixed = s.hertz
-				}
+				o.rows = append(o.rows, newRow(s, way.name, len(t.lanes)))
 			}
-			o.rows[at].score(t, j, way.is, o.workload.hot)
+			o.rows[at].score(t, j, s.policy, way.estimate)
 			at++
 		}
 	}
 	o.moments = append(o.moments, t.moments...)
 }
 
+func newRow(s stream, way string, repetitions int) *row {
+	w := &row{Stream: s.name, Estimate: way, errors: make(series, repetitions), rates: make(series, repetitions), samples: make(series, repetitions)}
+	if s.policy == nil {
+		w.fixed = s.hertz
+	}
+	return w
+}
+
 // score adds the errors of a stream's windows.
-func (w *row) score(t *thinned, stream int, estimate estimator, functions []hot) {
+func (w *row) score(t *thinned, stream int, policy *freq.Options, estimate estimator) {
+	var options freq.Options
+	if policy != nil {
+		options = *policy
+	}
 	for i, lanes := range t.lanes {
-		seen := lanes[stream].seen
-		found := estimate(seen)
+		l := lanes[stream]
+		best := estimate(l.told, options)
+		shares := make([][]float64, len(l.own))
+		for f, own := range l.own {
+			shares[f] = best(own)
+		}
 		for j, m := range t.moments {
 			place := t.places[j]
-			w.errors[i] = append(w.errors[i], meanError(found[place], functions, m.truth))
-			w.rates[i] = append(w.rates[i], seen[place].Hertz)
-			w.samples[i] = append(w.samples[i], seen[place].N())
+			found := make([]float64, len(shares))
+			for f := range shares {
+				found[f] = shares[f][place]
+			}
+			w.errors[i] = append(w.errors[i], meanError(found, m.truth))
+			w.rates[i] = append(w.rates[i], l.hertz[place])
+			w.samples[i] = append(w.samples[i], l.samples[place])
 		}
 	}
 }
@@ -324,20 +339,18 @@ type check struct {
 func checkOf(r *recording) (c check, err error) {
 	c.recording = r
 	c.errors = make(series, 1)
-	names := r.hotNames()
 	err = r.each(func(start int64, samples []sample) error {
 		c.windows++
 		shares := r.truth.windows[start].shares()
 		if shares == nil {
 			return nil
 		}
-		s := sieve{hot: make([]float64, len(names))}
+		s := sieve{hot: make([]float64, len(r.workload.hot)+1)}
 		for _, in := range samples {
 			s.keep(in)
 		}
-		seen := s.window(time.Unix(0, start), r.Window, r.Hertz, names, s.hot)
 		c.moments = append(c.moments, moment{start: start, truth: shares})
-		c.errors[0] = append(c.errors[0], meanError(alone([]freq.Window{seen})[0], r.workload.hot, shares))
+		c.errors[0] = append(c.errors[0], meanError(s.hot[1:], shares))
 		return nil
 	})
 	mark(c.moments, r.truth.changes, int64(r.Window), 0)

@@ -39,12 +39,8 @@ func mark(moments []moment, changes []int64, window int64, first int) {
 // meanError is the mean absolute error of shares by function, after what is not the
 // workload's functions is left out, as the paper does. Nothing sampled knows nothing:
 // all functions alike.
-func meanError(found map[string]float64, functions []hot, truth []float64) float64 {
-	shares := make([]float64, len(functions))
-	for i, f := range functions {
-		shares[i] = found[f.name]
-	}
-	shares = distribution(shares)
+func meanError(found, truth []float64) float64 {
+	shares := distribution(found)
 	sum := 0.0
 	for i, share := range truth {
 		guess := 1 / float64(len(truth))

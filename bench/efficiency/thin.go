@@ -52,21 +52,34 @@ func thin(samples []sample, sieves []*sieve, r *rand.Rand) {
 	}
 }
 
-// rest is the name of time that is in none of the workload's functions.
-const rest = "[rest]"
-
-// window is what a policy or an estimate is told of weights by function: as many
-// samples as equally weighted ones would be as sure.
-func (s *sieve) window(start time.Time, length time.Duration, hertz float64, names []string, weights []float64) freq.Window {
-	w := freq.Window{Start: start, Length: length, Hertz: hertz}
+// effective is how many equally weighted samples would be as sure as those kept (Kish).
+func (s *sieve) effective() float64 {
 	if s.weight == 0 {
-		return w
+		return 0
 	}
-	each := s.weight / s.squares // effective samples of a unit of weight, Kish's
-	for i, weight := range weights {
+	return s.weight * s.weight / s.squares
+}
+
+// mostTold is of how many functions policies and estimates are told by name; they look
+// at ten or so.
+const mostTold = 100
+
+// window is what a policy is told: effective samples by function that was running itself.
+func (s *sieve) window(start time.Time, length time.Duration, hertz float64, names []string) freq.Window {
+	w := freq.Window{Start: start, Length: length, Hertz: hertz}
+	each := s.effective() / max(s.weight, 1)
+	for i, weight := range s.self {
 		if weight > 0 {
 			w.Functions = append(w.Functions, freq.Function{Name: names[i], N: weight * each})
 		}
+	}
+	slices.SortFunc(w.Functions, func(a, b freq.Function) int { return cmp.Compare(b.N, a.N) })
+	if len(w.Functions) > mostTold {
+		rest := freq.Function{Name: "[rest]"}
+		for _, f := range w.Functions[mostTold:] {
+			rest.N += f.N
+		}
+		w.Functions = append(slices.Clone(w.Functions[:mostTold]), rest)
 	}
 	return w
 }
