@@ -26,11 +26,12 @@ const ours = "bpf"
 type running struct {
 	name, kernel string
 	load         load
+	wrap         func(command []string) []string // nil: the workload runs as it is
 }
 
 func (r *running) flags(f *flag.FlagSet) {
 	f.StringVar(&r.name, "workload", "java", "java, python or native")
-	f.StringVar(&r.kernel, "kernel", ours, "bpf, async-profiler or py-spy (.ci/peers installs the last two)")
+	f.StringVar(&r.kernel, "kernel", ours, "bpf; async-profiler or py-spy, which .ci/peers installs; pyroscope for python, but not for cost")
 	f.IntVar(&r.load.busy, "busy", 2, "threads that are at work at any time; python has one")
 	f.IntVar(&r.load.threads, "threads", 1200, "threads of java, which take turns")
 	f.StringVar(&r.load.runtime, "jvm", "java-17", "the JVM, such as java-21")
@@ -39,8 +40,11 @@ func (r *running) flags(f *flag.FlagSet) {
 }
 
 func (r *running) check() (workload, error) {
-	if r.load.busy < 1 || r.load.threads < r.load.busy {
+	switch {
+	case r.load.busy < 1 || r.load.threads < r.load.busy:
 		return workload{}, errors.New("-busy is 1 or more, -threads not less")
+	case r.kernel == pyroscope && r.name != "python":
+		return workload{}, errors.New("-kernel pyroscope is for -workload python")
 	}
 	return findWorkload(r.name)
 }
@@ -83,14 +87,21 @@ func record(ctx context.Context, args []string) error {
 
 // record runs the workload to its end, and keeps what is seen of it.
 func (r *running) record(ctx context.Context, w workload, h head, dir string) (err error) {
+	var see eye
+	if r.kernel == pyroscope {
+		if see, r.wrap, err = takeIn(h.Hertz, h.Window); err != nil {
+			return err
+		}
+	}
 	v, stop, err := r.start(ctx, w)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	see, err := look(ctx, r.kernel, w, v.PID, h.Hertz)
-	if err != nil {
-		return err
+	if see == nil {
+		if see, err = look(ctx, r.kernel, w, v.PID, h.Hertz); err != nil {
+			return err
+		}
 	}
 	defer func() { err = errors.Join(err, see.Close()) }()
 	p, err := newPacker(dir, h, w.hot, time.Now())
@@ -150,6 +161,9 @@ func (r *running) start(ctx context.Context, w workload) (v *victims.Victim, sto
 		_ = os.RemoveAll(dir) // of the system's temporary files
 	}
 	command, err := w.command(ctx, dir, r.load)
+	if err == nil && r.wrap != nil {
+		command = r.wrap(command)
+	}
 	if err == nil {
 		v, err = victims.Start(ctx, command[0], command[1:]...)
 	}

@@ -233,7 +233,6 @@ type row struct {
 type replayed struct {
 	workload   workload
 	name       string
-	kernel     string
 	recordings []*recording // those that were thinned
 	moments    []moment
 	rows       []*row
@@ -332,6 +331,7 @@ func (w *row) score(t *thinned, stream int, policy *freq.Options, estimate estim
 type check struct {
 	recording *recording
 	windows   int
+	empty     int // of them: nothing was sampled, though the program ran; they are left out
 	moments   []moment
 	errors    series
 }
@@ -343,6 +343,10 @@ func checkOf(r *recording) (c check, err error) {
 		c.windows++
 		shares := r.truth.windows[start].shares()
 		if shares == nil {
+			return nil
+		}
+		if len(samples) == 0 {
+			c.empty++
 			return nil
 		}
 		s := sieve{hot: make([]float64, len(r.workload.hot)+1)}

@@ -42,6 +42,7 @@ type checked struct {
 	Recording, Kernel string
 	Hertz             float64
 	Error             stats.Interval
+	Windows, Empty    int     // the second are those without any sample, left out of the error
 	Samples           float64 // in a window, in the mean
 	Thinned           float64 // the error of the thinned one at its rate; 0: there is none
 	ThinnedSamples    float64
@@ -168,7 +169,7 @@ func (o *replayed) compare(w *row, p par) (found, error) {
 }
 
 func (o *replayed) checked(c check) checked {
-	out := checked{Recording: c.recording.dir, Kernel: c.recording.Kernel, Hertz: c.recording.Hertz,
+	out := checked{Recording: c.recording.dir, Kernel: c.recording.Kernel, Hertz: c.recording.Hertz, Windows: c.windows, Empty: c.empty,
 		Error: c.errors.mean(c.moments, every), Samples: float64(c.recording.Samples) / float64(max(c.windows, 1))}
 	if w, err := o.fixed(out.Hertz); err == nil {
 		out.Thinned = w.errors.mean(o.moments, every).Value
@@ -219,13 +220,13 @@ func (r *result) print(w io.Writer, o *replayed, repetitions int) error {
 	}
 	fmt.Fprintln(w)
 	var t harness.Table
-	t.Row("recording", "kernel", "rate", "error, points", "samples a window", "error when thinned to that rate", "samples a window")
+	t.Row("recording", "kernel", "rate", "windows; without a sample", "error, points", "samples a window", "error when thinned to that rate", "samples a window")
 	for _, c := range r.Checks {
 		thinned, samples := "", ""
 		if c.Thinned > 0 {
 			thinned, samples = fmt.Sprintf("%.3f", 100*c.Thinned), fmt.Sprintf("%.0f", c.ThinnedSamples)
 		}
-		t.Row(c.Recording, c.Kernel, rateName(c.Hertz), interval(c.Error), fmt.Sprintf("%.0f", c.Samples), thinned, samples)
+		t.Row(c.Recording, c.Kernel, rateName(c.Hertz), fmt.Sprintf("%d; %d", c.Windows, c.Empty), interval(c.Error), fmt.Sprintf("%.0f", c.Samples), thinned, samples)
 	}
 	return t.Print(w)
 }
