@@ -81,8 +81,12 @@ func (s *station) withBPF(w agent.Wanted) (*recorder.Recorder, error) {
 	if s.machine == nil {
 		return nil, s.cause
 	}
-	return s.machine.Start(recorder.Options{Targets: recorder.Targets{All: w.All}, Event: w.Event, Frequency: w.Frequency,
-		Threads: true, MayAsk: w.MayAttach, MeasureCost: true})
+	o := recorder.Options{Targets: recorder.Targets{All: w.All}, Event: w.Event, Frequency: w.Frequency,
+		Threads: true, MayAsk: w.MayAttach, MeasureCost: true}
+	if w.Adapts { // rates are low most of the time, and its targets many: an event of each thread would cost more
+		o.Placement = cpu.PlaceCPUs
+	}
+	return s.machine.Start(o)
 }
 
 // oneOf is a recording, or none where there is an error.

@@ -4,7 +4,8 @@
 //	   the targets that match (census.go, identify.go)
 //	   -> cut -> pruned (targets.go) -> named -> split by target (split.go, pieces.go) -> wire.Seal -> spool
 //	   -> a batch -> Push, to the server or a relay (route.go) -> acknowledged, only then forgotten (ship.go)
-//	what it costs -> freq.Governor -> rates, from the next edge on (budget.go)
+//	how often targets are sampled, as policies decide: of the server (rates.go), or alone (alone.go)
+//	what it costs -> freq.Governor -> at most so often, from the next edge on (budget.go)
 //	what runs here, and how tasks fare -> Report (report.go), Prometheus (metrics.go)
 //
 // Cutting never waits for shipping, nor for orders: a server that is gone for
@@ -70,6 +71,7 @@ type Wanted struct {
 	Frequency float64
 	Window    time.Duration
 	All       bool
+	Adapts    bool // Frequency is the highest of a range, that it begins with
 	MayAttach bool
 }
 
@@ -89,6 +91,9 @@ type Recording interface {
 	Full() float64
 	// SetFrequency has it sample as often as this, from the next window on.
 	SetFrequency(hz float64) error
+	// SetRates gives processes that it is aimed at rates of their own, from the next
+	// window on. Others keep theirs.
+	SetRates(hz map[int]float64) error
 	// Spent tells what samples have cost so far, beside this process's own time.
 	Spent() (bpf, interrupts time.Duration, err error)
 }
@@ -135,6 +140,7 @@ type Agent struct {
 	spending spending
 
 	mu      sync.Mutex // guards all below
+	heard   time.Time  // when something was last heard of who orders tasks, or the agent began
 	status  []*atysv1.TaskState
 	rates   []rate
 	ledger  ledger
@@ -160,7 +166,7 @@ func New(o Options) (*Agent, error) {
 		own = &process{budget: o.Budget.Memory, now: time.Now}
 		o.Usage = own.usage
 	}
-	a := &Agent{options: o, log: o.Log, began: o.Now(), census: newCensus(o.Node, o.Labels), shipper: newShipper(o),
+	a := &Agent{options: o, log: o.Log, began: o.Now(), heard: time.Now(), census: newCensus(o.Node, o.Labels), shipper: newShipper(o),
 		own: own, life: newLife(o.Life, o.Log), spending: spending{governor: freq.Governor{Budget: o.Budget}},
 		orders: make(chan []*task, 1), started: make(chan start), cuts: make(chan crewCut), crews: map[*recording]Crew{}, reports: make(chan struct{}, 1)}
 	if o.Spool != nil {
@@ -329,7 +335,7 @@ func (a *Agent) follow(tasks []*task) {
 		}
 		delete(was, t.id)
 		old.letGo(t)
-		old.limited, old.chosen, old.instances = t.limited, t.chosen, t.instances
+		old.limited, old.chosen, old.instances, old.rates = t.limited, t.chosen, t.instances, t.rates
 		if old.until != t.until {
 			old.until, old.end, old.unsure = t.until, old.lasting(t.end), t.unsure
 		}
@@ -395,18 +401,22 @@ func (a *Agent) aim() {
 	for _, t := range a.tasks {
 		var follow []*recording
 		for _, r := range t.recordings {
-			if _, crew := r.sampler.(Crew); r.sampler != nil && (crew || !t.everything()) {
+			if _, crew := r.sampler.(Crew); r.sampler != nil && (crew || r.aims()) {
 				follow = append(follow, r)
 			}
 		}
 		if t.everything() && len(follow) == 0 {
 			continue
 		}
-		wanted, others, targets := a.census.choose(t.means)
-		t.targets = targets
+		meant, others := a.census.choose(t.means)
+		wanted := processes(meant)
+		t.targets = len(meant)
 		for _, r := range follow {
-			if r.aim(wanted, others) && !t.everything() {
+			if r.aim(wanted, others) && r.aims() {
 				r.behind = true
+			}
+			if r.adapts() {
+				a.welcome(r, meant)
 			}
 			a.catchUp(r, now)
 		}

@@ -46,6 +46,8 @@ func (m *machine) Full() float64 { return m.full }
 
 func (m *machine) SetFrequency(float64) error { return nil }
 
+func (m *machine) SetRates(map[int]float64) error { return nil }
+
 func (m *machine) Spent() (bpf, interrupts time.Duration, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

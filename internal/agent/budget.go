@@ -157,7 +157,7 @@ func laterOf(a, b time.Time) time.Time {
 func (a *Agent) pending() bool {
 	for _, t := range a.tasks {
 		for _, r := range t.recordings {
-			if r.sampler != nil && r.rate != a.spending.governor.Rate(t.profile.Frequency) {
+			if r.sampler != nil && r.rate != a.spending.governor.Rate(r.wanted) {
 				return true
 			}
 		}
@@ -165,12 +165,12 @@ func (a *Agent) pending() bool {
 	return false
 }
 
-// wanted lists the rates that recordings in progress were asked for.
+// wanted lists the rates that recordings in progress would have without a budget.
 func (a *Agent) wanted() (all []float64) {
 	for _, t := range a.tasks {
 		for _, r := range t.recordings {
 			if r.sampler != nil {
-				all = append(all, t.profile.Frequency)
+				all = append(all, r.wanted)
 			}
 		}
 	}
@@ -270,26 +270,12 @@ func (a *Agent) shortest() (shortest time.Duration) {
 	return shortest
 }
 
-// adopt has a recording sample as often as it may, from the edge on that comes now.
-func (a *Agent) adopt(r *recording) {
-	rate := a.spending.governor.Rate(r.task.profile.Frequency)
-	if rate == r.rate {
-		return
-	}
-	if err := r.sampler.SetFrequency(rate); err != nil {
-		a.log.Error("change the frequency", "task", r.Task, "hertz", rate, "error", err)
-		return
-	}
-	r.rate = rate
-}
-
 // restraint says of a recording that samples less than it was asked to, why.
 func (a *Agent) restraint(r *recording) string {
-	wanted := r.task.profile.Frequency
-	if r.sampler == nil || r.rate >= wanted {
+	if r.sampler == nil || r.rate >= r.wanted {
 		return ""
 	}
-	return fmt.Sprintf("samples at %.3g Hz in place of %g: the agent keeps within its budget (%s)", r.rate, wanted, a.budget())
+	return fmt.Sprintf("samples at %.3g Hz in place of %.4g: the agent keeps within its budget (%s)", r.rate, r.wanted, a.budget())
 }
 
 // state says what is done to keep within the budget; "" is nothing.

@@ -22,6 +22,8 @@ type present struct {
 	pids   []int
 }
 
+func (p *present) key() string { return p.labels.String() }
+
 // young is what is not looked at yet: most processes that live shorter are
 // never needed, and there may be hundreds of them a second.
 const young = time.Second
@@ -55,19 +57,25 @@ func (c *census) look() error {
 	return nil
 }
 
-// choose gives the processes of targets that are meant, those of all others,
-// and how many targets are meant.
-func (c *census) choose(means func(profile.Labels) bool) (wanted, others []int, targets int) {
+// choose gives the targets that are meant, and the processes of all others.
+func (c *census) choose(means func(profile.Labels) bool) (meant []*present, others []int) {
 	for _, p := range c.present {
 		if means(p.labels) {
-			wanted = append(wanted, p.pids...)
-			targets++
+			meant = append(meant, p)
 		} else {
 			others = append(others, p.pids...)
 		}
 	}
-	slices.Sort(wanted)
-	return wanted, others, targets
+	return meant, others
+}
+
+// processes lists those of targets.
+func processes(of []*present) (pids []int) {
+	for _, p := range of {
+		pids = append(pids, p.pids...)
+	}
+	slices.Sort(pids)
+	return pids
 }
 
 // targets lists the targets as they are reported, and tells whether they are

@@ -26,6 +26,7 @@ type crewCut struct {
 	crew    Crew
 	windows []*profile.Window
 	last    bool
+	at      rates
 }
 
 // crewFarewell is how long profilers may take to write what they have when the
@@ -41,7 +42,8 @@ func (a *Agent) cutCrew(r *recording, c Crew, last bool) {
 	}
 	last = r.leaving
 	a.crews[r], r.turned = c, time.Now()
-	go func() { a.cuts <- crewCut{r, c, c.CutEach(last), last} }()
+	at := r.turn()
+	go func() { a.cuts <- crewCut{r, c, c.CutEach(last), last, at} }()
 }
 
 // crewHasCut takes what a crew's cut has brought.
@@ -50,7 +52,9 @@ func (a *Agent) crewHasCut(d crewCut) {
 	delete(a.crews, r)
 	next := a.shipper.reading()
 	if len(d.windows) > 0 {
-		a.keep(r, a.partsOfEach(r, d.crew, d.windows), next)
+		parts := a.partsOfEach(r, d.crew, d.windows)
+		r.tell(parts, d.at)
+		a.keep(r, parts, next)
 	}
 	switch {
 	case d.last:

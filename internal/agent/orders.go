@@ -23,6 +23,7 @@ func (a *Agent) attend(ctx context.Context) {
 	remote.Stand(ctx, func(ctx context.Context, heard func()) error {
 		return a.options.Fleet.AttendTo(ctx, request, func(o *atysv1.Orders) error {
 			heard()
+			a.hear()
 			if !o.GetUnchanged() {
 				a.shipper.route.use(o.GetShipTo())
 				a.remember(o)
@@ -57,7 +58,7 @@ func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 			continue
 		}
 		t := newTask(m.GetId(), p, time.Time{})
-		t.until = m.GetUntilUnixNano()
+		t.until, t.rates = m.GetUntilUnixNano(), orderedRates(m, p)
 		a.date(t)
 		if t.limited = m.GetLimited(); t.limited {
 			t.instances = profile.Instances{Recorded: int(m.GetRecorded()), Eligible: int(m.GetEligible())}

@@ -15,15 +15,17 @@ import (
 // an hour there may be hundreds.
 const mostParts = 32
 
-// hold takes a part of a window.
-func (a *Agent) hold(r *recording, w *profile.Window) {
+// hold takes a part of a window, which was sampled at these rates.
+func (a *Agent) hold(r *recording, w *profile.Window, at rates) {
 	part := profile.Head{Start: w.Start, Duration: w.Duration}
 	if len(r.parts) == 0 {
 		r.extent = part
 	} else {
 		r.extent.Absorb(&part)
 	}
-	if r.parts = append(r.parts, a.parts(r, r.sampler, w)); len(r.parts) >= mostParts {
+	parts := a.parts(r, r.sampler, w)
+	r.tell(parts, at)
+	if r.parts = append(r.parts, parts); len(r.parts) >= mostParts {
 		r.parts = [][]*profile.Window{r.whole()}
 	}
 }

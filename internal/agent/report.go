@@ -37,7 +37,7 @@ func (a *Agent) publish() {
 	for _, t := range a.tasks {
 		for _, r := range t.recordings {
 			if r.sampler != nil {
-				rates = append(rates, rate{r.Task, r.Event, r.rate, t.profile.Frequency})
+				rates = append(rates, rate{r.Task, r.Event, r.rate, r.wanted})
 			}
 		}
 		phase, message := t.troubles()

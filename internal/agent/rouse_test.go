@@ -20,13 +20,19 @@ type site struct {
 
 func newSite(t *testing.T, window time.Duration) *site {
 	t.Helper()
+	return newSiteOf(t, fmt.Sprintf(`{"kind":"Profile","name":"x","select":"{service=\"shop\"}","window":"%v"}`, window))
+}
+
+// newSiteOf is one whose task is such a profile.
+func newSiteOf(t *testing.T, text string) *site {
+	t.Helper()
 	b := newBench(t, 12)
 	s := &site{studio: &studio{open: map[*take]bool{}}}
 	var err error
 	if s.Agent, err = New(Options{Node: "n", Spool: b.spool, Intake: b.server, Record: s.record}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := spec.ParseJSON(fmt.Appendf(nil, `{"kind":"Profile","name":"x","select":"{service=\"shop\"}","window":"%v"}`, window))
+	p, err := spec.ParseJSON([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

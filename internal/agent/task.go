@@ -36,7 +36,8 @@ type task struct {
 	began      time.Time // where that took a moment
 	limited    bool      // to what is chosen
 	chosen     map[string]bool
-	instances  profile.Instances // in the fleet, where it is limited
+	instances  profile.Instances       // in the fleet, where it is limited
+	rates      map[string]profile.Rate // that are ordered, by service
 	recordings []*recording
 	phase      string
 	message    string
@@ -66,7 +67,11 @@ type recording struct {
 	late     bool                 // a crew's first cut is not over: it has begun then
 	clock    reading              // when the window began
 	leaving  bool                 // a crew is to cut its last windows, or has
-	rate     float64              // Hz
+	rate     float64              // Hz: the highest of its targets
+	wanted   float64              // what that would be without a budget
+	rates    rates                // of the window that is filled
+	next     *rates               // from its edge on; nil: the same
+	soloists map[string]*soloist  // by target, where the agent is alone
 	spent    profile.Cost         // by its samples, since the sampler began
 	cost     profile.Cost         // and since the last edge
 }
@@ -74,7 +79,7 @@ type recording struct {
 func newTask(id string, p *spec.Profile, end time.Time) *task {
 	t := &task{id: id, profile: p, end: end, phase: phaseStarting}
 	for _, r := range p.Recordings() {
-		t.recordings = append(t.recordings, &recording{Recording: r, task: t, aimed: map[int]bool{}, rate: p.Frequency})
+		t.recordings = append(t.recordings, &recording{Recording: r, task: t, aimed: map[int]bool{}, rate: p.Frequency, wanted: p.Frequency})
 	}
 	return t
 }
@@ -114,8 +119,9 @@ func (r *recording) aim(wanted, others []int) (fresh bool) {
 // that.
 func (a *Agent) start(r *recording) {
 	p := r.task.profile
-	r.rate, r.spent = a.spending.governor.Rate(p.Frequency), profile.Cost{}
-	w := Wanted{Event: r.Event, Kernel: p.Kernel, Frequency: r.rate, Window: p.Window, All: r.task.everything(), MayAttach: p.AllowAttach}
+	a.setOut(r)
+	r.spent = profile.Cost{}
+	w := Wanted{Event: r.Event, Kernel: p.Kernel, Frequency: r.rate, Window: p.Window, All: !r.aims(), Adapts: r.adapts(), MayAttach: p.AllowAttach}
 	r.starting, r.edge, r.leaving, r.behind = true, time.Time{}, false, false
 	r.let, r.letAll = nil, time.Time{}
 	clear(r.aimed)
@@ -171,7 +177,7 @@ func (a *Agent) begun(s start) error {
 	}
 	if slow {
 		a.cutCrew(r, crew, false) // it begins what it was just aimed at
-	} else if !t.everything() { // what it was just aimed at is sampled from the next window on: begin one
+	} else if r.aims() { // what it was just aimed at is sampled from the next window on: begin one
 		if _, err := r.sampler.Cut(); err != nil {
 			a.breakOff(r, err)
 			return nil
@@ -336,7 +342,7 @@ func (a *Agent) cutEarly(r *recording) {
 		a.breakOff(r, err)
 		return
 	}
-	a.hold(r, w)
+	a.hold(r, w, r.rates)
 	r.behind = false
 }
 
@@ -356,7 +362,7 @@ func (a *Agent) cut(r *recording) {
 		a.breakOff(r, err)
 		return
 	}
-	a.hold(r, w)
+	a.hold(r, w, r.turn())
 	a.keepWindow(r, next)
 }
 
@@ -381,6 +387,7 @@ func (a *Agent) keep(r *recording, parts []*profile.Window, next reading) {
 		if a.options.Functions != nil {
 			a.options.Functions.Add(part, r.task.profile.Top)
 		}
+		a.decideAlone(r, part)
 		if data := a.seal(part); data != nil {
 			records = append(records, data)
 		}

@@ -68,6 +68,7 @@ type take struct {
 	Wanted
 	studio *studio
 	aimed  map[int]bool
+	rates  map[int]float64
 }
 
 func (s *studio) record(w Wanted) (Recording, error) {
@@ -76,7 +77,7 @@ func (s *studio) record(w Wanted) (Recording, error) {
 	if s.refuse {
 		return nil, errors.New("no such event")
 	}
-	t := &take{w, s, map[int]bool{}}
+	t := &take{w, s, map[int]bool{}, map[int]float64{}}
 	s.open[t] = true
 	return t, nil
 }
@@ -106,6 +107,13 @@ func (t *take) SetFrequency(hz float64) error {
 	t.studio.mu.Lock()
 	defer t.studio.mu.Unlock()
 	t.Frequency = hz
+	return nil
+}
+
+func (t *take) SetRates(hz map[int]float64) error {
+	t.studio.mu.Lock()
+	defer t.studio.mu.Unlock()
+	maps.Copy(t.rates, hz)
 	return nil
 }
 

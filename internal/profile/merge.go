@@ -138,6 +138,7 @@ func (h *Head) Absorb(o *Head) {
 	h.span(o)
 	h.clocks(o)
 	h.Instances.Absorb(o.Instances)
+	h.Rate.Absorb(o.Rate)
 	mergePeriods(h.Types, o.Types)
 	h.addLossesAndComments(o)
 }

@@ -127,7 +127,12 @@ func TestMergeHeads(t *testing.T) {
 	a.ClockOffset, b.ClockOffset, a.ClockError, b.ClockError = -5, 3, 1, 1
 	a.Types[0].Period, b.Types[0].Period = 1, 2
 	a.Exact.Source, b.Exact.Source = "schedstat", "cgroup"
+	a.Rate = profile.Rate{Hertz: 99, Policy: "atys", Reason: "steady", Why: "0.01", By: profile.ByServer}
+	b.Rate = profile.Rate{Hertz: 99, Policy: "atys", Reason: "changed", Why: "0.3", By: profile.ByServer}
 	w := merge(t, a, b)
+	if want := (profile.Rate{Hertz: 99, Policy: "atys", By: profile.ByServer}); w.Rate != want {
+		t.Errorf("a rate of %+v, want %+v", w.Rate, want)
+	}
 	if w.Design != profile.DesignUnknown || w.Task != "" || w.ClockOffset != 0 || w.ClockError != 5 || w.Types[0].Period != 0 || w.Exact.Source != "mixed" {
 		t.Errorf("what differs must not stay: %+v", w.Head)
 	}

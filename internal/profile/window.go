@@ -183,6 +183,39 @@ func (i *Instances) Absorb(o Instances) {
 	}
 }
 
+// Rate is how often a window was sampled, and who decided that by what. What is
+// zero is not known, or was not the same of all that was added up.
+type Rate struct {
+	Hertz  float64
+	Policy string // that chose it from a range; "": none, one rate was asked for
+	Reason string // of the policy, in a word
+	Why    string // the same in words, with what was measured
+	By     string // who decided; see the constants
+}
+
+// Who decides on rates.
+const (
+	ByServer = "server" // for all instances of a service
+	ByAgent  = "agent"  // on its own, as it had not heard of its server: for each instance
+	ByBudget = "budget" // of the agent, which allows less than was decided
+)
+
+// Absorb keeps what both have in common.
+func (r *Rate) Absorb(o Rate) {
+	common := func(mine *string, other string) {
+		if *mine != other {
+			*mine = ""
+		}
+	}
+	if r.Hertz != o.Hertz {
+		r.Hertz = 0
+	}
+	common(&r.Policy, o.Policy)
+	common(&r.Reason, o.Reason)
+	common(&r.Why, o.Why)
+	common(&r.By, o.By)
+}
+
 // Head is all of a window but its rows and their dictionaries.
 type Head struct {
 	Task        string
@@ -192,6 +225,7 @@ type Head struct {
 	ClockOffset time.Duration // of this clock against the server's
 	ClockError  time.Duration // by how much that may be wrong; ClockUnknown where nobody knows
 	Instances   Instances     // that the task recorded everywhere, when this was cut
+	Rate        Rate          // at which it was sampled
 	Types       []ValueType
 	Design      Design
 	Exact       Exact // of the whole target in this interval

@@ -152,6 +152,9 @@ func (r *Recorder) Sampler() *cpu.Sampler { return r.sampler }
 // SetFrequency has a recording sample as often as this, from the next window on.
 func (r *Recorder) SetFrequency(hz float64) error { return r.sampler.SetFrequency(hz) }
 
+// SetRates gives targets rates of their own, from the next window on; see cpu.Sampler.
+func (r *Recorder) SetRates(hz map[int]float64) error { return r.sampler.SetRates(hz) }
+
 // Spent tells what samples have cost so far, beside this process's own time.
 func (r *Recorder) Spent() (bpf, interrupts time.Duration, err error) {
 	s, err := r.sampler.Spent()

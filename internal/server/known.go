@@ -38,7 +38,7 @@ func (f *fleet) recordingAll(kind string) map[string]*spec.Profile {
 		all[t.ID] = t.Profile
 	}
 	maps.DeleteFunc(all, func(_ string, p *spec.Profile) bool {
-		return !p.All() || p.External() || !slices.Contains(p.Kinds, kind)
+		return !p.All() || p.Adaptive != nil || p.External() || !slices.Contains(p.Kinds, kind)
 	})
 	return all
 }

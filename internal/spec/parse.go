@@ -38,50 +38,6 @@ type prometheus struct {
 	Top int `json:"top" yaml:"top"`
 }
 
-// frequency is a number, or a range with a policy that chooses from it.
-type frequency struct {
-	Fixed  float64 `json:"-" yaml:"-"`
-	Min    float64 `json:"min" yaml:"min"`
-	Max    float64 `json:"max" yaml:"max"`
-	Policy string  `json:"policy" yaml:"policy"`
-	ranged bool    // it was written as a range, whatever is in it
-}
-
-func (f *frequency) UnmarshalYAML(data []byte) error {
-	if hz, err := strconv.ParseFloat(string(bytes.TrimSpace(data)), 64); err == nil {
-		f.Fixed = hz
-		return nil
-	}
-	f.ranged = true
-	type plain frequency
-	if err := yaml.UnmarshalWithOptions(data, (*plain)(f), yaml.Strict()); err != nil {
-		return fmt.Errorf("frequency: %.80q: want a number, such as 99", data)
-	}
-	return nil
-}
-
-func (f *frequency) UnmarshalJSON(data []byte) error {
-	if json.Unmarshal(data, &f.Fixed) == nil {
-		return nil
-	}
-	f.ranged = true
-	type plain frequency
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode((*plain)(f)); err != nil {
-		return fmt.Errorf("frequency: %.80q: want a number, such as 99", data)
-	}
-	return nil
-}
-
-// String is a range as it is written.
-func (f *frequency) String() string {
-	return fmt.Sprintf("{min: %g, max: %g, policy: %.80s}", f.Min, f.Max, f.Policy)
-}
-
-func (f *frequency) MarshalYAML() (any, error)    { return f.Fixed, nil }
-func (f *frequency) MarshalJSON() ([]byte, error) { return json.Marshal(f.Fixed) }
-
 const kindProfile = "Profile"
 
 // forever is what a duration is called that does not end.
@@ -177,9 +133,7 @@ func (d *document) profile() (*Profile, error) {
 		errs = append(errs, fmt.Errorf("select: %w", err))
 	}
 	if d.Frequency != nil {
-		if p.Frequency = d.Frequency.Fixed; d.Frequency.ranged {
-			errs = append(errs, fmt.Errorf("frequency: %v: policies that choose from a range are not built yet: want one number, such as 99", d.Frequency))
-		} else if p.Frequency == 0 {
+		if p.Frequency, p.Adaptive = d.Frequency.chosen(); p.Frequency == 0 && p.Adaptive == nil {
 			errs = append(errs, fmt.Errorf("frequency: 0: want %d to %d Hz", minFrequency, maxFrequency))
 		}
 	}
@@ -217,7 +171,7 @@ func parseTime(field, text string) (time.Duration, error) {
 
 // document is a profile with all its defaults, as it is written.
 func (p *Profile) document() *document {
-	d := &document{Kind: kindProfile, Name: p.Name, Kinds: p.Kinds, Events: p.Events, Kernel: p.Kernel, Frequency: &frequency{Fixed: p.Frequency},
+	d := &document{Kind: kindProfile, Name: p.Name, Kinds: p.Kinds, Events: p.Events, Kernel: p.Kernel, Frequency: p.frequency(),
 		Window: p.Window.String(), Threads: p.Threads, Prometheus: &prometheus{p.Top}, AllowAttach: p.AllowAttach, Duration: forever, Instances: p.Instances}
 	if len(p.Select) > 0 {
 		d.Select = p.Select.String()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"atys.dev/atys/internal/freq"
 	"atys.dev/atys/internal/profile"
 )
 
@@ -19,7 +20,8 @@ type Profile struct {
 	Kinds       []string
 	Events      []string // of perf's names, besides those of the kinds
 	Kernel      string
-	Frequency   float64 // samples a second and CPU
+	Frequency   float64       // samples a second and CPU
+	Adaptive    *freq.Options // how rates are chosen, of which Frequency is the largest; nil: there is one
 	Window      time.Duration
 	Threads     Threads
 	Pruning     float64 // percent of the samples whose threads are kept; 0: all are
@@ -105,7 +107,7 @@ func (p *Profile) fill() {
 	if p.Kernel == "" {
 		p.Kernel = KernelAuto
 	}
-	if p.Frequency == 0 {
+	if p.Frequency == 0 && p.Adaptive == nil {
 		p.Frequency = DefaultFrequency
 	}
 	if p.Window == 0 {
@@ -162,9 +164,7 @@ func (p *Profile) check() error {
 	case p.Kernel == KernelAsync && !p.AllowAttach:
 		wrong("allowAttach", "false: %s loads a library into the processes it records: to agree to that, say allowAttach: true", p.Kernel)
 	}
-	if !(p.Frequency >= minFrequency && p.Frequency <= maxFrequency) { // nor is NaN
-		wrong("frequency", "%v: want %d to %d Hz", p.Frequency, minFrequency, maxFrequency)
-	}
+	errs = append(errs, p.checkFrequency()...)
 	if p.Window < minWindow || p.Window > maxWindow {
 		wrong("window", "%v: want %v to %v", p.Window, minWindow, maxWindow)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"net/url"
 	"strings"
 
@@ -94,6 +95,9 @@ func checkHead(m *atysv1.Window) error {
 	if n := len(m.GetComments()); n > profile.MaxComments {
 		return fmt.Errorf("%d comments: at most %d are taken", n, profile.MaxComments)
 	}
+	if err := CheckRate(m.GetRate()); err != nil {
+		return err
+	}
 	for i, l := range m.GetLosses() {
 		if len(l.GetReason()) > MaxLabel || len(l.GetDetail()) > maxText {
 			return fmt.Errorf("loss %d, %.40q, has a reason of %d bytes and a detail of %d: at most %d and %d are taken", i, l.GetReason(), len(l.GetReason()), len(l.GetDetail()), MaxLabel, maxText)
@@ -103,6 +107,21 @@ func checkHead(m *atysv1.Window) error {
 		if len(c) > maxText {
 			return fmt.Errorf("comment %d, %.40q, has %d bytes: at most %d are taken", i, c, len(c), maxText)
 		}
+	}
+	return nil
+}
+
+// CheckRate refuses what nothing can be sampled at, and words about it that take
+// more room than there is.
+func CheckRate(m *atysv1.Rate) error {
+	if hertz := m.GetHertz(); !(hertz >= 0) || math.IsInf(hertz, 0) { // nor is NaN
+		return fmt.Errorf("a rate of %v Hz: want a number that is not negative", hertz)
+	}
+	if err := CheckNames(m.GetPolicy(), m.GetReason(), m.GetBy()); err != nil {
+		return fmt.Errorf("of a rate: %w", err)
+	}
+	if n := len(m.GetWhy()); n > maxText {
+		return fmt.Errorf("why a rate is what it is, %.40q, has %d bytes: at most %d are taken", m.GetWhy(), n, maxText)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,11 @@ func TestHeadsAreBounded(t *testing.T) {
 		{"kind", func(w *atysv1.Window) { w.Types[0].Kind = strings.Repeat("y", MaxLabel+1) }, `its kind of values, "yyy`},
 		{"unit", func(w *atysv1.Window) { w.Types[0].Unit = strings.Repeat("y", MaxLabel+1) }, `its unit of values, "yyy`},
 		{"source", func(w *atysv1.Window) { w.Exact = &atysv1.Exact{Source: strings.Repeat("y", MaxLabel+1)} }, `its source of exact times, "yyy`},
+		{"rate", func(w *atysv1.Window) { w.Rate = &atysv1.Rate{Hertz: math.NaN()} }, "a rate of NaN Hz"},
+		{"endless rate", func(w *atysv1.Window) { w.Rate = &atysv1.Rate{Hertz: math.Inf(1)} }, "a rate of +Inf Hz"},
+		{"negative rate", func(w *atysv1.Window) { w.Rate = &atysv1.Rate{Hertz: -1} }, "a rate of -1 Hz"},
+		{"policy", func(w *atysv1.Window) { w.Rate = &atysv1.Rate{Policy: strings.Repeat("y", MaxLabel+1)} }, `of a rate: "yyy`},
+		{"why", func(w *atysv1.Window) { w.Rate = &atysv1.Rate{Why: strings.Repeat("y", maxText+1)} }, `why a rate is what it is, "yyy`},
 	} {
 		r := pushed(t, window(3))
 		test.spoil(r.GetWindows()[0])
@@ -96,6 +102,7 @@ func TestPartsAreBounded(t *testing.T) {
 func TestWhatIsSealedIsTaken(t *testing.T) {
 	w := window(3)
 	w.Losses, w.Comments = nil, nil
+	w.Rate = profile.Rate{Hertz: 99, Why: strings.Repeat("é", maxText), Policy: strings.Repeat("é", MaxLabel)}
 	for i := range 10 * profile.MaxLosses {
 		w.Losses = append(w.Losses, profile.Loss{Reason: profile.LossReason(fmt.Sprint("reason ", i%3)), Detail: fmt.Sprint(i, strings.Repeat("é", maxText)), N: 1, Value: 2})
 		w.Comments = append(w.Comments, fmt.Sprint(i, strings.Repeat("é", maxText)))
@@ -113,6 +120,9 @@ func TestWhatIsSealedIsTaken(t *testing.T) {
 		if got, want := h.LossOf(reason), w.LossOf(reason); got != want {
 			t.Errorf("%v, want %v", got, want)
 		}
+	}
+	if h.Rate.Hertz != 99 || len(h.Rate.Why) < maxText-1 {
+		t.Errorf("a rate of %g Hz, of which %d bytes are told", h.Rate.Hertz, len(h.Rate.Why))
 	}
 	if len(h.Comments) != profile.MaxComments {
 		t.Errorf("%d comments", len(h.Comments))

@@ -38,11 +38,14 @@ func goldens(t *testing.T) []golden {
 	return []golden{
 		{"push", b.Request()},
 		{"push-added-up", addedUp(labels)},
+		{"push-rated", rated(labels)},
 		{"push-answer", &atysv1.PushResponse{Unknown: make([]byte, 32), ReceivedUnixNano: 1_790_000_000_000_000_000, AnsweredUnixNano: 1_790_000_000_001_000_000,
 			Overlaps: []*atysv1.Overlap{{Window: 1, Parts: []uint32{0, 2}}}, ClockErrorNs: 7}},
 		{"attend", &atysv1.AttendRequest{Node: "n1", Run: make([]byte, 16), Version: "1.0", Labels: labels}},
 		{"orders", &atysv1.Orders{Revision: 7, ShipTo: "http://relay:4301", Tasks: []*atysv1.Task{{Id: "a1", Profile: `{"kind":"Profile","name":"lasting"}`,
 			UntilUnixNano: 1_790_000_000_000_000_000, Limited: true, Chosen: []*atysv1.Series{{Labels: labels}}, Eligible: 9, Recorded: 3}}}},
+		{"orders-rates", &atysv1.Orders{Revision: 8, Tasks: []*atysv1.Task{{Id: "a1", Profile: `{"kind":"Profile","name":"lasting","frequency":{"min":19,"max":999,"policy":"auto"}}`,
+			Rates: []*atysv1.ServiceRate{{Service: "shop", Rate: aRate()}}}}}},
 		{"orders-unchanged", &atysv1.Orders{Revision: 7, Unchanged: true}},
 		{"report", &atysv1.ReportRequest{Node: "n1", Run: make([]byte, 16), Version: "1.0", Leaving: true,
 			Targets: []*atysv1.Target{{Labels: labels, Processes: 3}},
@@ -61,6 +64,16 @@ func addedUp(labels map[string]string) *atysv1.PushRequest {
 		Rows:     &atysv1.Rows{Stack: []uint32{0}, N: []int64{3}, Value: []int64{7}, Spread: []int64{1}, Groups: []int64{2, 0, 0, 0, 0, 5, 0, 0}},
 		Contains: []*atysv1.Contained{{Series: 1, Run: bytes.Repeat([]byte{1}, 16)}, {Series: 1, Run: bytes.Repeat([]byte{2}, 16), AfterNs: 2_575_581}}}
 	return &atysv1.PushRequest{Stacks: make([]byte, 16), Windows: []*atysv1.Window{w}, Series: []*atysv1.Series{{Labels: map[string]string{"service": "shop"}}, {Labels: labels}}}
+}
+
+func aRate() *atysv1.Rate {
+	return Rate(profile.Rate{Hertz: 99.5, Policy: "atys", Reason: "changed", Why: "divergence 0.3 of the window before, threshold 0.05", By: profile.ByServer})
+}
+
+// rated is a request whose window tells how often was sampled, and why.
+func rated(labels map[string]string) *atysv1.PushRequest {
+	w := &atysv1.Window{Task: "t", Run: make([]byte, 16), StartUnixNano: 1_790_000_000_001_000_000, DurationNs: 10_000_000_000, Rate: aRate()}
+	return &atysv1.PushRequest{Windows: []*atysv1.Window{w}, Series: []*atysv1.Series{{Labels: labels}}}
 }
 
 // released is a message as its bytes were written, and what they mean, for people

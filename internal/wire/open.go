@@ -91,7 +91,7 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 		Task: m.GetTask(), Start: time.Unix(0, m.GetStartUnixNano()), Duration: time.Duration(m.GetDurationNs()),
 		ClockOffset: time.Duration(m.GetClockOffsetNs()), ClockError: time.Duration(m.GetClockErrorNs()),
 		Design: profile.Design(m.GetDesign()), Exact: exact(m.GetExact()), Idle: time.Duration(m.GetIdleNs()), Watched: time.Duration(m.GetWatchedNs()),
-		Cost: cost(m.GetCost()), Comments: m.GetComments(),
+		Cost: cost(m.GetCost()), Rate: RateOf(m.GetRate()), Comments: m.GetComments(),
 		Instances: profile.Instances{Recorded: int(m.GetInstances().GetRecorded()), Eligible: int(m.GetInstances().GetEligible())},
 	}
 	for _, t := range m.GetTypes() {
@@ -124,6 +124,14 @@ func losses(all []*atysv1.Loss) (losses []profile.Loss) {
 
 func cost(m *atysv1.Cost) profile.Cost {
 	return profile.Cost{User: time.Duration(m.GetUserNs()), BPF: time.Duration(m.GetBpfNs()), Interrupt: time.Duration(m.GetInterruptNs())}
+}
+
+// RateOf is the inverse of Rate. One that cannot be is not known.
+func RateOf(m *atysv1.Rate) profile.Rate {
+	if CheckRate(m) != nil {
+		return profile.Rate{}
+	}
+	return profile.Rate{Hertz: m.GetHertz(), Policy: m.GetPolicy(), Reason: m.GetReason(), Why: m.GetWhy(), By: m.GetBy()}
 }
 
 func exact(m *atysv1.Exact) profile.Exact {

@@ -61,6 +61,7 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 	if h.Cost != (profile.Cost{}) {
 		m.Cost = Cost(h.Cost)
 	}
+	m.Rate = Rate(h.Rate)
 	for _, t := range h.Types {
 		m.Types = append(m.Types, &atysv1.ValueType{Kind: t.Kind, Unit: t.Unit, Period: t.Period})
 	}
@@ -82,6 +83,14 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 // Cost is a cost as messages have it.
 func Cost(c profile.Cost) *atysv1.Cost {
 	return &atysv1.Cost{UserNs: int64(c.User), BpfNs: int64(c.BPF), InterruptNs: int64(c.Interrupt)}
+}
+
+// Rate is a rate as messages have it; nil: nothing is known of it.
+func Rate(r profile.Rate) *atysv1.Rate {
+	if r == (profile.Rate{}) {
+		return nil
+	}
+	return &atysv1.Rate{Hertz: r.Hertz, Policy: FitLabel(r.Policy), Reason: FitLabel(r.Reason), Why: Text(r.Why), By: FitLabel(r.By)}
 }
 
 func sealSeries(labels profile.Labels) *atysv1.Series {

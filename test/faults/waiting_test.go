@@ -306,6 +306,7 @@ func (idle) Name(w *profile.Window) (*profile.Window, error) { return w, nil }
 func (idle) Aim([]int, []int) bool                           { return false }
 func (idle) Full() float64                                   { return 0 }
 func (idle) SetFrequency(float64) error                      { return nil }
+func (idle) SetRates(map[int]float64) error                  { return nil }
 func (idle) Close() error                                    { return nil }
 func (idle) Spent() (bpf, interrupts time.Duration, err error) {
 	return 0, 0, nil

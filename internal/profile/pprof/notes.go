@@ -3,6 +3,7 @@ package pprof
 import (
 	"fmt"
 	"hash/fnv"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,6 +67,13 @@ func (n *note) exact(e profile.Exact) *note {
 	return n
 }
 
+func (n *note) rate(r profile.Rate) {
+	if r == (profile.Rate{}) {
+		return
+	}
+	n.text("hertz", strconv.FormatFloat(r.Hertz, 'g', -1, 64)).text("policy", r.Policy).text("reason", r.Reason).text("why", r.Why).text("by", r.By)
+}
+
 func word(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:#+@", r)
@@ -92,6 +100,7 @@ func (e *encoder) comments() []string {
 	if h.Instances != (profile.Instances{}) {
 		window.number("instances", int64(h.Instances.Recorded)).number("eligible", int64(h.Instances.Eligible))
 	}
+	window.rate(h.Rate)
 	window.number("idle_ns", int64(h.Idle)).number("watched_ns", int64(h.Watched)).exact(h.Exact)
 	if h.Cost != (profile.Cost{}) {
 		window.number("cost_user_ns", int64(h.Cost.User)).number("cost_bpf_ns", int64(h.Cost.BPF)).number("cost_interrupt_ns", int64(h.Cost.Interrupt))
@@ -288,12 +297,13 @@ func (n *noted) window(f fields) {
 		h.Idle += idle
 		h.Watched += watched
 		h.Cost.Add(cost)
+		h.Rate.Absorb(f.rate())
 		return
 	}
 	h.Task, h.Design = f["task"], profile.Design(f["design"])
 	h.ClockOffset, h.ClockError = f.duration("clock_offset_ns"), f.duration("clock_error_ns")
 	h.Instances = profile.Instances{Recorded: int(f.duration("instances")), Eligible: int(f.duration("eligible"))}
-	h.Exact, h.Idle, h.Watched, h.Cost = exact, idle, watched, cost
+	h.Exact, h.Idle, h.Watched, h.Cost, h.Rate = exact, idle, watched, cost, f.rate()
 	n.end, n.hash, n.samples = profile.ParseEnd(f["end"]), f["dictionary"], f["samples"]
 }
 
@@ -331,6 +341,14 @@ func (f fields) duration(key string) time.Duration { return time.Duration(f.numb
 func (f fields) exact() profile.Exact {
 	return profile.Exact{CPU: f.duration("cpu_ns"), User: f.duration("user_ns"), System: f.duration("system_ns"),
 		Source: f["source"], IncludesInterrupt: f["interrupt"] == "true"}
+}
+
+func (f fields) rate() profile.Rate {
+	hertz, err := strconv.ParseFloat(f["hertz"], 64)
+	if err != nil || !(hertz >= 0) || math.IsInf(hertz, 0) { // which others may have written
+		hertz = 0
+	}
+	return profile.Rate{Hertz: hertz, Policy: f["policy"], Reason: f["reason"], Why: f["why"], By: f["by"]}
 }
 
 func parseFields(s string) (fields, error) {

@@ -43,8 +43,9 @@ type Crew struct {
 	cutting sync.Mutex // held by CutEach and Close; guards members
 	members map[post]*member
 
-	mu        sync.Mutex // guards all below
-	frequency float64    // from the next cut on
+	mu        sync.Mutex      // guards all below
+	frequency float64         // from the next cut on
+	rates     map[int]float64 // likewise, of processes that have one of their own
 	wanted    map[int]bool
 	lead      time.Duration
 	said      Trouble
@@ -82,7 +83,7 @@ func NewCrew(o CrewOptions) (*Crew, error) {
 		return nil, err
 	}
 	c := &Crew{options: o, planner: newPlanner(o), members: map[post]*member{},
-		frequency: o.Frequency, wanted: map[int]bool{}}
+		frequency: o.Frequency, rates: map[int]float64{}, wanted: map[int]bool{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -94,6 +95,7 @@ func (c *Crew) Aim(add, drop []int) (fresh bool) {
 	defer c.mu.Unlock()
 	for _, pid := range drop {
 		delete(c.wanted, pid)
+		delete(c.rates, pid)
 	}
 	for _, pid := range add {
 		fresh = fresh || !c.wanted[pid]
@@ -114,14 +116,45 @@ func (c *Crew) SetFrequency(hz float64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.frequency = hz
+	clear(c.rates)
 	return nil
 }
 
-// rate is what was asked for last.
+// SetRates gives processes rates of their own, from the next cut on. Of several that
+// one tool samples all have the highest: only perf samples several.
+func (c *Crew) SetRates(hz map[int]float64) error {
+	for pid, f := range hz {
+		if err := checkFrequency(f); err != nil {
+			return fmt.Errorf("process %d: %w", pid, err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.Copy(c.rates, hz)
+	return nil
+}
+
+// rate is what was asked for last, of processes that have no other.
 func (c *Crew) rate() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.frequency
+}
+
+// rateOf is the rate of a tool that samples these processes, and whether some of them
+// were to have another.
+func (c *Crew) rateOf(pids []int) (hz float64, mixed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, pid := range pids {
+		of, ok := c.rates[pid]
+		if !ok {
+			of = c.frequency
+		}
+		mixed = mixed || i > 0 && of != hz
+		hz = max(hz, of)
+	}
+	return hz, mixed
 }
 
 // Spent tells nothing: what tools take is the CPU time of this process's children.
@@ -164,7 +197,8 @@ func (c *Crew) CutEach(last bool) []*profile.Window {
 	if !last {
 		p = c.planner.plan(c.targets(), c.recorded())
 	}
-	work := &cut{crew: c, plan: p, rate: c.rate(), turn: make(chan struct{}, runtime.GOMAXPROCS(0)), began: map[post]*member{}}
+	p.together = c.share(p)
+	work := &cut{crew: c, plan: p, turn: make(chan struct{}, runtime.GOMAXPROCS(0)), began: map[post]*member{}}
 	for at, m := range c.members {
 		work.done.Go(func() { work.end(at, m) })
 	}
@@ -192,9 +226,20 @@ func (c *Crew) targets() []int {
 	for pid := range c.wanted {
 		if stat, err := c.options.FS.Check(pid); err != nil || stat.PPID == os.Getpid() && isProgram(stat.Comm) {
 			delete(c.wanted, pid)
+			delete(c.rates, pid)
 		}
 	}
 	return slices.Sorted(maps.Keys(c.wanted))
+}
+
+// share says of tools that sample processes of several rates that they do so at one.
+func (c *Crew) share(p plan) (words []string) {
+	for at, pids := range p.posts {
+		if hz, mixed := c.rateOf(pids); mixed {
+			words = append(words, fmt.Sprintf("%s samples all of its processes at one rate, the highest of theirs: %.4g Hz", at.kernel, hz))
+		}
+	}
+	return words
 }
 
 // recorded are the processes that tools are at work on.
@@ -212,7 +257,6 @@ func (c *Crew) recorded() map[int]bool {
 type cut struct {
 	crew *Crew
 	plan plan
-	rate float64       // of the windows that begin
 	turn chan struct{} // held while a tool is started: they take CPU
 	done sync.WaitGroup
 
@@ -234,7 +278,8 @@ type failure struct {
 func (w *cut) end(at post, m *member) {
 	pids, goes := w.plan.posts[at]
 	if goes {
-		err := m.sampler.SetFrequency(w.rate)
+		rate, _ := w.crew.rateOf(pids)
+		err := m.sampler.SetFrequency(rate)
 		if err == nil && !slices.Equal(pids, m.pids) {
 			err = m.sampler.Follow(pids)
 		}
@@ -277,7 +322,8 @@ func (w *cut) begin(at post, pids []int) {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
 	o := w.crew.options
-	s, err := New(w.crew.ctx, Options{Kernel: at.kernel, PIDs: pids, Frequency: w.rate, Threads: true,
+	rate, _ := w.crew.rateOf(pids)
+	s, err := New(w.crew.ctx, Options{Kernel: at.kernel, PIDs: pids, Frequency: rate, Threads: true,
 		AllowAttach: o.AllowAttach, Longest: o.Window + time.Minute, Apart: true, FS: o.FS})
 	if err != nil {
 		w.fail(pids, err)
@@ -337,6 +383,7 @@ func (p *plan) trouble(recorded int, failed []string) Trouble {
 	}
 	words = append(words, slices.Sorted(maps.Values(p.unfit))...)
 	words = append(words, p.over...)
+	words = append(words, p.together...)
 	words = append(words, failed...)
 	return Trouble{Message: strings.Join(slices.Compact(words), "; "), Failed: recorded == 0 && len(p.wanted) > 0}
 }

@@ -152,6 +152,39 @@ func TestCrewFrequency(t *testing.T) {
 	}
 }
 
+// TestCrewRates gives processes rates of their own; a tool of several has the highest.
+func TestCrewRates(t *testing.T) {
+	c := &Crew{frequency: 999, rates: map[int]float64{}}
+	if err := c.SetRates(map[int]float64{1: 19, 2: 99, 3: 19}); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		pids  []int
+		hz    float64
+		mixed bool
+	}{
+		"one": {[]int{1}, 19, false}, "of the same": {[]int{1, 3}, 19, false}, "of several": {[]int{1, 2, 3}, 99, true},
+		"one without": {[]int{4}, 999, false}, "with one without": {[]int{1, 4}, 999, true}, "none": {nil, 0, false},
+	} {
+		if hz, mixed := c.rateOf(test.pids); hz != test.hz || mixed != test.mixed {
+			t.Errorf("%s: %g Hz, of several: %v; want %g, %v", name, hz, mixed, test.hz, test.mixed)
+		}
+	}
+	said := c.share(plan{posts: map[post][]int{{PySpy, 1}: {1}, {Perf, 0}: {2, 3}}})
+	if len(said) != 1 || said[0] != "perf samples all of its processes at one rate, the highest of theirs: 99 Hz" {
+		t.Errorf("%q", said)
+	}
+	if err := c.SetRates(map[int]float64{1: 0.5}); err == nil || !strings.Contains(err.Error(), "process 1") {
+		t.Errorf("0.5 Hz: %v", err)
+	}
+	if err := c.SetFrequency(50); err != nil {
+		t.Fatal(err)
+	}
+	if hz, _ := c.rateOf([]int{1, 2}); hz != 50 {
+		t.Errorf("%g Hz, where all were to have 50", hz)
+	}
+}
+
 // cutUntil cuts a crew until a process was sampled often enough.
 func cutUntil(t *testing.T, c *Crew, pid int, n int64) (all []*profile.Window) {
 	t.Helper()

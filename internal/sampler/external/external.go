@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -167,6 +168,15 @@ func checkFrequency(hz float64) error {
 	return nil
 }
 
+// takes is the rate that a kernel has in place of one: perf and py-spy know whole
+// numbers alone.
+func (k Kernel) takes(hz float64) float64 {
+	if k == AsyncProfiler {
+		return hz
+	}
+	return math.Round(hz)
+}
+
 func kernelNames() string {
 	var names []string
 	for _, k := range Kernels() {
@@ -258,7 +268,7 @@ func (s *Sampler) lives(pid int) bool {
 
 // prepare starts a run at the rate that is wanted now.
 func (s *Sampler) prepare() (run, error) {
-	s.rate = s.frequency
+	s.rate = s.options.Kernel.takes(s.frequency)
 	began := time.Now()
 	r, err := s.tool.start(s.ctx, s.rate)
 	if err != nil {
@@ -281,7 +291,7 @@ func (s *Sampler) resume() {
 // complete fills in what no tool knows of its own window.
 func (s *Sampler) complete(w *profile.Window, rate float64, start time.Time, missed time.Duration, exact profile.Exact) {
 	w.Start, w.Duration = start, s.started.Sub(start)
-	w.Design, w.Exact = s.tool.design(), exact
+	w.Design, w.Exact, w.Rate.Hertz = s.tool.design(), exact, rate
 	w.Samples = nil
 	w.Target = s.labels()
 	w.Comments = append(w.Comments, fmt.Sprintf("recorded with %s at %g Hz", s.options.Kernel, rate))

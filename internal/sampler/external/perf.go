@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/exec"
 	"regexp"
@@ -58,7 +57,7 @@ func (p *perf) record(file string, frequency float64) []string {
 	for _, pid := range p.followed {
 		pids = append(pids, strconv.Itoa(pid))
 	}
-	return []string{"record", "-e", "cpu-clock", "-F", strconv.FormatFloat(math.Round(frequency), 'f', 0, 64),
+	return []string{"record", "-e", "cpu-clock", "-F", strconv.FormatFloat(frequency, 'f', 0, 64),
 		"--call-graph", graph, "-p", strings.Join(pids, ","),
 		"-N",                                          // leaves no copies of programs in ~/.debug
 		"-D", "-1", "--control", "fd:3,4", "-o", file} // begins when told

@@ -92,6 +92,8 @@ type plan struct {
 	why    string
 	unfit  map[int]string // processes that no kernel suits
 	over   []string       // that there are more than are recorded at once
+
+	together []string // that some have the rate of others
 }
 
 // plan decides for the processes that are wanted. Of too many those are recorded

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +51,7 @@ func (p *pySpy) start(ctx context.Context, frequency float64) (run, error) {
 		return nil, err
 	}
 	file.Close()
-	args := []string{"record", "-p", strconv.Itoa(p.options.PIDs[0]), "-r", strconv.FormatFloat(math.Round(frequency), 'f', 0, 64),
+	args := []string{"record", "-p", strconv.Itoa(p.options.PIDs[0]), "-r", strconv.FormatFloat(frequency, 'f', 0, 64),
 		"-f", "raw", "--full-filenames", "-t", "--nonblocking", "-o", filepath.Base(file.Name())}
 	if !p.options.Apart {
 		args = append(args, "-s") // children too
@@ -63,7 +62,7 @@ func (p *pySpy) start(ctx context.Context, frequency float64) (run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &pySpyRun{command: c, pySpy: p, file: file.Name(), period: period(math.Round(frequency))}
+	r := &pySpyRun{command: c, pySpy: p, file: file.Name(), period: period(frequency)}
 	if !c.awaits("Sampling process", startTimeout) {
 		err := c.failure()
 		r.abandon()

@@ -2,6 +2,8 @@ package disk
 
 import (
 	"encoding/binary"
+	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -23,7 +25,8 @@ func (w *writer) text(s string) {
 // text: of a window of a kilobyte, texts were seventy bytes. New ones go to the
 // end.
 var words = []string{"", "cpu", "nanoseconds", "count", string(profile.DesignRandomised), string(profile.DesignCensus),
-	"sum_exec_runtime, split by utime:stime", "schedstat", "CPU clocks of its processes"}
+	"sum_exec_runtime, split by utime:stime", "schedstat", "CPU clocks of its processes",
+	"auto", "atys", "began", "changed", "returned", "steady", "stays", "few", profile.ByServer, profile.ByAgent, profile.ByBudget}
 
 func (w *writer) word(s string) {
 	if i := slices.Index(words, s); i >= 0 {
@@ -48,6 +51,15 @@ func (w *writer) exact(e profile.Exact) {
 	w.signed(int64(e.System))
 	w.word(e.Source)
 	w.flag(e.IncludesInterrupt)
+}
+
+// rate has its number turned around: of one that is round the last bits are none.
+func (w *writer) rate(r profile.Rate) {
+	w.number(bits.ReverseBytes64(math.Float64bits(r.Hertz)))
+	w.word(r.Policy)
+	w.word(r.Reason)
+	w.text(r.Why)
+	w.word(r.By)
 }
 
 // reader reads it again. What is not there or cannot be is zero, and makes the
@@ -136,6 +148,10 @@ func (r *reader) duration() time.Duration { return time.Duration(r.signed()) }
 
 func (r *reader) exact() profile.Exact {
 	return profile.Exact{CPU: r.duration(), User: r.duration(), System: r.duration(), Source: r.word(), IncludesInterrupt: r.flag()}
+}
+
+func (r *reader) rate() profile.Rate {
+	return profile.Rate{Hertz: math.Float64frombits(bits.ReverseBytes64(r.number())), Policy: r.word(), Reason: r.word(), Why: r.text(), By: r.word()}
 }
 
 func (w *writer) location(l profile.Location) {

@@ -108,7 +108,15 @@ func (c *columns) optional(r *reader, has uint64, first bool) {
 	if has&hasOf != 0 {
 		c.of = int(r.small(31))
 	}
-	c.head.Instances = r.instances(has)
+	c.head.Instances, c.head.Rate = r.instances(has), r.rateOf(has)
+}
+
+// samples is how many a window has.
+func (c *columns) samples() (n int64) {
+	for _, count := range c.n {
+		n += count
+	}
+	return n
 }
 
 // windows is of how many windows it is. Of none there is nothing but how many

@@ -18,7 +18,8 @@ const (
 	hasSlot
 	hasGroups
 	hasOf
-	hasInstances // not a column either: so many recorded of so many
+	hasInstances // not columns either: so many recorded of so many,
+	hasRate      // and how often was sampled
 )
 
 // scratch is what rows are sorted and gathered in. It is used again: a server
@@ -67,6 +68,9 @@ func (w *writer) rows(of *store.Window, leaves []uint32) {
 		w.number(uint64(i.Recorded))
 		w.number(uint64(i.Eligible))
 	}
+	if of.Head.Rate != (profile.Rate{}) {
+		w.rate(of.Head.Rate)
+	}
 }
 
 // arrange sorts rows by their leaves. As windows are cut, most rows are single:
@@ -94,7 +98,7 @@ func (s *scratch) arrange(of *store.Window, leaves []uint32) (single int) {
 func columnsOf(of *store.Window) (has uint64) {
 	rows := &of.Rows
 	for i, there := range []bool{rows.Spread != nil || rows.Excess != nil, rows.Thread != nil, rows.Context != nil, rows.Slot != nil,
-		rows.Groups != nil, of.Of != 0, of.Head.Instances != (profile.Instances{})} {
+		rows.Groups != nil, of.Of != 0, of.Head.Instances != (profile.Instances{}), of.Head.Rate != (profile.Rate{})} {
 		if there {
 			has |= 1 << i // as the constants are
 		}
@@ -389,7 +393,7 @@ func (r *reader) rows(w *store.Window) {
 	if has&hasOf != 0 {
 		w.Of = int(r.small(31))
 	}
-	w.Head.Instances = r.instances(has)
+	w.Head.Instances, w.Head.Rate = r.instances(has), r.rateOf(has)
 }
 
 // instances reads how many were recorded of how many, if that is told.
@@ -398,4 +402,12 @@ func (r *reader) instances(has uint64) (i profile.Instances) {
 		i.Recorded, i.Eligible = int(r.small(32)), int(r.small(32))
 	}
 	return i
+}
+
+// rateOf reads how often was sampled, if that is told.
+func (r *reader) rateOf(has uint64) (rate profile.Rate) {
+	if has&hasRate != 0 {
+		rate = r.rate()
+	}
+	return rate
 }

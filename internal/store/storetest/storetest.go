@@ -40,6 +40,8 @@ func Run(t *testing.T, e Engine) {
 		"merges":                         testMerges,
 		"groups":                         testGroups,
 		"groups by thread":               testThreads,
+		"shows windows":                  testShows,
+		"tells instances apart":          testApart,
 		"keeps tenants apart":            testTenants,
 		"late names":                     testLateNames,
 		"names of whoever has them":      testBetterNames,
@@ -439,7 +441,7 @@ func testMerges(t *testing.T, b *bench) {
 			t.Fatal(err)
 		}
 		h, w := c.Head, whole.Head
-		if h.Exact != w.Exact || h.Idle != w.Idle || h.Watched != w.Watched || h.Cost != w.Cost || !h.Start.Equal(w.Start) || h.Duration != w.Duration || h.Task != w.Task {
+		if h.Exact != w.Exact || h.Idle != w.Idle || h.Watched != w.Watched || h.Cost != w.Cost || h.Rate != w.Rate || !h.Start.Equal(w.Start) || h.Duration != w.Duration || h.Task != w.Task {
 			t.Errorf("%s: head %+v, want %+v", kind, h, w)
 		}
 		for _, reason := range []profile.LossReason{profile.LossDropped, profile.LossTruncated} {

@@ -383,6 +383,7 @@ type Window struct {
 	Contains      []*Contained `protobuf:"bytes,18,rep,name=contains,proto3" json:"contains,omitempty"`
 	Instances     *Instances   `protobuf:"bytes,19,opt,name=instances,proto3" json:"instances,omitempty"` // none: all that were eligible were recorded
 	Cost          *Cost        `protobuf:"bytes,21,opt,name=cost,proto3" json:"cost,omitempty"`
+	Rate          *Rate        `protobuf:"bytes,22,opt,name=rate,proto3" json:"rate,omitempty"` // none: nobody said
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -557,6 +558,90 @@ func (x *Window) GetCost() *Cost {
 	return nil
 }
 
+func (x *Window) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+// Rate is how often a window was sampled, or is to be, and who decided that by what.
+type Rate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hertz         float64                `protobuf:"fixed64,1,opt,name=hertz,proto3" json:"hertz,omitempty"` // 0: several rates, of windows that were added up
+	Policy        string                 `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"` // that chose it from a range; empty: the profile names one rate
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // of the policy, in a word
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`       // the same in words, with what was measured
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`         // server; agent, on its own; budget: the agent's, which allows less than was decided
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rate) Reset() {
+	*x = Rate{}
+	mi := &file_atys_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rate) ProtoMessage() {}
+
+func (x *Rate) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rate.ProtoReflect.Descriptor instead.
+func (*Rate) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Rate) GetHertz() float64 {
+	if x != nil {
+		return x.Hertz
+	}
+	return 0
+}
+
+func (x *Rate) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *Rate) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Rate) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Rate) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // Instances says that so many of those eligible were recorded, chosen at random.
 type Instances struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -568,7 +653,7 @@ type Instances struct {
 
 func (x *Instances) Reset() {
 	*x = Instances{}
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -580,7 +665,7 @@ func (x *Instances) String() string {
 func (*Instances) ProtoMessage() {}
 
 func (x *Instances) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -593,7 +678,7 @@ func (x *Instances) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instances.ProtoReflect.Descriptor instead.
 func (*Instances) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{6}
+	return file_atys_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Instances) GetRecorded() uint32 {
@@ -622,7 +707,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +719,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +732,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{7}
+	return file_atys_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Cost) GetUserNs() int64 {
@@ -682,7 +767,7 @@ type Contained struct {
 
 func (x *Contained) Reset() {
 	*x = Contained{}
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +779,7 @@ func (x *Contained) String() string {
 func (*Contained) ProtoMessage() {}
 
 func (x *Contained) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +792,7 @@ func (x *Contained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contained.ProtoReflect.Descriptor instead.
 func (*Contained) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{8}
+	return file_atys_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Contained) GetSeries() uint32 {
@@ -745,7 +830,7 @@ type ValueType struct {
 
 func (x *ValueType) Reset() {
 	*x = ValueType{}
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +842,7 @@ func (x *ValueType) String() string {
 func (*ValueType) ProtoMessage() {}
 
 func (x *ValueType) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +855,7 @@ func (x *ValueType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueType.ProtoReflect.Descriptor instead.
 func (*ValueType) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{9}
+	return file_atys_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ValueType) GetKind() string {
@@ -814,7 +899,7 @@ type Exact struct {
 
 func (x *Exact) Reset() {
 	*x = Exact{}
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +911,7 @@ func (x *Exact) String() string {
 func (*Exact) ProtoMessage() {}
 
 func (x *Exact) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +924,7 @@ func (x *Exact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exact.ProtoReflect.Descriptor instead.
 func (*Exact) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{10}
+	return file_atys_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Exact) GetCpuNs() int64 {
@@ -889,7 +974,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +986,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +999,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{11}
+	return file_atys_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Loss) GetReason() string {
@@ -958,7 +1043,7 @@ type Thread struct {
 
 func (x *Thread) Reset() {
 	*x = Thread{}
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1055,7 @@ func (x *Thread) String() string {
 func (*Thread) ProtoMessage() {}
 
 func (x *Thread) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1068,7 @@ func (x *Thread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thread.ProtoReflect.Descriptor instead.
 func (*Thread) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{12}
+	return file_atys_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Thread) GetProcess() string {
@@ -1033,7 +1118,7 @@ type Context struct {
 
 func (x *Context) Reset() {
 	*x = Context{}
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1130,7 @@ func (x *Context) String() string {
 func (*Context) ProtoMessage() {}
 
 func (x *Context) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1143,7 @@ func (x *Context) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Context.ProtoReflect.Descriptor instead.
 func (*Context) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{13}
+	return file_atys_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Context) GetTrace() string {
@@ -1108,7 +1193,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1205,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1218,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{14}
+	return file_atys_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Rows) GetStack() []uint32 {
@@ -1205,7 +1290,7 @@ type Dictionary struct {
 
 func (x *Dictionary) Reset() {
 	*x = Dictionary{}
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1302,7 @@ func (x *Dictionary) String() string {
 func (*Dictionary) ProtoMessage() {}
 
 func (x *Dictionary) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1315,7 @@ func (x *Dictionary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dictionary.ProtoReflect.Descriptor instead.
 func (*Dictionary) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{15}
+	return file_atys_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Dictionary) GetStrings() [][]byte {
@@ -1270,7 +1355,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1367,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1380,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{16}
+	return file_atys_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Location) GetKind() uint32 {
@@ -1364,7 +1449,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1461,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1474,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{17}
+	return file_atys_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Frame) GetFunction() uint32 {
@@ -1467,7 +1552,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1564,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1577,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{18}
+	return file_atys_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Node) GetCaller() uint32 {
@@ -1529,7 +1614,7 @@ type Spooled struct {
 
 func (x *Spooled) Reset() {
 	*x = Spooled{}
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1626,7 @@ func (x *Spooled) String() string {
 func (*Spooled) ProtoMessage() {}
 
 func (x *Spooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1639,7 @@ func (x *Spooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spooled.ProtoReflect.Descriptor instead.
 func (*Spooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{19}
+	return file_atys_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Spooled) GetWindow() *Window {
@@ -1597,7 +1682,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Reset() {
 	*x = AttendRequest{}
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1694,7 @@ func (x *AttendRequest) String() string {
 func (*AttendRequest) ProtoMessage() {}
 
 func (x *AttendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1707,7 @@ func (x *AttendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
 func (*AttendRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{20}
+	return file_atys_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AttendRequest) GetNode() string {
@@ -1665,7 +1750,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1762,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1775,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{21}
+	return file_atys_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Orders) GetRevision() uint64 {
@@ -1734,7 +1819,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1831,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1844,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{22}
+	return file_atys_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -1804,7 +1889,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +1901,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +1914,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{23}
+	return file_atys_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Standing) GetTenant() string {
@@ -1869,7 +1954,7 @@ type StandRequest struct {
 
 func (x *StandRequest) Reset() {
 	*x = StandRequest{}
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +1966,7 @@ func (x *StandRequest) String() string {
 func (*StandRequest) ProtoMessage() {}
 
 func (x *StandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +1979,7 @@ func (x *StandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandRequest.ProtoReflect.Descriptor instead.
 func (*StandRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{24}
+	return file_atys_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StandRequest) GetOffer() []byte {
@@ -1912,7 +1997,7 @@ type StandResponse struct {
 
 func (x *StandResponse) Reset() {
 	*x = StandResponse{}
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2009,7 @@ func (x *StandResponse) String() string {
 func (*StandResponse) ProtoMessage() {}
 
 func (x *StandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2022,7 @@ func (x *StandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandResponse.ProtoReflect.Descriptor instead.
 func (*StandResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{25}
+	return file_atys_proto_rawDescGZIP(), []int{26}
 }
 
 // Task is a profile as one agent is to carry it out.
@@ -1948,17 +2033,20 @@ type Task struct {
 	UntilUnixNano int64                  `protobuf:"fixed64,3,opt,name=until_unix_nano,json=untilUnixNano,proto3" json:"until_unix_nano,omitempty"` // by the server's clock; 0: for good
 	// Where not all instances are recorded: the node's targets that are, and how
 	// many there were to choose from in the fleet.
-	Limited       bool      `protobuf:"varint,4,opt,name=limited,proto3" json:"limited,omitempty"`
-	Chosen        []*Series `protobuf:"bytes,5,rep,name=chosen,proto3" json:"chosen,omitempty"`
-	Eligible      uint32    `protobuf:"varint,6,opt,name=eligible,proto3" json:"eligible,omitempty"`
-	Recorded      uint32    `protobuf:"varint,7,opt,name=recorded,proto3" json:"recorded,omitempty"` // of those, in the fleet
+	Limited  bool      `protobuf:"varint,4,opt,name=limited,proto3" json:"limited,omitempty"`
+	Chosen   []*Series `protobuf:"bytes,5,rep,name=chosen,proto3" json:"chosen,omitempty"`
+	Eligible uint32    `protobuf:"varint,6,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	Recorded uint32    `protobuf:"varint,7,opt,name=recorded,proto3" json:"recorded,omitempty"` // of those, in the fleet
+	// Where the profile leaves rates to a policy: of services of the node's targets.
+	// One without is not decided yet: it begins at the most that the profile allows.
+	Rates         []*ServiceRate `protobuf:"bytes,8,rep,name=rates,proto3" json:"rates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2058,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2071,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{26}
+	return file_atys_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Task) GetId() string {
@@ -2035,6 +2123,66 @@ func (x *Task) GetRecorded() uint32 {
 	return 0
 }
 
+func (x *Task) GetRates() []*ServiceRate {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+// ServiceRate is the rate of a service's targets, from the next window on.
+type ServiceRate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Rate          *Rate                  `protobuf:"bytes,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceRate) Reset() {
+	*x = ServiceRate{}
+	mi := &file_atys_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceRate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceRate) ProtoMessage() {}
+
+func (x *ServiceRate) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceRate.ProtoReflect.Descriptor instead.
+func (*ServiceRate) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ServiceRate) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ServiceRate) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
 type ReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -2050,7 +2198,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2210,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2075,7 +2223,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{27}
+	return file_atys_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReportRequest) GetNode() string {
@@ -2136,7 +2284,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2296,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2309,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{28}
+	return file_atys_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReportResponse) GetReceivedUnixNano() int64 {
@@ -2182,7 +2330,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2342,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2355,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{29}
+	return file_atys_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Target) GetLabels() map[string]string {
@@ -2238,7 +2386,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2398,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2411,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{30}
+	return file_atys_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TaskState) GetId() string {
@@ -2327,7 +2475,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2487,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2500,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NodeState) GetWaitingWindows() uint32 {
@@ -2483,7 +2631,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2643,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2656,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -2527,7 +2675,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2687,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2700,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{33}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -2574,7 +2722,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2734,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2747,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{34}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Object) GetKind() string {
@@ -2633,7 +2781,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +2793,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +2806,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -2684,7 +2832,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2844,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2857,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -2729,7 +2877,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2889,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2902,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -2779,7 +2927,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +2939,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +2952,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 type Change struct {
@@ -2817,7 +2965,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2977,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +2990,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Change) GetWhat() string {
@@ -2873,7 +3021,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2885,7 +3033,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2898,7 +3046,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Selection) GetSelect() string {
@@ -2957,7 +3105,7 @@ type Coverage struct {
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +3117,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +3130,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -3080,7 +3228,7 @@ type TaskCoverage struct {
 
 func (x *TaskCoverage) Reset() {
 	*x = TaskCoverage{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3092,7 +3240,7 @@ func (x *TaskCoverage) String() string {
 func (*TaskCoverage) ProtoMessage() {}
 
 func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3253,7 @@ func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCoverage.ProtoReflect.Descriptor instead.
 func (*TaskCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TaskCoverage) GetTask() string {
@@ -3140,7 +3288,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3300,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3313,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -3234,7 +3382,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3246,7 +3394,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3259,7 +3407,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -3285,7 +3433,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3297,7 +3445,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3310,7 +3458,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -3330,7 +3478,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3490,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3503,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -3387,7 +3535,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3399,7 +3547,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3412,7 +3560,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -3464,7 +3612,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +3624,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +3637,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -3549,7 +3697,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3709,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +3722,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -3639,7 +3787,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3799,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3812,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Amount) GetN() int64 {
@@ -3714,7 +3862,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3726,7 +3874,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3739,7 +3887,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -3769,13 +3917,14 @@ type SplitRequest struct {
 	StepNs        int64                  `protobuf:"varint,2,opt,name=step_ns,json=stepNs,proto3" json:"step_ns,omitempty"` // 0: all of the time
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                        // a label, or thread
 	Function      string                 `protobuf:"bytes,4,opt,name=function,proto3" json:"function,omitempty"`            // what has it on the stack; empty: all
+	Pooled        bool                   `protobuf:"varint,5,opt,name=pooled,proto3" json:"pooled,omitempty"`               // have steps of one stretch, in which the same was done, say what they know of each other
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3787,7 +3936,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3800,7 +3949,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -3831,6 +3980,13 @@ func (x *SplitRequest) GetFunction() string {
 	return ""
 }
 
+func (x *SplitRequest) GetPooled() bool {
+	if x != nil {
+		return x.Pooled
+	}
+	return false
+}
+
 type SplitResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Parts         []*Part                `protobuf:"bytes,1,rep,name=parts,proto3" json:"parts,omitempty"`
@@ -3841,7 +3997,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3853,7 +4009,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3866,7 +4022,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -3893,13 +4049,14 @@ type Part struct {
 	CpuNs         int64                  `protobuf:"varint,6,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`
 	Share         *Interval              `protobuf:"bytes,7,opt,name=share,proto3" json:"share,omitempty"`     // of this selection
 	Service       *Interval              `protobuf:"bytes,8,opt,name=service,proto3" json:"service,omitempty"` // of the service; none if unknown
+	Pooled        *Pooled                `protobuf:"bytes,9,opt,name=pooled,proto3" json:"pooled,omitempty"`   // none: not asked for, or nothing was sampled
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3911,7 +4068,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3924,7 +4081,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -3983,6 +4140,74 @@ func (x *Part) GetService() *Interval {
 	return nil
 }
 
+func (x *Part) GetPooled() *Pooled {
+	if x != nil {
+		return x.Pooled
+	}
+	return nil
+}
+
+// Pooled is a step's share by what all steps of its stretch say.
+type Pooled struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Share         *Interval              `protobuf:"bytes,1,opt,name=share,proto3" json:"share,omitempty"`
+	Stretch       uint32                 `protobuf:"varint,2,opt,name=stretch,proto3" json:"stretch,omitempty"` // its number in the answer
+	Final         bool                   `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`     // what comes later changes it little
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pooled) Reset() {
+	*x = Pooled{}
+	mi := &file_atys_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pooled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pooled) ProtoMessage() {}
+
+func (x *Pooled) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pooled.ProtoReflect.Descriptor instead.
+func (*Pooled) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Pooled) GetShare() *Interval {
+	if x != nil {
+		return x.Share
+	}
+	return nil
+}
+
+func (x *Pooled) GetStretch() uint32 {
+	if x != nil {
+		return x.Stretch
+	}
+	return 0
+}
+
+func (x *Pooled) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
 type LabelsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
@@ -3992,7 +4217,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4229,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4242,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{55}
+	return file_atys_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -4037,7 +4262,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4049,7 +4274,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4062,7 +4287,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{56}
+	return file_atys_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -4088,7 +4313,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +4325,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +4338,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{57}
+	return file_atys_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Values) GetValues() []string {
@@ -4133,7 +4358,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4370,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4383,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{58}
+	return file_atys_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -4187,7 +4412,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4199,7 +4424,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4212,7 +4437,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{59}
+	return file_atys_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -4262,13 +4487,14 @@ type KeptWindow struct {
 	Instances     *Instances             `protobuf:"bytes,14,opt,name=instances,proto3" json:"instances,omitempty"`
 	Cost          *Cost                  `protobuf:"bytes,16,opt,name=cost,proto3" json:"cost,omitempty"`
 	PeriodNs      int64                  `protobuf:"varint,17,opt,name=period_ns,json=periodNs,proto3" json:"period_ns,omitempty"` // between samples of a CPU; 0: what was asked for is not sampled by time
+	Rate          *Rate                  `protobuf:"bytes,18,opt,name=rate,proto3" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +4506,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4519,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{60}
+	return file_atys_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -4408,6 +4634,234 @@ func (x *KeptWindow) GetPeriodNs() int64 {
 	return 0
 }
 
+func (x *KeptWindow) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+type RatesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	All           bool                   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"` // every window, not only where the rate or its reason moved
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RatesRequest) Reset() {
+	*x = RatesRequest{}
+	mi := &file_atys_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RatesRequest) ProtoMessage() {}
+
+func (x *RatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RatesRequest.ProtoReflect.Descriptor instead.
+func (*RatesRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *RatesRequest) GetSelection() *Selection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *RatesRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+type RatesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Decided       []*Decided             `protobuf:"bytes,1,rep,name=decided,proto3" json:"decided,omitempty"` // by task, service and time
+	Coverage      *Coverage              `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RatesResponse) Reset() {
+	*x = RatesResponse{}
+	mi := &file_atys_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RatesResponse) ProtoMessage() {}
+
+func (x *RatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RatesResponse.ProtoReflect.Descriptor instead.
+func (*RatesResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *RatesResponse) GetDecided() []*Decided {
+	if x != nil {
+		return x.Decided
+	}
+	return nil
+}
+
+func (x *RatesResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+// Decided is the rate of a service in one window of a task.
+type Decided struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Service       string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
+	StartUnixNano int64                  `protobuf:"fixed64,3,opt,name=start_unix_nano,json=startUnixNano,proto3" json:"start_unix_nano,omitempty"`
+	DurationNs    int64                  `protobuf:"varint,4,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
+	Windows       uint32                 `protobuf:"varint,5,opt,name=windows,proto3" json:"windows,omitempty"`
+	Instances     uint32                 `protobuf:"varint,6,opt,name=instances,proto3" json:"instances,omitempty"`
+	Rate          *Rate                  `protobuf:"bytes,7,opt,name=rate,proto3" json:"rate,omitempty"`
+	LowestHertz   float64                `protobuf:"fixed64,8,opt,name=lowest_hertz,json=lowestHertz,proto3" json:"lowest_hertz,omitempty"` // of the instances, which differ where an agent is alone or over its budget
+	HighestHertz  float64                `protobuf:"fixed64,9,opt,name=highest_hertz,json=highestHertz,proto3" json:"highest_hertz,omitempty"`
+	N             int64                  `protobuf:"varint,10,opt,name=n,proto3" json:"n,omitempty"` // samples
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Decided) Reset() {
+	*x = Decided{}
+	mi := &file_atys_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Decided) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Decided) ProtoMessage() {}
+
+func (x *Decided) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Decided.ProtoReflect.Descriptor instead.
+func (*Decided) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *Decided) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *Decided) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Decided) GetStartUnixNano() int64 {
+	if x != nil {
+		return x.StartUnixNano
+	}
+	return 0
+}
+
+func (x *Decided) GetDurationNs() int64 {
+	if x != nil {
+		return x.DurationNs
+	}
+	return 0
+}
+
+func (x *Decided) GetWindows() uint32 {
+	if x != nil {
+		return x.Windows
+	}
+	return 0
+}
+
+func (x *Decided) GetInstances() uint32 {
+	if x != nil {
+		return x.Instances
+	}
+	return 0
+}
+
+func (x *Decided) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+func (x *Decided) GetLowestHertz() float64 {
+	if x != nil {
+		return x.LowestHertz
+	}
+	return 0
+}
+
+func (x *Decided) GetHighestHertz() float64 {
+	if x != nil {
+		return x.HighestHertz
+	}
+	return 0
+}
+
+func (x *Decided) GetN() int64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4416,7 +4870,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4428,7 +4882,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4441,7 +4895,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{61}
+	return file_atys_proto_rawDescGZIP(), []int{67}
 }
 
 // StatusResponse is how a server fares.
@@ -4463,7 +4917,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4475,7 +4929,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4488,7 +4942,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{62}
+	return file_atys_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -4573,7 +5027,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4585,7 +5039,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4598,7 +5052,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{63}
+	return file_atys_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Quota) GetWhat() string {
@@ -4637,7 +5091,7 @@ type Machine struct {
 
 func (x *Machine) Reset() {
 	*x = Machine{}
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4649,7 +5103,7 @@ func (x *Machine) String() string {
 func (*Machine) ProtoMessage() {}
 
 func (x *Machine) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4662,7 +5116,7 @@ func (x *Machine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Machine.ProtoReflect.Descriptor instead.
 func (*Machine) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{64}
+	return file_atys_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Machine) GetDiskBytes() uint64 {
@@ -4741,7 +5195,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc1\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe4\x05\n" +
 	"\x06Window\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -4765,7 +5219,14 @@ const file_atys_proto_rawDesc = "" +
 	"\x04rows\x18\x11 \x01(\v2\r.atys.v1.RowsR\x04rows\x12.\n" +
 	"\bcontains\x18\x12 \x03(\v2\x12.atys.v1.ContainedR\bcontains\x120\n" +
 	"\tinstances\x18\x13 \x01(\v2\x12.atys.v1.InstancesR\tinstances\x12!\n" +
-	"\x04cost\x18\x15 \x01(\v2\r.atys.v1.CostR\x04cost\"C\n" +
+	"\x04cost\x18\x15 \x01(\v2\r.atys.v1.CostR\x04cost\x12!\n" +
+	"\x04rate\x18\x16 \x01(\v2\r.atys.v1.RateR\x04rate\"n\n" +
+	"\x04Rate\x12\x14\n" +
+	"\x05hertz\x18\x01 \x01(\x01R\x05hertz\x12\x16\n" +
+	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\"C\n" +
 	"\tInstances\x12\x1a\n" +
 	"\brecorded\x18\x01 \x01(\rR\brecorded\x12\x1a\n" +
 	"\beligible\x18\x02 \x01(\rR\beligible\"Y\n" +
@@ -4876,7 +5337,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x05offer\x18\x04 \x01(\fR\x05offer\"$\n" +
 	"\fStandRequest\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\fR\x05offer\"\x0f\n" +
-	"\rStandResponse\"\xd3\x01\n" +
+	"\rStandResponse\"\xff\x01\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aprofile\x18\x02 \x01(\tR\aprofile\x12&\n" +
@@ -4884,7 +5345,11 @@ const file_atys_proto_rawDesc = "" +
 	"\alimited\x18\x04 \x01(\bR\alimited\x12'\n" +
 	"\x06chosen\x18\x05 \x03(\v2\x0f.atys.v1.SeriesR\x06chosen\x12\x1a\n" +
 	"\beligible\x18\x06 \x01(\rR\beligible\x12\x1a\n" +
-	"\brecorded\x18\a \x01(\rR\brecorded\"\xe8\x01\n" +
+	"\brecorded\x18\a \x01(\rR\brecorded\x12*\n" +
+	"\x05rates\x18\b \x03(\v2\x14.atys.v1.ServiceRateR\x05rates\"J\n" +
+	"\vServiceRate\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12!\n" +
+	"\x04rate\x18\x02 \x01(\v2\r.atys.v1.RateR\x04rate\"\xe8\x01\n" +
 	"\rReportRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\x12\x18\n" +
@@ -5020,15 +5485,16 @@ const file_atys_proto_rawDesc = "" +
 	"\bInterval\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x01R\x05value\x12\x10\n" +
 	"\x03low\x18\x02 \x01(\x01R\x03low\x12\x12\n" +
-	"\x04high\x18\x03 \x01(\x01R\x04high\"\x85\x01\n" +
+	"\x04high\x18\x03 \x01(\x01R\x04high\"\x9d\x01\n" +
 	"\fSplitRequest\x120\n" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x17\n" +
 	"\astep_ns\x18\x02 \x01(\x03R\x06stepNs\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1a\n" +
-	"\bfunction\x18\x04 \x01(\tR\bfunction\"c\n" +
+	"\bfunction\x18\x04 \x01(\tR\bfunction\x12\x16\n" +
+	"\x06pooled\x18\x05 \x01(\bR\x06pooled\"c\n" +
 	"\rSplitResponse\x12#\n" +
 	"\x05parts\x18\x01 \x03(\v2\r.atys.v1.PartR\x05parts\x12-\n" +
-	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xe9\x01\n" +
+	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\x92\x02\n" +
 	"\x04Part\x12&\n" +
 	"\x0fstart_unix_nano\x18\x01 \x01(\x10R\rstartUnixNano\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x18\n" +
@@ -5037,7 +5503,12 @@ const file_atys_proto_rawDesc = "" +
 	"\x05value\x18\x05 \x01(\x03R\x05value\x12\x15\n" +
 	"\x06cpu_ns\x18\x06 \x01(\x03R\x05cpuNs\x12'\n" +
 	"\x05share\x18\a \x01(\v2\x11.atys.v1.IntervalR\x05share\x12+\n" +
-	"\aservice\x18\b \x01(\v2\x11.atys.v1.IntervalR\aservice\"A\n" +
+	"\aservice\x18\b \x01(\v2\x11.atys.v1.IntervalR\aservice\x12'\n" +
+	"\x06pooled\x18\t \x01(\v2\x0f.atys.v1.PooledR\x06pooled\"a\n" +
+	"\x06Pooled\x12'\n" +
+	"\x05share\x18\x01 \x01(\v2\x11.atys.v1.IntervalR\x05share\x12\x18\n" +
+	"\astretch\x18\x02 \x01(\rR\astretch\x12\x14\n" +
+	"\x05final\x18\x03 \x01(\bR\x05final\"A\n" +
 	"\rLabelsRequest\x120\n" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\"\xc8\x01\n" +
 	"\x0eLabelsResponse\x12;\n" +
@@ -5055,7 +5526,7 @@ const file_atys_proto_rawDesc = "" +
 	"\awindows\x18\x01 \x03(\v2\x13.atys.v1.KeptWindowR\awindows\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
 	"\adamaged\x18\x03 \x01(\rR\adamaged\x12-\n" +
-	"\bcoverage\x18\x04 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xd0\x04\n" +
+	"\bcoverage\x18\x04 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xf3\x04\n" +
 	"\n" +
 	"KeptWindow\x127\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1f.atys.v1.KeptWindow.LabelsEntryR\x06labels\x12\x12\n" +
@@ -5075,10 +5546,30 @@ const file_atys_proto_rawDesc = "" +
 	"\x0eclock_error_ns\x18\r \x01(\x03R\fclockErrorNs\x120\n" +
 	"\tinstances\x18\x0e \x01(\v2\x12.atys.v1.InstancesR\tinstances\x12!\n" +
 	"\x04cost\x18\x10 \x01(\v2\r.atys.v1.CostR\x04cost\x12\x1b\n" +
-	"\tperiod_ns\x18\x11 \x01(\x03R\bperiodNs\x1a9\n" +
+	"\tperiod_ns\x18\x11 \x01(\x03R\bperiodNs\x12!\n" +
+	"\x04rate\x18\x12 \x01(\v2\r.atys.v1.RateR\x04rate\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0f\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\fRatesRequest\x120\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x10\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\"j\n" +
+	"\rRatesResponse\x12*\n" +
+	"\adecided\x18\x01 \x03(\v2\x10.atys.v1.DecidedR\adecided\x12-\n" +
+	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xb1\x02\n" +
+	"\aDecided\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x12&\n" +
+	"\x0fstart_unix_nano\x18\x03 \x01(\x10R\rstartUnixNano\x12\x1f\n" +
+	"\vduration_ns\x18\x04 \x01(\x03R\n" +
+	"durationNs\x12\x18\n" +
+	"\awindows\x18\x05 \x01(\rR\awindows\x12\x1c\n" +
+	"\tinstances\x18\x06 \x01(\rR\tinstances\x12!\n" +
+	"\x04rate\x18\a \x01(\v2\r.atys.v1.RateR\x04rate\x12!\n" +
+	"\flowest_hertz\x18\b \x01(\x01R\vlowestHertz\x12#\n" +
+	"\rhighest_hertz\x18\t \x01(\x01R\fhighestHertz\x12\f\n" +
+	"\x01n\x18\n" +
+	" \x01(\x03R\x01n\"\x0f\n" +
 	"\rStatusRequest\"\xe2\x02\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
@@ -5122,13 +5613,14 @@ const file_atys_proto_rawDesc = "" +
 	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
 	"\x06Delete\x12\x16.atys.v1.DeleteRequest\x1a\x17.atys.v1.DeleteResponse\x12/\n" +
 	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x01\x129\n" +
-	"\x06Status\x12\x16.atys.v1.StatusRequest\x1a\x17.atys.v1.StatusResponse2\xa2\x02\n" +
+	"\x06Status\x12\x16.atys.v1.StatusRequest\x1a\x17.atys.v1.StatusResponse2\xda\x02\n" +
 	"\x05Query\x126\n" +
 	"\x05Merge\x12\x15.atys.v1.MergeRequest\x1a\x16.atys.v1.MergeResponse\x120\n" +
 	"\x03Top\x12\x13.atys.v1.TopRequest\x1a\x14.atys.v1.TopResponse\x126\n" +
 	"\x05Split\x12\x15.atys.v1.SplitRequest\x1a\x16.atys.v1.SplitResponse\x129\n" +
 	"\x06Labels\x12\x16.atys.v1.LabelsRequest\x1a\x17.atys.v1.LabelsResponse\x12<\n" +
-	"\aWindows\x12\x17.atys.v1.WindowsRequest\x1a\x18.atys.v1.WindowsResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
+	"\aWindows\x12\x17.atys.v1.WindowsRequest\x1a\x18.atys.v1.WindowsResponse\x126\n" +
+	"\x05Rates\x12\x15.atys.v1.RatesRequest\x1a\x16.atys.v1.RatesResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
 
 var (
 	file_atys_proto_rawDescOnce sync.Once
@@ -5142,7 +5634,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -5150,182 +5642,200 @@ var file_atys_proto_goTypes = []any{
 	(*Overlap)(nil),         // 3: atys.v1.Overlap
 	(*Series)(nil),          // 4: atys.v1.Series
 	(*Window)(nil),          // 5: atys.v1.Window
-	(*Instances)(nil),       // 6: atys.v1.Instances
-	(*Cost)(nil),            // 7: atys.v1.Cost
-	(*Contained)(nil),       // 8: atys.v1.Contained
-	(*ValueType)(nil),       // 9: atys.v1.ValueType
-	(*Exact)(nil),           // 10: atys.v1.Exact
-	(*Loss)(nil),            // 11: atys.v1.Loss
-	(*Thread)(nil),          // 12: atys.v1.Thread
-	(*Context)(nil),         // 13: atys.v1.Context
-	(*Rows)(nil),            // 14: atys.v1.Rows
-	(*Dictionary)(nil),      // 15: atys.v1.Dictionary
-	(*Location)(nil),        // 16: atys.v1.Location
-	(*Frame)(nil),           // 17: atys.v1.Frame
-	(*Node)(nil),            // 18: atys.v1.Node
-	(*Spooled)(nil),         // 19: atys.v1.Spooled
-	(*AttendRequest)(nil),   // 20: atys.v1.AttendRequest
-	(*Orders)(nil),          // 21: atys.v1.Orders
-	(*OfferRequest)(nil),    // 22: atys.v1.OfferRequest
-	(*Standing)(nil),        // 23: atys.v1.Standing
-	(*StandRequest)(nil),    // 24: atys.v1.StandRequest
-	(*StandResponse)(nil),   // 25: atys.v1.StandResponse
-	(*Task)(nil),            // 26: atys.v1.Task
-	(*ReportRequest)(nil),   // 27: atys.v1.ReportRequest
-	(*ReportResponse)(nil),  // 28: atys.v1.ReportResponse
-	(*Target)(nil),          // 29: atys.v1.Target
-	(*TaskState)(nil),       // 30: atys.v1.TaskState
-	(*NodeState)(nil),       // 31: atys.v1.NodeState
-	(*ApplyRequest)(nil),    // 32: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 33: atys.v1.ApplyResponse
-	(*Object)(nil),          // 34: atys.v1.Object
-	(*GetRequest)(nil),      // 35: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 36: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 37: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 38: atys.v1.DeleteResponse
-	(*Change)(nil),          // 39: atys.v1.Change
-	(*Selection)(nil),       // 40: atys.v1.Selection
-	(*Coverage)(nil),        // 41: atys.v1.Coverage
-	(*TaskCoverage)(nil),    // 42: atys.v1.TaskCoverage
-	(*NodeCoverage)(nil),    // 43: atys.v1.NodeCoverage
-	(*Span)(nil),            // 44: atys.v1.Span
-	(*MergeRequest)(nil),    // 45: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 46: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 47: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 48: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 49: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 50: atys.v1.Amount
-	(*Interval)(nil),        // 51: atys.v1.Interval
-	(*SplitRequest)(nil),    // 52: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 53: atys.v1.SplitResponse
-	(*Part)(nil),            // 54: atys.v1.Part
-	(*LabelsRequest)(nil),   // 55: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 56: atys.v1.LabelsResponse
-	(*Values)(nil),          // 57: atys.v1.Values
-	(*WindowsRequest)(nil),  // 58: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 59: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 60: atys.v1.KeptWindow
-	(*StatusRequest)(nil),   // 61: atys.v1.StatusRequest
-	(*StatusResponse)(nil),  // 62: atys.v1.StatusResponse
-	(*Quota)(nil),           // 63: atys.v1.Quota
-	(*Machine)(nil),         // 64: atys.v1.Machine
-	nil,                     // 65: atys.v1.Series.LabelsEntry
-	nil,                     // 66: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 67: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 68: atys.v1.Target.LabelsEntry
-	nil,                     // 69: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 70: atys.v1.KeptWindow.LabelsEntry
-	nil,                     // 71: atys.v1.Machine.PushesEntry
-	nil,                     // 72: atys.v1.Machine.RefusedEntry
+	(*Rate)(nil),            // 6: atys.v1.Rate
+	(*Instances)(nil),       // 7: atys.v1.Instances
+	(*Cost)(nil),            // 8: atys.v1.Cost
+	(*Contained)(nil),       // 9: atys.v1.Contained
+	(*ValueType)(nil),       // 10: atys.v1.ValueType
+	(*Exact)(nil),           // 11: atys.v1.Exact
+	(*Loss)(nil),            // 12: atys.v1.Loss
+	(*Thread)(nil),          // 13: atys.v1.Thread
+	(*Context)(nil),         // 14: atys.v1.Context
+	(*Rows)(nil),            // 15: atys.v1.Rows
+	(*Dictionary)(nil),      // 16: atys.v1.Dictionary
+	(*Location)(nil),        // 17: atys.v1.Location
+	(*Frame)(nil),           // 18: atys.v1.Frame
+	(*Node)(nil),            // 19: atys.v1.Node
+	(*Spooled)(nil),         // 20: atys.v1.Spooled
+	(*AttendRequest)(nil),   // 21: atys.v1.AttendRequest
+	(*Orders)(nil),          // 22: atys.v1.Orders
+	(*OfferRequest)(nil),    // 23: atys.v1.OfferRequest
+	(*Standing)(nil),        // 24: atys.v1.Standing
+	(*StandRequest)(nil),    // 25: atys.v1.StandRequest
+	(*StandResponse)(nil),   // 26: atys.v1.StandResponse
+	(*Task)(nil),            // 27: atys.v1.Task
+	(*ServiceRate)(nil),     // 28: atys.v1.ServiceRate
+	(*ReportRequest)(nil),   // 29: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 30: atys.v1.ReportResponse
+	(*Target)(nil),          // 31: atys.v1.Target
+	(*TaskState)(nil),       // 32: atys.v1.TaskState
+	(*NodeState)(nil),       // 33: atys.v1.NodeState
+	(*ApplyRequest)(nil),    // 34: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 35: atys.v1.ApplyResponse
+	(*Object)(nil),          // 36: atys.v1.Object
+	(*GetRequest)(nil),      // 37: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 38: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 39: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 40: atys.v1.DeleteResponse
+	(*Change)(nil),          // 41: atys.v1.Change
+	(*Selection)(nil),       // 42: atys.v1.Selection
+	(*Coverage)(nil),        // 43: atys.v1.Coverage
+	(*TaskCoverage)(nil),    // 44: atys.v1.TaskCoverage
+	(*NodeCoverage)(nil),    // 45: atys.v1.NodeCoverage
+	(*Span)(nil),            // 46: atys.v1.Span
+	(*MergeRequest)(nil),    // 47: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 48: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 49: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 50: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 51: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 52: atys.v1.Amount
+	(*Interval)(nil),        // 53: atys.v1.Interval
+	(*SplitRequest)(nil),    // 54: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 55: atys.v1.SplitResponse
+	(*Part)(nil),            // 56: atys.v1.Part
+	(*Pooled)(nil),          // 57: atys.v1.Pooled
+	(*LabelsRequest)(nil),   // 58: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 59: atys.v1.LabelsResponse
+	(*Values)(nil),          // 60: atys.v1.Values
+	(*WindowsRequest)(nil),  // 61: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 62: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 63: atys.v1.KeptWindow
+	(*RatesRequest)(nil),    // 64: atys.v1.RatesRequest
+	(*RatesResponse)(nil),   // 65: atys.v1.RatesResponse
+	(*Decided)(nil),         // 66: atys.v1.Decided
+	(*StatusRequest)(nil),   // 67: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 68: atys.v1.StatusResponse
+	(*Quota)(nil),           // 69: atys.v1.Quota
+	(*Machine)(nil),         // 70: atys.v1.Machine
+	nil,                     // 71: atys.v1.Series.LabelsEntry
+	nil,                     // 72: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 73: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 74: atys.v1.Target.LabelsEntry
+	nil,                     // 75: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 76: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 77: atys.v1.Machine.PushesEntry
+	nil,                     // 78: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	4,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	5,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	3,  // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
 	2,  // 3: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
-	65, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
-	9,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
-	10, // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
-	11, // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
-	12, // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
-	13, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
-	14, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
-	8,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
-	6,  // 12: atys.v1.Window.instances:type_name -> atys.v1.Instances
-	7,  // 13: atys.v1.Window.cost:type_name -> atys.v1.Cost
-	10, // 14: atys.v1.Thread.exact:type_name -> atys.v1.Exact
-	16, // 15: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
-	18, // 16: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
-	17, // 17: atys.v1.Location.names:type_name -> atys.v1.Frame
-	5,  // 18: atys.v1.Spooled.window:type_name -> atys.v1.Window
-	4,  // 19: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	66, // 20: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	26, // 21: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	67, // 22: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
-	4,  // 23: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	29, // 24: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	30, // 25: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	31, // 26: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	68, // 27: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	7,  // 28: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
-	34, // 29: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	34, // 30: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	34, // 31: atys.v1.Change.object:type_name -> atys.v1.Object
-	11, // 32: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	43, // 33: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	42, // 34: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	44, // 35: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
-	7,  // 36: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
-	6,  // 37: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	44, // 38: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	44, // 39: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
-	40, // 40: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	19, // 41: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	41, // 42: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	40, // 43: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	49, // 44: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	10, // 45: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	41, // 46: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	50, // 47: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	50, // 48: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	51, // 49: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	51, // 50: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	40, // 51: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	54, // 52: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	41, // 53: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	51, // 54: atys.v1.Part.share:type_name -> atys.v1.Interval
-	51, // 55: atys.v1.Part.service:type_name -> atys.v1.Interval
-	40, // 56: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	69, // 57: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	41, // 58: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
-	40, // 59: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	60, // 60: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	41, // 61: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
-	70, // 62: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	10, // 63: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	11, // 64: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	6,  // 65: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	7,  // 66: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	63, // 67: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	64, // 68: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	71, // 69: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	72, // 70: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	57, // 71: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 72: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	20, // 73: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	27, // 74: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	22, // 75: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	24, // 76: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
-	32, // 77: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	35, // 78: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	37, // 79: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	35, // 80: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	61, // 81: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	45, // 82: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	47, // 83: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	52, // 84: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	55, // 85: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	58, // 86: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	1,  // 87: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	21, // 88: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	28, // 89: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	23, // 90: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	25, // 91: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
-	33, // 92: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	36, // 93: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	38, // 94: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	39, // 95: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	62, // 96: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	46, // 97: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	48, // 98: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	53, // 99: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	56, // 100: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	59, // 101: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	87, // [87:102] is the sub-list for method output_type
-	72, // [72:87] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	71, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	10, // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
+	11, // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
+	12, // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
+	13, // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
+	14, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
+	15, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
+	9,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
+	7,  // 12: atys.v1.Window.instances:type_name -> atys.v1.Instances
+	8,  // 13: atys.v1.Window.cost:type_name -> atys.v1.Cost
+	6,  // 14: atys.v1.Window.rate:type_name -> atys.v1.Rate
+	11, // 15: atys.v1.Thread.exact:type_name -> atys.v1.Exact
+	17, // 16: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
+	19, // 17: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
+	18, // 18: atys.v1.Location.names:type_name -> atys.v1.Frame
+	5,  // 19: atys.v1.Spooled.window:type_name -> atys.v1.Window
+	4,  // 20: atys.v1.Spooled.series:type_name -> atys.v1.Series
+	72, // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	27, // 22: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	73, // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	4,  // 24: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	28, // 25: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
+	6,  // 26: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
+	31, // 27: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	32, // 28: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	33, // 29: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	74, // 30: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	8,  // 31: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
+	36, // 32: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	36, // 33: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	36, // 34: atys.v1.Change.object:type_name -> atys.v1.Object
+	12, // 35: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	45, // 36: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	44, // 37: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	46, // 38: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	8,  // 39: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
+	7,  // 40: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	46, // 41: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	46, // 42: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
+	42, // 43: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	20, // 44: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	43, // 45: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	42, // 46: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	51, // 47: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	11, // 48: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	43, // 49: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	52, // 50: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	52, // 51: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	53, // 52: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	53, // 53: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	42, // 54: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	56, // 55: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	43, // 56: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	53, // 57: atys.v1.Part.share:type_name -> atys.v1.Interval
+	53, // 58: atys.v1.Part.service:type_name -> atys.v1.Interval
+	57, // 59: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
+	53, // 60: atys.v1.Pooled.share:type_name -> atys.v1.Interval
+	42, // 61: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	75, // 62: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	43, // 63: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
+	42, // 64: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	63, // 65: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	43, // 66: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
+	76, // 67: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	11, // 68: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	12, // 69: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	7,  // 70: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	8,  // 71: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	6,  // 72: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
+	42, // 73: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
+	66, // 74: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
+	43, // 75: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
+	6,  // 76: atys.v1.Decided.rate:type_name -> atys.v1.Rate
+	69, // 77: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	70, // 78: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	77, // 79: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	78, // 80: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	60, // 81: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 82: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	21, // 83: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	29, // 84: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	23, // 85: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	25, // 86: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	34, // 87: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	37, // 88: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	39, // 89: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	37, // 90: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	67, // 91: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	47, // 92: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	49, // 93: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	54, // 94: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	58, // 95: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	61, // 96: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	64, // 97: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
+	1,  // 98: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	22, // 99: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	30, // 100: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	24, // 101: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	26, // 102: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	35, // 103: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	38, // 104: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	40, // 105: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	41, // 106: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	68, // 107: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	48, // 108: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	50, // 109: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	55, // 110: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	59, // 111: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	62, // 112: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	65, // 113: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
+	98, // [98:114] is the sub-list for method output_type
+	82, // [82:98] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -5339,7 +5849,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   73,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -75,6 +75,8 @@ const (
 	QueryLabelsProcedure = "/atys.v1.Query/Labels"
 	// QueryWindowsProcedure is the fully-qualified name of the Query's Windows RPC.
 	QueryWindowsProcedure = "/atys.v1.Query/Windows"
+	// QueryRatesProcedure is the fully-qualified name of the Query's Rates RPC.
+	QueryRatesProcedure = "/atys.v1.Query/Rates"
 )
 
 // IntakeClient is a client for the atys.v1.Intake service.
@@ -529,6 +531,8 @@ type QueryClient interface {
 	Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error)
 	// Windows lists windows as they were cut, by series and time.
 	Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error)
+	// Rates lists how often was sampled, and why, as policies decided it.
+	Rates(context.Context, *atysv1.RatesRequest) (*atysv1.RatesResponse, error)
 }
 
 // NewQueryClient constructs a client for the atys.v1.Query service. By default, it uses the Connect
@@ -572,6 +576,12 @@ func NewQueryClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(queryMethods.ByName("Windows")),
 			connect.WithClientOptions(opts...),
 		),
+		rates: connect.NewClient[atysv1.RatesRequest, atysv1.RatesResponse](
+			httpClient,
+			baseURL+QueryRatesProcedure,
+			connect.WithSchema(queryMethods.ByName("Rates")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -582,6 +592,7 @@ type queryClient struct {
 	split   *connect.Client[atysv1.SplitRequest, atysv1.SplitResponse]
 	labels  *connect.Client[atysv1.LabelsRequest, atysv1.LabelsResponse]
 	windows *connect.Client[atysv1.WindowsRequest, atysv1.WindowsResponse]
+	rates   *connect.Client[atysv1.RatesRequest, atysv1.RatesResponse]
 }
 
 // Merge calls atys.v1.Query.Merge.
@@ -629,6 +640,15 @@ func (c *queryClient) Windows(ctx context.Context, req *atysv1.WindowsRequest) (
 	return nil, err
 }
 
+// Rates calls atys.v1.Query.Rates.
+func (c *queryClient) Rates(ctx context.Context, req *atysv1.RatesRequest) (*atysv1.RatesResponse, error) {
+	response, err := c.rates.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // QueryHandler is an implementation of the atys.v1.Query service.
 type QueryHandler interface {
 	// Merge adds up all windows that are chosen, as one sampler would have seen them.
@@ -641,6 +661,8 @@ type QueryHandler interface {
 	Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error)
 	// Windows lists windows as they were cut, by series and time.
 	Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error)
+	// Rates lists how often was sampled, and why, as policies decided it.
+	Rates(context.Context, *atysv1.RatesRequest) (*atysv1.RatesResponse, error)
 }
 
 // NewQueryHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -680,6 +702,12 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(queryMethods.ByName("Windows")),
 		connect.WithHandlerOptions(opts...),
 	)
+	queryRatesHandler := connect.NewUnaryHandlerSimple(
+		QueryRatesProcedure,
+		svc.Rates,
+		connect.WithSchema(queryMethods.ByName("Rates")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/atys.v1.Query/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case QueryMergeProcedure:
@@ -692,6 +720,8 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 			queryLabelsHandler.ServeHTTP(w, r)
 		case QueryWindowsProcedure:
 			queryWindowsHandler.ServeHTTP(w, r)
+		case QueryRatesProcedure:
+			queryRatesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -719,4 +749,8 @@ func (UnimplementedQueryHandler) Labels(context.Context, *atysv1.LabelsRequest) 
 
 func (UnimplementedQueryHandler) Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Windows is not implemented"))
+}
+
+func (UnimplementedQueryHandler) Rates(context.Context, *atysv1.RatesRequest) (*atysv1.RatesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Rates is not implemented"))
 }
