@@ -16,6 +16,7 @@ type stretches struct {
 	now    *stretch
 	latest []Window // of the stretch, with functions by name: what a new one would begin with
 	spread spread   // what to believe of a new stretch's at first
+	short  int      // stretches in a row that were short
 	phases phases
 
 	waiting  Window  // too few samples to tell, until there are more
@@ -72,7 +73,7 @@ func (s *stretches) Next(w Window) Decision {
 
 // turn ends a stretch, of which the last windows are of the next one already.
 func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
-	s.spread = s.now.inherit()
+	s.inherit()
 	s.now.drop(len(fresh) - 1) // the last one was not added
 	s.phases.leave(s.now, at)
 	old := s.phases.find(fresh)
@@ -81,6 +82,25 @@ func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
 		return s.decide(Returned, why+": as until "+old.last.UTC().Format(time.DateTime))
 	}
 	return s.decide(Changed, why)
+}
+
+// How long a stretch is that tells how windows differ, and how many in a row that are
+// shorter tell that this was not known: one is there wherever a change was within a
+// window, and many where windows differ by more than was believed.
+const (
+	shortStretch = 3 // windows
+	manyShort    = 3
+)
+
+// inherit decides what to believe of the next stretch's spread: windows of one
+// service differ alike.
+func (s *stretches) inherit() {
+	d, _ := s.now.spread.value()
+	if s.now.windows() >= shortStretch {
+		s.short, s.spread = 0, believed(d, 0.5)
+	} else if s.short++; s.short >= manyShort {
+		s.spread = believed(2*d, 1)
+	}
 }
 
 // begin begins a stretch, of a phase that has returned if there is one.
