@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -15,6 +16,11 @@ const (
 	decideAfter   = 2 * time.Second  // after that
 	forgetService = 10 * time.Minute // in which nothing came of it, and ten windows
 )
+
+// leastMove is the part of a rate by which it has to move for agents to be told. A
+// policy that follows what it measures moves a little with each window, and a thousand
+// agents would be woken for less than what chance adds.
+const leastMove = 0.02
 
 // adaptive is a profile whose rates a policy chooses.
 type adaptive struct {
@@ -87,6 +93,19 @@ func (c *course) add(at time.Time, series uint64) (fresh bool) {
 func (c *course) complete() bool {
 	before, a := c.came[c.next.Add(-c.window)], c.came[c.next]
 	return before != nil && len(before.series) > 0 && a != nil && a.again == len(before.series)
+}
+
+// take has a decision be the rate of a service, unless it leaves that as it is. So the
+// reason that agents are told, and that stands in their windows, is the one for which
+// the rate is what it is, with the figures of that time: not that of each window, in
+// words that would have to be sent to all.
+func (c *course) take(d freq.Decision) {
+	stays := c.rate.Hertz > 0 && math.Abs(d.Hertz-c.rate.Hertz) < leastMove*c.rate.Hertz
+	if stays && (string(d.Reason) == c.rate.Reason || d.Reason == freq.Stays || d.Reason == freq.Few) {
+		return
+	}
+	c.rate = profile.Rate{Hertz: math.Round(1000*d.Hertz) / 1000, Policy: c.options.Policy, Reason: string(d.Reason), Why: d.Why, By: profile.ByServer}
+	c.moved = true
 }
 
 // deadline is until when windows of an interval are waited for. What comes later is

@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"atys.dev/atys/internal/freq"
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/query"
 	"atys.dev/atys/internal/store"
 )
@@ -76,17 +78,17 @@ func (s *Server) decide(ctx context.Context, tenant string, r *rates, c *course)
 	if c.policy == nil {
 		s.replay(ctx, tenant, r, c)
 	}
-	ctx, cancel := context.WithTimeout(ctx, decideWithin)
+	within, cancel := context.WithTimeout(ctx, decideWithin)
 	defer cancel()
 	at := c.next
-	err := s.tell(ctx, tenant, c, at, at.Add(c.window), func(d freq.Decision) {
+	err := s.tell(within, tenant, c, at, at.Add(c.window), func(d freq.Decision) {
 		r.take(c, d)
 		s.metrics.decisions.WithLabelValues(string(d.Reason)).Inc()
 		s.metrics.decidedAfter.Observe(s.now().Sub(at.Add(c.window)).Seconds())
 	})
 	if err != nil {
 		s.metrics.decisions.WithLabelValues(notRead).Inc()
-		s.undecided.tell(s.log, s.now(), "decide on a rate", fmt.Errorf("profile %q of service %q: %w", c.name, c.service, err))
+		s.complainOf(ctx, c, "decide on a rate", err)
 	}
 	return r.decided(c)
 }
@@ -125,36 +127,54 @@ func (c *course) begin(w freq.Window) freq.Policy {
 // replay tells a new policy what is kept of before the interval that is due, as it was
 // told or would have been: decisions follow from windows, and from nothing else.
 func (s *Server) replay(ctx context.Context, tenant string, r *rates, c *course) {
-	ctx, cancel := context.WithTimeout(ctx, replayWithin)
+	within, cancel := context.WithTimeout(ctx, replayWithin)
 	defer cancel()
 	from := c.next.Add(-replayed * c.window)
 	if since := c.since.Truncate(c.window).UTC(); from.Before(since) {
 		from = since
 	}
-	if err := s.tell(ctx, tenant, c, from, c.next, func(d freq.Decision) { r.take(c, d) }); err != nil {
-		s.undecided.tell(s.log, s.now(), "read what rates were decided by", fmt.Errorf("profile %q of service %q: %w", c.name, c.service, err))
+	past := &course{adaptive: c.adaptive}
+	if err := s.tell(within, tenant, c, from, c.next, func(d freq.Decision) { past.take(d) }); err != nil {
+		s.complainOf(ctx, c, "read what rates were decided by", err)
+	}
+	r.goOn(c, past.rate)
+}
+
+// complainOf logs what went wrong with a course, unless all ends.
+func (s *Server) complainOf(ctx context.Context, c *course, what string, err error) {
+	if ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
+		s.undecided.tell(s.log, s.now(), what, fmt.Errorf("profile %q of service %q: %w", c.name, c.service, err))
 	}
 }
 
 // restore has a tenant's policies be where they were when the server ended. Until then
-// agents keep the rates that they have.
+// agents keep the rates that they have, but for no longer than they wait for any orders:
+// services that are not come to by then have the rate of their last windows, and their
+// policies are told when there is something to decide.
 func (s *Server) restore(ctx context.Context, tenant string, f *fleet) {
+	var courses []*course
 	for _, a := range f.rates.unrestored() {
-		services, err := s.recorded(ctx, tenant, a)
+		services, last, err := s.recorded(ctx, tenant, a)
 		if err != nil {
 			s.log.Error("find what rates were decided for", "tenant", tenant, "profile", a.name, "error", err)
 		}
 		for _, service := range services {
-			if c := f.rates.resume(a, service, s.now()); c != nil && c.policy == nil {
-				s.replay(ctx, tenant, f.rates, c)
+			if c := f.rates.resume(a, service, last[service], s.now()); c != nil {
+				courses = append(courses, c)
 			}
+		}
+	}
+	for _, c := range courses {
+		if c.policy == nil && s.now().Sub(f.began) < holdOrders {
+			s.replay(ctx, tenant, f.rates, c)
 		}
 	}
 	f.resumed()
 }
 
-// recorded lists the services of which a profile has had windows lately.
-func (s *Server) recorded(ctx context.Context, tenant string, a *adaptive) (services []string, err error) {
+// recorded lists the services of which a profile has had windows lately, and the rates
+// that were ordered of the last of those.
+func (s *Server) recorded(ctx context.Context, tenant string, a *adaptive) (services []string, last map[string]profile.Rate, err error) {
 	now := s.now()
 	all, err := s.options.Store.Series(ctx, tenant, store.Query{Level: store.Raw, Task: a.name, From: now.Add(-max(forgetService, 10*a.window)), To: now})
 	for _, labels := range all {
@@ -163,5 +183,13 @@ func (s *Server) recorded(ctx context.Context, tenant string, a *adaptive) (serv
 		}
 	}
 	slices.Sort(services)
-	return slices.Compact(services), err
+	asker := query.Asker{Store: s.options.Store, Tenant: tenant, Now: s.now}
+	rows, _, wrong := asker.Rates(ctx, query.Selection{Task: a.name, Kind: kind, From: now.Add(-3*a.window - mostJitter), To: now}, true)
+	last = map[string]profile.Rate{}
+	for _, d := range rows { // the latest comes last
+		if d.Rate.By == profile.ByServer && d.Task == a.name {
+			last[d.Service] = d.Rate
+		}
+	}
+	return slices.Compact(services), last, errors.Join(err, wrong)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"hash/maphash"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -40,11 +39,6 @@ const (
 	mostCourses = 10_000
 	mostAwaited = 200_000 // series: others are not waited for
 )
-
-// leastMove is the part of a rate by which it has to move for agents to be told. A
-// policy that follows what it measures moves a little with each window, and a thousand
-// agents would be woken for less than what chance adds.
-const leastMove = 0.02
 
 func newRates() *rates {
 	return &rates{seed: maphash.MakeSeed(), profiles: map[string]*adaptive{}, courses: map[courseKey]*course{}}
@@ -100,8 +94,11 @@ func (r *rates) note(windows []store.Window, now time.Time) {
 			continue
 		}
 		at := query.IntervalOf(&w.Head, a.window)
+		if at.After(now.Add(a.window)) { // by a clock that is wrong: who goes by it would wait for that time
+			continue
+		}
 		c := r.course(a, service, at, now)
-		if c == nil || at.Before(c.next.Add(-a.window)) || at.After(now.Add(a.window)) {
+		if c == nil || at.Before(c.next.Add(-a.window)) {
 			continue
 		}
 		c.heard = now
@@ -212,25 +209,26 @@ func (r *rates) decided(c *course) (moved bool) {
 	return moved
 }
 
-// take has a decision be the rate of a service, unless it leaves that as it is. So the
-// reason that agents are told, and that stands in their windows, is the one for which
-// the rate is what it is, with the figures of that time: not that of each window, in
-// words that would have to be sent to all.
+// take has a decision be the rate of a service.
 func (r *rates) take(c *course, d freq.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	stays := c.rate.Hertz > 0 && math.Abs(d.Hertz-c.rate.Hertz) < leastMove*c.rate.Hertz
-	if stays && (string(d.Reason) == c.rate.Reason || d.Reason == freq.Stays || d.Reason == freq.Few) {
-		return
+	c.take(d)
+}
+
+// goOn has a service go on with the rate that was decided before the server started.
+func (r *rates) goOn(c *course, rate profile.Rate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rate != (profile.Rate{}) && rate != c.rate {
+		c.rate, c.moved = rate, true
 	}
-	c.rate = profile.Rate{Hertz: d.Hertz, Policy: c.options.Policy, Reason: string(d.Reason), Why: d.Why, By: profile.ByServer}
-	c.moved = true
 }
 
 // resume finds or begins the course of a service of which windows were kept before the
-// server started. The intervals that may still be decided by are: what came of them
+// server started, the last ones at a rate that was ordered. The intervals that may still be decided by are: what came of them
 // then is nowhere but in the store.
-func (r *rates) resume(a *adaptive, service string, now time.Time) *course {
+func (r *rates) resume(a *adaptive, service string, last profile.Rate, now time.Time) *course {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := now.Truncate(a.window).UTC()
@@ -238,7 +236,11 @@ func (r *rates) resume(a *adaptive, service string, now time.Time) *course {
 		next = before
 	}
 	c := r.course(a, service, next, now)
-	if c == nil || !c.next.Equal(next) { // there are too many, or windows came meanwhile
+	if c == nil { // there are too many
+		return nil
+	}
+	c.rate = last
+	if !c.next.Equal(next) { // windows came meanwhile
 		return c
 	}
 	for at := next; !at.After(now); at = at.Add(a.window) {

@@ -33,6 +33,21 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
+// BenchmarkAskRates reads how often all services were sampled in two minutes: 12,000
+// windows of a thousand instances.
+func BenchmarkAskRates(b *testing.B) {
+	kept := openAsked(b, b.TempDir())
+	defer kept.Close()
+	fillAsked(b, kept)
+	asker := query.Asker{Store: kept, Tenant: auth.DefaultTenant, Now: func() time.Time { return noon.Add(2 * time.Minute) }}
+	for b.Loop() {
+		rows, _, err := asker.Rates(b.Context(), query.Selection{Kind: kind, From: noon, To: noon.Add(2 * time.Minute)}, true)
+		if err != nil || len(rows) != 20*askedWindows {
+			b.Fatalf("%d rows, %v", len(rows), err)
+		}
+	}
+}
+
 // noting is a tenant whose profile records a service on a thousand agents, of twenty
 // targets each.
 func noting(b *testing.B) *fleet {

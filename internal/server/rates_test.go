@@ -321,6 +321,25 @@ func TestRatesOutliveManyWindows(t *testing.T) {
 	}
 }
 
+// TestRatesOfTheLastWindows has a server find no time to tell policies again, before
+// agents have to hear their orders: they keep the rates of their last windows.
+func TestRatesOfTheLastWindows(t *testing.T) {
+	dir := t.TempDir()
+	d := decide(t, mem.New(1), dir, noon)
+	d.apply(t, adapting)
+	for i, hertz := range []float64{999, 799.2, 799.2} {
+		d.push(t, ratedWindow("x", "shop", noon.Add(time.Duration(i)*length), profile.Rate{Hertz: hertz, Policy: "atys", Reason: "steady", Why: "so it was", By: profile.ByServer}, serving))
+	}
+	d.Server.Close()
+	d = decide(t, d.kept, dir, noon.Add(3*length+time.Second))
+	f := d.own(t)
+	f.began = d.now.Add(-holdOrders)
+	d.decideDue(t.Context())
+	if got := d.rate(t, "shop"); got != "799.2 steady" {
+		t.Errorf("after a restart the rate is %s", got)
+	}
+}
+
 // TestRatesByWhoComesFirst has windows of some instances come in any order, at several
 // rates: what is decided is the same.
 func TestRatesByWhoComesFirst(t *testing.T) {
