@@ -237,7 +237,7 @@ func (c *costing) lost(t *trial, priced float64) float64 {
 	if c.kernel == ours {
 		return max(priced, t.bpf)
 	}
-	return max(t.lost, 0)
+	return t.lost
 }
 
 func each(trials []*trial, value func(*trial) float64) []float64 {

@@ -34,7 +34,7 @@ type found struct {
 	After            float64  // error in the two windows after a change
 	AfterAt99        *verdict // of those: against fixed 99 Hz
 	AfterAt500       *verdict
-	Cost, CostPart   float64 // cores; of those at the highest fixed rate. 0: not known
+	Cost, CostPart   float64 // cores; of those at the par's Reference. 0: not known
 }
 
 // checked is a recording at a lower rate, or by another kernel.
@@ -107,7 +107,7 @@ func (p *replaying) result(o *replayed, costs *curve) (*result, error) {
 		}
 		if costs != nil {
 			row.Cost = costs.mean(w.rates)
-			row.CostPart = row.Cost / costs.at(o.highest())
+			row.CostPart = row.Cost / costs.at(float64(r.Par.Reference))
 		}
 		r.Rows = append(r.Rows, row)
 	}
@@ -116,14 +116,6 @@ func (p *replaying) result(o *replayed, costs *curve) (*result, error) {
 	}
 	r.Windows = o.windows()
 	return r, nil
-}
-
-// highest is the highest fixed rate.
-func (o *replayed) highest() (hz float64) {
-	for _, w := range o.rows {
-		hz = max(hz, w.fixed)
-	}
-	return hz
 }
 
 // fixed finds the row of a fixed rate.
@@ -237,7 +229,7 @@ func (r *result) table(w io.Writer) error {
 		"error after a change", "less that of 99 Hz", "not worse", "less that of 500 Hz"}
 	costs := len(r.Rows) > 0 && r.Rows[0].Cost > 0
 	if costs {
-		head = append(head, "cost, of a core", "of the highest rate's")
+		head = append(head, "cost, of a core", fmt.Sprintf("of that at %d Hz", r.Par.Reference))
 	}
 	t.Row(head...)
 	for _, f := range r.Rows {
