@@ -253,7 +253,7 @@ what could have changed without being found. A step that is not final may be see
 another light once more is known.`,
 		Example: `  atys query series '{service="checkout"}' --step 1m --function json.Marshal
   atys query series '{service="checkout"}' --step 10s --function json.Marshal --pooled`,
-		Args:    oneSelector,
+		Args: oneSelector,
 		RunE: func(c *cobra.Command, args []string) error {
 			if step <= 0 {
 				return &usageError{fmt.Errorf("--step %v: want more than nothing", step)}
