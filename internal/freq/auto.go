@@ -27,9 +27,9 @@ const (
 	mostLatest   = 4  // windows
 	mostNamed    = 64 // functions of each
 
-	// noticeSamples show in one window that a tenth of the time has moved, with nine
-	// chances in ten: G is then some 40 above what chance makes of it.
-	noticeSamples = 1000
+	// noticeSamples show in one window that a fifth of the time has moved: G is then some
+	// 60 above what chance makes of it. Several windows show less than that.
+	noticeSamples = 400
 
 	// worthOf is how many times the samples that the wanted width needs a window is to
 	// be worth: half of the variance may come from what is known of its stretch, half
@@ -66,7 +66,7 @@ func (s *stretches) Next(w Window) Decision {
 		s.now.add(t)
 		return s.decide("", "")
 	}
-	why := fmt.Sprintf("G %.0f where chance has at most %.0f, of %.0f degrees of freedom, since %d windows", found.g, changeLimit(found.freedom), found.freedom, ago)
+	why := fmt.Sprintf("G %.0f where chance has at most %.0f, of %.0f degrees of freedom, for %s", found.g, changeLimit(found.freedom), found.freedom, plural(ago))
 	return s.turn(w.Start, s.latest[len(s.latest)-min(ago, len(s.latest)):], why)
 }
 
@@ -166,9 +166,9 @@ func (s *stretches) samples() (n float64, what string) {
 		return n, fmt.Sprintf("windows differ by themselves, and each needs %.0f samples for +-%.2g%%", n, 100*s.options.Width)
 	case all.n < need || 1/high < need:
 		n = max(need/learnIn, noticeSamples)
-		return n, fmt.Sprintf("%.0f samples in %d windows are known, and windows are alike to %.2g%%: +-%.2g%% need %.0f", all.n, s.now.windows(), 100*math.Sqrt(high)/2, 100*s.options.Width, need)
+		return n, fmt.Sprintf("%.0f samples in %s are known, windows are alike to %.2g%%, and +-%.2g%% need %.0f", all.n, plural(s.now.windows()), 100*math.Sqrt(high)/2, 100*s.options.Width, need)
 	}
-	return noticeSamples, fmt.Sprintf("%d windows alike, %.0f samples: %d a window show a change", s.now.windows(), all.n, noticeSamples)
+	return noticeSamples, fmt.Sprintf("%s alike with %.0f samples: %d in each show a change", plural(s.now.windows()), all.n, noticeSamples)
 }
 
 // neededFor is how many samples a window is to be worth for the wanted width of the
@@ -194,4 +194,11 @@ func samplesFor(variance, width float64) float64 {
 func leastSpread(o Options) float64 {
 	const fraction = 4
 	return 1 / (fraction * max(samplesFor(0.25, o.Width), 1))
+}
+
+func plural(windows int) string {
+	if windows == 1 {
+		return "1 window"
+	}
+	return fmt.Sprintf("%d windows", windows)
 }

@@ -141,7 +141,10 @@ func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Spl
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("steps of %v from %v to %v: at most %d are told: take steps of %v (--step), or a shorter time", step, about.From.UTC(), about.To.UTC(), mostSteps,
 			leastStep(about.To.Sub(about.From), mostSteps)))
 	}
-	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction()})
+	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction(), Pooled: r.GetPooled()})
+	if errors.Is(err, query.ErrNotPooled) {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	if err != nil {
 		return nil, s.unread(err)
 	}
@@ -150,6 +153,9 @@ func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Spl
 		m := &atysv1.Part{By: legible(p.By), Windows: uint32(p.Windows), N: p.N, Value: p.Value, CpuNs: int64(p.CPU), Share: intervalMessage(p.Share)}
 		if p.ServiceKnown {
 			m.Service = intervalMessage(p.Service)
+		}
+		if p.Pooled != nil {
+			m.Pooled = &atysv1.Pooled{Share: intervalMessage(p.Pooled.Share), Stretch: uint32(p.Pooled.Stretch), Final: p.Pooled.Final}
 		}
 		if !p.Start.IsZero() {
 			m.StartUnixNano = p.Start.UnixNano()
