@@ -116,9 +116,12 @@ func (s *Server) tell(ctx context.Context, tenant string, c *course, from, to ti
 
 // begin makes a policy, by the first window that it is to be told. Where others came
 // before, that it is not told again, it goes on at the rate of then: it decides as it
-// did, but that policy atys may be a fall ahead or behind.
+// did, but that policy atys may be a fall ahead or behind. That is so where this one is
+// about as old as any that is told; else the service is new, and nobody has decided yet.
 func (c *course) begin(w freq.Window) freq.Policy {
-	if w.Hertz > 0 && w.Start.After(c.since.Add(c.window)) {
+	const about = 10 // windows, in which a service may have slept
+	oldest := c.next.Add(-replayed * c.window)
+	if w.Hertz > 0 && oldest.After(c.since) && w.Start.Before(oldest.Add(about*c.window)) {
 		return freq.Resume(c.options, w.Hertz)
 	}
 	return freq.New(c.options)

@@ -321,6 +321,19 @@ func TestRatesOutliveManyWindows(t *testing.T) {
 	}
 }
 
+// TestRatesOfNewServices has a service appear long after the profile did, on an agent
+// that is over its budget: its rate begins at the top of the range all the same.
+func TestRatesOfNewServices(t *testing.T) {
+	d := begin(t)
+	d.last = noon.Add(time.Hour)
+	d.now = d.last
+	d.window(t, serving, "x") // at 100 Hz
+	d.wait(t)
+	if got := d.rate(t, "shop"); got != "999 began" {
+		t.Errorf("of a service that is new decided is %s", got)
+	}
+}
+
 // TestRatesOfTheLastWindows has a server find no time to tell policies again, before
 // agents have to hear their orders: they keep the rates of their last windows.
 func TestRatesOfTheLastWindows(t *testing.T) {
@@ -389,6 +402,21 @@ func TestRatesArePassed(t *testing.T) {
 	d.wait(t)
 	if got := d.rate(t, "shop"); got != "999 changed" {
 		t.Errorf("by the last of them decided is %s", got)
+	}
+}
+
+// TestRatesWithoutTheStore has windows not be readable when they are to be decided by:
+// they are passed, and nothing waits for them.
+func TestRatesWithoutTheStore(t *testing.T) {
+	d := begin(t)
+	d.window(t, serving, "x")
+	if err := d.kept.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.wait(t)
+	c := d.own(t).rates.courses[courseKey{"adapting", "shop"}]
+	if got := d.rate(t, "shop"); got != "" || !c.next.Equal(d.last) {
+		t.Errorf("decided is %q, and the next to decide by is of %v", got, c.next)
 	}
 }
 
