@@ -1,8 +1,8 @@
 // Command service asks whether intervals of the service hold: of instances that differ, how many contain the share of all there could be, and how wide are they?
 //
-// Instances are simulated: each has a share of its own, and samples of it. They
-// fall into the replicate groups that a server keeps at random, as their labels
-// do.
+// Instances are simulated: each has a share of its own, and samples of it. Each is
+// told apart, as a server does while there are few of them, and they fall into the
+// replicate groups that it keeps at random, as their labels do.
 package main
 
 import (
@@ -39,30 +39,36 @@ func run(ctx context.Context) error {
 	}
 	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/service -rounds %d -seed %d", *rounds, *seed))
 	var t harness.Table
-	t.Row("instances", "of them recorded", "share", "instances' shares differ by", "sizes", "samples of each", "no interval", "covered (95%)", "of the selection's", "width / what the variance gives", "holds")
+	t.Row("instances", "of them recorded", "share", "instances' shares differ by", "sizes", "samples of each", "clusters", "no interval", "covered (95%)", "of the selection's", "width / what the variance gives", "holds")
 	for _, f := range fleets() {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r := f.judge(rand.New(rand.NewPCG(*seed, 3)))
-		covered, holds := stats.MidP(float64(r.covered), float64(r.known)), "yes"
-		if covered.Value < floorCovered {
-			holds = "no"
-		} else if r.ratio() > goalWidth {
-			holds = "floor"
-		}
-		sizes, of := "alike", "any number"
-		if f.uneven {
-			sizes = "unlike"
-		}
-		if f.eligible > 0 {
-			of = fmt.Sprintf("of %d", f.eligible)
-		}
-		t.Row(fmt.Sprint(f.instances), of, fmt.Sprintf("%g%%", 100*f.share), fmt.Sprintf("%g%%", 100*f.spread), sizes, fmt.Sprint(f.samples),
-			fmt.Sprintf("%.1f%%", 100*float64(*rounds-r.known)/float64(*rounds)), fmt.Sprintf("%.1f%% (%.1f to %.1f)", 100*covered.Value, 100*covered.Low, 100*covered.High),
-			fmt.Sprintf("%.1f%%", 100*float64(r.bySelection)/float64(r.known)), fmt.Sprintf("%.2f", r.ratio()), holds)
+		apart, groups := f.judge(rand.New(rand.NewPCG(*seed, 3)))
+		f.row(&t, "instances", apart)
+		f.row(&t, "groups", groups)
 	}
 	return t.Print(os.Stdout)
+}
+
+// row tells what came of a fleet's intervals, by clusters of one kind.
+func (f fleet) row(t *harness.Table, clusters string, r tally) {
+	covered, holds := stats.MidP(float64(r.covered), float64(r.known)), "yes"
+	if covered.Value < floorCovered {
+		holds = "no"
+	} else if r.ratio() > goalWidth {
+		holds = "floor"
+	}
+	sizes, of := "alike", "any number"
+	if f.uneven {
+		sizes = "unlike"
+	}
+	if f.eligible > 0 {
+		of = fmt.Sprintf("of %d", f.eligible)
+	}
+	t.Row(fmt.Sprint(f.instances), of, fmt.Sprintf("%g%%", 100*f.share), fmt.Sprintf("%g%%", 100*f.spread), sizes, fmt.Sprint(f.samples), clusters,
+		fmt.Sprintf("%.1f%%", 100*float64(*rounds-r.known)/float64(*rounds)), fmt.Sprintf("%.1f%% (%.1f to %.1f)", 100*covered.Value, 100*covered.Low, 100*covered.High),
+		fmt.Sprintf("%.1f%%", 100*float64(r.bySelection)/float64(r.known)), fmt.Sprintf("%.2f", r.ratio()), holds)
 }
 
 // fleet is a service whose instances differ in their shares and in their sizes.
@@ -74,7 +80,7 @@ type fleet struct {
 }
 
 func fleets() (all []fleet) {
-	for _, n := range []int{10, 16, 30, 100} {
+	for _, n := range []int{3, 5, 10, 16, 29, 30, 100} {
 		for _, uneven := range []bool{false, true} {
 			for _, spread := range []float64{0, 0.3, 1} {
 				all = append(all, fleet{n, 0, 0.05, spread, 100, uneven})
@@ -84,7 +90,7 @@ func fleets() (all []fleet) {
 	return append(all, fleet{10, 0, 0.01, 0.3, 200, false}, fleet{10, 0, 0.5, 0.3, 20, false}, fleet{30, 40, 0.05, 0.5, 100, false}, fleet{30, 30, 0.05, 0.5, 100, false})
 }
 
-// tally is what came of a fleet's intervals.
+// tally is what came of a fleet's intervals, by clusters of one kind.
 type tally struct {
 	known, covered, bySelection int
 	width, squares              float64
@@ -96,33 +102,45 @@ func (t tally) ratio() float64 {
 	return t.width / float64(t.known) / (2 * 1.96 * math.Sqrt(t.squares/float64(t.known)))
 }
 
-func (f fleet) judge(rng *rand.Rand) (t tally) {
+func (f fleet) judge(rng *rand.Rand) (apart, groups tally) {
 	for range *rounds {
-		c, selection, truth := f.draw(rng)
-		i, why := c.ServiceShare(selection)
-		if why != "" {
-			continue
-		}
-		t.known++
-		if i.Contains(truth) {
-			t.covered++
-		}
-		if selection.Contains(truth) {
-			t.bySelection++
-		}
-		t.width += i.Width()
-		t.squares += math.Pow(i.Value-truth, 2)
+		instances, grouped, selection, truth := f.draw(rng)
+		apart.add(instances, selection, truth)
+		groups.add(grouped, selection, truth)
 	}
-	return t
+	return apart, groups
 }
 
-// draw gives what is sampled of instances, and the share that is asked for: of
-// all that are eligible, or of all there could be.
-func (f fleet) draw(rng *rand.Rand) (c stats.Clusters, selection stats.Interval, truth float64) {
-	c = stats.Clusters{Part: make([]float64, store.Groups), Whole: make([]float64, store.Groups), Eligible: f.eligible}
+func (t *tally) add(c stats.Clusters, selection stats.Interval, truth float64) {
+	i, why := c.ServiceShare(selection)
+	if why != "" {
+		return
+	}
+	t.known++
+	if i.Contains(truth) {
+		t.covered++
+	}
+	if selection.Contains(truth) {
+		t.bySelection++
+	}
+	t.width += i.Width()
+	t.squares += math.Pow(i.Value-truth, 2)
+}
+
+// clusters are empty ones, of which the fleet's instances are.
+func (f fleet) clusters(n int) stats.Clusters {
+	c := stats.Clusters{Part: make([]float64, n), Whole: make([]float64, n), Eligible: f.eligible}
 	if f.eligible > 0 {
 		c.Recorded = f.instances
 	}
+	return c
+}
+
+// draw gives what is sampled of instances, each by itself and in groups, and the
+// share that is asked for: of all that are eligible, or of all there could be.
+func (f fleet) draw(rng *rand.Rand) (apart, groups stats.Clusters, selection stats.Interval, truth float64) {
+	apart, groups = f.clusters(f.instances), f.clusters(store.Groups)
+	apart.Apart = true
 	var part, whole stats.Sums
 	var ofPart, ofWhole float64
 	for i := range max(f.instances, f.eligible) {
@@ -143,14 +161,15 @@ func (f fleet) draw(rng *rand.Rand) (c stats.Clusters, selection stats.Interval,
 			}
 		}
 		part, whole = part.Plus(stats.Sums{N: int64(hits), Weight: hits, Squares: hits}), whole.Plus(stats.Sums{N: int64(n), Weight: n, Squares: n})
+		apart.Part[i], apart.Whole[i] = hits, n
 		g := rng.IntN(store.Groups)
-		c.Part[g], c.Whole[g] = c.Part[g]+hits, c.Whole[g]+n
+		groups.Part[g], groups.Whole[g] = groups.Part[g]+hits, groups.Whole[g]+n
 	}
 	truth = f.share
 	if f.eligible > 0 {
 		truth = ofPart / ofWhole
 	}
-	return c, stats.Share(part, whole), truth
+	return apart, groups, stats.Share(part, whole), truth
 }
 
 // differ is what an instance's share is of the mean: 1 in the mean, never below

@@ -236,7 +236,7 @@ func objectHead(kind string, wide bool) []string {
 	switch kind {
 	case "profiles":
 		if head = []string{"NAME", "SELECT", "HZ", "PHASE", "NODES", "LEFT"}; wide {
-			head = append(head, "EVENTS", "WINDOW", "THREADS", "INSTANCES", "AGE")
+			head = append(head, "EVENTS", "WINDOW", "THREADS", "INSTANCES", "AGE", "RATES")
 		}
 	case "agents":
 		if head = []string{"NODE", "PHASE", "TARGETS", "SHIPPED", "WAITING", "LOST", "COST", "CAP"}; wide {
@@ -364,9 +364,26 @@ func profileRow(p *server.ProfileStatus, wide bool, now time.Time) []string {
 		if p.Recorded != nil && p.Eligible != nil {
 			instances = fmt.Sprintf("%d of %d", *p.Recorded, *p.Eligible)
 		}
-		row = append(row, strings.Join(append(slices.Clone(s.Kinds), s.Events...), ","), s.Window.String(), string(s.Threads), instances, age(now, p.Created))
+		row = append(row, strings.Join(append(slices.Clone(s.Kinds), s.Events...), ","), s.Window.String(), string(s.Threads), instances, age(now, p.Created), ratesCell(p.Rates))
 	}
 	return row
+}
+
+// mostRates are those that a cell has room for.
+const mostRates = 3
+
+// ratesCell is how often a policy has services be sampled, the most first.
+func ratesCell(rates []server.ProfileRate) string {
+	rates = slices.Clone(rates)
+	slices.SortStableFunc(rates, func(a, b server.ProfileRate) int { return cmp.Compare(b.Hertz, a.Hertz) })
+	var parts []string
+	for _, r := range rates[:min(len(rates), mostRates)] {
+		parts = append(parts, fmt.Sprintf("%s %s (%s)", r.Service, inHertz(r.Hertz), r.Reason))
+	}
+	if more := len(rates) - mostRates; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
 // age is how long ago something began.

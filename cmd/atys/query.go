@@ -124,7 +124,7 @@ answer says on standard error how much of what was asked for it holds.`,
 		Args: knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(queryTopCommand(), queryMergeCommand(), querySeriesCommand(), queryByCommand(), queryDiffCommand(), queryLabelsCommand(), queryWindowsCommand())
+	c.AddCommand(queryTopCommand(), queryMergeCommand(), querySeriesCommand(), queryByCommand(), queryDiffCommand(), queryLabelsCommand(), queryWindowsCommand(), queryRatesCommand())
 	return c
 }
 
@@ -240,19 +240,29 @@ func querySeriesCommand() *cobra.Command {
 	var f queryFlags
 	var step time.Duration
 	var by, function string
+	var pooled bool
 	c := &cobra.Command{
-		Use:     "series [SELECTOR]",
-		Short:   "What was used, step by step: of all, or of a function and what it called",
-		Example: `  atys query series '{service="checkout"}' --step 1m --function json.Marshal`,
-		Args:    oneSelector,
+		Use:   "series [SELECTOR]",
+		Short: "What was used, step by step: of all, or of a function and what it called",
+		Long: `What was used, step by step: of all, or of a function and what it called.
+
+With --pooled, steps say what they know of each other: as long as a service does the
+same, and each time that it does so again, all samples tell of the same shares. Each
+step keeps as much of its own as steps are found to differ, and its interval takes in
+what could have changed without being found. A step that is not final may be seen in
+another light once more is known.`,
+		Example: `  atys query series '{service="checkout"}' --step 1m --function json.Marshal
+  atys query series '{service="checkout"}' --step 10s --function json.Marshal --pooled`,
+		Args: oneSelector,
 		RunE: func(c *cobra.Command, args []string) error {
 			if step <= 0 {
 				return &usageError{fmt.Errorf("--step %v: want more than nothing", step)}
 			}
-			return f.split(c, args, &atysv1.SplitRequest{StepNs: int64(step), By: by, Function: function})
+			return f.split(c, args, &atysv1.SplitRequest{StepNs: int64(step), By: by, Function: function, Pooled: pooled})
 		},
 	}
 	f.addTable(c)
+	c.Flags().BoolVar(&pooled, "pooled", false, "have steps of --function say what they know of each other")
 	c.Flags().DurationVar(&step, "step", time.Minute, "length of a step; no shorter than windows are")
 	c.Flags().StringVar(&by, "by", "", "a row for each value of this label too, or of threads' names: thread")
 	c.Flags().StringVar(&function, "function", "", "of what is in functions of this name, or was called by them")
@@ -299,7 +309,7 @@ func (f *queryFlags) split(c *cobra.Command, args []string, request *atysv1.Spli
 // warnService says why no row has an interval of the service.
 func warnService(w io.Writer, rows int, known bool) {
 	if rows > 0 && !known {
-		fmt.Fprintln(w, "atys: no interval of the service: how instances differ is known where 3 groups of them or more have samples")
+		fmt.Fprintln(w, "atys: no interval of the service: how instances differ is known where 3 of them, or of their groups, have samples")
 	}
 }
 
@@ -316,6 +326,9 @@ func partRows(r *atysv1.SplitResponse, asked *atysv1.SplitRequest) [][]string {
 		share = "SHARE OF THE ROW"
 	}
 	head = append(head, "VALUE", "CPU SECONDS", "SAMPLES", "WINDOWS", share, "95% OF THIS", "95% OF SERVICE")
+	if asked.GetPooled() {
+		head = append(head, "POOLED", "95% OF THAT", "STRETCH", "FINAL")
+	}
 	rows := [][]string{head}
 	for _, p := range r.GetParts() {
 		var row []string
@@ -327,9 +340,24 @@ func partRows(r *atysv1.SplitResponse, asked *atysv1.SplitRequest) [][]string {
 		}
 		row = append(row, strconv.FormatInt(p.GetValue(), 10), strconv.FormatFloat(time.Duration(p.GetCpuNs()).Seconds(), 'f', 3, 64),
 			strconv.FormatInt(p.GetN(), 10), strconv.Itoa(int(p.GetWindows())), percent(p.GetShare().GetValue()), bounds(p.GetShare()), serviceBounds(p.GetService()))
+		if asked.GetPooled() {
+			row = append(row, pooledRow(p.GetPooled())...)
+		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// pooledRow is a step by what all steps of its stretch say.
+func pooledRow(p *atysv1.Pooled) []string {
+	if p == nil {
+		return []string{"-", "-", "-", "-"}
+	}
+	final := "not yet"
+	if p.GetFinal() {
+		final = "yes"
+	}
+	return []string{percent(p.GetShare().GetValue()), bounds(p.GetShare()), strconv.Itoa(int(p.GetStretch()) + 1), final}
 }
 
 func queryLabelsCommand() *cobra.Command {
@@ -399,7 +427,7 @@ func queryWindowsCommand() *cobra.Command {
 }
 
 func windowRows(r *atysv1.WindowsResponse) [][]string {
-	rows := [][]string{{"START", "LASTS", "TASK", "HZ", "SAMPLES", "CPU SECONDS", "COST", "STACKS", "INCOMPLETE", "SERIES"}}
+	rows := [][]string{{"START", "LASTS", "TASK", "HZ", "REASON", "SAMPLES", "CPU SECONDS", "COST", "STACKS", "INCOMPLETE", "SERIES"}}
 	for _, w := range r.GetWindows() {
 		var incomplete int64
 		for _, l := range w.GetLosses() {
@@ -408,7 +436,7 @@ func windowRows(r *atysv1.WindowsResponse) [][]string {
 			}
 		}
 		rows = append(rows, []string{time.Unix(0, w.GetStartUnixNano()).UTC().Format(time.RFC3339), time.Duration(w.GetDurationNs()).Round(time.Millisecond).String(), w.GetTask(),
-			hertz(w), strconv.FormatInt(w.GetN(), 10), strconv.FormatFloat(time.Duration(w.GetExact().GetCpuNs()).Seconds(), 'f', 3, 64),
+			hertz(w), reasonCell(w.GetRate()), strconv.FormatInt(w.GetN(), 10), strconv.FormatFloat(time.Duration(w.GetExact().GetCpuNs()).Seconds(), 'f', 3, 64),
 			shareOfCore(costOf(w.GetCost()), time.Duration(w.GetDurationNs())), strconv.Itoa(int(w.GetStacks())), strconv.FormatInt(incomplete, 10), profile.Labels(w.GetLabels()).String()})
 	}
 	return rows

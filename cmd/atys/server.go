@@ -187,6 +187,7 @@ func (h *house) serve(ctx context.Context, run func(context.Context) error) erro
 	var upkeep sync.WaitGroup
 	upkeep.Go(func() { h.server.Upkeep(ctx) })
 	upkeep.Go(func() { h.server.Name(ctx) })
+	upkeep.Go(func() { h.server.Decide(ctx) })
 	defer func() {
 		cancel()
 		upkeep.Wait()

@@ -39,8 +39,9 @@ func topCommand() *cobra.Command {
 		Short: "Show live which functions and threads use the CPUs",
 		Long: `top samples until you quit, and shows the functions of the last seconds: their own
 share with its 95% interval, their share with what they call, and the CPUs they
-use. On a terminal it is full-screen ("?" lists the keys); elsewhere it prints a
-table each interval.`,
+use. A share whose interval is wider than itself, which could be noise, has a "?".
+On a terminal it is full-screen ("?" lists the keys); elsewhere it prints a table
+each interval.`,
 		Example: `  atys top -p 1234
   atys top -a -F 199
   atys top -p 1234 --own

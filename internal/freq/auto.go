@@ -16,6 +16,7 @@ type stretches struct {
 	now    *stretch
 	latest []Window // of the stretch, with functions by name: what a new one would begin with
 	spread spread   // what to believe of a new stretch's at first
+	short  int      // stretches in a row that were short
 	phases phases
 
 	waiting  Window  // too few samples to tell, until there are more
@@ -27,9 +28,9 @@ const (
 	mostLatest   = 4  // windows
 	mostNamed    = 64 // functions of each
 
-	// noticeSamples show in one window that a tenth of the time has moved, with nine
-	// chances in ten: G is then some 40 above what chance makes of it.
-	noticeSamples = 1000
+	// noticeSamples show in one window that a fifth of the time has moved: G is then some
+	// 60 above what chance makes of it. Several windows show less than that.
+	noticeSamples = 400
 
 	// worthOf is how many times the samples that the wanted width needs a window is to
 	// be worth: half of the variance may come from what is known of its stretch, half
@@ -66,13 +67,13 @@ func (s *stretches) Next(w Window) Decision {
 		s.now.add(t)
 		return s.decide("", "")
 	}
-	why := fmt.Sprintf("G %.0f where chance has at most %.0f, of %.0f degrees of freedom, since %d windows", found.g, changeLimit(found.freedom), found.freedom, ago)
+	why := fmt.Sprintf("G %.0f where chance has at most %.0f, of %.0f degrees of freedom, for %s", found.g, changeLimit(found.freedom), found.freedom, plural(ago))
 	return s.turn(w.Start, s.latest[len(s.latest)-min(ago, len(s.latest)):], why)
 }
 
 // turn ends a stretch, of which the last windows are of the next one already.
 func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
-	s.spread = s.now.inherit()
+	s.inherit()
 	s.now.drop(len(fresh) - 1) // the last one was not added
 	s.phases.leave(s.now, at)
 	old := s.phases.find(fresh)
@@ -81,6 +82,25 @@ func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
 		return s.decide(Returned, why+": as until "+old.last.UTC().Format(time.DateTime))
 	}
 	return s.decide(Changed, why)
+}
+
+// How long a stretch is that tells how windows differ, and how many in a row that are
+// shorter tell that this was not known: one is there wherever a change was within a
+// window, and many where windows differ by more than was believed.
+const (
+	shortStretch = 3 // windows
+	manyShort    = 3
+)
+
+// inherit decides what to believe of the next stretch's spread: windows of one
+// service differ alike.
+func (s *stretches) inherit() {
+	d, _ := s.now.spread.value()
+	if s.now.windows() >= shortStretch {
+		s.short, s.spread = 0, believed(d, 0.5)
+	} else if s.short++; s.short >= manyShort {
+		s.spread = believed(2*d, 1)
+	}
 }
 
 // begin begins a stretch, of a phase that has returned if there is one.
@@ -166,9 +186,9 @@ func (s *stretches) samples() (n float64, what string) {
 		return n, fmt.Sprintf("windows differ by themselves, and each needs %.0f samples for +-%.2g%%", n, 100*s.options.Width)
 	case all.n < need || 1/high < need:
 		n = max(need/learnIn, noticeSamples)
-		return n, fmt.Sprintf("%.0f samples in %d windows are known, and windows are alike to %.2g%%: +-%.2g%% need %.0f", all.n, s.now.windows(), 100*math.Sqrt(high)/2, 100*s.options.Width, need)
+		return n, fmt.Sprintf("%.0f samples in %s are known, windows are alike to %.2g%%, and +-%.2g%% need %.0f", all.n, plural(s.now.windows()), 100*math.Sqrt(high)/2, 100*s.options.Width, need)
 	}
-	return noticeSamples, fmt.Sprintf("%d windows alike, %.0f samples: %d a window show a change", s.now.windows(), all.n, noticeSamples)
+	return noticeSamples, fmt.Sprintf("%s alike with %.0f samples: %d in each show a change", plural(s.now.windows()), all.n, noticeSamples)
 }
 
 // neededFor is how many samples a window is to be worth for the wanted width of the
@@ -194,4 +214,11 @@ func samplesFor(variance, width float64) float64 {
 func leastSpread(o Options) float64 {
 	const fraction = 4
 	return 1 / (fraction * max(samplesFor(0.25, o.Width), 1))
+}
+
+func plural(windows int) string {
+	if windows == 1 {
+		return "1 window"
+	}
+	return fmt.Sprintf("%d windows", windows)
 }

@@ -1,6 +1,10 @@
 package freq
 
-import "math"
+import (
+	"math"
+
+	"atys.dev/atys/internal/stats"
+)
 
 // Pooled is what windows say of each other: those of one stretch, and of stretches in
 // which the program did the same, are estimates of one mean, from which each differs
@@ -128,4 +132,22 @@ func (b *pooling) settled(s segment) bool {
 	_, most := b.spread.bounds()
 	need := neededFor(g.tally, b.options.Width)
 	return g.n >= need && 1/most >= need
+}
+
+// Intervals are the same estimates with 95% intervals, which take in what may have
+// changed without being found.
+func (p *Pooled) Intervals(own []float64) []stats.Interval {
+	shares, deviations := p.Shares(own)
+	all := make([]stats.Interval, len(own))
+	for i, share := range shares {
+		n := 0.0
+		if e := p.Estimates[i]; e.Spread > 0 {
+			n = 1 / e.Spread
+		}
+		if variance := share * (1 - share); variance > 0 && deviations[i] > 0 {
+			n = min(n, variance/(deviations[i]*deviations[i]))
+		}
+		all[i] = stats.Proportion(share*n, n)
+	}
+	return all
 }

@@ -94,16 +94,3 @@ func (s *stretch) add(w tally) {
 func (s *stretch) drop(windows int) {
 	s.recent = s.recent[:max(len(s.recent)-windows, 0)]
 }
-
-// inherit is what to believe of the spread of the stretch behind: windows of one
-// service differ alike. If this one was short, what ended it may have been no change,
-// but that its windows differ by more than was believed.
-func (s *stretch) inherit() spread {
-	d, _ := s.spread.value()
-	if s.windows() < shortStretch {
-		return believed(2*d, 1)
-	}
-	return believed(d, 0.5)
-}
-
-const shortStretch = 4 // windows

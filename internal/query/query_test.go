@@ -72,12 +72,20 @@ func (s *shelf) Scan(_ context.Context, _ string, q store.Query, each func(*prof
 func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string, g store.Grouping) (*store.Merged, error) {
 	m := &store.Merged{Forest: &profile.Forest{Calls: []profile.Call{{Caller: -1, Place: -1}}}, Damaged: store.Damage{Parts: 1}}
 	calls, places := map[string]int{"": 0}, map[string]int{}
-	columns, whole := map[string]*store.Column{}, store.Column{}
+	columns, whole, apart := map[string]*store.Column{}, store.Column{}, apartBy{}
 	var chosen []written
 	for _, q := range parts {
 		chosen = append(chosen, s.chosen(q)...)
 	}
 	for _, w := range chosen {
+		if g.Look != nil {
+			n := int64(0)
+			for _, count := range w.stacks {
+				n += count
+			}
+			g.Look(w.labels, &w.head, n)
+			continue
+		}
 		key := ""
 		if g.Key != nil {
 			key = g.Key(w.labels, &w.head)
@@ -118,9 +126,14 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 			sum := store.Sum{Call: at, N: n, Value: 10 * n, Squares: float64(100 * n)}
 			sum.Groups[len(w.labels["instance"])] = 10 * n
 			c.Sums = append(c.Sums, sum)
+			apart.add(key, store.Instance(w.labels), at, 10*n)
 		}
 	}
 	for _, c := range columns {
+		c.Sums = eachOnce(c.Sums)
+		if g.Thread == nil {
+			c.Instances = apart.of(c.Key, g.Apart)
+		}
 		m.Columns = append(m.Columns, *c)
 	}
 	if g.Thread != nil {

@@ -77,6 +77,7 @@ type question struct {
 	Asker
 	Selection
 	narrow   func(profile.Labels) bool // of what is selected, what is merged now; nil: all of it
+	bySeries bool                      // windows of series are read where those of services would do
 	stands   *standing                 // nil: not asked for yet
 	coverage Coverage
 	damage   store.Damage // of all that was asked for
@@ -87,7 +88,11 @@ func (a Asker) question(s Selection) *question { return &question{Asker: a, Sele
 
 // merge adds up what is selected and begins in [from, to), in columns.
 func (q *question) merge(ctx context.Context, from, to time.Time, by string, g store.Grouping) (*store.Merged, error) {
-	parts, err := q.parts(ctx, from, to, q.levels(by))
+	levels := q.levels(by)
+	if q.bySeries {
+		levels = ofSeries
+	}
+	parts, err := q.parts(ctx, from, to, levels)
 	if err != nil {
 		return nil, err
 	}

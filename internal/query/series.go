@@ -2,9 +2,11 @@ package query
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
+	"atys.dev/atys/internal/freq"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/store"
@@ -15,6 +17,7 @@ type Split struct {
 	Step     time.Duration // parts of this length; 0: all of the time
 	By       string        // a part for each value of this label, or of ByThread; "": none
 	Function string        // of what is in, or was called by, functions of this name; "": of all
+	Pooled   bool          // have steps of the function say what they know of each other
 }
 
 // ByThread splits by the patterns of threads' names.
@@ -32,10 +35,11 @@ type Part struct {
 	// of all: with the interval of this selection.
 	Share stats.Interval
 	// Service is the same with that of the service: what other instances would be
-	// like. It needs three replicate groups, of the part.
+	// like. It needs three instances of the part or, where they are not told apart,
+	// three replicate groups.
 	Service      stats.Interval
 	ServiceKnown bool
-	groups       int // of which there is something in the part
+	Pooled       *Pooled // nil: it was not asked for, or nothing was sampled
 	instances    profile.Instances
 }
 
@@ -43,8 +47,14 @@ type Part struct {
 // they are split by. Steps are merged one after another, and of a label's values
 // some at a time: all at once they could take more memory than there is.
 func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Coverage, error) {
+	if by.Pooled && (by.Step == 0 || by.By != "" || by.Function == "") {
+		return nil, Coverage{}, ErrNotPooled
+	}
 	q := a.question(s)
-	p := &splitter{by: by}
+	p := &splitter{by: by, instances: map[string]float64{}}
+	if err := q.tellApart(ctx, by.By, by.Step); err != nil {
+		return nil, Coverage{}, err
+	}
 	if by.Step == 0 {
 		if err := p.step(ctx, q, time.Time{}, s.From, s.To); err != nil {
 			return nil, Coverage{}, err
@@ -57,19 +67,26 @@ func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Covera
 		}
 	}
 	if by.Function == "" {
-		for i := range p.parts {
-			p.parts[i].share(&p.wholes[i], &p.all)
-		}
+		p.shareOfAll()
+	}
+	if by.Pooled {
+		pool(p.parts, p.windows)
 	}
 	coverage, err := q.covered(ctx)
 	return p.parts, coverage, err
 }
 
-// share has a part tell what is a's of the whole. A part that is of one group,
-// such as one instance, is no sample of such parts.
-func (p *Part) share(a, whole *amount) {
+// share has a part, of which all is given, tell what is a's of the whole. One that
+// is of one instance, or of one group, is no sample of such parts.
+func (p *Part) share(a, whole, all *amount) {
 	p.Share = stats.Share(a.sums(), whole.sums())
-	if p.groups >= 3 {
+	used := 0
+	for _, v := range all.clusters(whole).Part {
+		if v > 0 {
+			used++
+		}
+	}
+	if used >= fewestApart {
 		p.Service, p.ServiceKnown = a.ofService(whole, p.Share, p.instances)
 	}
 }
@@ -94,10 +111,18 @@ const atOnce = 16
 
 // splitter gathers parts.
 type splitter struct {
-	by     Split
-	parts  []Part
-	wholes []amount // of each part
-	all    amount
+	by        Split
+	parts     []Part
+	wholes    []whole // of each part
+	all       amount
+	instances map[string]float64 // what each has of all; nil: they are not told apart
+	windows   []freq.Window      // of each part, where they are pooled
+}
+
+// whole is all of a part. Which instances these are differs from part to part.
+type whole struct {
+	amount
+	names []string // of the instances
 }
 
 // step adds the parts of a step.
@@ -132,7 +157,7 @@ func (p *splitter) step(ctx context.Context, q *question, start, from, to time.T
 
 // merge adds some of the parts of a step, or all.
 func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.Time) error {
-	g := store.Grouping{Key: func(labels profile.Labels, _ *profile.Head) string {
+	g := store.Grouping{Apart: mostApart, Key: func(labels profile.Labels, _ *profile.Head) string {
 		if p.by.By == "" || p.by.By == ByThread {
 			return ""
 		}
@@ -149,20 +174,70 @@ func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.
 	for i := range m.Columns {
 		c := &m.Columns[i]
 		part := Part{Start: start, By: c.Key, Windows: c.Windows, CPU: c.Head.Exact.CPU, instances: c.Head.Instances}
-		var sums, whole amount
+		var sums amount
+		var all whole
+		apart := newApart(c, m.Forest)
 		for i := range c.Sums {
 			sum := &c.Sums[i]
-			whole.add(sum)
-			p.all.add(sum)
+			of := apart.of(sum.Call)
+			all.add(sum, of)
+			if of.instances > 0 { // other parts may have more of them
+				all.addGroups(sum)
+			}
 			if within == nil || within[sum.Call] {
-				sums.add(sum)
+				sums.add(sum, of)
 			}
 		}
-		part.N, part.Value, part.groups = sums.n, sums.value, whole.groupsUsed()
-		part.share(&sums, &whole)
-		p.parts, p.wholes = append(p.parts, part), append(p.wholes, whole)
+		part.N, part.Value = sums.n, sums.value
+		part.share(&sums, &all.amount, &all.amount)
+		p.take(&all, c)
+		p.parts, p.wholes = append(p.parts, part), append(p.wholes, all)
+		if p.by.Pooled {
+			p.windows = append(p.windows, freq.Window{Start: start, Length: to.Sub(from), Functions: running(m.Forest, c.Sums)})
+		}
 	}
 	return nil
+}
+
+// take adds a part, which is a column, to all.
+func (p *splitter) take(part *whole, c *store.Column) {
+	p.all.n, p.all.value, p.all.squares = p.all.n+part.n, p.all.value+part.value, p.all.squares+part.squares
+	for g, v := range part.groups {
+		p.all.groups[g] += v
+	}
+	if c.Instances == nil && part.n > 0 {
+		p.instances = nil
+	}
+	if p.instances == nil || part.apart == nil {
+		return
+	}
+	for i, v := range part.apart {
+		part.names = append(part.names, c.Instances[i].Name)
+		p.instances[c.Instances[i].Name] += v
+	}
+	if len(p.instances) > mostApart {
+		p.instances = nil
+	}
+}
+
+// shareOfAll has each part tell what it is of all.
+func (p *splitter) shareOfAll() {
+	all, at := p.all, map[string]int{}
+	for _, name := range slices.Sorted(maps.Keys(p.instances)) {
+		at[name] = len(all.apart)
+		all.apart = append(all.apart, p.instances[name])
+	}
+	for i := range p.parts {
+		part := p.wholes[i].amount
+		part.apart = nil
+		if all.apart != nil {
+			part.apart = make([]float64, len(all.apart))
+			for n, name := range p.wholes[i].names {
+				part.apart[at[name]] = p.wholes[i].apart[n]
+			}
+		}
+		p.parts[i].share(&part, &all, &part)
+	}
 }
 
 // stacksOf tells which stacks have a function on them; nil: all do.

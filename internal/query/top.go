@@ -39,7 +39,7 @@ type Amount struct {
 	Share stats.Interval
 	// Service has that of the service: what other instances would be like or,
 	// where some of those that were eligible were recorded, all of them. It needs
-	// three replicate groups.
+	// three instances or, where they are not told apart, three replicate groups.
 	Service      stats.Interval
 	ServiceKnown bool
 }
@@ -48,12 +48,23 @@ type amount struct {
 	n, value int64
 	squares  float64
 	groups   [store.Groups]float64
+	apart    []float64 // by instance; nil: they are not told apart, or have nothing of it
 }
 
-func (a *amount) add(s *store.Sum) {
+// add adds a sum, with what instances have of it or, where they are not told apart,
+// groups: there may be a million of these, of functions on stacks.
+func (a *amount) add(s *store.Sum, of ofStack) {
 	a.n += s.N
 	a.value += s.Value
 	a.squares += s.Squares
+	if of.instances > 0 {
+		a.addApart(of)
+		return
+	}
+	a.addGroups(s)
+}
+
+func (a *amount) addGroups(s *store.Sum) {
 	for g, v := range s.Groups {
 		a.groups[g] += float64(v)
 	}
@@ -64,20 +75,11 @@ func (a *amount) sums() stats.Sums {
 	return stats.Sums{N: a.n, Weight: float64(a.value), Squares: a.squares}
 }
 
-// groupsUsed is of how many replicate groups there is something.
-func (a *amount) groupsUsed() (n int) {
-	for _, v := range a.groups {
-		if v > 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // ofService is the share that a has in the service, of which some instances were
 // recorded.
 func (a *amount) ofService(whole *amount, selection stats.Interval, i profile.Instances) (stats.Interval, bool) {
-	c := stats.Clusters{Part: a.groups[:], Whole: whole.groups[:], Recorded: i.Recorded, Eligible: i.Eligible}
+	c := a.clusters(whole)
+	c.Recorded, c.Eligible = i.Recorded, i.Eligible
 	share, why := c.ServiceShare(selection)
 	return share, why == ""
 }
@@ -85,7 +87,10 @@ func (a *amount) ofService(whole *amount, selection stats.Interval, i profile.In
 // Top gives the functions of a selection, as many as limit; 0: all.
 func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top, error) {
 	q := a.question(s)
-	m, err := q.merge(ctx, s.From, s.To, "", store.Grouping{})
+	if err := q.tellApart(ctx, "", 0); err != nil {
+		return nil, err
+	}
+	m, err := q.merge(ctx, s.From, s.To, "", store.Grouping{Apart: mostApart})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +109,7 @@ func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top
 		}
 	}
 	v := view.over(m.Forest)
-	functions, whole := v.fold(c.Sums)
+	functions, whole := v.fold(c)
 	top.N, top.Value = whole.n, whole.value
 	slices.SortFunc(functions, func(x, y *function) int {
 		return cmp.Or(cmp.Compare(y.self.value, x.self.value), cmp.Compare(y.total.value, x.total.value), cmp.Compare(x.frame.Function, y.frame.Function))

@@ -47,6 +47,7 @@ type viewer struct {
 	index      map[profile.FrameKey]*function
 	functions  []*function
 	stack      []*function // of the stack at hand, leaf first
+	apart      *apart
 }
 
 func (view View) over(forest *profile.Forest) *viewer {
@@ -55,13 +56,14 @@ func (view View) over(forest *profile.Forest) *viewer {
 
 // fold gives the functions that are shown and have anything, and the whole. A
 // stack counts once for a function, however often that is on it.
-func (v *viewer) fold(all []store.Sum) (functions []*function, whole *amount) {
-	whole = &amount{}
-	for i := range all {
-		s := &all[i]
-		whole.add(s)
+func (v *viewer) fold(c *store.Column) (functions []*function, whole *amount) {
+	whole, v.apart = &amount{}, newApart(c, v.forest)
+	for i := range c.Sums {
+		s := &c.Sums[i]
+		of := v.apart.of(s.Call)
+		whole.add(s, of)
 		if called := v.callers(s.Call); called {
-			v.add(s, i+1)
+			v.add(s, of, i+1)
 		}
 	}
 	return slices.DeleteFunc(v.functions, func(f *function) bool { return f.last == 0 }), whole
@@ -92,25 +94,25 @@ func (v *viewer) callers(call int) bool {
 }
 
 // add charges a sum to the functions of the stack at hand, which has a number.
-func (v *viewer) add(s *store.Sum, number int) {
+func (v *viewer) add(s *store.Sum, of ofStack, number int) {
 	leaf := true
 	for _, f := range v.stack {
 		if !f.shown {
 			continue
 		}
 		if leaf {
-			f.self.add(s)
+			f.self.add(s, of)
 			leaf = false
 		}
 		if f.last != number {
 			f.last = number
-			f.total.add(s)
+			f.total.add(s, of)
 		}
 	}
 	if leaf && v.classed() {
 		f := v.of(v.nobody(s.Call))
-		f.self.add(s)
-		f.total.add(s)
+		f.self.add(s, of)
+		f.total.add(s, of)
 		f.last = number
 	}
 }

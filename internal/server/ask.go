@@ -141,7 +141,10 @@ func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Spl
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("steps of %v from %v to %v: at most %d are told: take steps of %v (--step), or a shorter time", step, about.From.UTC(), about.To.UTC(), mostSteps,
 			leastStep(about.To.Sub(about.From), mostSteps)))
 	}
-	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction()})
+	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction(), Pooled: r.GetPooled()})
+	if errors.Is(err, query.ErrNotPooled) {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	if err != nil {
 		return nil, s.unread(err)
 	}
@@ -150,6 +153,9 @@ func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Spl
 		m := &atysv1.Part{By: legible(p.By), Windows: uint32(p.Windows), N: p.N, Value: p.Value, CpuNs: int64(p.CPU), Share: intervalMessage(p.Share)}
 		if p.ServiceKnown {
 			m.Service = intervalMessage(p.Service)
+		}
+		if p.Pooled != nil {
+			m.Pooled = &atysv1.Pooled{Share: intervalMessage(p.Pooled.Share), Stretch: uint32(p.Pooled.Stretch), Final: p.Pooled.Final}
 		}
 		if !p.Start.IsZero() {
 			m.StartUnixNano = p.Start.UnixNano()
@@ -205,11 +211,35 @@ func (s *Server) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1
 		m := &atysv1.KeptWindow{Labels: map[string]string{}, Task: legible(h.Task), Run: w.Run[:], StartUnixNano: h.Start.UnixNano(), DurationNs: int64(h.Duration),
 			N: w.N, Value: w.Value, Stacks: uint32(w.Stacks), Exact: exactMessage(h.Exact), Losses: lossMessages(h.Losses), Design: string(h.Design),
 			ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError), Instances: instancesMessage(h.Instances),
-			Cost: wire.Cost(h.Cost), PeriodNs: int64(w.Period)}
+			Cost: wire.Cost(h.Cost), Rate: wire.Rate(h.Rate), PeriodNs: int64(w.Period)}
 		for name, value := range h.Target {
 			m.Labels[legible(name)] = legible(value)
 		}
 		response.Windows = append(response.Windows, m)
+	}
+	return response, nil
+}
+
+// Rates tells how often services were sampled, and why; see the service Query.
+func (s *Server) Rates(ctx context.Context, r *atysv1.RatesRequest) (*atysv1.RatesResponse, error) {
+	about, err := selection(r.GetSelection())
+	if err != nil {
+		return nil, err
+	}
+	decided, coverage, err := s.asker(ctx).Rates(ctx, about, r.GetAll())
+	switch {
+	case errors.Is(err, query.ErrTooManyWindows):
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	case err != nil:
+		return nil, s.unread(err)
+	case len(decided) > mostWindows:
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%d rows: at most %d are told: choose fewer services, or a shorter time, or only where rates moved", len(decided), mostWindows))
+	}
+	response := &atysv1.RatesResponse{Coverage: coverageMessage(coverage)}
+	for _, d := range decided {
+		response.Decided = append(response.Decided, &atysv1.Decided{Task: legible(d.Task), Service: legible(d.Service),
+			StartUnixNano: d.Start.UnixNano(), DurationNs: int64(d.Duration), Windows: uint32(d.Windows), Instances: uint32(d.Instances),
+			Rate: wire.Rate(d.Rate), LowestHertz: d.Lowest, HighestHertz: d.Highest, N: d.N})
 	}
 	return response, nil
 }

@@ -35,7 +35,7 @@ const (
 	askedDepth     = 27
 )
 
-// BenchmarkAsk asks for flame graphs as users do, of windows as they were cut:
+// BenchmarkAsk asks for flame graphs and functions as users do, of windows as they were cut:
 // what comes in are bytes of a request, what goes out is compressed for a command
 // or a page for a browser.
 func BenchmarkAsk(b *testing.B) {
@@ -46,7 +46,14 @@ func BenchmarkAsk(b *testing.B) {
 		b.Fatal(err)
 	}
 	of := func(selector string) func() *http.Request {
-		return func() *http.Request { return askMerge(b, selector) }
+		return func() *http.Request {
+			return askOf(b, atysv1connect.QueryMergeProcedure, &atysv1.MergeRequest{Selection: askedOf(selector)})
+		}
+	}
+	top := func(selector string) func() *http.Request {
+		return func() *http.Request {
+			return askOf(b, atysv1connect.QueryTopProcedure, &atysv1.TopRequest{Selection: askedOf(selector), Limit: 100})
+		}
 	}
 	for _, ask := range []struct {
 		name    string
@@ -54,6 +61,8 @@ func BenchmarkAsk(b *testing.B) {
 	}{
 		{"service", of(`{service="shop"}`)},
 		{"instance", of(`{service="shop", instance="web-3"}`)},
+		{"top", top(`{service="shop"}`)},
+		{"top of ten instances", top(`{service="shop", instance=~"web-1."}`)},
 		{"page", func() *http.Request { return httptest.NewRequest(http.MethodGet, "/flame?service=shop&last=2m", nil) }},
 	} {
 		b.Run(ask.name, func(b *testing.B) {
@@ -81,13 +90,16 @@ func BenchmarkAsk(b *testing.B) {
 	}
 }
 
-func askMerge(b *testing.B, selector string) *http.Request {
-	body, err := proto.Marshal(&atysv1.MergeRequest{Selection: &atysv1.Selection{Select: selector, Kind: kind,
-		FromUnixNano: noon.UnixNano(), ToUnixNano: noon.Add(2 * time.Minute).UnixNano()}})
+func askedOf(selector string) *atysv1.Selection {
+	return &atysv1.Selection{Select: selector, Kind: kind, FromUnixNano: noon.UnixNano(), ToUnixNano: noon.Add(2 * time.Minute).UnixNano()}
+}
+
+func askOf(b *testing.B, procedure string, message proto.Message) *http.Request {
+	body, err := proto.Marshal(message)
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := httptest.NewRequest(http.MethodPost, atysv1connect.QueryMergeProcedure, bytes.NewReader(body))
+	r := httptest.NewRequest(http.MethodPost, procedure, bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/proto")
 	r.Header.Set("Accept-Encoding", "gzip")
 	return r

@@ -38,6 +38,16 @@ type ProfileStatus struct {
 	// Where not all instances are recorded: so many of so many.
 	Recorded *int `json:"recorded,omitempty"`
 	Eligible *int `json:"eligible,omitempty"`
+	// Where a policy chooses them: those of the services that have sent windows.
+	Rates []ProfileRate `json:"rates,omitempty"`
+}
+
+// ProfileRate is how often a service is sampled, and why.
+type ProfileRate struct {
+	Service string  `json:"service"`
+	Hertz   float64 `json:"hertz"`
+	Reason  string  `json:"reason"`
+	Why     string  `json:"why,omitempty"`
 }
 
 // NodeTask is how a profile fares on a node.
@@ -366,6 +376,7 @@ func (f *fleet) profileStatus(t *task) ProfileStatus {
 		recorded := len(chosenKeys(t.Chosen))
 		p.Recorded, p.Eligible = &recorded, &t.Eligible
 	}
+	p.Rates = profileRates(f.rates.list(t.Profile.Name, ""))
 	phases := map[string]int{}
 	for _, a := range f.byNode() {
 		for _, state := range a.report.GetTasks() {
@@ -385,6 +396,15 @@ func (f *fleet) profileStatus(t *task) ProfileStatus {
 		p.Phase = "done"
 	}
 	return p
+}
+
+// profileRates are the rates of a profile's services.
+func profileRates(of map[courseKey]profile.Rate) (all []ProfileRate) {
+	for _, key := range sortedKeys(of) {
+		rate := of[key]
+		all = append(all, ProfileRate{Service: key.service, Hertz: rate.Hertz, Reason: rate.Reason, Why: rate.Why})
+	}
+	return all
 }
 
 // clockError tells by how much a clock may be wrong.

@@ -63,6 +63,7 @@ type fleet struct {
 	agents   map[string]*attendant
 	held     int // bytes of what agents told
 	relays   relays
+	rates    *rates
 	revision uint64        // of orders
 	chosen   time.Time     // when instances were chosen last
 	kept     time.Time     // when the ledger was told of that
@@ -74,9 +75,22 @@ type fleet struct {
 // task is a profile on its way to agents.
 type task struct {
 	*ordered
-	choice        // where instances are limited
-	restored bool // it was read from the ledger: not all whom it chose may have been heard of yet
-	unkept   bool // the ledger has another choice
+	choice          // where instances are limited
+	restored bool   // it was read from the ledger: not all whom it chose may have been heard of yet
+	unkept   bool   // the ledger has another choice
+	json     string // the profile, once some agent has been told of it
+}
+
+// text is the profile as agents are told of it: a thousand may be at once.
+func (t *task) text() (string, error) {
+	if t.json == "" {
+		text, err := json.Marshal(t.Profile)
+		if err != nil {
+			return "", err
+		}
+		t.json = string(text)
+	}
+	return t.json, nil
 }
 
 // attendant is an agent as the server knows it.
@@ -90,6 +104,9 @@ type attendant struct {
 	warned bool     // that it is two
 	labels profile.Labels
 
+	revision uint64        // of what it alone is ordered
+	changed  chan struct{} // closed when its orders change
+
 	reportBytes, labelBytes int // of what the fleet holds
 }
 
@@ -98,6 +115,7 @@ func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error)
 		began: now(), heartbeat: heartbeat, relayMissed: relayMissed,
 		profiles: map[string]*task{}, agents: map[string]*attendant{}, relays: newRelays(o.GroupBy),
 		revision: uint64(now().UnixNano()), // another one than any that an agent may remember
+		rates:    newRates(),
 		changed:  make(chan struct{}), moved: make(chan struct{})}
 	all, err := f.ledger.read(log)
 	if err != nil {
@@ -110,6 +128,8 @@ func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error)
 		}
 		f.profiles[o.Profile.Name] = t
 	}
+	f.rates.follow(f.profiles)
+	f.rates.restored = len(f.rates.profiles) == 0
 	return f, nil
 }
 
@@ -117,11 +137,21 @@ func newFleet(o Options, log *slog.Logger, now func() time.Time) (*fleet, error)
 func (f *fleet) announce(orders bool) {
 	close(f.moved)
 	f.moved = make(chan struct{})
-	if orders {
-		f.revision++
-		close(f.changed)
-		f.changed = make(chan struct{})
+	if !orders {
+		return
 	}
+	f.revision++
+	close(f.changed)
+	f.changed = make(chan struct{})
+	for _, a := range f.agents {
+		a.rouse()
+	}
+}
+
+// rouse has an agent hear its orders, if it attends. The fleet's lock is held.
+func (a *attendant) rouse() {
+	close(a.changed)
+	a.changed = make(chan struct{})
 }
 
 // end has all who attend go: the server closes.
@@ -166,6 +196,7 @@ func (f *fleet) apply(orders []*ordered) error {
 		f.profiles[o.Profile.Name] = t
 		f.choose(t)
 	}
+	f.rates.follow(f.profiles)
 	f.keepChoices()
 	f.announce(true)
 	return nil
@@ -240,6 +271,7 @@ func (f *fleet) forgetProfile(name string) bool {
 		return false
 	}
 	delete(f.profiles, name)
+	f.rates.follow(f.profiles)
 	return true
 }
 
@@ -299,36 +331,41 @@ func (f *fleet) state(a *attendant) string {
 func (f *fleet) ordersFor(node string, told uint64) (orders *atysv1.Orders, changed <-chan struct{}, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	orders = &atysv1.Orders{Revision: f.revision, Unchanged: f.revision == told}
-	if a := f.agents[node]; a != nil {
-		orders.ShipTo = f.relays.address(a.labels)
+	orders, changed = &atysv1.Orders{Revision: f.revision}, f.changed
+	a := f.agents[node]
+	if a != nil {
+		orders.Revision += a.revision // neither ever falls while it attends
+		orders.ShipTo, changed = f.relays.address(a.labels), a.changed
 	}
-	if orders.GetUnchanged() {
-		return orders, f.changed, f.ended
+	if orders.Unchanged = orders.GetRevision() == told; orders.GetUnchanged() {
+		return orders, changed, f.ended
 	}
-	if f.undecided() { // agents go on with what they have
+	if f.undecided() || f.resuming() { // agents go on with what they have
 		orders.Revision, orders.Unchanged = told, true
-		return orders, f.changed, f.ended
+		return orders, changed, f.ended
 	}
 	for _, t := range f.sorted() {
 		if !t.Until.IsZero() && f.now().Sub(t.Until) > lateAgents {
 			continue
 		}
-		text, err := json.Marshal(t.Profile)
+		text, err := t.text()
 		if err != nil {
 			f.log.Error("write a profile", "profile", t.Profile.Name, "error", err)
 			continue
 		}
-		m := &atysv1.Task{Id: t.ID, Profile: string(text), Limited: t.Profile.Instances > 0, Eligible: uint32(t.Eligible), Recorded: uint32(len(chosenKeys(t.Chosen)))}
+		m := &atysv1.Task{Id: t.ID, Profile: text, Limited: t.Profile.Instances > 0, Eligible: uint32(t.Eligible), Recorded: uint32(len(chosenKeys(t.Chosen)))}
 		if !t.Until.IsZero() {
 			m.UntilUnixNano = t.Until.UnixNano()
 		}
 		for _, labels := range t.Chosen[node] {
 			m.Chosen = append(m.Chosen, &atysv1.Series{Labels: labels})
 		}
+		if a != nil {
+			m.Rates = f.ratesFor(t, a.report)
+		}
 		orders.Tasks = append(orders.Tasks, m)
 	}
-	return orders, f.changed, f.ended
+	return orders, changed, f.ended
 }
 
 // sorted lists profiles by name. The lock is held.
@@ -389,7 +426,7 @@ func (f *fleet) agent(node string) (*attendant, error) {
 		if f.forget(); len(f.agents) >= maxAgents {
 			return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d agents already", len(f.agents)))
 		}
-		a = &attendant{report: &atysv1.ReportRequest{Node: node}, first: f.now()}
+		a = &attendant{report: &atysv1.ReportRequest{Node: node}, first: f.now(), changed: make(chan struct{})}
 		f.agents[node] = a
 	}
 	return a, nil
@@ -446,6 +483,9 @@ func (f *fleet) hear(r *atysv1.ReportRequest) error {
 		return err
 	}
 	news := f.silent(a) || !sameTargets(a.report, r)
+	if news && !slices.Equal(f.rated(a.report), f.rated(r)) {
+		a.order()
+	}
 	a.report, a.seen, a.left = r, f.now(), r.GetLeaving()
 	f.announce((news || a.left || f.now().Sub(f.chosen) >= choosePause) && f.chooseAll())
 	if f.now().Sub(f.kept) >= choosePause {

@@ -49,6 +49,9 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 		return nil, leftOut{}, s.unkeptFor(ctx, err)
 	default:
 		response.Refused = left.refused
+		if f, err := s.fleet(ctx); err == nil { // else no rates are decided for it
+			f.rates.note(b.Windows, s.now())
+		}
 	}
 	response.AnsweredUnixNano = s.now().UnixNano()
 	return response, left, nil

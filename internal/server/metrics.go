@@ -26,6 +26,9 @@ type metrics struct {
 	crowded  *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
 
+	decisions    *prometheus.CounterVec
+	decidedAfter prometheus.Histogram
+
 	ended, refusals tally // the same for Status: pushes, and requests of those who may not
 }
 
@@ -44,12 +47,16 @@ func newMetrics() *metrics {
 			[]string{"tenant"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_quota_dropped_bytes_total", Help: "Bytes of windows that were dropped to make room, by level."},
 			[]string{"tenant", "level"}),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_decisions_total", Help: "Decisions on rates, by the policy's reason; skipped: the window was passed, for want of time; failed: it could not be read."},
+			[]string{"reason"}),
+		decidedAfter: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "atys_server_decision_delay_seconds", Help: "How long after the end of a window rates were decided by it.",
+			Buckets: []float64{.5, 1, 2, 3, 4, 5, 6, 7, 8, 10, 15, 30, 60}}),
 	}
 }
 
 // counters are all that are registered as one.
 func (m *metrics) counters() []prometheus.Collector {
-	return []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled, m.refused, m.crowded, m.dropped}
+	return []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled, m.refused, m.crowded, m.dropped, m.decisions, m.decidedAfter}
 }
 
 var (

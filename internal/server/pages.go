@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -118,8 +119,9 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 		Service string
 		Flame   string
 		All     rangeLink
+		Rates   []string
 		Lacks   []string
-	}{Rows: services(a, parts), Lacks: lacks(coverage), Service: a.Service, Flame: a.With("/flame", a.Service, a.Last),
+	}{Rows: services(a, parts), Rates: s.rateWords(r.Context(), a.Service), Lacks: lacks(coverage), Service: a.Service, Flame: a.With("/flame", a.Service, a.Last),
 		All: rangeLink{"all services", a.With("/", "", a.Last), a.Service == ""}}
 	for _, d := range ranges {
 		page.Ranges = append(page.Ranges, rangeLink{short(d), a.With("/", a.Service, d), d == a.Last})
@@ -133,6 +135,20 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; base-uri 'none'; form-action 'none'")
 	_, _ = w.Write(out.Bytes()) // whoever asked is gone if this fails
+}
+
+// rateWords say how often a service is sampled now, and why, where policies choose that.
+func (s *Server) rateWords(ctx context.Context, service string) (words []string) {
+	f, err := s.fleet(ctx)
+	if service == "" || err != nil { // it is told in the log
+		return nil
+	}
+	rates := f.rates.list("", service)
+	for _, key := range sortedKeys(rates) {
+		rate := rates[key]
+		words = append(words, fmt.Sprintf("Sampled at %.3g Hz, as policy %s of profile %s decided: %s (%s).", rate.Hertz, rate.Policy, key.task, rate.Reason, rate.Why))
+	}
+	return words
 }
 
 // services lists what used CPU time, the most first. The machine's own windows

@@ -7,6 +7,7 @@
 //	Merge (ask.go) -> store.Merge -> a profile.Grove -> wire.SealGrove
 //	Name, and debug files (debug.go), also of other servers (debuginfod.go) -> code that agents could not name (names.go)
 //	an operator -> the store is counted, checked, backed up while it is open (care.go)
+//	Push -> Decide (rates.go, decide.go): policies choose rates by what came -> rate_orders.go -> Attend
 //	Upkeep -> what came is added up, what is old dropped (upkeep.go), or more than a tenant may have (quota.go)
 //	Prometheus -> metrics.go
 //	Status -> how all this fares (status.go)
@@ -50,18 +51,20 @@ type Options struct {
 
 // Server answers agents and browsers.
 type Server struct {
-	options Options
-	log     *slog.Logger
-	now     func() time.Time
-	began   time.Time
-	fleets  *fleets
-	namers  *namers
-	watches watches
-	unkept  complaint
-	crowded chan struct{} // somebody found no room
-	care    care
-	sizes   sizes
-	metrics *metrics
+	options   Options
+	log       *slog.Logger
+	now       func() time.Time
+	began     time.Time
+	fleets    *fleets
+	namers    *namers
+	watches   watches
+	unkept    complaint
+	undecided complaint     // rates that could not be
+	rouse     chan struct{} // there may be rates to decide on
+	crowded   chan struct{} // somebody found no room
+	care      care
+	sizes     sizes
+	metrics   *metrics
 }
 
 // New prepares a server.
@@ -78,7 +81,8 @@ func New(o Options) (*Server, error) {
 	if err := auth.CheckTenant(o.Tenant); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, log: o.Log, now: o.Now, began: o.Now(), fleets: &fleets{options: o, of: map[string]*fleet{}},
+	rouse := make(chan struct{}, 1)
+	s := &Server{options: o, log: o.Log, now: o.Now, began: o.Now(), rouse: rouse, fleets: &fleets{options: o, rouse: rouse, of: map[string]*fleet{}},
 		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics(),
 		crowded: make(chan struct{}, 1)}
 	if _, err := s.fleets.fleet(o.Tenant); err != nil {

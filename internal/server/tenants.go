@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"sync"
 
@@ -12,6 +13,7 @@ import (
 // fleets are those of all tenants: each has its own agents and profiles.
 type fleets struct {
 	options Options
+	rouse   chan<- struct{} // see rates
 
 	mu    sync.Mutex // guards all below
 	of    map[string]*fleet
@@ -33,6 +35,8 @@ func (f *fleets) fleet(tenant string) (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
+	one.rates.wake = f.rouse
+	one.rates.rouse()
 	if f.ended {
 		one.end()
 	}
@@ -48,6 +52,13 @@ func (f *fleets) all() (all []*fleet) {
 		all = append(all, one)
 	}
 	return all
+}
+
+// byTenant gives them by whose they are.
+func (f *fleets) byTenant() map[string]*fleet {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.of)
 }
 
 // end has all who attend go, and all who come.

@@ -5,10 +5,11 @@ import (
 	"math"
 )
 
-// Clusters are a part and its whole, by groups of instances that have nothing to
-// do with each other.
+// Clusters are a part and its whole, by instances that have nothing to do with each
+// other or, of many, by groups of them.
 type Clusters struct {
 	Part, Whole []float64
+	Apart       bool // each is one instance, and no group of several
 	// Recorded of Eligible instances were recorded, at random; 0 and 0: those that
 	// there are stand for any number.
 	Recorded, Eligible int
@@ -19,9 +20,12 @@ type Clusters struct {
 const fewestGroups = 3
 
 // ServiceShare is the share that a part has in the service: of all its instances,
-// of which some were recorded. It knows how much instances differ by how much
-// groups of them do, which Share, of sampling alone, does not. In place of an
+// of which some were recorded. It knows how much instances differ by how much they
+// do, or groups of them, which Share, of sampling alone, does not. In place of an
 // interval it may say why there is none.
+//
+// Instances by themselves tell more than groups of them do (bench/service), and
+// thirty of them little more than eight groups.
 //
 // The variance is the jackknife's that leaves out a group at a time, for groups
 // of any size: what a group has beside its part of the whole, squared, over what
@@ -47,10 +51,13 @@ func (c Clusters) ServiceShare(selection Interval) (i Interval, why string) {
 	case c.Eligible > 0 && c.Recorded < fewestGroups:
 		return Interval{}, fmt.Sprintf("%d of %d instances recorded: how instances differ is known from %d on", c.Recorded, c.Eligible, fewestGroups)
 	case groups < fewestGroups:
-		return Interval{}, fmt.Sprintf("%d groups of instances have samples: how instances differ is known from %d on", groups, fewestGroups)
+		return Interval{}, fmt.Sprintf("%d instances, or groups of them, have samples: how instances differ is known from %d on", groups, fewestGroups)
 	}
 	share := sumPart / sumWhole
 	variance, freedom := c.between(share, sumWhole)
+	if c.Apart {
+		variance += c.hidden(variance-samplingOf(selection), sumWhole)
+	}
 	variance, freedom = c.ofOthers(variance, freedom, selection)
 	low, high := aroundLogit(share, studentQuantile(freedom)*math.Sqrt(variance))
 	return Interval{share, min(low, selection.Low), max(high, selection.High)}, ""
@@ -86,6 +93,28 @@ func (c Clusters) between(share, sumWhole float64) (variance, freedom float64) {
 	return variance, 1 / (squares + linked*linked - diagonal)
 }
 
+// hidden is what a variance lacks of what instances differ by, where it has so much
+// of it. A large instance pulls the share to its own, so that it seems to differ by
+// less. For what samples differ by, which grows with an instance's size, between
+// makes up for that; for what instances do, which grows with its square, not enough:
+// of 29 that were unlike in size intervals covered 92.6% (bench/service). Groups have
+// sizes by how many instances they are of, and are as samples are.
+func (c Clusters) hidden(variance, sumWhole float64) float64 {
+	var squares, found float64
+	for _, w := range c.Whole {
+		part := w / sumWhole
+		squares += part * part
+	}
+	for _, w := range c.Whole {
+		part := w / sumWhole
+		found += part * part * (1 - 2*part + squares) / (1 - part)
+	}
+	return max(variance, 0) * (squares/found - 1)
+}
+
+// samplingOf is the variance of a share that is due to sampling, by its interval.
+func samplingOf(selection Interval) float64 { return math.Pow(selection.Width()/(2*z), 2) }
+
 // ofOthers takes off a variance the part of the instances that were recorded, but
 // for what sampling adds, of which is known how much it is.
 func (c Clusters) ofOthers(variance, freedom float64, selection Interval) (float64, float64) {
@@ -93,9 +122,8 @@ func (c Clusters) ofOthers(variance, freedom float64, selection Interval) (float
 		return variance, freedom
 	}
 	recorded := min(float64(c.Recorded)/float64(c.Eligible), 1)
-	sampling := math.Pow(selection.Width()/(2*z), 2)
 	others := (1 - recorded) * variance
-	sum := others + recorded*min(sampling, variance)
+	sum := others + recorded*min(samplingOf(selection), variance)
 	return sum, freedom * math.Pow(sum/others, 2) // Satterthwaite's: only the others' is estimated
 }
 

@@ -37,14 +37,45 @@ func TestServiceShareOfMeans(t *testing.T) {
 	}
 }
 
+// TestServiceShareOfUnlike: what instances of any sizes differ by is found whole in
+// the mean, where sampling adds nothing; with sizes alike that takes no more than
+// for groups.
+func TestServiceShareOfUnlike(t *testing.T) {
+	const rounds = 20_000
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, sizes := range [][]float64{{100, 100, 100, 100}, {400, 100, 100, 50, 50, 10}, {900, 30, 30, 30, 10}} {
+		whole, found, truth := 0.0, 0.0, 0.0
+		for _, n := range sizes {
+			whole += n
+		}
+		for range rounds {
+			c := Clusters{Part: make([]float64, len(sizes)), Whole: sizes}
+			part := 0.0
+			for i, n := range sizes {
+				c.Part[i] = n * (0.4 + 0.05*rng.NormFloat64())
+				part += c.Part[i]
+			}
+			variance, _ := c.between(part/whole, whole)
+			hidden := c.hidden(variance, whole)
+			if sizes[0] == sizes[1] && math.Abs(hidden) > 1e-9*variance {
+				t.Fatalf("of instances of one size %v is hidden of %v", hidden, variance)
+			}
+			found, truth = found+(variance+hidden)/rounds, truth+math.Pow(part/whole-0.4, 2)/rounds
+		}
+		if math.Abs(found/truth-1) > 0.05 {
+			t.Errorf("sizes %v: variance %v, want %v", sizes, found, truth)
+		}
+	}
+}
+
 func TestServiceShareUnknown(t *testing.T) {
 	for _, c := range []struct {
 		clusters Clusters
 		why      string
 	}{
-		{Clusters{}, "0 groups of instances"},
-		{Clusters{Part: []float64{0, 0}, Whole: []float64{0, 0}}, "0 groups"},
-		{Clusters{Part: []float64{1, 0, 2, 0}, Whole: []float64{5, 0, 4, 0}}, "2 groups"},
+		{Clusters{}, "0 instances, or groups of them,"},
+		{Clusters{Part: []float64{0, 0}, Whole: []float64{0, 0}}, "0 instances"},
+		{Clusters{Part: []float64{1, 0, 2, 0}, Whole: []float64{5, 0, 4, 0}}, "2 instances"},
 		{Clusters{Part: []float64{1, 1, 2}, Whole: []float64{5, 3, 4}, Recorded: 2, Eligible: 90}, "2 of 90 instances"},
 	} {
 		if got, why := c.clusters.ServiceShare(Interval{0, 0, 1}); !strings.Contains(why, c.why) || got != (Interval{}) {
@@ -87,12 +118,20 @@ var fleets = []fleet{
 	{"200", 200, 0.1, 0.5, 100, false},
 }
 
-// draw gives what is sampled of instances drawn for so many groups.
+// draw gives what is sampled of instances drawn for so many groups; 0: each is by
+// itself.
 func (f fleet) draw(rng *rand.Rand, groups int) (c Clusters, selection Interval) {
-	c = Clusters{Part: make([]float64, groups), Whole: make([]float64, groups)}
+	apart := groups == 0
+	if apart {
+		groups = f.instances
+	}
+	c = Clusters{Part: make([]float64, groups), Whole: make([]float64, groups), Apart: apart}
 	var part, whole Sums
-	for range f.instances {
+	for i := range f.instances {
 		n, g := f.samples, rng.IntN(groups)
+		if apart {
+			g = i
+		}
 		if f.uneven {
 			n = int(float64(n) * math.Exp(rng.NormFloat64()))
 		}
@@ -116,33 +155,44 @@ func TestServiceShareCovers(t *testing.T) {
 	for _, f := range fleets {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			const rounds = 1500
-			rng := rand.New(rand.NewPCG(1, 2))
-			covered, known, width, squares := 0, 0, 0.0, 0.0
-			for range rounds {
-				c, selection := f.draw(rng, 8)
-				i, why := c.ServiceShare(selection)
-				if why != "" {
-					continue
-				}
-				known++
-				if i.Contains(f.share) {
-					covered++
-				}
-				if i.Low > selection.Low || i.High < selection.High {
-					t.Fatalf("%v is narrower than of the selection, %v", i, selection)
-				}
-				width += i.Width()
-				squares += math.Pow(i.Value-f.share, 2)
-			}
-			coverage := MidP(float64(covered), float64(known))
-			ideal := 2 * z * math.Sqrt(squares/float64(known))
-			if coverage.High < 0.93 || known < rounds*9/10 {
-				t.Errorf("%.1f%% of %d intervals hold the truth", 100*coverage.Value, known)
-			}
-			t.Logf("%.1f%% (%.1f to %.1f) hold the truth, %.2f times as wide as the variance gives", 100*coverage.Value, 100*coverage.Low, 100*coverage.High, width/float64(known)/ideal)
+			f.covers(t, 8)
 		})
+		if f.instances < 30 {
+			t.Run(f.name+", apart", func(t *testing.T) {
+				t.Parallel()
+				f.covers(t, 0)
+			})
+		}
 	}
+}
+
+// covers has a fleet drawn, and its intervals held against the truth.
+func (f fleet) covers(t *testing.T, groups int) {
+	const rounds = 1500
+	rng := rand.New(rand.NewPCG(1, 2))
+	covered, known, width, squares := 0, 0, 0.0, 0.0
+	for range rounds {
+		c, selection := f.draw(rng, groups)
+		i, why := c.ServiceShare(selection)
+		if why != "" {
+			continue
+		}
+		known++
+		if i.Contains(f.share) {
+			covered++
+		}
+		if i.Low > selection.Low || i.High < selection.High {
+			t.Fatalf("%v is narrower than of the selection, %v", i, selection)
+		}
+		width += i.Width()
+		squares += math.Pow(i.Value-f.share, 2)
+	}
+	coverage := MidP(float64(covered), float64(known))
+	ideal := 2 * z * math.Sqrt(squares/float64(known))
+	if coverage.High < 0.93 || known < rounds*9/10 {
+		t.Errorf("%.1f%% of %d intervals hold the truth", 100*coverage.Value, known)
+	}
+	t.Logf("%.1f%% (%.1f to %.1f) hold the truth, %.2f times as wide as the variance gives", 100*coverage.Value, 100*coverage.Low, 100*coverage.High, width/float64(known)/ideal)
 }
 
 // TestServiceShareOfRecorded: of all instances of a service some are recorded,

@@ -9,6 +9,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,6 +102,13 @@ func Group(series profile.Labels) int {
 	h := fnv.New32a()
 	h.Write([]byte(series.String())) // never fails
 	return int(h.Sum32() % Groups)
+}
+
+// Instance is the instance of its service that a series is of: what runs programs
+// of several names, or languages, is one. A unit is called the same on all nodes.
+func Instance(series profile.Labels) string {
+	name := cmp.Or(series["instance"], series["k8s.pod.uid"], series["container"], series["unit"])
+	return strings.Join([]string{series[ServiceLabel], series["node"], name}, "\x00")
 }
 
 // ServiceLabel is the label of a series that names its service. Dictionaries
@@ -243,6 +251,12 @@ type Grouping struct {
 	// Thread, if not nil, names it by thread as well; what it gives is appended. A
 	// window then counts in each column that it tells of, and once in Merged.Whole.
 	Thread func(t profile.Thread) string
+	// Look, if not nil, is shown each window instead, with its samples: nothing is
+	// added up, and there are no columns. Engines may show several at once.
+	Look func(series profile.Labels, head *profile.Head, n int64)
+	// Apart is of how many instances at most values are told for each, in columns that
+	// are not by thread; 0: of none.
+	Apart int
 }
 
 // Merged is windows added up, in columns over one forest.
@@ -271,6 +285,21 @@ type Column struct {
 	Head    profile.Head
 	Windows int
 	Sums    []Sum // one per stack that has samples, in the order of the forest
+	// Instances are those that have values, in the order of their names. Nil: nobody
+	// asked, there are more, or some windows are added up of what may be several.
+	Instances []OfInstance
+}
+
+// OfInstance is what one instance has of a column.
+type OfInstance struct {
+	Name   string       // see Instance
+	Values []StackValue // of the stacks that it was on, of some more than once
+}
+
+// StackValue is a value of a stack, as Sum has it.
+type StackValue struct {
+	Call  int // of the forest
+	Value int64
 }
 
 // Sum is what was sampled on one stack.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -151,8 +152,12 @@ func TestAgentKilled(t *testing.T) {
 			t.Errorf("it was dead from %v to %v, and missing is %v", d.from, d.to, watched.GetMissing())
 		}
 	}
-	if len(watched.GetMissing()) != len(dead) {
-		t.Errorf("it was dead %d times, and missing is %v", len(dead), watched.GetMissing())
+	for _, m := range watched.GetMissing() { // of two deaths, where it cut nothing in between
+		if !slices.ContainsFunc(dead, func(d span) bool {
+			return d.from.UnixNano() < m.GetToUnixNano() && m.GetFromUnixNano() < d.to.UnixNano()
+		}) {
+			t.Errorf("missing is %v, when it was not dead", m)
+		}
 	}
 }
 

@@ -213,8 +213,11 @@ func (s *Screen) functionHead() string {
 	if s.table.Head.Unit != "nanoseconds" {
 		rate = "A SECOND"
 	}
-	return fmt.Sprintf("%6s %13s %7s %8s  %s", names[bySelf], "95%", names[byTotal], rate, names[byName])
+	return fmt.Sprintf(columns, names[bySelf], "95%", "", names[byTotal], rate, names[byName])
 }
+
+// columns are those of functions: self, its interval and its mark, total, rate, name.
+const columns = "%6s %12s %1s %6s %8s  %s"
 
 const threadHead = "   CPU      TID     PID  SAMPLES  THREAD           MOSTLY IN"
 
@@ -228,7 +231,7 @@ func (s *Screen) functionRows(width int) []string {
 }
 
 func functionRow(f Function, width int) string {
-	numbers := fmt.Sprintf("%6s %13s %7s %8s  ", percent(f.Self), interval(f), percent(f.Total), rate(f.Rate))
+	numbers := fmt.Sprintf(columns, percent(f.Self), interval(f), mark(f), percent(f.Total), rate(f.Rate), "")
 	room := max(width-len([]rune(numbers)), 12)
 	placed := render.Printable(f.Place)
 	name := render.Printable(f.Function)
@@ -309,6 +312,7 @@ func helpLines() []string {
 		"",
 		"  SELF      share of the samples that hit the function itself",
 		"  95%       where the true share lies, 95 times in 100: few samples, wide interval",
+		"  ?         that is wider than the share itself, which could be noise",
 		"  OWN       share of the samples where it was the last function of your own",
 		"  TOTAL     share of the samples that hit it or what it called",
 		"  CPUS      CPUs that its own code used, on average",
@@ -325,6 +329,15 @@ func percent(share float64) string {
 
 func interval(f Function) string {
 	return fmt.Sprintf("%.1f–%.1f%%", f.SelfLow*100, f.SelfHigh*100)
+}
+
+// mark is that of a share which could be noise: as everywhere, one whose interval
+// is wider than itself. Of what was never hit no share is told.
+func mark(f Function) string {
+	if f.Self > 0 && f.SelfHigh-f.SelfLow > f.Self {
+		return "?"
+	}
+	return ""
 }
 
 func rate(v float64) string {

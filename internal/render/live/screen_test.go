@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,33 @@ func TestScreenIsSafe(t *testing.T) {
 		if strings.ContainsAny(line, "\x1b\x07") {
 			t.Errorf("%q", line)
 		}
+	}
+}
+
+// TestNoise: a share whose interval is wider than itself is marked, however rows
+// are looked at; one that is sure, or was never hit, is not.
+func TestNoise(t *testing.T) {
+	for name, test := range map[string]struct {
+		table func() Table
+		keys  []Key
+		want  map[string]bool
+	}{
+		"functions": {table, nil, map[string]bool{"work.c": false, "copy_page": false, "evil": true, "app": false}},
+		"own code":  {mixed, []Key{"o"}, map[string]bool{"serve.py": false, "[runtime]": false, "hook.py": false, "[too deep]": true}},
+	} {
+		s := &Screen{}
+		s.Show(test.table())
+		lines := press(s, test.keys...).Lines(100, 14)
+		for function, want := range test.want {
+			at := slices.IndexFunc(lines[4:], func(line string) bool { return strings.Contains(line, function) })
+			if at < 0 || strings.Contains(lines[4+at], "% ? ") != want {
+				t.Errorf("%s: %s is marked: want %v\n%s", name, function, want, strings.Join(lines, "\n"))
+			}
+		}
+	}
+	census := Digest{head: profile.Head{Design: profile.DesignCensus}, samples: 100, value: 100}
+	if m := mark(census.row(&functionSums{self: profile.Sum{N: 1, Value: 1, Squares: 1}})); m != "" {
+		t.Errorf("what was counted is marked %q", m)
 	}
 }
 

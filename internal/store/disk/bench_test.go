@@ -136,10 +136,16 @@ func BenchmarkMerge(b *testing.B) {
 	one.Match = func(l profile.Labels) bool { return l["instance"] == "web-3" }
 	summed, summedOne := hour, one
 	summed.Level, summedOne.Level = store.Service1h, store.Series1h
-	for name, q := range map[string]store.Query{"service": hour, "instance": one, "service added up": summed, "instance added up": summedOne} {
+	instances := hour // of which each is told apart, if they are few
+	instances.Level = store.Series1h
+	for name, q := range map[string]store.Query{"service": hour, "instance": one, "service added up": summed, "instance added up": summedOne, "instances added up": instances} {
+		apart := 0
+		if q.Level == store.Series1h {
+			apart = 29
+		}
 		b.Run(name, func(b *testing.B) {
 			timed(b, func() {
-				m, err := s.Merge(context.Background(), tenant, []store.Query{q}, "cpu", store.Grouping{})
+				m, err := s.Merge(context.Background(), tenant, []store.Query{q}, "cpu", store.Grouping{Apart: apart})
 				if err != nil || len(m.Columns) != 1 {
 					b.Fatalf("%v", err)
 				}

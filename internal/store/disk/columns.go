@@ -111,6 +111,14 @@ func (c *columns) optional(r *reader, has uint64, first bool) {
 	c.head.Instances, c.head.Rate = r.instances(has), r.rateOf(has)
 }
 
+// samples is how many a window has.
+func (c *columns) samples() (n int64) {
+	for _, count := range c.n {
+		n += count
+	}
+	return n
+}
+
 // windows is of how many windows it is. Of none there is nothing but how many
 // could not be read when they were to be added up.
 func (c *columns) windows(level store.Level) int {

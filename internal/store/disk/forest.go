@@ -36,11 +36,19 @@ func (a *adder) merged() (*store.Merged, error) {
 			c := columns[k.column]
 			if c == nil {
 				c = &store.Column{Key: k.column}
+				if a.grouping.Apart > 0 {
+					c.Instances = []store.OfInstance{}
+				}
 				columns[k.column] = c
 			}
 			absorb(&c.Head, c.Windows, &s.head, s.windows)
 			c.Windows += s.windows
 			c.Sums = s.appendTo(c.Sums, numbers)
+			if s.apart == nil || len(c.Instances)+len(s.apart.of) > s.apart.most {
+				c.Instances = nil
+			} else if c.Instances != nil {
+				c.Instances = s.apart.appendTo(c.Instances, numbers)
+			}
 		}
 	}
 	if f.damaged {

@@ -28,7 +28,10 @@ func (s *Store) Merge(ctx context.Context, tenant string, parts []store.Query, k
 	}
 	shelf := s.shelf(db, t)
 	defer shelf.putBack()
-	work := newWork(t, parts)
+	if g.Thread != nil {
+		g.Apart = 0
+	}
+	work := newWork(t, parts, g.Apart > 0)
 	adders := make([]*adder, min(runtime.GOMAXPROCS(0), max(len(work.series), 1)))
 	failed := make([]error, len(adders))
 	var done sync.WaitGroup
@@ -51,7 +54,8 @@ func (s *Store) Merge(ctx context.Context, tenant string, parts []store.Query, k
 }
 
 // work is series that are to be added up. Those of one service and one group lie
-// together: sums go from one group to another by going over all stacks.
+// together, and in it those of one instance, if these are told apart: sums go from
+// one to another by going over all stacks.
 type work struct {
 	series []grouped
 	next   atomic.Int64
@@ -59,20 +63,25 @@ type work struct {
 
 // grouped is a series in a part of a selection.
 type grouped struct {
-	part  int
-	group int
-	of    *series
+	part     int
+	group    int
+	of       *series
+	instance string // see store.Instance; "": they are not told apart
 }
 
-func newWork(t *tenant, parts []store.Query) *work {
+func newWork(t *tenant, parts []store.Query, apart bool) *work {
 	w := &work{}
 	for i, q := range parts {
 		for _, of := range t.chosen(q) {
-			w.series = append(w.series, grouped{i, of.group, of})
+			g := grouped{part: i, group: of.group, of: of}
+			if apart {
+				g.instance = store.Instance(of.labels)
+			}
+			w.series = append(w.series, g)
 		}
 	}
 	slices.SortFunc(w.series, func(a, b grouped) int {
-		return cmp.Or(cmp.Compare(a.of.service, b.of.service), cmp.Compare(a.group, b.group))
+		return cmp.Or(cmp.Compare(a.of.service, b.of.service), cmp.Compare(a.group, b.group), cmp.Compare(a.instance, b.instance))
 	})
 	return w
 }
@@ -140,6 +149,10 @@ func (a *adder) add(ctx context.Context, g *grouped) (err error) {
 		}
 		head := &a.columns.head
 		head.Start, head.Task, head.Target = f.start, f.task, g.of.labels
+		if a.grouping.Look != nil {
+			a.grouping.Look(g.of.labels, head, a.columns.samples())
+			return nil
+		}
 		column := ""
 		if a.grouping.Key != nil {
 			column = a.grouping.Key(g.of.labels, head)
@@ -156,6 +169,9 @@ func (a *adder) addWindow(column string, g *grouped, size, of int) {
 	if a.grouping.Thread == nil {
 		s := a.column(column, g, size)
 		s.absorb(&c.head, of)
+		if c.groups != nil || a.parts[g.part].cursor.query.Level.Services() {
+			s.apart = nil
+		}
 		s.add(c)
 		return
 	}
@@ -212,6 +228,7 @@ type sums struct {
 	slots   map[uint32]int        // where each leaf's cell is; nil: by leaf
 	group   int                   // whose the values of the cells are
 	groups  [store.Groups][]int64 // what was settled; one that no row was of is nil
+	apart   *apart                // nil: instances are not told apart
 }
 
 // cell is what a row adds to: one place in memory, since going there is most of
@@ -225,7 +242,7 @@ func (a *adder) column(column string, g *grouped, size int) *sums {
 	k := sumKey{column, g.of.service}
 	s := a.sums[k]
 	if s == nil {
-		s = &sums{group: g.group}
+		s = &sums{group: g.group, apart: newApart(a.grouping.Apart, g.instance)}
 		if a.grouping.Thread != nil {
 			s.slots = map[uint32]int{}
 		}
@@ -234,9 +251,12 @@ func (a *adder) column(column string, g *grouped, size int) *sums {
 	if s.slots == nil {
 		s.grow(size)
 	}
-	if s.group != g.group {
+	if s.group != g.group || s.apart != nil && s.apart.instance != g.instance {
 		s.settle()
 		s.group = g.group
+		if s.apart != nil {
+			s.apart.instance = g.instance
+		}
 	}
 	return s
 }
@@ -309,8 +329,9 @@ func (s *sums) valuesOf(g int) []int64 {
 	return s.groups[g]
 }
 
-// settle adds the cells' values to their group.
+// settle adds the cells' values to their group, and to their instance.
 func (s *sums) settle() {
+	s.apart = s.apart.settle(s.cells)
 	into := s.valuesOf(s.group)
 	for i := range s.cells {
 		into[i] += s.cells[i].value
@@ -403,6 +424,10 @@ func (a *adder) absorb(o *adder) {
 			mine.grow(len(s.cells))
 		}
 		mine.absorb(&s.head, s.windows)
+		if mine.apart != nil {
+			mine.settle()
+			mine.apart = mine.apart.absorb(s.apart)
+		}
 		for leaf, from := range s.sampled() {
 			mine.take(s, mine.slot(uint32(leaf)), from)
 		}

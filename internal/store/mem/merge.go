@@ -20,9 +20,10 @@ type merger struct {
 }
 
 type column struct {
-	head    profile.Head
-	windows int
-	sums    map[int]*store.Sum
+	head      profile.Head
+	windows   int
+	sums      map[int]*store.Sum
+	instances map[string]map[int]int64 // by call; nil: they are not told apart
 }
 
 func newMerger(t *tenant, kind string, g store.Grouping) *merger {
@@ -34,6 +35,10 @@ func (m *merger) add(e *entry) {
 	w := m.tenant.window(e)
 	at := w.TypeIndex(m.kind)
 	if at < 0 {
+		return
+	}
+	if m.grouping.Look != nil {
+		m.grouping.Look(w.Target, &w.Head, w.N())
 		return
 	}
 	group, windows := store.Group(w.Target), max(e.window.Of, 1)
@@ -57,6 +62,9 @@ func (m *merger) add(e *entry) {
 			}
 		}
 		c := m.column(k)
+		if e.window.Rows.Groups != nil || e.key.level.Services() {
+			c.instances = nil
+		}
 		call := m.call(e.stacks[e.window.Rows.Stack[i]])
 		s := c.sums[call]
 		if s == nil {
@@ -77,7 +85,38 @@ func (m *merger) add(e *entry) {
 		} else {
 			s.Groups[group] += row.Values[at]
 		}
+		c.addApart(store.Instance(w.Target), call, row.Values[at], m.grouping.Apart)
 	}
+}
+
+// addApart adds what an instance has, as long as there are few of them.
+func (c *column) addApart(instance string, call int, value int64, most int) {
+	if c.instances == nil || value == 0 {
+		return
+	}
+	if c.instances[instance] == nil {
+		c.instances[instance] = map[int]int64{}
+	}
+	c.instances[instance][call] += value
+	if len(c.instances) > most {
+		c.instances = nil
+	}
+}
+
+// apart lists what each instance has.
+func (c *column) apart() (all []store.OfInstance) {
+	if c.instances == nil {
+		return nil
+	}
+	all = []store.OfInstance{}
+	for _, name := range slices.Sorted(maps.Keys(c.instances)) {
+		one := store.OfInstance{Name: name}
+		for _, call := range slices.Sorted(maps.Keys(c.instances[name])) {
+			one.Values = append(one.Values, store.StackValue{Call: call, Value: c.instances[name][call]})
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // addThreads counts a window for each column that its threads are of.
@@ -102,6 +141,9 @@ func (m *merger) column(key string) *column {
 	c := m.columns[key]
 	if c == nil {
 		c = &column{sums: map[int]*store.Sum{}}
+		if m.grouping.Apart > 0 && m.grouping.Thread == nil {
+			c.instances = map[string]map[int]int64{}
+		}
 		m.columns[key] = c
 	}
 	return c
@@ -144,7 +186,7 @@ func (m *merger) call(h profile.Hash) int {
 func (m *merger) finish() *store.Merged {
 	for _, key := range slices.Sorted(maps.Keys(m.columns)) {
 		c := m.columns[key]
-		out := store.Column{Key: key, Head: c.head, Windows: c.windows}
+		out := store.Column{Key: key, Head: c.head, Windows: c.windows, Instances: c.apart()}
 		for _, call := range slices.Sorted(maps.Keys(c.sums)) {
 			out.Sums = append(out.Sums, *c.sums[call])
 		}

@@ -89,6 +89,7 @@ func (t *tenant) roll(step store.Step, u unit, entries []*entry) *entry {
 	}
 	watched := w.Head.Duration
 	merged := m.finish()
+	grouped := step.Level.Services() || slices.ContainsFunc(entries, func(e *entry) bool { return e.window.Rows.Groups != nil })
 	c := &merged.Columns[0]
 	w.Head, w.Of = c.Head, c.Windows
 	if step.Level.Services() {
@@ -109,7 +110,10 @@ func (t *tenant) roll(step store.Step, u unit, entries []*entry) *entry {
 		if value := float64(sum.Value); value > 0 && sum.N > 0 && sum.Squares > 0 {
 			excess = float32(sum.Squares/(value*value/float64(sum.N)) - 1)
 		}
-		w.Rows.Excess, w.Rows.Groups = append(w.Rows.Excess, excess), append(w.Rows.Groups, sum.Groups[:]...)
+		w.Rows.Excess = append(w.Rows.Excess, excess)
+		if grouped {
+			w.Rows.Groups = append(w.Rows.Groups, sum.Groups[:]...)
+		}
 	}
 	return out
 }

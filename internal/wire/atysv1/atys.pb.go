@@ -3917,6 +3917,7 @@ type SplitRequest struct {
 	StepNs        int64                  `protobuf:"varint,2,opt,name=step_ns,json=stepNs,proto3" json:"step_ns,omitempty"` // 0: all of the time
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                        // a label, or thread
 	Function      string                 `protobuf:"bytes,4,opt,name=function,proto3" json:"function,omitempty"`            // what has it on the stack; empty: all
+	Pooled        bool                   `protobuf:"varint,5,opt,name=pooled,proto3" json:"pooled,omitempty"`               // have steps of one stretch, in which the same was done, say what they know of each other
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3977,6 +3978,13 @@ func (x *SplitRequest) GetFunction() string {
 		return x.Function
 	}
 	return ""
+}
+
+func (x *SplitRequest) GetPooled() bool {
+	if x != nil {
+		return x.Pooled
+	}
+	return false
 }
 
 type SplitResponse struct {
@@ -4041,6 +4049,7 @@ type Part struct {
 	CpuNs         int64                  `protobuf:"varint,6,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`
 	Share         *Interval              `protobuf:"bytes,7,opt,name=share,proto3" json:"share,omitempty"`     // of this selection
 	Service       *Interval              `protobuf:"bytes,8,opt,name=service,proto3" json:"service,omitempty"` // of the service; none if unknown
+	Pooled        *Pooled                `protobuf:"bytes,9,opt,name=pooled,proto3" json:"pooled,omitempty"`   // none: not asked for, or nothing was sampled
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4131,6 +4140,74 @@ func (x *Part) GetService() *Interval {
 	return nil
 }
 
+func (x *Part) GetPooled() *Pooled {
+	if x != nil {
+		return x.Pooled
+	}
+	return nil
+}
+
+// Pooled is a step's share by what all steps of its stretch say.
+type Pooled struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Share         *Interval              `protobuf:"bytes,1,opt,name=share,proto3" json:"share,omitempty"`
+	Stretch       uint32                 `protobuf:"varint,2,opt,name=stretch,proto3" json:"stretch,omitempty"` // its number in the answer
+	Final         bool                   `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`     // what comes later changes it little
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pooled) Reset() {
+	*x = Pooled{}
+	mi := &file_atys_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pooled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pooled) ProtoMessage() {}
+
+func (x *Pooled) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pooled.ProtoReflect.Descriptor instead.
+func (*Pooled) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Pooled) GetShare() *Interval {
+	if x != nil {
+		return x.Share
+	}
+	return nil
+}
+
+func (x *Pooled) GetStretch() uint32 {
+	if x != nil {
+		return x.Stretch
+	}
+	return 0
+}
+
+func (x *Pooled) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
 type LabelsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
@@ -4140,7 +4217,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4152,7 +4229,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4165,7 +4242,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{57}
+	return file_atys_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -4185,7 +4262,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4274,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4287,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{58}
+	return file_atys_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -4236,7 +4313,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4325,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +4338,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{59}
+	return file_atys_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Values) GetValues() []string {
@@ -4281,7 +4358,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4293,7 +4370,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4306,7 +4383,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{60}
+	return file_atys_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -4335,7 +4412,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4347,7 +4424,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +4437,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{61}
+	return file_atys_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -4417,7 +4494,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4429,7 +4506,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4442,7 +4519,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{62}
+	return file_atys_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -4574,7 +4651,7 @@ type RatesRequest struct {
 
 func (x *RatesRequest) Reset() {
 	*x = RatesRequest{}
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4586,7 +4663,7 @@ func (x *RatesRequest) String() string {
 func (*RatesRequest) ProtoMessage() {}
 
 func (x *RatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4599,7 +4676,7 @@ func (x *RatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesRequest.ProtoReflect.Descriptor instead.
 func (*RatesRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{63}
+	return file_atys_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RatesRequest) GetSelection() *Selection {
@@ -4626,7 +4703,7 @@ type RatesResponse struct {
 
 func (x *RatesResponse) Reset() {
 	*x = RatesResponse{}
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4638,7 +4715,7 @@ func (x *RatesResponse) String() string {
 func (*RatesResponse) ProtoMessage() {}
 
 func (x *RatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4651,7 +4728,7 @@ func (x *RatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesResponse.ProtoReflect.Descriptor instead.
 func (*RatesResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{64}
+	return file_atys_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RatesResponse) GetDecided() []*Decided {
@@ -4687,7 +4764,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4699,7 +4776,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +4789,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{65}
+	return file_atys_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Decided) GetTask() string {
@@ -4793,7 +4870,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4805,7 +4882,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4818,7 +4895,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{66}
+	return file_atys_proto_rawDescGZIP(), []int{67}
 }
 
 // StatusResponse is how a server fares.
@@ -4840,7 +4917,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +4929,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +4942,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{67}
+	return file_atys_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -4950,7 +5027,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4962,7 +5039,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4975,7 +5052,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{68}
+	return file_atys_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Quota) GetWhat() string {
@@ -5014,7 +5091,7 @@ type Machine struct {
 
 func (x *Machine) Reset() {
 	*x = Machine{}
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5026,7 +5103,7 @@ func (x *Machine) String() string {
 func (*Machine) ProtoMessage() {}
 
 func (x *Machine) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5039,7 +5116,7 @@ func (x *Machine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Machine.ProtoReflect.Descriptor instead.
 func (*Machine) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{69}
+	return file_atys_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Machine) GetDiskBytes() uint64 {
@@ -5408,15 +5485,16 @@ const file_atys_proto_rawDesc = "" +
 	"\bInterval\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x01R\x05value\x12\x10\n" +
 	"\x03low\x18\x02 \x01(\x01R\x03low\x12\x12\n" +
-	"\x04high\x18\x03 \x01(\x01R\x04high\"\x85\x01\n" +
+	"\x04high\x18\x03 \x01(\x01R\x04high\"\x9d\x01\n" +
 	"\fSplitRequest\x120\n" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x17\n" +
 	"\astep_ns\x18\x02 \x01(\x03R\x06stepNs\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1a\n" +
-	"\bfunction\x18\x04 \x01(\tR\bfunction\"c\n" +
+	"\bfunction\x18\x04 \x01(\tR\bfunction\x12\x16\n" +
+	"\x06pooled\x18\x05 \x01(\bR\x06pooled\"c\n" +
 	"\rSplitResponse\x12#\n" +
 	"\x05parts\x18\x01 \x03(\v2\r.atys.v1.PartR\x05parts\x12-\n" +
-	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\xe9\x01\n" +
+	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\x92\x02\n" +
 	"\x04Part\x12&\n" +
 	"\x0fstart_unix_nano\x18\x01 \x01(\x10R\rstartUnixNano\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x18\n" +
@@ -5425,7 +5503,12 @@ const file_atys_proto_rawDesc = "" +
 	"\x05value\x18\x05 \x01(\x03R\x05value\x12\x15\n" +
 	"\x06cpu_ns\x18\x06 \x01(\x03R\x05cpuNs\x12'\n" +
 	"\x05share\x18\a \x01(\v2\x11.atys.v1.IntervalR\x05share\x12+\n" +
-	"\aservice\x18\b \x01(\v2\x11.atys.v1.IntervalR\aservice\"A\n" +
+	"\aservice\x18\b \x01(\v2\x11.atys.v1.IntervalR\aservice\x12'\n" +
+	"\x06pooled\x18\t \x01(\v2\x0f.atys.v1.PooledR\x06pooled\"a\n" +
+	"\x06Pooled\x12'\n" +
+	"\x05share\x18\x01 \x01(\v2\x11.atys.v1.IntervalR\x05share\x12\x18\n" +
+	"\astretch\x18\x02 \x01(\rR\astretch\x12\x14\n" +
+	"\x05final\x18\x03 \x01(\bR\x05final\"A\n" +
 	"\rLabelsRequest\x120\n" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\"\xc8\x01\n" +
 	"\x0eLabelsResponse\x12;\n" +
@@ -5551,7 +5634,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -5610,34 +5693,35 @@ var file_atys_proto_goTypes = []any{
 	(*SplitRequest)(nil),    // 54: atys.v1.SplitRequest
 	(*SplitResponse)(nil),   // 55: atys.v1.SplitResponse
 	(*Part)(nil),            // 56: atys.v1.Part
-	(*LabelsRequest)(nil),   // 57: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 58: atys.v1.LabelsResponse
-	(*Values)(nil),          // 59: atys.v1.Values
-	(*WindowsRequest)(nil),  // 60: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 61: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 62: atys.v1.KeptWindow
-	(*RatesRequest)(nil),    // 63: atys.v1.RatesRequest
-	(*RatesResponse)(nil),   // 64: atys.v1.RatesResponse
-	(*Decided)(nil),         // 65: atys.v1.Decided
-	(*StatusRequest)(nil),   // 66: atys.v1.StatusRequest
-	(*StatusResponse)(nil),  // 67: atys.v1.StatusResponse
-	(*Quota)(nil),           // 68: atys.v1.Quota
-	(*Machine)(nil),         // 69: atys.v1.Machine
-	nil,                     // 70: atys.v1.Series.LabelsEntry
-	nil,                     // 71: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 72: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 73: atys.v1.Target.LabelsEntry
-	nil,                     // 74: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 75: atys.v1.KeptWindow.LabelsEntry
-	nil,                     // 76: atys.v1.Machine.PushesEntry
-	nil,                     // 77: atys.v1.Machine.RefusedEntry
+	(*Pooled)(nil),          // 57: atys.v1.Pooled
+	(*LabelsRequest)(nil),   // 58: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 59: atys.v1.LabelsResponse
+	(*Values)(nil),          // 60: atys.v1.Values
+	(*WindowsRequest)(nil),  // 61: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 62: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 63: atys.v1.KeptWindow
+	(*RatesRequest)(nil),    // 64: atys.v1.RatesRequest
+	(*RatesResponse)(nil),   // 65: atys.v1.RatesResponse
+	(*Decided)(nil),         // 66: atys.v1.Decided
+	(*StatusRequest)(nil),   // 67: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 68: atys.v1.StatusResponse
+	(*Quota)(nil),           // 69: atys.v1.Quota
+	(*Machine)(nil),         // 70: atys.v1.Machine
+	nil,                     // 71: atys.v1.Series.LabelsEntry
+	nil,                     // 72: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 73: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 74: atys.v1.Target.LabelsEntry
+	nil,                     // 75: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 76: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 77: atys.v1.Machine.PushesEntry
+	nil,                     // 78: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	4,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	5,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	3,  // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
 	2,  // 3: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
-	70, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	71, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	10, // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	11, // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	12, // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -5654,16 +5738,16 @@ var file_atys_proto_depIdxs = []int32{
 	18, // 18: atys.v1.Location.names:type_name -> atys.v1.Frame
 	5,  // 19: atys.v1.Spooled.window:type_name -> atys.v1.Window
 	4,  // 20: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	71, // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	72, // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
 	27, // 22: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	72, // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	73, // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
 	4,  // 24: atys.v1.Task.chosen:type_name -> atys.v1.Series
 	28, // 25: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
 	6,  // 26: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
 	31, // 27: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
 	32, // 28: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
 	33, // 29: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	73, // 30: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	74, // 30: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
 	8,  // 31: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
 	36, // 32: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
 	36, // 33: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
@@ -5692,64 +5776,66 @@ var file_atys_proto_depIdxs = []int32{
 	43, // 56: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
 	53, // 57: atys.v1.Part.share:type_name -> atys.v1.Interval
 	53, // 58: atys.v1.Part.service:type_name -> atys.v1.Interval
-	42, // 59: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	74, // 60: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	43, // 61: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
-	42, // 62: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	62, // 63: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	43, // 64: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
-	75, // 65: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	11, // 66: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	12, // 67: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	7,  // 68: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	8,  // 69: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	6,  // 70: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
-	42, // 71: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
-	65, // 72: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
-	43, // 73: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
-	6,  // 74: atys.v1.Decided.rate:type_name -> atys.v1.Rate
-	68, // 75: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	69, // 76: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	76, // 77: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	77, // 78: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	59, // 79: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 80: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	21, // 81: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	29, // 82: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	23, // 83: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	25, // 84: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
-	34, // 85: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	37, // 86: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	39, // 87: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	37, // 88: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	66, // 89: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	47, // 90: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	49, // 91: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	54, // 92: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	57, // 93: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	60, // 94: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	63, // 95: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
-	1,  // 96: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	22, // 97: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	30, // 98: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	24, // 99: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	26, // 100: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
-	35, // 101: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	38, // 102: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	40, // 103: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	41, // 104: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	67, // 105: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	48, // 106: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	50, // 107: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	55, // 108: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	58, // 109: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	61, // 110: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	64, // 111: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
-	96, // [96:112] is the sub-list for method output_type
-	80, // [80:96] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	57, // 59: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
+	53, // 60: atys.v1.Pooled.share:type_name -> atys.v1.Interval
+	42, // 61: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	75, // 62: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	43, // 63: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
+	42, // 64: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	63, // 65: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	43, // 66: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
+	76, // 67: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	11, // 68: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	12, // 69: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	7,  // 70: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	8,  // 71: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	6,  // 72: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
+	42, // 73: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
+	66, // 74: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
+	43, // 75: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
+	6,  // 76: atys.v1.Decided.rate:type_name -> atys.v1.Rate
+	69, // 77: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	70, // 78: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	77, // 79: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	78, // 80: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	60, // 81: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,  // 82: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	21, // 83: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	29, // 84: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	23, // 85: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	25, // 86: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	34, // 87: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	37, // 88: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	39, // 89: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	37, // 90: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	67, // 91: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	47, // 92: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	49, // 93: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	54, // 94: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	58, // 95: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	61, // 96: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	64, // 97: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
+	1,  // 98: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	22, // 99: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	30, // 100: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	24, // 101: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	26, // 102: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	35, // 103: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	38, // 104: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	40, // 105: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	41, // 106: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	68, // 107: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	48, // 108: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	50, // 109: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	55, // 110: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	59, // 111: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	62, // 112: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	65, // 113: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
+	98, // [98:114] is the sub-list for method output_type
+	82, // [82:98] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -5763,7 +5849,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   78,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

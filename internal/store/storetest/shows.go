@@ -1,0 +1,45 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
+)
+
+// testShows looks at windows, of which nothing is added up.
+func testShows(t *testing.T, b *bench) {
+	windows := some(260)
+	b.put(t, windows...)
+	b.scan(t, tenant, always()) // so that all of it is seen
+	q := always()
+	q.Service = "shop"
+	var mu sync.Mutex
+	var got, want []string
+	line := func(labels profile.Labels, h *profile.Head, n int64) string {
+		return fmt.Sprintf("%s %s %v %v %d", labels, h.Task, h.Start.UTC(), h.Duration, n)
+	}
+	m, err := b.Merge(context.Background(), tenant, []store.Query{q}, "cpu", store.Grouping{Look: func(labels profile.Labels, h *profile.Head, n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, line(labels, h, n))
+	}})
+	if err != nil || len(m.Columns) != 0 {
+		t.Fatalf("%d columns, %v", len(m.Columns), err)
+	}
+	for _, w := range windows {
+		if w.Target[store.ServiceLabel] == "shop" && w.TypeIndex("cpu") >= 0 {
+			want = append(want, line(w.Target, &w.Head, w.N()))
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) || len(want) == 0 {
+		t.Errorf("shown are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
