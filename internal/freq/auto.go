@@ -13,11 +13,11 @@ type stretches struct {
 	options Options
 	hertz   float64
 
-	now    *stretch
-	latest []Window // of the stretch, with functions by name: what a new one would begin with
-	spread spread   // what to believe of a new stretch's at first
-	short  int      // stretches in a row that were short
-	phases phases
+	now     *stretch
+	latest  []Window // of the stretch, with functions by name: what a new one would begin with
+	spreads spreads  // what to believe of a new stretch's at first
+	short   int      // stretches in a row that were short
+	phases  phases
 
 	waiting  Window  // too few samples to tell, until there are more
 	perHertz float64 // samples of a window, by its rate, of late
@@ -43,7 +43,7 @@ const (
 )
 
 func newStretches(o Options) *stretches {
-	return &stretches{options: o, hertz: o.Max, spread: unknownSpread}
+	return &stretches{options: o, hertz: o.Max, spreads: spreads{unknownSpread, unknownSpread}}
 }
 
 // Next takes a window.
@@ -76,7 +76,8 @@ func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
 	s.inherit()
 	s.now.drop(len(fresh) - 1) // the last one was not added
 	s.phases.leave(s.now, at)
-	old := s.phases.find(fresh)
+	spread, _ := s.spreads.any.value()
+	old := s.phases.find(fresh, spread)
 	s.begin(fresh, old)
 	if old != nil {
 		return s.decide(Returned, why+": as until "+old.last.UTC().Format(time.DateTime))
@@ -92,23 +93,21 @@ const (
 	manyShort    = 3
 )
 
-// inherit decides what to believe of the next stretch's spread: windows of one
-// service differ alike.
+// inherit decides what to believe of the next stretch's spread.
 func (s *stretches) inherit() {
-	d, _ := s.now.spread.value()
 	if s.now.windows() >= shortStretch {
-		s.short, s.spread = 0, believed(d, 0.5)
+		s.short, s.spreads = 0, s.now.spreads.inherited()
 	} else if s.short++; s.short >= manyShort {
-		s.spread = believed(2*d, 1)
+		s.spreads = s.now.spreads.doubled()
 	}
 }
 
 // begin begins a stretch, of a phase that has returned if there is one.
 func (s *stretches) begin(windows []Window, old *phase) {
 	s.latest = windows
-	s.now = &stretch{spread: s.spread.atLeast(leastSpread(s.options))}
+	s.now = &stretch{spreads: s.spreads.atLeast(leastSpread(s.options))}
 	if old != nil {
-		s.now.cells, s.now.known, s.now.spread = old.cells, old.tally, old.spread
+		s.now.cells, s.now.known, s.now.spreads = old.cells, old.tally, old.spreads
 	} else {
 		all := make([]*Window, len(windows))
 		for i := range windows {
@@ -179,11 +178,14 @@ func (s *stretches) decide(reason Reason, why string) Decision {
 func (s *stretches) samples() (n float64, what string) {
 	all := s.now.all()
 	need := worthOf * neededFor(all, s.options.Width)
-	low, high := s.now.spread.bounds()
+	low, high := s.now.spreads.large.bounds()
 	switch {
 	case 1/low < need && s.now.windows() > int(learnIn):
 		n = max(need/worthOf, noticeSamples)
 		return n, fmt.Sprintf("windows differ by themselves, and each needs %.0f samples for +-%.2g%%", n, 100*s.options.Width)
+	case s.short > 0 && s.now.windows() == 1:
+		n = max(need/worthOf, noticeSamples)
+		return n, fmt.Sprintf("one change follows another, and each window needs %.0f samples for +-%.2g%%", n, 100*s.options.Width)
 	case all.n < need || 1/high < need:
 		n = max(need/learnIn, noticeSamples)
 		return n, fmt.Sprintf("%.0f samples in %s are known, windows are alike to %.2g%%, and +-%.2g%% need %.0f", all.n, plural(s.now.windows()), 100*math.Sqrt(high)/2, 100*s.options.Width, need)

@@ -14,7 +14,8 @@ type pooling struct {
 	tallies  []tally // of these
 	spread   spread
 	segments []segment
-	groups   []group
+	groups   []tally         // of stretches that are alike, in samples' worth
+	sizes    []int           // of these, in windows
 	mixed    map[int]mixture // by place in tallies
 }
 
@@ -51,7 +52,12 @@ func (b *pooling) read() {
 	b.spread = b.spread.atLeast(b.least())
 }
 
-func (b *pooling) least() float64 { return leastSpread(b.options) }
+// least is by how much windows differ at least, for all that is known: by far less
+// than anybody wants to know.
+func (b *pooling) least() float64 {
+	const fraction = 20
+	return leastSpread(b.options) / fraction
+}
 
 // cut finds the stretches that explain all windows best, if each has to be worth a
 // change: by dynamic programming, leaving out beginnings that cannot be best any more
@@ -120,7 +126,8 @@ func (b *pooling) learn() {
 		before := tally{}
 		for _, t := range b.tallies[s.from:s.to] {
 			if before.n > 0 {
-				learned.add(compare(t, before), t, before)
+				c := compare(t, before)
+				learned.learn(c.g/c.freedom, c.freedom, t, before)
 			}
 			before.add(t)
 		}
@@ -133,32 +140,26 @@ func (b *pooling) group() {
 	d, _ := b.spread.value()
 	for i := range b.segments {
 		s := &b.segments[i]
-		g := group{}
-		for j := s.from; j < s.to; j++ {
-			w := b.tallies[j].worth(d)
-			g.windows, g.worth = append(g.windows, b.places[j]), append(g.worth, w.n)
-			g.n += w.n
-			g.tally.add(w)
+		t := tally{}
+		for _, w := range b.tallies[s.from:s.to] {
+			t.add(w.worth(d))
 		}
-		s.group = b.alike(s, &g)
-		if s.group < len(b.groups) {
-			old := &b.groups[s.group]
-			old.windows, old.worth, old.n = append(old.windows, g.windows...), append(old.worth, g.worth...), old.n+g.n
-			old.tally.add(g.tally)
-			continue
+		if s.group = b.alike(s, t); s.group == len(b.groups) {
+			b.groups, b.sizes = append(b.groups, tally{}), append(b.sizes, 0)
 		}
-		b.groups = append(b.groups, g)
+		b.groups[s.group].add(t)
+		b.sizes[s.group] += s.windows()
 	}
 }
 
 // alike is the group that a stretch is of, or the number of a new one.
-func (b *pooling) alike(s *segment, g *group) int {
+func (b *pooling) alike(s *segment, t tally) int {
 	found, best := len(b.groups), alike
 	for i, old := range b.groups {
-		if s.windows() < 2 || len(old.windows) < 2 || g.n < leastSeen || old.n < leastSeen {
+		if s.windows() < 2 || b.sizes[i] < 2 || t.n < leastSeen || old.n < leastSeen {
 			continue
 		}
-		c := compare(g.tally, old.tally)
+		c := compare(t, old)
 		if p := stats.ChiSquaredAbove(c.g, c.freedom); p >= best {
 			found, best = i, p
 		}

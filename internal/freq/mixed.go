@@ -2,10 +2,10 @@ package freq
 
 import "atys.dev/atys/internal/stats"
 
-// mixture is a window in which a change was: a part of it was as the group before,
+// mixture is a window in which a change was: a part of it was as the stretch before,
 // the rest as that behind.
 type mixture struct {
-	before, after int
+	before, after int     // by number
 	part          float64 // of the one before
 	variance      float64 // of that part
 }
@@ -15,48 +15,59 @@ type mixture struct {
 func (b *pooling) findMixed() {
 	b.mixed = map[int]mixture{}
 	for i := range b.segments {
-		if i+1 < len(b.segments) {
-			b.mixAtEdge(b.segments[i], b.segments[i+1])
+		if i > 0 {
+			b.mixAtEdge(i-1, i)
 		}
 		if i > 0 && i+1 < len(b.segments) && b.segments[i].windows() == 1 {
-			b.mixBetween(b.segments[i-1], b.segments[i], b.segments[i+1])
+			b.mixBetween(i-1, i, i+1)
 		}
 	}
 }
 
-func (b *pooling) mixBetween(before, s, after segment) {
-	if before.group == after.group || before.windows() < 2 || after.windows() < 2 {
+// differ tells whether two stretches are of different phases, and of so many windows
+// that it is known what was done in them.
+func (b *pooling) differ(before, after, windows int) bool {
+	x, y := b.segments[before], b.segments[after]
+	return x.group != y.group && x.windows() >= windows && y.windows() >= windows
+}
+
+func (b *pooling) mixBetween(before, i, after int) {
+	if !b.differ(before, after, 2) {
 		return
 	}
-	m, left := b.mix(s.from, before.group, after.group)
+	place := b.segments[i].from
+	m, left := b.mix(place, before, after)
 	const enough = 0.001
 	if stats.ChiSquaredAbove(left.g, max(left.freedom-1, 1)) > enough {
-		b.mixed[s.from] = m
+		b.mixed[place] = m
 	}
 }
 
-func (b *pooling) mixAtEdge(before, after segment) {
-	if before.group == after.group || before.windows() < 3 || after.windows() < 3 {
+func (b *pooling) mixAtEdge(before, after int) {
+	if !b.differ(before, after, 3) {
 		return
 	}
 	const surely = 6.63 // of chi-squared with one degree: one in a hundred
-	for place, whole := range map[int]int{before.to - 1: before.group, after.from: after.group} {
-		m, left := b.mix(place, before.group, after.group)
-		if b.distance(place, whole).g-left.g > surely {
+	for place, of := range map[int]int{b.segments[before].to - 1: before, b.segments[after].from: after} {
+		m, left := b.mix(place, before, after)
+		if b.distance(place, of).g-left.g > surely {
 			b.mixed[place] = m
 		}
 	}
 }
 
-// distance compares a window with a group's mean, as if that were known.
-func (b *pooling) distance(place, group int) comparison {
-	return b.from(place, b.groups[group].tally, b.groups[group].tally, 1)
+// phase is all that was like a stretch.
+func (b *pooling) phase(number int) tally { return b.groups[b.segments[number].group] }
+
+// distance compares a window with a phase's mean, as if that were known.
+func (b *pooling) distance(place, number int) comparison {
+	return b.from(place, b.phase(number), b.phase(number), 1)
 }
 
-// mix finds the part of a window that is of the first of two groups, and how much is
+// mix finds the part of a window that is of the first of two stretches, and how much is
 // left unexplained then.
 func (b *pooling) mix(place, before, after int) (mixture, comparison) {
-	x, y := b.groups[before].tally, b.groups[after].tally
+	x, y := b.phase(before), b.phase(after)
 	d, _ := b.spread.value()
 	t := b.tallies[place].worth(d)
 	low, high := 0.0, 1.0
@@ -96,25 +107,4 @@ func (b *pooling) from(place int, x, y tally, part float64) comparison {
 		mean.counts[i] = mean.n * (part*x.counts[i]/x.n + (1-part)*y.counts[i]/y.n)
 	}
 	return compare(t, mean)
-}
-
-// leaveMixedOut has groups not count windows in which a change was.
-func (b *pooling) leaveMixedOut() {
-	mixed := map[int]bool{}
-	for place := range b.mixed {
-		mixed[b.places[place]] = true
-	}
-	for i := range b.groups {
-		g := &b.groups[i]
-		if len(g.windows) == 1 { // what is by itself, is named by itself alone
-			continue
-		}
-		kept := group{tally: g.tally}
-		for j, w := range g.windows {
-			if !mixed[w] {
-				kept.windows, kept.worth, kept.n = append(kept.windows, w), append(kept.worth, g.worth[j]), kept.n+g.worth[j]
-			}
-		}
-		*g = kept
-	}
 }

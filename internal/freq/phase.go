@@ -9,10 +9,10 @@ import (
 // phase is what a program did for a stretch, and may do again: a hotspot that comes
 // back needs no new reference.
 type phase struct {
-	cells  *cells
-	tally  tally
-	spread spread
-	last   time.Time // when it was left
+	cells   *cells
+	tally   tally
+	spreads spreads
+	last    time.Time // when it was left
 }
 
 const (
@@ -31,10 +31,10 @@ type phases struct{ known []*phase }
 // change was within it.
 func (p *phases) leave(s *stretch, at time.Time) {
 	t := s.all()
-	if s.windows() < 2 && t.n < noticeSamples {
+	if s.windows() < 2 {
 		return
 	}
-	left := &phase{s.cells, t, s.spread, at}
+	left := &phase{s.cells, t, s.spreads, at}
 	for i, old := range p.known {
 		if old.cells == s.cells { // it had returned
 			p.known[i] = left
@@ -52,15 +52,18 @@ func (p *phases) leave(s *stretch, at time.Time) {
 	}
 }
 
-// find gives the phase that windows are most like, if they are alike.
-func (p *phases) find(windows []Window) (found *phase) {
+// find gives the phase that windows are most like, if they are alike, of a service
+// whose windows differ by so much: a phase in which they differed by more would be
+// like anything.
+func (p *phases) find(windows []Window, spread float64) (found *phase) {
 	best := alike
 	for _, old := range p.known {
 		now := tally{}
 		for i := range windows {
 			now.add(tallyOf(old.cells.counts(&windows[i])))
 		}
-		d, _ := old.spread.value()
+		d, _ := old.spreads.any.value()
+		d = min(d, spread)
 		if now = now.worth(d); now.n < leastSeen {
 			continue
 		}

@@ -9,11 +9,11 @@ import (
 
 // stretch is windows during which a program does the same.
 type stretch struct {
-	cells  *cells
-	spread spread
-	known  tally   // of a phase that has returned, and of windows so long ago that nothing changed there
-	recent []tally // the windows behind that
-	ago    int     // windows in known, of this stretch
+	cells   *cells
+	spreads spreads
+	known   tally   // of a phase that has returned, and of windows so long ago that nothing changed there
+	recent  []tally // the windows behind that
+	ago     int     // windows in known, of this stretch
 }
 
 // How many windows are looked at for where a change began.
@@ -40,7 +40,7 @@ func (s *stretch) windows() int { return s.ago + len(s.recent) }
 // change tells how many windows ago, that of w included, the program began to do
 // something else; 0: it has not.
 func (s *stretch) change(w tally) (ago int, found comparison) {
-	d, _ := s.spread.value()
+	d, _ := s.spreads.any.value()
 	before := tally{}
 	before.add(s.known.worth(d))
 	recent := make([]tally, len(s.recent))
@@ -80,7 +80,7 @@ var changeLimits = sync.OnceValue(func() (limits [maxTop + 1]float64) {
 // add makes w a window of the stretch.
 func (s *stretch) add(w tally) {
 	if before := s.all(); before.n > 0 {
-		s.spread.add(compare(w, before), w, before)
+		s.spreads.learn(w, before)
 	}
 	s.recent = append(s.recent, w)
 	if len(s.recent) > mostRecent {

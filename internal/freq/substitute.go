@@ -5,23 +5,33 @@ package freq
 // says nothing of how much they may have changed meanwhile: Pool does.
 func Substitute(windows []Window, o Options) *Pooled {
 	o.Fill()
-	p := &Pooled{Estimates: make([]Estimate, len(windows))}
+	p := &Pooled{Estimates: make([]Estimate, len(windows)), references: make([]int, len(windows))}
 	reference, before, stretch := -1, -1, 0
 	for i := range windows {
-		n := windows[i].N()
-		if n == 0 {
+		p.n = append(p.n, windows[i].N())
+		if p.references[i] = -1; p.n[i] == 0 {
 			continue
 		}
-		if before >= 0 && JensenShannon(o.cells(&windows[before], &windows[i])) > o.Theta {
+		if before >= 0 && o.Divergence(&windows[before], &windows[i]) > o.Theta {
 			reference = -1
 			stretch++
 		}
 		if before = i; reference < 0 || windows[i].Hertz >= windows[reference].Hertz {
 			reference = i
 		}
-		p.groups = append(p.groups, group{windows: []int{reference}, worth: []float64{1}, n: 1})
-		p.Estimates[i] = Estimate{Of: []Part{{len(p.groups) - 1, 1}}, Spread: 1 / windows[reference].N(), Stretch: stretch,
-			Final: true} // windows that come later do not change it
+		p.references[i] = reference
+		p.Estimates[i] = Estimate{Final: true, Stretch: stretch} // windows that come later do not change it
 	}
 	return p
+}
+
+// substituted has each window have the shares of the one that stands for it.
+func (p *Pooled) substituted(own []float64) []estimate {
+	estimates := make([]estimate, len(own))
+	for i, r := range p.references {
+		if r >= 0 {
+			estimates[i] = estimate{share: own[r], spread: 1 / p.n[r]}
+		}
+	}
+	return estimates
 }

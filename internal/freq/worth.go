@@ -41,19 +41,77 @@ func (s *spread) bounds() (low, high float64) {
 	return max(d-deviate*doubt, 0), d + deviate*doubt
 }
 
-// add learns from a window that was compared with those before it, which are of the
-// same stretch.
-func (s *spread) add(c comparison, window, before tally) {
-	if c.freedom == 0 {
+// learn takes in how much more than chance a window differs from those before it,
+// which are of the same stretch: by so many times, on so many degrees of freedom.
+func (s *spread) learn(times, freedom float64, window, before tally) {
+	if !(freedom > 0) {
 		return
 	}
 	d, _ := s.value()
 	sampling := 1/window.n + 1/before.n
 	both := 1 + before.squares/(before.n*before.n)
-	found := (c.g/c.freedom - 1) * sampling / both
-	deviation := (sampling/both + d) * math.Sqrt(2/c.freedom)
+	found := (times - 1) * sampling / both
+	deviation := (sampling/both + d) * math.Sqrt(2/freedom)
 	s.weight += 1 / (deviation * deviation)
 	s.sum += found / (deviation * deviation)
+}
+
+// spreads are two answers to how much windows differ. What is told of any function has
+// to hold for those that differ most, in proportion, such as a compiler that is at work
+// now and then; how sure shares are is decided by the large ones.
+type spreads struct {
+	any   spread // all functions count the same
+	large spread // each counts by its variance
+}
+
+func (s *spreads) learn(window, before tally) {
+	c := compare(window, before)
+	s.any.learn(c.g/c.freedom, c.freedom, window, before)
+	times, freedom := distance(window, before)
+	s.large.learn(times, freedom, window, before)
+}
+
+// inherited is what to believe of the next stretch: windows of one service differ alike.
+func (s *spreads) inherited() spreads {
+	half := func(s *spread) spread {
+		d, _ := s.value()
+		return believed(d, 0.5)
+	}
+	return spreads{half(&s.any), half(&s.large)}
+}
+
+// doubled is the same, where windows differ by more than was believed.
+func (s *spreads) doubled() spreads {
+	twice := func(s *spread) spread {
+		d, _ := s.value()
+		return believed(2*d, 1)
+	}
+	return spreads{twice(&s.any), twice(&s.large)}
+}
+
+func (s spreads) atLeast(least float64) spreads {
+	return spreads{s.any.atLeast(least), s.large.atLeast(least)}
+}
+
+// distance is how many times as far apart two tallies are as chance has it, by the sum
+// of squared differences of shares, and how many degrees of freedom that is worth.
+func distance(a, b tally) (times, freedom float64) {
+	if a.n == 0 || b.n == 0 {
+		return 0, 0
+	}
+	var apart, chance, squares float64
+	for i := range a.counts {
+		p, q := a.counts[i]/a.n, b.counts[i]/b.n
+		mean := (a.counts[i] + b.counts[i]) / (a.n + b.n)
+		variance := mean * (1 - mean)
+		apart += (p - q) * (p - q)
+		chance += variance
+		squares += variance * variance
+	}
+	if chance == 0 {
+		return 0, 0
+	}
+	return apart / (chance * (1/a.n + 1/b.n)), chance * chance / squares
 }
 
 // tally is samples by cell, of one window or of many.
