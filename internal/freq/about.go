@@ -44,7 +44,7 @@ func (a *about) learn() {
 	for _, s := range a.segments {
 		before := tally{}
 		for place := s.from; place < s.to; place++ {
-			if _, mixed := a.mixed[place]; mixed {
+			if a.mixed[place].likely {
 				continue
 			}
 			t := a.tally(place)
@@ -64,7 +64,7 @@ func (a *about) group() {
 	for _, s := range a.segments {
 		t := tally{}
 		for place := s.from; place < s.to; place++ {
-			if _, mixed := a.mixed[place]; !mixed {
+			if !a.mixed[place].likely {
 				t.add(a.tally(place).worth(a.d))
 			}
 		}
