@@ -27,6 +27,7 @@ type about struct {
 	own     []float64
 	d, most float64 // its spread, and what that can be at most
 	groups  []tally
+	sizes   []int // of these, in windows of their longest stretch
 	groupOf []int // of each segment; -1: all of it is mixed
 }
 
@@ -79,7 +80,7 @@ func (a *about) join(s segment, t tally) (group int) {
 	}
 	group, best := len(a.groups), alike
 	for i, old := range a.groups {
-		if s.windows() < 2 || t.n < leastSeen || old.n < leastSeen {
+		if s.windows() < 2 || a.sizes[i] < 2 || t.n < leastSeen || old.n < leastSeen { // a single window may be a mixture
 			continue
 		}
 		c := compare(t, old)
@@ -88,9 +89,10 @@ func (a *about) join(s segment, t tally) (group int) {
 		}
 	}
 	if group == len(a.groups) {
-		a.groups = append(a.groups, tally{})
+		a.groups, a.sizes = append(a.groups, tally{}), append(a.sizes, 0)
 	}
 	a.groups[group].add(t)
+	a.sizes[group] = max(a.sizes[group], s.windows())
 	return group
 }
 
