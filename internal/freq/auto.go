@@ -20,6 +20,7 @@ type stretches struct {
 	phases  phases
 
 	waiting  Window  // too few samples to tell, until there are more
+	waits    int     // windows that it is of
 	perHertz float64 // samples of a window, by its rate, of late
 }
 
@@ -50,9 +51,10 @@ func newStretches(o Options) *stretches {
 func (s *stretches) Next(w Window) Decision {
 	w, enough := s.gather(w)
 	if !enough {
-		return s.waits()
+		return s.wait()
 	}
-	s.measureYield(&w)
+	s.measureYield(&w, s.waits)
+	s.waits = 0
 	if s.now == nil {
 		s.begin([]Window{w}, nil)
 		return s.decide(Began, "nothing is known yet")
@@ -68,13 +70,13 @@ func (s *stretches) Next(w Window) Decision {
 		return s.decide("", "")
 	}
 	why := fmt.Sprintf("G %.0f where chance has at most %.0f, of %.0f degrees of freedom, for %s", found.g, changeLimit(found.freedom), found.freedom, plural(ago))
+	s.now.drop(ago - 1) // the last one was not added
 	return s.turn(w.Start, s.latest[len(s.latest)-min(ago, len(s.latest)):], why)
 }
 
 // turn ends a stretch, of which the last windows are of the next one already.
 func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
 	s.inherit()
-	s.now.drop(len(fresh) - 1) // the last one was not added
 	s.phases.leave(s.now, at)
 	spread, _ := s.spreads.any.value()
 	old := s.phases.find(fresh, spread)
@@ -107,7 +109,8 @@ func (s *stretches) begin(windows []Window, old *phase) {
 	s.latest = windows
 	s.now = &stretch{spreads: s.spreads.atLeast(leastSpread(s.options))}
 	if old != nil {
-		s.now.cells, s.now.known, s.now.spreads = old.cells, old.tally, old.spreads
+		s.now.cells, s.now.spreads = old.cells, old.spreads
+		s.now.known.add(old.tally)
 	} else {
 		all := make([]*Window, len(windows))
 		for i := range windows {
@@ -122,6 +125,9 @@ func (s *stretches) begin(windows []Window, old *phase) {
 
 // gather puts windows of too few samples together until they tell something.
 func (s *stretches) gather(w Window) (together Window, enough bool) {
+	if w.N() > 0 { // a program that sleeps has no rate of samples
+		s.waits++
+	}
 	if s.waiting.Functions == nil {
 		s.waiting = w.head(mostNamed)
 	} else {
@@ -134,18 +140,18 @@ func (s *stretches) gather(w Window) (together Window, enough bool) {
 	return together, true
 }
 
-// waits leaves a rate as it is until there are more samples.
-func (s *stretches) waits() Decision {
+// wait leaves a rate as it is until there are more samples.
+func (s *stretches) wait() Decision {
 	return Decision{s.hertz, Few, fmt.Sprintf("%.0f samples, and %d tell something", s.waiting.N(), leastSamples)}
 }
 
 // measureYield measures how many samples a window has for each hertz: what CPU time
 // the service uses, in all its instances.
-func (s *stretches) measureYield(w *Window) {
+func (s *stretches) measureYield(w *Window, windows int) {
 	if w.Hertz <= 0 {
 		return
 	}
-	yield := w.N() / w.Hertz
+	yield := w.N() / w.Hertz / float64(windows)
 	if s.perHertz == 0 {
 		s.perHertz = yield
 	}
