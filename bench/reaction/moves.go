@@ -26,7 +26,7 @@ import (
 const asked = `kind: Profile
 name: moving
 select: '{service=~"moving-.*"}'
-frequency: {min: 19, max: 1999, policy: auto, width: 0.01}
+frequency: {min: 19, max: 1999, policy: auto, width: 0.03}
 `
 
 const window = 10 * time.Second

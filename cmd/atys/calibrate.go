@@ -187,7 +187,7 @@ func (f *calibrateFlags) fromFile(path string) (*preprofile, error) {
 	p := &preprofile{name: strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".pb"), whole: w}
 	if service := w.Target["service"]; service != "" {
 		p.name = service
-		if p.targets, err = selectorOf(service); err != nil {
+		if p.targets, err = ofService(service); err != nil {
 			return nil, err
 		}
 	}
@@ -354,10 +354,15 @@ func (f *calibrateFlags) write(out, log io.Writer, c *calibrated) error {
 	return nil
 }
 
-// selectorOf is that of a service.
-func selectorOf(service string) (spec.Selector, error) {
-	if strings.HasPrefix(service, "{") {
-		return spec.ParseSelector(service)
+// selectorOf is that of what was asked for: a service, or a selector.
+func selectorOf(asked string) (spec.Selector, error) {
+	if strings.HasPrefix(asked, "{") {
+		return spec.ParseSelector(asked)
 	}
+	return ofService(asked)
+}
+
+// ofService selects a service, whatever its name looks like.
+func ofService(service string) (spec.Selector, error) {
 	return spec.ParseSelector(fmt.Sprintf("{service=%q}", service))
 }

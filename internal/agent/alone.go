@@ -76,21 +76,24 @@ func (a *Agent) decideAlone(r *recording, w *profile.Window) {
 	s.rate = profile.Rate{Hertz: d.Hertz, Policy: o.Policy, Reason: string(d.Reason), Why: d.Why, By: profile.ByAgent}
 }
 
-// functionsOf counts how many samples each function was running in itself. Samples
-// that differ in weight count for as many equal ones as would tell as much.
+// functionsOf counts how many samples each function was running in itself, as a server
+// does. Samples that differ in weight count for as many equal ones as would tell as much.
 func functionsOf(w *profile.Window) (functions []freq.Function) {
-	type sum struct{ n, value, squares float64 }
-	sums := map[string]sum{}
+	values, whole, squares, n := map[string]float64{}, 0.0, 0.0, 0.0
 	for _, row := range w.Rows {
-		name := running(w, row.Stack)
-		s := sums[name]
-		sums[name] = sum{s.n + float64(row.N), s.value + float64(row.Values[0]), s.squares + row.Squares}
+		value := float64(row.Values[0])
+		values[running(w, row.Stack)] += value
+		whole, squares, n = whole+value, squares+row.Squares, n+float64(row.N)
 	}
-	for name, s := range sums {
-		if s.squares > 0 {
-			s.n = min(s.n, s.value*s.value/s.squares)
-		}
-		functions = append(functions, freq.Function{Name: name, N: s.n})
+	if whole <= 0 {
+		return nil
+	}
+	perValue := n / whole
+	if squares > 0 {
+		perValue = min(perValue, whole/squares)
+	}
+	for name, value := range values {
+		functions = append(functions, freq.Function{Name: name, N: value * perValue})
 	}
 	return functions
 }
@@ -101,6 +104,5 @@ func running(w *profile.Window, id profile.StackID) string {
 	if len(stack) == 0 {
 		return profile.Strangers(nil).Function
 	}
-	f := w.Frames(stack[0])[0]
-	return f.Function + " " + f.File
+	return w.Frames(stack[0])[0].Function
 }

@@ -113,6 +113,9 @@ func (a *about) estimate(number, place int) estimate {
 	e := estimate{share: (1-of)*own + of*(m.part*before+(1-m.part)*after)}
 	e.moves = of * of * m.variance * (before - after) * (before - after)
 	e.spread = min(1/n, a.most/(1+n*a.most)+of*of*a.doubt(m))
+	if alone := (estimate{share: own, spread: 1 / n}); e.moves > 0 && e.variance() > alone.variance() {
+		return alone
+	}
 	return e
 }
 

@@ -12,6 +12,7 @@ import (
 type stretches struct {
 	options Options
 	hertz   float64
+	resumed bool // at a rate that is right, for all that is known, until a change
 
 	now     *stretch
 	latest  []Window // of the stretch, with functions by name: what a new one would begin with
@@ -79,8 +80,9 @@ func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
 	s.inherit()
 	s.phases.leave(s.now, at)
 	spread, _ := s.spreads.any.value()
-	old := s.phases.find(fresh, spread)
+	old := s.phases.find(fresh, spread, s.now.cells)
 	s.begin(fresh, old)
+	s.resumed = false
 	if old != nil {
 		return s.decide(Returned, why+": as until "+old.last.UTC().Format(time.DateTime))
 	}
@@ -165,13 +167,19 @@ func (s *stretches) decide(reason Reason, why string) Decision {
 	if s.perHertz > 0 {
 		hertz = s.options.clamp(samples / s.perHertz)
 	}
+	if s.resumed {
+		return Decision{s.hertz, Stays, "the rate that was decided before, until a change"}
+	}
 	before := s.hertz
 	if math.Abs(hertz-before) > sameRate*before || hertz == s.options.Min || hertz == s.options.Max {
 		s.hertz = hertz
 	}
 	if reason == "" {
-		if reason = Stays; s.hertz < before {
+		switch reason = Stays; {
+		case s.hertz < before:
 			reason = Steady
+		case s.hertz > before:
+			reason = More
 		}
 	}
 	if why != "" {

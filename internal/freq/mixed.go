@@ -56,6 +56,9 @@ func (b *pooling) mixAtEdge(before, after int) {
 	}
 	last, first := b.segments[before].to-1, b.segments[after].from
 	x, y := b.within(last, before, after, 1), b.within(first, before, after, 0)
+	if x.evidence+y.evidence == 0 { // so many samples tell that the change was at the edge
+		return
+	}
 	inLast := x.evidence / (x.evidence + y.evidence)
 	b.note(last, before, after, 1, inLast, x)
 	b.note(first, before, after, 0, 1-inLast, y)

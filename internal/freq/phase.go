@@ -54,10 +54,13 @@ func (p *phases) leave(s *stretch, at time.Time) {
 
 // find gives the phase that windows are most like, if they are alike, of a service
 // whose windows differ by so much: a phase in which they differed by more would be
-// like anything.
-func (p *phases) find(windows []Window, spread float64) (found *phase) {
+// like anything. That which was just left is none.
+func (p *phases) find(windows []Window, spread float64, left *cells) (found *phase) {
 	best := alike
 	for _, old := range p.known {
+		if old.cells == left {
+			continue
+		}
 		now := tally{}
 		for i := range windows {
 			now.add(tallyOf(old.cells.counts(&windows[i])))

@@ -39,6 +39,7 @@ const (
 	Returned Reason = "returned" // to something that it did before
 	Steady   Reason = "steady"   // for so long that fewer samples do
 	Stays    Reason = "stays"    // neither of them, yet
+	More     Reason = "more"     // samples are needed than a window has: it uses less CPU time, or windows differ
 	Few      Reason = "few"      // samples: too few to tell
 )
 

@@ -9,7 +9,7 @@ func Resume(o Options, hertz float64) Policy {
 	case *divergence:
 		p.hertz = hertz
 	case *stretches:
-		p.hertz = hertz
+		p.hertz, p.resumed = hertz, true
 	}
 	return p
 }

@@ -64,12 +64,15 @@ func (s *stretch) change(w tally) (ago int, found comparison) {
 	return ago, found
 }
 
+// mostFreedom is that of windows that are pooled: see pooling.read.
+const mostFreedom = 2 * maxTop
+
 // changeLimit is what a comparison's G has to be above, to be called a change.
 func changeLimit(freedom float64) float64 {
-	return changeLimits()[min(int(freedom), maxTop)]
+	return changeLimits()[min(int(freedom), mostFreedom)]
 }
 
-var changeLimits = sync.OnceValue(func() (limits [maxTop + 1]float64) {
+var changeLimits = sync.OnceValue(func() (limits [mostFreedom + 1]float64) {
 	for freedom := range limits {
 		limits[freedom] = stats.ChiSquaredAt(falseAlarms/placeTests, float64(freedom))
 	}

@@ -28,7 +28,7 @@ type Decided struct {
 }
 
 // mostRated is how many windows are looked at: they are remembered meanwhile.
-const mostRated = 2_000_000
+const mostRated = 500_000
 
 // ErrTooManyWindows says that an answer is of more than can be looked at.
 var ErrTooManyWindows = fmt.Errorf("these are more than %d windows: choose fewer of them, by a selector, by --task, or by a shorter time", mostRated)
@@ -181,11 +181,21 @@ func (h *history) row(key rated, all []glance) Decided {
 	return d
 }
 
-// most is the rate that most windows have; of two that as many have the higher.
+// most is the rate that most windows have; of two that as many have the higher. What
+// each agent has measured for itself makes no other rate.
 func (h *history) most(often map[int]int) profile.Rate {
+	plain := func(number int) profile.Rate {
+		rate := h.kinds[number]
+		rate.Why = ""
+		return rate
+	}
+	windows := map[profile.Rate]int{}
+	for number, n := range often {
+		windows[plain(number)] += n
+	}
 	number := slices.MaxFunc(slices.Collect(maps.Keys(often)), func(a, b int) int {
 		x, y := h.kinds[a], h.kinds[b]
-		return cmp.Or(cmp.Compare(often[a], often[b]), cmp.Compare(x.Hertz, y.Hertz), cmp.Compare(x.Reason, y.Reason), cmp.Compare(x.Why, y.Why), cmp.Compare(x.By, y.By))
+		return cmp.Or(cmp.Compare(windows[plain(a)], windows[plain(b)]), cmp.Compare(x.Hertz, y.Hertz), cmp.Compare(x.Reason, y.Reason), cmp.Compare(x.By, y.By), cmp.Compare(x.Why, y.Why))
 	})
 	return h.kinds[number]
 }

@@ -61,7 +61,7 @@ type teller struct {
 	Intervals
 
 	mu    sync.Mutex                  // guards rates: windows are added up by several at once
-	rates []map[float64]time.Duration // of each interval: how long was sampled at which
+	rates []map[float64]time.Duration // of each interval: how much CPU time was sampled at which
 }
 
 // column names the column of a window by its interval's number.
@@ -76,7 +76,11 @@ func (t *teller) column(_ profile.Labels, h *profile.Head) string {
 	if t.rates[n] == nil {
 		t.rates[n] = map[float64]time.Duration{}
 	}
-	t.rates[n][hertz(h, spec.KindCPU)] += h.Duration
+	used := h.Exact.CPU // by which an instance has samples
+	if used <= 0 {
+		used = h.Duration
+	}
+	t.rates[n][hertz(h, spec.KindCPU)] += used
 	return strconv.Itoa(n)
 }
 
@@ -93,8 +97,8 @@ func hertz(h *profile.Head, kind string) float64 {
 	return 0
 }
 
-// mean is that of rates, each as long as it held: where some instances have heard of a
-// new one already, or have a budget, they count by their number. What is added up in
+// mean is that of rates, each for as much as was used at it: where some instances have
+// heard of a new one already, or have a budget, they count by their samples. What is added up in
 // order does not depend on who came first.
 func mean(rates map[float64]time.Duration) float64 {
 	var sum, time float64

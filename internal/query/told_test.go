@@ -13,7 +13,7 @@ import (
 // cut is a window of an instance of the service shop, by its task t.
 func cut(instance string, start, length time.Duration, hertz float64, stacks map[string]int64) written {
 	h := head(0)
-	h.Start, h.Duration, h.Rate.Hertz = noon.Add(start), length, hertz
+	h.Start, h.Duration, h.Rate.Hertz, h.Exact.CPU = noon.Add(start), length, hertz, length
 	return written{profile.Labels{"service": "shop", "instance": instance}, h, "", stacks}
 }
 

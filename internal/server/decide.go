@@ -75,6 +75,11 @@ const (
 // decide tells a policy of the interval that is due, and whether agents are to hear of
 // the rate.
 func (s *Server) decide(ctx context.Context, tenant string, r *rates, c *course) (moved bool) {
+	waits, skipped := r.still(c, s.now())
+	s.metrics.decisions.WithLabelValues(notInTime).Add(float64(skipped))
+	if !waits {
+		return false
+	}
 	if c.policy == nil {
 		s.replay(ctx, tenant, r, c)
 	}
@@ -88,7 +93,7 @@ func (s *Server) decide(ctx context.Context, tenant string, r *rates, c *course)
 	})
 	if err != nil {
 		s.metrics.decisions.WithLabelValues(notRead).Inc()
-		s.complainOf(ctx, c, "decide on a rate", err)
+		s.complainOf(ctx, tenant, c, "decide on a rate", err)
 	}
 	return r.decided(c)
 }
@@ -138,15 +143,15 @@ func (s *Server) replay(ctx context.Context, tenant string, r *rates, c *course)
 	}
 	past := &course{adaptive: c.adaptive}
 	if err := s.tell(within, tenant, c, from, c.next, func(d freq.Decision) { past.take(d) }); err != nil {
-		s.complainOf(ctx, c, "read what rates were decided by", err)
+		s.complainOf(ctx, tenant, c, "read what rates were decided by", err)
 	}
 	r.goOn(c, past.rate)
 }
 
 // complainOf logs what went wrong with a course, unless all ends.
-func (s *Server) complainOf(ctx context.Context, c *course, what string, err error) {
+func (s *Server) complainOf(ctx context.Context, tenant string, c *course, what string, err error) {
 	if ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
-		s.undecided.tell(s.log, s.now(), what, fmt.Errorf("profile %q of service %q: %w", c.name, c.service, err))
+		s.undecided.tell(s.log, s.now(), what, fmt.Errorf("tenant %q, profile %q of service %q: %w", tenant, c.name, c.service, err))
 	}
 }
 
@@ -172,7 +177,9 @@ func (s *Server) restore(ctx context.Context, tenant string, f *fleet) {
 			s.replay(ctx, tenant, f.rates, c)
 		}
 	}
-	f.resumed()
+	if ctx.Err() == nil { // else all ends: agents keep what they have
+		f.resumed()
+	}
 }
 
 // recorded lists the services of which a profile has had windows lately, and the rates

@@ -94,6 +94,9 @@ func (r *rates) note(windows []store.Window, now time.Time) {
 			continue
 		}
 		at := query.IntervalOf(&w.Head, a.window)
+		if at.Before(a.since.Truncate(a.window)) { // of the profile that had the name before
+			continue
+		}
 		if at.After(now.Add(a.window)) { // by a clock that is wrong: who goes by it would wait for that time
 			continue
 		}
@@ -191,6 +194,18 @@ func (r *rates) catchUp(c *course, now time.Time) (skipped int) {
 		r.turn(c)
 	}
 	return skipped
+}
+
+// still tells whether a course that was due is so now, after those before it: its
+// profile may have gone meanwhile, or the time for its interval.
+func (r *rates) still(c *course, now time.Time) (waits bool, skipped int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.courses[courseKey{c.name, c.service}] != c {
+		return false, 0
+	}
+	skipped = r.catchUp(c, now)
+	return skipped == 0, skipped
 }
 
 // turn goes on to the next interval. The lock is held.
