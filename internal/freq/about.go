@@ -1,7 +1,5 @@
 package freq
 
-import "atys.dev/atys/internal/stats"
-
 // about estimates a function's shares. What all functions did tells where stretches
 // end; in which of them this one did the same, and how much its windows differ, it
 // tells itself: a compiler that is done after a minute changes nothing for it.
@@ -26,8 +24,7 @@ type about struct {
 	*Pooled
 	own     []float64
 	d, most float64 // its spread, and what that can be at most
-	groups  []tally
-	sizes   []int // of these, in windows of their longest stretch
+	groups  groups
 	groupOf []int // of each segment; -1: all of it is mixed
 }
 
@@ -50,8 +47,7 @@ func (a *about) learn() {
 			}
 			t := a.tally(place)
 			if before.n > 0 {
-				c := compare(t, before)
-				spread.learn(c.g/c.freedom, c.freedom, t, before)
+				spread.learnFrom(t, before)
 			}
 			before.add(t)
 		}
@@ -69,31 +65,12 @@ func (a *about) group() {
 				t.add(a.tally(place).worth(a.d))
 			}
 		}
-		a.groupOf = append(a.groupOf, a.join(s, t))
-	}
-}
-
-// join adds a stretch to the group that it is most like, or to one of its own.
-func (a *about) join(s segment, t tally) (group int) {
-	if t.n == 0 {
-		return -1
-	}
-	group, best := len(a.groups), alike
-	for i, old := range a.groups {
-		if s.windows() < 2 || a.sizes[i] < 2 || t.n < leastSeen || old.n < leastSeen { // a single window may be a mixture
-			continue
+		number := -1
+		if t.n > 0 {
+			number = a.groups.join(t, s.windows())
 		}
-		c := compare(t, old)
-		if p := stats.ChiSquaredAbove(c.g, c.freedom); p >= best {
-			group, best = i, p
-		}
+		a.groupOf = append(a.groupOf, number)
 	}
-	if group == len(a.groups) {
-		a.groups, a.sizes = append(a.groups, tally{}), append(a.sizes, 0)
-	}
-	a.groups[group].add(t)
-	a.sizes[group] = max(a.sizes[group], s.windows())
-	return group
 }
 
 // estimate is a window's: what its group says and what itself says, each by its worth.

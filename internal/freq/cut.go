@@ -2,6 +2,7 @@ package freq
 
 import (
 	"math"
+	"slices"
 
 	"atys.dev/atys/internal/stats"
 )
@@ -14,8 +15,7 @@ type pooling struct {
 	tallies  []tally // of these
 	spread   spread
 	segments []segment
-	groups   []tally         // of stretches that are alike, in samples' worth
-	sizes    []int           // of these, in windows
+	groups   groups
 	mixed    map[int]mixture // by place in tallies
 }
 
@@ -95,8 +95,9 @@ func (b *pooling) cut() []segment {
 	}
 	var segments []segment
 	for to := len(sums) - 1; to > 0; to = from[to] {
-		segments = append([]segment{{from: from[to], to: to}}, segments...)
+		segments = append(segments, segment{from: from[to], to: to})
 	}
+	slices.Reverse(segments)
 	return segments
 }
 
@@ -126,8 +127,7 @@ func (b *pooling) learn() {
 		before := tally{}
 		for _, t := range b.tallies[s.from:s.to] {
 			if before.n > 0 {
-				c := compare(t, before)
-				learned.learn(c.g/c.freedom, c.freedom, t, before)
+				learned.learnFrom(t, before)
 			}
 			before.add(t)
 		}
@@ -144,25 +144,6 @@ func (b *pooling) group() {
 		for _, w := range b.tallies[s.from:s.to] {
 			t.add(w.worth(d))
 		}
-		if s.group = b.alike(s, t); s.group == len(b.groups) {
-			b.groups, b.sizes = append(b.groups, tally{}), append(b.sizes, 0)
-		}
-		b.groups[s.group].add(t)
-		b.sizes[s.group] += s.windows()
+		s.group = b.groups.join(t, s.windows())
 	}
-}
-
-// alike is the group that a stretch is of, or the number of a new one.
-func (b *pooling) alike(s *segment, t tally) int {
-	found, best := len(b.groups), alike
-	for i, old := range b.groups {
-		if s.windows() < 2 || b.sizes[i] < 2 || t.n < leastSeen || old.n < leastSeen {
-			continue
-		}
-		c := compare(t, old)
-		if p := stats.ChiSquaredAbove(c.g, c.freedom); p >= best {
-			found, best = i, p
-		}
-	}
-	return found
 }

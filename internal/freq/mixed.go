@@ -116,7 +116,7 @@ func (b *pooling) scaled(place int) tally {
 }
 
 // phase is all that was like a stretch.
-func (b *pooling) phase(number int) tally { return b.groups[b.segments[number].group] }
+func (b *pooling) phase(number int) tally { return b.groups[b.segments[number].group].tally }
 
 // mix finds the part of a window that is of the first of two stretches, and how much is
 // left unexplained then.

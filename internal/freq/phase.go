@@ -30,11 +30,10 @@ type phases struct{ known []*phase }
 // leave remembers a stretch that has ended. What lasted a window only is none: the
 // change was within it.
 func (p *phases) leave(s *stretch, at time.Time) {
-	t := s.all()
 	if s.windows() < 2 {
 		return
 	}
-	left := &phase{s.cells, t, s.spreads, at}
+	left := &phase{s.cells, s.all(), s.spreads, at}
 	for i, old := range p.known {
 		if old.cells == s.cells { // it had returned
 			p.known[i] = left

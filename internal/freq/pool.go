@@ -57,7 +57,7 @@ func Pool(windows []Window, o Options) *Pooled {
 
 // settled tells whether enough is known of the last stretch.
 func (b *pooling) settled(s segment) bool {
-	known := b.groups[s.group]
+	known := b.groups[s.group].tally
 	_, most := b.spread.bounds()
 	need := neededFor(known, b.options.Width)
 	return known.n >= need && 1/most >= need

@@ -56,6 +56,12 @@ func (s *spread) learn(times, freedom float64, window, before tally) {
 	s.sum += found / (deviation * deviation)
 }
 
+// learnFrom learns by how much functions differ, all of which count the same.
+func (s *spread) learnFrom(window, before tally) {
+	c := compare(window, before)
+	s.learn(c.g/c.freedom, c.freedom, window, before)
+}
+
 // spreads are two answers to how much windows differ. What is told of any function has
 // to hold for those that differ most, in proportion, such as a compiler that is at work
 // now and then; how sure shares are is decided by the large ones.
@@ -65,8 +71,7 @@ type spreads struct {
 }
 
 func (s *spreads) learn(window, before tally) {
-	c := compare(window, before)
-	s.any.learn(c.g/c.freedom, c.freedom, window, before)
+	s.any.learnFrom(window, before)
 	times, freedom := distance(window, before)
 	s.large.learn(times, freedom, window, before)
 }
