@@ -102,7 +102,7 @@ func measure(ctx context.Context, f *fleet, dir string, often []float64) (all []
 		instances = append(instances, i)
 		running.Go(func() { i.load(loading, *rate, *seed+uint64(n)) })
 	}
-	if err := pause(ctx, time.Now().Add(*warm).Truncate(window).Add(window)); err != nil {
+	if err := harness.Sleep(ctx, time.Until(time.Now().Add(*warm).Truncate(window).Add(window))); err != nil {
 		return nil, err
 	}
 	before, err := f.spent(instances)
@@ -111,7 +111,7 @@ func measure(ctx context.Context, f *fleet, dir string, often []float64) (all []
 	}
 	for range *rounds {
 		r := &round{from: before.at, to: before.at.Add(*length)}
-		if err := pause(ctx, r.to); err != nil {
+		if err := harness.Sleep(ctx, time.Until(r.to)); err != nil {
 			return nil, err
 		}
 		after, err := f.spent(instances)
@@ -139,15 +139,6 @@ func measure(ctx context.Context, f *fleet, dir string, often []float64) (all []
 		}
 	}
 	return all, nil
-}
-
-func pause(ctx context.Context, until time.Time) error {
-	select {
-	case <-time.After(time.Until(until)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // folder makes a directory for one of the fleet.

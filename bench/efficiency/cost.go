@@ -107,7 +107,7 @@ func (c *costing) run(ctx context.Context, w workload) ([][]*trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, logged); err != nil {
+	if err := harness.Sleep(ctx, logged); err != nil {
 		return nil, err
 	}
 	log, _ := v.Stop() // by a signal: its status says so
@@ -160,21 +160,12 @@ func (c *costing) rush(ctx context.Context, m meter, v *victims.Victim) ([][]*tr
 
 // leave leaves the workload alone for a while.
 func leave(ctx context.Context, length time.Duration) (span, error) {
-	if err := sleep(ctx, settle); err != nil {
+	if err := harness.Sleep(ctx, settle); err != nil {
 		return span{}, err
 	}
 	from := time.Now()
-	err := sleep(ctx, length)
+	err := harness.Sleep(ctx, length)
 	return span{from.UnixNano(), time.Now().UnixNano()}, err
-}
-
-func sleep(ctx context.Context, length time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(length):
-		return nil
-	}
 }
 
 // lose finds what the workload did less than alone.

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/bench/runtimes"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/sampler/cpu"
@@ -42,7 +43,7 @@ func (m *ourMeter) measure(ctx context.Context, hz float64, length time.Duration
 	if err := m.turn(hz); err != nil {
 		return t, err
 	}
-	if err := sleep(ctx, settle); err != nil {
+	if err := harness.Sleep(ctx, settle); err != nil {
 		return t, err
 	}
 	if _, err := m.Cut(); err != nil { // what was seen meanwhile does not count
@@ -109,7 +110,7 @@ func (m toolMeter) measure(ctx context.Context, hz float64, length time.Duration
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	began := time.Now()
-	if err := sleep(ctx, length); err != nil {
+	if err := harness.Sleep(ctx, length); err != nil {
 		return t, err
 	}
 	t.span = span{began.UnixNano(), time.Now().UnixNano()}

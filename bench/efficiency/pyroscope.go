@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/pprof"
 )
@@ -145,7 +146,7 @@ func count(w *profile.Window) {
 // none has come.
 func (in *intake) until(ctx context.Context, end time.Time) (*profile.Window, error) {
 	const late = 2 * time.Second // that the agent pushes after the window
-	if err := sleep(ctx, time.Until(end)+late); err != nil {
+	if err := harness.Sleep(ctx, time.Until(end)+late); err != nil {
 		return nil, err
 	}
 	in.mu.Lock()

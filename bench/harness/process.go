@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -56,5 +57,28 @@ func (p *Process) End() error {
 	case <-time.After(time.Minute):
 		_ = p.Command.Process.Kill()
 		return errors.Join(fmt.Errorf("%s does not end", p.Command.Path), <-p.Ended, p.Output.Close())
+	}
+}
+
+// OperatorToken is the file of the token that a server makes below its data directory.
+// It takes connections a moment before it has.
+func OperatorToken(data string) string {
+	token := filepath.Join(data, "operator.token")
+	for range 100 {
+		if _, err := os.Stat(token); err == nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return token
+}
+
+// Sleep waits, unless all is to end.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }

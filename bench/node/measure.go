@@ -61,14 +61,7 @@ func measure(ctx context.Context, atys, dir string, shipping bool) (o once, err 
 	}
 	args := []string{"agent", "--server", "http://" + address, "--data", data, "--metrics", metrics}
 	if shipping {
-		token := filepath.Join(dir, "server", "operator.token")
-		for range 100 { // it takes connections a moment before it has made one
-			if _, err := os.Stat(token); err == nil {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		args = append(args, "--token-file", token)
+		args = append(args, "--token-file", harness.OperatorToken(filepath.Join(dir, "server")))
 	}
 	if *more != "" {
 		args = append(args, *more)
@@ -78,7 +71,7 @@ func measure(ctx context.Context, atys, dir string, shipping bool) (o once, err 
 		return o, err
 	}
 	defer func() { err = errors.Join(err, agent.End()) }()
-	if err := sleep(ctx, *settle); err != nil {
+	if err := harness.Sleep(ctx, *settle); err != nil {
 		return o, err
 	}
 	if err := o.watch(ctx, agent, server, metrics); err != nil {
@@ -93,15 +86,6 @@ func measure(ctx context.Context, atys, dir string, shipping bool) (o once, err 
 		}
 	}
 	return o, err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // watch measures between two moments.
@@ -125,7 +109,7 @@ func (o *once) watch(ctx context.Context, agent, server *harness.Process, metric
 	if o.first, err = footprint.Of(pid); err != nil {
 		return err
 	}
-	if err := sleep(ctx, *length); err != nil {
+	if err := harness.Sleep(ctx, *length); err != nil {
 		return err
 	}
 	if o.last, err = footprint.Of(pid); err != nil {
@@ -191,7 +175,7 @@ func said(ctx context.Context, address string) (map[string]float64, error) {
 // ask counts what arrived of the time that was measured.
 func (o *once) ask(ctx context.Context, atys, address string) error {
 	const late = 20 * time.Second // a window is cut, then shipped within five seconds
-	if err := sleep(ctx, late); err != nil {
+	if err := harness.Sleep(ctx, late); err != nil {
 		return err
 	}
 	from, end := fmt.Sprintf("-%ds", int((*length+late).Seconds())), fmt.Sprintf("-%ds", int(late.Seconds()))

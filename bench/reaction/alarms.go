@@ -92,11 +92,7 @@ func leaf(w *profile.Window, id profile.StackID) string {
 	if len(stack.Locations) == 0 {
 		return "[" + stack.End.String() + "]"
 	}
-	l := w.Locations[stack.Locations[0]]
-	if names := w.Names[stack.Locations[0]]; len(names) > 0 {
-		return names[0].Function
-	}
-	return profile.Unnamed(l.Kind, l.BuildID, l.Offset).Function
+	return w.Frames(stack.Locations[0])[0].Function
 }
 
 // draw has the policy see windows of the recording, in blocks from anywhere, each

@@ -50,7 +50,7 @@ func measureReaction(ctx context.Context, t *harness.Table, dir, atys, program s
 		err = waitForMoves(ctx, movers)
 	}
 	if err == nil { // the change, and what is decided by it, are to be seen
-		err = pause(ctx, 6*window)
+		err = harness.Sleep(ctx, 6*window)
 	}
 	for _, m := range movers {
 		_ = m.command.Process.Kill()
@@ -77,14 +77,7 @@ func startFleet(ctx context.Context, dir, atys string) (address string, end func
 	if err != nil {
 		return "", nil, err
 	}
-	token := filepath.Join(data, "operator.token")
-	for range 100 { // it takes connections a moment before it has made one
-		if _, err := os.Stat(token); err == nil {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	if _, err := harness.Run(ctx, atys, "apply", "-f", profile, "--server", "http://"+address, "--token-file", token); err != nil {
+	if _, err := harness.Run(ctx, atys, "apply", "-f", profile, "--server", "http://"+address, "--token-file", harness.OperatorToken(data)); err != nil {
 		return "", nil, errors.Join(err, up.End())
 	}
 	return address, up.End, nil
@@ -131,15 +124,6 @@ func waitForMoves(ctx context.Context, movers []*mover) error {
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // decided is a window of a service, as atys query rates prints it.
