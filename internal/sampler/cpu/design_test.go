@@ -22,6 +22,21 @@ func used(d time.Duration) func(*profile.Window) bool {
 	return func(w *profile.Window) bool { return w.Exact.CPU >= d }
 }
 
+// use waits until a process has used CPU time: a loaded machine is slow.
+func use(t *testing.T, pid int, d time.Duration) {
+	t.Helper()
+	spent := func() time.Duration {
+		stat, err := proc.FS{}.ThreadTime(pid, pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stat.Run
+	}
+	for until := spent() + d; spent() < until; {
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // A rate holds for whole windows: the one in which it is set keeps its own, and
 // the next has it from its first sample on.
 func TestRatesHoldFromAnEdge(t *testing.T) {
@@ -31,9 +46,9 @@ func TestRatesHoldFromAnEdge(t *testing.T) {
 	if err := s.SetRates(map[int]float64{pid: 100}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond)
-	before := cut(t, s, 200*time.Millisecond)
-	if r := rate(before); r < 750 || r > 1300 || before.Types[0].Period != 1e6 {
+	use(t, pid, 300*time.Millisecond)
+	before := cut(t, s, 0)
+	if r := rate(before); r < 700 || r > 1400 || before.Types[0].Period != 1e6 {
 		t.Errorf("%.0f Hz, said to be a sample each %d ns, in the window in which 1000 Hz were changed", r, before.Types[0].Period)
 	}
 	after := gather(t, s, used(time.Second))
