@@ -37,7 +37,9 @@ func TestPHPRegularExpressions(t *testing.T) {
 }
 
 // TestDotNetStubs records calls through an interface: the method that makes them
-// must be seen, and is passed over if its frame is taken for the stub's.
+// must be seen, and is passed over if its frame is taken for the stub's. Methods are
+// called through a jump as well, as long as they may be compiled again, which is a stub
+// called by Main or Around: once for a thousand calls through the interface.
 func TestDotNetStubs(t *testing.T) {
 	needsBPF(t)
 	pid := launch(t, dotnet(t, "testdata/dotnet/Stubs.cs"))
@@ -56,7 +58,7 @@ func TestDotNetStubs(t *testing.T) {
 		}
 	}
 	t.Logf("%d samples in stubs, %d with another caller", stubs, wrong)
-	if stubs < 100 || tooMany(wrong, stubs) {
+	if stubs < 100 || wrong*100 > stubs {
 		t.Errorf("of %d samples in stubs %d have another caller", stubs, wrong)
 	}
 }
