@@ -89,7 +89,7 @@ func (b *Builder) addWindow(w *Window, sign int64) {
 		for j, v := range r.Values {
 			values[j] = sign * v
 		}
-		b.Add(Row{Stack: stacks[r.Stack], Thread: threads[r.Thread], Context: contexts[r.Context], Slot: r.Slot,
+		b.Add(Row{Stack: stacks[r.Stack], Thread: threads[r.Thread], Context: contexts[r.Context], Slot: b.Head().slotOf(&w.Head, r.Slot),
 			N: sign * r.N, Values: values, Squares: float64(sign) * r.Squares})
 	}
 	b.addSamples(w, stacks, threads)
@@ -139,6 +139,9 @@ func (h *Head) Absorb(o *Head) {
 	h.clocks(o)
 	h.Instances.Absorb(o.Instances)
 	h.Rate.Absorb(o.Rate)
+	if h.Slot != o.Slot {
+		h.Slot = 0
+	}
 	mergePeriods(h.Types, o.Types)
 	h.addLossesAndComments(o)
 }

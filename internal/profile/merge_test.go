@@ -3,6 +3,7 @@ package profile_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -29,6 +30,9 @@ func TestMergeLaws(t *testing.T) {
 		if seed%5 == 0 {
 			a.Start = time.Time{} // one that does not know when it began
 		}
+		if seed%3 == 0 {
+			a.Slot, b.Slot, c.Slot = time.Second, time.Second, time.Second
+		}
 		before := profiletest.Canonical(a)
 		whole := merge(t, a, b, c)
 		laws := []struct {
@@ -51,6 +55,41 @@ func TestMergeLaws(t *testing.T) {
 		if !slices.Equal(before, profiletest.Canonical(a)) {
 			t.Fatalf("seed %d: merging changed its argument", seed)
 		}
+	}
+}
+
+// TestSlotsFollowTheClock adds up windows that were cut beside their edges, and pieces of
+// one that was cut early: rows of one second stay together, and others apart.
+func TestSlotsFollowTheClock(t *testing.T) {
+	at := func(second, beside int, slots ...uint32) *profile.Window {
+		start := time.Unix(int64(second), 0).Add(time.Duration(beside) * time.Millisecond)
+		b := profile.NewBuilder(profile.Head{Start: start, Duration: time.Second, Slot: time.Second, Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+		stack := b.Stack([]profile.LocationID{b.Location(profile.Location{Name: "f"})}, profile.EndComplete)
+		for _, slot := range slots {
+			b.Add(profile.Row{Stack: stack, Slot: slot, N: 1, Values: []int64{1}})
+		}
+		return b.Window()
+	}
+	for _, c := range []struct {
+		windows []*profile.Window
+		want    map[uint32]int64
+	}{
+		{[]*profile.Window{at(100, 3, 1, 2, 10), at(100, -2, 1, 10, 10)}, map[uint32]int64{1: 2, 2: 1, 10: 3}},
+		{[]*profile.Window{at(106, 400, 1, 2), at(100, 1, 1, 7)}, map[uint32]int64{1: 1, 7: 2, 8: 1}},
+		{[]*profile.Window{at(100, 0, 1), at(110, 0, 0)}, map[uint32]int64{1: 1, 0: 1}},
+	} {
+		got := map[uint32]int64{}
+		for _, r := range merge(t, c.windows...).Rows {
+			got[r.Slot] += r.N
+		}
+		if !maps.Equal(got, c.want) {
+			t.Errorf("samples by slot %v, want %v", got, c.want)
+		}
+	}
+	other := at(100, 0, 1)
+	other.Slot = 2 * time.Second
+	if w := merge(t, at(100, 0, 1), other); w.Slot != 0 || len(w.Rows) != 1 || w.Rows[0].Slot != 0 {
+		t.Errorf("slots of two lengths: %v, %+v", w.Slot, w.Rows)
 	}
 }
 

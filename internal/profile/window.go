@@ -226,6 +226,7 @@ type Head struct {
 	ClockError  time.Duration // by how much that may be wrong; ClockUnknown where nobody knows
 	Instances   Instances     // that the task recorded everywhere, when this was cut
 	Rate        Rate          // at which it was sampled
+	Slot        time.Duration // length of the slots that rows are told apart by; 0: they are not
 	Types       []ValueType
 	Design      Design
 	Exact       Exact // of the whole target in this interval
@@ -234,6 +235,21 @@ type Head struct {
 	Cost        Cost          // of profiling the target in this interval
 	Losses      []Loss
 	Comments    []string
+}
+
+// SlotStart is when a slot begins. Slots lie at whole multiples of their length by the
+// clock, and the first is the one whose edge is nearest to the window's start: windows
+// are cut some moments beside the edge that they are meant to be cut at.
+func (h *Head) SlotStart(slot uint32) time.Time {
+	return h.Start.Round(h.Slot).Add(time.Duration(slot-1) * h.Slot)
+}
+
+// slotOf is which of h's slots one of o's is, which begins no earlier.
+func (h *Head) slotOf(o *Head, slot uint32) uint32 {
+	if h.Slot == 0 || slot == 0 || h.Start.IsZero() != o.Start.IsZero() {
+		return 0
+	}
+	return uint32(o.SlotStart(slot).Sub(h.SlotStart(1))/h.Slot) + 1
 }
 
 // farewell is what the last window of a recording says. It is a comment, so that
@@ -270,7 +286,7 @@ type Row struct {
 	Stack   StackID
 	Thread  ThreadID
 	Context ContextID
-	Slot    uint32  // 50 ms step of the window, plus one; 0 where the task did not ask
+	Slot    uint32  // which of the window's slots it was sampled in, plus one; 0: that is not told
 	N       int64   // samples
 	Values  []int64 // per value type: the sum of the samples' weights
 	Squares float64 // sum of squared weights of the first value type

@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ type shelf struct {
 type written struct {
 	labels profile.Labels
 	head   profile.Head
-	thread string
+	part   string // the thread that it is of, or the number of its slot
 	stacks map[string]int64
 }
 
@@ -91,8 +92,13 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 			key = g.Key(w.labels, &w.head)
 		}
 		head := w.head
-		if g.Thread != nil {
-			key += g.Thread(profile.Thread{Name: w.thread})
+		if g.Divides() {
+			if g.Thread != nil {
+				key += g.Thread(profile.Thread{Name: w.part})
+			} else {
+				slot, _ := strconv.Atoi(w.part)
+				key += g.Slot(&w.head, uint32(slot))
+			}
 			whole.Head.Absorb(&head)
 			whole.Windows++
 			head.Losses, head.Cost = nil, profile.Cost{}
@@ -131,13 +137,13 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 	}
 	for _, c := range columns {
 		c.Sums = eachOnce(c.Sums)
-		if g.Thread == nil {
+		if !g.Divides() {
 			c.Instances = apart.of(c.Key, g.Apart)
 		}
 		m.Columns = append(m.Columns, *c)
 	}
-	if g.Thread != nil {
-		m.ByThread(whole)
+	if g.Divides() {
+		m.Divided(whole)
 	}
 	slices.SortFunc(m.Columns, func(a, b store.Column) int { return strings.Compare(a.Key, b.Key) })
 	return m, nil

@@ -156,6 +156,7 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 	into := s.of[key]
 	if into == nil {
 		into = &sum{labels: kept, head: *h, cells: map[profile.Hash]*cell{}}
+		into.head.Slot = 0 // rows are not told apart by slots any more
 		s.of[key] = into
 		s.keys = append(s.keys, key)
 	} else {

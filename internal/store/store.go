@@ -251,11 +251,14 @@ type Grouping struct {
 	// Thread, if not nil, names it by thread as well; what it gives is appended. A
 	// window then counts in each column that it tells of, and once in Merged.Whole.
 	Thread func(t profile.Thread) string
+	// Slot, if not nil, does the same by when it was, where windows tell that: slot is
+	// zero where they do not. It is not for columns that are by thread.
+	Slot func(head *profile.Head, slot uint32) string
 	// Look, if not nil, is shown each window instead, with its samples: nothing is
 	// added up, and there are no columns. Engines may show several at once.
 	Look func(series profile.Labels, head *profile.Head, n int64)
-	// Apart is of how many instances at most values are told for each, in columns that
-	// are not by thread; 0: of none.
+	// Apart is of how many instances at most values are told for each, in columns of
+	// whole windows; 0: of none.
 	Apart int
 }
 
@@ -263,23 +266,26 @@ type Grouping struct {
 type Merged struct {
 	Forest  *profile.Forest // each stack once; calls that a sum is of have their Hash
 	Columns []Column        // in the order of their keys
-	// Whole, where columns are by thread, is all windows, with no sums: what is of
-	// none of their threads (losses, cost, idle and watched times) is told by it alone.
+	// Whole, where columns are by thread or slot, is all windows, with no sums: what is of
+	// none of these (losses, cost, idle and watched times) is told by it alone.
 	Whole   *Column
 	Damaged Damage
 }
 
-// ByThread has columns, which are by thread, be those that tell of something, beside
-// all windows. A thread may be listed by windows that have none of its samples.
-func (m *Merged) ByThread(whole Column) {
+// Divides tells whether windows are divided among columns.
+func (g *Grouping) Divides() bool { return g.Thread != nil || g.Slot != nil }
+
+// Divided has columns, among which windows are divided, be those that tell of something,
+// beside all windows. A thread may be listed by windows that have none of its samples.
+func (m *Merged) Divided(whole Column) {
 	m.Whole = &whole
 	m.Columns = slices.DeleteFunc(m.Columns, func(c Column) bool { return len(c.Sums) == 0 && c.Head.Exact.CPU == 0 })
 }
 
 // Column is a group of windows added up. Head is merged as profile.Merge does:
 // exact times, idle and watched times and losses are sums. One of no windows has
-// nothing but losses of profile.LossStoreDamage. One by thread has samples or exact
-// times.
+// nothing but losses of profile.LossStoreDamage. One by thread or slot has samples, or
+// exact times.
 type Column struct {
 	Key     string
 	Head    profile.Head

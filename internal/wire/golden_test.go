@@ -39,6 +39,7 @@ func goldens(t *testing.T) []golden {
 		{"push", b.Request()},
 		{"push-added-up", addedUp(labels)},
 		{"push-rated", rated(labels)},
+		{"push-slotted", slotted(labels)},
 		{"push-answer", &atysv1.PushResponse{Unknown: make([]byte, 32), ReceivedUnixNano: 1_790_000_000_000_000_000, AnsweredUnixNano: 1_790_000_000_001_000_000,
 			Overlaps: []*atysv1.Overlap{{Window: 1, Parts: []uint32{0, 2}}}, ClockErrorNs: 7}},
 		{"attend", &atysv1.AttendRequest{Node: "n1", Run: make([]byte, 16), Version: "1.0", Labels: labels}},
@@ -74,6 +75,14 @@ func aRate() *atysv1.Rate {
 func rated(labels map[string]string) *atysv1.PushRequest {
 	w := &atysv1.Window{Task: "t", Run: make([]byte, 16), StartUnixNano: 1_790_000_000_001_000_000, DurationNs: 10_000_000_000, Rate: aRate()}
 	return &atysv1.PushRequest{Windows: []*atysv1.Window{w}, Series: []*atysv1.Series{{Labels: labels}}}
+}
+
+// slotted is a request whose window tells when rows were sampled.
+func slotted(labels map[string]string) *atysv1.PushRequest {
+	w := &atysv1.Window{Task: "t", Run: make([]byte, 16), StartUnixNano: 1_790_000_000_001_000_000, DurationNs: 10_000_000_000, SlotNs: 1_000_000_000,
+		Types: []*atysv1.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10, Scale: 5}},
+		Rows:  &atysv1.Rows{Stack: []uint32{0, 0}, Slot: []uint32{1, 10}, N: []int64{3, 1}, Value: []int64{7, 2}}}
+	return &atysv1.PushRequest{Stacks: make([]byte, 16), Windows: []*atysv1.Window{w}, Series: []*atysv1.Series{{Labels: labels}}}
 }
 
 // released is a message as its bytes were written, and what they mean, for people

@@ -87,11 +87,14 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 	if m.GetDurationNs() < 0 || m.GetStartUnixNano() < 0 || m.GetDurationNs() > math.MaxInt64-m.GetStartUnixNano() {
 		return h, run, malformed("a window of %d ns from %d on", m.GetDurationNs(), m.GetStartUnixNano())
 	}
+	if m.GetSlotNs() < 0 {
+		return h, run, malformed("slots of %d ns", m.GetSlotNs())
+	}
 	h = profile.Head{
 		Task: m.GetTask(), Start: time.Unix(0, m.GetStartUnixNano()), Duration: time.Duration(m.GetDurationNs()),
 		ClockOffset: time.Duration(m.GetClockOffsetNs()), ClockError: time.Duration(m.GetClockErrorNs()),
 		Design: profile.Design(m.GetDesign()), Exact: exact(m.GetExact()), Idle: time.Duration(m.GetIdleNs()), Watched: time.Duration(m.GetWatchedNs()),
-		Cost: cost(m.GetCost()), Rate: RateOf(m.GetRate()), Comments: m.GetComments(),
+		Cost: cost(m.GetCost()), Rate: RateOf(m.GetRate()), Slot: time.Duration(m.GetSlotNs()), Comments: m.GetComments(),
 		Instances: profile.Instances{Recorded: int(m.GetInstances().GetRecorded()), Eligible: int(m.GetInstances().GetEligible())},
 	}
 	for _, t := range m.GetTypes() {

@@ -53,7 +53,7 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 	m := &atysv1.Window{
 		Task: utf8(h.Task), Run: run[:], StartUnixNano: h.Start.UnixNano(), DurationNs: int64(h.Duration),
 		ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError),
-		Design: string(h.Design), Exact: sealExact(h.Exact), IdleNs: int64(h.Idle), WatchedNs: int64(h.Watched),
+		Design: string(h.Design), Exact: sealExact(h.Exact), IdleNs: int64(h.Idle), WatchedNs: int64(h.Watched), SlotNs: int64(h.Slot),
 	}
 	if h.Instances != (profile.Instances{}) {
 		m.Instances = &atysv1.Instances{Recorded: uint32(h.Instances.Recorded), Eligible: uint32(h.Instances.Eligible)}

@@ -101,7 +101,7 @@ func (e *encoder) comments() []string {
 		window.number("instances", int64(h.Instances.Recorded)).number("eligible", int64(h.Instances.Eligible))
 	}
 	window.rate(h.Rate)
-	window.number("idle_ns", int64(h.Idle)).number("watched_ns", int64(h.Watched)).exact(h.Exact)
+	window.number("slot_ns", int64(h.Slot)).number("idle_ns", int64(h.Idle)).number("watched_ns", int64(h.Watched)).exact(h.Exact)
 	if h.Cost != (profile.Cost{}) {
 		window.number("cost_user_ns", int64(h.Cost.User)).number("cost_bpf_ns", int64(h.Cost.BPF)).number("cost_interrupt_ns", int64(h.Cost.Interrupt))
 	}
@@ -291,7 +291,7 @@ func (n *noted) window(f fields) {
 	exact, idle, watched := f.exact(), f.duration("idle_ns"), f.duration("watched_ns")
 	cost := profile.Cost{User: f.duration("cost_user_ns"), BPF: f.duration("cost_bpf_ns"), Interrupt: f.duration("cost_interrupt_ns")}
 	if n.windows > 1 { // merged by another tool: keep what adds up
-		h.Task, h.Design, n.end, n.hash = "", profile.DesignUnknown, profile.EndUnknown, ""
+		h.Task, h.Design, h.Slot, n.end, n.hash = "", profile.DesignUnknown, 0, profile.EndUnknown, ""
 		n.samples = ""
 		h.Exact.Add(exact)
 		h.Idle += idle
@@ -301,7 +301,7 @@ func (n *noted) window(f fields) {
 		return
 	}
 	h.Task, h.Design = f["task"], profile.Design(f["design"])
-	h.ClockOffset, h.ClockError = f.duration("clock_offset_ns"), f.duration("clock_error_ns")
+	h.ClockOffset, h.ClockError, h.Slot = f.duration("clock_offset_ns"), f.duration("clock_error_ns"), f.duration("slot_ns")
 	h.Instances = profile.Instances{Recorded: int(f.duration("instances")), Eligible: int(f.duration("eligible"))}
 	h.Exact, h.Idle, h.Watched, h.Cost, h.Rate = exact, idle, watched, cost, f.rate()
 	n.end, n.hash, n.samples = profile.ParseEnd(f["end"]), f["dictionary"], f["samples"]

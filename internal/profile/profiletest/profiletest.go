@@ -60,6 +60,9 @@ func randomHead(r *rand.Rand) profile.Head {
 	if h.Duration%4 == 0 {
 		h.Rate = profile.Rate{Hertz: 999 / float64(1+h.Duration%7), Policy: "atys", Reason: "changed", Why: `divergence "0.3", threshold 0.05`, By: profile.ByServer}
 	}
+	if h.Duration%7 == 3 {
+		h.Slot = 10 * time.Second
+	}
 	for range r.IntN(3) {
 		h.AddLoss(profile.Loss{Reason: pick(r, profile.LossDropped, profile.LossTruncated), Detail: pick(r, "", "ring full"),
 			N: r.Int64N(9) + 1, Value: r.Int64N(1e6)})
@@ -180,7 +183,7 @@ func Canonical(w *profile.Window) []string {
 	out := []string{
 		fmt.Sprintf("task %q design %q target %s", h.Task, h.Design, h.Target),
 		fmt.Sprintf("instances %d of %d", h.Instances.Recorded, h.Instances.Eligible),
-		fmt.Sprintf("rate %+v", h.Rate),
+		fmt.Sprintf("rate %+v, slots of %v", h.Rate, h.Slot),
 		fmt.Sprintf("start %s duration %s clock %s %s", h.Start.UTC().Format(time.RFC3339Nano), h.Duration, h.ClockOffset, h.ClockError),
 		fmt.Sprintf("types %+v", h.Types),
 		fmt.Sprintf("exact %+v idle %s watched %s", h.Exact, h.Idle, h.Watched),

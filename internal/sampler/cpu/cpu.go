@@ -398,7 +398,7 @@ func (s *Sampler) quiesce() {
 
 func (s *Sampler) head(now uint64) profile.Head {
 	o := s.options
-	h := profile.Head{Start: s.began, Duration: time.Duration(now - s.beganMono), Design: profile.DesignPeriodic}
+	h := profile.Head{Start: s.began, Duration: time.Duration(now - s.beganMono), Design: profile.DesignPeriodic, Slot: o.Slot}
 	base := profile.ValueType{Kind: o.Event.Name, Unit: o.Event.Unit}
 	switch {
 	case o.Event.Clock:

@@ -378,8 +378,13 @@ func TestSlots(t *testing.T) {
 	for _, r := range w.Rows {
 		slots[r.Slot] += r.N
 	}
-	if len(slots) < 5 || slots[0] != 0 {
-		t.Errorf("samples by slot: %v", slots)
+	if len(slots) < 5 || slots[0] != 0 || w.Slot != 50*time.Millisecond {
+		t.Errorf("samples by slot of %v: %v", w.Slot, slots)
+	}
+	for slot := range slots {
+		if at := w.SlotStart(slot).Sub(w.Start); at < -w.Slot || at > w.Duration {
+			t.Errorf("slot %d begins %v after the window, which lasts %v", slot, at, w.Duration)
+		}
 	}
 }
 

@@ -10,16 +10,17 @@ import (
 // columns are what a merge needs of a window. They are read into the same memory
 // again and again: an hour of a large service is 60 million rows.
 type columns struct {
-	leaves, thread []uint32
-	single         int // rows: of one sample each, and before the others
-	n, value       []int64
-	excess         []float32 // nil: no column
-	groups         []int64   // likewise
-	of             int       // as many windows it was added up of; 0: it does not tell
-	scale          int64
-	head           profile.Head
-	threads        []profile.Thread
-	absent         bool // the window has no values of the kind
+	leaves       []uint32
+	thread, slot []uint32 // empty: no column
+	single       int      // rows: of one sample each, and before the others
+	n, value     []int64
+	excess       []float32 // nil: no column
+	groups       []int64   // likewise
+	of           int       // as many windows it was added up of; 0: it does not tell
+	scale        int64
+	head         profile.Head
+	threads      []profile.Thread
+	absent       bool // the window has no values of the kind
 
 	excessRoom       []float32
 	groupsRoom, room []int64
@@ -77,7 +78,7 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 // the first type alone.
 func (c *columns) optional(r *reader, has uint64, first bool) {
 	rows := len(c.leaves)
-	c.groups, c.excess, c.thread, c.of = nil, nil, c.thread[:0], 0
+	c.groups, c.excess, c.thread, c.slot, c.of = nil, nil, c.thread[:0], c.slot[:0], 0
 	c.room = resize(c.room, 2*rows)
 	if has&hasExcess != 0 {
 		c.excessRoom = resize(c.excessRoom, rows)
@@ -94,7 +95,8 @@ func (c *columns) optional(r *reader, has uint64, first bool) {
 		r.skip(rows)
 	}
 	if has&hasSlot != 0 {
-		r.skip(rows)
+		c.slot = resize(c.slot, rows)
+		readColumn(r, c.slot)
 	}
 	if has&hasGroups != 0 {
 		if !first {
@@ -108,7 +110,7 @@ func (c *columns) optional(r *reader, has uint64, first bool) {
 	if has&hasOf != 0 {
 		c.of = int(r.small(31))
 	}
-	c.head.Instances, c.head.Rate = r.instances(has), r.rateOf(has)
+	c.head.Instances, c.head.Rate, c.head.Slot = r.instances(has), r.rateOf(has), r.slots(has)
 }
 
 // samples is how many a window has.

@@ -61,8 +61,8 @@ func (a *adder) merged() (*store.Merged, error) {
 		}
 		m.Columns = append(m.Columns, *c)
 	}
-	if a.grouping.Thread != nil {
-		m.ByThread(store.Column{Head: a.whole.head, Windows: a.whole.windows})
+	if a.grouping.Divides() {
+		m.Divided(store.Column{Head: a.whole.head, Windows: a.whole.windows})
 	}
 	slices.SortFunc(m.Columns, func(x, y store.Column) int { return strings.Compare(x.Key, y.Key) })
 	return m, nil

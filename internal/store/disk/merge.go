@@ -28,7 +28,7 @@ func (s *Store) Merge(ctx context.Context, tenant string, parts []store.Query, k
 	}
 	shelf := s.shelf(db, t)
 	defer shelf.putBack()
-	if g.Thread != nil {
+	if g.Divides() {
 		g.Apart = 0
 	}
 	work := newWork(t, parts, g.Apart > 0)
@@ -100,7 +100,7 @@ type adder struct {
 	kind     string
 	grouping store.Grouping
 	sums     map[sumKey]*sums
-	whole    sums // of all windows, without cells, where columns are by thread
+	whole    sums // of all windows, without cells, where they are divided among columns
 
 	columns columns
 }
@@ -162,19 +162,53 @@ func (a *adder) add(ctx context.Context, g *grouped) (err error) {
 	})
 }
 
-// addWindow adds the window that was read to its column, or to one for each
-// thread. It is of so many.
+// addWindow adds the window that was read to its column, or divides it among several.
+// It is of so many.
 func (a *adder) addWindow(column string, g *grouped, size, of int) {
 	c := &a.columns
-	if a.grouping.Thread == nil {
+	switch {
+	case a.grouping.Thread != nil:
+		a.divideByThread(column, g, size, of)
+	case a.grouping.Slot != nil:
+		a.divideBySlot(column, g, size, of)
+	default:
 		s := a.column(column, g, size)
 		s.absorb(&c.head, of)
 		if c.groups != nil || a.parts[g.part].cursor.query.Level.Services() {
 			s.apart = nil
 		}
 		s.add(c)
-		return
 	}
+}
+
+// divideBySlot divides a window by when it was.
+func (a *adder) divideBySlot(column string, g *grouped, size, of int) {
+	c := &a.columns
+	a.whole.absorb(&c.head, of)
+	head := withoutSums(c.head)
+	bySlot, named := map[uint32]*sums{}, map[string]*sums{}
+	for i, leaf := range c.leaves {
+		slot := uint32(0)
+		if len(c.slot) > 0 {
+			slot = c.slot[i]
+		}
+		s := bySlot[slot]
+		if s == nil {
+			name := a.grouping.Slot(&c.head, slot)
+			if s = named[name]; s == nil {
+				s = a.column(column+name, g, size)
+				s.absorb(&head, of)
+				named[name] = s
+			}
+			bySlot[slot] = s
+		}
+		s.addRow(c, i, s.slot(leaf))
+	}
+}
+
+// divideByThread divides a window among its threads.
+func (a *adder) divideByThread(column string, g *grouped, size, of int) {
+	c := &a.columns
 	a.whole.absorb(&c.head, of)
 	names := make([]string, len(c.threads)+1)
 	for i, t := range c.threads {
@@ -206,8 +240,7 @@ func (c *columns) threadless() bool {
 
 // threadHead is a window's head as it is of some of its threads.
 func threadHead(c *columns, names []string, name string) *profile.Head {
-	h := c.head
-	h.Exact, h.Idle, h.Watched, h.Cost, h.Losses = profile.Exact{}, 0, 0, profile.Cost{}, nil
+	h := withoutSums(c.head)
 	for i, t := range c.threads {
 		if names[i+1] == name {
 			h.Exact.Add(t.Exact)
@@ -216,11 +249,17 @@ func threadHead(c *columns, names []string, name string) *profile.Head {
 	return &h
 }
 
+// withoutSums is a head without what adds up.
+func withoutSums(h profile.Head) profile.Head {
+	h.Exact, h.Idle, h.Watched, h.Cost, h.Losses = profile.Exact{}, 0, 0, profile.Cost{}, nil
+	return h
+}
+
 // sumKey is a column of one service.
 type sumKey struct{ column, service string }
 
-// sums are what was added up. Those of a thread are of few of its service's leaves,
-// and there may be thousands of threads' names: they have cells for these alone.
+// sums are what was added up. Those of a thread, or a slot, are of few of its service's
+// leaves, and there may be thousands of them: they have cells for these alone.
 type sums struct {
 	head    profile.Head
 	windows int
@@ -243,7 +282,7 @@ func (a *adder) column(column string, g *grouped, size int) *sums {
 	s := a.sums[k]
 	if s == nil {
 		s = &sums{group: g.group, apart: newApart(a.grouping.Apart, g.instance)}
-		if a.grouping.Thread != nil {
+		if a.grouping.Divides() {
 			s.slots = map[uint32]int{}
 		}
 		a.sums[k] = s

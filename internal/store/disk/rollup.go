@@ -351,6 +351,7 @@ func (r *roller) finish(m measured) error {
 		w.Head.Duration = r.watched
 	}
 	w.Head.Start, w.Head.Task, w.Head.Duration = r.step.Start, m.task, min(w.Head.Duration, r.step.Level.Length())
+	w.Head.Slot = 0 // rows are not told apart by slots any more
 	w.Head.AddLoss(profile.Loss{Reason: profile.LossStoreDamage, N: int64(len(r.lost))})
 	h := fnv.New128a()
 	h.Write([]byte(m.kind)) // never fails

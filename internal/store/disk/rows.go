@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
@@ -19,7 +20,8 @@ const (
 	hasGroups
 	hasOf
 	hasInstances // not columns either: so many recorded of so many,
-	hasRate      // and how often was sampled
+	hasRate      // how often was sampled,
+	hasSlots     // and how long slots are
 )
 
 // scratch is what rows are sorted and gathered in. It is used again: a server
@@ -71,6 +73,9 @@ func (w *writer) rows(of *store.Window, leaves []uint32) {
 	if of.Head.Rate != (profile.Rate{}) {
 		w.rate(of.Head.Rate)
 	}
+	if of.Head.Slot != 0 {
+		w.number(uint64(of.Head.Slot))
+	}
 }
 
 // arrange sorts rows by their leaves. As windows are cut, most rows are single:
@@ -98,7 +103,7 @@ func (s *scratch) arrange(of *store.Window, leaves []uint32) (single int) {
 func columnsOf(of *store.Window) (has uint64) {
 	rows := &of.Rows
 	for i, there := range []bool{rows.Spread != nil || rows.Excess != nil, rows.Thread != nil, rows.Context != nil, rows.Slot != nil,
-		rows.Groups != nil, of.Of != 0, of.Head.Instances != (profile.Instances{}), of.Head.Rate != (profile.Rate{})} {
+		rows.Groups != nil, of.Of != 0, of.Head.Instances != (profile.Instances{}), of.Head.Rate != (profile.Rate{}), of.Head.Slot != 0} {
 		if there {
 			has |= 1 << i // as the constants are
 		}
@@ -393,7 +398,7 @@ func (r *reader) rows(w *store.Window) {
 	if has&hasOf != 0 {
 		w.Of = int(r.small(31))
 	}
-	w.Head.Instances, w.Head.Rate = r.instances(has), r.rateOf(has)
+	w.Head.Instances, w.Head.Rate, w.Head.Slot = r.instances(has), r.rateOf(has), r.slots(has)
 }
 
 // instances reads how many were recorded of how many, if that is told.
@@ -402,6 +407,14 @@ func (r *reader) instances(has uint64) (i profile.Instances) {
 		i.Recorded, i.Eligible = int(r.small(32)), int(r.small(32))
 	}
 	return i
+}
+
+// slots reads how long slots are, if that is told.
+func (r *reader) slots(has uint64) time.Duration {
+	if has&hasSlots == 0 {
+		return 0
+	}
+	return time.Duration(r.small(63))
 }
 
 // rateOf reads how often was sampled, if that is told.

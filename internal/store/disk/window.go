@@ -14,7 +14,7 @@ import (
 //	          as many samples have on average | those of the following that there are:
 //	          excess | thread | context | slot | groups; of how many windows, but of
 //	          one as it was cut, and of none (lost.go); how many instances were
-//	          recorded of how many; how often was sampled, and why
+//	          recorded of how many; how often was sampled, and why; how long slots are
 //	head      duration, design, exact, idle, watched, clock, losses, comments, cost
 //	threads, contexts
 //

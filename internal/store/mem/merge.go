@@ -48,20 +48,14 @@ func (m *merger) add(e *entry) {
 	}
 	head := w.Head
 	head.Types = []profile.ValueType{w.Types[at]}
-	if m.grouping.Thread == nil {
-		m.column(key).absorb(&head, windows)
-	} else {
+	if m.grouping.Divides() {
 		m.whole.absorb(&head, windows)
-		m.addThreads(key, w, head, windows)
+		m.addDivided(key, w, head, windows)
+	} else {
+		m.column(key).absorb(&head, windows)
 	}
 	for i, row := range w.Rows {
-		k := key
-		if m.grouping.Thread != nil {
-			if row.Thread != 0 {
-				k += m.grouping.Thread(w.Thread(row.Thread))
-			}
-		}
-		c := m.column(k)
+		c := m.column(key + m.part(w, &row))
 		if e.window.Rows.Groups != nil || e.key.level.Services() {
 			c.instances = nil
 		}
@@ -119,16 +113,31 @@ func (c *column) apart() (all []store.OfInstance) {
 	return all
 }
 
-// addThreads counts a window for each column that its threads are of.
-func (m *merger) addThreads(key string, w *profile.Window, head profile.Head, windows int) {
-	names := map[string]profile.Exact{}
-	if slices.ContainsFunc(w.Rows, func(row profile.Row) bool { return row.Thread == 0 }) {
-		names[""] = profile.Exact{}
+// part names what a row is told apart by.
+func (m *merger) part(w *profile.Window, row *profile.Row) string {
+	switch g := &m.grouping; {
+	case g.Thread != nil && row.Thread != 0:
+		return g.Thread(w.Thread(row.Thread))
+	case g.Slot != nil:
+		return g.Slot(&w.Head, row.Slot)
 	}
-	for _, t := range w.Threads {
-		e := names[m.grouping.Thread(t)]
-		e.Add(t.Exact)
-		names[m.grouping.Thread(t)] = e
+	return ""
+}
+
+// addDivided counts a window for each column that its threads, or slots, are of.
+func (m *merger) addDivided(key string, w *profile.Window, head profile.Head, windows int) {
+	names := map[string]profile.Exact{}
+	for i := range w.Rows {
+		if row := &w.Rows[i]; m.grouping.Slot != nil || row.Thread == 0 {
+			names[m.part(w, row)] = profile.Exact{}
+		}
+	}
+	if m.grouping.Thread != nil {
+		for _, t := range w.Threads {
+			e := names[m.grouping.Thread(t)]
+			e.Add(t.Exact)
+			names[m.grouping.Thread(t)] = e
+		}
 	}
 	for name, exact := range names {
 		h := head
@@ -141,7 +150,7 @@ func (m *merger) column(key string) *column {
 	c := m.columns[key]
 	if c == nil {
 		c = &column{sums: map[int]*store.Sum{}}
-		if m.grouping.Apart > 0 && m.grouping.Thread == nil {
+		if m.grouping.Apart > 0 && !m.grouping.Divides() {
 			c.instances = map[string]map[int]int64{}
 		}
 		m.columns[key] = c
@@ -192,8 +201,8 @@ func (m *merger) finish() *store.Merged {
 		}
 		m.merged.Columns = append(m.merged.Columns, out)
 	}
-	if m.grouping.Thread != nil {
-		m.merged.ByThread(store.Column{Head: m.whole.head, Windows: m.whole.windows})
+	if m.grouping.Divides() {
+		m.merged.Divided(store.Column{Head: m.whole.head, Windows: m.whole.windows})
 	}
 	return m.merged
 }

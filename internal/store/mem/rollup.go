@@ -97,7 +97,7 @@ func (t *tenant) roll(step store.Step, u unit, entries []*entry) *entry {
 	} else {
 		w.Head.Duration = watched
 	}
-	w.Head.Start, w.Head.Duration = step.Start, min(w.Head.Duration, step.Level.Length())
+	w.Head.Start, w.Head.Duration, w.Head.Slot = step.Start, min(w.Head.Duration, step.Level.Length()), 0
 	out := &entry{key: u.key, window: w}
 	hashes := map[int]profile.Hash{}
 	for h, call := range m.calls {

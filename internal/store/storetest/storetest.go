@@ -40,6 +40,7 @@ func Run(t *testing.T, e Engine) {
 		"merges":                         testMerges,
 		"groups":                         testGroups,
 		"groups by thread":               testThreads,
+		"groups by slot":                 testSlots,
 		"shows windows":                  testShows,
 		"tells instances apart":          testApart,
 		"keeps tenants apart":            testTenants,

@@ -383,7 +383,8 @@ type Window struct {
 	Contains      []*Contained `protobuf:"bytes,18,rep,name=contains,proto3" json:"contains,omitempty"`
 	Instances     *Instances   `protobuf:"bytes,19,opt,name=instances,proto3" json:"instances,omitempty"` // none: all that were eligible were recorded
 	Cost          *Cost        `protobuf:"bytes,21,opt,name=cost,proto3" json:"cost,omitempty"`
-	Rate          *Rate        `protobuf:"bytes,22,opt,name=rate,proto3" json:"rate,omitempty"` // none: nobody said
+	Rate          *Rate        `protobuf:"bytes,22,opt,name=rate,proto3" json:"rate,omitempty"`                    // none: nobody said
+	SlotNs        int64        `protobuf:"varint,23,opt,name=slot_ns,json=slotNs,proto3" json:"slot_ns,omitempty"` // length of the slots that rows are told apart by; 0: they are not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -563,6 +564,13 @@ func (x *Window) GetRate() *Rate {
 		return x.Rate
 	}
 	return nil
+}
+
+func (x *Window) GetSlotNs() int64 {
+	if x != nil {
+		return x.SlotNs
+	}
+	return 0
 }
 
 // Rate is how often a window was sampled, or is to be, and who decided that by what.
@@ -5195,7 +5203,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe4\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfd\x05\n" +
 	"\x06Window\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -5220,7 +5228,8 @@ const file_atys_proto_rawDesc = "" +
 	"\bcontains\x18\x12 \x03(\v2\x12.atys.v1.ContainedR\bcontains\x120\n" +
 	"\tinstances\x18\x13 \x01(\v2\x12.atys.v1.InstancesR\tinstances\x12!\n" +
 	"\x04cost\x18\x15 \x01(\v2\r.atys.v1.CostR\x04cost\x12!\n" +
-	"\x04rate\x18\x16 \x01(\v2\r.atys.v1.RateR\x04rate\"n\n" +
+	"\x04rate\x18\x16 \x01(\v2\r.atys.v1.RateR\x04rate\x12\x17\n" +
+	"\aslot_ns\x18\x17 \x01(\x03R\x06slotNs\"n\n" +
 	"\x04Rate\x12\x14\n" +
 	"\x05hertz\x18\x01 \x01(\x01R\x05hertz\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
