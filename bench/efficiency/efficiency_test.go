@@ -175,25 +175,33 @@ func TestThinningNests(t *testing.T) {
 	var sieves []*sieve
 	parts := []float64{0.1, 1, 0.5}
 	for _, part := range parts {
-		s := &sieve{hot: make([]float64, 3), self: make([]float64, 2)}
+		s := newSieve(20*time.Millisecond, 5*time.Millisecond, 2, 2)
 		s.ready(part)
 		sieves = append(sieves, s)
 	}
 	thin(samples, sieves, rand.New(rand.NewPCG(1, 2)))
+	var wholes []part
 	for i, part := range parts {
-		if got := sieves[i].weight / 30000; math.Abs(got-part) > 0.01 {
+		w := sieves[i].whole()
+		if got := w.weight / 30000; math.Abs(got-part) > 0.01 {
 			t.Errorf("%.3f of the weight is left where %.3f should be", got, part)
 		}
-		if math.Abs(sieves[i].self[1]-2*sieves[i].self[0]) > 1000 {
-			t.Errorf("weights of functions: %v", sieves[i].self)
+		if math.Abs(w.self[1]-2*w.self[0]) > 1000 {
+			t.Errorf("weights of functions: %v", w.self)
 		}
+		for _, quarter := range sieves[i].parts {
+			if math.Abs(4*quarter.weight/w.weight-1) > 0.1 {
+				t.Errorf("parts of one length have %v of %v", quarter.weight, w.weight)
+			}
+		}
+		wholes = append(wholes, w)
 	}
 	for i := range 3 {
-		if sieves[0].hot[i] > sieves[2].hot[i] || sieves[2].hot[i] > sieves[1].hot[i] {
-			t.Errorf("a slower rate has more: %v, %v, %v", sieves[0].hot, sieves[2].hot, sieves[1].hot)
+		if wholes[0].hot[i] > wholes[2].hot[i] || wholes[2].hot[i] > wholes[1].hot[i] {
+			t.Errorf("a slower rate has more: %v, %v, %v", wholes[0].hot, wholes[2].hot, wholes[1].hot)
 		}
 	}
-	w := sieves[1].window(time.Time{}, time.Second, 1, []string{"a", "b"})
+	w := wholes[1].window(time.Time{}, time.Second, 1, []string{"a", "b"})
 	if n := w.N(); math.Abs(n-18000) > 1 { // (10,000 + 20,000)^2 / (10,000 + 40,000)
 		t.Errorf("%v effective samples", n)
 	}

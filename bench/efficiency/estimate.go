@@ -2,10 +2,9 @@ package main
 
 import "atys.dev/atys/internal/freq"
 
-// estimator says how shares of windows are made of what was sampled in all of them: told
-// what a policy was told of each, it gives a function that takes a function's share of
-// each window by its own samples, and makes the best of them.
-type estimator func(told []freq.Window, o freq.Options) func(own []float64) []float64
+// estimator says how shares of windows are made of what was sampled in all of them: of a
+// lane, it gives a function that makes the best of one of the workload's functions.
+type estimator func(l *lane, o freq.Options) func(function int) []float64
 
 // way is an estimator with its name.
 type way struct {
@@ -22,26 +21,49 @@ func ways(policy *freq.Options) []way {
 	if policy.Policy == freq.Atys {
 		all = append(all, way{"substituted", substituted})
 	}
-	return append(all, way{"pooled", pooled})
+	return append(all, way{"pooled", pooled}, way{"pooled in parts", pooledInParts})
 }
 
 // alone has each window stand for itself.
-func alone([]freq.Window, freq.Options) func([]float64) []float64 {
-	return func(own []float64) []float64 { return own }
+func alone(l *lane, _ freq.Options) func(int) []float64 {
+	return func(function int) []float64 { return l.own[function] }
 }
 
 // substituted is the paper's way.
-func substituted(told []freq.Window, o freq.Options) func([]float64) []float64 {
-	return shares(freq.Substitute(told, o))
+func substituted(l *lane, o freq.Options) func(int) []float64 {
+	return whole(l, freq.Substitute(l.whole(), o))
 }
 
-// pooled is what an answer of the server says once its windows are final.
-func pooled(told []freq.Window, o freq.Options) func([]float64) []float64 {
-	return shares(freq.Pool(told, o))
+// pooled is what an answer says of windows that are not known in parts, once they are final.
+func pooled(l *lane, o freq.Options) func(int) []float64 {
+	return whole(l, freq.Pool(l.whole(), o))
 }
 
-func shares(p *freq.Pooled) func([]float64) []float64 {
-	return func(own []float64) []float64 {
+// pooledInParts is what it says of those that are.
+func pooledInParts(l *lane, o freq.Options) func(int) []float64 {
+	p := freq.Pool(l.told, o)
+	return func(function int) []float64 {
+		shares, _ := p.Shares(l.ofParts[function])
+		return shares
+	}
+}
+
+// whole are windows without their parts.
+func (l *lane) whole() []freq.Window {
+	all := make([]freq.Window, len(l.told))
+	for i, w := range l.told {
+		w.Parts = nil
+		all[i] = w
+	}
+	return all
+}
+
+func whole(l *lane, p *freq.Pooled) func(int) []float64 {
+	return func(function int) []float64 {
+		own := make([][]float64, len(l.own[function]))
+		for i, share := range l.own[function] {
+			own[i] = []float64{share}
+		}
 		shares, _ := p.Shares(own)
 		return shares
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -21,7 +20,8 @@ type replaying struct {
 	repetitions int
 	seed        uint64
 	rates       []float64
-	lag         int // whole windows from a policy's decision to the one it is in force in
+	lag         int           // whole windows from a policy's decision to the one it is in force in
+	slot        time.Duration // of which length parts are that windows of policies are told apart into
 	policies    []freq.Options
 	par         par // where it is not the workload's own
 	json        string
@@ -57,6 +57,7 @@ func parseReplay(args []string) (p replaying, dirs []string, err error) {
 	f.IntVar(&p.repetitions, "R", 20, "repetitions, each with samples drawn anew")
 	f.Uint64Var(&p.seed, "seed", 1, "of what is drawn")
 	f.IntVar(&p.lag, "lag", 1, "whole windows between the one that a policy has seen and the one its decision is in force in")
+	f.DurationVar(&p.slot, "slot", time.Second, "length of the parts that a policy's windows are pooled in")
 	rates := f.String("rates", fixedRates, "fixed rates")
 	f.IntVar(&p.par.Reference, "reference", 0, "the fixed rate that policies are to be on a par with; 0: what the issue asks of the workload")
 	f.IntVar(&p.par.Scale, "scale", 0, "a tenth of the error at this fixed rate may be missing to that; 0: the same")
@@ -73,8 +74,8 @@ func parseReplay(args []string) (p replaying, dirs []string, err error) {
 	if p.rates, err = parseRates(*rates); err != nil {
 		return p, nil, err
 	}
-	if p.repetitions < 1 || p.lag < 0 {
-		return p, nil, errors.New("-R is 1 or more, -lag 0 or more")
+	if p.repetitions < 1 || p.lag < 0 || p.slot < time.Millisecond {
+		return p, nil, errors.New("-R is 1 or more, -lag 0 or more, -slot a millisecond or more")
 	}
 	o.Min, o.Max = *least, *most
 	p.policies, err = policies(o)
@@ -131,27 +132,29 @@ func rateName(hz float64) string { return fmt.Sprintf("%g Hz", hz) }
 
 // lane is a stream in one repetition.
 type lane struct {
-	sieve  sieve
+	sieve  *sieve
 	policy freq.Policy // nil: the rate is fixed
 	rates  []float64   // of the next windows, as far as they are decided
 
 	// By window.
 	hertz   []float64
 	samples []float64     // effective ones
-	told    []freq.Window // to the policy, of functions by themselves
+	told    []freq.Window // to the policy, of functions by themselves; their parts are not
 	own     [][]float64   // by function of the workload first: its share, by the window's samples alone
+	ofParts [][][]float64 // the same, of each part
 }
 
-func (r *recording) newLane(s stream, lag int) *lane {
+func (p *replaying) newLane(r *recording, s stream) *lane {
 	functions := len(r.workload.hot)
-	l := &lane{sieve: sieve{hot: make([]float64, functions+1)}, own: make([][]float64, functions)}
+	l := &lane{own: make([][]float64, functions), ofParts: make([][][]float64, functions)}
 	if s.policy == nil {
+		l.sieve = newSieve(r.Window, r.Window, functions, 0)
 		l.rates = []float64{s.hertz}
 		return l
 	}
 	l.policy = freq.New(*s.policy)
-	l.sieve.self = make([]float64, len(r.Self))
-	for range lag + 1 {
+	l.sieve = newSieve(r.Window, p.slot, functions, len(r.Self))
+	for range p.lag + 1 {
 		l.rates = append(l.rates, s.hertz)
 	}
 	return l
@@ -159,18 +162,34 @@ func (r *recording) newLane(s stream, lag int) *lane {
 
 // take ends a window: what was sampled is kept, and a policy told of it.
 func (l *lane) take(start time.Time, r *recording) {
-	hertz := l.rates[0]
+	hertz, whole := l.rates[0], l.sieve.whole()
 	l.hertz = append(l.hertz, hertz)
-	l.samples = append(l.samples, l.sieve.effective())
-	for i := range l.own {
-		l.own[i] = append(l.own[i], l.sieve.hot[i+1]/max(l.sieve.weight, math.SmallestNonzeroFloat64))
+	l.samples = append(l.samples, whole.effective())
+	for f := range l.own {
+		l.own[f] = append(l.own[f], whole.share(f))
 	}
 	if l.policy == nil {
 		return
 	}
-	told := l.sieve.window(start, r.Window, hertz, r.Self)
-	l.told = append(l.told, told)
+	told := whole.window(start, r.Window, hertz, r.Self)
 	l.rates = append(l.rates[1:], l.policy.Next(told).Hertz)
+	l.takeParts(&told, r)
+	l.told = append(l.told, told)
+}
+
+// takeParts keeps what was sampled by when it was.
+func (l *lane) takeParts(w *freq.Window, r *recording) {
+	shares := make([][]float64, len(l.own))
+	for i := range l.sieve.parts {
+		p := &l.sieve.parts[i]
+		w.Parts = append(w.Parts, p.window(w.Start.Add(time.Duration(i)*l.sieve.slot), l.sieve.slot, w.Hertz, r.Self))
+		for f := range shares {
+			shares[f] = append(shares[f], p.share(f))
+		}
+	}
+	for f := range shares {
+		l.ofParts[f] = append(l.ofParts[f], shares[f])
+	}
 }
 
 // thinned is a recording at all rates.
@@ -188,7 +207,7 @@ func (p *replaying) thin(ctx context.Context, r *recording, streams []stream, bl
 		random[i] = rand.New(rand.NewPCG(p.seed, uint64(i)))
 		var lanes []*lane
 		for _, s := range streams {
-			lanes = append(lanes, r.newLane(s, p.lag))
+			lanes = append(lanes, p.newLane(r, s))
 		}
 		t.lanes = append(t.lanes, lanes)
 	}
@@ -216,7 +235,7 @@ func pour(lanes []*lane, samples []sample, base float64, r *rand.Rand) {
 	sieves := make([]*sieve, len(lanes))
 	for i, l := range lanes {
 		l.sieve.ready(l.rates[0] / base)
-		sieves[i] = &l.sieve
+		sieves[i] = l.sieve
 	}
 	thin(samples, sieves, r)
 }
@@ -309,10 +328,10 @@ func (w *row) score(t *thinned, stream int, policy *freq.Options, estimate estim
 	}
 	for i, lanes := range t.lanes {
 		l := lanes[stream]
-		best := estimate(l.told, options)
+		best := estimate(l, options)
 		shares := make([][]float64, len(l.own))
-		for f, own := range l.own {
-			shares[f] = best(own)
+		for f := range shares {
+			shares[f] = best(f)
 		}
 		for j, m := range t.moments {
 			place := t.places[j]
@@ -349,12 +368,12 @@ func checkOf(r *recording) (c check, err error) {
 			c.empty++
 			return nil
 		}
-		s := sieve{hot: make([]float64, len(r.workload.hot)+1)}
+		s := newSieve(r.Window, r.Window, len(r.workload.hot), 0)
 		for _, in := range samples {
 			s.keep(in)
 		}
 		c.moments = append(c.moments, moment{start: start, truth: shares})
-		c.errors[0] = append(c.errors[0], meanError(s.hot[1:], shares))
+		c.errors[0] = append(c.errors[0], meanError(s.parts[0].hot[1:], shares))
 		return nil
 	})
 	mark(c.moments, r.truth.changes, int64(r.Window), 0)

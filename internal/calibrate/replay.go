@@ -197,10 +197,10 @@ func pooled(windows []window, functions int, p *freq.Pooled) [][]float64 {
 	for i := range all {
 		all[i] = make([]float64, functions)
 	}
-	own := make([]float64, len(windows))
+	own := make([][]float64, len(windows))
 	for f := range functions {
 		for i, w := range windows {
-			own[i] = w.shares[f]
+			own[i] = w.shares[f : f+1]
 		}
 		shares, _ := p.Shares(own)
 		for i, share := range shares {

@@ -3,32 +3,33 @@ package freq
 // about estimates a function's shares. What all functions did tells where stretches
 // end; in which of them this one did the same, and how much its windows differ, it
 // tells itself: a compiler that is done after a minute changes nothing for it.
-func (p *Pooled) about(own []float64) []estimate {
-	if p.references != nil {
-		return p.substituted(own)
-	}
-	a := &about{Pooled: p, own: own}
-	a.learn()
-	a.group()
-	estimates := make([]estimate, len(own))
-	for number, s := range p.segments {
-		for place := s.from; place < s.to; place++ {
-			estimates[p.places[place]] = a.estimate(number, place)
-		}
-	}
-	return estimates
-}
-
-// about is one function's samples.
 type about struct {
 	*Pooled
-	own     []float64
-	d, most float64 // its spread, and what that can be at most
+	own     []float64 // of each part
+	d, most float64   // its spread, and what that can be at most
 	groups  groups
 	groupOf []int // of each segment; -1: all of it is mixed
 }
 
-// tally has a window's samples in the function and in all others.
+func newAbout(p *Pooled, own []float64) *about {
+	a := &about{Pooled: p, own: own}
+	a.learn()
+	a.group()
+	return a
+}
+
+// partials estimates all parts.
+func (a *about) partials() []partial {
+	all := make([]partial, len(a.n))
+	for number, s := range a.segments {
+		for place := s.from; place < s.to; place++ {
+			all[a.places[place]] = a.estimate(number, place)
+		}
+	}
+	return all
+}
+
+// tally has a part's samples in the function and in all others.
 func (a *about) tally(place int) tally {
 	w := a.places[place]
 	n, share := a.n[w], a.own[w]
@@ -73,44 +74,38 @@ func (a *about) group() {
 	}
 }
 
-// estimate is a window's: what its group says and what itself says, each by its worth.
-func (a *about) estimate(number, place int) estimate {
+// estimate is a part's: what its group says and what itself says, each by its worth.
+func (a *about) estimate(number, place int) partial {
 	w := a.places[place]
 	n, own := a.n[w], a.own[w]
+	alone := partial{estimate: estimate{share: own, spread: 1 / n}}
 	m, mixed := a.mixed[place]
 	if !mixed {
 		m = mixture{before: number, after: number, part: 1}
 	}
-	before, knowBefore := a.mean(m.before)
-	after, knowAfter := a.mean(m.after)
-	if !knowBefore || !knowAfter {
-		return estimate{share: own, spread: 1 / n}
-	}
-	of := 1 / (1 + n*a.d)
-	e := estimate{share: (1-of)*own + of*(m.part*before+(1-m.part)*after)}
-	e.moves = of * of * m.variance * (before - after) * (before - after)
-	e.spread = min(1/n, a.most/(1+n*a.most)+of*of*a.doubt(m))
-	if alone := (estimate{share: own, spread: 1 / n}); e.moves > 0 && e.variance() > alone.variance() {
+	before, after := a.groupOf[m.before], a.groupOf[m.after]
+	if before < 0 || after < 0 {
 		return alone
 	}
-	return e
+	of := 1 / (1 + n*a.d)
+	p := partial{means: [2]heed{{before, of * m.part}, {after, of * (1 - m.part)}}}
+	x, y := a.mean(before), a.mean(after)
+	p.share = (1-of)*own + of*(m.part*x+(1-m.part)*y)
+	p.spread = a.most / (1 + n*a.most)
+	p.moves = of * of * m.variance * (x - y) * (x - y)
+	if p.moves > 0 && a.variance(p) > alone.variance() {
+		return alone
+	}
+	return p
 }
 
-// mean is the function's share in all that was like a stretch.
-func (a *about) mean(segment int) (share float64, known bool) {
-	group := a.groupOf[segment]
-	if group < 0 {
-		return 0, false
+// variance is that of a part by itself.
+func (a *about) variance(p partial) float64 {
+	for _, h := range p.means {
+		p.spread += h.part * h.part / a.groups[h.group].n
 	}
-	g := a.groups[group]
-	return g.counts[0] / g.n, true
+	return p.estimate.variance()
 }
 
-// doubt is the variance of what groups say, in p(1-p).
-func (a *about) doubt(m mixture) float64 {
-	of := func(segment int) float64 { return 1 / a.groups[a.groupOf[segment]].n }
-	if m.before == m.after {
-		return of(m.before)
-	}
-	return m.part*m.part*of(m.before) + (1-m.part)*(1-m.part)*of(m.after)
-}
+// mean is the function's share in a group.
+func (a *about) mean(group int) float64 { return a.groups[group].counts[0] / a.groups[group].n }

@@ -108,7 +108,7 @@ func TestSubstitute(t *testing.T) {
 		return w
 	}
 	windows := []Window{at(100, 0.5), at(50, 0.51), {}, at(50, 0.49), at(50, 0.9), at(100, 0.91), at(50, 0.92)}
-	shares, _ := Substitute(windows, Options{Policy: Atys, Theta: 0.01}).Shares([]float64{0.5, 0.51, 0, 0.49, 0.9, 0.91, 0.92})
+	shares, _ := Substitute(windows, Options{Policy: Atys, Theta: 0.01}).Shares([][]float64{{0.5}, {0.51}, {0}, {0.49}, {0.9}, {0.91}, {0.92}})
 	want := []float64{0.5, 0.5, 0, 0.5, 0.9, 0.91, 0.91}
 	for i, share := range shares {
 		if math.Abs(share-want[i]) > 1e-12 {

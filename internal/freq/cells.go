@@ -83,16 +83,13 @@ func bySize(a, b Function) int {
 
 // normal divides by the sum, where there is any.
 func normal(n []float64) []float64 {
-	sum := 0.0
-	for _, x := range n {
-		sum += x
-	}
-	if sum == 0 {
+	all := sum(n)
+	if all == 0 {
 		return n
 	}
 	shares := make([]float64, len(n))
 	for i, x := range n {
-		shares[i] = x / sum
+		shares[i] = x / all
 	}
 	return shares
 }
@@ -116,7 +113,7 @@ func (w *Window) absorb(o *Window) {
 	if n+m > 0 {
 		w.Hertz = (w.Hertz*n + o.Hertz*m) / (n + m)
 	}
-	w.Start, w.Length = o.Start, o.Length
+	w.Start, w.Length, w.Parts = o.Start, o.Length, nil
 	sums := map[string]float64{}
 	for _, f := range slices.Concat(w.Functions, o.Functions) {
 		sums[f.Name] += f.N

@@ -10,13 +10,17 @@ type group struct {
 	windows int
 }
 
+// leastAlike is how many samples stretches are to have before they count as one: with
+// fewer, what they differ by would be taken for chance, and it is not small.
+const leastAlike = 2000
+
 // join adds a stretch to the group that it is most like, or to one of its own, and
 // gives its number. What lasted a single window may be a mixture: it joins none, and
 // nothing joins it.
 func (g *groups) join(t tally, windows int) (number int) {
 	number, best := len(*g), alike
 	for i, old := range *g {
-		if windows < 2 || old.windows < 2 || t.n < leastSeen || old.n < leastSeen {
+		if windows < 2 || old.windows < 2 || t.n < leastAlike || old.n < leastAlike {
 			continue
 		}
 		c := compare(t, old.tally)

@@ -19,6 +19,7 @@ type Window struct {
 	Length    time.Duration
 	Hertz     float64    // at which it was sampled
 	Functions []Function // in any order, each once
+	Parts     []Window   // the same by when it was, one after the other, where that is known
 }
 
 // N is how many samples a window has.

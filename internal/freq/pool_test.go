@@ -21,10 +21,15 @@ func (s *scores) add(share, deviation, truth float64) {
 }
 
 // ownShares are a function's in each window's own samples.
-func ownShares(windows []Window, function int) (own []float64) {
+func ownShares(windows []Window, function int) (own [][]float64) {
 	c := newCells([]string{fmt.Sprint("f", function)})
 	for i := range windows {
-		own = append(own, normal(c.counts(&windows[i]))[0])
+		parts, _ := apart(windows[i : i+1])
+		var of []float64
+		for j := range parts {
+			of = append(of, normal(c.counts(&parts[j]))[0])
+		}
+		own = append(own, of)
 	}
 	return own
 }
@@ -67,10 +72,10 @@ func TestPool(t *testing.T) {
 				alone, reference := ownShares(seen, f), ownShares(other, f)
 				for i := range shares {
 					pooled.add(shares[i], deviations[i], truth[i][f])
-					own.add(alone[i], 0, truth[i][f])
+					own.add(alone[i][0], 0, truth[i][f])
 					if after[i] {
 						changed.add(shares[i], deviations[i], truth[i][f])
-						at99.add(reference[i], 0, truth[i][f])
+						at99.add(reference[i][0], 0, truth[i][f])
 					}
 				}
 			}
@@ -97,7 +102,7 @@ func TestPoolOfLittle(t *testing.T) {
 	}
 	windows := []Window{{}, two(0.3), {}, {Functions: []Function{{"f", 1}}}, {}}
 	p := Pool(windows, o)
-	shares, deviations := p.Shares([]float64{0, 0.3, 0, 1, 0})
+	shares, deviations := p.Shares([][]float64{{0}, {0.3}, {0}, {1}, {0}})
 	for i := range windows {
 		if math.IsNaN(shares[i]) || math.IsNaN(deviations[i]) || shares[i] < 0 || shares[i] > 1 {
 			t.Errorf("window %d: %v +- %v", i, shares[i], deviations[i])

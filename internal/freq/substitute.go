@@ -6,10 +6,14 @@ package freq
 func Substitute(windows []Window, o Options) *Pooled {
 	o.Fill()
 	p := &Pooled{Estimates: make([]Estimate, len(windows)), references: make([]int, len(windows))}
+	var parts []Window
+	parts, p.parts = apart(windows)
+	for i := range parts {
+		p.n = append(p.n, parts[i].N())
+	}
 	reference, before, stretch := -1, -1, 0
 	for i := range windows {
-		p.n = append(p.n, windows[i].N())
-		if p.references[i] = -1; p.n[i] == 0 {
+		if p.references[i] = -1; windows[i].N() == 0 {
 			continue
 		}
 		if before >= 0 && o.Divergence(&windows[before], &windows[i]) > o.Theta {
@@ -26,11 +30,18 @@ func Substitute(windows []Window, o Options) *Pooled {
 }
 
 // substituted has each window have the shares of the one that stands for it.
-func (p *Pooled) substituted(own []float64) []estimate {
+func (p *Pooled) substituted(own [][]float64) []estimate {
 	estimates := make([]estimate, len(own))
 	for i, r := range p.references {
-		if r >= 0 {
-			estimates[i] = estimate{share: own[r], spread: 1 / p.n[r]}
+		if r < 0 {
+			continue
+		}
+		parts := p.parts[r]
+		n := p.n[parts.from:parts.to]
+		all := sum(n)
+		estimates[i].spread = 1 / all
+		for j, share := range own[r] {
+			estimates[i].share += n[j] / all * share
 		}
 	}
 	return estimates

@@ -1,10 +1,17 @@
 package query
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
 
 	"atys.dev/atys/internal/freq"
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/stats"
+	"atys.dev/atys/internal/store"
 )
 
 // Pooled is a step's share by what all steps of its stretch, in which the same was
@@ -18,12 +25,15 @@ type Pooled struct {
 // ErrNotPooled says what cannot be pooled.
 var ErrNotPooled = errors.New("only steps of a function are pooled, of all that is chosen: say of which function (--function) and how long steps are (--step), and not by what else to split")
 
-// pool has the parts, which are steps, say what they know of each other. windows are
-// what ran in each.
-func pool(parts []Part, windows []freq.Window) {
-	own := make([]float64, len(parts))
-	for i := range parts {
-		own[i] = parts[i].Share.Value
+// pool has the parts, which are steps, say what they know of each other.
+func pool(parts []Part, steps []pooledStep) {
+	var windows []freq.Window
+	var own [][]float64
+	for i, s := range steps {
+		if len(s.window.Parts) == 0 {
+			s.own = []float64{parts[i].Share.Value}
+		}
+		windows, own = append(windows, s.window), append(own, s.own)
 	}
 	pooled := freq.Pool(windows, freq.Options{})
 	shares := pooled.Intervals(own)
@@ -32,4 +42,66 @@ func pool(parts []Part, windows []freq.Window) {
 			parts[i].Pooled = &Pooled{shares[i], e.Stretch, e.Final}
 		}
 	}
+}
+
+// pooledStep is what ran in a step.
+type pooledStep struct {
+	window freq.Window
+	own    []float64 // the function's share of each part of the window, if it is known in parts
+}
+
+// partsOfStep is in how many parts a step is taken, where slots are as short as that.
+const partsOfStep = 10
+
+// tellParts has a step tell what ran in each part of it. Where some of it was recorded
+// without slots, nothing is told.
+func (s *pooledStep) tellParts(ctx context.Context, q *question, from, to time.Time, function string) error {
+	length := s.window.Length / partsOfStep
+	m, err := q.divide(ctx, from, to, func(h *profile.Head, slot uint32) string {
+		if slot == 0 || h.Slot == 0 || h.Slot > length {
+			return ""
+		}
+		middle := h.SlotStart(slot).Add(h.Slot / 2).Sub(from)
+		return fmt.Sprintf("%02d", min(max(middle/length, 0), partsOfStep-1)) // a window is cut some moments late
+	})
+	if err != nil || m == nil {
+		return err
+	}
+	within := stacksOf(m.Forest, function)
+	var parts []freq.Window
+	var own []float64
+	for i := range m.Columns {
+		c := &m.Columns[i]
+		number, err := strconv.Atoi(c.Key)
+		if err != nil {
+			return nil
+		}
+		var value, of int64
+		for _, sum := range c.Sums {
+			value += sum.Value
+			if within[sum.Call] {
+				of += sum.Value
+			}
+		}
+		if functions := running(m.Forest, c.Sums); functions != nil {
+			parts = append(parts, freq.Window{Start: from.Add(time.Duration(number) * length), Length: length, Functions: functions})
+			own = append(own, float64(of)/float64(value))
+		}
+	}
+	s.window.Parts, s.own = parts, own
+	return nil
+}
+
+// divide adds up what is selected by slots; nil: it is not read as it was cut. How whole
+// that is who merges it has told.
+func (q *question) divide(ctx context.Context, from, to time.Time, slot func(*profile.Head, uint32) string) (*store.Merged, error) {
+	parts, err := q.parts(ctx, from, to, q.levels(""))
+	if err != nil || slices.ContainsFunc(parts, func(p store.Query) bool { return p.Level != store.Raw }) {
+		return nil, err
+	}
+	m, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Slot: slot})
+	if err != nil {
+		return nil, fmt.Errorf("merge windows by slot: %w", err)
+	}
+	return m, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -51,6 +52,45 @@ func TestPooled(t *testing.T) {
 	}
 	if pooled > own/2 {
 		t.Errorf("pooled they are off by %.4f, alone by %.4f", pooled/steps, own/steps)
+	}
+}
+
+// TestPooledInParts has a change within a step: it is as well known as others where rows
+// tell when they were sampled.
+func TestPooledInParts(t *testing.T) {
+	const steps, slots, change, samples = 30, 10, 147, 40 // the change is in slots
+	rng := rand.New(rand.NewPCG(1, 1))
+	told, untold := &shelf{}, &shelf{}
+	truth := make([]float64, steps)
+	for slot := range steps * slots {
+		share, parse := 0.4, int64(0)
+		if slot >= change {
+			share = 0.1
+		}
+		for range samples {
+			if rng.Float64() < share {
+				parse++
+			}
+		}
+		truth[slot/slots] += share / slots
+		w := cut("a", time.Duration(slot/slots)*10*time.Second, 10*time.Second, 4, map[string]int64{"main;serve;parse": parse, "main;gc": samples - parse})
+		untold.windows = append(untold.windows, w)
+		w.head.Slot, w.part = time.Second, strconv.Itoa(slot%slots+1)
+		told.windows = append(told.windows, w)
+	}
+	at := func(kept *shelf) Pooled {
+		asker := Asker{Store: kept, Tenant: "x", Now: func() time.Time { return noon.Add(time.Hour) }}
+		about := about(t, `{service="shop"}`)
+		about.To = noon.Add(steps * 10 * time.Second)
+		parts, _, err := asker.Split(t.Context(), about, Split{Step: 10 * time.Second, Function: "parse", Pooled: true})
+		if err != nil || len(parts) != steps {
+			t.Fatal(len(parts), err)
+		}
+		return *parts[change/slots].Pooled
+	}
+	known, guessed, want := at(told), at(untold), truth[change/slots]
+	if off, was := math.Abs(known.Share.Value-want), math.Abs(guessed.Share.Value-want); off > 0.01 || known.Share.Width() > guessed.Share.Width()/2 {
+		t.Errorf("%+v, off by %.4f; not told in parts %+v, by %.4f", known, off, guessed, was)
 	}
 }
 

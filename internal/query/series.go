@@ -70,7 +70,7 @@ func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Covera
 		p.shareOfAll()
 	}
 	if by.Pooled {
-		pool(p.parts, p.windows)
+		pool(p.parts, p.steps)
 	}
 	coverage, err := q.covered(ctx)
 	return p.parts, coverage, err
@@ -116,7 +116,7 @@ type splitter struct {
 	wholes    []whole // of each part
 	all       amount
 	instances map[string]float64 // what each has of all; nil: they are not told apart
-	windows   []freq.Window      // of each part, where they are pooled
+	steps     []pooledStep       // that parts are, where they are pooled
 }
 
 // whole is all of a part. Which instances these are differs from part to part.
@@ -193,7 +193,11 @@ func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.
 		p.take(&all, c)
 		p.parts, p.wholes = append(p.parts, part), append(p.wholes, all)
 		if p.by.Pooled {
-			p.windows = append(p.windows, freq.Window{Start: start, Length: to.Sub(from), Functions: running(m.Forest, c.Sums)})
+			s := pooledStep{window: freq.Window{Start: start, Length: to.Sub(from), Functions: running(m.Forest, c.Sums)}}
+			if err := s.tellParts(ctx, q, from, to, p.by.Function); err != nil {
+				return err
+			}
+			p.steps = append(p.steps, s)
 		}
 	}
 	return nil

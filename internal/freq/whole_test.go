@@ -1,0 +1,90 @@
+package freq
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// inParts draws windows in parts, of a program that is told part by part.
+func inParts(rng *rand.Rand, p program, windows, parts int, hertz, cpus float64) (all []Window) {
+	for i := range windows {
+		var w Window
+		for j := range parts {
+			part := sample(rng, p, i*parts+j, hertz/float64(parts), cpus)
+			part.Length /= time.Duration(parts)
+			w.Parts = append(w.Parts, part)
+			w.absorbAll(&part)
+		}
+		w.Start, w.Length, w.Hertz = time.Unix(int64(i)*10, 0), 10*time.Second, hertz
+		all = append(all, w)
+	}
+	return all
+}
+
+// absorbAll adds up functions, however many there are.
+func (w *Window) absorbAll(part *Window) {
+	for _, f := range part.Functions {
+		i := slices.IndexFunc(w.Functions, func(o Function) bool { return o.Name == f.Name })
+		if i < 0 {
+			i = len(w.Functions)
+			w.Functions = append(w.Functions, Function{Name: f.Name})
+		}
+		w.Functions[i].N += f.N
+	}
+}
+
+// TestPoolInParts has a change anywhere within a window: told in parts, the window is
+// as well known as others nearly, and all intervals hold, whatever parts differ by.
+func TestPoolInParts(t *testing.T) {
+	const windows, parts = 150, 10
+	first := zipf(100)
+	phases := [][]float64{first, moved(first, 0.15, 0, 5), moved(first, 0.2, 0, 70), moved(first, 0.1, 1, 7)}
+	for _, c := range []struct{ equivalent, hertz float64 }{{1e9, 500}, {1e9, 20}, {5_000, 500}, {300, 500}} {
+		rng := rand.New(rand.NewPCG(2, uint64(c.equivalent)))
+		var of, with, whole, wholeWith, alone scores // with: a change
+		for range 4 {
+			base, changes := phased(rng, windows*parts, 60, 300, phases...)
+			p := wandering(rng, c.equivalent, base)
+			truth := make([][]float64, windows*parts)
+			for i := range truth {
+				truth[i] = p(i)
+			}
+			seen := inParts(rng, func(i int) []float64 { return truth[i] }, windows, parts, c.hertz, 2)
+			together := slices.Clone(seen)
+			for i := range together {
+				together[i].Parts = nil
+			}
+			told, untold := Pool(seen, Options{}), Pool(together, Options{})
+			for _, f := range []int{0, 1, 5, 7, 70} {
+				shares, deviations := told.Shares(ownShares(seen, f))
+				other, others := untold.Shares(ownShares(together, f))
+				for i := range shares {
+					real := 0.0
+					for j := range parts {
+						real += truth[i*parts+j][f] / parts
+					}
+					of.add(shares[i], deviations[i], real)
+					whole.add(other[i], others[i], real)
+					alone.add(ownShares(together[i:i+1], f)[0][0], 0, real)
+					if slices.ContainsFunc(changes, func(at int) bool { return at/parts == i }) {
+						with.add(shares[i], deviations[i], real)
+						wholeWith.add(other[i], others[i], real)
+					}
+				}
+			}
+		}
+		what := fmt.Sprintf("%.0f Hz, parts of %.0f equivalent samples", c.hertz, c.equivalent)
+		t.Logf("%s: error %.5f (not told in parts %.5f, alone %.5f), with a change %.5f (%.5f), %.3f covered within %.5f (%.3f within %.5f)", what,
+			of.error/of.n, whole.error/whole.n, alone.error/alone.n, with.error/with.n, wholeWith.error/wholeWith.n,
+			of.covered/of.n, of.width/of.n, whole.covered/whole.n, whole.width/whole.n)
+		if of.covered/of.n < 0.93 || with.covered/with.n < 0.93 {
+			t.Errorf("%s: %.3f are covered, and %.3f with a change", what, of.covered/of.n, with.covered/with.n)
+		}
+		if of.error > 1.02*whole.error || with.error > 1.02*wholeWith.error {
+			t.Errorf("%s: error %.5f and %.5f, not told in parts %.5f and %.5f", what, of.error/of.n, with.error/with.n, whole.error/whole.n, wholeWith.error/wholeWith.n)
+		}
+	}
+}
