@@ -82,7 +82,7 @@ func (s *station) withBPF(w agent.Wanted) (*recorder.Recorder, error) {
 		return nil, s.cause
 	}
 	o := recorder.Options{Targets: recorder.Targets{All: w.All}, Event: w.Event, Frequency: w.Frequency,
-		Threads: true, MayAsk: w.MayAttach, MeasureCost: true}
+		Threads: true, Slot: w.Slot, MayAsk: w.MayAttach, MeasureCost: true}
 	if w.Adapts { // rates are low most of the time, and its targets many: an event of each thread would cost more
 		o.Placement = cpu.PlaceCPUs
 	}

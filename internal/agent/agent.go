@@ -71,7 +71,8 @@ type Wanted struct {
 	Frequency float64
 	Window    time.Duration
 	All       bool
-	Adapts    bool // Frequency is the highest of a range, that it begins with
+	Adapts    bool          // Frequency is the highest of a range, that it begins with
+	Slot      time.Duration // length of the slots that windows tell apart; 0: of none
 	MayAttach bool
 }
 

@@ -122,6 +122,9 @@ func (a *Agent) start(r *recording) {
 	a.setOut(r)
 	r.spent = profile.Cost{}
 	w := Wanted{Event: r.Event, Kernel: p.Kernel, Frequency: r.rate, Window: p.Window, All: !r.aims(), Adapts: r.adapts(), MayAttach: p.AllowAttach}
+	if w.Adapts {
+		w.Slot = p.Slot()
+	}
 	r.starting, r.edge, r.leaving, r.behind = true, time.Time{}, false, false
 	r.let, r.letAll = nil, time.Time{}
 	clear(r.aimed)

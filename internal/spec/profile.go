@@ -81,6 +81,22 @@ func (p *Profile) All() bool { return len(p.Select) == 0 && p.Instances == 0 }
 // External tells whether another profiler than atys is to take the samples.
 func (p *Profile) External() bool { return p.Kernel != KernelAuto && p.Kernel != KernelBPF }
 
+// slotsOfWindow is how many slots a window has whose rate adapts, and leastSlot is how
+// long they are at least.
+const (
+	slotsOfWindow = 10
+	leastSlot     = time.Second
+)
+
+// Slot is the length of the slots that windows tell apart where rates adapt; 0: of none.
+// Windows are pooled there, and one in which a change was is known by when it was.
+func (p *Profile) Slot() time.Duration {
+	if slot := p.Window / slotsOfWindow; p.Adaptive != nil && p.Adaptive.Policy == freq.Auto && slot >= leastSlot {
+		return slot
+	}
+	return 0
+}
+
 // Recording is one of the events of a profile, and the task that its windows are of.
 type Recording struct{ Task, Event string }
 
