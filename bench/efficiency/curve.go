@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,6 +12,24 @@ import (
 type curve struct {
 	Workload, Kernel string
 	Hertz, Cores     []float64 // rising rates, and the cost at each
+	Slotted          []float64 // the same where windows tell slots apart; none: it was not measured
+}
+
+// add adds what was measured at a setting; they come by rising rates.
+func (c *curve) add(s setting, cores float64) {
+	if s.slotted {
+		c.Slotted = append(c.Slotted, cores)
+		return
+	}
+	c.Hertz, c.Cores = append(c.Hertz, s.hertz), append(c.Cores, cores)
+}
+
+// slotted is the curve of windows that tell slots apart.
+func (c *curve) slotted() (*curve, error) {
+	if len(c.Slotted) == 0 {
+		return nil, errors.New("costs of windows in slots were not measured (-cost): measure them by cost -slot 1s")
+	}
+	return &curve{Workload: c.Workload, Kernel: c.Kernel, Hertz: c.Hertz, Cores: c.Slotted}, nil
 }
 
 func readCurve(path string) (*curve, error) {
@@ -22,7 +41,7 @@ func readCurve(path string) (*curve, error) {
 	if err := json.Unmarshal(text, c); err != nil {
 		return nil, fmt.Errorf("read costs: %w", err)
 	}
-	if len(c.Hertz) == 0 || len(c.Hertz) != len(c.Cores) || !slices.IsSorted(c.Hertz) {
+	if len(c.Hertz) == 0 || len(c.Hertz) != len(c.Cores) || len(c.Slotted) > 0 && len(c.Slotted) != len(c.Hertz) || !slices.IsSorted(c.Hertz) {
 		return nil, fmt.Errorf("read costs: %s has not a cost for each of rising rates", path)
 	}
 	return c, nil

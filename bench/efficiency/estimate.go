@@ -12,6 +12,9 @@ type way struct {
 	estimate estimator
 }
 
+// inParts is the way of policy auto, whose windows tell slots apart.
+const inParts = "pooled in parts"
+
 // ways are what is made of a policy's windows, a row each; windows of fixed rates stand for themselves.
 func ways(policy *freq.Options) []way {
 	all := []way{{"alone", alone}}
@@ -21,7 +24,7 @@ func ways(policy *freq.Options) []way {
 	if policy.Policy == freq.Atys {
 		all = append(all, way{"substituted", substituted})
 	}
-	return append(all, way{"pooled", pooled}, way{"pooled in parts", pooledInParts})
+	return append(all, way{"pooled", pooled}, way{inParts, pooledInParts})
 }
 
 // alone has each window stand for itself.

@@ -7,39 +7,83 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/bench/runtimes"
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/sampler/cpu"
 	"atys.dev/atys/internal/sampler/external"
+	"atys.dev/atys/internal/wire"
 )
 
 // newMeter makes that of a kernel.
-func newMeter(kernel string, w workload, pid int) (meter, error) {
-	if kernel != ours {
-		return toolMeter{external.Kernel(kernel), pid}, findPeers()
+func (c *costing) newMeter(w workload, pid int) (meter, error) {
+	if c.kernel != ours {
+		return toolMeter{external.Kernel(c.kernel), pid}, findPeers()
 	}
-	r, err := recorder.Start(setup(), recorder.Options{Targets: recorder.Targets{PIDs: []int{pid}}, Event: "cpu-clock",
-		Frequency: idle, Threads: true, MeasureCost: true, Placement: cpu.PlaceCPUs})
+	setup := setup()
+	setup.Eager = true
+	machine, err := recorder.Open(setup)
 	if err != nil {
 		return nil, err
 	}
-	if w.managed {
-		if err := (runtimes.Runtime{Name: "the workload", Language: w.language}).Await(r.Unwinder(), pid); err != nil {
-			return nil, errors.Join(err, r.Close())
+	m := &ourMeter{machine, map[bool]*recorder.Recorder{}}
+	for _, s := range c.settings {
+		if m.of[s.slotted] != nil {
+			continue
+		}
+		if err := m.start(w, pid, s.slotted, c.slot); err != nil {
+			return nil, errors.Join(err, m.Close())
 		}
 	}
-	return &ourMeter{r}, nil
+	return m, nil
+}
+
+// start begins to sample as an agent does whose profile has a policy.
+func (m *ourMeter) start(w workload, pid int, slotted bool, slot time.Duration) error {
+	o := recorder.Options{Targets: recorder.Targets{PIDs: []int{pid}}, Event: "cpu-clock", Frequency: idle, Threads: true,
+		MeasureCost: true, Placement: cpu.PlaceCPUs}
+	if slotted {
+		o.Slot = slot
+	}
+	r, err := m.machine.Start(o)
+	if err != nil {
+		return err
+	}
+	m.of[slotted] = r
+	if !w.managed {
+		return nil
+	}
+	return (runtimes.Runtime{Name: "the workload", Language: w.language}).Await(r.Unwinder(), pid)
 }
 
 // idle is our rate while the workload is to be alone: the lowest there is.
 const idle = cpu.MinFrequency
 
-// ourMeter is our own kernel, which goes on while rates change, as that of an agent does.
-type ourMeter struct{ *recorder.Recorder }
+// ourMeter is our own kernel, which goes on while rates change, as that of an agent does:
+// a recording without slots, and one with them.
+type ourMeter struct {
+	machine *recorder.Machine
+	of      map[bool]*recorder.Recorder // by whether slots are told apart
+}
 
-func (m *ourMeter) measure(ctx context.Context, hz float64, length time.Duration) (t taken, err error) {
+func (m *ourMeter) Close() (err error) {
+	for _, r := range m.of {
+		err = errors.Join(err, r.Close())
+	}
+	return errors.Join(err, m.machine.Close())
+}
+
+func (m *ourMeter) measure(ctx context.Context, s setting, length time.Duration) (taken, error) {
+	return (&ourRecording{m.of[s.slotted]}).measure(ctx, s.hertz, length)
+}
+
+// ourRecording is one of them.
+type ourRecording struct{ *recorder.Recorder }
+
+func (m *ourRecording) measure(ctx context.Context, hz float64, length time.Duration) (t taken, err error) {
 	if err := m.turn(hz); err != nil {
 		return t, err
 	}
@@ -64,7 +108,9 @@ func (m *ourMeter) measure(ctx context.Context, hz float64, length time.Duration
 	if err != nil {
 		return t, err
 	}
-	return ended.since(began), errors.Join(m.turn(idle), ctx.Err())
+	t = ended.since(began)
+	t.bytes = float64(proto.Size(wire.Seal(w, profile.Run{})))
+	return t, errors.Join(m.turn(idle), ctx.Err())
 }
 
 // account is what was spent up to a moment.
@@ -73,7 +119,7 @@ type account struct {
 	own, bpf, interrupts time.Duration
 }
 
-func (m *ourMeter) account() (a account, err error) {
+func (m *ourRecording) account() (a account, err error) {
 	a.at, a.own = time.Now(), cpuTime(unix.RUSAGE_SELF)
 	a.bpf, a.interrupts, err = m.Spent()
 	return a, err
@@ -86,7 +132,7 @@ func (a account) since(o account) taken {
 }
 
 // turn has a rate be in force.
-func (m *ourMeter) turn(hz float64) error {
+func (m *ourRecording) turn(hz float64) error {
 	if err := m.SetFrequency(hz); err != nil {
 		return err
 	}
@@ -102,9 +148,9 @@ type toolMeter struct {
 
 func (m toolMeter) Close() error { return nil }
 
-func (m toolMeter) measure(ctx context.Context, hz float64, length time.Duration) (t taken, err error) {
+func (m toolMeter) measure(ctx context.Context, of setting, length time.Duration) (t taken, err error) {
 	own := cpuTime(unix.RUSAGE_SELF) + cpuTime(unix.RUSAGE_CHILDREN)
-	s, err := external.New(ctx, external.Options{Kernel: m.kernel, PIDs: []int{m.pid}, Frequency: hz, AllowAttach: true, Longest: time.Minute})
+	s, err := external.New(ctx, external.Options{Kernel: m.kernel, PIDs: []int{m.pid}, Frequency: of.hertz, AllowAttach: true, Longest: time.Minute})
 	if err != nil {
 		return t, fmt.Errorf("%w (.ci/peers installs py-spy and async-profiler)", err)
 	}

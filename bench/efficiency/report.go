@@ -85,6 +85,16 @@ func (p *replaying) report(o *replayed, args []string) error {
 	return r.print(os.Stdout, o, p.repetitions)
 }
 
+// cost is what a row takes.
+func (w *row) cost(costs *curve) (cores float64, err error) {
+	if w.Estimate == inParts {
+		if costs, err = costs.slotted(); err != nil {
+			return 0, err
+		}
+	}
+	return costs.mean(w.rates), nil
+}
+
 // result compares the rows.
 func (p *replaying) result(o *replayed, costs *curve) (*result, error) {
 	r := &result{Workload: o.name, Par: o.workload.par}
@@ -106,7 +116,9 @@ func (p *replaying) result(o *replayed, costs *curve) (*result, error) {
 			return nil, err
 		}
 		if costs != nil {
-			row.Cost = costs.mean(w.rates)
+			if row.Cost, err = w.cost(costs); err != nil {
+				return nil, err
+			}
 			row.CostPart = row.Cost / costs.at(float64(r.Par.Reference))
 		}
 		r.Rows = append(r.Rows, row)
