@@ -35,7 +35,7 @@ var (
 	settle  = flag.Duration("settle", 40*time.Second, "how long the JVM runs before it is recorded")
 	length  = flag.Duration("d", 70*time.Second, "length of a recording")
 	hz      = flag.Int("F", 999, "frequency")
-	rounds  = flag.Int("rounds", 15, "rounds in which times are measured")
+	rounds  = flag.Int("rounds", 41, "rounds in which times are measured")
 	only    = flag.String("only", "java-17", "the JVM, such as java-21")
 	keep    = flag.String("keep", "", "folder for the recordings; else they are thrown away")
 )

@@ -29,8 +29,8 @@ func twoServices() *profile.Window {
 		for tid, n := range map[int]int64{1: 99, 2: 1} {
 			n *= []int64{100, 1}[i]
 			id := b.Thread(profile.Thread{PID: 1<<30 + i, TID: tid, Process: service, Name: []string{"", "main", "rare-7"}[tid], Exact: profile.Exact{CPU: time.Duration(10 * n)}})
-			leaf := b.Named(profile.Frame{Function: service + []string{"", ".work", ".rest"}[tid]})
-			b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndTooDeep), Thread: id, N: n, Values: []int64{10 * n}})
+			leaf, caller := b.Named(profile.Frame{Function: service + ".work"}), b.Named(profile.Frame{Function: service + []string{"", ".run", ".rest"}[tid]})
+			b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf, caller}, profile.EndTooDeep), Thread: id, N: n, Values: []int64{10 * n}})
 		}
 	}
 	return b.Window()

@@ -1,7 +1,8 @@
 // Package prune leaves out of a window what was sampled on threads that hardly matter, and keeps count of it.
 //
 //	samples of each thread -> the fewest threads that make up P% of them (choose.go)
-//	   -> the others: one row for each process, on the stack [pruned threads] (fold.go)
+//	   -> and those of the others without which a function would lose too much (spare.go)
+//	   -> the rest: one row for each process, on the stack [pruned threads] (fold.go)
 //	how unevenly threads share a window's samples, what pruning does to shares (measure.go)
 //
 // It comes before naming, encoding and shipping, and saves these what they would
@@ -38,6 +39,12 @@ func Stands(l profile.Location) bool { return l.Name == Name && l.BuildID == "" 
 // and one row in place of the others of each process. It works where the window is:
 // nobody else may have any of it.
 //
+// Of the others stay those without which one of the fifty largest functions would lose
+// more than may be lost of all samples, which at P99 is one percent of itself. What is
+// no function yet, since names are looked for afterwards, counts as the 256 bytes of
+// code that it lies in. And where less than one in twenty of a group's threads would go,
+// by the time that they used or by their samples, all of it stays.
+//
 // Threads of one group are weighed against each other, those of different groups
 // never: groups[i] is that of Threads[i], and all of a process are in one. No
 // groups are one for each name of a process.
@@ -47,12 +54,11 @@ func Stands(l profile.Location) bool { return l.Name == Name && l.BuildID == "" 
 //   - Of threads with as many samples, those stay that used more CPU time by the
 //     kernel's account, then those of lower numbers.
 //   - One thread of a group stays at least. A group without samples, or with
-//     negative ones (of a difference), stays as it is.
+//     negative ones (of a difference), stays as it is; so does one that was pruned
+//     before: of what is left of it nobody knows what its functions had.
 //   - Threads that used CPU time without being sampled stay: nothing is known of
 //     what they did, but the time is exact.
 //   - Samples of no thread stay: nobody knows whose they are. They count in no group.
-//   - What was pruned before is counted in its group, and stays pruned: to prune
-//     twice is to prune once, at the lower level.
 //
 // Rows that stand for threads are of no context, but keep their slot.
 func Window(w *profile.Window, percent float64, groups []int) {

@@ -1,6 +1,8 @@
 package prune_test
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -64,7 +66,7 @@ func used(w *profile.Window) map[int]time.Duration {
 // stacks is what it was, and what was pruned is counted.
 func TestTotalsStay(t *testing.T) {
 	some := 0
-	for seed := range uint64(400) {
+	for seed := range uint64(2000) {
 		w := random(seed)
 		p := pruned(seed, level(seed))
 		type place struct {
@@ -139,51 +141,104 @@ func shares(t *testing.T, w *profile.Window) map[profile.FrameKey]float64 {
 	return all
 }
 
-// TestFewestThreads adds up what was kept of each group: as much as was asked for,
-// and less without the smallest thread.
-func TestFewestThreads(t *testing.T) {
-	for seed := range uint64(400) {
-		percent := level(seed)
-		p := pruned(seed, percent)
-		total, kept, least := map[string]int64{}, map[string]int64{}, map[string]int64{}
-		for i, thread := range p.Threads {
-			value := int64(0)
-			for _, r := range p.Rows {
-				if r.Thread == profile.ThreadID(i+1) {
-					value += r.Values[0]
-				}
-			}
-			total[thread.Process] += value
-			if thread.Name == prune.Name || value == 0 {
-				continue
-			}
-			kept[thread.Process] += value
-			if had, ok := least[thread.Process]; !ok || value < had {
-				least[thread.Process] = value
-			}
+// crowd is a window of threads of which few are at work for long, and the others do what
+// those do or, one in five, something else.
+func crowd(seed uint64) *profile.Window {
+	r := rand.New(rand.NewPCG(seed, 8))
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}})
+	place := func(function int) profile.LocationID {
+		if function%2 == 0 {
+			return b.Named(profile.Frame{Function: fmt.Sprint("f", function)})
 		}
-		for group, all := range total {
-			want := percent / 100 * float64(all)
-			if float64(kept[group]) < want*(1-1e-12) || kept[group] != all && float64(kept[group]-least[group]) >= want*(1+1e-12) {
-				t.Errorf("seed %d, %s: kept %d of %d at %g%%, the smallest thread %d", seed, group, kept[group], all, percent, least[group])
+		return b.Location(profile.Location{Kind: profile.KindNative, BuildID: "b", Offset: uint64(function)<<8 + r.Uint64N(256)})
+	}
+	for i := range 200 {
+		id := b.Thread(profile.Thread{PID: 1, TID: i + 1, Process: "shop", Name: "worker"})
+		for range 1 + 4000/(i+1)/(i+1) {
+			function := int(60 * r.Float64() * r.Float64())
+			if i > 20 && i%5 == 0 {
+				function += 60
+			}
+			b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{place(function)}, profile.EndComplete), Thread: id, N: 1, Values: []int64{10}})
+		}
+	}
+	return b.Window()
+}
+
+// functionsOf adds up a crowd's window by function.
+func functionsOf(w *profile.Window) map[string]int64 {
+	all := map[string]int64{}
+	for _, r := range w.Rows {
+		l := w.Stacks[r.Stack].Locations[0]
+		name := fmt.Sprint(w.Locations[l].Offset >> 8)
+		if len(w.Names[l]) > 0 {
+			name = w.Names[l][0].Function
+		}
+		all[name] += r.Values[0]
+	}
+	return all
+}
+
+// TestLargestFunctions prunes crowds: of each group what was asked for stays, of each of
+// the largest functions too, and threads go all the same.
+func TestLargestFunctions(t *testing.T) {
+	for seed := range uint64(50) {
+		percent := []float64{80, 90, 95, 98}[seed%4]
+		before, p := functionsOf(crowd(seed)), crowd(seed)
+		prune.Window(p, percent, nil)
+		after := functionsOf(p)
+		if prune.Share(p, 0) == 0 || prune.Share(p, 0) > 1-percent/100 {
+			t.Errorf("seed %d: %g of all is pruned at %g%%", seed, prune.Share(p, 0), percent)
+		}
+		sizes := slices.Sorted(maps.Values(before))
+		least := sizes[len(sizes)-50]
+		for name, value := range before {
+			if lost := value - after[name]; value >= least && float64(lost) > math.Round(float64(value)*(100-percent)/100) {
+				t.Errorf("seed %d: %s loses %d of %d at %g%%", seed, name, lost, value, percent)
 			}
 		}
 	}
 }
 
-// TestTwice prunes what was pruned: at the same level nothing changes, at a lower
-// one it is as if it had been that from the beginning.
+// TestAlike leaves windows as they are whose threads are alike, by their times or by
+// their samples, and prunes those of one that is not.
+func TestAlike(t *testing.T) {
+	var alike []thread
+	for i := range 100 {
+		alike = append(alike, thread{i + 1, 50, time.Second})
+	}
+	bySamples := slices.Clone(alike)
+	for i := range bySamples {
+		bySamples[i].cpu = 0
+	}
+	skewed := slices.Clone(alike)
+	for i := range 50 {
+		skewed[i].n, skewed[i].cpu = 1, time.Millisecond
+	}
+	for name, c := range map[string]struct {
+		threads []thread
+		some    bool
+	}{"by times": {alike, false}, "by samples": {bySamples, false}, "skewed": {skewed, true}} {
+		w := windowOf(c.threads...)
+		prune.Window(w, 98, nil)
+		if got := prune.Sum(w, 0) > 0; got != c.some {
+			t.Errorf("%s: %d are pruned", name, prune.Sum(w, 0))
+		}
+	}
+}
+
+// TestTwice prunes what was pruned: it stays as it is.
 func TestTwice(t *testing.T) {
 	for seed := range uint64(400) {
-		high, again := pruned(seed, 95), pruned(seed, 95)
-		prune.Window(again, 95, nil)
-		if diff := profiletest.Diff(high, again); diff != "" {
+		once, twice := pruned(seed, 90), pruned(seed, 90)
+		some := prune.Sum(once, 0) > 0
+		prune.Window(twice, 90, nil)
+		if diff := profiletest.Diff(once, twice); diff != "" {
 			t.Errorf("seed %d: a window pruned twice: %s", seed, diff)
 		}
-		once, twice := pruned(seed, 85), high
-		prune.Window(twice, 85, nil)
-		if !slices.Equal(profiletest.Rows(once), profiletest.Rows(twice)) || once.LossOf(profile.LossPruned) != twice.LossOf(profile.LossPruned) {
-			t.Errorf("seed %d: by two steps %+v, by one %+v", seed, profiletest.Rows(twice), profiletest.Rows(once))
+		prune.Window(twice, 99, nil)
+		if diff := profiletest.Diff(once, twice); some && diff != "" {
+			t.Errorf("seed %d: and at another level: %s", seed, diff)
 		}
 	}
 }
