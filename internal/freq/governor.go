@@ -28,6 +28,7 @@ type Load struct {
 	Cores  float64   // mean since the last decision
 	Memory int64     // now
 	Wanted []float64 // Hz that each recording was asked for
+	Most   float64   // Hz that one may be asked for at once, by a policy; 0: none of them has one
 }
 
 // Lowest is the rate that no recording is taken below, in Hz. One that was asked
@@ -129,7 +130,7 @@ func (g *Governor) Decide(l Load) (d Verdict) {
 		return d
 	}
 	if g.room++; g.room >= max(g.patience, patience) {
-		g.raise(&d, l.Wanted)
+		g.raise(&d, l.Wanted, l.Most)
 	}
 	return d
 }
@@ -153,11 +154,12 @@ func (g *Governor) lower(d *Verdict, wanted []float64, left float64) {
 	d.Lowered = true
 }
 
-// raise lets rates, and windows, be a little more of what was asked for.
-func (g *Governor) raise(d *Verdict, wanted []float64) {
+// raise lets rates, and windows, be a little more of what was asked for. The cap is
+// forgotten where it is above all that can be asked for before the next decision.
+func (g *Governor) raise(d *Verdict, wanted []float64, most float64) {
 	g.room, g.raised, d.Raised = 0, true, true
 	g.Short = false
-	if g.Cap *= grow; g.Cap == 0 || len(wanted) == 0 || g.Cap >= slices.Max(wanted) {
+	if g.Cap *= grow; g.Cap == 0 || len(wanted) == 0 || g.Cap >= max(slices.Max(wanted), most) {
 		g.Cap, g.patience, g.raised, g.For = 0, 0, false, Nothing
 	}
 }

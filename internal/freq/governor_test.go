@@ -120,6 +120,21 @@ func TestGovernorGoesBack(t *testing.T) {
 	}
 }
 
+// TestGovernorRemembers has a policy want little between changes: what it could not have
+// at the last one it cannot have at the next.
+func TestGovernorRemembers(t *testing.T) {
+	for most, want := range map[float64]float64{0: 999, 999: 600} {
+		g := Governor{Budget: Budget{Cores: 0.01}}
+		g.Decide(Load{Cores: 0.04, Wanted: []float64{999}, Most: most})
+		for range 4 {
+			g.Decide(Load{Cores: 0.001, Wanted: []float64{49}, Most: most})
+		}
+		if got := g.Rate(999); got > want || g.Rate(49) != 49 {
+			t.Errorf("a policy that may want %g Hz has %g, at most %g", most, got, want)
+		}
+	}
+}
+
 func TestGovernorWithoutBudget(t *testing.T) {
 	g := &Governor{}
 	if d := g.Decide(Load{Cores: 3, Memory: 1 << 40, Wanted: []float64{999}}); d != (Verdict{}) || g.Rate(999) != 999 {

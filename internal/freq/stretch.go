@@ -11,9 +11,10 @@ import (
 type stretch struct {
 	cells   *cells
 	spreads spreads
-	known   tally   // of a phase that has returned, and of windows so long ago that nothing changed there
-	recent  []tally // the windows behind that
-	ago     int     // windows in known, of this stretch
+	known   tally     // of a phase that has returned, and of windows so long ago that nothing changed there
+	recent  []tally   // the windows behind that
+	then    []spreads // before each of them had told how it differs
+	ago     int       // windows in known, of this stretch
 }
 
 // How many windows are looked at for where a change began.
@@ -82,18 +83,27 @@ var changeLimits = sync.OnceValue(func() (limits [mostFreedom + 1]float64) {
 
 // add makes w a window of the stretch.
 func (s *stretch) add(w tally) {
+	s.then = append(s.then, s.spreads)
 	if before := s.all(); before.n > 0 {
 		s.spreads.learn(w, before)
 	}
 	s.recent = append(s.recent, w)
 	if len(s.recent) > mostRecent {
 		s.known.add(s.recent[0])
-		s.recent = s.recent[1:]
+		s.recent, s.then = s.recent[1:], s.then[1:]
 		s.ago++
 	}
 }
 
-// drop takes the last windows out again: they are of another stretch.
+// drop takes the last windows out again, with what they have told: they are of another
+// stretch.
 func (s *stretch) drop(windows int) {
-	s.recent = s.recent[:max(len(s.recent)-windows, 0)]
+	if windows == 0 {
+		return
+	}
+	left := max(len(s.recent)-windows, 0)
+	if left < len(s.then) {
+		s.spreads = s.then[left]
+	}
+	s.recent, s.then = s.recent[:left], s.then[:left]
 }
