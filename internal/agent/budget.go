@@ -135,7 +135,8 @@ func (a *Agent) govern(now time.Time) {
 	}
 	elapsed := now.Sub(s.since)
 	spent := s.total
-	l := freq.Load{Memory: s.usage.Memory, Wanted: a.wanted()}
+	l := freq.Load{Memory: s.usage.Memory}
+	l.Wanted, l.Most = a.wanted()
 	if elapsed > 0 {
 		l.Cores = (spent.Total() - s.before.Total()).Seconds() / elapsed.Seconds()
 	}
@@ -165,16 +166,20 @@ func (a *Agent) pending() bool {
 	return false
 }
 
-// wanted lists the rates that recordings in progress would have without a budget.
-func (a *Agent) wanted() (all []float64) {
+// wanted lists the rates that recordings in progress would have without a budget, and
+// the highest that one of them may have at the next edge.
+func (a *Agent) wanted() (all []float64, most float64) {
 	for _, t := range a.tasks {
 		for _, r := range t.recordings {
-			if r.sampler != nil {
-				all = append(all, r.wanted)
+			if r.sampler == nil {
+				continue
+			}
+			if all = append(all, r.wanted); r.adapts() {
+				most = max(most, t.profile.Frequency)
 			}
 		}
 	}
-	return all
+	return all, most
 }
 
 // carryOut does what was decided, and says so.

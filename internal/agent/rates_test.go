@@ -167,8 +167,9 @@ func TestRatesWithinBudget(t *testing.T) {
 	}
 	s.cutNow(t)
 	s.expect(t, "under the cap", map[int]float64{shop1: 50, cart1: 100})
-	if s.pending() || s.of.rate != 100 || s.of.wanted != 400 || s.wanted()[0] != 400 {
-		t.Errorf("%g of %g Hz, pending %v, wanted %v", s.of.rate, s.of.wanted, s.pending(), s.wanted())
+	wanted, most := s.wanted()
+	if s.pending() || s.of.rate != 100 || s.of.wanted != 400 || wanted[0] != 400 || most != s.of.task.profile.Frequency {
+		t.Errorf("%g of %g Hz, pending %v, wanted %v and %g at most", s.of.rate, s.of.wanted, s.pending(), wanted, most)
 	}
 	if said := s.restraint(s.of); !strings.HasPrefix(said, "samples at 100 Hz in place of 400") {
 		t.Errorf("it is told %q", said)
