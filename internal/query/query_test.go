@@ -84,7 +84,7 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 			for _, count := range w.stacks {
 				n += count
 			}
-			g.Look(w.labels, &w.head, n)
+			g.Look(w.labels, &w.head, n, 1)
 			continue
 		}
 		key := ""

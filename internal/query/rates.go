@@ -42,9 +42,9 @@ func (a Asker) Rates(ctx context.Context, s Selection, all bool) ([]Decided, Cov
 	if err := q.noteDropped(ctx, []store.Query{part}); err != nil {
 		return nil, Coverage{}, err
 	}
-	m, err := a.Store.Merge(ctx, a.Tenant, []store.Query{part}, s.Kind, store.Grouping{Look: func(labels profile.Labels, head *profile.Head, n int64) {
+	m, err := a.Store.Merge(ctx, a.Tenant, []store.Query{part}, s.Kind, store.Grouping{Look: func(labels profile.Labels, head *profile.Head, n int64, of int) {
 		q.heads.saw(labels, head)
-		h.saw(labels, head, n)
+		h.saw(labels, head, n, of)
 	}})
 	if err != nil {
 		return nil, Coverage{}, fmt.Errorf("look at windows: %w", err)
@@ -91,6 +91,7 @@ type glance struct {
 	start    time.Time
 	duration time.Duration
 	n        int64
+	of       int // windows that it was added up of
 	rate     int
 	series   uint64
 }
@@ -99,15 +100,15 @@ func newHistory(kind string) *history {
 	return &history{kind: kind, seed: maphash.MakeSeed(), of: map[rated][]glance{}, rates: map[profile.Rate]int{}}
 }
 
-// saw notes a window. Those of machines themselves are of no service, and have none
+// saw notes a window, or what was added up of some. Those of machines themselves are of no service, and have none
 // but their losses.
-func (h *history) saw(labels profile.Labels, head *profile.Head, n int64) {
+func (h *history) saw(labels profile.Labels, head *profile.Head, n int64, of int) {
 	rate := head.Rate
 	rate.Hertz = hertz(head, h.kind)
 	series := maphash.String(h.seed, labels.String())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.windows++
+	h.windows += of
 	h.n += n
 	h.cpu += head.Exact.CPU
 	h.cost.Add(head.Cost)
@@ -125,7 +126,7 @@ func (h *history) saw(labels profile.Labels, head *profile.Head, n int64) {
 		h.rates[rate], h.kinds = number, append(h.kinds, rate)
 	}
 	key := rated{head.Task, labels[store.ServiceLabel]}
-	h.of[key] = append(h.of[key], glance{head.Start, head.Duration, n, number, series})
+	h.of[key] = append(h.of[key], glance{head.Start, head.Duration, n, of, number, series})
 }
 
 // rows gives a row for each window of a task and a service, of all instances.
@@ -164,7 +165,7 @@ func usual(all []glance) (length time.Duration) {
 
 // row is of the windows of one interval.
 func (h *history) row(key rated, all []glance) Decided {
-	d := Decided{Task: key.task, Service: key.service, Windows: len(all)}
+	d := Decided{Task: key.task, Service: key.service}
 	series, rates, end := map[uint64]bool{}, map[int]int{}, time.Time{}
 	for i, g := range all {
 		hertz := h.kinds[g.rate].Hertz
@@ -174,6 +175,7 @@ func (h *history) row(key rated, all []glance) Decided {
 		d.Start, end = earlier(d.Start, g.start), later(end, g.start.Add(g.duration))
 		d.Lowest, d.Highest = min(d.Lowest, hertz), max(d.Highest, hertz)
 		d.N += g.n
+		d.Windows += g.of
 		series[g.series] = true
 		rates[g.rate]++
 	}

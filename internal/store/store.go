@@ -254,9 +254,10 @@ type Grouping struct {
 	// Slot, if not nil, does the same by when it was, where windows tell that: slot is
 	// zero where they do not. It is not for columns that are by thread.
 	Slot func(head *profile.Head, slot uint32) string
-	// Look, if not nil, is shown each window instead, with its samples: nothing is
-	// added up, and there are no columns. Engines may show several at once.
-	Look func(series profile.Labels, head *profile.Head, n int64)
+	// Look, if not nil, is shown each window instead, with its samples, and of how many
+	// windows it was added up: nothing is added up, and there are no columns. Engines may
+	// show several at once.
+	Look func(series profile.Labels, head *profile.Head, n int64, of int)
 	// Apart is of how many instances at most values are told for each, in columns of
 	// whole windows; 0: of none.
 	Apart int

@@ -150,7 +150,7 @@ func (a *adder) add(ctx context.Context, g *grouped) (err error) {
 		head := &a.columns.head
 		head.Start, head.Task, head.Target = f.start, f.task, g.of.labels
 		if a.grouping.Look != nil {
-			a.grouping.Look(g.of.labels, head, a.columns.samples())
+			a.grouping.Look(g.of.labels, head, a.columns.samples(), a.columns.windows(p.cursor.query.Level))
 			return nil
 		}
 		column := ""

@@ -38,7 +38,7 @@ func (m *merger) add(e *entry) {
 		return
 	}
 	if m.grouping.Look != nil {
-		m.grouping.Look(w.Target, &w.Head, w.N())
+		m.grouping.Look(w.Target, &w.Head, w.N(), max(e.window.Of, 1))
 		return
 	}
 	group, windows := store.Group(w.Target), max(e.window.Of, 1)
