@@ -26,7 +26,7 @@ type Pooled struct {
 var ErrNotPooled = errors.New("only steps of a function are pooled, of all that is chosen: say of which function (--function) and how long steps are (--step), and not by what else to split")
 
 // pool has the parts, which are steps, say what they know of each other.
-func pool(parts []Part, steps []pooledStep) {
+func pool(parts []Part, steps []pooledStep, width float64) {
 	var windows []freq.Window
 	var own [][]float64
 	for i, s := range steps {
@@ -35,7 +35,7 @@ func pool(parts []Part, steps []pooledStep) {
 		}
 		windows, own = append(windows, s.window), append(own, s.own)
 	}
-	pooled := freq.Pool(windows, freq.Options{})
+	pooled := freq.Pool(windows, freq.Options{Width: width})
 	shares := pooled.Intervals(own)
 	for i := range parts {
 		if e := pooled.Estimates[i]; parts[i].N > 0 {

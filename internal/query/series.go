@@ -18,6 +18,7 @@ type Split struct {
 	By       string        // a part for each value of this label, or of ByThread; "": none
 	Function string        // of what is in, or was called by, functions of this name; "": of all
 	Pooled   bool          // have steps of the function say what they know of each other
+	Width    float64       // half of the interval that makes a pooled step final; 0: freq.DefaultWidth
 }
 
 // ByThread splits by the patterns of threads' names.
@@ -70,7 +71,7 @@ func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Covera
 		p.shareOfAll()
 	}
 	if by.Pooled {
-		pool(p.parts, p.steps)
+		pool(p.parts, p.steps, by.Width)
 	}
 	coverage, err := q.covered(ctx)
 	return p.parts, coverage, err

@@ -27,6 +27,15 @@ func (s *Server) asker(ctx context.Context) query.Asker {
 	return a
 }
 
+// width is half of the interval that a task's policy wants; 0: nobody knows.
+func (s *Server) width(ctx context.Context, task string) float64 {
+	f, err := s.fleet(ctx)
+	if err != nil {
+		return 0
+	}
+	return f.rates.width(task)
+}
+
 // selection reads what a question is about.
 func selection(m *atysv1.Selection) (s query.Selection, err error) {
 	if s.Select, err = spec.ParseSelector(m.GetSelect()); err != nil {
@@ -141,7 +150,7 @@ func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Spl
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("steps of %v from %v to %v: at most %d are told: take steps of %v (--step), or a shorter time", step, about.From.UTC(), about.To.UTC(), mostSteps,
 			leastStep(about.To.Sub(about.From), mostSteps)))
 	}
-	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction(), Pooled: r.GetPooled()})
+	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction(), Pooled: r.GetPooled(), Width: s.width(ctx, about.Task)})
 	if errors.Is(err, query.ErrNotPooled) {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}

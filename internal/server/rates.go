@@ -81,11 +81,12 @@ func (r *rates) forget(c *course, at time.Time) {
 // note notes windows that have come, and have been kept: it is on the way of each, and
 // reads nothing.
 func (r *rates) note(windows []store.Window, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.profiles) == 0 {
+	if !r.some() {
 		return
 	}
+	series := r.seriesOf(windows)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	before, sooner := len(r.courses), false
 	for i := range windows {
 		w := &windows[i]
@@ -105,12 +106,36 @@ func (r *rates) note(windows []store.Window, now time.Time) {
 			continue
 		}
 		c.heard = now
-		r.arrive(c, at, w)
+		r.arrive(c, at, w, series[i])
 		sooner = sooner || c.complete()
 	}
 	if sooner || len(r.courses) > before {
 		r.rouse()
 	}
+}
+
+// some tells whether policies choose any rate.
+func (r *rates) some() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.profiles) > 0
+}
+
+// seriesOf tells whose each window is, or all that a relay has added up to it. A push
+// may be of a hundred thousand: the lock, which orders wait for, is not held.
+func (r *rates) seriesOf(windows []store.Window) (all [][]uint64) {
+	for i := range windows {
+		w := &windows[i]
+		var series []uint64
+		if len(w.Contains) == 0 {
+			series = append(series, maphash.String(r.seed, w.Series.String()))
+		}
+		for _, part := range w.Contains {
+			series = append(series, maphash.String(r.seed, part.Series.String()))
+		}
+		all = append(all, series)
+	}
+	return all
 }
 
 func (r *rates) rouse() {
@@ -135,24 +160,26 @@ func (r *rates) course(a *adaptive, service string, at, now time.Time) *course {
 // arrive notes whose windows have come. One that a relay has added up stands for those
 // that it contains; one that ends before its interval does is followed by another, or
 // its target has ended: neither is waited for. The lock is held.
-func (r *rates) arrive(c *course, at time.Time, w *store.Window) {
+func (r *rates) arrive(c *course, at time.Time, w *store.Window, of []uint64) {
 	c.arrivals(at)
 	if w.Head.Start.Add(w.Head.Duration).Before(at.Add(c.window - c.window/4)) {
 		return
 	}
-	if len(w.Contains) == 0 {
-		r.add(c, at, w.Series)
-	}
-	for _, part := range w.Contains {
-		r.add(c, at, part.Series)
+	for _, series := range of {
+		if r.series < mostAwaited && c.add(at, series) {
+			r.series++
+		}
 	}
 }
 
-func (r *rates) add(c *course, at time.Time, labels profile.Labels) {
-	series := maphash.String(r.seed, labels.String())
-	if r.series < mostAwaited && c.add(at, series) {
-		r.series++
+// width is half of the interval that a profile wants; 0: it does not say.
+func (r *rates) width(task string) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.profiles[task]; a != nil {
+		return a.options.Width
 	}
+	return 0
 }
 
 // due lists the courses that have an interval to decide by, and counts those intervals
