@@ -123,7 +123,7 @@ func TestGovernorGoesBack(t *testing.T) {
 // TestGovernorRemembers has a policy want little between changes: what it could not have
 // at the last one it cannot have at the next.
 func TestGovernorRemembers(t *testing.T) {
-	for most, want := range map[float64]float64{0: 999, 999: 600} {
+	for most, want := range map[float64]float64{0: 999, 999: 700} {
 		g := Governor{Budget: Budget{Cores: 0.01}}
 		g.Decide(Load{Cores: 0.04, Wanted: []float64{999}, Most: most})
 		for range 4 {

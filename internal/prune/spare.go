@@ -19,7 +19,7 @@ type sparing struct {
 	pruned []bool
 	rows   map[int][]int // of threads that are to be pruned
 	of     []*stake      // of each thread's group; nil: none of it is to be pruned
-	places []int // of stacks
+	places []int         // of stacks
 }
 
 // stake is what a group has, and would lose.
