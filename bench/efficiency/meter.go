@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -97,20 +98,55 @@ func (m *ourRecording) measure(ctx context.Context, hz float64, length time.Dura
 	if err != nil {
 		return t, err
 	}
-	w, err := m.Record(ctx, length, nil)
+	spooled, err := m.window(ctx, hz, length)
 	if err != nil {
 		return t, err
-	}
-	if ctx.Err() == nil && w.N() == 0 {
-		return t, errors.New("nothing was sampled")
 	}
 	ended, err := m.account()
 	if err != nil {
 		return t, err
 	}
 	t = ended.since(began)
-	t.bytes = float64(proto.Size(wire.Seal(w, profile.Run{})))
+	t.bytes = float64(len(spooled))
 	return t, errors.Join(m.turn(idle), ctx.Err())
+}
+
+// How often an agent looks whether the kernel's tables fill, and when it cuts early.
+const (
+	samplesALook = 8000
+	leastLook    = 100 * time.Millisecond
+	fullEnough   = 0.4
+)
+
+// window does what an agent does for one: it is cut at its end, or in pieces where the
+// kernel's tables fill, named and encoded.
+func (m *ourRecording) window(ctx context.Context, hz float64, length time.Duration) (spooled []byte, err error) {
+	look := max(time.Duration(samplesALook/hz/float64(runtime.NumCPU())*float64(time.Second)), leastLook)
+	var pieces []*profile.Window
+	for end := time.Now().Add(length); time.Now().Before(end); {
+		if err := harness.Sleep(ctx, min(look, time.Until(end))); err != nil {
+			return nil, err
+		}
+		if m.Full() < fullEnough && time.Now().Before(end) {
+			continue
+		}
+		w, err := m.Cut()
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, w)
+	}
+	w, err := profile.Merge(pieces...)
+	if err != nil {
+		return nil, err
+	}
+	if w.N() == 0 {
+		return nil, errors.New("nothing was sampled")
+	}
+	if w, err = m.Name(w); err != nil {
+		return nil, err
+	}
+	return proto.Marshal(wire.Seal(w, profile.Run{}))
 }
 
 // account is what was spent up to a moment.

@@ -61,8 +61,7 @@ func (s *pooledStep) tellParts(ctx context.Context, q *question, from, to time.T
 		if slot == 0 || h.Slot == 0 || h.Slot > length {
 			return ""
 		}
-		middle := h.SlotStart(slot).Add(h.Slot / 2).Sub(from)
-		return fmt.Sprintf("%02d", min(max(middle/length, 0), partsOfStep-1)) // a window is cut some moments late
+		return fmt.Sprintf("%02d", partOf(h, slot, from, to))
 	})
 	if err != nil || m == nil {
 		return err
@@ -90,6 +89,17 @@ func (s *pooledStep) tellParts(ctx context.Context, q *question, from, to time.T
 	}
 	s.window.Parts, s.own = parts, own
 	return nil
+}
+
+// partOf is the part of a step that a slot lies in, by its middle. A window is of the
+// step that it begins in, and may begin some moments before that which it is meant for,
+// or reach into the next.
+func partOf(h *profile.Head, slot uint32, from, to time.Time) int {
+	if first := h.SlotStart(1); !first.Before(to) {
+		from, to = first, first.Add(to.Sub(from))
+	}
+	part := h.SlotStart(slot).Add(h.Slot/2).Sub(from) * partsOfStep / to.Sub(from)
+	return int(min(max(part, 0), partsOfStep-1))
 }
 
 // divide adds up what is selected by slots; nil: it is not read as it was cut. How whole

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -42,28 +43,53 @@ func (s *Server) Decide(ctx context.Context) {
 
 // decideDue decides all that is due, and tells how long nothing is if nothing comes.
 func (s *Server) decideDue(ctx context.Context) (wait time.Duration) {
+	fleets := s.fleets.byTenant()
+	s.restore(ctx, fleets)
+	due := map[string][]*course{}
 	wait = time.Minute
-	for tenant, f := range s.fleets.byTenant() {
-		s.restore(ctx, tenant, f)
-		due, skipped, next := f.rates.due(s.now())
+	for tenant, f := range fleets {
+		of, skipped, next := f.rates.due(s.now())
 		s.metrics.decisions.WithLabelValues(notInTime).Add(float64(skipped))
-		for together := range slices.Chunk(due, tellTogether) {
-			var moved []courseKey
-			for _, c := range together {
-				if s.decide(ctx, tenant, f.rates, c) {
-					moved = append(moved, courseKey{c.name, c.service})
-				}
-			}
-			if len(moved) > 0 {
-				f.tellRates(moved)
-			}
-		}
-		if len(due) > 0 { // what came meanwhile has roused nobody
+		if due[tenant] = of; len(of) > 0 { // what comes meanwhile rouses nobody
 			next = s.now()
 		}
 		wait = min(wait, next.Sub(s.now()))
 	}
+	for together := range slices.Chunk(inTurns(due), tellTogether) {
+		moved := map[string][]courseKey{}
+		for _, t := range together {
+			if s.decide(ctx, t.tenant, fleets[t.tenant].rates, t.course) {
+				moved[t.tenant] = append(moved[t.tenant], courseKey{t.name, t.service})
+			}
+		}
+		for tenant, keys := range moved {
+			fleets[tenant].tellRates(keys)
+		}
+	}
 	return max(wait, decidePause)
+}
+
+// owned is a course, and whose it is.
+type owned struct {
+	tenant string
+	*course
+}
+
+// inTurns puts courses in an order in which tenants take turns: none waits for all of
+// another's services.
+func inTurns(of map[string][]*course) (turns []owned) {
+	tenants, most := slices.Sorted(maps.Keys(of)), 0
+	for _, courses := range of {
+		most = max(most, len(courses))
+	}
+	for i := range most {
+		for _, tenant := range tenants {
+			if i < len(of[tenant]) {
+				turns = append(turns, owned{tenant, of[tenant][i]})
+			}
+		}
+	}
+	return turns
 }
 
 // What decisions count as that no policy made.
@@ -155,12 +181,34 @@ func (s *Server) complainOf(ctx context.Context, tenant string, c *course, what 
 	}
 }
 
-// restore has a tenant's policies be where they were when the server ended. Until then
-// agents keep the rates that they have, but for no longer than they wait for any orders:
-// services that are not come to by then have the rate of their last windows, and their
-// policies are told when there is something to decide.
-func (s *Server) restore(ctx context.Context, tenant string, f *fleet) {
-	var courses []*course
+// restore has policies be where they were when the server ended. Until then agents keep
+// the rates that they have, but for no longer than they wait for any orders: services
+// that are not come to by then have the rate of their last windows, and their policies
+// are told when there is something to decide.
+func (s *Server) restore(ctx context.Context, fleets map[string]*fleet) {
+	waiting := map[string][]*course{}
+	for tenant, f := range fleets {
+		if waiting[tenant] = s.resume(ctx, tenant, f); len(waiting[tenant]) == 0 && ctx.Err() == nil {
+			f.resumed()
+		}
+	}
+	left := map[string]int{}
+	for tenant, courses := range waiting {
+		left[tenant] = len(courses)
+	}
+	for _, t := range inTurns(waiting) {
+		f := fleets[t.tenant]
+		if t.policy == nil && s.now().Sub(f.began) < holdOrders {
+			s.replay(ctx, t.tenant, f.rates, t.course)
+		}
+		if left[t.tenant]--; left[t.tenant] == 0 && ctx.Err() == nil { // else all ends: agents keep what they have
+			f.resumed()
+		}
+	}
+}
+
+// resume finds a tenant's courses of before the server started, if that was not done.
+func (s *Server) resume(ctx context.Context, tenant string, f *fleet) (courses []*course) {
 	for _, a := range f.rates.unrestored() {
 		services, last, err := s.recorded(ctx, tenant, a)
 		if err != nil {
@@ -172,14 +220,7 @@ func (s *Server) restore(ctx context.Context, tenant string, f *fleet) {
 			}
 		}
 	}
-	for _, c := range courses {
-		if c.policy == nil && s.now().Sub(f.began) < holdOrders {
-			s.replay(ctx, tenant, f.rates, c)
-		}
-	}
-	if ctx.Err() == nil { // else all ends: agents keep what they have
-		f.resumed()
-	}
+	return courses
 }
 
 // recorded lists the services of which a profile has had windows lately, and the rates
