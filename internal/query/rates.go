@@ -75,6 +75,7 @@ type history struct {
 	of      map[rated][]glance
 	rates   map[profile.Rate]int // numbers of those
 	kinds   []profile.Rate       // by number
+	looked  int                  // windows, and sums of some
 	windows int
 	n       int64
 	cpu     time.Duration
@@ -108,6 +109,7 @@ func (h *history) saw(labels profile.Labels, head *profile.Head, n int64, of int
 	series := maphash.String(h.seed, labels.String())
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.looked++
 	h.windows += of
 	h.n += n
 	h.cpu += head.Exact.CPU
@@ -117,7 +119,7 @@ func (h *history) saw(labels profile.Labels, head *profile.Head, n int64, of int
 			addLoss(&h.losses, l)
 		}
 	}
-	if h.over = h.over || h.windows > mostRated; h.over || labels[store.ServiceLabel] == "" || rate.Hertz <= 0 {
+	if h.over = h.over || h.looked > mostRated; h.over || labels[store.ServiceLabel] == "" || rate.Hertz <= 0 {
 		return
 	}
 	number, known := h.rates[rate]
@@ -177,7 +179,7 @@ func (h *history) row(key rated, all []glance) Decided {
 		d.N += g.n
 		d.Windows += g.of
 		series[g.series] = true
-		rates[g.rate]++
+		rates[g.rate] += g.of
 	}
 	d.Duration, d.Instances, d.Rate = end.Sub(d.Start), len(series), h.most(rates)
 	return d

@@ -81,10 +81,11 @@ func (r *rates) forget(c *course, at time.Time) {
 // note notes windows that have come, and have been kept: it is on the way of each, and
 // reads nothing.
 func (r *rates) note(windows []store.Window, now time.Time) {
-	if !r.some() {
+	adapting := r.tasks()
+	if len(adapting) == 0 {
 		return
 	}
-	series := r.seriesOf(windows)
+	series := r.seriesOf(windows, adapting)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, sooner := len(r.courses), false
@@ -114,18 +115,26 @@ func (r *rates) note(windows []store.Window, now time.Time) {
 	}
 }
 
-// some tells whether policies choose any rate.
-func (r *rates) some() bool {
+// tasks are those whose rates policies choose.
+func (r *rates) tasks() map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.profiles) > 0
+	tasks := make(map[string]bool, len(r.profiles))
+	for name := range r.profiles {
+		tasks[name] = true
+	}
+	return tasks
 }
 
-// seriesOf tells whose each window is, or all that a relay has added up to it. A push
-// may be of a hundred thousand: the lock, which orders wait for, is not held.
-func (r *rates) seriesOf(windows []store.Window) (all [][]uint64) {
+// seriesOf tells whose each window of some tasks is, or all that a relay has added up to
+// it. A push may be of a hundred thousand: the lock, which orders wait for, is not held.
+func (r *rates) seriesOf(windows []store.Window, tasks map[string]bool) [][]uint64 {
+	all := make([][]uint64, len(windows))
 	for i := range windows {
 		w := &windows[i]
+		if !tasks[w.Head.Task] {
+			continue
+		}
 		var series []uint64
 		if len(w.Contains) == 0 {
 			series = append(series, maphash.String(r.seed, w.Series.String()))
@@ -133,7 +142,7 @@ func (r *rates) seriesOf(windows []store.Window) (all [][]uint64) {
 		for _, part := range w.Contains {
 			series = append(series, maphash.String(r.seed, part.Series.String()))
 		}
-		all = append(all, series)
+		all[i] = series
 	}
 	return all
 }
