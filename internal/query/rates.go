@@ -27,7 +27,8 @@ type Decided struct {
 	N               int64        // samples
 }
 
-// mostRated is how many windows are looked at: they are remembered meanwhile.
+// mostRated is how many windows, or sums of some, are looked at: they are remembered
+// meanwhile.
 const mostRated = 500_000
 
 // ErrTooManyWindows says that an answer is of more than can be looked at.
@@ -49,7 +50,7 @@ func (a Asker) Rates(ctx context.Context, s Selection, all bool) ([]Decided, Cov
 	if err != nil {
 		return nil, Coverage{}, fmt.Errorf("look at windows: %w", err)
 	}
-	if h.over {
+	if h.looked > mostRated {
 		return nil, Coverage{}, ErrTooManyWindows
 	}
 	q.damage.Add(m.Damaged)
@@ -81,7 +82,6 @@ type history struct {
 	cpu     time.Duration
 	cost    profile.Cost
 	losses  []profile.Loss
-	over    bool // there were too many
 }
 
 // rated is a service that a task records.
@@ -119,7 +119,7 @@ func (h *history) saw(labels profile.Labels, head *profile.Head, n int64, of int
 			addLoss(&h.losses, l)
 		}
 	}
-	if h.over = h.over || h.looked > mostRated; h.over || labels[store.ServiceLabel] == "" || rate.Hertz <= 0 {
+	if h.looked > mostRated || labels[store.ServiceLabel] == "" || rate.Hertz <= 0 {
 		return
 	}
 	number, known := h.rates[rate]

@@ -28,7 +28,7 @@ type rates struct {
 	wake chan<- struct{} // is sent to when something may be due sooner; nil: nobody waits
 
 	mu       sync.Mutex           // guards all below; it may be taken under the fleet's
-	profiles map[string]*adaptive // by task
+	profiles map[string]*adaptive // by task; others take the place of these: they stay as they are
 	courses  map[courseKey]*course
 	series   int  // that intervals hold
 	restored bool // what was decided before the server started is known again, or nothing was
@@ -49,7 +49,7 @@ func newRates() *rates {
 func (r *rates) follow(tasks map[string]*task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.profiles)
+	r.profiles = map[string]*adaptive{}
 	for name, t := range tasks {
 		if a := adaptiveOf(t.ordered); a != nil {
 			r.profiles[name] = a
@@ -81,18 +81,18 @@ func (r *rates) forget(c *course, at time.Time) {
 // note notes windows that have come, and have been kept: it is on the way of each, and
 // reads nothing.
 func (r *rates) note(windows []store.Window, now time.Time) {
-	adapting := r.tasks()
-	if len(adapting) == 0 {
+	profiles := r.followed()
+	if len(profiles) == 0 {
 		return
 	}
-	series := r.seriesOf(windows, adapting)
+	series := r.seriesOf(windows, profiles)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, sooner := len(r.courses), false
 	for i := range windows {
 		w := &windows[i]
 		a, service := r.profiles[w.Head.Task], w.Series[store.ServiceLabel]
-		if a == nil || service == "" {
+		if a == nil || service == "" || series[i] == nil { // nil: the profile has come meanwhile
 			continue
 		}
 		at := query.IntervalOf(&w.Head, a.window)
@@ -115,24 +115,20 @@ func (r *rates) note(windows []store.Window, now time.Time) {
 	}
 }
 
-// tasks are those whose rates policies choose.
-func (r *rates) tasks() map[string]bool {
+// followed are the profiles whose rates policies choose.
+func (r *rates) followed() map[string]*adaptive {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	tasks := make(map[string]bool, len(r.profiles))
-	for name := range r.profiles {
-		tasks[name] = true
-	}
-	return tasks
+	return r.profiles
 }
 
-// seriesOf tells whose each window of some tasks is, or all that a relay has added up to
-// it. A push may be of a hundred thousand: the lock, which orders wait for, is not held.
-func (r *rates) seriesOf(windows []store.Window, tasks map[string]bool) [][]uint64 {
+// seriesOf tells whose each window of some profiles is, or all that a relay has added up
+// to it. A push may be of a hundred thousand: the lock, which orders wait for, is not held.
+func (r *rates) seriesOf(windows []store.Window, profiles map[string]*adaptive) [][]uint64 {
 	all := make([][]uint64, len(windows))
 	for i := range windows {
 		w := &windows[i]
-		if !tasks[w.Head.Task] {
+		if profiles[w.Head.Task] == nil {
 			continue
 		}
 		var series []uint64
