@@ -21,6 +21,7 @@ type Pooled struct {
 	segments []segment
 	places   []int // of the parts that segments are of, in all
 	mixed    map[int]mixture
+	drifting []bool // of each part
 
 	references []int // the window that stands for each, instead: see Substitute
 }
@@ -52,6 +53,7 @@ func Pool(windows []Window, o Options) *Pooled {
 	b.group()
 	b.findMixed()
 	p.spread, p.segments, p.places, p.mixed = b.spread, b.segments, b.places, b.mixed
+	p.drifting = b.drifting(p.parts)
 	for i := range b.windows {
 		p.n = append(p.n, b.windows[i].N())
 	}

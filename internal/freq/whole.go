@@ -31,8 +31,12 @@ func (p *Pooled) wholes(own [][]float64) []estimate {
 	a := newAbout(p, slices.Concat(own...))
 	partials := a.partials()
 	all := make([]estimate, len(own))
+	const hidden = 2 // what chance may do to the window's own samples, and as much again that it hides
 	for i, of := range p.parts {
 		all[i] = a.whole(partials[of.from:of.to], a.n[of.from:of.to])
+		if slices.Contains(p.drifting[of.from:of.to], true) {
+			all[i].spread = max(all[i].spread, hidden/sum(a.n[of.from:of.to]))
+		}
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package freq
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -85,6 +86,51 @@ func TestPoolInParts(t *testing.T) {
 		}
 		if of.error > 1.02*whole.error || with.error > 1.02*wholeWith.error {
 			t.Errorf("%s: error %.5f and %.5f, not told in parts %.5f and %.5f", what, of.error/of.n, with.error/with.n, whole.error/whole.n, wholeWith.error/wholeWith.n)
+		}
+	}
+}
+
+// TestPoolOfStart has a program whose first windows are like nothing that comes later, and
+// in which no two parts are alike: their intervals take in what the last changes hide.
+func TestPoolOfStart(t *testing.T) {
+	const windows, parts = 40, 10
+	begun, settled := zipf(100), moved(moved(zipf(100), 0.15, 0, 5), 0.1, 1, 7)
+	for _, starting := range []float64{8, 15, 30} { // parts, until half of what differs is gone
+		rng := rand.New(rand.NewPCG(3, uint64(starting)))
+		truth := make([][]float64, windows*parts)
+		for i := range truth {
+			left := math.Exp2(-float64(i) / starting)
+			for f := range begun {
+				truth[i] = append(truth[i], left*begun[f]+(1-left)*settled[f])
+			}
+		}
+		var together, alone scores
+		for range 10 {
+			seen := inParts(rng, func(i int) []float64 { return truth[i] }, windows, parts, 2000, 1)
+			whole := slices.Clone(seen)
+			for i := range whole {
+				whole[i].Parts = nil
+			}
+			pooled := Pool(seen, Options{})
+			for _, f := range []int{0, 1, 5, 7} {
+				shares, deviations := pooled.Shares(ownShares(seen, f))
+				own := ownShares(whole, f)
+				for i := range 8 {
+					real := 0.0
+					for j := range parts {
+						real += truth[i*parts+j][f] / parts
+					}
+					together.add(shares[i], deviations[i], real)
+					alone.add(own[i][0], 0, real)
+				}
+			}
+		}
+		t.Logf("%.0f parts: error %.5f (alone %.5f), %.3f covered", starting, together.error/together.n, alone.error/alone.n, together.covered/together.n)
+		if together.covered/together.n < 0.93 {
+			t.Errorf("%.0f parts: %.3f are covered", starting, together.covered/together.n)
+		}
+		if together.error > 1.25*alone.error {
+			t.Errorf("%.0f parts: error %.5f, alone %.5f", starting, together.error/together.n, alone.error/alone.n)
 		}
 	}
 }
