@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -27,24 +26,10 @@ const logged = 8 * time.Second
 // costing says how costs are measured.
 type costing struct {
 	running
-	rounds   int
-	length   time.Duration
-	slot     time.Duration
-	settings []setting
-}
-
-// setting is what is measured: a rate, and whether windows tell slots apart, as those of
-// policy auto do.
-type setting struct {
-	hertz   float64
-	slotted bool
-}
-
-func (s setting) String() string {
-	if s.slotted {
-		return rateName(s.hertz) + ", in slots"
-	}
-	return rateName(s.hertz)
+	rounds int
+	length time.Duration
+	slot   time.Duration
+	rates  []float64 // rising
 }
 
 // measureCosts measures what sampling costs at each rate, in short runs whose order is
@@ -56,16 +41,17 @@ func measureCosts(ctx context.Context, args []string) error {
 	f.IntVar(&c.rounds, "rounds", 5, "interleaved rounds")
 	f.DurationVar(&c.length, "d", 10*time.Second, "length of a run, as long as a window; of the workload alone half of it")
 	rates := f.String("rates", fixedRates, "rates")
-	f.DurationVar(&c.slot, "slot", time.Second, "length of the slots that windows tell apart, as those of policies do, which is measured beside; 0: not")
+	f.DurationVar(&c.slot, "slot", time.Second, "length of the slots that windows tell apart, as those of policies do; 0: none")
 	out := f.String("o", "", "file to write the costs to, for -cost of replay")
 	_ = f.Parse(args) // it exits where it fails
 	w, err := c.check()
 	if err != nil {
 		return err
 	}
-	if err := c.set(*rates); err != nil {
+	if c.rates, err = parseRates(*rates); err != nil {
 		return err
 	}
+	slices.Sort(c.rates)
 	if c.rounds < 1 || c.length < 4*time.Second {
 		return errors.New("-rounds is 1 or more, -d 4s or more")
 	}
@@ -81,23 +67,6 @@ func measureCosts(ctx context.Context, args []string) error {
 	return costs.write(*out)
 }
 
-// set lists what is measured, by rising rates; settings with slots are behind those without.
-func (c *costing) set(text string) error {
-	rates, err := parseRates(text)
-	if err != nil {
-		return err
-	}
-	slices.Sort(rates)
-	for _, slotted := range []bool{false, true} {
-		for _, hz := range rates {
-			if !slotted || c.slot > 0 && c.kernel == ours {
-				c.settings = append(c.settings, setting{hz, slotted})
-			}
-		}
-	}
-	return nil
-}
-
 // span is a stretch of the wall clock, in ns.
 type span struct{ from, to int64 }
 
@@ -111,7 +80,7 @@ type taken struct {
 // meter samples the workload for a while.
 type meter interface {
 	// measure samples for a while, and tells what that took.
-	measure(ctx context.Context, s setting, length time.Duration) (taken, error)
+	measure(ctx context.Context, hz float64, length time.Duration) (taken, error)
 	Close() error
 }
 
@@ -122,11 +91,11 @@ type trial struct {
 	lost          float64 // cores: of the workload's, by what it did less
 }
 
-// run makes all trials, by setting and round.
+// run makes all trials, by rate and round.
 func (c *costing) run(ctx context.Context, w workload) ([][]*trial, error) {
 	c.load.window = time.Second
 	one := c.length + c.length/2 + 3*settle
-	c.load.steps = steady(2*time.Duration(c.rounds*len(c.settings))*one + time.Minute)
+	c.load.steps = steady(2*time.Duration(c.rounds*len(c.rates))*one + time.Minute)
 	v, stop, err := c.start(ctx, w)
 	if err != nil {
 		return nil, err
@@ -162,10 +131,9 @@ func (c *costing) run(ctx context.Context, w workload) ([][]*trial, error) {
 
 // rush goes through the rounds.
 func (c *costing) rush(ctx context.Context, m meter, v *victims.Victim) ([][]*trial, error) {
-	trials := make([][]*trial, len(c.settings))
+	trials := make([][]*trial, len(c.rates))
 	r := rand.New(rand.NewPCG(1, 3))
-	highest := slices.MaxFunc(c.settings, func(a, b setting) int { return cmp.Compare(a.hertz, b.hertz) })
-	if _, err := m.measure(ctx, highest, c.length/2); err != nil { // names are read once, and do not count
+	if _, err := m.measure(ctx, slices.Max(c.rates), c.length/2); err != nil { // names are read once, and do not count
 		return nil, err
 	}
 	before, err := leave(ctx, c.length/2)
@@ -173,10 +141,10 @@ func (c *costing) rush(ctx context.Context, m meter, v *victims.Victim) ([][]*tr
 		return nil, err
 	}
 	for round := range c.rounds {
-		for _, i := range r.Perm(len(c.settings)) {
-			one, err := m.measure(ctx, c.settings[i], c.length)
+		for _, i := range r.Perm(len(c.rates)) {
+			one, err := m.measure(ctx, c.rates[i], c.length)
 			if err != nil {
-				return nil, fmt.Errorf("at %v: %w", c.settings[i], err)
+				return nil, fmt.Errorf("at %s: %w", rateName(c.rates[i]), err)
 			}
 			after, err := leave(ctx, c.length/2)
 			if err != nil {
@@ -187,7 +155,7 @@ func (c *costing) rush(ctx context.Context, m meter, v *victims.Victim) ([][]*tr
 			}
 			trials[i] = append(trials[i], &trial{taken: one, before: before, after: after})
 			before = after
-			fmt.Fprintf(os.Stderr, "round %d, %v: own %.2f%%, BPF %.2f%%, interrupts %.2f%%\n", round+1, c.settings[i], 100*one.own, 100*one.bpf, 100*one.interrupts)
+			fmt.Fprintf(os.Stderr, "round %d, %s: own %.2f%%, BPF %.2f%%, interrupts %.2f%%\n", round+1, rateName(c.rates[i]), 100*one.own, 100*one.bpf, 100*one.interrupts)
 		}
 	}
 	return trials, nil
@@ -231,30 +199,27 @@ func (t *trial) lose(of truth, perCPU bool) error {
 // report prints the costs.
 func (c *costing) report(trials [][]*trial) (*curve, error) {
 	costs := &curve{Workload: c.name, Kernel: c.kernel}
-	last := slices.IndexFunc(c.settings, func(s setting) bool { return s.slotted }) - 1
-	if last < 0 {
-		last = len(c.settings) - 1
-	}
-	highest := c.settings[last].hertz
-	price := stats.Median(each(trials[last], func(t *trial) float64 { return t.lost })) / highest
+	last := len(c.rates) - 1
+	price := stats.Median(each(trials[last], func(t *trial) float64 { return t.lost })) / c.rates[last]
 	cost := func(i int) func(t *trial) float64 {
-		return func(t *trial) float64 { return t.own + c.lost(t, price*c.settings[i].hertz) }
+		return func(t *trial) float64 { return t.own + c.lost(t, price*c.rates[i]) }
 	}
 	var table harness.Table
-	table.Row("rate", "workload lost, measured", "by the price of a sample", "of it inside BPF", "interrupts, at 14 us", "own CPU time", "cost, of a core", "of the highest rate's", "a window, spooled")
-	for i, s := range c.settings {
-		whole := each(trials[i], cost(i))
-		costs.add(s, stats.Median(whole))
+	table.Row("rate", "workload lost, measured", "by the price of a sample", "of it inside BPF", "interrupts, at 14 us", "own CPU time", "cost, of a core", "of the highest rate's", "by accounts", "of the highest rate's", "a window, spooled")
+	for i, hz := range c.rates {
+		whole, accounts := each(trials[i], cost(i)), each(trials[i], (*trial).accounts)
+		costs.add(hz, stats.Median(whole), stats.Median(accounts))
 		cell := func(part func(t *trial) float64) string {
 			return harness.Middle(each(trials[i], func(t *trial) float64 { return 100 * part(t) }), "%")
 		}
 		priced := ""
 		if c.kernel == ours {
-			priced = fmt.Sprintf("%.3g%%", 100*price*s.hertz)
+			priced = fmt.Sprintf("%.3g%%", 100*price*hz)
 		}
-		table.Row(s.String(), cell(func(t *trial) float64 { return t.lost }), priced, cell(func(t *trial) float64 { return t.bpf }),
+		table.Row(rateName(hz), cell(func(t *trial) float64 { return t.lost }), priced, cell(func(t *trial) float64 { return t.bpf }),
 			cell(func(t *trial) float64 { return t.interrupts }), cell(func(t *trial) float64 { return t.own }),
 			cell(cost(i)), harness.Ratio(whole, each(trials[last], cost(last))),
+			cell((*trial).accounts), harness.Ratio(accounts, each(trials[last], (*trial).accounts)),
 			harness.Middle(each(trials[i], func(t *trial) float64 { return t.bytes / 1024 }), " KiB"))
 	}
 	return costs, table.Print(os.Stdout)
@@ -270,6 +235,9 @@ func (c *costing) lost(t *trial, priced float64) float64 {
 	}
 	return t.lost
 }
+
+// accounts is what a trial took by what was counted, whatever the workload lost.
+func (t *trial) accounts() float64 { return t.own + t.bpf + t.interrupts }
 
 func each(trials []*trial, value func(*trial) float64) []float64 {
 	values := make([]float64, len(trials))

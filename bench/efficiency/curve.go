@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -12,24 +11,17 @@ import (
 type curve struct {
 	Workload, Kernel string
 	Hertz, Cores     []float64 // rising rates, and the cost at each
-	Slotted          []float64 // the same where windows tell slots apart; none: it was not measured
+	Accounts         []float64 // the same by what was counted, whatever the workload lost
 }
 
-// add adds what was measured at a setting; they come by rising rates.
-func (c *curve) add(s setting, cores float64) {
-	if s.slotted {
-		c.Slotted = append(c.Slotted, cores)
-		return
-	}
-	c.Hertz, c.Cores = append(c.Hertz, s.hertz), append(c.Cores, cores)
+// add adds what was measured at a rate; they come by rising rates.
+func (c *curve) add(hz, cores, accounts float64) {
+	c.Hertz, c.Cores, c.Accounts = append(c.Hertz, hz), append(c.Cores, cores), append(c.Accounts, accounts)
 }
 
-// slotted is the curve of windows that tell slots apart.
-func (c *curve) slotted() (*curve, error) {
-	if len(c.Slotted) == 0 {
-		return nil, errors.New("costs of windows in slots were not measured (-cost): measure them by cost -slot 1s")
-	}
-	return &curve{Workload: c.Workload, Kernel: c.Kernel, Hertz: c.Hertz, Cores: c.Slotted}, nil
+// byAccounts is the curve of these.
+func (c *curve) byAccounts() *curve {
+	return &curve{Workload: c.Workload, Kernel: c.Kernel, Hertz: c.Hertz, Cores: c.Accounts}
 }
 
 func readCurve(path string) (*curve, error) {
@@ -41,8 +33,8 @@ func readCurve(path string) (*curve, error) {
 	if err := json.Unmarshal(text, c); err != nil {
 		return nil, fmt.Errorf("read costs: %w", err)
 	}
-	if len(c.Hertz) == 0 || len(c.Hertz) != len(c.Cores) || len(c.Slotted) > 0 && len(c.Slotted) != len(c.Hertz) || !slices.IsSorted(c.Hertz) {
-		return nil, fmt.Errorf("read costs: %s has not a cost for each of rising rates", path)
+	if len(c.Hertz) == 0 || len(c.Hertz) != len(c.Cores) || len(c.Accounts) != len(c.Hertz) || !slices.IsSorted(c.Hertz) {
+		return nil, fmt.Errorf("read costs: %s has not two costs for each of rising rates", path)
 	}
 	return c, nil
 }
@@ -79,4 +71,10 @@ func (c *curve) mean(rates series) float64 {
 		}
 	}
 	return sum / float64(max(n, 1))
+}
+
+// share is the mean cost of rates that change, and its share of that at a fixed rate.
+func (c *curve) share(rates series, reference int) (cores, part float64) {
+	cores = c.mean(rates)
+	return cores, cores / c.at(float64(reference))
 }

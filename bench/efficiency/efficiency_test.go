@@ -95,7 +95,7 @@ func replayMade(t *testing.T, p *replaying, windows int) *replayed {
 func TestErrorsFallAsRatesGrow(t *testing.T) {
 	p := settings(t, "-R", "6")
 	o := replayMade(t, p, 100)
-	result, err := p.result(o, &curve{Hertz: []float64{50, 10000}, Cores: []float64{0.01, 1}, Slotted: []float64{0.02, 1}})
+	result, err := p.result(o, &curve{Hertz: []float64{50, 10000}, Cores: []float64{0.01, 1}, Accounts: []float64{0.02, 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,61 +30,40 @@ func (c *costing) newMeter(w workload, pid int) (meter, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &ourMeter{machine, map[bool]*recorder.Recorder{}}
-	for _, s := range c.settings {
-		if m.of[s.slotted] != nil {
-			continue
-		}
-		if err := m.start(w, pid, s.slotted, c.slot); err != nil {
-			return nil, errors.Join(err, m.Close())
-		}
+	m := &ourMeter{machine: machine}
+	if err := m.start(w, pid, c.slot); err != nil {
+		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
 // start begins to sample as an agent does whose profile has a policy.
-func (m *ourMeter) start(w workload, pid int, slotted bool, slot time.Duration) error {
-	o := recorder.Options{Targets: recorder.Targets{PIDs: []int{pid}}, Event: "cpu-clock", Frequency: idle, Threads: true,
-		MeasureCost: true, Placement: cpu.PlaceCPUs}
-	if slotted {
-		o.Slot = slot
-	}
-	r, err := m.machine.Start(o)
-	if err != nil {
+func (m *ourMeter) start(w workload, pid int, slot time.Duration) (err error) {
+	m.Recorder, err = m.machine.Start(recorder.Options{Targets: recorder.Targets{PIDs: []int{pid}}, Event: "cpu-clock", Frequency: idle,
+		Threads: true, Slot: slot, MeasureCost: true, Placement: cpu.PlaceCPUs})
+	if err != nil || !w.managed {
 		return err
 	}
-	m.of[slotted] = r
-	if !w.managed {
-		return nil
-	}
-	return (runtimes.Runtime{Name: "the workload", Language: w.language}).Await(r.Unwinder(), pid)
+	return (runtimes.Runtime{Name: "the workload", Language: w.language}).Await(m.Unwinder(), pid)
 }
 
 // idle is our rate while the workload is to be alone: the lowest there is.
 const idle = cpu.MinFrequency
 
-// ourMeter is our own kernel, which goes on while rates change, as that of an agent does:
-// a recording without slots, and one with them.
+// ourMeter is our own kernel, which goes on while rates change, as that of an agent does.
 type ourMeter struct {
 	machine *recorder.Machine
-	of      map[bool]*recorder.Recorder // by whether slots are told apart
+	*recorder.Recorder
 }
 
 func (m *ourMeter) Close() (err error) {
-	for _, r := range m.of {
-		err = errors.Join(err, r.Close())
+	if m.Recorder != nil {
+		err = m.Recorder.Close()
 	}
 	return errors.Join(err, m.machine.Close())
 }
 
-func (m *ourMeter) measure(ctx context.Context, s setting, length time.Duration) (taken, error) {
-	return (&ourRecording{m.of[s.slotted]}).measure(ctx, s.hertz, length)
-}
-
-// ourRecording is one of them.
-type ourRecording struct{ *recorder.Recorder }
-
-func (m *ourRecording) measure(ctx context.Context, hz float64, length time.Duration) (t taken, err error) {
+func (m *ourMeter) measure(ctx context.Context, hz float64, length time.Duration) (t taken, err error) {
 	if err := m.turn(hz); err != nil {
 		return t, err
 	}
@@ -94,6 +73,7 @@ func (m *ourRecording) measure(ctx context.Context, hz float64, length time.Dura
 	if _, err := m.Cut(); err != nil { // what was seen meanwhile does not count
 		return t, err
 	}
+	runtime.GC() // what other rates left behind is not of this one
 	began, err := m.account()
 	if err != nil {
 		return t, err
@@ -120,7 +100,7 @@ const (
 
 // window does what an agent does for one: it is cut at its end, or in pieces where the
 // kernel's tables fill, named and encoded.
-func (m *ourRecording) window(ctx context.Context, hz float64, length time.Duration) (spooled []byte, err error) {
+func (m *ourMeter) window(ctx context.Context, hz float64, length time.Duration) (spooled []byte, err error) {
 	look := max(time.Duration(samplesALook/hz/float64(runtime.NumCPU())*float64(time.Second)), leastLook)
 	var pieces []*profile.Window
 	for end := time.Now().Add(length); time.Now().Before(end); {
@@ -155,7 +135,7 @@ type account struct {
 	own, bpf, interrupts time.Duration
 }
 
-func (m *ourRecording) account() (a account, err error) {
+func (m *ourMeter) account() (a account, err error) {
 	a.at, a.own = time.Now(), cpuTime(unix.RUSAGE_SELF)
 	a.bpf, a.interrupts, err = m.Spent()
 	return a, err
@@ -168,7 +148,7 @@ func (a account) since(o account) taken {
 }
 
 // turn has a rate be in force.
-func (m *ourRecording) turn(hz float64) error {
+func (m *ourMeter) turn(hz float64) error {
 	if err := m.SetFrequency(hz); err != nil {
 		return err
 	}
@@ -184,9 +164,9 @@ type toolMeter struct {
 
 func (m toolMeter) Close() error { return nil }
 
-func (m toolMeter) measure(ctx context.Context, of setting, length time.Duration) (t taken, err error) {
+func (m toolMeter) measure(ctx context.Context, hz float64, length time.Duration) (t taken, err error) {
 	own := cpuTime(unix.RUSAGE_SELF) + cpuTime(unix.RUSAGE_CHILDREN)
-	s, err := external.New(ctx, external.Options{Kernel: m.kernel, PIDs: []int{m.pid}, Frequency: of.hertz, AllowAttach: true, Longest: time.Minute})
+	s, err := external.New(ctx, external.Options{Kernel: m.kernel, PIDs: []int{m.pid}, Frequency: hz, AllowAttach: true, Longest: time.Minute})
 	if err != nil {
 		return t, fmt.Errorf("%w (.ci/peers installs py-spy and async-profiler)", err)
 	}

@@ -35,6 +35,8 @@ type found struct {
 	AfterAt99        *verdict // of those: against fixed 99 Hz
 	AfterAt500       *verdict
 	Cost, CostPart   float64 // cores; of those at the par's Reference. 0: not known
+
+	Accounts, AccountsPart float64 // the same by what was counted: see curve
 }
 
 // checked is a recording at a lower rate, or by another kernel.
@@ -85,16 +87,6 @@ func (p *replaying) report(o *replayed, args []string) error {
 	return r.print(os.Stdout, o, p.repetitions)
 }
 
-// cost is what a row takes.
-func (w *row) cost(costs *curve) (cores float64, err error) {
-	if w.Estimate == inParts {
-		if costs, err = costs.slotted(); err != nil {
-			return 0, err
-		}
-	}
-	return costs.mean(w.rates), nil
-}
-
 // result compares the rows.
 func (p *replaying) result(o *replayed, costs *curve) (*result, error) {
 	r := &result{Workload: o.name, Par: o.workload.par}
@@ -116,10 +108,8 @@ func (p *replaying) result(o *replayed, costs *curve) (*result, error) {
 			return nil, err
 		}
 		if costs != nil {
-			if row.Cost, err = w.cost(costs); err != nil {
-				return nil, err
-			}
-			row.CostPart = row.Cost / costs.at(float64(r.Par.Reference))
+			row.Cost, row.CostPart = costs.share(w.rates, r.Par.Reference)
+			row.Accounts, row.AccountsPart = costs.byAccounts().share(w.rates, r.Par.Reference)
 		}
 		r.Rows = append(r.Rows, row)
 	}
@@ -241,7 +231,7 @@ func (r *result) table(w io.Writer) error {
 		"error after a change", "less that of 99 Hz", "not worse", "less that of 500 Hz"}
 	costs := len(r.Rows) > 0 && r.Rows[0].Cost > 0
 	if costs {
-		head = append(head, "cost, of a core", fmt.Sprintf("of that at %d Hz", r.Par.Reference))
+		head = append(head, "cost, of a core", fmt.Sprintf("of that at %d Hz", r.Par.Reference), "by accounts", fmt.Sprintf("of that at %d Hz", r.Par.Reference))
 	}
 	t.Row(head...)
 	for _, f := range r.Rows {
@@ -251,7 +241,8 @@ func (r *result) table(w io.Writer) error {
 		cells = append(cells, f.AfterAt99.cells()...)
 		cells = append(cells, f.AfterAt500.cells()[0])
 		if costs {
-			cells = append(cells, fmt.Sprintf("%.2f%%", 100*f.Cost), fmt.Sprintf("%.1f%%", 100*f.CostPart))
+			cells = append(cells, fmt.Sprintf("%.2f%%", 100*f.Cost), fmt.Sprintf("%.1f%%", 100*f.CostPart),
+				fmt.Sprintf("%.2f%%", 100*f.Accounts), fmt.Sprintf("%.1f%%", 100*f.AccountsPart))
 		}
 		t.Row(cells...)
 	}
