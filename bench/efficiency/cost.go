@@ -133,7 +133,7 @@ func (c *costing) run(ctx context.Context, w workload) ([][]*trial, error) {
 func (c *costing) rush(ctx context.Context, m meter, v *victims.Victim) ([][]*trial, error) {
 	trials := make([][]*trial, len(c.rates))
 	r := rand.New(rand.NewPCG(1, 3))
-	if _, err := m.measure(ctx, slices.Max(c.rates), c.length/2); err != nil { // names are read once, and do not count
+	if _, err := m.measure(ctx, c.rates[len(c.rates)-1], c.length/2); err != nil { // names are read once, and do not count
 		return nil, err
 	}
 	before, err := leave(ctx, c.length/2)

@@ -3,7 +3,7 @@ package freq
 // drifting finds parts of a program that does something else little by little, as it
 // starts: stretches that follow each other, all short and like nothing else. The last
 // changes of a drift are too small to be found, and what it ends in begins with them: it
-// may go on unseen for as long as it was seen. Means are surer of such parts than they are right.
+// may go on unseen for as long as it was seen. Intervals of means do not know of that.
 func (b *pooling) drifting(parts []span) []bool {
 	drifts := make([]bool, len(b.windows))
 	short := 0
@@ -11,19 +11,19 @@ func (b *pooling) drifting(parts []span) []bool {
 		const windows = 3
 		short = max(short, windows*(of.to-of.from))
 	}
-	from, found := 0, 0 // the run of short stretches
-	for _, s := range b.segments {
-		if s.windows() < short && !b.known(s) {
-			found++
-			continue
+	for i := 0; i < len(b.segments); {
+		next := i
+		for next < len(b.segments) && b.segments[next].windows() < short && !b.known(b.segments[next]) {
+			next++
 		}
-		if found > 1 && from < s.from {
-			b.mark(drifts, from, min(2*s.from-from, s.to))
+		if next-i > 1 {
+			from, to := b.segments[i].from, b.segments[next-1].to
+			behind := b.segments[min(next, len(b.segments)-1)]
+			for _, place := range b.places[from:min(to+to-from, behind.to)] {
+				drifts[place] = true
+			}
 		}
-		from, found = s.to, 0
-	}
-	if found > 1 {
-		b.mark(drifts, from, len(b.places))
+		i = next + 1
 	}
 	return drifts
 }
@@ -33,10 +33,4 @@ func (b *pooling) drifting(parts []span) []bool {
 func (b *pooling) known(s segment) bool {
 	m, mixed := b.mixed[s.from]
 	return s.windows() == 1 && mixed && m.likely || b.groups[s.group].windows > s.windows()
-}
-
-func (b *pooling) mark(drifts []bool, from, to int) {
-	for _, place := range b.places[from:to] {
-		drifts[place] = true
-	}
 }

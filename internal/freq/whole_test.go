@@ -37,6 +37,23 @@ func (w *Window) absorbAll(part *Window) {
 	}
 }
 
+// untold are the same windows, not told in parts.
+func untold(windows []Window) []Window {
+	all := slices.Clone(windows)
+	for i := range all {
+		all[i].Parts = nil
+	}
+	return all
+}
+
+// during is a function's share of a window, by that of its parts.
+func during(parts [][]float64, function int) (share float64) {
+	for _, shares := range parts {
+		share += shares[function] / float64(len(parts))
+	}
+	return share
+}
+
 // TestPoolInParts has a change anywhere within a window: told in parts, the window is
 // as well known as others nearly, and all intervals hold, whatever parts differ by.
 func TestPoolInParts(t *testing.T) {
@@ -54,19 +71,13 @@ func TestPoolInParts(t *testing.T) {
 				truth[i] = p(i)
 			}
 			seen := inParts(rng, func(i int) []float64 { return truth[i] }, windows, parts, c.hertz, 2)
-			together := slices.Clone(seen)
-			for i := range together {
-				together[i].Parts = nil
-			}
+			together := untold(seen)
 			told, untold := Pool(seen, Options{}), Pool(together, Options{})
 			for _, f := range []int{0, 1, 5, 7, 70} {
 				shares, deviations := told.Shares(ownShares(seen, f))
 				other, others := untold.Shares(ownShares(together, f))
 				for i := range shares {
-					real := 0.0
-					for j := range parts {
-						real += truth[i*parts+j][f] / parts
-					}
+					real := during(truth[i*parts:(i+1)*parts], f)
 					of.add(shares[i], deviations[i], real)
 					whole.add(other[i], others[i], real)
 					alone.add(ownShares(together[i:i+1], f)[0][0], 0, real)
@@ -107,19 +118,12 @@ func TestPoolOfStart(t *testing.T) {
 		var together, alone scores
 		for range 10 {
 			seen := inParts(rng, func(i int) []float64 { return truth[i] }, windows, parts, 2000, 1)
-			whole := slices.Clone(seen)
-			for i := range whole {
-				whole[i].Parts = nil
-			}
-			pooled := Pool(seen, Options{})
+			whole, pooled := untold(seen), Pool(seen, Options{})
 			for _, f := range []int{0, 1, 5, 7} {
 				shares, deviations := pooled.Shares(ownShares(seen, f))
 				own := ownShares(whole, f)
 				for i := range 8 {
-					real := 0.0
-					for j := range parts {
-						real += truth[i*parts+j][f] / parts
-					}
+					real := during(truth[i*parts:(i+1)*parts], f)
 					together.add(shares[i], deviations[i], real)
 					alone.add(own[i][0], 0, real)
 				}
