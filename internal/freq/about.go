@@ -1,111 +1,209 @@
 package freq
 
+import "slices"
+
 // about estimates a function's shares. What all functions did tells where stretches
-// end; in which of them this one did the same, and how much its windows differ, it
-// tells itself: a compiler that is done after a minute changes nothing for it.
+// end; in which of them this one did the same, how much parts of its windows differ and
+// how its windows wander, it tells itself: a compiler that is done after a minute
+// changes nothing for it.
 type about struct {
 	*Pooled
 	own     []float64 // of each part
-	d, most float64   // its spread, and what that can be at most
+	shares  []float64 // of each piece
+	slots   spread    // how much parts of a window differ by themselves
+	windows spread    // how much windows of a stretch do
 	groups  groups
-	groupOf []int // of each segment; -1: all of it is mixed
+	groupOf []int   // of each segment; -1: all of it is mixed
+	levels  []level // of each piece; of those that are mixed more likely than not none
+	means   []mean  // of each group
 }
 
+// mean is what is known of that of a group: its spread, and that of its windows about it.
+type mean struct{ spread, d float64 }
+
 func newAbout(p *Pooled, own []float64) *about {
-	a := &about{Pooled: p, own: own}
+	a := &about{Pooled: p, own: own, shares: make([]float64, len(p.pieces)), levels: make([]level, len(p.pieces))}
 	a.learn()
 	a.group()
+	d, _ := a.windows.value()
+	ways := wandersAbout(d, a.windows.least)
+	for group := range a.groups {
+		a.follow(group, ways)
+	}
 	return a
 }
 
-// partials estimates all parts.
-func (a *about) partials() []partial {
-	all := make([]partial, len(a.n))
-	for number, s := range a.segments {
-		for place := s.from; place < s.to; place++ {
-			all[a.places[place]] = a.estimate(number, place)
-		}
-	}
-	return all
-}
-
-// tally has a part's samples in the function and in all others.
-func (a *about) tally(place int) tally {
-	w := a.places[place]
-	n, share := a.n[w], a.own[w]
+// tallyOfShare is of samples in the function and in all others.
+func tallyOfShare(share, n float64) tally {
 	return tally{counts: []float64{n * share, n * (1 - share)}, n: n, squares: n * n}
 }
 
-// learn measures how much the function's share differs within stretches.
+// learn adds up pieces, and measures how much the function's share differs: from part
+// to part of a window, and from window to window of a stretch.
 func (a *about) learn() {
-	d, _ := a.spread.value()
-	spread := believed(d, 1).atLeast(a.spread.least)
-	for _, s := range a.segments {
+	a.slots, a.windows = a.Pooled.slots.again(), a.Pooled.windows.again()
+	for i, of := range a.pieces {
+		whole := tally{}
+		for _, part := range a.places[of.from:of.to] {
+			t := tallyOfShare(a.own[part], a.n[part])
+			if whole.n > 0 {
+				a.slots.learnFrom(t, whole)
+			}
+			whole.add(t)
+		}
+		a.shares[i] = whole.counts[0] / whole.n
+	}
+	for _, pieces := range a.seen {
 		before := tally{}
-		for place := s.from; place < s.to; place++ {
-			if a.mixed[place].likely {
+		for _, i := range pieces {
+			if !a.pieces[i].half {
 				continue
 			}
-			t := a.tally(place)
+			t := a.tally(i)
 			if before.n > 0 {
-				spread.learnFrom(t, before)
+				a.windows.learnFrom(t, before)
 			}
 			before.add(t)
 		}
 	}
-	a.d, _ = spread.value()
-	_, a.most = spread.bounds()
 }
+
+// tally is that of a piece, as one.
+func (a *about) tally(i int) tally { return tallyOfShare(a.shares[i], a.pieces[i].n) }
 
 // group finds stretches in which the function had the same share.
 func (a *about) group() {
-	for _, s := range a.segments {
-		t := tally{}
-		for place := s.from; place < s.to; place++ {
-			if !a.mixed[place].likely {
-				t.add(a.tally(place).worth(a.d))
-			}
+	d, _ := a.windows.value()
+	for segment, pieces := range a.seen {
+		t, number := tally{}, -1
+		for _, i := range pieces {
+			t.add(a.tally(i).worth(d))
 		}
-		number := -1
 		if t.n > 0 {
-			number = a.groups.join(t, s.windows())
+			number = a.groups.join(t, a.segments[segment].windows())
 		}
 		a.groupOf = append(a.groupOf, number)
 	}
 }
 
-// estimate is a part's: what its group says and what itself says, each by its worth.
-func (a *about) estimate(number, place int) partial {
-	w := a.places[place]
-	n, own := a.n[w], a.own[w]
-	alone := partial{estimate: estimate{share: own, spread: 1 / n}}
-	m, mixed := a.mixed[place]
-	if !mixed {
-		m = mixture{before: number, after: number, part: 1}
+// follow finds where the function's share was in the stretches of a group.
+func (a *about) follow(group int, ways wanders) {
+	slots, _ := a.slots.value()
+	var sights []sight
+	var places []int
+	for segment, pieces := range a.seen {
+		if a.groupOf[segment] != group {
+			continue
+		}
+		for _, i := range pieces {
+			of := a.pieces[i]
+			sights = append(sights, sight{of.window, a.shares[i], 1/of.n + slots*of.uneven})
+			places = append(places, i)
+		}
 	}
-	before, after := a.groupOf[m.before], a.groupOf[m.after]
+	share := a.groups[group].counts[0] / a.groups[group].n
+	path, d := ways.follow(sights, share*(1-share))
+	for j, i := range places {
+		a.levels[i] = path.levels[j]
+	}
+	a.means = append(a.means, mean{path.spread, d})
+}
+
+// estimate is a piece's: what it says itself, and what its level is by all others.
+func (a *about) estimate(i int) partial {
+	of := a.pieces[i]
+	if m, mixed := a.mixed[of.from]; mixed {
+		return a.mixedPart(i, m)
+	}
+	own, spread := a.ownPart(of)
+	p := partial{heeds: [2]heed{{i, 1 - own}}}
+	p.share = own*a.shares[i] + (1-own)*a.levels[i].share
+	p.spread = spread
+	return p
+}
+
+// ownPart is how far a piece goes by what it says itself, its level known, and what
+// spread is left.
+func (a *about) ownPart(of piece) (own, spread float64) {
+	d, most := a.unevenness(of)
+	return d * of.n / (1 + d*of.n), most / (1 + most*of.n)
+}
+
+// unevenness is the spread of a piece about the level of its window, and what that can be
+// at most.
+func (a *about) unevenness(of piece) (d, most float64) {
+	d, _ = a.slots.value()
+	_, most = a.slots.bounds()
+	return d * of.uneven, most * of.uneven
+}
+
+// mixedPart is that of a part in which a change was, or may have been: what it says
+// itself, and where the stretches before and behind it were.
+func (a *about) mixedPart(i int, m mixture) partial {
+	of := a.pieces[i]
+	alone := partial{estimate: estimate{share: a.shares[i], spread: 1 / of.n}}
+	before, after := a.last(m.before, i), a.first(m.after, i)
 	if before < 0 || after < 0 {
 		return alone
 	}
-	of := 1 / (1 + n*a.d)
-	p := partial{means: [2]heed{{before, of * m.part}, {after, of * (1 - m.part)}}}
-	x, y := a.mean(before), a.mean(after)
-	p.share = (1-of)*own + of*(m.part*x+(1-m.part)*y)
-	p.spread = a.most / (1 + n*a.most)
-	p.moves = of * of * m.variance * (x - y) * (x - y)
+	d, most := a.unevenness(of)
+	further := max(a.windowsOf(before), a.windowsOf(after))
+	d, most = d+further, most+further
+	part := 1 / (1 + of.n*d)
+	x, y := a.levels[before].share, a.levels[after].share
+	p := partial{heeds: [2]heed{{before, part * m.part}, {after, part * (1 - m.part)}}}
+	p.share = (1-part)*a.shares[i] + part*(m.part*x+(1-m.part)*y)
+	p.spread = most / (1 + of.n*most)
+	p.moves = part * part * m.variance * (x - y) * (x - y)
 	if p.moves > 0 && a.variance(p) > alone.variance() {
 		return alone
 	}
 	return p
 }
 
+// windowsOf is how far windows go that do what a piece does.
+func (a *about) windowsOf(i int) float64 { return a.means[a.groupOf[a.pieces[i].segment]].d }
+
+// last is the last piece of a stretch that has a level, but for one; -1: none has.
+func (a *about) last(segment, but int) int {
+	for _, i := range slices.Backward(a.seen[segment]) {
+		if i != but {
+			return i
+		}
+	}
+	return -1
+}
+
+// first is the first one.
+func (a *about) first(segment, but int) int {
+	for _, i := range a.seen[segment] {
+		if i != but {
+			return i
+		}
+	}
+	return -1
+}
+
 // variance is that of a part by itself.
 func (a *about) variance(p partial) float64 {
-	for _, h := range p.means {
-		p.spread += h.part * h.part / a.groups[h.group].n
-	}
+	a.addLevels(&p.estimate, p.heeds[:])
 	return p.estimate.variance()
 }
 
-// mean is the function's share in a group.
-func (a *about) mean(group int) float64 { return a.groups[group].counts[0] / a.groups[group].n }
+// addLevels adds to an estimate the variance of the levels that it goes by, and of the
+// means that those go by.
+func (a *about) addLevels(e *estimate, heeds []heed) {
+	var means []heed
+	for _, h := range heeds {
+		if h.part == 0 {
+			continue
+		}
+		l := a.levels[h.of]
+		e.spread += h.part * h.part * l.spread
+		e.moves += h.part * h.part * l.moves
+		means = heeded(means, a.groupOf[a.pieces[h.of].segment], h.part*l.heeds)
+	}
+	for _, h := range means {
+		e.spread += h.part * h.part * a.means[h.of].spread
+	}
+}

@@ -17,11 +17,14 @@ type Pooled struct {
 
 	parts    []span    // of each window, in n
 	n        []float64 // samples of each part
-	spread   spread    // of all functions
 	segments []segment
 	places   []int // of the parts that segments are of, in all
 	mixed    map[int]mixture
 	drifting []bool // of each part
+
+	pieces         []piece
+	seen           [][]int // those of each segment in which no change was, as far as is known
+	slots, windows spread  // of parts in a window, and of windows in a stretch: of all functions
 
 	references []int // the window that stands for each, instead: see Substitute
 }
@@ -52,7 +55,8 @@ func Pool(windows []Window, o Options) *Pooled {
 	b.segments = b.cut()
 	b.group()
 	b.findMixed()
-	p.spread, p.segments, p.places, p.mixed = b.spread, b.segments, b.places, b.mixed
+	p.segments, p.places, p.mixed = b.segments, b.places, b.mixed
+	p.learn(&b)
 	p.drifting = b.drifting(p.parts)
 	for i := range b.windows {
 		p.n = append(p.n, b.windows[i].N())

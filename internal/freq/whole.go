@@ -10,17 +10,28 @@ func (e estimate) variance() float64 {
 	return max(e.share*(1-e.share)*e.spread+e.moves, 0)
 }
 
-// partial is a part's estimate: its spread is that of what is its own, and of the means
-// that it goes by, each as far as it does. Other parts go by the same ones.
+// partial is a piece's estimate: its spread is what is its own, beside that of the levels
+// that it goes by, each as far as it does. Other pieces go by the same ones.
 type partial struct {
 	estimate
-	means [2]heed
+	heeds [2]heed
 }
 
-// heed is how far a mean counts.
+// heed is how far something counts, by its number: a piece's level, a group's mean.
 type heed struct {
-	group int
-	part  float64
+	of   int
+	part float64
+}
+
+// heeded adds to how far one does.
+func heeded(all []heed, of int, part float64) []heed {
+	for i := range all {
+		if all[i].of == of {
+			all[i].part += part
+			return all
+		}
+	}
+	return append(all, heed{of, part})
 }
 
 // wholes estimates windows.
@@ -29,45 +40,63 @@ func (p *Pooled) wholes(own [][]float64) []estimate {
 		return p.substituted(own)
 	}
 	a := newAbout(p, slices.Concat(own...))
-	partials := a.partials()
 	all := make([]estimate, len(own))
 	const hidden = 2 // what chance may do to the window's own samples, and as much again that it hides
-	for i, of := range p.parts {
-		all[i] = a.whole(partials[of.from:of.to], a.n[of.from:of.to])
+	for from, to := 0, 0; from < len(p.pieces); from = to {
+		window := p.pieces[from].window
+		for to = from; to < len(p.pieces) && p.pieces[to].window == window; {
+			to++
+		}
+		of := p.parts[window]
+		all[window] = a.whole(from, to)
 		if slices.Contains(p.drifting[of.from:of.to], true) {
-			all[i].spread = max(all[i].spread, hidden/sum(a.n[of.from:of.to]))
+			all[window].spread = max(all[window].spread, hidden/sum(a.n[of.from:of.to]))
 		}
 	}
 	return all
 }
 
-// whole puts a window together. Each part counts by its samples.
-func (a *about) whole(parts []partial, n []float64) (e estimate) {
-	all := sum(n)
-	if all == 0 {
-		return e
-	}
-	n = evened(n)
-	heeded := map[int]float64{}
-	for i, p := range parts {
-		of := n[i] / all
+// whole puts a window together. Each piece counts by its samples.
+func (a *about) whole(from, to int) (e estimate) {
+	partials, weights := make([]partial, 0, to-from), a.weights(from, to)
+	var heeds []heed
+	for i := from; i < to; i++ {
+		p, of := a.estimate(i), weights[i-from]
+		partials = append(partials, p)
 		e.share += of * p.share
 		e.spread += of * of * p.spread
 		e.moves += of * of * p.moves
-		for _, h := range p.means {
-			heeded[h.group] += of * h.part
+		for _, h := range p.heeds {
+			heeds = heeded(heeds, h.of, of*h.part)
 		}
 	}
-	for i, p := range parts { // how much of the window each part was is known by samples
-		e.moves += n[i] / all * (p.share - e.share) * (p.share - e.share) / all
+	all := 0.0
+	for _, of := range a.pieces[from:to] {
+		all += of.n
 	}
-	for group, part := range heeded {
-		if part > 0 {
-			e.spread += part * part / a.groups[group].n
-		}
+	for i, p := range partials { // how much of the window each piece was is known by samples
+		e.moves += weights[i] * (p.share - e.share) * (p.share - e.share) / all
 	}
+	a.addLevels(&e, heeds)
 	e.spread = min(e.spread, 1/all)
 	return e
+}
+
+// weights are how much of a window each of its pieces is.
+func (a *about) weights(from, to int) []float64 {
+	parts := a.parts[a.pieces[from].window]
+	n := evened(a.n[parts.from:parts.to])
+	weights, all := make([]float64, to-from), 0.0
+	for i, of := range a.pieces[from:to] {
+		for _, part := range a.places[of.from:of.to] {
+			weights[i] += n[part-parts.from]
+		}
+		all += weights[i]
+	}
+	for i := range weights {
+		weights[i] /= all
+	}
+	return weights
 }
 
 // evened are samples of parts of one length, less what chance alone has them differ by:

@@ -28,6 +28,12 @@ func (s spread) atLeast(least float64) spread {
 	return s
 }
 
+// again is what to believe of one function's, if this is that of them all.
+func (s *spread) again() spread {
+	d, _ := s.value()
+	return believed(d, 1).atLeast(s.least)
+}
+
 // value is D, and doubt its standard deviation.
 func (s *spread) value() (d, doubt float64) {
 	p := 1 / (s.priorDoubt * s.priorDoubt)

@@ -1,0 +1,89 @@
+package freq
+
+// piece is what one window has of a stretch: parts in a row, as one. A part in which a
+// change may have been is one by itself.
+type piece struct {
+	span            // of places
+	window, segment int
+	n               float64
+	uneven          float64 // times the spread of parts: what it differs by beyond a whole window, in which they even out
+	half            bool    // of its window at least
+}
+
+// pieces cuts stretches at the edges of windows.
+func (b *pooling) pieces(parts []span) (all []piece) {
+	window := make([]int, len(b.windows))
+	for i, of := range parts {
+		for j := of.from; j < of.to; j++ {
+			window[j] = i
+		}
+	}
+	windows := make([]tally, len(parts))
+	for place, t := range b.tallies {
+		windows[window[b.places[place]]].add(t)
+	}
+	for number, s := range b.segments {
+		for from := s.from; from < s.to; {
+			of := piece{span: span{from, from + 1}, window: window[b.places[from]], segment: number}
+			_, mixed := b.mixed[from]
+			for !mixed && of.to < s.to && window[b.places[of.to]] == of.window {
+				if _, mixed = b.mixed[of.to]; !mixed {
+					of.to++
+				}
+			}
+			t := b.sum(of)
+			of.n = t.n
+			whole := windows[of.window].unevenness()
+			of.uneven = t.unevenness() - whole
+			of.half = of.uneven <= whole
+			all = append(all, of)
+			from = of.to
+		}
+	}
+	return all
+}
+
+// sum adds up a piece.
+func (b *pooling) sum(of piece) (t tally) {
+	for _, part := range b.tallies[of.from:of.to] {
+		t.add(part)
+	}
+	return t
+}
+
+// unevenness is one over how many windows of one size a tally is worth.
+func (t tally) unevenness() float64 { return t.squares / (t.n * t.n) }
+
+// learn cuts stretches into pieces, and measures how much parts of a window differ, and
+// windows of a stretch.
+func (p *Pooled) learn(b *pooling) {
+	p.pieces, p.seen = b.pieces(p.parts), make([][]int, len(b.segments))
+	p.slots, p.windows = unknownSpread.atLeast(b.least()), unknownSpread.atLeast(b.least())
+	stretches := make([]tally, len(b.segments))
+	for i, of := range p.pieces {
+		whole := tally{}
+		for _, part := range b.tallies[of.from:of.to] {
+			if whole.n > 0 {
+				p.slots.learnFrom(part, whole)
+			}
+			whole.add(part)
+		}
+		if b.mixed[of.from].likely {
+			continue
+		}
+		p.seen[of.segment] = append(p.seen[of.segment], i)
+		if whole = whole.asOne(); of.half {
+			before := &stretches[of.segment]
+			if before.n > 0 {
+				p.windows.learnFrom(whole, *before)
+			}
+			before.add(whole)
+		}
+	}
+}
+
+// asOne is the tally of one window.
+func (t tally) asOne() tally {
+	t.squares = t.n * t.n
+	return t
+}

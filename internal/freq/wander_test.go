@@ -1,0 +1,163 @@
+package freq
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestPoolOfWander has shares move to and fro, so slowly that windows near each other are
+// alike and others are not: by neighbours, windows are better known than alone, however
+// they are told, and intervals hold.
+func TestPoolOfWander(t *testing.T) {
+	const windows, parts = 60, 10
+	first := zipf(100)
+	for _, c := range []struct{ far, reach, hertz float64 }{ // as a share, and in windows
+		{0.02, 10, 500}, {0.01, 3, 500}, {0.005, 30, 500}, {0.02, 0, 500}, {0.02, 10, 50},
+	} {
+		rng := rand.New(rand.NewPCG(4, uint64(c.hertz*c.far*(c.reach+1))))
+		var of, whole, alone scores
+		for range 8 {
+			off := walk(rng, windows*parts, c.far, c.reach*parts)
+			truth := make([][]float64, windows*parts)
+			for i := range truth {
+				truth[i] = moved(moved(first, 0.1+off[i], 0, 5), 0.05-off[i]/2, 1, 7)
+			}
+			seen := inParts(rng, func(i int) []float64 { return truth[i] }, windows, parts, c.hertz, 1)
+			together := untold(seen)
+			told, untold := Pool(seen, Options{}), Pool(together, Options{})
+			for _, f := range []int{0, 1, 5, 7, 70} {
+				shares, deviations := told.Shares(ownShares(seen, f))
+				other, others := untold.Shares(ownShares(together, f))
+				own := ownShares(together, f)
+				for i := range shares {
+					real := during(truth[i*parts:(i+1)*parts], f)
+					of.add(shares[i], deviations[i], real)
+					whole.add(other[i], others[i], real)
+					alone.add(own[i][0], 0, real)
+				}
+			}
+		}
+		t.Logf("%v: error %.5f (not told in parts %.5f, alone %.5f), %.3f covered within %.5f (%.3f within %.5f)", c, of.error/of.n,
+			whole.error/whole.n, alone.error/alone.n, of.covered/of.n, of.width/of.n, whole.covered/whole.n, whole.width/whole.n)
+		for _, s := range []scores{of, whole} {
+			if s.covered/s.n < 0.93 {
+				t.Errorf("%v: %.3f are covered", c, s.covered/s.n)
+			}
+			if s.error > 0.95*alone.error {
+				t.Errorf("%v: error %.5f, alone %.5f", c, s.error/s.n, alone.error/alone.n)
+			}
+		}
+	}
+}
+
+// walk goes off and comes back: so far, as a standard deviation, and for so long.
+func walk(rng *rand.Rand, steps int, far, long float64) []float64 {
+	kept := 0.0
+	if long > 0 {
+		kept = math.Exp(-1 / long)
+	}
+	at := far * rng.NormFloat64()
+	all := make([]float64, steps)
+	for i := range all {
+		all[i] = at
+		at = kept*at + math.Sqrt(1-kept*kept)*far*rng.NormFloat64()
+	}
+	return all
+}
+
+// TestWanderOfOne has nothing but one sight, or shares of nothing and of all.
+func TestWanderOfOne(t *testing.T) {
+	ways := wandersAbout(1e-4, 1e-6)
+	one, _ := ways.follow([]sight{{0, 0.3, 0.01}}, 0.21)
+	if l := one.levels[0]; math.Abs(l.share-0.3) > 1e-9 || math.Abs(l.spread+l.heeds*l.heeds*one.spread-0.01) > 2e-3 {
+		t.Errorf("of one sight: %+v, of which the mean is known by %v", l, one.spread)
+	}
+	for _, share := range []float64{0, 1} {
+		all, d := ways.follow([]sight{{0, share, 0.01}, {1, share, 0.02}, {5, share, 0.01}}, share*(1-share))
+		for _, l := range all.levels {
+			if math.Abs(l.share-share) > 1e-9 || l.moves > 1e-9 || !(l.spread > 0) || math.IsNaN(d) {
+				t.Errorf("of shares of %v: %+v", share, l)
+			}
+		}
+	}
+}
+
+// TestFollow has paths of few sights agree with what their covariances say: sights are
+// normal about a mean of which nothing is known, and correlated.
+func TestFollow(t *testing.T) {
+	w := wander{0.02, 2.5}
+	sights := []sight{{0, 0.30, 0.01}, {1, 0.36, 0.02}, {4, 0.25, 0.005}, {4, 0.27, 0.03}}
+	n := len(sights)
+	between := func(i, j int) float64 { return w.d * w.kept(int(math.Abs(float64(sights[i].window-sights[j].window)))) }
+	seen := make([][]float64, n)
+	for i := range seen {
+		seen[i] = make([]float64, n)
+		for j := range seen[i] {
+			seen[i][j] = between(i, j)
+		}
+		seen[i][i] += sights[i].noise
+	}
+	shares, ones := make([]float64, n), make([]float64, n)
+	for i := range sights {
+		shares[i], ones[i] = sights[i].share, 1
+	}
+	byShares, byOnes := solve(seen, shares), solve(seen, ones)
+	one, both := sum(byOnes), sum(byShares)
+	p := w.follow(sights, 0.2)
+	if math.Abs(p.mean-both/one) > 1e-12 || math.Abs(p.spread-1/one) > 1e-12 {
+		t.Errorf("the mean is %v, and known by %v, want %v and %v", p.mean, p.spread, both/one, 1/one)
+	}
+	for i, l := range p.levels {
+		share, heeds, cross := p.mean, 1.0, make([]float64, n)
+		for j := range cross {
+			cross[j] = between(i, j)
+			share += cross[j] * (byShares[j] - p.mean*byOnes[j])
+			heeds -= cross[j] * byOnes[j]
+		}
+		spread := w.d
+		for j, x := range solve(seen, cross) {
+			spread -= cross[j] * x
+		}
+		if math.Abs(l.share-share) > 1e-12 || math.Abs(l.heeds-heeds) > 1e-12 || math.Abs(l.spread-spread) > 1e-12 {
+			t.Errorf("sight %d: %+v, want %v, %v and %v", i, l, share, heeds, spread)
+		}
+	}
+}
+
+// solve finds x of a x = b, for a that is positive definite.
+func solve(a [][]float64, b []float64) []float64 {
+	n := len(b)
+	rows := make([][]float64, n)
+	for i := range rows {
+		rows[i] = append(append([]float64{}, a[i]...), b[i])
+	}
+	for i := range rows {
+		for j := range rows {
+			if j == i {
+				continue
+			}
+			times := rows[j][i] / rows[i][i]
+			for k := range rows[j] {
+				rows[j][k] -= times * rows[i][k]
+			}
+		}
+	}
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = rows[i][n] / rows[i][i]
+	}
+	return x
+}
+
+// BenchmarkShares is a function's, in an hour of windows in parts.
+func BenchmarkShares(b *testing.B) {
+	const windows, parts = 360, 10
+	rng := rand.New(rand.NewPCG(8, 8))
+	p, _ := phased(rng, windows*parts, 60, 300, zipf(100), moved(zipf(100), 0.2, 0, 4))
+	seen := inParts(rng, p, windows, parts, 500, 1)
+	pooled, own := Pool(seen, Options{}), ownShares(seen, 0)
+	for b.Loop() {
+		pooled.Shares(own)
+	}
+}
