@@ -34,7 +34,7 @@ func (b *pooling) pieces(parts []span) (all []piece) {
 			t := b.sum(of)
 			of.n = t.n
 			whole := windows[of.window].unevenness()
-			of.uneven = t.unevenness() - whole
+			of.uneven = max(t.unevenness()-whole, 0)
 			of.half = of.uneven <= whole
 			all = append(all, of)
 			from = of.to
