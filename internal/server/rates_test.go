@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/wire"
@@ -32,14 +33,16 @@ var (
 // deciding is a server whose decisions are made when a test says so.
 type deciding struct {
 	*commanded
-	kept  *mem.Store
-	last  time.Time // until when windows were pushed
-	hertz float64   // at which these are sampled
+	kept   *mem.Store
+	last   time.Time // until when windows were pushed
+	hertz  float64   // at which these are sampled
+	tenant string    // whose they are
+	as     func(tenant string) (atysv1connect.ControlClient, atysv1connect.FleetClient)
 }
 
 func decide(t *testing.T, kept *mem.Store, dir string, now time.Time) *deciding {
 	t.Helper()
-	d := &deciding{commanded: &commanded{now: now}, kept: kept, last: now, hertz: 100}
+	d := &deciding{commanded: &commanded{now: now}, kept: kept, last: now, hertz: 100, tenant: "default"}
 	admission, as := admitted(t)
 	var err error
 	if d.Server, err = New(Options{Store: kept, Profiles: dir, Admission: admission, Now: func() time.Time { return d.now }}); err != nil {
@@ -48,9 +51,21 @@ func decide(t *testing.T, kept *mem.Store, dir string, now time.Time) *deciding 
 	h := httptest.NewServer(d.Handler())
 	t.Cleanup(h.Close)
 	t.Cleanup(d.Close)
-	operator := as(h, "default/operator")
-	d.control, d.fleet = atysv1connect.NewControlClient(operator, h.URL), atysv1connect.NewFleetClient(operator, h.URL)
+	d.as = func(tenant string) (atysv1connect.ControlClient, atysv1connect.FleetClient) {
+		operator := as(h, tenant+"/operator")
+		return atysv1connect.NewControlClient(operator, h.URL), atysv1connect.NewFleetClient(operator, h.URL)
+	}
+	d.control, d.fleet = d.as(d.tenant)
 	return d
+}
+
+// of is the same server as another tenant sees it.
+func (d *deciding) of(tenant string) *deciding {
+	other := *d
+	c := *d.commanded
+	other.commanded, other.tenant = &c, tenant
+	other.control, other.fleet = d.as(tenant)
+	return &other
 }
 
 // begin is a server with the profile adapting, to which agents x and y have told of
@@ -96,7 +111,8 @@ func (d *deciding) push(t *testing.T, windows ...*profile.Window) {
 		if err := b.Add(wire.Seal(w, profile.Run{1})); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := d.Push(t.Context(), b.Request()); err != nil || len(r.GetUnknown()) > 0 {
+		as := auth.With(t.Context(), auth.Identity{Tenant: d.tenant, Role: auth.Agent})
+		if r, err := d.Push(as, b.Request()); err != nil || len(r.GetUnknown()) > 0 {
 			t.Fatalf("%v, %v", r, err)
 		}
 	}
@@ -295,6 +311,55 @@ func TestRatesOutliveTheServer(t *testing.T) {
 		if rates := again.told(t, "x").GetTasks()[0].GetRates(); len(rates) != 1 {
 			t.Errorf("window %d: after a restart ordered is %v", window, rates)
 		}
+	}
+}
+
+// TestRatesOutliveTheServerOfEach has two tenants, whose services have one name and do
+// other things: each has its own rates, and has them again after the server has started anew.
+func TestRatesOutliveTheServerOfEach(t *testing.T) {
+	dir := t.TempDir()
+	d := decide(t, mem.New(1), dir, noon)
+	other := d.of("other")
+	both := []*deciding{d, other}
+	for _, of := range both {
+		of.apply(t, adapting)
+		of.tell(t, "x", "shop")
+	}
+	for window := range 30 {
+		other.push(t, ratedWindow("x", "shop", d.last, profile.Rate{Hertz: d.hertz}, doing(window)))
+		d.window(t, serving, "x")
+		d.wait(t)
+	}
+	var want []string
+	for _, of := range both {
+		want = append(want, of.rate(t, "shop"))
+	}
+	if want[0] == want[1] || slices.Contains(want, "") {
+		t.Fatalf("they have the rates %q", want)
+	}
+	d.Server.Close()
+	d = decide(t, d.kept, dir, d.now.Add(time.Millisecond))
+	both = []*deciding{d, d.of("other")}
+	for _, of := range both {
+		of.tell(t, "x", "shop")
+	}
+	d.decideDue(t.Context())
+	for i, of := range both {
+		if got := of.rate(t, "shop"); got != want[i] {
+			t.Errorf("tenant %s had %s, and has %s", of.tenant, want[i], got)
+		}
+	}
+}
+
+// TestRatesHaveAWidth asks by what answers are pooled: the width that the profile of a task wants.
+func TestRatesHaveAWidth(t *testing.T) {
+	d := decide(t, mem.New(1), t.TempDir(), noon)
+	d.apply(t, `{"kind":"Profile","name":"adapting","select":"{service=\"shop\"}","frequency":{"min":19,"max":999,"policy":"auto","width":0.02}}`)
+	as := func(tenant string) context.Context {
+		return auth.With(t.Context(), auth.Identity{Tenant: tenant, Role: auth.Reader})
+	}
+	if own, none, others := d.width(as("default"), "adapting"), d.width(as("default"), "another"), d.width(as("other"), "adapting"); own != 0.02 || none != 0 || others != 0 {
+		t.Errorf("its own is %g, that of no profile %g, that of another tenant %g", own, none, others)
 	}
 }
 
