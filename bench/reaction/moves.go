@@ -26,8 +26,11 @@ import (
 const asked = `kind: Profile
 name: moving
 select: '{service=~"moving-.*"}'
-frequency: {min: 19, max: 1999, policy: auto, width: 0.03}
+frequency: {min: 19, max: %d, policy: auto, width: 0.03}
 `
+
+// highest is the rate that it is raised to after a change.
+const highest = 1999
 
 const window = 10 * time.Second
 
@@ -70,7 +73,7 @@ func startFleet(ctx context.Context, dir, atys string) (address string, end func
 	}
 	address = fmt.Sprintf("127.0.0.1:%d", port)
 	data, profile := filepath.Join(dir, "up"), filepath.Join(dir, "moving.yaml")
-	if err := os.WriteFile(profile, []byte(asked), 0o600); err != nil {
+	if err := os.WriteFile(profile, fmt.Appendf(nil, asked, highest), 0o600); err != nil {
 		return "", nil, err
 	}
 	up, err := harness.StartProcess(dir, address, atys, "up", "--listen", address, "--data", data)
@@ -149,11 +152,16 @@ func report(ctx context.Context, t *harness.Table, atys, address string, movers 
 		return err
 	}
 	var late []float64
-	never, between := 0, 0
+	never, between, already := 0, 0, 0
 	for _, m := range movers {
-		raised := raises(answer.Decided, m.name)
+		rates := ratesOf(answer.Decided, m.name)
+		raised := raises(rates)
 		for _, at := range m.moved {
 			change := at.Truncate(window)
+			if rates.at(change)*raise > highest { // nothing is left to raise
+				already++
+				continue
+			}
 			i := slices.IndexFunc(raised, func(r time.Time) bool { return r.After(change) })
 			if i < 0 || raised[i].Sub(change) >= *stays {
 				never++
@@ -170,22 +178,48 @@ func report(ctx context.Context, t *harness.Table, atys, address string, movers 
 	t.Row(fmt.Sprintf("%d%% of the time move, %d times: from that window to the first at the raised rate, median", *part, len(late)+never), harness.Middle(late, "windows"), "3", "2")
 	t.Row("- the latest", fmt.Sprintf("%.0f windows", slices.Max(late)), "3", "2")
 	t.Row("- never raised", strconv.Itoa(never), "0", "0")
+	t.Row("- sampled at the highest rate when they moved", strconv.Itoa(already), "", "")
 	t.Row("- raised where nothing moved", strconv.Itoa(between), "", "")
 	return nil
 }
 
-// raises are the windows of a service from which on its rate was a higher one.
-func raises(all []decided, service string) (raised []time.Time) {
-	last := 0.0
+// raise is how many times as high a rate is at least that counts as raised.
+const raise = 1.2
+
+// rated is a window, and at what rate it was sampled.
+type rated struct {
+	start time.Time
+	hertz float64
+}
+
+// course is all windows of a service, one after the other.
+type course []rated
+
+func ratesOf(all []decided, service string) (c course) {
 	for _, d := range all {
-		ns, err := strconv.ParseInt(d.Start, 10, 64)
-		if err != nil || d.Service != service {
-			continue
+		if ns, err := strconv.ParseInt(d.Start, 10, 64); err == nil && d.Service == service {
+			c = append(c, rated{time.Unix(0, ns).Add(window / 2).Truncate(window), d.Rate.Hertz})
 		}
-		if last > 0 && d.Rate.Hertz > 1.2*last {
-			raised = append(raised, time.Unix(0, ns).Add(window/2).Truncate(window))
+	}
+	return c
+}
+
+// at is the rate of the window that begins then; 0: there is none.
+func (c course) at(start time.Time) float64 {
+	for _, r := range c {
+		if r.start.Equal(start) {
+			return r.hertz
 		}
-		last = d.Rate.Hertz
+	}
+	return 0
+}
+
+// raises are the windows from which on the rate was a higher one.
+func raises(c course) (raised []time.Time) {
+	for i := 1; i < len(c); i++ {
+		if c[i-1].hertz > 0 && c[i].hertz > raise*c[i-1].hertz {
+			raised = append(raised, c[i].start)
+		}
 	}
 	return raised
 }
