@@ -13,16 +13,14 @@ type about struct {
 	slots   spread    // how much parts of a window differ by themselves
 	windows spread    // how much windows of a stretch do
 	groups  groups
-	groupOf []int   // of each segment; -1: all of it is mixed
-	levels  []level // of each piece; of those that are mixed more likely than not none
-	means   []mean  // of each group
+	groupOf []int     // of each segment; -1: all of it is mixed
+	levels  []level   // of each piece; of those that are mixed more likely than not none
+	levelOf []int     // the piece that stands for its level: those of one window and group have one
+	d       []float64 // of each group: how far its windows go
 }
 
-// mean is what is known of that of a group: its spread, and that of its windows about it.
-type mean struct{ spread, d float64 }
-
 func newAbout(p *Pooled, own []float64) *about {
-	a := &about{Pooled: p, own: own, shares: make([]float64, len(p.pieces)), levels: make([]level, len(p.pieces))}
+	a := &about{Pooled: p, own: own, shares: make([]float64, len(p.pieces)), levels: make([]level, len(p.pieces)), levelOf: make([]int, len(p.pieces))}
 	a.learn()
 	a.group()
 	d, _ := a.windows.value()
@@ -90,23 +88,26 @@ func (a *about) group() {
 func (a *about) follow(group int, ways wanders) {
 	slots, _ := a.slots.value()
 	var sights []sight
-	var places []int
-	for segment, pieces := range a.seen {
+	var pieces []int
+	for segment, seen := range a.seen {
 		if a.groupOf[segment] != group {
 			continue
 		}
-		for _, i := range pieces {
+		for _, i := range seen {
 			of := a.pieces[i]
-			sights = append(sights, sight{of.window, a.shares[i], 1/of.n + slots*of.uneven})
-			places = append(places, i)
+			sights = append(sights, sight{of.at, a.shares[i], 1/of.n + slots*of.uneven})
+			pieces = append(pieces, i)
 		}
 	}
 	share := a.groups[group].counts[0] / a.groups[group].n
-	path, d := ways.follow(sights, share*(1-share))
-	for j, i := range places {
-		a.levels[i] = path.levels[j]
+	levels, d := ways.follow(sights, share*(1-share))
+	for j, i := range pieces {
+		a.levels[i], a.levelOf[i] = levels[j], i
+		if j > 0 && sights[j-1].window == sights[j].window {
+			a.levelOf[i] = a.levelOf[pieces[j-1]]
+		}
 	}
-	a.means = append(a.means, mean{path.spread, d})
+	a.d = append(a.d, d)
 }
 
 // estimate is a piece's: what it says itself, and what its level is by all others.
@@ -116,7 +117,7 @@ func (a *about) estimate(i int) partial {
 		return a.mixedPart(i, m)
 	}
 	own, spread := a.ownPart(of)
-	p := partial{heeds: [2]heed{{i, 1 - own}}}
+	p := partial{heeds: [2]heed{{a.levelOf[i], 1 - own}}}
 	p.share = own*a.shares[i] + (1-own)*a.levels[i].share
 	p.spread = spread
 	return p
@@ -151,18 +152,18 @@ func (a *about) mixedPart(i int, m mixture) partial {
 	d, most = d+further, most+further
 	part := 1 / (1 + of.n*d)
 	x, y := a.levels[before].share, a.levels[after].share
-	p := partial{heeds: [2]heed{{before, part * m.part}, {after, part * (1 - m.part)}}}
+	p := partial{heeds: [2]heed{{a.levelOf[before], part * m.part}, {a.levelOf[after], part * (1 - m.part)}}}
 	p.share = (1-part)*a.shares[i] + part*(m.part*x+(1-m.part)*y)
 	p.spread = most / (1 + of.n*most)
 	p.moves = part * part * m.variance * (x - y) * (x - y)
-	if p.moves > 0 && a.variance(p) > alone.variance() {
+	if whole := a.variance(p); p.moves > 0 && whole > p.share*(1-p.share)/of.n {
 		return alone
 	}
 	return p
 }
 
 // windowsOf is how far windows go that do what a piece does.
-func (a *about) windowsOf(i int) float64 { return a.means[a.groupOf[a.pieces[i].segment]].d }
+func (a *about) windowsOf(i int) float64 { return a.d[a.groupOf[a.pieces[i].segment]] }
 
 // last is the last piece of a stretch that has a level, but for one; -1: none has.
 func (a *about) last(segment, but int) int {
@@ -201,9 +202,9 @@ func (a *about) addLevels(e *estimate, heeds []heed) {
 		l := a.levels[h.of]
 		e.spread += h.part * h.part * l.spread
 		e.moves += h.part * h.part * l.moves
-		means = heeded(means, a.groupOf[a.pieces[h.of].segment], h.part*l.heeds)
+		means = heeded(means, a.groupOf[a.pieces[h.of].segment], h.part*l.pull)
 	}
 	for _, h := range means {
-		e.spread += h.part * h.part * a.means[h.of].spread
+		e.spread += h.part * h.part
 	}
 }

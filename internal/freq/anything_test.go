@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
+
+	"atys.dev/atys/internal/stats"
 )
 
 // TestPoolOfAnything has windows of all kinds beside each other: without samples or with
@@ -22,7 +26,8 @@ func TestPoolOfAnything(t *testing.T) {
 			}
 			windows[i] = w
 		}
-		pooled, again := Pool(windows, Options{}), Pool(windows, Options{})
+		o := Options{Width: []float64{0, 0.4, 1e-3, 1e-160}[rng.IntN(4)]}
+		pooled, again := Pool(windows, o), Pool(windows, o)
 		for f := range 3 {
 			own := ownShares(windows, f)
 			shares, deviations := pooled.Shares(own)
@@ -54,4 +59,43 @@ func anything(rng *rand.Rand, most float64) (w Window) {
 		}
 	}
 	return w
+}
+
+// TestPoolOfAll has a function that is in all samples: no interval says less of it than
+// those of a window alone.
+func TestPoolOfAll(t *testing.T) {
+	for windows := 1; windows < 40; windows++ {
+		seen := make([]Window, windows)
+		own := make([][]float64, windows)
+		for i := range seen {
+			seen[i], own[i] = two(0.3), []float64{1}
+		}
+		alone := stats.Proportion(seen[0].N(), seen[0].N())
+		for i, in := range Pool(seen, Options{}).Intervals(own) {
+			if in.Value < 1-1e-9 || in.Width() > alone.Width()+1e-9 {
+				t.Fatalf("window %d of %d: %+v, alone %+v", i, windows, in, alone)
+			}
+		}
+	}
+}
+
+// TestTimes has windows missing between others, some in which nothing was said of when
+// they were, and clocks that were set back.
+func TestTimes(t *testing.T) {
+	at := func(seconds ...int) (windows []Window) {
+		for _, s := range seconds {
+			windows = append(windows, Window{Start: time.Unix(int64(s), 0), Length: 10 * time.Second})
+		}
+		return windows
+	}
+	unsaid := at(0, 0, 50)
+	unsaid[1].Length = 0
+	for _, c := range []struct {
+		windows []Window
+		want    []int
+	}{{at(0, 10, 20), []int{0, 1, 2}}, {at(5, 15, 3605), []int{0, 1, 360}}, {at(100, 50, 160), []int{0, 1, 6}}, {unsaid, []int{0, 1, 5}}, {nil, []int{}}} {
+		if got := times(c.windows); !slices.Equal(got, c.want) {
+			t.Errorf("%v, want %v", got, c.want)
+		}
+	}
 }

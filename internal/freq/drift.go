@@ -6,14 +6,19 @@ package freq
 // may go on unseen for as long as it was seen. Intervals of means do not know of that.
 func (b *pooling) drifting(parts []span) []bool {
 	drifts := make([]bool, len(b.windows))
-	short := 0
-	for _, of := range parts {
+	window := windowOf(parts)
+	short := func(s segment) bool {
 		const windows = 3
-		short = max(short, windows*(of.to-of.from))
+		length := 0.0
+		for _, place := range b.places[s.from:s.to] {
+			of := parts[window[place]]
+			length += 1 / float64(of.to-of.from)
+		}
+		return length < windows-1e-9
 	}
 	for i := 0; i < len(b.segments); {
 		next := i
-		for next < len(b.segments) && b.segments[next].windows() < short && !b.known(b.segments[next]) {
+		for next < len(b.segments) && short(b.segments[next]) && !b.known(b.segments[next]) {
 			next++
 		}
 		if next-i > 1 {

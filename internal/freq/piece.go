@@ -5,19 +5,15 @@ package freq
 type piece struct {
 	span            // of places
 	window, segment int
+	at              int // when its window was, in windows' lengths
 	n               float64
 	uneven          float64 // times the spread of parts: what it differs by beyond a whole window, in which they even out
 	half            bool    // of its window at least
 }
 
 // pieces cuts stretches at the edges of windows.
-func (b *pooling) pieces(parts []span) (all []piece) {
-	window := make([]int, len(b.windows))
-	for i, of := range parts {
-		for j := of.from; j < of.to; j++ {
-			window[j] = i
-		}
-	}
+func (b *pooling) pieces(parts []span, at []int) (all []piece) {
+	window := windowOf(parts)
 	windows := make([]tally, len(parts))
 	for place, t := range b.tallies {
 		windows[window[b.places[place]]].add(t)
@@ -25,6 +21,7 @@ func (b *pooling) pieces(parts []span) (all []piece) {
 	for number, s := range b.segments {
 		for from := s.from; from < s.to; {
 			of := piece{span: span{from, from + 1}, window: window[b.places[from]], segment: number}
+			of.at = at[of.window]
 			_, mixed := b.mixed[from]
 			for !mixed && of.to < s.to && window[b.places[of.to]] == of.window {
 				if _, mixed = b.mixed[of.to]; !mixed {
@@ -43,6 +40,31 @@ func (b *pooling) pieces(parts []span) (all []piece) {
 	return all
 }
 
+// windowOf is the window of each part.
+func windowOf(parts []span) (windows []int) {
+	for i, of := range parts {
+		for range of.to - of.from {
+			windows = append(windows, i)
+		}
+	}
+	return windows
+}
+
+// times are when windows were, in lengths of theirs: between those that are here others
+// may be missing.
+func times(windows []Window) []int {
+	at := make([]int, len(windows))
+	for i := range windows {
+		if w := &windows[i]; w.Length > 0 {
+			at[i] = int(w.Start.Sub(windows[0].Start) / w.Length)
+		}
+		if i > 0 {
+			at[i] = max(at[i], at[i-1]+1)
+		}
+	}
+	return at
+}
+
 // sum adds up a piece.
 func (b *pooling) sum(of piece) (t tally) {
 	for _, part := range b.tallies[of.from:of.to] {
@@ -56,8 +78,8 @@ func (t tally) unevenness() float64 { return t.squares / (t.n * t.n) }
 
 // learn cuts stretches into pieces, and measures how much parts of a window differ, and
 // windows of a stretch.
-func (p *Pooled) learn(b *pooling) {
-	p.pieces, p.seen = b.pieces(p.parts), make([][]int, len(b.segments))
+func (p *Pooled) learn(b *pooling, at []int) {
+	p.pieces, p.seen = b.pieces(p.parts, at), make([][]int, len(b.segments))
 	p.slots, p.windows = unknownSpread.atLeast(b.least()), unknownSpread.atLeast(b.least())
 	stretches := make([]tally, len(b.segments))
 	for i, of := range p.pieces {

@@ -7,8 +7,8 @@ import (
 )
 
 // Pooled is what windows say of each other: those of one stretch, and of stretches in
-// which a function had the same share, are estimates of one mean, from which each
-// differs as little as is known of them all.
+// which a function had the same share, wander about one mean. Each is estimated by its own
+// samples, by those near it, and by that mean.
 //
 // A window may be known in parts. Each is pooled by itself, and the window is what its
 // parts are: a change then leaves one part that is two things at once, not a window.
@@ -41,7 +41,7 @@ type Estimate struct {
 // Pool pools windows, one after the other, of one service. Those without samples
 // have an estimate of nothing.
 func Pool(windows []Window, o Options) *Pooled {
-	if o.Fill(); o.Width == 0 { // of a policy that has none
+	if o.Fill(); !(o.Width > 0) { // of a policy that has none
 		o.Width = DefaultWidth
 	}
 	p := &Pooled{Estimates: make([]Estimate, len(windows))}
@@ -56,7 +56,7 @@ func Pool(windows []Window, o Options) *Pooled {
 	b.group()
 	b.findMixed()
 	p.segments, p.places, p.mixed = b.segments, b.places, b.mixed
-	p.learn(&b)
+	p.learn(&b, times(windows))
 	p.drifting = b.drifting(p.parts)
 	for i := range b.windows {
 		p.n = append(p.n, b.windows[i].N())
@@ -122,6 +122,9 @@ func (p *Pooled) Shares(own [][]float64) (shares, deviations []float64) {
 	return shares, deviations
 }
 
+// rounding is less than any variance is.
+const rounding = 1e-20
+
 // Intervals are the same estimates with 95% intervals, which take in what may have
 // changed without being found.
 func (p *Pooled) Intervals(own [][]float64) []stats.Interval {
@@ -131,8 +134,8 @@ func (p *Pooled) Intervals(own [][]float64) []stats.Interval {
 		if e.spread > 0 {
 			n = 1 / e.spread
 		}
-		if variance := e.variance(); e.moves > 0 && variance > 0 {
-			n = min(n, e.share*(1-e.share)/variance)
+		if alone := e.share * (1 - e.share); e.moves > rounding {
+			n = min(n, alone/(alone*e.spread+e.moves))
 		}
 		all[i] = stats.Proportion(e.share*n, n)
 	}

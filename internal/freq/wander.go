@@ -28,15 +28,14 @@ type sight struct {
 	share, noise float64
 }
 
-// level is where a share was at a sight by all that was seen: how far it goes by the
-// mean, its own spread beside that of the mean, and what else its variance has.
-type level struct{ share, heeds, spread, moves float64 }
+// level is where a share was at a sight by all that was seen: its own spread, how far its
+// mean moves it (the square is a spread, and those of one mean move together), and what
+// else its variance has.
+type level struct{ share, spread, pull, moves float64 }
 
 // path is where a share was if it wanders in one way.
 type path struct {
 	levels     []level
-	mean       float64
-	spread     float64 // of the mean
 	likelihood float64 // logarithm of it, but for what all ways have in common
 }
 
@@ -65,7 +64,7 @@ func (w wander) follow(sights []sight, variance float64) path {
 		gain := b.spread / spread
 		bearings[i] = bearing{b.off + gain*off, b.ofOne + gain*ofOne, b.spread * (1 - gain)}
 	}
-	p := path{levels: make([]level, len(sights)), mean: both / one, spread: 1 / one}
+	mean, p := both/one, path{levels: make([]level, len(sights))}
 	if variance > 0 {
 		p.likelihood = -(logs + math.Log(one) + (squares-both*both/one)/variance) / 2
 	}
@@ -79,7 +78,7 @@ func (w wander) follow(sights []sight, variance float64) path {
 			b.spread += back * back * (next.spread - expected.spread)
 		}
 		heeds := 1 - b.ofOne
-		p.levels[i] = level{share: b.off + heeds*p.mean, heeds: heeds, spread: b.spread}
+		p.levels[i] = level{share: b.off + heeds*mean, spread: b.spread, pull: heeds / math.Sqrt(one)}
 	}
 	return p
 }
@@ -91,15 +90,16 @@ type wanders struct {
 	beliefs []float64
 }
 
-// wandersAbout are those about a spread: some functions have many times that, or few of
-// it.
+// wandersAbout are those about a spread: some functions have many times that, or a
+// fraction of it.
 func wandersAbout(d, least float64) (all wanders) {
 	const (
 		step, times = 2, 4 // from way to way; and of the spread, as a standard deviation
 		most        = 1.0 / 16
-		rare        = 3 // as many times as likely is that windows tell nothing of each other
+		nothing     = 1e-9 // less than that is none
+		rare        = 3    // as many times as likely as each reach is that there is none
 	)
-	for way := least; way < most; way *= step {
+	for way := max(least, nothing); way < most; way *= step {
 		off := math.Log(way/d) / math.Log(times)
 		for _, reach := range []float64{0, 3, 15} {
 			belief := -off * off / 2
@@ -113,43 +113,44 @@ func wandersAbout(d, least float64) (all wanders) {
 	return all
 }
 
-// follow is the path by all ways, each as far as what was seen has it believed, and how
-// far those go on average. What is left in doubt is that by ways that go far: each counts
-// by its square there, so that intervals hold of programs of which little was seen.
-func (w wanders) follow(sights []sight, variance float64) (all path, d float64) {
+// follow gives levels by all ways, each as far as what was seen has it believed, and how
+// far those go on average. What is left in doubt is that by ways that go far, each by its
+// square, and in which neighbours tell little, so that intervals hold of programs of which
+// little was seen, and of those that were cut where they had gone far.
+func (w wanders) follow(sights []sight, variance float64) (levels []level, d float64) {
 	paths := make([]path, len(w.ways))
 	weights := slices.Clone(w.beliefs)
 	for i, way := range w.ways {
 		paths[i] = way.follow(sights, variance)
 		weights[i] += paths[i].likelihood
 	}
+	const unsure = 30 // as many times as likely has it to be that neighbours tell something
 	most := slices.Max(weights)
 	doubts := make([]float64, len(weights))
 	for i, way := range w.ways {
 		weights[i] = math.Exp(weights[i] - most)
 		doubts[i] = weights[i] * way.d * way.d
-	}
-	weights, doubts = normal(weights), normal(doubts)
-	all.levels = make([]level, len(sights))
-	for i, p := range paths {
-		d += weights[i] * w.ways[i].d
-		all.mean += weights[i] * p.mean
-		all.spread += doubts[i] * p.spread
-		for j, l := range p.levels {
-			all.levels[j].add(l, weights[i], doubts[i])
+		if way.reach > 0 {
+			doubts[i] /= unsure
 		}
 	}
-	for j := range all.levels {
-		l := &all.levels[j]
-		l.moves = max(l.moves-l.share*l.share, 0)
+	weights, doubts = normal(weights), normal(doubts)
+	levels = make([]level, len(sights))
+	for i, p := range paths {
+		d += weights[i] * w.ways[i].d
+		for j, l := range p.levels {
+			levels[j].share += weights[i] * l.share
+			levels[j].spread += doubts[i] * l.spread
+			levels[j].pull += doubts[i] * l.pull * l.pull
+		}
 	}
-	return all, d
-}
-
-// add takes in a way's: moves are squares, until all have been.
-func (l *level) add(way level, weight, doubt float64) {
-	l.share += weight * way.share
-	l.moves += weight * way.share * way.share
-	l.heeds += doubt * way.heeds
-	l.spread += doubt * way.spread
+	for j := range levels {
+		l := &levels[j]
+		l.pull = math.Sqrt(l.pull)
+		for i, p := range paths {
+			off := p.levels[j].share - l.share
+			l.moves += weights[i] * off * off
+		}
+	}
+	return levels, d
 }

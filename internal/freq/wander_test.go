@@ -70,13 +70,13 @@ func walk(rng *rand.Rand, steps int, far, long float64) []float64 {
 func TestWanderOfOne(t *testing.T) {
 	ways := wandersAbout(1e-4, 1e-6)
 	one, _ := ways.follow([]sight{{0, 0.3, 0.01}}, 0.21)
-	if l := one.levels[0]; math.Abs(l.share-0.3) > 1e-9 || math.Abs(l.spread+l.heeds*l.heeds*one.spread-0.01) > 2e-3 {
-		t.Errorf("of one sight: %+v, of which the mean is known by %v", l, one.spread)
+	if l := one[0]; math.Abs(l.share-0.3) > 1e-9 || math.Abs(l.spread+l.pull*l.pull-0.01) > 1e-9 || l.moves > 1e-9 {
+		t.Errorf("of one sight: %+v", l)
 	}
 	for _, share := range []float64{0, 1} {
 		all, d := ways.follow([]sight{{0, share, 0.01}, {1, share, 0.02}, {5, share, 0.01}}, share*(1-share))
-		for _, l := range all.levels {
-			if math.Abs(l.share-share) > 1e-9 || l.moves > 1e-9 || !(l.spread > 0) || math.IsNaN(d) {
+		for _, l := range all {
+			if math.Abs(l.share-share) > 1e-9 || l.moves > 1e-20 || !(l.spread > 0) || math.IsNaN(d) {
 				t.Errorf("of shares of %v: %+v", share, l)
 			}
 		}
@@ -105,22 +105,19 @@ func TestFollow(t *testing.T) {
 	byShares, byOnes := solve(seen, shares), solve(seen, ones)
 	one, both := sum(byOnes), sum(byShares)
 	p := w.follow(sights, 0.2)
-	if math.Abs(p.mean-both/one) > 1e-12 || math.Abs(p.spread-1/one) > 1e-12 {
-		t.Errorf("the mean is %v, and known by %v, want %v and %v", p.mean, p.spread, both/one, 1/one)
-	}
 	for i, l := range p.levels {
-		share, heeds, cross := p.mean, 1.0, make([]float64, n)
+		share, heeds, cross := both/one, 1.0, make([]float64, n)
 		for j := range cross {
 			cross[j] = between(i, j)
-			share += cross[j] * (byShares[j] - p.mean*byOnes[j])
+			share += cross[j] * (byShares[j] - both/one*byOnes[j])
 			heeds -= cross[j] * byOnes[j]
 		}
 		spread := w.d
 		for j, x := range solve(seen, cross) {
 			spread -= cross[j] * x
 		}
-		if math.Abs(l.share-share) > 1e-12 || math.Abs(l.heeds-heeds) > 1e-12 || math.Abs(l.spread-spread) > 1e-12 {
-			t.Errorf("sight %d: %+v, want %v, %v and %v", i, l, share, heeds, spread)
+		if math.Abs(l.share-share) > 1e-12 || math.Abs(l.pull-heeds/math.Sqrt(one)) > 1e-12 || math.Abs(l.spread-spread) > 1e-12 {
+			t.Errorf("sight %d: %+v, want %v, %v and %v", i, l, share, spread, heeds/math.Sqrt(one))
 		}
 	}
 }

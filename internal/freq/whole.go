@@ -78,7 +78,7 @@ func (a *about) whole(from, to int) (e estimate) {
 		e.moves += weights[i] * (p.share - e.share) * (p.share - e.share) / all
 	}
 	a.addLevels(&e, heeds)
-	e.spread = min(e.spread, 1/all)
+	e.share, e.spread = min(e.share, 1), min(e.spread, 1/all)
 	return e
 }
 

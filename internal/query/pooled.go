@@ -15,7 +15,8 @@ import (
 )
 
 // Pooled is a step's share by what all steps of its stretch, in which the same was
-// done, say of it. It is never less sure than the step alone.
+// done, say of it. Where what was done changed little by little it is less sure than the
+// step alone: it may have changed within.
 type Pooled struct {
 	Share   stats.Interval
 	Stretch int  // its number in the answer
