@@ -9,7 +9,8 @@ import "slices"
 type about struct {
 	*Pooled
 	own     []float64 // of each part
-	shares  []float64 // of each piece
+	wholes  []tally   // of each piece: samples in the function and in all others
+	shares  []float64 // the same as shares
 	slots   spread    // how much parts of a window differ by themselves
 	windows spread    // how much windows of a stretch do
 	groups  groups
@@ -31,43 +32,19 @@ func newAbout(p *Pooled, own []float64) *about {
 	return a
 }
 
-// tallyOfShare is of samples in the function and in all others.
-func tallyOfShare(share, n float64) tally {
-	return tally{counts: []float64{n * share, n * (1 - share)}, n: n, squares: n * n}
-}
-
 // learn adds up pieces, and measures how much the function's share differs: from part
 // to part of a window, and from window to window of a stretch.
 func (a *about) learn() {
 	a.slots, a.windows = a.Pooled.slots.again(), a.Pooled.windows.again()
-	for i, of := range a.pieces {
-		whole := tally{}
-		for _, part := range a.places[of.from:of.to] {
-			t := tallyOfShare(a.own[part], a.n[part])
-			if whole.n > 0 {
-				a.slots.learnFrom(t, whole)
-			}
-			whole.add(t)
-		}
+	a.wholes = a.measure(&a.slots, &a.windows, func(place int) tally {
+		part := a.places[place]
+		n, share := a.n[part], a.own[part]
+		return tally{counts: []float64{n * share, n * (1 - share)}, n: n, squares: n * n}
+	})
+	for i, whole := range a.wholes {
 		a.shares[i] = whole.counts[0] / whole.n
 	}
-	for _, pieces := range a.seen {
-		before := tally{}
-		for _, i := range pieces {
-			if !a.pieces[i].half {
-				continue
-			}
-			t := a.tally(i)
-			if before.n > 0 {
-				a.windows.learnFrom(t, before)
-			}
-			before.add(t)
-		}
-	}
 }
-
-// tally is that of a piece, as one.
-func (a *about) tally(i int) tally { return tallyOfShare(a.shares[i], a.pieces[i].n) }
 
 // group finds stretches in which the function had the same share.
 func (a *about) group() {
@@ -75,7 +52,7 @@ func (a *about) group() {
 	for segment, pieces := range a.seen {
 		t, number := tally{}, -1
 		for _, i := range pieces {
-			t.add(a.tally(i).worth(d))
+			t.add(a.wholes[i].worth(d))
 		}
 		if t.n > 0 {
 			number = a.groups.join(t, a.segments[segment].windows())
@@ -116,19 +93,17 @@ func (a *about) estimate(i int) partial {
 	if m, mixed := a.mixed[of.from]; mixed {
 		return a.mixedPart(i, m)
 	}
-	own, spread := a.ownPart(of)
-	p := partial{heeds: [2]heed{{a.levelOf[i], 1 - own}}}
-	p.share = own*a.shares[i] + (1-own)*a.levels[i].share
+	d, most := a.unevenness(of)
+	part, spread := shrunk(of.n, d, most)
+	p := partial{heeds: [2]heed{{a.levelOf[i], part}}}
+	p.share = (1-part)*a.shares[i] + part*a.levels[i].share
 	p.spread = spread
 	return p
 }
 
-// ownPart is how far a piece goes by what it says itself, its level known, and what
-// spread is left.
-func (a *about) ownPart(of piece) (own, spread float64) {
-	d, most := a.unevenness(of)
-	return d * of.n / (1 + d*of.n), most / (1 + most*of.n)
-}
+// shrunk is how far something of n samples goes by a level from which such things differ
+// by a spread, and what spread is left by what that is at most.
+func shrunk(n, d, most float64) (part, spread float64) { return 1 / (1 + n*d), most / (1 + n*most) }
 
 // unevenness is the spread of a piece about the level of its window, and what that can be
 // at most.
@@ -149,12 +124,11 @@ func (a *about) mixedPart(i int, m mixture) partial {
 	}
 	d, most := a.unevenness(of)
 	further := max(a.windowsOf(before), a.windowsOf(after))
-	d, most = d+further, most+further
-	part := 1 / (1 + of.n*d)
+	part, spread := shrunk(of.n, d+further, most+further)
 	x, y := a.levels[before].share, a.levels[after].share
 	p := partial{heeds: [2]heed{{a.levelOf[before], part * m.part}, {a.levelOf[after], part * (1 - m.part)}}}
 	p.share = (1-part)*a.shares[i] + part*(m.part*x+(1-m.part)*y)
-	p.spread = most / (1 + of.n*most)
+	p.spread = spread
 	p.moves = part * part * m.variance * (x - y) * (x - y)
 	if whole := a.variance(p); p.moves > 0 && whole > p.share*(1-p.share)/of.n {
 		return alone

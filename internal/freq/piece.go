@@ -80,32 +80,41 @@ func (t tally) unevenness() float64 { return t.squares / (t.n * t.n) }
 // windows of a stretch.
 func (p *Pooled) learn(b *pooling, at []int) {
 	p.pieces, p.seen = b.pieces(p.parts, at), make([][]int, len(b.segments))
-	p.slots, p.windows = unknownSpread.atLeast(b.least()), unknownSpread.atLeast(b.least())
-	stretches := make([]tally, len(b.segments))
 	for i, of := range p.pieces {
-		whole := tally{}
-		for _, part := range b.tallies[of.from:of.to] {
-			if whole.n > 0 {
-				p.slots.learnFrom(part, whole)
-			}
-			whole.add(part)
-		}
-		if b.mixed[of.from].likely {
-			continue
-		}
-		p.seen[of.segment] = append(p.seen[of.segment], i)
-		if whole = whole.asOne(); of.half {
-			before := &stretches[of.segment]
-			if before.n > 0 {
-				p.windows.learnFrom(whole, *before)
-			}
-			before.add(whole)
+		if !b.mixed[of.from].likely {
+			p.seen[of.segment] = append(p.seen[of.segment], i)
 		}
 	}
+	p.slots, p.windows = unknownSpread.atLeast(b.least()), unknownSpread.atLeast(b.least())
+	p.measure(&p.slots, &p.windows, func(place int) tally { return b.tallies[place] })
 }
 
-// asOne is the tally of one window.
-func (t tally) asOne() tally {
-	t.squares = t.n * t.n
-	return t
+// measure learns by how much parts of a window differ from those before them, and windows
+// of a stretch. It gives pieces, each as one window.
+func (p *Pooled) measure(slots, windows *spread, part func(place int) tally) []tally {
+	wholes := make([]tally, len(p.pieces))
+	for i, of := range p.pieces {
+		whole := &wholes[i]
+		for place := of.from; place < of.to; place++ {
+			t := part(place)
+			if whole.n > 0 {
+				slots.learnFrom(t, *whole)
+			}
+			whole.add(t)
+		}
+		whole.squares = whole.n * whole.n
+	}
+	for _, seen := range p.seen {
+		before := tally{}
+		for _, i := range seen {
+			if !p.pieces[i].half {
+				continue
+			}
+			if before.n > 0 {
+				windows.learnFrom(wholes[i], before)
+			}
+			before.add(wholes[i])
+		}
+	}
+	return wholes
 }

@@ -97,7 +97,7 @@ func TestPooledInParts(t *testing.T) {
 		return *parts[change/slots].Pooled
 	}
 	known, guessed, want := at(told), at(untold), truth[change/slots]
-	if off, was := math.Abs(known.Share.Value-want), math.Abs(guessed.Share.Value-want); off > 0.01 || known.Share.Width() > 0.75*guessed.Share.Width() {
+	if off, was := math.Abs(known.Share.Value-want), math.Abs(guessed.Share.Value-want); off > 0.01 || known.Share.Width() > 0.7*guessed.Share.Width() {
 		t.Errorf("%+v, off by %.4f; not told in parts %+v, by %.4f", known, off, guessed, was)
 	}
 }
