@@ -24,19 +24,11 @@ func TestPoolOfWander(t *testing.T) {
 				truth[i] = moved(moved(first, 0.1+off[i], 0, 5), 0.05-off[i]/2, 1, 7)
 			}
 			seen := inParts(rng, func(i int) []float64 { return truth[i] }, windows, parts, c.hertz, 1)
-			together := untold(seen)
-			told, untold := Pool(seen, Options{}), Pool(together, Options{})
-			for _, f := range []int{0, 1, 5, 7, 70} {
-				shares, deviations := told.Shares(ownShares(seen, f))
-				other, others := untold.Shares(ownShares(together, f))
-				own := ownShares(together, f)
-				for i := range shares {
-					real := during(truth[i*parts:(i+1)*parts], f)
-					of.add(shares[i], deviations[i], real)
-					whole.add(other[i], others[i], real)
-					alone.add(own[i][0], 0, real)
-				}
-			}
+			poolBothWays(seen, truth, func(_ int, told, untold answer, own, real float64) {
+				of.add(told.share, told.deviation, real)
+				whole.add(untold.share, untold.deviation, real)
+				alone.add(own, 0, real)
+			})
 		}
 		t.Logf("%v: error %.5f (not told in parts %.5f, alone %.5f), %.3f covered within %.5f (%.3f within %.5f)", c, of.error/of.n,
 			whole.error/whole.n, alone.error/alone.n, of.covered/of.n, of.width/of.n, whole.covered/whole.n, whole.width/whole.n)

@@ -54,6 +54,24 @@ func during(parts [][]float64, function int) (share float64) {
 	return share
 }
 
+// answer is what pooled windows say of a share.
+type answer struct{ share, deviation float64 }
+
+// poolBothWays pools windows told in parts, and the same not told so, and gives of some
+// functions what both say of each window, its own samples, and the truth of its parts.
+func poolBothWays(seen []Window, truth [][]float64, take func(window int, told, untold answer, own, real float64)) {
+	together, parts := untold(seen), len(truth)/len(seen)
+	told, untold := Pool(seen, Options{}), Pool(together, Options{})
+	for _, f := range []int{0, 1, 5, 7, 70} {
+		own := ownShares(together, f)
+		shares, deviations := told.Shares(ownShares(seen, f))
+		others, othersDeviations := untold.Shares(own)
+		for i := range seen {
+			take(i, answer{shares[i], deviations[i]}, answer{others[i], othersDeviations[i]}, own[i][0], during(truth[i*parts:(i+1)*parts], f))
+		}
+	}
+}
+
 // TestPoolInParts has a change anywhere within a window: told in parts, the window is
 // as well known as others nearly, and all intervals hold, whatever parts differ by.
 func TestPoolInParts(t *testing.T) {
@@ -71,22 +89,15 @@ func TestPoolInParts(t *testing.T) {
 				truth[i] = p(i)
 			}
 			seen := inParts(rng, func(i int) []float64 { return truth[i] }, windows, parts, c.hertz, 2)
-			together := untold(seen)
-			told, untold := Pool(seen, Options{}), Pool(together, Options{})
-			for _, f := range []int{0, 1, 5, 7, 70} {
-				shares, deviations := told.Shares(ownShares(seen, f))
-				other, others := untold.Shares(ownShares(together, f))
-				for i := range shares {
-					real := during(truth[i*parts:(i+1)*parts], f)
-					of.add(shares[i], deviations[i], real)
-					whole.add(other[i], others[i], real)
-					alone.add(ownShares(together[i:i+1], f)[0][0], 0, real)
-					if slices.ContainsFunc(changes, func(at int) bool { return at/parts == i }) {
-						with.add(shares[i], deviations[i], real)
-						wholeWith.add(other[i], others[i], real)
-					}
+			poolBothWays(seen, truth, func(i int, told, untold answer, own, real float64) {
+				of.add(told.share, told.deviation, real)
+				whole.add(untold.share, untold.deviation, real)
+				alone.add(own, 0, real)
+				if slices.ContainsFunc(changes, func(at int) bool { return at/parts == i }) {
+					with.add(told.share, told.deviation, real)
+					wholeWith.add(untold.share, untold.deviation, real)
 				}
-			}
+			})
 		}
 		what := fmt.Sprintf("%.0f Hz, parts of %.0f equivalent samples", c.hertz, c.equivalent)
 		t.Logf("%s: error %.5f (not told in parts %.5f, alone %.5f), with a change %.5f (%.5f), %.3f covered within %.5f (%.3f within %.5f)", what,
