@@ -96,7 +96,9 @@ func record(ctx context.Context, r runtimes.Runtime, atys, dir, how string) (pat
 		return "", ctx.Err()
 	}
 	if *keep != "" {
-		dir = *keep
+		if dir = *keep; os.MkdirAll(dir, 0o755) != nil {
+			return "", fmt.Errorf("-keep %s: no such folder, and none can be made", dir)
+		}
 	}
 	path = filepath.Join(dir, how+".pb.gz")
 	_, err = harness.Run(ctx, atys, "record", "-p", strconv.Itoa(v.PID), "-F", strconv.Itoa(*hz), "-d", length.String(), "-o", path)

@@ -301,7 +301,7 @@ func (f *calibrateFlags) prune(ctx context.Context, c *calibrated) (err error) {
 	if c.threads, err = cost.Of(ctx, c.whole, f.rounds, false); err != nil {
 		return err
 	}
-	if c.threads.Levels[0].Samples == 0 {
+	if c.threads.Levels[0].Threads == c.threads.Skew.Sampled {
 		return nil // no thread is small enough to be left out
 	}
 	place := slices.Index(cost.Tops(), mostFunctions)

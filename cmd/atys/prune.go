@@ -154,7 +154,7 @@ func skewedThreads(s *prune.Skew, n int) [][]string {
 }
 
 func errorRows(r *cost.Report) [][]string {
-	head := []string{"level", "threads stay", "samples pruned", "at most"}
+	head := []string{"level", "threads stay", "samples cut", "at most"}
 	for _, n := range cost.Tops() {
 		head = append(head, fmt.Sprintf("top %d", min(n, r.Functions)))
 	}
@@ -218,7 +218,7 @@ type prunedThread struct {
 type prunedLevel struct {
 	Percent float64             `json:"percent"`
 	Threads int                 `json:"threads"`
-	Samples int64               `json:"samplesPruned"`
+	Samples int64               `json:"samplesCut"`
 	MostOff float64             `json:"mostOff"`
 	MAPE    map[string]*float64 `json:"mape"` // null: there are no functions
 	Times   *prunedTimes        `json:"times,omitempty"`

@@ -94,7 +94,7 @@ func functionsOf(w *profile.Window) []string {
 		switch {
 		case len(s.Locations) == 0:
 			names[i] = "[unknown]"
-		case slices.ContainsFunc(s.Locations, func(l profile.LocationID) bool { return prune.Stands(w.Locations[l]) }):
+		case prune.Stands(w.Locations[s.Locations[0]]):
 			names[i] = freq.Others
 		default:
 			names[i] = w.Frames(s.Locations[0])[0].Function

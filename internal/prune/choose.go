@@ -7,10 +7,105 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// weighed is what was sampled on a thread.
-type weighed struct {
-	thread int // of the window's
-	weight int64
+// fewThreads and fewRows are the parts of a group's threads, and of a window's rows, that
+// are too few to go: to leave out one in so many takes longer than that saves.
+const (
+	fewThreads = 20
+	fewRows    = 100
+)
+
+// choice is which threads are pruned.
+type choice struct {
+	pruned []bool   // of the window's
+	stakes []*stake // of these threads' groups; nil: nothing of it is pruned
+	scale  scale
+}
+
+// choose chooses, or gives nil where all stay.
+func choose(w *profile.Window, percent float64, groups []int) *choice {
+	even := evenGroups(w.Threads, percent, groups)
+	if len(even) > 0 && !slices.ContainsFunc(groups, func(group int) bool { return !even[group] }) {
+		return nil // no row is looked at
+	}
+	rows, sampled := 0, sampledOn(w)
+	c, of := &choice{pruned: make([]bool, len(w.Threads)), stakes: make([]*stake, len(w.Threads)), scale: scaleOf(sampled)}, map[int]*stake{}
+	for number, g := range weigh(w, sampled, c.scale, groups) {
+		if g.stays || even[number] {
+			continue
+		}
+		g.rank(w.Threads)
+		threads := g.outside(percent)
+		if len(threads) == 0 || len(threads)*fewThreads < len(g.threads) {
+			continue
+		}
+		of[number] = &stake{percent: percent, all: g.total}
+		for _, t := range threads {
+			c.pruned[t.thread] = true
+			rows += sampled[t.thread].rows
+		}
+	}
+	if rows == 0 || rows*fewRows < len(w.Rows) {
+		return nil
+	}
+	for i, group := range groups {
+		c.stakes[i] = of[group]
+	}
+	return c
+}
+
+// evenGroups lists groups of threads so much alike that few would go, by the time that
+// they used: it is known exactly, and of few threads where there are many rows.
+func evenGroups(threads []profile.Thread, percent float64, groups []int) map[int]bool {
+	used := map[int]*[]int64{}
+	var times *[]int64 // of the group, which mostly is that of the thread before
+	for i := range threads {
+		if group := groups[i]; i == 0 || group != groups[i-1] {
+			if times = used[group]; times == nil {
+				times = new([]int64)
+				used[group] = times
+			}
+		}
+		if cpu := threads[i].Exact.CPU; cpu > 0 {
+			*times = append(*times, int64(cpu))
+		}
+	}
+	even := map[int]bool{}
+	for number, times := range used {
+		if len(*times) >= fewThreads && few(*times, percent) {
+			even[number] = true
+		}
+	}
+	return even
+}
+
+// few tells whether few of some times are beyond the largest that make up so many percent
+// of them: mostly it is plain without sorting them.
+func few(times []int64, percent float64) bool {
+	all, least := 0.0, (len(times)+fewThreads-1)/fewThreads // few are less than the least
+	for _, t := range times {
+		all += float64(t)
+	}
+	beyond := all * (MaxLevel - percent) / 100
+	small, smaller := 0, 0 // twice the part of each of the least of what is beyond, or less; that part, or less
+	for _, t := range times {
+		if part := float64(t) * float64(least); part <= 2*beyond {
+			if small++; part <= beyond {
+				smaller++
+			}
+		}
+	}
+	switch {
+	case smaller > least: // the least are beyond together, and one stays
+		return false
+	case 2*small <= least: // half of the least are too much already
+		return true
+	}
+	slices.Sort(times)
+	outside := 0.0
+	for _, t := range times[:least] {
+		outside += float64(t)
+	}
+	return outside > beyond
 }
 
 // group is threads that are weighed against each other.
@@ -20,82 +115,24 @@ type group struct {
 	stays   bool      // as it is: it has negative values, or was pruned before
 }
 
-// fewThreads is the part of a group's threads that is too little to go: to leave out one
-// in twenty takes longer than that saves.
-const fewThreads = 20
-
-// choose tells which threads are pruned, if any is.
-func choose(w *profile.Window, percent float64, groups []int) (pruned []bool, some bool) {
-	even := evenGroups(w.Threads, percent, groups)
-	if len(even) > 0 && !slices.ContainsFunc(groups, func(group int) bool { return !even[group] }) {
-		return nil, false // no row is looked at
-	}
-	scales, outside := scalesOf(w), map[int][]int{}
-	for number, g := range weigh(scales, groups) {
-		if g.stays || even[number] {
-			continue
-		}
-		g.rank(w.Threads)
-		if threads := g.outside(percent); len(threads)*fewThreads >= len(g.threads) && len(threads) > 0 {
-			outside[number] = threads
-		}
-	}
-	if len(outside) == 0 {
-		return nil, false
-	}
-	pruned = spare(w, percent, groups, scales, outside)
-	return pruned, slices.Contains(pruned, true)
-}
-
-// evenGroups lists groups of threads so much alike that few would go, by the time that
-// they used: it is known exactly, and of few threads where there are many rows.
-func evenGroups(threads []profile.Thread, percent float64, groups []int) map[int]bool {
-	all := map[int]*group{}
-	for i, t := range threads {
-		g := all[groups[i]]
-		if g == nil {
-			g = &group{}
-			all[groups[i]] = g
-		}
-		if used := int64(t.Exact.CPU); used > 0 {
-			g.total += used
-			g.threads = append(g.threads, weighed{i, used})
-		}
-	}
-	even := map[int]bool{}
-	for number, g := range all {
-		slices.SortFunc(g.threads, func(a, b weighed) int { return cmp.Compare(b.weight, a.weight) })
-		if len(g.threads) >= fewThreads && len(g.outside(percent))*fewThreads < len(g.threads) {
-			even[number] = true
-		}
-	}
-	return even
-}
-
-// outside are the threads beyond those that make up so many percent, in their order.
-func (g *group) outside(percent float64) (threads []int) {
-	kept := int64(0)
-	for i, t := range g.threads {
-		if i > 0 && 100*float64(kept) >= percent*float64(g.total) {
-			threads = append(threads, t.thread)
-		}
-		kept += t.weight
-	}
-	return threads
+// weighed is what was sampled on a thread.
+type weighed struct {
+	thread int // of the window's
+	weight int64
 }
 
 // weigh adds up what was sampled, by threads and groups.
-func weigh(s *scales, groups []int) map[int]*group {
+func weigh(w *profile.Window, sampled []sum, scale scale, groups []int) map[int]*group {
 	all := map[int]*group{}
-	for i, of := range s.of {
+	for i, on := range sampled {
 		g := all[groups[i]]
 		if g == nil {
 			g = &group{}
 			all[groups[i]] = g
 		}
-		weight, stood := s.weight(of), s.weight(s.stood[i])
+		weight := scale.sum(on)
 		g.total += weight
-		g.stays = g.stays || weight < 0 || stood != 0
+		g.stays = g.stays || on.negative || on.rows > 0 && (on.stood || w.Threads[i].Name == Name)
 		if weight != 0 {
 			g.threads = append(g.threads, weighed{i, weight})
 		}
@@ -103,61 +140,89 @@ func weigh(s *scales, groups []int) map[int]*group {
 	return all
 }
 
-// scales are what was sampled on each thread, and what stands for others of its
-// process. Rows lie all over memory: they are gone through once.
-type scales struct {
-	of, stood []sum
-	all       int64   // value of all rows
-	values    []int64 // of each row
+// rank puts threads in the order in which they are kept, the same for each order
+// of rows and threads.
+func (g *group) rank(threads []profile.Thread) {
+	slices.SortFunc(g.threads, func(a, b weighed) int {
+		if c := cmp.Compare(b.weight, a.weight); c != 0 {
+			return c
+		}
+		s, t := &threads[a.thread], &threads[b.thread]
+		return cmp.Or(cmp.Compare(t.Exact.CPU, s.Exact.CPU), cmp.Compare(s.PID, t.PID), cmp.Compare(s.TID, t.TID),
+			cmp.Compare(s.Process, t.Process), cmp.Compare(s.Name, t.Name))
+	})
 }
 
-type sum struct{ n, value int64 }
+// outside are the threads beyond those that make up so many percent, in their order.
+func (g *group) outside(percent float64) []weighed {
+	kept := int64(0)
+	for i, t := range g.threads {
+		if i > 0 && 100*float64(kept) >= percent*float64(g.total) {
+			return g.threads[i:]
+		}
+		kept += t.weight
+	}
+	return nil
+}
 
-func scalesOf(w *profile.Window) *scales {
-	s := &scales{of: make([]sum, len(w.Threads)), stood: make([]sum, len(w.Threads)), values: make([]int64, len(w.Rows))}
-	standing := standingStacks(w)
+// sum is what was sampled on a thread.
+type sum struct {
+	rows     int
+	n, value int64
+	negative bool // some of it is
+	stood    bool // some of it is on stacks that were cut
+}
+
+// sampledOn adds up a window's rows by thread. They lie all over memory, and are gone
+// through once.
+func sampledOn(w *profile.Window) []sum {
+	of, standing := make([]sum, len(w.Threads)), standingStacks(w)
 	for i := range w.Rows {
 		r := &w.Rows[i]
-		value := int64(0)
-		if len(r.Values) > 0 {
-			value = r.Values[0]
-		}
-		s.all += value
-		s.values[i] = value
 		if r.Thread == 0 {
 			continue
 		}
-		into := &s.of[r.Thread-1]
-		if standing.has(r.Stack) {
-			into = &s.stood[r.Thread-1]
-		}
-		into.n, into.value = into.n+r.N, into.value+value
+		s := &of[r.Thread-1]
+		value := first(r)
+		s.rows++
+		s.n += r.N
+		s.value += value
+		s.negative = s.negative || r.N < 0 || value < 0
+		s.stood = s.stood || standing.has(r.Stack)
 	}
-	return s
+	return of
 }
 
-// weight is by what threads are compared.
-func (s *scales) weight(of sum) int64 {
-	if s.all != 0 {
+// scale is by what threads are compared: by their values, or by their samples where
+// values come to nothing.
+type scale struct{ values bool }
+
+func scaleOf(sampled []sum) scale {
+	all := int64(0)
+	for _, s := range sampled {
+		all += s.value
+	}
+	return scale{all != 0}
+}
+
+func (s scale) sum(of sum) int64 {
+	if s.values {
 		return of.value
 	}
 	return of.n
 }
 
-// weightOf is that of a row.
-func (s *scales) weightOf(w *profile.Window, row int) int64 {
-	if s.all != 0 {
-		return s.values[row]
+func (s scale) row(r *profile.Row) int64 {
+	if s.values {
+		return first(r)
 	}
-	return w.Rows[row].N
+	return r.N
 }
 
-// rank puts threads in the order in which they are kept, the same for each order
-// of rows and threads.
-func (g *group) rank(threads []profile.Thread) {
-	slices.SortFunc(g.threads, func(a, b weighed) int {
-		s, t := &threads[a.thread], &threads[b.thread]
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(t.Exact.CPU, s.Exact.CPU), cmp.Compare(s.PID, t.PID),
-			cmp.Compare(s.TID, t.TID), cmp.Compare(s.Process, t.Process), cmp.Compare(s.Name, t.Name))
-	})
+// first is a row's value of the first type, if it has any.
+func first(r *profile.Row) int64 {
+	if len(r.Values) == 0 {
+		return 0
+	}
+	return r.Values[0]
 }

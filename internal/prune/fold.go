@@ -6,41 +6,48 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// process is whose threads one row stands for.
+// process is whose threads one thread stands for.
 type process struct {
 	pid  int
 	name string
 }
 
-// place is what rows that stand for threads are told apart by.
-type place struct {
+// folded is what rows of threads that were pruned are told apart by.
+type folded struct {
+	stack  profile.StackID
 	thread profile.ThreadID
 	slot   uint32
 }
 
-// folder takes what was sampled on some threads out of a window, where it is: what
-// stays must cost next to nothing, or less is saved than is spent where threads are
-// much alike.
+// folder gives what was sampled on some threads to one for each process, in a window
+// where it is: what stays must cost next to nothing, or less is saved than is spent
+// where threads are much alike.
 type folder struct {
-	w        *profile.Window
-	pruned   []bool // of the threads there were
-	standing standing
-	threads  []profile.ThreadID // of the threads there were: what they have become
-	rest     map[process]profile.ThreadID
-	places   map[place]int // of rows
-	rows     []profile.Row // that stand for threads
-	loss     profile.Loss
+	w *profile.Window
+	*choice
+	threads []profile.ThreadID // what those there were have become
+	rows    []profile.Row      // of threads that are pruned, as they were
+	stays   []bool             // of the stacks there were: rows that stay are on them
+	losses  *losses
+	used    []bool // of all stacks: something is on them
+	marker  profile.LocationID
+	whole   profile.StackID                        // of the marker alone
+	told    map[profile.LocationID]profile.StackID // of the marker, and of what is told on it
+	loss    profile.Loss
 }
 
-func fold(w *profile.Window, pruned []bool, detail string) {
-	f := &folder{w: w, pruned: pruned, standing: standingStacks(w), threads: make([]profile.ThreadID, len(w.Threads)),
-		rest: map[process]profile.ThreadID{}, places: map[place]int{}, loss: profile.Loss{Reason: profile.LossPruned, Detail: detail}}
+func fold(w *profile.Window, c *choice, detail string) {
+	f := &folder{w: w, choice: c, threads: make([]profile.ThreadID, len(w.Threads)), stays: make([]bool, len(w.Stacks)),
+		told: map[profile.LocationID]profile.StackID{}, loss: profile.Loss{Reason: profile.LossPruned, Detail: detail}}
 	f.foldThreads()
-	f.foldRows()
+	f.takeRows()
+	f.weigh()
+	f.mark()
 	f.foldSamples()
-	f.dropStacks()
-	f.dropLocations()
-	f.dropContexts()
+	f.foldRows()
+	dropStacks(w, f.used)
+	dropLocations(w)
+	dropContexts(w)
 	w.Losses = slices.Clone(w.Losses)
 	w.AddLoss(f.loss)
 }
@@ -48,27 +55,23 @@ func fold(w *profile.Window, pruned []bool, detail string) {
 // foldThreads keeps threads, and puts one in place of each process's others, with
 // the time that they used.
 func (f *folder) foldThreads() {
-	kept := make([]profile.Thread, 0, len(f.w.Threads))
+	kept, rest := make([]profile.Thread, 0, len(f.w.Threads)), map[process]profile.ThreadID{}
 	for i, t := range f.w.Threads {
-		if f.pruned[i] {
-			continue
-		}
-		kept = append(kept, t)
-		f.threads[i] = profile.ThreadID(len(kept))
-		if t.Name == Name {
-			f.rest[process{t.PID, t.Process}] = f.threads[i]
+		if !f.pruned[i] {
+			kept = append(kept, t)
+			f.threads[i] = profile.ThreadID(len(kept))
 		}
 	}
 	for i, t := range f.w.Threads {
 		if !f.pruned[i] {
 			continue
 		}
-		key := process{t.PID, t.Process}
-		id, ok := f.rest[key]
+		of := process{t.PID, t.Process}
+		id, ok := rest[of]
 		if !ok {
 			kept = append(kept, profile.Thread{PID: t.PID, Process: t.Process, Name: Name})
 			id = profile.ThreadID(len(kept))
-			f.rest[key] = id
+			rest[of] = id
 		}
 		f.threads[i] = id
 		kept[id-1].Exact.Add(t.Exact)
@@ -76,154 +79,153 @@ func (f *folder) foldThreads() {
 	f.w.Threads = kept
 }
 
-// thread is what a thread has become; none stays none.
-func (f *folder) thread(id profile.ThreadID) profile.ThreadID {
-	if id == 0 {
-		return 0
-	}
-	return f.threads[id-1]
-}
-
-// goes tells whether what was sampled on a stack by a thread is pruned, or was before.
-func (f *folder) goes(thread profile.ThreadID, stack profile.StackID) bool {
-	return thread != 0 && f.pruned[thread-1] || f.standing.has(stack)
-}
-
-// standingStack is the number of the stack that stands for threads, until there are
-// as many others as there will be.
-const standingStack = ^profile.StackID(0)
-
-// foldRows keeps rows, and puts those that stand for others behind them.
-func (f *folder) foldRows() {
-	kept := f.w.Rows[:0]
-	for i := range f.w.Rows {
-		r := &f.w.Rows[i]
-		if f.goes(r.Thread, r.Stack) {
-			f.takeOut(r)
+// takeRows has the rows of threads that are pruned come behind the others, most of which
+// stay where they are.
+func (f *folder) takeRows() {
+	rows := f.w.Rows
+	stay := len(rows)
+	for i := 0; i < stay; {
+		if r := &rows[i]; r.Thread == 0 || !f.pruned[r.Thread-1] {
+			f.stays[r.Stack] = true
+			i++
 			continue
 		}
-		r.Thread = f.thread(r.Thread)
-		kept = append(kept, *r)
+		stay--
+		rows[i], rows[stay] = rows[stay], rows[i]
 	}
-	clear(f.w.Rows[len(kept):])
-	f.w.Rows = append(kept, f.rows...)
+	f.w.Rows, f.rows = rows[:stay], rows[stay:]
 }
 
-// takeOut adds a row to the one that stands for its thread.
-func (f *folder) takeOut(r *profile.Row) {
-	if r.Thread != 0 && f.pruned[r.Thread-1] {
-		f.loss.N += r.N
-		if len(r.Values) > 0 {
-			f.loss.Value += r.Values[0]
+// weigh sees what groups would lose of which function, and what they have of those, and
+// gives rows that stay the threads that theirs have become.
+func (f *folder) weigh() {
+	goes := make([]bool, len(f.w.Stacks))
+	for i := range f.rows {
+		stack := f.rows[i].Stack
+		goes[stack] = !f.stays[stack]
+	}
+	f.losses = newLosses(f.w, goes)
+	for i := range f.rows {
+		if r := &f.rows[i]; goes[r.Stack] {
+			f.losses.lose(f.stakes[r.Thread-1], r.Stack, f.scale.row(r))
 		}
 	}
-	key := place{f.thread(r.Thread), r.Slot}
-	i, ok := f.places[key]
-	if !ok {
-		f.places[key] = len(f.rows)
-		f.rows = append(f.rows, profile.Row{Stack: standingStack, Thread: key.thread, Slot: r.Slot, N: r.N, Values: slices.Clone(r.Values), Squares: r.Squares})
+	for i := range f.rows {
+		f.have(&f.rows[i])
+	}
+	for i := range f.w.Rows {
+		if r := &f.w.Rows[i]; r.Thread != 0 {
+			f.have(r)
+			r.Thread = f.threads[r.Thread-1]
+		}
+	}
+}
+
+func (f *folder) have(r *profile.Row) {
+	if s := f.stakes[r.Thread-1]; s != nil {
+		f.losses.have(s, r.Stack, f.scale.row(r))
+	}
+}
+
+// mark adds what stands for what is cut off stacks, or finds it where some were cut
+// before.
+func (f *folder) mark() {
+	w := f.w
+	f.used = slices.Clone(f.stays)
+	marker := slices.IndexFunc(w.Locations, Stands)
+	if marker < 0 {
+		f.marker = profile.LocationID(len(w.Locations))
+		w.Locations, w.Names = append(w.Locations, profile.Location{Name: Name}), append(w.Names, []profile.Frame{{Function: Name}})
+		f.whole = f.addStack(f.marker)
 		return
 	}
-	into := &f.rows[i]
-	into.N += r.N
-	into.Squares += r.Squares
-	for j, v := range r.Values {
-		into.Values[j] += v
+	f.marker = profile.LocationID(marker)
+	whole := -1
+	for id, s := range w.Stacks {
+		switch n := len(s.Locations); {
+		case n == 0 || s.Locations[n-1] != f.marker || s.End != profile.EndComplete:
+		case n == 1:
+			whole = id
+		case n == 2:
+			f.told[s.Locations[0]] = profile.StackID(id)
+		}
 	}
+	if f.whole = profile.StackID(whole); whole < 0 {
+		f.whole = f.addStack(f.marker)
+	}
+}
+
+// addStack adds one whose walk has not ended early: it is not to be counted as truncated
+// too.
+func (f *folder) addStack(locations ...profile.LocationID) profile.StackID {
+	f.w.Stacks, f.used = append(f.w.Stacks, profile.Stack{Locations: locations, End: profile.EndComplete}), append(f.used, false)
+	return profile.StackID(len(f.w.Stacks) - 1)
+}
+
+// become gives what becomes of a stack that a thread was on that is pruned: it stays
+// where something that stays was on it too. Else what called its leaf is cut off it, and
+// where nothing is to be told of that, this too.
+func (f *folder) become(id profile.StackID, s *stake) (to profile.StackID, cut bool) {
+	if f.stays[id] {
+		return id, false
+	}
+	if !f.losses.tell(s, id) {
+		return f.whole, true
+	}
+	leaf := f.w.Stacks[id].Locations[0]
+	to, ok := f.told[leaf]
+	if !ok {
+		to = f.addStack(leaf, f.marker)
+		f.told[leaf] = to
+	}
+	return to, true
 }
 
 // foldSamples has samples whose times were kept stand where their rows do.
 func (f *folder) foldSamples() {
 	for i := range f.w.Samples {
 		s := &f.w.Samples[i]
-		if f.goes(s.Thread, s.Stack) {
-			s.Stack = standingStack
-		}
-		s.Thread = f.thread(s.Thread)
-	}
-}
-
-// dropStacks leaves those that something stands on.
-func (f *folder) dropStacks() {
-	w, used := f.w, make([]bool, len(f.w.Stacks))
-	for i := range w.Rows {
-		if id := w.Rows[i].Stack; id != standingStack {
-			used[id] = true
-		}
-	}
-	for i := range w.Samples {
-		if id := w.Samples[i].Stack; id != standingStack {
-			used[id] = true
-		}
-	}
-	numbers := make([]profile.StackID, len(used))
-	kept := w.Stacks[:0]
-	for id, stack := range w.Stacks {
-		if used[id] {
-			numbers[id] = profile.StackID(len(kept))
-			kept = append(kept, stack)
-		}
-	}
-	clear(w.Stacks[len(kept):])
-	w.Stacks = kept
-	number := func(id profile.StackID) profile.StackID {
-		if id == standingStack {
-			return profile.StackID(len(kept))
-		}
-		return numbers[id]
-	}
-	for i := range w.Rows {
-		w.Rows[i].Stack = number(w.Rows[i].Stack)
-	}
-	for i := range w.Samples {
-		w.Samples[i].Stack = number(w.Samples[i].Stack)
-	}
-}
-
-// dropLocations leaves those that a stack has, and adds the stack that stands for
-// threads. Its walk has not ended early: it is not to be counted as truncated too.
-func (f *folder) dropLocations() {
-	w, used := f.w, make([]bool, len(f.w.Locations))
-	for _, s := range w.Stacks {
-		for _, l := range s.Locations {
-			used[l] = true
-		}
-	}
-	numbers := make([]profile.LocationID, len(used))
-	n := 0
-	for id, is := range used {
-		if is {
-			numbers[id] = profile.LocationID(n)
-			w.Locations[n], w.Names[n] = w.Locations[id], w.Names[id]
-			n++
-		}
-	}
-	if n < len(used) {
-		for _, s := range w.Stacks {
-			for i, l := range s.Locations {
-				s.Locations[i] = numbers[l]
+		if s.Thread != 0 {
+			if was := s.Thread - 1; f.pruned[was] {
+				s.Stack, _ = f.become(s.Stack, f.stakes[was])
 			}
+			s.Thread = f.threads[s.Thread-1]
 		}
+		f.used[s.Stack] = true
 	}
-	clear(w.Names[n:])
-	w.Locations, w.Names = append(w.Locations[:n], profile.Location{Name: Name}), append(w.Names[:n], []profile.Frame{{Function: Name}})
-	w.Stacks = append(w.Stacks, profile.Stack{Locations: []profile.LocationID{profile.LocationID(n)}, End: profile.EndComplete})
 }
 
-// dropContexts leaves those that a row has.
-func (f *folder) dropContexts() {
-	w, numbers := f.w, make([]profile.ContextID, len(f.w.Contexts))
-	var kept []profile.Context
-	for i := range w.Rows {
-		id := w.Rows[i].Context
-		if id == 0 {
+// foldRows puts back what was taken out, added up, where it was.
+func (f *folder) foldRows() {
+	w, places := f.w, make(map[folded]int, len(f.rows))
+	all := w.Rows[:len(w.Rows)+len(f.rows)]
+	for _, r := range f.rows {
+		stack, cut := f.become(r.Stack, f.stakes[r.Thread-1])
+		if cut {
+			f.lose(&r)
+		}
+		f.used[stack] = true
+		r.Stack, r.Thread, r.Context = stack, f.threads[r.Thread-1], 0
+		key := folded{r.Stack, r.Thread, r.Slot}
+		at, ok := places[key]
+		if !ok {
+			places[key] = len(w.Rows)
+			r.Values = slices.Clone(r.Values) // the only thing that a copy of the window may share
+			w.Rows = append(w.Rows, r)
 			continue
 		}
-		if numbers[id-1] == 0 {
-			kept = append(kept, w.Contexts[id-1])
-			numbers[id-1] = profile.ContextID(len(kept))
+		into := &w.Rows[at]
+		into.N += r.N
+		into.Squares += r.Squares
+		for j, v := range r.Values {
+			into.Values[j] += v
 		}
-		w.Rows[i].Context = numbers[id-1]
 	}
-	w.Contexts = kept
+	clear(all[len(w.Rows):])
+}
+
+// lose counts a row that has lost what called its leaf.
+func (f *folder) lose(r *profile.Row) {
+	f.loss.N += r.N
+	f.loss.Value += first(r)
 }

@@ -26,16 +26,17 @@ type ThreadShare struct {
 }
 
 // SkewOf weighs all threads of a window against each other, whatever their process.
-// Samples of no thread, and those that stand for threads, are in none of it.
+// Samples of no thread, and those of threads that were pruned, are in none of it.
 func SkewOf(w *profile.Window) *Skew {
 	s := &Skew{}
 	all := make([]ThreadShare, len(w.Threads))
-	g, scales := &group{}, scalesOf(w)
+	g, sampled := &group{}, sampledOn(w)
+	scale := scaleOf(sampled)
 	for i, t := range w.Threads {
 		if t.Name == Name {
 			continue
 		}
-		all[i] = ThreadShare{Thread: t, N: scales.of[i].n, Value: scales.weight(scales.of[i])}
+		all[i] = ThreadShare{Thread: t, N: sampled[i].n, Value: scale.sum(sampled[i])}
 		s.N, s.Value = s.N+all[i].N, s.Value+all[i].Value
 		if all[i].N > 0 {
 			s.Sampled++
@@ -74,7 +75,7 @@ type Ranking struct {
 }
 
 // Rank orders a window's functions by what they used themselves, or with all they
-// called. What stands for threads is no function.
+// called. What stands for what was cut is no function.
 func Rank(w *profile.Window, total bool) (*Ranking, error) {
 	tree, err := profile.NewTree(profile.TreeOptions{}, w)
 	if err != nil {

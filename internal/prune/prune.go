@@ -1,15 +1,18 @@
-// Package prune leaves out of a window what was sampled on threads that hardly matter, and keeps count of it.
+// Package prune takes samples of threads that hardly matter together, and leaves out of them what nothing else needs.
 //
 //	samples of each thread -> the fewest threads that make up P% of them (choose.go)
-//	   -> and those of the others without which a function would lose too much (spare.go)
-//	   -> the rest: one row for each process, on the stack [pruned threads] (fold.go)
+//	   -> the others: one thread for each process, [pruned threads] (fold.go)
+//	      stacks that something is on too that stays are left as they are
+//	      of the rest what called their leaf is cut off, and the leaf as well where its
+//	      function is small, or has enough without it (tell.go)
+//	   -> what nothing needs any more is dropped (drop.go)
 //	how unevenly threads share a window's samples, what pruning does to shares (measure.go)
 //
 // It comes before naming, encoding and shipping, and saves these what they would
 // do for the rest: in a service of a thousand threads half of them may have one
-// sample in a hundred. Totals stay what they were, in each process and at each
-// time, since what is left out is counted; so no function's share can be off by
-// more than the share of the row that stands for it, which is Share.
+// sample in a hundred, on stacks that nobody else is on. Totals stay what they were, in
+// each process and at each time, since what is left out is counted; so no function's
+// share can be off by more than the share of what was cut, which is Share.
 package prune
 
 import (
@@ -20,8 +23,8 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// Name is the function that stands for threads that were pruned, and the name of
-// the thread that they have become. No thread can call itself so: names that
+// Name is the thread that threads which were pruned have become, and the function that
+// stands for what was cut off their stacks. No thread can call itself so: names that
 // processes give have 15 bytes at most.
 const Name = "[pruned threads]"
 
@@ -32,18 +35,22 @@ const (
 	MaxLevel = 100
 )
 
-// Stands tells whether a location is that of threads that were pruned.
+// Stands tells whether a location stands for what was cut off stacks.
 func Stands(l profile.Location) bool { return l.Name == Name && l.BuildID == "" }
 
 // Window leaves in a window the threads that make up so many percent of the samples,
-// and one row in place of the others of each process. It works where the window is:
-// nobody else may have any of it.
+// and one in place of the others of each process. It works where the window is: nobody
+// else may have any of it.
 //
-// Of the others stay those without which one of the fifty largest functions would lose
-// more than may be lost of all samples, which at P99 is one percent of itself. What is
-// no function yet, since names are looked for afterwards, counts as the 256 bytes of
-// code that it lies in. And where less than one in twenty of a group's threads would go,
-// by the time that they used or by their samples, all of it stays.
+// Samples of the others stay on their stacks where samples that stay are on them too.
+// Those of other stacks are on Name, and so is the function that they are in if it has
+// one sample of its group in three thousand, and would lose more than half as large a part of
+// itself as may be lost of all, which at P99 is half a percent. What is no function yet,
+// since names are looked for afterwards, counts as the 256 bytes of code that it lies in.
+//
+// Where less than one in twenty of a group's threads would go, by the time that they used
+// or by their samples, all of it stays, and all of the window where they have less than
+// one in a hundred of its rows.
 //
 // Threads of one group are weighed against each other, those of different groups
 // never: groups[i] is that of Threads[i], and all of a process are in one. No
@@ -54,13 +61,13 @@ func Stands(l profile.Location) bool { return l.Name == Name && l.BuildID == "" 
 //   - Of threads with as many samples, those stay that used more CPU time by the
 //     kernel's account, then those of lower numbers.
 //   - One thread of a group stays at least. A group without samples, or with
-//     negative ones (of a difference), stays as it is; so does one that was pruned
-//     before: of what is left of it nobody knows what its functions had.
+//     negative ones (as a difference has), stays as it is; so does one that was pruned
+//     before.
 //   - Threads that used CPU time without being sampled stay: nothing is known of
 //     what they did, but the time is exact.
 //   - Samples of no thread stay: nobody knows whose they are. They count in no group.
 //
-// Rows that stand for threads are of no context, but keep their slot.
+// Rows of threads that were pruned are of no context, but keep their slot.
 func Window(w *profile.Window, percent float64, groups []int) {
 	if percent >= MaxLevel || len(w.Threads) == 0 {
 		return
@@ -68,8 +75,8 @@ func Window(w *profile.Window, percent float64, groups []int) {
 	if groups == nil {
 		groups = byProcess(w.Threads)
 	}
-	if pruned, some := choose(w, percent, groups); some {
-		fold(w, pruned, detail(percent))
+	if c := choose(w, percent, groups); c != nil {
+		fold(w, c, detail(percent))
 	}
 }
 
@@ -82,31 +89,36 @@ func detail(percent float64) string { return fmt.Sprintf("threads outside %s", L
 // byProcess puts threads of processes of one name in one group.
 func byProcess(threads []profile.Thread) []int {
 	groups, numbers := make([]int, len(threads)), map[string]int{}
-	for i, t := range threads {
-		number, ok := numbers[t.Process]
+	for i := range threads {
+		process := threads[i].Process
+		if i > 0 && process == threads[i-1].Process {
+			groups[i] = groups[i-1]
+			continue
+		}
+		number, ok := numbers[process]
 		if !ok {
 			number = len(numbers)
-			numbers[t.Process] = number
+			numbers[process] = number
 		}
 		groups[i] = number
 	}
 	return groups
 }
 
-// Share is the part of a window's values of one type that stands for threads that
-// were pruned: no function's share can be off by more.
+// Share is the part of a window's values of one type that is on stacks which were cut:
+// no function's share can be off by more.
 func Share(w *profile.Window, valueType int) float64 {
 	return Part(Sum(w, valueType), w.Total(valueType))
 }
 
-// Sum adds up a window's values of one type that stand for threads that were pruned.
+// Sum adds up a window's values of one type that are on stacks which were cut.
 func Sum(w *profile.Window, valueType int) (pruned int64) {
 	standing := standingStacks(w)
 	if standing == nil {
 		return 0
 	}
 	for i := range w.Rows {
-		if standing.has(w.Rows[i].Stack) {
+		if standing.has(w.Rows[i].Stack) && valueType < len(w.Rows[i].Values) {
 			pruned += w.Rows[i].Values[valueType]
 		}
 	}
@@ -121,7 +133,7 @@ func Part(some, all int64) float64 {
 	return float64(some) / float64(all)
 }
 
-// standing are the stacks of a window that stand for threads; nil: none does.
+// standing are the stacks of a window that were cut; nil: none was.
 type standing []bool
 
 // standingStacks finds them. Other tools may have put something below, or on top.

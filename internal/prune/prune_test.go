@@ -69,12 +69,12 @@ func TestTotalsStay(t *testing.T) {
 	for seed := range uint64(2000) {
 		w := random(seed)
 		p := pruned(seed, level(seed))
-		type place struct {
+		type when struct {
 			pid  int
 			slot uint32
 		}
-		of := func(w *profile.Window) map[place]amount {
-			return amounts(w, func(r *profile.Row) place { return place{w.Thread(r.Thread).PID, r.Slot} })
+		of := func(w *profile.Window) map[when]amount {
+			return amounts(w, func(r *profile.Row) when { return when{w.Thread(r.Thread).PID, r.Slot} })
 		}
 		if got, want := of(p), of(w); !same(got, want) {
 			t.Errorf("seed %d: %v, want %v", seed, got, want)
@@ -112,6 +112,67 @@ func same[K, V comparable](a, b map[K]V) bool {
 		}
 	}
 	return true
+}
+
+// place is what rows are told apart by, but for their threads.
+type place struct {
+	pid   int
+	slot  uint32
+	stack string
+}
+
+func placed(w *profile.Window) map[place]amount {
+	return amounts(w, func(r *profile.Row) place { return place{w.Thread(r.Thread).PID, r.Slot, signature(w, r.Stack)} })
+}
+
+// signature is the same for stacks that are.
+func signature(w *profile.Window, id profile.StackID) string {
+	s := w.Stacks[id]
+	all := fmt.Sprint(s.End)
+	for _, l := range s.Locations {
+		all += fmt.Sprint(w.Locations[l], w.Names[l])
+	}
+	return all
+}
+
+// TestWhatStays prunes random windows: samples of threads that stay are where they were,
+// and those of the others where a thread that stays is on the same stack. The rest is on
+// what stands for it, alone or below the leaf that it had.
+func TestWhatStays(t *testing.T) {
+	shared, cut := 0, 0
+	for seed := range uint64(2000) {
+		w, p := random(seed), pruned(seed, level(seed))
+		if len(p.Threads) == 0 || !slices.ContainsFunc(p.Threads, func(t profile.Thread) bool { return t.Name == prune.Name }) {
+			continue
+		}
+		stays := map[string]bool{}
+		for _, r := range p.Rows {
+			if p.Thread(r.Thread).Name != prune.Name {
+				stays[signature(p, r.Stack)] = true
+			}
+		}
+		before, after := placed(w), placed(p)
+		for at, want := range before {
+			if stays[at.stack] && after[at] != want {
+				t.Errorf("seed %d: %v on a stack that stays, and was %v", seed, after[at], want)
+			}
+		}
+		for _, r := range p.Rows {
+			stack := p.Stacks[r.Stack].Locations
+			switch n := len(stack); {
+			case p.Thread(r.Thread).Name != prune.Name:
+			case stays[signature(p, r.Stack)]:
+				shared++
+			case n == 0 || n > 2 || !prune.Stands(p.Locations[stack[n-1]]):
+				t.Errorf("seed %d: threads that were pruned are on %v", seed, signature(p, r.Stack))
+			default:
+				cut++
+			}
+		}
+	}
+	if shared < 100 || cut < 100 {
+		t.Errorf("%d rows on stacks that stay, %d on those that were cut", shared, cut)
+	}
 }
 
 // TestMostOff holds the share of each function to the bound that is told.
@@ -200,8 +261,19 @@ func TestLargestFunctions(t *testing.T) {
 	}
 }
 
+// gone adds up what is of threads that were pruned.
+func gone(w *profile.Window) (value int64) {
+	for _, r := range w.Rows {
+		if w.Thread(r.Thread).Name == prune.Name {
+			value += r.Values[0]
+		}
+	}
+	return value
+}
+
 // TestAlike leaves windows as they are whose threads are alike, by their times or by
-// their samples, and prunes those of one that is not.
+// their samples, or of whose rows hardly any would go, and prunes those of one that is
+// not.
 func TestAlike(t *testing.T) {
 	var alike []thread
 	for i := range 100 {
@@ -215,14 +287,18 @@ func TestAlike(t *testing.T) {
 	for i := range 50 {
 		skewed[i].n, skewed[i].cpu = 1, time.Millisecond
 	}
+	var ofNoThread []thread
+	for range 100 * len(skewed) {
+		ofNoThread = append(ofNoThread, thread{0, 1, 0})
+	}
 	for name, c := range map[string]struct {
 		threads []thread
 		some    bool
-	}{"by times": {alike, false}, "by samples": {bySamples, false}, "skewed": {skewed, true}} {
+	}{"by times": {alike, false}, "by samples": {bySamples, false}, "skewed": {skewed, true}, "skewed, among many": {append(ofNoThread, skewed...), false}} {
 		w := windowOf(c.threads...)
 		prune.Window(w, 98, nil)
-		if got := prune.Sum(w, 0) > 0; got != c.some {
-			t.Errorf("%s: %d are pruned", name, prune.Sum(w, 0))
+		if got := gone(w) > 0; got != c.some {
+			t.Errorf("%s: %d are pruned", name, gone(w))
 		}
 	}
 }
@@ -231,7 +307,7 @@ func TestAlike(t *testing.T) {
 func TestTwice(t *testing.T) {
 	for seed := range uint64(400) {
 		once, twice := pruned(seed, 90), pruned(seed, 90)
-		some := prune.Sum(once, 0) > 0
+		some := gone(once) != 0
 		prune.Window(twice, 90, nil)
 		if diff := profiletest.Diff(once, twice); diff != "" {
 			t.Errorf("seed %d: a window pruned twice: %s", seed, diff)
@@ -316,19 +392,27 @@ type thread struct {
 	cpu time.Duration
 }
 
+// windowOf is a window of them, in which rows of no thread are in slots of their own.
 func windowOf(threads ...thread) *profile.Window {
 	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}})
 	leaf := b.Named(profile.Frame{Function: "leaf"})
-	for _, t := range threads {
+	for i, t := range threads {
 		id := profile.ThreadID(0)
 		if t.tid != 0 {
 			id = b.Thread(profile.Thread{PID: 1, TID: t.tid, Process: "shop", Name: "worker", Exact: profile.Exact{CPU: t.cpu}})
 		}
 		if t.n != 0 {
-			b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndComplete), Thread: id, N: t.n, Values: []int64{10 * t.n}})
+			b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndComplete), Thread: id, Slot: slot(t, i), N: t.n, Values: []int64{10 * t.n}})
 		}
 	}
 	return b.Window()
+}
+
+func slot(t thread, i int) uint32 {
+	if t.tid != 0 {
+		return 0
+	}
+	return uint32(i + 1)
 }
 
 // TestWho says which threads stay.
@@ -385,7 +469,7 @@ func TestGroups(t *testing.T) {
 		}
 		w := b.Window()
 		prune.Window(w, 99, c.groups)
-		if got := prune.Sum(w, 0); got != c.pruned {
+		if got := gone(w); got != c.pruned {
 			t.Errorf("%s: %d pruned, want %d", name, got, c.pruned)
 		}
 	}

@@ -14,7 +14,7 @@ func TestPruned(t *testing.T) {
 	pruned := head(0)
 	pruned.AddLoss(profile.Loss{Reason: profile.LossPruned, Detail: "threads outside P90", N: 10, Value: 100})
 	a := Asker{Tenant: "x", Now: func() time.Time { return noon.Add(3 * time.Minute) }, Store: &shelf{windows: []written{
-		{profile.Labels{"service": "shop", "node": "n", "instance": "a"}, pruned, "http-#", map[string]int64{"main;serve": 90, prune.Name: 10}},
+		{profile.Labels{"service": "shop", "node": "n", "instance": "a"}, pruned, "http-#", map[string]int64{"main;serve": 90, prune.Name: 6, prune.Name + ";serve": 4}},
 		{profile.Labels{"service": "shop", "node": "n", "instance": "bb"}, head(1), "http-#", map[string]int64{"main;serve": 60, "main": 40}},
 	}}}
 	w, c, err := a.Merge(t.Context(), about(t, `{service="shop"}`))

@@ -44,7 +44,7 @@ type Coverage struct {
 	Damaged int            // windows, or stretches of a series, that could not be read
 	N       int64          // samples
 	Value   int64          // of the kind asked for, that they weigh
-	Pruned  int64          // of it, what was sampled on threads that were pruned
+	Pruned  int64          // of it, what lost its callers as threads were pruned
 	Cost    profile.Cost   // of profiling what was selected
 	CPU     time.Duration  // that it used, by the kernel's account
 	Losses  []profile.Loss // of what was selected
@@ -161,13 +161,15 @@ func (q *question) countLosses(losses []profile.Loss) {
 	}
 }
 
-// prunedCalls tells which stacks of a forest stand for threads that were pruned.
+// prunedCalls tells which calls of a forest are of stacks that pruning cut: what stands
+// for threads, and what it calls.
 func prunedCalls(f *profile.Forest) func(call int) bool {
 	place := slices.IndexFunc(f.Places, func(p profile.Place) bool { return prune.Stands(p.Location) })
 	if place < 0 {
 		return func(int) bool { return false }
 	}
-	return func(call int) bool { return f.Calls[call].Caller >= 0 && f.Calls[call].Place == place }
+	stands := func(call int) bool { return f.Calls[call].Caller >= 0 && f.Calls[call].Place == place }
+	return func(call int) bool { return stands(call) || f.Calls[call].Caller >= 0 && stands(f.Calls[call].Caller) }
 }
 
 // noteDropped notes which of the parts that are asked were dropped.

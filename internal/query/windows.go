@@ -25,7 +25,7 @@ type Kept struct {
 	Head     profile.Head
 	Run      profile.Run
 	N, Value int64
-	Pruned   int64         // of the value, what was sampled on threads that were pruned
+	Pruned   int64         // of the value, what lost its callers as threads were pruned
 	Period   time.Duration // between samples of a CPU; 0: they are not taken by time
 	Stacks   int
 }

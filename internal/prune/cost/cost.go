@@ -5,17 +5,16 @@
 //	   -> read from the spool, put in a batch, packed: as it is sent
 //
 // Rounds are measured in turns, each level of pruning in each of them, so that what
-// disturbs a round disturbs all of them. Times are CPU time of the process, with what
-// it takes to collect its garbage: what else runs on the machine takes none of it.
+// disturbs a round disturbs all of them. Times are CPU time of the process: what else
+// runs on the machine takes none of it. What it takes to collect garbage is counted by
+// the bytes that a stage allocates (garbage.go).
 package cost
 
 import (
 	"context"
-	"fmt"
-	"runtime"
+	"math/rand/v2"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
@@ -71,17 +70,20 @@ func Measure(ctx context.Context, w *profile.Window, levels []float64, rounds in
 		return nil, err
 	}
 	defer n.close()
-	m := &Measured{Runs: make([][]Run, len(levels)), Nameable: n.nameable, Unnamed: n.unnamed}
-	if _, err := n.run(w, prune.MaxLevel); err != nil { // who comes first pays for what all use
+	garbage, err := weighGarbage()
+	if err != nil {
 		return nil, err
 	}
-	for round := range rounds {
-		for i := range levels {
-			level := (i + round) % len(levels) // nobody is always the first
+	m := &Measured{Runs: make([][]Run, len(levels)), Nameable: n.nameable, Unnamed: n.unnamed}
+	if _, err := n.run(w, prune.MaxLevel, garbage); err != nil { // who comes first pays for what all use
+		return nil, err
+	}
+	for range rounds {
+		for _, level := range rand.Perm(len(levels)) { // nobody always has the memory of the same one before
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			r, err := n.run(w, levels[level])
+			r, err := n.run(w, levels[level], garbage)
 			if err != nil {
 				return nil, err
 			}
@@ -92,13 +94,13 @@ func Measure(ctx context.Context, w *profile.Window, levels []float64, rounds in
 }
 
 // run does all once.
-func (n *namer) run(w *profile.Window, level float64) (r Run, err error) {
+func (n *namer) run(w *profile.Window, level float64, garbage garbage) (r Run, err error) {
 	w = n.unnamedCopy(w)
 	names := n.cold()
 	defer names.Close()
-	runtime.GC() // what was left by the one before is not this one's
-	watch := stopwatch{}
-	if _, err := watch.lap(); err != nil {
+	defer letGarbageBe()() // and what was left by the round before is not this one's
+	watch, err := newStopwatch(garbage)
+	if err != nil {
 		return r, err
 	}
 	var spooled []byte
@@ -116,19 +118,6 @@ func (n *namer) run(w *profile.Window, level float64) (r Run, err error) {
 		}
 	}
 	return r, nil
-}
-
-// stopwatch tells how much CPU time this process has used since it told last.
-type stopwatch struct{ last time.Duration }
-
-func (s *stopwatch) lap() (time.Duration, error) {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now); err != nil {
-		return 0, fmt.Errorf("read the process's CPU time: %w", err)
-	}
-	d := time.Duration(now.Nano()) - s.last
-	s.last += d
-	return d, nil
 }
 
 // encode makes what is spooled of a window, threads of one pattern being one, as

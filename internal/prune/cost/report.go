@@ -23,7 +23,7 @@ func Tops() []int       { return []int{5, 10, 20, 50} }
 type Report struct {
 	Skew      *prune.Skew
 	Functions int   // there are
-	Pruned    int64 // of the samples' weight, before
+	Pruned    int64 // of the samples' weight: on stacks that were cut before
 	Levels    []Level
 	Rounds    int // that times are of; 0: none were measured
 	Unpruned  Times
@@ -34,7 +34,7 @@ type Report struct {
 type Level struct {
 	Percent float64
 	Threads int       // that are sampled and stay
-	Samples int64     // that are pruned
+	Samples int64     // of whose stacks something is cut
 	MostOff float64   // share that no function's can be off by more than
 	MAPE    []float64 // of each of Tops; 0.01 is 1%
 	Times

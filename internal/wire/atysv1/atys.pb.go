@@ -3106,7 +3106,7 @@ type Coverage struct {
 	Cost             *Cost                  `protobuf:"bytes,9,opt,name=cost,proto3" json:"cost,omitempty"`                                                  // of profiling it
 	CpuNs            int64                  `protobuf:"varint,10,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`                                 // that was used by what was profiled, by the kernel's account
 	OverlappingTasks []string               `protobuf:"bytes,11,rep,name=overlapping_tasks,json=overlappingTasks,proto3" json:"overlapping_tasks,omitempty"` // that recorded the same at the same time: what several saw counts more than once
-	PrunedShare      float64                `protobuf:"fixed64,12,opt,name=pruned_share,json=prunedShare,proto3" json:"pruned_share,omitempty"`              // of threads that were pruned: no function's share can be off by more
+	PrunedShare      float64                `protobuf:"fixed64,12,opt,name=pruned_share,json=prunedShare,proto3" json:"pruned_share,omitempty"`              // whose callers were cut as threads were pruned: no function's share can be off by more
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }

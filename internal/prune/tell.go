@@ -1,0 +1,134 @@
+package prune
+
+import "atys.dev/atys/internal/profile"
+
+// noticed is how small a function is that is looked at, which may be a stretch of a longer
+// one: one sample in so many.
+const noticed = 3000
+
+// stake is a group of threads some of which are pruned.
+type stake struct {
+	percent float64 // of it that is kept
+	all     int64
+}
+
+// losses are what groups would lose by pruning threads: what is on stacks that nothing is
+// on that stays. A thread that is seldom at work does other things than those that always
+// are: it wakes up, it compiles. Of functions that would lose too much it is told that
+// they ran, if not what called them.
+type losses struct {
+	ofStack []int32         // the function that it ends in; 0: nothing is lost of that
+	parts   []part          // by function: of the first group that loses some of it
+	more    map[whose]*part // of others
+}
+
+// part is what a group has of a function, and would lose.
+type part struct {
+	of        *stake
+	all, lost int64
+}
+
+type whose struct {
+	of       *stake
+	function int32
+}
+
+func newLosses(w *profile.Window, goes []bool) *losses {
+	ofStack, n := functionsOf(w, goes)
+	return &losses{ofStack: ofStack, parts: make([]part, n+1), more: map[whose]*part{}}
+}
+
+// of is what a group has of the function that a stack ends in; nil: it loses none of it.
+func (l *losses) of(s *stake, stack profile.StackID) *part {
+	function := l.ofStack[stack]
+	if function == 0 {
+		return nil
+	}
+	if p := &l.parts[function]; p.of == s {
+		return p
+	}
+	return l.more[whose{s, function}]
+}
+
+// lose adds something that is lost: where stacks end in nothing, of none.
+func (l *losses) lose(s *stake, stack profile.StackID, weight int64) {
+	function := l.ofStack[stack]
+	p := &l.parts[function]
+	if p.of == nil {
+		p.of = s
+	}
+	if p.of != s {
+		if p = l.more[whose{s, function}]; p == nil {
+			p = &part{of: s}
+			l.more[whose{s, function}] = p
+		}
+	}
+	p.lost += weight
+}
+
+// have adds what there is.
+func (l *losses) have(s *stake, stack profile.StackID, weight int64) {
+	if p := l.of(s, stack); p != nil {
+		p.all += weight
+	}
+}
+
+// tell tells whether the function that a stack ends in stays told: its group would lose
+// more than half as large a part of it as of everything.
+func (l *losses) tell(s *stake, stack profile.StackID) bool {
+	p := l.of(s, stack)
+	return p != nil && float64(p.all)*noticed >= float64(s.all) && 2*float64(p.lost) > float64(p.all)*(MaxLevel-s.percent)/100
+}
+
+// functionsOf numbers the functions that stacks end in which go, from 1 on, and gives the
+// number of that of each stack; 0 is none of these.
+func functionsOf(w *profile.Window, goes []bool) (ofStack []int32, n int) {
+	const unknown = -1
+	numbers, ofLeaf := map[profile.Location]int32{}, make([]int32, len(w.Locations))
+	for i := range ofLeaf {
+		ofLeaf[i] = unknown
+	}
+	for id, stack := range w.Stacks {
+		if len(stack.Locations) == 0 || !goes[id] || ofLeaf[stack.Locations[0]] != unknown {
+			continue
+		}
+		leaf := stack.Locations[0]
+		function := functionOf(w, leaf)
+		if numbers[function] == 0 {
+			numbers[function] = int32(len(numbers) + 1)
+		}
+		ofLeaf[leaf] = numbers[function]
+	}
+	ofStack = make([]int32, len(w.Stacks))
+	for id, stack := range w.Stacks {
+		if len(stack.Locations) == 0 {
+			continue
+		}
+		leaf := stack.Locations[0]
+		if ofLeaf[leaf] == unknown {
+			ofLeaf[leaf] = numbers[functionOf(w, leaf)]
+		}
+		ofStack[id] = ofLeaf[leaf]
+	}
+	return ofStack, len(numbers)
+}
+
+// codeBits is how long a stretch of code is that counts as a function: as long as many.
+const codeBits = 8
+
+// functionOf is what a location is in by what is known when a window is cut: a function
+// where its name is, as those of Java and Python are, else a stretch of code. Names that
+// are only looked for behind this are not gone by, where a window has them, so that the
+// same is pruned of it.
+func functionOf(w *profile.Window, id profile.LocationID) profile.Location {
+	l := w.Locations[id]
+	switch {
+	case l.BuildID != "" && l.Name == "":
+		return profile.Location{Kind: l.Kind, BuildID: l.BuildID, Offset: l.Offset >> codeBits}
+	case len(w.Names[id]) > 0:
+		return profile.Location{Kind: l.Kind, Name: w.Names[id][0].Function}
+	case l.Name != "":
+		return profile.Location{Kind: l.Kind, Name: l.Name}
+	}
+	return profile.Location{Kind: l.Kind, Offset: l.Offset >> codeBits}
+}
