@@ -2,29 +2,6 @@ package prune
 
 import "atys.dev/atys/internal/profile"
 
-// dropStacks leaves those of a window's stacks that are used.
-func dropStacks(w *profile.Window, used []bool) {
-	numbers, n := make([]profile.StackID, len(w.Stacks)), 0
-	for id, stack := range w.Stacks {
-		if used[id] {
-			numbers[id] = profile.StackID(n)
-			w.Stacks[n] = stack
-			n++
-		}
-	}
-	if n == len(w.Stacks) {
-		return
-	}
-	clear(w.Stacks[n:])
-	w.Stacks = w.Stacks[:n]
-	for i := range w.Rows {
-		w.Rows[i].Stack = numbers[w.Rows[i].Stack]
-	}
-	for i := range w.Samples {
-		w.Samples[i].Stack = numbers[w.Samples[i].Stack]
-	}
-}
-
 // dropLocations leaves those that a stack has.
 func dropLocations(w *profile.Window) {
 	used := make([]bool, len(w.Locations))

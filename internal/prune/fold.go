@@ -27,25 +27,30 @@ type folder struct {
 	*choice
 	threads []profile.ThreadID // what those there were have become
 	rows    []profile.Row      // of threads that are pruned, as they were
-	stays   []bool             // of the stacks there were: rows that stay are on them
+	stacks  []profile.StackID  // what those there were become on which something stays; else gone
+	stay    profile.StackID    // how many that is
 	losses  *losses
-	used    []bool // of all stacks: something is on them
+	cut     []profile.Stack // behind these
 	marker  profile.LocationID
-	whole   profile.StackID                        // of the marker alone
+	whole   profile.StackID                        // of the marker alone, or gone
 	told    map[profile.LocationID]profile.StackID // of the marker, and of what is told on it
 	loss    profile.Loss
 }
 
+// gone is a stack that nothing is on that stays, or one that is not there.
+const gone = ^profile.StackID(0)
+
 func fold(w *profile.Window, c *choice, detail string) {
-	f := &folder{w: w, choice: c, threads: make([]profile.ThreadID, len(w.Threads)), stays: make([]bool, len(w.Stacks)),
+	f := &folder{w: w, choice: c, threads: make([]profile.ThreadID, len(w.Threads)), whole: gone,
 		told: map[profile.LocationID]profile.StackID{}, loss: profile.Loss{Reason: profile.LossPruned, Detail: detail}}
 	f.foldThreads()
 	f.takeRows()
-	f.weigh()
 	f.mark()
+	f.losses = newLosses(w, f.stacks)
+	f.weigh()
 	f.foldSamples()
 	f.foldRows()
-	dropStacks(w, f.used)
+	f.keepStacks()
 	dropLocations(w)
 	dropContexts(w)
 	w.Losses = slices.Clone(w.Losses)
@@ -80,13 +85,14 @@ func (f *folder) foldThreads() {
 }
 
 // takeRows has the rows of threads that are pruned come behind the others, most of which
-// stay where they are.
+// stay where they are, and numbers the stacks of those.
 func (f *folder) takeRows() {
+	stays := make([]bool, len(f.w.Stacks))
 	rows := f.w.Rows
 	stay := len(rows)
 	for i := 0; i < stay; {
-		if r := &rows[i]; r.Thread == 0 || !f.pruned[r.Thread-1] {
-			f.stays[r.Stack] = true
+		if r := &rows[i]; !f.goes(r.Thread) {
+			stays[r.Stack] = true
 			i++
 			continue
 		}
@@ -94,19 +100,38 @@ func (f *folder) takeRows() {
 		rows[i], rows[stay] = rows[stay], rows[i]
 	}
 	f.w.Rows, f.rows = rows[:stay], rows[stay:]
+	for i := range f.w.Samples {
+		if s := &f.w.Samples[i]; !f.goes(s.Thread) {
+			stays[s.Stack] = true
+		}
+	}
+	n := profile.StackID(0)
+	f.stacks = make([]profile.StackID, len(stays))
+	for id, is := range stays {
+		if f.stacks[id] = gone; is {
+			f.stacks[id] = n
+			n++
+		}
+	}
+	f.stay = n
+}
+
+// goes tells whether a thread is pruned.
+func (f *folder) goes(thread profile.ThreadID) bool { return thread != 0 && f.pruned[thread-1] }
+
+// thread is what one has become; none stays none.
+func (f *folder) thread(id profile.ThreadID) profile.ThreadID {
+	if id == 0 {
+		return 0
+	}
+	return f.threads[id-1]
 }
 
 // weigh sees what groups would lose of which function, and what they have of those, and
-// gives rows that stay the threads that theirs have become.
+// gives rows that stay the threads and the stacks that theirs have become.
 func (f *folder) weigh() {
-	goes := make([]bool, len(f.w.Stacks))
 	for i := range f.rows {
-		stack := f.rows[i].Stack
-		goes[stack] = !f.stays[stack]
-	}
-	f.losses = newLosses(f.w, goes)
-	for i := range f.rows {
-		if r := &f.rows[i]; goes[r.Stack] {
+		if r := &f.rows[i]; f.stacks[r.Stack] == gone {
 			f.losses.lose(f.stakes[r.Thread-1], r.Stack, f.scale.row(r))
 		}
 	}
@@ -114,10 +139,12 @@ func (f *folder) weigh() {
 		f.have(&f.rows[i])
 	}
 	for i := range f.w.Rows {
-		if r := &f.w.Rows[i]; r.Thread != 0 {
+		r := &f.w.Rows[i]
+		if r.Thread != 0 {
 			f.have(r)
 			r.Thread = f.threads[r.Thread-1]
 		}
+		r.Stack = f.stacks[r.Stack]
 	}
 }
 
@@ -131,67 +158,62 @@ func (f *folder) have(r *profile.Row) {
 // before.
 func (f *folder) mark() {
 	w := f.w
-	f.used = slices.Clone(f.stays)
 	marker := slices.IndexFunc(w.Locations, Stands)
-	if marker < 0 {
+	if f.marker = profile.LocationID(marker); marker < 0 {
 		f.marker = profile.LocationID(len(w.Locations))
 		w.Locations, w.Names = append(w.Locations, profile.Location{Name: Name}), append(w.Names, []profile.Frame{{Function: Name}})
-		f.whole = f.addStack(f.marker)
 		return
 	}
-	f.marker = profile.LocationID(marker)
-	whole := -1
 	for id, s := range w.Stacks {
 		switch n := len(s.Locations); {
-		case n == 0 || s.Locations[n-1] != f.marker || s.End != profile.EndComplete:
+		case n == 0 || s.Locations[n-1] != f.marker || s.End != profile.EndComplete || f.stacks[id] == gone:
 		case n == 1:
-			whole = id
+			f.whole = f.stacks[id]
 		case n == 2:
-			f.told[s.Locations[0]] = profile.StackID(id)
+			f.told[s.Locations[0]] = f.stacks[id]
 		}
 	}
-	if f.whole = profile.StackID(whole); whole < 0 {
-		f.whole = f.addStack(f.marker)
-	}
-}
-
-// addStack adds one whose walk has not ended early: it is not to be counted as truncated
-// too.
-func (f *folder) addStack(locations ...profile.LocationID) profile.StackID {
-	f.w.Stacks, f.used = append(f.w.Stacks, profile.Stack{Locations: locations, End: profile.EndComplete}), append(f.used, false)
-	return profile.StackID(len(f.w.Stacks) - 1)
 }
 
 // become gives what becomes of a stack that a thread was on that is pruned: it stays
 // where something that stays was on it too. Else what called its leaf is cut off it, and
 // where nothing is to be told of that, this too.
 func (f *folder) become(id profile.StackID, s *stake) (to profile.StackID, cut bool) {
-	if f.stays[id] {
-		return id, false
+	if to = f.stacks[id]; to != gone {
+		return to, false
 	}
 	if !f.losses.tell(s, id) {
+		if f.whole == gone {
+			f.whole = f.add(f.marker)
+		}
 		return f.whole, true
 	}
 	leaf := f.w.Stacks[id].Locations[0]
 	to, ok := f.told[leaf]
 	if !ok {
-		to = f.addStack(leaf, f.marker)
+		to = f.add(leaf, f.marker)
 		f.told[leaf] = to
 	}
 	return to, true
+}
+
+// add adds a stack whose walk has not ended early: it is not to be counted as truncated
+// too.
+func (f *folder) add(locations ...profile.LocationID) profile.StackID {
+	f.cut = append(f.cut, profile.Stack{Locations: locations, End: profile.EndComplete})
+	return f.stay + profile.StackID(len(f.cut)) - 1
 }
 
 // foldSamples has samples whose times were kept stand where their rows do.
 func (f *folder) foldSamples() {
 	for i := range f.w.Samples {
 		s := &f.w.Samples[i]
-		if s.Thread != 0 {
-			if was := s.Thread - 1; f.pruned[was] {
-				s.Stack, _ = f.become(s.Stack, f.stakes[was])
-			}
-			s.Thread = f.threads[s.Thread-1]
+		if f.goes(s.Thread) {
+			s.Stack, _ = f.become(s.Stack, f.stakes[s.Thread-1])
+		} else {
+			s.Stack = f.stacks[s.Stack]
 		}
-		f.used[s.Stack] = true
+		s.Thread = f.thread(s.Thread)
 	}
 }
 
@@ -204,8 +226,7 @@ func (f *folder) foldRows() {
 		if cut {
 			f.lose(&r)
 		}
-		f.used[stack] = true
-		r.Stack, r.Thread, r.Context = stack, f.threads[r.Thread-1], 0
+		r.Stack, r.Thread, r.Context = stack, f.thread(r.Thread), 0
 		key := folded{r.Stack, r.Thread, r.Slot}
 		at, ok := places[key]
 		if !ok {
@@ -222,6 +243,18 @@ func (f *folder) foldRows() {
 		}
 	}
 	clear(all[len(w.Rows):])
+}
+
+// keepStacks leaves the stacks that something is on.
+func (f *folder) keepStacks() {
+	w := f.w
+	for id, to := range f.stacks {
+		if to != gone {
+			w.Stacks[to] = w.Stacks[id]
+		}
+	}
+	clear(w.Stacks[f.stay:])
+	w.Stacks = append(w.Stacks[:f.stay], f.cut...)
 }
 
 // lose counts a row that has lost what called its leaf.

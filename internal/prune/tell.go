@@ -33,8 +33,9 @@ type whose struct {
 	function int32
 }
 
-func newLosses(w *profile.Window, goes []bool) *losses {
-	ofStack, n := functionsOf(w, goes)
+// newLosses tells functions apart that stacks end in which become gone.
+func newLosses(w *profile.Window, becomes []profile.StackID) *losses {
+	ofStack, n := functionsOf(w, becomes)
 	return &losses{ofStack: ofStack, parts: make([]part, n+1), more: map[whose]*part{}}
 }
 
@@ -80,16 +81,16 @@ func (l *losses) tell(s *stake, stack profile.StackID) bool {
 	return p != nil && float64(p.all)*noticed >= float64(s.all) && 2*float64(p.lost) > float64(p.all)*(MaxLevel-s.percent)/100
 }
 
-// functionsOf numbers the functions that stacks end in which go, from 1 on, and gives the
-// number of that of each stack; 0 is none of these.
-func functionsOf(w *profile.Window, goes []bool) (ofStack []int32, n int) {
+// functionsOf numbers the functions that stacks end in which become gone, from 1 on, and
+// gives the number of that of each stack; 0 is none of these.
+func functionsOf(w *profile.Window, becomes []profile.StackID) (ofStack []int32, n int) {
 	const unknown = -1
 	numbers, ofLeaf := map[profile.Location]int32{}, make([]int32, len(w.Locations))
 	for i := range ofLeaf {
 		ofLeaf[i] = unknown
 	}
 	for id, stack := range w.Stacks {
-		if len(stack.Locations) == 0 || !goes[id] || ofLeaf[stack.Locations[0]] != unknown {
+		if len(stack.Locations) == 0 || becomes[id] != gone || ofLeaf[stack.Locations[0]] != unknown {
 			continue
 		}
 		leaf := stack.Locations[0]
