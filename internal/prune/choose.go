@@ -27,9 +27,10 @@ func choose(w *profile.Window, percent float64, groups []int) *choice {
 	if len(even) > 0 && !slices.ContainsFunc(groups, func(group int) bool { return !even[group] }) {
 		return nil // no row is looked at
 	}
-	rows, sampled := 0, sampledOn(w)
-	c, of := &choice{pruned: make([]bool, len(w.Threads)), stakes: make([]*stake, len(w.Threads)), scale: scaleOf(sampled)}, map[int]*stake{}
-	for number, g := range weigh(w, sampled, c.scale, groups) {
+	sampled, scale := sampledOn(w)
+	c := &choice{pruned: make([]bool, len(w.Threads)), stakes: make([]*stake, len(w.Threads)), scale: scale}
+	rows, of := 0, map[int]*stake{}
+	for number, g := range weigh(w, sampled, scale, groups) {
 		if g.stays || even[number] {
 			continue
 		}
@@ -173,37 +174,35 @@ type sum struct {
 	stood    bool // some of it is on stacks that were cut
 }
 
-// sampledOn adds up a window's rows by thread. They lie all over memory, and are gone
-// through once.
-func sampledOn(w *profile.Window) []sum {
-	of, standing := make([]sum, len(w.Threads)), standingStacks(w)
+// sampledOn adds up a window's rows by thread, and tells by what they are compared. Rows
+// lie all over memory, and their values elsewhere: these are not looked at again where
+// each sample has the same.
+func sampledOn(w *profile.Window) (of []sum, by scale) {
+	of = make([]sum, len(w.Threads))
+	standing := standingStacks(w)
+	each, known, alike := int64(0), false, true
 	for i := range w.Rows {
 		r := &w.Rows[i]
 		if r.Thread == 0 {
 			continue
 		}
-		s := &of[r.Thread-1]
-		value := first(r)
+		value, s := first(r), &of[r.Thread-1]
 		s.rows++
 		s.n += r.N
 		s.value += value
 		s.negative = s.negative || r.N < 0 || value < 0
 		s.stood = s.stood || standing.has(r.Stack)
+		if !known && r.N != 0 {
+			each, known = value/r.N, true
+		}
+		alike = alike && value == each*r.N
 	}
-	return of
+	return of, scale{values: !alike}
 }
 
-// scale is by what threads are compared: by their values, or by their samples where
-// values come to nothing.
+// scale is by what threads and rows are compared: by their values, or by their samples
+// where each has the same, or none has any.
 type scale struct{ values bool }
-
-func scaleOf(sampled []sum) scale {
-	all := int64(0)
-	for _, s := range sampled {
-		all += s.value
-	}
-	return scale{all != 0}
-}
 
 func (s scale) sum(of sum) int64 {
 	if s.values {

@@ -14,13 +14,14 @@ type Skew struct {
 	Threads []ThreadShare // largest first, ranked as Window does; those that used time without being sampled last
 	Sampled int           // of the threads
 	N       int64         // samples of all of them
-	Value   int64         // and their weight
+	weight  int64         // by which they are compared
 }
 
 // ThreadShare is one thread's part.
 type ThreadShare struct {
 	Thread   profile.Thread
-	N, Value int64
+	N        int64
+	weight   int64
 	Share    float64 // of all threads
 	UpToHere float64 // of this one and all before it
 }
@@ -30,25 +31,25 @@ type ThreadShare struct {
 func SkewOf(w *profile.Window) *Skew {
 	s := &Skew{}
 	all := make([]ThreadShare, len(w.Threads))
-	g, sampled := &group{}, sampledOn(w)
-	scale := scaleOf(sampled)
+	g := &group{}
+	sampled, scale := sampledOn(w)
 	for i, t := range w.Threads {
 		if t.Name == Name {
 			continue
 		}
-		all[i] = ThreadShare{Thread: t, N: sampled[i].n, Value: scale.sum(sampled[i])}
-		s.N, s.Value = s.N+all[i].N, s.Value+all[i].Value
+		all[i] = ThreadShare{Thread: t, N: sampled[i].n, weight: scale.sum(sampled[i])}
+		s.N, s.weight = s.N+all[i].N, s.weight+all[i].weight
 		if all[i].N > 0 {
 			s.Sampled++
 		}
-		g.threads = append(g.threads, weighed{i, all[i].Value})
+		g.threads = append(g.threads, weighed{i, all[i].weight})
 	}
 	g.rank(w.Threads)
 	before := int64(0)
 	for _, t := range g.threads {
 		one := all[t.thread]
-		before += one.Value
-		one.Share, one.UpToHere = Part(one.Value, s.Value), Part(before, s.Value)
+		before += one.weight
+		one.Share, one.UpToHere = Part(one.weight, s.weight), Part(before, s.weight)
 		s.Threads = append(s.Threads, one)
 	}
 	return s

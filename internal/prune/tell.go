@@ -85,7 +85,7 @@ func (l *losses) tell(s *stake, stack profile.StackID) bool {
 // gives the number of that of each stack; 0 is none of these.
 func functionsOf(w *profile.Window, becomes []profile.StackID) (ofStack []int32, n int) {
 	const unknown = -1
-	numbers, ofLeaf := map[profile.Location]int32{}, make([]int32, len(w.Locations))
+	numbers, ofLeaf := map[function]int32{}, make([]int32, len(w.Locations))
 	for i := range ofLeaf {
 		ofLeaf[i] = unknown
 	}
@@ -94,11 +94,11 @@ func functionsOf(w *profile.Window, becomes []profile.StackID) (ofStack []int32,
 			continue
 		}
 		leaf := stack.Locations[0]
-		function := functionOf(w, leaf)
-		if numbers[function] == 0 {
-			numbers[function] = int32(len(numbers) + 1)
+		in := functionOf(w, leaf)
+		if numbers[in] == 0 {
+			numbers[in] = int32(len(numbers) + 1)
 		}
-		ofLeaf[leaf] = numbers[function]
+		ofLeaf[leaf] = numbers[in]
 	}
 	ofStack = make([]int32, len(w.Stacks))
 	for id, stack := range w.Stacks {
@@ -117,19 +117,25 @@ func functionsOf(w *profile.Window, becomes []profile.StackID) (ofStack []int32,
 // codeBits is how long a stretch of code is that counts as a function: as long as many.
 const codeBits = 8
 
-// functionOf is what a location is in by what is known when a window is cut: a function
+// function is what a location is in, by what is known when a window is cut: a function
 // where its name is, as those of Java and Python are, else a stretch of code. Names that
 // are only looked for behind this are not gone by, where a window has them, so that the
 // same is pruned of it.
-func functionOf(w *profile.Window, id profile.LocationID) profile.Location {
-	l := w.Locations[id]
+type function struct {
+	kind profile.Kind
+	name string // or the build-id of the code
+	code uint64 // which stretch of it, plus one
+}
+
+func functionOf(w *profile.Window, id profile.LocationID) function {
+	l := &w.Locations[id]
 	switch {
 	case l.BuildID != "" && l.Name == "":
-		return profile.Location{Kind: l.Kind, BuildID: l.BuildID, Offset: l.Offset >> codeBits}
+		return function{l.Kind, l.BuildID, l.Offset>>codeBits + 1}
 	case len(w.Names[id]) > 0:
-		return profile.Location{Kind: l.Kind, Name: w.Names[id][0].Function}
+		return function{l.Kind, w.Names[id][0].Function, 0}
 	case l.Name != "":
-		return profile.Location{Kind: l.Kind, Name: l.Name}
+		return function{l.Kind, l.Name, 0}
 	}
-	return profile.Location{Kind: l.Kind, Offset: l.Offset >> codeBits}
+	return function{l.Kind, "", l.Offset>>codeBits + 1}
 }

@@ -148,7 +148,7 @@ func TestWithoutValues(t *testing.T) {
 	for name, c := range map[string]struct {
 		values []int64
 		kept   int
-	}{"nothing": {[]int64{0, 0}, 1}, "missing": {nil, 1}, "negative": {[]int64{10, -1}, 2}} {
+	}{"nothing": {[]int64{0, 0}, 1}, "missing": {nil, 1}, "negative": {[]int64{10, -1}, 2}, "none of one": {[]int64{0, 10}, 2}, "more than samples": {[]int64{10, 5}, 2}} {
 		w := windowWith(rows...)
 		for i := range w.Rows {
 			w.Rows[i].Values = nil
