@@ -52,7 +52,7 @@ func TestPrunedByTarget(t *testing.T) {
 			from := &namer{machine: b.machine}
 			w := twoServices()
 			parts := a.parts(one.recordings[0], from, w)
-			if from.stacks != 3 { // of both that stay, and of what stands for the others
+			if from.stacks != 4 { // of both that stay, and what the others did, of which no caller is
 				t.Errorf("%d stacks were named", from.stacks)
 			}
 			if len(parts) != 2 {
