@@ -258,21 +258,27 @@ type replayed struct {
 	checks     []check
 }
 
-// replay thins the recordings at the highest rate of our own kernel, and scores all.
+// replay thins the recordings at the highest rate of our own kernel, or of another where
+// there is none of ours, and scores all.
 func (p *replaying) replay(ctx context.Context, all []*recording) (*replayed, error) {
-	base := 0.0
+	kernel, base := all[0].Kernel, 0.0
 	for _, r := range all {
 		if r.Workload != all[0].Workload || r.Window != all[0].Window {
 			return nil, fmt.Errorf("%s and %s: replay recordings of one workload and one length of windows", all[0].dir, r.dir)
 		}
 		if r.Kernel == ours {
+			kernel = ours
+		}
+	}
+	for _, r := range all {
+		if r.Kernel == kernel {
 			base = max(base, r.Hertz)
 		}
 	}
 	out := &replayed{workload: all[0].workload, name: all[0].Workload}
 	streams := p.streams()
 	for _, r := range all {
-		if r.Kernel != ours || r.Hertz < base {
+		if r.Kernel != kernel || r.Hertz < base {
 			c, err := checkOf(r)
 			if err != nil {
 				return nil, err
@@ -291,7 +297,7 @@ func (p *replaying) replay(ctx context.Context, all []*recording) (*replayed, er
 		out.recordings = append(out.recordings, r)
 		out.add(t, streams)
 	}
-	if base > 0 && len(out.moments) == 0 {
+	if len(out.moments) == 0 {
 		return nil, errors.New("no window of the recordings has a truth")
 	}
 	return out, nil
