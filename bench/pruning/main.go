@@ -96,8 +96,9 @@ func record(ctx context.Context, r runtimes.Runtime, atys, dir, how string) (pat
 		return "", ctx.Err()
 	}
 	if *keep != "" {
-		if dir = *keep; os.MkdirAll(dir, 0o755) != nil {
-			return "", fmt.Errorf("-keep %s: no such folder, and none can be made", dir)
+		dir = *keep
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return "", fmt.Errorf("-keep: %w", err)
 		}
 	}
 	path = filepath.Join(dir, how+".pb.gz")

@@ -14,14 +14,12 @@ type Skew struct {
 	Threads []ThreadShare // largest first, ranked as Window does; those that used time without being sampled last
 	Sampled int           // of the threads
 	N       int64         // samples of all of them
-	weight  int64         // by which they are compared
 }
 
 // ThreadShare is one thread's part.
 type ThreadShare struct {
 	Thread   profile.Thread
 	N        int64
-	weight   int64
 	Share    float64 // of all threads
 	UpToHere float64 // of this one and all before it
 }
@@ -37,19 +35,21 @@ func SkewOf(w *profile.Window) *Skew {
 		if t.Name == Name {
 			continue
 		}
-		all[i] = ThreadShare{Thread: t, N: sampled[i].n, weight: scale.sum(sampled[i])}
-		s.N, s.weight = s.N+all[i].N, s.weight+all[i].weight
+		weight := scale.sum(sampled[i])
+		all[i] = ThreadShare{Thread: t, N: sampled[i].n}
+		s.N += all[i].N
+		g.total += weight
 		if all[i].N > 0 {
 			s.Sampled++
 		}
-		g.threads = append(g.threads, weighed{i, all[i].weight})
+		g.threads = append(g.threads, weighed{i, weight})
 	}
 	g.rank(w.Threads)
 	before := int64(0)
 	for _, t := range g.threads {
 		one := all[t.thread]
-		before += one.weight
-		one.Share, one.UpToHere = Part(one.weight, s.weight), Part(before, s.weight)
+		before += t.weight
+		one.Share, one.UpToHere = Part(t.weight, g.total), Part(before, g.total)
 		s.Threads = append(s.Threads, one)
 	}
 	return s

@@ -142,7 +142,7 @@ func TestWhatStays(t *testing.T) {
 	shared, cut := 0, 0
 	for seed := range uint64(2000) {
 		w, p := random(seed), pruned(seed, level(seed))
-		if len(p.Threads) == 0 || !slices.ContainsFunc(p.Threads, func(t profile.Thread) bool { return t.Name == prune.Name }) {
+		if !slices.ContainsFunc(p.Threads, func(t profile.Thread) bool { return t.Name == prune.Name }) {
 			continue
 		}
 		stays := map[string]bool{}
@@ -408,6 +408,7 @@ func windowOf(threads ...thread) *profile.Window {
 	return b.Window()
 }
 
+// slot is that of a row of a thread: none, or its own.
 func slot(t thread, i int) uint32 {
 	if t.tid != 0 {
 		return 0
