@@ -32,6 +32,8 @@ type Exchange struct {
 type Recorder struct {
 	Dir string
 
+	answering sync.Mutex // held while windows are: who repeats requests makes one after the other
+
 	mu    sync.Mutex // guards all below
 	count int
 	err   error
@@ -40,6 +42,10 @@ type Recorder struct {
 // Of records those of one sender.
 func (r *Recorder) Of(sender string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if path.Base(q.URL.Path) == "Push" {
+			r.answering.Lock()
+			defer r.answering.Unlock()
+		}
 		body, err := io.ReadAll(q.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)

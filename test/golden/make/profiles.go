@@ -56,11 +56,10 @@ func makeProfiles(ctx context.Context, dir, atys string) error {
 			return err
 		}
 	}
-	for _, to := range []string{".folded", ".speedscope.json", ".cpuprofile"} {
-		for _, of := range []string{"recorded", "shop"} {
-			if err := run(ctx, dir, atys, "convert", of+".pb.gz", of+to); err != nil {
-				return err
-			}
+	// What else is written is for other programs: atys does not read it.
+	for _, of := range []string{"recorded", "shop"} {
+		if err := run(ctx, dir, atys, "convert", of+".pb.gz", of+".folded"); err != nil {
+			return err
 		}
 	}
 	return os.Remove(script)

@@ -17,7 +17,7 @@ import (
 	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/spool"
-	"atys.dev/atys/internal/store/mem"
+	"atys.dev/atys/internal/store/disk"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 	"atys.dev/atys/test/golden"
@@ -28,10 +28,15 @@ const life = 7 * time.Second
 
 // makeRequests records what agents and relays ask a server: one agent ships to it, one
 // to a relay that passes windows on, two to one that adds them up.
-func makeRequests(ctx context.Context, dir, scratch string) error {
+func makeRequests(ctx context.Context, dir, scratch string) (err error) {
 	began, recorder := time.Now(), &golden.Recorder{Dir: dir}
 	now := func() time.Time { return golden.Now().Add(time.Since(began)) }
-	at, err := golden.Serve(mem.New(1), "", now, func(next http.Handler) http.Handler { return bySender(recorder, next) })
+	kept, err := disk.Open(disk.Options{Dir: filepath.Join(scratch, "kept"), Reserve: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kept.Close()) }()
+	at, err := golden.Serve(kept, "", now, func(next http.Handler) http.Handler { return bySender(recorder, next) })
 	if err != nil {
 		return err
 	}
