@@ -16,6 +16,7 @@ package profile
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"path"
 	"strconv"
 	"strings"
@@ -48,7 +49,7 @@ func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
 	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
+	return other(uint8(k))
 }
 
 // ParseKind is the inverse of String; a name it does not know is KindUnknown.
@@ -58,7 +59,25 @@ func ParseKind(name string) Kind {
 			return Kind(i)
 		}
 	}
-	return KindUnknown
+	number, _ := otherNumber(name)
+	return Kind(number)
+}
+
+// other names a value that a later version has added.
+func other(number uint8) string { return fmt.Sprintf("other (%d)", number) }
+
+// otherNumber is the inverse of other, so that a file which this version has written
+// says the same to the later one again.
+func otherNumber(name string) (number uint8, ok bool) {
+	digits, ok := strings.CutPrefix(name, "other (")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(strings.TrimSuffix(digits, ")"), 10, 8)
+	if err != nil || other(uint8(n)) != name {
+		return 0, false
+	}
+	return uint8(n), true
 }
 
 // Class says whose code a frame is.
@@ -79,7 +98,7 @@ func (c Class) String() string {
 	if int(c) < len(classNames) {
 		return classNames[c]
 	}
-	return fmt.Sprintf("class(%d)", uint8(c))
+	return other(uint8(c))
 }
 
 // ParseClass is the inverse of String; a name it does not know is ClassUnknown.
@@ -89,7 +108,8 @@ func ParseClass(name string) Class {
 			return Class(i)
 		}
 	}
-	return ClassUnknown
+	number, _ := otherNumber(name)
+	return Class(number)
 }
 
 // Location is a place in code that means the same on every host and in every
@@ -176,7 +196,9 @@ func (f Frame) IsUnnamed() bool {
 	return err == nil
 }
 
-// End says how the walk of a stack ended.
+// End says how the walk of a stack ended. Its number is stored, sent and hashed as one
+// byte. Versions add ends behind those that there are, all of stacks that lack frames:
+// an older version takes those that it does not know for such.
 type End uint8
 
 const (
@@ -196,25 +218,41 @@ const (
 	EndDamaged               // the rest was kept, and the disk lost it
 )
 
+// EndOther is an end that a later version has named, in a file that has no numbers.
+const EndOther End = math.MaxUint8
+
 var endNames = [...]string{"unknown", "complete", "no user stack", "too deep", "unmapped code", "no unwind information",
 	"unreadable stack", "unsupported unwind information", "unwind information not loaded yet", "corrupt stack", "stack storage full", "process or library just started", "older frames of a parked virtual thread", "damaged where it was kept"}
 
 // String gives the reason in words.
 func (e End) String() string {
-	if int(e) < len(endNames) {
+	switch {
+	case int(e) < len(endNames):
 		return endNames[e]
+	case e == EndOther:
+		return "other"
 	}
-	return fmt.Sprintf("end(%d)", uint8(e))
+	return other(uint8(e))
 }
 
-// ParseEnd is the inverse of String; a reason it does not know is EndUnknown.
+// ParseEnd is the inverse of String. A reason that it does not know is EndOther, none at
+// all EndUnknown.
 func ParseEnd(reason string) End {
+	if e, ok := LookupEnd(reason); ok || reason == "" {
+		return e
+	}
+	return EndOther
+}
+
+// LookupEnd is ParseEnd for words that may be no reason.
+func LookupEnd(reason string) (e End, ok bool) {
 	for i, n := range endNames {
 		if n == reason {
-			return End(i)
+			return End(i), true
 		}
 	}
-	return EndUnknown
+	number, ok := otherNumber(reason)
+	return End(number), ok
 }
 
 // Truncated tells whether frames are missing at the root end.

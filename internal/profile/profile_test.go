@@ -24,10 +24,10 @@ func TestNamesOfConstants(t *testing.T) {
 			t.Errorf("%s came back as %s", e, got)
 		}
 	}
-	if profile.ParseKind("?") != 0 || profile.ParseClass("?") != 0 || profile.ParseEnd("?") != 0 {
+	if profile.ParseKind("?") != 0 || profile.ParseClass("?") != 0 || profile.ParseEnd("?") != profile.EndOther || profile.ParseEnd("") != 0 {
 		t.Error("an unknown name must be unknown")
 	}
-	if profile.Kind(200).String() != "kind(200)" || profile.Class(200).String() != "class(200)" || profile.End(200).String() != "end(200)" {
+	if profile.Kind(200).String() != "other (200)" || profile.Class(200).String() != "other (200)" || profile.End(200).String() != "other (200)" {
 		t.Error("a value without a name must show its number")
 	}
 }

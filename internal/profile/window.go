@@ -69,11 +69,20 @@ func (r LossReason) OfWindows() bool {
 }
 
 // OfSamples tells whether a loss counts samples.
-func (r LossReason) OfSamples() bool { return r.Unit() == "samples" }
+func (r LossReason) OfSamples() bool {
+	switch r {
+	case LossDropped, LossTruncated, LossUnsymbolized, LossPruned, LossThreshold, LossStarting, LossOther:
+		return true
+	}
+	return false
+}
 
-// Unit is what a loss counts, in words.
+// Unit is what a loss counts, in words. What a reason counts that a later version has
+// added is not known: it is told by its own name, and added to nothing.
 func (r LossReason) Unit() string {
 	switch {
+	case r.OfSamples():
+		return "samples"
 	case r.OfWindows():
 		return "windows"
 	case r == LossExact:
@@ -81,7 +90,7 @@ func (r LossReason) Unit() string {
 	case r == LossTargets:
 		return "processes"
 	}
-	return "samples"
+	return "others"
 }
 
 // Loss counts samples, or whatever else its reason is of, that are missing or incomplete for one reason.

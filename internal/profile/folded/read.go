@@ -110,7 +110,7 @@ func (p *parser) frames(line []byte) profile.End {
 		return end
 	}
 	if root, rest, _ := bytes.Cut(line, []byte{';'}); len(root) > 2 && root[0] == '[' && root[len(root)-1] == ']' {
-		if e := profile.ParseEnd(string(root[1 : len(root)-1])); e.Truncated() {
+		if e, ok := profile.LookupEnd(string(root[1 : len(root)-1])); ok && e.Truncated() {
 			if line, end = rest, e; len(rest) == 0 {
 				return end
 			}

@@ -28,6 +28,9 @@ var words = []string{"", "cpu", "nanoseconds", "count", string(profile.DesignRan
 	"sum_exec_runtime, split by utime:stime", "schedstat", "CPU clocks of its processes",
 	"auto", "atys", "began", "changed", "returned", "steady", "stays", "few", profile.ByServer, profile.ByAgent, profile.ByBudget}
 
+// otherWord is read for a word of a later version.
+const otherWord = "other"
+
 func (w *writer) word(s string) {
 	if i := slices.Index(words, s); i >= 0 {
 		w.number(uint64(i) + 1)
@@ -135,9 +138,8 @@ func (r *reader) word() string {
 	switch {
 	case n == 0:
 		return r.text()
-	case n > uint64(len(words)):
-		r.bad = true
-		return ""
+	case n > uint64(len(words)): // which a later version knows
+		return otherWord
 	}
 	return words[n-1]
 }

@@ -219,3 +219,19 @@ func TestKeysSort(t *testing.T) {
 		t.Errorf("%v %q %x %v", f.start, f.task, f.run, ok)
 	}
 }
+
+// TestLaterVersions reads windows in which a later version has appended something, or
+// used a word that this one does not know.
+func TestLaterVersions(t *testing.T) {
+	w := &store.Window{Head: profile.Head{Design: profile.DesignRandomised, Losses: []profile.Loss{{Reason: "evicted", N: 3}}}}
+	data := encodeWindow(w, nil)
+	got, ok := decodeWindow(append(bytes.Clone(data), "of tomorrow"...))
+	if !ok || got.Head.Design != w.Head.Design || len(got.Head.Losses) != 1 || got.Head.Losses[0] != w.Head.Losses[0] {
+		t.Errorf("what is appended spoils the window: %+v, %v", got.Head, ok)
+	}
+	var later writer
+	later.number(uint64(len(words)) + 1)
+	if r := (reader{data: later}); r.word() != otherWord || r.bad {
+		t.Error("a later word spoils what it stands in")
+	}
+}

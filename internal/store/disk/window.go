@@ -17,6 +17,7 @@ import (
 //	          recorded of how many; how often was sampled, and why; how long slots are
 //	head      duration, design, exact, idle, watched, clock, losses, comments, cost
 //	threads, contexts
+//	more      what later versions append: it is left aside
 //
 // Single rows come first, by their leaves: those of one sample each, which are
 // most of a window as it is cut. They have no n; then the others, by their leaves
@@ -100,7 +101,7 @@ func decodeWindow(data []byte) (w store.Window, ok bool) {
 			r.bad = r.bad || int64(v) > int64(part.entries)
 		}
 	}
-	return w, !r.bad && len(r.data) == 0
+	return w, !r.bad
 }
 
 func (r *reader) types(w *store.Window) {
