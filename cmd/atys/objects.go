@@ -282,6 +282,9 @@ func agentRow(a *server.AgentStatus, wide bool, now time.Time) []string {
 	if a.Message != "" {
 		phase += ", see describe"
 	}
+	for _, c := range a.Conditions {
+		phase += ", " + c.Kind
+	}
 	row := []string{a.Node, phase, strconv.Itoa(a.Targets), strconv.Itoa(a.Shipped), strconv.Itoa(a.Waiting), strconv.Itoa(a.Lost)}
 	cost, limit, budget := costCells(a.Cost)
 	row = append(row, cost, limit)

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/freq"
+	"atys.dev/atys/internal/health"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/sampler"
@@ -58,6 +59,7 @@ type Options struct {
 
 	Functions *promexport.Functions // what Prometheus is told of; nil: nothing
 	Metrics   string                // address at which it asks; "": nowhere
+	Tables    func() health.Tables  // how the unwinding tables fare; nil: there are none
 
 	Now func() time.Time
 	Log *slog.Logger
@@ -140,6 +142,8 @@ type Agent struct {
 	crews    map[*recording]Crew // that are at a cut
 	spending spending
 
+	fitness fitness // says itself what of it is whose
+
 	mu      sync.Mutex // guards all below
 	heard   time.Time  // when something was last heard of who orders tasks, or the agent began
 	status  []*atysv1.TaskState
@@ -168,7 +172,7 @@ func New(o Options) (*Agent, error) {
 		o.Usage = own.usage
 	}
 	a := &Agent{options: o, log: o.Log, began: o.Now(), heard: time.Now(), census: newCensus(o.Node, o.Labels), shipper: newShipper(o),
-		own: own, life: newLife(o.Life, o.Log), spending: spending{governor: freq.Governor{Budget: o.Budget}},
+		own: own, life: newLife(o.Life, o.Log), spending: spending{governor: freq.Governor{Budget: o.Budget}}, fitness: newFitness(),
 		orders: make(chan []*task, 1), started: make(chan start), cuts: make(chan crewCut), crews: map[*recording]Crew{}, reports: make(chan struct{}, 1)}
 	if o.Spool != nil {
 		a.before = o.Spool.Stats().All()
@@ -248,6 +252,7 @@ func (a *Agent) conduct(ctx context.Context) error {
 		}
 		edge.Stop()
 		a.publish()
+		a.judge()
 	}
 }
 

@@ -40,6 +40,7 @@ func (a *Agent) Describe(to chan<- *prometheus.Desc) {
 		metricBudgetCPU, metricBudgetMem, metricCap, metricStopped, metricTasks, metricTargets} {
 		to <- d
 	}
+	a.fitness.describe(to)
 }
 
 // Collect gives it; see prometheus.Collector.
@@ -77,6 +78,7 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 		gauge(metricTasks, n, phase)
 	}
 	gauge(metricTargets, float64(len(a.targets)))
+	a.fitness.collect(to)
 }
 
 // collectCost tells what the agent takes, and may. The lock is held.

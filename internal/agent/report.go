@@ -190,5 +190,5 @@ func (a *Agent) report() *atysv1.ReportRequest {
 			ClockOffsetNs: int64(offset), ClockErrorNs: int64(uncertain), StartedUnixNano: a.began.UnixNano(),
 			CpuNs: int64(ownCPU()), MemoryBytes: ownMemory(), MetricsAddress: a.options.Metrics,
 			Cost: wire.Cost(a.ledger.total), Cores: a.ledger.cores, CoresBudget: a.options.Budget.Cores, MemoryBudget: uint64(a.options.Budget.Memory),
-			MapBytes: uint64(a.ledger.usage.Maps), BudgetMessage: a.ledger.state, CapHertz: a.ledger.cap, LastEnd: a.life.last}}
+			MapBytes: uint64(a.ledger.usage.Maps), BudgetMessage: a.ledger.state, CapHertz: a.ledger.cap, LastEnd: a.life.last, Conditions: a.fitness.reported()}}
 }

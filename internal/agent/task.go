@@ -398,6 +398,7 @@ func (a *Agent) keep(r *recording, parts []*profile.Window, next reading) {
 	if len(records) == 0 {
 		return
 	}
+	defer a.observe(parts)
 	var err error
 	if a.spooled, err = a.spool(records, parts); err != nil {
 		a.log.Error("spool windows", "windows", len(records), "error", err)

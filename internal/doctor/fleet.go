@@ -55,6 +55,15 @@ type AgentFacts struct {
 	ClockOffset string            `json:"clockOffset"`
 	Labels      map[string]string `json:"labels"`
 	ShipsTo     string            `json:"shipsTo"`
+	Conditions  []Condition       `json:"conditions"`
+}
+
+// Condition is a trouble that an agent reports of itself.
+type Condition struct {
+	Kind    string    `json:"kind"`
+	Since   time.Time `json:"since"`
+	Message string    `json:"message"`
+	Fix     string    `json:"fix"`
 }
 
 // RelayFacts are of a relay, as "atys get relays -o json" shows it.
@@ -74,7 +83,7 @@ const patience = 15 * time.Second
 // not be asked because of what failed before has its error.
 func GatherServer(ctx context.Context, client *http.Client, address string, local bool) ServerFacts {
 	f := ServerFacts{Address: address, Local: local, Now: time.Now()}
-	if f.Health, f.HealthErr = health(ctx, client, address); f.HealthErr != nil {
+	if f.Health, f.HealthErr = askHealth(ctx, client, address); f.HealthErr != nil {
 		f.StatusErr, f.AgentsErr, f.RelaysErr, f.CoverageErr = f.HealthErr, f.HealthErr, f.HealthErr, f.HealthErr
 		return f
 	}
@@ -91,8 +100,8 @@ func GatherServer(ctx context.Context, client *http.Client, address string, loca
 	return f
 }
 
-// health asks what anybody may.
-func health(ctx context.Context, client *http.Client, address string) (h Health, err error) {
+// askHealth asks what anybody may.
+func askHealth(ctx context.Context, client *http.Client, address string) (h Health, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/healthz", nil)

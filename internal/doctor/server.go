@@ -42,6 +42,7 @@ func EvaluateServer(f ServerFacts) Report {
 		add("server", f.clock())
 	}
 	add("agents", f.heard(), f.lost(), f.waiting(), f.clocks(), f.versions())
+	add("profiles", f.conditions()...)
 	add("windows", f.refused()...)
 	add("windows", f.gaps(), f.damaged())
 	add("store", f.store()...)

@@ -81,7 +81,7 @@ func TestEvaluateServer(t *testing.T) {
 		{"one silent", func(f *ServerFacts) { f.Agents[1].Phase = "silent" }, "connected", Limited, "1 of 2; silent: n2", "restart atys-agent", true},
 		{"nobody", func(f *ServerFacts) { f.Agents = nil }, "connected", Limited, "no machine is profiled", "sudo atys agent --server https://profiles.example:4300", true},
 		{"lost", func(f *ServerFacts) { f.Agents[0].Lost = 7 }, "windows lost", Limited, "7, and 10 were shipped, since agents began; of n1", "--spool", true},
-		{"late", func(f *ServerFacts) { f.Agents[0].Waiting = 301 }, "windows late", Limited, "301 wait to be shipped; most of n1", "journalctl", true},
+		{"late", func(f *ServerFacts) { f.Agents[0].Waiting = 301 }, "windows late", Limited, "301 wait to be shipped; late on n1", "journalctl", true},
 		{"many targets", func(f *ServerFacts) { f.Agents[0].Waiting, f.Agents[0].Targets = 301, 100 }, "windows late", OK, "301 wait", "", true},
 		{"an agent's clock", func(f *ServerFacts) { f.Agents[1].ClockOffset = "1h0m0s" }, "clocks", Limited, "further than 1s from the server's: n2", "timesyncd", true},
 		{"other version", func(f *ServerFacts) { f.Agents[1].Version = "v0" }, "versions", OK, "v0, v1", "", true},

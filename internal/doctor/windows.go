@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"atys.dev/atys/internal/health"
 )
 
 // names lists some of what a check found.
@@ -59,10 +61,11 @@ func (f ServerFacts) lost() Check {
 	return c
 }
 
-// late tells whether more wait than an agent has between two uploads: it cuts a
-// window of each target every ten seconds, and ships it within five. A minute of
-// them, or of fifty targets where there are few, is too much.
-func late(a AgentFacts) bool { return a.Waiting > 6*max(a.Targets, 50) }
+// late tells whether an agent reports late windows, or more of them wait than it has
+// between two uploads: an older agent reports nothing.
+func late(a AgentFacts) bool {
+	return health.Backlog(a.Waiting, a.Targets) || a.condition(string(health.Late)) != nil
+}
 
 func (f ServerFacts) waiting() Check {
 	waiting := 0
@@ -71,9 +74,9 @@ func (f ServerFacts) waiting() Check {
 	}
 	c := Check{Name: "windows late", State: OK, Found: fmt.Sprintf("%d wait to be shipped", waiting)}
 	if nodes := f.which(late); len(nodes) > 0 {
-		c.State, c.Found = Limited, c.Found+"; most of "+names(nodes)
+		c.State, c.Found = Limited, c.Found+"; late on "+names(nodes)
 		c.Cost = "answers about the last minutes miss them, until they are shipped"
-		c.Mend = "on such a machine: journalctl -u atys-agent says why they are not taken"
+		c.Mend = "on such a machine: journalctl -u atys-agent says why"
 	}
 	return c
 }

@@ -18,7 +18,7 @@ const Top = 7
 func Floors() [Top + 1][]string {
 	return [Top + 1][]string{
 		0: {"profile", "profile/profiletest", "stats", "corpus", "atomicfile"},
-		1: {"profile/*", "stats/*", "freq", "prune", "merge", "variance", "edges", "render", "render/*", "auth"},
+		1: {"profile/*", "stats/*", "freq", "prune", "health", "merge", "variance", "edges", "render", "render/*", "auth"},
 		2: {"profile/format", "spec", "plan", "bpf", "binfile", "binfile/*", "proc", "proc/*", "wire/..."},
 		3: {"lang", "lang/*", "spool", "store", "wire", "unwind/cfi"},
 		4: {"unwind", "symbol", "sampler", "query", "promexport", "remote", "calibrate"},

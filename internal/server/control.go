@@ -61,22 +61,23 @@ type NodeTask struct {
 
 // AgentStatus is an agent and how it fares.
 type AgentStatus struct {
-	Node        string     `json:"node"`
-	Version     string     `json:"version"`
-	Phase       string     `json:"phase"` // connected, silent, left (in order)
-	Started     time.Time  `json:"started"`
-	Seen        time.Time  `json:"seen"`
-	Targets     int        `json:"targets"`
-	Waiting     int        `json:"waitingWindows"`
-	Shipped     int        `json:"shippedWindows"`
-	Lost        int        `json:"lostWindows"`
-	ClockOffset string     `json:"clockOffset"`
-	ClockError  string     `json:"clockError"` // or "unknown", as is the offset then
-	CPU         string     `json:"cpu"`
-	Memory      int        `json:"memoryBytes"`
-	Cost        *AgentCost `json:"cost,omitempty"`
-	LastEnd     string     `json:"lastEnd,omitempty"` // how its last life ended, if not by itself
-	Message     string     `json:"message,omitempty"` // what is wrong with it
+	Node        string           `json:"node"`
+	Version     string           `json:"version"`
+	Phase       string           `json:"phase"` // connected, silent, left (in order)
+	Started     time.Time        `json:"started"`
+	Seen        time.Time        `json:"seen"`
+	Targets     int              `json:"targets"`
+	Waiting     int              `json:"waitingWindows"`
+	Shipped     int              `json:"shippedWindows"`
+	Lost        int              `json:"lostWindows"`
+	ClockOffset string           `json:"clockOffset"`
+	ClockError  string           `json:"clockError"` // or "unknown", as is the offset then
+	CPU         string           `json:"cpu"`
+	Memory      int              `json:"memoryBytes"`
+	Cost        *AgentCost       `json:"cost,omitempty"`
+	LastEnd     string           `json:"lastEnd,omitempty"`    // how its last life ended, if not by itself
+	Message     string           `json:"message,omitempty"`    // what is wrong with it
+	Conditions  []AgentCondition `json:"conditions,omitempty"` // that hold now, the worst first
 
 	Labels  profile.Labels `json:"labels,omitempty"`
 	ShipsTo string         `json:"shipsTo,omitempty"` // address of its group's relay
@@ -93,6 +94,15 @@ type AgentCost struct {
 	MemoryBudget int     `json:"memoryBudget,omitempty"` // of both
 	Cap          float64 `json:"capHertz,omitempty"`     // above which it samples nothing
 	Message      string  `json:"message,omitempty"`      // what it does to keep within
+}
+
+// AgentCondition is a trouble that an agent reports of itself; see package health.
+type AgentCondition struct {
+	Kind    string    `json:"kind"`
+	Since   time.Time `json:"since"`
+	Value   float64   `json:"value"`
+	Message string    `json:"message"`
+	Fix     string    `json:"fix,omitempty"`
 }
 
 // TargetStatus is a target, as its agent sees it.
@@ -431,6 +441,13 @@ func finite(x float64) float64 {
 	return x
 }
 
+// reported are the conditions of an agent, of which a hostile one may report any number.
+func reported(state *atysv1.NodeState) []*atysv1.Condition {
+	const most = 16
+	all := state.GetConditions()
+	return all[:min(len(all), most)]
+}
+
 func (f *fleet) agentStatus(a *attendant) AgentStatus {
 	r, state := a.report, a.report.GetState()
 	status := AgentStatus{Node: r.GetNode(), Version: r.GetVersion(), Phase: "connected", Seen: a.seen, Targets: len(r.GetTargets()),
@@ -441,6 +458,10 @@ func (f *fleet) agentStatus(a *attendant) AgentStatus {
 		status.Cost = &AgentCost{User: time.Duration(c.GetUserNs()).String(), BPF: time.Duration(c.GetBpfNs()).String(), Interrupt: time.Duration(c.GetInterruptNs()).String(),
 			Cores: finite(state.GetCores()), CoresBudget: finite(state.GetCoresBudget()), MapBytes: int(state.GetMapBytes()), MemoryBudget: int(state.GetMemoryBudget()),
 			Cap: finite(state.GetCapHertz()), Message: cut(state.GetBudgetMessage())}
+	}
+	for _, c := range reported(state) {
+		status.Conditions = append(status.Conditions, AgentCondition{Kind: cut(c.GetKind()), Since: time.Unix(0, c.GetSinceUnixNano()).UTC(),
+			Value: finite(c.GetValue()), Message: cut(c.GetMessage()), Fix: cut(c.GetFix())})
 	}
 	status.LastEnd = cut(state.GetLastEnd())
 	if a.twice() {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"atys.dev/atys/internal/health"
 	"atys.dev/atys/internal/store"
 )
 
@@ -61,6 +62,7 @@ func (m *metrics) counters() []prometheus.Collector {
 
 var (
 	metricAgents   = prometheus.NewDesc("atys_server_agents", "Agents that are known: heard of lately; silent, and should not be; left in order; gone, silent for hours.", []string{"state"}, nil)
+	metricAiling   = prometheus.NewDesc("atys_server_agents_in_condition", "Agents that report a trouble; see atys_agent_condition.", []string{"condition"}, nil)
 	metricTokens   = prometheus.NewDesc("atys_server_token_reload_failures_total", "Times that a file of tokens which had changed could not be read: those known before hold.", nil, nil)
 	metricBytes    = prometheus.NewDesc("atys_server_store_bytes", "Bytes of the disk that a tenant takes: windows by level, and what explains them.", []string{"tenant", "of"}, nil)
 	metricMeasured = prometheus.NewDesc("atys_server_store_measured_timestamp_seconds", "When a tenant's bytes of the disk were measured.", []string{"tenant"}, nil)
@@ -74,6 +76,7 @@ func (s *Server) Describe(to chan<- *prometheus.Desc) {
 		c.Describe(to)
 	}
 	to <- metricAgents
+	to <- metricAiling
 	to <- metricTokens
 	to <- metricStale
 	to <- metricBytes
@@ -98,6 +101,13 @@ func (s *Server) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, state := range agentStates {
 		gauge(metricAgents, agents[state], state)
+	}
+	ailing := map[string]int{}
+	for _, f := range s.fleets.all() {
+		f.countConditions(ailing)
+	}
+	for _, kind := range health.Kinds() {
+		gauge(metricAiling, ailing[string(kind)], string(kind))
 	}
 	s.collectStore(to)
 }
@@ -145,6 +155,20 @@ func (f *fleet) count(agents map[string]int) {
 	defer f.mu.Unlock()
 	for _, a := range f.agents {
 		agents[f.state(a)]++
+	}
+}
+
+// countConditions counts the agents that are heard of by what they report.
+func (f *fleet) countConditions(of map[string]int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range f.agents {
+		if f.state(a) != agentHeard {
+			continue
+		}
+		for _, c := range reported(a.report.GetState()) {
+			of[c.GetKind()]++
+		}
 	}
 }
 

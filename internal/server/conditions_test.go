@@ -1,0 +1,68 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// TestConditionsOfAgents has agents report troubles: they are shown of each agent,
+// and counted.
+func TestConditionsOfAgents(t *testing.T) {
+	c := command(t, "")
+	report := func(node string, conditions ...*atysv1.Condition) {
+		t.Helper()
+		if err := c.own(t).hear(&atysv1.ReportRequest{Node: node, State: &atysv1.NodeState{Conditions: conditions}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	since := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	truncated := &atysv1.Condition{Kind: "stacks-truncated", SinceUnixNano: since.UnixNano(), Value: 0.15, Message: "15% of the stacks", Fix: "--unwind-memory"}
+	report("a", truncated, &atysv1.Condition{Kind: "of a newer version"})
+	report("b", truncated)
+	var many []*atysv1.Condition
+	for i := range 1000 {
+		many = append(many, &atysv1.Condition{Kind: fmt.Sprint(i), Message: strings.Repeat("x", 10_000)})
+	}
+	if err := c.own(t).hear(&atysv1.ReportRequest{Node: "hostile", State: &atysv1.NodeState{Conditions: many}}); err == nil {
+		if got := c.agent(t, "hostile"); len(got.Conditions) > 16 || len(got.Conditions[0].Message) > 5000 {
+			t.Errorf("of a hostile agent %d conditions of %d bytes are shown", len(got.Conditions), len(got.Conditions[0].Message))
+		}
+	}
+	want := AgentCondition{Kind: "stacks-truncated", Since: since, Value: 0.15, Message: "15% of the stacks", Fix: "--unwind-memory"}
+	if got := c.agent(t, "a").Conditions; len(got) != 2 || got[0] != want {
+		t.Errorf("%+v, want %+v first", got, want)
+	}
+	wanted := `
+# HELP atys_server_agents_in_condition Agents that report a trouble; see atys_agent_condition.
+# TYPE atys_server_agents_in_condition gauge
+atys_server_agents_in_condition{condition="over-budget"} 0
+atys_server_agents_in_condition{condition="rate-lowered"} 0
+atys_server_agents_in_condition{condition="stacks-truncated"} 2
+atys_server_agents_in_condition{condition="tables-thrashing"} 0
+atys_server_agents_in_condition{condition="time-not-sampled"} 0
+atys_server_agents_in_condition{condition="windows-late"} 0
+`
+	if err := testutil.CollectAndCompare(c.Server, strings.NewReader(wanted), "atys_server_agents_in_condition"); err != nil {
+		t.Error(err)
+	}
+}
+
+// agent is what the server says of one.
+func (c *commanded) agent(t *testing.T, node string) (a AgentStatus) {
+	t.Helper()
+	response, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "agents", Name: node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(response.GetObjects()[0].GetJson()), &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
