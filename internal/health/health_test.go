@@ -18,7 +18,9 @@ func window(ended int, samples int64, truncated map[profile.End]int64) Summary {
 }
 
 func TestConditions(t *testing.T) {
-	cut := func(n int64) map[profile.End]int64 { return map[profile.End]int64{profile.EndNotLoaded: n, profile.EndNoUnwind: n / 2} }
+	cut := func(n int64) map[profile.End]int64 {
+		return map[profile.End]int64{profile.EndNotLoaded: n, profile.EndNoUnwind: n / 2}
+	}
 	short := window(10, 1000, nil)
 	short.Unsampled = short.Exact / 8
 	hardly := window(10, 1000, nil)
