@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -49,7 +50,7 @@ func (a *Agent) order(tasks []*task) {
 // carried out: another one of our kind may be newer.
 func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 	for _, m := range o.GetTasks() {
-		p, err := spec.ParseJSON([]byte(m.GetProfile()))
+		p, unknown, err := spec.ParseKept([]byte(m.GetProfile()))
 		if err != nil {
 			a.log.Error("understand a task", "id", m.GetId(), "error", err)
 			tasks = append(tasks, &task{id: m.GetId(), profile: &spec.Profile{}, limited: true, phase: phaseFailed,
@@ -58,6 +59,9 @@ func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 			continue
 		}
 		t := newTask(m.GetId(), p, time.Time{})
+		if len(unknown) > 0 {
+			t.caveat = "this agent does not know, and ignores: " + strings.Join(unknown, ", ")
+		}
 		t.until, t.rates = m.GetUntilUnixNano(), orderedRates(m, p)
 		a.date(t)
 		if t.limited = m.GetLimited(); t.limited {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,5 +95,23 @@ func TestPlausible(t *testing.T) {
 		if one.unsure = false; one.ends() != one.end {
 			t.Errorf("%s: a clock that was compared is not believed", name)
 		}
+	}
+}
+
+// TestOrdersOfANewerServer has a profile with a field that this version does not
+// know: it is carried out, and its status says what is ignored.
+func TestOrdersOfANewerServer(t *testing.T) {
+	b := newBench(t, 16)
+	a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := a.understand(ordered(1, &atysv1.Task{Id: "1", Profile: `{"kind":"Profile","name":"x","frequency":99,"colour":"red"}`},
+		&atysv1.Task{Id: "2", Profile: `{"kind":"Variance","name":"y"}`}))
+	if one := tasks[0]; one.profile.Name != "x" || one.phase != phaseStarting || !strings.Contains(one.caveat, "colour") {
+		t.Errorf("%+v, want it to begin, without its colour", one)
+	}
+	if other := tasks[1]; other.phase != phaseFailed {
+		t.Errorf("%+v, want a kind that is not known to fail", other)
 	}
 }

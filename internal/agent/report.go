@@ -50,7 +50,7 @@ func (a *Agent) publish() {
 		state := &atysv1.TaskState{Id: t.id, Phase: phase, Message: wire.Text(message), Targets: uint32(t.targets)}
 		if r := t.recordings; len(r) > 0 && r[0].sampler != nil {
 			state.Frequency = r[0].rate
-			state.Message = cmp.Or(state.Message, a.restraint(r[0]))
+			state.Message = cmp.Or(state.Message, a.restraint(r[0]), t.caveat)
 		}
 		status = append(status, state)
 	}

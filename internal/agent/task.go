@@ -41,6 +41,7 @@ type task struct {
 	recordings []*recording
 	phase      string
 	message    string
+	caveat     string // what of the profile is not carried out; empty: all is
 	targets    int
 	missing    time.Time // since when it has had none; zero: it has some
 	came       time.Time // when it was ordered

@@ -25,6 +25,7 @@ type ordered struct {
 	Created time.Time
 	Until   time.Time // zero: for good
 	Profile *spec.Profile
+	unknown []string // fields that a newer version has kept, and this one does not know
 }
 
 // newOrdered gives a profile its identity: what is asked for anew begins anew.
@@ -99,6 +100,9 @@ func (l ledger) read(log *slog.Logger) (all []*ordered, err error) {
 		if err := o.Profile.CheckNew(); err != nil {
 			log.Warn("a profile has a name that is taken no more: delete it, and apply it by another one", "profile", o.Profile.Name, "error", err)
 		}
+		if len(o.unknown) > 0 {
+			log.Warn("ignored fields of a profile that a newer version has kept", "profile", o.Profile.Name, "fields", o.unknown)
+		}
 		all = append(all, o)
 	}
 	return all, nil
@@ -113,14 +117,14 @@ func readOrdered(name string) (*ordered, error) {
 	if err := json.Unmarshal(data, &w); err != nil {
 		return nil, err
 	}
-	p, err := spec.ParseJSON(w.Profile)
+	p, unknown, err := spec.ParseKept(w.Profile)
 	if err != nil {
 		return nil, err
 	}
 	if w.ID == "" {
 		return nil, errors.New("it has no identity")
 	}
-	o := &ordered{ID: w.ID, Created: w.Created, Profile: p}
+	o := &ordered{ID: w.ID, Created: w.Created, Profile: p, unknown: unknown}
 	if w.Until != nil {
 		o.Until = *w.Until
 	}
