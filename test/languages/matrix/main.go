@@ -1,11 +1,16 @@
-// Command matrix turns what "go test -json" says of the tests of languages into the table of docs/runtimes.md: which runtime, which version, what was tested, and how it ended.
+// Command matrix turns what "go test -json" says of the tests of languages into docs/runtimes.md: what atys shows of each version of each runtime, yes or no, and the tests that say so.
+//
+// With -again it reads a document that it has written before, and writes it anew from
+// the same results and their date: for changes of its form, since the tests take an hour.
 package main
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -30,15 +35,16 @@ type row struct {
 	passed, failed, skips []string
 }
 
-// untested is what is walked by what it tells of itself, or by its layout alone:
+// unrun is what is walked by what it tells of itself, or by its layout alone:
 // no machine of ours has it. atys targets says so of the same versions.
-var untested = []struct {
+var unrun = []struct {
 	language string
 	versions []string
 	why      string
 }{
 	{"HotSpot", []string{"8", "9", "10"}, "8 by what its sources publish, 9 and 10 by what 8 and 11 have in common; none is to be had from the registries that the others come from"},
-	{"HotSpot", []string{"12", "13", "14", "15", "16", "18", "19", "20", "22", "23", "24"}, "by what they publish, as those before and after; releases of half a year, which .ci/runtimes does not fetch"},
+	{"HotSpot", []string{"12", "13", "14", "15", "16", "18", "19", "20"}, "by what they publish, as those before and after; releases of half a year, which .ci/runtimes does not fetch"},
+	{"HotSpot", []string{"22", "23", "24"}, "likewise"},
 	{"Node", []string{"19", "21", "23", "25"}, "by what they tell debuggers, as those before and after; releases of half a year, which .ci/runtimes does not fetch"},
 	{".NET", []string{"3.0"}, "as 3.1"},
 }
@@ -50,22 +56,34 @@ var named = regexp.MustCompile(`\d`)
 var said = regexp.MustCompile(`runtime: (\S+)`)
 
 func main() {
-	rows, failed, err := read()
+	again := flag.Bool("again", false, "read a document that was written before, in place of go test -json")
+	flag.Parse()
+	rows, date, failed, err := results(os.Stdin, *again)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "read go test -json:", err)
+		fmt.Fprintln(os.Stderr, "read results:", err)
 		os.Exit(2)
 	}
-	print(rows)
+	write(os.Stdout, rows, date)
 	if failed {
 		os.Exit(1)
 	}
 }
 
-func read() (rows map[[2]string]*row, failed bool, err error) {
+func results(from io.Reader, again bool) (rows map[[2]string]*row, date string, failed bool, err error) {
+	if again {
+		rows, date, err = reread(from)
+		return rows, date, false, err
+	}
+	rows, failed, err = read(from)
+	return rows, time.Now().Format(time.DateOnly), failed, err
+}
+
+// read takes the output of go test -json.
+func read(from io.Reader) (rows map[[2]string]*row, failed bool, err error) {
 	rows = map[[2]string]*row{}
 	spoken := map[string]string{} // version by test
 	seen := map[string]bool{}     // tests of which there is a row
-	in := bufio.NewScanner(os.Stdin)
+	in := bufio.NewScanner(from)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
 		var e event
@@ -120,21 +138,97 @@ func (r *row) add(action, test string) {
 	}
 }
 
-func print(rows map[[2]string]*row) {
-	fmt.Printf("# Runtimes\n\nWhat `make test-runtimes` recorded and compared with the chains of calls that are legal, on %s. `atys targets` says what is supported.\n\n", time.Now().Format("2006-01-02"))
-	fmt.Println("| runtime | version | passed | failed | skipped |\n|---|---|---|---|---|")
+// testsHead is the first line of the table of tests, which reread finds.
+const testsHead = "| runtime | version | passed | failed | skipped |"
+
+// dated is how the document says when the tests ran.
+var dated = regexp.MustCompile(`on (\d{4}-\d{2}-\d{2})\b`)
+
+// reread takes the table of tests out of a document.
+func reread(from io.Reader) (rows map[[2]string]*row, date string, err error) {
+	rows = map[[2]string]*row{}
+	within := false
+	in := bufio.NewScanner(from)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		line := in.Text()
+		if m := dated.FindStringSubmatch(line); m != nil && date == "" {
+			date = m[1]
+		}
+		cells := strings.Split(line, "|")
+		switch {
+		case line == testsHead:
+			within = true
+		case !strings.HasPrefix(line, "|"):
+			within = false
+		case within && len(cells) == 7 && !strings.HasPrefix(line, "|---"):
+			list := func(cell string) []string {
+				return strings.FieldsFunc(cell, func(r rune) bool { return r == ',' })
+			}
+			r := &row{language: strings.TrimSpace(cells[1]), version: strings.TrimSpace(cells[2])}
+			for i, to := range []*[]string{&r.passed, &r.failed, &r.skips} {
+				for _, test := range list(cells[3+i]) {
+					if test = strings.TrimSpace(test); test != "" {
+						*to = append(*to, test)
+					}
+				}
+			}
+			rows[[2]string{r.language, r.version}] = r
+		}
+	}
+	if err := in.Err(); err != nil {
+		return nil, "", err
+	}
+	if len(rows) == 0 || date == "" {
+		return nil, "", errors.New("no table of tests, or no date")
+	}
+	return rows, date, nil
+}
+
+// write writes the document: the matrix, then the tests.
+func write(to io.Writer, rows map[[2]string]*row, date string) {
+	fmt.Fprintf(to, "# Runtimes\n\nWhat a profile shows of each language runtime, as tests found it on %s. `atys targets` says what is supported of the processes on your machine.\n\n", date)
+	fmt.Fprintf(to, "| runtime | version | %s | remarks |\n|---|---|%s---|\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	sorted := make([]*row, 0, len(rows))
 	for _, r := range rows {
 		sorted = append(sorted, r)
 	}
-	slices.SortFunc(sorted, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(a.language, b.language), cmp.Compare(a.version, b.version))
-	})
+	slices.SortFunc(sorted, byVersion)
 	for _, r := range sorted {
-		fmt.Printf("| %s | %s | %s | %s | %s |\n", r.language, r.version, strings.Join(r.passed, ", "), strings.Join(r.failed, ", "), strings.Join(r.skips, ", "))
+		cells := make([]string, len(columns))
+		for i := range cells {
+			cells[i] = r.cell(i)
+		}
+		matrixLine(to, r.language, r.version, cells)
 	}
-	fmt.Println("\nSupported, but untested:\n\n| runtime | version | why |\n|---|---|---|")
-	for _, u := range untested {
-		fmt.Printf("| %s | %s | %s |\n", u.language, strings.Join(u.versions, ", "), u.why)
+	for _, u := range unrun {
+		matrixLine(to, u.language, strings.Join(u.versions, ", "), expectedCells(u.language, u.versions[0]))
 	}
+	fmt.Fprint(to, `
+- **stacks**: at least 98.5% of them are whole, from the thread's first function to the innermost (95% for Erlang).
+- **names**, **lines**: functions as developers wrote them, with file and line.
+- **inlined calls**: functions that a compiler merged into their callers are shown all the same.
+- **compiled code**: what a just-in-time compiler makes is unwound and named like the rest.
+- **virtual threads**: their stacks are whole, also where a part of it lies in the heap; under ZGC they are cut there, and marked.
+- *expected*: atys reads what the version publishes about itself, but no test has run it. *untested*: no test asserts it. *-*: the runtime has no such thing.
+
+C, C++, Rust and Go do not depend on the version of a runtime: [their stacks are compared](bench/sampling.md#complete-and-correct-stacks) frame by frame with those of libdwfl. Other runtimes (PyPy, OpenJ9, Bun, LuaJIT, Mono, musl builds of CPython, Ruby and Perl) show native frames only.
+
+## Tests
+
+What `+"`make test-runtimes`"+` recorded and compared with the chains of calls that are legal.
+
+`)
+	fmt.Fprintln(to, testsHead+"\n|---|---|---|---|---|")
+	for _, r := range sorted {
+		fmt.Fprintf(to, "| %s | %s | %s | %s | %s |\n", r.language, r.version, strings.Join(r.passed, ", "), strings.Join(r.failed, ", "), strings.Join(r.skips, ", "))
+	}
+	fmt.Fprintln(to, "\nExpected to work, but not tested:\n\n| runtime | version | why |\n|---|---|---|")
+	for _, u := range unrun {
+		fmt.Fprintf(to, "| %s | %s | %s |\n", u.language, strings.Join(u.versions, ", "), u.why)
+	}
+}
+
+func matrixLine(to io.Writer, language, version string, cells []string) {
+	fmt.Fprintf(to, "| %s | %s | %s | %s |\n", language, version, strings.Join(cells, " | "), claimOf(language).note)
 }
