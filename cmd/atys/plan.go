@@ -17,7 +17,7 @@ import (
 )
 
 // sampleCost is the CPU time of a kept sample: all that a recording takes above
-// the work alone, its interrupts too. docs/bench.md, "What a kept sample costs",
+// the work alone, its interrupts too. docs/bench/sampling.md, "What a kept sample costs",
 // of `go run ./bench/cost` on a virtual machine (AMD EPYC).
 const sampleCost = 14200 * time.Nanosecond
 
@@ -74,7 +74,7 @@ service in "atys query top".`,
 	flags.Float64Var(&f.cpus, "cpus", 1, "CPUs that each instance keeps busy")
 	flags.DurationVarP(&f.duration, "duration", "d", 0, "so long, such as 1m")
 	flags.Float64VarP(&f.freq, "freq", "F", 0, "samples a second and CPU")
-	flags.DurationVar(&f.cost, "cost", sampleCost, "CPU time of a sample; what it is by default was measured (docs/bench.md, \"What a kept sample costs\"), and differs between machines")
+	flags.DurationVar(&f.cost, "cost", sampleCost, "CPU time of a sample; what it is by default was measured (docs/bench/sampling.md, \"What a kept sample costs\"), and differs between machines")
 	flags.BoolVar(&f.json, "json", false, "write JSON")
 	return c
 }
