@@ -16,7 +16,7 @@ import (
 
 // patience is how long a victim may take to get ready: a loaded machine is
 // slow, a stuck victim is an error.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Victim is a running victim.
 type Victim struct {

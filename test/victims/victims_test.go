@@ -11,6 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/test/testwait"
 )
 
 func build(t *testing.T, name string, o Options) string {
@@ -34,6 +38,7 @@ type log struct {
 	ns                []float64
 	slots             int
 	accounted, cpu    float64
+	outside           float64
 	spawned, children int
 }
 
@@ -44,6 +49,7 @@ func parse(t *testing.T, text []byte) (l log) {
 			Stacks         []string
 			NS             []float64
 			Accounted, CPU float64
+			Outside        float64
 			Spawned        int
 			Role           string
 		}
@@ -61,7 +67,7 @@ func parse(t *testing.T, text []byte) (l log) {
 		case v.Role != "":
 			l.children++
 		default:
-			l.accounted, l.cpu, l.spawned = v.Accounted, v.CPU, v.Spawned
+			l.accounted, l.outside, l.cpu, l.spawned = v.Accounted, v.Outside, v.CPU, v.Spawned
 		}
 	}
 	return l
@@ -77,11 +83,12 @@ func TestVictimsAccountForTheirTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := build(t, name, Options{})
-			v, err := Start(t.Context(), path, "0.6")
+			v, err := Start(t.Context(), path, "600")
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, err := v.Wait()
+			testwait.Until(t, "it has burned enough", func() bool { return used(t, v.PID) >= 500*time.Millisecond })
+			text, err := v.Stop()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,14 +96,16 @@ func TestVictimsAccountForTheirTime(t *testing.T) {
 			if l.slots == 0 || len(l.stacks) < 2 {
 				t.Fatalf("no truth in %q", text)
 			}
-			// What is missing is starting up: calibrating the counter takes
-			// 5 ms, mapping 1,200 pages or a runtime's start a few more.
-			if missing := l.cpu - l.accounted; missing < 0 || missing > 0.05*1e9 {
-				t.Errorf("accounted for %.0f of %.0f ns", l.accounted, l.cpu)
+			// Starting up and printing the log are counted by themselves: on a busy
+			// machine the kernel charges them with interrupts and time stolen by the
+			// host. What is missing still is starting and ending threads, and what a
+			// runtime's own threads do.
+			if missing := l.cpu - l.outside - l.accounted; missing < 0 || missing > max(0.03*1e9, 0.05*l.cpu) {
+				t.Errorf("of %.0f ns, %.0f are accounted for and %.0f were used outside", l.cpu, l.accounted, l.outside)
 			}
 			for i, ns := range l.ns {
 				share := ns / l.accounted
-				if i == 0 && share > 0.1 { // 0.02 to 0.05 on an idle machine
+				if i == 0 && share > 0.25 { // 0.02 to 0.05 on an idle machine: each switch of threads is a part of it
 					t.Errorf("%.3f of the time is between burns", share)
 				}
 				if i > 0 && share < 0.002 {
@@ -105,6 +114,18 @@ func TestVictimsAccountForTheirTime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// used is the CPU time of a process. The clock of another process is named by its
+// number: see clock_getcpuclockid(3).
+func used(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	const scheduled = 2
+	var at unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &at); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(at.Nano())
 }
 
 func TestStopEndsAVictimEarly(t *testing.T) {
