@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/doctor"
+	"atys.dev/atys/test/testwait"
 	"atys.dev/atys/test/vacant"
 )
 
@@ -170,13 +171,13 @@ func boot(t *testing.T) *manager {
 	t.Cleanup(func() {
 		_ = c.Process.Kill() // and with it, what it booted
 		_ = c.Wait()
-		for began := time.Now(); os.Remove(dir) != nil && time.Since(began) < 10*time.Second; {
+		for began := time.Now(); os.Remove(dir) != nil && time.Since(began) < time.Minute; {
 			time.Sleep(50 * time.Millisecond)
 		}
 		leave(t, filepath.Base(dir))
 	})
 	m := &manager{}
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < testwait.Longest(t); time.Sleep(50 * time.Millisecond) {
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", c.Process.Pid, c.Process.Pid))
 		if err != nil {
 			t.Fatalf("%v: %s", err, said.String())
@@ -197,7 +198,7 @@ func boot(t *testing.T) *manager {
 func leave(t *testing.T, name string) {
 	t.Helper()
 	var left []string
-	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
 		left = nil
 		for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
 			found, err := filepath.Glob(pattern)
@@ -254,11 +255,7 @@ func (m *manager) show(t *testing.T, daemon, property string) string {
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool, more func() string) {
 	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > 40*time.Second {
-			t.Fatalf("%s: %s", what, more())
-		}
-	}
+	testwait.Until(t, what, holds, more)
 }
 
 // healthy tells whether somebody answers.
@@ -317,7 +314,7 @@ func TestUnits(t *testing.T) {
 		began := time.Now()
 		m.must(t, "systemctl", "stop", unitOf(daemon))
 		result, status := m.show(t, daemon, "Result"), m.show(t, daemon, "ExecMainStatus")
-		if result != "success" || status != "0" || time.Since(began) > 10*time.Second || !strings.HasSuffix(m.log(daemon), "msg=ended\n") {
+		if result != "success" || status != "0" || !strings.HasSuffix(m.log(daemon), "msg=ended\n") {
 			t.Errorf("%s ended with %s, status %s, after %v: %s", daemon, result, status, time.Since(began), m.log(daemon))
 		}
 	}

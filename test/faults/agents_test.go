@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"atys.dev/atys/test/testwait"
 )
 
 // recording starts a server and an agent of it that records this machine, and
@@ -44,15 +46,7 @@ func wait(t *testing.T, a *Agent, what string, so func() bool) {
 // waitFor is wait that shows what some process said if it is in vain.
 func waitFor(t *testing.T, what string, so func() bool, p *Process) {
 	t.Helper()
-	patience := 40 * time.Second
-	if os.Getenv("ATYS_FAULTS") != "" {
-		patience = 3 * time.Minute // who has failed for long tries once a minute
-	}
-	for began := time.Now(); !so(); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatalf("not within %v: %s: %s", patience, what, p.Log())
-		}
-	}
+	testwait.Until(t, what, so, p.Log)
 }
 
 // cuts are the windows that a server has of the time since, and of the time
@@ -79,7 +73,7 @@ func known(t *testing.T, s *Server, a *Agent) Known {
 // settled waits until an agent has shipped what waits, and ends it.
 func settled(t *testing.T, a *Agent) {
 	t.Helper()
-	if err := a.End(20 * time.Second); err != nil {
+	if err := a.End(testwait.Longest(t)); err != nil {
 		t.Error(err)
 	}
 	if left := a.Bundles(); len(left) > 0 {
@@ -227,9 +221,7 @@ func TestNetworkCut(t *testing.T) {
 	a := recording(t, s, s.URL(), t.TempDir(), nil, "--plaintext")
 	ip("-n", ns, "link", "set", "inside", "down") // the other end: the way there stays, and nobody answers
 	time.Sleep(long(t, 12*time.Second) / 2)
-	if waiting := len(a.Bundles()); waiting < 3 {
-		t.Errorf("%d bundles wait while the network is cut", waiting)
-	}
+	wait(t, a, "bundles wait while the network is cut", func() bool { return len(a.Bundles()) >= 3 })
 	ip("-n", ns, "link", "set", "inside", "up")
 	back := time.Now()
 	wait(t, a, "what waited is shipped", func() bool { return len(a.Bundles()) < 2 })
@@ -336,9 +328,7 @@ func TestServerHangs(t *testing.T) {
 	a := recording(t, s, "http://"+m.Addr().String(), t.TempDir(), nil)
 	m.hang(true)
 	time.Sleep(long(t, 16*time.Second) / 2)
-	if waiting := len(a.Bundles()); waiting < 4 {
-		t.Errorf("%d bundles wait while the server hangs", waiting)
-	}
+	wait(t, a, "bundles wait while the server hangs", func() bool { return len(a.Bundles()) >= 4 })
 	m.hang(false)
 	wait(t, a, "what waited is shipped", func() bool { return len(a.Bundles()) < 2 })
 	settled(t, a)
@@ -453,7 +443,7 @@ func TestSpoolFull(t *testing.T) {
 	}
 	was = len(cuts(t, s, began))
 	wait(t, a, "windows come after the server was away", func() bool { return len(cuts(t, s, began)) > was })
-	if err := a.End(20 * time.Second); err != nil {
+	if err := a.End(testwait.Longest(t)); err != nil {
 		t.Error(err)
 	}
 	whole(t, s, a, began)

@@ -120,6 +120,10 @@ type Server struct {
 	Within                []string // what runs it
 }
 
+// startWithin is how long a server or a relay may take to answer: on a busy machine
+// that is long, and one that failed has ended before.
+const startWithin = 2 * time.Minute
+
 // NewServer starts one on a free port of this machine.
 func NewServer(program, dir string, within ...string) (*Server, error) {
 	s := &Server{Program: program, Dir: dir, Within: within}
@@ -148,7 +152,7 @@ func (s *Server) Again() (err error) {
 	if s.Process, err = Start(s.Within, s.Program, args...); err != nil {
 		return err
 	}
-	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < startWithin; time.Sleep(5 * time.Millisecond) {
 		if s.answers() {
 			return nil
 		}

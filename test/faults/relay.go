@@ -61,7 +61,7 @@ func (r *Relay) URL() string { return "http://" + r.address }
 
 // Client asks it as the server's operator.
 func (r *Relay) Client() *http.Client {
-	return &http.Client{Timeout: 30 * time.Second, Transport: &auth.Bearer{Token: r.server.Token, Scheme: "http", Host: r.address, Next: &http.Transport{MaxIdleConnsPerHost: 4}}}
+	return &http.Client{Timeout: answerWithin, Transport: &auth.Bearer{Token: r.server.Token, Scheme: "http", Host: r.address, Next: &http.Transport{MaxIdleConnsPerHost: 4}}}
 }
 
 // Again starts it anew, and waits until it can be asked.

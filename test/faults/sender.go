@@ -20,9 +20,13 @@ import (
 // keep, and long enough ago for a day of windows.
 var Begin = time.Now().UTC().Add(-24 * time.Hour).Truncate(time.Hour)
 
+// answerWithin is how long an answer may take: a busy machine is slow, and a server
+// that hangs is found all the same.
+const answerWithin = time.Minute
+
 // Client asks a server as its operator.
 func (s *Server) Client() *http.Client {
-	return &http.Client{Timeout: 10 * time.Second, Transport: &auth.Bearer{Token: s.Token, Scheme: "http", Host: s.Address, Next: &http.Transport{MaxIdleConnsPerHost: 4}}}
+	return &http.Client{Timeout: answerWithin, Transport: &auth.Bearer{Token: s.Token, Scheme: "http", Host: s.Address, Next: &http.Transport{MaxIdleConnsPerHost: 4}}}
 }
 
 // Sender sends windows of one instance, one a second of its own time.

@@ -24,6 +24,7 @@ import (
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/testwait"
 )
 
 // stranger is a request that no agent and no command makes.
@@ -210,7 +211,7 @@ func TestStrangersAtOnce(t *testing.T) {
 			if peak > test.most {
 				t.Errorf("it took %d MB, want at most %d", peak, test.most)
 			}
-			if slowest > 15*time.Second {
+			if slowest > time.Minute { // a second on a machine of its own
 				t.Errorf("a page takes %v", slowest)
 			}
 		})
@@ -254,7 +255,7 @@ func pages(ctx context.Context, t *testing.T, url string) (slowest time.Duration
 	t.Helper()
 	for ctx.Err() == nil {
 		began := time.Now()
-		answer, err := (&http.Client{Timeout: 20 * time.Second}).Get(url + "/?last=1h")
+		answer, err := (&http.Client{Timeout: testwait.Longest(t)}).Get(url + "/?last=1h")
 		if err != nil {
 			t.Errorf("a page: %v", err)
 			return 0

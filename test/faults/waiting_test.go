@@ -27,6 +27,7 @@ import (
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/testwait"
 	"atys.dev/atys/test/vacant"
 )
 
@@ -44,12 +45,8 @@ func TestServerSlow(t *testing.T) {
 	time.Sleep(2 * late) // what was asked before has been answered
 	was := len(cuts(t, s, began))
 	time.Sleep(long(t, 4*late))
-	if now := len(cuts(t, s, began)); now <= was {
-		t.Error("nothing comes while the server is slow")
-	}
-	if waiting := len(a.Bundles()); waiting < 4 {
-		t.Errorf("%d bundles wait while the server is slow", waiting)
-	}
+	wait(t, a, "windows come while the server is slow", func() bool { return len(cuts(t, s, began)) > was })
+	wait(t, a, "bundles wait while the server is slow", func() bool { return len(a.Bundles()) >= 4 })
 	if failed := "msg=\"ship windows\""; strings.Contains(a.Log(), failed) {
 		t.Errorf("a slow server is taken for one that is away: %s", a.Log())
 	}
@@ -285,11 +282,7 @@ func TestDiskTurnsReadOnly(t *testing.T) {
 		}
 	}
 	again()
-	for began := time.Now(); sendUntil(t, one, 20); {
-		if time.Since(began) > 30*time.Second {
-			t.Fatalf("refused though the disk can be written to again: %s", s.Log())
-		}
-	}
+	testwait.Until(t, "windows are taken on a disk that can be written to again", func() bool { return !sendUntil(t, one, 20) }, s.Log)
 	check(t, s, one)
 	s.Kill()
 	if err := s.Again(); err != nil {
@@ -392,11 +385,7 @@ func TestReconnectWithWindows(t *testing.T) {
 		}
 		return bundles
 	}
-	for patience := 3 * time.Minute; left() > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Since(back) > patience {
-			t.Fatalf("%d bundles still wait: %s", left(), s.Log())
-		}
-	}
+	testwait.Until(t, "all bundles are shipped", func() bool { return left() == 0 }, func() string { return fmt.Sprint(left(), " wait") }, s.Log)
 	var came []time.Duration
 	for _, one := range servers {
 		one.mu.Lock()

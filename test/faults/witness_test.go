@@ -3,12 +3,12 @@ package faults
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/test/testwait"
 )
 
 // watch has a witness look at a spool until the test ends.
@@ -40,14 +40,10 @@ func TestWitness(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for began := time.Now(); ; time.Sleep(time.Millisecond) {
-			if names, _ := filepath.Glob(filepath.Join(w.dir, "*.bundle")); len(names) > i { // the pattern is right
-				break
-			}
-			if time.Since(began) > 20*time.Second {
-				t.Fatal("it was not seen")
-			}
-		}
+		testwait.Until(t, "the witness sees the bundle", func() bool {
+			names, _ := filepath.Glob(filepath.Join(w.dir, "*.bundle")) // the pattern is right
+			return len(names) > i
+		})
 		if _, err := waiting.Read(id); err != nil {
 			t.Fatal(err)
 		}
