@@ -17,6 +17,7 @@ import (
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/test/testwait"
 )
 
 // machine cuts random windows, one task's each, and remembers them.
@@ -36,6 +37,13 @@ func (m *machine) Cut() (*profile.Window, error) {
 	w.Start = time.Unix(0, m.next)
 	m.cuts[m.next] = w.N()
 	return w, nil
+}
+
+// windows is how many it has cut.
+func (m *machine) windows() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.next
 }
 
 func (m *machine) Name(w *profile.Window) (*profile.Window, error) { return w, nil }
@@ -158,7 +166,8 @@ func (b *bench) open(t *testing.T) {
 	}
 }
 
-// live runs an agent for a while.
+// live runs an agent for a while, and until it has cut some windows: on a busy machine
+// that takes longer.
 func (b *bench) live(t *testing.T, d time.Duration) *Agent {
 	t.Helper()
 	builtin := spec.Builtin()
@@ -168,9 +177,24 @@ func (b *bench) live(t *testing.T, d time.Duration) *Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := a.Run(ctx); err != nil {
+	over, before := time.Now().Add(d), b.machine.windows()
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		defer cancel()
+		for patience := testwait.Longest(t); time.Now().Before(over) || b.machine.windows() < before+3 && time.Since(over) < patience; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	})
+	err = a.Run(ctx)
+	cancel()
+	ended.Wait()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return a

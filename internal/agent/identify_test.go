@@ -11,6 +11,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/test/testwait"
 )
 
 // TestProcessesAreLookedAtOnce has a process seen again, replaced by another of
@@ -118,7 +119,7 @@ func (ids *identities) await(t *testing.T, pid int, name, want string) profile.L
 		if labels[name] == want {
 			return labels
 		}
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > testwait.Longest(t) {
 			t.Fatalf("it is %v, want %s %q", labels, name, want)
 		}
 	}

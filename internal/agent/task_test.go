@@ -16,6 +16,7 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/test/testwait"
 )
 
 // orderer orders what it is told to, and keeps what is reported.
@@ -179,11 +180,7 @@ func employ(t *testing.T, b *bench, state string, s *studio) *employed {
 
 func (e *employed) await(t *testing.T, what func() string, want string) {
 	t.Helper()
-	for began := time.Now(); what() != want; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("%s, want %s", what(), want)
-		}
-	}
+	testwait.Until(t, "want "+want, func() bool { return what() == want }, what)
 }
 
 func ordered(revision uint64, tasks ...*atysv1.Task) *atysv1.Orders {
