@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"atys.dev/atys/test/testwait"
 )
 
 // TestConnectionsAreBounded has further ones wait until one has ended.
@@ -139,16 +141,16 @@ func TestUnusedConnectionsGiveWay(t *testing.T) {
 	}
 	next := c.comes(t)
 	asks(t, next, "/")
-	if !isAnswered(next, 10*time.Second) {
+	if !isAnswered(next, testwait.Longest(t)) {
 		t.Error("who asks is not answered")
 	}
-	_ = silent[0].SetReadDeadline(time.Now().Add(10 * time.Second)) // or it waits for ever
+	_ = silent[0].SetReadDeadline(time.Now().Add(testwait.Longest(t))) // or it waits for ever
 	if n, err := silent[0].Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the oldest stands: %d, %v", n, err)
 	}
 	close(c.goOn)
 	for _, one := range inUse {
-		if !isAnswered(one, 10*time.Second) {
+		if !isAnswered(one, testwait.Longest(t)) {
 			t.Error("one that was in use gave way")
 		}
 	}
@@ -168,7 +170,7 @@ func (c *crowd) waitFor(t *testing.T, holds func() bool) {
 		if ok {
 			return
 		}
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > testwait.Longest(t) {
 			t.Fatal("it does not come to be")
 		}
 	}

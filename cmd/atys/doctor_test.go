@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/doctor"
+	"atys.dev/atys/test/testwait"
 )
 
 // examined types atys doctor --server, and gives what it says of each thing.
@@ -107,7 +108,7 @@ func examineAgents(t *testing.T, server string, served *process) {
 	}
 	served.ends(t, syscall.SIGSTOP, syscall.SIGKILL)
 	began := time.Now()
-	if checks, works := examined(t, server); works || checks["reachable"].State != doctor.Missing || time.Since(began) > 20*time.Second {
+	if checks, works := examined(t, server); works || checks["reachable"].State != doctor.Missing || time.Since(began) > testwait.Longest(t) {
 		t.Errorf("works: %v; %+v", works, checks)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/server"
+	"atys.dev/atys/test/testwait"
 )
 
 // typed runs a command as typed, and gives what it prints.
@@ -38,7 +39,7 @@ func typed(t *testing.T, args ...string) (printed string, status int) {
 func becomes(t *testing.T, want string, args ...string) {
 	t.Helper()
 	var printed string
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(200 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < testwait.Longest(t); time.Sleep(200 * time.Millisecond) {
 		if printed, _ = typed(t, args...); strings.Contains(printed, want) {
 			return
 		}

@@ -16,6 +16,7 @@ import (
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/pprof"
+	"atys.dev/atys/test/testwait"
 )
 
 // told gets an address as somebody who has a token, or none.
@@ -57,7 +58,7 @@ func TestInside(t *testing.T) {
 	becomes(t, "connected", "get", "agents")
 	var metricsAt string
 	for began := time.Now(); metricsAt == ""; time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > testwait.Longest(t) {
 			t.Fatal("the server does not tell of the agent")
 		}
 		if _, answer := told(t, "http://"+listen+"/sd/agents", ""); metricsAddress.Match(answer) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/server"
+	"atys.dev/atys/test/testwait"
 )
 
 const deployed = "../../deploy/prometheus"
@@ -155,7 +156,7 @@ func ask(address, expression string) (int, error) {
 func answered(t *testing.T, address, expression string) {
 	t.Helper()
 	var last error
-	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(200 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < testwait.Longest(t); time.Sleep(200 * time.Millisecond) {
 		n, err := ask(address, expression)
 		if n > 0 {
 			return

@@ -57,7 +57,7 @@ func push(address, data string, w *profile.Window) error {
 		return err
 	}
 	var err error
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(50 * time.Millisecond) {
 		if _, err = atysv1connect.NewIntakeClient(client, "http://"+address).Push(context.Background(), b.Request()); err == nil {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/render/live"
+	"atys.dev/atys/test/testwait"
 )
 
 // hostile builds and starts a program whose function, thread and file have
@@ -93,7 +94,7 @@ func (p pane) tmux(t *testing.T, args ...string) string {
 func (p pane) shows(t *testing.T, texts ...string) string {
 	t.Helper()
 	screen := ""
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testwait.Longest(t)); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		screen = p.tmux(t, "capture-pane", "-p")
 		missing := false
 		for _, text := range texts {

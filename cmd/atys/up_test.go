@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/server"
+	"atys.dev/atys/test/testwait"
 	"atys.dev/atys/test/vacant"
 )
 
@@ -25,10 +26,10 @@ func freeAddress(t *testing.T) string {
 }
 
 // page waits until a page holds a text.
-func page(t *testing.T, address, text string, patience time.Duration) {
+func page(t *testing.T, address, text string) {
 	t.Helper()
 	var last string
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(100 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < testwait.Longest(t); time.Sleep(100 * time.Millisecond) {
 		answer, err := http.Get(address)
 		if err != nil {
 			last = err.Error()
@@ -66,12 +67,12 @@ func TestUp(t *testing.T) {
 	}
 	service := ">" + filepath.Base(exe) + "</a>"
 	f := serverFlags{retention: server.DefaultRetention, data: t.TempDir(), listenFlags: listenFlags{listen: freeAddress(t)}}
-	for _, patience := range []time.Duration{time.Minute, 20 * time.Second} {
+	for range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- up(ctx, f, budgetFlags{}, logger(false)) }()
-		page(t, "http://"+f.listen+"/?last=1h", service, patience)
-		page(t, "http://"+f.listen+"/flame?last=1h", "<title>", patience)
+		page(t, "http://"+f.listen+"/?last=1h", service)
+		page(t, "http://"+f.listen+"/flame?last=1h", "<title>")
 		cancel()
 		if err := <-ended; err != nil {
 			t.Fatal(err)

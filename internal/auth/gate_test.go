@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"atys.dev/atys/test/testwait"
 )
 
 // gated is a gate that lets an agent through who has the token "known".
@@ -115,7 +117,7 @@ func TestBodiesThatNeverCome(t *testing.T) {
 			if _, err := io.WriteString(c, head); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.SetReadDeadline(time.Now().Add(unwantedBody + 5*time.Second)); err != nil {
+			if err := c.SetReadDeadline(time.Now().Add(unwantedBody + testwait.Longest(t))); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := io.Copy(io.Discard, bufio.NewReader(c)); err != nil {

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"atys.dev/atys/test/testwait"
 )
 
 const tinySource = `int twice(int x) { return x * 2; } int main(int c, char **v) { return twice(c); }`
@@ -368,7 +370,7 @@ func TestRefusals(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: error %v, want one with %q", tc.path, err, tc.want)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(testwait.Longest(t)):
 			t.Fatalf("%s: still opening", tc.path)
 		}
 	}

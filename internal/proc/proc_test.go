@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/test/testwait"
 )
 
 // role makes the test binary play a process to look at: it prints a line when
@@ -132,13 +134,7 @@ func copyFile(t testing.TB, from, to string) {
 // until waits for a condition that another process brings about.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for range 5000 {
-		if ok() {
-			return
-		}
-		unix.Nanosleep(&unix.Timespec{Nsec: 1e6}, nil)
-	}
-	t.Fatalf("%s: not within 5 s", what)
+	testwait.Until(t, what, ok)
 }
 
 // fake writes a proc file system of the given files.

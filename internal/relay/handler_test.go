@@ -19,6 +19,7 @@ import (
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/testwait"
 )
 
 // orderly is a server that orders once it is told to.
@@ -155,7 +156,7 @@ func TestPushesWaitTogether(t *testing.T) {
 		})
 	}
 	for began := time.Now(); waiting(r) < all; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > testwait.Longest(t) {
 			t.Errorf("%d of %d wait for the server: the others are not read", waiting(r), all)
 			break
 		}

@@ -21,6 +21,7 @@ import (
 	"atys.dev/atys/internal/profile/profiletest"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/test/testwait"
 )
 
 // keeper is a server that keeps windows by their keys, with the stacks they name.
@@ -364,7 +365,7 @@ func TestAnswersStandings(t *testing.T) {
 	began(t, relayed{near})
 	stood := func(n int) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(testwait.Longest(t)); ; time.Sleep(time.Millisecond) {
 			server.mu.Lock()
 			got := slices.Clone(server.stood)
 			server.mu.Unlock()

@@ -21,6 +21,7 @@ import (
 	"atys.dev/atys/internal/store/disk"
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/store/storetest"
+	"atys.dev/atys/test/testwait"
 )
 
 // cared is a server whose store is on a disk.
@@ -244,11 +245,7 @@ func TestReaderGone(t *testing.T) {
 	if err := answer.Body.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); len(c.snapshots(t)) > 0; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
-			t.Fatalf("it has left %v", c.snapshots(t))
-		}
-	}
+	testwait.Until(t, "no snapshot is left", func() bool { return len(c.snapshots(t)) == 0 })
 }
 
 // readBy is an answer that tells by when it is to be read.

@@ -19,6 +19,7 @@ import (
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/testwait"
 )
 
 // stripped is a program as it is deployed, and what its build left: itself with
@@ -152,7 +153,7 @@ func (n *named) leaf(t *testing.T, tenant string) (profile.Frame, int64) {
 func (n *named) becomes(t *testing.T, tenant string) {
 	t.Helper()
 	var f profile.Frame
-	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < testwait.Longest(t); time.Sleep(20 * time.Millisecond) {
 		var without int64
 		if f, without = n.leaf(t, tenant); f.Function == "hot" {
 			if filepath.Base(f.File) != "hot.c" || f.Line < 1 || f.Line > 3 || f.Mapping != "/usr/bin/shop" || without != 0 {

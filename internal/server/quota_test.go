@@ -23,6 +23,7 @@ import (
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/store/storetest"
 	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/test/testwait"
 )
 
 func TestParseQuotas(t *testing.T) {
@@ -218,13 +219,13 @@ func TestCrowded(t *testing.T) {
 	}
 	kept.Settle()
 	p, _ := request(t, false, "shop", noon)
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		if _, err = s.Push(t.Context(), p); err == nil {
-			break
-		}
-		if time.Since(began) > upkeepEvery*3/4 {
-			t.Fatalf("there is no room yet: %v", err)
-		}
+	crowded := time.Now()
+	testwait.Until(t, "there is room", func() bool {
+		_, err = s.Push(t.Context(), p)
+		return err == nil
+	}, func() string { return err.Error() })
+	if took := time.Since(crowded); took > upkeepEvery*3/4 {
+		t.Errorf("there was no room for %v: upkeep was not early", took)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/testwait"
 )
 
 // standing is a relay that stands, until leave is called.
@@ -249,7 +250,7 @@ func TestRelayLosesItsPower(t *testing.T) {
 	}()
 	select {
 	case <-told:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testwait.Longest(t)):
 		t.Fatal("a relay without power is still the group's")
 	}
 	if took := time.Since(began); took < f.relayMissed/2 {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/test/testwait"
 )
 
 // dumpFile writes records as a runtime would.
@@ -246,7 +247,7 @@ setInterval(() => spinning(2e6), 1)`
 	}
 	defer c.Wait()
 	defer c.Process.Kill()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testwait.Longest(t)); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		d, err := FindJITDump(proc.FS{}, "/proc", c.Process.Pid)
 		if err != nil || d.Refresh() != nil {
 			continue

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"atys.dev/atys/test/testwait"
 )
 
 // Several that develop at once all return: all recordings of a machine share its
@@ -25,7 +27,7 @@ func TestDevelopAtOnce(t *testing.T) {
 	}()
 	select {
 	case <-returned:
-	case <-time.After(time.Minute):
+	case <-time.After(testwait.Longest(t)):
 		t.Fatal("somebody waits for ever")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
+	"atys.dev/atys/test/testwait"
 	"atys.dev/atys/test/victims"
 )
 
@@ -64,7 +65,7 @@ func walksAtSwitch(t *testing.T, u *Unwinder, enough uint64) (ends [16]uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); sum(ends) < enough && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testwait.Longest(t)); sum(ends) < enough && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
 		ends = endsSoFar(t, objects.Ends)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/recorder"
+	"atys.dev/atys/test/testwait"
 )
 
 // shared is a directory of what several tests use.
@@ -107,8 +108,8 @@ func launch(t *testing.T, cmd *exec.Cmd) int {
 		if line == "" {
 			t.Fatalf("%s ended before it was ready", cmd.Path)
 		}
-	case <-time.After(time.Minute):
-		t.Fatalf("%s is not ready after a minute", cmd.Path)
+	case <-time.After(testwait.Longest(t)):
+		t.Fatalf("%s does not become ready", cmd.Path)
 	}
 	return cmd.Process.Pid
 }

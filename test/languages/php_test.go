@@ -18,6 +18,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
+	"atys.dev/atys/test/testwait"
 )
 
 // phpAppending runs much in helpers that compiled code calls.
@@ -176,12 +177,7 @@ func startFPM(t *testing.T, flags []string) (socket string, workers []int) {
 		_ = cmd.Process.Signal(os.Interrupt) // it ends its workers too
 		_ = cmd.Wait()
 	})
-	for range 600 {
-		if request(socket) == nil {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	testwait.Until(t, "php-fpm answers", func() bool { return request(socket) == nil })
 	children := readFile(t, fmt.Sprintf("/proc/%d/task/%d/children", cmd.Process.Pid, cmd.Process.Pid))
 	for _, child := range strings.Fields(children) {
 		pid, err := strconv.Atoi(child)

@@ -1,6 +1,7 @@
 package languages
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
+	"atys.dev/atys/test/testwait"
 )
 
 // pythons lists interpreters: those of ATYS_PYTHONS, a list like PATH, else of
@@ -95,13 +97,10 @@ func python(interpreter, script string, args ...string) *exec.Cmd {
 func waitFor(t *testing.T, u *unwind.Unwinder, pid int, language unwind.Language) {
 	t.Helper()
 	var err error
-	for range 600 {
-		if _, err = u.Runtime(pid, language); err == nil {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatalf("the runtime of process %d was not read: %v", pid, err)
+	testwait.Until(t, fmt.Sprintf("the runtime of process %d is read", pid), func() bool {
+		_, err = u.Runtime(pid, language)
+		return err == nil
+	}, func() string { return err.Error() })
 }
 
 // What chains.py may be doing. Functions of the standard library are not told.

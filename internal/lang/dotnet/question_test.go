@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"atys.dev/atys/test/testwait"
 )
 
 // reply is a message of a runtime.
@@ -154,7 +156,7 @@ func TestAskIsNotBrokenOff(t *testing.T) {
 		if err != nil {
 			t.Errorf("the trace was not ended: %v", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(testwait.Longest(t)):
 		t.Error("the trace was not ended")
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/test/testwait"
 )
 
 // pair opens a pseudo-terminal: what a user sees and types, and what we get.
@@ -61,7 +63,7 @@ func TestTerminal(t *testing.T) {
 			if k != want {
 				t.Errorf("key %q, want %q", k, want)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(testwait.Longest(t)):
 			t.Fatalf("key %q does not arrive", want)
 		}
 	}
@@ -106,7 +108,7 @@ func TestTerminalGone(t *testing.T) {
 		if ok {
 			t.Error("a key from nobody")
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(testwait.Longest(t)):
 		t.Error("keys do not end")
 	}
 	term.Close() // writing to a terminal that is gone fails, and that is fine

@@ -12,6 +12,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/test/testwait"
 )
 
 // rate is the samples taken in a second of CPU time.
@@ -122,7 +123,7 @@ func TestLostStacks(t *testing.T) {
 	atomic.StoreUint64(&s.arenas[1].Value.Next, uint64(len(s.arenas[1].Value.Words))+1) // the next window's
 	cut(t, s, 100*time.Millisecond)
 	var w *profile.Window
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(testwait.Longest(t)); ; {
 		time.Sleep(300 * time.Millisecond)
 		if used := s.shared.Value.Cpu[0].Entered + s.shared.Value.Cpu[1%len(s.shared.Value.Cpu)].Entered; used > 50 || time.Now().After(deadline) {
 			w = cut(t, s, 0)
@@ -158,7 +159,7 @@ func TestExactTimeOfExit(t *testing.T) {
 	}
 	defer cmd.Process.Kill()
 	pid := cmd.Process.Pid
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testwait.Longest(t)); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if stat, err := (proc.FS{}).Stat(pid); err == nil && stat.Comm == "perl" && stat.State == 'S' {
 			break // it waits
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/test/testwait"
 )
 
 // held gives how many targets the kernel's table holds.
@@ -44,7 +45,7 @@ func forks(n int) string {
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for began := time.Now(); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > testwait.Longest(t) {
 			t.Fatalf("not within a minute: %s", what)
 		}
 	}
@@ -124,7 +125,7 @@ func TestLostExits(t *testing.T) {
 	done := filepath.Join(t.TempDir(), "done")
 	s.mu.Lock()
 	shell(t, forks(4000)+": >"+done+"; sleep 1000")
-	for began := time.Now(); !exists(done) && time.Since(began) < time.Minute; {
+	for began := time.Now(); !exists(done) && time.Since(began) < testwait.Longest(t); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	s.mu.Unlock()

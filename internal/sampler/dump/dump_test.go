@@ -17,6 +17,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/test/testwait"
 )
 
 // needBPF skips where the test may not load programs; root always may.
@@ -150,7 +151,7 @@ func follow(names, calls []string) bool {
 // standStill waits until all threads but the one that spins stand still.
 func standStill(t *testing.T, pid int) map[string]string {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testwait.Longest(t)); time.Now().Before(deadline); {
 		before := switches(t, pid)
 		time.Sleep(100 * time.Millisecond)
 		after := switches(t, pid)
@@ -197,7 +198,7 @@ func TestTakeStopped(t *testing.T) {
 	if err := c.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(testwait.Longest(t))
 	for time.Now().Before(deadline) {
 		if one := thread(t, take(t, c.Process.Pid), "spinning"); one.State == Stopped {
 			if names := userNames(one); one.End != profile.EndComplete || !follow(names, []string{"spin", "spinning_thread"}) {
@@ -226,7 +227,10 @@ func TestTakeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer zombie.Wait()
-	time.Sleep(100 * time.Millisecond)
+	testwait.Until(t, "it is a zombie", func() bool {
+		s, err := proc.FS{}.Stat(zombie.Process.Pid)
+		return err == nil && s.Zombie()
+	})
 	if _, err := Take(t.Context(), Options{PID: zombie.Process.Pid}); !errors.Is(err, proc.ErrZombie) {
 		t.Errorf("a zombie: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/test/testwait"
 )
 
 // idlers starts processes that do nothing.
@@ -99,10 +100,10 @@ func TestBusiest(t *testing.T) {
 	pids := append(idlers(t, 2), busy)
 	slices.Sort(pids)
 	p := newPlanner(CrewOptions{})
-	time.Sleep(300 * time.Millisecond)
-	if got := p.busiest(pids, nil); got[0] != busy {
-		t.Errorf("%v: %d is busy", got, busy)
-	}
+	testwait.Until(t, "the busy one is the first", func() bool {
+		time.Sleep(100 * time.Millisecond) // in which it uses some
+		return p.busiest(pids, nil)[0] == busy
+	})
 }
 
 // TestCrewRefusals are told before anything is started.
@@ -136,7 +137,7 @@ func TestCrewFrequency(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(testwait.Longest(t)):
 		t.Error("it waits for the cut")
 		defer func() { <-changed }()
 	}
@@ -188,13 +189,13 @@ func TestCrewRates(t *testing.T) {
 // cutUntil cuts a crew until a process was sampled often enough.
 func cutUntil(t *testing.T, c *Crew, pid int, n int64) (all []*profile.Window) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(500 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < testwait.Longest(t); time.Sleep(500 * time.Millisecond) {
 		all = append(all, c.CutEach(false)...)
 		if samplesOf(all, pid) >= n {
 			return all
 		}
 	}
-	t.Fatalf("%d samples of %d in a minute; %+v", samplesOf(all, pid), pid, c.Trouble())
+	t.Fatalf("%d samples of %d; %+v", samplesOf(all, pid), pid, c.Trouble())
 	return nil
 }
 
@@ -257,8 +258,11 @@ func TestCrewOfPerf(t *testing.T) {
 		t.Error("what it is not aimed at is still recorded")
 	}
 	unix.Kill(parent, unix.SIGKILL)
-	time.Sleep(200 * time.Millisecond)
-	c.CutEach(false)
+	testwait.Until(t, "its recording has ended", func() bool {
+		time.Sleep(200 * time.Millisecond)
+		c.CutEach(false)
+		return len(c.members) == 0
+	})
 	if len(c.members) != 0 || c.Trouble() != (Trouble{}) {
 		t.Errorf("all have ended: %v, %+v", c.members, c.Trouble())
 	}

@@ -18,6 +18,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/test/testwait"
 )
 
 // needs skips where a program is missing. Peers are looked for where .ci/peers
@@ -164,7 +165,7 @@ func open(t *testing.T, o Options) *Sampler {
 func gather(t *testing.T, s *Sampler, n int64) *profile.Window {
 	t.Helper()
 	var whole *profile.Window
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(testwait.Longest(t)); ; {
 		time.Sleep(300 * time.Millisecond)
 		w, err := s.Cut()
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/test/testwait"
 )
 
 func TestPerf(t *testing.T) {
@@ -200,7 +201,7 @@ func waitDone(t *testing.T, s *Sampler) {
 	t.Helper()
 	select {
 	case <-s.Done():
-	case <-time.After(time.Minute):
+	case <-time.After(testwait.Longest(t)):
 		t.Fatal("nobody noticed")
 	}
 }

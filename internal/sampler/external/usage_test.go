@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/test/testwait"
 )
 
 func TestTimeOfTheGoneIsCountedOnce(t *testing.T) {
@@ -50,7 +51,7 @@ func TestUsageOfChildren(t *testing.T) {
 	if _, err := in.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // until all children have ended
+	for deadline := time.Now().Add(testwait.Longest(t)); ; time.Sleep(20 * time.Millisecond) { // until all children have ended
 		if s, err := (proc.FS{}).Stat(cmd.Process.Pid); err == nil && s.ChildrenUser > 0 {
 			break
 		}

@@ -19,6 +19,7 @@ import (
 	"atys.dev/atys/internal/profile/profiletest"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/storetest"
+	"atys.dev/atys/test/testwait"
 )
 
 const tenantName = "tenant"
@@ -147,7 +148,7 @@ func TestBreaksWhileHeld(t *testing.T) {
 		t.Errorf("while the log is not synced: %v", err)
 	}
 	bad.Store(false)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Longest(t))
 	defer cancel()
 	if err := s.commit(ctx, of.newCommit()); !errors.Is(err, store.ErrFull) {
 		t.Errorf("who holds it and commits: %v", err)
@@ -323,11 +324,7 @@ func TestFailingTables(t *testing.T) {
 // waitFor tries again and again, but not for ever.
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for began := time.Now(); !done(); time.Sleep(time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatalf("waited for %s", what)
-		}
-	}
+	testwait.Until(t, what, done)
 }
 
 // TestDamagedBlock has one block of a table be other bytes: what lies there is
