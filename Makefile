@@ -5,14 +5,17 @@ FUZZTIME ?= 10s
 # Packages with tests that are skipped without root: BPF, namespaces, disks of their own.
 ROOT_PACKAGES = ./internal/auth ./internal/bpf/... ./internal/profile/format ./internal/proc/... ./internal/lang ./internal/spool ./internal/store/disk ./internal/unwind/... ./internal/symbol ./internal/sampler/... ./internal/recorder ./internal/doctor ./cmd/... ./test/deploy ./test/faults ./test/languages ./test/levels ./test/oracle
 
-.PHONY: build test test-root test-kernels test-runtimes test-faults test-docs race bench generate lint fuzz deps help
+.PHONY: build test test-busy test-root test-kernels test-runtimes test-faults test-docs race bench generate lint fuzz deps help
 .DEFAULT_GOAL := build
 
 build: ## build bin/atys, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/atys ./cmd/atys
 
-test: ## run every Go test; those of BPF and other processes' memory run when you are root
-	$(GO) test -timeout 10m ./...
+test: ## run every Go test; as root on Debian install first what they need (ATYS_NO_DEPS=1: do not)
+	@GO="$(GO)" .ci/test
+
+test-busy: ## run make test beside builds and a busy loop on each CPU: it must pass there too
+	@.ci/busy $(MAKE) test
 
 test-root: ## run the tests that need root, never from the cache
 	@test "$$(id -u)" = 0 || { echo "make test-root: these tests need root: run 'sudo make test-root'" >&2; exit 1; }
