@@ -98,8 +98,7 @@ func TestVictimsAccountForTheirTime(t *testing.T) {
 			}
 			// Starting up and printing the log are counted by themselves: on a busy
 			// machine the kernel charges them with interrupts and time stolen by the
-			// host. What is missing still is starting and ending threads, and what a
-			// runtime's own threads do.
+			// host. What is missing still is starting and ending threads.
 			if missing := l.cpu - l.outside - l.accounted; missing < 0 || missing > max(0.03*1e9, 0.05*l.cpu) {
 				t.Errorf("of %.0f ns, %.0f are accounted for and %.0f were used outside", l.cpu, l.accounted, l.outside)
 			}
