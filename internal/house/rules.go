@@ -37,6 +37,7 @@ func Rules() []Rule {
 		{"CFilesAreGuarded", checkCFiles},
 		{"NoMachinePaths", checkMachinePaths},
 		{"CommandsAreMarked", checkCommands},
+		{"LinksLeadSomewhere", checkLinks},
 		{"TestsOfRootAreRunAsRoot", checkRootPackages},
 	}
 }

@@ -41,6 +41,12 @@ func TestRules(t *testing.T) {
 		files map[string]string
 		want  []string // a part of each violation, in order
 	}{
+		{"links", "LinksLeadSomewhere", map[string]string{
+			"README.md":       "# A b\n[x](docs/a.md) [y](docs/a.md#c-d-10000-hz) ![z](docs/z.png) [w](https://a/b) [v](docs) [u](#a-b)\n",
+			"docs/a.md":       "# A\n## C, `d`: 10,000 Hz\n```text\n[none](nowhere)\n# no heading\n```\n[up](../README.md#a-b)\n",
+			"docs/broken.md":  "[x](gone.md)\n\n[y](a.md#gone) [z](a.md#no-heading)\n",
+			"docs/ignored.go": "package docs // [x](gone)\n",
+		}, []string{"docs/broken.md:1: the link \"gone.md\" leads to no file docs/gone.md", "broken.md:3: the link \"a.md#gone\" leads to no heading of docs/a.md", "a.md#no-heading"}},
 		{"downwards", "ImportsLeadDownwards", map[string]string{
 			"internal/symbol/a.go":          goFile("symbol", "internal/profile", "internal/binfile", "internal/unwind/cfi"),
 			"internal/profile/pprof/a.go":   goFile("pprof", "internal/profile"),
