@@ -112,8 +112,13 @@ func seenOften(t *testing.T, cmd *exec.Cmd, length time.Duration) (seen []observ
 	pid := launch(t, cmd)
 	r := begin(t, 997, pid)
 	waitFor(t, r.Unwinder(), pid, unwind.Java)
-	for range 10 {
-		seen = append(seen, cut(t, r, length/10)...)
+	const enough, patience = 400, 8
+	for samples, round := int64(0), 0; round < 10 || samples < enough && round < 10*patience; round++ {
+		drop(t, r)
+		for _, o := range observe(t, r, length/10) {
+			seen = append(seen, o)
+			samples += o.samples
+		}
 	}
 	return seen
 }

@@ -137,11 +137,23 @@ func begin(t *testing.T, frequency float64, pids ...int) *recorder.Recorder {
 	return r
 }
 
-// cut drops what was recorded so far, and gives what is in the time to come.
-func cut(t *testing.T, r *recorder.Recorder, length time.Duration) []observed {
+// cut drops what was recorded so far, and gives what is in the time to come: on a busy
+// machine in several times as long, until there are samples to judge by.
+func cut(t *testing.T, r *recorder.Recorder, length time.Duration) (stacks []observed) {
 	t.Helper()
+	const enough, patience = 400, 8
 	drop(t, r)
-	return observe(t, r, length)
+	samples := int64(0)
+	for range patience {
+		for _, o := range observe(t, r, length) {
+			stacks = append(stacks, o)
+			samples += o.samples
+		}
+		if samples >= enough {
+			break
+		}
+	}
+	return stacks
 }
 
 // cutEnough is cut for as long as it takes until each of the processes has so
