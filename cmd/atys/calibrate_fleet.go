@@ -44,9 +44,7 @@ func (f *calibrateFlags) fromFleet(ctx context.Context, service string, log io.W
 	case p.whole == nil:
 		return nil, fmt.Errorf("nothing was recorded: %s", why(d.status))
 	}
-	if p.lacks, err = d.lacks(); err != nil {
-		return nil, err
-	}
+	p.lacks = d.lacks()
 	windows, err := d.windows(ctx, &p.whole.Head, asked.Window)
 	if err != nil {
 		return nil, explain(address, err)

@@ -139,8 +139,8 @@ func (f *diffFlags) writeTable(w io.Writer, tree *profile.Tree, before, after *s
 		}
 	}
 	writeTitle(w, title, o)
-	writeFacts(w, "before: ", before.whole)
-	writeFacts(w, "after:  ", after.whole)
+	writeFacts(w, "before: ", before.whole, false)
+	writeFacts(w, "after:  ", after.whole, false)
 	fmt.Fprintln(w)
 	scale := 1.0
 	if base := tree.Root.Total[0].Value; f.normalize && base != 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/render"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
@@ -47,11 +47,11 @@ func (f *queryFlags) ask(args []string) (client atysv1connect.QueryClient, addre
 		}
 	}
 	now := time.Now()
-	from, err := parseMoment(f.from, now)
+	from, err := spec.ParseMoment(f.from, now)
 	if err != nil {
 		return nil, "", nil, &usageError{fmt.Errorf("--from: %w", err)}
 	}
-	to, err := parseMoment(f.to, now)
+	to, err := spec.ParseMoment(f.to, now)
 	if err != nil {
 		return nil, "", nil, &usageError{fmt.Errorf("--to: %w", err)}
 	}
@@ -64,54 +64,6 @@ func (f *queryFlags) ask(args []string) (client atysv1connect.QueryClient, addre
 		return nil, "", nil, err
 	}
 	return atysv1connect.NewQueryClient(asks, address), address, about, nil
-}
-
-// parseMoment reads a time: so long ago, now, a date, or seconds since 1970.
-func parseMoment(text string, now time.Time) (time.Time, error) {
-	if text == "now" {
-		return now, nil
-	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly, "2006-01-02 15:04", time.DateTime} {
-		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			return t, nil
-		}
-	}
-	if ago, ok := parseAgo(text); ok {
-		return now.Add(-ago), nil
-	}
-	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil && seconds >= 0 && seconds < 1<<33 {
-		return time.Unix(seconds, 0), nil
-	}
-	return time.Time{}, fmt.Errorf("%q: want -1h, -3d, now, 2026-11-23T09:00:00Z or seconds since 1970", text)
-}
-
-// parseAgo reads how long ago something was: -1h, and what time.ParseDuration does
-// not know, -3d, -2w and -1d12h. A day has 24 hours.
-func parseAgo(text string) (ago time.Duration, ok bool) {
-	if d, err := time.ParseDuration(text); err == nil {
-		return -d, d <= 0
-	}
-	const day, longest = 24 * time.Hour, 100 * 365 * 24 * time.Hour
-	rest, ok := strings.CutPrefix(text, "-")
-	for _, unit := range []struct {
-		name string
-		of   time.Duration
-	}{{"w", 7 * day}, {"d", day}} {
-		number, after, found := strings.Cut(rest, unit.name)
-		if !found {
-			continue
-		}
-		n, err := strconv.ParseUint(number, 10, 32)
-		if err != nil || n > uint64(longest/unit.of) {
-			return 0, false
-		}
-		ago, rest = ago+time.Duration(n)*unit.of, after
-	}
-	if rest == "" {
-		return ago, ok && text != "-"
-	}
-	d, err := time.ParseDuration(rest)
-	return ago + d, ok && err == nil && rest[0] >= '0' && rest[0] <= '9' && d < day
 }
 
 func queryCommand() *cobra.Command {
@@ -161,80 +113,27 @@ func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) erro
 
 // warnGaps is the same, of an answer that counts no windows.
 func warnGaps(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) error {
-	if cost, cpu := costOf(c.GetCost()), time.Duration(c.GetCpuNs()); cost > 0 && cpu > 0 {
-		fmt.Fprintf(w, "  profiling it took %.3f s of CPU time, %s of the %.1f s that it used\n", cost.Seconds(), percent(cost.Seconds()/cpu.Seconds()), cpu.Seconds())
+	lacks := coverageOf(c, about).Words(time.Local)
+	if len(lacks.Items) > 1 && lacks.Line != "" {
+		fmt.Fprintln(w, "  "+lacks.Line)
 	}
-	if n := c.GetDamaged(); n > 0 {
-		fmt.Fprintf(w, "  %d parts of the store are damaged and left out\n", n)
-	}
-	for _, t := range c.GetTasks() {
-		fmt.Fprintf(w, "  profile %s: %d of %d eligible instances were recorded, chosen at random\n", render.Printable(t.GetTask()),
-			t.GetInstances().GetRecorded(), t.GetInstances().GetEligible())
-	}
-	if tasks := c.GetOverlappingTasks(); len(tasks) > 0 {
-		fmt.Fprintf(w, "  profiles %s recorded the same at the same time: what several of them saw counts more than once (--task chooses one)\n", render.Printable(strings.Join(tasks, ", ")))
-	}
-	if n := c.GetDoubtfulWindows(); n > 0 {
-		fmt.Fprintf(w, "  %d windows may have been at other times than they say: the clocks of their machines were not known well (\"atys get agents -o wide\")\n", n)
-	}
-	for _, l := range c.GetLosses() {
-		detail := ""
-		if l.GetDetail() != "" {
-			detail = " (" + render.Printable(l.GetDetail()) + ")"
-		}
-		fmt.Fprintf(w, "  %s%s: %d %s\n", render.Printable(l.GetReason()), detail, l.GetN(), profile.LossReason(l.GetReason()).Unit())
-	}
-	if off := c.GetPrunedShare(); off > 0 {
-		fmt.Fprintf(w, "  threads were pruned: no function's share is off by more than %s\n", render.Share(off))
-	}
-	for i, span := range c.GetDropped() {
-		if i == 3 {
-			fmt.Fprintf(w, "  and %d times more are kept no more\n", len(c.GetDropped())-i)
+	for i, item := range lacks.Items {
+		if i == mostItems {
+			fmt.Fprintf(w, "  and %d more (-o json has all)\n", len(lacks.Items)-i)
 			break
 		}
-		fmt.Fprintf(w, "  of %s to %s it is kept no more (--retention and --quota of the server)\n", dateClock(span.GetFromUnixNano()), dateClock(span.GetToUnixNano()))
-	}
-	asked := time.Duration(about.GetToUnixNano() - about.GetFromUnixNano())
-	for _, n := range c.GetNodes() {
-		watched := time.Duration(n.GetWatchedNs())
-		if asked-watched < asked/100 && len(n.GetMissing()) == 0 && !n.GetSilent() {
-			continue
-		}
-		fmt.Fprintf(w, "  node %s (%s): %v of %v were watched", render.Printable(n.GetNode()), render.Printable(n.GetTask()), watched.Round(time.Second), asked.Round(time.Second))
-		if n.GetFirstUnixNano() != 0 {
-			fmt.Fprintf(w, ", from %s to %s", clock(n.GetFirstUnixNano()), clock(n.GetLastUnixNano()))
-		}
-		warnSpans(w, "missing", n.GetMissing())
-		warnSpans(w, "stopped", n.GetStopped())
-		if n.GetSilent() {
-			fmt.Fprint(w, "; its agent is silent")
-			if last := n.GetLastUnixNano(); last != 0 {
-				fmt.Fprintf(w, " since %s", dateClock(last))
-			}
-		}
-		fmt.Fprintln(w)
+		fmt.Fprintln(w, "  "+item)
 	}
 	return nil
 }
 
-func warnSpans(w io.Writer, what string, spans []*atysv1.Span) {
-	for i, gap := range spans {
-		if i == 3 {
-			fmt.Fprintf(w, ", and %d times more", len(spans)-i)
-			break
-		}
-		fmt.Fprintf(w, "; %s %s to %s", what, clock(gap.GetFromUnixNano()), clock(gap.GetToUnixNano()))
-	}
-}
+// mostItems is how many of what an answer lacks are printed.
+const mostItems = 12
 
 // costOf is all that profiling took.
 func costOf(c *atysv1.Cost) time.Duration {
 	return time.Duration(c.GetUserNs() + c.GetBpfNs() + c.GetInterruptNs())
 }
-
-func clock(nanoseconds int64) string { return time.Unix(0, nanoseconds).Format(time.TimeOnly) }
-
-func dateClock(nanoseconds int64) string { return time.Unix(0, nanoseconds).Format(time.DateTime) }
 
 func querySeriesCommand() *cobra.Command {
 	var f queryFlags

@@ -104,12 +104,8 @@ func (f *queryFlags) fetch(c *cobra.Command, args []string) (*profile.Window, *a
 	if err != nil {
 		return nil, nil, err
 	}
-	var gaps strings.Builder
-	if err := warnGaps(&gaps, coverage, about); err != nil {
-		return nil, nil, err
-	}
-	for line := range strings.Lines(gaps.String()) {
-		window.AddComment(strings.TrimSpace(line))
+	for _, line := range gapsOf(coverage, about) {
+		window.AddComment(line)
 	}
 	return window, coverage, nil
 }

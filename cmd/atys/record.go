@@ -186,7 +186,7 @@ func record(c *cobra.Command, f recordFlags, args []string, fleet bool) error {
 	if err := out.write(window); err != nil {
 		return rescue(window, err)
 	}
-	summarize(os.Stderr, window, f.output)
+	summarize(os.Stderr, window, f.output, f.verbose)
 	if child != nil && f.duration == 0 && !interrupted {
 		return child.status()
 	}
@@ -261,25 +261,19 @@ func progress(total time.Duration) func(*profile.Window) {
 }
 
 // summarize says in a few lines what a profile holds and what it lacks.
-func summarize(w io.Writer, window *profile.Window, path string) {
+func summarize(w io.Writer, window *profile.Window, path string, all bool) {
 	if isTerminal(os.Stderr) {
 		fmt.Fprint(w, "\r\x1b[K")
 	}
 	fmt.Fprintf(w, "%d samples in %s", window.N(), window.Duration.Round(time.Millisecond))
 	if window.Exact.CPU > 0 {
-		fmt.Fprintf(w, "; %s of CPU used", window.Exact.CPU.Round(time.Millisecond))
+		fmt.Fprintf(w, "; %s", measured(window))
 	}
 	if path != "-" {
 		fmt.Fprintf(w, "; wrote %s", path)
 	}
 	fmt.Fprintln(w)
-	for _, l := range window.Losses {
-		detail := ""
-		if l.Detail != "" {
-			detail = " (" + render.Printable(l.Detail) + ")" // it may name a target's file
-		}
-		fmt.Fprintf(w, "  %s%s: %d %s\n", l.Reason, detail, l.N, l.Reason.Unit())
-	}
+	writeLacks(w, render.Losses(window.Losses, window.N(), window.Exact.CPU), all)
 	if len(window.Types) > 0 {
 		writeMostOff(w, window)
 	}
@@ -293,6 +287,14 @@ func summarize(w io.Writer, window *profile.Window, path string) {
 	default:
 		fmt.Fprintln(w, "  no samples: the target used no CPU in that time (it waited), or ended before it was seen")
 	}
+}
+
+// measured says what the kernel measured, and what of it was sampled.
+func measured(w *profile.Window) string {
+	if len(w.Types) > 0 && w.Types[0].Kind == "cpu" {
+		return render.Totals(w.Total(0), w.Types[0], w.Exact.CPU)
+	}
+	return w.Exact.CPU.Round(time.Millisecond).String() + " of CPU time used"
 }
 
 // cacheDir is where symbol tables are kept; empty if the user has no such place.

@@ -23,11 +23,11 @@ func TestSummarize(t *testing.T) {
 		{"nothing ran", &profile.Window{}, "the target used no CPU"},
 		{"too few samples", &used, "higher -F"},
 		{"the kernel took fewer samples", &throttled, "allows 1000 a second"},
-		{"a file's name steers the terminal", &hostile, `code of x\x1b[2J): 1 samples`},
+		{"a file's name steers the terminal", &hostile, `1 sample truncated: no name for code of x\x1b[2J`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
-			summarize(&out, c.window, "x.folded")
+			summarize(&out, c.window, "x.folded", true)
 			if text := out.String(); !strings.Contains(text, c.want) || strings.Contains(text, "\x1b[2J") {
 				t.Errorf("%q lacks %q", text, c.want)
 			}

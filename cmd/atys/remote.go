@@ -132,17 +132,14 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 
 // write writes what was recorded, with what it lacks, and tells of it.
 func (d *demand) write(window *profile.Window, out *output, told io.Writer) error {
-	lacks, err := d.lacks()
-	if err != nil {
-		return rescue(window, err)
-	}
+	lacks := d.lacks()
 	for _, line := range lacks {
 		window.AddComment(line)
 	}
 	if err := out.write(window); err != nil {
 		return rescue(window, err)
 	}
-	summarize(told, window, out.path)
+	summarize(told, window, out.path, false)
 	for _, line := range lacks {
 		if !slices.Contains(window.Comments, line) { // of which there are only so many
 			fmt.Fprintln(told, "  "+line)
@@ -345,16 +342,8 @@ func (d *demand) fetchOf(ctx context.Context, from, to time.Time) (*profile.Wind
 
 // lacks says what is not in what was fetched: of nodes that did not do what they
 // should, and as questions say it.
-func (d *demand) lacks() (lines []string, err error) {
-	lines = unfinished(d.status)
-	var gaps strings.Builder
-	if err := warnGaps(&gaps, d.ofSpan(d.coverage), &atysv1.Selection{FromUnixNano: d.created.UnixNano(), ToUnixNano: d.until.UnixNano()}); err != nil {
-		return nil, err
-	}
-	for line := range strings.Lines(gaps.String()) {
-		lines = append(lines, strings.TrimSpace(line))
-	}
-	return lines, nil
+func (d *demand) lacks() []string {
+	return append(unfinished(d.status), gapsOf(d.ofSpan(d.coverage), &atysv1.Selection{FromUnixNano: d.created.UnixNano(), ToUnixNano: d.until.UnixNano()})...)
 }
 
 // ofSpan is what an answer's coverage says of the time of the recording, which is

@@ -25,6 +25,7 @@ type reportFlags struct {
 	json     bool
 	sort     string
 	relative bool
+	losses   bool
 }
 
 func reportCommand() *cobra.Command {
@@ -54,6 +55,7 @@ no file at all what "atys record" writes by default.`,
 	flags.IntVar(&f.rows, "top", 0, "the same as --nodecount")
 	flags.BoolVarP(&f.threads, "threads", "t", false, "a table for each thread")
 	flags.BoolVar(&f.json, "json", false, "write JSON")
+	flags.BoolVar(&f.losses, "losses", false, "list each loss by itself below the line that sums them up")
 	flags.BoolVar(&f.relative, "relative", false, "percentages of what is selected, not of the whole profile")
 	_ = c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions([]string{"self", "total"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -89,7 +91,7 @@ func report(out, log io.Writer, f reportFlags, paths []string) error {
 	default:
 		options.Limit = rowLimit(f.rows, screen)
 		writeTitle(w, cmp.Or(s.title(), titleOf(s.whole)), options)
-		writeFacts(w, "", s.whole)
+		writeFacts(w, "", s.whole, f.losses)
 		writeTypes(w, s.whole)
 		fmt.Fprintln(w)
 		err = f.writeTable(w, s.window, f.base(s), options)
@@ -194,7 +196,7 @@ func (f *reportFlags) writeThreads(w io.Writer, s *selected, o render.Options) e
 			fmt.Fprintln(w)
 		}
 		writeTitle(w, o.Title, o)
-		writeFacts(w, "", t.Window)
+		writeFacts(w, "", t.Window, f.losses)
 		if err := f.writeTable(w, t.Window, t.Window, o); err != nil {
 			return err
 		}

@@ -114,16 +114,16 @@ func titleOf(w *profile.Window) string {
 	return title
 }
 
-// writeFacts says what a profile measured, how, and what is missing from it.
-func writeFacts(w io.Writer, lead string, win *profile.Window) {
+// writeFacts says what a profile measured, how, and what is missing from it: in one
+// line, and all of it by itself where that is asked for.
+func writeFacts(w io.Writer, lead string, win *profile.Window, all bool) {
 	whole := selection.Whole(win)
 	t := win.Types[0]
 	var facts []string
 	if t.Kind != "samples" { // they come below
-		facts = append(facts, render.Value(float64(whole.Value), t.Unit)+" of "+render.Printable(t.Kind))
-	}
-	if win.Exact.CPU > 0 {
-		facts = append(facts, "exactly "+render.Value(float64(win.Exact.CPU), "nanoseconds")+" of CPU used")
+		facts = append(facts, render.Totals(whole.Value, t, win.Exact.CPU))
+	} else if win.Exact.CPU > 0 {
+		facts = append(facts, render.Value(float64(win.Exact.CPU), "nanoseconds")+" of CPU time used")
 	}
 	if whole.N > 0 || t.Kind == "samples" {
 		facts = append(facts, render.Count(whole.N)+" samples")
@@ -135,14 +135,21 @@ func writeFacts(w io.Writer, lead string, win *profile.Window) {
 		facts = append(facts, render.Printable(string(win.Design))+" sampling")
 	}
 	fmt.Fprintln(w, lead+strings.Join(facts, ", "))
-	for _, l := range win.Losses {
-		detail := ""
-		if l.Detail != "" {
-			detail = " (" + render.Printable(l.Detail) + ")"
-		}
-		fmt.Fprintf(w, "  %s%s: %s %s\n", render.Printable(string(l.Reason)), detail, render.Count(l.N), l.Reason.Unit())
-	}
+	writeLacks(w, render.Losses(win.Losses, whole.N, win.Exact.CPU), all)
 	writeMostOff(w, win)
+}
+
+// writeLacks says what is missing in one line; all says that by each item too.
+func writeLacks(w io.Writer, l render.Lacks, all bool) {
+	if l.Line != "" {
+		fmt.Fprintln(w, "  "+l.Line)
+	}
+	if !all {
+		return
+	}
+	for _, item := range l.Items {
+		fmt.Fprintln(w, "    "+item)
+	}
 }
 
 // writeMostOff says by how much shares can be off for want of threads that were pruned.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/stats"
@@ -195,19 +196,9 @@ func plural(n int, one, many string) string {
 	return Count(int64(n)) + " " + many
 }
 
-// visibleLoss is the share of all samples from which on a loss is always shown.
-const visibleLoss = 0.001
-
 // facts says in a few words what a column measured, how, and what is missing.
 func facts(c profile.Column, whole profile.Sum) []string {
-	kind := c.Type.Kind
-	if kind == "cpu" {
-		kind = "CPU time"
-	}
-	out := []string{Value(float64(whole.Value), c.Type.Unit) + " " + printable(kind)}
-	if cpu := c.Head.Exact.CPU; cpu > 0 {
-		out = append(out, "exactly "+span(cpu)+" used")
-	}
+	out := []string{Totals(whole.Value, c.Type, c.Head.Exact.CPU)}
 	out = append(out, plural(int(whole.N), "sample", "samples"))
 	if c.Head.Duration > 0 {
 		out = append(out, "over "+span(c.Head.Duration))
@@ -215,12 +206,28 @@ func facts(c profile.Column, whole profile.Sum) []string {
 	if how := designText(c.Head.Design); how != "" {
 		out = append(out, "sampled "+how)
 	}
-	for _, l := range c.Head.Losses {
-		if s := lossShare(c.Head, whole.N, l); s > visibleLoss {
-			out = append(out, Share(s)+" "+printable(string(l.Reason)))
-		}
+	if lacks := Losses(c.Head.Losses, whole.N, c.Head.Exact.CPU); lacks.Loud {
+		out = append(out, lacks.Line)
 	}
 	return out
+}
+
+// Totals words what was sampled and, of CPU time, what the kernel measured: two
+// totals that need not agree, since one is an estimate.
+func Totals(sampled int64, t profile.ValueType, exact time.Duration) string {
+	value, kind := Value(float64(sampled), t.Unit), printable(t.Kind)
+	switch {
+	case t.Kind == "cpu" && exact > 0:
+		return "sampled " + value + " (measured " + span(exact) + ") of CPU time"
+	case t.Kind == "cpu":
+		return value + " of CPU time"
+	case exact > 0:
+		kind += ", " + span(exact) + " of CPU time used"
+	}
+	if t.Unit != "count" {
+		kind = "of " + kind
+	}
+	return value + " " + kind
 }
 
 func designText(d profile.Design) string {

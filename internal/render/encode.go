@@ -87,6 +87,7 @@ type columnHead struct {
 	Idle     int64      `json:"idle,omitempty"`    // ns
 	Watched  int64      `json:"watched,omitempty"` // ns
 	Losses   []lossHead `json:"losses,omitempty"`
+	Lacks    *lacksHead `json:"lacks,omitempty"` // the losses in words
 	Comments []string   `json:"comments,omitempty"`
 	Curves   []curve    `json:"curves,omitempty"`
 }
@@ -103,21 +104,21 @@ type lossHead struct {
 	Reason string  `json:"reason"`
 	Detail string  `json:"detail,omitempty"`
 	N      int64   `json:"n"`
-	Share  float64 `json:"share"`
+	Share  float64 `json:"share"` // 0: not known
 }
 
-// lossShare is how much of all samples one loss concerns. Samples lost or
-// under a threshold are not among those kept; the others are. What was in windows
-// that never came nobody knows, nor of processes that were not sampled.
-func lossShare(h profile.Head, kept int64, l profile.Loss) float64 {
-	if !l.Reason.OfSamples() {
-		return 0
+// lacksHead is what is missing, in words.
+type lacksHead struct {
+	Line  string   `json:"line"`
+	Items []string `json:"items"`
+	Loud  bool     `json:"loud,omitempty"`
+}
+
+func lacksHeadOf(l Lacks) *lacksHead {
+	if len(l.Items) == 0 {
+		return nil
 	}
-	missing := h.LossOf(profile.LossDropped).N + h.LossOf(profile.LossThreshold).N
-	if all := kept + missing; all > 0 {
-		return float64(l.N) / float64(all)
-	}
-	return 0
+	return &lacksHead{l.Line, l.Items, l.Loud}
 }
 
 func (o Options) head(t *profile.Tree) pageHead {
@@ -126,6 +127,9 @@ func (o Options) head(t *profile.Tree) pageHead {
 	for i, c := range t.Columns {
 		h.Columns = append(h.Columns, columnHeadOf(c, t.Root.Total[i]))
 		h.Columns[i].Curves = curves(newCertainty(t, o), i)
+	}
+	if o.Lacks != nil {
+		h.Columns[0].Lacks = lacksHeadOf(*o.Lacks)
 	}
 	return h
 }
@@ -144,13 +148,13 @@ func columnHeadOf(c profile.Column, whole profile.Sum) columnHead {
 	if !c.Head.Start.IsZero() {
 		h.Start = c.Head.Start.UTC().Format("2006-01-02 15:04:05 UTC")
 	}
+	losses := wordingOf(c.Head.Losses, whole.N, c.Head.Exact.CPU)
 	for _, l := range c.Head.Losses {
-		if l.N == 0 {
-			continue
+		if l.N != 0 || l.Value != 0 {
+			h.Losses = append(h.Losses, lossHead{Reason: printable(string(l.Reason)), Detail: printable(l.Detail), N: l.N, Share: losses.share(l)})
 		}
-		h.Losses = append(h.Losses, lossHead{Reason: printable(string(l.Reason)), Detail: printable(l.Detail),
-			N: l.N, Share: lossShare(c.Head, whole.N, l)})
 	}
+	h.Lacks = lacksHeadOf(Losses(c.Head.Losses, whole.N, c.Head.Exact.CPU))
 	for _, text := range c.Head.Comments {
 		h.Comments = append(h.Comments, printable(text))
 	}

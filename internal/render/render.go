@@ -43,6 +43,10 @@ type Options struct {
 	NoColor  bool    // terminal output without colours (the command heeds NO_COLOR)
 	RGB      bool    // the terminal has 24-bit colours (COLORTERM says so); else 256 are used
 
+	// Lacks is what HTML says is missing from the first column; nil: what its losses
+	// tell. An answer of a server knows more than these.
+	Lacks *Lacks
+
 	// Interval gives the 95% interval of part's share of whole, as fractions;
 	// nil takes stats.Share. A census has no sampling error and gets none.
 	// The HTML page asks it for parts whose weights vary as those of the whole

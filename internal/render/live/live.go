@@ -37,7 +37,8 @@ type Head struct {
 	Lost      int64         `json:"lost_samples"`
 	Truncated int64         `json:"truncated_samples"`
 	Unnamed   int64         `json:"unnamed_samples"`
-	Own       float64       `json:"own_cores"` // CPUs that atys itself uses
+	Lacks     string        `json:"lacks,omitempty"` // what is missing, in words
+	Own       float64       `json:"own_cores"`       // CPUs that atys itself uses
 }
 
 // Function is one row of functions.

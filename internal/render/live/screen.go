@@ -190,13 +190,8 @@ func headLine(h Head) string {
 	if h.Idle > 0 {
 		parts = append(parts, render.Share(h.Idle)+" idle")
 	}
-	for _, l := range []struct {
-		n    int64
-		what string
-	}{{h.Lost, "lost"}, {h.Truncated, "truncated"}, {h.Unnamed, "without a name"}} {
-		if l.n > 0 && h.Samples > 0 {
-			parts = append(parts, render.Share(min(float64(l.n)/float64(h.Samples), 1))+" "+l.what)
-		}
+	if h.Lacks != "" {
+		parts = append(parts, h.Lacks)
 	}
 	parts = append(parts, fmt.Sprintf("atys itself %s of a CPU", render.Share(h.Own)))
 	return strings.Join(parts, ", ")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/stats"
 )
 
@@ -117,7 +118,8 @@ func (d *Digest) tableHead() Head {
 	h := Head{Span: d.head.Duration, Samples: d.samples, Value: d.value, CPU: d.head.Exact.CPU,
 		Lost:      d.head.LossOf(profile.LossDropped).N,
 		Truncated: d.head.LossOf(profile.LossTruncated).N + d.head.LossOf(profile.LossStarting).N,
-		Unnamed:   d.head.LossOf(profile.LossUnsymbolized).N}
+		Unnamed:   d.head.LossOf(profile.LossUnsymbolized).N,
+		Lacks:     render.Losses(d.head.Losses, d.samples, d.head.Exact.CPU).Line}
 	if len(d.head.Types) > 0 {
 		h.Event, h.Unit = d.head.Types[0].Kind, d.head.Types[0].Unit
 	}

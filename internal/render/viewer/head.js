@@ -2,8 +2,6 @@
 import { element } from "./dom.js";
 import { formatCount, formatShare, formatValue } from "./format.js";
 
-const VISIBLE_LOSS = 0.001; // losses under this share are in the details only
-
 const DESIGNS = {
   "": "in an unknown way",
   census: "completely",
@@ -39,8 +37,7 @@ function changesView(changes) {
 
 function columnView(head, column, name) {
   const facts = [
-    ["", formatValue(column.value, head.unit), kindName(head), "The sum of the samples' weights"],
-    column.exact.cpu > 0 && ["exactly", formatValue(column.exact.cpu, "nanoseconds"), "used", exactNote(column.exact)],
+    ...totals(head, column),
     ["", formatCount(column.samples), column.samples === 1 ? "sample" : "samples", ""],
     column.duration > 0 && ["over", formatValue(column.duration, "nanoseconds"), "", column.start ? "from " + column.start : ""],
     ["sampled", DESIGNS[column.design] ?? column.design, column.period > 0 ? `about every ${formatValue(column.period, head.unit)}` : "", DESIGN_NOTES[column.design] ?? ""],
@@ -51,12 +48,21 @@ function columnView(head, column, name) {
     lossView(column), commentView(column));
 }
 
+/** totals gives what was sampled and what the kernel measured, and why they are two. */
+function totals(head, column) {
+  const value = formatValue(column.value, head.unit);
+  const exact = formatValue(column.exact.cpu, "nanoseconds");
+  if (column.exact.cpu <= 0) return [["", value, kindName(head), "The sum of the samples' weights"]];
+  if (head.kind !== "cpu") return [["", value, kindName(head), "The sum of the samples' weights"], ["used", exact, "of CPU time", exactNote(column.exact)]];
+  return [["sampled", value, `(measured ${exact}) of CPU time`, "Sampled: the sum of the samples' weights, an estimate. Measured: " + exactNote(column.exact)]];
+}
+
 function kindName(head) {
-  return { cpu: "CPU time" }[head.kind] ?? head.kind;
+  return { cpu: "of CPU time" }[head.kind] ?? head.kind;
 }
 
 function exactNote(exact) {
-  const parts = [`Accounted by the kernel${exact.source ? " (" + exact.source + ")" : ""}, not sampled.`];
+  const parts = [`by the kernel${exact.source ? " (" + exact.source + ")" : ""}.`];
   if (exact.user > 0 || exact.system > 0) {
     parts.push(`User ${formatValue(exact.user, "nanoseconds")}, system ${formatValue(exact.system, "nanoseconds")}.`);
   }
@@ -64,19 +70,22 @@ function exactNote(exact) {
   return parts.join(" ");
 }
 
-/** lossView shows what is missing: loud above 0.1%, else on request. */
+/** lossView says in one line what is missing; a click shows each by itself. */
 function lossView(column) {
-  const losses = column.losses ?? [];
-  const visible = losses.filter((l) => l.share > VISIBLE_LOSS);
-  const text = (l) => `${l.reason}${l.detail ? " (" + l.detail + ")" : ""}: ${formatCount(l.n)} samples, ${formatShare(l.share)}`;
-  const rest = losses.filter((l) => l.share <= VISIBLE_LOSS);
-  return [
-    ...visible.map((l) => element("span", { class: "loss", title: text(l) }, element("b", {}, formatShare(l.share)), " ", l.reason)),
-    rest.length > 0 && element("span", { class: "fact quiet", title: rest.map(text).join("\n") }, `${rest.length} ${rest.length === 1 ? "loss" : "losses"} under 0.1%`),
-    losses.length === 0 && column.design !== "" && element("span", { class: "fact quiet" }, "nothing lost"),
-  ];
+  const { lacks } = column;
+  if (!lacks) return column.design !== "" && element("span", { class: "fact quiet" }, "nothing lost");
+  return details(lacks.loud ? "lacks loud" : "lacks", lacks.line || "details", lacks.items);
 }
 
+/** commentView shows what was said about the recording, folded where it is long. */
 function commentView(column) {
-  return (column.comments ?? []).map((text) => element("span", { class: "fact quiet" }, text));
+  const comments = column.comments ?? [];
+  if (comments.length === 0) return null;
+  if (comments.length === 1 && comments[0].length <= 60) return element("span", { class: "fact quiet" }, comments[0]);
+  return details("lacks", comments.length === 1 ? "1 note" : `${comments.length} notes`, comments);
+}
+
+function details(name, line, items) {
+  return element("details", { class: name }, element("summary", {}, line),
+    element("ul", {}, items.map((text) => element("li", {}, text))));
 }

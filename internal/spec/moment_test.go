@@ -1,4 +1,4 @@
-package main
+package spec
 
 import (
 	"testing"
@@ -22,12 +22,12 @@ func TestMoments(t *testing.T) {
 		"2026-11-24T09:30:15Z": time.Date(2026, 11, 24, 9, 30, 15, 0, time.UTC),
 		"1790000000":           time.Unix(1_790_000_000, 0),
 	} {
-		if got, err := parseMoment(text, now); err != nil || !got.Equal(want) {
+		if got, err := ParseMoment(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "1h", "yesterday", "2026-13-01", "-1", "99999999999", "-", "3d", "-d", "-1.5d", "--3d", "-+3d", "-1d2w", "-1d-1h", "-99999d", "-5000w300d99h", "-1d1", "-1d "} {
-		if got, err := parseMoment(text, now); err == nil {
+		if got, err := ParseMoment(text, now); err == nil {
 			t.Errorf("%q is taken for %v", text, got)
 		}
 	}
