@@ -135,3 +135,26 @@ func TestEveryKindHasALanguage(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnGrove folds random windows as groves, and as Own does.
+func TestOwnGrove(t *testing.T) {
+	for seed := range uint64(200) {
+		g := profiletest.Grove(profiletest.Random(rand.New(rand.NewPCG(seed, 1))))
+		want, err := profile.NewTree(profile.TreeOptions{}, Own(profiletest.OpenGrove(g)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameNodes(t, seed, OwnGrove(g).Tree().Root, want.Root)
+	}
+}
+
+func sameNodes(t *testing.T, seed uint64, got, want *profile.Node) {
+	t.Helper()
+	if got.Frame.Key() != want.Frame.Key() || got.Frame.Class != want.Frame.Class || got.Self[0] != want.Self[0] || got.Total[0] != want.Total[0] ||
+		len(got.Children) != len(want.Children) {
+		t.Fatalf("seed %d: %+v, want %+v", seed, got, want)
+	}
+	for i := range got.Children {
+		sameNodes(t, seed, got.Children[i], want.Children[i])
+	}
+}

@@ -72,26 +72,43 @@ func (c *Classifier) Window(w *profile.Window) *profile.Window {
 	out := *w
 	out.Names = slices.Clone(w.Names)
 	for i := range w.Locations {
-		frames := w.Frames(profile.LocationID(i))
-		var classed []profile.Frame
-		for j, f := range frames {
-			class := profile.ClassUnknown
-			if len(w.Names[i]) > 0 || f.Kind != profile.KindNative {
-				class = c.Class(f)
-			} // else it has no name, and its "file" is a build-id
-			if class == f.Class {
-				continue
-			}
-			if classed == nil {
-				classed = slices.Clone(frames)
-			}
-			classed[j].Class = class
-		}
-		if classed != nil {
+		if classed := c.classed(w.Frames(profile.LocationID(i)), len(w.Names[i]) > 0); classed != nil {
 			out.Names[i] = classed
 		}
 	}
 	return &out
+}
+
+// Grove is Window of a grove: it shares all but the names with the old one.
+func (c *Classifier) Grove(g *profile.Grove) *profile.Grove {
+	out, forest := *g, *g.Forest
+	out.Forest, forest.Places = &forest, slices.Clone(g.Forest.Places)
+	for i := range forest.Places {
+		p := &forest.Places[i]
+		if classed := c.classed(p.Frames(), len(p.Names) > 0); classed != nil {
+			p.Names = classed
+		}
+	}
+	return &out
+}
+
+// classed gives the frames of a location with their classes, nil if they have them.
+// Of native code without a name nobody can tell: its "file" is a build-id.
+func (c *Classifier) classed(frames []profile.Frame, named bool) (classed []profile.Frame) {
+	for i, f := range frames {
+		class := profile.ClassUnknown
+		if named || f.Kind != profile.KindNative {
+			class = c.Class(f)
+		}
+		if class == f.Class {
+			continue
+		}
+		if classed == nil {
+			classed = slices.Clone(frames)
+		}
+		classed[i].Class = class
+	}
+	return classed
 }
 
 // fallback classes what no rule matches, by what executes it.
