@@ -2,139 +2,155 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"context"
+	"crypto/sha256"
 	"embed"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	fold "atys.dev/atys/internal/profile/selection"
+	"atys.dev/atys/internal/profile/whose"
 	"atys.dev/atys/internal/query"
 	"atys.dev/atys/internal/render"
-	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/store"
 )
 
-//go:embed overview.html
+//go:embed pages
 var pages embed.FS
 
-var overviewPage = template.Must(template.ParseFS(pages, "overview.html"))
+var (
+	overviewPage   = template.Must(template.ParseFS(pages, "pages/overview.html"))
+	overviewStyle  = asset("overview.css")
+	overviewScript = asset("overview.js")
+	// The page may run its own script and style, frame the graph, and nothing else.
+	overviewPolicy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'",
+		fingerprint(overviewScript), fingerprint(overviewStyle))
+)
+
+// asset is an embedded file, which is there.
+func asset(name string) string {
+	text, err := pages.ReadFile("pages/" + name)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// fingerprint is a source expression of a content security policy.
+func fingerprint(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
 
 // kind is what the pages show.
 const kind = "cpu"
 
-// asked is what a page is to show, as its address says.
-type asked struct {
-	Service string
-	Select  spec.Selector // of series, beside the service
-	Last    time.Duration
-}
-
-// ranges are offered as links; any other length can be asked for by address.
-var ranges = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
-
-func parseAsked(values url.Values) (a asked, err error) {
-	a.Service, a.Last = values.Get("service"), 15*time.Minute
-	if a.Select, err = spec.ParseSelector(values.Get("select")); err != nil {
-		return a, fmt.Errorf("select: %w", err)
-	}
-	if last := values.Get("last"); last != "" {
-		if a.Last, err = time.ParseDuration(last); err != nil || a.Last <= 0 || a.Last > 10*365*24*time.Hour {
-			return a, fmt.Errorf("last=%.40q is no length of time: write 15m or 24h", last)
-		}
-	}
-	return a, nil
-}
-
-// With gives the address of a page that shows something else.
-func (a asked) With(page, service string, last time.Duration) string {
-	v := url.Values{"last": {short(last)}}
-	if service != "" {
-		v.Set("service", service)
-	}
-	if len(a.Select) > 0 {
-		v.Set("select", a.Select.String())
-	}
-	return page + "?" + v.Encode()
-}
-
-// short writes 15m0s as 15m.
-func short(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	}
-	return d.String()
-}
-
-// selection is what a page is about, of one service or of all.
-func (s *Server) selection(a asked, service string) query.Selection {
-	now := s.now()
-	about := query.Selection{Select: a.Select, Kind: kind, From: now.Add(-a.Last), To: now}
-	if service != "" {
-		about.Select = append(slices.Clone(about.Select), spec.Matcher{Label: store.ServiceLabel, Op: spec.Equal, Value: service})
-	}
-	return about
-}
-
-// row is a service on the overview.
-type row struct {
-	Name    string
-	CPU     float64 // seconds
-	Share   float64 // of all, in percent
-	Samples int64
-	Windows int
-	Link    string
-	Chosen  bool
-}
-
-// rangeLink is a length of time on the overview.
-type rangeLink struct {
+// link is a choice on the overview.
+type link struct {
 	Name, Link string
 	Chosen     bool
 }
 
+// overviewModel is what the template shows.
+type overviewModel struct {
+	Style          template.CSS
+	Script         template.JS
+	Refresh        int // seconds; 0: never
+	Title, When    string
+	Fixed          bool
+	Asked          address
+	From, To       string      // as the fields of a time of one's own show them
+	Hidden         [][2]string // parameters that a form keeps
+	HiddenOfTime   [][2]string
+	Ranges, Own    []link
+	Refreshes      []link
+	All            link
+	Rows           []row
+	Folded         *foldedRows
+	Unknown        string // the service that is asked for, where there is none such
+	Others         []link // services that there are instead
+	Rates          []string
+	Lacks          render.Lacks
+	Flame          string
+	NothingMatches bool
+	Empty          bool
+}
+
 func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
-	a, err := parseAsked(r.URL.Query())
+	now := s.now()
+	a, err := parseAddress(r.URL.Query(), now)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	parts, coverage, err := s.asker(r.Context()).Split(r.Context(), s.selection(a, ""), query.Split{By: store.ServiceLabel})
+	services, coverage, err := s.asker(r.Context()).Services(r.Context(), a.selection(now, ""))
 	if err != nil {
 		s.fail(w, "list services", err)
 		return
 	}
-	page := struct {
-		Rows    []row
-		Ranges  []rangeLink
-		Service string
-		Flame   string
-		All     rangeLink
-		Rates   []string
-		Lacks   []string
-	}{Rows: services(a, parts), Rates: s.rateWords(r.Context(), a.Service), Lacks: lacks(coverage), Service: a.Service, Flame: a.With("/flame", a.Service, a.Last),
-		All: rangeLink{"all services", a.With("/", "", a.Last), a.Service == ""}}
-	for _, d := range ranges {
-		page.Ranges = append(page.Ranges, rangeLink{short(d), a.With("/", a.Service, d), d == a.Last})
+	from, to := a.span(now)
+	model := overviewModel{Style: template.CSS(overviewStyle), Script: template.JS(overviewScript), Refresh: int(a.Refresh.Seconds()),
+		Title: a.Service, When: a.When(), Fixed: a.fixed(), Asked: a,
+		Rates: s.rateWords(r.Context(), a.Service), Lacks: coverageWords(coverage, from, to), Flame: a.flame(), Empty: len(services) == 0}
+	model.list(a, services)
+	model.choices(a)
+	if model.Empty && a.Refresh == 0 && !a.fixed() {
+		model.Refresh = 3 // the first windows are about to come
 	}
 	var out bytes.Buffer
-	if err := overviewPage.Execute(&out, page); err != nil {
+	if err := overviewPage.Execute(&out, model); err != nil {
 		s.fail(w, "write the page", err)
 		return
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-src 'self'; base-uri 'none'; form-action 'none'")
+	h.Set("Content-Security-Policy", overviewPolicy)
 	_, _ = w.Write(out.Bytes()) // whoever asked is gone if this fails
+}
+
+// choices makes the links and forms that change what is shown.
+func (m *overviewModel) choices(a address) {
+	for _, d := range ranges {
+		m.Ranges = append(m.Ranges, link{short(d), a.with(func(a *address) { a.Last, a.From, a.To = d, time.Time{}, time.Time{} }), !a.fixed() && d == a.Last})
+	}
+	for _, all := range []bool{false, true} {
+		name := "own code"
+		if all {
+			name = "all frames"
+		}
+		m.Own = append(m.Own, link{name, a.with(func(a *address) { a.All = all }), a.All == all})
+	}
+	for _, d := range refreshes {
+		name := "off"
+		if d > 0 {
+			name = short(d)
+		}
+		m.Refreshes = append(m.Refreshes, link{name, a.with(func(a *address) { a.Refresh = d }), a.Refresh == d})
+	}
+	if !a.From.IsZero() {
+		m.From = a.From.Format(time.RFC3339)
+	}
+	if !a.To.IsZero() {
+		m.To = a.To.Format(time.RFC3339)
+	}
+	values := a.values()
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		kept := [2]string{name, values.Get(name)}
+		if name != "filter" {
+			m.Hidden = append(m.Hidden, kept)
+		}
+		if name != "from" && name != "to" && name != "last" {
+			m.HiddenOfTime = append(m.HiddenOfTime, kept)
+		}
+	}
 }
 
 // rateWords say how often a service is sampled now, and why, where policies choose that.
@@ -151,110 +167,86 @@ func (s *Server) rateWords(ctx context.Context, service string) (words []string)
 	return words
 }
 
-// services lists what used CPU time, the most first. The machine's own windows
-// have no service and no samples.
-func services(a asked, parts []query.Part) (rows []row) {
-	var whole float64
-	for _, p := range parts {
-		r := row{Name: p.By, CPU: p.CPU.Seconds(), Windows: p.Windows, Samples: p.N}
-		if r.Name == "" && r.Samples == 0 {
-			continue
-		}
-		r.Link, r.Chosen = a.With("/", r.Name, a.Last), r.Name == a.Service
-		whole += r.CPU
-		rows = append(rows, r)
-	}
-	for i := range rows {
-		if whole > 0 {
-			rows[i].Share = 100 * rows[i].CPU / whole
-		}
-	}
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(-cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Name, b.Name)) })
-	return rows
+// coverageWords words what an answer lacks, with times in UTC.
+func coverageWords(c query.Coverage, from, to time.Time) render.Lacks {
+	return coverageOf(c, from, to).Words(time.UTC)
 }
 
-// lacks says in words what an answer does not hold.
-func lacks(c query.Coverage) (words []string) {
-	if c.Damaged > 0 {
-		words = append(words, fmt.Sprintf("%d parts of the store are damaged, and left out.", c.Damaged))
-	}
+// coverageOf is an answer's coverage as it is worded everywhere.
+func coverageOf(c query.Coverage, from, to time.Time) render.Coverage {
+	out := render.Coverage{Samples: c.N, CPU: c.CPU, Cost: c.Cost.Total(), Losses: c.Losses, Damaged: c.Damaged, Doubtful: c.Doubtful,
+		Overlapping: c.Overlapping, PrunedShare: c.MostOff(), Asked: render.Span{From: from, To: to}, Dropped: spansOf(c.Dropped)}
 	for _, t := range c.Tasks {
-		words = append(words, fmt.Sprintf("Profile %s recorded %d of %d eligible instances.", t.Task, t.Instances.Recorded, t.Instances.Eligible))
-	}
-	if len(c.Overlapping) > 0 {
-		words = append(words, fmt.Sprintf("Profiles %s recorded the same at the same time: what several of them saw counts more than once.", strings.Join(c.Overlapping, ", ")))
-	}
-	if c.Doubtful > 0 {
-		words = append(words, fmt.Sprintf("%d windows may have been at other times: the clocks of their machines were not known well.", c.Doubtful))
-	}
-	for _, span := range c.Dropped {
-		words = append(words, fmt.Sprintf("Windows of %s to %s (UTC) are kept no more.", span.From.UTC().Format(time.DateTime), span.To.UTC().Format(time.DateTime)))
+		out.Tasks = append(out.Tasks, render.TaskCoverage(t))
 	}
 	for _, n := range c.Nodes {
-		var missing time.Duration
-		for _, gap := range n.Missing {
-			missing += gap.To.Sub(gap.From)
-		}
-		if missing > 0 {
-			words = append(words, fmt.Sprintf("Node %s was not watched for %v in %d gaps.", n.Node, missing.Round(time.Second), len(n.Missing)))
-		}
-		if n.Silent {
-			words = append(words, fmt.Sprintf("The agent of node %s is silent since %s (UTC).", n.Node, n.Last.UTC().Format(time.DateTime)))
-		}
-		for _, stop := range n.Stopped {
-			words = append(words, fmt.Sprintf("The agent of node %s was stopped from %s to %s (UTC).", n.Node, stop.From.UTC().Format(time.TimeOnly), stop.To.UTC().Format(time.TimeOnly)))
-		}
+		out.Nodes = append(out.Nodes, render.NodeCoverage{Node: n.Node, Task: n.Task, First: n.First, Last: n.Last, Watched: n.Watched,
+			Missing: spansOf(n.Missing), Stopped: spansOf(n.Stopped), Silent: n.Silent})
 	}
-	for _, l := range c.Losses {
-		switch {
-		case l.Reason.OfWindows():
-			words = append(words, fmt.Sprintf("%d windows never came: %s.", l.N, l.Reason))
-		case l.Reason.OfSamples():
-			words = append(words, fmt.Sprintf("%d of %d samples: %s (%s).", l.N, c.N, l.Reason, l.Detail))
-		default:
-			words = append(words, fmt.Sprintf("%d %s: %s (%s).", l.N, l.Reason.Unit(), l.Reason, l.Detail))
-		}
+	return out
+}
+
+func spansOf(spans []query.Span) (all []render.Span) {
+	for _, s := range spans {
+		all = append(all, render.Span(s))
 	}
-	if off := c.MostOff(); off > 0 {
-		words = append(words, fmt.Sprintf("Threads were pruned: no function's share is off by more than %s.", render.Share(off)))
-	}
-	return words
+	return all
 }
 
 // flame draws a service, or all of them side by side.
 func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
-	a, err := parseAsked(r.URL.Query())
+	now := s.now()
+	a, err := parseAddress(r.URL.Query(), now)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	grove, coverage, err := s.asker(r.Context()).Merge(r.Context(), s.selection(a, a.Service))
+	about := a.selection(now, a.Service)
+	grove, coverage, err := s.asker(r.Context()).Merge(r.Context(), about)
 	if err != nil {
 		s.fail(w, "merge windows", err)
 		return
 	}
 	if grove == nil {
-		http.Error(w, "there is nothing yet in these "+short(a.Last)+": windows come every few seconds", http.StatusNotFound)
+		s.nothing(w, r, a)
 		return
 	}
-	for _, words := range lacks(coverage) {
-		grove.Head.AddComment(words)
-	}
+	lacks := coverageWords(coverage, about.From, about.To)
 	var out bytes.Buffer
-	if err := draw(&out, grove, a); err != nil {
+	if err := draw(&out, grove, a, &lacks); err != nil {
 		s.fail(w, "draw", err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(out.Bytes()) // whoever asked is gone if this fails
+	w.Header().Set("Content-Security-Policy", "frame-ancestors 'self'") // beside the page's own, which is stricter
+	_, _ = w.Write(out.Bytes())                                         // whoever asked is gone if this fails
 }
 
-func draw(out *bytes.Buffer, grove *profile.Grove, a asked) error {
+// nothing answers that there is nothing to draw: no such service, or no windows yet.
+func (s *Server) nothing(w http.ResponseWriter, r *http.Request, a address) {
+	services, _, err := s.asker(r.Context()).Services(r.Context(), a.selection(s.now(), ""))
+	switch {
+	case err != nil:
+		s.fail(w, "list services", err)
+	case a.Service != "" && len(services) > 0:
+		http.Error(w, fmt.Sprintf("there is no service %q, %s; there are: %s", a.Service, a.When(), strings.Join(someNames(services), ", ")), http.StatusNotFound)
+	default:
+		http.Error(w, "there are no samples, "+a.When()+": windows arrive every few seconds, and a longer time may have some", http.StatusNotFound)
+	}
+}
+
+// draw draws a grove, folded to the application's own code unless all is asked for.
+func draw(out *bytes.Buffer, grove *profile.Grove, a address, lacks *render.Lacks) error {
 	title := "all services"
 	if a.Service != "" {
 		title = a.Service
 	}
-	return render.HTML(out, grove.Tree(), render.Options{Title: title + ", last " + short(a.Last)})
+	title += ", " + a.When()
+	grove = whose.New(nil).Grove(grove)
+	if !a.All {
+		grove, title = fold.OwnGrove(grove), title+", own code"
+	}
+	return render.HTML(out, grove.Tree(), render.Options{Title: title, Lacks: lacks})
 }
 
 // fail answers that something went wrong here; what, is in the log. A server that

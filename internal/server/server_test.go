@@ -18,6 +18,7 @@ import (
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/store/storetest"
@@ -132,7 +133,7 @@ func TestPush(t *testing.T) {
 		samples += w.N()
 	}
 	status, page := r.get(t, "/")
-	if status != http.StatusOK || !strings.Contains(page, ">shop</a>") || !strings.Contains(page, fmt.Sprintf("<td>%d</td>", samples)) {
+	if status != http.StatusOK || !strings.Contains(page, ">shop</a>") || !strings.Contains(page, ">"+render.Count(samples)+"</td>") {
 		t.Errorf("the overview, %d, does not show shop with %d samples:\n%s", status, samples, page)
 	}
 	if status, page = r.get(t, "/flame?service=shop&last=5m"); status != http.StatusOK || !strings.Contains(page, "shop, last 5m") {
