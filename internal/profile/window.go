@@ -276,6 +276,9 @@ func (h *Head) SayFarewell() {
 // Farewell tells whether SayFarewell was called, of what was added up for any of it.
 func (h *Head) Farewell() bool { return slices.Contains(h.Comments, farewell) }
 
+// IsFarewell tells whether a comment is that of SayFarewell, which tells a reader nothing.
+func IsFarewell(comment string) bool { return comment == farewell }
+
 // Identifiers into a window's dictionaries. Zero of ThreadID and ContextID is "none".
 type (
 	LocationID uint32

@@ -156,7 +156,9 @@ func columnHeadOf(c profile.Column, whole profile.Sum) columnHead {
 	}
 	h.Lacks = lacksHeadOf(Losses(c.Head.Losses, whole.N, c.Head.Exact.CPU))
 	for _, text := range c.Head.Comments {
-		h.Comments = append(h.Comments, printable(text))
+		if !profile.IsFarewell(text) {
+			h.Comments = append(h.Comments, printable(text))
+		}
 	}
 	return h
 }

@@ -24,6 +24,7 @@ type address struct {
 	All     bool          // frames of libraries, runtimes and the kernel too, not the application's own alone
 	Filter  string        // of services, by a part of their names
 	Minor   bool          // services that are folded are listed too
+	ByName  bool          // services are sorted by their names, not by CPU time
 	Refresh time.Duration // the page is loaded anew so often; 0: never
 }
 
@@ -58,6 +59,13 @@ func parseAddress(values url.Values, now time.Time) (a address, err error) {
 		a.All = true
 	default:
 		return a, fmt.Errorf("own: %.40q is neither 0 nor 1", own)
+	}
+	switch sort := values.Get("sort"); sort {
+	case "", "cpu":
+	case "name":
+		a.ByName = true
+	default:
+		return a, fmt.Errorf("sort: %.40q is neither cpu nor name", sort)
 	}
 	if refresh := values.Get("refresh"); refresh != "" {
 		if a.Refresh, err = time.ParseDuration(refresh); err != nil || a.Refresh < time.Second || a.Refresh > time.Hour {
@@ -155,6 +163,9 @@ func (a address) values() url.Values {
 	if a.Minor {
 		set("minor", "1")
 	}
+	if a.ByName {
+		set("sort", "name")
+	}
 	if a.Refresh > 0 {
 		set("refresh", short(a.Refresh))
 	}
@@ -172,7 +183,7 @@ func (a address) with(change func(*address)) string {
 
 // flame is the address of the graph alone.
 func (a address) flame() string {
-	a.Filter, a.Minor, a.Refresh = "", false, 0
+	a.Filter, a.Minor, a.ByName, a.Refresh = "", false, false, 0
 	return a.at("/flame")
 }
 

@@ -73,6 +73,7 @@ type overviewModel struct {
 	Ranges, Own    []link
 	Refreshes      []link
 	All            link
+	Sorts          []link // by the columns of the list
 	Rows           []row
 	Folded         *foldedRows
 	Unknown        string // the service that is asked for, where there is none such

@@ -172,6 +172,7 @@ func TestTimesOfPages(t *testing.T) {
 		"from=1970-01-01":                      "longer than ten years",
 		"last=foo":                             `last: "foo" is not a duration: use 15m or 24h`,
 		"own=maybe":                            `own: "maybe" is neither 0 nor 1`,
+		"sort=size":                            `sort: "size" is neither cpu nor name`,
 		"refresh=1us":                          "refresh",
 		"filter=" + strings.Repeat("x", 300):   "filter",
 	} {
@@ -185,7 +186,7 @@ func TestTimesOfPages(t *testing.T) {
 
 // TestPageAddresses has each address of a page lead to the same page.
 func TestPageAddresses(t *testing.T) {
-	for _, text := range []string{"last=15m", "last=90m&own=0&service=a+b", "filter=x&from=2026-11-20T10%3A00%3A00Z&minor=1&refresh=10s&to=2026-11-20T11%3A00%3A00Z", "last=1h&select=%7Bnode%3D%22n%22%7D"} {
+	for _, text := range []string{"last=15m", "last=90m&own=0&service=a+b", "filter=x&from=2026-11-20T10%3A00%3A00Z&minor=1&refresh=10s&sort=name&to=2026-11-20T11%3A00%3A00Z", "last=1h&select=%7Bnode%3D%22n%22%7D"} {
 		values, err := url.ParseQuery(text)
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"atys.dev/atys/internal/query"
 	"atys.dev/atys/internal/render"
@@ -72,6 +75,7 @@ func (m *overviewModel) list(a address, services []query.Service) {
 		}
 		major = append(major, r)
 	}
+	m.Sorts = []link{{"service", a.with(func(a *address) { a.ByName = true }), a.ByName}, {"CPU", a.with(func(a *address) { a.ByName = false }), !a.ByName}}
 	m.All = link{"all services", a.with(func(a *address) { a.Service = "" }), a.Service == ""}
 	if a.Service != "" && !found && len(services) > 0 {
 		m.Unknown = a.Service
@@ -83,16 +87,17 @@ func (m *overviewModel) list(a address, services []query.Service) {
 	for _, r := range major {
 		m.NothingMatches = m.NothingMatches && r.Hidden
 	}
-	if len(folded) < fewestFolded {
+	if m.Rows = major; len(folded) < fewestFolded || a.Minor {
 		m.Rows = append(major, folded...)
+	}
+	if a.ByName {
+		slices.SortFunc(m.Rows, func(x, y row) int { return cmp.Compare(strings.ToLower(x.Name), strings.ToLower(y.Name)) })
+	}
+	if len(folded) < fewestFolded {
 		return
 	}
-	m.Rows = major
 	m.Folded = &foldedRows{Count: len(folded), Brief: brief, CPU: cpuCell(sum), Share: shareCell(share(sum)),
 		Link: a.with(func(a *address) { a.Minor = !a.Minor }), Open: a.Minor}
-	if a.Minor {
-		m.Rows = append(major, folded...)
-	}
 }
 
 func rowOf(a address, s query.Service, share float64) row {

@@ -3,8 +3,8 @@ import { element } from "./dom.js";
 import { formatCount, formatShare, formatValue } from "./format.js";
 
 const DESIGNS = {
-  "": "in an unknown way",
-  census: "completely",
+  "": "",
+  census: "of every event",
   periodic: "periodically",
   randomised: "at random",
   thinned: "by random thinning",
@@ -38,14 +38,19 @@ function changesView(changes) {
 function columnView(head, column, name) {
   const facts = [
     ...totals(head, column),
-    ["", formatCount(column.samples), column.samples === 1 ? "sample" : "samples", ""],
+    samples(head, column),
     column.duration > 0 && ["over", formatValue(column.duration, "nanoseconds"), "", column.start ? "from " + column.start : ""],
-    ["sampled", DESIGNS[column.design] ?? column.design, column.period > 0 ? `about every ${formatValue(column.period, head.unit)}` : "", DESIGN_NOTES[column.design] ?? ""],
     column.watched > 0 && ["", formatShare(column.idle / column.watched), "idle", "Of the CPU time that was watched"],
   ];
   return element("div", { class: "fact-row" }, name && element("span", { class: "column-name" }, name),
     facts.filter(Boolean).map(([before, value, after, title]) => element("span", { class: "fact", title: title || null }, before && before + " ", element("b", {}, value), after && " " + after)),
     lossView(column), commentView(column));
+}
+
+/** samples says how many there are, and how they were chosen. */
+function samples(head, column) {
+  const how = [column.samples === 1 ? "sample" : "samples", DESIGNS[column.design] ?? column.design, column.period > 0 && `about every ${formatValue(column.period, head.unit)}`];
+  return ["", formatCount(column.samples), how.filter(Boolean).join(" "), DESIGN_NOTES[column.design] ?? ""];
 }
 
 /** totals gives what was sampled and what the kernel measured, and why they are two. */
