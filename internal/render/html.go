@@ -22,7 +22,7 @@ var viewer embed.FS
 // one script, without their import lines and export words.
 func modules() []string {
 	return []string{"dom.js", "format.js", "decode.js", "certainty.js", "tree.js", "derive.js", "layout.js", "color.js",
-		"text.js", "tooltip.js", "treegrid.js", "flame.js", "table.js", "head.js", "help.js", "sandwich.js", "viewer.js"}
+		"text.js", "tooltip.js", "treegrid.js", "flame.js", "table.js", "head.js", "help.js", "sandwich.js", "state.js", "viewer.js"}
 }
 
 var (

@@ -23,7 +23,7 @@ function gamma(x) {
 }
 
 /** fnv1a hashes a text's UTF-8, as hash/fnv does. */
-function fnv1a(text) {
+export function fnv1a(text) {
   let h = 0x811c9dc5;
   for (const byte of new TextEncoder().encode(text)) h = Math.imul(h ^ byte, 0x01000193) >>> 0;
   return h;

@@ -300,8 +300,25 @@ export class FlameView extends EventTarget {
     return true;
   }
 
+  /** home is the node that is shown when nothing is zoomed into. */
+  get home() {
+    return this.tree.depth > this.first ? this.tree.levels[this.first] : 0;
+  }
+
+  /** revealFirst scrolls to the first of some functions' boxes that lies in what is shown. */
+  revealFirst(wanted) {
+    const { tree, layout, shown } = this;
+    const [from, to] = [layout.x[shown], layout.x[shown] + layout.w[shown]];
+    for (let i = shown; i < tree.size; i++) {
+      if (wanted[tree.frame[i]] && layout.w[i] > 0 && layout.x[i] >= from && layout.x[i] < to) {
+        this.reveal(i);
+        return;
+      }
+    }
+  }
+
   reset() {
-    this.zoom(this.tree.depth > this.first ? this.tree.levels[this.first] : 0);
+    this.zoom(this.home);
     this.history = [];
   }
 

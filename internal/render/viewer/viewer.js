@@ -8,6 +8,7 @@ import { formatChange, formatInterval, formatShare, formatValue } from "./format
 import { headView } from "./head.js";
 import { helpDialog } from "./help.js";
 import { Sandwich } from "./sandwich.js";
+import { readState, stateOf } from "./state.js";
 import { FunctionTable } from "./table.js";
 import { Tooltip } from "./tooltip.js";
 import { matcher } from "./tree.js";
@@ -29,12 +30,37 @@ export class Viewer extends EventTarget {
     this.settings = { flame: head.flame, by: head.colorBy, fade: true, found: null, picked: null, dark: matchMedia("(prefers-color-scheme: dark)").matches };
     this.width = "both";
     this.shown = "graph";
+    this.sought = ""; // what is searched for
     this.build();
     this.theme();
     this.choose(tree, head.lead > 0 ? withoutLead(tree, head.lead) : tree);
     this.listen();
     this.apply();
+    this.recall();
     this.graph.takeFocus();
+  }
+
+  /** recall shows what the address says. */
+  recall() {
+    const state = readState(location.hash, { doc: this.doc, tree: this.tree, graph: this.graph, shownValues: SHOWN, colours: COLOURS });
+    this.set(state.set);
+    if (this.sought !== state.find) {
+      this.input.value = state.find;
+      this.search(state.find);
+    }
+    this.graph.zoom(state.zoom);
+  }
+
+  /** remember puts what is shown in the address, and tells the page around this one. */
+  remember() {
+    const state = stateOf(this);
+    if (state === location.hash.slice(1)) return;
+    try {
+      history.replaceState(null, "", "#" + state);
+    } catch {
+      return; // a page without an address of its own
+    }
+    window.dispatchEvent(new Event("statechange"));
   }
 
   build() {
@@ -119,6 +145,7 @@ export class Viewer extends EventTarget {
     this.graph.addEventListener("zoom", (e) => {
       this.tooltip.hide();
       this.drawTrail();
+      this.remember();
       this.emit("zoom", { node: e.detail.node });
     });
     this.graph.addEventListener("open", (e) => this.open(this.tree.frame[e.detail.node]));
@@ -128,6 +155,7 @@ export class Viewer extends EventTarget {
     this.table.addEventListener("pick", (e) => this.pick(e.detail.frame));
     this.table.addEventListener("open", (e) => this.open(e.detail.frame));
     document.addEventListener("keydown", (e) => this.key(e));
+    window.addEventListener("hashchange", () => this.recall());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => this.set({ dark: e.matches }));
   }
 
@@ -151,6 +179,7 @@ export class Viewer extends EventTarget {
     if ("width" in changes) this.graph.weigh(this.weigh(this.tree));
     this.apply();
     if ("flame" in changes) this.graph.toRoot();
+    this.remember();
   }
 
   /** apply makes the page follow the settings. */
@@ -180,6 +209,7 @@ export class Viewer extends EventTarget {
 
   /** search highlights what matches and says how much of all samples that is. */
   search(text) {
+    this.sought = text;
     let found = null;
     let problem = "";
     if (text !== "") {
@@ -194,9 +224,11 @@ export class Viewer extends EventTarget {
     this.input.setAttribute("aria-invalid", String(problem !== ""));
     replace(this.matched, problem || this.matchText(found));
     this.graph.draw();
+    if (found && found.functions > 0) this.graph.revealFirst(found.frames);
     this.table.body.scrollTop = 0;
     this.table.refresh();
     this.sandwich.redraw();
+    this.remember();
     this.emit("search", { text, sums: found ? found.sums : null });
   }
 

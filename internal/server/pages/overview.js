@@ -4,12 +4,22 @@ const state = document.documentElement;
 const frame = document.querySelector("iframe");
 if (frame) {
   state.dataset.loading = "";
-  frame.addEventListener("load", () => delete state.dataset.loading);
+  frame.addEventListener("load", () => {
+    delete state.dataset.loading;
+    // What is chosen in the graph is in the address of the page around it.
+    const graph = frame.contentWindow;
+    if (location.hash) graph.location.hash = location.hash;
+    graph.addEventListener("statechange", () => history.replaceState(null, "", location.pathname + location.search + graph.location.hash));
+  });
 }
 addEventListener("pagehide", () => delete state.dataset.loading);
 document.addEventListener("click", (e) => {
   const link = e.target.closest("a[href^='/']");
-  if (link && !e.ctrlKey && !e.metaKey && !e.shiftKey) state.dataset.loading = "";
+  if (!link) return;
+  const view = new URLSearchParams(location.hash.slice(1));
+  view.delete("zoom"); // it is of this graph
+  link.hash = view.toString();
+  if (!e.ctrlKey && !e.metaKey && !e.shiftKey) state.dataset.loading = "";
 });
 
 const box = document.querySelector("input[name=filter]");

@@ -37,6 +37,26 @@ async function examine() {
   check("links keep the filter", new URL(document.querySelector("tr.service a").href).searchParams.get("filter") === "TI");
   box.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
   check("Escape clears it", !new URL(location.href).searchParams.has("filter"), location.href);
+
+  viewer.search("write");
+  viewer.set({ shown: "table", by: "class" });
+  viewer.zoom(2);
+  await pause();
+  const zoomed = viewer.graph.shown;
+  check("what is chosen in the graph is in the page's address", /^#find=write&view=table&colour=class&zoom=./.test(location.hash), location.hash);
+  const link = document.querySelector("tr.service a");
+  link.addEventListener("click", (e) => e.preventDefault());
+  link.click();
+  check("links keep the view, and not the zoom", link.hash === "#find=write&view=table&colour=class", link.hash);
+  const kept = location.hash;
+  viewer.search("");
+  viewer.set({ shown: "graph", by: "kind" });
+  viewer.graph.reset();
+  await pause();
+  check("the address says nothing of what is as usual", location.hash === "" || location.hash === "#", location.hash);
+  frame.contentWindow.location.hash = kept;
+  await pause();
+  check("an address is followed", viewer.shown === "table" && viewer.settings.by === "class" && viewer.input.value === "write" && viewer.graph.shown === zoomed, frame.contentWindow.location.hash);
 }
 
 addEventListener("load", async () => {
