@@ -8,8 +8,13 @@ ROOT_PACKAGES = ./internal/auth ./internal/bpf/... ./internal/profile/format ./i
 .PHONY: build test test-busy test-root test-kernels test-runtimes test-faults test-docs race bench generate lint fuzz deps help
 .DEFAULT_GOAL := build
 
+# What "atys version" says where go does not see the repository, as in a worktree. Empty without git.
+stamp = $(shell commit=$$(git rev-parse HEAD 2>/dev/null) && \
+	echo "$$(git describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null || echo devel)" "$$commit" \
+	"$$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)" "$$(test -z "$$(git status --porcelain)" && echo clean || echo modified)")
+
 build: ## build bin/atys, one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/atys ./cmd/atys
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X 'main.stamp=$(stamp)'" -o bin/atys ./cmd/atys
 
 test: ## run every Go test; as root on Debian install first what they need (ATYS_NO_DEPS=1: do not)
 	@GO="$(GO)" .ci/test

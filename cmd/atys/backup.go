@@ -32,7 +32,7 @@ debug files (what they named is), tokens and certificates.`,
 		Example: `  atys store backup /backup/atys-2026-11-23 --server http://127.0.0.1:4300
   atys store backup /backup/atys-2026-11-23 --data /var/lib/atys`,
 		RunE: func(c *cobra.Command, args []string) error {
-			fetch := func(dir string) (*backup.Contents, error) { return backUpClosed(f.data, dir) }
+			fetch := func(dir string) (*backup.Contents, error) { return backUpClosed(c.Context(), f.data, dir) }
 			if f.asks(c) {
 				fetch = func(dir string) (*backup.Contents, error) { return f.backUpOpen(c.Context(), dir) }
 			}
@@ -43,14 +43,21 @@ debug files (what they named is), tokens and certificates.`,
 	return c
 }
 
-// backUp has a backup made under another name, checks it, and gives it its own:
-// what is interrupted is removed, and has not the name.
+// backUp makes a backup under a temporary name, checks it, and renames it: a backup
+// that is interrupted is removed, and never has the name.
 func backUp(ctx context.Context, dir string, damaged bool, fetch func(dir string) (*backup.Contents, error)) (err error) {
+	if dir == "" {
+		return &usageError{errors.New("the directory to back up to has no name")}
+	}
 	dir = filepath.Clean(dir) // shells complete a slash, behind which nothing can be made
 	if _, err := os.Lstat(dir); err == nil {
-		return fmt.Errorf("back up to %s: it is there already", dir)
+		return fmt.Errorf("back up to %s: it exists already; name a new directory", dir)
 	}
-	own, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".unfinished-")
+	above := filepath.Dir(dir)
+	if info, err := os.Stat(above); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return fmt.Errorf("back up to %s: there is no directory %s: create it first", dir, above)
+	}
+	own, err := os.MkdirTemp(above, "."+filepath.Base(dir)+".unfinished-")
 	if err != nil {
 		return fmt.Errorf("back up to %s: %w", dir, err)
 	}
@@ -91,12 +98,12 @@ func (f *clientFlags) backUpOpen(ctx context.Context, dir string) (*backup.Conte
 }
 
 // backUpClosed copies what nobody has open. On the same disk it shares files.
-func backUpClosed(data, dir string) (contents *backup.Contents, err error) {
+func backUpClosed(ctx context.Context, data, dir string) (contents *backup.Contents, err error) {
 	err = withStore(data, disk.Options{}, func(s *disk.Store) (err error) {
-		if err = s.Backup(filepath.Join(dir, backup.Store)); err != nil {
+		if err = errors.Join(ctx.Err(), s.Backup(filepath.Join(dir, backup.Store))); err != nil {
 			return err
 		}
-		contents, err = backup.Copy(dir, backup.Source{Store: filepath.Join(dir, backup.Store), Profiles: filepath.Join(data, profilesDir), Made: time.Now()}, true)
+		contents, err = backup.Copy(ctx, dir, backup.Source{Store: filepath.Join(dir, backup.Store), Profiles: filepath.Join(data, profilesDir), Made: time.Now()}, true)
 		return err
 	})
 	return contents, err
@@ -141,6 +148,9 @@ func restoreCommand() *cobra.Command {
 // restoreStore copies a backup beside where it is to be, checks the copy, and
 // puts it there.
 func restoreStore(ctx context.Context, from, data string, damaged bool) error {
+	if from == "" || data == "" {
+		return &usageError{errors.New("name the directory of the backup, and with --data where to restore it")}
+	}
 	if err := refuseOver(data, from); err != nil {
 		return err
 	}
@@ -157,7 +167,7 @@ func restoreStore(ctx context.Context, from, data string, damaged bool) error {
 	}
 	defer os.RemoveAll(own) // what is to stay has been moved away
 	source := backup.Source{Store: filepath.Join(from, backup.Store), Profiles: filepath.Join(from, backup.Profiles), Made: contents.Made}
-	if _, err := backup.Copy(own, source, false); err != nil {
+	if _, err := backup.Copy(ctx, own, source, false); err != nil {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}
 	if err := checkCopy(ctx, filepath.Join(own, backup.Store), damaged); err != nil {

@@ -50,7 +50,7 @@ func ordered(t *testing.T, data, text string) {
 func backedUp(t *testing.T, dir string) {
 	t.Helper()
 	data := kept(t)
-	if err := backUp(t.Context(), dir, false, func(dir string) (*backup.Contents, error) { return backUpClosed(data, dir) }); err != nil {
+	if err := backUp(t.Context(), dir, false, func(dir string) (*backup.Contents, error) { return backUpClosed(t.Context(), data, dir) }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,7 +35,7 @@ func startStopped(args []string) (*child, error) {
 	started := make(chan error)
 	go c.hold(started)
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %q: %w", args[0], err)
+		return nil, &unstartedError{args[0], err}
 	}
 	return c, nil
 }
@@ -88,17 +91,48 @@ func (c *child) release() {
 	_ = c.cmd.Wait() // that it was killed is no news
 }
 
-// status passes the command's exit status on.
+// status is that of a command that has ended, for atys to exit with; nil where the
+// command succeeded, or goes on.
 func (c *child) status() error {
-	err := <-c.exited
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		if code := exit.ExitCode(); code >= 0 {
-			return exitStatus(code)
-		}
-		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			return exitStatus(128 + int(status.Signal()))
-		}
+	var err error
+	select {
+	case err = <-c.exited:
+	default:
+		fmt.Fprintf(os.Stderr, "atys: the command goes on as process %d\n", c.pid)
+		return nil
 	}
-	return err
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitStatus(128 + int(status.Signal()))
+	}
+	return exitStatus(exit.ExitCode())
 }
+
+// startsCommand tells whether a command line has atys start a command.
+func startsCommand(c *cobra.Command, args []string) bool {
+	return c.Name() == "record" && (c.Flags().NArg() > 0 || slices.Contains(args, "--"))
+}
+
+// ownFailure is the status of atys where it was to start a command, and failed itself.
+func ownFailure(err error) int {
+	var unstarted *unstartedError
+	switch {
+	case !errors.As(err, &unstarted):
+		return exitSelf
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
+		return exitNotFound
+	}
+	return exitNotRun
+}
+
+// unstartedError says why a command was not started.
+type unstartedError struct {
+	name string
+	err  error
+}
+
+func (e *unstartedError) Error() string { return fmt.Sprintf("start %q: %v", e.name, e.err) }
+func (e *unstartedError) Unwrap() error { return e.err }

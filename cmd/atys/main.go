@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -39,12 +40,11 @@ func run(args []string) int {
 		fmt.Fprintf(os.Stderr, "atys: this is %s/%s, and atys runs on linux/amd64 only\n", runtime.GOOS, runtime.GOARCH)
 		return exitUsage
 	}
-	// The first signal ends a recording, which is then written; a second kills.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	ctx, signalled, stop := untilSignal()
+	defer stop()
 	root := rootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
@@ -52,26 +52,42 @@ func run(args []string) int {
 	if errors.As(err, &status) {
 		return int(status)
 	}
-	fmt.Fprintln(os.Stderr, "atys: "+legible(err))
+	said := legible(err)
+	interrupted := signalled() != 0 && errors.Is(err, context.Canceled)
+	if interrupted { // by whom, the context does not know
+		said = strings.TrimSuffix(said, context.Canceled.Error()) + "interrupted"
+	}
+	fmt.Fprintln(os.Stderr, "atys: "+said)
 	var usage *usageError
-	if errors.As(err, &usage) {
+	switch {
+	case interrupted:
+		return 128 + int(signalled())
+	case startsCommand(c, args):
+		return ownFailure(err)
+	case errors.As(err, &usage):
 		return exitUsage
 	}
 	return exitFailure
 }
 
-// version is what this program was built from, as far as its build told.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return info.Main.Version + " " + s.Value[:min(len(s.Value), 12)]
+// untilSignal is a context that the first SIGINT or SIGTERM ends, as when a recording
+// is to be written; a second signal kills. signalled is the one that came, or 0.
+func untilSignal() (ctx context.Context, signalled func() unix.Signal, stop func()) {
+	ctx, end := context.WithCancel(context.Background())
+	came, first := make(chan os.Signal, 1), new(atomic.Int32)
+	signal.Notify(came, os.Interrupt, unix.SIGTERM)
+	go func() {
+		select {
+		case s := <-came:
+			signal.Stop(came)
+			number, _ := s.(unix.Signal) // on Linux all are
+			first.Store(int32(number))
+			end()
+		case <-ctx.Done():
+			signal.Stop(came)
 		}
-	}
-	return info.Main.Version
+	}()
+	return ctx, func() unix.Signal { return unix.Signal(first.Load()) }, end
 }
 
 // legible is an error that may repeat what a file or a process holds, with
@@ -84,10 +100,15 @@ func legible(err error) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// Exit codes: stable, for scripts.
+// Exit codes: stable, for scripts; docs/guide/exit-status.md lists them. Where atys
+// starts a command its own failures have codes that env, timeout and docker use too.
 const (
 	exitFailure = 1
 	exitUsage   = 2
+
+	exitSelf     = 125 // atys failed, not the command
+	exitNotRun   = 126 // the command is there, and cannot be run
+	exitNotFound = 127 // there is no such command
 )
 
 // exitStatus passes a status on without a message of our own.
@@ -111,15 +132,16 @@ went where, and how sure that is.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 
-		SuggestionsMinimumDistance: 2,
-		DisableFlagsInUseLine:      true,
+		DisableFlagsInUseLine: true,
 
-		Args: knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		Version: build().String(),
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &usageError{fmt.Errorf("%w (\"%s --help\" lists the flags)", err, c.CommandPath())}
-	})
+	root.SetVersionTemplate("{{.Version}}")
+	root.Flags().Bool("version", false, "print which atys this is")
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(upCommand(), serverCommand(), agentCommand(), relayCommand(), tokenCommand(), debugCommand())
 	root.AddCommand(objectCommands()...)
 	root.AddCommand(queryCommand(), storeCommand())
@@ -130,26 +152,7 @@ went where, and how sure that is.`,
 	root.AddCommand(dumpCommand())
 	root.AddCommand(topCommand())
 	root.AddCommand(targetsCommand())
-	root.AddCommand(simulateCommand())
+	root.AddCommand(simulateCommand(), versionCommand())
+	checkArguments(root)
 	return root
-}
-
-// noArgs refuses arguments of a command that takes flags alone.
-func noArgs(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return &usageError{fmt.Errorf("%s takes no arguments, and %q is one (\"%s --help\" lists its flags)", c.CommandPath(), args[0], c.CommandPath())}
-}
-
-// knownCommand refuses what is no command as the slip it is.
-func knownCommand(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	hint := fmt.Sprintf("\"%s --help\" lists them", c.Name())
-	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = "do you mean " + strings.Join(near, " or ") + "?"
-	}
-	return &usageError{fmt.Errorf("unknown command %q (%s)", args[0], hint)}
 }

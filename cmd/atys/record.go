@@ -152,7 +152,6 @@ func recordCommand() *cobra.Command {
 }
 
 func record(c *cobra.Command, f recordFlags, args []string, fleet bool) error {
-	ctx := c.Context()
 	out, err := newOutput(f.output, f.format, outputOptions{threads: f.threads, processes: f.processes || f.all || f.cgroup != "", apart: f.processes})
 	if err != nil {
 		return &usageError{err}
@@ -176,7 +175,6 @@ func record(c *cobra.Command, f recordFlags, args []string, fleet bool) error {
 		return &usageError{err}
 	}
 	window, err := measure(c, f, targets, args, child)
-	interrupted := ctx.Err() != nil // the command may go on without us
 	if window == nil {
 		return err
 	}
@@ -187,7 +185,7 @@ func record(c *cobra.Command, f recordFlags, args []string, fleet bool) error {
 		return rescue(window, err)
 	}
 	summarize(os.Stderr, window, f.output, f.verbose)
-	if child != nil && f.duration == 0 && !interrupted {
+	if child != nil {
 		return child.status()
 	}
 	return nil

@@ -65,11 +65,11 @@ func TestStore(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(data, profilesDir, profile), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	closed := func(dir string) (*backup.Contents, error) { return backUpClosed(data, dir) }
+	closed := func(dir string) (*backup.Contents, error) { return backUpClosed(t.Context(), data, dir) }
 	if err := backUp(t.Context(), copied, false, closed); err != nil {
 		t.Fatal(err)
 	}
-	if err := backUp(t.Context(), copied, false, closed); err == nil || !strings.Contains(err.Error(), "there already") {
+	if err := backUp(t.Context(), copied, false, closed); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("backed up over another: %v", err)
 	}
 	lookedAt(t, copied)

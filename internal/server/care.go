@@ -106,7 +106,7 @@ func (s *Server) backUp(w http.ResponseWriter, r *http.Request, k keeper) {
 	}()
 	w.Header().Set("Content-Type", "application/x-tar")
 	w.Header().Set("Content-Disposition", `attachment; filename="atys-backup.tar"`)
-	if err := backup.Write(w, backup.Source{Store: dir, Profiles: s.options.Profiles, Made: began}); err != nil {
+	if err := backup.Write(r.Context(), w, backup.Source{Store: dir, Profiles: s.options.Profiles, Made: began}); err != nil {
 		s.log.Error("send a backup", "error", err)
 		panic(http.ErrAbortHandler)
 	}

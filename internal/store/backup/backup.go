@@ -149,12 +149,12 @@ func writeFile(root *os.Root, name string, from io.Reader, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// syncDirs has the names of files be on disk.
+// syncDirs flushes the directories of a backup, and the one that it is in, to disk.
 func syncDirs(dir string, c *Contents) error {
-	dirs := map[string]bool{dir: true, filepath.Dir(dir): true}
+	dirs := map[string]bool{dir: true, filepath.Dir(filepath.Clean(dir)): true}
 	for name := range c.Files {
-		for at := filepath.Dir(filepath.Join(dir, name)); at != dir; at = filepath.Dir(at) {
-			dirs[at] = true
+		for at := path.Dir(name); at != "."; at = path.Dir(at) { // checkName lets no other path in
+			dirs[filepath.Join(dir, at)] = true
 		}
 	}
 	for name := range dirs {

@@ -3,6 +3,7 @@ package backup
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -39,7 +40,7 @@ var kept = map[string]int64{"store/MANIFEST-000001": 8, "store/000004.sst": 5000
 func written(t testing.TB, s Source) []byte {
 	t.Helper()
 	var sent bytes.Buffer
-	if err := Write(&sent, s); err != nil {
+	if err := Write(t.Context(), &sent, s); err != nil {
 		t.Fatal(err)
 	}
 	return sent.Bytes()
@@ -61,7 +62,7 @@ func TestSent(t *testing.T) {
 		t.Errorf("it is %v, %v", again, err)
 	}
 	copied := t.TempDir()
-	if c, err := Copy(copied, Source{Store: filepath.Join(dir, Store), Profiles: filepath.Join(dir, Profiles)}, false); err != nil || !maps.Equal(c.Files, kept) {
+	if c, err := Copy(t.Context(), copied, Source{Store: filepath.Join(dir, Store), Profiles: filepath.Join(dir, Profiles)}, false); err != nil || !maps.Equal(c.Files, kept) {
 		t.Errorf("copied are %v, %v", c, err)
 	}
 	if err := os.Remove(filepath.Join(dir, "store/000005.log")); err != nil {
@@ -211,4 +212,37 @@ func FuzzUnpack(f *testing.F) {
 			t.Errorf("it is taken, and then no backup: %v", err)
 		}
 	})
+}
+
+// TestRelative finishes a backup in a directory that is named from where this runs.
+func TestRelative(t *testing.T) {
+	from := source(t)
+	t.Chdir(t.TempDir())
+	for _, dir := range []string{"a", "./b", "c/../d", "e/", "."} {
+		if err := errors.Join(os.MkdirAll("c", 0o700), os.MkdirAll(dir, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Copy(t.Context(), dir, from, false)
+		if err == nil {
+			err = Finish(dir, c)
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", dir, err)
+		}
+		if got, err := Read(dir); err != nil || !maps.Equal(got.Files, kept) {
+			t.Errorf("%q: it is %v, %v", dir, got, err)
+		}
+	}
+}
+
+// TestCopyInterrupted copies when nobody waits for it any more.
+func TestCopyInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Copy(ctx, t.TempDir(), source(t), false); !errors.Is(err, context.Canceled) {
+		t.Errorf("it gives %v", err)
+	}
+	if _, err := io.Copy(io.Discard, interruptible{ctx, strings.NewReader("large")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("in the middle of a file: %v", err)
+	}
 }

@@ -3,6 +3,7 @@ package backup
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,9 +23,9 @@ type Source struct {
 	Made            time.Time
 }
 
-// each gives the files of a source, by their names in a backup.
-func (s Source) each(give func(name string, f *os.File, size int64) error) error {
-	err := eachIn(s.Store, Store, give)
+// each gives the files of a source, by their names in a backup, until the context ends.
+func (s Source) each(ctx context.Context, give func(name string, f *os.File, size int64) error) error {
+	err := eachIn(ctx, s.Store, Store, give)
 	if err != nil || s.Profiles == "" {
 		return err
 	}
@@ -37,7 +38,7 @@ func (s Source) each(give func(name string, f *os.File, size int64) error) error
 	}
 	for _, tenant := range tenants {
 		if tenant.IsDir() {
-			if err := eachIn(filepath.Join(s.Profiles, tenant.Name()), path.Join(Profiles, tenant.Name()), give); err != nil {
+			if err := eachIn(ctx, filepath.Join(s.Profiles, tenant.Name()), path.Join(Profiles, tenant.Name()), give); err != nil {
 				return err
 			}
 		}
@@ -45,12 +46,15 @@ func (s Source) each(give func(name string, f *os.File, size int64) error) error
 	return nil
 }
 
-func eachIn(dir, as string, give func(name string, f *os.File, size int64) error) error {
+func eachIn(ctx context.Context, dir, as string, give func(name string, f *os.File, size int64) error) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		name := path.Join(as, entry.Name())
 		if !entry.Type().IsRegular() || entry.Name() == "LOCK" || checkName(name) != nil { // of who has it open, or half written
 			continue
@@ -73,14 +77,15 @@ func eachIn(dir, as string, give func(name string, f *os.File, size int64) error
 	return nil
 }
 
-// Write writes a backup as a tar. Where it fails the tar lacks its end.
-func Write(w io.Writer, s Source) error {
+// Write writes a backup as a tar. Where it fails, or the context ends, the tar lacks
+// its end.
+func Write(ctx context.Context, w io.Writer, s Source) error {
 	t := tar.NewWriter(w)
 	c := &Contents{Format: format, Made: s.Made.UTC(), Files: map[string]int64{}}
 	header := func(name string, size int64) error {
 		return t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: c.Made, Format: tar.FormatPAX})
 	}
-	err := s.each(func(name string, f *os.File, size int64) error {
+	err := s.each(ctx, func(name string, f *os.File, size int64) error {
 		c.Files[name] = size
 		if err := header(name, size); err != nil {
 			return err
@@ -168,15 +173,16 @@ func last(r io.Reader, t *tar.Reader, got map[string]int64) (*Contents, error) {
 }
 
 // Copy copies files to a directory that is empty; those of the store are there
-// already if stored. It is a backup once Finish has been called.
-func Copy(dir string, s Source, stored bool) (*Contents, error) {
+// already if stored. It is a backup once Finish has been called. When the context
+// ends, so does the copy, within a file too.
+func Copy(ctx context.Context, dir string, s Source, stored bool) (*Contents, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close() // it was only written through
 	c := &Contents{Format: format, Made: s.Made.UTC(), Files: map[string]int64{}}
-	err = s.each(func(name string, f *os.File, size int64) error {
+	err = s.each(ctx, func(name string, f *os.File, size int64) error {
 		c.Files[name] = size
 		if stored && strings.HasPrefix(name, Store+"/") {
 			return nil
@@ -184,10 +190,23 @@ func Copy(dir string, s Source, stored bool) (*Contents, error) {
 		if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
 			return err
 		}
-		return writeFile(root, name, f, size)
+		return writeFile(root, name, interruptible{ctx, f}, size)
 	})
 	if err == nil {
 		err = syncDirs(dir, c)
 	}
 	return c, err
+}
+
+// interruptible reads until its context ends.
+type interruptible struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (r interruptible) Read(to []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.from.Read(to)
 }
