@@ -18,7 +18,6 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/prune/cost"
-	"atys.dev/atys/internal/sampler/cpu"
 	"atys.dev/atys/internal/spec"
 )
 
@@ -132,7 +131,7 @@ func (f *calibrateFlags) check(c *cobra.Command, args []string) error {
 		return err
 	}
 	if fleet {
-		return errors.Join(cpu.CheckFrequency(f.frequency), f.checkDuration())
+		return errors.Join(checkFrequency(f.frequency), f.checkDuration())
 	}
 	return nil
 }

@@ -21,9 +21,9 @@ func doctorCommand() *cobra.Command {
 	var server clientFlags
 	c := &cobra.Command{
 		Use:   "doctor [-p PID | --server URL]",
-		Short: "Say what can be recorded here, or how a server fares, and which command mends what is missing",
+		Short: "Say what can be recorded here, or how a server fares, and which command fixes what is missing",
 		Long: `doctor tries what a recording needs, looks at the limits this kernel and these
-privileges set, and names for each gap what it costs and the command that mends
+privileges set, and names for each gap what it costs and the command that fixes
 it. With -p it also looks at one process: whether its stacks can be walked and
 its functions named. It exits with 0 if recording works, with 1 if not.
 
@@ -94,7 +94,7 @@ func printReport(w io.Writer, r doctor.Report, verdict [2]string, asJSON bool) e
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(r)
 	}
-	group := ""
+	group, mended := "", map[string]string{} // which check has shown a command first
 	for _, c := range r.Checks {
 		if c.Group != group {
 			if group != "" {
@@ -108,7 +108,13 @@ func printReport(w io.Writer, r doctor.Report, verdict [2]string, asJSON bool) e
 			fmt.Fprintf(w, "  %-8s cost: %s\n", "", render.Printable(c.Cost))
 		}
 		if c.Mend != "" {
-			fmt.Fprintf(w, "  %-8s mend: %s\n", "", render.Printable(c.Mend))
+			mend := render.Printable(c.Mend)
+			if first, ok := mended[c.Mend]; ok && len(c.Mend) > 2*len(first) {
+				mend = "the same command as for " + first
+			} else if !ok {
+				mended[c.Mend] = c.Name
+			}
+			fmt.Fprintf(w, "  %-8s fix: %s\n", "", mend)
 		}
 	}
 	said := verdict[0]

@@ -79,7 +79,7 @@ func (t *targetFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--unwind-memory %d: want 1 to %d", t.tables, maxTables)
 	}
 	if !c.Flags().Changed("count") {
-		return cpu.CheckFrequency(t.frequency)
+		return checkFrequency(t.frequency)
 	}
 	switch {
 	case c.Flags().Changed("freq"):
@@ -88,6 +88,14 @@ func (t *targetFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("-c %d: event %q is a clock, its rate is set by -F", t.count, base.Name)
 	case t.count < 1 || t.count > math.MaxUint32:
 		return fmt.Errorf("-c %d: want 1 to %d", t.count, uint32(math.MaxUint32))
+	}
+	return nil
+}
+
+// checkFrequency refuses what -F cannot be.
+func checkFrequency(hz float64) error {
+	if cpu.CheckFrequency(hz) != nil {
+		return fmt.Errorf("-F %v: want %d to %d Hz", hz, cpu.MinFrequency, cpu.MaxFrequency)
 	}
 	return nil
 }

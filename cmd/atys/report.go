@@ -26,6 +26,7 @@ type reportFlags struct {
 	sort     string
 	relative bool
 	losses   bool
+	all      bool
 }
 
 func reportCommand() *cobra.Command {
@@ -54,6 +55,7 @@ no file at all what "atys record" writes by default.`,
 	flags.IntVarP(&f.rows, "nodecount", "n", 0, "at most so many functions; 0 is all, but on a terminal what it holds")
 	flags.IntVar(&f.rows, "top", 0, "the same as --nodecount")
 	flags.BoolVarP(&f.threads, "threads", "t", false, "a table for each thread")
+	flags.BoolVar(&f.all, "all", false, fmt.Sprintf("with --threads: a table for every thread, not for the first %d", mostThreads))
 	flags.BoolVar(&f.json, "json", false, "write JSON")
 	flags.BoolVar(&f.losses, "losses", false, "list each loss by itself below the line that sums them up")
 	flags.BoolVar(&f.relative, "relative", false, "percentages of what is selected, not of the whole profile")
@@ -173,6 +175,10 @@ func writeJSON(w io.Writer, win, base *profile.Window, o render.Options) error {
 // did not say: what a thread does is mostly told by its first few.
 const threadRows = 10
 
+// mostThreads is how many threads have a table where the user did not ask for all:
+// a machine has thousands, and nobody reads as many tables.
+const mostThreads = 20
+
 // writeThreads writes a table for each thread. Percentages within are of the
 // thread; its title says which part of the whole it is.
 func (f *reportFlags) writeThreads(w io.Writer, s *selected, o render.Options) error {
@@ -182,7 +188,12 @@ func (f *reportFlags) writeThreads(w io.Writer, s *selected, o render.Options) e
 	}
 	whole := f.base(s)
 	reports := []threadReport{}
-	for i, t := range selection.Threads(s.window) {
+	threads := selection.Threads(s.window)
+	shown := threads
+	if !f.all && !f.json {
+		shown = threads[:min(len(threads), mostThreads)]
+	}
+	for i, t := range shown {
 		o.Title = threadName(t.Thread) + ": " + share(selection.Whole(t.Window), selection.Whole(whole))
 		if f.json {
 			var text bytes.Buffer
@@ -205,6 +216,14 @@ func (f *reportFlags) writeThreads(w io.Writer, s *selected, o render.Options) e
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(reports)
+	}
+	if left := threads[len(shown):]; len(left) > 0 {
+		rest := profile.Sum{}
+		for _, t := range left {
+			sum := selection.Whole(t.Window)
+			rest.N, rest.Value, rest.Squares = rest.N+sum.N, rest.Value+sum.Value, rest.Squares+sum.Squares
+		}
+		fmt.Fprintf(w, "\n... and %s more, with %s: --all shows them\n", counted(len(left), "thread"), share(rest, selection.Whole(whole)))
 	}
 	if len(s.window.Rows) == 0 {
 		fmt.Fprintln(w, "no samples")

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -42,7 +41,6 @@ type capability struct {
 	number int
 	name   string
 	needed bool // no recording without it
-	usual  bool // among those recommended for everyday use
 	cost   string
 	use    string // what it is good for
 }
@@ -51,37 +49,35 @@ type capability struct {
 // cmd/atys sees happen without it.
 func wantedCapabilities() []capability {
 	return []capability{
-		{unix.CAP_BPF, "CAP_BPF", true, true,
+		{unix.CAP_BPF, "CAP_BPF", true,
 			"no BPF map or program can be made: nothing can be recorded", "BPF maps and programs"},
-		{unix.CAP_PERFMON, "CAP_PERFMON", true, true,
+		{unix.CAP_PERFMON, "CAP_PERFMON", true,
 			"no program that looks at other processes can be loaded, and none of their events opened: nothing can be recorded",
 			"events of other processes"},
-		{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, true,
+		{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false,
 			"other users' processes cannot be read: with -p they are refused, with -a their stacks are one frame deep and without names",
 			"mappings of other users' processes"},
-		{unix.CAP_SYSLOG, "CAP_SYSLOG", false, true,
+		{unix.CAP_SYSLOG, "CAP_SYSLOG", false,
 			"the kernel hides its addresses: kernel functions have no names", "names of kernel functions"},
-		{unix.CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE", false, false,
+		{unix.CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE", false,
 			"libraries that were deleted or replaced while they are in use (after an upgrade, say), and programs of memory files, have neither stacks nor names",
 			"deleted and replaced libraries"},
-		{unix.CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false, false,
+		{unix.CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false,
 			"programs and libraries that you may not read have neither stacks nor names, nor have deleted ones of other users' processes; tracepoints cannot be found",
 			"unreadable binaries, tracepoints"},
 	}
 }
 
-// setcap is the command that gives the program a set of capabilities, by file
-// or, where files' capabilities do not count, the whole of root's.
-func (f Facts) setcap(extra ...int) string {
+// setcap is the command that gives the program all capabilities that it makes use
+// of, by file or, where files' capabilities do not count, the whole of root's. It is
+// the same for each that is missing: what it sets is all that the file then has.
+func (f Facts) setcap() string {
 	if f.NoFileCaps != "" || f.UserNS {
 		return "sudo " + quote(f.executable()) + " doctor"
 	}
 	var names []string
 	for _, c := range wantedCapabilities() {
-		present := !c.usual && f.Capabilities.Has(c.number)
-		if c.usual || present || slices.Contains(extra, c.number) {
-			names = append(names, strings.ToLower(c.name))
-		}
+		names = append(names, strings.ToLower(c.name))
 	}
 	return "sudo setcap " + strings.Join(names, ",") + "=ep " + quote(f.executable())
 }
@@ -112,7 +108,7 @@ func (f Facts) capabilities() []Check {
 	for _, c := range wantedCapabilities() {
 		check := Check{Name: c.name, State: OK, Found: "present: " + c.use}
 		if !f.Capabilities.Has(c.number) {
-			check.State, check.Found, check.Cost, check.Mend = Limited, "not held", c.cost, f.setcap(c.number)
+			check.State, check.Found, check.Cost, check.Mend = Limited, "not held", c.cost, f.setcap()
 			if f.NoFileCaps != "" {
 				check.Found += "; setcap would not help: " + f.NoFileCaps
 			}

@@ -213,7 +213,7 @@ func (f Facts) tracepoints() Check {
 	c.State, c.Cost = Limited, "-e subsystem:tracepoint does not work; other events do"
 	if errors.Is(f.Tracepoints, fs.ErrPermission) {
 		c.Found = "tracefs is root's, and cannot be read"
-		c.Mend = f.setcap(unix.CAP_DAC_READ_SEARCH)
+		c.Mend = f.setcap()
 	} else {
 		c.Found = "tracefs is not mounted"
 		c.Mend = "sudo mount -t tracefs tracefs /sys/kernel/tracing"
@@ -282,7 +282,7 @@ func (f Facts) mapFiles() Check {
 		c.Mend = "boot a kernel built with CONFIG_CHECKPOINT_RESTORE=y, or restart the processes after an upgrade"
 	} else {
 		c.Found = "/proc/PID/map_files may not be followed"
-		c.Mend = f.setcap(unix.CAP_CHECKPOINT_RESTORE)
+		c.Mend = f.setcap()
 	}
 	return c
 }

@@ -212,10 +212,8 @@ func (p *Process) readable(f Facts) Check {
 	c.State, c.Found = Limited, "not readable: "+join(bad)
 	c.Cost = "stacks end where they enter them, and their functions have no names"
 	switch {
-	case gone && !f.Capabilities.Has(unix.CAP_CHECKPOINT_RESTORE):
-		c.Mend = f.setcap(unix.CAP_CHECKPOINT_RESTORE, unix.CAP_DAC_READ_SEARCH)
-	case !f.Capabilities.Has(unix.CAP_DAC_READ_SEARCH):
-		c.Mend = f.setcap(unix.CAP_DAC_READ_SEARCH)
+	case gone && !f.Capabilities.Has(unix.CAP_CHECKPOINT_RESTORE), !f.Capabilities.Has(unix.CAP_DAC_READ_SEARCH):
+		c.Mend = f.setcap()
 	}
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 
 	"atys.dev/atys/internal/proc"
@@ -265,8 +266,21 @@ func (e *evidence) interpreter() *interpreter {
 }
 
 // script finds the program an interpreter was given; "" if it has none of its
-// own, or no interpreter is known.
+// own, or no interpreter is known. One that it reads from a descriptor, as of
+// bash <(...), has no name but the descriptor's number.
 func script(args []string, in *interpreter) string {
+	name := argument(args, in)
+	if name == "" || strings.HasPrefix(name, "/dev/") || descriptor.MatchString(name) {
+		return ""
+	}
+	return path.Base(name)
+}
+
+// descriptor is the path of a file that a process has open.
+var descriptor = regexp.MustCompile(`^/proc/(?:self|thread-self|[0-9]+)/(?:task/[0-9]+/)?fd/[0-9]+$`)
+
+// argument is what script names by the last part of its path.
+func argument(args []string, in *interpreter) string {
 	if in == nil {
 		return ""
 	}
@@ -275,7 +289,7 @@ func script(args []string, in *interpreter) string {
 		switch {
 		case arg == in.module && in.module != "":
 			if i+1 < len(args) {
-				return path.Base(args[i+1])
+				return args[i+1]
 			}
 			return ""
 		case contains(in.code, arg), arg == "-", arg == "":
@@ -285,9 +299,9 @@ func script(args []string, in *interpreter) string {
 			name, last := in.take(arg[1:])
 			switch {
 			case name != "":
-				return path.Base(name)
+				return name
 			case last == in.module && in.module != "" && i+1 < len(args):
-				return path.Base(args[i+1])
+				return args[i+1]
 			case contains(in.code, last), last == in.module && in.module != "":
 				return ""
 			case contains(in.valued, last):
@@ -297,7 +311,7 @@ func script(args []string, in *interpreter) string {
 			i++
 		case arg == "run" && len(in.code) == 0: // of deno and bun
 		case !strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "+"):
-			return path.Base(arg)
+			return arg
 		}
 	}
 	return ""

@@ -16,6 +16,7 @@ type heads struct {
 	tasks    map[string]profile.Instances
 	doubtful int
 	times    map[string]map[string]*taskTime // of each service its tasks
+	all      profile.Times
 }
 
 // taskTime is from when to when a task has windows, and how long the longest is.
@@ -32,6 +33,10 @@ func (s *heads) saw(labels profile.Labels, h *profile.Head) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note(labels[store.ServiceLabel], h)
+	if s.all == nil {
+		s.all = profile.Times{}
+	}
+	s.all.Add(h)
 	if h.ClockError > max(h.Duration, leastDoubt)-h.ClockOffset.Abs() { // a sum might not be a number
 		s.doubtful++
 	}

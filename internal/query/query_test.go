@@ -484,3 +484,23 @@ func TestOverlappingTasks(t *testing.T) {
 		}
 	}
 }
+
+// TestMergeOfWhatIsThere adds up what began a while before the rest, as what was added
+// up to ten minutes of which a server ran four: it is as long as there is something.
+func TestMergeOfWhatIsThere(t *testing.T) {
+	early, late := head(0), head(10)
+	early.Duration = 226 * time.Second // of a step of ten minutes
+	labels := profile.Labels{"service": "shop", "node": "n"}
+	a := Asker{Tenant: "x", Now: func() time.Time { return noon.Add(11 * time.Minute) }, Store: &shelf{windows: []written{
+		{labels, early, "", map[string]int64{"main": 5}}, {labels, late, "", map[string]int64{"main": 5}},
+	}}}
+	s := about(t, `{service="shop"}`)
+	s.To = noon.Add(11 * time.Minute)
+	g, _, err := a.Merge(t.Context(), s)
+	if err != nil || g == nil {
+		t.Fatalf("%v, %v", g, err)
+	}
+	if want := 286 * time.Second; g.Head.Duration != want {
+		t.Errorf("it is over %v, want %v", g.Head.Duration, want)
+	}
+}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,6 +217,9 @@ func (a Asker) Merge(ctx context.Context, s Selection) (*profile.Grove, Coverage
 		return nil, c, err
 	}
 	g, err := grove(m, 0, s.Kind)
+	if err == nil { // not from the first window to the last: between them there may be nothing
+		g.Head.Duration = min(g.Head.Duration, cmp.Or(q.heads.all.Covered(), g.Head.Duration))
+	}
 	return g, c, err
 }
 

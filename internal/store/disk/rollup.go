@@ -155,6 +155,7 @@ type roller struct {
 	room    store.Rows    // for its rows; all have some
 	grouped bool          // of it, values are told by group
 	watched time.Duration // by all of its windows
+	times   profile.Times // of its windows
 }
 
 // rollCell is what was sampled on one stack.
@@ -256,7 +257,7 @@ func (r *roller) each(ctx context.Context, days []uint32, all []*series, give fu
 
 // measure adds one kind of values of one task up.
 func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labels, all []*series, m measured) error {
-	r.window, r.watched, r.grouped = emptyWindow(labels, profile.ValueType{Kind: m.kind}), 0, r.step.Level.Services()
+	r.window, r.watched, r.times, r.grouped = emptyWindow(labels, profile.ValueType{Kind: m.kind}), 0, profile.Times{}, r.step.Level.Services()
 	r.lost = r.met.of(m.task)
 	some := false
 	err := r.each(ctx, days, all, func(of *series, f *found) error {
@@ -305,6 +306,7 @@ func (r *roller) add(of *series, f *found, size int) {
 	absorb(&w.Head, w.Of, &head, more)
 	w.Of += more
 	r.watched += head.Duration
+	r.times.Add(&head)
 	r.grouped = r.grouped || c.groups != nil
 	if lack := size - len(r.cells); lack > 0 {
 		r.cells = append(r.cells, make([]rollCell, lack+size/8)...) // dictionaries grow meanwhile
@@ -347,8 +349,9 @@ func (r *roller) finish(m measured) error {
 		r.cells[leaf] = rollCell{}
 	}
 	w.Scales[0] = max(w.Scales[0], 1)
-	if !r.step.Level.Services() {
-		w.Head.Duration = r.watched
+	w.Head.Duration = r.watched
+	if r.step.Level.Services() { // many are watched at once
+		w.Head.Duration = r.times.Covered()
 	}
 	w.Head.Start, w.Head.Task, w.Head.Duration = r.step.Start, m.task, min(w.Head.Duration, r.step.Level.Length())
 	w.Head.Slot = 0 // rows are not told apart by slots any more
