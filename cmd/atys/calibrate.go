@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,8 +140,8 @@ func (f *calibrateFlags) check(c *cobra.Command, args []string) error {
 const mostReplays = 100
 
 func (f *calibrateFlags) checkDuration() error {
-	if least := 4 * slices.Min(f.windows); f.duration < least {
-		return fmt.Errorf("-d %v: want %v or more, which are four of the shortest windows", f.duration, least)
+	if least := enoughWindows * slices.Min(f.windows); f.duration < least {
+		return fmt.Errorf("-d %v: want %v or more, which are %d of the shortest windows", f.duration, least, enoughWindows)
 	}
 	return nil
 }
@@ -171,7 +172,11 @@ func (f *calibrateFlags) run(c *cobra.Command, what string) error {
 	if err != nil {
 		return fmt.Errorf("%q: %w", what, err)
 	}
-	return f.write(c.OutOrStdout(), c.ErrOrStderr(), found)
+	err = f.write(c.OutOrStdout(), c.ErrOrStderr(), found)
+	if errors.Is(err, errNoProposal) {
+		err = fmt.Errorf("%q: %w", what, err)
+	}
+	return err
 }
 
 // fromFile reads a recording that has kept times.
@@ -239,8 +244,21 @@ type calibrated struct {
 	met      bool
 	theta    float64       // of policy atys
 	sample   time.Duration // that one costs; 0: nobody knows
+	refused  string        // why no rate is proposed; "": one is
+	unfitted bool          // the fit of errors failed: no pruning is proposed
 	proposal *spec.Profile
 }
+
+const (
+	// failedFit is from how many percent on a fit has failed: it is off by as much as
+	// what it is to describe.
+	failedFit = 100
+	// enoughWindows are those that tell a policy from chance.
+	enoughWindows = 10
+)
+
+// errNoProposal says that a recording does not tell how to record from now on.
+var errNoProposal = errors.New("no profile is proposed")
 
 func (f *calibrateFlags) calibrate(ctx context.Context, p *preprofile) (*calibrated, error) {
 	c := &calibrated{preprofile: p, level: prune.MaxLevel}
@@ -252,6 +270,16 @@ func (f *calibrateFlags) calibrate(ctx context.Context, p *preprofile) (*calibra
 	}
 	if err := f.prune(ctx, c); err != nil && !errors.Is(err, cost.ErrNoThreads) {
 		return nil, err
+	}
+	epsilon, _ := fraction("epsilon", f.epsilon, 0, 1) // check has read it
+	switch n := c.windows(c.chosen); {
+	case n < enoughWindows:
+		c.refused = fmt.Sprintf("%v are %s of %v, and %d or more tell a policy from chance: record for longer (-d 5m)", c.stream.Length().Round(time.Second), counted(n, "window"), c.chosen.Window, enoughWindows)
+	case c.unfitted && epsilon > 0:
+		c.refused = fmt.Sprintf("the fit of MAPE(p) failed, it is off by %s: record for longer (-d 5m), or with --epsilon 0%% find a rate alone", offWords(c.pruning.ErrorFit.BelowP99))
+	}
+	if c.refused != "" {
+		return c, nil
 	}
 	var err error
 	c.proposal, err = calibrate.Propose(p.name, p.targets, c.chosen.Candidate, c.level)
@@ -275,10 +303,17 @@ func (f *calibrateFlags) replay(ctx context.Context, c *calibrated) (err error) 
 	if c.within = c.baseline.Error / 2; f.within != "" {
 		c.within, _ = fraction("within", f.within, 0, 1) // check has read it
 	}
-	c.chosen, c.met = calibrate.Choose(c.results, c.within)
+	told := slices.DeleteFunc(slices.Clone(c.results), func(r calibrate.Result) bool { return c.windows(r) < enoughWindows })
+	if len(told) == 0 {
+		told = c.results
+	}
+	c.chosen, c.met = calibrate.Choose(told, c.within)
 	c.theta = thetaOf(c.results, c.chosen, c.within)
 	return nil
 }
+
+// windows is how many of a candidate's windows the recording is long.
+func (c *calibrated) windows(r calibrate.Result) int { return int(c.stream.Length() / r.Window) }
 
 // thetaOf is the threshold of the best candidate of policy atys, or the default.
 func thetaOf(results []calibrate.Result, chosen calibrate.Result, within float64) float64 {
@@ -315,6 +350,9 @@ func (f *calibrateFlags) prune(ctx context.Context, c *calibrated) (err error) {
 	if c.pruning, err = calibrate.FitPruning(saved, off, 100*epsilon); err != nil {
 		return err
 	}
+	if c.unfitted = fitFailed(c.pruning.ErrorFit); c.unfitted {
+		return nil
+	}
 	full, err := prune.Rank(c.whole, false)
 	if err != nil {
 		return err
@@ -329,6 +367,16 @@ func (f *calibrateFlags) prune(ctx context.Context, c *calibrated) (err error) {
 	return err
 }
 
+// fitFailed tells whether a fit says nothing of what was measured. Where that is
+// nothing but zeros there is nothing to say, either.
+func fitFailed(fit calibrate.Goodness) bool {
+	off := fit.BelowP99
+	if math.IsNaN(off) {
+		off = fit.All
+	}
+	return off >= failedFit
+}
+
 // write tells what was found, and writes the files that were asked for.
 func (f *calibrateFlags) write(out, log io.Writer, c *calibrated) error {
 	words := out
@@ -341,6 +389,9 @@ func (f *calibrateFlags) write(out, log io.Writer, c *calibrated) error {
 	}
 	if err := write(words); err != nil {
 		return err
+	}
+	if c.refused != "" {
+		return fmt.Errorf("%w: %s", errNoProposal, c.refused)
 	}
 	for path, encode := range map[string]func(io.Writer) error{f.html: c.writeHTML, f.png: c.writePNG, f.yaml: c.writeYAML} {
 		if path == "" {

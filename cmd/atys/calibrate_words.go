@@ -34,6 +34,9 @@ func (c *calibrated) writeWords(to io.Writer) error {
 	if err := c.writeRates(w); err != nil {
 		return err
 	}
+	if c.refused != "" {
+		return w.Flush() // why, is the error
+	}
 	fmt.Fprint(w, "\nProposed, to be applied by \"atys apply -f\"\n\n")
 	if err := c.writeYAML(w); err != nil {
 		return err
@@ -124,6 +127,8 @@ func (c *calibrated) pruningWords() string {
 	}
 	allowed := fmt.Sprintf("To be off by at most %s (--epsilon) %s. ", offWords(p.Epsilon), fit)
 	switch {
+	case c.unfitted:
+		return fmt.Sprintf("No pruning is proposed: the fit of MAPE(p) failed, it is off by %s.", offWords(p.ErrorFit.BelowP99))
 	case c.level == prune.MaxLevel:
 		return allowed + "No pruning is proposed, since the recording is off by more at all levels that were measured."
 	}
@@ -176,7 +181,7 @@ func (c *calibrated) writeRates(w io.Writer) error {
 	}
 	for _, r := range calibrate.Frontier(c.results) {
 		mark := ""
-		if r == c.chosen {
+		if r == c.chosen && c.refused == "" {
 			mark = "proposed"
 		}
 		row(mark, r)
@@ -208,6 +213,9 @@ func pointsWords(r calibrate.Result) string {
 
 // ratesWords says what is proposed, and why.
 func (c *calibrated) ratesWords() string {
+	if c.refused != "" {
+		return "No rate is proposed, and what was tried tells little."
+	}
 	within := fmt.Sprintf("at most %.2f points (--within)", 100*c.within)
 	one := fmt.Sprintf("%v in windows of %v", c.chosen, c.chosen.Window)
 	if !c.met {

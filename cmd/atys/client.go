@@ -38,7 +38,7 @@ type clientFlags struct {
 
 func (f *clientFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.server, "server", "", "address of the server, such as http://127.0.0.1:4300; else $"+serverVariable)
+	flags.StringVar(&f.server, "server", "", "address of the server, such as https://10.0.0.5:4300; without a scheme http on this machine, https elsewhere; else $"+serverVariable)
 	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the token to ask with; else $"+tokenVariable+", else that of a server of yours on this machine")
 	flags.StringVar(&f.ca, "tls-ca", "", "authority of the server's certificate, in PEM, if not one of the system's; else $"+caVariable)
 	flags.StringVar(&f.cert, "tls-cert", "", "certificate to ask with; else $"+certVariable)
@@ -52,12 +52,34 @@ func (f *clientFlags) add(c *cobra.Command) {
 // parse tells where the server is: what the flag says, else the environment,
 // else this machine.
 func (f *clientFlags) parse() (*url.URL, error) {
-	address := cmp.Or(f.server, os.Getenv(serverVariable), "http://"+defaultListen)
+	address := withScheme(cmp.Or(f.server, os.Getenv(serverVariable), defaultListen))
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, &usageError{fmt.Errorf("--server %q: want an address such as http://127.0.0.1:4300", address)}
 	}
 	return u, nil
+}
+
+// withScheme completes an address that names no scheme: http for this machine itself,
+// https for all others. What is neither a host with a port, nor an address or a name
+// with dots, is left as it is, to be refused.
+func withScheme(address string) string {
+	if address == "" || strings.Contains(address, "://") {
+		return address
+	}
+	u, err := url.Parse("//" + address)
+	if err != nil {
+		return address
+	}
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	switch {
+	case host == "localhost", ip != nil && ip.IsLoopback():
+		return "http://" + address
+	case host != "" && (u.Port() != "" || ip != nil || strings.Contains(host, ".")):
+		return "https://" + address
+	}
+	return address
 }
 
 // client asks the server. Answers to some questions have no end.

@@ -135,7 +135,7 @@ func recordWithPerf(t *testing.T) {
 func calibrateFleet(t *testing.T, selector string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "proposed.yaml")
-	printed, status := typed(t, "calibrate", "--server", os.Getenv(serverVariable), "-d", "6s", "-F", "499", "--window", "1s", "--rounds", "0", "--replays", "1", "--yaml", file, selector)
+	printed, status := typed(t, "calibrate", "--server", os.Getenv(serverVariable), "-d", "12s", "-F", "499", "--window", "1s", "--rounds", "0", "--replays", "1", "--yaml", file, selector)
 	for _, want := range []string{"atys: recording as profile calibrate-", "samples in ", "What servers add up does not tell which thread", "candidates that no other one is cheaper and better than", "A sample cost", "name: atys-busy"} {
 		if status != 0 || !strings.Contains(printed, want) {
 			t.Fatalf("calibrate: %d, no %q in %s", status, want, printed)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -143,7 +142,9 @@ func querySeriesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "series [SELECTOR]",
 		Short: "What was used, step by step: of all, or of a function and what it called",
-		Long: `What was used, step by step: of all, or of a function and what it called.
+		Long: `What was used, step by step: of all, or of a function and what it called. CORES is
+the CPU time by how long the step lasted. A step that began before --from, or is not
+over yet, is shorter than the others: LASTS says so ("23s of 1m0s").
 
 With --pooled, steps say what they know of each other: as long as a service does the
 same, and each time that it does so again, all samples tell of the same shares. Each
@@ -198,7 +199,7 @@ func (f *queryFlags) split(c *cobra.Command, args []string, request *atysv1.Spli
 	if err != nil {
 		return explain(address, err)
 	}
-	if err := f.print(response, partRows(response, request)); err != nil {
+	if err := f.print(response, partRows(response, request, f.out.form == "")); err != nil {
 		return err
 	}
 	warnService(os.Stderr, len(response.GetParts()), slices.ContainsFunc(response.GetParts(), func(p *atysv1.Part) bool { return p.GetService() != nil }))
@@ -210,53 +211,6 @@ func warnService(w io.Writer, rows int, known bool) {
 	if rows > 0 && !known {
 		fmt.Fprintln(w, "atys: no interval of the service: how instances differ is known where 3 of them, or of their groups, have samples")
 	}
-}
-
-func partRows(r *atysv1.SplitResponse, asked *atysv1.SplitRequest) [][]string {
-	var head []string
-	if asked.GetStepNs() > 0 {
-		head = append(head, "START")
-	}
-	if asked.GetBy() != "" {
-		head = append(head, strings.ToUpper(asked.GetBy()))
-	}
-	share := "SHARE OF ALL"
-	if asked.GetFunction() != "" {
-		share = "SHARE OF THE ROW"
-	}
-	head = append(head, "VALUE", "CPU SECONDS", "SAMPLES", "WINDOWS", share, "95% OF THIS", "95% OF SERVICE")
-	if asked.GetPooled() {
-		head = append(head, "POOLED", "95% OF THAT", "STRETCH", "FINAL")
-	}
-	rows := [][]string{head}
-	for _, p := range r.GetParts() {
-		var row []string
-		if asked.GetStepNs() > 0 {
-			row = append(row, time.Unix(0, p.GetStartUnixNano()).UTC().Format(time.RFC3339))
-		}
-		if asked.GetBy() != "" {
-			row = append(row, cmp.Or(p.GetBy(), "-"))
-		}
-		row = append(row, strconv.FormatInt(p.GetValue(), 10), strconv.FormatFloat(time.Duration(p.GetCpuNs()).Seconds(), 'f', 3, 64),
-			strconv.FormatInt(p.GetN(), 10), strconv.Itoa(int(p.GetWindows())), percent(p.GetShare().GetValue()), bounds(p.GetShare()), serviceBounds(p.GetService()))
-		if asked.GetPooled() {
-			row = append(row, pooledRow(p.GetPooled())...)
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-// pooledRow is a step by what all steps of its stretch say.
-func pooledRow(p *atysv1.Pooled) []string {
-	if p == nil {
-		return []string{"-", "-", "-", "-"}
-	}
-	final := "not yet"
-	if p.GetFinal() {
-		final = "yes"
-	}
-	return []string{percent(p.GetShare().GetValue()), bounds(p.GetShare()), strconv.Itoa(int(p.GetStretch()) + 1), final}
 }
 
 func queryLabelsCommand() *cobra.Command {

@@ -121,7 +121,8 @@ func (f *relayFlags) offer(at net.Addr, server string) (*atysv1.OfferRequest, er
 			u.Host = net.JoinHostPort(host, u.Port())
 		}
 		f.address = u.String()
-	} else if err := wire.CheckAddress(f.address); err != nil {
+	} else if f.address = withScheme(f.address); wire.CheckAddress(f.address) != nil {
+		err := wire.CheckAddress(f.address)
 		return nil, &usageError{fmt.Errorf("--address %w", err)}
 	}
 	if leadsHome(f.address) && !leadsHome(server) {

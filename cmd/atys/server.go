@@ -121,6 +121,9 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--quota, --quota-series: %w", err)}
 	}
+	for i := range f.debugd {
+		f.debugd[i] = withScheme(f.debugd[i])
+	}
 	h = &house{log: log, registry: newRegistry(more...), leave: func() {}}
 	defer func() {
 		if err != nil {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -93,13 +95,17 @@ func top(ctx context.Context, f topFlags) error {
 		cancel()
 	})
 	t := &tables{recorder: r, classifier: classifier, flags: f, rolling: live.Rolling{Span: f.window}, usage: newUsage(time.Now)}
+	busy := false
 	if f.once || f.asJSON || !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {
 		err = t.print(ctx)
 	} else {
-		err = t.show(ctx)
+		busy, err = t.show(ctx)
 	}
 	if gone.Load() {
 		fmt.Fprintln(os.Stderr, "atys: the target has exited")
+	}
+	if busy { // it may take seconds to end what is under way, and the kernel ends all of it with us
+		return err
 	}
 	return errors.Join(err, r.Close())
 }
@@ -113,24 +119,57 @@ type tables struct {
 	usage      *usage
 }
 
-func (t *tables) next() (live.Table, error) {
-	w, err := t.recorder.CutNamed()
+// next is the table of the window that ends now. To find names takes seconds where
+// many programs are seen for the first time: unnamed, if not nil, is given the table
+// as it is before.
+func (t *tables) next(unnamed func(live.Table)) (live.Table, error) {
+	w, err := t.recorder.Cut()
 	if err != nil {
 		return live.Table{}, err
 	}
+	if unnamed != nil {
+		early := live.Rolling{Span: t.flags.window}
+		unnamed(t.table(&early, byProcess(w)))
+	}
+	if w, err = t.recorder.Name(w); err != nil {
+		return live.Table{}, err
+	}
+	return t.table(&t.rolling, w), nil
+}
+
+// byProcess is a window whose functions have no names yet: its processes stand for them.
+func byProcess(w *profile.Window) *profile.Window {
+	b := profile.NewBuilder(w.Head)
+	for _, r := range w.Rows {
+		thread := w.Thread(r.Thread)
+		name := cmp.Or(thread.Process, thread.Name, "process "+strconv.Itoa(thread.PID))
+		stack := b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: "[" + name + "]"})}, profile.EndComplete)
+		b.Add(profile.Row{Stack: stack, Thread: b.Thread(thread), N: r.N, Values: r.Values, Squares: r.Squares})
+	}
+	return b.Window()
+}
+
+// table adds a window to those before it.
+func (t *tables) table(rolling *live.Rolling, w *profile.Window) live.Table {
 	w = t.classifier.Window(w)
 	if t.flags.hideRuntime {
 		w = selection.HideRuntime(w)
 	}
-	t.rolling.Add(live.NewDigest(w))
-	table := t.rolling.Table()
+	rolling.Add(live.NewDigest(w))
+	table := rolling.Table()
 	table.Functions = slices.DeleteFunc(table.Functions, t.flags.hidden)
-	table.Head.Target = t.target()
-	if t.flags.count == 0 {
-		table.Head.Rate = t.flags.frequency
-	}
+	table.Head = t.head(table.Head)
 	table.Head.Own = t.usage.cores()
-	return table, nil
+	return table
+}
+
+// head fills in what of a table's head only the user's flags tell.
+func (t *tables) head(h live.Head) live.Head {
+	h.Target = t.target()
+	if t.flags.count == 0 {
+		h.Rate = t.flags.frequency
+	}
+	return h
 }
 
 // hidden tells which rows the user does not want to see. Their samples still
@@ -163,7 +202,7 @@ func (t *tables) print(ctx context.Context) error {
 			ended = true
 		case <-ticker.C:
 		}
-		table, err := t.next()
+		table, err := t.next(nil)
 		if err != nil {
 			return err
 		}
@@ -186,40 +225,77 @@ func (t *tables) print(ctx context.Context) error {
 	}
 }
 
-// show runs the full-screen table until it is quit, or the target is gone.
-func (t *tables) show(ctx context.Context) (err error) {
+// firstTable is when the first table is made: who has just begun to look waits for it.
+const firstTable = 250 * time.Millisecond
+
+// made is a table that is ready to be shown, or why there is none.
+type made struct {
+	table   live.Table
+	unnamed bool // another one comes with names
+	err     error
+}
+
+// show runs the full-screen table until it is quit, or the target is gone. Tables are
+// made beside it: to name what is new may take seconds, and keys are answered at once.
+// busy tells that one is still being made.
+func (t *tables) show(ctx context.Context) (busy bool, err error) {
 	terminal, err := live.Open(os.Stdin, os.Stdout)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, terminal.Close()) }()
 	screen := &live.Screen{Color: os.Getenv("NO_COLOR") == "", Own: t.flags.own}
-	ticker := time.NewTicker(t.flags.interval)
+	screen.Show(live.Table{Head: t.head(live.Head{})})
+	ticker := time.NewTicker(min(t.flags.interval, firstTable))
 	defer ticker.Stop()
-	gone := ctx.Done()
+	ready := make(chan made, 2) // a table without names, and one with: who makes them never waits
+	first := true
 	for {
 		width, height := terminal.Size()
 		if err := terminal.Draw(screen.Lines(width, height)); err != nil {
-			return err
+			return busy, err
 		}
 		select {
-		case <-gone:
-			return nil
+		case <-ctx.Done():
+			return busy, nil
 		case <-terminal.Resized():
 		case key, ok := <-terminal.Keys():
 			if !ok || screen.Press(key) {
-				return nil
+				return busy, nil
 			}
 		case <-ticker.C:
-			table, err := t.next()
-			if err != nil {
-				return err
+			if busy {
+				continue
 			}
+			busy = true
+			go t.make(ready, first)
+			if first {
+				ticker.Reset(t.flags.interval)
+			}
+			first = false
+		case m := <-ready:
+			if m.err != nil {
+				return false, m.err
+			}
+			busy = m.unnamed
 			if !screen.Paused() {
-				screen.Show(table)
+				screen.Show(m.table)
 			}
 		}
 	}
+}
+
+// make makes the next table, and the first one twice: at once, and with names.
+func (t *tables) make(ready chan<- made, first bool) {
+	var unnamed func(live.Table)
+	if first {
+		unnamed = func(table live.Table) {
+			table.Head.Naming = true
+			ready <- made{table: table, unnamed: true}
+		}
+	}
+	table, err := t.next(unnamed)
+	ready <- made{table: table, err: err}
 }
 
 // usage measures the CPU time of this very process.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/whose"
 	"atys.dev/atys/internal/render/live"
 	"atys.dev/atys/test/testwait"
 )
@@ -168,5 +170,19 @@ func TestTopWithoutATerminal(t *testing.T) {
 	}
 	if text := string(out); !strings.Contains(text, `evil\x1b]0;owned\x07`) || strings.ContainsAny(text, "\x1b\x07") {
 		t.Errorf("dump: %q", text)
+	}
+}
+
+// TestTopByProcess shows processes while functions have no names.
+func TestTopByProcess(t *testing.T) {
+	b := profile.NewBuilder(profile.Head{Duration: time.Second, Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}})
+	stack := b.Stack([]profile.LocationID{b.Location(profile.Location{Kind: profile.KindNative, BuildID: "ab", Offset: 7})}, profile.EndComplete)
+	for i, process := range []string{"shop", "shop", "cart"} {
+		b.Add(profile.Row{Stack: stack, Thread: b.Thread(profile.Thread{PID: 1, TID: i + 1, Process: process, Name: "worker"}), N: 1, Values: []int64{10}, Squares: 100})
+	}
+	made := &tables{classifier: whose.New(nil), usage: newUsage(time.Now), flags: topFlags{window: time.Second}}
+	table := made.table(&live.Rolling{Span: time.Second}, byProcess(b.Window()))
+	if len(table.Functions) != 2 || table.Functions[0].Function != "[shop]" || table.Functions[0].N != 2 || len(table.Threads) != 3 || table.Head.Samples != 3 {
+		t.Errorf("%+v", table)
 	}
 }

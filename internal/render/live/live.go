@@ -39,6 +39,7 @@ type Head struct {
 	Unnamed   int64         `json:"unnamed_samples"`
 	Lacks     string        `json:"lacks,omitempty"` // what is missing, in words
 	Own       float64       `json:"own_cores"`       // CPUs that atys itself uses
+	Naming    bool          `json:"-"`               // functions have no names yet: their processes stand for them
 }
 
 // Function is one row of functions.

@@ -171,7 +171,15 @@ func (s *Screen) titleLine() string {
 	if h.Rate > 0 {
 		line += fmt.Sprintf(" at %g Hz", h.Rate)
 	}
-	line += fmt.Sprintf("  last %s", render.Value(float64(h.Span), "nanoseconds"))
+	switch {
+	case h.Span == 0:
+		line += "  waiting for the first samples"
+	default:
+		line += fmt.Sprintf("  last %s", render.Value(float64(h.Span), "nanoseconds"))
+	}
+	if h.Naming {
+		line += "  looking up names"
+	}
 	if s.Own && !s.threads {
 		line += "  own code"
 	}

@@ -214,3 +214,15 @@ func TestText(t *testing.T) {
 		t.Errorf("text:\n%s", out)
 	}
 }
+
+// TestTitleAtFirst says what is waited for, not that 0 ns are shown.
+func TestTitleAtFirst(t *testing.T) {
+	s := &Screen{}
+	if title := s.Lines(100, 10)[0]; !strings.Contains(title, "waiting for the first samples") || strings.Contains(title, "0 ns") {
+		t.Errorf("before any sample: %q", title)
+	}
+	s.Show(Table{Head: Head{Span: time.Second, Naming: true}})
+	if title := s.Lines(100, 10)[0]; !strings.Contains(title, "last 1 s") && !strings.Contains(title, "last 1.00 s") || !strings.Contains(title, "looking up names") {
+		t.Errorf("before names are known: %q", title)
+	}
+}
