@@ -100,7 +100,7 @@ func legible(err error) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// Exit codes: stable, for scripts; docs/guide/exit-status.md lists them. Where atys
+// Exit codes: stable, for scripts; docs/guide/recording.md lists them. Where atys
 // starts a command its own failures have codes that env, timeout and docker use too.
 const (
 	exitFailure = 1

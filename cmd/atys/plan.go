@@ -190,11 +190,11 @@ func (f *planFlags) effort(p *plan, effort stats.Effort) (err error) {
 	samples := math.Ceil(p.Effective * stats.DesignEffect)
 	if effort.Instances == 0 && (effort.Seconds == 0 || effort.Hertz == 0) {
 		effort.Instances = 1
-		p.Notes = append(p.Notes, "one instance is taken, as --instances says nothing")
+		p.Notes = append(p.Notes, "one instance is assumed (set --instances)")
 	}
 	if effort.Seconds == 0 && effort.Hertz == 0 {
 		effort.Hertz = 99
-		p.Notes = append(p.Notes, "99 Hz are taken, as -F says nothing")
+		p.Notes = append(p.Notes, "99 Hz is assumed (set -F)")
 	}
 	switch {
 	case effort.Instances == 0:
@@ -279,8 +279,8 @@ func (p *plan) write(w io.Writer) error {
 		fmt.Fprintf(&b, "a function of %s is known within %s points, at %v%%, by %s\n", render.Share(p.Share), strings.TrimPrefix(point(*p.Within), "+"), p.Confidence, n)
 	}
 	if p.Instances > 0 {
-		fmt.Fprintf(&b, "they take %s of %s, each with %s busy, at %s Hz\n", counted(int(p.Instances), "instance"),
-			render.Value(p.Seconds, "seconds"), busy(p.CPUs), strconv.FormatFloat(p.Hertz, 'g', 4, 64))
+		fmt.Fprintf(&b, "record %s on %s, each with %s busy, at %s Hz\n", render.Value(p.Seconds, "seconds"),
+			counted(int(p.Instances), "instance"), busy(p.CPUs), strconv.FormatFloat(p.Hertz, 'g', 4, 64))
 	}
 	fmt.Fprintf(&b, "cost: %s of CPU time", render.Value(p.CostSeconds, "seconds"))
 	if p.CostShare > 0 {

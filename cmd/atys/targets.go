@@ -76,7 +76,7 @@ func listTargets(w, log io.Writer, f targetsFlags, o render.Options) error {
 		fmt.Fprintf(log, "atys: BPF cannot be used (%v; \"atys doctor\" says more): KERNEL is what else there is\n", k.noBPF)
 	}
 	if n := unreadable(targets); n > 0 {
-		fmt.Fprintf(log, "atys: %d processes may not be read: run as root, as their user, or with CAP_SYS_PTRACE\n", n)
+		fmt.Fprintf(log, "atys: %d processes may not be read: %s\n", n, proc.AsRoot(", as their user, or with CAP_SYS_PTRACE", "CAP_SYS_PTRACE"))
 	}
 	if out.KernelThreads+out.Zombies > 0 {
 		fmt.Fprintf(log, "atys: left out, having no code to profile: kernel threads %d, zombies %d\n", out.KernelThreads, out.Zombies)

@@ -5,6 +5,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -91,7 +92,7 @@ func Clock(id int32) uint64 {
 // RaiseLimits lifts the locked-memory limit on kernels that charge maps to it.
 func RaiseLimits() error {
 	if err := rlimit.RemoveMemlock(); err != nil {
-		return fmt.Errorf("lift the locked-memory limit (run as root, or with CAP_SYS_RESOURCE): %w", err)
+		return fmt.Errorf("lift the locked-memory limit, which takes CAP_SYS_RESOURCE: %w", err)
 	}
 	return nil
 }
@@ -120,7 +121,15 @@ type deniedError struct {
 }
 
 func (e *deniedError) Error() string {
-	return e.what + ": operation not permitted: run as root, or give atys CAP_BPF and CAP_PERFMON (\"atys doctor\" shows how)"
+	return e.what + ": operation not permitted: " + howPermitted()
 }
 
 func (e *deniedError) Unwrap() error { return e.err }
+
+// howPermitted says how to be allowed to load programs; root is not told to be root.
+func howPermitted() string {
+	if os.Geteuid() == 0 {
+		return "this root lacks CAP_BPF or CAP_PERFMON, as root of a container does, or a filter of system calls is in the way (\"atys doctor\" shows which)"
+	}
+	return "run as root, or give atys CAP_BPF and CAP_PERFMON (\"atys doctor\" shows how)"
+}

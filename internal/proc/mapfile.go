@@ -59,11 +59,11 @@ func (f FS) mapError(pid int, m Mapping, err error) error {
 	case errors.Is(err, ErrReplaced):
 		hint = "; only root, or CAP_CHECKPOINT_RESTORE, can still open it through map_files"
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		hint = "; run as root, or with CAP_DAC_READ_SEARCH: the file itself may not be read"
+		hint = "; " + AsRoot(", or with CAP_DAC_READ_SEARCH", "CAP_DAC_READ_SEARCH") + ": the file itself may not be read"
 		if root, rootErr := f.openRoot(pid); rootErr == nil {
 			unix.Close(root)
 		} else {
-			hint = "; run as root, or as the same user, or with CAP_SYS_PTRACE"
+			hint = "; " + AsRoot(", or as the same user, or with CAP_SYS_PTRACE", "CAP_SYS_PTRACE")
 		}
 	}
 	return fmt.Errorf("open mapping %q of process %d: %w%s", m.Path, pid, err, hint)

@@ -150,7 +150,7 @@ func (f FS) readPID(pid int, file string, parse func([]byte) error) error {
 	case gone(err):
 		return f.explain(pid, err)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%w; run as root, or as the user of process %d, or with CAP_SYS_PTRACE", err, pid)
+		return fmt.Errorf("%w; %s", err, AsRoot(fmt.Sprintf(", or as the user of process %d, or with CAP_SYS_PTRACE", pid), "CAP_SYS_PTRACE"))
 	}
 	return err
 }

@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/proc"
 )
 
 // Kind is what happened.
@@ -146,7 +148,7 @@ func openRing(cpu int) (*ring, error) {
 	}
 	fd, err := unix.PerfEventOpen(attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		return nil, fmt.Errorf("open event: %w: run as root, or give atys CAP_PERFMON (\"atys doctor\" shows how)", err)
+		return nil, fmt.Errorf("open event: %w: %s", err, proc.AsRoot(", or give atys CAP_PERFMON (\"atys doctor\" shows how)", "CAP_PERFMON"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open event: %w", err)

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/proc"
 )
 
 // Event is what is counted, and sampled each time enough of it has happened.
@@ -132,7 +134,7 @@ func parseTracepoint(e Event, name string) (Event, error) {
 		return e, nil
 	}
 	if os.IsPermission(err) {
-		return Event{}, fmt.Errorf("tracepoint %q: %w: tracefs is root's: run as root, or give atys CAP_DAC_READ_SEARCH (\"atys doctor\" shows how)", name, err)
+		return Event{}, fmt.Errorf("tracepoint %q: %w: tracefs is root's: %s", name, err, proc.AsRoot(", or give atys CAP_DAC_READ_SEARCH (\"atys doctor\" shows how)", "CAP_DAC_READ_SEARCH"))
 	}
 	if os.IsNotExist(err) {
 		if _, statErr := os.Stat(filepath.Join(tracefsRoots[0], "events")); statErr != nil {

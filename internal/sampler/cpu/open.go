@@ -234,7 +234,7 @@ func (s *Sampler) openError(err error) error {
 	case s.options.Event.PMU && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP)):
 		return fmt.Errorf("event %q needs a hardware performance counter, and this machine has none (virtual machines often hide it): use cpu-clock", name)
 	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
-		return fmt.Errorf("open event %q: %w: run as root or give atys CAP_PERFMON (\"atys doctor\" shows how)", name, err)
+		return fmt.Errorf("open event %q: %w: %s", name, err, proc.AsRoot(" or give atys CAP_PERFMON (\"atys doctor\" shows how)", "CAP_PERFMON"))
 	case errors.Is(err, unix.EMFILE):
 		return fmt.Errorf("open event %q: %w: raise the limit with \"ulimit -n\"", name, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/perfscript"
 )
@@ -131,7 +132,7 @@ func (p *perf) explain(err error) error {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "perf_event_paranoid"), strings.Contains(text, "ermission"), strings.Contains(text, "not permitted"):
-		return fmt.Errorf("%w (run as root, or with CAP_PERFMON)", err)
+		return fmt.Errorf("%w (%s)", err, proc.AsRoot(", or with CAP_PERFMON", "CAP_PERFMON"))
 	case strings.Contains(text, "unknown option"):
 		return fmt.Errorf("%w (perf 5.10 or newer is needed)", err)
 	}

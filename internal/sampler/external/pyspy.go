@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 )
 
@@ -82,7 +83,7 @@ func (p *pySpy) explain(err error) error {
 	pid := p.options.PIDs[0]
 	switch text := err.Error(); {
 	case strings.Contains(text, "ermission"):
-		return fmt.Errorf("%w (run as root, or with CAP_SYS_PTRACE)", err)
+		return fmt.Errorf("%w (%s)", err, proc.AsRoot(", or with CAP_SYS_PTRACE", "CAP_SYS_PTRACE"))
 	case strings.Contains(text, "find python version"), strings.Contains(text, "No python processes found"):
 		return fmt.Errorf("process %d is no Python that py-spy knows: use --kernel perf or bpf: %w", pid, err)
 	}
