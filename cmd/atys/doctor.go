@@ -48,6 +48,7 @@ can be asked, with 1 if not.`,
 				verdict = [2]string{"the server can be asked", "the server cannot be asked: see the lines marked missing"}
 				report, err = examineServer(c.Context(), server)
 			} else {
+				endOnSignal(c, nil)
 				report = doctor.Evaluate(doctor.Gather(pid))
 			}
 			if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -110,5 +111,22 @@ func examineAgents(t *testing.T, server string, served *process) {
 	began := time.Now()
 	if checks, works := examined(t, server); works || checks["reachable"].State != doctor.Missing || time.Since(began) > testwait.Longest(t) {
 		t.Errorf("works: %v; %+v", works, checks)
+	}
+}
+
+// TestOneCommandOnce shows a command that mends several things once.
+func TestOneCommandOnce(t *testing.T) {
+	const setcap = "sudo setcap cap_bpf,cap_perfmon=ep /opt/atys-of-a-release/bin/atys"
+	report := doctor.Report{Checks: []doctor.Check{
+		{Group: "privileges", Name: "CAP_BPF", State: doctor.Missing, Found: "not held", Mend: setcap},
+		{Group: "privileges", Name: "CAP_PERFMON", State: doctor.Missing, Found: "not held", Mend: setcap},
+		{Group: "recording", Name: "maps", State: doctor.Missing, Found: "no", Mend: setcap},
+	}}
+	var out bytes.Buffer
+	if err := printReport(&out, report, [2]string{"", ""}, false); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); strings.Count(text, setcap) != 1 || strings.Count(text, "fix: the same command as for CAP_BPF") != 2 {
+		t.Errorf("it says\n%s", text)
 	}
 }

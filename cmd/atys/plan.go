@@ -51,7 +51,8 @@ service in "atys query top".`,
   atys plan --share 1% --within 0.1% --instances 20 --duration 1m
   atys plan --share 10% --change 1% --functions 500 -F 49
   atys plan --share 1% --samples 20000`,
-		Args: noArgs,
+		Args:   noArgs,
+		PreRun: endOnSignal,
 		RunE: func(c *cobra.Command, _ []string) error {
 			p, err := f.plan(c.Flags().Changed)
 			if err != nil {

@@ -41,7 +41,8 @@ reads; the processes do not notice.`,
 		Example: `  atys targets
   atys targets --name gunicorn
   atys targets --json`,
-		Args: noArgs,
+		Args:   noArgs,
+		PreRun: endOnSignal,
 		RunE: func(*cobra.Command, []string) error {
 			o, err := f.tableOptions()
 			if err != nil {
