@@ -135,6 +135,7 @@ func TestStartIsTakenBackFromJVM(t *testing.T) {
 	if _, err := tool.start(t.Context(), 99); err == nil || !strings.Contains(err.Error(), "did not end in time") {
 		t.Errorf("error %v", err)
 	}
+	tool.program, tool.patience = asprof, time.Minute
 	const answer = "answer"
 	if err := tool.order(t.Context(), "status,file="+tool.folder.path(answer)); err != nil {
 		t.Error(err)

@@ -250,13 +250,29 @@ func TestToolIsKilled(t *testing.T) {
 	})
 }
 
+// use waits until a process has used CPU time, and there is something to sample. The
+// clock of another process is named by its number: see clock_getcpuclockid(3).
+func use(t *testing.T, pid int, d time.Duration) {
+	t.Helper()
+	spent := func() time.Duration {
+		const scheduled = 2
+		var at unix.Timespec
+		if err := unix.ClockGettime(int32(^pid<<3|scheduled), &at); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(at.Nano())
+	}
+	until := spent() + d
+	testwait.Until(t, "it has used CPU time", func() bool { return spent() >= until })
+}
+
 func TestTargetEnds(t *testing.T) {
 	needs(t, "python3", "py-spy", "asprof", "java", "javac")
 	needsRoot(t)
 	t.Run("py-spy", func(t *testing.T) {
 		pid := victim(t, ".", "python3", "testdata/victim.py")
 		s := open(t, Options{Kernel: PySpy, PIDs: []int{pid}})
-		time.Sleep(500 * time.Millisecond)
+		use(t, pid, 500*time.Millisecond)
 		unix.Kill(pid, unix.SIGKILL)
 		waitDone(t, s)
 		w, err := s.Finish()
@@ -269,7 +285,7 @@ func TestTargetEnds(t *testing.T) {
 			pid := javaVictim(t)
 			s := open(t, Options{Kernel: AsyncProfiler, PIDs: []int{pid}, AllowAttach: true})
 			folder := s.tool.(*asyncProfiler).folder.path("")
-			time.Sleep(500 * time.Millisecond)
+			use(t, pid, 500*time.Millisecond)
 			unix.Kill(pid, sig)
 			waitDone(t, s)
 			w, err := s.Finish()
