@@ -206,7 +206,7 @@ func facts(c profile.Column, whole profile.Sum) []string {
 	if how := designText(c.Head.Design); how != "" {
 		out = append(out, "sampled "+how)
 	}
-	if lacks := Losses(c.Head.Losses, whole.N, c.Head.Exact.CPU); lacks.Loud {
+	if lacks := Losses(c.Head.Losses, whole.N, c.Head.Exact.CPU); lacks.Line != "" {
 		out = append(out, lacks.Line)
 	}
 	return out

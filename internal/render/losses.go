@@ -16,7 +16,7 @@ import (
 type Lacks struct {
 	Line  string   // all of it in one line; "" if nothing is missing
 	Items []string // each by itself, the largest first
-	Loud  bool     // the line is of more than a thousandth of what was measured
+	Loud  bool     // more than a hundredth of what was measured is missing, or nobody knows how much
 }
 
 // lossBase is what a loss is a part of.
@@ -138,8 +138,10 @@ func (w wording) words(losses []profile.Loss) (out Lacks) {
 	return out
 }
 
-// visibleLoss is the share from which on a loss has words of its own in the line.
-const visibleLoss = 0.001
+const (
+	visibleLoss = 0.001 // the share from which on a loss has words of its own in the line
+	loudLoss    = 0.01  // the share from which on it is more than a note
+)
 
 // line says all in one line: "19% truncated, 12% unsymbolized (of 3,412 samples)".
 func (w wording) line(sums []sumOfLoss) (line string, loud bool) {
@@ -149,17 +151,17 @@ func (w wording) line(sums []sumOfLoss) (line string, loud bool) {
 		switch {
 		case s.base == ofNothing:
 			others = append(others, counted(s.n, s.unit)+" "+s.short)
+			loud = true
 		case s.share < visibleLoss && s.base == ofSamples && w.samples == 0:
 			others = append(others, counted(s.n, s.unit)+" "+s.short)
 		case s.share < visibleLoss:
 			small = true
-			continue
 		case s.base == ofCPU:
 			others = append(others, brief(s.share)+" "+s.short)
 		default:
 			shares = append(shares, brief(s.share)+" "+s.short)
 		}
-		loud = true
+		loud = loud || s.share >= loudLoss
 	}
 	of := " (of " + counted(w.samples, "samples") + ")"
 	var parts []string

@@ -42,6 +42,11 @@ func TestLosses(t *testing.T) {
 			line:   "12% of the CPU time was not sampled",
 			items:  []string{"12% of the CPU time was not sampled: threads too short-lived (240 ms)"},
 		},
+		"little": {
+			losses: []profile.Loss{cut("too deep", 4)}, quiet: true,
+			line:  "0.40% truncated (of 1,000 samples)",
+			items: []string{"0.40% truncated: too deep (4 samples)"},
+		},
 		"next to nothing": {
 			losses: []profile.Loss{{Reason: profile.LossUnsymbolized, N: 1}, cut("", 0)}, samples: 100_000, quiet: true,
 			line:  "less than 0.10% incomplete (of 100,000 samples)",
