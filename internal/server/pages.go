@@ -17,7 +17,6 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	fold "atys.dev/atys/internal/profile/selection"
-	"atys.dev/atys/internal/profile/whose"
 	"atys.dev/atys/internal/query"
 	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/store"
@@ -214,7 +213,7 @@ func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
 	}
 	lacks := coverageWords(coverage, about.From, about.To)
 	var out bytes.Buffer
-	if err := draw(&out, grove, a, &lacks); err != nil {
+	if err := draw(&out, s.classes.of(grove), a, &lacks); err != nil {
 		s.fail(w, "draw", err)
 		return
 	}
@@ -236,14 +235,13 @@ func (s *Server) nothing(w http.ResponseWriter, r *http.Request, a address) {
 	}
 }
 
-// draw draws a grove, folded to the application's own code unless all is asked for.
+// draw draws a grove whose frames have their classes, folded to the application's own code unless all is asked for.
 func draw(out *bytes.Buffer, grove *profile.Grove, a address, lacks *render.Lacks) error {
 	title := "all services"
 	if a.Service != "" {
 		title = a.Service
 	}
 	title += ", " + a.When()
-	grove = whose.New(nil).Grove(grove)
 	if !a.All {
 		grove, title = fold.OwnGrove(grove), title+", own code"
 	}

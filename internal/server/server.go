@@ -64,6 +64,7 @@ type Server struct {
 	crowded   chan struct{} // somebody found no room
 	care      care
 	sizes     sizes
+	classes   classes
 	metrics   *metrics
 }
 
