@@ -3,6 +3,8 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,13 @@ func TestConditionsOfAgents(t *testing.T) {
 	want := AgentCondition{Kind: "stacks-truncated", Since: since, Value: 0.15, Message: "15% of the stacks", Fix: "--unwind-memory"}
 	if got := c.agent(t, "a").Conditions; len(got) != 2 || got[0] != want {
 		t.Errorf("%+v, want %+v first", got, want)
+	}
+	page := httptest.NewRecorder()
+	c.overview(page, httptest.NewRequest(http.MethodGet, "/", nil))
+	for _, text := range []string{"2 of 2 agents report trouble: stacks-truncated", "a, since 12:00:00 UTC: 15% of the stacks (--unwind-memory)"} {
+		if !strings.Contains(page.Body.String(), text) {
+			t.Errorf("the page does not say %q: %s", text, page.Body)
+		}
 	}
 	wanted := `
 # HELP atys_server_agents_in_condition Agents that report a trouble; see atys_agent_condition.

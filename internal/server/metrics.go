@@ -104,7 +104,10 @@ func (s *Server) Collect(to chan<- prometheus.Metric) {
 	}
 	ailing := map[string]int{}
 	for _, f := range s.fleets.all() {
-		f.countConditions(ailing)
+		_, of := f.ailing()
+		for kind, n := range of {
+			ailing[kind] += n
+		}
 	}
 	for _, kind := range health.Kinds() {
 		gauge(metricAiling, ailing[string(kind)], string(kind))
@@ -155,20 +158,6 @@ func (f *fleet) count(agents map[string]int) {
 	defer f.mu.Unlock()
 	for _, a := range f.agents {
 		agents[f.state(a)]++
-	}
-}
-
-// countConditions counts the agents that are heard of by what they report.
-func (f *fleet) countConditions(of map[string]int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, a := range f.agents {
-		if f.state(a) != agentHeard {
-			continue
-		}
-		for _, c := range reported(a.report.GetState()) {
-			of[c.GetKind()]++
-		}
 	}
 }
 

@@ -79,6 +79,7 @@ type overviewModel struct {
 	Others         []link // services that there are instead
 	Rates          []string
 	Lacks          render.Lacks
+	Troubles       troubles
 	Flame          string
 	NothingMatches bool
 	Empty          bool
@@ -99,7 +100,7 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 	from, to := a.span(now)
 	model := overviewModel{Style: template.CSS(overviewStyle), Script: template.JS(overviewScript), Refresh: int(a.Refresh.Seconds()),
 		Title: a.Service, When: a.When(), Fixed: a.fixed(), Asked: a,
-		Rates: s.rateWords(r.Context(), a.Service), Lacks: coverageWords(coverage, from, to), Flame: a.flame(), Empty: len(services) == 0}
+		Rates: s.rateWords(r.Context(), a.Service), Lacks: coverageWords(coverage, from, to), Troubles: s.troubles(r.Context()), Flame: a.flame(), Empty: len(services) == 0}
 	model.list(a, services)
 	model.choices(a)
 	if model.Empty && a.Refresh == 0 && !a.fixed() {

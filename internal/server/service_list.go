@@ -101,7 +101,7 @@ func (m *overviewModel) list(a address, services []query.Service) {
 }
 
 func rowOf(a address, s query.Service, share float64) row {
-	return row{Name: s.Name, CPU: cpuCell(s), Share: shareCell(share), Samples: render.Count(s.N), share: share,
+	return row{Name: render.Printable(s.Name), CPU: cpuCell(s), Share: shareCell(share), Samples: render.Count(s.N), share: share,
 		Link: a.with(func(a *address) { a.Service = s.Name }), Chosen: s.Name == a.Service, Hidden: !a.matches(s.Name)}
 }
 
