@@ -47,6 +47,10 @@ const (
 	LossExact   LossReason = "exact times missing" // a thread exited, and what it used found no room
 	LossTargets LossReason = "not sampled"         // a process found no room among the targets
 
+	// CPU time that passed without being sampled. N is the samples that it would have
+	// had, Value is the time. It is part of the exact time, and of no row.
+	LossUnsampled LossReason = "CPU time not sampled"
+
 	// Whole windows that never came. A later window of their machine tells it, and
 	// counts them, since nobody knows what was in them.
 	LossSpoolLimit  LossReason = "dropped by the spool's limit"

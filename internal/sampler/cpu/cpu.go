@@ -20,6 +20,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/bpf"
@@ -51,6 +52,10 @@ type Options struct {
 	Fixed   bool          // do not draw periods: for comparison only
 	Spread  Placement     // where events are opened; the zero value decides by cost
 	Budget  float64       // of a core: what others may pay at most; 0: as much as it takes
+
+	// OnPlaced is told, in words, where events are from now on, and what of a core
+	// processes pay that are not sampled, each time that changes.
+	OnPlaced func(why string, bystanders float64)
 
 	OnFile    func(unwind.File)                                                 // each file that code was seen in
 	Kernel    func(address uint64) profile.Location                             // what a kernel address is
@@ -90,6 +95,8 @@ type Sampler struct {
 	done sync.WaitGroup
 
 	events eventSet
+	births *ringbuf.Reader // of the targets, while it is waited for one; nil: events do not move
+	late   late
 
 	targetsMu sync.Mutex // guards all to the next one
 	targets   map[int]float64
@@ -152,9 +159,10 @@ func (s *Sampler) prepare() (err error) {
 	if err := s.load(); err != nil {
 		return err
 	}
-	if s.events.base, err = s.applyRates(0, 1); err != nil {
+	if s.events.asked, err = s.applyRates(0, 1); err != nil {
 		return err
 	}
+	s.events.base = s.events.asked
 	s.events.redrawn = make(chan struct{}, 1)
 	if s.exact, err = newExactTimes(s.objects.ListThreads, s.objects.Exits, s.options.onlyTargets()); err != nil {
 		return err
@@ -164,12 +172,17 @@ func (s *Sampler) prepare() (err error) {
 			return err
 		}
 	}
+	if s.options.movable() {
+		if s.births, err = ringbuf.NewReader(s.objects.Births); err != nil {
+			return fmt.Errorf("hear of births: %w", err)
+		}
+	}
 	return s.attachTask()
 }
 
 // Start begins the first window.
 func (s *Sampler) Start() error {
-	chosen, err := s.placeEvents() // first: it may watch the machine for a moment
+	first, err := s.placeEvents() // first: it may watch the machine for a moment
 	if err != nil {
 		return err
 	}
@@ -183,10 +196,14 @@ func (s *Sampler) Start() error {
 	s.idleSince()
 	s.began, s.beganMono = time.Now(), bpf.Clock(unix.CLOCK_MONOTONIC)
 	s.shared.Value.Control.WindowStart = s.beganMono
-	if err := s.openEvents(chosen); err != nil {
+	if err := s.openEvents(first); err != nil {
 		return err
 	}
 	s.done.Go(s.listen)
+	if s.births != nil {
+		s.done.Go(func() { s.followBirths(s.births) })
+		s.done.Go(s.watch)
+	}
 	if s.times != nil {
 		s.done.Go(func() { s.times.follow(s.stop) })
 	}
@@ -288,10 +305,10 @@ func (s *Sampler) OnTask(e lifecycle.Event) {
 	switch e.Kind {
 	case lifecycle.Fork:
 		if s.adopt(e.Parent, e.PID) {
-			s.followThread(e.PID, e.PID)
+			s.followBirth(threadID{e.PID, e.PID})
 		}
 	case lifecycle.Thread:
-		s.followThread(e.PID, e.TID)
+		s.followBirth(threadID{e.PID, e.TID})
 	}
 }
 
@@ -359,7 +376,7 @@ func (s *Sampler) Cut() (*profile.Window, error) {
 	s.forgetDropped()
 	s.quiesce()
 	s.options.Unwinder.Develop() // the walks that ended have taken their photographs
-	s.losses(&head, full)
+	s.losses(&head, full, used)
 	s.began, s.beganMono = now, mono
 	return s.drain.window(s, head, start, full, used)
 }
@@ -421,8 +438,10 @@ func (s *Sampler) head(now uint64) profile.Head {
 		h.Watched = h.Duration * time.Duration(len(o.CPUs))
 		h.Idle = s.idleSince()
 	}
-	if why := s.throttling(); why != "" {
-		h.Comments = append(h.Comments, why)
+	for _, why := range []string{s.throttling(), s.lowered()} {
+		if why != "" {
+			h.Comments = append(h.Comments, why)
+		}
 	}
 	return h
 }
@@ -442,7 +461,7 @@ func (s *Sampler) idleSince() time.Duration {
 
 // losses moves what was counted since the last cut into the head: by the programs,
 // and by us.
-func (s *Sampler) losses(h *profile.Head, buffer uint32) {
+func (s *Sampler) losses(h *profile.Head, buffer uint32, used map[threadID]profile.Thread) {
 	var delta [kernelCounterCOUNTERS]int64
 	var values []uint64
 	for i := range delta {
@@ -466,6 +485,7 @@ func (s *Sampler) losses(h *profile.Head, buffer uint32) {
 		{Reason: profile.LossDropped, Detail: "a sample interrupted a sample", N: delta[kernelCounterLOST_NESTED], Value: delta[kernelCounterLOST_NESTED_WEIGHT]},
 		{Reason: profile.LossDropped, Detail: "times of samples: the ring was full", N: delta[kernelCounterLOST_TIMES]},
 		{Reason: profile.LossTargets, Detail: "more than the kernel's table holds", N: delta[kernelCounterLOST_TARGETS]},
+		s.lateLoss(used),
 		{Reason: profile.LossExact, Detail: "of threads that exited: the ring was full", N: delta[kernelCounterLOST_EXITS]},
 	} {
 		h.AddLoss(l)
@@ -506,6 +526,9 @@ func (s *Sampler) Close() error {
 		return nil
 	default:
 		close(s.stop)
+	}
+	if s.births != nil {
+		s.births.Close() // ends followBirths
 	}
 	s.done.Wait()
 	errs := []error{s.events.close()}

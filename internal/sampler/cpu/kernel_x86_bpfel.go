@@ -519,12 +519,15 @@ type kernelScratch struct {
 type kernelShared struct {
 	_       structs.HostLayout
 	Control struct {
-		_            structs.HostLayout
-		Active       uint32
-		SharedPeriod uint32
-		WindowStart  uint64
+		_           structs.HostLayout
+		Active      uint32
+		OnThreads   uint32
+		WindowStart uint64
+		Births      uint64
+		Alert       uint32
+		Unused      uint32
 	}
-	Pad [6]uint64
+	Pad [4]uint64
 	Cpu [512]struct {
 		_         structs.HostLayout
 		Period    uint64
@@ -596,6 +599,7 @@ const (
 	kernelMapArena1           = "arena_1"
 	kernelMapAsked            = "asked"
 	kernelMapBeamProcesses    = "beam_processes"
+	kernelMapBirths           = "births"
 	kernelMapCosts            = "costs"
 	kernelMapCounters         = "counters"
 	kernelMapDeltaEvents      = "delta_events"
@@ -624,6 +628,7 @@ const (
 	kernelMapStacks0          = "stacks_0"
 	kernelMapStacks1          = "stacks_1"
 	kernelMapTargets          = "targets"
+	kernelMapThreadWeights    = "thread_weights"
 	kernelMapTimes            = "times"
 	kernelMapV8Processes      = "v8_processes"
 	kernelProgListThreads     = "list_threads"
@@ -712,6 +717,7 @@ type kernelMapSpecs struct {
 	Arena1           *ebpf.MapSpec `ebpf:"arena_1"`
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
 	BeamProcesses    *ebpf.MapSpec `ebpf:"beam_processes"`
+	Births           *ebpf.MapSpec `ebpf:"births"`
 	Costs            *ebpf.MapSpec `ebpf:"costs"`
 	Counters         *ebpf.MapSpec `ebpf:"counters"`
 	DeltaEvents      *ebpf.MapSpec `ebpf:"delta_events"`
@@ -740,6 +746,7 @@ type kernelMapSpecs struct {
 	Stacks0          *ebpf.MapSpec `ebpf:"stacks_0"`
 	Stacks1          *ebpf.MapSpec `ebpf:"stacks_1"`
 	Targets          *ebpf.MapSpec `ebpf:"targets"`
+	ThreadWeights    *ebpf.MapSpec `ebpf:"thread_weights"`
 	Times            *ebpf.MapSpec `ebpf:"times"`
 	V8Processes      *ebpf.MapSpec `ebpf:"v8_processes"`
 }
@@ -794,6 +801,7 @@ type kernelMaps struct {
 	Arena1           *ebpf.Map `ebpf:"arena_1"`
 	Asked            *ebpf.Map `ebpf:"asked"`
 	BeamProcesses    *ebpf.Map `ebpf:"beam_processes"`
+	Births           *ebpf.Map `ebpf:"births"`
 	Costs            *ebpf.Map `ebpf:"costs"`
 	Counters         *ebpf.Map `ebpf:"counters"`
 	DeltaEvents      *ebpf.Map `ebpf:"delta_events"`
@@ -822,6 +830,7 @@ type kernelMaps struct {
 	Stacks0          *ebpf.Map `ebpf:"stacks_0"`
 	Stacks1          *ebpf.Map `ebpf:"stacks_1"`
 	Targets          *ebpf.Map `ebpf:"targets"`
+	ThreadWeights    *ebpf.Map `ebpf:"thread_weights"`
 	Times            *ebpf.Map `ebpf:"times"`
 	V8Processes      *ebpf.Map `ebpf:"v8_processes"`
 }
@@ -832,6 +841,7 @@ func (m *kernelMaps) Close() error {
 		m.Arena1,
 		m.Asked,
 		m.BeamProcesses,
+		m.Births,
 		m.Costs,
 		m.Counters,
 		m.DeltaEvents,
@@ -860,6 +870,7 @@ func (m *kernelMaps) Close() error {
 		m.Stacks0,
 		m.Stacks1,
 		m.Targets,
+		m.ThreadWeights,
 		m.Times,
 		m.V8Processes,
 	)

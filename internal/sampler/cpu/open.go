@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -28,28 +29,29 @@ const (
 
 // eventSet is the events that are open.
 type eventSet struct {
-	mu       sync.Mutex // guards all below
-	decision decision
-	base     float64       // Hz
-	block    time.Duration // length of the block under way
-	edge     time.Time     // its end
-	period   uint64        // the timer's now, for threads that come later
-	redrawn  chan struct{} // tells drawBlocks that edge is another; not guarded
-	open     []openEvent
-	seconds  []int
-	cgroup   *os.File
-	closed   bool
-	fired    float64   // interrupts of timers at each CPU,
-	counted  time.Time // up to here
+	redrawn chan struct{} // tells drawBlocks that edge is another; not guarded
+
+	mu      sync.Mutex // guards all below
+	placed  placed
+	mover   mover         // where they go next
+	asked   float64       // Hz,
+	base    float64       // and what is had of it
+	block   time.Duration // length of the block under way
+	edge    time.Time     // its end
+	open    []openEvent
+	seconds []int
+	cgroup  *os.File
+	closed  bool
+	fired   interrupts
 }
 
+// openEvent is an event that runs.
 type openEvent struct {
-	fd      int
-	cpu     int // -1 for a thread's
-	process int // whose thread
-	link    link.Link
-	base    float64 // rate it was last drawn for
-	entered uint64  // samples on its CPU, then
+	fd   int
+	link link.Link
+	cpu  int      // -1: it is on a thread,
+	of   threadID // this one
+	own  ownTimer // where it runs only while a target does
 }
 
 func (e *eventSet) close() error {
@@ -77,25 +79,46 @@ func (s *Sampler) frequency() float64 {
 	return s.events.base
 }
 
-// openEvents opens the events where they belong and lets them run.
-func (s *Sampler) openEvents(chosen decision) (err error) {
+// asked is the base rate if the budget allowed it.
+func (s *Sampler) asked() float64 {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	return s.events.asked
+}
+
+// openEvents opens the events where they begin and lets them run.
+func (s *Sampler) openEvents(first placed) error {
 	o := s.options
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
 	e := &s.events
-	e.decision = chosen
-	if o.Event.Clock {
-		s.begin()
-		s.countTimers()
-	}
-	if chosen.placement == PlaceCgroup && !o.Event.Trace {
-		if e.cgroup, err = os.Open(chosen.cgroup); err != nil {
-			return fmt.Errorf("open cgroup: %w", err)
-		}
+	e.placed = first
+	e.base = first.rate(e.asked)
+	if o.movable() && first.placement == PlaceCPUs {
+		e.mover.guard(time.Now(), atomic.LoadUint64(&s.shared.Value.Control.Births))
 	}
 	if o.Second != nil {
 		if err := s.openSecond(); err != nil {
 			return err
+		}
+	}
+	return s.openPlaced()
+}
+
+// openPlaced opens the events where they belong. Who calls it holds the events'
+// lock, here and below.
+func (s *Sampler) openPlaced() (err error) {
+	o, e := s.options, &s.events
+	if o.Event.Clock {
+		s.begin()
+		s.countInterrupts()
+	}
+	onThreads := e.placed.placement == PlaceThreads
+	atomic.StoreUint32(&s.shared.Value.Control.OnThreads, flag(onThreads))
+	atomic.StoreUint32(&s.shared.Value.Control.Alert, flag(onThreads && e.mover.state == apart)) // before threads are listed
+	if e.placed.placement == PlaceCgroup && !o.Event.Trace && e.cgroup == nil {
+		if e.cgroup, err = os.Open(e.placed.cgroup); err != nil {
+			return fmt.Errorf("open cgroup: %w", err)
 		}
 	}
 	switch {
@@ -103,8 +126,7 @@ func (s *Sampler) openEvents(chosen decision) (err error) {
 		// A program on a tracepoint sees every hit on the machine, whatever
 		// event it is attached through: open one.
 		return s.openOne(-1, o.CPUs[0], 0, s.objects.OnSample)
-	case chosen.placement == PlaceThreads:
-		s.shared.Value.Control.SharedPeriod = 1
+	case onThreads:
 		return s.openThreads()
 	}
 	pid, flags := e.whose()
@@ -138,7 +160,7 @@ func (s *Sampler) openThreads() error {
 			return fmt.Errorf("list threads of process %d: %w", pid, err)
 		}
 		for _, tid := range tids {
-			if err := s.openThread(pid, tid); err != nil {
+			if _, err := s.openThread(threadID{pid, tid}); err != nil {
 				return err
 			}
 		}
@@ -154,32 +176,49 @@ func (s *Sampler) followThreads(pid int) {
 		s.log.Warn("sample threads", "pid", pid, "error", err)
 	}
 	for _, tid := range tids {
-		s.followThread(pid, tid)
+		s.followThread(threadID{pid, tid})
 	}
 }
 
-// followThread opens an event for a new thread of a target.
-func (s *Sampler) followThread(pid, tid int) {
+// followBirth opens an event for a thread that a target has started. What it has
+// used by then has no samples, nor has what it used if it has ended.
+func (s *Sampler) followBirth(id threadID) {
+	opened, follows := s.followThread(id)
+	switch {
+	case !follows:
+	case opened:
+		s.late.until(id)
+	default:
+		s.late.never(id)
+	}
+}
+
+// followThread opens an event for a thread of a target, where threads have events:
+// it is told whether they have, and whether it was in time.
+func (s *Sampler) followThread(id threadID) (opened, follows bool) {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
-	if s.events.decision.placement != PlaceThreads || s.events.closed || !s.Wanted(pid) {
-		return
+	if s.events.placed.placement != PlaceThreads || s.events.closed || !s.Wanted(id.pid) {
+		return false, false
 	}
-	if err := s.openThread(pid, tid); err != nil {
-		s.log.Warn("sample new thread", "pid", pid, "tid", tid, "error", err)
+	opened, err := s.openThread(id)
+	if err != nil {
+		s.log.Warn("sample new thread", "pid", id.pid, "tid", id.tid, "error", err)
 	}
+	return opened, true
 }
 
 // openThread opens an event for a thread, unless it has ended.
-func (s *Sampler) openThread(pid, tid int) error {
-	err := s.openOne(tid, -1, 0, s.objects.OnSample)
+func (s *Sampler) openThread(id threadID) (opened bool, err error) {
+	err = s.openOne(id.tid, -1, 0, s.objects.OnSample)
 	if errors.Is(err, unix.ESRCH) {
-		return nil
+		s.forgetWeight(id.tid)
+		return false, nil
 	}
 	if err == nil {
-		s.events.open[len(s.events.open)-1].process = pid
+		s.events.open[len(s.events.open)-1].of = id
 	}
-	return err
+	return err == nil, err
 }
 
 // leaveThreads closes the events of processes' threads.
@@ -187,7 +226,7 @@ func (s *Sampler) leaveThreads(processes map[int]bool) {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
 	for i := len(s.events.open) - 1; i >= 0; i-- {
-		if e := s.events.open[i]; e.cpu < 0 && processes[e.process] {
+		if e := s.events.open[i]; e.cpu < 0 && processes[e.of.pid] {
 			s.dropEvent(i)
 		}
 	}
@@ -195,7 +234,11 @@ func (s *Sampler) leaveThreads(processes map[int]bool) {
 
 // openOne opens, attaches and enables one event.
 func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
-	attr := s.options.Event.attr(s.period(cpu))
+	timer, err := s.period(pid, cpu)
+	if err != nil {
+		return err
+	}
+	attr := s.options.Event.attr(timer)
 	if s.options.byFrequency() {
 		attr.Sample = uint64(s.events.base)
 		attr.Bits |= unix.PerfBitFreq
@@ -216,7 +259,7 @@ func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
 		unix.Close(fd)
 		return fmt.Errorf("attach to event %s: %w", s.options.Event.Name, err)
 	}
-	s.events.open = append(s.events.open, openEvent{fd: fd, cpu: cpu, link: attached, base: s.events.base})
+	s.events.open = append(s.events.open, openEvent{fd: fd, cpu: cpu, link: attached, own: ownTimer{base: s.events.base}})
 	if s.options.Tap != nil {
 		if err := s.options.Tap.Opened(fd, cpu); err != nil {
 			return err
@@ -257,28 +300,38 @@ func (s *Sampler) openSecond() error {
 	return nil
 }
 
-// period is what an event is opened with, and tells the programs its weight.
-func (s *Sampler) period(cpu int) uint64 {
+// period is what an event is opened with, and tells the programs what its samples
+// weigh.
+func (s *Sampler) period(tid, cpu int) (uint64, error) {
 	o := s.options
 	switch {
 	case o.Event.Trace:
 		for i := range s.shared.Value.Cpu {
 			s.shared.Value.Cpu[i].Period = 1
 		}
-		return 1
+		return 1, nil
 	case !o.Event.Clock && o.thinned():
-		return 1
+		return 1, nil
 	case !o.Event.Clock:
-		return max(o.Count, 1)
-	case cpu < 0 && s.events.period != 0:
-		return s.events.period
+		return max(o.Count, 1), nil
 	}
-	return uint64(s.drawFor(cpu))
+	timer, err := s.drawFor(cpu, tid, 0)
+	return uint64(timer), err
+}
+
+// dropAll closes all events.
+func (s *Sampler) dropAll() {
+	for i := len(s.events.open) - 1; i >= 0; i-- {
+		s.dropEvent(i)
+	}
 }
 
 func (s *Sampler) dropEvent(i int) {
 	e := s.events.open[i]
 	e.link.Close()
 	unix.Close(e.fd)
-	s.events.open = append(s.events.open[:i], s.events.open[i+1:]...)
+	if e.cpu < 0 {
+		s.forgetWeight(e.of.tid)
+	}
+	s.events.open = slices.Delete(s.events.open, i, i+1)
 }

@@ -19,6 +19,8 @@ type kernelParts struct {
 
 	SharedState *ebpf.Map `ebpf:"shared_state"`
 	Targets     *ebpf.Map `ebpf:"targets"`
+	Weights     *ebpf.Map `ebpf:"thread_weights"`
+	Births      *ebpf.Map `ebpf:"births"`
 	Rows0       *ebpf.Map `ebpf:"rows_0"`
 	Rows1       *ebpf.Map `ebpf:"rows_1"`
 	Stacks0     *ebpf.Map `ebpf:"stacks_0"`
@@ -43,7 +45,7 @@ func (k *kernelParts) load(spec *ebpf.CollectionSpec, event Event, shared *ebpf.
 
 func (k *kernelParts) close() error {
 	var errs []error
-	for _, part := range []io.Closer{k.OnSample, k.ListThreads, k.OnExit, k.OnFree, k.OnFork, k.SharedState, k.Targets,
+	for _, part := range []io.Closer{k.OnSample, k.ListThreads, k.OnExit, k.OnFree, k.OnFork, k.SharedState, k.Targets, k.Weights, k.Births,
 		k.Rows0, k.Rows1, k.Stacks0, k.Stacks1, k.Arena0, k.Arena1, k.Counters, k.Costs, k.Times, k.DeltaEvents, k.Exits} {
 		errs = append(errs, part.Close())
 	}

@@ -1,11 +1,14 @@
 package cpu
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/stats"
@@ -15,10 +18,17 @@ import (
 // target does.
 const targetBlock = time.Second
 
-// targetSamples is how many samples a cgroup's timer takes before it is started
-// afresh with a new period: one that runs rarely must be left alone long enough
-// to be sampled at all.
-const targetSamples = 20
+// ownPeriods is for how many periods a timer that runs only while a target does has
+// run before it is started afresh with a new one: what it has run of a period is
+// lost, and one that runs rarely would never fire.
+const ownPeriods = 50
+
+// ownTimer is the timer of an event that runs only while a target does.
+type ownTimer struct {
+	base float64       // rate it was last drawn for
+	ran  time.Duration // up to then
+	seen time.Duration // up to the last look
+}
 
 // drawBlocks gives all events new periods, block by block, until the sampler is
 // closed. One edge for all CPUs wakes us once, however many there are.
@@ -46,6 +56,14 @@ func (e *eventSet) left() time.Duration {
 	return time.Until(e.edge)
 }
 
+// wake has drawBlocks know that the block under way is another.
+func (e *eventSet) wake() {
+	select {
+	case e.redrawn <- struct{}{}:
+	default:
+	}
+}
+
 // mean is the period of the base rate. Who calls it holds the events' lock, here
 // and below.
 func (e *eventSet) mean() time.Duration {
@@ -55,91 +73,136 @@ func (e *eventSet) mean() time.Duration {
 // begin begins a block.
 func (s *Sampler) begin() {
 	e := &s.events
-	if e.decision.placement == PlaceCPUs {
+	if e.placed.placement == PlaceCPUs {
 		e.block = stats.DrawBlock(s.options.Rand, e.mean())
 	} else {
 		e.block = stats.DrawLength(s.options.Rand, targetBlock)
 	}
+	if e.placed.placement == PlaceThreads { // of those that the table of weights has no room for
+		atomic.StoreUint64(&s.shared.Value.Cpu[0].Period, uint64(e.mean()))
+	}
 	e.edge = time.Now().Add(e.block)
 }
 
-// draw gives a timer of this block and what its samples weigh. How long a
-// target runs of the block is not known: there a sample weighs the period itself.
-func (s *Sampler) draw() (timer, weight time.Duration) {
+// draw gives a timer of this block and what its samples weigh. Where it runs only
+// while a target does, the block is as long as it is expected to run; 0: nobody
+// knows, and a sample weighs the period itself.
+func (s *Sampler) draw(runs time.Duration) (timer, weight time.Duration) {
 	e := &s.events
 	if s.options.Fixed {
 		return e.mean(), e.mean()
 	}
 	timer = stats.DrawPeriod(s.options.Rand, e.mean())
-	if e.decision.placement != PlaceCPUs {
+	if e.placed.placement == PlaceCPUs {
+		runs = e.block
+	}
+	if runs < ownPeriods/2*timer && e.placed.placement != PlaceCPUs {
 		return timer, timer
 	}
-	return timer, stats.BlockWeight(e.block, timer)
+	return timer, stats.BlockWeight(runs, timer)
 }
 
-// drawFor draws a timer for events of a CPU, or of threads (-1), and tells the
-// programs its weight.
-func (s *Sampler) drawFor(cpu int) time.Duration {
-	timer, weight := s.draw()
-	atomic.StoreUint64(&s.shared.Value.Cpu[max(cpu, 0)].Period, uint64(weight))
-	s.events.period = uint64(timer)
-	return timer
+// drawFor draws a timer for an event of a CPU, or of a thread (-1), and tells the
+// programs what its samples weigh.
+func (s *Sampler) drawFor(cpu, tid int, runs time.Duration) (timer time.Duration, err error) {
+	timer, weight := s.draw(runs)
+	if cpu >= 0 {
+		atomic.StoreUint64(&s.shared.Value.Cpu[cpu].Period, uint64(weight))
+		return timer, nil
+	}
+	err = s.objects.Weights.Put(uint32(tid), uint64(weight))
+	if errors.Is(err, unix.E2BIG) {
+		return s.events.mean(), nil // which is what samples of the others weigh
+	}
+	if err != nil {
+		return 0, fmt.Errorf("tell what samples of thread %d weigh: %w", tid, err)
+	}
+	return timer, nil
 }
 
-// redraw begins a new block: each CPU, or all threads together, get a new period.
+func (s *Sampler) forgetWeight(tid int) {
+	if err := s.objects.Weights.Delete(uint32(tid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		s.log.Debug("forget what samples weigh", "tid", tid, "error", err)
+	}
+}
+
+// redraw begins a new block: events get new periods, those of targets as far as
+// they have run for long enough.
 func (s *Sampler) redraw() {
 	s.begin()
-	timers := map[int]time.Duration{}
 	e := &s.events
-	for i := 0; i < len(e.open); i++ {
+	for i := len(e.open) - 1; i >= 0; i-- {
 		o := &e.open[i]
-		timer, ok := timers[o.cpu]
-		if !ok {
-			if !s.due(o) {
+		var runs time.Duration
+		if e.placed.placement != PlaceCPUs {
+			ran, ended := o.running()
+			if ended {
+				s.dropEvent(i)
 				continue
 			}
-			timer = s.drawFor(o.cpu)
-			timers[o.cpu] = timer
+			var due bool
+			if runs, due = o.own.due(ran, e.base, e.mean()); !due {
+				continue
+			}
 		}
-		if err := setPeriod(o.fd, uint64(timer)); errors.Is(err, unix.ESRCH) {
+		timer, err := s.drawFor(o.cpu, o.of.tid, runs)
+		if err == nil {
+			err = setPeriod(o.fd, uint64(timer))
+		}
+		if errors.Is(err, unix.ESRCH) {
 			s.dropEvent(i) // the thread is gone
-			i--
+		} else if err != nil {
+			s.log.Warn("draw a new period", "cpu", o.cpu, "tid", o.of.tid, "error", err)
 		}
 	}
 }
 
-// due tells whether an event has taken enough samples to start afresh.
-func (s *Sampler) due(o *openEvent) bool {
-	if s.events.decision.placement != PlaceCgroup || o.base != s.events.base {
-		o.base = s.events.base
-		return true
+// running is how long an event has run since it was opened, and whether its thread
+// has ended: an event stays after it.
+func (o *openEvent) running() (ran time.Duration, ended bool) {
+	var count [8]byte
+	if n, err := unix.Read(o.fd, count[:]); n != len(count) || err != nil {
+		return o.own.seen, o.cpu < 0
 	}
-	entered := atomic.LoadUint64(&s.shared.Value.Cpu[o.cpu].Entered)
-	if entered-o.entered < targetSamples {
-		return false
+	ran = time.Duration(binary.NativeEndian.Uint64(count[:]))
+	still := ran == o.own.seen
+	o.own.seen = ran
+	return ran, still && o.cpu < 0 && errors.Is(unix.Tgkill(o.of.pid, o.of.tid, 0), unix.ESRCH)
+}
+
+// due tells whether a timer has run for long enough to start afresh, and gives how
+// long it is expected to run the next time: as long as it did.
+func (t *ownTimer) due(ran time.Duration, base float64, mean time.Duration) (runs time.Duration, due bool) {
+	runs = ran - t.ran
+	if t.base == base && runs < ownPeriods*mean {
+		return 0, false
 	}
-	o.entered = entered
-	return true
+	t.base, t.ran = base, ran
+	return runs, true
 }
 
 // setBase has the timers follow a new base rate at once: at the edge of a
 // window, that it may hold from there on.
-func (s *Sampler) setBase(hz float64) {
+func (s *Sampler) setBase(asked float64) {
 	e := &s.events
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.asked = asked
+	s.changeBase(e.placed.rate(asked))
+}
+
+// changeBase has the timers follow what is had of the rate that is asked for.
+func (s *Sampler) changeBase(hz float64) {
+	e := &s.events
 	if e.base == hz {
 		return
 	}
-	s.countTimers()
+	s.countInterrupts()
 	e.base = hz
 	switch {
 	case s.options.Event.Clock:
 		s.redraw()
-		select {
-		case e.redrawn <- struct{}{}:
-		default:
-		}
+		e.wake()
 	case s.options.byFrequency():
 		for _, o := range e.open {
 			if err := setPeriod(o.fd, uint64(hz)); err != nil {

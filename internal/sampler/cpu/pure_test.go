@@ -23,7 +23,7 @@ func TestPlanRates(t *testing.T) {
 		{"slower ones keep a part", 99, map[int]float64{1: 1000, 2: 250, 3: 10}, 1000, map[int]float64{1: 1, 2: 0.25, 3: 0.01}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := planRates(c.base, c.wanted)
+			p := planRates(c.base, 0, c.wanted)
 			if p.base != c.want {
 				t.Errorf("base rate %v, want %v", p.base, c.want)
 			}

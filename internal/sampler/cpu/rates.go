@@ -34,8 +34,9 @@ type ratePlan struct {
 
 const keepAll = uint64(1) << 32
 
-// planRates is pure; base is the rate where no target asks for more.
-func planRates(base float64, wanted map[int]float64) ratePlan {
+// planRates is pure; base is the rate where no target asks for more, and most what
+// is had of it; 0: all.
+func planRates(base, most float64, wanted map[int]float64) ratePlan {
 	p := ratePlan{keep: make(map[int]uint64, len(wanted))}
 	for _, hz := range wanted {
 		p.base = max(p.base, hz)
@@ -43,10 +44,14 @@ func planRates(base float64, wanted map[int]float64) ratePlan {
 	if p.base == 0 {
 		p.base = base
 	}
+	had := p.base
+	if most > 0 {
+		had = min(had, most)
+	}
 	for pid, hz := range wanted {
 		p.keep[pid] = keepAll
-		if hz < p.base {
-			p.keep[pid] = uint64(hz / p.base * float64(keepAll))
+		if hz < had {
+			p.keep[pid] = uint64(hz / had * float64(keepAll))
 		}
 	}
 	return p
@@ -149,13 +154,16 @@ func (s *Sampler) SetFrequency(hz float64) error {
 }
 
 // applyRates writes wanted rates for the windows that use the given buffers, and
-// gives the base rate that goes with them. The buffer being filled is never one
+// gives the base rate that is asked for with them. The buffer being filled is never one
 // of them: a rate holds for whole windows. A target that finds no room is counted.
 func (s *Sampler) applyRates(buffers ...int) (base float64, err error) {
+	s.events.mu.Lock() // never within the other
+	most := s.events.placed.cap
+	s.events.mu.Unlock()
 	s.targetsMu.Lock()
 	defer s.targetsMu.Unlock()
 	s.entering, s.fresh = s.fresh, map[int]bool{} // what those used that are held has no samples either
-	plan := planRates(s.options.Frequency, s.targets)
+	plan := planRates(s.options.Frequency, most, s.targets)
 	s.sweepTargets()
 	refused := int64(0)
 	for pid, keep := range plan.keep {

@@ -545,7 +545,7 @@ func TestSpent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fired := (after.Interrupt - before.Interrupt).Seconds() / interruptCost.Seconds()
+	fired := (after.Interrupt - before.Interrupt).Seconds() / interruptCost().Seconds()
 	atMost := 499 * float64(len(s.options.CPUs)) * time.Since(began).Seconds()
 	if fired < float64(w.N()) || fired > atMost || fired < atMost/2 {
 		t.Errorf("%.0f interrupts for %d samples of one process, at most %.0f", fired, w.N(), atMost)

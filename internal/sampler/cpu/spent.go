@@ -8,7 +8,7 @@ import (
 // Spent is what taking samples has cost, beside the profiler's own process.
 type Spent struct {
 	BPF       time.Duration // inside the programs; 0 without Options.MeasureCost
-	Interrupt time.Duration // of the interrupts: as many as there were, at what an empty one costs
+	Interrupt time.Duration // of the interrupts: as many as there were, at what an empty one costs here
 }
 
 // Spent tells what samples have cost so far.
@@ -23,34 +23,32 @@ func (s *Sampler) Spent() (Spent, error) {
 	}
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
-	spent.Interrupt = time.Duration(s.interrupts() * float64(interruptCost))
+	s.countInterrupts()
+	spent.Interrupt = time.Duration(s.events.fired.n * float64(interruptCost()))
 	return spent, nil
 }
 
-// interrupts is how often the events have fired. Who calls it holds the events'
-// lock, here and below.
-func (s *Sampler) interrupts() (n float64) {
-	if s.onTimers() {
-		s.countTimers()
-		return s.events.fired
-	}
+// interrupts is how often events have fired, wherever they were.
+type interrupts struct {
+	n       float64
+	at      time.Time // counted up to here,
+	entered uint64    // when the programs had begun so often
+}
+
+// countInterrupts counts up to now: before events go elsewhere, or their rate
+// changes. Timers of CPUs fire whoever runs there, and where it is idle: of those
+// the programs count not all. Who calls it holds the events' lock.
+func (s *Sampler) countInterrupts() {
+	e, now, entered := &s.events, time.Now(), uint64(0)
 	for i := range s.shared.Value.Cpu {
-		n += float64(atomic.LoadUint64(&s.shared.Value.Cpu[i].Entered))
+		entered += atomic.LoadUint64(&s.shared.Value.Cpu[i].Entered)
 	}
-	return n
-}
-
-// onTimers tells whether each CPU has a timer that fires whoever runs there, and
-// where it is idle: of those the programs count not all.
-func (s *Sampler) onTimers() bool {
-	return s.options.Event.Clock && s.events.decision.placement == PlaceCPUs
-}
-
-// countTimers counts how often the timers have fired at their rate, up to now.
-func (s *Sampler) countTimers() {
-	e, now := &s.events, time.Now()
-	if !e.counted.IsZero() {
-		e.fired += now.Sub(e.counted).Seconds() * e.base * float64(len(s.options.CPUs))
+	switch {
+	case e.fired.at.IsZero():
+	case s.options.Event.Clock && e.placed.placement == PlaceCPUs:
+		e.fired.n += now.Sub(e.fired.at).Seconds() * e.base * float64(len(s.options.CPUs))
+	default:
+		e.fired.n += float64(entered - e.fired.entered)
 	}
-	e.counted = now
+	e.fired.at, e.fired.entered = now, entered
 }

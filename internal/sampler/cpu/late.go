@@ -1,0 +1,77 @@
+package cpu
+
+import (
+	"sync"
+	"time"
+
+	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/profile"
+)
+
+// late is CPU time of threads before they had an event of their own, or of those
+// that never had one: it has no samples.
+type late struct {
+	since func(threadID) time.Duration // what a thread has used so far; for tests
+
+	mu    sync.Mutex // guards all below
+	time  time.Duration
+	ended map[threadID]bool // without an event
+}
+
+// maxLate bounds the threads that are remembered from cut to cut.
+const maxLate = 1 << 16
+
+// never tells of a thread that has ended without an event.
+func (l *late) never(id threadID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended == nil {
+		l.ended = map[threadID]bool{}
+	}
+	if len(l.ended) < maxLate {
+		l.ended[id] = true
+	}
+}
+
+// until tells of a thread that has an event from now on.
+func (l *late) until(id threadID) {
+	used := l.since
+	if used == nil {
+		used = usedSoFar
+	}
+	d := used(id)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.time += d
+}
+
+func usedSoFar(id threadID) time.Duration {
+	t, err := proc.FS{}.ThreadTime(id.pid, id.tid)
+	if err != nil {
+		return 0 // it has just ended: what it used since is not much
+	}
+	return t.Run
+}
+
+// take gives what was not sampled since it was called last, of threads that used
+// so much in the window that ends.
+func (l *late) take(used map[threadID]profile.Thread) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sum := l.time
+	for id := range l.ended {
+		sum += used[id].Exact.CPU
+	}
+	l.time = 0
+	clear(l.ended)
+	return sum
+}
+
+// lateLoss is that as a loss.
+func (s *Sampler) lateLoss(used map[threadID]profile.Thread) profile.Loss {
+	l := profile.Loss{Reason: profile.LossUnsampled, Detail: profile.TooShortLived}
+	if d := s.late.take(used); d > 0 && s.options.Event.Clock {
+		l.N, l.Value = int64(d.Seconds()*s.frequency()), int64(d)
+	}
+	return l
+}
