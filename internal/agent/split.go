@@ -33,6 +33,9 @@ func split(w *profile.Window, targets []profile.Labels, machine profile.Labels, 
 		s.add(p, row)
 	}
 	for _, l := range w.Losses {
+		if l.Reason == profile.LossUnsampled {
+			continue // each target's is told by its own balance
+		}
 		if l.Reason == profile.LossDropped || !l.Reason.OfSamples() { // the others were counted again, row by row
 			rest.Head().AddLoss(l)
 		}

@@ -93,6 +93,8 @@ func (r LossReason) Unit() string {
 		return "threads"
 	case r == LossTargets:
 		return "processes"
+	case r == LossUnsampled:
+		return "missing samples"
 	}
 	return "others"
 }
