@@ -1,31 +1,27 @@
-package balance
+package profile
 
-import (
-	"time"
-
-	"atys.dev/atys/internal/profile"
-)
+import "time"
 
 // How long windows of a target are added up: less says little, and what is certain
 // after so long only is not much.
 const (
-	shortest = time.Minute
-	longest  = 10 * time.Minute
+	ledgerLeast = time.Minute
+	ledgerMost  = 10 * time.Minute
 )
 
 // Ledger adds windows of one target up until it is certain that time is missing,
 // which no single one of them may be able to show. The zero value is ready to use.
 type Ledger struct {
-	head profile.Head
-	sum  profile.Sum
+	head Head
+	sum  Sum
 	over time.Duration
 }
 
 // Add adds a window, the next of its target. Where it has become certain that time
 // was not sampled, the window gets the loss, of all windows since the last that got one.
-func (l *Ledger) Add(w *profile.Window) Balance {
+func (l *Ledger) Add(w *Window) Balance {
 	if l.over == 0 {
-		l.head = profile.Head{Types: w.Types[:min(len(w.Types), 1)]}
+		l.head = Head{Types: w.Types[:min(len(w.Types), 1)]}
 	}
 	for _, r := range w.Rows {
 		l.sum.N += r.N
@@ -37,7 +33,7 @@ func (l *Ledger) Add(w *profile.Window) Balance {
 	l.head.Exact.Add(w.Exact)
 	for _, loss := range w.Losses {
 		switch loss.Reason {
-		case profile.LossUnsampled, profile.LossDropped, profile.LossExact, profile.LossTargets:
+		case LossUnsampled, LossDropped, LossExact, LossTargets:
 			l.head.AddLoss(loss)
 		}
 	}
@@ -45,13 +41,13 @@ func (l *Ledger) Add(w *profile.Window) Balance {
 		l.head.SayPartOfCPU()
 	}
 	l.over += w.Duration
-	b := Of(&l.head, l.sum)
-	if l.over < shortest {
+	b := l.head.Balance(l.sum)
+	if l.over < ledgerLeast {
 		return b
 	}
 	loss := b.Loss()
 	w.AddLoss(loss)
-	if loss.Value > 0 || l.over >= longest {
+	if loss.Value > 0 || l.over >= ledgerMost {
 		*l = Ledger{}
 	}
 	return b

@@ -1,26 +1,21 @@
-// Package balance compares CPU time that was sampled with the exact time that the kernel accounted.
-//
-//	a window's rows and head -> Of: a Balance -> what is missing, in words
-//	windows of one target, one after another -> Ledger: a loss in the window
-//	   in which it has become certain that time was not sampled
-package balance
+package profile
 
 import (
 	"fmt"
+	"math"
 	"time"
-
-	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/stats"
 )
 
 const (
-	// miss is how often an interval is wrong by chance.
-	miss = 0.001
+	// sure is the deviate that is exceeded with a probability of 0.0005: an interval
+	// of 99.9%. It is asked for each target, again and again.
+	sure = 3.2905
 	// tolerated is the part of the CPU time that may be missing without a word.
 	tolerated = 0.02
 )
 
-// Balance is sampled time against exact time. Where Unknown is not empty there is
+// Balance is CPU time that was sampled against the exact time that the kernel
+// accounted. Where Unknown is not empty there is
 // no exact time to compare with, and it says why.
 type Balance struct {
 	Sampled, Exact   time.Duration
@@ -32,12 +27,13 @@ type Balance struct {
 	period float64       // of a sample
 }
 
-// Of compares a window's head with the sum of its samples, of the first value type.
-func Of(h *profile.Head, sampled profile.Sum) Balance {
+// Balance compares what all samples of a head's window sum up to, of the first value
+// type, with the exact time. Of a selection of samples it means nothing: see Told.
+func (h *Head) Balance(sampled Sum) Balance {
 	b := Balance{Exact: h.Exact.CPU, Unknown: unknown(h, sampled)}
 	largest := int64(0)
 	for _, l := range h.Losses {
-		if l.Reason == profile.LossUnsampled {
+		if l.Reason == LossUnsampled {
 			b.told += time.Duration(l.Value)
 			if l.Value > largest && l.Detail != "" {
 				b.detail, largest = l.Detail, l.Value
@@ -48,24 +44,30 @@ func Of(h *profile.Head, sampled profile.Sum) Balance {
 		return b
 	}
 	// What was sampled and lost is told already; what has no exact time is beside the point.
-	sums := stats.Sums{N: sampled.N, Weight: float64(sampled.Value), Squares: sampled.Squares}
-	sums = without(sums, h.LossOf(profile.LossExact).Value-h.LossOf(profile.LossDropped).Value)
-	b.Sampled = time.Duration(sums.Weight)
+	sampled = without(sampled, h.LossOf(LossExact).Value-h.LossOf(LossDropped).Value)
+	b.Sampled = time.Duration(sampled.Value)
 	b.period = float64(h.Types[0].Period)
-	if sums.N > 0 {
-		b.period = sums.Weight / float64(sums.N)
+	if sampled.N > 0 {
+		b.period = float64(sampled.Value) / float64(sampled.N)
 	}
-	i := stats.OfExact(sums, float64(b.Exact), b.period, miss)
-	b.Ratio, b.Low, b.High = i.Value, i.Low, i.High
-	if b.detail == "" && h.LossOf(profile.LossTargets).N > 0 {
+	b.Ratio, b.Low, b.High = ratio(sampled, float64(b.Exact), b.period)
+	if b.detail == "" && h.LossOf(LossTargets).N > 0 {
 		b.detail = "more processes than the kernel's table of targets holds"
 	}
 	return b
 }
 
-// OfWindow compares a window's own rows.
-func OfWindow(w *profile.Window) Balance {
-	sum := profile.Sum{}
+// Told is the balance of which only the losses are known: of a part of a window, or
+// where its rows are not at hand.
+func (h *Head) Told() Balance {
+	b := h.Balance(Sum{})
+	b.Sampled, b.Ratio, b.Low, b.High = b.Exact, 1, 0, math.Inf(1)
+	return b
+}
+
+// Balance compares a window's own rows.
+func (w *Window) Balance() Balance {
+	var sum Sum
 	for _, r := range w.Rows {
 		sum.N += r.N
 		if len(r.Values) > 0 {
@@ -73,20 +75,46 @@ func OfWindow(w *profile.Window) Balance {
 		}
 		sum.Squares += r.Squares
 	}
-	return Of(&w.Head, sum)
+	return w.Head.Balance(sum)
 }
 
 // without takes weight away, as if fewer samples of the same mean had been taken.
-func without(s stats.Sums, weight int64) stats.Sums {
-	if s.Weight <= 0 || weight == 0 {
+func without(s Sum, weight int64) Sum {
+	if s.Value <= 0 || weight == 0 {
 		return s
 	}
-	left := max(1-float64(weight)/s.Weight, 0)
-	return stats.Sums{N: int64(float64(s.N)*left + 0.5), Weight: s.Weight * left, Squares: s.Squares * left}
+	left := max(1-float64(weight)/float64(s.Value), 0)
+	return Sum{N: int64(float64(s.N)*left + 0.5), Value: int64(float64(s.Value)*left + 0.5), Squares: s.Squares * left}
+}
+
+// ratio is how much of an exact total was sampled, with its interval. Period is what
+// a sample weighs where there is none.
+//
+// The number of samples is taken for Poisson, as many as would be as sure as these.
+// A task that runs for several periods at a time is sampled more evenly than that:
+// there the interval is safe, and wider than need be.
+func ratio(sampled Sum, exact, period float64) (r, low, high float64) {
+	n, each := 0.0, period
+	if sampled.N > 0 && sampled.Value > 0 {
+		each = max(sampled.Squares/float64(sampled.Value), float64(sampled.Value)/float64(sampled.N))
+		n = float64(sampled.Value) / each
+	}
+	low, high = poissonLimits(n)
+	return n * each / exact, low * each / exact, high * each / exact
+}
+
+// poissonLimits are Byar's limits of the mean of which n were counted (Breslow and
+// Day 1987, Statistical Methods in Cancer Research II, p. 69).
+func poissonLimits(n float64) (low, high float64) {
+	if n > 0 {
+		low = n * math.Pow(max(1-1/(9*n)-sure/(3*math.Sqrt(n)), 0), 3)
+	}
+	m := n + 1
+	return low, m * math.Pow(1-1/(9*m)+sure/(3*math.Sqrt(m)), 3)
 }
 
 // unknown says why there is nothing to compare with; empty: there is.
-func unknown(h *profile.Head, sampled profile.Sum) string {
+func unknown(h *Head, sampled Sum) string {
 	switch {
 	case len(h.Types) == 0 || h.Types[0].Kind != "cpu" || h.Types[0].Unit != "nanoseconds":
 		if len(h.Types) == 0 {
@@ -99,7 +127,7 @@ func unknown(h *profile.Head, sampled profile.Sum) string {
 		return "this profiler keeps no exact CPU time"
 	case h.Exact.CPU <= 0:
 		return nothingUsed
-	case float64(h.LossOf(profile.LossExact).Value) > tolerated*float64(sampled.Value):
+	case float64(h.LossOf(LossExact).Value) > tolerated*float64(sampled.Value):
 		return "processes came and went unseen"
 	}
 	return ""
@@ -119,12 +147,12 @@ func (b Balance) Missing() time.Duration {
 }
 
 // Loss is what is missing and is not told yet; the zero Loss where that is nothing.
-func (b Balance) Loss() profile.Loss {
+func (b Balance) Loss() Loss {
 	missing := b.Missing() - b.told
 	if missing <= 0 || b.period <= 0 {
-		return profile.Loss{}
+		return Loss{}
 	}
-	return profile.Loss{Reason: profile.LossUnsampled, Detail: b.detail, N: int64(float64(missing)/b.period + 0.5), Value: int64(missing)}
+	return Loss{Reason: LossUnsampled, Detail: b.detail, N: int64(float64(missing)/b.period + 0.5), Value: int64(missing)}
 }
 
 // String says in one line what is missing, or why nobody knows; empty: nothing is.
