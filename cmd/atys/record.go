@@ -151,7 +151,7 @@ func recordCommand() *cobra.Command {
 	flags.StringVar(&f.format, "format", "", "format to write, if the file's extension does not tell: pprof, folded, html, svg, speedscope, cpuprofile")
 	flags.BoolVarP(&f.threads, "threads", "t", false, "keep threads apart in formats that show one tree")
 	flags.BoolVar(&f.processes, "processes", false, "keep processes apart in formats that show one tree; -a and -G do by their names")
-	flags.Float64Var(&f.budget, "budget", 0, "percent of a core that processes which are not sampled may pay at most, else refuse; 0: as much as it takes")
+	flags.Float64Var(&f.budget, "budget", 0, "percent of a core that processes which are not sampled may pay at most: the frequency is lowered until they do; 0: as much as it takes")
 	flags.StringVar(&f.pruning, "prune", "", "keep the threads that make up so much of each process's samples, by its name, such as P99; the others as one row")
 	flags.BoolVar(&f.timed, "timed", false, "keep each sample's time and CPU")
 	_ = c.MarkFlagFilename("output", bare(outputExtensions())...)
@@ -205,7 +205,8 @@ func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, args []s
 		return recordExternal(c.Context(), f, external.Kernel(f.kernel), targets, child)
 	}
 	r, err := recorder.Start(recorder.Setup{CacheDir: cacheDir(), Rows: f.tables << 17, Log: logger(f.verbose)}, recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
-		Threads: true, Timed: f.timed, Budget: f.budget / 100, MayAsk: f.allowAttach, Pruning: f.percent})
+		Threads: true, Timed: f.timed, Budget: f.budget / 100, MayAsk: f.allowAttach, Pruning: f.percent,
+		Placed: warnBystanders})
 	if err != nil {
 		other, err := f.fallback(c, targets, args, err)
 		if err != nil {
@@ -214,7 +215,7 @@ func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, args []s
 		return recordExternal(c.Context(), f, other, targets, child)
 	}
 	defer r.Close()
-	warnBystanders(r)
+	warnBystanders(r.Sampler().Placement())
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
 	if child != nil {
@@ -226,8 +227,7 @@ func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, args []s
 }
 
 // warnBystanders tells what a high frequency costs those who are not sampled.
-func warnBystanders(r *recorder.Recorder) {
-	why, cost := r.Sampler().Placement()
+func warnBystanders(why string, cost float64) {
 	if cost > 0.001 {
 		fmt.Fprintf(os.Stderr, "atys: %s; processes that are not sampled pay %.1f%% of a core for it\n", why, 100*cost)
 	}
@@ -279,7 +279,8 @@ func summarize(w io.Writer, window *profile.Window, path string, all bool) {
 		fmt.Fprintf(w, "; wrote %s", path)
 	}
 	fmt.Fprintln(w)
-	writeLacks(w, render.Losses(window.Losses, window.N(), window.Exact.CPU), all)
+	writeLacks(w, render.Losses(lossesOf(window), window.N(), window.Exact.CPU), all)
+	writeUnchecked(w, window)
 	if len(window.Types) > 0 {
 		writeMostOff(w, window)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -135,8 +136,27 @@ func writeFacts(w io.Writer, lead string, win *profile.Window, all bool) {
 		facts = append(facts, render.Printable(string(win.Design))+" sampling")
 	}
 	fmt.Fprintln(w, lead+strings.Join(facts, ", "))
-	writeLacks(w, render.Losses(win.Losses, whole.N, win.Exact.CPU), all)
+	writeLacks(w, render.Losses(lossesOf(win), whole.N, win.Exact.CPU), all)
+	writeUnchecked(w, win)
 	writeMostOff(w, win)
+}
+
+// lossesOf are a profile's losses, with CPU time that was certainly not sampled: what
+// older versions and other profilers have written does not say that.
+func lossesOf(win *profile.Window) []profile.Loss {
+	missing := win.Balance().Loss()
+	if missing.Value == 0 {
+		return win.Losses
+	}
+	return append(slices.Clone(win.Losses), missing)
+}
+
+// writeUnchecked says why nobody knows whether all CPU time was sampled, where that
+// is so.
+func writeUnchecked(w io.Writer, win *profile.Window) {
+	if b := win.Balance(); b.Unknown != "" && b.Missing() == 0 && b.String() != "" {
+		fmt.Fprintf(w, "  %s\n", render.Printable(b.String()))
+	}
 }
 
 // writeLacks says what is missing in one line; all says that by each item too.

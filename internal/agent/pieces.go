@@ -87,6 +87,7 @@ func (a *Agent) parts(r *recording, from Recording, w *profile.Window) []*profil
 	}
 	w = a.named(from, w)
 	parts := split(w, targets.each(w.Threads), machine, p.Threads)
+	r.balances.add(parts, machine)
 	if r.task.everything() || p.All() && !r.letAll.IsZero() {
 		return parts
 	}

@@ -73,6 +73,7 @@ type recording struct {
 	rates    rates                // of the window that is filled
 	next     *rates               // from its edge on; nil: the same
 	soloists map[string]*soloist  // by target, where the agent is alone
+	balances balances             // of its targets: sampled and exact time
 	spent    profile.Cost         // by its samples, since the sampler began
 	cost     profile.Cost         // and since the last edge
 }

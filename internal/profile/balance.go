@@ -116,17 +116,16 @@ func poissonLimits(n float64) (low, high float64) {
 // unknown says why there is nothing to compare with; empty: there is.
 func unknown(h *Head, sampled Sum) string {
 	switch {
-	case len(h.Types) == 0 || h.Types[0].Kind != "cpu" || h.Types[0].Unit != "nanoseconds":
-		if len(h.Types) == 0 {
-			return "nothing was measured"
-		}
+	case len(h.Types) == 0 || h.Design == DesignCensus:
+		return needsNone // nothing was left to chance
+	case h.Types[0].Kind != "cpu" || h.Types[0].Unit != "nanoseconds":
 		return "the kernel keeps no exact total of " + h.Types[0].Kind
 	case h.PartOfCPU():
 		return "only a part of the CPU time was to be sampled"
 	case h.Exact.CPU <= 0 && sampled.N > 0:
 		return "this profiler keeps no exact CPU time"
 	case h.Exact.CPU <= 0:
-		return nothingUsed
+		return needsNone
 	case float64(h.LossOf(LossExact).Value) > tolerated*float64(sampled.Value):
 		return "processes came and went unseen"
 	}
@@ -160,14 +159,14 @@ func (b Balance) String() string {
 	if missing := b.Missing(); missing > 0 {
 		return fmt.Sprintf("%s of the CPU time was not sampled%s", percent(float64(missing)/float64(max(b.Exact, missing))), because(b.detail))
 	}
-	if b.Unknown != "" && b.Unknown != nothingUsed {
+	if b.Unknown != "" && b.Unknown != needsNone {
 		return "sampled time is not checked against exact time: " + b.Unknown
 	}
 	return ""
 }
 
-// nothingUsed needs no words.
-const nothingUsed = "no CPU time was used"
+// needsNone is where there is nothing to compare, which needs no words.
+const needsNone = "there is nothing to compare"
 
 func because(detail string) string {
 	if detail == "" {

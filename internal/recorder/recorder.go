@@ -35,6 +35,8 @@ type Options struct {
 	// nobody else knows, and a question that is cut off can crash 3.1.
 	MayAsk bool
 
+	Placed func(why string, bystanders float64) // see OnPlaced of cpu.Options
+
 	MeasureCost, Empty, PassThrough bool // see cpu.Options
 }
 
@@ -78,7 +80,7 @@ func (m *Machine) Start(o Options) (r *Recorder, err error) {
 		Unwinder: m.unwinder, CPUs: m.cpus, Event: base, Second: second, Log: m.log,
 		All: o.Targets.All, PIDs: o.Targets.PIDs, Cgroup: o.Targets.Cgroup,
 		Frequency: o.Frequency, Count: o.Count, Threads: o.Threads, Slot: o.Slot, Timed: o.Timed, Fixed: o.Fixed,
-		Spread: o.Placement, Budget: o.Budget, OnFile: m.addFile, Kernel: m.kernel.Location, Named: m.unwinder.Name,
+		Spread: o.Placement, Budget: o.Budget, OnPlaced: o.Placed, OnFile: m.addFile, Kernel: m.kernel.Location, Named: m.unwinder.Name,
 		Anonymous: func(pid int, address uint64) (profile.Location, []profile.Frame) {
 			return m.anonymous(pid, address, o.MayAsk)
 		},
@@ -282,6 +284,7 @@ func (r *Recorder) finish(windows []*profile.Window) (*profile.Window, error) {
 	if err != nil {
 		return whole, err
 	}
+	whole.AddLoss(whole.Balance().Loss())
 	r.machine.managed.settle()
 	if r.options.Pruning > 0 {
 		prune.Window(whole, r.options.Pruning, nil)

@@ -35,9 +35,6 @@ type lossWords struct {
 	long  string // by itself
 }
 
-// lossUnsampled is CPU time that passed without samples, in nanoseconds.
-const lossUnsampled profile.LossReason = "CPU time not sampled"
-
 // wordsOf is the one table of how reasons are worded. A reason that is not in it
 // comes from a later version, and reads as "other".
 var wordsOf = map[profile.LossReason]lossWords{
@@ -48,7 +45,7 @@ var wordsOf = map[profile.LossReason]lossWords{
 	profile.LossPruned:       {ofSamples, "pruned", "pruned"},
 	profile.LossThreshold:    {ofSamples, "below the threshold", "below the sampler's threshold"},
 	profile.LossOther:        {ofSamples, "other", "other reasons"},
-	lossUnsampled:            {ofCPU, "of the CPU time was not sampled", "of the CPU time was not sampled"},
+	profile.LossUnsampled:    {ofCPU, "of the CPU time was not sampled", "of the CPU time was not sampled"},
 	profile.LossExact:        {ofNothing, "without exact CPU time", "exited with no room for exact CPU times"},
 	profile.LossTargets:      {ofNothing, "not sampled", "not sampled: no room among the targets"},
 	profile.LossSpoolLimit:   {ofNothing, "never arrived", "dropped by the spool's limit"},
@@ -112,6 +109,8 @@ type sumOfLoss struct {
 	unit  string // of what is counted
 	n     int64
 	share float64
+
+	detail string // of the largest
 }
 
 func (w wording) words(losses []profile.Loss) (out Lacks) {
@@ -126,7 +125,7 @@ func (w wording) words(losses []profile.Loss) (out Lacks) {
 		at := slices.IndexFunc(sums, func(s sumOfLoss) bool { return s.short == words.short && s.base == words.base })
 		if at < 0 {
 			at = len(sums)
-			sums = append(sums, sumOfLoss{lossWords: words, unit: l.Reason.Unit()})
+			sums = append(sums, sumOfLoss{lossWords: words, unit: l.Reason.Unit(), detail: l.Detail})
 		}
 		sums[at].n += l.N
 		sums[at].share += w.share(l)
@@ -140,6 +139,7 @@ func (w wording) words(losses []profile.Loss) (out Lacks) {
 
 const (
 	visibleLoss = 0.001 // the share from which on a loss has words of its own in the line
+	visibleTime = 0.02  // the same of the CPU time
 	loudLoss    = 0.01  // the share from which on it is more than a note
 )
 
@@ -156,12 +156,13 @@ func (w wording) line(sums []sumOfLoss) (line string, loud bool) {
 			others = append(others, counted(s.n, s.unit)+" "+s.short)
 		case s.share < visibleLoss:
 			small = true
+		case s.base == ofCPU && s.share < visibleTime: // an item says it
 		case s.base == ofCPU:
-			others = append(others, brief(s.share)+" "+s.short)
+			others = append(others, brief(s.share)+" "+s.short+because(s.detail))
 		default:
 			shares = append(shares, brief(s.share)+" "+s.short)
 		}
-		loud = loud || s.share >= loudLoss
+		loud = loud || s.share >= loudLoss && (s.base != ofCPU || s.share >= visibleTime)
 	}
 	of := " (of " + counted(w.samples, "samples") + ")"
 	var parts []string
@@ -174,20 +175,25 @@ func (w wording) line(sums []sumOfLoss) (line string, loud bool) {
 	return strings.Join(append(parts, others...), "; "), loud
 }
 
+// because says why, where it is known.
+func because(detail string) string {
+	if detail == "" {
+		return ""
+	}
+	return ": " + printable(detail) // it may name a file of the target's
+}
+
 // item words one loss by itself.
 func (w wording) item(l profile.Loss) string {
 	words, share := lossWordsOf(l.Reason), w.share(l)
-	detail, count := "", ""
-	if l.Detail != "" {
-		detail = ": " + printable(l.Detail) // it may name a file of the target's
-	}
+	count := ""
 	switch words.base {
 	case ofCPU:
 		count = Value(float64(cmp.Or(l.Value, l.N)), "nanoseconds")
 	default:
 		count = counted(l.N, l.Reason.Unit())
 	}
-	text := printable(words.long) + detail
+	text := printable(words.long) + because(l.Detail)
 	if share == 0 {
 		return count + " " + text
 	}

@@ -119,7 +119,7 @@ func (d *Digest) tableHead() Head {
 		Lost:      d.head.LossOf(profile.LossDropped).N,
 		Truncated: d.head.LossOf(profile.LossTruncated).N + d.head.LossOf(profile.LossStarting).N,
 		Unnamed:   d.head.LossOf(profile.LossUnsymbolized).N,
-		Lacks:     render.Losses(d.head.Losses, d.samples, d.head.Exact.CPU).Line}
+		Lacks:     render.Losses(d.losses(), d.samples, d.head.Exact.CPU).Line}
 	if len(d.head.Types) > 0 {
 		h.Event, h.Unit = d.head.Types[0].Kind, d.head.Types[0].Unit
 	}
@@ -180,4 +180,13 @@ func (d *Digest) threadRow(s *threadSums, names map[profile.FrameKey]string) Thr
 		t.TopSelf = float64(most) / float64(s.n)
 	}
 	return t
+}
+
+// losses are those of all that was added up, with CPU time that was certainly not sampled.
+func (d *Digest) losses() []profile.Loss {
+	missing := d.head.Balance(profile.Sum{N: d.samples, Value: d.value, Squares: d.squares}).Loss()
+	if missing.Value == 0 {
+		return d.head.Losses
+	}
+	return append(slices.Clone(d.head.Losses), missing)
 }

@@ -434,6 +434,9 @@ func (s *Sampler) head(now uint64) profile.Head {
 	if o.Second != nil {
 		h.Types = append(h.Types, profile.ValueType{Kind: o.Second.Name, Unit: o.Second.Unit})
 	}
+	if o.Event.Clock && (o.Event.User || o.Event.Kernel) {
+		h.SayPartOfCPU()
+	}
 	if o.All {
 		h.Watched = h.Duration * time.Duration(len(o.CPUs))
 		h.Idle = s.idleSince()

@@ -37,6 +37,7 @@ type drainer struct {
 	buffer   []profile.LocationID
 	used     map[threadID]profile.Thread
 	names    map[int]string // of processes; nil: none was asked for
+	unseen   map[int]bool   // processes of a cgroup that came and went: nobody heard what they used
 }
 
 // span is where the places of a frame are: as many as calls are inlined there.
@@ -68,7 +69,7 @@ func (d *drainer) window(s *Sampler, head profile.Head, start uint64, buffer uin
 	}
 	b := profile.NewBuilder(head)
 	d.forget()
-	d.used, d.names = used, nil
+	d.used, d.names, d.unseen = used, nil, map[int]bool{}
 	threads := d.addThreads(s, b, used)
 	err := drainMap(rows, &d.keys, &d.rows, func(k kernelRowKey, v kernelRowValue) {
 		d.addRow(s, b, arena, threads, k, v)
@@ -79,6 +80,7 @@ func (d *drainer) window(s *Sampler, head profile.Head, start uint64, buffer uin
 	if s.times != nil {
 		d.addTimes(s, b, arena, threads, start, buffer)
 	}
+	b.Head().AddLoss(profile.Loss{Reason: profile.LossExact, Detail: unseenDetail, N: int64(len(d.unseen))})
 	atomic.StoreUint64(&arena.Next, 0)
 	atomic.StoreUint64(&arena.Rows, 0)
 	return b.Window(), nil
@@ -156,6 +158,10 @@ func (d *drainer) addRow(s *Sampler, b *profile.Builder, arena *kernelArena, thr
 		row.Values = append(row.Values, int64(v.Delta))
 	}
 	b.Add(row)
+	if s.options.Cgroup != "" && d.cameAndWent(s, int(k.Tgid)) {
+		d.unseen[int(k.Tgid)] = true
+		b.Head().AddLoss(profile.Loss{Reason: profile.LossExact, Detail: unseenDetail, Value: row.Values[0]})
+	}
 	switch {
 	case end == profile.EndStarting:
 		b.Head().AddLoss(profile.Loss{Reason: profile.LossStarting, Detail: end.String(), N: row.N, Value: row.Values[0]})
@@ -181,8 +187,11 @@ func (d *drainer) thread(s *Sampler, b *profile.Builder, threads map[threadID]pr
 // it was called: without a name its samples would be of a service without one.
 const endedProcess = "[ended]"
 
-// process names the process of a thread that we know nothing of.
-func (d *drainer) process(s *Sampler, pid int) string {
+// unseenDetail is why there is no exact time of some samples' processes.
+const unseenDetail = "of processes that came and went unseen"
+
+// heard gives what processes are called whose threads' times are known.
+func (d *drainer) heard(s *Sampler) map[int]string {
 	if d.names == nil {
 		d.names = map[int]string{}
 		for id, t := range s.exact.before {
@@ -192,6 +201,18 @@ func (d *drainer) process(s *Sampler, pid int) string {
 			d.names[id.pid] = cmp.Or(d.names[id.pid], t.Process)
 		}
 	}
+	return d.names
+}
+
+// cameAndWent tells whether nobody heard what a process of a cgroup used.
+func (d *drainer) cameAndWent(s *Sampler, pid int) bool {
+	_, heard := d.heard(s)[pid]
+	return d.unseen[pid] || !heard
+}
+
+// process names the process of a thread that we know nothing of.
+func (d *drainer) process(s *Sampler, pid int) string {
+	d.heard(s)
 	if d.names[pid] == "" {
 		d.names[pid] = endedProcess
 		if stat, err := (proc.FS{}).Stat(pid); err == nil {

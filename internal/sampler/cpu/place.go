@@ -195,6 +195,7 @@ func (s *Sampler) firstLook(d *demand) error {
 		return err
 	}
 	*d = s.compare(before, after)
+	d.rare = 0 // too short a look to say
 	d.cgroup = ownCgroup(s.options.PIDs)
 	return nil
 }
