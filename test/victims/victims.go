@@ -53,6 +53,7 @@ var recipes = map[string]recipe{
 	"recursive":    {sources: []string{"recursive.c"}},
 	"resonant1ms":  {sources: []string{"periodic.c"}, defines: []string{`NAME="resonant1ms"`, "PERIOD_US=1000"}},
 	"rusty":        {sources: []string{"rusty.rs"}},
+	"shortlived":   {sources: []string{"shortlived.c"}},
 	"signals":      {sources: []string{"signals.c"}},
 	"tailcall":     {sources: []string{"tailcall.c"}},
 	"threads50":    {sources: []string{"threads.c"}},

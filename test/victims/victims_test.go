@@ -77,7 +77,7 @@ func parse(t *testing.T, text []byte) (l log) {
 // used, and burns in each of its sites.
 func TestVictimsAccountForTheirTime(t *testing.T) {
 	for _, name := range Names() {
-		if name == "burn25" || name == "forkstorm" || name == "idle" {
+		if name == "burn25" || name == "forkstorm" || name == "idle" || name == "shortlived" {
 			continue // have logs of their own
 		}
 		t.Run(name, func(t *testing.T) {
@@ -172,6 +172,24 @@ func TestForkstorm(t *testing.T) {
 	}
 	if l := parse(t, text); l.children == 0 || l.children != l.spawned {
 		t.Errorf("%d of %d processes reported", l.children, l.spawned)
+	}
+}
+
+// TestShortlived has each of its modes run, and end when it is told to.
+func TestShortlived(t *testing.T) {
+	path := build(t, "shortlived", Options{})
+	for _, mode := range []string{"threads", "processes", "pool", "busy"} {
+		v, err := Start(t.Context(), path, "100", mode, "1", "1", "4")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := v.Stop() // it runs once at least
+		if err != nil {
+			t.Fatalf("%s: %v", mode, err)
+		}
+		if !regexp.MustCompile(`"runs":[1-9]`).Match(text) {
+			t.Errorf("%s: it never ran: %q", mode, text)
+		}
 	}
 }
 
