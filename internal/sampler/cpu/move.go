@@ -74,7 +74,7 @@ func (s *Sampler) settle(births uint64, d demand) {
 	if moves {
 		next.decision = to
 	} else if next.placement == PlaceCPUs {
-		next.bystanders = d.onCPUs()
+		next.decision = e.mover.guards(d)
 	}
 	next = s.afford(next)
 	if !moves && !worthTelling(e.placed.cap, next.cap) {

@@ -12,7 +12,8 @@ import "time"
 // It is pure: whoever carries out what it decides tells it what happened.
 type mover struct {
 	state  residence
-	births uint64        // counted up to the last look
+	first  uint64        // births counted when it began,
+	births uint64        // and up to the last look
 	quiet  time.Time     // since when there was no birth
 	needed time.Duration // without one, until events may go to threads
 }
@@ -37,7 +38,7 @@ const (
 
 // guard begins on CPUs.
 func (m *mover) guard(now time.Time, births uint64) {
-	*m = mover{state: guarding, births: births, quiet: now, needed: calmAtFirst}
+	*m = mover{state: guarding, first: births, births: births, quiet: now, needed: calmAtFirst}
 }
 
 // calm counts births, and tells whether events on threads come into question.
@@ -62,6 +63,19 @@ func (m *mover) settle(now time.Time, births uint64, d demand) (to decision, mov
 		return decision{PlaceCPUs, "", d.onCPUs(), to.why}, true
 	}
 	return decision{}, false
+}
+
+// guards is the decision to be on CPUs, and why by now.
+func (m *mover) guards(d demand) decision {
+	at := place(d)
+	switch {
+	case m.state != guarding || at.placement != PlaceThreads:
+	case m.births > m.first:
+		at.why = afterBirth
+	default:
+		at.why = untilCalm
+	}
+	return decision{PlaceCPUs, "", d.onCPUs(), at.why}
 }
 
 // nearly tells whether threads, where events are, would be chosen but for what the

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,16 +15,18 @@ func TestPlanRates(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		base   float64
+		most   float64
 		wanted map[int]float64
 		want   float64
 		keep   map[int]float64
 	}{
-		{"nobody asks", 99, nil, 99, nil},
-		{"one target", 99, map[int]float64{1: 999}, 999, map[int]float64{1: 1}},
-		{"slower ones keep a part", 99, map[int]float64{1: 1000, 2: 250, 3: 10}, 1000, map[int]float64{1: 1, 2: 0.25, 3: 0.01}},
+		{"nobody asks", 99, 0, nil, 99, nil},
+		{"one target", 99, 0, map[int]float64{1: 999}, 999, map[int]float64{1: 1}},
+		{"slower ones keep a part", 99, 0, map[int]float64{1: 1000, 2: 250, 3: 10}, 1000, map[int]float64{1: 1, 2: 0.25, 3: 0.01}},
+		{"a part of what is had", 99, 500, map[int]float64{1: 1000, 2: 250, 3: 10}, 1000, map[int]float64{1: 1, 2: 0.5, 3: 0.02}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := planRates(c.base, 0, c.wanted)
+			p := planRates(c.base, c.most, c.wanted)
 			if p.base != c.want {
 				t.Errorf("base rate %v, want %v", p.base, c.want)
 			}
@@ -61,8 +64,10 @@ func TestPlace(t *testing.T) {
 		{"hot, switching all the time", demand{hz: 999, others: 0.1, switches: 20000, threads: 8}, PlaceCPUs},
 		{"hot, with a cgroup of its own", demand{hz: 999, others: 1, switches: 20000, threads: 8, cgroup: "/x"}, PlaceCgroup},
 		{"hot, thousands of threads", demand{hz: 999, others: 1, switches: 10, threads: 5000}, PlaceCPUs},
+		{"hot, threads that run rarely", demand{hz: 4999, others: 1, switches: 200, threads: 64, rare: 0.5}, PlaceCPUs},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			c.demand.interrupt = 14 * time.Microsecond
 			got := place(c.demand)
 			if got.placement != c.want {
 				t.Errorf("placed %v (%s), want %v", got.placement, got.why, c.want)
