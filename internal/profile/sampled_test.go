@@ -27,9 +27,15 @@ func TestBalanceCoversItsDesign(t *testing.T) {
 	const runs, miss = 2000, 0.001
 	rng := rand.New(rand.NewPCG(7, 29))
 	for name, program := range map[string]func(length time.Duration) stats.Program{
-		"short":   func(l time.Duration) stats.Program { return stats.Periodic(rng, l, 500*time.Microsecond, 1700*time.Microsecond) },
-		"long":    func(l time.Duration) stats.Program { return stats.Periodic(rng, l, 50*time.Millisecond, 70*time.Millisecond) },
-		"in step": func(l time.Duration) stats.Program { return stats.Periodic(rng, l, 2*time.Millisecond, 8*time.Millisecond) },
+		"short": func(l time.Duration) stats.Program {
+			return stats.Periodic(rng, l, 500*time.Microsecond, 1700*time.Microsecond)
+		},
+		"long": func(l time.Duration) stats.Program {
+			return stats.Periodic(rng, l, 50*time.Millisecond, 70*time.Millisecond)
+		},
+		"in step": func(l time.Duration) stats.Program {
+			return stats.Periodic(rng, l, 2*time.Millisecond, 8*time.Millisecond)
+		},
 	} {
 		missed, sum := 0, 0.0
 		for range runs {
