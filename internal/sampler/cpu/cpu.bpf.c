@@ -442,6 +442,7 @@ struct thread_times {
 	u64 runtime, utime, stime;
 	u64 switches;
 	u64 started; /* CLOCK_BOOTTIME ns */
+	u64 target;  /* its process is sampled: user space may not have heard of it yet */
 	char comm[16];
 	char process[16];
 };
@@ -454,14 +455,16 @@ int list_threads(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	if (!task)
 		return 0;
+	u32 tgid = task->tgid;
 	struct thread_times t = {
-		.tgid = task->tgid,
+		.tgid = tgid,
 		.tid = task->pid,
 		.runtime = task->se.sum_exec_runtime,
 		.utime = task->utime,
 		.stime = task->stime,
 		.switches = task->nvcsw + task->nivcsw,
 		.started = task->start_boottime,
+		.target = only_targets && bpf_map_lookup_elem(&targets, &tgid) != 0,
 	};
 	bpf_probe_read_kernel(t.comm, sizeof(t.comm), task->comm);
 	bpf_probe_read_kernel(t.process, sizeof(t.process), task->group_leader->comm);

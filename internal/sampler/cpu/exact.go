@@ -29,6 +29,7 @@ type times struct {
 	runtime, user, system uint64
 	switches              uint64
 	started               uint64 // CLOCK_BOOTTIME ns
+	target                bool   // its process is sampled, as the kernel knows
 	process, name         string
 	missing               uint64 // the first edge at which it was not listed; 0: it was
 }
@@ -95,7 +96,7 @@ func (x *exactTimes) cut(wanted func(pid int) bool) (map[threadID]profile.Thread
 	used := x.used
 	after := make(map[threadID]times, len(x.before))
 	err := x.snapshot(func(id threadID, t times) {
-		if !wanted(id.pid) || x.settled[id] == t.started {
+		if !t.target && !wanted(id.pid) || x.settled[id] == t.started {
 			return
 		}
 		x.charge(used, id, t)
@@ -189,7 +190,7 @@ func (x *exactTimes) snapshot(each func(threadID, times)) error {
 			t := (*kernelThreadTimes)(unsafe.Pointer(&x.buffer[at]))
 			if t.Tgid != 0 {
 				each(threadID{int(t.Tgid), int(t.Tid)}, times{runtime: t.Runtime, user: t.Utime, system: t.Stime,
-					switches: t.Switches, started: t.Started, process: cstring(t.Process[:]), name: cstring(t.Comm[:])})
+					switches: t.Switches, started: t.Started, target: t.Target != 0, process: cstring(t.Process[:]), name: cstring(t.Comm[:])})
 			}
 		}
 		held = copy(x.buffer, x.buffer[at:held])

@@ -554,6 +554,7 @@ type kernelThreadTimes struct {
 	Stime    uint64
 	Switches uint64
 	Started  uint64
+	Target   uint64
 	Comm     [16]int8
 	Process  [16]int8
 }

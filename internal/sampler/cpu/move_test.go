@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
 )
 
@@ -89,5 +90,27 @@ func TestBudgetLowersTheRate(t *testing.T) {
 	}
 	if len(w.Comments) == 0 || !strings.Contains(w.Comments[0], "the budget") {
 		t.Errorf("the window says %q", w.Comments)
+	}
+}
+
+// TestExactTimeOfChildrenNobodyHeardOf has children live across edges before anybody
+// follows their forks: they have samples, so they have exact time.
+func TestExactTimeOfChildrenNobodyHeardOf(t *testing.T) {
+	pid := shell(t, "while :; do sh -c 'n=0; while [ $n -lt 20000 ]; do n=$((n+1)); done'; done")
+	s := startHearing(t, Options{PIDs: []int{pid}, Frequency: 999}, func(*Sampler, lifecycle.Event) {}) // as where it comes late
+	cut(t, s, 100*time.Millisecond)
+	w := cut(t, s, 20*time.Millisecond)
+	for range 2000 {
+		if w.N() >= 1000 {
+			break
+		}
+		next, err := profile.Merge(w, cut(t, s, 20*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w = next
+	}
+	if r := float64(w.Total(0)) / float64(w.Exact.CPU); r < 0.75 || r > 1.25 {
+		t.Errorf("%.2f of the exact time was sampled, with %d samples", r, w.N())
 	}
 }

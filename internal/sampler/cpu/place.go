@@ -228,7 +228,7 @@ func (s *Sampler) compare(before, after sight) demand {
 		}
 		used := float64(t.runtime - old.runtime)
 		switch {
-		case s.Wanted(id.pid):
+		case t.target || s.Wanted(id.pid):
 			d.threads++
 			mine += used
 			if used/1e9/elapsed*d.hz < ownPeriods {

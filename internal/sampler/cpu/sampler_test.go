@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
 )
@@ -51,6 +52,12 @@ const spin = "while :; do :; done"
 // start begins to sample with everything wired as a recorder does.
 func start(t *testing.T, o Options) *Sampler {
 	t.Helper()
+	return startHearing(t, o, func(s *Sampler, e lifecycle.Event) { s.OnTask(e) })
+}
+
+// startHearing is start, but what the sampler hears of forks goes another way.
+func startHearing(t *testing.T, o Options, hear func(*Sampler, lifecycle.Event)) *Sampler {
+	t.Helper()
 	needBPF(t)
 	cpus, err := proc.FS{}.OnlineCPUs()
 	if err != nil {
@@ -73,7 +80,7 @@ func start(t *testing.T, o Options) *Sampler {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	u.OnTask(s.OnTask)
+	u.OnTask(func(e lifecycle.Event) { hear(s, e) })
 	if err := u.Start(); err != nil {
 		t.Fatal(err)
 	}
