@@ -54,7 +54,8 @@ type Options struct {
 	Budget  float64       // of a core: what others may pay at most; 0: as much as it takes
 
 	// OnPlaced is told, in words, where events are from now on, and what of a core
-	// processes pay that are not sampled, each time that changes.
+	// processes pay that are not sampled, each time that changes. It must not ask the
+	// sampler anything.
 	OnPlaced func(why string, bystanders float64)
 
 	OnFile    func(unwind.File)                                                 // each file that code was seen in
