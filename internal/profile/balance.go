@@ -118,6 +118,8 @@ func unknown(h *Head, sampled Sum) string {
 	switch {
 	case len(h.Types) == 0 || h.Design == DesignCensus:
 		return needsNone // nothing was left to chance
+	case h.Design == DesignUnknown && h.Exact.CPU <= 0:
+		return needsNone // another tool's profile, which promises nothing
 	case h.Types[0].Kind != "cpu" || h.Types[0].Unit != "nanoseconds":
 		return "the kernel keeps no exact total of " + h.Types[0].Kind
 	case h.PartOfCPU():

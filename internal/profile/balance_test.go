@@ -9,7 +9,7 @@ import (
 // balanced has so many samples a second of CPU time, each of 10 ms, and used so much.
 func balanced(samples int64, exact time.Duration, losses ...Loss) *Window {
 	const period = int64(10 * time.Millisecond)
-	b := NewBuilder(Head{Start: time.Unix(1e9, 0), Duration: 10 * time.Second, Types: []ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: period}},
+	b := NewBuilder(Head{Start: time.Unix(1e9, 0), Duration: 10 * time.Second, Design: DesignRandomised, Types: []ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: period}},
 		Exact: Exact{CPU: exact}})
 	if samples > 0 {
 		b.Add(Row{Stack: b.Stack(nil, EndComplete), N: samples, Values: []int64{samples * period}, Squares: float64(samples) * float64(period) * float64(period)})
@@ -18,6 +18,13 @@ func balanced(samples int64, exact time.Duration, losses ...Loss) *Window {
 		b.Head().AddLoss(l)
 	}
 	return b.Window()
+}
+
+// foreign is a window of which only the samples are known.
+func foreign(samples int64) *Window {
+	w := balanced(samples, 0)
+	w.Design = DesignUnknown
+	return w
 }
 
 func TestBalance(t *testing.T) {
@@ -45,6 +52,7 @@ func TestBalance(t *testing.T) {
 		{"too many targets", balanced(5000, 100*time.Second, Loss{Reason: LossTargets, N: 9}),
 			"50% of the CPU time was not sampled: more processes than the kernel's table of targets holds", 50 * time.Second},
 		{"nothing at all", balanced(0, 0), "", 0},
+		{"a profile of another tool", foreign(100), "", 0},
 		{"a profiler without exact times", balanced(100, 0), "sampled time is not checked against exact time: this profiler keeps no exact CPU time", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -36,7 +36,7 @@ type lossWords struct {
 }
 
 // wordsOf is the one table of how reasons are worded. A reason that is not in it
-// comes from a later version, and reads as "other".
+// comes from a later version: what it counts is not known.
 var wordsOf = map[profile.LossReason]lossWords{
 	profile.LossTruncated:    {ofSamples, "truncated", "truncated"},
 	profile.LossStarting:     {ofSamples, "truncated", "truncated within 50 ms of exec or dlopen"},
@@ -59,7 +59,7 @@ func lossWordsOf(r profile.LossReason) lossWords {
 	if w, ok := wordsOf[r]; ok {
 		return w
 	}
-	return lossWords{ofSamples, "other", "other: " + string(r)}
+	return lossWords{ofNothing, "of other reasons", "of another reason: " + string(r)}
 }
 
 // Losses words the losses of a profile that has so many samples and used so much
@@ -213,6 +213,9 @@ func brief(f float64) string {
 
 // counted writes how many there are of what has a plural in -s or -es.
 func counted(n int64, units string) string {
+	if units == "others" { // of a reason that only a later version knows
+		return Count(n)
+	}
 	if n == 1 {
 		one := strings.TrimSuffix(units, "s")
 		if units == "processes" {

@@ -38,9 +38,13 @@ func TestLosses(t *testing.T) {
 			items:  []string{"50% lost: the sampler had no room for them (1,000 samples)"},
 		},
 		"time without samples": {
-			losses: []profile.Loss{{Reason: lossUnsampled, Detail: "threads too short-lived", Value: 240e6}},
-			line:   "12% of the CPU time was not sampled",
+			losses: []profile.Loss{{Reason: profile.LossUnsampled, Detail: "threads too short-lived", Value: 240e6}},
+			line:   "12% of the CPU time was not sampled: threads too short-lived",
 			items:  []string{"12% of the CPU time was not sampled: threads too short-lived (240 ms)"},
+		},
+		"hardly any time without samples": {
+			losses: []profile.Loss{{Reason: profile.LossUnsampled, Value: 30e6}}, quiet: true,
+			items: []string{"1.5% of the CPU time was not sampled (30.0 ms)"},
 		},
 		"little": {
 			losses: []profile.Loss{cut("too deep", 4)}, quiet: true,
@@ -59,8 +63,8 @@ func TestLosses(t *testing.T) {
 		},
 		"a reason of a later version": {
 			losses: []profile.Loss{{Reason: "eaten by \x1b[2J", N: 20}},
-			line:   "2.0% other (of 1,000 samples)",
-			items:  []string{`2.0% other: eaten by \x1b[2J (20 samples)`},
+			line:   "20 of other reasons",
+			items:  []string{`20 of another reason: eaten by \x1b[2J`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -123,7 +123,7 @@ func TestLanguages(t *testing.T) {
 // Every kind but the unknown one belongs to one language, so that a kind added
 // later is not forgotten here.
 func TestEveryKindHasALanguage(t *testing.T) {
-	for k := profile.KindUnknown + 1; !strings.HasPrefix(k.String(), "kind("); k++ {
+	for k := profile.KindUnknown + 1; !strings.HasPrefix(k.String(), "other ("); k++ {
 		n := 0
 		for _, l := range languages() {
 			if l.kinds.Has(k) {
