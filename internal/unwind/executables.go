@@ -1,11 +1,9 @@
 package unwind
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -13,13 +11,15 @@ import (
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
-	"atys.dev/atys/internal/unwind/cfi"
+	"atys.dev/atys/internal/unwind/paging"
 )
 
 // Flags of unwind.h.
 const (
 	executableLoaded        = 1
 	executableFramePointers = 2
+	executableEvicted       = 4
+	executableNoRoom        = 8
 	mappingFramePointers    = 1
 	mappingShared           = 2
 )
@@ -44,50 +44,57 @@ func fileOf(m lifecycle.Mapping) fileID {
 
 // executable is a file that processes map as code.
 type executable struct {
-	id      uint32
-	file    fileID
-	buildID string
-	image   string // what it holds: files of one image share their rows; empty: not known
-	path    string // as the first process that mapped it called it
-	handle  *os.File
-	uses    int // processes that map it
-	idle    time.Time
+	id       uint32
+	identity uint32 // how many files had the number before
+	file     fileID
+	buildID  string
+	image    string // what it holds: files of one image share their rows; empty: not known
+	path     string // as the first process that mapped it called it
+	handle   *os.File
+	uses     int // processes that map it
+	idle     time.Time
 
-	loaded    bool
-	building  bool
-	needs     uint32    // rows that found no room when they were built last,
-	refused   time.Time // which was then
-	failed    bool      // its unwind information cannot be read
-	tries     int       // how often that was tried
-	triedFor  int       // the process it was last tried for
-	row, page extent
-	anonFP    bool        // code it makes at run time keeps frame pointers: V8
-	runs      uint32      // Language.runs of the runtimes it holds
-	notes     *lang.Notes // what those tell, as the file was
-	written   written     // when that was written to last
+	identified bool          // buildID and image were read, as far as they can be
+	table      *paging.Table // nil: not built yet, or evicted
+	building   bool
+	asked      bool            // a walk has asked for its rows
+	missing    map[uint32]bool // file offsets that walks wait for, while the table is built again
+	refused    time.Time       // when the directory had no room for the table
+	built      bool            // it was before: the table is known to exist
+	builtAt    time.Time       // when that was last,
+	took       time.Duration   // and the CPU time that it took
+	failed     bool            // its unwind information cannot be read
+	tries      int             // how often that was tried
+	triedFor   int             // the process it was last tried for
+
+	// What the file holds stays known while its rows are evicted.
+	keepsFramePointers bool
+	anonFP             bool        // code it makes at run time keeps frame pointers: V8
+	runs               uint32      // Language.runs of the runtimes it holds
+	notes              *lang.Notes // what those tell, as the file was
+	written            written     // when that was written to last
 }
 
-// executables are all files known, and the room for their rows.
+// executables are all files known.
 type executables struct {
 	byFile map[fileID]*executable
 	byID   []*executable // index 0 is no executable
-	unused []uint32
-	rows   *extents
-	pages  *extents
+	unused []uint32      // the first is the next: none is used again at once
+	times  []uint32      // how often each number was given away
 }
 
-func (x *executables) init(rows, pages uint32, ids int) {
+func (x *executables) init(ids int) {
 	x.byFile = map[fileID]*executable{}
 	x.byID = make([]*executable, 1, 64)
-	x.rows, x.pages = newExtents(0, rows), newExtents(0, pages)
-	for id := ids - 1; id > 0; id-- {
+	x.times = make([]uint32, ids)
+	for id := 1; id < ids; id++ {
 		x.unused = append(x.unused, uint32(id))
 	}
 }
 
 func (x *executables) count() (known, loaded int) {
 	for _, e := range x.byFile {
-		if e.loaded {
+		if e.table != nil {
 			loaded++
 		}
 	}
@@ -130,19 +137,15 @@ func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 		u.retry(e, pid, m)
 		return e
 	}
-	if len(u.executables.unused) == 0 {
-		e := u.idlest(func(*executable) bool { return true })
-		if e == nil {
-			return nil
-		}
-		u.evictExecutable(e)
+	id, ok := u.takeID()
+	if !ok {
+		return nil
 	}
-	ids := &u.executables.unused
-	id := (*ids)[len(*ids)-1]
-	*ids = (*ids)[:len(*ids)-1]
-	e := &executable{id: id, file: file, path: m.Path}
-	u.memory.executables.Value.E[id] = kernelExecutable{}
-	u.identify(e, pid, m)
+	e := &executable{id: id, identity: u.executables.times[id] % identities, file: file, path: m.Path}
+	u.executables.times[id]++
+	k := &u.memory.executables.Value.E[id]
+	*k = kernelExecutable{Generation: k.Generation + 1, Identity: e.identity << idBits}
+	u.open(e, pid, m)
 	u.executables.byFile[file] = e
 	for int(id) >= len(u.executables.byID) {
 		u.executables.byID = append(u.executables.byID, nil)
@@ -152,6 +155,35 @@ func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 		u.options.Log.Debug("no room for a file", "path", m.Path, "error", err)
 	}
 	return e
+}
+
+// Numbers of executables have 14 bits; those above, in a frame, are the identity:
+// frames of a file that is gone are not taken for those of the next.
+const (
+	idBits     = 14
+	identities = 1 << (63 - frameOffsetBits - idBits)
+)
+
+// takeID gives a number for a file. Where there is none, the file that was not
+// mapped for longest makes room, or the process that was not sampled for longest,
+// and its files with it.
+func (u *Unwinder) takeID() (id uint32, ok bool) {
+	ids := &u.executables.unused
+	if len(*ids) == 0 {
+		any := func(*executable) bool { return true }
+		e := u.idlest(any)
+		if e == nil {
+			u.evictProcesses(0, func() bool { return u.idlest(any) != nil })
+			e = u.idlest(any)
+		}
+		if e == nil {
+			return 0, false
+		}
+		u.evictExecutable(e)
+	}
+	id = (*ids)[0]
+	*ids = (*ids)[1:]
+	return id, true
 }
 
 // key is how programs know the file: zero for the vdso, the only image without
@@ -169,89 +201,81 @@ func (u *Unwinder) retry(e *executable, pid int, m lifecycle.Mapping) {
 	if !e.failed || e.tries >= maxTries || e.triedFor == pid {
 		return
 	}
-	k := &u.memory.executables.Value.E[e.id]
-	e.failed = false
-	atomic.StoreUint32(&k.Flags, 0)
-	atomic.StoreUint32(&k.Wanted, 0)
+	e.failed, e.identified = false, false
+	u.withdraw(e, 0)
 	e.close()
-	u.identify(e, pid, m)
+	u.open(e, pid, m)
 }
 
-// identify opens the file and reads its build-id. A file that cannot be opened
-// stays known: its frames are path+offset, its stacks end there.
-func (u *Unwinder) identify(e *executable, pid int, m lifecycle.Mapping) {
+// open opens the file, which the process may soon not map any more. One that
+// cannot be opened stays known: its frames are path+offset, its stacks end there.
+func (u *Unwinder) open(e *executable, pid int, m lifecycle.Mapping) {
 	e.tries, e.triedFor = e.tries+1, pid
 	handle, err := u.options.Source.Open(pid, m)
 	if err != nil {
-		e.buildID = "path-" + m.Path
 		u.giveUp(e)
 		u.options.Log.Debug("open executable", "pid", pid, "path", m.Path, "error", err)
 		return
 	}
 	e.handle = handle
-	if managed, err := binfile.NewPE(handle); err == nil {
-		e.buildID, e.image = managed.BuildID, managed.BuildID
+}
+
+// identification is what a file says of itself.
+type identification struct {
+	buildID, image string
+	elf            bool
+	written        written
+}
+
+// identify reads the file's build-id. The lock is dropped meanwhile.
+func (u *Unwinder) identify(e *executable) {
+	if e.identified || e.handle == nil {
 		return
+	}
+	handle := e.handle
+	u.mu.Unlock()
+	found, err := identifyFile(handle)
+	u.mu.Lock()
+	if e.identified || e.handle != handle {
+		return // somebody else was faster, or it was evicted
+	}
+	e.identified = true
+	if err != nil {
+		u.giveUp(e)
+		u.options.Log.Debug("read executable", "path", e.path, "error", err)
+		return
+	}
+	e.buildID, e.image = found.buildID, found.image
+	if found.elf {
+		e.notes, e.written = &lang.Notes{}, found.written
+	}
+}
+
+func identifyFile(handle *os.File) (i identification, err error) {
+	if managed, err := binfile.NewPE(handle); err == nil {
+		return identification{buildID: managed.BuildID, image: managed.BuildID}, nil
 	}
 	f, err := readELF(handle)
 	if err != nil {
-		e.buildID = "path-" + m.Path
-		u.giveUp(e)
-		u.options.Log.Debug("read executable", "path", m.Path, "error", err)
-		return
+		return i, err
 	}
-	e.buildID = f.BuildID()
+	i.buildID = f.BuildID()
 	if info, err := handle.Stat(); err == nil {
-		e.notes, e.written = &lang.Notes{}, lastWritten(info)
+		i.elf, i.written = true, lastWritten(info)
 		// the size too: a stripped copy has the same build-id, and may have fewer rows
-		e.image = fmt.Sprintf("%s %d", e.buildID, info.Size())
+		i.image = fmt.Sprintf("%s %d", i.buildID, info.Size())
 	}
+	return i, nil
 }
 
 // giveUp publishes an executable without rows: walks end there for want of
 // unwind information, and do not ask again.
 func (u *Unwinder) giveUp(e *executable) {
-	e.failed = true
-	atomic.StoreUint32(&u.memory.executables.Value.E[e.id].Flags, executableLoaded)
-}
-
-// load builds and publishes an executable's rows. The lock is dropped while
-// they are built: that takes up to a second for the largest files.
-func (u *Unwinder) load(e *executable) {
-	if e.loaded || e.building || e.failed || e.handle == nil || u.share(e) || !u.mayFit(e) {
-		return
+	e.failed, e.identified = true, true
+	if e.buildID == "" {
+		e.buildID = "path-" + e.path
 	}
-	handle := e.handle
-	e.building = true
-	u.mu.Unlock()
-	began := time.Now()
-	table, made, err := buildTable(handle)
-	took := time.Since(began)
-	u.mu.Lock()
-	u.stats.TableTime += took
-	e.building = false
-	if u.executables.byID[e.id] != e || e.loaded {
-		return // evicted, or loaded by another request, meanwhile
-	}
-	if err == nil {
-		e.anonFP, e.runs = made.anonFP, made.runs
-		err = u.publish(e, table)
-	}
-	if errors.Is(err, errNoRoom) {
-		if e.needs == 0 {
-			u.stats.TableErrors++
-			u.options.Log.Warn("no room for an unwind table", "path", e.path, "error", err)
-		}
-		e.needs, e.refused = uint32(len(table.Rows)), time.Now()
-		return
-	}
-	if err != nil {
-		u.giveUp(e)
-		u.stats.TableErrors++
-		u.options.Log.Info("no unwind table", "path", e.path, "error", err)
-		return
-	}
-	u.options.Log.Debug("unwind table", "path", e.path, "rows", len(table.Rows), "source", table.Source, "took", took)
+	u.expose(e, 0, 0, 0)
 }
 
 func readELF(handle *os.File) (*binfile.File, error) {
@@ -262,164 +286,9 @@ func readELF(handle *os.File) (*binfile.File, error) {
 	return binfile.New(handle, info.Size())
 }
 
-// holding is what a file holds beside its own code.
-type holding struct {
-	anonFP bool
-	runs   uint32
-}
-
-func buildTable(handle *os.File) (*cfi.Table, holding, error) {
-	if managed, err := binfile.NewPE(handle); err == nil {
-		table, err := cfi.BuildManaged(managed)
-		return table, holding{}, err
-	}
-	f, err := readELF(handle)
-	if err != nil {
-		return nil, holding{}, fmt.Errorf("read ELF: %w", err)
-	}
-	table, err := cfi.Build(f.ELF)
-	if err != nil {
-		return nil, holding{}, err
-	}
-	runs := runsIn(f)
-	return table, holding{anonFP: runs&V8.runs() != 0, runs: runs}, nil
-}
-
-var errNoRoom = errors.New("the table of unwind rows is full")
-
-// publish copies rows into the kernel's arrays, then makes them visible.
-func (u *Unwinder) publish(e *executable, t *cfi.Table) error {
-	x := &u.executables
-	var row, page extent
-	for {
-		var ok1, ok2 bool
-		row, ok1 = x.rows.take(uint32(len(t.Rows)))
-		page, ok2 = x.pages.take(uint32(len(t.Index)))
-		if ok1 && ok2 {
-			break
-		}
-		if ok1 {
-			x.rows.put(row)
-		}
-		if ok2 {
-			x.pages.put(page)
-		}
-		if uint32(len(t.Rows)) > u.room() || !u.evictTables(uint32(len(t.Rows))) {
-			return fmt.Errorf("%w: %d rows wanted, %d of %d used", errNoRoom, len(t.Rows), x.rows.used, u.stats.RowsMax)
-		}
-	}
-	rows := u.memory.rows.Values[row.first : row.first+row.count]
-	for i, r := range t.Rows {
-		rows[i] = uint64(r)
-	}
-	copy(u.memory.pages.Value.P[page.first:page.first+page.count], t.Index)
-	k := &u.memory.executables.Value.E[e.id]
-	k.Row, k.Rows, k.Page, k.Pages = row.first, row.count, page.first, page.count
-	k.Offset, k.Shift = t.First, uint32(t.Shift)
-	flags := executableLoaded | e.runs
-	if t.KeepsFramePointers {
-		flags |= executableFramePointers
-	}
-	atomic.StoreUint32(&k.Flags, flags) // orders all stores above
-	e.row, e.page, e.loaded = row, page, true
-	return nil
-}
-
-// share gives an executable the rows of another that holds the same image: a
-// copy in a container, or one that was replaced by itself.
-func (u *Unwinder) share(e *executable) bool {
-	for _, other := range u.executables.byFile {
-		if !other.loaded || other.image != e.image || e.image == "" {
-			continue
-		}
-		from, to := &u.memory.executables.Value.E[other.id], &u.memory.executables.Value.E[e.id]
-		to.Row, to.Rows, to.Page, to.Pages = from.Row, from.Rows, from.Page, from.Pages
-		to.Offset, to.Shift = from.Offset, from.Shift
-		atomic.StoreUint32(&to.Flags, from.Flags) // orders all stores above
-		e.row, e.page, e.loaded = other.row, other.page, true
-		e.anonFP, e.runs = other.anonFP, other.runs
-		e.shareNotes(other)
-		return true
-	}
-	return false
-}
-
-// shared tells whether another executable's rows are those of e.
-func (u *Unwinder) shared(e *executable) bool {
-	for _, other := range u.executables.byFile {
-		if other != e && other.loaded && other.row == e.row && other.page == e.page {
-			return true
-		}
-	}
-	return false
-}
-
-// refuseFor is how long an executable whose rows found no room is left alone:
-// building the largest tables takes a second of CPU time.
-const refuseFor = 10 * time.Second
-
-// mayFit tells whether it is worth to build an executable's rows.
-func (u *Unwinder) mayFit(e *executable) bool {
-	return e.needs == 0 || time.Since(e.refused) > refuseFor && e.needs <= u.room()
-}
-
-// wantRefused tries executables again whose rows found no room, now that they may.
-func (u *Unwinder) wantRefused() {
-	var room uint32
-	for _, e := range u.executables.byFile {
-		if e.needs == 0 || e.loaded || e.building || time.Since(e.refused) <= refuseFor || atomic.LoadUint32(&u.memory.executables.Value.E[e.id].Wanted) == 0 {
-			continue
-		}
-		if room == 0 { // it is the same for all, and takes a look at each
-			room = u.room()
-		}
-		if e.needs <= room {
-			u.want(e)
-		}
-	}
-}
-
-// room is how many rows can be had: what no process uses makes room.
-func (u *Unwinder) room() uint32 {
-	inUse := map[extent]bool{}
-	for _, e := range u.executables.byFile {
-		if e.loaded && e.uses > 0 {
-			inUse[e.row] = true
-		}
-	}
-	var kept uint32
-	for run := range inUse {
-		kept += run.count
-	}
-	return u.stats.RowsMax - kept
-}
-
-// evictTables drops the rows of the executables unused for longest, until so
-// many are free. The files stay known; a walk that meets one again asks again.
-func (u *Unwinder) evictTables(rows uint32) bool {
-	evicted := 0
-	for freed := uint32(0); freed < max(rows, 1); evicted++ {
-		e := u.idlest(func(e *executable) bool { return e.loaded })
-		if e == nil {
-			break
-		}
-		if !u.shared(e) {
-			freed += e.row.count
-		}
-		u.unload(e)
-		u.stats.Evicted++
-	}
-	if evicted == 0 {
-		return false
-	}
-	time.Sleep(Grace)
-	u.reclaim()
-	return true
-}
-
 // evictExecutable forgets a file.
 func (u *Unwinder) evictExecutable(e *executable) {
-	u.unload(e)
+	u.unload(e, 0)
 	e.close()
 	delete(u.executables.byFile, e.file)
 	delete(u.wanted, e)
@@ -456,20 +325,4 @@ func (u *Unwinder) idlest(eligible func(*executable) bool) (oldest *executable) 
 		}
 	}
 	return oldest
-}
-
-func (u *Unwinder) unload(e *executable) {
-	k := &u.memory.executables.Value.E[e.id]
-	atomic.StoreUint32(&k.Flags, 0)
-	atomic.StoreUint32(&k.Wanted, 0)
-	if !u.shared(e) {
-		u.retire(u.executables.rows, e.row)
-		u.retire(u.executables.pages, e.page)
-	}
-	e.row, e.page, e.loaded = extent{}, extent{}, false
-	for _, other := range u.executables.byFile { // who found no room may ask again
-		if !other.loaded && !other.failed {
-			atomic.StoreUint32(&u.memory.executables.Value.E[other.id].Wanted, 0)
-		}
-	}
 }

@@ -13,7 +13,7 @@ const vdsoPath = "[vdso]"
 
 // Frame is what a program recorded for one activation, decoded.
 type Frame struct {
-	Executable uint32 // of a file, else 0
+	Executable uint32 // of a file, else 0: see Unwinder.File
 	Offset     uint64 // in that file; else the address
 	Kernel     bool
 	Unmapped   bool // nothing was known to be mapped there
@@ -87,10 +87,16 @@ type File struct {
 func (u *Unwinder) File(id uint32) (File, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if id == 0 || int(id) >= len(u.executables.byID) || u.executables.byID[id] == nil {
+	number, identity := id&(1<<idBits-1), id>>idBits
+	if number == 0 || int(number) >= len(u.executables.byID) {
 		return File{}, false
 	}
-	return u.executables.byID[id].source(), true
+	e := u.executables.byID[number]
+	if e == nil || e.identity != identity {
+		return File{}, false // it was forgotten since, and another may have its number
+	}
+	u.identify(e)
+	return e.source(), true
 }
 
 // source tells where the file can be opened.

@@ -243,15 +243,19 @@ func (p *process) lack(language Language, err error) {
 	}
 }
 
-// runtimeFile finds where a process maps the file of a runtime.
+// runtimeFile finds where a process maps the file of a runtime. The lock is dropped
+// while the file is read.
 func (u *Unwinder) runtimeFile(pid int, p *process, flag uint32) (lang.Mapped, bool) {
-	for _, a := range p.layout.areas {
+	for _, a := range slices.Clone(p.layout.areas) {
 		e := a.executable
 		if e == nil || e.runs&flag == 0 || e.handle == nil {
 			continue
 		}
-		f, err := readELF(e.handle)
-		if err != nil {
+		handle := e.handle
+		u.mu.Unlock()
+		f, err := readELF(handle)
+		u.mu.Lock()
+		if err != nil || e.handle != handle {
 			return lang.Mapped{}, false
 		}
 		address, ok := f.Address(a.offset)

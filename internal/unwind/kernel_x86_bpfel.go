@@ -27,6 +27,15 @@ type kernelBeamProcess struct {
 	Stop   uint32
 }
 
+type kernelCells struct {
+	_ structs.HostLayout
+	C [262144]struct {
+		_     structs.HostLayout
+		Start uint32
+		Entry uint32
+	}
+}
+
 type kernelDotnetProcess struct {
 	_      structs.HostLayout
 	Pieces uint32
@@ -34,15 +43,13 @@ type kernelDotnetProcess struct {
 }
 
 type kernelExecutable struct {
-	_      structs.HostLayout
-	Row    uint32
-	Rows   uint32
-	Page   uint32
-	Pages  uint32
-	Offset uint32
-	Shift  uint32
-	Flags  uint32
-	Wanted uint32
+	_          structs.HostLayout
+	Cell       uint32
+	Cells      uint32
+	Generation uint32
+	Identity   uint32
+	Flags      uint32
+	Wanted     uint32
 }
 
 type kernelExecutables struct {
@@ -123,11 +130,6 @@ type kernelMappings struct {
 	M [131072]kernelMapping
 }
 
-type kernelPages struct {
-	_ structs.HostLayout
-	P [524288]uint32
-}
-
 type kernelPerlProcess struct {
 	_     structs.HostLayout
 	Block uint64
@@ -172,7 +174,7 @@ type kernelProcess struct {
 	Changed   uint64
 	Known     uint64
 	Languages uint32
-	Unused    uint32
+	Used      uint32
 }
 
 type kernelPythonProcess struct {
@@ -221,6 +223,7 @@ type kernelRequest struct {
 	Tgid       uint32
 	Executable uint32
 	Address    uint64
+	Sp         uint64
 }
 
 type kernelRows struct {
@@ -277,7 +280,9 @@ type kernelWalk struct {
 	BpLost   uint32
 	ByArea   uint32
 	Owner    uint32
-	Unused   uint32
+	Tick     uint32
+	Missing  uint32
+	Cell     uint32
 	Frames   [2048]uint64
 	Area     struct {
 		_     structs.HostLayout
@@ -483,6 +488,9 @@ const (
 	kernelWalkEndEND_LOST        kernelWalkEnd = 10
 	kernelWalkEndEND_STARTING    kernelWalkEnd = 11
 	kernelWalkEndEND_PARKED      kernelWalkEnd = 12
+	kernelWalkEndEND_DAMAGED     kernelWalkEnd = 13
+	kernelWalkEndEND_EVICTED     kernelWalkEnd = 14
+	kernelWalkEndEND_NO_ROOM     kernelWalkEnd = 15
 )
 
 // Names of all BPF objects in the ELF.
@@ -491,6 +499,7 @@ const (
 const (
 	kernelMapAsked            = "asked"
 	kernelMapBeamProcesses    = "beam_processes"
+	kernelMapCells            = "cells"
 	kernelMapDotnetProcesses  = "dotnet_processes"
 	kernelMapEnds             = "ends"
 	kernelMapExecs            = "execs"
@@ -498,7 +507,6 @@ const (
 	kernelMapFiles            = "files"
 	kernelMapHotspotProcesses = "hotspot_processes"
 	kernelMapMappings         = "mappings"
-	kernelMapPages            = "pages"
 	kernelMapPerlProcesses    = "perl_processes"
 	kernelMapPhotographed     = "photographed"
 	kernelMapPhotographs      = "photographs"
@@ -574,6 +582,7 @@ type kernelProgramSpecs struct {
 type kernelMapSpecs struct {
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
 	BeamProcesses    *ebpf.MapSpec `ebpf:"beam_processes"`
+	Cells            *ebpf.MapSpec `ebpf:"cells"`
 	DotnetProcesses  *ebpf.MapSpec `ebpf:"dotnet_processes"`
 	Ends             *ebpf.MapSpec `ebpf:"ends"`
 	Execs            *ebpf.MapSpec `ebpf:"execs"`
@@ -581,7 +590,6 @@ type kernelMapSpecs struct {
 	Files            *ebpf.MapSpec `ebpf:"files"`
 	HotspotProcesses *ebpf.MapSpec `ebpf:"hotspot_processes"`
 	Mappings         *ebpf.MapSpec `ebpf:"mappings"`
-	Pages            *ebpf.MapSpec `ebpf:"pages"`
 	PerlProcesses    *ebpf.MapSpec `ebpf:"perl_processes"`
 	Photographed     *ebpf.MapSpec `ebpf:"photographed"`
 	Photographs      *ebpf.MapSpec `ebpf:"photographs"`
@@ -629,6 +637,7 @@ func (o *kernelObjects) Close() error {
 type kernelMaps struct {
 	Asked            *ebpf.Map `ebpf:"asked"`
 	BeamProcesses    *ebpf.Map `ebpf:"beam_processes"`
+	Cells            *ebpf.Map `ebpf:"cells"`
 	DotnetProcesses  *ebpf.Map `ebpf:"dotnet_processes"`
 	Ends             *ebpf.Map `ebpf:"ends"`
 	Execs            *ebpf.Map `ebpf:"execs"`
@@ -636,7 +645,6 @@ type kernelMaps struct {
 	Files            *ebpf.Map `ebpf:"files"`
 	HotspotProcesses *ebpf.Map `ebpf:"hotspot_processes"`
 	Mappings         *ebpf.Map `ebpf:"mappings"`
-	Pages            *ebpf.Map `ebpf:"pages"`
 	PerlProcesses    *ebpf.Map `ebpf:"perl_processes"`
 	Photographed     *ebpf.Map `ebpf:"photographed"`
 	Photographs      *ebpf.Map `ebpf:"photographs"`
@@ -655,6 +663,7 @@ func (m *kernelMaps) Close() error {
 	return _KernelClose(
 		m.Asked,
 		m.BeamProcesses,
+		m.Cells,
 		m.DotnetProcesses,
 		m.Ends,
 		m.Execs,
@@ -662,7 +671,6 @@ func (m *kernelMaps) Close() error {
 		m.Files,
 		m.HotspotProcesses,
 		m.Mappings,
-		m.Pages,
 		m.PerlProcesses,
 		m.Photographed,
 		m.Photographs,

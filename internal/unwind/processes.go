@@ -2,13 +2,16 @@ package unwind
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
+	"atys.dev/atys/internal/unwind/paging"
 )
 
 // process is what is mapped where in one process, or in several: a fork shares
@@ -30,7 +33,7 @@ type process struct {
 type layout struct {
 	areas     []area
 	shared    int // processes that use it
-	published extent
+	published paging.Extent
 	stale     bool // what is published is not what areas say
 }
 
@@ -130,7 +133,7 @@ func (u *Unwinder) release(l *layout) {
 		use(a.executable, -1)
 	}
 	u.retire(u.mappings, l.published)
-	l.areas, l.published = nil, extent{}
+	l.areas, l.published = nil, paging.Extent{}
 }
 
 // forget drops a process that is gone.
@@ -141,6 +144,7 @@ func (u *Unwinder) forget(pid int) {
 	}
 	delete(u.processes, pid)
 	delete(u.unattached, pid)
+	delete(u.unpublished, pid)
 	u.dropParameters(pid, p)
 	if err := u.maps.Processes.Delete(uint32(pid)); err != nil && !isNotExist(err) {
 		u.options.Log.Debug("forget process", "pid", pid, "error", err)
@@ -154,10 +158,9 @@ func (u *Unwinder) publishProcess(pid int, p *process) {
 	l := p.layout
 	if l.stale {
 		old := l.published
-		run, ok := u.mappings.take(uint32(len(l.areas)))
+		run, ok := u.mappings.Take(uint32(len(l.areas)))
 		if !ok {
-			u.stats.ProcessErrors++
-			u.options.Log.Warn("no room for a process's mappings", "pid", pid, "mappings", len(l.areas))
+			u.awaitMappings(pid, p)
 			return
 		}
 		u.fill(run, l)
@@ -183,21 +186,26 @@ func (u *Unwinder) pointSharers(but int, l *layout) {
 // point tells walks where a process's mappings are.
 func (u *Unwinder) point(pid int, p *process) {
 	l := p.layout
-	value := kernelProcess{First: l.published.first, Count: l.published.count, Changed: p.changed, Known: p.known, Languages: p.languages}
-	if err := u.maps.Processes.Update(uint32(pid), &value, ebpf.UpdateAny); err != nil {
+	value := kernelProcess{First: l.published.First, Count: l.published.Count, Changed: p.changed, Known: p.known, Languages: p.languages, Used: tick()}
+	err := u.maps.Processes.Update(uint32(pid), &value, ebpf.UpdateAny)
+	if errors.Is(err, unix.E2BIG) && u.evictProcesses(pid, nil) {
+		err = u.maps.Processes.Update(uint32(pid), &value, ebpf.UpdateAny)
+	}
+	if err != nil {
 		u.stats.ProcessErrors++
+		u.stats.NoRoom++
 		u.options.Log.Warn("no room for a process", "pid", pid, "error", err)
 	}
 }
 
-func (u *Unwinder) fill(run extent, l *layout) {
+func (u *Unwinder) fill(run paging.Extent, l *layout) {
 	framePointers := uint32(0)
 	for _, a := range l.areas {
 		if a.executable != nil && a.executable.anonFP {
 			framePointers = mappingFramePointers
 		}
 	}
-	cells := u.memory.mappings.Value.M[run.first : run.first+run.count]
+	cells := u.memory.mappings.Value.M[run.First : run.First+run.Count]
 	for i, a := range l.areas {
 		cells[i] = kernelMapping{Start: a.start, End: a.end, Offset: a.offset}
 		if a.executable != nil {

@@ -52,7 +52,7 @@ func TestForkOfStaleLayout(t *testing.T) {
 			t.Errorf("process %d: executable %d is mapped, want %d", pid, got, want)
 		}
 		for _, r := range u.retired {
-			if r.run.first <= p.First && p.First < r.run.first+r.run.count {
+			if r.run.First <= p.First && p.First < r.run.First+r.run.Count {
 				t.Errorf("process %d looks at cells that were given back", pid)
 			}
 		}

@@ -1,15 +1,13 @@
 package unwind
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"atys.dev/atys/internal/proc/lifecycle"
-	"atys.dev/atys/internal/unwind/cfi"
+	"atys.dev/atys/internal/unwind/paging"
 )
 
 // offline is an unwinder of which nothing but its tables is used.
@@ -30,77 +28,26 @@ func offline(t *testing.T, o Options) *Unwinder {
 	return u
 }
 
-// readable registers a file as one whose rows can be built.
+// readable registers a file as one whose table can be built.
 func readable(u *Unwinder, inode uint64) *executable {
 	e := u.executableOf(1, fileMapping(0x1000, inode, "/file"))
 	e.failed = false
-	u.unload(e)
+	u.unload(e, 0)
 	return e
 }
 
-func tableOf(rows int) *cfi.Table {
-	return &cfi.Table{Rows: make([]cfi.Row, rows), Index: make([]uint32, 8)}
+// rowsFrom are rows for each 16 bytes of code.
+func rowsFrom(offset, rows int) *paging.Packed {
+	all := make([]uint64, rows)
+	for i := range all {
+		all[i] = uint64(offset+16*i)<<32 | 1<<28 | 1
+	}
+	return paging.Pack(all)
 }
 
 // published tells whether walks find an executable's rows.
 func (u *Unwinder) published(e *executable) bool {
 	return u.memory.executables.Value.E[e.id].Flags&executableLoaded != 0
-}
-
-// What no process uses makes room, that unused for longest first; what is in
-// use does not.
-func TestEviction(t *testing.T) {
-	u := offline(t, Options{Rows: minRows})
-	old, recent, next := readable(u, 11), readable(u, 12), readable(u, 13)
-	for _, e := range []*executable{old, recent} {
-		use(e, 1)
-		if err := u.publish(e, tableOf(1500)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := u.publish(next, tableOf(1500)); !errors.Is(err, errNoRoom) {
-		t.Fatalf("rows found room among those in use: %v", err)
-	}
-	if !u.published(old) || !u.published(recent) || u.published(next) {
-		t.Fatal("rows in use were dropped")
-	}
-	use(old, -1)
-	use(recent, -1)
-	old.idle = recent.idle.Add(-time.Second)
-	if err := u.publish(next, tableOf(1500)); err != nil {
-		t.Fatal(err)
-	}
-	if u.published(old) || !u.published(recent) || !u.published(next) || u.stats.Evicted != 1 {
-		t.Errorf("published: old %v, recent %v, next %v; %d evicted", u.published(old), u.published(recent), u.published(next), u.stats.Evicted)
-	}
-	if next.row.first < recent.row.first+recent.row.count && recent.row.first < next.row.first+next.row.count {
-		t.Errorf("rows %v and %v overlap", next.row, recent.row)
-	}
-	if err := u.publish(old, tableOf(minRows+1)); !errors.Is(err, errNoRoom) || !u.published(recent) || !u.published(next) {
-		t.Errorf("for rows that never fit: %v, published: recent %v, next %v", err, u.published(recent), u.published(next))
-	}
-}
-
-// An executable whose rows found no room is not built again and again.
-func TestRefused(t *testing.T) {
-	u := offline(t, Options{Rows: minRows})
-	e := readable(u, 11)
-	e.needs, e.refused = minRows, time.Now()
-	if u.mayFit(e) {
-		t.Error("it is built again at once")
-	}
-	e.refused = time.Now().Add(-2 * refuseFor)
-	if !u.mayFit(e) {
-		t.Error("it is never built again")
-	}
-	other := readable(u, 12)
-	use(other, 1)
-	if err := u.publish(other, tableOf(100)); err != nil {
-		t.Fatal(err)
-	}
-	if u.mayFit(e) {
-		t.Error("it is built where it cannot fit")
-	}
 }
 
 // What most walks have missed is built first.
@@ -151,6 +98,9 @@ func TestUnreadableFileIsTriedAgain(t *testing.T) {
 		}
 	}
 	e := u.executableOf(2, m)
+	u.mu.Lock()
+	u.identify(e)
+	u.mu.Unlock()
 	if e.failed || e.image == "" || u.published(e) {
 		t.Errorf("failed: %v, image %q, given up: %v", e.failed, e.image, u.published(e))
 	}
@@ -202,19 +152,19 @@ func TestCopiesShareRows(t *testing.T) {
 		u.loadAll(u.processes[cmd.Process.Pid])
 	}
 	a, b := copies[0], copies[1]
-	if a == b || !u.published(a) || !u.published(b) || a.row != b.row || a.row.count == 0 {
-		t.Fatalf("rows %v and %v, published %v and %v", a.row, b.row, u.published(a), u.published(b))
+	if a == b || !u.published(a) || !u.published(b) || a.table != b.table || a.table == nil {
+		t.Fatalf("tables %p and %p, published %v and %v", a.table, b.table, u.published(a), u.published(b))
 	}
 	if a.currentNotes() == nil || a.currentNotes() != b.currentNotes() {
 		t.Error("what the file tells of runtimes is read for each copy")
 	}
-	before, run := len(u.retired), a.row
-	u.unload(a)
-	if len(u.retired) != before || !u.published(b) || b.row != run {
+	before := u.rows.Stats().Tables
+	u.unload(a, 0)
+	if u.rows.Stats().Tables != before || !u.published(b) || b.table == nil {
 		t.Error("the rows went with the first copy")
 	}
-	u.unload(b)
-	if len(u.retired) == before || u.published(b) {
+	u.unload(b, 0)
+	if u.rows.Stats().Tables == before || u.published(b) {
 		t.Error("the rows stayed after the last copy")
 	}
 }

@@ -3,6 +3,8 @@ package unwind
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
+	"atys.dev/atys/internal/unwind/paging"
 )
 
 const (
@@ -49,12 +52,12 @@ func (u *Unwinder) Start() error {
 	if err := u.Scan(); err != nil {
 		return errors.Join(err, requests.Close(), u.photographs.reader.Close())
 	}
-	u.done.Go(u.follow)
+	u.startWorker("follow", u.follow)
 	for range builders {
-		u.done.Go(u.build)
+		u.startWorker("build", u.build)
 	}
-	u.done.Go(u.attach)
-	u.done.Go(func() { u.serve(requests) })
+	u.startWorker("attach", u.attach)
+	u.startWorker("serve", func() { u.serve(requests) })
 	u.done.Go(func() {
 		<-u.stop
 		requests.Close()
@@ -62,6 +65,19 @@ func (u *Unwinder) Start() error {
 	})
 	u.done.Go(u.photographs.follow)
 	return nil
+}
+
+// startWorker runs one of the unwinder's goroutines, on a thread of its own.
+func (u *Unwinder) startWorker(name string, f func()) {
+	u.done.Go(func() {
+		if u.options.OnWorker != nil {
+			runtime.LockOSThread() // for good: the thread ends with the goroutine
+			if done := u.options.OnWorker(name); done != nil {
+				defer done()
+			}
+		}
+		f()
+	})
 }
 
 // Track scans a process at once, so that its first sample finds everything.
@@ -167,7 +183,7 @@ func (u *Unwinder) order(p *process) {
 		return
 	}
 	for _, a := range p.layout.areas {
-		if a.executable == nil || a.executable.loaded || a.executable.failed {
+		if a.executable == nil || a.executable.table != nil || a.executable.failed {
 			continue
 		}
 		if len(u.wanted) >= maxOrders {
@@ -217,7 +233,7 @@ func (u *Unwinder) loadAll(p *process) {
 	if p == nil {
 		return
 	}
-	areas := p.layout.areas // load drops the lock, the layout may change under it
+	areas := slices.Clone(p.layout.areas) // load drops the lock, the layout may change under it
 	for _, a := range areas {
 		if a.executable != nil {
 			u.loadFor(a.executable)
@@ -228,11 +244,12 @@ func (u *Unwinder) loadAll(p *process) {
 // loadFor loads an executable and, where that tells something about the
 // memory of its processes, publishes them again.
 func (u *Unwinder) loadFor(e *executable) {
-	if e.loaded || e.failed {
+	if e.failed {
 		return
 	}
+	had := e.table != nil
 	u.load(e)
-	if !e.anonFP && e.runs == 0 {
+	if had || e.table == nil || !e.anonFP && e.runs == 0 {
 		return
 	}
 	for _, p := range u.processes {
@@ -261,6 +278,7 @@ func (u *Unwinder) sweep(exited map[int]bool) {
 		delete(exited, pid)
 	}
 	u.reclaim()
+	u.publishWaiting()
 	u.trim()
 	u.wantRefused()
 	u.wantCrowdedOut()
@@ -294,10 +312,10 @@ func (u *Unwinder) serve(requests *ringbuf.Reader) {
 }
 
 func parseRequest(raw []byte) (r kernelRequest, ok bool) {
-	if len(raw) < 16 {
+	if len(raw) < 24 {
 		return r, false
 	}
-	r.Tgid, r.Executable, r.Address = le.Uint32(raw), le.Uint32(raw[4:]), le.Uint64(raw[8:])
+	r.Tgid, r.Executable, r.Address, r.Sp = le.Uint32(raw), le.Uint32(raw[4:]), le.Uint64(raw[8:]), le.Uint64(raw[16:])
 	return r, true
 }
 
@@ -315,7 +333,7 @@ func (u *Unwinder) answer(r kernelRequest, scanned map[int]scanning) {
 	if r.Executable != 0 {
 		if int(r.Executable) < len(u.executables.byID) {
 			if e := u.executables.byID[r.Executable]; e != nil {
-				u.want(e)
+				u.answerRows(e, r)
 			}
 		}
 		return
@@ -338,6 +356,45 @@ func (u *Unwinder) answer(r kernelRequest, scanned map[int]scanning) {
 	}
 	if known || u.options.Eager {
 		u.order(u.processes[pid])
+	}
+}
+
+// answerRows answers a walk that found rows missing: all of an executable's, or
+// those at a file offset.
+func (u *Unwinder) answerRows(e *executable, r kernelRequest) {
+	e.asked = true
+	if e.table == nil {
+		u.want(e)
+		return
+	}
+	u.demand(e, uint32(r.Address), maxDemands)
+	u.hint(r)
+}
+
+// maxDemands bounds how often a chunk is tried to be loaded for one request.
+const maxDemands = 5
+
+// demand loads the rows at a file offset, now or as soon as there is room.
+func (u *Unwinder) demand(e *executable, offset uint32, tries int) {
+	switch u.rows.Demand(e.table, offset) {
+	case paging.Build:
+		if e.missing == nil {
+			e.missing = map[uint32]bool{}
+		}
+		e.missing[offset] = true
+		u.want(e)
+	case paging.Wait:
+		if tries == 0 {
+			u.rows.Refuse(e.table, offset)
+			return
+		}
+		time.AfterFunc(Grace, func() {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			if !u.forgotten(e) && e.table != nil {
+				u.demand(e, offset, tries-1)
+			}
+		})
 	}
 }
 

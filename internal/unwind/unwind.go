@@ -2,7 +2,8 @@
 //
 //	/proc scan, mmap records -> mappings of each process
 //	                         -> executables, one per file, shared by all that map it
-//	request from a walk      -> package cfi builds an executable's rows -> loaded
+//	request from a walk      -> package cfi builds an executable's table (tables.go)
+//	                         -> package paging loads those of its rows that walks use
 //
 // The tables live in maps that samplers are handed (Maps); programs read them
 // without locks. Three rules keep a walk on another CPU safe: a table is
@@ -26,14 +27,16 @@ import (
 
 	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/proc/lifecycle"
+	"atys.dev/atys/internal/unwind/paging"
 )
 
 // Grace is how long a program may still look at cells that were replaced. A
 // walk takes some 10 us; a virtual CPU can lose the processor in its middle.
 const Grace = 100 * time.Millisecond
 
-// Room for rows: 16 MB by default, enough for node, a JVM, a database and some
-// hundred libraries at once. What is not used makes room for what is.
+// Room for rows: 16 MB by default, enough for all that a node, a JVM, a database
+// and some hundred libraries run at once. What walks do not use makes room for what
+// they do.
 const (
 	DefaultRows = 1 << 21
 	MaxRows     = 1 << 24
@@ -72,8 +75,12 @@ type Options struct {
 	// first needs them: right where few processes are tracked.
 	Eager bool
 	// Rows bounds the rows kept in the kernel, 8 bytes each, and is rounded up to
-	// a power of two; 0: DefaultRows.
+	// a power of two; 0: DefaultRows. Tables that rows are loaded from take as much
+	// memory again, at most.
 	Rows uint32
+	// OnWorker is told of each goroutine that does the unwinder's work, from the
+	// thread that it has to itself; what it returns is called at its end.
+	OnWorker func(name string) (done func())
 	// OnRuntime is told of each runtime that was found in a process. It must not
 	// wait, nor call the unwinder.
 	OnRuntime func(pid int, language Language)
@@ -84,6 +91,7 @@ type Unwinder struct {
 	options Options
 	maps    tables
 	memory  memory
+	rows    *paging.Cache
 	watcher *lifecycle.Watcher
 	execs   link.Link
 	done    sync.WaitGroup
@@ -101,8 +109,9 @@ type Unwinder struct {
 	closed      bool
 	processes   map[int]*process
 	executables executables
-	mappings    *extents
+	mappings    *paging.Extents
 	retired     []retired
+	unpublished map[int]*process // whose mappings wait for room
 	stats       Stats
 	threads     func(lifecycle.Event)
 	photographs *photographs
@@ -110,14 +119,31 @@ type Unwinder struct {
 
 // Stats count what the unwinder did and could not do.
 type Stats struct {
-	Processes, Executables, Loaded int
+	Processes, Executables, Loaded int // Loaded: executables that have a table
 	Rows, RowsMax                  uint32
 	Mappings                       uint32
-	TableTime                      time.Duration // CPU-bound: reading files, building rows
-	Evicted                        int
-	TableErrors                    int // files whose unwind information could not be read
-	ProcessErrors                  int // processes that found no room
-	EventsLost                     uint64
+	PackedBytes                    int64 // of tables that rows are loaded from
+
+	Builds, Rebuilds int // Rebuilds: of tables that had been given up
+	BuildTime        BuildTime
+	TableTime        time.Duration // CPU time of all that
+
+	Chunks           uint64 // loaded: runs of 255 rows
+	Evicted          uint64 // of these
+	EvictedNeeded    uint64 // of these, those that walks asked for again within 10 s
+	TablesEvicted    int    // for want of room in the directory
+	ProcessesEvicted int    // for want of room for others, or for their mappings
+	NoRoom           int    // tables, processes and mappings that found none
+	TableErrors      int    // files whose unwind information could not be read
+	ProcessErrors    int    // processes that found no room
+	EventsLost       uint64
+}
+
+// BuildTime is the CPU time of building tables, by what they were built for.
+type BuildTime struct {
+	Mapped time.Duration // a process maps the file
+	Asked  time.Duration // a walk asked for it
+	Again  time.Duration // it had been given up for want of room
 }
 
 // tables are the maps of unwind.h, and the program that notes each exec.
@@ -126,7 +152,7 @@ type tables struct {
 	Mappings    *ebpf.Map     `ebpf:"mappings"`
 	Executables *ebpf.Map     `ebpf:"executables"`
 	Rows        *ebpf.Map     `ebpf:"rows"`
-	Pages       *ebpf.Map     `ebpf:"pages"`
+	Cells       *ebpf.Map     `ebpf:"cells"`
 	Processes   *ebpf.Map     `ebpf:"processes"`
 	Requests    *ebpf.Map     `ebpf:"requests"`
 	Asked       *ebpf.Map     `ebpf:"asked"`
@@ -139,7 +165,7 @@ type tables struct {
 
 func (m *tables) close() (err error) {
 	err = m.OnExec.Close()
-	for _, one := range []*ebpf.Map{m.Mappings, m.Executables, m.Rows, m.Pages, m.Processes, m.Requests, m.Asked, m.Files, m.Execs,
+	for _, one := range []*ebpf.Map{m.Mappings, m.Executables, m.Rows, m.Cells, m.Processes, m.Requests, m.Asked, m.Files, m.Execs,
 		m.Photographs, m.Photographed} {
 		err = errors.Join(err, one.Close())
 	}
@@ -151,7 +177,7 @@ type memory struct {
 	mappings    *bpf.Mapped[kernelMappings]
 	executables *bpf.Mapped[kernelExecutables]
 	rows        *bpf.MappedSlice[uint64]
-	pages       *bpf.Mapped[kernelPages]
+	cells       *bpf.MappedSlice[uint64]
 }
 
 // New creates the maps, and has the kernel note what happens from now on.
@@ -164,7 +190,7 @@ func New(o Options) (*Unwinder, error) {
 		o.Wanted = func(int) bool { return true }
 	}
 	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), wanted: map[*executable]bool{}, unattached: map[int]*process{},
-		attachments: make(chan struct{}, 1), parameters: map[Language]*ebpf.Map{}, namers: newNamers(), madeRoom: map[Language]int{}}
+		attachments: make(chan struct{}, 1), parameters: map[Language]*ebpf.Map{}, namers: newNamers(), madeRoom: map[Language]int{}, unpublished: map[int]*process{}}
 	u.work = sync.NewCond(&u.mu)
 	spec, err := loadKernel()
 	if err != nil {
@@ -186,8 +212,10 @@ func New(o Options) (*Unwinder, error) {
 	if u.watcher, err = lifecycle.Open(o.CPUs); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch processes: %w", err), u.Close())
 	}
-	u.mappings = newExtents(0, uint32(len(u.memory.mappings.Value.M)-areaCells))
-	u.executables.init(u.stats.RowsMax, uint32(len(u.memory.pages.Value.P)), len(u.memory.executables.Value.E))
+	u.mappings = paging.NewExtents(0, uint32(len(u.memory.mappings.Value.M)-areaCells))
+	u.executables.init(len(u.memory.executables.Value.E))
+	u.rows = paging.New(paging.Options{Rows: u.memory.rows.Values, Cells: u.memory.cells.Values, Packed: 8 * int64(u.stats.RowsMax), Grace: Grace,
+		Now: func() time.Duration { return time.Duration(monotonic()) }})
 	return u, nil
 }
 
@@ -219,7 +247,7 @@ func (m *memory) open(maps *tables) (err error) {
 	if m.rows, err = bpf.MapSlice[uint64](maps.Rows); err != nil {
 		return err
 	}
-	m.pages, err = bpf.Map[kernelPages](maps.Pages)
+	m.cells, err = bpf.MapSlice[uint64](maps.Cells)
 	return err
 }
 
@@ -230,7 +258,7 @@ func (u *Unwinder) Lend(spec *ebpf.CollectionSpec) (*ebpf.CollectionOptions, err
 		return nil, err
 	}
 	shared := map[string]*ebpf.Map{
-		"mappings": u.maps.Mappings, "executables": u.maps.Executables, "rows": u.maps.Rows, "pages": u.maps.Pages,
+		"mappings": u.maps.Mappings, "executables": u.maps.Executables, "rows": u.maps.Rows, "cells": u.maps.Cells,
 		"processes": u.maps.Processes, "requests": u.maps.Requests, "asked": u.maps.Asked, "files": u.maps.Files, "execs": u.maps.Execs,
 		"photographs": u.maps.Photographs, "photographed": u.maps.Photographed,
 	}
@@ -252,8 +280,12 @@ func (u *Unwinder) Stats() Stats {
 	s := u.stats
 	s.Processes = len(u.processes)
 	s.Executables, s.Loaded = u.executables.count()
-	s.Rows = u.executables.rows.used
-	s.Mappings = u.mappings.used
+	s.Mappings = u.mappings.Used
+	if u.rows != nil {
+		r := u.rows.Stats()
+		s.Rows, s.PackedBytes = uint32(r.Slots*paging.SlotWords), r.PackedBytes
+		s.Chunks, s.Evicted, s.EvictedNeeded = r.Loads, r.Evictions, r.EvictionsNeeded
+	}
 	return s
 }
 
@@ -272,6 +304,9 @@ func (u *Unwinder) Close() error {
 		u.watcher.Interrupt()
 	}
 	u.done.Wait()
+	if u.rows != nil {
+		u.rows.Close()
+	}
 	var errs []error
 	if u.execs != nil {
 		errs = append(errs, u.execs.Close())
@@ -280,7 +315,7 @@ func (u *Unwinder) Close() error {
 		errs = append(errs, u.watcher.Close())
 	}
 	errs = append(errs, u.memory.mappings.Close(), u.memory.executables.Close(), u.memory.rows.Close(),
-		u.memory.pages.Close(), u.maps.close())
+		u.memory.cells.Close(), u.maps.close())
 	for _, m := range u.parameters {
 		errs = append(errs, m.Close())
 	}
@@ -290,14 +325,14 @@ func (u *Unwinder) Close() error {
 
 // retired is an extent that programs may still look at.
 type retired struct {
-	from *extents
-	run  extent
+	from *paging.Extents
+	run  paging.Extent
 	at   time.Time
 }
 
 // retire gives a run back once no program can be looking at it.
-func (u *Unwinder) retire(from *extents, run extent) {
-	if run.count > 0 {
+func (u *Unwinder) retire(from *paging.Extents, run paging.Extent) {
+	if run.Count > 0 {
 		u.retired = append(u.retired, retired{from, run, time.Now()})
 	}
 }
@@ -309,7 +344,7 @@ func (u *Unwinder) reclaim() {
 		if time.Since(r.at) < Grace {
 			break
 		}
-		r.from.put(r.run)
+		r.from.Put(r.run)
 		n++
 	}
 	u.retired = u.retired[n:]

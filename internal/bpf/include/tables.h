@@ -15,7 +15,7 @@
 #define AREA_CELLS 512 /* of the mappings, at their end: see find_unknown */
 #define MAX_EXECUTABLES (1u << 14)
 #define MAX_ROWS (1u << 24) /* that can be asked for; see rows_mask */
-#define MAX_PAGES (1u << 19)
+#define MAX_CELLS (1u << 18) /* of the directory: see struct cell */
 
 /* One executable mapping of one process. A process's mappings are an extent of
  * the mappings array, sorted by start. */
@@ -35,21 +35,45 @@ struct process {
 	u64 changed; /* CLOCK_MONOTONIC ns; 0: not since we look */
 	u64 known;   /* what happened up to here is in it, likewise */
 	u32 languages; /* whose parameters are known, RUNS(language) each */
-	u32 unused;
+	u32 used;    /* tick of the last walk, counted here: see TICK */
 };
 
-/* Where an executable's rows are. Row offsets are file offsets. */
+/* Where an executable's rows are: the directory of its table. */
 struct executable {
-	u32 row, rows;	 /* extent of the rows array */
-	u32 page, pages; /* extent of the page index, whose entries count from row */
-	u32 offset;	 /* file offset of the first indexed page */
-	u32 shift;	 /* log2 of the page size */
+	u32 cell, cells; /* extent of the directory */
+	u32 generation;	 /* of cell and cells: another one once they have changed */
+	u32 identity;	 /* that the number had other files before: see FRAME_OFFSET_BITS */
 	u32 flags;
-	u32 wanted; /* counted here: walks that needed rows that were not there */
+	u32 wanted; /* counted here: walks that needed a table that was not there */
 };
 
 #define EXECUTABLE_LOADED 1
 #define EXECUTABLE_FRAME_POINTERS 2 /* its code is known to keep frame pointers */
+/* why it is not loaded; neither: it is being loaded */
+#define EXECUTABLE_EVICTED 4
+#define EXECUTABLE_NO_ROOM 8
+
+/* A table is cut into chunks of 255 rows, those of consecutive code, of which
+ * those that walks use are in slots of the rows array. The directory has a cell
+ * for each chunk, sorted by start. Row offsets are file offsets. unwind/paging
+ * says in which order all this is written, and why it is safe to read. */
+struct cell {
+	u32 start; /* of the chunk's first row */
+	u32 entry; /* generation << 16 | slot; without a slot, the flags below */
+};
+
+#define CELL_SLOT 0xffffu
+#define CELL_EVICTED (1u << 16) /* had a slot, which was given to another chunk */
+#define CELL_ASKED (1u << 31) /* user space was asked for it */
+
+/* A slot: 256 words of the rows array. The first is its header. */
+#define SLOT_SHIFT 8
+struct slot_header {
+	u32 used; /* tick of the last walk that used it, noted here; 0: none since it was loaded */
+	u32 generation;
+};
+
+#define TICK_SHIFT 27 /* of nanoseconds: 134 ms */
 
 /* What step returns beside an end: the pc lies in code that a language made. */
 #define STEP_IN_CODE_MADE 64
@@ -89,11 +113,15 @@ enum walk_end {
 	END_LOST,
 	END_STARTING, /* no mapping or no rows yet, within 50 ms of exec or dlopen */
 	END_PARKED, /* a virtual thread's older frames are not on the stack */
+	END_DAMAGED, /* of profile.End only: no walk ends so */
+	END_EVICTED, /* the rows made room for others, before the walk or during it */
+	END_NO_ROOM, /* the directory has no room for the table */
 };
 
 /* A frame is 64 bits:
  *
- *   0 | executable (23 bits) | file offset (40 bits)    code of a file
+ *   0 | executable (23 bits) | file offset (40 bits)    code of a file: 9 bits of
+ *                                                       identity, 14 of number
  *   100 | address (61 bits)                             user code without a file
  *   101 | address (61 bits)                             where nothing is known to be mapped
  *   111 | address                                       kernel code
@@ -134,7 +162,9 @@ struct walk {
 	u32 bp_lost;	 /* bp could not be recovered */
 	u32 by_area;	 /* some mapping was not known to user space: find_area */
 	u32 owner;	 /* thread group id by which the process is known: see find_process */
-	u32 unused;
+	u32 tick;	 /* time of the walk, 0 is none */
+	u32 missing;	 /* file offset of the code whose rows were missing, */
+	u32 cell;	 /* and the cell that says so */
 	u64 frames[MAX_FRAMES + 1];
 	struct area area;
 	struct process process;
@@ -157,13 +187,13 @@ struct executables {
 struct rows {
 	u64 r[MAX_ROWS];
 };
-struct pages {
-	u32 p[MAX_PAGES];
+struct cells {
+	struct cell c[MAX_CELLS];
 };
 
 #ifndef ATYS_REPLAY
 
-/* How many rows there is room for, less one: a power of two that the loader
+/* How many words the rows array has, less one: a power of two that the loader
  * chooses, and gives the rows map its size by. */
 const volatile u32 rows_mask = MAX_ROWS - 1;
 
@@ -198,8 +228,8 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct pages);
-} pages SEC(".maps");
+	__type(value, struct cells);
+} cells SEC(".maps");
 
 /* Processes by thread group id. */
 struct {
@@ -259,12 +289,14 @@ static __always_inline void *only(void *map)
 #define MAPPINGS() ((struct mappings *)only(&mappings))
 #define EXECUTABLES() ((struct executables *)only(&executables))
 #define ROWS() ((struct rows *)only(&rows))
-#define PAGES() ((struct pages *)only(&pages))
+#define CELLS() ((struct cells *)only(&cells))
+/* Zero means that a slot was never used; the clock is far from it. */
+#define TICK() ((u32)(bpf_ktime_get_ns() >> TICK_SHIFT))
 #define STEP __attribute__((noinline))
 
 #else
 static const u32 rows_mask = MAX_ROWS - 1;
-/* unwind/replay defines READ_USER, READ_USER_TEXT, the four accessors and STEP before it includes this. */
+/* unwind/replay defines READ_USER, READ_USER_TEXT, the four accessors, TICK and STEP before it includes this. */
 #endif
 
 /* Keeps the compiler from reasoning a bound away that the verifier needs. */
@@ -273,7 +305,11 @@ static const u32 rows_mask = MAX_ROWS - 1;
 struct request {
 	u32 tgid;
 	u32 executable; /* whose rows are wanted; 0: the process or address is unknown */
-	u64 address;
+	u64 address;	/* a file offset where an executable is given */
+	u64 sp;		/* of the frame that the walk had come to */
 };
+
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
 
 #endif

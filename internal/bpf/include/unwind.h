@@ -2,7 +2,7 @@
 /* The native unwinder: walks a user stack by rows made from .eh_frame and its
  * kin (package unwind/cfi), without frame pointers.
  *
- *   pc -> mapping of the process -> executable -> page index -> row -> caller
+ *   pc -> mapping of the process -> executable -> directory -> slot -> row -> caller
  *
  * It does not care which program type calls it, and compiles for the host too
  * (unwind/replay), where the maps are plain arrays. One frame costs one global
@@ -63,40 +63,74 @@ static __always_inline struct mapping *find_mapping(struct walk *w, struct mappi
 	return m;
 }
 
-/* Finds the rule for a file offset: its page gives at most 257 rows, 9 steps. */
-static __always_inline u32 find_rule(struct executable *e, u64 wide)
+/* What find_rule gives where it has no rule: types that no row has. */
+#define RULE_MISSING 14u /* ask for the chunk */
+#define RULE_REPLACED 15u /* what was read is not of this executable any more */
+
+/* Finds the chunk that has the rule for a file offset. */
+static __always_inline struct cell *find_cell(struct cells *directory, u32 base, u32 len, u32 offset)
 {
-	u32 offset = wide;
-	struct pages *index = PAGES();
-	struct rows *table = ROWS();
-	u32 mask = rows_mask;
-	if (!index || !table || wide >> 32 || offset < e->offset)
-		return UNWIND_GAP << UNWIND_TYPE_SHIFT;
-	u32 page = (offset - e->offset) >> (e->shift & 31);
-	if (page + 1 >= e->pages)
-		return UNWIND_GAP << UNWIND_TYPE_SHIFT;
-	page += e->page;
-	u32 next = page + 1;
-	OPAQUE(page);
-	OPAQUE(next);
-	u32 low = index->p[page & (MAX_PAGES - 1)];
-	u32 len = index->p[next & (MAX_PAGES - 1)] - low + 1;
-	u32 base = e->row + low;
-#pragma unroll
-	for (int i = 0; i < 9; i++) {
+	for (int i = 0; i < 18 && len > 1; i++) {
 		u32 half = len >> 1, probe = base + half;
+		OPAQUE(probe);
+		if (directory->c[probe & (MAX_CELLS - 1)].start <= offset)
+			base = probe;
+		len -= half;
+	}
+	OPAQUE(base);
+	return &directory->c[base & (MAX_CELLS - 1)];
+}
+
+/* Finds the row that holds at a file offset in a slot: 8 steps. Word 0 is the
+ * header, and word 1 begins at or before the offset. */
+static __always_inline u64 find_row(struct rows *table, u32 slot, u32 offset)
+{
+	u32 mask = rows_mask, base = slot;
+#pragma unroll
+	for (int half = 128; half; half >>= 1) {
+		u32 probe = base + half;
 		OPAQUE(probe);
 		/* branch-free: the mask is all ones where the row starts after offset */
 		u64 after = (u64)((s64)((u64)offset - (table->r[probe & mask] >> 32)) >> 63);
 		OPAQUE(after);
 		base += half & ~(u32)after;
-		len -= half;
 	}
 	OPAQUE(base);
-	u64 row = table->r[base & mask];
-	if ((row >> 32) > offset)
+	return table->r[base & mask];
+}
+
+/* Finds the rule for a file offset, and marks its chunk as used. Generations are
+ * read before what they are of, and again after it: package unwind/paging. */
+static __always_inline u32 find_rule(struct walk *w, struct executable *e, u32 generation, u64 wide)
+{
+	u32 offset = wide;
+	struct cells *directory = CELLS();
+	struct rows *table = ROWS();
+	u32 first = READ_ONCE(e->cell), len = READ_ONCE(e->cells);
+	if (!directory || !table || wide >> 32 || !len)
 		return UNWIND_GAP << UNWIND_TYPE_SHIFT;
-	return (u32)row;
+	struct cell *cell = find_cell(directory, first, len, offset);
+	u32 entry = READ_ONCE(cell->entry);
+	u64 row = 0;
+	if (cell->start > offset) {
+		entry = 1; /* code before the first row */
+	} else if (entry & CELL_SLOT) {
+		u32 at = (entry & CELL_SLOT) << SLOT_SHIFT;
+		OPAQUE(at);
+		struct slot_header *header = (struct slot_header *)&table->r[at & rows_mask];
+		if (header->used != w->tick)
+			header->used = w->tick;
+		row = find_row(table, at, offset);
+		if ((READ_ONCE(header->generation) ^ entry >> 16) & 0xffff)
+			return RULE_REPLACED << UNWIND_TYPE_SHIFT;
+	}
+	if (READ_ONCE(e->generation) != generation)
+		return RULE_REPLACED << UNWIND_TYPE_SHIFT;
+	if (entry & CELL_SLOT)
+		return (u32)row;
+	w->missing = offset;
+	w->cell = cell - directory->c;
+	return RULE_MISSING << UNWIND_TYPE_SHIFT | (entry & CELL_EVICTED);
 }
 
 /* A frame kept by frame pointer: caller's rbp and return address lie at rbp.
@@ -263,13 +297,16 @@ STEP u32 step(struct walk *w)
 		return m->flags & MAPPING_FRAME_POINTERS ? step_frame_pointer(w, false) : END_NO_UNWIND;
 	}
 	u64 offset = pc - m->start + m->offset;
-	push_frame(w, (u64)id << FRAME_OFFSET_BITS | (offset & ((1ull << FRAME_OFFSET_BITS) - 1)));
+	u32 at = id;
+	OPAQUE(at);
+	struct executable *e = &table->e[at & (MAX_EXECUTABLES - 1)];
+	push_frame(w, (u64)(id | e->identity) << FRAME_OFFSET_BITS | (offset & ((1ull << FRAME_OFFSET_BITS) - 1)));
 
-	OPAQUE(id);
-	struct executable *e = &table->e[id & (MAX_EXECUTABLES - 1)];
-	if (!(e->flags & EXECUTABLE_LOADED)) {
+	u32 generation = READ_ONCE(e->generation);
+	if (!(READ_ONCE(e->flags) & EXECUTABLE_LOADED)) {
 		w->hint = id; /* tells the caller what to ask for */
-		return END_NOT_LOADED;
+		w->cell = MAX_CELLS;
+		return e->flags & EXECUTABLE_EVICTED ? END_EVICTED : e->flags & EXECUTABLE_NO_ROOM ? END_NO_ROOM : END_NOT_LOADED;
 	}
 #ifdef WALKS_LANGUAGES
 	w->languages.runs = e->flags & w->process.languages;
@@ -277,7 +314,7 @@ STEP u32 step(struct walk *w)
 	w->languages.sp = w->sp;
 	w->languages.bp = w->bp;
 #endif
-	u32 rule = find_rule(e, offset);
+	u32 rule = find_rule(w, e, generation, offset);
 	switch (rule >> UNWIND_TYPE_SHIFT) {
 	case UNWIND_END:
 		return END_COMPLETE;
@@ -289,6 +326,12 @@ STEP u32 step(struct walk *w)
 		if (e->flags & EXECUTABLE_FRAME_POINTERS)
 			return step_frame_pointer(w, false);
 		return END_NO_UNWIND;
+	case RULE_MISSING:
+		w->hint = id;
+		return rule & CELL_EVICTED ? END_EVICTED : END_NOT_LOADED;
+	case RULE_REPLACED:
+		w->hint = 0; /* the next walk asks */
+		return END_EVICTED;
 	}
 	u32 end = 0;
 	u64 cfa = frame_address(w, rule, &end);
@@ -321,6 +364,7 @@ static __always_inline void start_walk(struct walk *w, const struct pt_regs *r)
 	w->count = 0;
 	w->is_return = 0;
 	w->hint = 0;
+	w->tick = TICK();
 	w->bp_lost = 0;
 	w->by_area = 0;
 #ifdef WALKS_LANGUAGES

@@ -26,6 +26,9 @@ static __always_inline bool find_process(struct walk *w, u32 tgid)
 	if (p) {
 		u64 *exec = bpf_map_lookup_elem(&execs, &tgid);
 		if (!exec || *exec <= p->known) {
+			u32 tick = TICK();
+			if (p->used != tick)
+				p->used = tick;
 			w->process = *p;
 			w->owner = tgid;
 			return true;
@@ -39,19 +42,47 @@ static __always_inline bool find_process(struct walk *w, u32 tgid)
 	return false;
 }
 
-/* Asks for an executable's rows, once. How often they were missing tells user
+/* Asks for an executable's table, once. How often it was missing tells user
  * space which to load first. */
-static __always_inline void ask_for_rows(struct walk *w, u32 tgid)
+static __always_inline void ask_for_table(struct walk *w, struct request *request)
 {
-	struct request request = {.tgid = tgid, .executable = w->hint};
 	struct executables *table = EXECUTABLES();
 	u32 id = w->hint;
 	OPAQUE(id);
 	id &= MAX_EXECUTABLES - 1;
 	if (!table || __sync_fetch_and_add(&table->e[id].wanted, 1))
 		return;
-	if (bpf_ringbuf_output(&requests, &request, sizeof(request), 0))
+	if (bpf_ringbuf_output(&requests, request, sizeof(*request), 0))
 		table->e[id].wanted = 0;
+}
+
+/* Asks for a chunk of an executable's rows, once. */
+static __always_inline void ask_for_chunk(struct walk *w, struct request *request)
+{
+	struct cells *directory = CELLS();
+	u32 at = w->cell;
+	OPAQUE(at);
+	if (!directory)
+		return;
+	u32 *entry = &directory->c[at & (MAX_CELLS - 1)].entry, seen = READ_ONCE(*entry);
+	if (seen & (CELL_SLOT | CELL_ASKED) || __sync_val_compare_and_swap(entry, seen, seen | CELL_ASKED) != seen)
+		return; /* it has come, or somebody else asked */
+	request->address = w->missing;
+	request->sp = w->sp;
+	if (bpf_ringbuf_output(&requests, request, sizeof(*request), 0))
+		__sync_val_compare_and_swap(entry, seen | CELL_ASKED, seen);
+}
+
+/* Asks for the rows that a walk lacked. */
+static __always_inline void ask_for_rows(struct walk *w, u32 tgid)
+{
+	struct request request = {.tgid = tgid, .executable = w->hint};
+	if (!w->hint)
+		return;
+	if (w->cell < MAX_CELLS)
+		ask_for_chunk(w, &request);
+	else
+		ask_for_table(w, &request);
 }
 
 /* Asks for a process or address that is unknown, once it has been for the time
@@ -92,6 +123,10 @@ static __always_inline void ask_for_missing(struct walk *w, u32 tgid)
 	u64 now = bpf_ktime_get_ns(), since = w->process.changed;
 	if (!since)
 		since = program_began(tgid);
+	if (w->end == END_EVICTED || w->end == END_NO_ROOM) {
+		ask_for_rows(w, tgid);
+		return;
+	}
 	if (w->end == END_NOT_LOADED) {
 		ask_for_rows(w, tgid);
 	} else {
@@ -114,7 +149,7 @@ static __always_inline bool walk_current(struct walk *w, const struct pt_regs *r
 		if (regs->orig_ax == NR_EXECVE || regs->orig_ax == NR_EXECVEAT || task->flags & PF_EXITING)
 			return false;
 	}
-	if (w->end == END_NOT_LOADED || w->end == END_NO_MAPPING)
+	if (w->end == END_NOT_LOADED || w->end == END_NO_MAPPING || w->end == END_EVICTED || w->end == END_NO_ROOM)
 		ask_for_missing(w, tgid);
 	else if (w->by_area) /* user space is about to learn by itself: ask if it does not */
 		ask_for_mapping(w, tgid, bpf_ktime_get_ns(), STARTING_NS);

@@ -34,6 +34,15 @@ type kernelBeamProcess struct {
 	Stop   uint32
 }
 
+type kernelCells struct {
+	_ structs.HostLayout
+	C [262144]struct {
+		_     structs.HostLayout
+		Start uint32
+		Entry uint32
+	}
+}
+
 type kernelCost struct {
 	_       structs.HostLayout
 	Steps   [1024]uint64
@@ -64,15 +73,13 @@ type kernelDotnetProcess struct {
 type kernelExecutables struct {
 	_ structs.HostLayout
 	E [16384]struct {
-		_      structs.HostLayout
-		Row    uint32
-		Rows   uint32
-		Page   uint32
-		Pages  uint32
-		Offset uint32
-		Shift  uint32
-		Flags  uint32
-		Wanted uint32
+		_          structs.HostLayout
+		Cell       uint32
+		Cells      uint32
+		Generation uint32
+		Identity   uint32
+		Flags      uint32
+		Wanted     uint32
 	}
 }
 
@@ -161,11 +168,6 @@ type kernelMappings struct {
 	}
 }
 
-type kernelPages struct {
-	_ structs.HostLayout
-	P [524288]uint32
-}
-
 type kernelPerlProcess struct {
 	_     structs.HostLayout
 	Block uint64
@@ -200,7 +202,7 @@ type kernelProcess struct {
 	Changed   uint64
 	Known     uint64
 	Languages uint32
-	Unused    uint32
+	Used      uint32
 }
 
 type kernelPythonProcess struct {
@@ -324,7 +326,9 @@ type kernelScratch struct {
 		BpLost   uint32
 		ByArea   uint32
 		Owner    uint32
-		Unused   uint32
+		Tick     uint32
+		Missing  uint32
+		Cell     uint32
 		Frames   [2048]uint64
 		Area     struct {
 			_     structs.HostLayout
@@ -601,6 +605,7 @@ const (
 	kernelMapAsked            = "asked"
 	kernelMapBeamProcesses    = "beam_processes"
 	kernelMapBirths           = "births"
+	kernelMapCells            = "cells"
 	kernelMapCosts            = "costs"
 	kernelMapCounters         = "counters"
 	kernelMapDeltaEvents      = "delta_events"
@@ -611,7 +616,6 @@ const (
 	kernelMapFiles            = "files"
 	kernelMapHotspotProcesses = "hotspot_processes"
 	kernelMapMappings         = "mappings"
-	kernelMapPages            = "pages"
 	kernelMapPerlProcesses    = "perl_processes"
 	kernelMapPhotographed     = "photographed"
 	kernelMapPhotographs      = "photographs"
@@ -719,6 +723,7 @@ type kernelMapSpecs struct {
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
 	BeamProcesses    *ebpf.MapSpec `ebpf:"beam_processes"`
 	Births           *ebpf.MapSpec `ebpf:"births"`
+	Cells            *ebpf.MapSpec `ebpf:"cells"`
 	Costs            *ebpf.MapSpec `ebpf:"costs"`
 	Counters         *ebpf.MapSpec `ebpf:"counters"`
 	DeltaEvents      *ebpf.MapSpec `ebpf:"delta_events"`
@@ -729,7 +734,6 @@ type kernelMapSpecs struct {
 	Files            *ebpf.MapSpec `ebpf:"files"`
 	HotspotProcesses *ebpf.MapSpec `ebpf:"hotspot_processes"`
 	Mappings         *ebpf.MapSpec `ebpf:"mappings"`
-	Pages            *ebpf.MapSpec `ebpf:"pages"`
 	PerlProcesses    *ebpf.MapSpec `ebpf:"perl_processes"`
 	Photographed     *ebpf.MapSpec `ebpf:"photographed"`
 	Photographs      *ebpf.MapSpec `ebpf:"photographs"`
@@ -803,6 +807,7 @@ type kernelMaps struct {
 	Asked            *ebpf.Map `ebpf:"asked"`
 	BeamProcesses    *ebpf.Map `ebpf:"beam_processes"`
 	Births           *ebpf.Map `ebpf:"births"`
+	Cells            *ebpf.Map `ebpf:"cells"`
 	Costs            *ebpf.Map `ebpf:"costs"`
 	Counters         *ebpf.Map `ebpf:"counters"`
 	DeltaEvents      *ebpf.Map `ebpf:"delta_events"`
@@ -813,7 +818,6 @@ type kernelMaps struct {
 	Files            *ebpf.Map `ebpf:"files"`
 	HotspotProcesses *ebpf.Map `ebpf:"hotspot_processes"`
 	Mappings         *ebpf.Map `ebpf:"mappings"`
-	Pages            *ebpf.Map `ebpf:"pages"`
 	PerlProcesses    *ebpf.Map `ebpf:"perl_processes"`
 	Photographed     *ebpf.Map `ebpf:"photographed"`
 	Photographs      *ebpf.Map `ebpf:"photographs"`
@@ -843,6 +847,7 @@ func (m *kernelMaps) Close() error {
 		m.Asked,
 		m.BeamProcesses,
 		m.Births,
+		m.Cells,
 		m.Costs,
 		m.Counters,
 		m.DeltaEvents,
@@ -853,7 +858,6 @@ func (m *kernelMaps) Close() error {
 		m.Files,
 		m.HotspotProcesses,
 		m.Mappings,
-		m.Pages,
 		m.PerlProcesses,
 		m.Photographed,
 		m.Photographs,

@@ -27,6 +27,15 @@ type kernelBeamProcess struct {
 	Stop   uint32
 }
 
+type kernelCells struct {
+	_ structs.HostLayout
+	C [262144]struct {
+		_     structs.HostLayout
+		Start uint32
+		Entry uint32
+	}
+}
+
 type kernelCopy struct {
 	_       structs.HostLayout
 	Page    uint64
@@ -44,15 +53,13 @@ type kernelDotnetProcess struct {
 type kernelExecutables struct {
 	_ structs.HostLayout
 	E [16384]struct {
-		_      structs.HostLayout
-		Row    uint32
-		Rows   uint32
-		Page   uint32
-		Pages  uint32
-		Offset uint32
-		Shift  uint32
-		Flags  uint32
-		Wanted uint32
+		_          structs.HostLayout
+		Cell       uint32
+		Cells      uint32
+		Generation uint32
+		Identity   uint32
+		Flags      uint32
+		Wanted     uint32
 	}
 }
 
@@ -127,11 +134,6 @@ type kernelMappings struct {
 	}
 }
 
-type kernelPages struct {
-	_ structs.HostLayout
-	P [524288]uint32
-}
-
 type kernelPerlProcess struct {
 	_     structs.HostLayout
 	Block uint64
@@ -199,7 +201,9 @@ type kernelPlace struct {
 		BpLost   uint32
 		ByArea   uint32
 		Owner    uint32
-		Unused   uint32
+		Tick     uint32
+		Missing  uint32
+		Cell     uint32
 		Frames   [2048]uint64
 		Area     struct {
 			_     structs.HostLayout
@@ -397,7 +401,7 @@ type kernelProcess struct {
 	Changed   uint64
 	Known     uint64
 	Languages uint32
-	Unused    uint32
+	Used      uint32
 }
 
 type kernelPythonProcess struct {
@@ -448,7 +452,7 @@ type kernelReading struct {
 	Missed        uint64
 	Next          uint32
 	Unused        uint32
-	Before        [192]uint8
+	Before        [200]uint8
 	State         [2984]uint8
 }
 
@@ -516,6 +520,7 @@ const (
 	kernelMapAsked            = "asked"
 	kernelMapBeamProcesses    = "beam_processes"
 	kernelMapCaught           = "caught"
+	kernelMapCells            = "cells"
 	kernelMapCopies           = "copies"
 	kernelMapDotnetProcesses  = "dotnet_processes"
 	kernelMapExecs            = "execs"
@@ -523,7 +528,6 @@ const (
 	kernelMapFiles            = "files"
 	kernelMapHotspotProcesses = "hotspot_processes"
 	kernelMapMappings         = "mappings"
-	kernelMapPages            = "pages"
 	kernelMapPerlProcesses    = "perl_processes"
 	kernelMapPhotographed     = "photographed"
 	kernelMapPhotographs      = "photographs"
@@ -601,6 +605,7 @@ type kernelMapSpecs struct {
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
 	BeamProcesses    *ebpf.MapSpec `ebpf:"beam_processes"`
 	Caught           *ebpf.MapSpec `ebpf:"caught"`
+	Cells            *ebpf.MapSpec `ebpf:"cells"`
 	Copies           *ebpf.MapSpec `ebpf:"copies"`
 	DotnetProcesses  *ebpf.MapSpec `ebpf:"dotnet_processes"`
 	Execs            *ebpf.MapSpec `ebpf:"execs"`
@@ -608,7 +613,6 @@ type kernelMapSpecs struct {
 	Files            *ebpf.MapSpec `ebpf:"files"`
 	HotspotProcesses *ebpf.MapSpec `ebpf:"hotspot_processes"`
 	Mappings         *ebpf.MapSpec `ebpf:"mappings"`
-	Pages            *ebpf.MapSpec `ebpf:"pages"`
 	PerlProcesses    *ebpf.MapSpec `ebpf:"perl_processes"`
 	Photographed     *ebpf.MapSpec `ebpf:"photographed"`
 	Photographs      *ebpf.MapSpec `ebpf:"photographs"`
@@ -660,6 +664,7 @@ type kernelMaps struct {
 	Asked            *ebpf.Map `ebpf:"asked"`
 	BeamProcesses    *ebpf.Map `ebpf:"beam_processes"`
 	Caught           *ebpf.Map `ebpf:"caught"`
+	Cells            *ebpf.Map `ebpf:"cells"`
 	Copies           *ebpf.Map `ebpf:"copies"`
 	DotnetProcesses  *ebpf.Map `ebpf:"dotnet_processes"`
 	Execs            *ebpf.Map `ebpf:"execs"`
@@ -667,7 +672,6 @@ type kernelMaps struct {
 	Files            *ebpf.Map `ebpf:"files"`
 	HotspotProcesses *ebpf.Map `ebpf:"hotspot_processes"`
 	Mappings         *ebpf.Map `ebpf:"mappings"`
-	Pages            *ebpf.Map `ebpf:"pages"`
 	PerlProcesses    *ebpf.Map `ebpf:"perl_processes"`
 	Photographed     *ebpf.Map `ebpf:"photographed"`
 	Photographs      *ebpf.Map `ebpf:"photographs"`
@@ -689,6 +693,7 @@ func (m *kernelMaps) Close() error {
 		m.Asked,
 		m.BeamProcesses,
 		m.Caught,
+		m.Cells,
 		m.Copies,
 		m.DotnetProcesses,
 		m.Execs,
@@ -696,7 +701,6 @@ func (m *kernelMaps) Close() error {
 		m.Files,
 		m.HotspotProcesses,
 		m.Mappings,
-		m.Pages,
 		m.PerlProcesses,
 		m.Photographed,
 		m.Photographs,

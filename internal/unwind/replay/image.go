@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"slices"
+	"time"
 
 	"atys.dev/atys/internal/unwind"
+	"atys.dev/atys/internal/unwind/paging"
 )
 
 // Image is what a walk looks at: one thread at one instant.
@@ -52,7 +56,8 @@ type File struct {
 	Index         []uint32
 	First         uint32
 	Shift         uint32
-	Absent        bool              `json:",omitempty"` // its rows are not loaded
+	Absent        bool              `json:",omitempty"` // its table is not loaded
+	Evicted       []int             `json:",omitempty"` // chunks of it that are not loaded
 	FramePointers bool              `json:",omitempty"` // its code is known to keep them
 	Runs          []unwind.Language `json:",omitempty"` // whose runtimes it holds
 	Names         map[uint64]string `json:",omitempty"` // functions by file offset, of the frames recorded
@@ -72,11 +77,14 @@ const (
 	executableFramePointers = 2
 )
 
+// executableWords is how many u32 struct executable has.
+const executableWords = 6
+
 // message is the image as replay.c reads it; every count is a u32, structures
 // are those of unwind.h, executable 0 is none:
 //
 //	'I' | count, struct mapping... | count, struct executable... | count, rows u64...
-//	    | count, page index u32...
+//	    | count, struct cell...
 //	    | flags of the languages, count, each: number u32, size u32, parameters
 //	    | count of pieces, each: start u64, size u32, bytes
 func (i *Image) message() []byte {
@@ -94,34 +102,7 @@ func (i *Image) message() []byte {
 			b = le.AppendUint64(b, v)
 		}
 	}
-	b = le.AppendUint32(b, uint32(len(i.Files)+1))
-	b = append(b, make([]byte, 8*4)...)
-	var rows []uint64
-	var pages []uint32
-	for _, f := range i.Files {
-		flags := uint32(executableLoaded)
-		if f.Absent {
-			flags = 0
-		}
-		if f.FramePointers {
-			flags |= executableFramePointers
-		}
-		for _, l := range f.Runs {
-			flags |= runs(l)
-		}
-		for _, v := range []uint32{uint32(len(rows)), uint32(len(f.Rows)), uint32(len(pages)), uint32(len(f.Index)), f.First, f.Shift, flags, 0} {
-			b = le.AppendUint32(b, v)
-		}
-		rows, pages = append(rows, f.Rows...), append(pages, f.Index...)
-	}
-	b = le.AppendUint32(b, uint32(len(rows)))
-	for _, v := range rows {
-		b = le.AppendUint64(b, v)
-	}
-	b = le.AppendUint32(b, uint32(len(pages)))
-	for _, v := range pages {
-		b = le.AppendUint32(b, v)
-	}
+	b = i.appendTables(b)
 	var languages uint32
 	for _, r := range i.Runtimes {
 		languages |= runs(r.Language)
@@ -136,6 +117,55 @@ func (i *Image) message() []byte {
 	b = le.AppendUint32(b, uint32(len(i.Memory)))
 	for _, p := range i.Memory {
 		b = p.append(b)
+	}
+	return b
+}
+
+// appendTables loads the files' rows as package unwind does, and adds what that
+// has written: executables, rows and cells.
+func (i *Image) appendTables(b []byte) []byte {
+	le := binary.LittleEndian
+	chunks := 0
+	for _, f := range i.Files {
+		chunks += (len(f.Rows) + paging.SlotRows - 1) / paging.SlotRows
+	}
+	rows, cells := make([]uint64, (2*chunks+8)*paging.SlotWords), make([]uint64, chunks)
+	cache := paging.New(paging.Options{Rows: rows, Cells: cells, Packed: math.MaxInt64, Now: func() time.Duration { return time.Hour }})
+	b = le.AppendUint32(b, uint32(len(i.Files)+1))
+	b = append(b, make([]byte, executableWords*4)...)
+	for n, f := range i.Files {
+		flags := uint32(executableLoaded)
+		if f.Absent {
+			flags = 0
+		}
+		if f.FramePointers {
+			flags |= executableFramePointers
+		}
+		for _, l := range f.Runs {
+			flags |= runs(l)
+		}
+		t, err := cache.Add(paging.Pack(f.Rows))
+		if err != nil {
+			panic(fmt.Sprintf("file %d of the image: %v", n, err))
+		}
+		for cell := range f.Rows {
+			if cell%paging.SlotRows == 0 && !slices.Contains(f.Evicted, cell/paging.SlotRows) {
+				cache.Demand(t, uint32(f.Rows[cell]>>32))
+			}
+		}
+		first, count := t.First()
+		for _, v := range [executableWords]uint32{first, count, 0, 0, flags, 0} {
+			b = le.AppendUint32(b, v)
+		}
+	}
+	for _, words := range [][]uint64{rows, cells} {
+		for len(words) > 0 && words[len(words)-1] == 0 {
+			words = words[:len(words)-1]
+		}
+		b = le.AppendUint32(b, uint32(len(words)))
+		for _, v := range words {
+			b = le.AppendUint64(b, v)
+		}
 	}
 	return b
 }

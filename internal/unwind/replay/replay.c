@@ -15,12 +15,13 @@
 #define MAPPINGS() (&mappings)
 #define EXECUTABLES() (&executables)
 #define ROWS() (&rows)
-#define PAGES() (&pages)
+#define CELLS() (&cells)
+#define TICK() 1
 
 extern struct mappings mappings;
 extern struct executables executables;
 extern struct rows rows;
-extern struct pages pages;
+extern struct cells cells;
 static long read_user(void *to, u32 size, u64 from);
 static long read_user_text(void *to, u32 size, u64 from);
 
@@ -76,7 +77,7 @@ static u32 photograph_count;
 struct mappings mappings;
 struct executables executables;
 struct rows rows;
-struct pages pages;
+struct cells cells;
 static struct walk walk;
 
 /* The bytes at an address, and how many the piece has from there on; 0: none.
@@ -232,8 +233,8 @@ static void read_image(void)
 	need(executables.e, n * sizeof(executables.e[0]));
 	n = number(MAX_ROWS, "rows");
 	need(rows.r, n * sizeof(rows.r[0]));
-	n = number(MAX_PAGES, "pages");
-	need(pages.p, n * sizeof(pages.p[0]));
+	n = number(MAX_CELLS, "cells");
+	need(cells.c, n * sizeof(cells.c[0]));
 	read_languages();
 	while (piece_count > 0)
 		free(pieces[--piece_count].bytes);

@@ -1,4 +1,4 @@
-package unwind
+package paging
 
 import (
 	"math/rand/v2"
@@ -9,17 +9,17 @@ import (
 func TestExtents(t *testing.T) {
 	const cells = 1000
 	r := rand.New(rand.NewPCG(3, 4))
-	e := newExtents(0, cells)
+	e := NewExtents(0, cells)
 	owner := make([]int, cells)
-	held := map[int]extent{}
+	held := map[int]Extent{}
 	for step := 1; step <= 20000; step++ {
 		if r.IntN(2) == 0 {
-			run, ok := e.take(uint32(1 + r.IntN(40)))
+			run, ok := e.Take(uint32(1 + r.IntN(40)))
 			if !ok {
 				continue
 			}
 			held[step] = run
-			for i := run.first; i < run.first+run.count; i++ {
+			for i := run.First; i < run.First+run.Count; i++ {
 				if owner[i] != 0 {
 					t.Fatalf("cell %d is handed out twice", i)
 				}
@@ -28,21 +28,21 @@ func TestExtents(t *testing.T) {
 			continue
 		}
 		for id, run := range held { // any of them
-			for i := run.first; i < run.first+run.count; i++ {
+			for i := run.First; i < run.First+run.Count; i++ {
 				owner[i] = 0
 			}
-			e.put(run)
+			e.Put(run)
 			delete(held, id)
 			break
 		}
 	}
 	for _, run := range held {
-		e.put(run)
+		e.Put(run)
 	}
-	if len(e.free) != 1 || e.free[0] != (extent{0, cells}) || e.used != 0 {
-		t.Errorf("after giving all back: %v, %d used", e.free, e.used)
+	if len(e.free) != 1 || e.free[0] != (Extent{0, cells}) || e.Used != 0 {
+		t.Errorf("after giving all back: %v, %d used", e.free, e.Used)
 	}
-	if _, ok := e.take(cells + 1); ok {
+	if _, ok := e.Take(cells + 1); ok {
 		t.Error("more was handed out than there is")
 	}
 }
@@ -51,17 +51,17 @@ func TestExtents(t *testing.T) {
 // away, or stay that came while it was there.
 func TestLargeRunComesBack(t *testing.T) {
 	const cells = 1 << 20
-	e := newExtents(0, cells)
+	e := NewExtents(0, cells)
 	for round := range 20 {
-		large, ok := e.take(cells / 9 * 5)
+		large, ok := e.Take(cells / 9 * 5)
 		if !ok {
-			t.Fatalf("round %d: no room for five ninths of all cells, %d of which are used", round, e.used)
+			t.Fatalf("round %d: no room for five ninths of all cells, %d of which are used", round, e.Used)
 		}
-		if _, ok = e.take(cells / 200); !ok {
+		if _, ok = e.Take(cells / 200); !ok {
 			t.Fatal("no room for a small run")
 		}
-		e.put(large)
-		if _, ok = e.take(cells / 1000); !ok {
+		e.Put(large)
+		if _, ok = e.Take(cells / 1000); !ok {
 			t.Fatal("no room for a smaller run")
 		}
 	}
