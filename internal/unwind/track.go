@@ -377,6 +377,8 @@ const maxDemands = 5
 // demand loads the rows at a file offset, now or as soon as there is room.
 func (u *Unwinder) demand(e *executable, offset uint32, tries int) {
 	switch u.rows.Demand(e.table, offset) {
+	case paging.Returned:
+		u.want(e)
 	case paging.Build:
 		if e.missing == nil {
 			e.missing = map[uint32]bool{}

@@ -41,6 +41,9 @@ const (
 	DefaultRows = 1 << 21
 	MaxRows     = 1 << 24
 	minRows     = 1 << 12
+	// packedPart is how much memory tables may take that rows are loaded from, as a
+	// multiple of that for rows: a packed row has two bytes, and most are not loaded.
+	packedPart = 2
 )
 
 // Frame encoding of bpf/include/unwind.h.
@@ -75,8 +78,8 @@ type Options struct {
 	// first needs them: right where few processes are tracked.
 	Eager bool
 	// Rows bounds the rows kept in the kernel, 8 bytes each, and is rounded up to
-	// a power of two; 0: DefaultRows. Tables that rows are loaded from take as much
-	// memory again, at most.
+	// a power of two; 0: DefaultRows. Tables that rows are loaded from take twice as
+	// much memory beside it, at most.
 	Rows uint32
 	// OnWorker is told of each goroutine that does the unwinder's work, from the
 	// thread that it has to itself; what it returns is called at its end.
@@ -214,7 +217,7 @@ func New(o Options) (*Unwinder, error) {
 	}
 	u.mappings = paging.NewExtents(0, uint32(len(u.memory.mappings.Value.M)-areaCells))
 	u.executables.init(len(u.memory.executables.Value.E))
-	u.rows = paging.New(paging.Options{Rows: u.memory.rows.Values, Cells: u.memory.cells.Values, Packed: 8 * int64(u.stats.RowsMax), Grace: Grace,
+	u.rows = paging.New(paging.Options{Rows: u.memory.rows.Values, Cells: u.memory.cells.Values, Packed: packedPart * 8 * int64(u.stats.RowsMax), Grace: Grace,
 		Now: func() time.Duration { return time.Duration(monotonic()) }})
 	return u, nil
 }

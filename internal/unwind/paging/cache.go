@@ -171,7 +171,7 @@ func (c *Cache) Packed(t *Table) bool {
 // keep keeps a packed table, and gives up those that were not used for longest.
 func (c *Cache) keep(t *Table, p *Packed) {
 	t.packed = p
-	c.stats.PackedBytes += int64(p.bytes())
+	c.stats.PackedBytes += int64(p.Bytes())
 	if c.stats.PackedBytes > c.options.Packed {
 		c.survey()
 	}
@@ -192,7 +192,7 @@ func (c *Cache) keep(t *Table, p *Packed) {
 
 func (c *Cache) giveUp(t *Table) {
 	if t.packed != nil {
-		c.stats.PackedBytes -= int64(t.packed.bytes())
+		c.stats.PackedBytes -= int64(t.packed.Bytes())
 		t.packed = nil
 	}
 }

@@ -11,9 +11,10 @@ type Answer int
 
 // The answers.
 const (
-	Loaded Answer = iota // or there is nothing to load
-	Wait                 // for the grace period of slots that were evicted
-	Build                // the rows were given up: build the table, and Restore it
+	Loaded   Answer = iota // or there is nothing to load
+	Wait                   // for the grace period of slots that were evicted
+	Build                  // the rows were given up: build the table, and Restore it
+	Returned               // loaded, of a table that was not used for a while: Fill it
 )
 
 // How long a chunk is safe from being evicted for another: one that a walk used
@@ -23,11 +24,16 @@ const (
 	protectUsed  = second
 	protectKnown = 20 * second
 	protectSpare = 2 * second
+	protectFrom  = 5 * 60 * second // from chunks that no walk ever needed
 )
+
+// returnsAfter is after how long without a walk a table that is used again gets
+// back what it had.
+const returnsAfter = 3 * second
 
 // largestPart is which part of all slots Fill gives to one table at most where it
 // takes them from others.
-const largestPart = 4
+const largestPart = 2
 
 // reserve is how many slots are kept free, so that what a walk needs never waits.
 func (c *Cache) reserve() int { return max(c.stats.SlotsMax/32, 2) }
@@ -62,7 +68,9 @@ func (c *Cache) demand(t *Table, offset uint32, sure bool) Answer {
 	if !ok || !c.tables[t] || t.chunks[chunk].slot != 0 {
 		return Loaded
 	}
-	t.used = c.tick()
+	now := c.tick()
+	returned := sure && (!t.demanded || now-min(c.lastUse(t), now) > returnsAfter)
+	t.used, t.demanded = now, t.demanded || sure
 	t.chunks[chunk].met = true
 	if t.packed == nil {
 		return Build
@@ -78,7 +86,21 @@ func (c *Cache) demand(t *Table, offset uint32, sure bool) Answer {
 		return Wait
 	}
 	c.load(t, chunk, true)
+	if returned {
+		return Returned
+	}
 	return Loaded
+}
+
+// lastUse is when a walk used any chunk of a table.
+func (c *Cache) lastUse(t *Table) Tick {
+	last := t.used
+	for chunk := range t.chunks {
+		if slot := t.chunks[chunk].slot; slot != 0 {
+			last = max(last, c.used(int(slot)))
+		}
+	}
+	return last
 }
 
 // Fill loads what is not loaded of a table in case that walks need it: what they
@@ -92,29 +114,45 @@ func (c *Cache) Fill(t *Table, asked bool) Answer {
 		return Loaded
 	}
 	c.reclaim()
-	missing := c.missing(t)
+	missing, met := c.missing(t)
 	for len(missing) > 0 && len(c.free) > c.reserve() {
 		c.load(t, missing[0], false)
 		missing = missing[1:]
+		met--
 	}
-	room := c.stats.SlotsMax/largestPart - t.held
-	if n := min(len(missing), room); asked && n > 0 && c.evictOldest(n, protectKnown, protectSpare) > 0 {
+	room := c.stats.SlotsMax/largestPart - t.held - len(c.retired)
+	n := min(len(missing), room)
+	if !asked || n <= 0 {
+		return Loaded
+	}
+	evicted := 0
+	if met > 0 {
+		evicted = c.evictOldest(min(met, n), protectKnown, protectSpare)
+	}
+	if evicted < n {
+		evicted += c.evictOldest(n-evicted, protectFrom, protectSpare)
+	}
+	if evicted > 0 {
 		return Wait
 	}
 	return Loaded
 }
 
-// missing lists the chunks of a table without slots, those that walks met first.
-func (c *Cache) missing(t *Table) (chunks []int) {
+// missing lists the chunks of a table without slots, those that walks met first,
+// and how many these are.
+func (c *Cache) missing(t *Table) (chunks []int, met int) {
 	for chunk := range t.chunks {
-		if t.chunks[chunk].slot == 0 {
+		if s := &t.chunks[chunk]; s.slot == 0 {
 			chunks = append(chunks, chunk)
+			if s.met {
+				met++
+			}
 		}
 	}
 	slices.SortStableFunc(chunks, func(a, b int) int {
 		return cmp.Compare(order(&t.chunks[a]), order(&t.chunks[b]))
 	})
-	return chunks
+	return chunks, met
 }
 
 func order(s *chunkState) int {

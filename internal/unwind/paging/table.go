@@ -83,8 +83,8 @@ func (p *Packed) unpack(chunk int, slot []uint64) {
 // afterCode is a row that no lookup finds: beyond the largest offset a row has.
 const afterCode = 0xffffffff << 32
 
-// bytes is what a packed table takes of memory.
-func (p *Packed) bytes() int {
+// Bytes is what a packed table takes of memory.
+func (p *Packed) Bytes() int {
 	return len(p.data) + 4*(len(p.rules)+len(p.starts)+len(p.ends))
 }
 
@@ -100,12 +100,13 @@ func (p *Packed) chunkOf(offset uint32) (chunk int, ok bool) {
 
 // Table is an executable's rows: all of them packed, some of them in slots.
 type Table struct {
-	packed *Packed // nil: given up, has to be built again
-	cells  Extent  // of the directory
-	starts []uint32
-	chunks []chunkState
-	held   int  // slots
-	used   Tick // when a walk was last seen to use it, or to ask for it
+	packed   *Packed // nil: given up, has to be built again
+	cells    Extent  // of the directory
+	starts   []uint32
+	chunks   []chunkState
+	held     int  // slots
+	demanded bool // a walk has asked for a chunk
+	used     Tick // when a walk was last seen to use it, or to ask for it
 }
 
 // chunkState is where a chunk is, or was.
