@@ -108,14 +108,14 @@ func runAgent(ctx context.Context, f agentFlags, log *slog.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := openStation(budget.Memory, log)
+	machine, err := openStation(budget.Memory, f.budgetFlags.rows, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
 	to, clock := remote.New(client, address), newClock()
 	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(machine.record), Now: clock.now, Spool: waiting, Intake: to, Fleet: to, Relay: f.relay,
-		State: filepath.Join(f.data, "orders"), Life: filepath.Join(f.data, "agent.life"), Budget: budget, Shed: machine.shed, Ready: machine.ready, Jitter: jitter, Log: log}
+		State: filepath.Join(f.data, "orders"), Life: filepath.Join(f.data, "agent.life"), Budget: budget, Shed: machine.shed, Unwinding: machine.unwinding(), Ready: machine.ready, Jitter: jitter, Log: log}
 	var registry *prometheus.Registry
 	if f.metrics.listen != "" {
 		var end func() error

@@ -17,6 +17,8 @@ import (
 // budgetFlags say what an agent may take of its machine; empty, as much as it does.
 type budgetFlags struct {
 	cpu, memory string
+	unwinding   unwindMemory
+	rows        uint32 // that this has room for
 }
 
 // What may be taken where nothing is said: CPU time of a core, and more of it on
@@ -36,6 +38,7 @@ func (f *budgetFlags) add(c *cobra.Command, share float64, memory string) {
 	flags := c.Flags()
 	flags.StringVar(&f.cpu, "max-cpu", strconv.FormatFloat(share, 'g', 4, 64)+"%", "CPU time it may take, of one core, its BPF programs and interrupts included; over it, it samples less and says so; 0 is as much as it takes")
 	flags.StringVar(&f.memory, "max-memory", memory, "memory it may take, its BPF maps included; over it, it keeps less, then samples less; 0 is as much as it takes")
+	f.unwinding.add(flags, "a sixteenth of --max-memory, 4 to 64; it counts towards that")
 }
 
 // namesPart is which part of the memory tables of names may have: what they give
@@ -52,6 +55,9 @@ func (f *budgetFlags) budget() (b freq.Budget, err error) {
 	}
 	if b.Memory != 0 && b.Memory < leastMemory {
 		return b, &usageError{fmt.Errorf("--max-memory %s: an agent takes %d MB at least", f.memory, int64(leastMemory/1e6))}
+	}
+	if f.rows, err = f.unwinding.rowsWithin(b.Memory); err != nil {
+		return b, &usageError{err}
 	}
 	return b, nil
 }

@@ -29,7 +29,7 @@ func TestBudget(t *testing.T) {
 		{},
 		{cpu: " ", memory: "0", bad: true},
 	} {
-		b, err := (&budgetFlags{c.cpu, c.memory}).budget()
+		b, err := (&budgetFlags{cpu: c.cpu, memory: c.memory}).budget()
 		if (err != nil) != c.bad {
 			t.Errorf("%q, %q: %v", c.cpu, c.memory, err)
 		}

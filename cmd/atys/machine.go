@@ -10,6 +10,7 @@ import (
 	"atys.dev/atys/internal/sampler/cpu"
 	"atys.dev/atys/internal/sampler/external"
 	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/unwind"
 )
 
 // station is how an agent records on this machine.
@@ -24,9 +25,9 @@ type station struct {
 // may be: that is an error only if none is installed.
 //
 // Names of programs take a part of the budget's memory.
-func openStation(memory int64, log *slog.Logger) (*station, error) {
+func openStation(memory int64, rows uint32, log *slog.Logger) (*station, error) {
 	ready := make(chan struct{}, 1)
-	m, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Names: memory / namesPart, Log: log, Ready: func() {
+	m, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Names: memory / namesPart, Rows: rows, Log: log, Ready: func() {
 		select {
 		case ready <- struct{}{}:
 		default: // the agent has not come to the one before
@@ -48,6 +49,14 @@ func (s *station) shed() {
 	if s.machine != nil {
 		s.machine.Shed()
 	}
+}
+
+// unwinding gives what tells how unwinding tables fare; nil: there are none.
+func (s *station) unwinding() func() unwind.Stats {
+	if s.machine == nil {
+		return nil
+	}
+	return s.machine.Unwinder().Stats
 }
 
 func (s *station) Close() error {

@@ -20,7 +20,6 @@ import (
 	"atys.dev/atys/internal/sampler/cpu"
 	"atys.dev/atys/internal/sampler/external"
 	"atys.dev/atys/internal/spec"
-	"atys.dev/atys/internal/unwind"
 )
 
 type recordFlags struct {
@@ -47,7 +46,8 @@ type targetFlags struct {
 	event     string
 	frequency float64
 	count     uint64
-	tables    uint32
+	tables    unwindMemory
+	rows      uint32 // of tables
 	verbose   bool
 }
 
@@ -60,14 +60,11 @@ func (t *targetFlags) add(c *cobra.Command) {
 	f.StringVarP(&t.event, "event", "e", "cpu-clock", "what to sample: "+strings.Join(cpu.EventNames(), ", ")+", or subsystem:tracepoint; A+B also reads B at each sample of A")
 	f.Float64VarP(&t.frequency, "freq", "F", 99, "samples a second and CPU, 1 to 20000")
 	f.Uint64VarP(&t.count, "count", "c", 0, "instead of -F, for events that are no clocks: sample every n-th")
-	f.Uint32Var(&t.tables, "unwind-memory", 16, "megabytes of kernel memory for unwinding tables, 1 to 128, rounded up to a power of two")
+	t.tables.add(f, "16")
 	f.BoolVarP(&t.verbose, "verbose", "v", false, "say what happens")
 	_ = c.RegisterFlagCompletionFunc("event", cobra.FixedCompletions(cpu.EventNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagDirname("cgroup")
 }
-
-// maxTables is the most that --unwind-memory takes, in MB.
-const maxTables = unwind.MaxRows * 8 >> 20
 
 // check refuses values out of range, before anything is started.
 func (t *targetFlags) check(c *cobra.Command) error {
@@ -75,8 +72,8 @@ func (t *targetFlags) check(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if t.tables < 1 || t.tables > maxTables {
-		return fmt.Errorf("--unwind-memory %d: want 1 to %d", t.tables, maxTables)
+	if t.rows, err = t.tables.rows(); err != nil {
+		return err
 	}
 	if !c.Flags().Changed("count") {
 		return checkFrequency(t.frequency)
@@ -204,7 +201,7 @@ func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, args []s
 	if f.external() {
 		return recordExternal(c.Context(), f, external.Kernel(f.kernel), targets, child)
 	}
-	r, err := recorder.Start(recorder.Setup{CacheDir: cacheDir(), Rows: f.tables << 17, Log: logger(f.verbose)}, recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
+	r, err := recorder.Start(recorder.Setup{CacheDir: cacheDir(), Rows: f.rows, Log: logger(f.verbose)}, recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
 		Threads: true, Timed: f.timed, Budget: f.budget / 100, MayAsk: f.allowAttach, Pruning: f.percent,
 		Placed: warnBystanders})
 	if err != nil {

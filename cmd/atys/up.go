@@ -70,7 +70,7 @@ func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := openStation(budget.Memory, log)
+	machine, err := openStation(budget.Memory, b.rows, log)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (er
 		return fmt.Errorf("name this machine: %w", err)
 	}
 	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: machine.record, Spool: waiting, Intake: h.server, Fleet: h.server,
-		Functions: functions, First: firstWindow, Budget: budget, Shed: machine.shed, Ready: machine.ready, Life: filepath.Join(f.data, "agent.life"), Log: log})
+		Functions: functions, First: firstWindow, Budget: budget, Shed: machine.shed, Unwinding: machine.unwinding(), Ready: machine.ready, Life: filepath.Join(f.data, "agent.life"), Log: log})
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ import (
 	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/spool"
+	"atys.dev/atys/internal/unwind"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -54,8 +55,11 @@ type Options struct {
 
 	Budget freq.Budget  // of CPU time and memory; zero: as much as it takes
 	Usage  func() Usage // what it takes; nil: what this process does
-	Shed   func()       // gives up what whoever records keeps in memory; may be nil
-	Life   string       // file that tells the next life how this one ended; "": none
+	// Unwinding tells how unwinding tables fare; may be nil.
+	Unwinding func() unwind.Stats
+
+	Shed func() // gives up what whoever records keeps in memory; may be nil
+	Life string // file that tells the next life how this one ended; "": none
 
 	Functions *promexport.Functions // what Prometheus is told of; nil: nothing
 	Metrics   string                // address at which it asks; "": nowhere

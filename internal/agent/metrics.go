@@ -41,10 +41,12 @@ func (a *Agent) Describe(to chan<- *prometheus.Desc) {
 		to <- d
 	}
 	a.fitness.describe(to)
+	describeUnwinding(to)
 }
 
 // Collect gives it; see prometheus.Collector.
 func (a *Agent) Collect(to chan<- prometheus.Metric) {
+	a.collectUnwinding(to)
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}

@@ -216,13 +216,16 @@ const (
 	EndStarting              // unmapped or not loaded, within 50 ms of exec or dlopen
 	EndParked                // a virtual thread's older frames are not on the stack
 	EndDamaged               // the rest was kept, and the disk lost it
+	EndEvicted               // unwind information had made room for other files', or did so during the walk
+	EndNoRoom                // there was no room for unwind information
 )
 
 // EndOther is an end that a later version has named, in a file that has no numbers.
 const EndOther End = math.MaxUint8
 
 var endNames = [...]string{"unknown", "complete", "no user stack", "too deep", "unmapped code", "no unwind information",
-	"unreadable stack", "unsupported unwind information", "unwind information not loaded yet", "corrupt stack", "stack storage full", "process or library just started", "older frames of a parked virtual thread", "damaged where it was kept"}
+	"unreadable stack", "unsupported unwind information", "unwind information not loaded yet", "corrupt stack", "stack storage full", "process or library just started", "older frames of a parked virtual thread", "damaged where it was kept",
+	"unwind information evicted", "no room for unwind information"}
 
 // String gives the reason in words.
 func (e End) String() string {
