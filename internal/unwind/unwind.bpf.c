@@ -55,7 +55,8 @@ int BPF_PROG(walk_at_switch, bool preempt, struct task_struct *prev)
 		return 0;
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	start_walk(w, regs);
-	walk_stack(w);
+	if (!walk_current(w, regs, tgid))
+		return 0;
 	u32 end = w->end & 15;
 	u64 *count = bpf_map_lookup_elem(&ends, &end);
 	if (count)

@@ -42,7 +42,14 @@ func TestWalkAtSwitch(t *testing.T) {
 
 // walksAtSwitch attaches the program until it has walked so often, and counts
 // the walks by end.
-func walksAtSwitch(t *testing.T, u *Unwinder, enough uint64) (ends [16]uint64) {
+func walksAtSwitch(t *testing.T, u *Unwinder, enough uint64) [16]uint64 {
+	t.Helper()
+	return switchWalks(t, u)(enough)
+}
+
+// switchWalks loads the program, which takes seconds on a busy machine, and gives
+// what attaches it until it has walked so often more, and counts these walks by end.
+func switchWalks(t *testing.T, u *Unwinder) func(enough uint64) [16]uint64 {
 	t.Helper()
 	spec, err := loadKernel()
 	if err != nil {
@@ -59,20 +66,30 @@ func walksAtSwitch(t *testing.T, u *Unwinder, enough uint64) (ends [16]uint64) {
 	if err := spec.LoadAndAssign(&objects, lent); err != nil {
 		t.Fatal(err)
 	}
-	defer objects.WalkAtSwitch.Close()
-	defer objects.Ends.Close()
-	attached, err := link.AttachTracing(link.TracingOptions{Program: objects.WalkAtSwitch})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(testwait.Longest(t)); sum(ends) < enough && time.Now().Before(deadline); {
-		time.Sleep(100 * time.Millisecond)
+	t.Cleanup(func() {
+		objects.WalkAtSwitch.Close()
+		objects.Ends.Close()
+	})
+	return func(enough uint64) (ends [16]uint64) {
+		t.Helper()
+		before := endsSoFar(t, objects.Ends)
+		attached, err := link.AttachTracing(link.TracingOptions{Program: objects.WalkAtSwitch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(testwait.Longest(t)); sum(ends)-sum(before) < enough && time.Now().Before(deadline); {
+			time.Sleep(20 * time.Millisecond)
+			ends = endsSoFar(t, objects.Ends)
+		}
+		if err := attached.Close(); err != nil {
+			t.Fatal(err)
+		}
 		ends = endsSoFar(t, objects.Ends)
+		for i := range ends {
+			ends[i] -= before[i]
+		}
+		return ends
 	}
-	if err := attached.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return endsSoFar(t, objects.Ends)
 }
 
 func endsSoFar(t *testing.T, counts *ebpf.Map) (ends [16]uint64) {

@@ -77,6 +77,9 @@ const (
 	executableFramePointers = 2
 )
 
+// cellEvicted is CELL_EVICTED.
+const cellEvicted = 1 << 16
+
 // executableWords is how many u32 struct executable has.
 const executableWords = 6
 
@@ -154,6 +157,9 @@ func (i *Image) appendTables(b []byte) []byte {
 			}
 		}
 		first, count := t.First()
+		for _, chunk := range f.Evicted {
+			cells[int(first)+chunk] |= cellEvicted << 32
+		}
 		for _, v := range [executableWords]uint32{first, count, 0, 0, flags, 0} {
 			b = le.AppendUint32(b, v)
 		}

@@ -124,6 +124,7 @@ func TestRules(t *testing.T) {
 		{"no stack", scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), 0x10, 0), []uint64{0x1010}, profile.EndUnreadable},
 		{"returns to no mapping", scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, 0x1234), []uint64{0x1010, 0x1233}, profile.EndNoMapping},
 		{"rows not loaded", absent(scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndNotLoaded},
+		{"rows evicted", evicted(scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndEvicted},
 		{"does not progress", scene([]ruled{{0x1000, cfi.SP, 0, 0}}, at(0x1010), word(1), 0, at(0x1010), 0), []uint64{0x1010}, profile.EndCorrupt},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -215,6 +216,11 @@ func leaf(i *Image, register int, value uint64) *Image {
 
 func keeps(i *Image) *Image {
 	i.Files[0].FramePointers = true
+	return i
+}
+
+func evicted(i *Image) *Image {
+	i.Files[0].Evicted = []int{0}
 	return i
 }
 
