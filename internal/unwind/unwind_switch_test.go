@@ -73,6 +73,7 @@ func switchWalks(t *testing.T, u *Unwinder) func(enough uint64) [16]uint64 {
 	return func(enough uint64) (ends [16]uint64) {
 		t.Helper()
 		before := endsSoFar(t, objects.Ends)
+		ends = before
 		attached, err := link.AttachTracing(link.TracingOptions{Program: objects.WalkAtSwitch})
 		if err != nil {
 			t.Fatal(err)
