@@ -137,7 +137,7 @@ func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 		u.retry(e, pid, m)
 		return e
 	}
-	id, ok := u.takeID()
+	id, ok := u.takeID(pid)
 	if !ok {
 		return nil
 	}
@@ -164,16 +164,16 @@ const (
 	identities = 1 << (63 - frameOffsetBits - idBits)
 )
 
-// takeID gives a number for a file. Where there is none, the file that was not
+// takeID gives a number for a file of a process. Where there is none, the file that was not
 // mapped for longest makes room, or the process that was not sampled for longest,
 // and its files with it.
-func (u *Unwinder) takeID() (id uint32, ok bool) {
+func (u *Unwinder) takeID(pid int) (id uint32, ok bool) {
 	ids := &u.executables.unused
 	if len(*ids) == 0 {
 		any := func(*executable) bool { return true }
 		e := u.idlest(any)
 		if e == nil {
-			u.evictProcesses(0, func() bool { return u.idlest(any) != nil })
+			u.evictProcesses(pid, func() bool { return u.idlest(any) != nil })
 			e = u.idlest(any)
 		}
 		if e == nil {

@@ -94,7 +94,9 @@ func (u *Unwinder) load(e *executable) {
 	u.mu.Unlock()
 	defer u.mu.Lock()
 	for offset := range missing {
-		u.rows.Demand(t, offset)
+		if got := u.rows.Demand(t, offset); got == paging.Wait || got == paging.Build {
+			u.rows.Refuse(t, offset)
+		}
 	}
 	for range maxFills {
 		if u.rows.Fill(t, asked) != paging.Wait || !u.pause(Grace) {
