@@ -154,7 +154,6 @@ type file struct {
 	plan     string
 	chains   map[string]bool // whole ones, as chainKey has them
 	prefixes map[string]bool // what cut ones may be
-	hot      int             // functions that chains are made of
 }
 
 // copyTo makes a copy and its plan.

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/unwind/paging"
@@ -48,6 +49,83 @@ func rowsFrom(offset, rows int) *paging.Packed {
 // published tells whether walks find an executable's rows.
 func (u *Unwinder) published(e *executable) bool {
 	return u.memory.executables.Value.E[e.id].Flags&executableLoaded != 0
+}
+
+// Where the directory is full of tables that are used, a walk is told that there
+// is no room; one that was not used lately makes some, and its walks are told that.
+func TestFullDirectory(t *testing.T) {
+	u := offline(t, Options{Rows: minRows})
+	clock := time.Hour
+	u.rows = paging.New(paging.Options{Rows: u.memory.rows.Values, Cells: u.memory.cells.Values[:20], Packed: 1 << 20, Grace: Grace,
+		Now: func() time.Duration { clock += Grace; return clock }})
+	flags := func(e *executable) uint32 { return u.memory.executables.Value.E[e.id].Flags }
+	old, recent, next := readable(u, 11), readable(u, 12), readable(u, 13)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	old.runs = Python.runs()
+	for _, e := range []*executable{old, recent} {
+		use(e, 1)
+		if !u.publish(e, rowsFrom(0, 10*paging.SlotRows)) {
+			t.Fatal("no room in an empty directory")
+		}
+	}
+	if u.publish(next, rowsFrom(0, 10*paging.SlotRows)) || flags(next) != executableNoRoom || u.stats.NoRoom != 1 {
+		t.Fatalf("a third table found room; flags %d, counted %d times", flags(next), u.stats.NoRoom)
+	}
+	if u.mayBuild(next) {
+		t.Error("it is built again at once")
+	}
+	clock += time.Minute
+	u.rows.Demand(recent.table, 16)
+	if !u.publish(next, rowsFrom(0, 10*paging.SlotRows)) || !u.published(next) || !u.published(recent) {
+		t.Fatal("what was not used for a minute makes no room")
+	}
+	if old.table != nil || flags(old) != executableEvicted || u.stats.TablesEvicted != 1 {
+		t.Errorf("what made room: table %p, flags %d; %d evicted", old.table, flags(old), u.stats.TablesEvicted)
+	}
+	if old.runs != Python.runs() {
+		t.Error("which runtime it holds is forgotten")
+	}
+}
+
+// Processes that were not sampled make room for others.
+func TestProcessesMakeRoom(t *testing.T) {
+	u := offline(t, Options{Rows: minRows})
+	const first = 1 << 22 // beyond any pid
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for pid := first; pid < first+32; pid++ {
+		p := &process{layout: &layout{shared: 1, stale: true, areas: []area{{start: 0x1000, end: 0x2000}}}}
+		u.processes[pid] = p
+		u.publishProcess(pid, p)
+	}
+	if u.evictProcesses(first, nil) {
+		t.Fatal("processes that have just changed are evicted")
+	}
+	for pid := first; pid < first+32; pid++ {
+		var k kernelProcess
+		if err := u.maps.Processes.Lookup(uint32(pid), &k); err != nil {
+			t.Fatal(err)
+		}
+		if k.Used -= 100; pid >= first+8 {
+			k.Used += 50 // sampled later
+		}
+		if err := u.maps.Processes.Put(uint32(pid), &k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !u.evictProcesses(first, func() bool { return len(u.processes) <= 25 }) {
+		t.Fatal("no process makes room")
+	}
+	for pid := first + 1; pid < first+8; pid++ {
+		var k kernelProcess
+		if u.processes[pid] != nil || u.maps.Processes.Lookup(uint32(pid), &k) == nil {
+			t.Errorf("process %d is still there", pid)
+		}
+	}
+	if u.processes[first] == nil || u.processes[first+8] == nil || u.stats.ProcessesEvicted != 7 {
+		t.Errorf("%d processes are left, %d evicted", len(u.processes), u.stats.ProcessesEvicted)
+	}
 }
 
 // What most walks have missed is built first.

@@ -88,16 +88,6 @@ func (p *Packed) Bytes() int {
 	return len(p.data) + 4*(len(p.rules)+len(p.starts)+len(p.ends))
 }
 
-// chunkOf is the chunk that has the row of a file offset; ok is false before the
-// first.
-func (p *Packed) chunkOf(offset uint32) (chunk int, ok bool) {
-	i, found := slices.BinarySearch(p.starts, offset)
-	if found {
-		return i, true
-	}
-	return i - 1, i > 0
-}
-
 // Table is an executable's rows: all of them packed, some of them in slots.
 type Table struct {
 	packed   *Packed // nil: given up, has to be built again
@@ -119,7 +109,8 @@ type chunkState struct {
 // First is the first cell of the table's directory, and how many there are.
 func (t *Table) First() (cell, cells uint32) { return t.cells.First, t.cells.Count }
 
-// chunkOf is the chunk that has the row of a file offset.
+// chunkOf is the chunk that has the row of a file offset; ok is false before the
+// first.
 func (t *Table) chunkOf(offset uint32) (chunk int, ok bool) {
 	i, found := slices.BinarySearch(t.starts, offset)
 	if found {
