@@ -58,6 +58,7 @@ type File struct {
 	Shift         uint32
 	Absent        bool              `json:",omitempty"` // its table is not loaded
 	Evicted       []int             `json:",omitempty"` // chunks of it that are not loaded
+	Replaced      bool              `json:",omitempty"` // its slots were given to other chunks, which its cells do not say yet
 	FramePointers bool              `json:",omitempty"` // its code is known to keep them
 	Runs          []unwind.Language `json:",omitempty"` // whose runtimes it holds
 	Names         map[uint64]string `json:",omitempty"` // functions by file offset, of the frames recorded
@@ -151,12 +152,16 @@ func (i *Image) appendTables(b []byte) []byte {
 		if err != nil {
 			panic(fmt.Sprintf("file %d of the image: %v", n, err))
 		}
+		held := cache.Stats().Slots
 		for cell := range f.Rows {
 			if cell%paging.SlotRows == 0 && !slices.Contains(f.Evicted, cell/paging.SlotRows) {
 				cache.Demand(t, uint32(f.Rows[cell]>>32))
 			}
 		}
 		first, count := t.First()
+		for slot := held; f.Replaced && slot < cache.Stats().Slots; slot++ {
+			rows[(slot+1)*paging.SlotWords] += 1 << 32 // slots are given away from the first on
+		}
 		for _, chunk := range f.Evicted {
 			cells[int(first)+chunk] |= cellEvicted << 32
 		}

@@ -125,6 +125,7 @@ func TestRules(t *testing.T) {
 		{"returns to no mapping", scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, 0x1234), []uint64{0x1010, 0x1233}, profile.EndNoMapping},
 		{"rows not loaded", absent(scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndNotLoaded},
 		{"rows evicted", evicted(scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndEvicted},
+		{"rows replaced meanwhile", replaced(scene([]ruled{{0x1000, cfi.SP, 0, 1}, end}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndEvicted},
 		{"does not progress", scene([]ruled{{0x1000, cfi.SP, 0, 0}}, at(0x1010), word(1), 0, at(0x1010), 0), []uint64{0x1010}, profile.EndCorrupt},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -221,6 +222,11 @@ func keeps(i *Image) *Image {
 
 func evicted(i *Image) *Image {
 	i.Files[0].Evicted = []int{0}
+	return i
+}
+
+func replaced(i *Image) *Image {
+	i.Files[0].Replaced = true
 	return i
 }
 
