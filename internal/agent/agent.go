@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/freq"
-	"atys.dev/atys/internal/health"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/sampler"
@@ -63,7 +62,6 @@ type Options struct {
 
 	Functions *promexport.Functions // what Prometheus is told of; nil: nothing
 	Metrics   string                // address at which it asks; "": nowhere
-	Tables    func() health.Tables  // how the unwinding tables fare; nil: there are none
 
 	Now func() time.Time
 	Log *slog.Logger

@@ -8,6 +8,7 @@ import (
 
 	"atys.dev/atys/internal/health"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/unwind"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -60,8 +61,8 @@ func (a *Agent) judge() {
 	}
 	f.judged = time.Now()
 	state := health.State{Budget: a.budget(), Excess: a.spending.excess, Cores: a.spending.cores, Waiting: a.options.Spool.Stats().Records}
-	if a.options.Tables != nil {
-		state.Tables = a.options.Tables()
+	if a.options.Unwinding != nil {
+		state.Tables = tablesOf(a.options.Unwinding())
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,6 +75,14 @@ func (a *Agent) judge() {
 	if a.logChanges(before, f.conditions) {
 		a.wakeReport()
 	}
+}
+
+// rowBytes is what a row takes of the kernel's memory.
+const rowBytes = 8
+
+// tablesOf are counters of the unwinder as health reads them.
+func tablesOf(s unwind.Stats) health.Tables {
+	return health.Tables{Evicted: s.Evicted, Again: s.EvictedNeeded, Used: rowBytes * uint64(s.Rows), Most: rowBytes * uint64(s.RowsMax)}
 }
 
 // logChanges logs which conditions are new or have ended, and tells whether any is.

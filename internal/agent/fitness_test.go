@@ -12,6 +12,7 @@ import (
 
 	"atys.dev/atys/internal/health"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/unwind"
 )
 
 // truncatedWindow is one of ten seconds that ends now, half of whose stacks are cut.
@@ -27,7 +28,7 @@ func TestConditionsAreReported(t *testing.T) {
 	b := newBench(t, 1)
 	var said bytes.Buffer
 	a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server, Log: slog.New(slog.NewTextHandler(&said, nil)),
-		Tables: func() health.Tables { return health.Tables{Used: 1, Most: 2} }})
+		Unwinding: func() unwind.Stats { return unwind.Stats{Rows: 1, RowsMax: 2} }})
 	if err != nil {
 		t.Fatal(err)
 	}

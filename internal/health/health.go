@@ -63,7 +63,7 @@ type Rate struct {
 
 // Tables are counters of the unwinding tables, since the agent began.
 type Tables struct {
-	Evicted uint64 // tables, or parts of one, that left to make room
+	Evicted uint64 // parts of them, of 255 rows, that left to make room
 	Again   uint64 // of these, so many were needed again soon after
 	Used    uint64 // bytes of rows in the kernel now
 	Most    uint64 // and how many there may be
@@ -79,9 +79,9 @@ const (
 	// cutShare and unsampledShare are from where on an operator hears of it.
 	cutShare       = 0.02
 	unsampledShare = 0.02
-	// thrashAgain is how many evicted tables a minute may be needed again: each
-	// takes some milliseconds to load, and cuts the stacks that meet it until then.
-	thrashAgain = 60
+	// thrashAgain is how many evicted parts of tables, of 255 rows, may be needed again
+	// a minute: each cuts the stacks that meet it until it is loaded.
+	thrashAgain = 600
 	// rateSlack forgives a rate that is a little below what was asked for.
 	rateSlack = 0.01
 )
@@ -186,7 +186,7 @@ func (m *Monitor) thrashing() (Condition, bool) {
 	}
 	again := last.Again - first.Again
 	return Condition{Kind: Thrashing, Value: float64(again),
-		Message: fmt.Sprintf("unwinding tables do not fit: %d were evicted and needed again within a minute (%s of %s used)", again, megabytes(last.Used), megabytes(last.Most)),
+		Message: fmt.Sprintf("unwinding tables do not fit: %d parts of them were evicted and needed again within a minute (%s of %s used)", again, megabytes(last.Used), megabytes(last.Most)),
 		Fix:     "give them more room: --unwind-memory, or a larger --max-memory"}, true
 }
 

@@ -93,6 +93,8 @@ var fixes = map[profile.End]string{
 	profile.EndUnreadable: "stacks are swapped out: the machine is short of memory",
 	profile.EndStarting:   "processes that live for milliseconds; nothing needs to be done",
 	profile.EndParked:     "virtual threads: their older frames are in the heap",
+	profile.EndEvicted:    "give unwinding tables more room: --unwind-memory",
+	profile.EndNoRoom:     "give unwinding tables more room: --unwind-memory",
 	profile.EndLost:       "lower the frequency, or shorten the profile's window",
 }
 
