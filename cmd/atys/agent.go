@@ -108,7 +108,7 @@ func runAgent(ctx context.Context, f agentFlags, log *slog.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := openStation(budget.Memory, f.budgetFlags.rows, log)
+	machine, err := openStation(budget.Memory, f.budgetFlags.rows, f.cache, log)
 	if err != nil {
 		return err
 	}

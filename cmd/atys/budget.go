@@ -19,6 +19,7 @@ type budgetFlags struct {
 	cpu, memory string
 	unwinding   unwindMemory
 	rows        uint32 // that this has room for
+	cache       cacheFlags
 }
 
 // What may be taken where nothing is said: CPU time of a core, and more of it on
@@ -36,6 +37,7 @@ const (
 func (f *budgetFlags) add(c *cobra.Command, share float64, memory string) {
 	share = max(share, shareOfMachine*float64(runtime.NumCPU()))
 	flags := c.Flags()
+	f.cache.add(c)
 	flags.StringVar(&f.cpu, "max-cpu", strconv.FormatFloat(share, 'g', 4, 64)+"%", "CPU time it may take, of one core, its BPF programs and interrupts included; over it, it samples less and says so; 0 is as much as it takes")
 	flags.StringVar(&f.memory, "max-memory", memory, "memory it may take, its BPF maps included; over it, it keeps less, then samples less; 0 is as much as it takes")
 	f.unwinding.add(flags, "a sixteenth of --max-memory, 4 to 64; it counts towards that")

@@ -20,6 +20,7 @@ func dumpCommand() *cobra.Command {
 	var pid int
 	var asJSON, verbose bool
 	var flags codeFlags
+	var cache cacheFlags
 	c := &cobra.Command{
 		Use:   "dump -p PID",
 		Short: "Show where every thread of a process stands now",
@@ -38,7 +39,11 @@ in whatever languages it is written. The process is not stopped, and does not no
 			if err != nil {
 				return err
 			}
-			s, err := dump.Take(c.Context(), dump.Options{PID: pid, CacheDir: cacheDir(),
+			dir, limit, err := cache.place()
+			if err != nil {
+				return err
+			}
+			s, err := dump.Take(c.Context(), dump.Options{PID: pid, CacheDir: dir, CacheMax: limit,
 				Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS")), Log: logger(verbose)})
 			if err != nil {
 				return err
@@ -54,6 +59,7 @@ in whatever languages it is written. The process is not stopped, and does not no
 		},
 	}
 	flags.add(c)
+	cache.add(c)
 	c.Flags().IntVarP(&pid, "pid", "p", 0, "the process")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what happens")

@@ -25,9 +25,13 @@ type station struct {
 // may be: that is an error only if none is installed.
 //
 // Names of programs take a part of the budget's memory.
-func openStation(memory int64, rows uint32, log *slog.Logger) (*station, error) {
+func openStation(memory int64, rows uint32, cache cacheFlags, log *slog.Logger) (*station, error) {
+	dir, limit, err := cache.place()
+	if err != nil {
+		return nil, err
+	}
 	ready := make(chan struct{}, 1)
-	m, err := recorder.Open(recorder.Setup{CacheDir: cacheDir(), Names: memory / namesPart, Rows: rows, Log: log, Ready: func() {
+	m, err := recorder.Open(recorder.Setup{CacheDir: dir, CacheMax: limit, Names: memory / namesPart, Rows: rows, Log: log, Ready: func() {
 		select {
 		case ready <- struct{}{}:
 		default: // the agent has not come to the one before

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -48,6 +47,7 @@ type targetFlags struct {
 	count     uint64
 	tables    unwindMemory
 	rows      uint32 // of tables
+	cache     cacheFlags
 	verbose   bool
 }
 
@@ -61,6 +61,7 @@ func (t *targetFlags) add(c *cobra.Command) {
 	f.Float64VarP(&t.frequency, "freq", "F", 99, "samples a second and CPU, 1 to 20000")
 	f.Uint64VarP(&t.count, "count", "c", 0, "instead of -F, for events that are no clocks: sample every n-th")
 	t.tables.add(f, "16")
+	t.cache.add(c)
 	f.BoolVarP(&t.verbose, "verbose", "v", false, "say what happens")
 	_ = c.RegisterFlagCompletionFunc("event", cobra.FixedCompletions(cpu.EventNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagDirname("cgroup")
@@ -201,7 +202,11 @@ func measure(c *cobra.Command, f recordFlags, targets recorder.Targets, args []s
 	if f.external() {
 		return recordExternal(c.Context(), f, external.Kernel(f.kernel), targets, child)
 	}
-	r, err := recorder.Start(recorder.Setup{CacheDir: cacheDir(), Rows: f.rows, Log: logger(f.verbose)}, recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
+	dir, limit, err := f.cache.place()
+	if err != nil {
+		return nil, err
+	}
+	r, err := recorder.Start(recorder.Setup{CacheDir: dir, CacheMax: limit, Rows: f.rows, Log: logger(f.verbose)}, recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
 		Threads: true, Timed: f.timed, Budget: f.budget / 100, MayAsk: f.allowAttach, Pruning: f.percent,
 		Placed: warnBystanders})
 	if err != nil {
@@ -299,13 +304,4 @@ func measured(w *profile.Window) string {
 		return render.Totals(w.Total(0), w.Types[0], w.Exact.CPU)
 	}
 	return w.Exact.CPU.Round(time.Millisecond).String() + " of CPU time used"
-}
-
-// cacheDir is where symbol tables are kept; empty if the user has no such place.
-func cacheDir() string {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "atys", "symbols")
 }

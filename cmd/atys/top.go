@@ -82,7 +82,11 @@ func top(ctx context.Context, f topFlags) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	r, err := recorder.Start(recorder.Setup{CacheDir: cacheDir(), Rows: f.rows, Log: logger(f.verbose)}, recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
+	dir, limit, err := f.cache.place()
+	if err != nil {
+		return err
+	}
+	r, err := recorder.Start(recorder.Setup{CacheDir: dir, CacheMax: limit, Rows: f.rows, Log: logger(f.verbose)}, recorder.Options{Targets: targets, Event: f.event, Frequency: f.frequency, Count: f.count,
 		Threads: true})
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := openStation(budget.Memory, b.rows, log)
+	machine, err := openStation(budget.Memory, b.rows, b.cache, log)
 	if err != nil {
 		return err
 	}

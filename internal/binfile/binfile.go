@@ -114,6 +114,12 @@ func (f *File) Close() error {
 	return f.closer.Close()
 }
 
+// OSFile is the open file behind it; nil for what New was given.
+func (f *File) OSFile() *os.File {
+	file, _ := f.closer.(*os.File)
+	return file
+}
+
 // Size is the file's size when it was opened.
 func (f *File) Size() int64 { return f.size }
 

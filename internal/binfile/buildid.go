@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"hash"
 	"strings"
 )
@@ -58,6 +59,37 @@ func (f *File) readBuildID() string {
 // IsSubstitute tells whether what BuildID gave is but a hash of places in a
 // file that says nothing of itself.
 func IsSubstitute(id string) bool { return strings.HasPrefix(id, substitute) }
+
+// A build-id is a hint that anybody can copy. Where files differ that have the
+// same one, all but one are told apart by what Qualify appends.
+const qualifier = "~"
+
+// Qualify gives the build-id that tells a file from another one with the same.
+func Qualify(id, by string) string { return id + qualifier + by }
+
+// Unqualified gives the build-id that is in the file.
+func Unqualified(id string) string {
+	id, _, _ = strings.Cut(id, qualifier)
+	return id
+}
+
+// Own identifies the program that asks: what it makes of a file, another version
+// of it may not.
+func Own() (string, error) {
+	f, err := Open("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("identify this program: %w", err)
+	}
+	defer f.Close()
+	if id := f.BuildID(); !IsSubstitute(id) {
+		return id, nil
+	}
+	sum, err := f.Digest()
+	if err != nil {
+		return "", fmt.Errorf("identify this program: %w", err)
+	}
+	return hex.EncodeToString(sum[:]), nil
+}
 
 func (f *File) hashAt(h hash.Hash, off, n uint64) {
 	buf := make([]byte, n)

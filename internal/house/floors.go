@@ -19,7 +19,7 @@ func Floors() [Top + 1][]string {
 	return [Top + 1][]string{
 		0: {"profile", "profile/profiletest", "stats", "corpus", "atomicfile"},
 		1: {"profile/*", "stats/*", "freq", "prune", "health", "merge", "variance", "edges", "render", "render/*", "auth"},
-		2: {"profile/format", "spec", "plan", "bpf", "binfile", "binfile/*", "proc", "proc/*", "wire/..."},
+		2: {"profile/format", "spec", "plan", "bpf", "binfile", "binfile/*", "diskcache", "proc", "proc/*", "wire/..."},
 		3: {"lang", "lang/*", "spool", "store", "wire", "unwind/cfi", "unwind/paging"},
 		4: {"unwind", "symbol", "sampler", "query", "promexport", "remote", "calibrate"},
 		5: {"sampler/*", "store/*", "unwind/replay", "prune/cost", "variance/probe", "edges/burst"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
@@ -21,7 +22,8 @@ import (
 
 // Setup says how a machine's recordings are unwound and named.
 type Setup struct {
-	CacheDir string // of symbols; "": none
+	CacheDir string // of unwinding tables and symbols; "": none
+	CacheMax int64  // bytes of CacheDir; 0: diskcache.DefaultLimit
 	Names    int64  // bytes of symbols in memory; 0: as many as symbol.Options has them
 	Rows     uint32 // of unwinding tables, see unwind.Options
 	Eager    bool   // see unwind.Options
@@ -37,6 +39,7 @@ type Machine struct {
 	cpus     []int
 	unwinder *unwind.Unwinder
 	names    *symbol.Resolver
+	cache    *diskcache.Cache
 	kernel   *symbol.Kernel
 	managed  *managed
 	calm     func() // ends the hurry of the start
@@ -71,10 +74,11 @@ func Open(s Setup) (m *Machine, err error) {
 		calm = func() {}
 	}
 	kernel := symbol.NewKernel("/proc", "/sys", time.Now)
-	m = &Machine{setup: s, log: s.Log, cpus: cpus, kernel: kernel, managed: newManaged(s.Log), calm: calm, jit: map[int]*symbol.JIT{},
-		names: symbol.New(symbol.Options{CacheDir: s.CacheDir, MemoryBytes: s.Names, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))})}
+	cache := diskcache.OpenIfPossible(s.CacheDir, diskcache.Options{Limit: s.CacheMax, Log: s.Log})
+	m = &Machine{setup: s, log: s.Log, cpus: cpus, kernel: kernel, cache: cache, managed: newManaged(s.Log), calm: calm, jit: map[int]*symbol.JIT{},
+		names: symbol.New(symbol.Options{Cache: cache, MemoryBytes: s.Names, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))})}
 	m.recordings.Store(&[]*Recorder{})
-	m.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: s.Log, Rows: s.Rows,
+	m.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: s.Log, Rows: s.Rows, Tables: cache,
 		Wanted: m.wanted, Eager: s.Eager, OnRuntime: m.met})
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
@@ -202,5 +206,5 @@ func (m *Machine) Close() error {
 	if m.unwinder != nil {
 		errs = append(errs, m.unwinder.Close())
 	}
-	return errors.Join(append(errs, m.names.Close())...)
+	return errors.Join(append(errs, m.names.Close(), m.cache.Close())...)
 }

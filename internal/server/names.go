@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/binfile/debugfile"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/symbol"
@@ -44,7 +46,8 @@ type namer struct {
 
 	naming   sync.Mutex // guards what names are made with, below
 	resolver *symbol.Resolver
-	found    map[string]bool // files that the resolver knows, by build-id
+	tables   *diskcache.Cache // the resolver's
+	found    map[string]bool  // files that the resolver knows, by build-id
 	hopeless map[profile.Hash]bool
 
 	mu      sync.Mutex           // guards all below; held for moments
@@ -89,7 +92,8 @@ func (n *namer) begin() {
 	n.mu.Unlock()
 	if stale {
 		n.end()
-		n.resolver = symbol.New(symbol.Options{CacheDir: n.cache, DebugDirs: n.finder.Dirs, Now: n.now})
+		n.tables = diskcache.OpenIfPossible(n.cache, diskcache.Options{Log: n.log})
+		n.resolver = symbol.New(symbol.Options{Cache: n.tables, DebugDirs: n.finder.Dirs, Now: n.now})
 		n.found, n.hopeless = map[string]bool{}, map[profile.Hash]bool{}
 	}
 }
@@ -99,7 +103,7 @@ func (n *namer) end() {
 	if n.resolver == nil {
 		return
 	}
-	if err := n.resolver.Close(); err != nil {
+	if err := errors.Join(n.resolver.Close(), n.tables.Close()); err != nil {
 		n.log.Warn("keep tables of debug files", "error", err)
 	}
 }
@@ -145,11 +149,12 @@ func (n *namer) name(ctx context.Context, s store.Store, tenant string) error {
 // find has the resolver know the file of a place, if it is here. naming is held.
 func (n *namer) find(p *profile.Place) bool {
 	id := p.Location.BuildID
-	n.want(id)
+	file := binfile.Unqualified(id)
+	n.want(file)
 	if found, looked := n.found[id]; looked {
 		return found
 	}
-	f, err := n.executable(id)
+	f, err := n.executable(file)
 	if err != nil {
 		if !errors.Is(err, debugfile.ErrNotFound) {
 			n.log.Warn("find the file of a build-id", "build-id", id, "error", err)

@@ -83,8 +83,9 @@ func BenchmarkColdFromDisk(b *testing.B) { coldBenchmark(b, b.TempDir()) }
 func coldBenchmark(b *testing.B, cacheDir string) {
 	for _, file := range append(large, "/usr/local/go/bin/go") {
 		b.Run(file[strings.LastIndexByte(file, '/')+1:], func(b *testing.B) {
-			o := Options{CacheDir: cacheDir}
+			o := Options{}
 			if cacheDir != "" {
+				o.Cache = diskCache(b, cacheDir)
 				r, locations := someLocations(b, o, 1000, file)
 				for _, l := range locations {
 					r.Resolve(l)

@@ -1,148 +1,143 @@
 package symbol
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"maps"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"time"
 
-	"golang.org/x/sys/unix"
-
-	"atys.dev/atys/internal/atomicfile"
+	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/diskcache"
 )
 
-// tableCache keeps tables on disk, a file per build-id:
+// tableCache keeps tables on disk, for each content of a file one entry:
 //
-//	+-------+--------+-------+----------------------------------------+
-//	| magic | crc32c | flags | parts x (kind, key, length, content)   |
-//	+-------+--------+-------+----------------------------------------+
+//	+-------+----------------------------------------+
+//	| flags | parts x (kind, key, length, content)   |
+//	+-------+----------------------------------------+
 //
-// The checksum covers all behind it. A file that is damaged, or of another
-// version, counts as missing and is replaced. Files are put in place as a whole;
-// those not used for longest go when the directory has more than its bound.
+// A build-id would not do: anybody can copy one, and would decide on the names of
+// somebody else's code.
 type tableCache struct {
-	dir   string
-	bytes int64
+	disk  *diskcache.Cache // nil: nothing is kept
+	maker string           // this program: another version may give other names
 }
 
 const (
-	cacheMagic  = "atys names 2\n\x00\x00\x00"
-	cacheHeader = len(cacheMagic) + 4
-	cacheSuffix = ".names"
-
 	partFunctions = 1
 	partIndex     = 2
 	partUnit      = 3
+	partSource    = 4
 )
 
-// Build-ids become file names.
-var cacheName = regexp.MustCompile(`^[0-9a-z][0-9a-z-]{1,160}$`)
-
-func newTableCache(dir string, bytes int64) *tableCache {
-	return &tableCache{dir: dir, bytes: bytes}
+// debugSource is a separate file that tables were made from.
+type debugSource struct {
+	path  string
+	stamp string // what it was then; "": that cannot be told
 }
 
-func (c *tableCache) path(id string) string {
-	if c.dir == "" || !cacheName.MatchString(id) {
+func newTableCache(disk *diskcache.Cache) *tableCache {
+	if disk == nil {
+		return &tableCache{}
+	}
+	maker, err := binfile.Own()
+	if err != nil {
+		return &tableCache{}
+	}
+	return &tableCache{disk: disk, maker: maker}
+}
+
+// content tells what an open file holds; "" where that cannot be known.
+func (c *tableCache) content(f *binfile.File) diskcache.Content {
+	if c.disk == nil || f.OSFile() == nil {
 		return ""
 	}
-	return filepath.Join(c.dir, id+cacheSuffix)
+	content, err := c.disk.Content(f.OSFile(), wholeFile, f.Digest)
+	if err != nil {
+		return ""
+	}
+	return content
 }
 
-// load maps the tables of a build-id; false if they are not there. Of what is
-// mapped only what is asked for takes memory, which the kernel can take back.
-func (c *tableCache) load(id string) (tables, bool) {
-	path := c.path(id)
-	if path == "" {
+// wholeFile is what names are made from: symbols, debug information, strings.
+const wholeFile = "all"
+
+func (c *tableCache) key(id string, content diskcache.Content) diskcache.Key {
+	return diskcache.KeyOf("names", c.maker, id, string(content))
+}
+
+// load maps the tables of a file; false if they are not there, or a debug file
+// that they were made from is another one today. Of what is mapped only what is
+// asked for takes memory, which the kernel can take back.
+func (c *tableCache) load(id string, content diskcache.Content) (tables, bool) {
+	if content == "" {
 		return tables{}, false
 	}
-	data, err := mapFile(path, c.bytes)
-	if err != nil {
-		return tables{}, false
-	}
-	t, ok := decodeTables(data)
-	t.mapped = data
+	entry, ok := c.disk.Get(diskcache.Names(), c.key(id, content))
 	if !ok {
+		return tables{}, false
+	}
+	t, ok := decodeTables(entry.Content)
+	t.mapped = entry
+	if !ok || slices.ContainsFunc(t.sources, debugSource.changed) {
 		t.release()
 		return tables{}, false
 	}
-	t.rest()          // the checksum touched all of it
-	now := time.Now() // the file system's clock, not one to be injected
-	os.Chtimes(path, now, now)
+	t.rest() // the checksum touched all of it
 	return t, true
 }
 
-// mapFile maps a file that nobody writes: files here are replaced as a whole.
-func mapFile(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+// changed tells whether another file is where a debug file was. One that is gone
+// does no harm: what was read of it is still right.
+func (s debugSource) changed() bool {
+	f, _, err := untrusted{path: s.path}.open()
+	if os.IsNotExist(err) {
+		return false
+	}
 	if err != nil {
-		return nil, err
+		return true
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > limit {
-		return nil, fmt.Errorf("%q has more than %d bytes", path, limit)
-	}
-	return unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	stamp, err := diskcache.Stamp(f)
+	return err != nil || stamp != s.stamp
 }
 
-// save writes the tables of a build-id, then makes room.
-func (c *tableCache) save(id string, t tables) error {
-	path := c.path(id)
-	if path == "" {
+// save writes the tables of a file.
+func (c *tableCache) save(id string, content diskcache.Content, t tables) error {
+	if content == "" {
 		return nil
 	}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return err
+	for _, s := range t.sources {
+		if s.stamp == "" {
+			return nil
+		}
 	}
-	if err := atomicfile.Write(path, bytes.NewReader(encodeTables(t))); err != nil {
-		return err
-	}
-	return c.makeRoom()
+	return c.disk.Put(diskcache.Names(), c.key(id, content), encodeTables(t))
 }
 
-// makeRoom removes the files not used for longest. Leftovers of a crash are
-// among them.
-func (c *tableCache) makeRoom() error {
-	entries, err := os.ReadDir(c.dir)
-	if err != nil {
-		return err
+// addSource takes note of a separate file that the tables are made from. It is
+// an error if another one was there before.
+func (t *tables) addSource(f *binfile.File) error {
+	if f == nil || f.OSFile() == nil {
+		return nil
 	}
-	var files []os.FileInfo
-	total := int64(0)
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			files = append(files, info)
-			total += info.Size()
+	s := debugSource{path: f.OSFile().Name()}
+	s.stamp, _ = diskcache.Stamp(f.OSFile()) // without one, the tables are not kept
+	for _, old := range t.sources {
+		if old.path == s.path {
+			if old != s {
+				return fmt.Errorf("debug file %q: %w", s.path, diskcache.ErrChanged)
+			}
+			return nil
 		}
 	}
-	slices.SortFunc(files, func(a, b os.FileInfo) int {
-		return cmp.Or(a.ModTime().Compare(b.ModTime()), cmp.Compare(a.Name(), b.Name()))
-	})
-	for _, f := range files {
-		if total <= c.bytes {
-			break
-		}
-		if err := os.Remove(filepath.Join(c.dir, f.Name())); err == nil {
-			total -= f.Size()
-		}
-	}
+	t.sources = append(t.sources, s)
 	return nil
 }
 
 func encodeTables(t tables) []byte {
-	data := make([]byte, cacheHeader, int64(cacheHeader+64+len(t.functions)+len(t.index))+t.unitBytes)
-	copy(data, cacheMagic)
+	data := make([]byte, 0, int64(64+len(t.functions)+len(t.index))+t.unitBytes)
 	data = binary.LittleEndian.AppendUint32(data, t.flags)
 	part := func(kind, key uint32, content []byte) {
 		data = binary.LittleEndian.AppendUint32(data, kind)
@@ -150,37 +145,43 @@ func encodeTables(t tables) []byte {
 		data = binary.LittleEndian.AppendUint32(data, uint32(len(content)))
 		data = append(data, content...)
 	}
+	for _, s := range t.sources {
+		part(partSource, uint32(len(s.stamp)), []byte(s.stamp+s.path))
+	}
 	part(partFunctions, 0, t.functions)
 	part(partIndex, 0, t.index)
 	for _, key := range slices.Sorted(maps.Keys(t.units)) {
 		part(partUnit, key, t.units[key])
 	}
-	sum := crc32.Checksum(data[cacheHeader:], crc32.MakeTable(crc32.Castagnoli))
-	binary.LittleEndian.PutUint32(data[len(cacheMagic):], sum)
 	return data
 }
 
 // decodeTables gives tables that share the data's memory.
 func decodeTables(data []byte) (t tables, ok bool) {
-	if len(data) < cacheHeader+4 || !bytes.HasPrefix(data, []byte(cacheMagic)) ||
-		crc32.Checksum(data[cacheHeader:], crc32.MakeTable(crc32.Castagnoli)) != u32(data, len(cacheMagic)) {
+	if len(data) < 4 {
 		return t, false
 	}
-	t.flags = u32(data, cacheHeader)
-	for rest := data[cacheHeader+4:]; len(rest) > 0; {
+	t.flags = u32(data, 0)
+	for rest := data[4:]; len(rest) > 0; {
 		const head = 12
 		n := u32(rest, 8)
 		if len(rest) < head || int64(n) > int64(len(rest)-head) {
 			return tables{}, false
 		}
 		content := rest[head : head+int(n) : head+int(n)]
+		key := u32(rest, 4)
 		switch u32(rest, 0) {
+		case partSource:
+			if int64(key) > int64(len(content)) {
+				return tables{}, false
+			}
+			t.sources = append(t.sources, debugSource{stamp: string(content[:key]), path: string(content[key:])})
 		case partFunctions:
 			t.functions = content
 		case partIndex:
 			t.index = content
 		case partUnit:
-			t.addUnit(u32(rest, 4), content)
+			t.addUnit(key, content)
 		}
 		rest = rest[head+int(n):]
 	}

@@ -4,6 +4,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+
+	"atys.dev/atys/internal/diskcache"
 )
 
 const (
@@ -29,7 +31,7 @@ func (r *Resolver) settle(m *module) {
 			held.Close()
 		}
 	} else if held != nil && m.file == nil {
-		if f, err := openChecked(held, m.id); err == nil {
+		if f, err := r.openChecked(held, m); err == nil {
 			m.file = f
 		}
 	} else if held != nil {
@@ -113,7 +115,7 @@ func (r *Resolver) those(kind func(*module) bool) (list []*module) {
 func (m *module) bytes() int64 {
 	const perFrame, perName = 200, 100
 	n := len(m.tables.functions) + len(m.tables.index) + len(m.ready)*perFrame + len(m.names)*perName
-	return int64(n) + m.tables.unitBytes - int64(len(m.tables.mapped))
+	return int64(n) + m.tables.unitBytes - (m.tables.mappedBytes())
 }
 
 // unload forgets what was read of a module; the next look-up reads it again.
@@ -188,7 +190,7 @@ func (r *Resolver) tend() {
 	if closed { // megabytes each, of which the runtime would let go little by little, for minutes
 		debug.FreeOSMemory()
 	}
-	if r.options.CacheDir != "" {
+	if r.cache.disk != nil {
 		r.flush()
 	}
 }
@@ -208,7 +210,7 @@ func (r *Resolver) flush() {
 
 // remap has a module go on with its tables as the disk cache has them.
 func (r *Resolver) remap(m *module) {
-	if t, ok := r.cache.load(m.id); ok {
+	if t, ok := r.cache.load(m.id, m.content); ok {
 		m.tables.release()
 		m.tables = t
 	}
@@ -220,5 +222,8 @@ func (r *Resolver) save(m *module) error {
 		return nil
 	}
 	m.dirty = false
-	return r.cache.save(m.id, m.tables)
+	if m.file != nil && r.cache.disk != nil && !r.cache.disk.Unchanged(m.file.OSFile(), wholeFile, m.content) {
+		return diskcache.ErrChanged
+	}
+	return r.cache.save(m.id, m.content, m.tables)
 }

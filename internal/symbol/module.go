@@ -12,11 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/binfile/dwarf"
 	"atys.dev/atys/internal/binfile/gopclntab"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/profile"
 )
 
@@ -30,6 +29,8 @@ const (
 // module is all that is known of one build-id.
 type module struct {
 	id string
+	// content is what the file holds that was opened first; guarded by Resolver.work.
+	content diskcache.Content
 
 	// The origin of the file; guarded by Resolver.mu.
 	path    string
@@ -62,13 +63,14 @@ type tables struct {
 	index     indexTable
 	units     map[uint32]unitTable // those that were asked for
 	unitBytes int64                // of units
-	mapped    []byte               // what of the above is a file's
+	sources   []debugSource        // separate debug files that the above is made from
+	mapped    *diskcache.Entry     // what of the above is in the cache
 }
 
 // release gives up what is mapped. Nothing of the tables may be used behind it.
 func (t *tables) release() {
 	if t.mapped != nil {
-		_ = unix.Munmap(t.mapped) // it fails only for what is not mapped
+		t.mapped.Close()
 	}
 	*t = tables{}
 }
@@ -76,7 +78,16 @@ func (t *tables) release() {
 // rest has what is mapped take no memory until it is asked for again: it is in the
 // kernel's cache of files then, which others can have.
 func (t *tables) rest() {
-	_ = unix.Madvise(t.mapped, unix.MADV_DONTNEED) // else it stays until the kernel wants it
+	if t.mapped != nil {
+		t.mapped.Rest()
+	}
+}
+
+func (t *tables) mappedBytes() int64 {
+	if t.mapped == nil {
+		return 0
+	}
+	return int64(len(t.mapped.Content))
 }
 
 func (t *tables) addUnit(key uint32, unit unitTable) {
@@ -102,7 +113,7 @@ type answer struct {
 // named is a linker name made readable; linkage is empty where nothing changed.
 type named struct{ function, linkage string }
 
-var errReplaced = errors.New("the file has another build-id than what was running")
+var errReplaced = errors.New("the file is another one than what was running")
 
 // lookup names a location of a module. work is held.
 func (r *Resolver) lookup(m *module, l profile.Location) ([]profile.Frame, bool) {
@@ -275,7 +286,12 @@ func (r *Resolver) ensureLoaded(m *module) error {
 	if m.loaded {
 		return nil
 	}
-	if t, ok := r.cache.load(m.id); ok {
+	if m.content == "" && r.cache.disk != nil { // it is a name for what the cache has
+		if err := r.openFile(m); err != nil {
+			return err
+		}
+	}
+	if t, ok := r.cache.load(m.id, m.content); ok {
 		if !r.outdoes(m, t.flags) {
 			m.tables, m.loaded = t, true
 			r.settle(m)
@@ -298,7 +314,7 @@ func (r *Resolver) outdoes(m *module, flags uint32) bool {
 	if flags&flagDebug != 0 || flags&flagGo != 0 {
 		return false
 	}
-	if flags&flagIndexed != 0 && r.finder.Local(m.id) != "" {
+	if flags&flagIndexed != 0 && r.finder.Local(binfile.Unqualified(m.id)) != "" {
 		return true
 	}
 	if r.openFile(m) != nil {
@@ -359,6 +375,7 @@ func (r *Resolver) openDebug(m *module) bool {
 	if _, _, ok := from.AltLink(); ok {
 		m.shared, _ = r.finder.FindAlt(context.Background(), from, m.path)
 	}
+	r.noteSources(m, m.debug, m.shared)
 	if m.dwarf == nil || m.shared != nil {
 		if m.dwarf != nil {
 			m.dwarf.Close()
@@ -372,9 +389,23 @@ func (r *Resolver) openDebug(m *module) bool {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(compDir, name)
 		}
-		return binfile.Open(name)
+		f, err := binfile.Open(name)
+		if err == nil {
+			r.noteSources(m, f)
+		}
+		return f, err
 	}
 	return true
+}
+
+// noteSources takes note of debug files that a module's tables are made from. Where
+// one is another file than before, what is kept would be made of both.
+func (r *Resolver) noteSources(m *module, files ...*binfile.File) {
+	for _, f := range files {
+		if err := m.tables.addSource(f); err != nil {
+			m.content = ""
+		}
+	}
 }
 
 // openFile opens the file of a module, if it is not open, and makes sure that it
@@ -395,7 +426,7 @@ func (r *Resolver) openFile(m *module) error {
 	}
 	err := fmt.Errorf("build-id %q: nobody told where its file is", m.id)
 	if held != nil {
-		if m.file, err = openChecked(held, m.id); err == nil {
+		if m.file, err = r.openChecked(held, m); err == nil {
 			return nil
 		}
 	}
@@ -406,7 +437,7 @@ func (r *Resolver) openFile(m *module) error {
 			err = openErr
 			continue
 		}
-		if m.file, err = openChecked(f, m.id); err == nil {
+		if m.file, err = r.openChecked(f, m); err == nil {
 			return nil
 		}
 	}
@@ -414,14 +445,22 @@ func (r *Resolver) openFile(m *module) error {
 	return err
 }
 
-func openChecked(f *os.File, id string) (*binfile.File, error) {
+// openChecked reads an open file, if it is a module's: of its build-id and, once
+// that is known, with its content.
+func (r *Resolver) openChecked(f *os.File, m *module) (*binfile.File, error) {
 	b, err := binfile.FromFile(f)
 	if err != nil {
 		return nil, err
 	}
-	if b.BuildID() != id {
+	if b.BuildID() != binfile.Unqualified(m.id) {
 		b.Close()
 		return nil, fmt.Errorf("%q: %w", f.Name(), errReplaced)
 	}
+	content := r.cache.content(b)
+	if m.content != "" && content != m.content {
+		b.Close()
+		return nil, fmt.Errorf("%q: %w", f.Name(), errReplaced)
+	}
+	m.content = content
 	return b, nil
 }

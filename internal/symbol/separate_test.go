@@ -145,7 +145,7 @@ func TestDebuginfod(t *testing.T) {
 		http.ServeFile(w, q, filepath.Join(dir, "debug"))
 	}))
 	defer server.Close()
-	o := Options{DebugDirs: []string{dir}, Debuginfod: []string{server.URL}, CacheDir: filepath.Join(dir, "cache")}
+	o := Options{DebugDirs: []string{dir}, Debuginfod: []string{server.URL}, Cache: diskCache(t, filepath.Join(dir, "cache"))}
 	for range 2 { // the second time from the cache
 		r := resolverOf(t, o, filepath.Join(dir, "stripped"))
 		sameNames(t, frameNames(r, id, offsets), want)

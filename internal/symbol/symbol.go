@@ -29,25 +29,24 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/binfile/debugfile"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/profile"
 )
 
 // Options of a Resolver. The zero value names with what this machine has, and
 // keeps nothing on disk.
 type Options struct {
-	CacheDir    string   // where tables and downloaded debug files are kept; "" keeps none
-	CacheBytes  int64    // bound of CacheDir; 0 is 1 GiB
-	MemoryBytes int64    // bound of the tables in memory; 0 is 128 MiB
-	MaxFiles    int      // bound of files held open; 0 is 128
-	DebugDirs   []string // roots of separate debug files; nil is /usr/lib/debug
-	Debuginfod  []string // servers asked for debug files; none are asked unless given
+	Cache       *diskcache.Cache // keeps tables, and downloaded debug files beside them; nil keeps none
+	MemoryBytes int64            // bound of the tables in memory; 0 is 128 MiB
+	MaxFiles    int              // bound of files held open; 0 is 128
+	DebugDirs   []string         // roots of separate debug files; nil is /usr/lib/debug
+	Debuginfod  []string         // servers asked for debug files; none are asked unless given
 	Client      *http.Client
 	Kernel      *Kernel // nil is the running one
 	Now         func() time.Time
 }
 
 const (
-	defaultCacheBytes  = 1 << 30
 	defaultMemoryBytes = 128 << 20
 	defaultMaxFiles    = 128
 )
@@ -72,7 +71,6 @@ type Resolver struct {
 
 // New makes a resolver that knows no files yet.
 func New(o Options) *Resolver {
-	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCacheBytes)
 	o.MemoryBytes = cmp.Or(o.MemoryBytes, defaultMemoryBytes)
 	o.MaxFiles = cmp.Or(o.MaxFiles, defaultMaxFiles)
 	if o.Now == nil {
@@ -82,9 +80,9 @@ func New(o Options) *Resolver {
 		o.Kernel = NewKernel("/proc", "/sys", o.Now)
 	}
 	r := &Resolver{options: o, kernel: o.Kernel, modules: map[string]*module{}, open: map[*module]bool{}}
-	r.cache = newTableCache(o.CacheDir, o.CacheBytes)
+	r.cache = newTableCache(o.Cache)
 	r.finder = &debugfile.Finder{Dirs: o.DebugDirs, Servers: o.Debuginfod, Client: o.Client,
-		CacheDir: o.CacheDir, Now: o.Now}
+		CacheDir: o.Cache.Path(), Now: o.Now}
 	return r
 }
 
@@ -241,13 +239,10 @@ func (r *Resolver) Close() error {
 	}
 	clear(r.modules)
 	r.mu.Unlock()
-	var first error
 	for _, m := range modules {
-		if err := r.save(m); err != nil && first == nil {
-			first = err
-		}
+		_ = r.save(m) // the cache says so, once
 		r.unload(m)
 		r.release(m)
 	}
-	return first
+	return nil
 }

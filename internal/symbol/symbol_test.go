@@ -2,10 +2,8 @@ package symbol
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math/rand"
 	"os"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/profile"
 )
 
@@ -126,27 +125,31 @@ func TestLaterFileIsTried(t *testing.T) {
 	}
 }
 
-// With the cache, names are there although the file is not.
+// With the cache, nothing but the file's identity has to be read.
 func TestDiskCache(t *testing.T) {
 	dir := t.TempDir()
 	file, cache := filepath.Join(dir, "shapes"), filepath.Join(dir, "cache")
 	compile(t, file, "g++ -O2 -g -o $OUT shapes.cc")
+	age(t, file)
 	id, offsets := buildID(t, file), offsetsOf(t, file)
-	o := Options{CacheDir: cache, DebugDirs: []string{dir}}
+	o := Options{Cache: diskCache(t, cache), DebugDirs: []string{dir}}
 	r := resolverOf(t, o, file)
 	want := frameNames(r, id, offsets)
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	gone := func(o Options) *Resolver {
-		r := New(o)
-		r.AddFile(id, file, func() (*os.File, error) { return nil, errors.New("gone") })
-		t.Cleanup(func() { r.Close() })
-		return r
+	warm := resolverOf(t, o, file)
+	sameNames(t, frameNames(warm, id, offsets), want)
+	if m := warm.modules[id]; m.tables.mapped == nil || m.dirty {
+		t.Error("the tables were made again")
 	}
-	sameNames(t, frameNames(gone(o), id, offsets), want)
+	gone := New(o)
+	gone.AddFile(id, file, func() (*os.File, error) { return nil, errors.New("gone") })
+	if got := gone.Resolve(native(id, offsetOf(t, file, "main"))); got[0].Function == "main" {
+		t.Errorf("got %+v by a build-id alone", got)
+	}
 
-	path := filepath.Join(cache, id+cacheSuffix)
+	path := namesFile(t, cache)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -155,15 +158,11 @@ func TestDiskCache(t *testing.T) {
 		name string
 		data []byte
 	}{
-		{"cut", whole[:len(whole)/2]}, {"empty", nil}, {"flipped", flip(whole, len(whole)/2)},
-		{"of another version", append([]byte("atys names 0\n\x00\x00\x00"), whole[16:]...)},
+		{"cut", whole[:len(whole)/2]}, {"empty", nil}, {"flipped", flip(whole, len(whole)/2)}, {"of another version", flip(whole, 8)},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
 			if err := os.WriteFile(path, damage.data, 0o600); err != nil {
 				t.Fatal(err)
-			}
-			if got := gone(o).Resolve(native(id, offsetOf(t, file, "main"))); got[0].Function == "main" {
-				t.Errorf("got %+v from a damaged file", got)
 			}
 			r := resolverOf(t, o, file)
 			sameNames(t, frameNames(r, id, offsets), want)
@@ -175,7 +174,7 @@ func TestDiskCache(t *testing.T) {
 	}
 	t.Run("debug file comes later", func(t *testing.T) {
 		shell(t, dir, "rm -rf cache; objcopy --strip-all shapes stripped; mkdir -p debug/.build-id/"+id[:2])
-		o := Options{CacheDir: cache, DebugDirs: []string{filepath.Join(dir, "debug")}}
+		o := Options{Cache: diskCache(t, cache), DebugDirs: []string{filepath.Join(dir, "debug")}}
 		r := resolverOf(t, o, filepath.Join(dir, "stripped"))
 		frameNames(r, id, offsets)
 		r.Close()
@@ -200,7 +199,7 @@ func TestSavedTablesAreMapped(t *testing.T) {
 	file, cache := filepath.Join(dir, "shapes"), filepath.Join(dir, "cache")
 	compile(t, file, "g++ -O2 -g -o $OUT shapes.cc")
 	id, offsets := buildID(t, file), offsetsOf(t, file)
-	r := resolverOf(t, Options{CacheDir: cache, DebugDirs: []string{dir}}, file)
+	r := resolverOf(t, Options{Cache: diskCache(t, cache), DebugDirs: []string{dir}}, file)
 	want := frameNames(r, id, offsets)
 	m := r.modules[id]
 	if m.tables.mapped != nil {
@@ -250,45 +249,51 @@ func TestIdleModulesAreClosed(t *testing.T) {
 	}
 }
 
+// diskCache opens a cache in a directory.
+func diskCache(t testing.TB, dir string) *diskcache.Cache {
+	t.Helper()
+	c, err := diskcache.Open(dir, diskcache.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// age waits until a change of a file would be seen by its time.
+func age(t testing.TB, files ...string) {
+	t.Helper()
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			if _, err := diskcache.Stamp(f); err == nil {
+				break
+			} else if !errors.Is(err, diskcache.ErrChanged) {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		f.Close()
+	}
+}
+
+// namesFile is the one entry of a cache that has names.
+func namesFile(t testing.TB, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.names"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("entries with names: %q, %v", files, err)
+	}
+	return files[0]
+}
+
 func flip(data []byte, i int) []byte {
 	out := append([]byte(nil), data...)
 	out[i] ^= 0x40
 	return out
-}
-
-func TestDiskCacheIsBounded(t *testing.T) {
-	dir := t.TempDir()
-	c := newTableCache(dir, 10_000)
-	for i := range 20 {
-		if err := c.save(fmt.Sprintf("aa%02d", i), tables{functions: make([]byte, 2000)}); err != nil {
-			t.Fatal(err)
-		}
-		old := time.Now().Add(time.Duration(i-100) * time.Minute)
-		if err := os.Chtimes(c.path(fmt.Sprintf("aa%02d", i)), old, old); err != nil {
-			t.Fatal(err)
-		}
-		c.load("aa00") // in use all the time
-	}
-	if _, ok := c.load("aa00"); !ok {
-		t.Error("the table used last was removed")
-	}
-	if _, ok := c.load("aa05"); ok {
-		t.Error("an old table is still there")
-	}
-	total := int64(0)
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		info, _ := e.Info()
-		total += info.Size()
-	}
-	if total > 10_000 {
-		t.Errorf("%d bytes in %d files", total, len(entries))
-	}
-	for _, id := range []string{"../escape", "", "a/b", "A"} {
-		if c.path(id) != "" {
-			t.Errorf("%q became a path", id)
-		}
-	}
 }
 
 // However many files there are, few are open, and tables fit their bound; names
@@ -362,7 +367,7 @@ func TestConcurrentUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, offsets := buildID(t, file), offsetsOf(t, file)
-	r := New(Options{CacheDir: t.TempDir()})
+	r := New(Options{Cache: diskCache(t, t.TempDir())})
 	done := make(chan bool)
 	for n := range 4 {
 		go func() {
@@ -450,18 +455,15 @@ func main() { println(C.outer(C.int(len(os.Args)))) }
 // Tables are foreign bytes: look-ups end and give names or none.
 func FuzzTables(f *testing.F) {
 	seed := encodeTables(tables{functions: encodeFunctions([]span{{1, 2, "a"}}), index: indexTable("123456789012"),
-		units: map[uint32]unitTable{1: unitTable("123")}})
-	f.Add(seed[cacheHeader:], uint32(1))
+		units: map[uint32]unitTable{1: unitTable("123")}, sources: []debugSource{{"/a", "b"}}})
+	f.Add(seed, uint32(1))
 	f.Fuzz(func(t *testing.T, data []byte, off uint32) {
 		functionsTable(data).lookup(off)
 		indexTable(data).lookup(off)
 		if frames, named := unitTable(data).frames(off); named && len(frames) == 0 || len(frames) > maxInlined {
 			t.Fatalf("%d frames, named %v", len(frames), named)
 		}
-		whole := append(append([]byte(nil), seed[:cacheHeader]...), data...)
-		sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
-		binary.LittleEndian.PutUint32(whole[len(cacheMagic):], sum)
-		if tables, ok := decodeTables(whole); ok {
+		if tables, ok := decodeTables(data); ok {
 			once := encodeTables(tables)
 			again, ok := decodeTables(once)
 			if !ok || !bytes.Equal(encodeTables(again), once) {

@@ -1,7 +1,6 @@
 package unwind
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/unwind/paging"
@@ -47,9 +47,10 @@ type executable struct {
 	id       uint32
 	identity uint32 // how many files had the number before
 	file     fileID
-	buildID  string
-	image    string // what it holds: files of one image share their rows; empty: not known
-	path     string // as the first process that mapped it called it
+	buildID  string            // qualified where another file has the same
+	copies   string            // the build-id of another file that it has, until that is settled
+	image    diskcache.Content // files of one image share their rows; empty: not known
+	path     string            // as the first process that mapped it called it
 	handle   *os.File
 	uses     int // processes that map it
 	idle     time.Time
@@ -222,9 +223,9 @@ func (u *Unwinder) open(e *executable, pid int, m lifecycle.Mapping) {
 
 // identification is what a file says of itself.
 type identification struct {
-	buildID, image string
-	elf            bool
-	written        written
+	buildID string
+	elf     bool
+	written written
 }
 
 // identify reads the file's build-id. The lock is dropped meanwhile.
@@ -245,7 +246,8 @@ func (u *Unwinder) identify(e *executable) {
 		u.options.Log.Debug("read executable", "path", e.path, "error", err)
 		return
 	}
-	e.buildID, e.image = found.buildID, found.image
+	e.buildID = found.buildID
+	u.claim(e)
 	if found.elf {
 		e.notes, e.written = &lang.Notes{}, found.written
 	}
@@ -253,7 +255,7 @@ func (u *Unwinder) identify(e *executable) {
 
 func identifyFile(handle *os.File) (i identification, err error) {
 	if managed, err := binfile.NewPE(handle); err == nil {
-		return identification{buildID: managed.BuildID, image: managed.BuildID}, nil
+		return identification{buildID: managed.BuildID}, nil
 	}
 	f, err := readELF(handle)
 	if err != nil {
@@ -262,8 +264,6 @@ func identifyFile(handle *os.File) (i identification, err error) {
 	i.buildID = f.BuildID()
 	if info, err := handle.Stat(); err == nil {
 		i.elf, i.written = true, lastWritten(info)
-		// the size too: a stripped copy has the same build-id, and may have fewer rows
-		i.image = fmt.Sprintf("%s %d", i.buildID, info.Size())
 	}
 	return i, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/unwind/cfi"
 	"atys.dev/atys/internal/unwind/paging"
 )
@@ -43,18 +44,19 @@ func buildTable(handle *os.File) (*cfi.Table, uint32, error) {
 	return table, runsIn(f), nil
 }
 
-// build makes an executable's table, and packs it.
-func build(handle *os.File) (b built, err error) {
+// findOrBuild finds an executable's table on disk or makes it, and packs it.
+func (u *Unwinder) findOrBuild(handle *os.File, image diskcache.Content) (b built, err error) {
 	runtime.LockOSThread() // whose clock is read
 	defer runtime.UnlockOSThread()
 	began := bpf.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
 	defer func() { b.took = time.Duration(bpf.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - began) }()
-	table, runs, err := buildTable(handle)
+	table, err := u.kept.buildTable(handle, image)
 	if err != nil {
 		return b, err
 	}
-	b.rows, b.count = paging.Pack(rowsOf(table)), len(table.Rows)
-	b.source, b.keepsFramePointers, b.runs = table.Source, table.KeepsFramePointers, runs
+	defer table.close()
+	b.rows, b.count = paging.Pack(rowsOf(table.Table)), len(table.Rows)
+	b.source, b.keepsFramePointers, b.runs = table.Source, table.KeepsFramePointers, table.runs
 	return b, nil
 }
 
@@ -112,15 +114,15 @@ const maxFills = 4
 // haveTable builds an executable's table unless it is there; false where it cannot
 // be had.
 func (u *Unwinder) haveTable(e *executable) bool {
-	if e.table != nil && u.rows.Packed(e.table) || e.table == nil && u.share(e) {
+	if e.table != nil && u.rows.Packed(e.table) || e.table == nil && u.examine(e) {
 		return true
 	}
-	if !u.mayBuild(e) {
+	if u.forgotten(e) || !u.mayBuild(e) {
 		return false
 	}
-	handle, again := e.handle, e.built
+	handle, image, again := e.handle, e.image, e.built
 	u.mu.Unlock()
-	b, err := build(handle)
+	b, err := u.findOrBuild(handle, image)
 	u.mu.Lock()
 	u.countBuild(e, b.took, again)
 	switch {

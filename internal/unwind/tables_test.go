@@ -179,8 +179,8 @@ func TestUnreadableFileIsTriedAgain(t *testing.T) {
 	u.mu.Lock()
 	u.identify(e)
 	u.mu.Unlock()
-	if e.failed || e.image == "" || u.published(e) {
-		t.Errorf("failed: %v, image %q, given up: %v", e.failed, e.image, u.published(e))
+	if e.failed || e.handle == nil || u.published(e) {
+		t.Errorf("failed: %v, handle %v, given up: %v", e.failed, e.handle, u.published(e))
 	}
 	source.denied = func(int) bool { return true }
 	source.opens = 0

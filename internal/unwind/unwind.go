@@ -26,6 +26,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/unwind/paging"
 )
@@ -84,6 +85,8 @@ type Options struct {
 	// OnWorker is told of each goroutine that does the unwinder's work, from the
 	// thread that it has to itself; what it returns is called at its end.
 	OnWorker func(name string) (done func())
+	// Tables keeps tables on disk; nil: they are built anew by each start.
+	Tables *diskcache.Cache
 	// OnRuntime is told of each runtime that was found in a process. It must not
 	// wait, nor call the unwinder.
 	OnRuntime func(pid int, language Language)
@@ -104,6 +107,7 @@ type Unwinder struct {
 	attachments chan struct{} // tells attach that unattached has more
 	parameters  map[Language]*ebpf.Map
 	namers      namers
+	kept        keptTables
 
 	mu          sync.Mutex           // guards all below
 	wanted      map[*executable]bool // to be loaded
@@ -113,6 +117,7 @@ type Unwinder struct {
 	processes   map[int]*process
 	executables executables
 	mappings    *paging.Extents
+	claims      claims
 	retired     []retired
 	unpublished map[int]*process // whose mappings wait for room
 	stats       Stats
@@ -195,6 +200,10 @@ func New(o Options) (*Unwinder, error) {
 	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), wanted: map[*executable]bool{}, unattached: map[int]*process{},
 		attachments: make(chan struct{}, 1), parameters: map[Language]*ebpf.Map{}, namers: newNamers(), madeRoom: map[Language]int{}, unpublished: map[int]*process{}}
 	u.work = sync.NewCond(&u.mu)
+	var err error
+	if u.kept, err = newKeptTables(o.Tables); err != nil {
+		return nil, err
+	}
 	spec, err := loadKernel()
 	if err != nil {
 		return nil, fmt.Errorf("read embedded BPF object: %w", err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/symbol"
 	"atys.dev/atys/internal/wire"
@@ -18,8 +19,9 @@ import (
 type namer struct {
 	files    map[string]string // by build-id, of those that are here
 	kernel   *symbol.Kernel
-	cache    string // folder
-	forget   []bool // of the window's locations: are found again
+	folder   string
+	cache    *diskcache.Cache // in that
+	forget   []bool           // of the window's locations: are found again
 	nameable int
 	unnamed  int
 	packer   *wire.Packer // as agents keep one
@@ -29,7 +31,11 @@ type namer struct {
 // is to have.
 func newNamer(w *profile.Window) (n *namer, err error) {
 	n = &namer{files: map[string]string{}, kernel: symbol.NewKernel("/proc", "/sys", time.Now), forget: make([]bool, len(w.Locations)), packer: wire.NewPacker()}
-	if n.cache, err = os.MkdirTemp("", "atys-prune"); err != nil {
+	if n.folder, err = os.MkdirTemp("", "atys-prune"); err != nil {
+		return nil, err
+	}
+	if n.cache, err = diskcache.Open(n.folder, diskcache.Options{}); err != nil {
+		n.close()
 		return nil, err
 	}
 	for i, l := range w.Locations {
@@ -48,7 +54,10 @@ func newNamer(w *profile.Window) (n *namer, err error) {
 	return n, first.Close() // which writes the cache
 }
 
-func (n *namer) close() { os.RemoveAll(n.cache) }
+func (n *namer) close() {
+	_ = n.cache.Close()
+	os.RemoveAll(n.folder)
+}
 
 // here tells whether the file that holds a location is.
 func (n *namer) here(buildID string, names []profile.Frame) bool {
@@ -79,7 +88,7 @@ func (n *namer) unnamedCopy(w *profile.Window) *profile.Window {
 
 // cold is a resolver that has named nothing yet.
 func (n *namer) cold() *symbol.Resolver {
-	r := symbol.New(symbol.Options{CacheDir: n.cache, Kernel: n.kernel})
+	r := symbol.New(symbol.Options{Cache: n.cache, Kernel: n.kernel})
 	for buildID, path := range n.files {
 		r.AddFile(buildID, path, func() (*os.File, error) { return os.Open(path) })
 	}

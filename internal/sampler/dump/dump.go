@@ -23,6 +23,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"atys.dev/atys/internal/bpf"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
@@ -31,7 +32,8 @@ import (
 // Options say what to look at. PID is needed.
 type Options struct {
 	PID        int
-	CacheDir   string       // of symbols; "": none
+	CacheDir   string       // of unwinding tables and symbols; "": none
+	CacheMax   int64        // bytes of CacheDir; 0: diskcache.DefaultLimit
 	Debuginfod []string     // servers asked for debug files
 	Log        *slog.Logger // nil: silent
 }
@@ -130,7 +132,9 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	unwinder, err := unwind.New(unwind.Options{Source: unwind.Proc{}, Log: o.Log, Eager: true,
+	cache := diskcache.OpenIfPossible(o.CacheDir, diskcache.Options{Limit: o.CacheMax, Log: o.Log})
+	defer cache.Close()
+	unwinder, err := unwind.New(unwind.Options{Source: unwind.Proc{}, Log: o.Log, Eager: true, Tables: cache,
 		Wanted: func(pid int) bool { return pid == o.PID }})
 	if err != nil {
 		return nil, err
@@ -159,7 +163,7 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 		return nil, fmt.Errorf("%d is a thread, not a process: give the process's number", o.PID)
 	}
 	unwinder.Develop()
-	n := newNamer(o, unwinder)
+	n := newNamer(o, cache, unwinder)
 	defer n.close()
 	s := &Snapshot{PID: o.PID, Name: stat.Comm, Taken: taken}
 	for i := range standing {

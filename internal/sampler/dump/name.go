@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/symbol"
 	"atys.dev/atys/internal/unwind"
@@ -24,10 +25,10 @@ type namer struct {
 	ready    map[unwind.Frame][]profile.Frame // threads wait in the same places
 }
 
-func newNamer(o Options, u *unwind.Unwinder) *namer {
+func newNamer(o Options, cache *diskcache.Cache, u *unwind.Unwinder) *namer {
 	kernel := symbol.NewKernel("/proc", "/sys", time.Now)
 	return &namer{pid: o.PID, unwinder: u, kernel: kernel, log: o.Log,
-		resolver: symbol.New(symbol.Options{CacheDir: o.CacheDir, Debuginfod: o.Debuginfod, Kernel: kernel}),
+		resolver: symbol.New(symbol.Options{Cache: cache, Debuginfod: o.Debuginfod, Kernel: kernel}),
 		files:    map[uint32]unwind.File{}, ready: map[unwind.Frame][]profile.Frame{}}
 }
 
