@@ -28,7 +28,7 @@ var (
 	rounds = flag.Int("rounds", 5, "pairs of starts that count; one more before them warms the kernel's page cache")
 	listen = flag.String("listen", "127.0.0.1:14391", "address for its page")
 	extra  = flag.String("args", "", "more flags of \"atys up\", such as --max-cpu=0")
-	binary = flag.String("atys", "", "the program, if not one built from this tree")
+	given  = flag.String("atys", "", "the program, if not one built from this tree")
 )
 
 func main() { harness.Main(run) }
@@ -43,8 +43,9 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if *binary == "" {
-		if *binary, err = harness.Build(dir); err != nil {
+	program := *given
+	if program == "" {
+		if program, err = harness.Build(dir); err != nil {
 			return err
 		}
 	}
@@ -56,7 +57,7 @@ func run(ctx context.Context) (err error) {
 	var first, again []float64
 	var kept int64
 	for round := range *rounds + 1 {
-		a, b, size, err := pair(ctx, filepath.Join(dir, "round"+strconv.Itoa(round)))
+		a, b, size, err := pair(ctx, program, filepath.Join(dir, "round"+strconv.Itoa(round)))
 		if err != nil {
 			return err
 		}
@@ -79,15 +80,15 @@ func run(ctx context.Context) (err error) {
 }
 
 // pair starts with nothing, then again.
-func pair(ctx context.Context, dir string) (first, again float64, kept int64, err error) {
+func pair(ctx context.Context, program, dir string) (first, again float64, kept int64, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, 0, 0, err
 	}
 	defer os.RemoveAll(dir)
-	if first, err = start(ctx, dir); err != nil {
+	if first, err = start(ctx, program, dir); err != nil {
 		return 0, 0, 0, err
 	}
-	if again, err = start(ctx, dir); err != nil {
+	if again, err = start(ctx, program, dir); err != nil {
 		return 0, 0, 0, err
 	}
 	err = filepath.WalkDir(filepath.Join(dir, "cache"), func(_ string, e fs.DirEntry, err error) error {
@@ -102,12 +103,12 @@ func pair(ctx context.Context, dir string) (first, again float64, kept int64, er
 }
 
 // start runs "atys up" for a while, and gives its CPU time.
-func start(ctx context.Context, dir string) (seconds float64, err error) {
+func start(ctx context.Context, program, dir string) (seconds float64, err error) {
 	if err := os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")); err != nil {
 		return 0, err
 	}
 	args := append([]string{"up", "--data", filepath.Join(dir, "data"), "--listen", *listen}, strings.Fields(*extra)...)
-	p, err := harness.StartProcess(dir, "", *binary, args...)
+	p, err := harness.StartProcess(dir, "", program, args...)
 	if err != nil {
 		return 0, err
 	}

@@ -142,6 +142,24 @@ func (c *Cache) Content(f *os.File, question string, digest func() ([sha256.Size
 	return content, nil
 }
 
+// Claim gives the content that a name was claimed for first, and claims it for
+// this one if that is none; an empty content claims nothing.
+func (c *Cache) Claim(name string, content Content) (first Content) {
+	if c == nil {
+		return ""
+	}
+	key := KeyOf("claim", name)
+	if e, ok := c.Get(fileKind(), key); ok {
+		first = Content(e.Content)
+		e.Close()
+		return first
+	}
+	if content != "" {
+		_ = c.Put(fileKind(), key, []byte(content)) // Put says so, once
+	}
+	return content
+}
+
 // Unchanged tells whether a file is still what its content was taken of: to be
 // asked before an answer is kept that was made after Content.
 func (c *Cache) Unchanged(f *os.File, question string, content Content) bool {

@@ -3,7 +3,6 @@ package unwind
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"os"
 
 	"atys.dev/atys/internal/binfile"
@@ -125,93 +124,4 @@ func (k *keptTables) buildTable(handle *os.File, image diskcache.Content) (*buil
 	t := &builtTable{Table: table, runs: runs}
 	_ = k.save(handle, image, t) // the cache says so, once
 	return t, nil
-}
-
-// claims tell files with the same build-id apart. The first one has it; others
-// too, if they hold the same and the same user can change them. All others get
-// another name for their places: else they could decide on how the first one's
-// code is called.
-type claims map[string]claim
-
-type claim struct {
-	first   fileID
-	content diskcache.Content // "": not known
-}
-
-// maxClaims bounds the build-ids that are remembered beyond those in use.
-const maxClaims = 1 << 14
-
-// claim registers an executable's build-id. If another file has it already, this
-// one is told apart until settle knows more.
-func (u *Unwinder) claim(e *executable) {
-	if u.claims == nil {
-		u.claims = claims{}
-	}
-	c, taken := u.claims[e.buildID]
-	if !taken || c.first == e.file {
-		if len(u.claims) >= maxClaims {
-			u.trimClaims()
-		}
-		u.claims[e.buildID] = claim{first: e.file, content: c.content}
-		return
-	}
-	e.copies = e.buildID
-	e.buildID = binfile.Qualify(e.buildID, fmt.Sprintf("%x.%x", e.file.major<<20|e.file.minor, e.file.inode))
-}
-
-// trimClaims forgets the build-ids of files that are gone.
-func (u *Unwinder) trimClaims() {
-	for id, c := range u.claims {
-		if u.executables.byFile[c.first] == nil {
-			delete(u.claims, id)
-		}
-	}
-}
-
-// examine finds out what an executable holds, and whether that is loaded already
-// for another one. The lock is held, and dropped while files are read.
-func (u *Unwinder) examine(e *executable) (shared bool) {
-	handle, known, copies := e.handle, e.image, e.copies
-	first := u.claims[copies]
-	var firstHandle *os.File
-	if other := u.executables.byFile[first.first]; copies != "" && first.content == "" && other != nil {
-		firstHandle = other.handle
-	}
-	u.mu.Unlock()
-	if known == "" {
-		known = u.kept.image(handle)
-	}
-	all := diskcache.Content("")
-	if copies != "" {
-		all = u.kept.content(handle, aboutAll)
-	}
-	if firstHandle != nil {
-		first.content = u.kept.content(firstHandle, aboutAll)
-	}
-	u.mu.Lock()
-	if e.handle != handle { // it was forgotten, or another one is tried
-		return false
-	}
-	e.image = known
-	if copies != "" {
-		u.settle(e, all, first)
-	}
-	return e.table == nil && u.share(e)
-}
-
-// settle gives an executable whose build-id another file had before the one that
-// its places are named by.
-func (u *Unwinder) settle(e *executable, content diskcache.Content, first claim) {
-	id := e.copies
-	e.copies = ""
-	if c, ok := u.claims[id]; ok && c.first == first.first {
-		u.claims[id] = first
-	}
-	switch {
-	case content == "": // it stays told apart by where it is
-	case content == first.content:
-		e.buildID = id
-	default:
-		e.buildID = binfile.Qualify(id, string(content[:16]))
-	}
 }

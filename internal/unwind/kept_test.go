@@ -132,6 +132,31 @@ func TestCopiedBuildID(t *testing.T) {
 	}
 }
 
+// Who had a build-id first on this machine has it after a restart as well, whoever
+// is found first then.
+func TestClaimsOutliveRestarts(t *testing.T) {
+	dir, where := impostors(t), filepath.Join(t.TempDir(), "cache")
+	for _, order := range [][]string{{"real", "other"}, {"other", "real"}, {"other", "copied", "real"}} {
+		source := onDisk{paths: map[uint64]string{}}
+		u := offline(t, Options{Source: source, Tables: tablesIn(t, where)})
+		u.mu.Lock()
+		var all []*executable
+		for i, name := range order {
+			source.paths[uint64(100+i)] = filepath.Join(dir, name)
+			all = append(all, u.executableOf(1, fileMapping(0x1000, uint64(100+i), "/"+name)))
+		}
+		for _, e := range slices.Backward(all) {
+			u.load(e)
+		}
+		for i, e := range all {
+			if plain := e.buildID == "11223344"; plain != (order[i] != "other") {
+				t.Errorf("%q: %s is %s", order, order[i], e.buildID)
+			}
+		}
+		u.mu.Unlock()
+	}
+}
+
 // A table that is kept is the one that was built, also for a copy of the file, and
 // another program of ours does not use it.
 func TestTablesAreKept(t *testing.T) {
