@@ -58,17 +58,24 @@ type contents map[string]Content
 
 // identify looks at an open file. A FUSE server is a program of its user, which
 // decides on times, owner and content as it likes.
+//
+// Another goroutine may close the file, and its descriptor's number be another
+// file's at once: it is used under the file's own lock.
 func identify(f *os.File) (id identity, err error) {
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+	var st unix.Stat_t
+	conn, err := f.SyscallConn()
+	if err == nil {
+		controlErr := conn.Control(func(fd uintptr) {
+			err = errors.Join(unix.Fstatfs(int(fd), &fs), unix.Fstat(int(fd), &st))
+		})
+		err = errors.Join(err, controlErr)
+	}
+	if err != nil {
 		return id, fmt.Errorf("identify %q: %w", f.Name(), err)
 	}
 	if fs.Type == unix.FUSE_SUPER_MAGIC {
 		return id, fmt.Errorf("%q is on FUSE: %w", f.Name(), ErrUnidentified)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return id, fmt.Errorf("identify %q: %w", f.Name(), err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return id, fmt.Errorf("%q is not a regular file: %w", f.Name(), ErrUnidentified)
