@@ -143,7 +143,9 @@ func TestClaimsOutliveRestarts(t *testing.T) {
 		var all []*executable
 		for i, name := range order {
 			source.paths[uint64(100+i)] = filepath.Join(dir, name)
-			all = append(all, u.executableOf(1, fileMapping(0x1000, uint64(100+i), "/"+name)))
+			e := u.executableOf(1, fileMapping(0x1000, uint64(100+i), "/"+name))
+			u.identify(e)
+			all = append(all, e)
 		}
 		for _, e := range slices.Backward(all) {
 			u.load(e)
