@@ -16,6 +16,7 @@ import (
 
 	"atys.dev/atys/internal/agent"
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/spool"
@@ -108,14 +109,14 @@ func runAgent(ctx context.Context, f agentFlags, log *slog.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := openStation(budget.Memory, f.budgetFlags.rows, f.cache, log)
+	machine, err := openStation(budget.Memory, f.budgetFlags.rows, f.cache, cputime.New(), log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
 	to, clock := remote.New(client, address), newClock()
 	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(machine.record), Now: clock.now, Spool: waiting, Intake: to, Fleet: to, Relay: f.relay,
-		State: filepath.Join(f.data, "orders"), Life: filepath.Join(f.data, "agent.life"), Budget: budget, Shed: machine.shed, Unwinding: machine.unwinding(), Ready: machine.ready, Jitter: jitter, Log: log}
+		State: filepath.Join(f.data, "orders"), Life: filepath.Join(f.data, "agent.life"), Budget: budget, Account: machine.account, Limit: machine.limit, Shed: machine.shed, Unwinding: machine.unwinding(), Ready: machine.ready, Jitter: jitter, Log: log}
 	var registry *prometheus.Registry
 	if f.metrics.listen != "" {
 		var end func() error

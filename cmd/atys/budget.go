@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"atys.dev/atys/internal/freq"
+	"atys.dev/atys/internal/agent/budget"
 	"atys.dev/atys/internal/spec"
 )
 
@@ -38,7 +38,7 @@ func (f *budgetFlags) add(c *cobra.Command, share float64, memory string) {
 	share = max(share, shareOfMachine*float64(runtime.NumCPU()))
 	flags := c.Flags()
 	f.cache.add(c)
-	flags.StringVar(&f.cpu, "max-cpu", strconv.FormatFloat(share, 'g', 4, 64)+"%", "CPU time it may take, of one core, its BPF programs and interrupts included; over it, it samples less and says so; 0 is as much as it takes")
+	flags.StringVar(&f.cpu, "max-cpu", strconv.FormatFloat(share, 'g', 4, 64)+"%", "CPU time it may take, of one core, its BPF programs and interrupts included; over it, it limits what costs most, and says so; 0 is as much as it takes")
 	flags.StringVar(&f.memory, "max-memory", memory, "memory it may take, its BPF maps included; over it, it keeps less, then samples less; 0 is as much as it takes")
 	f.unwinding.add(flags, "a sixteenth of --max-memory, 4 to 64; it counts towards that")
 }
@@ -48,7 +48,7 @@ func (f *budgetFlags) add(c *cobra.Command, share float64, memory string) {
 const namesPart = 8
 
 // budget reads what was given.
-func (f *budgetFlags) budget() (b freq.Budget, err error) {
+func (f *budgetFlags) budget() (b budget.Budget, err error) {
 	if b.Cores, err = parseShare(cmp.Or(f.cpu, "0")); err != nil {
 		return b, &usageError{fmt.Errorf("--max-cpu %w", err)}
 	}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 
 	"atys.dev/atys/internal/agent"
+	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/sampler/cpu"
 	"atys.dev/atys/internal/sampler/external"
@@ -18,6 +20,7 @@ type station struct {
 	machine *recorder.Machine // nil: BPF cannot be used at all
 	cause   error             // why not
 	ready   chan struct{}     // tells an agent to aim again; see agent.Options
+	account *cputime.Account  // of this process's CPU time
 	log     *slog.Logger
 }
 
@@ -25,22 +28,22 @@ type station struct {
 // may be: that is an error only if none is installed.
 //
 // Names of programs take a part of the budget's memory.
-func openStation(memory int64, rows uint32, cache cacheFlags, log *slog.Logger) (*station, error) {
+func openStation(memory int64, rows uint32, cache cacheFlags, account *cputime.Account, log *slog.Logger) (*station, error) {
 	dir, limit, err := cache.place()
 	if err != nil {
 		return nil, err
 	}
 	ready := make(chan struct{}, 1)
-	m, err := recorder.Open(recorder.Setup{CacheDir: dir, CacheMax: limit, Names: memory / namesPart, Rows: rows, Log: log, Ready: func() {
+	m, err := recorder.Open(recorder.Setup{CacheDir: dir, CacheMax: limit, Names: memory / namesPart, Rows: rows, Account: account, Log: log, Ready: func() {
 		select {
 		case ready <- struct{}{}:
 		default: // the agent has not come to the one before
 		}
 	}})
 	if err == nil {
-		return &station{machine: m, ready: ready, log: log}, nil
+		return &station{machine: m, ready: ready, account: account, log: log}, nil
 	}
-	s := &station{cause: err, log: log}
+	s := &station{cause: err, account: account, log: log}
 	if _, others := external.NewCrew(external.CrewOptions{}); others != nil {
 		return nil, err
 	}
@@ -61,6 +64,13 @@ func (s *station) unwinding() func() unwind.Stats {
 		return nil
 	}
 	return s.machine.Unwinder().Stats
+}
+
+// limit bounds what recordings take beside their samples.
+func (s *station) limit(l budget.Limits) {
+	if s.machine != nil {
+		s.machine.Limit(recorder.Limits{Tables: l.Tables, Naming: l.Naming, Events: l.Events})
+	}
 }
 
 func (s *station) Close() error {

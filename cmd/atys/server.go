@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk"
@@ -84,7 +85,7 @@ Prometheus. Its own machine is profiled by an agent like any other.`,
 
 func runServer(ctx context.Context, f serverFlags, log *slog.Logger) (err error) {
 	collectAt(serverGCPercent)
-	h, err := f.build(log)
+	h, err := f.build(log, nil)
 	if err != nil {
 		return err
 	}
@@ -103,13 +104,14 @@ type house struct {
 	store    *disk.Store
 	server   *server.Server
 	registry *prometheus.Registry
+	account  *cputime.Account // what the server takes is charged here; nil: nowhere
 	log      *slog.Logger
 	leave    func() // the operator's token, for commands
 }
 
 // build opens what a server stands on, in the order in which each needs the one
-// before. more is what Prometheus is told beside.
-func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *house, err error) {
+// before. more is what Prometheus is told beside. What the server takes is charged to the account, if there is one.
+func (f *serverFlags) build(log *slog.Logger, account *cputime.Account, more ...prometheus.Collector) (h *house, err error) {
 	if f.data == "" {
 		return nil, &usageError{errors.New("--data: name a directory to keep profiles in")}
 	}
@@ -124,7 +126,7 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	for i := range f.debugd {
 		f.debugd[i] = withScheme(f.debugd[i])
 	}
-	h = &house{log: log, registry: newRegistry(more...), leave: func() {}}
+	h = &house{log: log, account: account, registry: newRegistry(more...), leave: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close())
@@ -137,7 +139,7 @@ func (f *serverFlags) build(log *slog.Logger, more ...prometheus.Collector) (h *
 	if err := keepPrivate(f.data); err != nil {
 		return h, err
 	}
-	if h.store, err = disk.Open(disk.Options{Dir: storeIn(f.data), Quotas: quotas, Log: log}); err != nil {
+	if h.store, err = disk.Open(disk.Options{Dir: storeIn(f.data), Quotas: quotas, Account: account, Log: log}); err != nil {
 		return h, err
 	}
 	h.server, err = server.New(server.Options{Store: h.store, Retention: retention, Quotas: quotas, Profiles: filepath.Join(f.data, profilesDir), GroupBy: f.groupBy, Debug: server.Debug{Dir: filepath.Join(f.data, "debug"), Servers: f.debugd}, Registry: h.registry,
@@ -186,11 +188,14 @@ func (h *house) Close() (err error) {
 func (h *house) serve(ctx context.Context, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	shut := h.answer(h.server.Handler(), h.log, cancel)
+	shut := h.answer(charged(h.account, h.server.Handler()), h.log, cancel)
 	var upkeep sync.WaitGroup
-	upkeep.Go(func() { h.server.Upkeep(ctx) })
-	upkeep.Go(func() { h.server.Name(ctx) })
-	upkeep.Go(func() { h.server.Decide(ctx) })
+	for _, work := range []func(context.Context){h.server.Upkeep, h.server.Name, h.server.Decide} {
+		upkeep.Go(func() {
+			defer h.account.Begin(cputime.Store)()
+			work(ctx)
+		})
+	}
 	defer func() {
 		cancel()
 		upkeep.Wait()

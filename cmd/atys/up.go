@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/agent"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/spool"
 )
@@ -60,7 +61,8 @@ func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (er
 		return err
 	}
 	functions := promexport.NewFunctions(nil)
-	h, err := f.build(log, functions)
+	account := cputime.New()
+	h, err := f.build(log, account, functions)
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
-	machine, err := openStation(budget.Memory, b.rows, b.cache, log)
+	machine, err := openStation(budget.Memory, b.rows, b.cache, account, log)
 	if err != nil {
 		return err
 	}
@@ -79,8 +81,9 @@ func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (er
 	if err != nil {
 		return fmt.Errorf("name this machine: %w", err)
 	}
-	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: machine.record, Spool: waiting, Intake: h.server, Fleet: h.server,
-		Functions: functions, First: firstWindow, Budget: budget, Shed: machine.shed, Unwinding: machine.unwinding(), Ready: machine.ready, Life: filepath.Join(f.data, "agent.life"), Log: log})
+	here := chargedServer{h.server, account}
+	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: machine.record, Spool: waiting, Intake: here, Fleet: here,
+		Functions: functions, First: firstWindow, Budget: budget, Account: account, Limit: machine.limit, Shed: machine.shed, Unwinding: machine.unwinding(), Ready: machine.ready, Life: filepath.Join(f.data, "agent.life"), Log: log})
 	if err != nil {
 		return err
 	}

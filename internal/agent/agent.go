@@ -5,7 +5,7 @@
 //	   -> cut -> pruned (targets.go) -> named -> split by target (split.go, pieces.go) -> wire.Seal -> spool
 //	   -> a batch -> Push, to the server or a relay (route.go) -> acknowledged, only then forgotten (ship.go)
 //	how often targets are sampled, as policies decide: of the server (rates.go), or alone (alone.go)
-//	what it costs -> freq.Governor -> at most so often, from the next edge on (budget.go)
+//	what it costs, by cause (spending.go) -> budget.Governor -> the knob of the cause that costs most (budget.go)
 //	what runs here, and how tasks fare -> Report (report.go), Prometheus (metrics.go)
 //
 // Cutting never waits for shipping, nor for orders: a server that is gone for
@@ -21,7 +21,8 @@ import (
 	"sync"
 	"time"
 
-	"atys.dev/atys/internal/freq"
+	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/promexport"
 	"atys.dev/atys/internal/sampler"
@@ -52,13 +53,14 @@ type Options struct {
 	// now: aim again. nil: they always can at once.
 	Ready <-chan struct{}
 
-	Budget freq.Budget  // of CPU time and memory; zero: as much as it takes
-	Usage  func() Usage // what it takes; nil: what this process does
+	Budget  budget.Budget       // of CPU time and memory; zero: as much as it takes
+	Usage   func() Usage        // what it takes; nil: what this process does
+	Account *cputime.Account    // what its CPU time goes to is charged here; nil: it is not told
+	Limit   func(budget.Limits) // has who records and names keep within limits; may be nil
 	// Unwinding tells how unwinding tables fare; may be nil.
 	Unwinding func() unwind.Stats
-
-	Shed func() // gives up what whoever records keeps in memory; may be nil
-	Life string // file that tells the next life how this one ended; "": none
+	Shed      func() // gives up what whoever records keeps in memory; may be nil
+	Life      string // file that tells the next life how this one ended; "": none
 
 	Functions *promexport.Functions // what Prometheus is told of; nil: nothing
 	Metrics   string                // address at which it asks; "": nowhere
@@ -174,7 +176,7 @@ func New(o Options) (*Agent, error) {
 		o.Usage = own.usage
 	}
 	a := &Agent{options: o, log: o.Log, began: o.Now(), heard: time.Now(), census: newCensus(o.Node, o.Labels), shipper: newShipper(o),
-		own: own, life: newLife(o.Life, o.Log), spending: spending{governor: freq.Governor{Budget: o.Budget}}, fitness: newFitness(),
+		own: own, life: newLife(o.Life, o.Log), spending: spending{governor: budget.Governor{Budget: o.Budget}}, fitness: newFitness(),
 		orders: make(chan []*task, 1), started: make(chan start), cuts: make(chan crewCut), crews: map[*recording]Crew{}, reports: make(chan struct{}, 1)}
 	if o.Spool != nil {
 		a.before = o.Spool.Stats().All()
@@ -190,12 +192,21 @@ func New(o Options) (*Agent, error) {
 func (a *Agent) Run(ctx context.Context) error {
 	shipping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var others sync.WaitGroup
-	others.Go(func() { a.shipper.run(shipping) })
+	others.Go(func() {
+		defer a.options.Account.Begin(cputime.Shipping)()
+		a.shipper.run(shipping)
+	})
 	attending, leave := context.WithCancel(ctx)
 	var attendants sync.WaitGroup
 	if a.options.Fleet != nil {
-		attendants.Go(func() { a.attend(attending) })
-		attendants.Go(func() { a.reportUntil(attending) })
+		attendants.Go(func() {
+			defer a.options.Account.Begin(cputime.Shipping)()
+			a.attend(attending)
+		})
+		attendants.Go(func() {
+			defer a.options.Account.Begin(cputime.Shipping)()
+			a.reportUntil(attending)
+		})
 	}
 	err := a.conduct(ctx)
 	leave()
@@ -219,6 +230,7 @@ const tryAgain = time.Minute
 
 // conduct starts, aims, cuts and ends recordings as their times come.
 func (a *Agent) conduct(ctx context.Context) error {
+	defer a.options.Account.Begin(cputime.Shipping)()
 	defer a.closing.Wait()
 	a.follow(a.remembered())
 	a.trial = a.builtin()
@@ -389,6 +401,7 @@ func (a *Agent) builtin() *task {
 
 // look sees what runs on the machine, and aims.
 func (a *Agent) look() {
+	defer a.options.Account.Begin(cputime.Following)()
 	if err := a.census.look(); err != nil {
 		a.log.Error("list what runs", "error", err)
 		return
@@ -405,6 +418,7 @@ func (a *Agent) look() {
 // aim has recordings follow the targets they mean, and tasks begin and rest with
 // theirs.
 func (a *Agent) aim() {
+	defer a.options.Account.Begin(cputime.Following)()
 	now := time.Now()
 	for _, t := range a.tasks {
 		var follow []*recording

@@ -1,150 +1,40 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"strings"
 	"time"
 
-	"atys.dev/atys/internal/freq"
-	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/agent/budget"
 )
-
-// spending is what this agent takes of its machine, and what is decided by it. It
-// is conduct's alone.
-type spending struct {
-	governor freq.Governor
-	usage    Usage
-	total    profile.Cost  // since the agent began
-	pool     time.Duration // of its CPU time, what no window tells of yet
-
-	look   time.Time    // when it is looked at next
-	since  time.Time    // from when on the next decision counts,
-	before profile.Cost // and the total then
-	cores  float64      // taken before the last decision
-	excess bool         // too much, with nothing left to lower
-	stops  int          // of recordings
-}
 
 // startUp is left out when the agent is judged: the first tables cost what they
 // cost, whatever the rates.
 const startUp = 30 * time.Second
 
-// measure adds what was used since it was called last.
-func (a *Agent) measure() {
-	s := &a.spending
-	u := a.options.Usage()
-	s.spend(u.CPU - s.usage.CPU)
-	s.usage = u
-	for _, t := range a.tasks {
-		for _, r := range t.recordings {
-			a.account(r)
-		}
-	}
-}
-
-// spend adds CPU time of the process itself.
-func (s *spending) spend(d time.Duration) {
-	s.total.User += max(d, 0)
-	s.pool += max(d, 0)
-}
-
-// account adds what a recording's samples have cost since they were counted last.
-func (a *Agent) account(r *recording) {
-	if r.sampler == nil {
-		return
-	}
-	bpf, interrupts, err := r.sampler.Spent()
-	if err != nil {
-		a.log.Debug("ask what samples cost", "task", r.Task, "error", err)
-		return
-	}
-	fresh := profile.Cost{BPF: bpf - r.spent.BPF, Interrupt: interrupts - r.spent.Interrupt}
-	r.spent = profile.Cost{BPF: bpf, Interrupt: interrupts}
-	r.cost.Add(fresh)
-	a.spending.total.Add(fresh)
-}
-
-// charge is what a window that ends now has cost: its samples, and its part of
-// the process's own time, by how often it samples. What is left is for the others,
-// now or next time, so that all windows together tell of all.
-func (a *Agent) charge(r *recording) profile.Cost {
-	s := &a.spending
-	cpu := a.options.Usage().CPU
-	s.spend(cpu - s.usage.CPU)
-	s.usage.CPU = max(cpu, s.usage.CPU)
-	a.account(r)
-	all := 0.0
-	for _, t := range a.tasks {
-		for _, o := range t.recordings {
-			if o.sampler != nil {
-				all += o.rate
-			}
-		}
-	}
-	cost := r.cost
-	cost.User = s.pool
-	if all > r.rate {
-		cost.User = time.Duration(float64(s.pool) * r.rate / all)
-	}
-	s.pool -= cost.User
-	r.cost = profile.Cost{}
-	return cost
-}
-
-// apportion has parts of a window tell what each has cost: as much as it has of
-// the samples.
-func apportion(cost profile.Cost, parts []*profile.Window) {
-	if len(parts) == 0 {
-		return
-	}
-	counts, all, largest := make([]int64, len(parts)), int64(0), 0
-	for i, p := range parts {
-		counts[i] = p.N()
-		if all += counts[i]; counts[i] > counts[largest] {
-			largest = i
-		}
-	}
-	rest := cost
-	for i, p := range parts {
-		if i == largest {
-			continue
-		}
-		share := func(d time.Duration) time.Duration {
-			return time.Duration(float64(d) * float64(counts[i]) / float64(max(all, 1)))
-		}
-		p.Cost = profile.Cost{User: share(cost.User), BPF: share(cost.BPF), Interrupt: share(cost.Interrupt)}
-		rest.User, rest.BPF, rest.Interrupt = rest.User-p.Cost.User, rest.BPF-p.Cost.BPF, rest.Interrupt-p.Cost.Interrupt
-	}
-	parts[largest].Cost = rest
-}
-
-// govern looks at what the agent takes, and decides whether rates stay. It comes
-// before the windows of this edge are cut, so that what it decides holds from here.
+// govern looks at what the agent takes, and decides what it may. It comes before the
+// windows of this edge are cut, so that what it decides holds from here.
 func (a *Agent) govern(now time.Time) {
 	s := &a.spending
-	s.look = now.Add(untilEdge(a.options.Now(), freq.Soon))
+	s.look = now.Add(untilEdge(a.options.Now(), budget.Soon))
 	a.measure()
 	a.life.note(s.usage)
 	if s.since.IsZero() {
-		s.since, s.before = now.Add(startUp), s.total
+		s.restart(now.Add(startUp))
 	}
 	if a.pending() || now.Before(s.since) { // rates that were decided on do not hold yet
-		s.since, s.before = laterOf(now, s.since), s.total
+		s.restart(laterOf(now, s.since))
 		return
 	}
-	elapsed := now.Sub(s.since)
-	spent := s.total
-	l := freq.Load{Memory: s.usage.Memory}
-	l.Wanted, l.Most = a.wanted()
-	if elapsed > 0 {
-		l.Cores = (spent.Total() - s.before.Total()).Seconds() / elapsed.Seconds()
-	}
-	if !s.governor.Budget.Due(elapsed, l) {
+	l := a.load(now)
+	if !s.governor.Due(now.Sub(s.since), l) {
 		return
 	}
-	s.since, s.before, s.cores = now, spent, l.Cores
-	a.carryOut(s.governor.Decide(l), l)
+	s.lately = l.Spent
+	s.restart(now)
+	a.carryOut(s.governor.Decide(l, a.options.Now()))
 }
 
 func laterOf(a, b time.Time) time.Time {
@@ -154,11 +44,21 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
+// ask is the rate that a task's recordings were asked for, or one of their targets was.
+func (t *task) ask(hertz float64) budget.Ask {
+	return budget.Ask{Hertz: hertz, Least: t.profile.MinFrequency}
+}
+
+// rateOf is what the budget leaves of a rate that was asked for.
+func (a *Agent) rateOf(t *task, hertz float64) float64 {
+	return t.ask(hertz).Rate(a.spending.governor.Cap)
+}
+
 // pending tells whether a recording does not have its rate yet.
 func (a *Agent) pending() bool {
 	for _, t := range a.tasks {
 		for _, r := range t.recordings {
-			if r.sampler != nil && r.rate != a.spending.governor.Rate(r.wanted) {
+			if r.sampler != nil && r.rate != a.rateOf(t, r.wanted) {
 				return true
 			}
 		}
@@ -166,15 +66,15 @@ func (a *Agent) pending() bool {
 	return false
 }
 
-// wanted lists the rates that recordings in progress would have without a budget, and
+// asks lists the rates that recordings in progress would have without a budget, and
 // the highest that one of them may have at the next edge.
-func (a *Agent) wanted() (all []float64, most float64) {
+func (a *Agent) asks() (all []budget.Ask, most float64) {
 	for _, t := range a.tasks {
 		for _, r := range t.recordings {
 			if r.sampler == nil {
 				continue
 			}
-			if all = append(all, r.wanted); r.adapts() {
+			if all = append(all, t.ask(r.wanted)); r.adapts() {
 				most = max(most, t.profile.Frequency)
 			}
 		}
@@ -183,39 +83,58 @@ func (a *Agent) wanted() (all []float64, most float64) {
 }
 
 // carryOut does what was decided, and says so.
-func (a *Agent) carryOut(d freq.Verdict, l freq.Load) {
+func (a *Agent) carryOut(all []budget.Decision) {
 	s := &a.spending
-	took := []any{"for", string(d.For), "cores", l.Cores, "budget", s.governor.Budget.Cores, "bytes", l.Memory, "most", s.governor.Budget.Memory}
-	s.excess = d.Stop
-	if d.Shed {
-		a.log.Warn("give up what is kept in memory: over the budget", took...)
-		if a.options.Shed != nil {
-			a.options.Shed()
+	s.note(all)
+	rates := false
+	for _, d := range all {
+		log := a.log.Warn
+		if d.Relaxes() {
+			log = a.log.Info
 		}
-		a.shipper.shed()
-		debug.FreeOSMemory()
+		log("budget", "knob", string(d.Knob), "from", d.From, "to", d.To, "cause", d.Cause, "why", d.Why)
+		switch d.Knob {
+		case budget.Caches:
+			a.dropCaches()
+		case budget.Frequency, budget.Windows:
+			rates = true
+		case budget.Collector:
+			a.own.collect(int(d.To))
+		}
 	}
-	switch {
-	case d.Lowered:
-		a.log.Warn("sample less: over the budget", append(took, "hertz", s.governor.Cap, "short", s.governor.Short)...)
-	case d.Raised:
-		a.log.Info("sample more again: there is room", append(took, "hertz", s.governor.Cap)...)
-	case d.Stop:
-		a.stopNewest(d, took)
+	if len(all) > 0 {
+		if a.options.Limit != nil {
+			a.options.Limit(s.governor.Limits)
+		}
+		a.wakeReport()
 	}
-	if d.Lowered || d.Raised {
-		for _, t := range a.tasks {
-			for _, r := range t.recordings {
-				if r.sampler != nil && time.Until(r.edge) > freq.Soon { // too long to wait for
-					a.cut(r)
-				}
+	if s.governor.Stop {
+		a.stopNewest()
+	}
+	if !rates {
+		return
+	}
+	for _, t := range a.tasks {
+		for _, r := range t.recordings {
+			if r.sampler != nil && time.Until(r.edge) > budget.Soon { // too long to wait for
+				a.cut(r)
 			}
 		}
 	}
 }
 
-// stopNewest ends the task that came last, of those that are for a while.
-func (a *Agent) stopNewest(d freq.Verdict, took []any) {
+// dropCaches gives up what is kept in memory and can be had again.
+func (a *Agent) dropCaches() {
+	if a.options.Shed != nil {
+		a.options.Shed()
+	}
+	a.shipper.shed()
+	debug.FreeOSMemory()
+}
+
+// stopNewest ends the task that came last, of those that are for a while: memory has
+// run out, and an agent that is killed records nothing at all.
+func (a *Agent) stopNewest() {
 	var newest *task
 	for _, t := range a.tasks {
 		if !t.over && !t.end.IsZero() && t.records() && (newest == nil || t.came.After(newest.came)) {
@@ -223,13 +142,13 @@ func (a *Agent) stopNewest(d freq.Verdict, took []any) {
 		}
 	}
 	if newest == nil {
-		a.log.Warn("over the budget, with nothing left to lower", took...)
+		a.log.Warn("more memory is held than the budget allows, with nothing left to restrain", "bytes", a.spending.usage.Memory, "budget", a.budget())
 		return
 	}
-	a.log.Warn("end a recording: over the budget at the lowest rates", append(took, "task", newest.profile.Name)...)
+	a.log.Warn("end a recording: over the budget of memory at the least rates", "task", newest.profile.Name, "bytes", a.spending.usage.Memory)
 	a.end(newest)
 	newest.phase = phaseFailed
-	newest.message = fmt.Sprintf("ended early: at the lowest rates the agent is still over its budget of %s (%s)", d.For, a.budget())
+	newest.message = fmt.Sprintf("ended early: at the least rates the agent is still over its budget of memory (%s)", a.budget())
 	a.spending.stops++
 	a.wakeReport()
 }
@@ -280,21 +199,27 @@ func (a *Agent) restraint(r *recording) string {
 	if r.sampler == nil || r.rate >= r.wanted {
 		return ""
 	}
-	return fmt.Sprintf("samples at %.3g Hz in place of %.4g: the agent keeps within its budget (%s)", r.rate, r.wanted, a.budget())
+	return fmt.Sprintf("samples at %.3g Hz instead of %.4g: the agent stays within its budget (%s)", r.rate, r.wanted, a.budget())
 }
 
-// state says what is done to keep within the budget; "" is nothing.
+// state says what is done to stay within the budget; "" is nothing.
 func (a *Agent) state() string {
-	s := &a.spending
-	switch g := &s.governor; {
-	case s.excess:
-		return fmt.Sprintf("over the budget (%s) with nothing left to lower", a.budget())
-	case g.Cap > 0 && g.Short:
-		return fmt.Sprintf("at most %.3g Hz, and short windows, for want of %s", g.Cap, g.For)
-	case g.Cap > 0:
-		return fmt.Sprintf("at most %.3g Hz for want of %s", g.Cap, g.For)
-	case g.Short:
-		return fmt.Sprintf("short windows for want of %s", g.For)
+	g := &a.spending.governor
+	var parts []string
+	add := func(set bool, format string, args ...any) {
+		if set {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
 	}
-	return ""
+	add(g.Cap > 0, "at most %.3g Hz for want of %s", g.Cap, cmp.Or(g.For, budget.CPU))
+	add(g.Short, "short windows for want of %s", g.For)
+	add(g.Tables > 0, "tables limited to %.2g%% of a core", 100*g.Tables)
+	add(g.Naming > 0, "naming limited to %.2g%% of a core", 100*g.Naming)
+	add(g.Events > 0, "process events read every %v", g.Events)
+	add(g.Heap > 0, "garbage collected less often")
+	restrained := strings.Join(parts, ", ")
+	if g.Over {
+		return strings.TrimSuffix(fmt.Sprintf("over the budget (%s) with nothing left to restrain; %s", a.budget(), restrained), "; ")
+	}
+	return restrained
 }

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"atys.dev/atys/internal/freq"
+	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
 	"atys.dev/atys/internal/spec"
@@ -19,17 +20,20 @@ import (
 // has used, are told.
 type spender struct {
 	*Agent
-	usage  Usage
-	now    time.Time
-	studio *studio
+	usage   Usage
+	now     time.Time
+	studio  *studio
+	account *cputime.Account
+	limits  budget.Limits
 }
 
-func newSpender(t *testing.T, b freq.Budget, tasks ...*task) *spender {
+func newSpender(t *testing.T, b budget.Budget, tasks ...*task) *spender {
 	t.Helper()
-	s := &spender{now: time.Now(), studio: &studio{open: map[*take]bool{}}}
+	s := &spender{now: time.Now(), studio: &studio{open: map[*take]bool{}}, account: cputime.New()}
 	bench := newBench(t, 11)
 	var err error
-	s.Agent, err = New(Options{Node: "n", Spool: bench.spool, Intake: bench.server, Record: s.studio.record, Budget: b, Usage: func() Usage { return s.usage }})
+	s.Agent, err = New(Options{Node: "n", Spool: bench.spool, Intake: bench.server, Record: s.studio.record, Budget: b,
+		Usage: func() Usage { return s.usage }, Account: s.account, Limit: func(l budget.Limits) { s.limits = l }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +41,7 @@ func newSpender(t *testing.T, b freq.Budget, tasks ...*task) *spender {
 		s.add(t, one)
 	}
 	s.govern(s.now)
-	s.pass(startUp, 0)
+	s.pass(startUp, nil)
 	return s
 }
 
@@ -46,7 +50,7 @@ func (s *spender) add(t *testing.T, one *task) {
 	one.came = s.now
 	s.tasks = append(s.tasks, one)
 	for _, r := range one.recordings {
-		r.rate = s.spending.governor.Rate(one.profile.Frequency)
+		r.rate = s.rateOf(one, one.profile.Frequency)
 		var err error
 		if r.sampler, err = s.studio.record(Wanted{Event: r.Event, Frequency: r.rate, All: true}); err != nil {
 			t.Fatal(err)
@@ -54,11 +58,25 @@ func (s *spender) add(t *testing.T, one *task) {
 	}
 }
 
+// use is what causes take of a core; sampling, as much as all recordings sample.
+type use map[cputime.Cause]float64
+
 // pass has time go by, at such a use of the CPU; windows are cut each ten seconds.
-func (s *spender) pass(d time.Duration, cores float64) {
-	for ; d > 0; d -= freq.Soon {
-		s.now = s.now.Add(freq.Soon)
-		s.usage.CPU += time.Duration(cores * float64(freq.Soon))
+func (s *spender) pass(d time.Duration, u use) {
+	for ; d > 0; d -= budget.Soon {
+		s.now = s.now.Add(budget.Soon)
+		took := func(cores float64) time.Duration { return time.Duration(cores * float64(budget.Soon)) }
+		for cause, cores := range u {
+			switch cause {
+			case cputime.Sampling:
+				s.studio.cost += took(cores * s.sampled() / max(float64(len(s.studio.open)), 1))
+				continue
+			case cputime.Other: // nobody's
+			default:
+				s.account.Charge(cause, took(cores))
+			}
+			s.usage.CPU += took(cores)
+		}
 		s.govern(s.now)
 		for _, task := range s.tasks {
 			for _, r := range task.recordings {
@@ -71,77 +89,105 @@ func (s *spender) pass(d time.Duration, cores float64) {
 	}
 }
 
+// sampled is what is sampled of what was asked for, of all recordings.
+func (s *spender) sampled() float64 {
+	rate, wanted := 0.0, 0.0
+	for _, task := range s.tasks {
+		for _, r := range task.recordings {
+			if r.sampler != nil {
+				rate, wanted = rate+r.rate, wanted+r.wanted
+			}
+		}
+	}
+	return rate / max(wanted, 1)
+}
+
 func forAWhile(name string, hz float64) *task {
 	p := spec.Builtin()
 	p.Name, p.Frequency, p.Duration = name, hz, time.Hour
 	return newTask(name, p, time.Now().Add(time.Hour))
 }
 
-// TestOverBudget has an agent take too much: the fastest recording is lowered
-// first, the newest one ended where that is not enough, and all of it told.
-func TestOverBudget(t *testing.T) {
+// TestSamplingOverBudget has samples take too much: the fastest recording is lowered
+// first, none below what its profile allows, and none is ended. All of it is told.
+func TestSamplingOverBudget(t *testing.T) {
 	first, last := forAWhile("first", 99), forAWhile("last", 999)
-	s := newSpender(t, freq.Budget{Cores: 0.02}, newTask(builtinID, spec.Builtin(), time.Time{}), first)
+	first.profile.MinFrequency = 9
+	s := newSpender(t, budget.Budget{Cores: 0.02}, newTask(builtinID, spec.Builtin(), time.Time{}), first)
 	s.now = s.now.Add(time.Second)
 	s.add(t, last)
-	s.pass(freq.Period, 0.019)
+	s.pass(budget.Period, use{cputime.Sampling: 0.019})
 	if got := s.studio.takes(); got != "cpu-clock 19 all; cpu-clock 99 all; cpu-clock 999 all" {
 		t.Fatalf("within the budget: %s", got)
 	}
-	s.pass(2*freq.Period, 0.03)
+	s.pass(2*budget.Period, use{cputime.Sampling: 0.03})
 	if got := s.studio.takes(); !strings.HasPrefix(got, "cpu-clock 19 all; cpu-clock ") || strings.Contains(got, "999") {
 		t.Fatalf("over the budget: %s", got)
 	}
 	state := s.report()
-	if m := state.GetTasks()[2].GetMessage(); !strings.Contains(m, "in place of 999") || !strings.Contains(m, "2% of a core") {
+	if m := state.GetTasks()[2].GetMessage(); !strings.Contains(m, "instead of 999") || !strings.Contains(m, "2% of a core") {
 		t.Errorf("it is told %q", m)
 	}
-	if n := state.GetState(); n.GetCapHertz() == 0 || !strings.Contains(n.GetBudgetMessage(), "for want of CPU time") || n.GetCores() < 0.029 || n.GetCoresBudget() != 0.02 {
+	n := state.GetState()
+	if n.GetCapHertz() == 0 || !strings.Contains(n.GetBudgetMessage(), "for want of CPU time") || n.GetCores() < 0.015 || n.GetCoresBudget() != 0.02 {
 		t.Errorf("of the node it is told %v", n)
 	}
-	for i := 0; last.phase != phaseFailed; i++ {
-		if i == 60 {
-			t.Fatalf("nothing was ended: %s", s.studio.takes())
-		}
-		if first.phase == phaseFailed {
-			t.Fatal("the older one was ended first")
-		}
-		s.pass(freq.Soon, 0.1)
+	if d := n.GetDecisions(); len(d) == 0 || d[0].GetKnob() != "frequency" || d[0].GetCause() != "sampling" || !strings.Contains(d[0].GetWhy(), "sampling took 3% of a core") {
+		t.Errorf("of decisions it is told %v", d)
 	}
-	if !last.over || !strings.Contains(last.message, "still over its budget of CPU time") {
-		t.Errorf("ended, over %v: %q", last.over, last.message)
+	s.pass(20*budget.Period, use{cputime.Sampling: 3})
+	if got := s.studio.takes(); got != "cpu-clock 5 all; cpu-clock 5 all; cpu-clock 9 all" || s.spending.stops != 0 || first.over || last.over {
+		t.Errorf("at the least rates: %s, %d ended", got, s.spending.stops)
 	}
-	s.closing.Wait()
-	if got := s.studio.takes(); got != "cpu-clock 1 all; cpu-clock 1 all" {
-		t.Errorf("left are %s", got)
+	if n := s.report().GetState(); !n.GetOverBudget() || !strings.Contains(s.state(), "nothing left to restrain") {
+		t.Errorf("at last: %q", s.state())
 	}
-	s.pass(10*freq.Period, 0.1)
-	if first.phase != phaseFailed || s.tasks[0].over || !strings.Contains(s.state(), "nothing left to lower") || s.spending.stops != 2 {
-		t.Errorf("at last: %q, %d ended, the built-in one over: %v; %q", first.phase, s.spending.stops, s.tasks[0].over, s.state())
+	s.pass(2*time.Minute, use{cputime.Sampling: 0.001})
+	if got := s.studio.takes(); got != "cpu-clock 19 all; cpu-clock 99 all; cpu-clock 999 all" || s.state() != "" {
+		t.Errorf("two minutes after: %s, %q", got, s.state())
 	}
-	s.pass(100*freq.Period, 0.001)
-	s.closing.Wait()
-	if got := s.studio.takes(); got != builtinTake || s.state() != "" {
-		t.Errorf("with room again: %s, %q", got, s.state())
+}
+
+// TestTablesOverBudget has tables take too much: they are limited, and no rate is
+// lowered for it, however long that goes on.
+func TestTablesOverBudget(t *testing.T) {
+	s := newSpender(t, budget.Budget{Cores: 0.04}, newTask(builtinID, spec.Builtin(), time.Time{}))
+	s.pass(10*time.Minute, use{cputime.Tables: 0.11, cputime.Sampling: 0.001, cputime.Shipping: 0.01})
+	if got := s.studio.takes(); got != builtinTake || s.limits.Tables == 0 || s.limits.Tables > 0.03 {
+		t.Errorf("%s, limits %+v", got, s.limits)
+	}
+	if !strings.Contains(s.state(), "tables limited to") {
+		t.Errorf("it is told %q", s.state())
+	}
+	causes := map[string]float64{}
+	for _, c := range s.report().GetState().GetCauses() {
+		causes[c.GetCause()] = c.GetCores()
+	}
+	if causes["tables"] < 0.1 || causes["shipping"] > 0.02 || causes["other"] > 0.001 || len(causes) != len(cputime.Causes()) {
+		t.Errorf("by cause it is told %v", causes)
+	}
+	s.pass(2*time.Minute, use{cputime.Tables: 0.001})
+	if s.limits != (budget.Limits{}) || s.state() != "" {
+		t.Errorf("two minutes after: %+v, %q", s.limits, s.state())
 	}
 }
 
 // TestOverMemory has caches go first, then the length of windows.
 func TestOverMemory(t *testing.T) {
-	s := newSpender(t, freq.Budget{Memory: 100e6}, newTask(builtinID, spec.Builtin(), time.Time{}))
+	s := newSpender(t, budget.Budget{Memory: 100e6}, newTask(builtinID, spec.Builtin(), time.Time{}))
 	shed := 0
 	s.options.Shed = func() { shed++ }
 	s.usage.Memory = 101e6
-	s.pass(freq.Soon, 0)
+	s.pass(budget.Soon, nil)
 	if shed != 1 || s.state() != "" {
 		t.Errorf("shed %d times, then %q", shed, s.state())
 	}
-	s.pass(2*freq.Soon, 0)
-	if s.window(s.tasks[0]) != 5*time.Second || !strings.Contains(s.state(), "short windows, for want of memory") {
+	s.pass(2*budget.Soon, nil)
+	if s.window(s.tasks[0]) != 5*time.Second || !strings.Contains(s.state(), "short windows for want of memory") {
 		t.Errorf("windows of %v, %q", s.window(s.tasks[0]), s.state())
 	}
 	s.usage.Memory = 50e6
-	s.pass(100*freq.Period, 0)
+	s.pass(2*time.Minute, nil)
 	if s.window(s.tasks[0]) != 10*time.Second || s.state() != "" {
 		t.Errorf("windows of %v with room again, %q", s.window(s.tasks[0]), s.state())
 	}
@@ -149,7 +195,7 @@ func TestOverMemory(t *testing.T) {
 
 // TestCostIsTold has windows of two recordings tell all that was used, and once.
 func TestCostIsTold(t *testing.T) {
-	s := newSpender(t, freq.Budget{}, newTask(builtinID, spec.Builtin(), time.Time{}), forAWhile("other", 99))
+	s := newSpender(t, budget.Budget{}, newTask(builtinID, spec.Builtin(), time.Time{}), forAWhile("other", 99))
 	r := rand.New(rand.NewPCG(1, 1))
 	var told profile.Cost
 	for i := range 200 {

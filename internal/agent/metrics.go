@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 )
 
@@ -25,6 +27,9 @@ var (
 	metricFrequency = prometheus.NewDesc("atys_agent_frequency_hertz", "How often each CPU is sampled.", []string{"task", "event"}, nil)
 	metricWanted    = prometheus.NewDesc("atys_agent_wanted_frequency_hertz", "How often each CPU is to be sampled: less is what the budget leaves.", []string{"task", "event"}, nil)
 	metricCPU       = prometheus.NewDesc("atys_agent_cpu_seconds_total", "CPU time that profiling took: the agent's own process (user, its system calls included), its programs that take samples (bpf), and the interrupts they are taken in, estimated (interrupt).", []string{"part"}, nil)
+	metricCauses    = prometheus.NewDesc("atys_agent_cause_cpu_seconds_total", "The same CPU time, by what it was spent on: sampling (interrupts and programs), tables (of unwinding), naming, following (of processes), shipping, store, other.", []string{"cause"}, nil)
+	metricDecisions = prometheus.NewDesc("atys_agent_decisions_total", "Decisions to stay within the budget, by the knob that was turned; none: there was nothing left to turn.", []string{"knob"}, nil)
+	metricOver      = prometheus.NewDesc("atys_agent_over_budget", "Whether the budget is exceeded with nothing left to restrain: 1 or 0.", nil, nil)
 	metricMemory    = prometheus.NewDesc("atys_agent_memory_bytes", "What the agent has in memory: its own process, without BPF maps that it has mapped, and its BPF maps.", []string{"part"}, nil)
 	metricBudgetCPU = prometheus.NewDesc("atys_agent_budget_cpu_cores", "CPU time that it may take, of a core; 0 is as much as it likes.", nil, nil)
 	metricBudgetMem = prometheus.NewDesc("atys_agent_budget_memory_bytes", "Memory that it may take; 0 is as much as it likes.", nil, nil)
@@ -37,7 +42,7 @@ var (
 // Describe lists what the agent tells of itself; see prometheus.Collector.
 func (a *Agent) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{metricWindows, metricWaiting, metricBytes, metricFailures, metricOffset, metricUncertain, metricFrequency, metricWanted, metricCPU, metricMemory,
-		metricBudgetCPU, metricBudgetMem, metricCap, metricStopped, metricTasks, metricTargets} {
+		metricBudgetCPU, metricBudgetMem, metricCap, metricCauses, metricDecisions, metricOver, metricStopped, metricTasks, metricTargets} {
 		to <- d
 	}
 	a.fitness.describe(to)
@@ -85,7 +90,7 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 
 // collectCost tells what the agent takes, and may. The lock is held.
 func (a *Agent) collectCost(to chan<- prometheus.Metric) {
-	l, budget := &a.ledger, a.options.Budget
+	l, limits := &a.ledger, a.options.Budget
 	user := l.total.User
 	if a.own != nil { // and what was used since that was measured
 		user += max(ownCPU()-l.usage.CPU, 0)
@@ -93,11 +98,22 @@ func (a *Agent) collectCost(to chan<- prometheus.Metric) {
 	for part, spent := range map[string]time.Duration{"user": user, "bpf": l.total.BPF, "interrupt": l.total.Interrupt} {
 		to <- prometheus.MustNewConstMetric(metricCPU, prometheus.CounterValue, spent.Seconds(), part)
 	}
+	for _, c := range cputime.Causes() {
+		to <- prometheus.MustNewConstMetric(metricCauses, prometheus.CounterValue, l.causes[c].Seconds(), string(c))
+	}
+	for _, k := range budget.Knobs() {
+		to <- prometheus.MustNewConstMetric(metricDecisions, prometheus.CounterValue, float64(l.taken[k]), string(k))
+	}
+	over := 0.0
+	if l.over {
+		over = 1
+	}
+	to <- prometheus.MustNewConstMetric(metricOver, prometheus.GaugeValue, over)
 	for part, bytes := range map[string]int64{"process": l.usage.Memory - l.usage.Maps, "maps": l.usage.Maps} {
 		to <- prometheus.MustNewConstMetric(metricMemory, prometheus.GaugeValue, float64(bytes), part)
 	}
-	to <- prometheus.MustNewConstMetric(metricBudgetCPU, prometheus.GaugeValue, budget.Cores)
-	to <- prometheus.MustNewConstMetric(metricBudgetMem, prometheus.GaugeValue, float64(budget.Memory))
+	to <- prometheus.MustNewConstMetric(metricBudgetCPU, prometheus.GaugeValue, limits.Cores)
+	to <- prometheus.MustNewConstMetric(metricBudgetMem, prometheus.GaugeValue, float64(limits.Memory))
 	to <- prometheus.MustNewConstMetric(metricCap, prometheus.GaugeValue, l.cap)
 	to <- prometheus.MustNewConstMetric(metricStopped, prometheus.CounterValue, float64(l.stops))
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"math"
 	"os"
 	"runtime/debug"
@@ -28,6 +29,7 @@ type process struct {
 	now    func() time.Time
 
 	looked       time.Time // when maps were looked at last; zero: they have changed
+	heap         int       // percent of garbage that is usual; 0: not asked yet
 	maps, mapped int64     // bytes of all; and of those that count as resident as well
 }
 
@@ -40,6 +42,25 @@ func (p *process) changed() {
 	if p != nil {
 		p.looked = time.Time{}
 	}
+}
+
+// usualHeap is how much garbage there may be where CPU time is not scarce.
+func usualHeap() int {
+	percent := debug.SetGCPercent(-1)
+	debug.SetGCPercent(percent)
+	return percent
+}
+
+// collect has garbage be collected when there is so much of it, in percent of what
+// is in use; 0: as is usual.
+func (p *process) collect(percent int) {
+	if p == nil {
+		return
+	}
+	if p.heap == 0 {
+		p.heap = usualHeap()
+	}
+	debug.SetGCPercent(cmp.Or(percent, p.heap))
 }
 
 // usage measures.

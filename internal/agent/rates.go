@@ -68,10 +68,10 @@ func (r *recording) intended(target *present) profile.Rate {
 }
 
 // allowed is what the budget leaves of a rate.
-func (a *Agent) allowed(rate profile.Rate) pace {
+func (a *Agent) allowed(t *task, rate profile.Rate) pace {
 	p := pace{rate, rate.Hertz}
-	if p.Hertz = a.spending.governor.Rate(rate.Hertz); p.Hertz < p.wanted {
-		p.By, p.Why = profile.ByBudget, fmt.Sprintf("less than the %.4g Hz that were decided: the agent keeps within its budget (%s)", p.wanted, a.budget())
+	if p.Hertz = a.rateOf(t, rate.Hertz); p.Hertz < p.wanted {
+		p.By, p.Why = profile.ByBudget, fmt.Sprintf("less than the %.4g Hz that were decided: the agent stays within its budget (%s)", p.wanted, a.budget())
 	}
 	return p
 }
@@ -87,7 +87,7 @@ func (a *Agent) setOut(r *recording) {
 
 // asked is the rate that a profile names, or the highest that it does.
 func (a *Agent) asked(r *recording) pace {
-	return a.allowed(profile.Rate{Hertz: r.task.profile.Frequency})
+	return a.allowed(r.task, profile.Rate{Hertz: r.task.profile.Frequency})
 }
 
 // adopt has a recording sample as often as it may, from the edge on that comes now.
@@ -138,7 +138,7 @@ func (a *Agent) pace(r *recording, meant []*present, has map[string]pace) (rates
 		key := target.key()
 		p, ok := all.of[key]
 		if !ok {
-			p = a.allowed(r.intended(target))
+			p = a.allowed(r.task, r.intended(target))
 			all.of[key] = p
 		}
 		for _, pid := range target.pids {

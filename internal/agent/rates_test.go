@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"atys.dev/atys/internal/agent/budget"
 	"atys.dev/atys/internal/freq"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/spec"
@@ -161,17 +162,17 @@ func TestRatesWithinBudget(t *testing.T) {
 	s := stage(t)
 	s.order(t, map[string]float64{"shop": 50, "cart": 400})
 	s.cutNow(t)
-	s.spending.governor = freq.Governor{Budget: freq.Budget{Cores: 0.02}, Cap: 100}
+	s.spending.governor = budget.Governor{Budget: budget.Budget{Cores: 0.02}, Limits: budget.Limits{Cap: 100}}
 	if !s.pending() {
 		t.Error("the cap holds already")
 	}
 	s.cutNow(t)
 	s.expect(t, "under the cap", map[int]float64{shop1: 50, cart1: 100})
-	wanted, most := s.wanted()
-	if s.pending() || s.of.rate != 100 || s.of.wanted != 400 || wanted[0] != 400 || most != s.of.task.profile.Frequency {
-		t.Errorf("%g of %g Hz, pending %v, wanted %v and %g at most", s.of.rate, s.of.wanted, s.pending(), wanted, most)
+	asked, most := s.asks()
+	if s.pending() || s.of.rate != 100 || s.of.wanted != 400 || asked[0].Hertz != 400 || most != s.of.task.profile.Frequency {
+		t.Errorf("%g of %g Hz, pending %v, wanted %v and %g at most", s.of.rate, s.of.wanted, s.pending(), asked, most)
 	}
-	if said := s.restraint(s.of); !strings.HasPrefix(said, "samples at 100 Hz in place of 400") {
+	if said := s.restraint(s.of); !strings.HasPrefix(said, "samples at 100 Hz instead of 400") {
 		t.Errorf("it is told %q", said)
 	}
 	told := s.cutNow(t)

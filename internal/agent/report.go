@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/wire"
@@ -59,7 +63,7 @@ func (a *Agent) publish() {
 	defer a.mu.Unlock()
 	a.rates = rates
 	before := a.ledger.state
-	a.ledger = ledger{usage: a.spending.usage, total: a.spending.total, cores: a.spending.cores, cap: a.spending.governor.Cap, state: a.state(), stops: a.spending.stops}
+	a.ledger = a.spending.ledger(a.state())
 	if a.ledger.state != before {
 		a.wakeReport()
 	}
@@ -171,12 +175,39 @@ func (a *Agent) sayGoodbye() {
 
 // ledger is what others are told of spending.
 type ledger struct {
-	usage Usage
-	total profile.Cost
-	cores float64
-	cap   float64
-	state string
-	stops int
+	usage     Usage
+	total     profile.Cost
+	causes    map[cputime.Cause]time.Duration
+	lately    map[cputime.Cause]float64
+	cores     float64
+	cap       float64
+	state     string
+	over      bool
+	decisions []budget.Decision
+	taken     map[budget.Knob]uint64
+	stops     int
+}
+
+// ledger copies what others are told.
+func (s *spending) ledger(state string) ledger {
+	return ledger{usage: s.usage, total: s.total, causes: maps.Clone(s.causes), lately: s.lately, cores: s.cores(), cap: s.governor.Cap, state: state,
+		over: s.governor.Over, decisions: slices.Clone(s.decisions), taken: maps.Clone(s.taken), stops: s.stops}
+}
+
+// byCause is what each cause took, as it is reported.
+func (l *ledger) byCause() (all []*atysv1.CauseTime) {
+	for _, c := range cputime.Causes() {
+		all = append(all, &atysv1.CauseTime{Cause: string(c), Ns: int64(l.causes[c]), Cores: l.lately[c]})
+	}
+	return all
+}
+
+// steps are the latest decisions, as they are reported.
+func (l *ledger) steps() (all []*atysv1.BudgetDecision) {
+	for _, d := range l.decisions {
+		all = append(all, &atysv1.BudgetDecision{UnixNano: d.At.UnixNano(), Cause: d.Cause, Knob: string(d.Knob), From: d.From, To: d.To, Why: d.Why, Relaxes: d.Relaxes()})
+	}
+	return all
 }
 
 func (a *Agent) report() *atysv1.ReportRequest {
@@ -190,5 +221,6 @@ func (a *Agent) report() *atysv1.ReportRequest {
 			ClockOffsetNs: int64(offset), ClockErrorNs: int64(uncertain), StartedUnixNano: a.began.UnixNano(),
 			CpuNs: int64(ownCPU()), MemoryBytes: ownMemory(), MetricsAddress: a.options.Metrics,
 			Cost: wire.Cost(a.ledger.total), Cores: a.ledger.cores, CoresBudget: a.options.Budget.Cores, MemoryBudget: uint64(a.options.Budget.Memory),
-			MapBytes: uint64(a.ledger.usage.Maps), BudgetMessage: a.ledger.state, CapHertz: a.ledger.cap, LastEnd: a.life.last, Conditions: a.fitness.reported()}}
+			MapBytes: uint64(a.ledger.usage.Maps), BudgetMessage: a.ledger.state, CapHertz: a.ledger.cap, LastEnd: a.life.last,
+			Causes: a.ledger.byCause(), Decisions: a.ledger.steps(), OverBudget: a.ledger.over, Conditions: a.fitness.reported()}}
 }

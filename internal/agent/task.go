@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/spool"
@@ -132,6 +133,7 @@ func (a *Agent) start(r *recording) {
 	clear(r.aimed)
 	a.starting++
 	go func() {
+		defer a.options.Account.Begin(cputime.Following)()
 		sampler, err := a.options.Record(w)
 		a.started <- start{r, sampler, err}
 	}()

@@ -63,6 +63,7 @@ type studio struct {
 	mu     sync.Mutex
 	open   map[*take]bool
 	refuse bool
+	cost   time.Duration // of interrupts, for each recording
 }
 
 type take struct {
@@ -118,7 +119,11 @@ func (t *take) SetRates(hz map[int]float64) error {
 	return nil
 }
 
-func (t *take) Spent() (bpf, interrupts time.Duration, err error) { return 0, 0, nil }
+func (t *take) Spent() (bpf, interrupts time.Duration, err error) {
+	t.studio.mu.Lock()
+	defer t.studio.mu.Unlock()
+	return 0, t.studio.cost, nil
+}
 
 func (t *take) Close() error {
 	t.studio.mu.Lock()

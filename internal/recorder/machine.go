@@ -14,6 +14,7 @@ import (
 	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/symbol"
@@ -22,12 +23,13 @@ import (
 
 // Setup says how a machine's recordings are unwound and named.
 type Setup struct {
-	CacheDir string // of unwinding tables and symbols; "": none
-	CacheMax int64  // bytes of CacheDir; 0: diskcache.DefaultLimit
-	Names    int64  // bytes of symbols in memory; 0: as many as symbol.Options has them
-	Rows     uint32 // of unwinding tables, see unwind.Options
-	Eager    bool   // see unwind.Options
-	Ready    func() // told of targets that have become ready; see Recorder.Aim. It must not wait
+	CacheDir string           // of unwinding tables and symbols; "": none
+	CacheMax int64            // bytes of CacheDir; 0: diskcache.DefaultLimit
+	Names    int64            // bytes of symbols in memory; 0: as many as symbol.Options has them
+	Rows     uint32           // of unwinding tables, see unwind.Options
+	Eager    bool             // see unwind.Options
+	Account  *cputime.Account // of what the process's CPU time is spent on; may be nil
+	Ready    func()           // told of targets that have become ready; see Recorder.Aim. It must not wait
 	Log      *slog.Logger
 }
 
@@ -79,7 +81,7 @@ func Open(s Setup) (m *Machine, err error) {
 		names: symbol.New(symbol.Options{Cache: cache, MemoryBytes: s.Names, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))})}
 	m.recordings.Store(&[]*Recorder{})
 	m.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: s.Log, Rows: s.Rows, Tables: cache,
-		Wanted: m.wanted, Eager: s.Eager, OnRuntime: m.met})
+		Wanted: m.wanted, Eager: s.Eager, OnRuntime: m.met, OnWorker: m.worker})
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -184,6 +186,28 @@ func (m *Machine) refresh() {
 			delete(m.jit, pid) // mostly because it is gone; if not, it is asked for again
 		}
 	}
+}
+
+// worker has the CPU time of one of the unwinder's workers charged to its cause.
+func (m *Machine) worker(name string) (done func()) {
+	cause := cputime.Following
+	if name == "build" {
+		cause = cputime.Tables
+	}
+	return m.setup.Account.Begin(cause)
+}
+
+// Limits bound what the machine's recordings take beside their samples; zero bounds
+// nothing.
+type Limits struct {
+	Tables, Naming float64       // of a core
+	Events         time.Duration // between two readings of process events; 0: as is usual
+}
+
+// Limit sets them.
+func (m *Machine) Limit(l Limits) {
+	m.unwinder.Limit(l.Tables, l.Events)
+	m.names.Limit(l.Naming)
 }
 
 // Shed gives up names that are in memory, which are read again where they are

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"time"
 
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/sampler/cpu"
@@ -177,6 +178,7 @@ func (r *Recorder) CutNamed() (*profile.Window, error) {
 
 // Name fills in the names of a window that was cut, or of several merged.
 func (r *Recorder) Name(w *profile.Window) (*profile.Window, error) {
+	defer r.machine.setup.Account.Begin(cputime.Naming)()
 	w, err := r.machine.managed.finish(w)
 	if err == nil {
 		r.machine.names.Name(w)

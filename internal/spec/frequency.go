@@ -104,6 +104,9 @@ func (p *Profile) checkFrequency() (wrong []error) {
 			wrong = append(wrong, fmt.Errorf("%s: %v: want %d to %d Hz", field, hertz, minFrequency, maxFrequency))
 		}
 	}
+	if within("minFrequency", p.MinFrequency); len(wrong) == 0 && p.MinFrequency != DefaultMinFrequency && p.MinFrequency > p.Frequency {
+		wrong = append(wrong, fmt.Errorf("minFrequency: %v: more than frequency, %v", p.MinFrequency, p.Frequency))
+	}
 	if p.Adaptive == nil {
 		within("frequency", p.Frequency)
 		return wrong

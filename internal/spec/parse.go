@@ -25,6 +25,7 @@ type document struct {
 	Events      []string    `json:"events,omitempty" yaml:"events,omitempty"`
 	Kernel      string      `json:"kernel,omitempty" yaml:"kernel,omitempty"`
 	Frequency   *frequency  `json:"frequency,omitempty" yaml:"frequency,omitempty"`
+	Least       float64     `json:"minFrequency,omitempty" yaml:"minFrequency,omitempty"`
 	Window      string      `json:"window,omitempty" yaml:"window,omitempty"`
 	Threads     Threads     `json:"threads,omitempty" yaml:"threads,omitempty"`
 	Pruning     string      `json:"pruning,omitempty" yaml:"pruning,omitempty"`
@@ -126,7 +127,7 @@ func (d *document) profile() (*Profile, error) {
 	if d.Kind != kindProfile {
 		return nil, fmt.Errorf("kind: %.80q: want %s", d.Kind, kindProfile)
 	}
-	p := &Profile{Name: d.Name, Kinds: d.Kinds, Events: d.Events, Kernel: d.Kernel, Threads: d.Threads, AllowAttach: d.AllowAttach, Instances: d.Instances}
+	p := &Profile{Name: d.Name, Kinds: d.Kinds, Events: d.Events, Kernel: d.Kernel, Threads: d.Threads, AllowAttach: d.AllowAttach, Instances: d.Instances, MinFrequency: d.Least}
 	var errs []error
 	var err error
 	if p.Select, err = ParseSelector(d.Select); err != nil {
@@ -173,6 +174,9 @@ func parseTime(field, text string) (time.Duration, error) {
 func (p *Profile) document() *document {
 	d := &document{Kind: kindProfile, Name: p.Name, Kinds: p.Kinds, Events: p.Events, Kernel: p.Kernel, Frequency: p.frequency(),
 		Window: p.Window.String(), Threads: p.Threads, Prometheus: &prometheus{p.Top}, AllowAttach: p.AllowAttach, Duration: forever, Instances: p.Instances}
+	if p.MinFrequency != DefaultMinFrequency { // older servers and agents do not know the field
+		d.Least = p.MinFrequency
+	}
 	if len(p.Select) > 0 {
 		d.Select = p.Select.String()
 	}

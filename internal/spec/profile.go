@@ -15,20 +15,23 @@ import (
 // Profile says what is recorded of which targets. The zero value of a field
 // stands for its default, which Parse has filled in.
 type Profile struct {
-	Name        string
-	Select      Selector // of targets, by their labels; empty: all of them
-	Kinds       []string
-	Events      []string // of perf's names, besides those of the kinds
-	Kernel      string
-	Frequency   float64       // samples a second and CPU
-	Adaptive    *freq.Options // how rates are chosen, of which Frequency is the largest; nil: there is one
-	Window      time.Duration
-	Threads     Threads
-	Pruning     float64 // percent of the samples whose threads are kept; 0: all are
-	Top         int     // functions of each target that Prometheus is told of
-	AllowAttach bool
-	Duration    time.Duration // 0: until it is deleted
-	Instances   int           // as many of the targets, chosen at random; 0: all
+	Name      string
+	Select    Selector // of targets, by their labels; empty: all of them
+	Kinds     []string
+	Events    []string // of perf's names, besides those of the kinds
+	Kernel    string
+	Frequency float64       // samples a second and CPU
+	Adaptive  *freq.Options // how rates are chosen, of which Frequency is the largest; nil: there is one
+	// MinFrequency is what an agent lowers rates to at most to stay within its budget.
+	// A rate that was asked for below it stays as it is.
+	MinFrequency float64
+	Window       time.Duration
+	Threads      Threads
+	Pruning      float64 // percent of the samples whose threads are kept; 0: all are
+	Top          int     // functions of each target that Prometheus is told of
+	AllowAttach  bool
+	Duration     time.Duration // 0: until it is deleted
+	Instances    int           // as many of the targets, chosen at random; 0: all
 }
 
 // Threads says how a target's threads are told apart in what is kept.
@@ -43,15 +46,16 @@ const (
 
 // The defaults of a Profile, and the kind that there is.
 const (
-	KindCPU          = "cpu"
-	KernelAuto       = "auto" // bpf where it can be used, else the best of the others that is installed
-	KernelBPF        = "bpf"
-	KernelPerf       = "perf"
-	KernelPySpy      = "py-spy"
-	KernelAsync      = "async-profiler"
-	DefaultFrequency = 19
-	DefaultWindow    = 10 * time.Second
-	DefaultTop       = 10
+	KindCPU             = "cpu"
+	KernelAuto          = "auto" // bpf where it can be used, else the best of the others that is installed
+	KernelBPF           = "bpf"
+	KernelPerf          = "perf"
+	KernelPySpy         = "py-spy"
+	KernelAsync         = "async-profiler"
+	DefaultFrequency    = 19
+	DefaultMinFrequency = 5
+	DefaultWindow       = 10 * time.Second
+	DefaultTop          = 10
 )
 
 // kernels are those that there are.
@@ -125,6 +129,9 @@ func (p *Profile) fill() {
 	}
 	if p.Frequency == 0 && p.Adaptive == nil {
 		p.Frequency = DefaultFrequency
+	}
+	if p.MinFrequency == 0 {
+		p.MinFrequency = DefaultMinFrequency
 	}
 	if p.Window == 0 {
 		p.Window = DefaultWindow

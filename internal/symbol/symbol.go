@@ -24,12 +24,14 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"atys.dev/atys/internal/binfile/debugfile"
 	"atys.dev/atys/internal/diskcache"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 )
 
@@ -58,6 +60,7 @@ type Resolver struct {
 	kernel  *Kernel
 	finder  *debugfile.Finder
 	cache   *tableCache
+	pace    cputime.Bucket
 
 	mu      sync.Mutex // guards modules, held, and each module's origin
 	modules map[string]*module
@@ -141,19 +144,37 @@ func (r *Resolver) module(buildID string) *module {
 // function that holds it. There is always at least one frame; where nothing
 // names the place it is profile.Unnamed. Callers must not change the frames.
 func (r *Resolver) Resolve(l profile.Location) []profile.Frame {
-	frames, _ := r.resolve(l)
+	frames, _ := r.resolve(l, false)
 	return frames
 }
 
-// resolve also tells whether there was a name.
-func (r *Resolver) resolve(l profile.Location) ([]profile.Frame, bool) {
+// outcome is how naming a location ended.
+type outcome uint8
+
+const (
+	unnamed  outcome = iota // nothing names it
+	isNamed                 // it has a name
+	deferred                // it may have one: reading its file waits, see Limit
+)
+
+func outcomeOf(ok bool) outcome {
+	if ok {
+		return isNamed
+	}
+	return unnamed
+}
+
+// resolve also tells whether there was a name. Within a limit it names what takes
+// no reading, while the limit is exceeded.
+func (r *Resolver) resolve(l profile.Location, limited bool) ([]profile.Frame, outcome) {
 	switch {
 	case l.Kind == profile.KindKernel:
-		return r.kernel.Frames(l)
+		frames, ok := r.kernel.Frames(l)
+		return frames, outcomeOf(ok)
 	case l.Name != "":
-		return []profile.Frame{{Function: l.Name, File: l.File, Line: l.Line, Kind: l.Kind}}, true
+		return []profile.Frame{{Function: l.Name, File: l.File, Line: l.Line, Kind: l.Kind}}, isNamed
 	case l.BuildID == "":
-		return []profile.Frame{profile.Unnamed(l.Kind, "", l.Offset)}, false
+		return []profile.Frame{profile.Unnamed(l.Kind, "", l.Offset)}, unnamed
 	}
 	r.work.Lock()
 	defer r.work.Unlock()
@@ -161,9 +182,13 @@ func (r *Resolver) resolve(l profile.Location) ([]profile.Frame, bool) {
 	m, ok := r.modules[l.BuildID]
 	r.mu.Unlock()
 	if !ok {
-		return []profile.Frame{profile.Unnamed(l.Kind, l.BuildID, l.Offset)}, false
+		return []profile.Frame{profile.Unnamed(l.Kind, l.BuildID, l.Offset)}, unnamed
 	}
-	return r.lookup(m, l)
+	if limited {
+		return r.lookupWithin(m, l)
+	}
+	frames, ok := r.lookup(m, l)
+	return frames, outcomeOf(ok)
 }
 
 // Name fills the names of all locations of a window, and counts the samples
@@ -172,17 +197,21 @@ func (r *Resolver) Name(w *profile.Window) {
 	if len(w.Names) < len(w.Locations) {
 		w.Names = append(w.Names, make([][]profile.Frame, len(w.Locations)-len(w.Names))...)
 	}
-	unnamed := make([]bool, len(w.Locations))
-	for i, l := range w.Locations {
+	limited := r.pace.Bounded()
+	if limited {
+		runtime.LockOSThread() // its clock tells what reading takes
+		defer runtime.UnlockOSThread()
+	}
+	outcomes := make([]outcome, len(w.Locations))
+	for _, i := range order(w, limited) {
+		outcomes[i] = isNamed
 		if names := w.Names[i]; len(names) > 0 && !names[0].IsUnnamed() {
 			continue
 		}
-		var ok bool
-		w.Names[i], ok = r.resolve(l)
-		unnamed[i] = !ok
+		w.Names[i], outcomes[i] = r.resolve(w.Locations[i], limited)
 	}
 	w.Losses = slices.DeleteFunc(w.Losses, func(l profile.Loss) bool { return l.Reason == profile.LossUnsymbolized })
-	for _, l := range r.losses(w, unnamed) {
+	for _, l := range r.losses(w, outcomes) {
 		w.AddLoss(l)
 	}
 	r.tend()
@@ -192,11 +221,11 @@ func (r *Resolver) Name(w *profile.Window) {
 const maxLossDetails = 16
 
 // losses counts samples by the file in which their leaf has no name.
-func (r *Resolver) losses(w *profile.Window, unnamed []bool) []profile.Loss {
+func (r *Resolver) losses(w *profile.Window, outcomes []outcome) []profile.Loss {
 	byFile := map[string]profile.Loss{}
 	for _, row := range w.Rows {
 		stack := w.Stacks[row.Stack].Locations
-		if len(stack) == 0 || !unnamed[stack[0]] {
+		if len(stack) == 0 || outcomes[stack[0]] == isNamed {
 			continue
 		}
 		detail := "no name for code of " + path.Base("/"+w.Names[stack[0]][0].Mapping)
@@ -206,6 +235,8 @@ func (r *Resolver) losses(w *profile.Window, unnamed []bool) []profile.Loss {
 			}
 		} else if w.Names[stack[0]][0].Mapping == "" {
 			detail = "code of no known file"
+		} else if outcomes[stack[0]] == deferred {
+			detail = DetailDeferred
 		}
 		sum := byFile[detail]
 		sum.Reason, sum.Detail = profile.LossUnsymbolized, detail

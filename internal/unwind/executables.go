@@ -54,6 +54,7 @@ type executable struct {
 	handle   *os.File
 	uses     int // processes that map it
 	idle     time.Time
+	met      time.Time // when it was mapped first
 
 	identified bool          // buildID and image were read, as far as they can be
 	table      *paging.Table // nil: not built yet, or evicted
@@ -142,7 +143,7 @@ func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 	if !ok {
 		return nil
 	}
-	e := &executable{id: id, identity: u.executables.times[id] % identities, file: file, path: m.Path}
+	e := &executable{id: id, identity: u.executables.times[id] % identities, file: file, path: m.Path, met: time.Now()}
 	u.executables.times[id]++
 	k := &u.memory.executables.Value.E[id]
 	*k = kernelExecutable{Generation: k.Generation + 1, Identity: e.identity << idBits}

@@ -150,6 +150,7 @@ func (u *Unwinder) haveTable(e *executable) bool {
 
 // countBuild counts a table that was built, by what it was built for.
 func (u *Unwinder) countBuild(e *executable, took time.Duration, again bool) {
+	u.pace.tables.Take(took)
 	s := &u.stats
 	s.Builds++
 	s.TableTime += took

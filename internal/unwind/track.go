@@ -3,7 +3,6 @@ package unwind
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -52,12 +51,12 @@ func (u *Unwinder) Start() error {
 	if err := u.Scan(); err != nil {
 		return errors.Join(err, requests.Close(), u.photographs.reader.Close())
 	}
-	u.startWorker("follow", u.follow)
+	u.start("follow", u.follow)
 	for range builders {
-		u.startWorker("build", u.build)
+		u.start("build", u.build)
 	}
-	u.startWorker("attach", u.attach)
-	u.startWorker("serve", func() { u.serve(requests) })
+	u.start("attach", u.attach)
+	u.start("serve", func() { u.serve(requests) })
 	u.done.Go(func() {
 		<-u.stop
 		requests.Close()
@@ -67,28 +66,20 @@ func (u *Unwinder) Start() error {
 	return nil
 }
 
-// startWorker runs one of the unwinder's goroutines, on a thread of its own.
-func (u *Unwinder) startWorker(name string, f func()) {
-	u.done.Go(func() {
-		if u.options.OnWorker != nil {
-			runtime.LockOSThread() // for good: the thread ends with the goroutine
-			if done := u.options.OnWorker(name); done != nil {
-				defer done()
-			}
-		}
-		f()
-	})
-}
-
 // Track scans a process at once, so that its first sample finds everything.
 func (u *Unwinder) Track(pid int) error {
+	defer u.worker("build")()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err := u.scan(pid); err != nil {
 		return err
 	}
 	p := u.processes[pid]
-	u.loadAll(p)
+	if u.pace.tables.Bounded() {
+		u.order(p) // in its turn: see Limit
+	} else {
+		u.loadAll(p)
+	}
 	u.awaitRuntimes(p)
 	return nil
 }
@@ -127,10 +118,13 @@ func (u *Unwinder) follow() {
 			u.options.Log.Error("stop following processes", "error", err)
 			return
 		}
+		if pause := u.pace.between(); time.Since(read) < pause {
+			u.watcher.Pause(pause - time.Since(read))
+		}
 		select {
 		case <-u.stop:
 			return
-		case <-time.After(batch - min(time.Since(read), batch)):
+		default:
 		}
 		known := monotonic()
 		events, read = u.watcher.Read(events[:0]), time.Now()
@@ -205,9 +199,9 @@ func (u *Unwinder) build() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for !u.closed {
-		e := u.mostWanted()
+		e, wait := u.nextTable()
 		if e == nil {
-			u.work.Wait()
+			u.waitForWork(wait)
 			continue
 		}
 		delete(u.wanted, e)

@@ -82,14 +82,15 @@ type Options struct {
 	// a power of two; 0: DefaultRows. Tables that rows are loaded from take twice as
 	// much memory beside it, at most.
 	Rows uint32
-	// OnWorker is told of each goroutine that does the unwinder's work, from the
-	// thread that it has to itself; what it returns is called at its end.
-	OnWorker func(name string) (done func())
 	// Tables keeps tables on disk; nil: they are built anew by each start.
 	Tables *diskcache.Cache
 	// OnRuntime is told of each runtime that was found in a process. It must not
 	// wait, nor call the unwinder.
 	OnRuntime func(pid int, language Language)
+	// OnWorker is called by each goroutine that works for the unwinder, when it
+	// begins: "build" and "attach" read files and processes, "follow" and "serve"
+	// keep track of processes. It calls done when it ends.
+	OnWorker func(name string) (done func())
 }
 
 // Unwinder keeps the tables true to what runs.
@@ -108,6 +109,7 @@ type Unwinder struct {
 	parameters  map[Language]*ebpf.Map
 	namers      namers
 	kept        keptTables
+	pace        pace
 
 	mu          sync.Mutex           // guards all below
 	wanted      map[*executable]bool // to be loaded
@@ -139,6 +141,7 @@ type Stats struct {
 	Chunks           uint64 // loaded: runs of 255 rows
 	Evicted          uint64 // of these
 	EvictedNeeded    uint64 // of these, those that walks asked for again within 10 s
+	Skipped          int    // tables that were not built: their files were mapped for too short a time, see Limit
 	TablesEvicted    int    // for want of room in the directory
 	ProcessesEvicted int    // for want of room for others, or for their mappings
 	NoRoom           int    // tables, processes and mappings that found none

@@ -130,11 +130,19 @@ func (s *Store) pebbleOptions(d *database) *pebble.Options {
 	readOnly := s.options.ReadOnly || d.unwritable != nil
 	l := &listener{log: s.log, database: d}
 	files := &sparingFS{FS: s.options.fs}
+	c := &charges{account: s.options.Account}
 	o := &pebble.Options{
 		Cache: s.cache, MemTableSize: memtableBytes, FormatMajorVersion: pebble.FormatNewest, Logger: l, FS: files, ReadOnly: readOnly,
 		L0StopWritesThreshold: unmergedFiles,
 		EventListener: &pebble.EventListener{
-			BackgroundError: l.failed, FlushEnd: l.flushed,
+			BackgroundError: l.failed,
+			FlushBegin:      func(i pebble.FlushInfo) { c.begin(i.JobID) },
+			FlushEnd: func(i pebble.FlushInfo) {
+				l.flushed(i)
+				c.end(i.JobID)
+			},
+			CompactionBegin: func(i pebble.CompactionInfo) { c.begin(i.JobID) },
+			CompactionEnd:   func(i pebble.CompactionInfo) { c.end(i.JobID) },
 			// What cannot be read is found by who reads it: it is no reason to end.
 			DataCorruption: func(i pebble.DataCorruptionInfo) {
 				if files.learn(i) {

@@ -25,6 +25,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 )
@@ -35,6 +36,7 @@ type Options struct {
 	Reserve uint64 // bytes of the disk that are left free; 0: 64 MB
 	Calls   int64  // of dictionaries in memory, about 60 bytes each; 0: 8 million
 	Quotas  store.Quotas
+	Account *cputime.Account // what the database's own work takes is charged here; nil: nowhere
 	Log     *slog.Logger
 	// ReadOnly has nothing be written, not even by opening: of a backup.
 	ReadOnly bool
@@ -91,7 +93,10 @@ func Open(o Options) (*Store, error) {
 	if !o.ReadOnly && s.db.unwritable == nil {
 		s.removeSnapshots()
 	}
-	go s.commitAll()
+	go func() {
+		defer o.Account.Begin(cputime.Store)()
+		s.commitAll()
+	}()
 	return s, nil
 }
 

@@ -2477,7 +2477,10 @@ type NodeState struct {
 	BudgetMessage   string                 `protobuf:"bytes,17,opt,name=budget_message,json=budgetMessage,proto3" json:"budget_message,omitempty"`   // what it does to keep within; empty: nothing
 	CapHertz        float64                `protobuf:"fixed64,18,opt,name=cap_hertz,json=capHertz,proto3" json:"cap_hertz,omitempty"`                // above which it samples nothing; 0: as was asked for
 	LastEnd         string                 `protobuf:"bytes,19,opt,name=last_end,json=lastEnd,proto3" json:"last_end,omitempty"`                     // how its last life ended, if it did not end by itself
-	Conditions      []*Condition           `protobuf:"bytes,30,rep,name=conditions,proto3" json:"conditions,omitempty"`                              // troubles that hold now, the worst first
+	Causes          []*CauseTime           `protobuf:"bytes,30,rep,name=causes,proto3" json:"causes,omitempty"`
+	Decisions       []*BudgetDecision      `protobuf:"bytes,31,rep,name=decisions,proto3" json:"decisions,omitempty"`                      // the latest, the oldest of them first
+	OverBudget      bool                   `protobuf:"varint,32,opt,name=over_budget,json=overBudget,proto3" json:"over_budget,omitempty"` // and nothing is left to restrain
+	Conditions      []*Condition           `protobuf:"bytes,40,rep,name=conditions,proto3" json:"conditions,omitempty"`                    // troubles that hold now, the worst first
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2631,6 +2634,27 @@ func (x *NodeState) GetLastEnd() string {
 	return ""
 }
 
+func (x *NodeState) GetCauses() []*CauseTime {
+	if x != nil {
+		return x.Causes
+	}
+	return nil
+}
+
+func (x *NodeState) GetDecisions() []*BudgetDecision {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
+func (x *NodeState) GetOverBudget() bool {
+	if x != nil {
+		return x.OverBudget
+	}
+	return false
+}
+
 func (x *NodeState) GetConditions() []*Condition {
 	if x != nil {
 		return x.Conditions
@@ -2715,6 +2739,160 @@ func (x *Condition) GetFix() string {
 	return ""
 }
 
+// CauseTime is the CPU time that an agent spent on one cause.
+type CauseTime struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cause         string                 `protobuf:"bytes,1,opt,name=cause,proto3" json:"cause,omitempty"`   // sampling, tables, naming, following, shipping, store, other; newer agents may have more
+	Ns            int64                  `protobuf:"varint,2,opt,name=ns,proto3" json:"ns,omitempty"`        // since it began
+	Cores         float64                `protobuf:"fixed64,3,opt,name=cores,proto3" json:"cores,omitempty"` // of late
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CauseTime) Reset() {
+	*x = CauseTime{}
+	mi := &file_atys_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CauseTime) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CauseTime) ProtoMessage() {}
+
+func (x *CauseTime) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CauseTime.ProtoReflect.Descriptor instead.
+func (*CauseTime) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *CauseTime) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *CauseTime) GetNs() int64 {
+	if x != nil {
+		return x.Ns
+	}
+	return 0
+}
+
+func (x *CauseTime) GetCores() float64 {
+	if x != nil {
+		return x.Cores
+	}
+	return 0
+}
+
+// BudgetDecision is one step that an agent took to stay within its budget.
+type BudgetDecision struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	UnixNano      int64                  `protobuf:"fixed64,1,opt,name=unix_nano,json=unixNano,proto3" json:"unix_nano,omitempty"`
+	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"` // of CauseTime, or memory
+	Knob          string                 `protobuf:"bytes,3,opt,name=knob,proto3" json:"knob,omitempty"`   // frequency (Hz), tables and naming (of a core), events (seconds), windows, caches, garbage collector, none
+	From          float64                `protobuf:"fixed64,4,opt,name=from,proto3" json:"from,omitempty"` // 0: no limit
+	To            float64                `protobuf:"fixed64,5,opt,name=to,proto3" json:"to,omitempty"`
+	Why           string                 `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"`
+	Relaxes       bool                   `protobuf:"varint,7,opt,name=relaxes,proto3" json:"relaxes,omitempty"` // gives back what was restrained
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetDecision) Reset() {
+	*x = BudgetDecision{}
+	mi := &file_atys_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetDecision) ProtoMessage() {}
+
+func (x *BudgetDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetDecision.ProtoReflect.Descriptor instead.
+func (*BudgetDecision) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *BudgetDecision) GetUnixNano() int64 {
+	if x != nil {
+		return x.UnixNano
+	}
+	return 0
+}
+
+func (x *BudgetDecision) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *BudgetDecision) GetKnob() string {
+	if x != nil {
+		return x.Knob
+	}
+	return ""
+}
+
+func (x *BudgetDecision) GetFrom() float64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *BudgetDecision) GetTo() float64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *BudgetDecision) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *BudgetDecision) GetRelaxes() bool {
+	if x != nil {
+		return x.Relaxes
+	}
+	return false
+}
+
 type ApplyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Objects       []string               `protobuf:"bytes,1,rep,name=objects,proto3" json:"objects,omitempty"`
@@ -2724,7 +2902,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +2914,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +2927,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -2768,7 +2946,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2958,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2971,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -2815,7 +2993,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +3005,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +3018,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Object) GetKind() string {
@@ -2874,7 +3052,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +3064,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2899,7 +3077,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -2925,7 +3103,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3115,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3128,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -2970,7 +3148,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3160,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3173,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -3020,7 +3198,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3210,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3223,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 type Change struct {
@@ -3058,7 +3236,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3248,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3261,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Change) GetWhat() string {
@@ -3114,7 +3292,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3304,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3317,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Selection) GetSelect() string {
@@ -3198,7 +3376,7 @@ type Coverage struct {
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3388,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3401,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -3321,7 +3499,7 @@ type TaskCoverage struct {
 
 func (x *TaskCoverage) Reset() {
 	*x = TaskCoverage{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3511,7 @@ func (x *TaskCoverage) String() string {
 func (*TaskCoverage) ProtoMessage() {}
 
 func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3524,7 @@ func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCoverage.ProtoReflect.Descriptor instead.
 func (*TaskCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TaskCoverage) GetTask() string {
@@ -3381,7 +3559,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3393,7 +3571,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3406,7 +3584,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -3475,7 +3653,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3487,7 +3665,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3500,7 +3678,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -3526,7 +3704,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3716,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3729,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -3571,7 +3749,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +3761,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +3774,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -3628,7 +3806,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3640,7 +3818,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3831,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -3705,7 +3883,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +3895,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +3908,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -3790,7 +3968,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +3980,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3815,7 +3993,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -3880,7 +4058,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +4070,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +4083,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Amount) GetN() int64 {
@@ -3955,7 +4133,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4145,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4158,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -4017,7 +4195,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4029,7 +4207,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4042,7 +4220,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{55}
+	return file_atys_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -4090,7 +4268,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4102,7 +4280,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4115,7 +4293,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{56}
+	return file_atys_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -4149,7 +4327,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4339,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4352,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{57}
+	return file_atys_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -4252,7 +4430,7 @@ type Pooled struct {
 
 func (x *Pooled) Reset() {
 	*x = Pooled{}
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4264,7 +4442,7 @@ func (x *Pooled) String() string {
 func (*Pooled) ProtoMessage() {}
 
 func (x *Pooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4277,7 +4455,7 @@ func (x *Pooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pooled.ProtoReflect.Descriptor instead.
 func (*Pooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{58}
+	return file_atys_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Pooled) GetShare() *Interval {
@@ -4310,7 +4488,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4322,7 +4500,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4335,7 +4513,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{59}
+	return file_atys_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -4355,7 +4533,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4545,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4380,7 +4558,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{60}
+	return file_atys_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -4406,7 +4584,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +4596,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +4609,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{61}
+	return file_atys_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Values) GetValues() []string {
@@ -4451,7 +4629,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4463,7 +4641,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4476,7 +4654,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{62}
+	return file_atys_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -4505,7 +4683,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4695,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4708,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{63}
+	return file_atys_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -4587,7 +4765,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +4777,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4790,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{64}
+	return file_atys_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -4744,7 +4922,7 @@ type RatesRequest struct {
 
 func (x *RatesRequest) Reset() {
 	*x = RatesRequest{}
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4756,7 +4934,7 @@ func (x *RatesRequest) String() string {
 func (*RatesRequest) ProtoMessage() {}
 
 func (x *RatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4769,7 +4947,7 @@ func (x *RatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesRequest.ProtoReflect.Descriptor instead.
 func (*RatesRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{65}
+	return file_atys_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RatesRequest) GetSelection() *Selection {
@@ -4796,7 +4974,7 @@ type RatesResponse struct {
 
 func (x *RatesResponse) Reset() {
 	*x = RatesResponse{}
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4808,7 +4986,7 @@ func (x *RatesResponse) String() string {
 func (*RatesResponse) ProtoMessage() {}
 
 func (x *RatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4821,7 +4999,7 @@ func (x *RatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesResponse.ProtoReflect.Descriptor instead.
 func (*RatesResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{66}
+	return file_atys_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RatesResponse) GetDecided() []*Decided {
@@ -4857,7 +5035,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4869,7 +5047,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4882,7 +5060,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{67}
+	return file_atys_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Decided) GetTask() string {
@@ -4963,7 +5141,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4975,7 +5153,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4988,7 +5166,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{68}
+	return file_atys_proto_rawDescGZIP(), []int{70}
 }
 
 // StatusResponse is how a server fares.
@@ -5010,7 +5188,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5022,7 +5200,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5035,7 +5213,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{69}
+	return file_atys_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -5120,7 +5298,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5132,7 +5310,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5145,7 +5323,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{70}
+	return file_atys_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Quota) GetWhat() string {
@@ -5184,7 +5362,7 @@ type Machine struct {
 
 func (x *Machine) Reset() {
 	*x = Machine{}
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5196,7 +5374,7 @@ func (x *Machine) String() string {
 func (*Machine) ProtoMessage() {}
 
 func (x *Machine) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5209,7 +5387,7 @@ func (x *Machine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Machine.ProtoReflect.Descriptor instead.
 func (*Machine) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{71}
+	return file_atys_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Machine) GetDiskBytes() uint64 {
@@ -5465,7 +5643,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x18\n" +
 	"\atargets\x18\x04 \x01(\rR\atargets\x12\x1c\n" +
-	"\tfrequency\x18\x05 \x01(\x01R\tfrequency\"\x8e\x05\n" +
+	"\tfrequency\x18\x05 \x01(\x01R\tfrequency\"\x92\x06\n" +
 	"\tNodeState\x12'\n" +
 	"\x0fwaiting_windows\x18\x01 \x01(\rR\x0ewaitingWindows\x12'\n" +
 	"\x0fshipped_windows\x18\x02 \x01(\x04R\x0eshippedWindows\x12!\n" +
@@ -5483,16 +5661,32 @@ const file_atys_proto_rawDesc = "" +
 	"\tmap_bytes\x18\x10 \x01(\x04R\bmapBytes\x12%\n" +
 	"\x0ebudget_message\x18\x11 \x01(\tR\rbudgetMessage\x12\x1b\n" +
 	"\tcap_hertz\x18\x12 \x01(\x01R\bcapHertz\x12\x19\n" +
-	"\blast_end\x18\x13 \x01(\tR\alastEnd\x122\n" +
+	"\blast_end\x18\x13 \x01(\tR\alastEnd\x12*\n" +
+	"\x06causes\x18\x1e \x03(\v2\x12.atys.v1.CauseTimeR\x06causes\x125\n" +
+	"\tdecisions\x18\x1f \x03(\v2\x17.atys.v1.BudgetDecisionR\tdecisions\x12\x1f\n" +
+	"\vover_budget\x18  \x01(\bR\n" +
+	"overBudget\x122\n" +
 	"\n" +
-	"conditions\x18\x1e \x03(\v2\x12.atys.v1.ConditionR\n" +
+	"conditions\x18( \x03(\v2\x12.atys.v1.ConditionR\n" +
 	"conditions\"\x89\x01\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12&\n" +
 	"\x0fsince_unix_nano\x18\x02 \x01(\x10R\rsinceUnixNano\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\x01R\x05value\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x10\n" +
-	"\x03fix\x18\x05 \x01(\tR\x03fix\"(\n" +
+	"\x03fix\x18\x05 \x01(\tR\x03fix\"G\n" +
+	"\tCauseTime\x12\x14\n" +
+	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x0e\n" +
+	"\x02ns\x18\x02 \x01(\x03R\x02ns\x12\x14\n" +
+	"\x05cores\x18\x03 \x01(\x01R\x05cores\"\xa7\x01\n" +
+	"\x0eBudgetDecision\x12\x1b\n" +
+	"\tunix_nano\x18\x01 \x01(\x10R\bunixNano\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x12\n" +
+	"\x04knob\x18\x03 \x01(\tR\x04knob\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\x01R\x04from\x12\x0e\n" +
+	"\x02to\x18\x05 \x01(\x01R\x02to\x12\x10\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\x12\x18\n" +
+	"\arelaxes\x18\a \x01(\bR\arelaxes\"(\n" +
 	"\fApplyRequest\x12\x18\n" +
 	"\aobjects\x18\x01 \x03(\tR\aobjects\":\n" +
 	"\rApplyResponse\x12)\n" +
@@ -5737,7 +5931,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -5774,173 +5968,177 @@ var file_atys_proto_goTypes = []any{
 	(*TaskState)(nil),       // 32: atys.v1.TaskState
 	(*NodeState)(nil),       // 33: atys.v1.NodeState
 	(*Condition)(nil),       // 34: atys.v1.Condition
-	(*ApplyRequest)(nil),    // 35: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 36: atys.v1.ApplyResponse
-	(*Object)(nil),          // 37: atys.v1.Object
-	(*GetRequest)(nil),      // 38: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 39: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 40: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 41: atys.v1.DeleteResponse
-	(*Change)(nil),          // 42: atys.v1.Change
-	(*Selection)(nil),       // 43: atys.v1.Selection
-	(*Coverage)(nil),        // 44: atys.v1.Coverage
-	(*TaskCoverage)(nil),    // 45: atys.v1.TaskCoverage
-	(*NodeCoverage)(nil),    // 46: atys.v1.NodeCoverage
-	(*Span)(nil),            // 47: atys.v1.Span
-	(*MergeRequest)(nil),    // 48: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 49: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 50: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 51: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 52: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 53: atys.v1.Amount
-	(*Interval)(nil),        // 54: atys.v1.Interval
-	(*SplitRequest)(nil),    // 55: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 56: atys.v1.SplitResponse
-	(*Part)(nil),            // 57: atys.v1.Part
-	(*Pooled)(nil),          // 58: atys.v1.Pooled
-	(*LabelsRequest)(nil),   // 59: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 60: atys.v1.LabelsResponse
-	(*Values)(nil),          // 61: atys.v1.Values
-	(*WindowsRequest)(nil),  // 62: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 63: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 64: atys.v1.KeptWindow
-	(*RatesRequest)(nil),    // 65: atys.v1.RatesRequest
-	(*RatesResponse)(nil),   // 66: atys.v1.RatesResponse
-	(*Decided)(nil),         // 67: atys.v1.Decided
-	(*StatusRequest)(nil),   // 68: atys.v1.StatusRequest
-	(*StatusResponse)(nil),  // 69: atys.v1.StatusResponse
-	(*Quota)(nil),           // 70: atys.v1.Quota
-	(*Machine)(nil),         // 71: atys.v1.Machine
-	nil,                     // 72: atys.v1.Series.LabelsEntry
-	nil,                     // 73: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 74: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 75: atys.v1.Target.LabelsEntry
-	nil,                     // 76: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 77: atys.v1.KeptWindow.LabelsEntry
-	nil,                     // 78: atys.v1.Machine.PushesEntry
-	nil,                     // 79: atys.v1.Machine.RefusedEntry
+	(*CauseTime)(nil),       // 35: atys.v1.CauseTime
+	(*BudgetDecision)(nil),  // 36: atys.v1.BudgetDecision
+	(*ApplyRequest)(nil),    // 37: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 38: atys.v1.ApplyResponse
+	(*Object)(nil),          // 39: atys.v1.Object
+	(*GetRequest)(nil),      // 40: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 41: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 42: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 43: atys.v1.DeleteResponse
+	(*Change)(nil),          // 44: atys.v1.Change
+	(*Selection)(nil),       // 45: atys.v1.Selection
+	(*Coverage)(nil),        // 46: atys.v1.Coverage
+	(*TaskCoverage)(nil),    // 47: atys.v1.TaskCoverage
+	(*NodeCoverage)(nil),    // 48: atys.v1.NodeCoverage
+	(*Span)(nil),            // 49: atys.v1.Span
+	(*MergeRequest)(nil),    // 50: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 51: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 52: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 53: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 54: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 55: atys.v1.Amount
+	(*Interval)(nil),        // 56: atys.v1.Interval
+	(*SplitRequest)(nil),    // 57: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 58: atys.v1.SplitResponse
+	(*Part)(nil),            // 59: atys.v1.Part
+	(*Pooled)(nil),          // 60: atys.v1.Pooled
+	(*LabelsRequest)(nil),   // 61: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 62: atys.v1.LabelsResponse
+	(*Values)(nil),          // 63: atys.v1.Values
+	(*WindowsRequest)(nil),  // 64: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 65: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 66: atys.v1.KeptWindow
+	(*RatesRequest)(nil),    // 67: atys.v1.RatesRequest
+	(*RatesResponse)(nil),   // 68: atys.v1.RatesResponse
+	(*Decided)(nil),         // 69: atys.v1.Decided
+	(*StatusRequest)(nil),   // 70: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 71: atys.v1.StatusResponse
+	(*Quota)(nil),           // 72: atys.v1.Quota
+	(*Machine)(nil),         // 73: atys.v1.Machine
+	nil,                     // 74: atys.v1.Series.LabelsEntry
+	nil,                     // 75: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 76: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 77: atys.v1.Target.LabelsEntry
+	nil,                     // 78: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 79: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 80: atys.v1.Machine.PushesEntry
+	nil,                     // 81: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
-	4,  // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
-	5,  // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
-	3,  // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
-	2,  // 3: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
-	72, // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
-	10, // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
-	11, // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
-	12, // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
-	13, // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
-	14, // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
-	15, // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
-	9,  // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
-	7,  // 12: atys.v1.Window.instances:type_name -> atys.v1.Instances
-	8,  // 13: atys.v1.Window.cost:type_name -> atys.v1.Cost
-	6,  // 14: atys.v1.Window.rate:type_name -> atys.v1.Rate
-	11, // 15: atys.v1.Thread.exact:type_name -> atys.v1.Exact
-	17, // 16: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
-	19, // 17: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
-	18, // 18: atys.v1.Location.names:type_name -> atys.v1.Frame
-	5,  // 19: atys.v1.Spooled.window:type_name -> atys.v1.Window
-	4,  // 20: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	73, // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	27, // 22: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	74, // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
-	4,  // 24: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	28, // 25: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
-	6,  // 26: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
-	31, // 27: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	32, // 28: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	33, // 29: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	75, // 30: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	8,  // 31: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
-	34, // 32: atys.v1.NodeState.conditions:type_name -> atys.v1.Condition
-	37, // 33: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	37, // 34: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	37, // 35: atys.v1.Change.object:type_name -> atys.v1.Object
-	12, // 36: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	46, // 37: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	45, // 38: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	47, // 39: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
-	8,  // 40: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
-	7,  // 41: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	47, // 42: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	47, // 43: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
-	43, // 44: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	20, // 45: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	44, // 46: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	43, // 47: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	52, // 48: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	11, // 49: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	44, // 50: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	53, // 51: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	53, // 52: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	54, // 53: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	54, // 54: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	43, // 55: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	57, // 56: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	44, // 57: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	54, // 58: atys.v1.Part.share:type_name -> atys.v1.Interval
-	54, // 59: atys.v1.Part.service:type_name -> atys.v1.Interval
-	58, // 60: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
-	54, // 61: atys.v1.Pooled.share:type_name -> atys.v1.Interval
-	43, // 62: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	76, // 63: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	44, // 64: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
-	43, // 65: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	64, // 66: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	44, // 67: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
-	77, // 68: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	11, // 69: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	12, // 70: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	7,  // 71: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	8,  // 72: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	6,  // 73: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
-	43, // 74: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
-	67, // 75: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
-	44, // 76: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
-	6,  // 77: atys.v1.Decided.rate:type_name -> atys.v1.Rate
-	70, // 78: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	71, // 79: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	78, // 80: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	79, // 81: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	61, // 82: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,  // 83: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	21, // 84: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	29, // 85: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	23, // 86: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	25, // 87: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
-	35, // 88: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	38, // 89: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	40, // 90: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	38, // 91: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	68, // 92: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	48, // 93: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	50, // 94: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	55, // 95: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	59, // 96: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	62, // 97: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	65, // 98: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
-	1,  // 99: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	22, // 100: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	30, // 101: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	24, // 102: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	26, // 103: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
-	36, // 104: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	39, // 105: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	41, // 106: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	42, // 107: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	69, // 108: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	49, // 109: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	51, // 110: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	56, // 111: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	60, // 112: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	63, // 113: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	66, // 114: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
-	99, // [99:115] is the sub-list for method output_type
-	83, // [83:99] is the sub-list for method input_type
-	83, // [83:83] is the sub-list for extension type_name
-	83, // [83:83] is the sub-list for extension extendee
-	0,  // [0:83] is the sub-list for field type_name
+	4,   // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
+	5,   // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
+	3,   // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
+	2,   // 3: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
+	74,  // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	10,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
+	11,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
+	12,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
+	13,  // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
+	14,  // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
+	15,  // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
+	9,   // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
+	7,   // 12: atys.v1.Window.instances:type_name -> atys.v1.Instances
+	8,   // 13: atys.v1.Window.cost:type_name -> atys.v1.Cost
+	6,   // 14: atys.v1.Window.rate:type_name -> atys.v1.Rate
+	11,  // 15: atys.v1.Thread.exact:type_name -> atys.v1.Exact
+	17,  // 16: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
+	19,  // 17: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
+	18,  // 18: atys.v1.Location.names:type_name -> atys.v1.Frame
+	5,   // 19: atys.v1.Spooled.window:type_name -> atys.v1.Window
+	4,   // 20: atys.v1.Spooled.series:type_name -> atys.v1.Series
+	75,  // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	27,  // 22: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	76,  // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	4,   // 24: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	28,  // 25: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
+	6,   // 26: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
+	31,  // 27: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	32,  // 28: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	33,  // 29: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	77,  // 30: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	8,   // 31: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
+	35,  // 32: atys.v1.NodeState.causes:type_name -> atys.v1.CauseTime
+	36,  // 33: atys.v1.NodeState.decisions:type_name -> atys.v1.BudgetDecision
+	34,  // 34: atys.v1.NodeState.conditions:type_name -> atys.v1.Condition
+	39,  // 35: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	39,  // 36: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	39,  // 37: atys.v1.Change.object:type_name -> atys.v1.Object
+	12,  // 38: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	48,  // 39: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	47,  // 40: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	49,  // 41: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	8,   // 42: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
+	7,   // 43: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	49,  // 44: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	49,  // 45: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
+	45,  // 46: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	20,  // 47: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	46,  // 48: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	45,  // 49: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	54,  // 50: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	11,  // 51: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	46,  // 52: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	55,  // 53: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	55,  // 54: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	56,  // 55: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	56,  // 56: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	45,  // 57: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	59,  // 58: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	46,  // 59: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	56,  // 60: atys.v1.Part.share:type_name -> atys.v1.Interval
+	56,  // 61: atys.v1.Part.service:type_name -> atys.v1.Interval
+	60,  // 62: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
+	56,  // 63: atys.v1.Pooled.share:type_name -> atys.v1.Interval
+	45,  // 64: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	78,  // 65: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	46,  // 66: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
+	45,  // 67: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	66,  // 68: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	46,  // 69: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
+	79,  // 70: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	11,  // 71: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	12,  // 72: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	7,   // 73: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	8,   // 74: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	6,   // 75: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
+	45,  // 76: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
+	69,  // 77: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
+	46,  // 78: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
+	6,   // 79: atys.v1.Decided.rate:type_name -> atys.v1.Rate
+	72,  // 80: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	73,  // 81: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	80,  // 82: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	81,  // 83: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	63,  // 84: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,   // 85: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	21,  // 86: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	29,  // 87: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	23,  // 88: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	25,  // 89: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	37,  // 90: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	40,  // 91: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	42,  // 92: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	40,  // 93: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	70,  // 94: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	50,  // 95: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	52,  // 96: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	57,  // 97: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	61,  // 98: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	64,  // 99: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	67,  // 100: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
+	1,   // 101: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	22,  // 102: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	30,  // 103: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	24,  // 104: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	26,  // 105: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	38,  // 106: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	41,  // 107: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	43,  // 108: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	44,  // 109: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	71,  // 110: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	51,  // 111: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	53,  // 112: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	58,  // 113: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	62,  // 114: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	65,  // 115: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	68,  // 116: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
+	101, // [101:117] is the sub-list for method output_type
+	85,  // [85:101] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -5954,7 +6152,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   80,
+			NumMessages:   82,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -1,0 +1,99 @@
+package unwind
+
+import (
+	"sync/atomic"
+	"time"
+
+	"atys.dev/atys/internal/proc/cputime"
+)
+
+// pace bounds what the unwinder takes of its machine.
+type pace struct {
+	tables cputime.Bucket
+	events atomic.Int64 // ns between two readings of events; 0: batch
+}
+
+// young is how long a file has to be known before its table is built, where
+// tables are bounded: a file that short-lived processes use again and again is
+// known for longer, one that a single such process used is not worth a table.
+const young = time.Second
+
+// Limit bounds the CPU time of building tables to a part of a core, and sets the
+// pause between two readings of process events; 0 is no bound, and the usual pause.
+// Samples whose table waits are counted, with profile.EndNotLoaded.
+func (u *Unwinder) Limit(tables float64, events time.Duration) {
+	u.pace.tables.SetRate(tables)
+	u.pace.events.Store(int64(events))
+	u.work.Broadcast() // where there is no bound any more nothing waits
+}
+
+// between is the pause between two readings of process events.
+func (p *pace) between() time.Duration { return max(time.Duration(p.events.Load()), batch) }
+
+// start runs a worker of the unwinder until it ends.
+func (u *Unwinder) start(name string, work func()) {
+	u.done.Go(func() {
+		defer u.worker(name)()
+		work()
+	})
+}
+
+// worker has whoever is interested know that a worker begins, and gives what ends it.
+func (u *Unwinder) worker(name string) (done func()) {
+	if u.options.OnWorker == nil {
+		return func() {}
+	}
+	return u.options.OnWorker(name)
+}
+
+// nextTable is the executable whose table is to be built now; nil: none is, until
+// something changes, or so much time has passed. The lock is held.
+func (u *Unwinder) nextTable() (e *executable, wait time.Duration) {
+	if !u.pace.tables.Bounded() {
+		return u.mostWanted(), 0
+	}
+	if wait := u.pace.tables.Wait(); wait > 0 {
+		return nil, wait
+	}
+	kept := map[*executable]bool{} // too young to tell whether they are worth it
+	defer func() {
+		for e := range kept {
+			u.wanted[e] = true
+		}
+	}()
+	for e := u.mostWanted(); e != nil; e = u.mostWanted() {
+		delete(u.wanted, e)
+		switch {
+		case time.Since(e.met) < young:
+			kept[e] = true
+		case e.uses == 0 && time.Since(e.idle) >= young:
+			u.skip(e)
+		default:
+			return e, 0
+		}
+	}
+	if len(kept) > 0 {
+		return nil, young / 4
+	}
+	return nil, 0
+}
+
+// skip leaves a table unbuilt until a walk asks for it again. The lock is held.
+func (u *Unwinder) skip(e *executable) {
+	u.stats.Skipped++
+	atomic.StoreUint32(&u.memory.executables.Value.E[e.id].Wanted, 0)
+}
+
+// waitForWork lets the lock go until something changes, or so much time has passed
+// if it is not 0. The lock is held.
+func (u *Unwinder) waitForWork(wait time.Duration) {
+	if wait > 0 {
+		wake := time.AfterFunc(wait, func() {
+			u.mu.Lock() // else it could come before the wait
+			defer u.mu.Unlock()
+			u.work.Broadcast()
+		})
+		defer wake.Stop()
+	}
+	u.work.Wait()
+}
