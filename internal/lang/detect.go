@@ -105,6 +105,11 @@ type facts struct {
 }
 
 func (d *Detector) facts(pid int, m proc.Mapping, program bool) facts {
+	if st, err := d.FS.StatMapped(pid, m); err == nil {
+		if known, ok := d.known(identityOf(&st, m.Path, program)); ok {
+			return known
+		}
+	}
 	file, err := d.FS.MapFile(pid, m)
 	if err != nil {
 		return byName(m.Path, err)
@@ -114,15 +119,12 @@ func (d *Detector) facts(pid int, m proc.Mapping, program bool) facts {
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
 		return byName(m.Path, err)
 	}
-	id := identity{st.Dev, st.Ino, st.Mtim, st.Size, m.Path, program}
-	d.mu.Lock()
-	known, ok := d.files[id]
-	d.mu.Unlock()
-	if ok {
+	id := identityOf(&st, m.Path, program)
+	if known, ok := d.known(id); ok {
 		return known
 	}
 	beside := func(path string) (*os.File, error) { return d.FS.RootFile(pid, path) }
-	known = inspect(file, m.Path, program, beside)
+	known := inspect(file, m.Path, program, beside)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.files == nil || len(d.files) >= maxFiles {
@@ -130,6 +132,18 @@ func (d *Detector) facts(pid int, m proc.Mapping, program bool) facts {
 	}
 	d.files[id] = known
 	return known
+}
+
+func identityOf(st *unix.Stat_t, path string, program bool) identity {
+	return identity{st.Dev, st.Ino, st.Mtim, st.Size, path, program}
+}
+
+// known gives what was learned of a file before.
+func (d *Detector) known(id identity) (facts, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, ok := d.files[id]
+	return known, ok
 }
 
 // inspect reads one file.

@@ -53,6 +53,20 @@ func (f FS) openMapping(pid int, m Mapping) (*os.File, error) {
 	return f.openWithout(pid, m)
 }
 
+// StatMapped tells of the file behind a mapping without opening it: a fifth of the
+// work of MapFile, for whoever has read the file before. Where it cannot tell it
+// returns an error, and MapFile may do all the same.
+func (f FS) StatMapped(pid int, m Mapping) (st unix.Stat_t, err error) {
+	if !m.HasFile() {
+		return st, fmt.Errorf("stat mapping %q of process %d: there is no file behind it", m.Path, pid)
+	}
+	link := f.path(pid, "map_files/"+strconv.FormatUint(m.Start, 16)+"-"+strconv.FormatUint(m.End, 16))
+	if err := unix.Stat(link, &st); err != nil {
+		return st, fmt.Errorf("stat mapping %q of process %d: %w", m.Path, pid, err)
+	}
+	return st, nil
+}
+
 func (f FS) mapError(pid int, m Mapping, err error) error {
 	hint := ""
 	switch {

@@ -10,8 +10,14 @@ import (
 // pace bounds what the unwinder takes of its machine.
 type pace struct {
 	tables cputime.Bucket
-	events atomic.Int64 // ns between two readings of events; 0: batch
+	events atomic.Int64 // ns between two readings of events; 0: as is usual
+	usual  time.Duration
 }
+
+// calm is the least time between two readings of events where all of the machine is
+// followed: each wakes two threads, on a machine that compiles 200 times a second
+// otherwise. Walks find new mappings in the kernel meanwhile.
+const calm = 25 * time.Millisecond
 
 // young is how long a file has to be known before its table is built, where
 // tables are bounded: a file that short-lived processes use again and again is
@@ -28,7 +34,7 @@ func (u *Unwinder) Limit(tables float64, events time.Duration) {
 }
 
 // between is the pause between two readings of process events.
-func (p *pace) between() time.Duration { return max(time.Duration(p.events.Load()), batch) }
+func (p *pace) between() time.Duration { return max(time.Duration(p.events.Load()), p.usual) }
 
 // start runs a worker of the unwinder until it ends.
 func (u *Unwinder) start(name string, work func()) {

@@ -203,6 +203,9 @@ func New(o Options) (*Unwinder, error) {
 	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), wanted: map[*executable]bool{}, unattached: map[int]*process{},
 		attachments: make(chan struct{}, 1), parameters: map[Language]*ebpf.Map{}, namers: newNamers(), madeRoom: map[Language]int{}, unpublished: map[int]*process{}}
 	u.work = sync.NewCond(&u.mu)
+	if u.pace.usual = calm; o.Eager {
+		u.pace.usual = batch
+	}
 	var err error
 	if u.kept, err = newKeptTables(o.Tables); err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ const (
 	// of what is in use, and roomy how much of the memory may be held for that.
 	looseHeap, roomy = 200, 0.5
 
-	shortEvents, longEvents, stepEvents = 20 * time.Millisecond, 320 * time.Millisecond, 4
+	shortEvents, longEvents, stepEvents = 100 * time.Millisecond, 400 * time.Millisecond, 4
 )
 
 // When to decide. A new program is costly for a moment, whatever the rates.

@@ -1,0 +1,93 @@
+// Command overload has a machine compile without pause beside a database and a web server, and watches how atys up keeps within its budget, and how it comes back.
+//
+//	pgbench, a loaded node server, go build of this tree with an empty cache in a loop (work.go)
+//	   -> atys up --max-cpu: its metrics, every ten seconds (watch.go): CPU time by cause, the rate, decisions
+//	   -> all of it ends -> until the rate is what was asked for, and nothing is limited
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"atys.dev/atys/bench/harness"
+)
+
+var (
+	length  = flag.Duration("d", 5*time.Minute, "how long the machine is overloaded")
+	calm    = flag.Duration("calm", 3*time.Minute, "how long to wait at most for the rate to come back, after that")
+	maxCPU  = flag.String("max-cpu", "4%", "budget of atys")
+	listen  = flag.String("listen", "127.0.0.1:18942", "where atys answers")
+	program = flag.String("atys", "", "atys that is measured; else it is built from this tree")
+	against = flag.String("against", "", "another atys, that runs beside it")
+	every   = flag.Duration("every", 10*time.Second, "how often to ask it")
+	ready   = flag.Duration("ready", 0, "how long atys runs before the load begins")
+)
+
+func main() { harness.Main(run) }
+
+func run(ctx context.Context) (err error) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "atys-overload")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	atys := *program
+	if atys == "" {
+		if atys, err = harness.Build(dir); err != nil {
+			return err
+		}
+	}
+	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/overload -d %v -max-cpu %s", *length, *maxCPU))
+	os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "names")) // of atys: a first start
+	up, err := harness.StartProcess(dir, *listen, atys, "up", "--data", filepath.Join(dir, "data"), "--listen", *listen, "--max-cpu", *maxCPU)
+	if err != nil {
+		return err
+	}
+	w := &watch{address: "http://" + *listen, began: time.Now()}
+	if *against != "" {
+		other, startErr := harness.StartProcess(dir, "", *against, "up", "--data", filepath.Join(dir, "other"), "--listen", "127.0.0.1:0", "--max-cpu", *maxCPU)
+		if startErr != nil {
+			return errors.Join(startErr, up.End())
+		}
+		defer func() { err = errors.Join(err, other.End()) }()
+		w.against = other.Command.Process.Pid
+	}
+	err = w.follow(ctx, dir)
+	if ended := up.End(); err == nil {
+		err = ended
+	}
+	if err != nil {
+		said, _ := os.ReadFile(up.Output.Name()) // what it says explains, if anything does
+		return fmt.Errorf("%w: %s", err, said)
+	}
+	return w.report(os.Stdout)
+}
+
+// follow watches atys through overload and calm.
+func (w *watch) follow(ctx context.Context, dir string) error {
+	if err := w.until(ctx, *ready, nil); err != nil {
+		return err
+	}
+	busy, cancel := context.WithCancel(ctx)
+	work, err := startWork(busy, dir)
+	defer work.wait()
+	defer cancel()
+	if err != nil {
+		return err
+	}
+	w.loaded = len(w.seen)
+	if err := w.until(ctx, *length, nil); err != nil {
+		return err
+	}
+	w.builds = work.builds.Load()
+	cancel()
+	work.wait()
+	w.calm = len(w.seen)
+	return w.until(ctx, *calm, func(s sight) bool { return s.back() })
+}
