@@ -67,9 +67,9 @@ func (s *station) unwinding() func() unwind.Stats {
 }
 
 // limit bounds what recordings take beside their samples.
-func (s *station) limit(l budget.Limits) {
+func (s *station) limit(l budget.Limits, tablesWait bool) {
 	if s.machine != nil {
-		s.machine.Limit(recorder.Limits{Tables: l.Tables, Naming: l.Naming, Events: l.Events})
+		s.machine.Limit(recorder.Limits{Tables: l.Tables, SkipYoung: tablesWait, Naming: l.Naming, Events: l.Events})
 	}
 }
 

@@ -53,10 +53,12 @@ type Options struct {
 	// now: aim again. nil: they always can at once.
 	Ready <-chan struct{}
 
-	Budget  budget.Budget       // of CPU time and memory; zero: as much as it takes
-	Usage   func() Usage        // what it takes; nil: what this process does
-	Account *cputime.Account    // what its CPU time goes to is charged here; nil: it is not told
-	Limit   func(budget.Limits) // has who records and names keep within limits; may be nil
+	Budget  budget.Budget    // of CPU time and memory; zero: as much as it takes
+	Usage   func() Usage     // what it takes; nil: what this process does
+	Account *cputime.Account // what its CPU time goes to is charged here; nil: it is not told
+	// Limit has whoever records and names keep within limits; where tables wait, those of
+	// files that were mapped for less than a second are not built. It may be nil.
+	Limit func(l budget.Limits, tablesWait bool)
 	// Unwinding tells how unwinding tables fare; may be nil.
 	Unwinding func() unwind.Stats
 	Shed      func() // gives up what whoever records keeps in memory; may be nil

@@ -28,6 +28,10 @@ func (a *Agent) govern(now time.Time) {
 		s.restart(laterOf(now, s.since))
 		return
 	}
+	if !s.settled {
+		s.settled = true
+		a.limit()
+	}
 	l := a.load(now)
 	if !s.governor.Due(now.Sub(s.since), l) {
 		return
@@ -103,9 +107,7 @@ func (a *Agent) carryOut(all []budget.Decision) {
 		}
 	}
 	if len(all) > 0 {
-		if a.options.Limit != nil {
-			a.options.Limit(s.governor.Limits)
-		}
+		a.limit()
 		a.wakeReport()
 	}
 	if s.governor.Stop {
@@ -120,6 +122,13 @@ func (a *Agent) carryOut(all []budget.Decision) {
 				a.cut(r)
 			}
 		}
+	}
+}
+
+// limit has who records and names keep within what holds now.
+func (a *Agent) limit() {
+	if a.options.Limit != nil {
+		a.options.Limit(a.spending.governor.Held())
 	}
 }
 

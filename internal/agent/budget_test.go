@@ -20,11 +20,12 @@ import (
 // has used, are told.
 type spender struct {
 	*Agent
-	usage   Usage
-	now     time.Time
-	studio  *studio
-	account *cputime.Account
-	limits  budget.Limits
+	usage      Usage
+	now        time.Time
+	studio     *studio
+	account    *cputime.Account
+	limits     budget.Limits
+	tablesWait bool
 }
 
 func newSpender(t *testing.T, b budget.Budget, tasks ...*task) *spender {
@@ -33,7 +34,7 @@ func newSpender(t *testing.T, b budget.Budget, tasks ...*task) *spender {
 	bench := newBench(t, 11)
 	var err error
 	s.Agent, err = New(Options{Node: "n", Spool: bench.spool, Intake: bench.server, Record: s.studio.record, Budget: b,
-		Usage: func() Usage { return s.usage }, Account: s.account, Limit: func(l budget.Limits) { s.limits = l }})
+		Usage: func() Usage { return s.usage }, Account: s.account, Limit: func(l budget.Limits, tablesWait bool) { s.limits, s.tablesWait = l, tablesWait }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func TestSamplingOverBudget(t *testing.T) {
 func TestTablesOverBudget(t *testing.T) {
 	s := newSpender(t, budget.Budget{Cores: 0.04}, newTask(builtinID, spec.Builtin(), time.Time{}))
 	s.pass(10*time.Minute, use{cputime.Tables: 0.11, cputime.Sampling: 0.001, cputime.Shipping: 0.01})
-	if got := s.studio.takes(); got != builtinTake || s.limits.Tables == 0 || s.limits.Tables > 0.03 {
+	if got := s.studio.takes(); got != builtinTake || !s.tablesWait || s.limits.Tables > 0.03 {
 		t.Errorf("%s, limits %+v", got, s.limits)
 	}
 	if !strings.Contains(s.state(), "tables limited to") {
@@ -167,7 +168,7 @@ func TestTablesOverBudget(t *testing.T) {
 		t.Errorf("by cause it is told %v", causes)
 	}
 	s.pass(2*time.Minute, use{cputime.Tables: 0.001})
-	if s.limits != (budget.Limits{}) || s.state() != "" {
+	if s.limits != (budget.Limits{Tables: 0.04}) || s.tablesWait || s.state() != "" {
 		t.Errorf("two minutes after: %+v, %q", s.limits, s.state())
 	}
 }

@@ -18,6 +18,8 @@ type spending struct {
 	pool     time.Duration                   // of its CPU time, what no window tells of yet
 	causes   map[cputime.Cause]time.Duration // since the agent began
 
+	settled bool // what is due to the start is over: limits hold
+
 	look   time.Time                       // when it is looked at next
 	since  time.Time                       // from when on the next decision counts,
 	before map[cputime.Cause]time.Duration // and causes then

@@ -201,12 +201,13 @@ func (m *Machine) worker(name string) (done func()) {
 // nothing.
 type Limits struct {
 	Tables, Naming float64       // of a core
+	SkipYoung      bool          // tables of files wait that processes have not mapped for a second
 	Events         time.Duration // between two readings of process events; 0: as is usual
 }
 
 // Limit sets them.
 func (m *Machine) Limit(l Limits) {
-	m.unwinder.Limit(l.Tables, l.Events)
+	m.unwinder.Limit(unwind.Limits{Tables: l.Tables, SkipYoung: l.SkipYoung, Events: l.Events})
 	m.names.Limit(l.Naming)
 }
 

@@ -10,6 +10,7 @@ import (
 // pace bounds what the unwinder takes of its machine.
 type pace struct {
 	tables cputime.Bucket
+	young  atomic.Bool  // tables of young files wait
 	events atomic.Int64 // ns between two readings of events; 0: as is usual
 	usual  time.Duration
 }
@@ -24,12 +25,18 @@ const calm = 25 * time.Millisecond
 // known for longer, one that a single such process used is not worth a table.
 const young = time.Second
 
-// Limit bounds the CPU time of building tables to a part of a core, and sets the
-// pause between two readings of process events; 0 is no bound, and the usual pause.
-// Samples whose table waits are counted, with profile.EndNotLoaded.
-func (u *Unwinder) Limit(tables float64, events time.Duration) {
-	u.pace.tables.SetRate(tables)
-	u.pace.events.Store(int64(events))
+// Limits bound what the unwinder takes of its machine; zero is no bound.
+type Limits struct {
+	Tables    float64       // of a core, for building tables
+	SkipYoung bool          // tables of files wait that have not been mapped for a second
+	Events    time.Duration // between two readings of process events; 0: as is usual
+}
+
+// Limit sets limits. Samples whose table waits are counted, with profile.EndNotLoaded.
+func (u *Unwinder) Limit(l Limits) {
+	u.pace.tables.SetRate(l.Tables)
+	u.pace.young.Store(l.SkipYoung)
+	u.pace.events.Store(int64(l.Events))
 	u.work.Broadcast() // where there is no bound any more nothing waits
 }
 
@@ -55,11 +62,11 @@ func (u *Unwinder) worker(name string) (done func()) {
 // nextTable is the executable whose table is to be built now; nil: none is, until
 // something changes, or so much time has passed. The lock is held.
 func (u *Unwinder) nextTable() (e *executable, wait time.Duration) {
-	if !u.pace.tables.Bounded() {
-		return u.mostWanted(), 0
-	}
 	if wait := u.pace.tables.Wait(); wait > 0 {
 		return nil, wait
+	}
+	if !u.pace.young.Load() {
+		return u.mostWanted(), 0
 	}
 	kept := map[*executable]bool{} // too young to tell whether they are worth it
 	defer func() {

@@ -75,7 +75,7 @@ func (u *Unwinder) Track(pid int) error {
 		return err
 	}
 	p := u.processes[pid]
-	if u.pace.tables.Bounded() {
+	if u.pace.young.Load() {
 		u.order(p) // in its turn: see Limit
 	} else {
 		u.loadAll(p)

@@ -146,9 +146,9 @@ func (d *Decision) String() string {
 // value is a setting of a knob, in words.
 func (k Knob) value(v float64) string {
 	switch {
-	case k == Frequency && v == 0, k == Tables && v == 0, k == Naming && v == 0:
-		return "unlimited"
-	case k == Collector && v == 0:
+	case k == Frequency && v == 0:
+		return "as asked for"
+	case k == Collector && v == 0, k == Tables && v == 0, k == Naming && v == 0, k == Events && v == 0:
 		return "as usual"
 	case k == Collector:
 		return fmt.Sprintf("%g%%", v)

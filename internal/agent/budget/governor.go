@@ -63,6 +63,17 @@ func (g *Governor) Due(since time.Duration, l Load) bool {
 	return since >= Period || g.restrained() && cores <= b.Cores || b.Cores > 0 && cores > 2*b.Cores || b.Memory > 0 && l.Memory > b.Memory
 }
 
+// Held is what holds now for whoever works: where tables are not limited they may
+// still take no more than the whole budget, so that no burst of new programs exceeds
+// it for long.
+func (g *Governor) Held() (l Limits, waits bool) {
+	l, waits = g.Limits, g.Tables > 0
+	if !waits {
+		l.Tables = g.Budget.Cores
+	}
+	return l, waits
+}
+
 func (g *Governor) restrained() bool { return g.Limits != (Limits{}) || g.Over }
 
 // step is a decision as it is made.
@@ -335,16 +346,17 @@ func (s *step) collect(room float64) (takes float64) {
 	return spent
 }
 
-// release lets a cause take more: what there is room for, or as much as it likes
-// where it does not take even half of what it may.
+// release lets a cause take more, as there is room; as much as is usual where it
+// does not take even half of what is much already.
 func (s *step) release(cause cputime.Cause, k Knob, limit *float64, room float64) {
 	if *limit == 0 || room <= 0 {
 		return
 	}
 	next := *limit + room/2
-	if s.load.Spent[cause] < *limit/2 || math.IsInf(room, 1) {
+	switch {
+	case math.IsInf(room, 1), next > s.Budget.Cores/2 && s.load.Spent[cause] < *limit/2:
 		next = 0
-	} else if next*lessen < *limit {
+	case next*lessen < *limit:
 		return
 	}
 	s.decide(string(cause), k, *limit, next, s.roomWhy())

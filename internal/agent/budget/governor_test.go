@@ -324,14 +324,14 @@ func TestRestrained(t *testing.T) {
 func TestDecisionString(t *testing.T) {
 	for want, d := range map[string]Decision{
 		"frequency 19 Hz -> 9.5 Hz: w":                     {Knob: Frequency, From: 19, To: 9.5},
-		"frequency 5 Hz -> unlimited: w":                   {Knob: Frequency, From: 5},
-		"tables unlimited -> 1.5% of a core: w":            {Knob: Tables, To: 0.015},
+		"frequency 5 Hz -> as asked for: w":                {Knob: Frequency, From: 5},
+		"tables as usual -> 1.5% of a core: w":             {Knob: Tables, To: 0.015},
 		"events 20ms -> 80ms: w":                           {Knob: Events, From: 0.02, To: 0.08},
 		"over the budget with nothing left to restrain: w": {Knob: None},
 		"caches dropped: w":                                {Knob: Caches},
 		"windows 1 -> 0.5: w":                              {Knob: Windows, From: 1, To: 0.5},
 		"garbage collector as usual -> 200%: w":            {Knob: Collector, To: 200},
-		"naming 0.2% of a core -> unlimited: w":            {Knob: Naming, From: 0.002},
+		"naming 0.2% of a core -> as usual: w":             {Knob: Naming, From: 0.002},
 		"within the budget again: w":                       {Knob: None, From: 1},
 	} {
 		if d.Why = "w"; d.String() != want {
