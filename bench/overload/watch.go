@@ -157,7 +157,9 @@ func (w *watch) report(to io.Writer) error {
 	}
 	lowest := loaded.wanted
 	for _, s := range w.seen {
-		lowest = min(lowest, s.rate)
+		if s.wanted > 0 { // it has begun
+			lowest = min(lowest, s.rate)
+		}
 	}
 	cores := (loaded.seconds() - start.seconds()) / (loaded.at - start.at).Seconds()
 	fmt.Fprintf(to, "\nover the %v of load, %d builds: %.2f%% of a core, of it others %.0f%%; the rate was %.3g Hz at least, of %.3g; after the load it was back within %v: %v\n",

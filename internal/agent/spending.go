@@ -163,7 +163,8 @@ func (a *Agent) load(now time.Time) budget.Load {
 	s := &a.spending
 	l := budget.Load{Spent: map[cputime.Cause]float64{}, Memory: s.usage.Memory}
 	l.Asks, l.Most = a.asks()
-	if elapsed := now.Sub(s.since).Seconds(); elapsed > 0 {
+	l.For = now.Sub(s.since)
+	if elapsed := l.For.Seconds(); elapsed > 0 {
 		for c, spent := range s.causes {
 			l.Spent[c] = (spent - s.before[c]).Seconds() / elapsed
 		}

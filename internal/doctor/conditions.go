@@ -10,7 +10,7 @@ import (
 )
 
 // checked are the conditions that doctor looks for, as its checks are called, and
-// what each costs. Late windows have a check of their own.
+// what each costs. Late windows and the budget have checks of their own.
 var checked = []struct {
 	kind       health.Kind
 	name, cost string
@@ -18,14 +18,13 @@ var checked = []struct {
 	{health.Unsampled, "sampled time", "profiles show less CPU time than was used, and of some threads none"},
 	{health.StacksCut, "stacks", "callers of truncated stacks are missing: flame graphs show them beside the others"},
 	{health.Thrashing, "unwinding tables", "tables are loaded again and again, which costs CPU time and truncates stacks"},
-	{health.OverBudget, "budget", "the agent takes more of its machine than it may"},
 	{health.RateLow, "rate", "profiles are coarser than was asked for"},
 }
 
 // conditions tell what agents report of themselves. A kind of a newer agent has a
 // check of its own name.
 func (f ServerFacts) conditions() (checks []Check) {
-	known := []string{string(health.Late)}
+	known := []string{string(health.Late), string(health.OverBudget)}
 	for _, c := range checked {
 		known = append(known, string(c.kind))
 		checks = append(checks, f.condition(string(c.kind), c.name, c.cost))

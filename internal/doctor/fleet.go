@@ -56,6 +56,7 @@ type AgentFacts struct {
 	Labels      map[string]string `json:"labels"`
 	ShipsTo     string            `json:"shipsTo"`
 	Conditions  []Condition       `json:"conditions"`
+	Cost        *AgentCost        `json:"cost"` // nil: it does not say
 }
 
 // Condition is a trouble that an agent reports of itself.
@@ -64,6 +65,31 @@ type Condition struct {
 	Since   time.Time `json:"since"`
 	Message string    `json:"message"`
 	Fix     string    `json:"fix"`
+}
+
+// AgentCost is what an agent takes of its machine, and what it does to stay within
+// its budget.
+type AgentCost struct {
+	Cores       float64         `json:"cores"`
+	CoresBudget float64         `json:"coresBudget"`
+	Message     string          `json:"message"`
+	Over        bool            `json:"overBudget"`
+	Causes      []AgentCause    `json:"causes"`
+	Decisions   []AgentDecision `json:"decisions"`
+}
+
+// AgentCause is what an agent spends on one cause, of a core.
+type AgentCause struct {
+	Cause string  `json:"cause"`
+	Cores float64 `json:"cores"`
+}
+
+// AgentDecision is one step to stay within the budget.
+type AgentDecision struct {
+	At      time.Time `json:"at"`
+	Knob    string    `json:"knob"`
+	Why     string    `json:"why"`
+	Relaxes bool      `json:"relaxes"`
 }
 
 // RelayFacts are of a relay, as "atys get relays -o json" shows it.

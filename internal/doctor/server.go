@@ -41,7 +41,7 @@ func EvaluateServer(f ServerFacts) Report {
 	if f.Status != nil {
 		add("server", f.clock())
 	}
-	add("agents", f.heard(), f.lost(), f.waiting(), f.clocks(), f.versions())
+	add("agents", f.heard(), f.lost(), f.waiting(), f.budget(), f.clocks(), f.versions())
 	add("profiles", f.conditions()...)
 	add("windows", f.refused()...)
 	add("windows", f.gaps(), f.damaged())

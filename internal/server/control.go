@@ -94,6 +94,29 @@ type AgentCost struct {
 	MemoryBudget int     `json:"memoryBudget,omitempty"` // of both
 	Cap          float64 `json:"capHertz,omitempty"`     // above which it samples nothing
 	Message      string  `json:"message,omitempty"`      // what it does to keep within
+
+	Over      bool            `json:"overBudget,omitempty"` // and nothing is left to restrain
+	Causes    []AgentCause    `json:"causes,omitempty"`
+	Decisions []AgentDecision `json:"decisions,omitempty"` // the latest, the oldest of them first
+}
+
+// AgentCause is the CPU time that an agent spent on one cause.
+type AgentCause struct {
+	Cause string  `json:"cause"`
+	CPU   string  `json:"cpu"`   // since it began
+	Cores float64 `json:"cores"` // of late
+}
+
+// AgentDecision is one step that an agent took to stay within its budget. From and
+// To are in the knob's own terms; 0 is no limit.
+type AgentDecision struct {
+	At      time.Time `json:"at"`
+	Cause   string    `json:"cause"`
+	Knob    string    `json:"knob"`
+	From    float64   `json:"from"`
+	To      float64   `json:"to"`
+	Why     string    `json:"why"`
+	Relaxes bool      `json:"relaxes,omitempty"` // gives back what was restrained
 }
 
 // AgentCondition is a trouble that an agent reports of itself; see package health.
@@ -448,6 +471,27 @@ func reported(state *atysv1.NodeState) []*atysv1.Condition {
 	return all[:min(len(all), most)]
 }
 
+// mostCauses and mostDecisions bound what is shown of an agent, whatever it sends.
+const mostCauses, mostDecisions = 16, 32
+
+func agentCauses(state *atysv1.NodeState) (all []AgentCause) {
+	for _, c := range state.GetCauses() {
+		if len(all) == mostCauses {
+			break
+		}
+		all = append(all, AgentCause{cut(c.GetCause()), time.Duration(c.GetNs()).String(), finite(c.GetCores())})
+	}
+	return all
+}
+
+func agentDecisions(state *atysv1.NodeState) (all []AgentDecision) {
+	sent := state.GetDecisions()
+	for _, d := range sent[max(len(sent)-mostDecisions, 0):] {
+		all = append(all, AgentDecision{time.Unix(0, d.GetUnixNano()).UTC(), cut(d.GetCause()), cut(d.GetKnob()), finite(d.GetFrom()), finite(d.GetTo()), cut(d.GetWhy()), d.GetRelaxes()})
+	}
+	return all
+}
+
 func (f *fleet) agentStatus(a *attendant) AgentStatus {
 	r, state := a.report, a.report.GetState()
 	status := AgentStatus{Node: r.GetNode(), Version: r.GetVersion(), Phase: "connected", Seen: a.seen, Targets: len(r.GetTargets()),
@@ -457,7 +501,8 @@ func (f *fleet) agentStatus(a *attendant) AgentStatus {
 	if c := state.GetCost(); c != nil {
 		status.Cost = &AgentCost{User: time.Duration(c.GetUserNs()).String(), BPF: time.Duration(c.GetBpfNs()).String(), Interrupt: time.Duration(c.GetInterruptNs()).String(),
 			Cores: finite(state.GetCores()), CoresBudget: finite(state.GetCoresBudget()), MapBytes: int(state.GetMapBytes()), MemoryBudget: int(state.GetMemoryBudget()),
-			Cap: finite(state.GetCapHertz()), Message: cut(state.GetBudgetMessage())}
+			Cap: finite(state.GetCapHertz()), Message: cut(state.GetBudgetMessage()),
+			Over: state.GetOverBudget(), Causes: agentCauses(state), Decisions: agentDecisions(state)}
 	}
 	for _, c := range reported(state) {
 		status.Conditions = append(status.Conditions, AgentCondition{Kind: cut(c.GetKind()), Since: time.Unix(0, c.GetSinceUnixNano()).UTC(),

@@ -42,6 +42,7 @@ func (a Ask) floor() float64 { return min(a.Hertz, a.Least) }
 
 // Load is what an agent took since the last decision, with all limits in force.
 type Load struct {
+	For    time.Duration             // that long
 	Spent  map[cputime.Cause]float64 // of a core
 	Memory int64                     // bytes, now
 	Asks   []Ask

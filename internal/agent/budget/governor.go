@@ -12,13 +12,17 @@ import (
 
 // How far knobs are turned at once.
 const (
-	aim       = 0.85 // of the budget, where something is restrained
-	fits      = 0.85 // of the budget, that the load may be after something came back
-	most      = 0.5  // of the rates is left, where they are lowered: one odd time is not the rule
-	roof      = 0.9  // of the memory, above which nothing comes back
-	worth     = 0.05 // of the budget: a cause that takes less is let alone
-	matters   = 0.25 // of the budget: sampling that takes less is not what costs
-	lessen    = 0.9  // of a limit: a step that leaves more is none
+	aim     = 0.85 // of the budget, where something is restrained
+	fits    = 0.85 // of the budget, that the load may be after something came back
+	most    = 0.5  // of the rates is left, where they are lowered: one odd time is not the rule
+	roof    = 0.9  // of the memory, above which nothing comes back
+	worth   = 0.05 // of the budget: a cause that takes less is let alone
+	matters = 0.25 // of the budget: sampling that takes less is not what costs
+	lessen  = 0.9  // of a limit: a step that leaves more is none
+	// What was taken too much is given back within payback, from half of the budget at
+	// most; mostDebt of the budget is the most that is remembered.
+	payback, mostDebt = 2 * time.Minute, 2 * time.Minute
+
 	leastPart = 0.05 // of the budget is left to tables and names: both get done in the end
 
 	patience     = 2 // decisions in a row that find room, before something comes back
@@ -52,6 +56,7 @@ type Governor struct {
 	patience int     // how many it takes; 0: as at first
 	raised   bool    // rates, at last
 	full     int     // decisions in a row with too much memory
+	debt     float64 // core-seconds that were taken too much
 }
 
 // Due tells whether so much time is enough to decide by.
@@ -81,19 +86,22 @@ type step struct {
 	*Governor
 	load  Load
 	cores float64
+	may   float64 // be taken, of a core: the budget, less what is given back
 	now   time.Time
 	all   []Decision
 }
 
 // Decide takes what an agent took since the last decision.
 func (g *Governor) Decide(l Load, now time.Time) []Decision {
-	s := step{g, l, l.Cores(), now, nil}
+	s := step{g, l, l.Cores(), 0, now, nil}
 	g.Stop = false
 	b := g.Budget
+	g.debt = min(max(g.debt+(s.cores-b.Cores)*l.For.Seconds(), 0), b.Cores*mostDebt.Seconds())
+	s.may = max(b.Cores-g.debt/payback.Seconds(), b.Cores/2)
 	switch {
 	case b.Memory > 0 && l.Memory > b.Memory:
 		s.memory()
-	case b.Cores > 0 && s.cores > b.Cores:
+	case b.Cores > 0 && s.cores > s.may:
 		g.full = 0
 		s.restrain()
 	default:
@@ -133,14 +141,14 @@ func (s *step) memory() {
 // restrain has the causes that take most take less, until the rest fits.
 func (s *step) restrain() {
 	s.room = 0
-	excess := s.cores - aim*s.Budget.Cores
+	excess := s.cores - aim*s.may
 	for _, cause := range s.largest() {
 		if excess <= worth*s.Budget.Cores && len(s.all) > 0 {
 			break
 		}
 		excess -= s.restrainOne(cause, excess)
 	}
-	if len(s.all) > 0 || s.Over {
+	if len(s.all) > 0 || s.Over || s.cores <= s.Budget.Cores {
 		return
 	}
 	s.Over = true
@@ -208,7 +216,11 @@ func (s *step) bound(cause cputime.Cause, k Knob, limit *float64, excess float64
 
 // because says what a cause took, and all together.
 func (s *step) because(cause cputime.Cause) string {
-	return fmt.Sprintf("%s took %s, all together %s, the budget is %s", cause, percent(s.load.Spent[cause]), percent(s.cores), percent(s.Budget.Cores))
+	why := fmt.Sprintf("%s took %s, all together %s, the budget is %s", cause, percent(s.load.Spent[cause]), percent(s.cores), percent(s.Budget.Cores))
+	if s.may < s.Budget.Cores*lessen {
+		why += fmt.Sprintf(" and %s for now: more was taken before", percent(s.may))
+	}
+	return why
 }
 
 // lower leaves a part of the rates, the fastest being lowered first; false: they
@@ -245,7 +257,7 @@ func (s *step) relax() {
 	if s.Limits == (Limits{}) {
 		return
 	}
-	if b.Memory > 0 && float64(s.load.Memory) > roof*float64(b.Memory) || b.Cores > 0 && s.cores > fits*b.Cores {
+	if b.Memory > 0 && float64(s.load.Memory) > roof*float64(b.Memory) || b.Cores > 0 && s.cores > fits*s.may {
 		s.room = 0
 		return
 	}
@@ -259,7 +271,7 @@ func (s *step) relax() {
 	s.room = 0
 	room := math.Inf(1)
 	if b.Cores > 0 {
-		room = fits*b.Cores - s.worst
+		room = fits*s.may - s.worst
 	}
 	s.lengthen()
 	room -= s.raise(room)

@@ -14,6 +14,13 @@ func burn(d time.Duration) {
 	}
 }
 
+// alone is an account to which nothing is added but what is charged.
+func alone() *Account {
+	a := New()
+	a.monitor.thread = 0
+	return a
+}
+
 // between fails where a duration is not within limits that hold on a busy machine:
 // what is burnt is of the thread's own clock.
 func between(t *testing.T, what string, got, least, most time.Duration) {
@@ -25,7 +32,7 @@ func between(t *testing.T, what string, got, least, most time.Duration) {
 
 // TestNested charges each moment once: an inner cause interrupts the outer one.
 func TestNested(t *testing.T) {
-	a := New()
+	a := alone()
 	a.Do(Following, func() {
 		burn(20 * time.Millisecond)
 		a.Do(Tables, func() {
@@ -35,9 +42,9 @@ func TestNested(t *testing.T) {
 		burn(20 * time.Millisecond)
 	})
 	s := a.Spent()
-	between(t, "following", s[Following], 40*time.Millisecond, 45*time.Millisecond)
-	between(t, "tables", s[Tables], 40*time.Millisecond, 45*time.Millisecond)
-	between(t, "naming", s[Naming], 10*time.Millisecond, 15*time.Millisecond)
+	between(t, "following", s[Following], 40*time.Millisecond, 50*time.Millisecond)
+	between(t, "tables", s[Tables], 40*time.Millisecond, 50*time.Millisecond)
+	between(t, "naming", s[Naming], 10*time.Millisecond, 20*time.Millisecond)
 	if len(a.threads) != 0 {
 		t.Errorf("%d threads are at work still", len(a.threads))
 	}
@@ -45,7 +52,7 @@ func TestNested(t *testing.T) {
 
 // TestAtWork charges what has not ended, from another thread.
 func TestAtWork(t *testing.T) {
-	a := New()
+	a := alone()
 	burnt, done := make(chan struct{}), make(chan struct{})
 	var working sync.WaitGroup
 	working.Go(func() {
@@ -65,7 +72,7 @@ func TestAtWork(t *testing.T) {
 // TestAllIsCharged has many goroutines work at once: the sum is what the process used
 // meanwhile, but for a little that is nobody's.
 func TestAllIsCharged(t *testing.T) {
-	a := New()
+	a := alone()
 	before := processClock(t)
 	var working sync.WaitGroup
 	for i := range 8 {
@@ -82,6 +89,30 @@ func TestAllIsCharged(t *testing.T) {
 	}
 	if sum > used || float64(sum) < 0.8*float64(used) {
 		t.Errorf("%v were charged of %v", sum, used)
+	}
+}
+
+// TestMonitor has the time of Go's monitor be of the causes, in proportion to theirs.
+func TestMonitor(t *testing.T) {
+	a := New()
+	if a.monitor.thread == 0 {
+		t.Fatal("the monitor was not found")
+	}
+	since := a.monitor.spent
+	a.Do(Tables, func() { burn(150 * time.Millisecond) })
+	a.Do(Naming, func() { burn(50 * time.Millisecond) })
+	charged := a.spent[Tables] + a.spent[Naming]
+	s := a.Spent()
+	added := s[Tables] + s[Naming] - charged
+	now, err := clockOf(a.monitor.thread)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if added <= 0 || added > now-since {
+		t.Errorf("%v were added, the monitor has taken %v", added, now-since)
+	}
+	if ratio := float64(s[Tables]) / float64(s[Naming]); ratio < 2.5 || ratio > 3.5 {
+		t.Errorf("tables and naming are as %.2f to 1", ratio)
 	}
 }
 
