@@ -25,7 +25,7 @@ var (
 	program = flag.String("atys", "", "atys that is measured; else it is built from this tree")
 	against = flag.String("against", "", "another atys, that runs beside it")
 	every   = flag.Duration("every", 10*time.Second, "how often to ask it")
-	ready   = flag.Duration("ready", 0, "how long atys runs before the load begins")
+	ready   = flag.Duration("ready", time.Minute, "how long atys runs before the load begins")
 )
 
 func main() { harness.Main(run) }

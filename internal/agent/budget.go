@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/spec"
 )
 
 // startUp is left out when the agent is judged: the first tables cost what they
@@ -50,7 +51,7 @@ func laterOf(a, b time.Time) time.Time {
 
 // ask is the rate that a task's recordings were asked for, or one of their targets was.
 func (t *task) ask(hertz float64) budget.Ask {
-	return budget.Ask{Hertz: hertz, Least: t.profile.MinFrequency}
+	return budget.Ask{Hertz: hertz, Least: cmp.Or(t.profile.MinFrequency, spec.DefaultMinFrequency)}
 }
 
 // rateOf is what the budget leaves of a rate that was asked for.

@@ -18,8 +18,9 @@ import (
 // Usage is what a process has used, and holds.
 type Usage struct {
 	CPU    time.Duration
-	Memory int64 // bytes, BPF maps among them
-	Maps   int64 // of these
+	Tools  time.Duration // of it, other profilers that have ended
+	Memory int64         // bytes, BPF maps among them
+	Maps   int64         // of these
 }
 
 // process measures this process, and has Go's heap keep within what the rest of
@@ -73,7 +74,7 @@ func (p *process) usage() Usage {
 			}
 		}
 	}
-	return Usage{CPU: ownCPU(), Maps: p.maps, Memory: max(int64(ownMemory())-p.mapped, 0) + p.maps}
+	return Usage{CPU: ownCPU(), Tools: toolsCPU(), Maps: p.maps, Memory: max(int64(ownMemory())-p.mapped, 0) + p.maps}
 }
 
 // heapLimit is what Go may have of a budget: what the rest of the process and its
@@ -95,11 +96,19 @@ func goMemory() int64 {
 // and that of other profilers it has run, once they have ended.
 func ownCPU() time.Duration {
 	var t unix.Timespec
-	var tools unix.Rusage
-	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) != nil || unix.Getrusage(unix.RUSAGE_CHILDREN, &tools) != nil {
+	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) != nil {
 		return 0
 	}
-	return time.Duration(t.Nano() + tools.Utime.Nano() + tools.Stime.Nano())
+	return time.Duration(t.Nano()) + toolsCPU()
+}
+
+// toolsCPU is that of other profilers it has run, once they have ended.
+func toolsCPU() time.Duration {
+	var tools unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_CHILDREN, &tools) != nil {
+		return 0
+	}
+	return time.Duration(tools.Utime.Nano() + tools.Stime.Nano())
 }
 
 // ownMemory is what this process has in memory; 0 if that cannot be read.

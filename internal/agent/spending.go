@@ -56,6 +56,7 @@ func (a *Agent) measure() {
 	s := &a.spending
 	u := a.options.Usage()
 	s.spend(u.CPU - s.usage.CPU)
+	a.options.Account.Charge(cputime.Sampling, u.Tools-s.usage.Tools)
 	s.usage = u
 	for _, t := range a.tasks {
 		for _, r := range t.recordings {

@@ -91,3 +91,34 @@ func TestRangesRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestMinFrequency reads the least rate, keeps it, and leaves out what is usual: older
+// agents refuse fields that they do not know.
+func TestMinFrequency(t *testing.T) {
+	for text, want := range map[string]float64{"": DefaultMinFrequency, "minFrequency: 5": 5, "minFrequency: 19": 19, "minFrequency: 1": 1} {
+		all, err := Parse(strings.NewReader("kind: Profile\nname: x\nfrequency: 99\n" + text + "\n"))
+		if err != nil || all[0].MinFrequency != want {
+			t.Errorf("%q is read as %+v: %v", text, all, err)
+			continue
+		}
+		written, err := json.Marshal(all[0])
+		if err != nil || strings.Contains(string(written), "minFrequency") != (want != DefaultMinFrequency) {
+			t.Errorf("%q is written as %s: %v", text, written, err)
+		}
+		if again, err := ParseJSON(written); err != nil || again.MinFrequency != want {
+			t.Errorf("%s is read as %+v: %v", written, again, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"minFrequency: 0.5": "minFrequency: 0.5: want 1 to 20000 Hz",
+		"minFrequency: -1":  "minFrequency: -1: want 1 to 20000 Hz",
+		"minFrequency: 200": "minFrequency: 200: more than frequency, 99",
+	} {
+		if _, err := Parse(strings.NewReader("kind: Profile\nname: x\nfrequency: 99\n" + text + "\n")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if p, err := Parse(strings.NewReader("kind: Profile\nname: x\nfrequency: 2\n")); err != nil || p[0].MinFrequency != DefaultMinFrequency {
+		t.Errorf("a rate below the usual least: %+v, %v", p, err)
+	}
+}
