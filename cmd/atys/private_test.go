@@ -124,7 +124,7 @@ func TestDataIsPrivate(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	f := serverFlags{retention: server.DefaultRetention, data: data, listenFlags: listenFlags{listen: "127.0.0.1:0", rate: 10}}
 	for range 2 {
-		h, err := f.build(logger(false, nil), nil)
+		h, err := f.build(logger(false), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
