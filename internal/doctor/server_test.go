@@ -83,13 +83,6 @@ func TestEvaluateServer(t *testing.T) {
 		{"lost", func(f *ServerFacts) { f.Agents[0].Lost = 7 }, "windows lost", Limited, "7, and 10 were shipped, since agents began; of n1", "--spool", true},
 		{"late", func(f *ServerFacts) { f.Agents[0].Waiting = 301 }, "windows late", Limited, "301 wait to be shipped; late on n1", "journalctl", true},
 		{"many targets", func(f *ServerFacts) { f.Agents[0].Waiting, f.Agents[0].Targets = 301, 100 }, "windows late", OK, "301 wait", "", true},
-		{"within the budget", func(f *ServerFacts) { f.Agents[0].Cost = &AgentCost{Cores: 0.01, CoresBudget: 0.04} }, "budget", OK, "limits nothing", "", true},
-		{"tables wait", func(f *ServerFacts) {
-			f.Agents[0].Cost = &AgentCost{Cores: 0.03, CoresBudget: 0.04, Message: "tables limited to 0.2% of a core", Causes: []AgentCause{{"naming", 0.001}, {"tables", 0.02}}}
-		}, "budget", Limited, "limits hold on n1; n1 takes 3% of a core, of 4%, most of it for tables (2%), tables limited to 0.2% of a core", "atys describe agent n1", true},
-		{"over the budget", func(f *ServerFacts) {
-			f.Agents[1].Cost = &AgentCost{Cores: 0.09, CoresBudget: 0.04, Over: true, Message: "over the budget", Causes: []AgentCause{{"store", 0.08}}}
-		}, "budget", Limited, "over the budget, with nothing left to limit: n2; n2 takes 9% of a core, of 4%, most of it for store (8%)", "--max-cpu", true},
 		{"an agent's clock", func(f *ServerFacts) { f.Agents[1].ClockOffset = "1h0m0s" }, "clocks", Limited, "further than 1s from the server's: n2", "timesyncd", true},
 		{"other version", func(f *ServerFacts) { f.Agents[1].Version = "v0" }, "versions", OK, "v0, v1", "", true},
 		{"refused windows", func(f *ServerFacts) { f.Status.Machine.Pushes["invalid_argument"] = 2 }, "taken", Limited, "100 uploads since it began; not taken: 2 invalid_argument", "--retention", true},

@@ -286,3 +286,42 @@ func TestVDSO(t *testing.T) {
 	}
 	t.Errorf("no __vdso_clock_gettime among %d symbols", len(symbols))
 }
+
+// TestStatMapped tells of each file that this process maps what opening it tells.
+func TestStatMapped(t *testing.T) {
+	pid := os.Getpid()
+	maps, err := FS{}.Maps(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := 0
+	for _, m := range maps {
+		st, err := FS{}.StatMapped(pid, m)
+		if !m.HasFile() {
+			if err == nil {
+				t.Errorf("%q has no file, and is told of: %+v", m.Path, st)
+			}
+			continue
+		}
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+			t.Skip("needs CAP_CHECKPOINT_RESTORE")
+		}
+		file, openErr := FS{}.MapFile(pid, m)
+		if err != nil || openErr != nil {
+			t.Errorf("%q: %v, %v", m.Path, err, openErr)
+			continue
+		}
+		var want unix.Stat_t
+		if err := unix.Fstat(int(file.Fd()), &want); err != nil {
+			t.Fatal(err)
+		}
+		file.Close()
+		if st.Dev != want.Dev || st.Ino != want.Ino || st.Mtim != want.Mtim || st.Size != want.Size {
+			t.Errorf("%q: %+v, want %+v", m.Path, st, want)
+		}
+		same++
+	}
+	if same == 0 {
+		t.Error("no file is mapped")
+	}
+}
