@@ -22,7 +22,7 @@ type sight struct {
 	causes         map[string]float64
 	decisions      map[string]float64
 	rate, wanted   float64
-	windows, over  float64
+	over           float64
 	memory, capped float64
 	against        time.Duration // CPU time of the other atys
 }
@@ -30,7 +30,7 @@ type sight struct {
 // back tells whether the rate is what was asked for.
 func (s sight) back() bool { return s.wanted > 0 && s.rate >= s.wanted && s.capped == 0 }
 
-// cores is the CPU time of all causes.
+// seconds is the CPU time of all causes.
 func (s sight) seconds() (sum float64) {
 	for _, c := range s.causes {
 		sum += c
