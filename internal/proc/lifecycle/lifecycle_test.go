@@ -143,3 +143,28 @@ func TestWatch(t *testing.T) {
 		t.Errorf("kinds %v and %d mappings, want fork, exec, exit and at least true, ld.so, libc", kinds, mapped)
 	}
 }
+
+// TestPause sleeps while events come, and no longer than until it is interrupted.
+func TestPause(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	w, err := Open([]int{0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := exec.Command("true").Run(); err != nil { // there are events to wait for
+		t.Fatal(err)
+	}
+	const pause = 50 * time.Millisecond
+	began := time.Now()
+	if w.Pause(pause); time.Since(began) < pause {
+		t.Errorf("it was over after %v", time.Since(began))
+	}
+	w.Interrupt()
+	began = time.Now()
+	if w.Pause(time.Hour); time.Since(began) > time.Minute {
+		t.Errorf("interrupted, it was over after %v", time.Since(began))
+	}
+}
