@@ -2477,10 +2477,10 @@ type NodeState struct {
 	BudgetMessage   string                 `protobuf:"bytes,17,opt,name=budget_message,json=budgetMessage,proto3" json:"budget_message,omitempty"`   // what it does to keep within; empty: nothing
 	CapHertz        float64                `protobuf:"fixed64,18,opt,name=cap_hertz,json=capHertz,proto3" json:"cap_hertz,omitempty"`                // above which it samples nothing; 0: as was asked for
 	LastEnd         string                 `protobuf:"bytes,19,opt,name=last_end,json=lastEnd,proto3" json:"last_end,omitempty"`                     // how its last life ended, if it did not end by itself
-	Causes          []*CauseTime           `protobuf:"bytes,30,rep,name=causes,proto3" json:"causes,omitempty"`
-	Decisions       []*BudgetDecision      `protobuf:"bytes,31,rep,name=decisions,proto3" json:"decisions,omitempty"`                      // the latest, the oldest of them first
-	OverBudget      bool                   `protobuf:"varint,32,opt,name=over_budget,json=overBudget,proto3" json:"over_budget,omitempty"` // and nothing is left to restrain
-	Conditions      []*Condition           `protobuf:"bytes,40,rep,name=conditions,proto3" json:"conditions,omitempty"`                    // troubles that hold now, the worst first
+	Causes          []*CauseTime           `protobuf:"bytes,20,rep,name=causes,proto3" json:"causes,omitempty"`
+	Decisions       []*BudgetDecision      `protobuf:"bytes,21,rep,name=decisions,proto3" json:"decisions,omitempty"`                      // the latest, the oldest of them first
+	OverBudget      bool                   `protobuf:"varint,22,opt,name=over_budget,json=overBudget,proto3" json:"over_budget,omitempty"` // and nothing is left to restrain
+	Conditions      []*Condition           `protobuf:"bytes,23,rep,name=conditions,proto3" json:"conditions,omitempty"`                    // troubles that hold now, the worst first
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -5662,12 +5662,12 @@ const file_atys_proto_rawDesc = "" +
 	"\x0ebudget_message\x18\x11 \x01(\tR\rbudgetMessage\x12\x1b\n" +
 	"\tcap_hertz\x18\x12 \x01(\x01R\bcapHertz\x12\x19\n" +
 	"\blast_end\x18\x13 \x01(\tR\alastEnd\x12*\n" +
-	"\x06causes\x18\x1e \x03(\v2\x12.atys.v1.CauseTimeR\x06causes\x125\n" +
-	"\tdecisions\x18\x1f \x03(\v2\x17.atys.v1.BudgetDecisionR\tdecisions\x12\x1f\n" +
-	"\vover_budget\x18  \x01(\bR\n" +
+	"\x06causes\x18\x14 \x03(\v2\x12.atys.v1.CauseTimeR\x06causes\x125\n" +
+	"\tdecisions\x18\x15 \x03(\v2\x17.atys.v1.BudgetDecisionR\tdecisions\x12\x1f\n" +
+	"\vover_budget\x18\x16 \x01(\bR\n" +
 	"overBudget\x122\n" +
 	"\n" +
-	"conditions\x18( \x03(\v2\x12.atys.v1.ConditionR\n" +
+	"conditions\x18\x17 \x03(\v2\x12.atys.v1.ConditionR\n" +
 	"conditions\"\x89\x01\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12&\n" +
