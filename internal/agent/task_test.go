@@ -212,7 +212,7 @@ func TestTasks(t *testing.T) {
 
 	e.orders <- ordered(3, short)
 	e.await(t, e.takes, builtinTake)
-	e.orders <- ordered(4, &atysv1.Task{Id: "3", Profile: `{"kind":"Profile","name":"newer","magic":true}`})
+	e.orders <- ordered(4, &atysv1.Task{Id: "3", Profile: `{"kind":"Magic","name":"newer"}`})
 	e.await(t, e.phases, "map[3:failed builtin:running]")
 	e.orders <- ordered(5, lasting)
 	e.await(t, e.phases, "map[1:running]")

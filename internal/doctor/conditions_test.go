@@ -22,8 +22,8 @@ func TestConditionsOfAgents(t *testing.T) {
 			f.Agents[0].Conditions, f.Agents[1].Conditions = []Condition{c}, []Condition{c}
 		}, "stacks", Limited, "n1, for 7m0s: 15% of the stacks were truncated; also n2", "--unwind-memory"},
 		{"an agent that left", func(f *ServerFacts) {
-			f.Agents[1].Phase, f.Agents[1].Conditions = "left", []Condition{{Kind: "over-budget"}}
-		}, "budget", OK, "no agent", ""},
+			f.Agents[1].Phase, f.Agents[1].Conditions = "left", []Condition{{Kind: "rate-lowered"}}
+		}, "rate", OK, "no agent", ""},
 		{"a newer agent", func(f *ServerFacts) { f.Agents[1].Conditions = []Condition{{Kind: "made-up", Message: "it rains"}} }, "made-up", Limited, "it rains", "journalctl"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -198,6 +198,7 @@ func TestSavedTablesAreMapped(t *testing.T) {
 	dir := t.TempDir()
 	file, cache := filepath.Join(dir, "shapes"), filepath.Join(dir, "cache")
 	compile(t, file, "g++ -O2 -g -o $OUT shapes.cc")
+	age(t, file)
 	id, offsets := buildID(t, file), offsetsOf(t, file)
 	r := resolverOf(t, Options{Cache: diskCache(t, cache), DebugDirs: []string{dir}}, file)
 	want := frameNames(r, id, offsets)

@@ -155,7 +155,7 @@ func TestSpoolLimit(t *testing.T) {
 	})
 	command := exec.Command(program, "query", "top", `{node="here"}`, "--server", s.URL(), "--token-file", filepath.Join(s.Dir, "operator.token"))
 	out, err := command.CombinedOutput()
-	if want := fmt.Sprintf("dropped by the spool's limit: %d windows", lost); err != nil || !strings.Contains(string(out), want) {
+	if want := fmt.Sprintf("%d windows dropped by the spool's limit", lost); err != nil || !strings.Contains(string(out), want) {
 		t.Errorf("%v: the answer does not say %q: %s", err, want, out)
 	}
 	settled(t, a)

@@ -55,7 +55,7 @@ func facts(t *testing.T, where string, w *profile.Window) {
 	sum.add("later", w)
 	text := sum.String()
 	for _, fact := range []string{`"of tomorrow"`, "{joules of tomorrow joules 1}", `loss "evicted" "tomorrow's": 1 times, n 7, values [70]`,
-		"ended other (14): 1 times, n 2, values [20 2]", "ended other (200): 1 times, n 3, values [30 3]", "in shop.serve: 3 times, n 6, values [60 6]"} {
+		"ended other (100): 1 times, n 2, values [20 2]", "ended other (200): 1 times, n 3, values [30 3]", "in shop.serve: 3 times, n 6, values [60 6]"} {
 		if !strings.Contains(text, fact) {
 			t.Errorf("%s it lacks %s:\n%s", where, fact, text)
 		}

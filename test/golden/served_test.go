@@ -176,8 +176,8 @@ func (a *answers) merged() {
 // pages are for browsers: they name the services, what they did, and what was lost.
 func (a *answers) pages() {
 	for page, facts := range map[string][]string{
-		"/?last=73h":                    {"shop", "cart", "mail", "search", "legacy", "windows never came", "ring full"},
-		"/flame?last=73h":               {"all services", "ring full", "windows never came"},
+		"/?last=73h":                    {"shop", "cart", "mail", "search", "legacy", "windows never arrived", "ring full"},
+		"/flame?last=73h":               {"all services", "ring full", "windows never arrived"},
 		"/flame?last=73h&service=queue": {"<title>queue"},
 		"/metrics":                      {"atys_server_"},
 		"/healthz":                      {"ok"},
