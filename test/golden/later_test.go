@@ -26,7 +26,7 @@ func later() *profile.Window {
 		Types:  []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}, {Kind: "joules of tomorrow", Unit: "joules", Period: 1}},
 		Design: "of tomorrow", Losses: []profile.Loss{{Reason: "evicted", Detail: "tomorrow's", N: 7, Value: 70}}})
 	at := b.Named(profile.Frame{Function: "shop.serve", Kind: 200, Class: 201})
-	for i, end := range []profile.End{profile.EndComplete, profile.EndDamaged + 1, 200} {
+	for i, end := range []profile.End{profile.EndComplete, 100, 200} {
 		n := int64(i + 1)
 		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{at}, end), N: n, Values: []int64{10 * n, n}, Squares: float64(100 * n)})
 	}
