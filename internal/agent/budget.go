@@ -228,7 +228,7 @@ func (a *Agent) state() string {
 	add(g.Events > 0, "process events read every %v", g.Events)
 	add(g.Heap > 0, "garbage collected less often")
 	restrained := strings.Join(parts, ", ")
-	if g.Over {
+	if g.Exceeded() {
 		return strings.TrimSuffix(fmt.Sprintf("over the budget (%s) with nothing left to restrain; %s", a.budget(), restrained), "; ")
 	}
 	return restrained

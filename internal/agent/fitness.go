@@ -60,7 +60,7 @@ func (a *Agent) judge() {
 		return
 	}
 	f.judged = time.Now()
-	state := health.State{Budget: a.budget(), Excess: a.spending.governor.Over, Cores: a.spending.cores(), Waiting: a.options.Spool.Stats().Records}
+	state := health.State{Budget: a.budget(), Excess: a.spending.governor.Exceeded(), Cores: a.spending.cores(), Bytes: a.spending.usage.Memory, Waiting: a.options.Spool.Stats().Records}
 	if a.options.Unwinding != nil {
 		state.Tables = tablesOf(a.options.Unwinding())
 	}

@@ -191,7 +191,7 @@ type ledger struct {
 // ledger copies what others are told.
 func (s *spending) ledger(state string) ledger {
 	return ledger{usage: s.usage, total: s.total, causes: maps.Clone(s.causes), lately: s.lately, cores: s.cores(), cap: s.governor.Cap, state: state,
-		over: s.governor.Over, decisions: slices.Clone(s.decisions), taken: maps.Clone(s.taken), stops: s.stops}
+		over: s.governor.Exceeded(), decisions: slices.Clone(s.decisions), taken: maps.Clone(s.taken), stops: s.stops}
 }
 
 // byCause is what each cause took, as it is reported.

@@ -47,9 +47,10 @@ type Condition struct {
 // State is what the agent knows of itself beside its windows.
 type State struct {
 	Rates   []Rate
-	Budget  string // the budget, in words; empty: there is none
-	Excess  bool   // over it, with nothing left to give up
-	Cores   float64
+	Budget  string  // the budget, in words; empty: there is none
+	Excess  bool    // over it, with nothing left to restrain
+	Cores   float64 // that it takes
+	Bytes   int64   // of memory, BPF maps included
 	Tables  Tables
 	Waiting int // windows in the spool
 	Targets int
@@ -112,7 +113,7 @@ func (m *Monitor) Evaluate(now time.Time, s State) []Condition {
 			all = append(all, c)
 		}
 	}
-	add(m.unsampled(now))
+	add(m.unsampled())
 	add(m.truncated(now))
 	add(m.thrashing())
 	add(overBudget(s))
@@ -169,8 +170,13 @@ func (m *Monitor) truncated(now time.Time) (Condition, bool) {
 		Fix: fixFor(sum.Truncated)}, true
 }
 
-func (m *Monitor) unsampled(now time.Time) (Condition, bool) {
-	sum := m.pooled(now)
+// unsampled judges all windows that are kept: the one in which it becomes certain that
+// time is missing tells it of up to ten minutes.
+func (m *Monitor) unsampled() (Condition, bool) {
+	var sum Summary
+	for _, w := range m.windows {
+		sum.add(w)
+	}
 	if sum.Exact <= 0 || float64(sum.Unsampled) <= unsampledShare*float64(sum.Exact) {
 		return Condition{}, false
 	}
@@ -192,7 +198,7 @@ func (m *Monitor) thrashing() (Condition, bool) {
 
 func overBudget(s State) (Condition, bool) {
 	return Condition{Kind: OverBudget, Value: s.Cores,
-		Message: fmt.Sprintf("over the budget (%s) with nothing left to give up: it takes %.3g%% of a core", s.Budget, 100*s.Cores),
+		Message: fmt.Sprintf("over the budget (%s) with nothing left to restrain: it takes %.3g%% of a core and %s", s.Budget, 100*s.Cores, megabytes(uint64(s.Bytes))),
 		Fix:     "raise --max-cpu or --max-memory, or record fewer targets"}, s.Excess
 }
 

@@ -44,7 +44,7 @@ func TestConditions(t *testing.T) {
 		{"not sampled", []Summary{short}, State{}, Unsampled, "12% of the CPU time was not sampled"},
 		{"almost all sampled", []Summary{hardly}, State{}, "", ""},
 		{"rate", nil, State{Rates: []Rate{{"a", "cpu", 19, 19}, {"b", "cpu", 5, 99}}}, RateLow, "b at 5 of 99 Hz"},
-		{"budget", nil, State{Budget: "4% of a core", Excess: true, Cores: 0.062}, OverBudget, "over the budget (4% of a core) with nothing left to give up: it takes 6.2% of a core"},
+		{"budget", nil, State{Budget: "4% of a core", Excess: true, Cores: 0.062, Bytes: 80e6}, OverBudget, "over the budget (4% of a core) with nothing left to restrain: it takes 6.2% of a core and 80 MB"},
 		{"late", []Summary{late, slow}, State{}, Late, "1 windows of the last minute were late, by up to 11s"},
 		{"slow, but not late", []Summary{slow}, State{}, "", ""},
 		{"backlog", nil, State{Waiting: 301}, Late, "301 windows wait to be shipped"},

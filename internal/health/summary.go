@@ -94,7 +94,8 @@ var fixes = map[profile.End]string{
 	profile.EndStarting:   "processes that live for milliseconds; nothing needs to be done",
 	profile.EndParked:     "virtual threads: their older frames are in the heap",
 	profile.EndEvicted:    "give unwinding tables more room: --unwind-memory",
-	profile.EndNoRoom:     "give unwinding tables more room: --unwind-memory",
+	profile.EndNoRoom:     "too many executables are sampled at once: record fewer of them",
+	profile.EndNotLoaded:  "processes have just started, or tables wait for CPU time: raise --max-cpu if it stays",
 	profile.EndLost:       "lower the frequency, or shorten the profile's window",
 }
 

@@ -163,7 +163,9 @@ func (t *target) add(w *profile.Window, rules *whose.Classifier, now time.Time) 
 		}
 	}
 	for _, l := range w.Losses {
-		t.lost[l.Reason] += float64(l.N)
+		if l.Reason.OfSamples() {
+			t.lost[l.Reason] += float64(l.N)
+		}
 	}
 }
 

@@ -289,6 +289,7 @@ func readELF(handle *os.File) (*binfile.File, error) {
 
 // evictExecutable forgets a file.
 func (u *Unwinder) evictExecutable(e *executable) {
+	u.dismiss(e)
 	u.unload(e, 0)
 	e.close()
 	delete(u.executables.byFile, e.file)

@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -60,8 +61,11 @@ func (u *Unwinder) worker(name string) (done func()) {
 }
 
 // nextTable is the executable whose table is to be built now; nil: none is, until
-// something changes, or so much time has passed. The lock is held.
+// something changes or the wait is over. The lock is held.
 func (u *Unwinder) nextTable() (e *executable, wait time.Duration) {
+	if e := u.readyToLoad(); e != nil {
+		return e, 0
+	}
 	if wait := u.pace.tables.Wait(); wait > 0 {
 		return nil, wait
 	}
@@ -91,9 +95,31 @@ func (u *Unwinder) nextTable() (e *executable, wait time.Duration) {
 	return nil, 0
 }
 
+// readyToLoad is an executable whose rows are wanted and need no building: they never
+// wait for what others build. The lock is held.
+func (u *Unwinder) readyToLoad() *executable {
+	for e := range u.wanted {
+		if e.table != nil && u.rows.Packed(e.table) {
+			return e
+		}
+	}
+	return nil
+}
+
+// onThread gives the CPU time that work takes. It keeps to one thread, whose clock
+// is read.
+func onThread(work func()) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := cputime.Clock()
+	work()
+	return cputime.Clock() - began
+}
+
 // skip leaves a table unbuilt until a walk asks for it again. The lock is held.
 func (u *Unwinder) skip(e *executable) {
 	u.stats.Skipped++
+	u.dismiss(e)
 	atomic.StoreUint32(&u.memory.executables.Value.E[e.id].Wanted, 0)
 }
 

@@ -131,9 +131,9 @@ func (u *Unwinder) haveTable(e *executable) bool {
 	case err != nil:
 		u.stats.TableErrors++
 		u.options.Log.Info("no unwind table", "path", e.path, "error", err)
-		if e.table == nil {
-			u.giveUp(e)
-		}
+		u.dismiss(e)
+		u.unload(e, 0) // of one that was given up: the file was written to since
+		u.giveUp(e)
 		return false
 	}
 	u.options.Log.Debug("unwind table", "path", e.path, "rows", b.count, "source", b.source, "took", b.took)
@@ -148,9 +148,19 @@ func (u *Unwinder) haveTable(e *executable) bool {
 	return u.publish(e, b.rows)
 }
 
+// dismiss answers the walks that wait for rows of an executable that nobody will load
+// now: they may ask again, also those in other executables that share the table.
+func (u *Unwinder) dismiss(e *executable) {
+	if e.table != nil {
+		for offset := range e.missing {
+			u.rows.Refuse(e.table, offset)
+		}
+	}
+	e.missing = nil
+}
+
 // countBuild counts a table that was built, by what it was built for.
 func (u *Unwinder) countBuild(e *executable, took time.Duration, again bool) {
-	u.pace.tables.Take(took)
 	s := &u.stats
 	s.Builds++
 	s.TableTime += took

@@ -205,7 +205,7 @@ func (u *Unwinder) build() {
 			continue
 		}
 		delete(u.wanted, e)
-		u.loadFor(e)
+		u.pace.tables.Take(onThread(func() { u.loadFor(e) }))
 	}
 }
 
@@ -214,7 +214,7 @@ func (u *Unwinder) build() {
 func (u *Unwinder) mostWanted() (most *executable) {
 	missed := uint32(0)
 	for e := range u.wanted {
-		n := atomic.LoadUint32(&u.memory.executables.Value.E[e.id].Wanted)
+		n := atomic.LoadUint32(&u.memory.executables.Value.E[e.id].Wanted) + uint32(len(e.missing))
 		if most == nil || n > missed {
 			most, missed = e, n
 		}
@@ -384,11 +384,14 @@ func (u *Unwinder) demand(e *executable, offset uint32, tries int) {
 			u.rows.Refuse(e.table, offset)
 			return
 		}
+		t := e.table
 		time.AfterFunc(Grace, func() {
 			u.mu.Lock()
 			defer u.mu.Unlock()
 			if !u.forgotten(e) && e.table != nil {
 				u.demand(e, offset, tries-1)
+			} else if !u.closed {
+				u.rows.Refuse(t, offset) // another executable may share it
 			}
 		})
 	}

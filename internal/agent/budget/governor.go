@@ -68,6 +68,10 @@ func (g *Governor) Due(since time.Duration, l Load) bool {
 	return since >= Period || g.restrained() && cores <= b.Cores || b.Cores > 0 && cores > 2*b.Cores || b.Memory > 0 && l.Memory > b.Memory
 }
 
+// Exceeded tells whether more is taken than the budget allows, of CPU time or of
+// memory, with nothing left to restrain.
+func (g *Governor) Exceeded() bool { return g.Over || g.Stop }
+
 // Held is what holds now for whoever works: where tables are not limited they may
 // still take no more than the whole budget, so that no burst of new programs exceeds
 // it for long.
