@@ -2,7 +2,7 @@
 //
 //	pgbench, a loaded node server, go build of this tree with an empty cache in a loop (work.go)
 //	   -> atys up --max-cpu: its metrics, every ten seconds (watch.go): CPU time by cause, the rate, decisions
-//	   -> all of it ends -> until the rate is what was asked for, and nothing is limited
+//	   -> the load ends -> until the requested rate is back and nothing is limited
 package main
 
 import (

@@ -27,7 +27,7 @@ type sight struct {
 	against        time.Duration // CPU time of the other atys
 }
 
-// back tells whether the rate is what was asked for.
+// back reports whether the rate is the requested one again.
 func (s sight) back() bool { return s.wanted > 0 && s.rate >= s.wanted && s.capped == 0 }
 
 // seconds is the CPU time of all causes.

@@ -13,7 +13,7 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// fitness is what the agent knows of its own troubles. The monitor is conduct's
+// fitness tracks the conditions of the agent itself. The monitor is conduct's
 // alone; the agent's lock guards the rest.
 type fitness struct {
 	monitor health.Monitor

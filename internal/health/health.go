@@ -1,4 +1,4 @@
-// Package health decides which troubles of an agent an operator must hear of.
+// Package health decides which problems of an agent to report to operators.
 //
 //	windows, as they are cut    -> Summary -> Monitor.Observe
 //	rates, budget, tables, spool           -> State

@@ -19,7 +19,7 @@ type troubles struct {
 // mostTroubles bounds the list: a whole fleet may be over its budget.
 const mostTroubles = 20
 
-// troubles lists what the agents that are heard of report, by node.
+// troubles lists the conditions that connected agents report, by node.
 func (s *Server) troubles(ctx context.Context) (t troubles) {
 	f, err := s.fleet(ctx)
 	if err != nil {
