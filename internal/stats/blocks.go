@@ -49,12 +49,10 @@ func DrawPeriod(rng *rand.Rand, asked time.Duration) time.Duration {
 	return time.Duration((shortest + rng.Float64()) * float64(asked))
 }
 
-// BlockWeight is what each sample of a block stands for.
+// FirstWeight is what the first sample of a block stands for; all others stand for
+// one period.
 //
-// The timer starts afresh with each block, so that half a period on average is
-// left over at its end. The weight makes up for that: it is the block's length
-// over the expected number of samples, length/period - 1/2.
-func BlockWeight(length, period time.Duration) time.Duration {
-	expected := float64(length)/float64(period) - 0.5
-	return time.Duration(float64(length)/expected + 0.5)
-}
+// The timer starts afresh with each block, so that half a period on average is left
+// over at the end of one. The first sample makes up for it, however long the block
+// turns out to be: who ends it may be late.
+func FirstWeight(period time.Duration) time.Duration { return period + period/2 }

@@ -23,17 +23,20 @@ func TestBlockLength(t *testing.T) {
 	}
 }
 
-// A block's samples, each with the block's weight, add up to its length on
-// average, and are as many as were asked for.
+// What a block's samples weigh adds up to its length on average, also where it ends
+// late, and they are as many as were asked for.
 func TestBlocksAreUnbiased(t *testing.T) {
 	for _, hz := range []float64{1, 19, 99, 999, 4999, 20000} {
 		rng := rand.New(rand.NewPCG(1, uint64(hz)))
 		mean := time.Duration(float64(time.Second) / hz)
 		var watched, weighed, n float64
-		for range 20000 {
+		for i := range 20000 {
 			length, period := DrawBlock(rng, mean), DrawPeriod(rng, mean)
+			if i%2 == 0 {
+				length += time.Duration(rng.ExpFloat64() * float64(10*time.Millisecond))
+			}
 			k := math.Floor(float64(length) / float64(period)) // the timer starts with the block
-			weighed += k * float64(BlockWeight(length, period))
+			weighed += (k-1)*float64(period) + float64(FirstWeight(period))
 			watched += float64(length)
 			n += k
 		}

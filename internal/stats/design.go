@@ -35,26 +35,31 @@ func (d Design) Draw(rng *rand.Rand, length time.Duration) []Instant {
 		block, period, weight := d.block(rng, length-from)
 		for at := from + period; at < min(from+block, length); at += period {
 			if at >= 0 && (d.Keep == 0 || rng.Float64() < d.Keep) {
-				out = append(out, Instant{at, weight})
+				out = append(out, Instant{at, d.kept(weight)})
 			}
+			weight = period
 		}
 		from += block
 	}
 	return out
 }
 
-// block draws one block; a fixed design has a single one, as long as what is left.
-func (d Design) block(rng *rand.Rand, left time.Duration) (length, period, weight time.Duration) {
+// block draws one block, and what its first sample weighs; a fixed design has a
+// single one, as long as what is left.
+func (d Design) block(rng *rand.Rand, left time.Duration) (length, period, first time.Duration) {
 	if d.Fixed {
-		length, period, weight = left, d.Period, d.Period
-	} else {
-		length, period = DrawBlock(rng, d.Period), DrawPeriod(rng, d.Period)
-		weight = BlockWeight(length, period)
+		return left, d.Period, d.Period
 	}
+	length, period = DrawBlock(rng, d.Period), DrawPeriod(rng, d.Period)
+	return length, period, FirstWeight(period)
+}
+
+// kept is what a sample that was kept stands for.
+func (d Design) kept(weight time.Duration) time.Duration {
 	if d.Keep > 0 {
-		weight = time.Duration(float64(weight) / d.Keep)
+		return time.Duration(float64(weight) / d.Keep)
 	}
-	return length, period, weight
+	return weight
 }
 
 // Span is a stretch of a program's CPU time in one function, up to End.

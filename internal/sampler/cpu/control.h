@@ -18,11 +18,12 @@ struct control {
 };
 
 struct cpu_state {
-	u64 period;	 /* what a sample of this CPU's event weighs now, ns or events */
-	u64 entered;	 /* programs begun; entered == left when none runs */
+	u64 period;	/* what a sample of this CPU's event weighs now, ns or events */
+	u64 first;	/* and how much more the first one of a block does */
+	u64 entered;	/* programs begun; entered == left when none runs */
 	u64 left;
 	u64 last_delta; /* reading of the second event at the last sample */
-	u64 unused[4];
+	u64 unused[3];
 };
 
 struct shared {
@@ -39,13 +40,19 @@ struct {
 	__type(value, struct shared);
 } shared_state SEC(".maps");
 
-/* What a sample weighs of each thread that has an event of its own: their timers
- * are drawn one by one, as each has run enough. */
+/* What samples of one timer weigh, ns. */
+struct timer_weight {
+	u64 period;
+	u64 first; /* how much more the first one of a block weighs */
+};
+
+/* That of each thread that has an event of its own: their timers are drawn one by
+ * one, as each has run enough. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, u32);
-	__type(value, u64);
+	__type(value, struct timer_weight);
 } thread_weights SEC(".maps");
 
 /* Wakes user space at a birth that it waits for: apart from all that follows
@@ -56,12 +63,26 @@ struct {
 	__uint(max_entries, 4096);
 } births SEC(".maps");
 
+/* What a sample of this CPU's event weighs. The timer of a block starts with it,
+ * and leaves half a period at its end, on average: the first sample makes up for
+ * that, or the idle task that it finds. */
+static __always_inline u64 cpu_weight(struct cpu_state *cpu)
+{
+	u64 weight = cpu->period + cpu->first;
+	cpu->first = 0;
+	return weight;
+}
+
 /* What a sample of an event on the current thread weighs. */
 static __always_inline u64 thread_weight(u64 otherwise)
 {
 	u32 tid = (u32)bpf_get_current_pid_tgid();
-	u64 *own = bpf_map_lookup_elem(&thread_weights, &tid);
-	return own ? *own : otherwise;
+	struct timer_weight *own = bpf_map_lookup_elem(&thread_weights, &tid);
+	if (!own)
+		return otherwise;
+	u64 weight = own->period + own->first;
+	own->first = 0;
+	return weight;
 }
 
 /* Counts a birth, and wakes whoever waits for one. */

@@ -387,9 +387,9 @@ static __always_inline int sample(void *ctx, struct bpf_perf_event_data *event, 
 	OPAQUE(cpu_id); /* 6.1 forgets the bound above at the next helper call */
 	cpu_id &= MAX_CPUS - 1;
 	struct cpu_state *cpu = &shared->cpu[cpu_id];
-	u64 period = count_events ? event_period : cpu->period;
-	if (!count_events && shared->control.on_threads)
-		period = thread_weight(shared->cpu[0].period);
+	u64 period = event_period;
+	if (!count_events)
+		period = shared->control.on_threads ? thread_weight(shared->cpu[0].period) : cpu_weight(cpu);
 	/* read at each interrupt, kept or not: a sample answers for the time since
 	 * the interrupt before it, not since the last one that was kept */
 	u64 delta = with_delta ? read_delta(cpu) : 0;

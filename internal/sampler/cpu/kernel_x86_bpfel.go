@@ -535,10 +535,11 @@ type kernelShared struct {
 	Cpu [512]struct {
 		_         structs.HostLayout
 		Period    uint64
+		First     uint64
 		Entered   uint64
 		Left      uint64
 		LastDelta uint64
-		Unused    [4]uint64
+		Unused    [3]uint64
 	}
 }
 
@@ -574,6 +575,12 @@ type kernelTimedSample struct {
 	Tid         uint32
 	Cpu         uint32
 	Buffer      uint32
+}
+
+type kernelTimerWeight struct {
+	_      structs.HostLayout
+	Period uint64
+	First  uint64
 }
 
 type kernelV8Process struct {

@@ -315,7 +315,7 @@ func (s *Sampler) period(tid, cpu int) (uint64, error) {
 	case !o.Event.Clock:
 		return max(o.Count, 1), nil
 	}
-	timer, err := s.drawFor(cpu, tid, 0)
+	timer, err := s.drawFor(cpu, tid)
 	return uint64(timer), err
 }
 

@@ -84,40 +84,34 @@ func (s *Sampler) begin() {
 	e.edge = time.Now().Add(e.block)
 }
 
-// draw gives a timer of this block and what its samples weigh. Where it runs only
-// while a target does, the block is as long as it is expected to run; 0: nobody
-// knows, and a sample weighs the period itself.
-func (s *Sampler) draw(runs time.Duration) (timer, weight time.Duration) {
-	e := &s.events
+// draw gives a timer its period, and how much more than that its first sample
+// weighs: see stats.FirstWeight.
+func (s *Sampler) draw() (period, first time.Duration) {
 	if s.options.Fixed {
-		return e.mean(), e.mean()
+		return s.events.mean(), 0
 	}
-	timer = stats.DrawPeriod(s.options.Rand, e.mean())
-	if e.placed.placement == PlaceCPUs {
-		runs = e.block
-	}
-	if runs < ownPeriods/2*timer && e.placed.placement != PlaceCPUs {
-		return timer, timer
-	}
-	return timer, stats.BlockWeight(runs, timer)
+	period = stats.DrawPeriod(s.options.Rand, s.events.mean())
+	return period, stats.FirstWeight(period) - period
 }
 
 // drawFor draws a timer for an event of a CPU, or of a thread (-1), and tells the
 // programs what its samples weigh.
-func (s *Sampler) drawFor(cpu, tid int, runs time.Duration) (timer time.Duration, err error) {
-	timer, weight := s.draw(runs)
+func (s *Sampler) drawFor(cpu, tid int) (period time.Duration, err error) {
+	period, first := s.draw()
 	if cpu >= 0 {
-		atomic.StoreUint64(&s.shared.Value.Cpu[cpu].Period, uint64(weight))
-		return timer, nil
+		state := &s.shared.Value.Cpu[cpu]
+		atomic.StoreUint64(&state.Period, uint64(period))
+		atomic.StoreUint64(&state.First, uint64(first))
+		return period, nil
 	}
-	err = s.objects.Weights.Put(uint32(tid), uint64(weight))
+	err = s.objects.Weights.Put(uint32(tid), kernelTimerWeight{Period: uint64(period), First: uint64(first)})
 	if errors.Is(err, unix.E2BIG) {
 		return s.events.mean(), nil // which is what samples of the others weigh
 	}
 	if err != nil {
 		return 0, fmt.Errorf("tell what samples of thread %d weigh: %w", tid, err)
 	}
-	return timer, nil
+	return period, nil
 }
 
 func (s *Sampler) forgetWeight(tid int) {
@@ -133,21 +127,19 @@ func (s *Sampler) redraw() {
 	e := &s.events
 	for i := len(e.open) - 1; i >= 0; i-- {
 		o := &e.open[i]
-		var runs time.Duration
 		if e.placed.placement != PlaceCPUs {
 			ran, ended := o.running()
 			if ended {
 				s.dropEvent(i)
 				continue
 			}
-			var due bool
-			if runs, due = o.own.due(ran, e.base, e.mean()); !due {
+			if !o.own.due(ran, e.base, e.mean()) {
 				continue
 			}
 		}
-		timer, err := s.drawFor(o.cpu, o.of.tid, runs)
+		period, err := s.drawFor(o.cpu, o.of.tid)
 		if err == nil {
-			err = setPeriod(o.fd, uint64(timer))
+			err = setPeriod(o.fd, uint64(period))
 		}
 		if errors.Is(err, unix.ESRCH) {
 			s.dropEvent(i) // the thread is gone
@@ -170,15 +162,13 @@ func (o *openEvent) running() (ran time.Duration, ended bool) {
 	return ran, still && o.cpu < 0 && errors.Is(unix.Tgkill(o.of.pid, o.of.tid, 0), unix.ESRCH)
 }
 
-// due tells whether a timer has run for long enough to start afresh, and gives how
-// long it is expected to run the next time: as long as it did.
-func (t *ownTimer) due(ran time.Duration, base float64, mean time.Duration) (runs time.Duration, due bool) {
-	runs = ran - t.ran
-	if t.base == base && runs < ownPeriods*mean {
-		return 0, false
+// due tells whether a timer has run for long enough to start afresh.
+func (t *ownTimer) due(ran time.Duration, base float64, mean time.Duration) bool {
+	if t.base == base && ran-t.ran < ownPeriods*mean {
+		return false
 	}
 	t.base, t.ran = base, ran
-	return runs, true
+	return true
 }
 
 // setBase has the timers follow a new base rate at once: at the edge of a

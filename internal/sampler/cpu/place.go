@@ -26,18 +26,18 @@ const hotFrequency = 499
 // maxThreadEvents bounds the file descriptors spent on one target.
 const maxThreadEvents = 256
 
-// maxRare is how much of the targets' time may be of threads that run rarely: each
-// loses half a period when its event is opened, which is little only of many.
+// maxRare is how much of the targets' time may be of threads that run rarely: one
+// that uses less than a period while it has an event of its own has no samples.
 const maxRare = 0.03
 
 // demand is what is known when events are placed.
 type demand struct {
 	hz        float64
 	interrupt time.Duration // what one costs
-	others    float64       // CPUs that processes other than the targets keep busy
+	others    float64       // CPUs that processes other than the targets keep busy,
 	switches  float64       // context switches a second of the targets
 	threads   int           // of the targets
-	rare      float64       // part of the targets' time that is of threads with fewer than ownPeriods periods a second
+	rare      float64       // part of the targets' time that is of threads that used less than a period
 	cgroup    string        // a cgroup2 directory that holds the targets and nothing else
 }
 
@@ -231,7 +231,7 @@ func (s *Sampler) compare(before, after sight) demand {
 		case t.target || s.Wanted(id.pid):
 			d.threads++
 			mine += used
-			if used/1e9/elapsed*d.hz < ownPeriods {
+			if used/1e9*d.hz < 1 {
 				rare += used
 			}
 			switches += float64(t.switches - old.switches)
