@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// task is a program whose CPU time is used in short runs.
+// task is a program that uses CPU time in short runs.
 type task struct {
 	name  string
-	args  []string // of the victim shortlived; nil: requests.py
-	use   float64  // CPUs that one instance uses, where it is alone; roughly
-	below bool     // runs are below 1 ms
+	args  []string // arguments of the victim shortlived; nil: run requests.py instead
+	use   float64  // CPUs that one instance uses when alone, roughly
+	below bool     // runs are shorter than 1 ms
 }
 
 var tasks = []task{
@@ -29,14 +29,14 @@ var tasks = []task{
 	{name: "python-requests", use: 0.35},
 }
 
-// cell is one number of the matrix.
+// cell is one measurement of the matrix.
 type cell struct {
 	task task
 	hz   float64
-	busy int // loops beside it
+	busy int // busy loops that run beside it
 }
 
-// String names a cell, for -cells and the results file.
+// String returns the name of a cell, which -cells matches and the results file stores.
 func (c cell) String() string {
 	beside := "alone"
 	if c.busy > 0 {
@@ -45,7 +45,7 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s %v Hz %s", c.task.name, c.hz, beside)
 }
 
-// within is what the ratio must be.
+// within returns the bounds that the ratio must lie in.
 func (c cell) within() (low, high float64) {
 	if c.task.below {
 		return 0.93, 1.05
@@ -53,7 +53,7 @@ func (c cell) within() (low, high float64) {
 	return 0.97, 1.03
 }
 
-// plan lists the cells that are asked for.
+// plan returns the cells to measure.
 func plan(rates string, chosen *regexp.Regexp) (all []cell, err error) {
 	for text := range strings.SplitSeq(rates, ",") {
 		hz, err := strconv.ParseFloat(text, 64)
@@ -74,11 +74,12 @@ func plan(rates string, chosen *regexp.Regexp) (all []cell, err error) {
 	return all, nil
 }
 
-// What instances of a task may use in all: two CPUs have to have room for them.
+// most is how many CPUs the instances of a task may use together. They have to fit on two.
 const most = 1.2
 
-// instances is how many of a task are recorded at once, so that a cell has its
-// samples in half of the time that it may take: more of them are easier to sample.
+// instances returns how many instances of a task to record at once: enough to collect
+// the samples in half of the time limit, and no more, since many instances are easier to
+// sample than few.
 func (c cell) instances(samples int64, limit time.Duration) int {
 	needed := float64(samples) / c.hz / (limit.Seconds() / 2)
 	n := math.Ceil(needed / c.task.use)

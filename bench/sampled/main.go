@@ -1,11 +1,11 @@
-// Command sampled asks whether sampled CPU time agrees with exact CPU time: at each rate, of tasks that live or run for a moment, alone and beside busy programs.
+// Command sampled checks that sampled CPU time agrees with exact CPU time, at each rate, for short-lived and briefly running tasks, alone and beside busy programs.
 //
 //	cells (cells.go): victim x rate x neighbours
-//	   -> atys record, again and again, until a cell has its samples (measure.go)
+//	   -> atys record, repeated until a cell has enough samples (measure.go)
 //	   -> weight of the samples / exact CPU time of the same recordings, with its interval (report.go)
 //
-// The exact time is the kernel's, as each profile has it. A cell that is in the
-// results file is not measured again: what was interrupted goes on where it was.
+// The exact time is the kernel's, as stored in each profile. A cell that is in the
+// results file is not measured again, so an interrupted run resumes where it stopped.
 package main
 
 import (
@@ -76,7 +76,7 @@ func run(ctx context.Context) error {
 	return errors.Join(report(os.Stdout, all, done), failed)
 }
 
-// The programs that are compared.
+// Names of the programs that are compared.
 const (
 	newProgram = "atys"
 	oldProgram = "old"

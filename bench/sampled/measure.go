@@ -16,31 +16,32 @@ import (
 	"atys.dev/atys/test/victims"
 )
 
-// How long one recording of a cell lasts: the first tells how many samples a second
-// there are.
+// How long one recording of a cell lasts. The first is short: it shows how many samples
+// a second the cell yields.
 const (
 	firstLength   = 5 * time.Second
 	longestLength = 2 * time.Minute
 )
 
-// bench is what cells are measured with.
+// bench holds what cells are measured with.
 type bench struct {
 	dir      string
-	programs map[string]string // to measure, by name
-	victim   string            // shortlived
+	programs map[string]string // paths of the programs to measure, by name
+	victim   string            // path of shortlived
 }
 
-// result is what was measured of a cell.
+// result is the measurement of one cell with one program.
 type result struct {
 	Cell, Program string
 	Sum           profile.Sum
 	Exact         time.Duration
 	Wall          time.Duration
 	Recordings    int
-	Said          string // by the last recording, of what is missing
+	Said          string // what the last recording said about missing time
 }
 
-// measure measures the cells that have no results yet. One that fails leaves the others.
+// measure measures the cells that have no result yet. It continues after a cell that
+// fails.
 func (b *bench) measure(ctx context.Context, all []cell, done *resultFile) error {
 	var failed []error
 	for i, c := range all {
@@ -65,14 +66,14 @@ func (b *bench) measure(ctx context.Context, all []cell, done *resultFile) error
 	return errors.Join(failed...)
 }
 
-// cell records one cell until it has its samples.
+// cell records one cell until it has enough samples or the time limit has passed.
 func (b *bench) cell(ctx context.Context, c cell, program string) (result, error) {
 	r := result{Cell: c.String(), Program: program}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var running []*victims.Victim
 	defer func() {
-		stop() // kills them
+		stop() // kills the victims
 		for _, v := range running {
 			_, _ = v.Wait() // it was killed
 		}
@@ -110,13 +111,14 @@ func (b *bench) cell(ctx context.Context, c cell, program string) (result, error
 	return r, nil
 }
 
-// next is how long the next recording takes, by what the ones before have brought.
+// next returns how long the next recording lasts, from the samples that the previous
+// ones yielded.
 func (r *result) next(left time.Duration) time.Duration {
 	each := r.Wall / time.Duration(max(r.Sum.N, 1))
 	return max(min(time.Duration(float64(*samples-r.Sum.N)*1.1)*each, left, longestLength), firstLength)
 }
 
-// record adds one recording of the victims.
+// record makes one recording of the victims and adds it to the result.
 func (b *bench) record(ctx context.Context, c cell, r *result, of []*victims.Victim, length time.Duration) error {
 	path := filepath.Join(b.dir, "cell.pb.gz")
 	args := []string{"record", "-F", fmt.Sprint(c.hz), "-d", length.String(), "-o", path}
@@ -141,15 +143,15 @@ func (b *bench) record(ctx context.Context, c cell, r *result, of []*victims.Vic
 	return nil
 }
 
-// balance is that of all recordings of a cell.
+// balance compares sampled and exact time over all recordings of a cell.
 func (r *result) balance() profile.Balance {
 	h := profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}, Exact: profile.Exact{CPU: r.Exact}}
 	return h.Balance(r.Sum)
 }
 
-// resultFile keeps results, a line of JSON each.
+// resultFile stores results, one line of JSON each.
 type resultFile struct {
-	file *os.File // nil: they are kept in memory only
+	file *os.File // nil: results are only in memory
 	all  []result
 }
 
@@ -187,7 +189,7 @@ func (f *resultFile) add(r result) error {
 	return json.NewEncoder(f.file).Encode(r)
 }
 
-// of finds a cell's result.
+// of returns the result of a cell and program, or nil.
 func (f *resultFile) of(cell, program string) *result {
 	for i := range f.all {
 		if f.all[i].Cell == cell && f.all[i].Program == program {

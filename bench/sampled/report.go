@@ -10,7 +10,7 @@ import (
 	"atys.dev/atys/bench/harness"
 )
 
-// report prints the matrix, and what each rate is on average.
+// report prints the matrix and the mean ratio at each rate.
 func report(w io.Writer, all []cell, done *resultFile) error {
 	harness.Header(w, "go run ./bench/sampled "+strings.Join(os.Args[1:], " "))
 	var t harness.Table
@@ -65,7 +65,7 @@ func ratioOf(r *result) string {
 	return fmt.Sprintf("%.3f", r.balance().Ratio)
 }
 
-// mean adds numbers up.
+// mean is a running mean that skips NaN.
 type mean struct {
 	n   int
 	sum float64

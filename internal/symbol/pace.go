@@ -8,16 +8,17 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// DetailDeferred is the detail of a loss of samples whose names wait for CPU time.
+// DetailDeferred is the detail of the loss that counts samples whose names wait for CPU
+// time.
 const DetailDeferred = "names wait: naming is limited to keep within the CPU budget"
 
-// Limit bounds the CPU time of Name to a part of a core; 0 bounds nothing. Over it,
-// Name fills in the names that it knows, and counts the rest as a loss: a later
-// window has them. Where most samples are is named first.
+// Limit bounds the CPU time of Name to a part of a core; 0 is no bound. Beyond the bound,
+// Name fills in the names that it has ready and counts the rest as a loss; a later window
+// can have them. Name starts with the locations that have the most samples.
 func (r *Resolver) Limit(cores float64) { r.pace.SetRate(cores) }
 
-// lookupWithin is lookup where naming is limited. The calling goroutine owns its
-// thread; work is held.
+// lookupWithin is lookup within the limit. The caller has locked its goroutine to its
+// thread, whose clock is read, and holds r.work.
 func (r *Resolver) lookupWithin(m *module, l profile.Location) ([]profile.Frame, outcome) {
 	if !m.knows(l.Offset) {
 		if r.pace.Wait() > 0 {
@@ -30,14 +31,14 @@ func (r *Resolver) lookupWithin(m *module, l profile.Location) ([]profile.Frame,
 	return frames, outcomeOf(ok)
 }
 
-// knows tells whether the answer for an offset is ready.
+// knows reports whether the answer for an offset is ready.
 func (m *module) knows(offset uint64) bool {
 	_, ready := m.ready[uint32(offset)]
 	return ready && offset == uint64(uint32(offset))
 }
 
-// order lists a window's locations as they are to be named: by the samples in which
-// they are, where that matters.
+// order returns a window's locations in the order in which to name them. With byWeight,
+// those with the most samples come first.
 func order(w *profile.Window, byWeight bool) []int {
 	all := make([]int, len(w.Locations))
 	for i := range all {

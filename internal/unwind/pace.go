@@ -8,43 +8,43 @@ import (
 	"atys.dev/atys/internal/proc/cputime"
 )
 
-// pace bounds what the unwinder takes of its machine.
+// pace bounds the resources that the unwinder uses on its machine.
 type pace struct {
 	tables cputime.Bucket
 	young  atomic.Bool  // tables of young files wait
-	events atomic.Int64 // ns between two readings of events; 0: as is usual
+	events atomic.Int64 // least ns between two reads of process events; 0: no more than usual
 	usual  time.Duration
 }
 
-// calm is the least time between two readings of events where all of the machine is
-// followed: each wakes two threads, on a machine that compiles 200 times a second
-// otherwise. Walks find new mappings in the kernel meanwhile.
+// calm is the usual least time between two reads of process events, unless the unwinder
+// is eager. Each read wakes two threads: without this pause, 200 times a second on a
+// machine that compiles. Meanwhile, walks find new mappings in the kernel.
 const calm = 25 * time.Millisecond
 
-// young is how long a file has to be known before its table is built, where
-// tables are bounded: a file that short-lived processes use again and again is
-// known for longer, one that a single such process used is not worth a table.
+// young is how long a file must have been known before its table is built, if tables of
+// young files wait. A file that short-lived processes use again and again gets older than
+// that. A file that only one such process used is not worth a table.
 const young = time.Second
 
-// Limits bound what the unwinder takes of its machine; zero is no bound.
+// Limits bound the resources that the unwinder uses on its machine; zero is no bound.
 type Limits struct {
-	Tables    float64       // of a core, for building tables
-	SkipYoung bool          // tables of files wait that have not been mapped for a second
-	Events    time.Duration // between two readings of process events; 0: as is usual
+	Tables    float64       // part of a core, for building tables
+	SkipYoung bool          // tables wait until their file has been known for a second
+	Events    time.Duration // least time between two reads of process events; 0: no more than usual
 }
 
-// Limit sets limits. Samples whose table waits are counted, with profile.EndNotLoaded.
+// Limit sets the limits. Samples whose table waits are counted as profile.EndNotLoaded.
 func (u *Unwinder) Limit(l Limits) {
 	u.pace.tables.SetRate(l.Tables)
 	u.pace.young.Store(l.SkipYoung)
 	u.pace.events.Store(int64(l.Events))
-	u.work.Broadcast() // where there is no bound any more nothing waits
+	u.work.Broadcast() // builders waiting for a bound that was lifted go on
 }
 
-// between is the pause between two readings of process events.
+// between returns the least time between two reads of process events.
 func (p *pace) between() time.Duration { return max(time.Duration(p.events.Load()), p.usual) }
 
-// start runs a worker of the unwinder until it ends.
+// start runs a worker of the unwinder in a goroutine; u.done waits for it.
 func (u *Unwinder) start(name string, work func()) {
 	u.done.Go(func() {
 		defer u.worker(name)()
@@ -52,7 +52,8 @@ func (u *Unwinder) start(name string, work func()) {
 	})
 }
 
-// worker has whoever is interested know that a worker begins, and gives what ends it.
+// worker reports to Options.OnWorker that a worker starts. The caller calls done when it
+// ends.
 func (u *Unwinder) worker(name string) (done func()) {
 	if u.options.OnWorker == nil {
 		return func() {}
@@ -60,8 +61,8 @@ func (u *Unwinder) worker(name string) (done func()) {
 	return u.options.OnWorker(name)
 }
 
-// nextTable is the executable whose table is to be built now; nil: none is, until
-// something changes or the wait is over. The lock is held.
+// nextTable returns the executable whose table to build now. nil: none, until something
+// changes or, if wait is not 0, wait has passed. The caller holds the lock.
 func (u *Unwinder) nextTable() (e *executable, wait time.Duration) {
 	if e := u.readyToLoad(); e != nil {
 		return e, 0
@@ -72,7 +73,7 @@ func (u *Unwinder) nextTable() (e *executable, wait time.Duration) {
 	if !u.pace.young.Load() {
 		return u.mostWanted(), 0
 	}
-	kept := map[*executable]bool{} // too young to tell whether they are worth it
+	kept := map[*executable]bool{} // too young to tell whether they are worth a table
 	defer func() {
 		for e := range kept {
 			u.wanted[e] = true
@@ -95,8 +96,8 @@ func (u *Unwinder) nextTable() (e *executable, wait time.Duration) {
 	return nil, 0
 }
 
-// readyToLoad is an executable whose rows are wanted and need no building: they never
-// wait for what others build. The lock is held.
+// readyToLoad returns an executable whose wanted rows need no building, or nil. Such
+// rows never wait for tables that are being built. The caller holds the lock.
 func (u *Unwinder) readyToLoad() *executable {
 	for e := range u.wanted {
 		if e.table != nil && u.rows.Packed(e.table) {
@@ -106,8 +107,8 @@ func (u *Unwinder) readyToLoad() *executable {
 	return nil
 }
 
-// onThread gives the CPU time that work takes. It keeps to one thread, whose clock
-// is read.
+// onThread runs work and returns the CPU time it took. It locks the goroutine to its
+// thread, because it reads the clock of the thread.
 func onThread(work func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -116,19 +117,19 @@ func onThread(work func()) time.Duration {
 	return cputime.Clock() - began
 }
 
-// skip leaves a table unbuilt until a walk asks for it again. The lock is held.
+// skip leaves a table unbuilt until a walk asks for it again. The caller holds the lock.
 func (u *Unwinder) skip(e *executable) {
 	u.stats.Skipped++
 	u.dismiss(e)
 	atomic.StoreUint32(&u.memory.executables.Value.E[e.id].Wanted, 0)
 }
 
-// waitForWork lets the lock go until something changes, or so much time has passed
-// if it is not 0. The lock is held.
+// waitForWork releases the lock until something changes or, if wait is not 0, wait has
+// passed. The caller holds the lock.
 func (u *Unwinder) waitForWork(wait time.Duration) {
 	if wait > 0 {
 		wake := time.AfterFunc(wait, func() {
-			u.mu.Lock() // else it could come before the wait
+			u.mu.Lock() // otherwise the broadcast could come before the wait
 			defer u.mu.Unlock()
 			u.work.Broadcast()
 		})

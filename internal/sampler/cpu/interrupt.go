@@ -10,20 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a sample's interrupt costs differs by a factor of ten between machines: a
-// virtual one leaves for its hypervisor to set each timer. So it is measured,
-// once, when it is first needed.
+// The cost of a sample's interrupt differs by a factor of ten between machines: a
+// virtual machine exits to its hypervisor to set each timer. So it is measured once, when
+// it is first needed.
 const (
-	interruptTrial   = 15 * time.Millisecond  // of spinning under a timer,
-	interruptPeriod  = 100 * time.Microsecond // which fires this often
-	cheapInterrupt   = time.Microsecond       // less is believed of no machine,
-	dearInterrupt    = 100 * time.Microsecond // nor is more
-	usualInterrupt   = 14 * time.Microsecond  // where it cannot be measured
-	leastInterrupts  = 20                     // that a trial has to see
-	interruptedAbove = 500 * time.Nanosecond  // a longer time between two readings of the clock
+	interruptTrial   = 15 * time.Millisecond  // how long to spin under a timer
+	interruptPeriod  = 100 * time.Microsecond // how often the timer fires
+	cheapInterrupt   = time.Microsecond       // lower bound on the result
+	dearInterrupt    = 100 * time.Microsecond // upper bound on the result
+	usualInterrupt   = 14 * time.Microsecond  // assumed where it cannot be measured
+	leastInterrupts  = 20                     // fewer make a trial invalid
+	interruptedAbove = 500 * time.Nanosecond  // a longer gap between two clock readings is an interrupt
 )
 
-// interruptCost is what one interrupt of a timer takes from whoever runs.
+// interruptCost returns the CPU time that one timer interrupt takes from the thread that
+// runs.
 var interruptCost = sync.OnceValue(func() time.Duration {
 	cost, err := measureInterrupt()
 	if err != nil {
@@ -32,8 +33,8 @@ var interruptCost = sync.OnceValue(func() time.Duration {
 	return cost
 })
 
-// measureInterrupt spins under a timer of its own, and looks how long the clock
-// stood still for it.
+// measureInterrupt spins under a timer of its own and measures the gaps between clock
+// readings.
 func measureInterrupt() (time.Duration, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -58,8 +59,8 @@ func measureInterrupt() (time.Duration, error) {
 	return costOf(gaps, int(interruptTrial/interruptPeriod))
 }
 
-// costOf judges by the longest gaps, as many as there were interrupts. The median
-// of them is not moved by the few in which another task ran.
+// costOf returns the median of the longest gaps, as many as there were interrupts. The
+// median is robust against the few gaps in which another task ran.
 func costOf(gaps []time.Duration, interrupts int) (time.Duration, error) {
 	if len(gaps) < leastInterrupts {
 		return 0, fmt.Errorf("measure what an interrupt costs: %d were seen of some %d", len(gaps), interrupts)

@@ -8,20 +8,20 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// late is CPU time of threads before they had an event of their own, or of those
-// that never had one: it has no samples.
+// late is the CPU time that has no samples because the thread had no event of its own
+// yet, or never got one.
 type late struct {
-	since func(threadID) time.Duration // what a thread has used so far; for tests
+	since func(threadID) time.Duration // CPU time a thread has used so far; nil: usedSoFar. Tests replace it
 
 	mu    sync.Mutex // guards all below
 	time  time.Duration
-	ended map[threadID]bool // without an event
+	ended map[threadID]bool // threads that ended without an event
 }
 
-// maxLate bounds the threads that are remembered from cut to cut.
+// maxLate bounds the threads that are remembered between two cuts.
 const maxLate = 1 << 16
 
-// never tells of a thread that has ended without an event.
+// never records a thread that has ended without an event.
 func (l *late) never(id threadID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,7 +33,7 @@ func (l *late) never(id threadID) {
 	}
 }
 
-// until tells of a thread that has an event from now on.
+// until records a thread that has an event from now on.
 func (l *late) until(id threadID) {
 	used := l.since
 	if used == nil {
@@ -48,13 +48,13 @@ func (l *late) until(id threadID) {
 func usedSoFar(id threadID) time.Duration {
 	t, err := proc.FS{}.ThreadTime(id.pid, id.tid)
 	if err != nil {
-		return 0 // it has just ended: what it used since is not much
+		return 0 // it has just ended, and has used little
 	}
 	return t.Run
 }
 
-// take gives what was not sampled since it was called last, of threads that used
-// so much in the window that ends.
+// take returns the unsampled time since the last call. used is what each thread used in
+// the window that ends.
 func (l *late) take(used map[threadID]profile.Thread) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *late) take(used map[threadID]profile.Thread) time.Duration {
 	return sum
 }
 
-// lateLoss is that as a loss.
+// lateLoss returns the unsampled time as a loss.
 func (s *Sampler) lateLoss(used map[threadID]profile.Thread) profile.Loss {
 	l := profile.Loss{Reason: profile.LossUnsampled, Detail: profile.TooShortLived}
 	if d := s.late.take(used); d > 0 && s.options.Event.Clock {

@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// calmEvery is how often it is looked whether the targets start threads.
+	// calmEvery is how often we check whether the targets start threads.
 	calmEvery = time.Second
-	// sightEvery is how often it is looked who uses the CPUs: that lists all threads.
+	// sightEvery is how often we check who uses the CPUs. It is longer because the check
+	// lists all threads of the machine.
 	sightEvery = 5 * time.Second
 )
 
@@ -32,8 +33,8 @@ func (s *Sampler) watch() {
 	}
 }
 
-// look compares the machine with the last look, where that is long enough ago, and
-// gives the one to compare with next.
+// look compares the machine with the last sight, if that is old enough, and settles the
+// events. It returns the sight to compare with next.
 func (s *Sampler) look(last sight) sight {
 	births, now := atomic.LoadUint64(&s.shared.Value.Control.Births), time.Now()
 	s.events.mu.Lock()
@@ -59,8 +60,8 @@ func (s *Sampler) look(last sight) sight {
 	return seen
 }
 
-// settle brings the events where they belong by what was seen, at a rate that the
-// budget allows.
+// settle moves the events to where they belong by the observed demand, at a rate that
+// the budget allows.
 func (s *Sampler) settle(births uint64, d demand) {
 	e := &s.events
 	e.mu.Lock()
@@ -78,17 +79,17 @@ func (s *Sampler) settle(births uint64, d demand) {
 	}
 	next = s.afford(next)
 	if !moves && !worthTelling(e.placed.cap, next.cap) {
-		next.cap = e.placed.cap // what others use goes up and down: not each time it does
+		next.cap = e.placed.cap // the load of others fluctuates: ignore small changes
 	}
 	s.take(next, moves)
 }
 
-// worthTelling tells whether a cap differs enough from the one that holds.
+// worthTelling reports whether the next cap differs enough from the current one to be applied.
 func worthTelling(now, next float64) bool {
 	return (now == 0) != (next == 0) || next > 1.2*now || next < 0.9*now
 }
 
-// afford keeps to the budget, or as near to it as can be.
+// afford lowers the rate to fit the budget, or to the slowest rate if none fits.
 func (s *Sampler) afford(p placed) placed {
 	p, err := p.afford(s.options.Budget)
 	if err != nil {
@@ -97,8 +98,8 @@ func (s *Sampler) afford(p placed) placed {
 	return p
 }
 
-// take brings the events to another place, or only to another rate. Who calls it
-// holds the events' lock, here and below.
+// take moves the events to another placement, or changes only their rate. The caller
+// holds the events' lock, as for move.
 func (s *Sampler) take(next placed, moves bool) {
 	e := &s.events
 	told := e.say()
@@ -113,8 +114,8 @@ func (s *Sampler) take(next placed, moves bool) {
 	}
 }
 
-// followBirths brings the events back to the CPUs at the first birth after they
-// have left for the threads.
+// followBirths moves the events back to the CPUs at the first thread start after they
+// moved to the threads.
 func (s *Sampler) followBirths(ring *ringbuf.Reader) {
 	var record ringbuf.Record
 	for {
@@ -128,7 +129,8 @@ func (s *Sampler) followBirths(ring *ringbuf.Reader) {
 	}
 }
 
-// born leaves the threads, if events are there: a target has started one, or a child.
+// born moves the events from the threads to the CPUs, because a target has started a
+// thread or a child process.
 func (s *Sampler) born() {
 	e := &s.events
 	e.mu.Lock()
@@ -141,8 +143,8 @@ func (s *Sampler) born() {
 	s.take(s.afford(next), true)
 }
 
-// move takes all events from where they are to another place. Those that are open
-// are closed first: while both run, both count.
+// move moves all events to another placement. It closes the open events first, since
+// time would be sampled twice while both run.
 func (s *Sampler) move(next placed) {
 	e := &s.events
 	s.countInterrupts()
@@ -150,7 +152,7 @@ func (s *Sampler) move(next placed) {
 	e.placed = next
 	e.base = next.rate(e.asked)
 	err := s.openPlaced()
-	if err != nil && next.placement == PlaceThreads { // mostly for want of file descriptors
+	if err != nil && next.placement == PlaceThreads { // usually too few file descriptors
 		s.log.Warn("sample threads", "error", err)
 		s.dropAll()
 		e.mover.back(time.Now())

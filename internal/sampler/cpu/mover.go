@@ -2,46 +2,46 @@ package cpu
 
 import "time"
 
-// mover decides where the events of chosen processes belong, as time goes by. Only
-// events on CPUs see a thread from its first instruction to its last; those on
-// threads spare bystanders, and come too late for a thread that has just begun.
+// mover decides over time whether the events of chosen processes belong on CPUs or on
+// threads. Only events on CPUs see a thread from its first instruction to its last.
+// Events on threads spare bystanders, but are opened too late to see a new thread start.
 //
-//	guarding --(no births for long enough, threads cost less)--> apart
-//	guarding <--(a birth, or threads that run too rarely)------- apart
+//	guarding --(no thread starts for long enough, threads cost less)--> apart
+//	guarding <--(a thread start, or threads that run too rarely)------- apart
 //
-// It is pure: whoever carries out what it decides tells it what happened.
+// It is pure: the caller reports what happened and carries out the decisions.
 type mover struct {
 	state  residence
-	first  uint64        // births counted when it began,
-	births uint64        // and up to the last look
-	quiet  time.Time     // since when there was no birth
-	needed time.Duration // without one, until events may go to threads
+	first  uint64        // thread starts counted when guarding began
+	births uint64        // and at the last look
+	quiet  time.Time     // no thread has started since
+	needed time.Duration // quiet time required before events may move to threads
 }
 
-// residence is where events are, and what would move them.
+// residence is where events are and what would move them.
 type residence uint8
 
 const (
-	resident residence = iota // they stay where they are: so it was asked, or nothing else serves
-	guarding                  // on CPUs, as threads may be born
-	apart                     // on threads, as none are
+	resident residence = iota // fixed: the options ask for it, or no other placement works
+	guarding                  // on CPUs, because threads may start
+	apart                     // on threads, because none do
 )
 
-// How long targets start no threads before they are believed to start none: at
-// first, and when that was found to be wrong. There are some milliseconds of one
-// thread to lose each time.
+// How long targets must start no threads before we assume that they start none. The
+// wait grows each time the assumption turns out wrong, since each time costs the
+// samples of some milliseconds of one thread.
 const (
 	calmAtFirst = 2 * time.Second
 	calmAfter   = 10 * time.Second
 	calmAtMost  = 160 * time.Second
 )
 
-// guard begins on CPUs.
+// guard resets the mover to events on CPUs.
 func (m *mover) guard(now time.Time, births uint64) {
 	*m = mover{state: guarding, first: births, births: births, quiet: now, needed: calmAtFirst}
 }
 
-// calm counts births, and tells whether events on threads come into question.
+// calm records the count of thread starts and reports whether events may move to threads.
 func (m *mover) calm(now time.Time, births uint64) bool {
 	if births != m.births {
 		m.births, m.quiet = births, now
@@ -49,8 +49,8 @@ func (m *mover) calm(now time.Time, births uint64) bool {
 	return m.state == guarding && now.Sub(m.quiet) >= m.needed
 }
 
-// settle judges where events belong by what was seen, and gives the placement they
-// move to, if they do.
+// settle decides from the observed demand where events belong. If they have to move,
+// it returns the new placement.
 func (m *mover) settle(now time.Time, births uint64, d demand) (to decision, moves bool) {
 	calm := m.calm(now, births)
 	to = place(d)
@@ -65,7 +65,7 @@ func (m *mover) settle(now time.Time, births uint64, d demand) (to decision, mov
 	return decision{}, false
 }
 
-// guards is the decision to be on CPUs, and why by now.
+// guards returns the decision to be on CPUs, with the current reason.
 func (m *mover) guards(d demand) decision {
 	at := place(d)
 	switch {
@@ -78,14 +78,15 @@ func (m *mover) guards(d demand) decision {
 	return decision{PlaceCPUs, "", d.onCPUs(), at.why}
 }
 
-// nearly tells whether threads, where events are, would be chosen but for what the
-// targets pay: that alone moves nothing before it is twice what the others save.
+// nearly reports whether place would still choose threads if they cost the targets half
+// as much. This is hysteresis: cost alone moves events off threads only once the targets
+// pay twice what the others save.
 func (m *mover) nearly(d demand) bool {
 	d.switches /= 2
 	return place(d).placement == PlaceThreads
 }
 
-// born hears of a birth, and tells whether events have to leave the threads.
+// born records a thread start and reports whether events have to leave the threads.
 func (m *mover) born(now time.Time) bool {
 	m.quiet = now
 	if m.state != apart {
@@ -95,8 +96,8 @@ func (m *mover) born(now time.Time) bool {
 	return true
 }
 
-// back is on CPUs again. Who starts threads now and then would have us move for
-// each of them: it is waited longer and longer.
+// back returns to guarding and doubles the required quiet time. Otherwise a target that
+// starts a thread now and then would make events move for each one.
 func (m *mover) back(now time.Time) {
 	m.state, m.quiet = guarding, now
 	m.needed = min(max(2*m.needed, calmAfter), calmAtMost)

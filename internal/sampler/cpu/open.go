@@ -17,26 +17,26 @@ import (
 	"atys.dev/atys/internal/proc"
 )
 
-// Placement says on what an event is opened.
+// Placement says what events are opened on.
 type Placement uint8
 
 const (
-	PlaceByCost  Placement = iota // decide; see place
-	PlaceCPUs                     // on each CPU: whoever runs there is interrupted
-	PlaceThreads                  // on each thread: switching to and from it costs more
-	PlaceCgroup                   // on each CPU, while the cgroup's threads run
+	PlaceByCost  Placement = iota // the sampler decides; see place
+	PlaceCPUs                     // on each CPU: interrupts whatever runs there
+	PlaceThreads                  // on each thread: its context switches cost more
+	PlaceCgroup                   // on each CPU, counting only while threads of the cgroup run
 )
 
-// eventSet is the events that are open.
+// eventSet is the open events and where they are placed.
 type eventSet struct {
-	redrawn chan struct{} // tells drawBlocks that edge is another; not guarded
+	redrawn chan struct{} // tells drawBlocks that edge has changed; not guarded
 
 	mu      sync.Mutex // guards all below
 	placed  placed
-	mover   mover         // where they go next
-	asked   float64       // Hz,
-	base    float64       // and what is had of it
-	block   time.Duration // length of the block under way
+	mover   mover         // decides where they go next
+	asked   float64       // Hz requested
+	base    float64       // Hz after the budget
+	block   time.Duration // length of the current block
 	edge    time.Time     // its end
 	open    []openEvent
 	seconds []int
@@ -45,13 +45,13 @@ type eventSet struct {
 	fired   interrupts
 }
 
-// openEvent is an event that runs.
+// openEvent is one running event.
 type openEvent struct {
 	fd   int
 	link link.Link
-	cpu  int      // -1: it is on a thread,
-	of   threadID // this one
-	own  ownTimer // where it runs only while a target does
+	cpu  int      // -1: the event is on a thread
+	of   threadID // that thread
+	own  ownTimer // for an event that runs only while a target runs
 }
 
 func (e *eventSet) close() error {
@@ -72,21 +72,21 @@ func (e *eventSet) close() error {
 	return errors.Join(errs...)
 }
 
-// frequency is the base rate now.
+// frequency returns the current base rate.
 func (s *Sampler) frequency() float64 {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
 	return s.events.base
 }
 
-// asked is the base rate if the budget allowed it.
+// asked returns the requested rate, before the budget.
 func (s *Sampler) asked() float64 {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
 	return s.events.asked
 }
 
-// openEvents opens the events where they begin and lets them run.
+// openEvents opens the first events and enables them.
 func (s *Sampler) openEvents(first placed) error {
 	o := s.options
 	s.events.mu.Lock()
@@ -105,8 +105,8 @@ func (s *Sampler) openEvents(first placed) error {
 	return s.openPlaced()
 }
 
-// openPlaced opens the events where they belong. Who calls it holds the events'
-// lock, here and below.
+// openPlaced opens the events where they are placed. The caller holds the events' lock,
+// here and below unless a function takes it.
 func (s *Sampler) openPlaced() (err error) {
 	o, e := s.options, &s.events
 	if o.Event.Clock {
@@ -123,8 +123,8 @@ func (s *Sampler) openPlaced() (err error) {
 	}
 	switch {
 	case o.Event.Trace:
-		// A program on a tracepoint sees every hit on the machine, whatever
-		// event it is attached through: open one.
+		// A program attached to a tracepoint sees every hit on the machine,
+		// whichever event it is attached through, so one event is enough.
 		return s.openOne(-1, o.CPUs[0], 0, s.objects.OnSample)
 	case onThreads:
 		return s.openThreads()
@@ -138,7 +138,8 @@ func (s *Sampler) openPlaced() (err error) {
 	return nil
 }
 
-// whose gives what events on a CPU count: everybody, or the cgroup's threads.
+// whose returns the pid and flags that make an event on a CPU count everything, or only
+// the threads of the cgroup.
 func (e *eventSet) whose() (pid, flags int) {
 	if e.cgroup != nil {
 		return int(e.cgroup.Fd()), unix.PERF_FLAG_PID_CGROUP
@@ -149,7 +150,7 @@ func (e *eventSet) whose() (pid, flags int) {
 // openThreads opens an event for each thread of each target.
 func (s *Sampler) openThreads() error {
 	s.targetsMu.Lock()
-	pids := slices.Collect(maps.Keys(s.targets)) // with the children forked since they were named
+	pids := slices.Collect(maps.Keys(s.targets)) // includes children forked since the targets were named
 	s.targetsMu.Unlock()
 	for _, pid := range pids {
 		tids, err := proc.FS{}.ThreadIDs(pid)
@@ -168,8 +169,8 @@ func (s *Sampler) openThreads() error {
 	return nil
 }
 
-// followThreads opens an event for each thread of a new target, where threads
-// have events.
+// followThreads opens an event for each thread of a new target, if events are on
+// threads.
 func (s *Sampler) followThreads(pid int) {
 	tids, err := proc.FS{}.ThreadIDs(pid)
 	if err != nil && !errors.Is(err, proc.ErrNotFound) {
@@ -180,8 +181,8 @@ func (s *Sampler) followThreads(pid int) {
 	}
 }
 
-// followBirth opens an event for a thread that a target has started. What it has
-// used by then has no samples, nor has what it used if it has ended.
+// followBirth opens an event for a thread that a target has started. The time that the
+// thread used before that has no samples; if it has already ended, nor has any other.
 func (s *Sampler) followBirth(id threadID) {
 	opened, follows := s.followThread(id)
 	switch {
@@ -193,8 +194,9 @@ func (s *Sampler) followBirth(id threadID) {
 	}
 }
 
-// followThread opens an event for a thread of a target, where threads have events:
-// it is told whether they have, and whether it was in time.
+// followThread opens an event for a thread of a target, if events are on threads.
+// follows reports whether they are, opened whether the event was opened before the thread
+// ended.
 func (s *Sampler) followThread(id threadID) (opened, follows bool) {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
@@ -221,7 +223,7 @@ func (s *Sampler) openThread(id threadID) (opened bool, err error) {
 	return err == nil, err
 }
 
-// leaveThreads closes the events of processes' threads.
+// leaveThreads closes the events on the threads of these processes.
 func (s *Sampler) leaveThreads(processes map[int]bool) {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
@@ -248,7 +250,7 @@ func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
 	}
 	fd, err := unix.PerfEventOpen(attr, pid, cpu, -1, flags|unix.PERF_FLAG_FD_CLOEXEC)
 	for errors.Is(err, unix.EOPNOTSUPP) && attr.Bits&(unix.PerfBitPreciseIPBit1|unix.PerfBitPreciseIPBit2) != 0 {
-		attr.Bits -= unix.PerfBitPreciseIPBit1 // a step less precise
+		attr.Bits -= unix.PerfBitPreciseIPBit1 // one step less precise
 		fd, err = unix.PerfEventOpen(attr, pid, cpu, -1, flags|unix.PERF_FLAG_FD_CLOEXEC)
 	}
 	if err != nil {
@@ -284,7 +286,8 @@ func (s *Sampler) openError(err error) error {
 	return fmt.Errorf("open event %q: %w", name, err)
 }
 
-// openSecond opens the counter that is read at each sample.
+// openSecond opens the counters of the second event, which the programs read at each
+// sample.
 func (s *Sampler) openSecond() error {
 	pid, flags := s.events.whose()
 	for _, cpu := range s.options.CPUs {
@@ -300,8 +303,8 @@ func (s *Sampler) openSecond() error {
 	return nil
 }
 
-// period is what an event is opened with, and tells the programs what its samples
-// weigh.
+// period returns the period to open an event with. For clocks and tracepoints it also
+// stores the weight of a sample where the BPF programs read it.
 func (s *Sampler) period(tid, cpu int) (uint64, error) {
 	o := s.options
 	switch {

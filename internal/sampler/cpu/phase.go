@@ -14,24 +14,25 @@ import (
 	"atys.dev/atys/internal/stats"
 )
 
-// targetBlock is the mean length of blocks where the timer runs only while a
-// target does.
+// targetBlock is the mean length of a block for timers that run only while a target
+// runs.
 const targetBlock = time.Second
 
-// ownPeriods is for how many periods a timer that runs only while a target does has
-// run before it is started afresh with a new one: what it has run of a period is
-// lost, and one that runs rarely would never fire.
+// ownPeriods is how many periods a timer that runs only while a target runs must have
+// run before it gets a new period. The new period restarts the timer, which loses the
+// part of a period that has passed. Restarted with every block, a timer that runs rarely
+// would never fire.
 const ownPeriods = 50
 
-// ownTimer is the timer of an event that runs only while a target does.
+// ownTimer is the timer of an event that runs only while a target runs.
 type ownTimer struct {
-	base float64       // rate it was last drawn for
-	ran  time.Duration // up to then
-	seen time.Duration // up to the last look
+	base float64       // rate that its period was drawn for
+	ran  time.Duration // how long it had run at that draw
+	seen time.Duration // how long it had run at the last look
 }
 
-// drawBlocks gives all events new periods, block by block, until the sampler is
-// closed. One edge for all CPUs wakes us once, however many there are.
+// drawBlocks gives all events new periods at the start of each block, until the sampler
+// is closed. All CPUs share the edge between blocks, so there is one wakeup for all.
 func (s *Sampler) drawBlocks() {
 	timer := time.NewTimer(s.events.left())
 	defer timer.Stop()
@@ -39,7 +40,7 @@ func (s *Sampler) drawBlocks() {
 		select {
 		case <-s.stop:
 			return
-		case <-s.events.redrawn: // by another, with the base rate
+		case <-s.events.redrawn: // another goroutine began a block: a new rate, or events moved
 		case <-timer.C:
 			s.events.mu.Lock()
 			s.redraw()
@@ -49,14 +50,14 @@ func (s *Sampler) drawBlocks() {
 	}
 }
 
-// left is how long the block under way still lasts.
+// left returns the time until the current block ends.
 func (e *eventSet) left() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return time.Until(e.edge)
 }
 
-// wake has drawBlocks know that the block under way is another.
+// wake tells drawBlocks that a new block has begun.
 func (e *eventSet) wake() {
 	select {
 	case e.redrawn <- struct{}{}:
@@ -64,13 +65,13 @@ func (e *eventSet) wake() {
 	}
 }
 
-// mean is the period of the base rate. Who calls it holds the events' lock, here
-// and below.
+// mean returns the period of the base rate. The caller holds the events' lock, here and
+// below unless a function takes it.
 func (e *eventSet) mean() time.Duration {
 	return time.Duration(math.Round(float64(time.Second) / e.base))
 }
 
-// begin begins a block.
+// begin starts a block and draws its length.
 func (s *Sampler) begin() {
 	e := &s.events
 	if e.placed.placement == PlaceCPUs {
@@ -78,13 +79,13 @@ func (s *Sampler) begin() {
 	} else {
 		e.block = stats.DrawLength(s.options.Rand, targetBlock)
 	}
-	if e.placed.placement == PlaceThreads { // of those that the table of weights has no room for
+	if e.placed.placement == PlaceThreads { // for threads that the table of weights has no room for
 		atomic.StoreUint64(&s.shared.Value.Cpu[0].Period, uint64(e.mean()))
 	}
 	e.edge = time.Now().Add(e.block)
 }
 
-// draw gives a timer its period, and how much more than that its first sample
+// draw returns a period for a timer, and how much more than the period its first sample
 // weighs: see stats.FirstWeight.
 func (s *Sampler) draw() (period, first time.Duration) {
 	if s.options.Fixed {
@@ -94,8 +95,8 @@ func (s *Sampler) draw() (period, first time.Duration) {
 	return period, stats.FirstWeight(period) - period
 }
 
-// drawFor draws a timer for an event of a CPU, or of a thread (-1), and tells the
-// programs what its samples weigh.
+// drawFor draws the period of an event on a CPU, or on a thread if cpu is -1. It stores
+// the weight of the event's samples where the BPF programs read it.
 func (s *Sampler) drawFor(cpu, tid int) (period time.Duration, err error) {
 	period, first := s.draw()
 	if cpu >= 0 {
@@ -106,7 +107,7 @@ func (s *Sampler) drawFor(cpu, tid int) (period time.Duration, err error) {
 	}
 	err = s.objects.Weights.Put(uint32(tid), kernelTimerWeight{Period: uint64(period), First: uint64(first)})
 	if errors.Is(err, unix.E2BIG) {
-		return s.events.mean(), nil // which is what samples of the others weigh
+		return s.events.mean(), nil // the weight of threads without an entry in the table
 	}
 	if err != nil {
 		return 0, fmt.Errorf("tell what samples of thread %d weigh: %w", tid, err)
@@ -120,8 +121,8 @@ func (s *Sampler) forgetWeight(tid int) {
 	}
 }
 
-// redraw begins a new block: events get new periods, those of targets as far as
-// they have run for long enough.
+// redraw starts a new block and gives events new periods. Timers that run only while a
+// target runs get one only if they have run for long enough.
 func (s *Sampler) redraw() {
 	s.begin()
 	e := &s.events
@@ -149,8 +150,8 @@ func (s *Sampler) redraw() {
 	}
 }
 
-// running is how long an event has run since it was opened, and whether its thread
-// has ended: an event stays after it.
+// running returns how long an event has run since it was opened, and whether its thread
+// has ended. The kernel does not close the event of a thread that ends.
 func (o *openEvent) running() (ran time.Duration, ended bool) {
 	var count [8]byte
 	if n, err := unix.Read(o.fd, count[:]); n != len(count) || err != nil {
@@ -162,7 +163,8 @@ func (o *openEvent) running() (ran time.Duration, ended bool) {
 	return ran, still && o.cpu < 0 && errors.Is(unix.Tgkill(o.of.pid, o.of.tid, 0), unix.ESRCH)
 }
 
-// due tells whether a timer has run for long enough to start afresh.
+// due reports whether a timer may be restarted: it has run for long enough, or the base
+// rate has changed.
 func (t *ownTimer) due(ran time.Duration, base float64, mean time.Duration) bool {
 	if t.base == base && ran-t.ran < ownPeriods*mean {
 		return false
@@ -171,8 +173,8 @@ func (t *ownTimer) due(ran time.Duration, base float64, mean time.Duration) bool
 	return true
 }
 
-// setBase has the timers follow a new base rate at once: at the edge of a
-// window, that it may hold from there on.
+// setBase applies a new requested rate to the timers at once. It is called at the edge of
+// a window, so that the rate holds for the whole window.
 func (s *Sampler) setBase(asked float64) {
 	e := &s.events
 	e.mu.Lock()
@@ -181,7 +183,8 @@ func (s *Sampler) setBase(asked float64) {
 	s.changeBase(e.placed.rate(asked))
 }
 
-// changeBase has the timers follow what is had of the rate that is asked for.
+// changeBase sets the base rate, the requested rate as far as the budget allows it, and
+// applies it to the timers.
 func (s *Sampler) changeBase(hz float64) {
 	e := &s.events
 	if e.base == hz {
@@ -202,7 +205,7 @@ func (s *Sampler) changeBase(hz float64) {
 	}
 }
 
-// byFrequency tells whether the kernel itself keeps the event at a frequency.
+// byFrequency reports whether the kernel adjusts the event's period to a frequency.
 func (o *Options) byFrequency() bool {
 	return !o.Event.Clock && !o.Event.Trace && o.Count == 0
 }

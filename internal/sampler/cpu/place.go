@@ -12,39 +12,41 @@ import (
 	"atys.dev/atys/internal/proc"
 )
 
-// What an event on a thread adds to each of its context switches; measured on a
+// What an event on a thread adds to each context switch of the thread, measured on a
 // virtual machine.
 const (
 	switchCostAt99Hz  = 2400 * time.Nanosecond
 	switchCostAt999Hz = 5800 * time.Nanosecond
 )
 
-// hotFrequency is from where on it matters whom the interrupts hit: below,
+// hotFrequency is the rate from which it matters whom the interrupts hit. Below it,
 // bystanders pay about 1% of the CPU time they use.
 const hotFrequency = 499
 
 // maxThreadEvents bounds the file descriptors spent on one target.
 const maxThreadEvents = 256
 
-// maxRare is how much of the targets' time may be of threads that run rarely: one
-// that uses less than a period while it has an event of its own has no samples.
+// maxRare is the largest part of the targets' time that may belong to threads that run
+// rarely. A thread that uses less than a period while it has an event of its own gets no
+// samples.
 const maxRare = 0.03
 
-// demand is what is known when events are placed.
+// demand is what a placement is decided on.
 type demand struct {
 	hz        float64
-	interrupt time.Duration // what one costs
-	others    float64       // CPUs that processes other than the targets keep busy,
-	switches  float64       // context switches a second of the targets
-	threads   int           // of the targets
-	rare      float64       // part of the targets' time that is of threads that used less than a period
-	cgroup    string        // a cgroup2 directory that holds the targets and nothing else
+	interrupt time.Duration // cost of one interrupt
+	others    float64       // CPUs that processes other than the targets keep busy
+	switches  float64       // context switches of the targets, per second
+	threads   int           // number of the targets' threads
+	rare      float64       // part of the targets' time that belongs to threads that used less than a period
+	cgroup    string        // cgroup2 directory that holds the targets and nothing else; empty: none
 }
 
-// onCPUs is what others pay, of a core, where each CPU has an event.
+// onCPUs returns what others pay, as a part of a core, if each CPU has an event.
 func (d *demand) onCPUs() float64 { return d.hz * d.interrupt.Seconds() * d.others }
 
-// onThreads is what the targets pay, of a core, where each of their threads has one.
+// onThreads returns what the targets pay, as a part of a core, if each of their threads
+// has an event.
 func (d *demand) onThreads() float64 {
 	perSwitch := switchCostAt99Hz
 	if d.hz > 99 {
@@ -54,8 +56,8 @@ func (d *demand) onThreads() float64 {
 	return d.switches * perSwitch.Seconds()
 }
 
-// affordable is the rate at which others pay no more than the budget, of a core;
-// 0: at any.
+// affordable returns the highest rate at which others pay no more than the budget, a
+// part of a core. 0: any rate.
 func (d *demand) affordable(budget float64) float64 {
 	if budget <= 0 || d.interrupt <= 0 || d.others <= 0 {
 		return 0
@@ -63,17 +65,17 @@ func (d *demand) affordable(budget float64) float64 {
 	return budget / (d.interrupt.Seconds() * d.others)
 }
 
-// decision says where events go, and what that costs others.
+// decision says where events go and what that costs others.
 type decision struct {
 	placement  Placement
 	cgroup     string
-	bystanders float64 // of a core, paid by processes that are not sampled
+	bystanders float64 // part of a core that processes that are not sampled pay
 	why        string
 }
 
-// place is pure: where events would serve best, if the targets start no threads.
-// They go where those who are not sampled pay least, unless the targets would pay
-// more for that than the others save, or would not be sampled in full.
+// place decides where events belong, assuming that the targets start no threads. It is
+// pure. Events go where processes that are not sampled pay least, unless that costs the
+// targets more than it saves the others, or leaves part of the targets unsampled.
 func place(d demand) decision {
 	onCPUs := d.onCPUs()
 	switch {
@@ -91,15 +93,15 @@ func place(d demand) decision {
 	return decision{PlaceCPUs, "", onCPUs, "each CPU is sampled: events on threads would cost the targets more than the others save"}
 }
 
-// Why events are on CPUs that might be on threads.
+// Reasons why events are on CPUs although they could be on threads.
 const (
 	untilCalm  = "each CPU is sampled, until it is known that the targets start no threads"
 	afterBirth = "each CPU is sampled: the targets start threads, which might end before they had an event"
 )
 
-// BudgetError refuses a recording that would cost others too much at any rate.
+// BudgetError reports that a recording costs others too much even at the slowest rate.
 type BudgetError struct {
-	Cost, Budget float64 // of a core
+	Cost, Budget float64 // parts of a core
 	Hz           float64
 }
 
@@ -108,12 +110,12 @@ func (e *BudgetError) Error() string {
 		e.Hz, 100*e.Cost, 100*e.Budget)
 }
 
-// movable tells whether a sampler may choose where its events are.
+// movable reports whether the sampler may choose where its events are.
 func (o *Options) movable() bool {
-	return o.Cgroup == "" && o.Spread == PlaceByCost && !o.All && o.Event.Clock && o.Second == nil // a second event is counted by CPU
+	return o.Cgroup == "" && o.Spread == PlaceByCost && !o.All && o.Event.Clock && o.Second == nil // a second event is counted per CPU
 }
 
-// placeEvents decides where this sampler's events begin.
+// placeEvents decides where the events of this sampler start.
 func (s *Sampler) placeEvents() (placed, error) {
 	o := s.options
 	p := placed{decision: decision{placement: PlaceCPUs, why: "each CPU is sampled"}, seen: demand{hz: s.asked()}}
@@ -132,24 +134,25 @@ func (s *Sampler) placeEvents() (placed, error) {
 			return p, err
 		}
 	}
-	if p.decision = place(p.seen); p.decision.placement == PlaceThreads { // if they stay calm: see mover
+	if p.decision = place(p.seen); p.decision.placement == PlaceThreads { // once no threads start: see mover
 		p.decision = decision{PlaceCPUs, "", p.seen.onCPUs(), untilCalm}
 	}
 	return p.afford(o.Budget)
 }
 
-// considered tells whether it matters, at a rate, whom interrupts hit.
+// considered reports whether it matters, at this rate, whom interrupts hit.
 func (s *Sampler) considered(hz float64) bool { return hz >= hotFrequency || s.options.Budget > 0 }
 
-// placed is where events are, why, and at which rate at most.
+// placed is where events are, why, and the highest rate they may have.
 type placed struct {
 	decision
-	seen demand  // by what it was decided
-	cap  float64 // Hz that the budget allows; 0: as many as are asked for
+	seen demand  // the demand it was decided on
+	cap  float64 // Hz that the budget allows; 0: no limit
 }
 
-// afford lowers the rate until others pay no more than the budget, of a core,
-// allows. Where the slowest rate is too dear it is taken, and that is the error.
+// afford returns p with the rate lowered until others pay no more than the budget, a
+// part of a core. If even the slowest rate costs too much, afford returns that rate and a
+// BudgetError.
 func (p placed) afford(budget float64) (placed, error) {
 	p.cap = 0
 	if p.placement != PlaceCPUs {
@@ -167,7 +170,7 @@ func (p placed) afford(budget float64) (placed, error) {
 	return p, nil
 }
 
-// rate is the base rate where one is asked for.
+// rate returns the base rate for the requested one.
 func (p *placed) rate(asked float64) float64 {
 	if p.cap > 0 {
 		return min(asked, p.cap)
@@ -175,7 +178,7 @@ func (p *placed) rate(asked float64) float64 {
 	return asked
 }
 
-// lowered says, in words, that the rate is less than was asked for; empty: it is not.
+// lowered explains in words that the rate is lower than requested; empty: it is not.
 func (p *placed) lowered(asked float64) string {
 	if p.cap == 0 || p.cap >= asked {
 		return ""
@@ -183,7 +186,7 @@ func (p *placed) lowered(asked float64) string {
 	return fmt.Sprintf("sampled at %.3g Hz instead of %.4g: more would cost processes that are not sampled more than the budget", p.cap, asked)
 }
 
-// firstLook watches the machine for a moment.
+// firstLook watches the machine for a moment and fills in the demand.
 func (s *Sampler) firstLook(d *demand) error {
 	before, err := s.sight()
 	if err != nil {
@@ -195,28 +198,29 @@ func (s *Sampler) firstLook(d *demand) error {
 		return err
 	}
 	*d = s.compare(before, after)
-	d.rare = 0 // too short a look to say
+	d.rare = 0 // unknown: the look is too short
 	d.cgroup = ownCgroup(s.options.PIDs)
 	return nil
 }
 
-// firstSight is how long the machine is watched before hot events are placed.
+// firstSight is how long firstLook watches the machine before hot events are placed.
 const firstSight = 50 * time.Millisecond
 
-// sight is what all threads have used up to a moment.
+// sight is what all threads had used at one moment.
 type sight struct {
 	at      time.Time
 	threads map[threadID]times
 }
 
-// sight looks at all threads. Who calls it holds s.mu, or has not started yet.
+// sight reads the times of all threads. The caller holds s.mu, or has not started the
+// sampler yet.
 func (s *Sampler) sight() (sight, error) {
 	seen := sight{at: time.Now(), threads: map[threadID]times{}}
 	err := s.exact.snapshot(func(id threadID, t times) { seen.threads[id] = t })
 	return seen, err
 }
 
-// compare tells what the targets and others did between two looks.
+// compare returns what the targets and others did between two sights.
 func (s *Sampler) compare(before, after sight) demand {
 	d := demand{hz: s.asked(), interrupt: interruptCost()}
 	elapsed := after.at.Sub(before.at).Seconds()
@@ -248,8 +252,8 @@ func (s *Sampler) compare(before, after sight) demand {
 
 var cgroup2Roots = []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"}
 
-// ownCgroup finds a cgroup2 directory that holds exactly these processes; empty
-// if there is none. The root holds whatever was never placed and does not count.
+// ownCgroup returns the cgroup2 directory of these processes if it holds no others, else
+// the empty string. The root does not count: it holds everything that was never placed.
 func ownCgroup(pids []int) string {
 	if len(pids) == 0 {
 		return ""
@@ -281,14 +285,15 @@ func ownCgroup(pids []int) string {
 	return ""
 }
 
-// Placement tells where events are now, and what others pay, in words.
+// Placement returns where events are now and why, in words, and what others pay for it,
+// as a part of a core.
 func (s *Sampler) Placement() (why string, bystanders float64) {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
 	return s.events.say(), s.events.placed.bystanders
 }
 
-// say is where events are, and why, in words.
+// say returns where events are and why, in words.
 func (e *eventSet) say() string {
 	if lowered := e.placed.lowered(e.asked); lowered != "" {
 		return e.placed.why + "; " + lowered
@@ -296,7 +301,8 @@ func (e *eventSet) say() string {
 	return e.placed.why
 }
 
-// lowered says so of the window that ends now.
+// lowered explains in words that the rate of the window that ends now is lower than
+// requested; empty: it is not.
 func (s *Sampler) lowered() string {
 	s.events.mu.Lock()
 	defer s.events.mu.Unlock()
