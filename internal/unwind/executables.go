@@ -129,32 +129,57 @@ func isMade(m lifecycle.Mapping) bool {
 }
 
 // executableOf finds or registers the file behind a mapping; nil where the
-// mapping has none.
+// mapping has none. The lock is dropped while a file is opened, which may sleep:
+// what the caller looked up before may have changed.
 func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 	if m.Path == "" || (m.Path[0] != '/' && m.Path != vdsoPath) || m.Path == "//anon" || isShared(m) || isMade(m) {
 		return nil
 	}
 	file := fileOf(m)
-	if e := u.executables.byFile[file]; e != nil {
-		u.retry(e, pid, m)
+	if e := u.executables.byFile[file]; e != nil && !e.worthRetry(pid) {
 		return e
 	}
+	u.mu.Unlock()
+	handle, err := u.options.Source.Open(pid, m)
+	u.mu.Lock()
+	e := u.executables.byFile[file]
+	switch {
+	case e == nil:
+		if e = u.register(pid, file, m.Path); e == nil {
+			break
+		}
+		u.opened(e, pid, handle, err)
+		return e
+	case e.worthRetry(pid):
+		e.failed, e.identified = false, false
+		u.withdraw(e, 0)
+		e.close()
+		u.opened(e, pid, handle, err)
+		return e
+	}
+	if err == nil {
+		handle.Close() // there is no room, or somebody else was faster
+	}
+	return e
+}
+
+// register gives a file its number; nil: there is none left.
+func (u *Unwinder) register(pid int, file fileID, path string) *executable {
 	id, ok := u.takeID(pid)
 	if !ok {
 		return nil
 	}
-	e := &executable{id: id, identity: u.executables.times[id] % identities, file: file, path: m.Path, met: time.Now()}
+	e := &executable{id: id, identity: u.executables.times[id] % identities, file: file, path: path, met: time.Now()}
 	u.executables.times[id]++
 	k := &u.memory.executables.Value.E[id]
 	*k = kernelExecutable{Generation: k.Generation + 1, Identity: e.identity << idBits}
-	u.open(e, pid, m)
 	u.executables.byFile[file] = e
 	for int(id) >= len(u.executables.byID) {
 		u.executables.byID = append(u.executables.byID, nil)
 	}
 	u.executables.byID[id] = e
 	if err := u.maps.Files.Update(file.key(), id, ebpf.UpdateAny); err != nil {
-		u.options.Log.Debug("no room for a file", "path", m.Path, "error", err)
+		u.options.Log.Debug("no room for a file", "path", path, "error", err)
 	}
 	return e
 }
@@ -197,26 +222,19 @@ func (f fileID) key() kernelFileKey {
 // maxTries bounds how often a file that cannot be read is tried.
 const maxTries = 3
 
-// retry has a file that could not be read tried once more, now that another
-// process maps it: the one before may have ended while we read it.
-func (u *Unwinder) retry(e *executable, pid int, m lifecycle.Mapping) {
-	if !e.failed || e.tries >= maxTries || e.triedFor == pid {
-		return
-	}
-	e.failed, e.identified = false, false
-	u.withdraw(e, 0)
-	e.close()
-	u.open(e, pid, m)
+// worthRetry tells whether a file that could not be read is to be tried once more,
+// now that another process maps it: the one before may have ended while we read it.
+func (e *executable) worthRetry(pid int) bool {
+	return e.failed && e.tries < maxTries && e.triedFor != pid
 }
 
-// open opens the file, which the process may soon not map any more. One that
-// cannot be opened stays known: its frames are path+offset, its stacks end there.
-func (u *Unwinder) open(e *executable, pid int, m lifecycle.Mapping) {
+// opened keeps a file that was opened. One that could not be opened stays known: its
+// frames are path+offset, its stacks end there.
+func (u *Unwinder) opened(e *executable, pid int, handle *os.File, err error) {
 	e.tries, e.triedFor = e.tries+1, pid
-	handle, err := u.options.Source.Open(pid, m)
 	if err != nil {
 		u.giveUp(e)
-		u.options.Log.Debug("open executable", "pid", pid, "path", m.Path, "error", err)
+		u.options.Log.Debug("open executable", "pid", pid, "path", e.path, "error", err)
 		return
 	}
 	e.handle = handle

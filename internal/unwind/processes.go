@@ -94,31 +94,54 @@ func (u *Unwinder) insert(l *layout, a area) {
 	}
 }
 
-// scan reads a process's mappings anew from /proc.
+// maxScans bounds how often mappings are read again that changed meanwhile.
+const maxScans = 3
+
+// scan reads a process's mappings anew from /proc. The lock is dropped meanwhile:
+// reading them waits for whoever changes the process's memory, and opening files
+// may sleep.
 func (u *Unwinder) scan(pid int) error {
-	now := monotonic()
+	for tries := 1; ; tries++ {
+		before, now := u.processes[pid], monotonic()
+		l, err := u.read(pid)
+		if err != nil {
+			return err
+		}
+		p := u.processes[pid]
+		if changed := p != before || p != nil && p.changed > now; changed && tries < maxScans {
+			u.release(l)
+			continue
+		}
+		if p == nil {
+			p = &process{} // which did not change: it was there before us, or walks know when it began
+			u.processes[pid] = p
+			u.appeared = append(u.appeared, pid)
+		} else {
+			p.changed = max(p.changed, now)
+			u.release(p.layout)
+		}
+		p.layout, p.known = l, now
+		u.publishProcess(pid, p)
+		return nil
+	}
+}
+
+// read makes a layout of a process's mappings. The lock is dropped meanwhile.
+func (u *Unwinder) read(pid int) (*layout, error) {
+	u.mu.Unlock()
 	mappings, err := u.options.Source.Mappings(pid)
+	u.mu.Lock()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p := u.processes[pid]
-	if p == nil {
-		p = &process{} // which did not change: it was there before us, or walks know when it began
-		u.processes[pid] = p
-	} else {
-		p.changed = now
-		u.release(p.layout)
-	}
-	p.layout = &layout{shared: 1, stale: true, areas: make([]area, 0, len(mappings))}
+	l := &layout{shared: 1, stale: true, areas: make([]area, 0, len(mappings))}
 	for _, m := range mappings {
 		e := u.executableOf(pid, m)
 		use(e, 1)
-		p.layout.areas = append(p.layout.areas, area{m.Start, m.End, m.Offset, e, isShared(m)})
+		l.areas = append(l.areas, area{m.Start, m.End, m.Offset, e, isShared(m)})
 	}
-	slices.SortFunc(p.layout.areas, func(a, b area) int { return cmp.Compare(a.start, b.start) })
-	p.known = now
-	u.publishProcess(pid, p)
-	return nil
+	slices.SortFunc(l.areas, func(a, b area) int { return cmp.Compare(a.start, b.start) })
+	return l, nil
 }
 
 // release drops one user of a layout.
@@ -242,10 +265,12 @@ func (u *Unwinder) apply(e lifecycle.Event) {
 		if p == nil {
 			return // not tracked, or its fork was lost: a walk will ask
 		}
-		l := u.own(p)
-		x := u.executableOf(e.PID, e.Map)
-		u.insert(l, area{e.Map.Start, e.Map.End, e.Map.Offset, x, isShared(e.Map)})
-		p.changed, p.dirty = e.Time, true
+		x := u.executableOf(e.PID, e.Map) // drops the lock
+		if p = u.processes[e.PID]; p == nil {
+			return
+		}
+		u.insert(u.own(p), area{e.Map.Start, e.Map.End, e.Map.Offset, x, isShared(e.Map)})
+		p.changed, p.dirty = max(p.changed, e.Time), true
 	case lifecycle.Exit:
 		if u.gone(e.PID) {
 			u.forget(e.PID)

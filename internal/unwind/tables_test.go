@@ -31,7 +31,7 @@ func offline(t *testing.T, o Options) *Unwinder {
 
 // readable registers a file as one whose table can be built.
 func readable(u *Unwinder, inode uint64) *executable {
-	e := u.executableOf(1, fileMapping(0x1000, inode, "/file"))
+	e := fileBehind(u, 1, fileMapping(0x1000, inode, "/file"))
 	e.failed = false
 	u.unload(e, 0)
 	return e
@@ -171,11 +171,11 @@ func TestUnreadableFileIsTriedAgain(t *testing.T) {
 	u := offline(t, Options{Source: source})
 	m := fileMapping(0x1000, 11, "/file")
 	for range 3 {
-		if e := u.executableOf(1, m); !e.failed || source.opens != 1 {
+		if e := fileBehind(u, 1, m); !e.failed || source.opens != 1 {
 			t.Fatalf("failed: %v, opened %d times", e.failed, source.opens)
 		}
 	}
-	e := u.executableOf(2, m)
+	e := fileBehind(u, 2, m)
 	u.mu.Lock()
 	u.identify(e)
 	u.mu.Unlock()
@@ -185,7 +185,7 @@ func TestUnreadableFileIsTriedAgain(t *testing.T) {
 	source.denied = func(int) bool { return true }
 	source.opens = 0
 	for pid := range 20 {
-		u.executableOf(pid, fileMapping(0x1000, 12, "/other"))
+		fileBehind(u, pid, fileMapping(0x1000, 12, "/other"))
 	}
 	if source.opens != maxTries {
 		t.Errorf("opened %d times, want %d", source.opens, maxTries)

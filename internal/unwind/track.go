@@ -161,7 +161,7 @@ func (u *Unwinder) applyAll(events []lifecycle.Event, known uint64, exited map[i
 	}
 	for pid := range changed {
 		if p := u.processes[pid]; p != nil && p.dirty {
-			p.known = known
+			p.known = max(p.known, known) // it may have been read meanwhile
 			u.publishProcess(pid, p)
 		}
 	}
@@ -264,6 +264,10 @@ func (u *Unwinder) loadFor(e *executable) {
 func (u *Unwinder) sweep(exited map[int]bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	for _, pid := range u.appeared {
+		exited[pid] = true
+	}
+	u.appeared = u.appeared[:0]
 	for pid := range exited {
 		if !u.gone(pid) {
 			continue

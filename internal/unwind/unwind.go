@@ -122,6 +122,7 @@ type Unwinder struct {
 	claims      claims
 	retired     []retired
 	unpublished map[int]*process // whose mappings wait for room
+	appeared    []int            // processes that were read: their exit may have been heard of before
 	stats       Stats
 	threads     func(lifecycle.Event)
 	photographs *photographs

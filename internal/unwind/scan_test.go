@@ -1,0 +1,75 @@
+package unwind
+
+import (
+	"os"
+	"testing"
+
+	"atys.dev/atys/internal/proc/lifecycle"
+)
+
+// fileBehind registers the file behind a mapping.
+func fileBehind(u *Unwinder, pid int, m lifecycle.Mapping) *executable {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.executableOf(pid, m)
+}
+
+// slow is a Source that does not answer before it may.
+type slow struct {
+	noProcesses
+	asked   chan string // what is asked, as it is
+	answers chan []lifecycle.Mapping
+}
+
+func (s slow) Mappings(int) ([]lifecycle.Mapping, error) {
+	s.asked <- "mappings"
+	return <-s.answers, nil
+}
+
+func (s slow) Open(_ int, m lifecycle.Mapping) (*os.File, error) {
+	s.asked <- m.Path
+	<-s.answers
+	return nil, os.ErrNotExist
+}
+
+// A process whose mappings cannot be read at once, or whose file takes long to open,
+// holds up nobody else; and what changed meanwhile is read again.
+func TestScanHoldsNobodyUp(t *testing.T) {
+	const pid = 1 << 23 // no process has this number
+	s := slow{asked: make(chan string), answers: make(chan []lifecycle.Mapping)}
+	u := offline(t, Options{Source: s, Wanted: func(int) bool { return true }})
+	done := make(chan error)
+	go func() { done <- u.Track(pid) }()
+	<-s.asked
+	u.applyAll([]lifecycle.Event{{Kind: lifecycle.Exec, PID: pid, Time: monotonic()}}, monotonic(), map[int]bool{})
+	s.answers <- []lifecycle.Mapping{{Start: 0x1000, End: 0x2000, Path: ""}} // of the program before
+	if again := <-s.asked; again != "mappings" {
+		t.Fatalf("asked for %q, want the mappings again: the process has called exec", again)
+	}
+	s.answers <- []lifecycle.Mapping{fileMapping(0x5000, 7, "/slow")}
+	if file := <-s.asked; file != "/slow" {
+		t.Fatalf("opened %q", file)
+	}
+	if n := u.Stats().Processes; n != 1 {
+		t.Errorf("%d processes are known, want that of the exec", n)
+	}
+	s.answers <- nil
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if p := u.processes[pid]; p.maps(0x1000) || !p.maps(0x5000) {
+		t.Errorf("mapped: %+v", p.layout.areas)
+	}
+}
+
+// The exit of a process may be heard of while its mappings are read: it is not kept.
+func TestScannedProcessMayBeGone(t *testing.T) {
+	u := offline(t, Options{Source: twins{"/bin/sleep", 1}})
+	if err := u.Track(1 << 23); err != nil { // no process has this number
+		t.Fatal(err)
+	}
+	u.sweep(map[int]bool{})
+	if n := u.Stats().Processes; n != 0 {
+		t.Errorf("%d processes are known, and none is there", n)
+	}
+}
