@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math"
 	"slices"
 
 	"atys.dev/atys/internal/profile"
@@ -33,14 +34,40 @@ func split(w *profile.Window, targets []profile.Labels, machine profile.Labels, 
 		s.add(p, row)
 	}
 	for _, l := range w.Losses {
-		if l.Reason == profile.LossUnsampled {
-			continue // each target's is told by its own balance
-		}
-		if l.Reason == profile.LossDropped || !l.Reason.OfSamples() { // the others were counted again, row by row
+		switch {
+		case l.Reason == profile.LossUnsampled: // each target's own balance tells it
+		case l.Reason == profile.LossDropped:
+			s.lost(rest, l)
+		case !l.Reason.OfSamples(): // the others were counted again, row by row
 			rest.Head().AddLoss(l)
 		}
 	}
 	return s.windows()
+}
+
+// lost shares out samples that were lost before anybody saw whose they were: to each
+// target by how much its samples fall short of its exact time, so that its balance
+// does not report them a second time. What no target misses is the machine's.
+func (s *splitter) lost(rest *part, l profile.Loss) {
+	var short int64
+	for _, p := range s.parts {
+		short += p.short()
+	}
+	scale := 1 / float64(max(short, l.Value, 1))
+	left := l
+	for _, p := range s.parts {
+		share := float64(p.short()) * scale
+		own := profile.Loss{Reason: l.Reason, Detail: l.Detail,
+			N: min(int64(math.Round(share*float64(l.N))), left.N), Value: min(int64(math.Round(share*float64(l.Value))), left.Value)}
+		if own.N == 0 {
+			continue
+		}
+		p.Head().AddLoss(own)
+		left.N, left.Value = left.N-own.N, left.Value-own.Value
+	}
+	if left.N > 0 {
+		rest.Head().AddLoss(left)
+	}
 }
 
 // splitter finds the part of a target.
@@ -54,6 +81,7 @@ type splitter struct {
 // part is the window of one target as it is built.
 type part struct {
 	*profile.Builder
+	sampled   int64 // what its rows weigh
 	stacks    map[profile.StackID]profile.StackID
 	locations map[profile.LocationID]profile.LocationID
 }
@@ -68,7 +96,7 @@ func (s *splitter) part(target profile.Labels) *part {
 		h := s.whole.Head
 		h.Target, h.Exact, h.Idle, h.Watched, h.Losses = target, profile.Exact{}, 0, 0, nil
 		h.Types, h.Comments = slices.Clone(h.Types), slices.Clone(h.Comments)
-		p = &part{profile.NewBuilder(h), map[profile.StackID]profile.StackID{}, map[profile.LocationID]profile.LocationID{}}
+		p = &part{Builder: profile.NewBuilder(h), stacks: map[profile.StackID]profile.StackID{}, locations: map[profile.LocationID]profile.LocationID{}}
 		s.parts[key] = p
 	}
 	return p
@@ -102,6 +130,9 @@ func (s *splitter) add(p *part, row profile.Row) {
 	}
 	if stands(w, row.Stack) && len(row.Values) > 0 {
 		p.Head().AddLoss(profile.Loss{Reason: profile.LossPruned, Detail: prunedBy(w), N: row.N, Value: row.Values[0]})
+	}
+	if len(row.Values) > 0 {
+		p.sampled += row.Values[0]
 	}
 	row.Stack = p.stack(w, row.Stack)
 	p.Add(row)
@@ -152,6 +183,9 @@ func (p *part) stack(w *profile.Window, id profile.StackID) profile.StackID {
 	p.stacks[id] = own
 	return own
 }
+
+// short is the exact time that samples do not account for.
+func (p *part) short() int64 { return max(int64(p.Head().Exact.CPU)-p.sampled, 0) }
 
 // windows gives the parts that have anything to tell, by target.
 func (s *splitter) windows() (windows []*profile.Window) {

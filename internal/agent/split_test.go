@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"maps"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
@@ -88,5 +90,36 @@ func TestSplit(t *testing.T) {
 	p = byTarget[node.String()]
 	if got := p.LossOf(profile.LossDropped); p.N() != 8 || got.N != 3 || p.LossOf(profile.LossTargets).N != 2 || p.Idle != 5 || p.Watched != 9 {
 		t.Errorf("the machine itself: %d samples, %+v lost, idle %d of %d", p.N(), got, p.Idle, p.Watched)
+	}
+}
+
+// Samples that found no room belong to the targets whose samples fall short: a
+// target that says "lost" need not say "not sampled" as well.
+func TestSplitSharesLostSamples(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lost int64
+		want map[string]int64 // by service; "": the machine's
+	}{
+		{"as much as is missing", 40, map[string]int64{"shop": 30, "cart": 10}},
+		{"less than is missing", 20, map[string]int64{"shop": 15, "cart": 5}},
+		{"more than is missing", 60, map[string]int64{"shop": 30, "cart": 10, "": 20}},
+	} {
+		b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}},
+			Losses: []profile.Loss{{Reason: profile.LossDropped, Detail: "full", N: c.lost, Value: c.lost}}})
+		targets := []profile.Labels{{"service": "shop"}, {"service": "cart"}, {"service": "whole"}}
+		for i, exact := range []time.Duration{130, 110, 100} {
+			thread := b.Thread(profile.Thread{PID: i + 1, TID: i + 1, Exact: profile.Exact{CPU: exact}})
+			b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), Thread: thread, N: 100, Values: []int64{100}})
+		}
+		got := map[string]int64{}
+		for _, p := range split(b.Window(), targets, profile.Labels{"node": "a"}, spec.ThreadsNone) {
+			if lost := p.LossOf(profile.LossDropped).Value; lost > 0 {
+				got[p.Target["service"]] = lost
+			}
+		}
+		if !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
 	}
 }
