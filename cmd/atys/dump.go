@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,7 +34,10 @@ in whatever languages it is written. The process is not stopped, and does not no
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !c.Flags().Changed("pid") {
-				return &usageError{fmt.Errorf("which process? give its number: atys dump -p PID")}
+				return &usageError{errors.New("which process? give its number: atys dump -p PID")}
+			}
+			if pid <= 0 {
+				return &usageError{fmt.Errorf("-p %d is no process: give the number that ps shows", pid)}
 			}
 			classes, err := flags.classifier()
 			if err != nil {

@@ -131,9 +131,14 @@ func (f *planFlags) check(given func(flag string) bool) error {
 	for _, n := range []struct {
 		flag  string
 		value float64
-	}{{"samples", f.samples}, {"instances", f.instances}, {"cpus", f.cpus}, {"duration", f.duration.Seconds()}, {"freq", f.freq}, {"cost", f.cost.Seconds()}, {"functions", float64(f.functions)}} {
+	}{{"samples", f.samples}, {"instances", f.instances}, {"cpus", f.cpus}, {"freq", f.freq}, {"functions", float64(f.functions)}} {
 		if given(n.flag) && !(n.value > 0 && n.value < 1e15) {
-			return fmt.Errorf("--%s %v: want more than nothing", n.flag, n.value)
+			return fmt.Errorf("--%s %v: want more than 0", n.flag, n.value)
+		}
+	}
+	for flag, d := range map[string]time.Duration{"duration": f.duration, "cost": f.cost} {
+		if given(flag) && d <= 0 {
+			return fmt.Errorf("--%s %v: want more than 0s", flag, d)
 		}
 	}
 	var effort []string

@@ -56,6 +56,9 @@ func (f *recordFlags) checkFleet(c *cobra.Command, args []string) (fleet bool, e
 			return true, fmt.Errorf("--%s does not go with --server: --select chooses what its agents record", name)
 		}
 	}
+	if changed("instances") && f.instances < 1 {
+		return true, fmt.Errorf("--instances %d: want 1 or more; without it all targets are recorded", f.instances)
+	}
 	switch {
 	case f.kernel == string(external.AsyncProfiler) && !f.allowAttach:
 		return true, fmt.Errorf("--kernel %s: it loads a library into the processes it records: give --allow-attach if you agree to that", f.kernel)
