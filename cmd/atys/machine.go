@@ -7,6 +7,7 @@ import (
 
 	"atys.dev/atys/internal/agent"
 	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/sampler/cpu"
@@ -64,6 +65,15 @@ func (s *station) unwinding() func() unwind.Stats {
 		return nil
 	}
 	return s.machine.Unwinder().Stats
+}
+
+// cached returns the statistics of the cache on disk; nil: nothing is recorded by
+// this process.
+func (s *station) cached() func() diskcache.Stats {
+	if s.machine == nil {
+		return nil
+	}
+	return s.machine.Cache
 }
 
 // limit bounds what recordings take beside their samples.

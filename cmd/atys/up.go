@@ -83,7 +83,7 @@ func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (er
 	}
 	here := chargedServer{h.server, account}
 	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: machine.record, Spool: waiting, Intake: here, Fleet: here,
-		Functions: functions, First: firstWindow, Budget: budget, Account: account, Limit: machine.limit, Shed: machine.shed, Unwinding: machine.unwinding(), Ready: machine.ready, Life: filepath.Join(f.data, "agent.life"), Log: log})
+		Functions: functions, First: firstWindow, Budget: budget, Account: account, Limit: machine.limit, Shed: machine.shed, Unwinding: machine.unwinding(), Cache: machine.cached(), Ready: machine.ready, Life: filepath.Join(f.data, "agent.life"), Log: log})
 	if err != nil {
 		return err
 	}

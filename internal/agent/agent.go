@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/promexport"
@@ -61,8 +62,9 @@ type Options struct {
 	Limit func(l budget.Limits, tablesWait bool)
 	// Unwinding tells how unwinding tables fare; may be nil.
 	Unwinding func() unwind.Stats
-	Shed      func() // gives up what whoever records keeps in memory; may be nil
-	Life      string // file that tells the next life how this one ended; "": none
+	Cache     func() diskcache.Stats // what the cache on disk did; nil: there is none
+	Shed      func()                 // gives up what whoever records keeps in memory; may be nil
+	Life      string                 // file that tells the next life how this one ended; "": none
 
 	Functions *promexport.Functions // what Prometheus is told of; nil: nothing
 	Metrics   string                // address at which it asks; "": nowhere

@@ -47,11 +47,15 @@ func (a *Agent) Describe(to chan<- *prometheus.Desc) {
 	}
 	a.fitness.describe(to)
 	describeUnwinding(to)
+	describeCache(to)
 }
 
 // Collect gives it; see prometheus.Collector.
 func (a *Agent) Collect(to chan<- prometheus.Metric) {
 	a.collectUnwinding(to)
+	if a.options.Cache != nil {
+		collectCache(to, a.options.Cache())
+	}
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}

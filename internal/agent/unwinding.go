@@ -32,6 +32,7 @@ var (
 		unwindCounter("evictions_needed", "Of these, those that walks asked for again within ten seconds: many say that --unwind-memory is too small.", func(s unwind.Stats) float64 { return float64(s.EvictedNeeded) }),
 		unwindCounter("builds", "Tables that were built.", func(s unwind.Stats) float64 { return float64(s.Builds) }),
 		unwindCounter("rebuilds", "Of these, those that had been given up before for want of memory.", func(s unwind.Stats) float64 { return float64(s.Rebuilds) }),
+		unwindCounter("skipped", "Tables that were not built while the budget was exceeded: their files were mapped for too short a time.", func(s unwind.Stats) float64 { return float64(s.Skipped) }),
 		unwindCounter("no_room", "Tables, processes and mappings that found no room.", func(s unwind.Stats) float64 { return float64(s.NoRoom) }),
 		unwindCounter("tables_evicted", "Tables that made room in the directory.", func(s unwind.Stats) float64 { return float64(s.TablesEvicted) }),
 		unwindCounter("processes_evicted", "Processes that made room for others, or for their mappings.", func(s unwind.Stats) float64 { return float64(s.ProcessesEvicted) }),

@@ -223,6 +223,9 @@ func (m *Machine) Shed() {
 // Unwinder gives the unwinder, for its statistics.
 func (m *Machine) Unwinder() *unwind.Unwinder { return m.unwinder }
 
+// Cache returns what the cache on disk did.
+func (m *Machine) Cache() diskcache.Stats { return m.cache.Stats() }
+
 // Close releases what recordings shared. They are closed before.
 func (m *Machine) Close() error {
 	m.calm()
