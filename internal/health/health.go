@@ -166,7 +166,7 @@ func (m *Monitor) truncated(now time.Time) (Condition, bool) {
 		return Condition{}, false
 	}
 	share := float64(cut) / float64(sum.Samples)
-	return Condition{Kind: StacksCut, Value: share, Message: fmt.Sprintf("%s of the stacks were truncated: %s", percent(share), reasons(sum.Truncated, sum.Samples)),
+	return Condition{Kind: StacksCut, Value: share, Message: fmt.Sprintf("%s of the stacks were truncated: %s%s", percent(share), reasons(sum.Truncated, sum.Samples), sum.worst()),
 		Fix: fixFor(sum.Truncated)}, true
 }
 

@@ -29,6 +29,8 @@ func TestConditions(t *testing.T) {
 	late.Delay = 11 * time.Second
 	slow := window(10, 10, nil)
 	slow.Delay = 9 * time.Second
+	oneService := window(10, 1000, cut(100))
+	oneService.Services = map[string]int64{"checkout": 120, "cart": 20, "": 10}
 	for _, c := range []struct {
 		name    string
 		windows []Summary
@@ -38,6 +40,7 @@ func TestConditions(t *testing.T) {
 	}{
 		{"all is well", []Summary{window(10, 1000, cut(8))}, State{Rates: []Rate{{"builtin", "cpu", 19, 19}}}, "", ""},
 		{"truncated", []Summary{window(10, 1000, cut(100))}, State{}, StacksCut, "15% of the stacks were truncated: 10% unwind information not loaded yet, 5% no unwind information"},
+		{"truncated, mostly of one service", []Summary{oneService, window(10, 10, nil)}, State{}, StacksCut, "5% no unwind information; 80% of them in checkout"},
 		{"few samples decide nothing", []Summary{window(10, 100, cut(10))}, State{}, "", ""},
 		{"few samples a window, many in all", []Summary{window(-290, 100, cut(10)), window(-190, 100, cut(10)), window(10, 100, cut(10))}, State{}, StacksCut, "15%"},
 		{"what is long past is not added where there is enough", []Summary{window(-290, 1000, cut(300)), window(10, 1000, nil)}, State{}, "", ""},
@@ -122,7 +125,7 @@ func TestOldWindowsAreForgotten(t *testing.T) {
 
 func TestSummarize(t *testing.T) {
 	w := func(ns ...int64) *profile.Window {
-		w := &profile.Window{Head: profile.Head{Start: start, Duration: 10 * time.Second, Exact: profile.Exact{CPU: time.Second}}}
+		w := &profile.Window{Head: profile.Head{Target: profile.Labels{"service": "cart"}, Start: start, Duration: 10 * time.Second, Exact: profile.Exact{CPU: time.Second}}}
 		for i, n := range ns {
 			w.Stacks = append(w.Stacks, profile.Stack{End: []profile.End{profile.EndComplete, profile.EndTooDeep, profile.EndNoUser}[i]})
 			w.Rows = append(w.Rows, profile.Row{Stack: profile.StackID(i), N: n})
@@ -130,7 +133,7 @@ func TestSummarize(t *testing.T) {
 		return w
 	}
 	got := Summarize([]*profile.Window{w(5, 3, 2), w(1, 1)}, start.Add(12*time.Second))
-	if got.Samples != 12 || got.truncated() != 4 || got.Truncated[profile.EndTooDeep] != 4 || got.Delay != 2*time.Second || got.Exact != 2*time.Second || got.Length != 10*time.Second {
+	if got.Samples != 12 || got.truncated() != 4 || got.Truncated[profile.EndTooDeep] != 4 || got.Delay != 2*time.Second || got.Exact != 2*time.Second || got.Length != 10*time.Second || got.Services["cart"] != 4 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -16,7 +16,8 @@ type Summary struct {
 	Length    time.Duration // of it
 	Delay     time.Duration // from its end until it was sealed and safe
 	Samples   int64
-	Truncated map[profile.End]int64 // samples whose stacks were cut, by why
+	Truncated map[profile.End]int64 // samples whose stacks were cut, by why,
+	Services  map[string]int64      // and by service
 	Exact     time.Duration         // CPU time by the kernel's accounts
 	Unsampled time.Duration         // of that, what samples fall short of beyond chance
 }
@@ -24,7 +25,7 @@ type Summary struct {
 // Summarize looks at the windows that were cut of one recording for one edge, which
 // were sealed at a time.
 func Summarize(parts []*profile.Window, sealed time.Time) Summary {
-	s := Summary{Truncated: map[profile.End]int64{}}
+	s := Summary{Truncated: map[profile.End]int64{}, Services: map[string]int64{}}
 	for _, w := range parts {
 		if end := w.Start.Add(w.Duration); end.After(s.End) {
 			s.End = end
@@ -36,12 +37,16 @@ func Summarize(parts []*profile.Window, sealed time.Time) Summary {
 			s.Samples += r.N
 			if end := w.Stacks[r.Stack].End; end.Truncated() {
 				s.Truncated[end] += r.N
+				s.Services[w.Target[serviceLabel]] += r.N
 			}
 		}
 	}
 	s.Delay = max(sealed.Sub(s.End), 0)
 	return s
 }
+
+// serviceLabel is the label of a target that names its service.
+const serviceLabel = "service"
 
 // patience is how late even the shortest window may be.
 const patience = 5 * time.Second
@@ -55,10 +60,13 @@ func (s *Summary) add(o Summary) {
 	s.Exact += o.Exact
 	s.Unsampled += o.Unsampled
 	if s.Truncated == nil {
-		s.Truncated = map[profile.End]int64{}
+		s.Truncated, s.Services = map[profile.End]int64{}, map[string]int64{}
 	}
 	for end, n := range o.Truncated {
 		s.Truncated[end] += n
+	}
+	for service, n := range o.Services {
+		s.Services[service] += n
 	}
 }
 
@@ -67,6 +75,20 @@ func (s *Summary) truncated() (n int64) {
 		n += of
 	}
 	return n
+}
+
+// worst names the service with most truncated stacks; empty: none has a name.
+func (s *Summary) worst() string {
+	name, most := "", int64(0)
+	for service, n := range s.Services {
+		if service != "" && (n > most || n == most && service < name) {
+			name, most = service, n
+		}
+	}
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf("; %s of them in %s", percent(float64(most)/float64(s.truncated())), name)
 }
 
 // byCount orders ends by how many stacks they cut.
