@@ -20,6 +20,7 @@ type process struct {
 	layout  *layout
 	changed uint64 // CLOCK_MONOTONIC of the last exec or mmap; 0: none was seen
 	known   uint64 // all that happened up to here is in the layout
+	scanned uint64 // when it was last read from /proc: what is heard of later, but happened before, is in it
 	dirty   bool   // layout not published yet
 
 	languages uint32 // Language.runs of those in runtimes
@@ -120,7 +121,7 @@ func (u *Unwinder) scan(pid int) error {
 			p.changed = max(p.changed, now)
 			u.release(p.layout)
 		}
-		p.layout, p.known = l, now
+		p.layout, p.known, p.scanned = l, now, now
 		u.publishProcess(pid, p)
 		return nil
 	}
@@ -242,6 +243,20 @@ func (u *Unwinder) fill(run paging.Extent, l *layout) {
 	}
 }
 
+// replace has a process run another program; it was not known if p is nil.
+func (u *Unwinder) replace(e lifecycle.Event, p *process) {
+	next := &process{layout: &layout{shared: 1}, changed: e.Time, dirty: true}
+	if p != nil {
+		u.dropParameters(e.PID, p)
+		if e.Time <= p.scanned { // the layout is that of the new program
+			next.layout, next.changed, next.known, next.scanned = p.layout, p.changed, p.known, p.scanned
+		} else {
+			u.release(p.layout)
+		}
+	}
+	u.processes[e.PID] = next
+}
+
 // apply brings one event into the tables. Changed processes are published later.
 func (u *Unwinder) apply(e lifecycle.Event) {
 	switch e.Kind {
@@ -254,15 +269,11 @@ func (u *Unwinder) apply(e lifecycle.Event) {
 		}
 	case lifecycle.Exec:
 		if p := u.processes[e.PID]; p != nil || u.options.Wanted(e.PID) {
-			if p != nil {
-				u.release(p.layout)
-				u.dropParameters(e.PID, p)
-			}
-			u.processes[e.PID] = &process{layout: &layout{shared: 1}, changed: e.Time, dirty: true}
+			u.replace(e, p)
 		}
 	case lifecycle.Map:
 		p := u.processes[e.PID]
-		if p == nil {
+		if p == nil || e.Time <= p.scanned {
 			return // not tracked, or its fork was lost: a walk will ask
 		}
 		x := u.executableOf(e.PID, e.Map) // drops the lock

@@ -73,3 +73,23 @@ func TestScannedProcessMayBeGone(t *testing.T) {
 		t.Errorf("%d processes are known, and none is there", n)
 	}
 }
+
+// Events that are heard of after a process was read, but happened before, change
+// nothing: the mapping of one may be gone.
+func TestOldEventsChangeNothing(t *testing.T) {
+	const pid = 1 << 23
+	u := offline(t, Options{Source: twins{"/bin/sleep", 1}, Wanted: func(int) bool { return true }})
+	before := monotonic()
+	if err := u.Track(pid); err != nil {
+		t.Fatal(err)
+	}
+	stale := fileMapping(1<<30, 9, "/gone")
+	u.applyAll([]lifecycle.Event{{Kind: lifecycle.Exec, PID: pid, Time: before}, {Kind: lifecycle.Map, PID: pid, Time: before, Map: stale}}, monotonic(), map[int]bool{})
+	if areas := u.processes[pid].layout.areas; len(areas) != 1 || areas[0].executable == nil || areas[0].executable.path != "/bin/sleep" {
+		t.Errorf("mapped: %+v", areas)
+	}
+	u.applyAll([]lifecycle.Event{{Kind: lifecycle.Map, PID: pid, Time: monotonic(), Map: stale}}, monotonic(), map[int]bool{})
+	if p := u.processes[pid]; p.layout.areas[0].executable.path != "/gone" {
+		t.Errorf("mapped: %+v", p.layout.areas)
+	}
+}
