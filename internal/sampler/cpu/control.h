@@ -14,7 +14,7 @@ struct control {
 	u64 window_start; /* bpf_ktime_get_ns at the last flip */
 	u64 births;	  /* threads and children that targets have started */
 	u32 alert;	  /* the next birth is to be told, and clears this */
-	u32 unused;
+	u32 late_after;	  /* ns; see was_stolen. 0: no interrupt is late */
 };
 
 struct cpu_state {
@@ -23,7 +23,9 @@ struct cpu_state {
 	u64 entered;	/* programs begun; entered == left when none runs */
 	u64 left;
 	u64 last_delta; /* reading of the second event at the last sample */
-	u64 unused[3];
+	u64 due;	/* bpf_ktime_get_ns at which this CPU's timer fires next; 0: not known */
+	u64 late;	/* how often in a row it was late */
+	u64 unused;
 };
 
 struct shared {
@@ -62,6 +64,25 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } births SEC(".maps");
+
+/* Tells whether this interrupt was due while a hypervisor had stolen the CPU: the
+ * kernel's accounts leave that time out. An interrupt that is late for more than
+ * late_after was. Those that come early show when they were due; two in a row that
+ * are late show that the timer was started afresh. */
+static __always_inline bool was_stolen(struct cpu_state *cpu, u32 late_after)
+{
+	if (!late_after)
+		return false;
+	u64 now = bpf_ktime_get_ns(), due = cpu->due;
+	u64 late = due && now > due ? now - due : 0;
+	if (!late || cpu->late) {
+		due = now;
+		late = 0;
+	}
+	cpu->late = late > late_after;
+	cpu->due = due + cpu->period * (1 + late / cpu->period);
+	return cpu->late;
+}
 
 /* What a sample of this CPU's event weighs. The timer of a block starts with it,
  * and leaves half a period at its end, on average: the first sample makes up for
