@@ -388,7 +388,7 @@ static __always_inline int sample(void *ctx, struct bpf_perf_event_data *event, 
 	cpu_id &= MAX_CPUS - 1;
 	struct cpu_state *cpu = &shared->cpu[cpu_id];
 	u64 period = event_period;
-	if (was_stolen(cpu, shared->control.late_after))
+	if (too_late(cpu, shared->control.usually_late))
 		return 0;
 	if (!count_events)
 		period = shared->control.on_threads ? thread_weight(shared->cpu[0].period) : cpu_weight(cpu);

@@ -529,7 +529,7 @@ type kernelShared struct {
 		WindowStart uint64
 		Births      uint64
 		Alert       uint32
-		LateAfter   uint32
+		UsuallyLate uint32
 	}
 	Pad [4]uint64
 	Cpu [512]struct {
@@ -540,8 +540,7 @@ type kernelShared struct {
 		Left      uint64
 		LastDelta uint64
 		Due       uint64
-		Late      uint64
-		Unused    uint64
+		Unused    [2]uint64
 	}
 }
 

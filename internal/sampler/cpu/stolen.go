@@ -7,20 +7,19 @@ import (
 	"atys.dev/atys/internal/proc"
 )
 
-// lateAfter is how late the interrupt of a CPU's timer has to be for the time it was
-// due at to count as stolen. Without that, a virtual machine's timers are late by 10 to
-// 60 microseconds.
-const lateAfter = 60 * time.Microsecond
+// usuallyLate is how late an interrupt may be and count in full. On a virtual machine they
+// are 8 to 60 microseconds late, and more where the CPU was idle for long.
+const usuallyLate = 100 * time.Microsecond
 
-// lookForStolen has the programs leave out interrupts that were due while a hypervisor
-// had stolen the CPU: the kernel's exact times leave that time out. They need timers
-// that always run, and a hypervisor that accounts for what it steals.
+// lookForStolen has the programs leave out interrupts that are late because a hypervisor
+// had the CPU: the kernel's exact times leave that time out. That takes timers that
+// always run, and a hypervisor that accounts for what it steals.
 func (s *Sampler) lookForStolen() {
-	after := uint32(0)
+	usual := uint32(0)
 	if s.options.Event.Clock && !s.options.Fixed && s.events.placed.placement == PlaceCPUs && steals() {
-		after = uint32(lateAfter)
+		usual = uint32(usuallyLate)
 	}
-	atomic.StoreUint32(&s.shared.Value.Control.LateAfter, after)
+	atomic.StoreUint32(&s.shared.Value.Control.UsuallyLate, usual)
 }
 
 // started tells the programs that the timer of a CPU was started afresh: when it is due
