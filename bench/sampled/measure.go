@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
 
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/format"
 	"atys.dev/atys/test/victims"
@@ -36,6 +38,7 @@ type result struct {
 	Sum           profile.Sum
 	Exact         time.Duration
 	Wall          time.Duration
+	Stolen        float64 // part of the machine that a hypervisor took away
 	Recordings    int
 	Said          string // what the last recording said about missing time
 }
@@ -101,14 +104,27 @@ func (b *bench) cell(ctx context.Context, c cell, program string) (result, error
 			return r, err
 		}
 	}
-	began := time.Now()
+	began, before := time.Now(), stolen()
 	for length := firstLength; r.Sum.N < *samples && time.Since(began) < *limit; length = r.next(*limit - time.Since(began)) {
 		if err := b.record(ctx, c, &r, running[:targets], length); err != nil {
 			return r, err
 		}
 		r.Wall = time.Since(began)
 	}
+	r.Stolen = (stolen() - before).Seconds() / r.Wall.Seconds() / float64(runtime.NumCPU())
 	return r, nil
+}
+
+// stolen is the time that a hypervisor has taken from all CPUs so far.
+func stolen() (all time.Duration) {
+	cpus, err := proc.FS{}.CPUTimes()
+	if err != nil {
+		return 0
+	}
+	for _, c := range cpus {
+		all += c.Steal
+	}
+	return all
 }
 
 // next returns how long the next recording lasts, from the samples that the previous

@@ -14,7 +14,7 @@ import (
 func report(w io.Writer, all []cell, done *resultFile) error {
 	harness.Header(w, "go run ./bench/sampled "+strings.Join(os.Args[1:], " "))
 	var t harness.Table
-	head := []string{"cell", "samples", "sampled / exact (99.9%)", "must", "holds"}
+	head := []string{"cell", "samples", "sampled / exact (99.9%)", "must", "holds", "stolen"}
 	if *other != "" {
 		head = append(head, "old")
 	}
@@ -33,7 +33,7 @@ func report(w io.Writer, all []cell, done *resultFile) error {
 			held++
 			holds = "yes"
 		}
-		row := []string{c.String(), fmt.Sprint(r.Sum.N), fmt.Sprintf("%.3f (%.3f to %.3f)", b.Ratio, b.Low, b.High), fmt.Sprintf("%.2f to %.2f", low, high), holds}
+		row := []string{c.String(), fmt.Sprint(r.Sum.N), fmt.Sprintf("%.3f (%.3f to %.3f)", b.Ratio, b.Low, b.High), fmt.Sprintf("%.2f to %.2f", low, high), holds, fmt.Sprintf("%.1f%%", 100*r.Stolen)}
 		if *other != "" {
 			row = append(row, ratioOf(done.of(c.String(), oldProgram)))
 		}

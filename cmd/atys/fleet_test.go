@@ -214,7 +214,7 @@ func TestFleetRefusals(t *testing.T) {
 		{"query top {service=} --server http://127.0.0.1:1", "does not answer"},
 		{"query top --from tomorrow", `--from: "tomorrow"`},
 		{"query top -o xml", "want one of json csv"},
-		{"query series --step 0s", "want more than nothing"},
+		{"query series --step 0s", "want more than 0"},
 		{"query by", "say by what"},
 		{"query diff", "give two selectors"},
 		{"query merge -o x.xyz", "want one of json csv"},

@@ -155,7 +155,7 @@ another light once more is known.`,
 		Args: oneSelector,
 		RunE: func(c *cobra.Command, args []string) error {
 			if step <= 0 {
-				return &usageError{fmt.Errorf("--step %v: want more than nothing", step)}
+				return &usageError{fmt.Errorf("--step %v: want more than 0s", step)}
 			}
 			return f.split(c, args, &atysv1.SplitRequest{StepNs: int64(step), By: by, Function: function, Pooled: pooled})
 		},
