@@ -97,7 +97,7 @@ func TestCopiedBuildID(t *testing.T) {
 				}
 				inode := uint64(100 + i)
 				source.paths[inode] = filepath.Join(dir, name)
-				of[name] = fileBehind(u, 1, fileMapping(0x1000, inode, "/"+name))
+				of[name] = u.executableOf(1, fileMapping(0x1000, inode, "/"+name))
 				if name != first && (of[name].buildID == of[first].buildID) {
 					t.Errorf("%s is taken for %s before it was read", name, first)
 				}
@@ -143,7 +143,7 @@ func TestClaimsOutliveRestarts(t *testing.T) {
 		var all []*executable
 		for i, name := range order {
 			source.paths[uint64(100+i)] = filepath.Join(dir, name)
-			e := fileBehind(u, 1, fileMapping(0x1000, uint64(100+i), "/"+name))
+			e := u.executableOf(1, fileMapping(0x1000, uint64(100+i), "/"+name))
 			u.identify(e)
 			all = append(all, e)
 		}

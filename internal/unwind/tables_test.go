@@ -31,7 +31,14 @@ func offline(t *testing.T, o Options) *Unwinder {
 
 // readable registers a file as one whose table can be built.
 func readable(u *Unwinder, inode uint64) *executable {
-	e := fileBehind(u, 1, fileMapping(0x1000, inode, "/file"))
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return heldReadable(u, inode)
+}
+
+// heldReadable is readable for callers that hold the lock.
+func heldReadable(u *Unwinder, inode uint64) *executable {
+	e := u.executableOf(1, fileMapping(0x1000, inode, "/file"))
 	e.failed = false
 	u.unload(e, 0)
 	return e
@@ -134,7 +141,7 @@ func TestMostWantedFirst(t *testing.T) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for inode := range uint64(4) {
-		u.want(readable(u, 11+inode))
+		u.want(heldReadable(u, 11+inode))
 	}
 	for i, misses := range []uint32{3, 70, 0, 8} {
 		u.memory.executables.Value.E[u.executables.byFile[fileID{inode: uint64(11 + i)}].id].Wanted = misses
