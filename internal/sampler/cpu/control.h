@@ -14,7 +14,7 @@ struct control {
 	u64 window_start; /* bpf_ktime_get_ns at the last flip */
 	u64 births;	  /* threads and children that targets have started */
 	u32 alert;	  /* the next birth is to be told, and clears this */
-	u32 usually_late; /* ns that interrupts are; see too_late. 0: any is in time */
+	u32 unused;
 };
 
 struct cpu_state {
@@ -23,8 +23,7 @@ struct cpu_state {
 	u64 entered;	/* programs begun; entered == left when none runs */
 	u64 left;
 	u64 last_delta; /* reading of the second event at the last sample */
-	u64 due;	/* bpf_ktime_get_ns at which this CPU's timer fires next; 0: not known */
-	u64 unused[2];
+	u64 unused[3];
 };
 
 struct shared {
@@ -63,25 +62,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } births SEC(".maps");
-
-/* Tells whether an interrupt that came late is to be left out. It was due while a
- * hypervisor had stolen the CPU, which the kernel's accounts leave out, or before an
- * idle CPU was back for the thread that runs now. Up to the usual lateness it stands
- * for one that comes too late at the end of a run; beyond, it does in proportion.
- * The timer of a block fires at fixed distances: those that come early show when it
- * is due. */
-static __always_inline bool too_late(struct cpu_state *cpu, u32 usual)
-{
-	if (!usual)
-		return false;
-	u64 now = bpf_ktime_get_ns(), due = cpu->due, late = 0;
-	if (due && now > due)
-		late = now - due;
-	else
-		due = now;
-	cpu->due = due + cpu->period * (1 + late / cpu->period);
-	return late > usual && bpf_get_prandom_u32() % late >= usual;
-}
 
 /* What a sample of this CPU's event weighs. The timer of a block starts with it,
  * and leaves half a period at its end, on average: the first sample makes up for

@@ -388,8 +388,6 @@ static __always_inline int sample(void *ctx, struct bpf_perf_event_data *event, 
 	cpu_id &= MAX_CPUS - 1;
 	struct cpu_state *cpu = &shared->cpu[cpu_id];
 	u64 period = event_period;
-	if (too_late(cpu, shared->control.usually_late))
-		return 0;
 	if (!count_events)
 		period = shared->control.on_threads ? thread_weight(shared->cpu[0].period) : cpu_weight(cpu);
 	/* read at each interrupt, kept or not: a sample answers for the time since

@@ -529,7 +529,7 @@ type kernelShared struct {
 		WindowStart uint64
 		Births      uint64
 		Alert       uint32
-		UsuallyLate uint32
+		Unused      uint32
 	}
 	Pad [4]uint64
 	Cpu [512]struct {
@@ -539,8 +539,7 @@ type kernelShared struct {
 		Entered   uint64
 		Left      uint64
 		LastDelta uint64
-		Due       uint64
-		Unused    [2]uint64
+		Unused    [3]uint64
 	}
 }
 

@@ -113,7 +113,6 @@ func (s *Sampler) openPlaced() (err error) {
 		s.begin()
 		s.countInterrupts()
 	}
-	s.lookForStolen()
 	onThreads := e.placed.placement == PlaceThreads
 	atomic.StoreUint32(&s.shared.Value.Control.OnThreads, flag(onThreads))
 	atomic.StoreUint32(&s.shared.Value.Control.Alert, flag(onThreads && e.mover.state == apart)) // before threads are listed
@@ -271,7 +270,6 @@ func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
 	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
 		return fmt.Errorf("enable event %s: %w", s.options.Event.Name, err)
 	}
-	s.started(cpu)
 	return nil
 }
 

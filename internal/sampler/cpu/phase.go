@@ -141,7 +141,6 @@ func (s *Sampler) redraw() {
 		period, err := s.drawFor(o.cpu, o.of.tid)
 		if err == nil {
 			err = setPeriod(o.fd, uint64(period))
-			s.started(o.cpu)
 		}
 		if errors.Is(err, unix.ESRCH) {
 			s.dropEvent(i) // the thread is gone
