@@ -129,8 +129,8 @@ func isMade(m lifecycle.Mapping) bool {
 }
 
 // executableOf finds or registers the file behind a mapping; nil where the
-// mapping has none. The lock is dropped while a file is opened, which may sleep:
-// what the caller looked up before may have changed.
+// mapping has none. It drops the lock while it opens a file, which may sleep, so
+// whatever the caller looked up before may have changed.
 func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 	if m.Path == "" || (m.Path[0] != '/' && m.Path != vdsoPath) || m.Path == "//anon" || isShared(m) || isMade(m) {
 		return nil
@@ -158,7 +158,7 @@ func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
 		return e
 	}
 	if err == nil {
-		handle.Close() // there is no room, or somebody else was faster
+		handle.Close() // no number is free, or another goroutine was faster
 	}
 	return e
 }

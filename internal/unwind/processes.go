@@ -20,7 +20,7 @@ type process struct {
 	layout  *layout
 	changed uint64 // CLOCK_MONOTONIC of the last exec or mmap; 0: none was seen
 	known   uint64 // all that happened up to here is in the layout
-	scanned uint64 // when it was last read from /proc: what is heard of later, but happened before, is in it
+	scanned uint64 // when it was last read from /proc; older events that arrive later are already in the layout
 	dirty   bool   // layout not published yet
 
 	languages uint32 // Language.runs of those in runtimes
@@ -95,12 +95,11 @@ func (u *Unwinder) insert(l *layout, a area) {
 	}
 }
 
-// maxScans bounds how often mappings are read again that changed meanwhile.
+// maxScans bounds how often scan starts over because the process changed meanwhile.
 const maxScans = 3
 
-// scan reads a process's mappings anew from /proc. The lock is dropped meanwhile:
-// reading them waits for whoever changes the process's memory, and opening files
-// may sleep.
+// scan reads a process's mappings anew from /proc. It drops the lock while it does:
+// reading waits for whoever holds the process's mmap lock, and opening a file may sleep.
 func (u *Unwinder) scan(pid int) error {
 	for tries := 1; ; tries++ {
 		before, now := u.processes[pid], monotonic()
@@ -127,7 +126,7 @@ func (u *Unwinder) scan(pid int) error {
 	}
 }
 
-// read makes a layout of a process's mappings. The lock is dropped meanwhile.
+// read makes a layout of a process's mappings. It drops the lock while it reads.
 func (u *Unwinder) read(pid int) (*layout, error) {
 	u.mu.Unlock()
 	mappings, err := u.options.Source.Mappings(pid)
@@ -243,12 +242,16 @@ func (u *Unwinder) fill(run paging.Extent, l *layout) {
 	}
 }
 
-// replace has a process run another program; it was not known if p is nil.
+// outdates reports whether an event changes nothing: the process is not tracked (if its
+// fork was lost, a walk will ask for it), or was read from /proc after the event.
+func (p *process) outdates(e lifecycle.Event) bool { return p == nil || e.Time <= p.scanned }
+
+// replace starts a process afresh after an exec; p is nil if it was not tracked.
 func (u *Unwinder) replace(e lifecycle.Event, p *process) {
 	next := &process{layout: &layout{shared: 1}, changed: e.Time, dirty: true}
 	if p != nil {
 		u.dropParameters(e.PID, p)
-		if e.Time <= p.scanned { // the layout is that of the new program
+		if p.outdates(e) { // the layout is already that of the new program
 			next.layout, next.changed, next.known, next.scanned = p.layout, p.changed, p.known, p.scanned
 		} else {
 			u.release(p.layout)
@@ -272,12 +275,12 @@ func (u *Unwinder) apply(e lifecycle.Event) {
 			u.replace(e, p)
 		}
 	case lifecycle.Map:
-		p := u.processes[e.PID]
-		if p == nil || e.Time <= p.scanned {
-			return // not tracked, or its fork was lost: a walk will ask
+		if u.processes[e.PID].outdates(e) {
+			return
 		}
 		x := u.executableOf(e.PID, e.Map) // drops the lock
-		if p = u.processes[e.PID]; p == nil {
+		p := u.processes[e.PID]
+		if p.outdates(e) {
 			return
 		}
 		u.insert(u.own(p), area{e.Map.Start, e.Map.End, e.Map.Offset, x, isShared(e.Map)})

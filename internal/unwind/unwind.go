@@ -122,7 +122,7 @@ type Unwinder struct {
 	claims      claims
 	retired     []retired
 	unpublished map[int]*process // whose mappings wait for room
-	appeared    []int            // processes that were read: their exit may have been heard of before
+	appeared    []int            // processes first read since the last sweep: their exit event may already have passed
 	stats       Stats
 	threads     func(lifecycle.Event)
 	photographs *photographs
