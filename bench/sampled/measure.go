@@ -38,7 +38,7 @@ type result struct {
 	Sum           profile.Sum
 	Exact         time.Duration
 	Wall          time.Duration
-	Stolen        float64 // part of the machine that a hypervisor took away
+	Stolen        float64 // steal time as a part of all CPU time
 	Recordings    int
 	Said          string // what the last recording said about missing time
 }
@@ -115,7 +115,7 @@ func (b *bench) cell(ctx context.Context, c cell, program string) (result, error
 	return r, nil
 }
 
-// stolen is the time that a hypervisor has taken from all CPUs so far.
+// stolen returns the steal time of all CPUs since boot.
 func stolen() (all time.Duration) {
 	cpus, err := proc.FS{}.CPUTimes()
 	if err != nil {

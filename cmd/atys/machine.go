@@ -67,8 +67,8 @@ func (s *station) unwinding() func() unwind.Stats {
 	return s.machine.Unwinder().Stats
 }
 
-// cached returns the statistics of the cache on disk; nil: nothing is recorded by
-// this process.
+// cached returns the function that reports what the disk cache did; nil: this process does
+// not record.
 func (s *station) cached() func() diskcache.Stats {
 	if s.machine == nil {
 		return nil

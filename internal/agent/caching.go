@@ -7,20 +7,20 @@ import (
 )
 
 var (
-	metricCacheReads  = prometheus.NewDesc("atys_cache_reads_total", "Look-ups of unwinding tables and names in the cache on disk: found (hit), not there (miss), there but damaged, of another version or of another user (unusable, also a miss).", []string{"result"}, nil)
-	metricCacheWrites = prometheus.NewDesc("atys_cache_writes_total", "Entries that were written to the cache on disk (ok), and that could not be (failed).", []string{"result"}, nil)
-	metricCacheEvicts = prometheus.NewDesc("atys_cache_evictions_total", "Entries that were removed to keep the cache within --cache-size.", nil, nil)
-	metricCacheBytes  = prometheus.NewDesc("atys_cache_bytes", "Size of the cache on disk, as far as known: it is counted when entries are evicted.", nil, nil)
+	metricCacheReads  = prometheus.NewDesc("atys_cache_reads_total", "Lookups of unwinding tables and names in the disk cache, by result: hit, miss, or unusable (damaged, of another version or another user; also counted as a miss).", []string{"result"}, nil)
+	metricCacheWrites = prometheus.NewDesc("atys_cache_writes_total", "Writes to the disk cache, by result: ok or failed.", []string{"result"}, nil)
+	metricCacheEvicts = prometheus.NewDesc("atys_cache_evictions_total", "Entries removed to keep the disk cache within --cache-size.", nil, nil)
+	metricCacheBytes  = prometheus.NewDesc("atys_cache_bytes", "Size of the disk cache, counted at start and at evictions, plus what this process has written since.", nil, nil)
 )
 
-// describeCache lists the metrics of the cache on disk.
+// describeCache sends the metrics of the disk cache.
 func describeCache(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{metricCacheReads, metricCacheWrites, metricCacheEvicts, metricCacheBytes} {
 		to <- d
 	}
 }
 
-// collectCache reports what the cache on disk did.
+// collectCache sends what the disk cache did.
 func collectCache(to chan<- prometheus.Metric, s diskcache.Stats) {
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)

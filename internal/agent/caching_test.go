@@ -19,7 +19,7 @@ func (c cacheOnly) Collect(to chan<- prometheus.Metric) { collectCache(to, diskc
 func TestCacheMetrics(t *testing.T) {
 	c := cacheOnly{Hits: 5, Misses: 3, Damaged: 1, Written: 2, Evicted: 7, Bytes: 4096}
 	want := `
-# HELP atys_cache_reads_total Look-ups of unwinding tables and names in the cache on disk: found (hit), not there (miss), there but damaged, of another version or of another user (unusable, also a miss).
+# HELP atys_cache_reads_total Lookups of unwinding tables and names in the disk cache, by result: hit, miss, or unusable (damaged, of another version or another user; also counted as a miss).
 # TYPE atys_cache_reads_total counter
 atys_cache_reads_total{result="hit"} 5
 atys_cache_reads_total{result="miss"} 3

@@ -45,9 +45,10 @@ func split(w *profile.Window, targets []profile.Labels, machine profile.Labels, 
 	return s.windows()
 }
 
-// lost shares out samples that were lost before anybody saw whose they were: to each
-// target by how much its samples fall short of its exact time, so that its balance
-// does not report them a second time. What no target misses is the machine's.
+// lost assigns dropped samples to targets. The sampler did not record whose they were, so
+// each target gets a share in proportion to the exact time that its samples lack; its
+// balance then does not report that time again as not sampled. The rest goes to the
+// machine.
 func (s *splitter) lost(rest *part, l profile.Loss) {
 	var short int64
 	for _, p := range s.parts {
@@ -184,7 +185,7 @@ func (p *part) stack(w *profile.Window, id profile.StackID) profile.StackID {
 	return own
 }
 
-// short is the exact time that samples do not account for.
+// short returns the exact time that the samples lack.
 func (p *part) short() int64 { return max(int64(p.Head().Exact.CPU)-p.sampled, 0) }
 
 // windows gives the parts that have anything to tell, by target.

@@ -93,8 +93,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Samples that found no room belong to the targets whose samples fall short: a
-// target that says "lost" need not say "not sampled" as well.
+// Dropped samples are assigned to the targets that lack samples, so that a target does
+// not report the same time as lost and as not sampled.
 func TestSplitSharesLostSamples(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -77,7 +77,8 @@ func (s *Summary) truncated() (n int64) {
 	return n
 }
 
-// worst names the service with most truncated stacks; empty: none has a name.
+// worst returns the service with the most truncated stacks and its share of them, as the
+// end of a message; empty: no service is known.
 func (s *Summary) worst() string {
 	name, most := "", int64(0)
 	for service, n := range s.Services {

@@ -49,10 +49,10 @@ func DrawPeriod(rng *rand.Rand, asked time.Duration) time.Duration {
 	return time.Duration((shortest + rng.Float64()) * float64(asked))
 }
 
-// FirstWeight is what the first sample of a block stands for; all others stand for
-// one period.
+// FirstWeight is the weight of the first sample of a block. Every other sample weighs one
+// period.
 //
-// The timer starts afresh with each block, so that half a period on average is left
-// over at the end of one. The first sample makes up for it, however long the block
-// turns out to be: who ends it may be late.
+// Each block restarts the timer, so half a period on average is left over when a block
+// ends. The first sample makes up for it. This holds for any length of the block, even if
+// a late wakeup makes it longer than was drawn.
 func FirstWeight(period time.Duration) time.Duration { return period + period/2 }

@@ -23,8 +23,8 @@ func TestBlockLength(t *testing.T) {
 	}
 }
 
-// What a block's samples weigh adds up to its length on average, also where it ends
-// late, and they are as many as were asked for.
+// The weights of a block's samples add up to its length on average, even if the block ends
+// late, and the number of samples fits the requested rate.
 func TestBlocksAreUnbiased(t *testing.T) {
 	for _, hz := range []float64{1, 19, 99, 999, 4999, 20000} {
 		rng := rand.New(rand.NewPCG(1, uint64(hz)))

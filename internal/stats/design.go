@@ -44,8 +44,8 @@ func (d Design) Draw(rng *rand.Rand, length time.Duration) []Instant {
 	return out
 }
 
-// block draws one block, and what its first sample weighs; a fixed design has a
-// single one, as long as what is left.
+// block draws the length and period of the next block and the weight of its first
+// sample. A fixed design has one block that lasts to the end.
 func (d Design) block(rng *rand.Rand, left time.Duration) (length, period, first time.Duration) {
 	if d.Fixed {
 		return left, d.Period, d.Period
@@ -54,7 +54,7 @@ func (d Design) block(rng *rand.Rand, left time.Duration) (length, period, first
 	return length, period, FirstWeight(period)
 }
 
-// kept is what a sample that was kept stands for.
+// kept returns the weight of a sample that survived thinning.
 func (d Design) kept(weight time.Duration) time.Duration {
 	if d.Keep > 0 {
 		return time.Duration(float64(weight) / d.Keep)

@@ -14,10 +14,10 @@ func fileBehind(u *Unwinder, pid int, m lifecycle.Mapping) *executable {
 	return u.executableOf(pid, m)
 }
 
-// slow is a Source that does not answer before it may.
+// slow is a Source that answers only when the test lets it.
 type slow struct {
 	noProcesses
-	asked   chan string // what is asked, as it is
+	asked   chan string // each request, when it comes
 	answers chan []lifecycle.Mapping
 }
 
@@ -32,8 +32,8 @@ func (s slow) Open(_ int, m lifecycle.Mapping) (*os.File, error) {
 	return nil, os.ErrNotExist
 }
 
-// A process whose mappings cannot be read at once, or whose file takes long to open,
-// holds up nobody else; and what changed meanwhile is read again.
+// Reading mappings and opening files do not hold the lock, however long they take. If the
+// process calls exec meanwhile, its mappings are read again.
 func TestScanHoldsNobodyUp(t *testing.T) {
 	const pid = 1 << 23 // no process has this number
 	s := slow{asked: make(chan string), answers: make(chan []lifecycle.Mapping)}
@@ -62,7 +62,7 @@ func TestScanHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// The exit of a process may be heard of while its mappings are read: it is not kept.
+// A process that exits while its mappings are read is forgotten by the next sweep.
 func TestScannedProcessMayBeGone(t *testing.T) {
 	u := offline(t, Options{Source: twins{"/bin/sleep", 1}})
 	if err := u.Track(1 << 23); err != nil { // no process has this number
@@ -74,8 +74,8 @@ func TestScannedProcessMayBeGone(t *testing.T) {
 	}
 }
 
-// Events that are heard of after a process was read, but happened before, change
-// nothing: the mapping of one may be gone.
+// Events that happened before a process was read from /proc, but arrive later, change
+// nothing: their mappings may be gone by then.
 func TestOldEventsChangeNothing(t *testing.T) {
 	const pid = 1 << 23
 	u := offline(t, Options{Source: twins{"/bin/sleep", 1}, Wanted: func(int) bool { return true }})

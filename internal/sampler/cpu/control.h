@@ -19,7 +19,7 @@ struct control {
 
 struct cpu_state {
 	u64 period;	/* what a sample of this CPU's event weighs now, ns or events */
-	u64 first;	/* and how much more the first one of a block does */
+	u64 first;	/* extra weight of the first sample of a block */
 	u64 entered;	/* programs begun; entered == left when none runs */
 	u64 left;
 	u64 last_delta; /* reading of the second event at the last sample */
@@ -40,14 +40,14 @@ struct {
 	__type(value, struct shared);
 } shared_state SEC(".maps");
 
-/* What samples of one timer weigh, ns. */
+/* Weights of the samples of one timer, ns. */
 struct timer_weight {
 	u64 period;
-	u64 first; /* how much more the first one of a block weighs */
+	u64 first; /* extra weight of the first sample of a block */
 };
 
-/* That of each thread that has an event of its own: their timers are drawn one by
- * one, as each has run enough. */
+/* Weights by thread, for events on threads: each of their timers gets a new period
+ * once it has run long enough. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -63,9 +63,9 @@ struct {
 	__uint(max_entries, 4096);
 } births SEC(".maps");
 
-/* What a sample of this CPU's event weighs. The timer of a block starts with it,
- * and leaves half a period at its end, on average: the first sample makes up for
- * that, or the idle task that it finds. */
+/* The weight of a sample of this CPU's event. The first interrupt of a block makes up
+ * for the half period that is lost on average when a block restarts the timer. If it
+ * finds the CPU idle, the extra weight belongs to idle time. */
 static __always_inline u64 cpu_weight(struct cpu_state *cpu)
 {
 	u64 weight = cpu->period + cpu->first;
