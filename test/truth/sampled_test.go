@@ -14,7 +14,8 @@ import (
 
 // TestSampledTimeIsExactTime has tasks that live or run for a moment only, beside
 // programs that are busy all the time: what their samples weigh is what the kernel
-// says they used. With 10,000 samples chance is worth 1%.
+// says they used. The interval of 10,000 samples is 3.5% either way; bench/sampled
+// measures with more.
 func TestSampledTimeIsExactTime(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -73,8 +74,8 @@ func TestSampledTimeIsExactTime(t *testing.T) {
 			b := whole.Balance()
 			why, _ := r.Sampler().Placement()
 			t.Logf("%.3f (%.3f to %.3f) of %v with %d samples; %s", b.Ratio, b.Low, b.High, b.Exact, whole.N(), why)
-			if b.Ratio < c.least || b.Ratio > most {
-				t.Errorf("%.3f of the exact CPU time was sampled, want %.2f to %.3f", b.Ratio, c.least, most)
+			if b.High < c.least || b.Low > most {
+				t.Errorf("%.3f (%.3f to %.3f) of the exact CPU time was sampled, want %.2f to %.3f", b.Ratio, b.Low, b.High, c.least, most)
 			}
 		})
 	}
