@@ -1,7 +1,7 @@
 // Command overload has a machine compile without pause beside a database and a web server, and watches how atys up keeps within its budget, and how it comes back.
 //
-//	pgbench, a loaded node server, go build of this tree with an empty cache in a loop (work.go)
-//	   -> atys up --max-cpu: its metrics, every ten seconds (watch.go): CPU time by cause, the rate, decisions
+//	pgbench, a loaded node server, go build of this tree with an empty cache in a loop (work.go), or -load
+//	   -> atys up --max-cpu: its metrics, every ten seconds (watch.go): CPU time by cause, the rate, decisions, memory, late windows
 //	   -> the load ends -> until the requested rate is back and nothing is limited
 package main
 
@@ -25,8 +25,12 @@ var (
 	program = flag.String("atys", "", "atys that is measured; else it is built from this tree")
 	against = flag.String("against", "", "another atys, that runs beside it")
 	every   = flag.Duration("every", 10*time.Second, "how often to ask it")
+	load    = flag.String("load", "", "a shell command that is the load instead, over and over, such as 'make test-busy'; it has to succeed")
 	ready   = flag.Duration("ready", time.Minute, "how long atys runs before the load begins")
 )
+
+// longestTurn is how long the last run of -load may go on after -d.
+const longestTurn = time.Hour
 
 func main() { harness.Main(run) }
 
@@ -44,12 +48,16 @@ func run(ctx context.Context) (err error) {
 		}
 	}
 	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/overload -d %v -max-cpu %s", *length, *maxCPU))
-	os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "names")) // of atys: a first start
+	cache, kept := os.LookupEnv("XDG_CACHE_HOME")
+	os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "names")) // an empty one makes this a first start
 	up, err := harness.StartProcess(dir, *listen, atys, "up", "--data", filepath.Join(dir, "data"), "--listen", *listen, "--max-cpu", *maxCPU)
 	if err != nil {
 		return err
 	}
-	w := &watch{address: "http://" + *listen, began: time.Now()}
+	if os.Unsetenv("XDG_CACHE_HOME"); kept { // the load has its own
+		os.Setenv("XDG_CACHE_HOME", cache)
+	}
+	w := &watch{address: "http://" + *listen, began: time.Now(), process: up.Command.Process.Pid}
 	if *against != "" {
 		other, startErr := harness.StartProcess(dir, "", *against, "up", "--data", filepath.Join(dir, "other"), "--listen", "127.0.0.1:0", "--max-cpu", *maxCPU)
 		if startErr != nil {
@@ -70,24 +78,34 @@ func run(ctx context.Context) (err error) {
 }
 
 // follow watches atys through overload and calm.
-func (w *watch) follow(ctx context.Context, dir string) error {
+func (w *watch) follow(ctx context.Context, dir string) (err error) {
 	if err := w.until(ctx, *ready, nil); err != nil {
 		return err
 	}
 	busy, cancel := context.WithCancel(ctx)
 	work, err := startWork(busy, dir)
-	defer work.wait()
-	defer cancel()
+	defer func() {
+		cancel()
+		if failed := work.wait(); err == nil {
+			err = failed
+		}
+	}()
 	if err != nil {
 		return err
 	}
 	w.loaded = len(w.seen)
-	if err := w.until(ctx, *length, nil); err != nil {
+	over := func(sight) bool { return work.over() }
+	if err := w.until(ctx, *length, over); err != nil {
 		return err
 	}
-	w.builds = work.builds.Load()
-	cancel()
-	work.wait()
+	work.stop()
+	if err := w.until(ctx, longestTurn, over); err != nil {
+		return err
+	}
+	if err := work.wait(); err != nil {
+		return err
+	}
+	w.turns = work.turns.Load()
 	w.calm = len(w.seen)
 	return w.until(ctx, *calm, func(s sight) bool { return s.back() })
 }

@@ -18,13 +18,16 @@ import (
 
 // sight is what atys says of itself at a time.
 type sight struct {
-	at             time.Duration // since it began
-	causes         map[string]float64
-	decisions      map[string]float64
-	rate, wanted   float64
-	over           float64
-	memory, capped float64
-	against        time.Duration // CPU time of the other atys
+	at           time.Duration // since it began
+	causes       map[string]float64
+	decisions    map[string]float64
+	rate, wanted float64
+	over         float64
+	capped       float64
+	windows      float64 // that were sealed, and
+	prompt       float64 // those sealed within promptly
+	memory       int64
+	against      time.Duration // CPU time of the other atys
 }
 
 // back reports whether the rate is the requested one again.
@@ -42,10 +45,11 @@ func (s sight) seconds() (sum float64) {
 type watch struct {
 	address string
 	began   time.Time
+	process int
 	seen    []sight
 	loaded  int // of these, the first with the load
 	calm    int // and without
-	builds  int64
+	turns   int64
 	against int // process of another atys; 0: there is none
 }
 
@@ -82,15 +86,23 @@ func (w *watch) ask(ctx context.Context) (sight, error) {
 	}
 	s := read(response.Body)
 	s.at = time.Since(w.began)
+	held, err := footprint.Of(w.process)
+	if err != nil {
+		return s, err
+	}
+	s.memory = held.Memory()
 	if w.against != 0 {
 		s.against, err = footprint.CPU(w.against)
 	}
 	return s, err
 }
 
+// promptly is the bucket of windows that are not late: those of "atys up" are 10 s long.
+const promptly = "10"
+
 var (
 	line  = regexp.MustCompile(`^(atys_agent_\w+)(?:\{(.*)\})? (\S+)$`)
-	label = regexp.MustCompile(`(?:cause|knob)="([^"]*)"`)
+	label = regexp.MustCompile(`(?:cause|knob|le)="([^"]*)"`)
 )
 
 func read(metrics io.Reader) sight {
@@ -121,8 +133,12 @@ func read(metrics io.Reader) sight {
 			s.capped = value
 		case "atys_agent_over_budget":
 			s.over = value
-		case "atys_agent_memory_bytes":
-			s.memory += value
+		case "atys_agent_window_delay_seconds_count":
+			s.windows = value
+		case "atys_agent_window_delay_seconds_bucket":
+			if of == promptly {
+				s.prompt = value
+			}
 		}
 	}
 	return s
@@ -145,12 +161,17 @@ func (w *watch) report(to io.Writer) error {
 		if i%step != step-1 && i != w.calm-1 && i != len(w.seen)-1 {
 			continue
 		}
-		t.Row(append(shares(before, s), fmt.Sprintf("%.3g of %.3g Hz", s.rate, s.wanted), fmt.Sprintf("%.0f MB", s.memory/1e6))...)
+		t.Row(append(shares(before, s), fmt.Sprintf("%.3g of %.3g Hz", s.rate, s.wanted), fmt.Sprintf("%.0f MB", float64(s.memory)/1e6))...)
 		before = s
 	}
 	if err := t.Print(to); err != nil {
 		return err
 	}
+	return w.summarize(to)
+}
+
+// summarize prints what the whole load came to, and checks the rate.
+func (w *watch) summarize(to io.Writer) error {
 	start, loaded, last := sight{}, w.seen[w.calm-1], w.seen[len(w.seen)-1]
 	if w.loaded > 0 {
 		start = w.seen[w.loaded-1]
@@ -161,11 +182,16 @@ func (w *watch) report(to io.Writer) error {
 			lowest = min(lowest, s.rate)
 		}
 	}
-	cores := (loaded.seconds() - start.seconds()) / (loaded.at - start.at).Seconds()
-	fmt.Fprintf(to, "\nover the %v of load, %d builds: %.2f%% of a core, of it others %.0f%%; the rate was %.3g Hz at least, of %.3g; after the load it was back within %v: %v\n",
-		(loaded.at - start.at).Round(time.Second), w.builds, 100*cores, 100*(loaded.causes["other"]-start.causes["other"])/(loaded.seconds()-start.seconds()), lowest, loaded.wanted, (last.at - loaded.at).Round(time.Second), last.back())
+	seconds := (loaded.at - start.at).Seconds()
+	used := loaded.seconds() - start.seconds()
+	fmt.Fprintf(to, "\nover the %v of load, %d turns: %.2f%% of a core, of it others %.0f%%; the rate was %.3g Hz at least, of %.3g; after the load it was back within %v: %v\n",
+		(loaded.at - start.at).Round(time.Second), w.turns, 100*used/seconds, 100*(loaded.causes["other"]-start.causes["other"])/used, lowest, loaded.wanted, (last.at - loaded.at).Round(time.Second), last.back())
 	if w.against != 0 {
-		fmt.Fprintf(to, "the other atys, its interrupts and BPF programs not counted: %.2f%% of a core\n", 100*(loaded.against-start.against).Seconds()/(loaded.at-start.at).Seconds())
+		fmt.Fprintf(to, "the other atys, its interrupts and BPF programs not counted: %.2f%% of a core\n", 100*(loaded.against-start.against).Seconds()/seconds)
+	}
+	fmt.Fprintf(to, "%.0f windows, %.0f of them late (more than %s s)\n", last.windows, last.windows-last.prompt, promptly)
+	if early, later := w.peaks(); later > 0 {
+		fmt.Fprintf(to, "memory: at most %.0f MB in the first %v of load, %.0f MB later\n", float64(early)/1e6, warming, float64(later)/1e6)
 	}
 	fmt.Fprint(to, "decisions:")
 	for _, k := range budget.Knobs() {
@@ -178,6 +204,21 @@ func (w *watch) report(to io.Writer) error {
 		return fmt.Errorf("the rate fell to %.3g Hz", lowest)
 	}
 	return nil
+}
+
+// warming is how long memory may grow.
+const warming = 10 * time.Minute
+
+// peaks returns the most memory while warming and after.
+func (w *watch) peaks() (early, later int64) {
+	for _, s := range w.seen[w.loaded:] {
+		if s.at < w.seen[w.loaded].at+warming {
+			early = max(early, s.memory)
+		} else {
+			later = max(later, s.memory)
+		}
+	}
+	return early, later
 }
 
 // shares are what each cause took of a core between two times.

@@ -2,51 +2,83 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"atys.dev/atys/bench/background"
 )
 
 // work is what overloads the machine.
 type work struct {
-	programs *background.Programs
-	loop     sync.WaitGroup
-	builds   atomic.Int64 // that have ended
+	programs *background.Programs // nil with -load
+	stopping context.CancelFunc
+	turns    atomic.Int64  // builds, or runs of -load, that succeeded
+	ended    chan struct{} // closed when no turn runs any more
+	err      error         // of the turn that failed, once ended
 }
 
-// startWork starts all of it; it ends with ctx, and wait waits for that.
-func startWork(ctx context.Context, dir string) (w *work, err error) {
-	w = &work{}
-	if w.programs, err = background.New(dir); err != nil {
-		return w, err
-	}
-	for _, start := range []func(context.Context) error{w.programs.Database, w.programs.Node} {
-		if err := start(ctx); err != nil {
-			return w, err
-		}
-	}
-	failed := make(chan error, 1)
-	w.loop.Go(func() {
-		for n := 0; ctx.Err() == nil; n++ {
-			if err := build(ctx, filepath.Join(dir, fmt.Sprintf("cache%d", n))); err != nil && ctx.Err() == nil {
-				fmt.Fprintln(os.Stderr, err)
-				failed <- err
-				return
-			}
-			w.builds.Add(1)
-		}
-	})
-	select {
-	case err := <-failed:
-		return w, err
-	default:
+// startWork starts all of it. It ends with ctx, or when a turn fails.
+func startWork(ctx context.Context, dir string) (*work, error) {
+	w := &work{ended: make(chan struct{})}
+	more, stopping := context.WithCancel(ctx)
+	w.stopping = stopping
+	if *load != "" {
+		go w.repeat(more, func(int) error { return runLoad(ctx, *load) }) // the last run ends by itself
 		return w, nil
 	}
+	var err error
+	if w.programs, err = background.New(dir); err == nil {
+		err = errors.Join(w.programs.Database(more), w.programs.Node(more))
+	}
+	if err != nil {
+		w.err = err
+		close(w.ended)
+		return w, err
+	}
+	go w.repeat(more, func(n int) error { return build(more, filepath.Join(dir, fmt.Sprintf("cache%d", n))) })
+	return w, nil
+}
+
+// repeat takes turns until the context ends or a turn fails.
+func (w *work) repeat(ctx context.Context, turn func(n int) error) {
+	defer close(w.ended)
+	for n := 0; ctx.Err() == nil; n++ {
+		switch err := turn(n); {
+		case err == nil:
+			w.turns.Add(1)
+		case ctx.Err() == nil:
+			w.err = err
+			return
+		}
+	}
+}
+
+// over reports whether no turn runs any more.
+func (w *work) over() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop starts no further turn. A build is broken off; a run of -load goes on to its end.
+func (w *work) stop() { w.stopping() }
+
+// wait returns the error of the turn that failed.
+func (w *work) wait() error {
+	<-w.ended
+	if w.programs != nil {
+		w.programs.Wait()
+	}
+	return w.err
 }
 
 // build builds this tree with an empty cache.
@@ -61,7 +93,15 @@ func build(ctx context.Context, cache string) error {
 	return nil
 }
 
-func (w *work) wait() {
-	w.programs.Wait()
-	w.loop.Wait()
+// runLoad runs a shell command. What it prints is shown: it may take long.
+func runLoad(ctx context.Context, command string) error {
+	c := exec.CommandContext(ctx, "sh", "-c", command)
+	c.Stdout, c.Stderr = os.Stderr, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
+	c.WaitDelay = time.Minute
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("-load %q: %w", command, err)
+	}
+	return nil
 }
