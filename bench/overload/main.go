@@ -72,9 +72,12 @@ func run(ctx context.Context) (err error) {
 	}
 	if err != nil {
 		said, _ := os.ReadFile(up.Output.Name()) // what it says explains, if anything does
-		return fmt.Errorf("%w: %s", err, said)
+		err = fmt.Errorf("%w: %s", err, said)
 	}
-	return w.report(os.Stdout)
+	if w.calm == 0 { // the load never ended
+		return err
+	}
+	return errors.Join(err, w.report(os.Stdout))
 }
 
 // follow watches atys through overload and calm.
@@ -102,10 +105,11 @@ func (w *watch) follow(ctx context.Context, dir string) (err error) {
 	if err := w.until(ctx, longestTurn, over); err != nil {
 		return err
 	}
-	if err := work.wait(); err != nil {
-		return err
-	}
+	failed := work.wait()
 	w.turns = work.turns.Load()
 	w.calm = len(w.seen)
+	if failed != nil {
+		return failed
+	}
 	return w.until(ctx, *calm, func(s sight) bool { return s.back() })
 }

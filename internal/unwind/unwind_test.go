@@ -10,6 +10,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/proc/lifecycle"
+	"atys.dev/atys/test/testwait"
 )
 
 // tracked starts an unwinder on this machine; wanted nil is all processes.
@@ -44,13 +45,7 @@ func tracked(t *testing.T, o Options) *Unwinder {
 // eventually waits until something holds: the kernel reports in its own time.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for range 3000 {
-		if holds() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("never: %s", what)
+	testwait.Until(t, what, holds)
 }
 
 func (u *Unwinder) knows(pid int, path string) bool {

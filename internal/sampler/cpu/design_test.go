@@ -175,7 +175,7 @@ func TestExactTimeOfExit(t *testing.T) {
 	}
 	truth := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime() - before.Run
 	var got time.Duration
-	for range 100 { // the kernel forgets it soon
+	for deadline := time.Now().Add(testwait.Longest(t)); time.Now().Before(deadline); { // the kernel forgets it soon
 		if got += cut(t, s, 50*time.Millisecond).Exact.CPU; got > truth-2*time.Millisecond {
 			break
 		}

@@ -12,6 +12,7 @@ import (
 
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/test/testwait"
 )
 
 // placement is where a sampler's events are.
@@ -105,10 +106,7 @@ func TestExactTimeOfChildrenNobodyHeardOf(t *testing.T) {
 	s := startHearing(t, Options{PIDs: []int{pid}, Frequency: 999}, func(*Sampler, lifecycle.Event) {}) // as where it comes late
 	cut(t, s, 100*time.Millisecond)
 	w := cut(t, s, 20*time.Millisecond)
-	for range 2000 {
-		if w.N() >= 1000 {
-			break
-		}
+	for deadline := time.Now().Add(testwait.Longest(t)); w.N() < 1000 && time.Now().Before(deadline); {
 		next, err := profile.Merge(w, cut(t, s, 20*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
+	"atys.dev/atys/test/testwait"
 )
 
 // needBPF skips where BPF may not be used, and only there: as root on a kernel
@@ -109,7 +110,7 @@ func cut(t *testing.T, s *Sampler, after time.Duration) *profile.Window {
 func gather(t *testing.T, s *Sampler, enough func(*profile.Window) bool) *profile.Window {
 	t.Helper()
 	whole := cut(t, s, 300*time.Millisecond)
-	for range 60 {
+	for deadline := time.Now().Add(testwait.Longest(t)); time.Now().Before(deadline); {
 		if enough(whole) {
 			return whole
 		}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"atys.dev/atys/test/testwait"
 )
 
 // TestVfork walks the stack of a parent that waits in vfork, where the return
@@ -23,7 +25,7 @@ func TestVfork(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); cmd.Wait() }()
-			regs, ok := waiting(cmd.Process.Pid)
+			regs, ok := waiting(t, cmd.Process.Pid)
 			if !ok {
 				t.Skip("the registers of a blocked process cannot be read")
 			}
@@ -38,9 +40,8 @@ func TestVfork(t *testing.T) {
 }
 
 // waiting reads the registers of a process once it waits in vfork.
-func waiting(pid int) (r syscall.PtraceRegs, ok bool) {
-	for range 200 {
-		time.Sleep(10 * time.Millisecond)
+func waiting(t *testing.T, pid int) (r syscall.PtraceRegs, ok bool) {
+	for deadline := time.Now().Add(testwait.Longest(t)); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
 		if err != nil {
 			return r, false
