@@ -41,13 +41,13 @@ func agentCommand() *cobra.Command {
 		Use:   "agent --server URL [flags]",
 		Short: "Profile this machine, always, for a server",
 		Long: `agent samples what runs here as the server's profiles say, keeps each window on
-disk, and ships it. Where the server orders nothing that lasts, it samples
-everything, 19 times a second and CPU. A server that is away costs nothing but
-disk: what it missed is shipped when it is back.
+disk, and ships it. Where the server has no lasting profile for it, it samples
+everything, 19 times a second and CPU. While the server is unreachable, windows
+wait on disk and are shipped later.
 
-What it takes of the machine it measures itself, and tells with each window. Over
---max-cpu or --max-memory it samples less, and says so: in its log, in "atys get
-agents" and "atys describe profile", and to Prometheus.`,
+The agent measures its own resource use and reports it with each window. Over
+--max-cpu or --max-memory it limits whatever costs most, and says so: in its log,
+in "atys get agents" and "atys describe profile", and to Prometheus.`,
 		Example: `  atys agent --server https://10.0.0.5:4300 --tls-ca ca.pem --token-file agent.token`,
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -58,14 +58,14 @@ agents" and "atys describe profile", and to Prometheus.`,
 	f.budgetFlags.add(c, leastShare, defaultMemory)
 	f.logFlags.add(c)
 	flags := c.Flags()
-	flags.StringVar(&f.data, "data", defaultData(), "directory for what waits to be shipped")
-	flags.StringVar(&f.node, "node", "", "what this machine is called; else its host name")
-	flags.StringToStringVar(&f.labels, "label", nil, "label of this machine and all that runs on it, such as zone=a; servers group agents by one")
-	flags.Int64Var(&f.spool, "spool", spoolBytes>>20, "megabytes that may wait on disk; the oldest is dropped first, and counted")
-	flags.StringVar(&f.metrics.listen, "metrics", "", "address at which Prometheus may ask for the hottest functions, such as 127.0.0.1:4302; the server tells it of this one")
+	flags.StringVar(&f.data, "data", defaultData(), "directory for windows that wait to be shipped")
+	flags.StringVar(&f.node, "node", "", "name of this machine (default: its host name)")
+	flags.StringToStringVar(&f.labels, "label", nil, "label of this machine and everything that runs on it, such as zone=a; servers can group agents by it")
+	flags.Int64Var(&f.spool, "spool", spoolBytes>>20, "megabytes of windows that may wait on disk; the oldest are dropped first, and counted")
+	flags.StringVar(&f.metrics.listen, "metrics", "", "address that serves the hottest functions to Prometheus, such as 127.0.0.1:4302; the server's /sd/agents lists it")
 	f.metrics.addRate(flags, "with --metrics: ")
-	flags.StringVar(&f.metrics.tokens, "tokens", "", "with --metrics: file of tokens that may ask; other machines need it, and --tls-cert and --tls-key to be answered with")
-	flags.StringVar(&f.tenant, "tenant", auth.DefaultTenant, "with --metrics: whose readers may ask; that of the agent's own token")
+	flags.StringVar(&f.metrics.tokens, "tokens", "", "with --metrics: file of tokens that are accepted; to serve other machines, it and --tls-cert and --tls-key are required")
+	flags.StringVar(&f.tenant, "tenant", auth.DefaultTenant, "with --metrics: tenant whose readers are accepted: the one of the agent's own token")
 	_ = c.MarkFlagDirname("data")
 	return c
 }

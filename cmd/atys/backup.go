@@ -173,7 +173,11 @@ func restoreStore(ctx context.Context, from, data string, damaged bool) error {
 	if err := checkCopy(ctx, filepath.Join(own, backup.Store), damaged); err != nil {
 		return fmt.Errorf("the backup is not restored: %w", err)
 	}
-	return putInPlace(own, data)
+	if err := putInPlace(own, data); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "atys: the backup of %s is restored in %s\n", contents.Made.Format(time.DateTime), data)
+	return nil
 }
 
 // putInPlace has data be what was copied. The store comes last: where it is, all is.

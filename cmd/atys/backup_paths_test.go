@@ -87,9 +87,15 @@ func TestBackUpRefused(t *testing.T) {
 	}
 }
 
-// TestBackUpSignalled interrupts a backup while its server sends: the first signal
-// ends it, and it leaves nothing behind.
+// TestBackUpSignalled interrupts a backup while its server sends: the first signal ends it,
+// and it leaves nothing behind. SIGHUP comes when a terminal is closed.
 func TestBackUpSignalled(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(signal.String(), func(t *testing.T) { backUpSignalled(t, signal) })
+	}
+}
+
+func backUpSignalled(t *testing.T, signal syscall.Signal) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != server.BackupPath {
@@ -106,7 +112,7 @@ func TestBackUpSignalled(t *testing.T) {
 	dir := t.TempDir()
 	p := runs(t, "store", "backup", dir+"/new", "--server", s.URL)
 	<-asked
-	if status := p.ends(t, syscall.SIGTERM); status.ExitStatus() != 128+int(syscall.SIGTERM) {
+	if status := p.ends(t, signal); status.ExitStatus() != 128+int(signal) {
 		t.Errorf("it ends with %v", status)
 	}
 	if said := p.log(); !strings.Contains(said, "there is no backup: ") || !strings.HasSuffix(said, "interrupted\n") {

@@ -40,19 +40,19 @@ func calibrateCommand() *cobra.Command {
 	var f calibrateFlags
 	c := &cobra.Command{
 		Use:   "calibrate [flags] FILE, or calibrate --server URL [flags] SERVICE",
-		Short: "Find how much pruning a service bears, and which policy of rates suits it",
-		Long: `calibrate is what is done once before a service is profiled for long: from one
-recording at a high rate it finds how much may be pruned, and how often to sample.
+		Short: "Find how much of a service can be pruned, and which policy of rates suits it",
+		Long: `Run calibrate once, before you profile a service for a long time: from one recording
+at a high rate it finds how much can be pruned, and how often to sample.
 
 Pruning: how far off shares are at several levels, and how much CPU time is saved,
 are measured as "atys prune report" does, a logarithm and a line are fitted to them,
 and solved for the lowest level at which shares are off by at most --epsilon.
 
 Rates: the recording is replayed, thinned to the rates that policies choose, with
-several thresholds, factors, widths and lengths of windows, and to fixed rates. Of
-its samples one half, drawn at random, is what the replays are compared with, and
-the other what they sample from: rates above half of the recording's cannot be told
-of. What is proposed is the cheapest whose error is at most --within.
+several thresholds, factors, widths and lengths of windows, and to fixed rates. A
+random half of its samples is the reference, and the replays sample from the other
+half, so that rates above half of the recording's cannot be judged. calibrate
+proposes the cheapest policy whose error is at most --within.
 
 FILE is a recording of "atys record --timed" in .pb.gz, at a high rate and some
 minutes long. With --server the agents of a fleet make one, which has windows in
@@ -72,18 +72,18 @@ place of times, of the targets of SERVICE, or of a selector such as '{service="a
 	flags := c.Flags()
 	flags.DurationVarP(&f.duration, "duration", "d", 2*time.Minute, "with --server: how long the fleet is recorded")
 	flags.Float64VarP(&f.frequency, "freq", "F", 1999, "with --server: samples a second and CPU")
-	flags.StringVar(&f.epsilon, "epsilon", "1%", "by how much the shares of the largest 50 functions may be off for pruning, as a part of them, in the mean")
-	flags.StringVar(&f.within, "within", "", "by how many points shares may be off for a low rate, such as 0.5%; else half of what 19 Hz are, which is what is recorded where nobody asks")
-	flags.DurationSliceVar(&f.windows, "window", []time.Duration{5 * time.Second, 10 * time.Second, 30 * time.Second}, "lengths of windows that are tried, whole seconds")
-	flags.Float64Var(&f.least, "min", 1, "the least rate, in Hz")
-	flags.Float64Var(&f.most, "max", 999, "the highest rate, in Hz; half of the recording's is the most that it can tell of")
-	flags.StringSliceVar(&f.policies, "policy", []string{calibrate.Fixed, freq.Atys, freq.Auto}, "what is tried: fixed rates, policies atys and auto")
-	flags.IntVar(&f.rounds, "rounds", 5, "measure times so often; 0 measures none")
-	flags.IntVar(&f.replays, "replays", 4, "replay so often, each time with other samples to compare with")
-	flags.Uint64Var(&f.seed, "seed", 1, "where randomness begins")
-	flags.StringVar(&f.yaml, "yaml", "", "file for the proposed profile; - is standard output, all else goes to standard error then")
-	flags.StringVar(&f.html, "html", "", "file for a page with all of it, drawn")
-	flags.StringVar(&f.png, "png", "", "file for the drawings alone")
+	flags.StringVar(&f.epsilon, "epsilon", "1%", "largest mean relative error of the 50 largest functions' shares that pruning may cause")
+	flags.StringVar(&f.within, "within", "", "largest error of shares, in points, that a low rate may cause, such as 0.5% (default: half the error of 19 Hz, the built-in rate)")
+	flags.DurationSliceVar(&f.windows, "window", []time.Duration{5 * time.Second, 10 * time.Second, 30 * time.Second}, "lengths of windows to try, in whole seconds")
+	flags.Float64Var(&f.least, "min", 1, "lowest rate to try, in Hz")
+	flags.Float64Var(&f.most, "max", 999, "highest rate to try, in Hz; at most half of the recording's rate")
+	flags.StringSliceVar(&f.policies, "policy", []string{calibrate.Fixed, freq.Atys, freq.Auto}, "what to try: fixed rates, and the policies atys and auto")
+	flags.IntVar(&f.rounds, "rounds", 5, "number of time measurements; 0: none")
+	flags.IntVar(&f.replays, "replays", 4, "number of replays, each with another random reference")
+	flags.Uint64Var(&f.seed, "seed", 1, "random seed")
+	flags.StringVar(&f.yaml, "yaml", "", "file for the proposed profile; -: standard output, and everything else to standard error")
+	flags.StringVar(&f.html, "html", "", "file for an HTML page with tables and charts")
+	flags.StringVar(&f.png, "png", "", "file for the charts alone")
 	flags.BoolVar(&f.json, "json", false, "write JSON")
 	_ = c.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions([]string{calibrate.Fixed, freq.Atys, freq.Auto}, cobra.ShellCompDirectiveNoFileComp))
 	return c

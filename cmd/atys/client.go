@@ -162,6 +162,9 @@ func explain(address string, err error) error {
 	}
 	switch answer.Code() {
 	case connect.CodeUnavailable:
+		if strings.Contains(answer.Message(), "server gave HTTP response to HTTPS client") {
+			return fmt.Errorf("%s does not speak TLS: use http://%s", address, strings.TrimPrefix(address, "https://"))
+		}
 		return fmt.Errorf("%s does not answer: %s (\"atys up\" starts a server; --server or $%s names another)", address, answer.Message(), serverVariable)
 	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeResourceExhausted:
 		return errors.New(answer.Message())

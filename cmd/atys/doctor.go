@@ -21,7 +21,7 @@ func doctorCommand() *cobra.Command {
 	var server clientFlags
 	c := &cobra.Command{
 		Use:   "doctor [-p PID | --server URL]",
-		Short: "Say what can be recorded here, or how a server fares, and which command fixes what is missing",
+		Short: "Check this machine, or a server and its agents, and print what to fix and how",
 		Long: `doctor tries what a recording needs, looks at the limits this kernel and these
 privileges set, and names for each gap what it costs and the command that fixes
 it. With -p it also looks at one process: whether its stacks can be walked and

@@ -66,7 +66,7 @@ in whatever languages it is written. The process is not stopped, and does not no
 	cache.add(c)
 	c.Flags().IntVarP(&pid, "pid", "p", 0, "the process")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what happens")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "verbose output")
 	return c
 }
 

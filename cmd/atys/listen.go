@@ -32,13 +32,13 @@ type listenFlags struct {
 
 func (f *listenFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.listen, "listen", defaultListen, "address to answer at; port 0 takes a free one")
-	flags.StringVar(&f.tokens, "tokens", "", "file of tokens that may ask (\"atys token\" writes it); with it nobody may without")
-	flags.StringVar(&f.cert, "tls-cert", "", "certificate to answer with, in PEM; read again when it changes")
+	flags.StringVar(&f.listen, "listen", defaultListen, "address to listen on; port 0 takes a free one")
+	flags.StringVar(&f.tokens, "tokens", "", "file of tokens that are accepted (\"atys token\" writes it); if set, every request needs one")
+	flags.StringVar(&f.cert, "tls-cert", "", "certificate of this server, in PEM; read again when it changes")
 	flags.StringVar(&f.key, "tls-key", "", "its key")
-	flags.StringVar(&f.clientCA, "tls-client-ca", "", "authorities whose clients' certificates count: O is the tenant, OU the role, CN the name")
-	flags.StringSliceVar(&f.hosts, "host", nil, "name that this machine's browsers ask for this server by, beside localhost")
-	flags.BoolVar(&f.plaintext, "plaintext", false, "answer other machines without TLS: tokens can be read on the way; for behind a proxy that has it")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "", "authorities of accepted client certificates: O is the tenant, OU the role, CN the name")
+	flags.StringSliceVar(&f.hosts, "host", nil, "additional host name under which browsers reach this server, beside localhost")
+	flags.BoolVar(&f.plaintext, "plaintext", false, "serve other machines without TLS, for use behind a proxy that has it: tokens can be read on the network")
 	f.addRate(flags, "")
 	for _, name := range []string{"tokens", "tls-cert", "tls-key", "tls-client-ca"} {
 		_ = c.MarkFlagFilename(name)
@@ -47,7 +47,7 @@ func (f *listenFlags) add(c *cobra.Command) {
 
 // addRate adds the flag that bounds how often somebody may ask; where says of what.
 func (f *listenFlags) addRate(flags *pflag.FlagSet, where string) {
-	flags.Float64Var(&f.rate, "request-rate", 200, where+"requests a second that each who asks may make, ten times as many at once; 0: any")
+	flags.Float64Var(&f.rate, "request-rate", 200, where+"requests a second per client, with bursts of ten times that; 0: unlimited")
 }
 
 // mostRate is far more than anybody is answered.

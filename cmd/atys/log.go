@@ -28,9 +28,9 @@ var (
 
 func (f *logFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.format, "log-format", "", "write all that is said to standard error as records: "+strings.Join(logFormats, " or ")+"; else what begins and ends is said in words")
-	flags.StringVar(&f.level, "log-level", "warn", "least that is logged: "+strings.Join(logLevels, ", "))
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "say what happens: --log-level debug")
+	flags.StringVar(&f.format, "log-format", "", "log format on standard error: "+strings.Join(logFormats, " or ")+" (default: start and end as plain sentences)")
+	flags.StringVar(&f.level, "log-level", "warn", "lowest level that is logged: "+strings.Join(logLevels, ", "))
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "verbose output: --log-level debug")
 	_ = c.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions(logFormats, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions(logLevels, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -70,12 +70,17 @@ func run(args []string) int {
 	return exitFailure
 }
 
-// untilSignal is a context that the first SIGINT or SIGTERM ends, as when a recording
-// is to be written; a second signal kills. signalled is the one that came, or 0.
+// untilSignal returns a context that the first SIGINT, SIGTERM or SIGHUP ends, so that a
+// recording is written; a second signal kills. SIGHUP, which a closed terminal sends, stays
+// ignored where nohup has it ignored. signalled returns the signal that came, or 0.
 func untilSignal() (ctx context.Context, signalled func() unix.Signal, stop func()) {
 	ctx, end := context.WithCancel(context.Background())
 	came, first := make(chan os.Signal, 1), new(atomic.Int32)
-	signal.Notify(came, os.Interrupt, unix.SIGTERM)
+	ends := []os.Signal{os.Interrupt, unix.SIGTERM}
+	if !signal.Ignored(unix.SIGHUP) {
+		ends = append(ends, unix.SIGHUP)
+	}
+	signal.Notify(came, ends...)
 	go func() {
 		select {
 		case s := <-came:

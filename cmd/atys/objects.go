@@ -67,7 +67,7 @@ var objectKinds = map[string]string{
 // kindAndName reads what is asked for.
 func kindAndName(args []string, least, most int) (kind, name string, err error) {
 	if len(args) < least || len(args) > most {
-		return "", "", &usageError{errors.New("say what: profiles, agents, targets or relays, and of which name")}
+		return "", "", &usageError{errors.New("missing kind or name: use profiles, agents, targets or relays, then a name")}
 	}
 	kind = objectKinds[args[0]]
 	if kind == "" {

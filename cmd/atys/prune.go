@@ -21,7 +21,7 @@ import (
 func pruneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prune",
-		Short: "What leaving out threads that hardly matter does to a recording",
+		Short: "Show what pruning threads saves and distorts",
 		Args:  knownCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,6 +55,9 @@ func (f *queryFlags) ask(args []string) (client atysv1connect.QueryClient, addre
 	to, err := spec.ParseMoment(f.to, now)
 	if err != nil {
 		return nil, "", nil, &usageError{fmt.Errorf("--to: %w", err)}
+	}
+	if !from.Before(to) {
+		return nil, "", nil, &usageError{fmt.Errorf("--from %s must be before --to %s", cmp.Or(f.from, "now"), cmp.Or(f.to, "now"))}
 	}
 	about = &atysv1.Selection{Task: f.task, Kind: f.kind, FromUnixNano: from.UnixNano(), ToUnixNano: to.UnixNano()}
 	if len(args) > 0 {
@@ -198,12 +204,38 @@ func (f *queryFlags) split(c *cobra.Command, args []string, request *atysv1.Spli
 	if err != nil {
 		return explain(address, err)
 	}
+	if err := f.unknownLabel(c.Context(), client, address, about, response, request.GetBy()); err != nil {
+		return err
+	}
 	if err := f.print(response, partRows(response, request, f.out.form == "")); err != nil {
 		return err
 	}
 	warnService(os.Stderr, len(response.GetParts()), slices.ContainsFunc(response.GetParts(), func(p *atysv1.Part) bool { return p.GetService() != nil }))
 	return warnCoverage(os.Stderr, response.GetCoverage(), about)
 }
+
+// unknownLabel refuses a label that no series of an answer has: it is misspelt.
+func (f *queryFlags) unknownLabel(ctx context.Context, client atysv1connect.QueryClient, address string, about *atysv1.Selection, r *atysv1.SplitResponse, label string) error {
+	if label == "" || label == byThread || len(r.GetParts()) == 0 || slices.ContainsFunc(r.GetParts(), func(p *atysv1.Part) bool { return p.GetBy() != "" }) {
+		return nil
+	}
+	labels, err := client.Labels(ctx, &atysv1.LabelsRequest{Selection: about})
+	if err != nil {
+		return explain(address, err)
+	}
+	names := slices.Sorted(maps.Keys(labels.GetLabels()))
+	if slices.Contains(names, label) {
+		return nil
+	}
+	hint := "there are " + strings.Join(names, ", ")
+	if near := similar(label, names); len(near) > 0 {
+		hint = didYouMean(near)
+	}
+	return &usageError{fmt.Errorf("nothing in this selection has the label %q (%s)", label, hint)}
+}
+
+// byThread groups by patterns of threads' names in place of a label.
+const byThread = "thread"
 
 // warnService says why no row has an interval of the service.
 func warnService(w io.Writer, rows int, known bool) {

@@ -62,7 +62,7 @@ func (t *targetFlags) add(c *cobra.Command) {
 	f.Uint64VarP(&t.count, "count", "c", 0, "instead of -F, for events that are no clocks: sample every n-th")
 	t.tables.add(f, "16")
 	t.cache.add(c)
-	f.BoolVarP(&t.verbose, "verbose", "v", false, "say what happens")
+	f.BoolVarP(&t.verbose, "verbose", "v", false, "verbose output")
 	_ = c.RegisterFlagCompletionFunc("event", cobra.FixedCompletions(cpu.EventNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagDirname("cgroup")
 }

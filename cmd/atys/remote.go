@@ -36,7 +36,7 @@ type fleetFlags struct {
 func (f *fleetFlags) add(c *cobra.Command) {
 	f.clientFlags.add(c)
 	c.Flags().StringVar(&f.selector, "select", "", "with --server: which targets, by their labels as in PromQL, such as '{service=\"checkout\"}'; else all")
-	c.Flags().IntVar(&f.instances, "instances", 0, "with --server: record so many of the targets, chosen at random; else all")
+	c.Flags().IntVar(&f.instances, "instances", 0, "with --server: number of targets to record, chosen at random (default: all)")
 }
 
 // localOnly are the flags that mean something on this machine only.

@@ -265,7 +265,7 @@ const recorded = "atys.pb.gz"
 
 // endOnSignal lets signals end a command at once. A recording takes the first
 // one as the word to write what it has; work on files has nothing to save.
-func endOnSignal(*cobra.Command, []string) { signal.Reset(os.Interrupt, unix.SIGTERM) }
+func endOnSignal(*cobra.Command, []string) { signal.Reset(os.Interrupt, unix.SIGTERM, unix.SIGHUP) }
 
 // writeWhole writes a file once all of it is there, so that a signal while it
 // is made leaves nothing behind.

@@ -69,7 +69,7 @@ each interval.`,
 
 func top(ctx context.Context, f topFlags) error {
 	if f.interval < 100*time.Millisecond || f.window < f.interval {
-		return &usageError{fmt.Errorf("--interval %v and --window %v: the first is at least 100ms, the second no shorter", f.interval, f.window)}
+		return &usageError{fmt.Errorf("--interval %v and --window %v: --interval must be at least 100ms and no longer than --window", f.interval, f.window)}
 	}
 	if f.limit < 0 {
 		return &usageError{fmt.Errorf("--limit %d: want 0 or more", f.limit)}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/unwind"
 )
 
@@ -28,14 +29,14 @@ const (
 	unwindOfMachine     = 4 // of the machine's memory a quarter at most
 	unwindOfBudget      = 4 // and likewise of --max-memory
 	megabyte            = 1 << 20
-	unwindMemoryMeaning = "kernel memory for unwinding tables, 1 to 128 megabytes, rounded up to a power of two; what is used least makes room"
+	unwindMemoryMeaning = "kernel memory for unwinding tables, 1 to 128 megabytes, rounded up to a power of two; the least recently used rows are evicted"
 )
 
 // unwindMemory is a number of megabytes; empty: not given.
 type unwindMemory string
 
 func (m *unwindMemory) add(f *pflag.FlagSet, otherwise string) {
-	f.StringVar((*string)(m), "unwind-memory", "", unwindMemoryMeaning+"; unless told otherwise "+otherwise)
+	f.StringVar((*string)(m), "unwind-memory", "", unwindMemoryMeaning+" (default "+otherwise+")")
 }
 
 // megabytes reads what was given, 0 where nothing was, for a machine with so many
@@ -44,21 +45,31 @@ func (m unwindMemory) megabytes(machine int64) (int64, error) {
 	if m == "" {
 		return 0, nil
 	}
-	number := string(m)
-	for _, unit := range []string{"MiB", "MB", "M"} {
-		number = strings.TrimSuffix(number, unit)
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	n, err := parseMegabytes(string(m))
 	if err != nil {
 		return 0, fmt.Errorf("--unwind-memory %q: want megabytes, %d to %d, such as 16", string(m), leastUnwindMemory, mostUnwindMemory)
 	}
 	if n < leastUnwindMemory || n > mostUnwindMemory {
-		return 0, fmt.Errorf("--unwind-memory %d: want %d to %d", n, leastUnwindMemory, mostUnwindMemory)
+		return 0, fmt.Errorf("--unwind-memory %s: want %d to %d megabytes", string(m), leastUnwindMemory, mostUnwindMemory)
 	}
 	if most := machine / unwindOfMachine / megabyte; n > most {
 		return 0, fmt.Errorf("--unwind-memory %d: this machine has %d megabytes of memory: want at most %d", n, machine/megabyte, most)
 	}
 	return n, nil
+}
+
+// parseMegabytes reads a number of megabytes (of 2^20 bytes, as 16, 16M, 16MB and 16MiB
+// are), or an amount in another unit.
+func parseMegabytes(text string) (int64, error) {
+	number := text
+	for _, unit := range []string{"MiB", "MB", "M"} {
+		number = strings.TrimSuffix(number, unit)
+	}
+	if n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64); err == nil {
+		return n, nil
+	}
+	n, err := spec.ParseBytes(text)
+	return n / megabyte, err
 }
 
 // rows is how many rows a recording of its own has room for.

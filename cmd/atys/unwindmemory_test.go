@@ -13,9 +13,9 @@ func TestUnwindMemory(t *testing.T) {
 		err  string
 	}{
 		{"", 0, ""}, {"16", 16, ""}, {"16MB", 16, ""}, {"1", 1, ""}, {"25MiB", 25, ""},
-		{"0", 0, "--unwind-memory 0: want 1 to 128"}, {"-1", 0, "--unwind-memory -1: want 1 to 128"}, {"129", 0, "--unwind-memory 129: want 1 to 128"},
+		{"0", 0, "--unwind-memory 0: want 1 to 128 megabytes"}, {"-1", 0, "--unwind-memory -1: want 1 to 128 megabytes"}, {"129", 0, "--unwind-memory 129: want 1 to 128 megabytes"},
 		{"26", 0, "--unwind-memory 26: this machine has 100 megabytes of memory: want at most 25"},
-		{"much", 0, `--unwind-memory "much": want megabytes, 1 to 128, such as 16`}, {"1GB", 0, `--unwind-memory "1GB": want megabytes`},
+		{"much", 0, `--unwind-memory "much": want megabytes, 1 to 128, such as 16`}, {"1GB", 0, "--unwind-memory 1GB: want 1 to 128 megabytes"}, {"32 parsecs", 0, `--unwind-memory "32 parsecs": want megabytes`},
 		{"1e3", 0, "want megabytes"}, {"99999999999999999999", 0, "want megabytes"},
 	} {
 		got, err := unwindMemory(test.text).megabytes(machine)

@@ -18,7 +18,6 @@ const nearby = 2
 // checkArguments has every command refuse arguments that it does not take as the
 // slip in a command line that they are, and suggest what may be meant.
 func checkArguments(c *cobra.Command) {
-	c.SuggestionsMinimumDistance = nearby
 	check := c.Args
 	if c.HasSubCommands() {
 		check = knownCommand
@@ -52,7 +51,13 @@ func knownCommand(c *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := fmt.Sprintf("\"%s --help\" lists them", c.CommandPath())
-	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	if near := similar(args[0], names); len(near) > 0 {
 		hint = didYouMean(near)
 	}
 	return &usageError{fmt.Errorf("unknown command %q (%s)", args[0], hint)}
@@ -140,23 +145,39 @@ func wanted(invalid *pflag.InvalidValueError) string {
 	return ""
 }
 
-// similarFlags are the flags of a command with a name that was nearly typed.
+// similarFlags lists the flags of a command with a name like the one that was typed.
 func similarFlags(c *cobra.Command, typed string) (near []string) {
-	best := nearby
+	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		d := distance(typed, f.Name)
-		begins := len(typed) > nearby && strings.HasPrefix(f.Name, typed)
-		if begins {
-			d = 0
+		if !f.Hidden && f.Deprecated == "" {
+			names = append(names, f.Name)
 		}
-		if f.Hidden || f.Deprecated != "" || d > best || !begins && d >= len(typed) {
-			return
+	})
+	for _, name := range similar(typed, names) {
+		near = append(near, "--"+name)
+	}
+	return near
+}
+
+// similar lists the names that are most like the one that was typed: those that begin with
+// it or that it begins with, else those with the fewest different letters, of which at least
+// half have to be the same.
+func similar(typed string, names []string) (near []string) {
+	best := nearby
+	for _, name := range names {
+		d := distance(typed, name)
+		long := min(len(typed), len(name)) > nearby
+		switch {
+		case long && (strings.HasPrefix(name, typed) || strings.HasPrefix(typed, name)):
+			d = 0
+		case d > best || 2*d >= min(len(typed), len(name)):
+			continue
 		}
 		if d < best {
 			best, near = d, nil
 		}
-		near = append(near, "--"+f.Name)
-	})
+		near = append(near, name)
+	}
 	slices.SortFunc(near, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	return near
 }

@@ -97,7 +97,7 @@ func (a *Agent) carryOut(all []budget.Decision) {
 		if d.Relaxes() {
 			log = a.log.Info
 		}
-		log("budget", "knob", string(d.Knob), "from", d.From, "to", d.To, "cause", d.Cause, "why", d.Why)
+		log("budget", "decision", d.Setting(), "cause", d.Cause, "why", d.Why)
 		switch d.Knob {
 		case budget.Caches:
 			a.dropCaches()

@@ -60,7 +60,7 @@ func (a *Agent) judge() {
 		return
 	}
 	f.judged = time.Now()
-	state := health.State{Budget: a.budget(), Excess: a.spending.governor.Exceeded(), Cores: a.spending.cores(), Bytes: a.spending.usage.Memory, Waiting: a.options.Spool.Stats().Records}
+	state := health.State{Budget: a.budget(), Excess: a.spending.governor.Exceeded(), Cores: a.spending.cores(), Bytes: a.spending.usage.Memory, Waiting: a.options.Spool.Stats().Records, Unspooled: a.shipper.inMemory()}
 	if a.options.Unwinding != nil {
 		state.Tables = tablesOf(a.options.Unwinding())
 	}
@@ -95,7 +95,7 @@ func (a *Agent) logChanges(before, now []health.Condition) (changed bool) {
 	}
 	for _, c := range before {
 		if health.Find(now, c.Kind) == nil {
-			a.log.Info("condition ended", "condition", string(c.Kind), "since", c.Since)
+			a.log.Warn("condition ended", "condition", string(c.Kind), "since", c.Since)
 			changed = true
 		}
 	}

@@ -38,7 +38,7 @@ func newLife(name string, log *slog.Logger) *life {
 	default:
 		l.last = "it was killed after " + before.At.UTC().Format(time.RFC3339) + ", when it held " + megabytes(before.Memory)
 	}
-	log.Warn("the last life of this agent did not end by itself: it may have been killed for memory", "at", before.At, "bytes", before.Memory)
+	log.Warn("the previous run was killed, perhaps for memory", "at", before.At, "bytes", before.Memory)
 	return l
 }
 

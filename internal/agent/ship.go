@@ -117,6 +117,16 @@ func (s *shipper) direct(id spool.ID, records [][]byte) {
 	s.wake()
 }
 
+// inMemory counts the windows that the disk did not take and that are not shipped yet.
+func (s *shipper) inMemory() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.unspooled {
+		n += len(l.records)
+	}
+	return n
+}
+
 // leave has the disk take what is left in memory once run has ended: it may have room
 // again. What it does not take is counted.
 func (s *shipper) leave() {

@@ -162,7 +162,7 @@ func OpenIfPossible(path string, o Options) *Cache {
 	c, err := Open(path, o)
 	if err != nil {
 		if o.Log != nil {
-			o.Log.Warn("nothing is kept for the next start", "error", err)
+			o.Log.Warn("running without a disk cache", "error", err)
 		}
 		return nil
 	}

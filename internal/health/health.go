@@ -53,7 +53,10 @@ type State struct {
 	Bytes   int64   // of memory, BPF maps included
 	Tables  Tables
 	Waiting int // windows in the spool
-	Targets int
+	// Unspooled is the number of windows that are only in memory: neither the disk nor the
+	// server takes them.
+	Unspooled int
+	Targets   int
 }
 
 // Rate is how often a recording samples.
@@ -229,6 +232,10 @@ func (m *Monitor) late(now time.Time, s State) (Condition, bool) {
 	}
 	c := Condition{Kind: Late, Value: float64(late), Fix: "the agent's log says what takes long; \"atys describe agent\" shows its CPU time by cause"}
 	switch {
+	case s.Unspooled > 0:
+		c.Value, c.Message = float64(s.Unspooled), fmt.Sprintf("%d windows are only in memory: the disk does not take them", s.Unspooled)
+		c.Fix = "free space on the disk of the agent's data directory: windows are lost once there are too many, and when the agent ends"
+		return c, true
 	case late > 0:
 		c.Message = fmt.Sprintf("%d windows of the last minute were late, by up to %v", late, longest.Round(100*time.Millisecond))
 		return c, true
@@ -245,7 +252,7 @@ func (m *Monitor) late(now time.Time, s State) (Condition, bool) {
 // of them, or of fifty targets where there are few, is too much.
 func Backlog(waiting, targets int) bool { return waiting > 6*max(targets, 50) }
 
-func percent(share float64) string { return fmt.Sprintf("%.2g%%", 100*share) }
+func percent(share float64) string { return fmt.Sprintf("%.3g%%", 100*share) }
 
 func megabytes(bytes uint64) string { return fmt.Sprintf("%.0f MB", float64(bytes)/1e6) }
 

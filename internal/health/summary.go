@@ -111,7 +111,7 @@ func reasons(of map[profile.End]int64, samples int64) string {
 // fixes tell for the commonest ends what can be done.
 var fixes = map[profile.End]string{
 	profile.EndTooDeep:    "deep recursion: only the innermost frames are kept",
-	profile.EndNoUnwind:   "install the program's debug information, or build it with frame pointers or .eh_frame",
+	profile.EndNoUnwind:   "install the program's debug information, or build it with .eh_frame (-fasynchronous-unwind-tables): frame pointers alone are not followed",
 	profile.EndNoMapping:  "code made at run time: \"atys targets\" says what its runtime needs",
 	profile.EndUnreadable: "stacks are swapped out: the machine is short of memory",
 	profile.EndStarting:   "processes that live for milliseconds; nothing needs to be done",

@@ -47,7 +47,7 @@ func selection(m *atysv1.Selection) (s query.Selection, err error) {
 	s.Task, s.Kind = m.GetTask(), m.GetKind()
 	s.From, s.To = time.Unix(0, m.GetFromUnixNano()), time.Unix(0, m.GetToUnixNano())
 	if !s.From.Before(s.To) {
-		return s, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("from %v to %v: want a time that is longer than nothing", s.From.UTC(), s.To.UTC()))
+		return s, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("from (%v) must be before to (%v)", s.From.UTC(), s.To.UTC()))
 	}
 	return s, nil
 }

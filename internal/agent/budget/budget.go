@@ -130,18 +130,21 @@ func (d *Decision) Relaxes() bool {
 	return false
 }
 
-// String is a decision in one line.
-func (d *Decision) String() string {
+// String returns a decision in one line.
+func (d *Decision) String() string { return d.Setting() + ": " + d.Why }
+
+// Setting returns what a decision changes, without the reason.
+func (d *Decision) Setting() string {
 	switch d.Knob {
 	case None:
 		if d.Relaxes() {
-			return "within the budget again: " + d.Why
+			return "within the budget again"
 		}
-		return "over the budget with nothing left to restrain: " + d.Why
+		return "over the budget with nothing left to restrain"
 	case Caches:
-		return "caches dropped: " + d.Why
+		return "caches dropped"
 	}
-	return fmt.Sprintf("%s %s -> %s: %s", d.Knob, d.Knob.value(d.From), d.Knob.value(d.To), d.Why)
+	return fmt.Sprintf("%s %s -> %s", d.Knob, d.Knob.value(d.From), d.Knob.value(d.To))
 }
 
 // value is a setting of a knob, in words.

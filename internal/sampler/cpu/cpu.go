@@ -107,6 +107,7 @@ type Sampler struct {
 	entering  map[int]bool    // those that were fresh at the last edge
 	held      map[int]int     // fresh ones that stay so, by the process of AimLater that has to be released
 	gone      map[uint32]bool // of the kernel's targets, at the last edge
+	again     map[int]bool    // targets that Aim named again since then: others may have had their numbers
 
 	mu        sync.Mutex // guards all below: one Cut at a time
 	active    uint32
@@ -146,7 +147,7 @@ func New(o Options) (*Sampler, error) {
 		}
 		o.PIDs = slices.Collect(maps.Keys(members))
 	}
-	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}, dropped: map[int]bool{}, fresh: map[int]bool{}, held: map[int]int{}}
+	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{}), targets: map[int]float64{}, dropped: map[int]bool{}, fresh: map[int]bool{}, held: map[int]int{}, again: map[int]bool{}}
 	for _, pid := range o.PIDs {
 		s.targets[pid] = o.Frequency
 	}
@@ -191,13 +192,18 @@ func (s *Sampler) Start() error {
 	if err != nil {
 		return err
 	}
+	// Events are opened before the exact times are read and enabled after: opening them may
+	// take a second on a busy machine, in which exact time would have no samples.
+	if err := s.openEvents(first); err != nil {
+		return err
+	}
 	if err := s.exact.start(wanted); err != nil {
 		return err
 	}
 	s.idleSince()
 	s.began, s.beganMono = time.Now(), bpf.Clock(unix.CLOCK_MONOTONIC)
 	s.shared.Value.Control.WindowStart = s.beganMono
-	if err := s.openEvents(first); err != nil {
+	if err := s.enableEvents(); err != nil {
 		return err
 	}
 	s.done.Go(s.listen)
@@ -316,6 +322,9 @@ func (s *Sampler) OnTask(e lifecycle.Event) {
 // adopt makes a target's child a target. The kernel's program mostly has done
 // so already; it had not where the fork came before it was attached.
 func (s *Sampler) adopt(parent, child int) bool {
+	if errors.Is(unix.Kill(child, 0), unix.ESRCH) {
+		return false // we hear of the fork after the exit, and nobody would forget the target
+	}
 	s.targetsMu.Lock()
 	defer s.targetsMu.Unlock()
 	hz, ok := s.targets[parent]

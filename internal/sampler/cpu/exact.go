@@ -50,7 +50,8 @@ type exactTimes struct {
 	entering map[int]bool        // processes that are sampled from the next one on: what they used before has no samples
 	before   map[threadID]times  // at the last edge
 	settled  map[threadID]uint64 // when they started, those settled since the ring was read before
-	ended    []int               // processes that were settled; whoever reads the ring takes them
+	leaving  map[int]time.Time   // processes whose exit has begun, and when we heard of it; until they are settled
+	ended    []int               // processes that were settled, or are given up; whoever reads the ring takes them
 
 	used    map[threadID]profile.Thread // since the last edge, by threads that have exited
 	crowded int64                       // of those, how many found no room there
@@ -65,6 +66,10 @@ const maxUsed = 1 << 16
 // known of a thread that never gave up its CPU.
 const settleWithin = uint64(time.Minute)
 
+// giveUpAfter is how long the kernel may take to settle a process that is gone. On a busy
+// machine some were not settled within three minutes; they must not stay targets.
+const giveUpAfter = 5 * time.Second
+
 func newExactTimes(list *ebpf.Program, exits *ebpf.Map, chosen bool) (*exactTimes, error) {
 	iter, err := link.AttachIter(link.IterOptions{Program: list})
 	if err != nil {
@@ -76,7 +81,7 @@ func newExactTimes(list *ebpf.Program, exits *ebpf.Map, chosen bool) (*exactTime
 		return nil, fmt.Errorf("read exited threads: %w", err)
 	}
 	return &exactTimes{list: iter, exits: ring, irqTime: !separateIRQTime(), chosen: chosen,
-		buffer: make([]byte, 1<<17), before: map[threadID]times{}, settled: map[threadID]uint64{}, used: map[threadID]profile.Thread{}}, nil
+		buffer: make([]byte, 1<<17), before: map[threadID]times{}, settled: map[threadID]uint64{}, leaving: map[int]time.Time{}, used: map[threadID]profile.Thread{}}, nil
 }
 
 func (x *exactTimes) close() error { return errors.Join(x.list.Close(), x.exits.Close()) }
@@ -114,7 +119,24 @@ func (x *exactTimes) cut(wanted func(pid int) bool) (map[threadID]profile.Thread
 // filled: the ring has room for 2,978 of them, and a window may last an hour.
 func (x *exactTimes) listen(wanted func(pid int) bool) error {
 	clear(x.settled)
-	return x.drainExits(wanted)
+	err := x.drainExits(wanted)
+	x.giveUp(time.Now())
+	return err
+}
+
+// giveUp ends the wait for processes that are gone and that the kernel does not settle.
+func (x *exactTimes) giveUp(now time.Time) {
+	for pid, since := range x.leaving {
+		if now.Sub(since) > giveUpAfter && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			x.end(pid)
+		}
+	}
+}
+
+// end records that a process has ended.
+func (x *exactTimes) end(pid int) {
+	delete(x.leaving, pid)
+	x.ended = append(x.ended, pid)
 }
 
 // waiting is what of the ring, from 0 to 1, has not been read.
@@ -219,8 +241,12 @@ func (x *exactTimes) drainExits(wanted func(pid int) bool) error {
 		}
 		e := (*kernelExited)(unsafe.Pointer(&x.record.RawSample[0]))
 		id := threadID{int(e.Tgid), int(e.Tid)}
-		if e.Settled != 0 && id.pid == id.tid {
-			x.ended = append(x.ended, id.pid)
+		switch {
+		case id.pid != id.tid:
+		case e.Settled != 0:
+			x.end(id.pid)
+		case x.chosen:
+			x.leaving[id.pid] = time.Now()
 		}
 		if _, known := x.before[id]; known || x.chosen || wanted(id.pid) {
 			x.exit(id, e.Settled != 0, times{runtime: e.Runtime, user: e.Utime, system: e.Stime, started: e.Started,

@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/proc"
 )
 
 // The ring of exited threads has room for 2,978 of them. How full it is one sees
@@ -49,6 +50,16 @@ func (s *Sampler) hear() {
 	s.forgetEnded()
 }
 
+// isChild reports whether a process is the child of a target. The targets are locked.
+func (s *Sampler) isChild(pid int) bool {
+	stat, err := proc.FS{}.Stat(pid)
+	if err != nil {
+		return false // there is none
+	}
+	_, ok := s.targets[stat.PPID]
+	return ok
+}
+
 // forgetEnded gives the places of processes back that had ended at the look before:
 // in a window of an hour, children of targets would fill the table many times. One
 // look later, because what the last of their threads used may be told a little
@@ -62,8 +73,8 @@ func (s *Sampler) forgetEnded() {
 	s.targetsMu.Lock()
 	defer s.targetsMu.Unlock()
 	for _, pid := range ended {
-		if !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-			continue // another process has the number
+		if s.again[pid] || s.isChild(pid) {
+			continue // another process has the number, and is a target too
 		}
 		delete(s.targets, pid)
 		if err := s.objects.Targets.Delete(uint32(pid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -5,11 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 
+	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/test/testwait"
 )
@@ -31,6 +34,28 @@ func known(s *Sampler) int {
 	return len(s.targets)
 }
 
+// leftOver describes the targets.
+func leftOver(s *Sampler) string {
+	var pid uint32
+	var target kernelTarget
+	text := "in the kernel:"
+	for all := s.objects.Targets.Iterate(); all.Next(&pid, &target); {
+		stat, err := proc.FS{}.Stat(int(pid))
+		text += fmt.Sprintf(" %d (%c, of %d, %v)", pid, stat.State, stat.PPID, err)
+	}
+	for _, p := range []*ebpf.Program{s.objects.OnFork, s.objects.OnExit, s.objects.OnFree} {
+		stats, err := p.Stats()
+		if err == nil {
+			text += fmt.Sprintf("; missed %d", stats.RecursionMisses)
+		}
+	}
+	var lost []uint64
+	_ = s.objects.Counters.Lookup(uint32(kernelCounterLOST_EXITS), &lost)
+	s.targetsMu.Lock()
+	defer s.targetsMu.Unlock()
+	return fmt.Sprintf("%s; lost %v; known: %v", text, lost, s.targets)
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -44,11 +69,7 @@ func forks(n int) string {
 // eventually waits for what comes by itself.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for began := time.Now(); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > testwait.Longest(t) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
+	testwait.Until(t, what, is)
 }
 
 // TestFullTargets has a target's child find no room among the targets: it is told
@@ -87,7 +108,36 @@ func TestEndedTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "children are targets", func() bool { return held(s) > 5 })
-	eventually(t, "those that have ended are none", func() bool { return held(s) <= 2 && known(s) <= 2 })
+	testwait.Until(t, "those that have ended are none", func() bool { return held(s) <= 2 && known(s) <= 2 }, func() string { return leftOver(s) })
+}
+
+// TestNumbersOfEndedTargets has other processes get the numbers of targets that have ended:
+// a stranger is no target, a target's child is, and so is what Aim named meanwhile.
+func TestNumbersOfEndedTargets(t *testing.T) {
+	began := filepath.Join(t.TempDir(), "began")
+	parent := shell(t, "sleep 1000 & echo $! >"+began+".new; mv "+began+".new "+began+"; wait")
+	stranger, aimed := shell(t, "sleep 1000; :"), shell(t, "sleep 1000; :")
+	eventually(t, "there is a child", func() bool { return exists(began) })
+	text, err := os.ReadFile(began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Options{PIDs: []int{parent, child, stranger, aimed}, Frequency: 99})
+	s.Aim([]int{aimed}, nil)
+	s.mu.Lock()
+	s.ended = []int{child, stranger, aimed}
+	s.forgetEnded()
+	s.mu.Unlock()
+	for pid, want := range map[int]bool{parent: true, child: true, stranger: false, aimed: true} {
+		var target kernelTarget
+		if got := s.objects.Targets.Lookup(uint32(pid), &target) == nil; s.Wanted(pid) != want || got != want {
+			t.Errorf("process %d (child %d, stranger %d, aimed %d): a target %v, in the kernel %v; want %v", pid, child, stranger, aimed, s.Wanted(pid), got, want)
+		}
+	}
 }
 
 // TestManyExits has more threads exit within a window than their ring has room for:

@@ -43,6 +43,7 @@ type eventSet struct {
 	cgroup  *os.File
 	closed  bool
 	fired   interrupts
+	enabled bool // events are enabled as they are opened
 }
 
 // openEvent is one running event.
@@ -86,7 +87,7 @@ func (s *Sampler) asked() float64 {
 	return s.events.asked
 }
 
-// openEvents opens the first events and enables them.
+// openEvents opens the first events.
 func (s *Sampler) openEvents(first placed) error {
 	o := s.options
 	s.events.mu.Lock()
@@ -103,6 +104,26 @@ func (s *Sampler) openEvents(first placed) error {
 		}
 	}
 	return s.openPlaced()
+}
+
+// enableEvents enables the events that are open, and from now on each that is opened.
+func (s *Sampler) enableEvents() error {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	s.events.enabled = true
+	for _, o := range s.events.open {
+		if err := s.enable(o.fd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Sampler) enable(fd int) error {
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
+		return fmt.Errorf("enable event %s: %w", s.options.Event.Name, err)
+	}
+	return nil
 }
 
 // openPlaced opens the events where they are placed. The caller holds the events' lock,
@@ -234,7 +255,7 @@ func (s *Sampler) leaveThreads(processes map[int]bool) {
 	}
 }
 
-// openOne opens, attaches and enables one event.
+// openOne opens and attaches one event, and enables it unless enableEvents will.
 func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
 	timer, err := s.period(pid, cpu)
 	if err != nil {
@@ -267,10 +288,10 @@ func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
 			return err
 		}
 	}
-	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
-		return fmt.Errorf("enable event %s: %w", s.options.Event.Name, err)
+	if !s.events.enabled {
+		return nil
 	}
-	return nil
+	return s.enable(fd)
 }
 
 func (s *Sampler) openError(err error) error {

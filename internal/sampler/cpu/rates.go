@@ -107,6 +107,8 @@ func (s *Sampler) aim(add, drop []int, later bool) (come []int) {
 			if later {
 				s.held[pid] = pid
 			}
+		} else {
+			s.again[pid] = true
 		}
 		delete(s.dropped, pid)
 	}
@@ -162,6 +164,7 @@ func (s *Sampler) applyRates(buffers ...int) (base float64, err error) {
 	s.events.mu.Unlock()
 	s.targetsMu.Lock()
 	defer s.targetsMu.Unlock()
+	s.again = map[int]bool{}
 	s.entering, s.fresh = s.fresh, map[int]bool{} // what those used that are held has no samples either
 	plan := planRates(s.options.Frequency, most, s.targets)
 	s.sweepTargets()

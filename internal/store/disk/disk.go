@@ -92,6 +92,9 @@ func Open(o Options) (*Store, error) {
 	}
 	if !o.ReadOnly && s.db.unwritable == nil {
 		s.removeSnapshots()
+		if err := s.room(o.Reserve); err != nil {
+			s.log.Error("the store takes no windows until there is more space", "error", err)
+		}
 	}
 	go func() {
 		defer o.Account.Begin(cputime.Store)()

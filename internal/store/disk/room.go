@@ -81,7 +81,7 @@ func (s *Store) roomToOpen() error {
 	case readOnly:
 		err = fmt.Errorf("the disk of %q is mounted read-only", s.options.Dir)
 	case free < need:
-		err = fmt.Errorf("%d MB are left on the disk of %q, and %d MB are needed to open the store", free>>20, s.options.Dir, need>>20)
+		err = fmt.Errorf("%d MB are left on the disk of %q, and %d MB are needed to open the store: free space, or use a directory on another disk", free>>20, s.options.Dir, need>>20)
 	}
 	return err
 }
