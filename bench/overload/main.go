@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -47,19 +48,14 @@ func run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/overload -d %v -max-cpu %s", *length, *maxCPU))
-	cache, kept := os.LookupEnv("XDG_CACHE_HOME")
-	os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "names")) // an empty one makes this a first start
-	up, err := harness.StartProcess(dir, *listen, atys, "up", "--data", filepath.Join(dir, "data"), "--listen", *listen, "--max-cpu", *maxCPU)
+	harness.Header(os.Stdout, commandLine())
+	up, err := startUp(atys, dir, "data", *listen)
 	if err != nil {
 		return err
 	}
-	if os.Unsetenv("XDG_CACHE_HOME"); kept { // the load has its own
-		os.Setenv("XDG_CACHE_HOME", cache)
-	}
 	w := &watch{address: "http://" + *listen, began: time.Now(), process: up.Command.Process.Pid}
 	if *against != "" {
-		other, startErr := harness.StartProcess(dir, "", *against, "up", "--data", filepath.Join(dir, "other"), "--listen", "127.0.0.1:0", "--max-cpu", *maxCPU)
+		other, startErr := startUp(*against, dir, "other", "")
 		if startErr != nil {
 			return errors.Join(startErr, up.End())
 		}
@@ -78,6 +74,27 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	return errors.Join(err, w.report(os.Stdout))
+}
+
+// commandLine is the command that does the same again.
+func commandLine() string {
+	line := fmt.Sprintf("go run ./bench/overload -d %v -every %v -max-cpu %s", *length, *every, *maxCPU)
+	if *load != "" {
+		line += fmt.Sprintf(" -load '%s'", *load)
+	}
+	return line
+}
+
+// startUp starts an atys up with data and a cache of its own, both empty: this is its
+// first start on the machine. Without an address it listens on any port and is not
+// waited for.
+func startUp(program, dir, name, address string) (*harness.Process, error) {
+	dir = filepath.Join(dir, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return harness.StartProcess(dir, address, "env", "XDG_CACHE_HOME="+filepath.Join(dir, "cache"),
+		program, "up", "--data", filepath.Join(dir, "data"), "--listen", cmp.Or(address, "127.0.0.1:0"), "--max-cpu", *maxCPU)
 }
 
 // follow watches atys through overload and calm.

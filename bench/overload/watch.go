@@ -45,7 +45,7 @@ func (s sight) seconds() (sum float64) {
 type watch struct {
 	address string
 	began   time.Time
-	process int
+	process int // of the atys that is measured
 	seen    []sight
 	loaded  int // of these, the first with the load
 	calm    int // and without

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/query"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
@@ -57,7 +57,7 @@ func (f *queryFlags) ask(args []string) (client atysv1connect.QueryClient, addre
 		return nil, "", nil, &usageError{fmt.Errorf("--to: %w", err)}
 	}
 	if !from.Before(to) {
-		return nil, "", nil, &usageError{fmt.Errorf("--from %s must be before --to %s", cmp.Or(f.from, "now"), cmp.Or(f.to, "now"))}
+		return nil, "", nil, &usageError{fmt.Errorf("--from %s must be before --to %s", f.from, f.to)}
 	}
 	about = &atysv1.Selection{Task: f.task, Kind: f.kind, FromUnixNano: from.UnixNano(), ToUnixNano: to.UnixNano()}
 	if len(args) > 0 {
@@ -204,7 +204,7 @@ func (f *queryFlags) split(c *cobra.Command, args []string, request *atysv1.Spli
 	if err != nil {
 		return explain(address, err)
 	}
-	if err := f.unknownLabel(c.Context(), client, address, about, response, request.GetBy()); err != nil {
+	if err := unknownLabel(c.Context(), client, address, request, response); err != nil {
 		return err
 	}
 	if err := f.print(response, partRows(response, request, f.out.form == "")); err != nil {
@@ -215,11 +215,12 @@ func (f *queryFlags) split(c *cobra.Command, args []string, request *atysv1.Spli
 }
 
 // unknownLabel refuses a label that no series of an answer has: it is misspelt.
-func (f *queryFlags) unknownLabel(ctx context.Context, client atysv1connect.QueryClient, address string, about *atysv1.Selection, r *atysv1.SplitResponse, label string) error {
-	if label == "" || label == byThread || len(r.GetParts()) == 0 || slices.ContainsFunc(r.GetParts(), func(p *atysv1.Part) bool { return p.GetBy() != "" }) {
+func unknownLabel(ctx context.Context, client atysv1connect.QueryClient, address string, request *atysv1.SplitRequest, r *atysv1.SplitResponse) error {
+	label := request.GetBy()
+	if label == "" || label == query.ByThread || len(r.GetParts()) == 0 || slices.ContainsFunc(r.GetParts(), func(p *atysv1.Part) bool { return p.GetBy() != "" }) {
 		return nil
 	}
-	labels, err := client.Labels(ctx, &atysv1.LabelsRequest{Selection: about})
+	labels, err := client.Labels(ctx, &atysv1.LabelsRequest{Selection: request.GetSelection()})
 	if err != nil {
 		return explain(address, err)
 	}
@@ -233,9 +234,6 @@ func (f *queryFlags) unknownLabel(ctx context.Context, client atysv1connect.Quer
 	}
 	return &usageError{fmt.Errorf("nothing in this selection has the label %q (%s)", label, hint)}
 }
-
-// byThread groups by patterns of threads' names in place of a label.
-const byThread = "thread"
 
 // warnService says why no row has an interval of the service.
 func warnService(w io.Writer, rows int, known bool) {

@@ -58,7 +58,7 @@ func figuresOf(o *granularity.Observed) []figure {
 }
 
 func writeObserved(w io.Writer, o *granularity.Observed) {
-	writeWrapped(w, "", fmt.Sprintf("%s samples on %d CPUs. Samples without a predecessor, because the CPU was idle in between or ran what was not recorded: %s",
+	writeWrapped(w, "", fmt.Sprintf("%s samples on %d CPUs. Samples with no predecessor (the CPU was idle before them, or ran something that was not recorded): %s",
 		render.Count(int64(o.Samples)), o.CPUs, render.Count(int64(o.Breaks))))
 	fmt.Fprintln(w)
 	figures := figuresOf(o)

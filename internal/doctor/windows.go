@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/health"
+	"atys.dev/atys/internal/store/disk"
 )
 
 // names lists some of what a check found.
@@ -183,9 +184,8 @@ func (f ServerFacts) damaged() Check {
 
 // Parts of a disk and of a quota from which on something should be done.
 const (
-	storeReserve = 64 << 20 // bytes that the store leaves free: see store/disk.Options
-	littleRoom   = 0.1
-	nearQuota    = 0.9
+	littleRoom = 0.1
+	nearQuota  = 0.9
 )
 
 func (f ServerFacts) store() []Check {
@@ -193,11 +193,12 @@ func (f ServerFacts) store() []Check {
 	if m := f.Status.GetMachine(); m.GetDiskBytes() > 0 {
 		free := float64(m.GetDiskFreeBytes()) / float64(m.GetDiskBytes())
 		c := Check{Name: "disk", State: OK, Found: fmt.Sprintf("%.1f of %.1f GB are free", gigabytes(m.GetDiskFreeBytes()), gigabytes(m.GetDiskBytes()))}
-		if m.GetDiskFreeBytes() < storeReserve {
-			c.State, c.Found = Limited, fmt.Sprintf("full: %d MB are free, and the store leaves %d MB free", m.GetDiskFreeBytes()>>20, storeReserve>>20)
+		switch {
+		case m.GetDiskFreeBytes() < disk.DefaultReserve:
+			c.State, c.Found = Limited, fmt.Sprintf("full: %d MB are free, and the store leaves %d MB free", m.GetDiskFreeBytes()>>20, disk.DefaultReserve>>20)
 			c.Cost = "nothing is stored: agents keep what they cut, and drop the oldest when their spools are full"
 			c.Mend = "free space on it, give the server a larger disk, or start it with a shorter --retention, such as raw=2d,1m=7d,10m=30d,1h=400d"
-		} else if free < littleRoom {
+		case free < littleRoom:
 			c.State, c.Cost = Limited, "once it is full nothing is kept: agents hold on to what they cut, and drop the oldest when their spools are full"
 			c.Mend = "start the server with a shorter --retention, such as raw=2d,1m=7d,10m=30d,1h=400d, or give it a larger disk"
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"atys.dev/atys/test/testwait"
 	"atys.dev/atys/test/victims"
 )
 
@@ -51,7 +52,7 @@ func (u *Unwinder) crowd(t *testing.T, pid int) {
 	if err := u.Track(pid); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "sleep's libc is mapped", func() bool { // an exec maps it a little after it is known to succeed
+	testwait.Until(t, "sleep's libc is mapped", func() bool { // an exec maps it a little after it is known to succeed
 		return u.Track(pid) == nil && u.knows(pid, "libc.so.6")
 	})
 	before := u.rows.Stats()
@@ -85,7 +86,7 @@ func TestLateProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	walks := switchWalks(t, u)
-	eventually(t, "walks are complete", func() bool {
+	testwait.Until(t, "walks are complete", func() bool {
 		ends := walks(40)
 		return sum(ends) >= 40 && float64(ends[kernelWalkEndEND_COMPLETE]) >= 0.9*float64(sum(ends))
 	})
@@ -107,7 +108,7 @@ func TestIdleFileLeavesAndReturns(t *testing.T) {
 		ends := walks(40)
 		return sum(ends) >= 40 && float64(ends[kernelWalkEndEND_COMPLETE]) >= 0.9*float64(sum(ends))
 	}
-	eventually(t, "walks are complete", complete)
+	testwait.Until(t, "walks are complete", complete)
 	if err := syscall.Kill(v.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -125,5 +126,5 @@ func TestIdleFileLeavesAndReturns(t *testing.T) {
 	if ends := walks(40); ends[kernelWalkEndEND_EVICTED] == 0 {
 		t.Errorf("no walk says that its rows were evicted: %d", ends)
 	}
-	eventually(t, "walks are complete again", complete)
+	testwait.Until(t, "walks are complete again", complete)
 }

@@ -13,6 +13,7 @@ import (
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
+	"atys.dev/atys/test/testwait"
 )
 
 // mapping makes a process that maps a file as that of a language's runtime.
@@ -296,7 +297,7 @@ func TestManyProcesses(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "all processes are read", func() bool { return unread() == 0 })
+	testwait.Until(t, "all processes are read", func() bool { return unread() == 0 })
 	if of, err := u.Runtime(firstTwin+many-1, DotNet); err != nil || of == nil {
 		t.Errorf("the last one: %v, %v", of, err)
 	}

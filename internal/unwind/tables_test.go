@@ -9,6 +9,7 @@ import (
 
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/unwind/paging"
+	"atys.dev/atys/test/testwait"
 )
 
 // offline is an unwinder of which nothing but its tables is used.
@@ -222,7 +223,7 @@ func TestCopiesShareRows(t *testing.T) {
 			cmd.Process.Kill()
 			cmd.Wait()
 		})
-		eventually(t, path+" is mapped", func() bool { // an exec maps the file a little after it is known to succeed
+		testwait.Until(t, path+" is mapped", func() bool { // an exec maps the file a little after it is known to succeed
 			if err := u.scan(cmd.Process.Pid); err != nil {
 				t.Fatal(err)
 			}

@@ -42,12 +42,6 @@ func tracked(t *testing.T, o Options) *Unwinder {
 	return u
 }
 
-// eventually waits until something holds: the kernel reports in its own time.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	testwait.Until(t, what, holds)
-}
-
 func (u *Unwinder) knows(pid int, path string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -72,9 +66,9 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
-	eventually(t, "sleep is known by its executable", func() bool { return u.knows(pid, "sleep") })
-	eventually(t, "sleep's libc is known", func() bool { return u.knows(pid, "libc.so.6") })
-	eventually(t, "its tables are loaded without being asked for", func() bool {
+	testwait.Until(t, "sleep is known by its executable", func() bool { return u.knows(pid, "sleep") })
+	testwait.Until(t, "sleep's libc is known", func() bool { return u.knows(pid, "libc.so.6") })
+	testwait.Until(t, "its tables are loaded without being asked for", func() bool {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		for _, a := range u.processes[pid].layout.areas {
@@ -86,7 +80,7 @@ func TestFollow(t *testing.T) {
 	})
 	cmd.Process.Kill()
 	cmd.Wait()
-	eventually(t, "sleep is forgotten", func() bool {
+	testwait.Until(t, "sleep is forgotten", func() bool {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		return u.processes[pid] == nil
@@ -105,7 +99,7 @@ func TestFollowLeavesNothing(t *testing.T) {
 	time.Sleep(2 * sweepEvery)
 	before := u.Stats()
 	run(300)
-	eventually(t, "no more mappings than before", func() bool {
+	testwait.Until(t, "no more mappings than before", func() bool {
 		s := u.Stats()
 		return s.Processes <= before.Processes+20 && s.Mappings <= before.Mappings+400
 	})
@@ -124,7 +118,7 @@ func TestLittleRoom(t *testing.T) {
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	eventually(t, "sleep's libc is known", func() bool { // it may be the builder that loads it
+	testwait.Until(t, "sleep's libc is known", func() bool { // it may be the builder that loads it
 		if err := u.Track(cmd.Process.Pid); err != nil {
 			t.Fatal(err)
 		}

@@ -107,7 +107,7 @@ type Sampler struct {
 	entering  map[int]bool    // those that were fresh at the last edge
 	held      map[int]int     // fresh ones that stay so, by the process of AimLater that has to be released
 	gone      map[uint32]bool // of the kernel's targets, at the last edge
-	again     map[int]bool    // targets that Aim named again since then: others may have had their numbers
+	again     map[int]bool    // targets that were aimed at since the last edge: a new process may have the pid of one that ended
 
 	mu        sync.Mutex // guards all below: one Cut at a time
 	active    uint32

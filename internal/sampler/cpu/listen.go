@@ -60,10 +60,10 @@ func (s *Sampler) isChild(pid int) bool {
 	return ok
 }
 
-// forgetEnded gives the places of processes back that had ended at the look before:
-// in a window of an hour, children of targets would fill the table many times. One
-// look later, because what the last of their threads used may be told a little
-// after the process itself is settled.
+// forgetEnded removes targets that had ended when it was called last. Without it,
+// the children of targets would fill the table many times in a window of an hour. It
+// waits for one call, because the kernel may report the CPU time of a process's last
+// thread a little after the process is gone.
 func (s *Sampler) forgetEnded() {
 	ended := s.ended
 	s.ended, s.exact.ended = s.exact.ended, ended[:0]
@@ -74,7 +74,7 @@ func (s *Sampler) forgetEnded() {
 	defer s.targetsMu.Unlock()
 	for _, pid := range ended {
 		if s.again[pid] || s.isChild(pid) {
-			continue // another process has the number, and is a target too
+			continue // a new process has the pid, and is a target too
 		}
 		delete(s.targets, pid)
 		if err := s.objects.Targets.Delete(uint32(pid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -40,20 +40,15 @@ func leftOver(s *Sampler) string {
 	var target kernelTarget
 	text := "in the kernel:"
 	for all := s.objects.Targets.Iterate(); all.Next(&pid, &target); {
-		stat, err := proc.FS{}.Stat(int(pid))
-		text += fmt.Sprintf(" %d (%c, of %d, %v)", pid, stat.State, stat.PPID, err)
-	}
-	for _, p := range []*ebpf.Program{s.objects.OnFork, s.objects.OnExit, s.objects.OnFree} {
-		stats, err := p.Stats()
-		if err == nil {
-			text += fmt.Sprintf("; missed %d", stats.RecursionMisses)
+		if stat, err := (proc.FS{}).Stat(int(pid)); err != nil {
+			text += fmt.Sprintf(" %d (%v)", pid, err)
+		} else {
+			text += fmt.Sprintf(" %d (%c, child of %d)", pid, stat.State, stat.PPID)
 		}
 	}
-	var lost []uint64
-	_ = s.objects.Counters.Lookup(uint32(kernelCounterLOST_EXITS), &lost)
 	s.targetsMu.Lock()
 	defer s.targetsMu.Unlock()
-	return fmt.Sprintf("%s; lost %v; known: %v", text, lost, s.targets)
+	return fmt.Sprintf("%s; known: %v", text, s.targets)
 }
 
 func exists(path string) bool {
@@ -64,12 +59,6 @@ func exists(path string) bool {
 // forks is a script that has so many children, one after another.
 func forks(n int) string {
 	return fmt.Sprintf("i=0; while [ $i -lt %d ]; do (:); i=$((i+1)); done; ", n)
-}
-
-// eventually waits for what comes by itself.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	testwait.Until(t, what, is)
 }
 
 // TestFullTargets has a target's child find no room among the targets: it is told
@@ -86,7 +75,7 @@ func TestFullTargets(t *testing.T) {
 	if err := os.WriteFile(begin, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the child is a target", func() bool { return known(s) == 2 })
+	testwait.Until(t, "the child is a target", func() bool { return known(s) == 2 })
 	for range 2 {
 		w := cut(t, s, 0)
 		if l := w.LossOf(profile.LossTargets); l.N == 0 {
@@ -107,7 +96,7 @@ func TestEndedTargets(t *testing.T) {
 	if err := os.WriteFile(begin, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "children are targets", func() bool { return held(s) > 5 })
+	testwait.Until(t, "children are targets", func() bool { return held(s) > 5 })
 	testwait.Until(t, "those that have ended are none", func() bool { return held(s) <= 2 && known(s) <= 2 }, func() string { return leftOver(s) })
 }
 
@@ -117,7 +106,7 @@ func TestNumbersOfEndedTargets(t *testing.T) {
 	began := filepath.Join(t.TempDir(), "began")
 	parent := shell(t, "sleep 1000 & echo $! >"+began+".new; mv "+began+".new "+began+"; wait")
 	stranger, aimed := shell(t, "sleep 1000; :"), shell(t, "sleep 1000; :")
-	eventually(t, "there is a child", func() bool { return exists(began) })
+	testwait.Until(t, "there is a child", func() bool { return exists(began) })
 	text, err := os.ReadFile(began)
 	if err != nil {
 		t.Fatal(err)
@@ -148,9 +137,9 @@ func TestManyExits(t *testing.T) {
 	const children = 4000
 	done := filepath.Join(t.TempDir(), "done")
 	shell(t, forks(children)+": >"+done+"; sleep 1000")
-	eventually(t, "all children have ended", func() bool { return exists(done) })
+	testwait.Until(t, "all children have ended", func() bool { return exists(done) })
 	ended := 0
-	eventually(t, "they are known", func() bool {
+	testwait.Until(t, "they are known", func() bool {
 		w := cut(t, s, 0)
 		if l := w.LossOf(profile.LossExact); l.N != 0 {
 			t.Fatalf("of %d threads it is not known what they used", l.N)

@@ -34,7 +34,7 @@ func TestEventsFollowBirths(t *testing.T) {
 	if got := s.placement(); got != PlaceCPUs {
 		t.Errorf("events begin at %v", got)
 	}
-	eventually(t, "threads have events of their own", func() bool { return s.placement() == PlaceThreads })
+	testwait.Until(t, "threads have events of their own", func() bool { return s.placement() == PlaceThreads })
 	if why := <-told; !strings.Contains(why, "each thread") {
 		t.Errorf("it is told that %q", why)
 	}
@@ -46,7 +46,7 @@ func TestEventsFollowBirths(t *testing.T) {
 	if err := os.WriteFile(begin, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "each CPU is sampled again", func() bool { return s.placement() == PlaceCPUs })
+	testwait.Until(t, "each CPU is sampled again", func() bool { return s.placement() == PlaceCPUs })
 	if why := <-told; !strings.Contains(why, "start threads") {
 		t.Errorf("it is told that %q", why)
 	}
@@ -73,7 +73,7 @@ func TestLateThreadsAreALoss(t *testing.T) {
 	if err := unix.Kill(-pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "events of threads that have ended are closed", func() bool {
+	testwait.Until(t, "events of threads that have ended are closed", func() bool {
 		s.events.mu.Lock()
 		defer s.events.mu.Unlock()
 		return len(s.events.open) <= 1 // the shell's own, which nobody has waited for yet

@@ -314,7 +314,7 @@ func TestAimLater(t *testing.T) {
 	if err := os.WriteFile(begin, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the child is a target", func() bool { return known(s) == 2 })
+	testwait.Until(t, "the child is a target", func() bool { return known(s) == 2 })
 	for range 3 {
 		if w := cut(t, s, 200*time.Millisecond); w.N() != 0 || w.Exact.CPU != 0 {
 			t.Errorf("before they are released: %d samples, %v used", w.N(), w.Exact.CPU)
@@ -540,15 +540,16 @@ func TestRefusals(t *testing.T) {
 // each CPU's interrupts, whoever runs there, and some microseconds of BPF each.
 func TestSpent(t *testing.T) {
 	s := start(t, Options{PIDs: []int{shell(t, spin)}, Frequency: 99, MeasureCost: true})
-	before, err := s.Spent()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := s.SetFrequency(499); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	w := gather(t, s, samples(300)) // at 499 Hz after the first cut
+	cut(t, s, 0) // from here on at 499 Hz
+	before, err := s.Spent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := gather(t, s, samples(300))
 	after, err := s.Spent()
 	if err != nil {
 		t.Fatal(err)

@@ -69,13 +69,16 @@ type Store struct {
 	tenants   map[string]*tenant
 }
 
+// DefaultReserve is how much of a disk a store leaves free unless Options say otherwise.
+const DefaultReserve = 64 << 20
+
 // Open opens a database, or makes it.
 func Open(o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Reserve == 0 {
-		o.Reserve = 64 << 20
+		o.Reserve = DefaultReserve
 	}
 	if o.Calls == 0 {
 		o.Calls = 8 << 20
