@@ -10,9 +10,11 @@ import (
 )
 
 // maxApart is how far the two times of one interrupt can lie apart: the kernel
-// writes its record after our walk, and a virtual CPU can lose the processor
-// between them. Interrupts of one CPU are never that close at our rates.
-const maxApart = time.Millisecond
+// writes its record after our walk, mostly within a microsecond of it. Where a
+// virtual CPU loses the processor between them the record has no sample. More would
+// be wrong: the two events have a timer each, and on a busy machine these can fire
+// in interrupts of their own, some hundred microseconds apart.
+const maxApart = 100 * time.Microsecond
 
 // pair is one interrupt as both sides saw it.
 type pair struct {

@@ -51,6 +51,7 @@ type planner struct {
 	now     func() time.Time
 	most    map[Kernel]int
 	fit     func(pid int) (Kernel, string) // which kernel suits a process; none: why not
+	spent   func(pid int) (spent, bool)    // what a process has used
 
 	known  map[int]suited
 	cpu    map[int]time.Duration // of processes, when there were too many the last time
@@ -82,6 +83,7 @@ const (
 func newPlanner(o CrewOptions) planner {
 	p := planner{options: o, now: time.Now, most: mostAtOnce, known: map[int]suited{}, cpu: map[int]time.Duration{}, failed: map[int]failed{}}
 	p.fit = p.suits
+	p.spent = func(pid int) (spent, bool) { return readSpent(o.FS, pid) }
 	return p
 }
 
@@ -194,7 +196,7 @@ func (p *planner) suits(pid int) (Kernel, string) {
 func (p *planner) busiest(pids []int, recorded map[int]bool) []int {
 	used, now := map[int]time.Duration{}, map[int]time.Duration{}
 	for _, pid := range pids {
-		s, ok := readSpent(p.options.FS, pid)
+		s, ok := p.spent(pid)
 		if !ok {
 			continue
 		}
