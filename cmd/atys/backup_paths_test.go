@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -90,12 +91,12 @@ func TestBackUpRefused(t *testing.T) {
 // TestBackUpSignalled interrupts a backup while its server sends: the first signal ends it,
 // and it leaves nothing behind. SIGHUP comes when a terminal is closed.
 func TestBackUpSignalled(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(signal.String(), func(t *testing.T) { backUpSignalled(t, signal) })
+	for _, sent := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(sent.String(), func(t *testing.T) { backUpSignalled(t, sent) })
 	}
 }
 
-func backUpSignalled(t *testing.T, signal syscall.Signal) {
+func backUpSignalled(t *testing.T, sent syscall.Signal) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != server.BackupPath {
@@ -110,9 +111,12 @@ func backUpSignalled(t *testing.T, signal syscall.Signal) {
 	defer s.Close()
 	defer close(release)
 	dir := t.TempDir()
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, sent) // a child of a test under nohup would ignore SIGHUP, as it should
+	defer signal.Stop(caught)
 	p := runs(t, "store", "backup", dir+"/new", "--server", s.URL)
 	<-asked
-	if status := p.ends(t, signal); status.ExitStatus() != 128+int(signal) {
+	if status := p.ends(t, sent); status.ExitStatus() != 128+int(sent) {
 		t.Errorf("it ends with %v", status)
 	}
 	if said := p.log(); !strings.Contains(said, "there is no backup: ") || !strings.HasSuffix(said, "interrupted\n") {
