@@ -275,6 +275,9 @@ func (u *Unwinder) sweep(exited map[int]bool) {
 		u.forget(pid)
 		delete(exited, pid)
 	}
+	if u.options.Tables != nil {
+		u.rows.GiveUpIdle(packedIdle)
+	}
 	u.reclaim()
 	u.publishWaiting()
 	u.trim()

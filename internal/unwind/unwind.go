@@ -44,7 +44,10 @@ const (
 	minRows     = 1 << 12
 	// packedPart is how much memory tables may take that rows are loaded from, as a
 	// multiple of that for rows: a packed row has two bytes, and most are not loaded.
-	packedPart = 2
+	packedPart = 1
+	// packedIdle is how long such a table stays after the last walk that used it, where
+	// it is on disk, too.
+	packedIdle = time.Minute
 )
 
 // Frame encoding of bpf/include/unwind.h.
@@ -79,8 +82,8 @@ type Options struct {
 	// first needs them: right where few processes are tracked.
 	Eager bool
 	// Rows bounds the rows kept in the kernel, 8 bytes each, and is rounded up to
-	// a power of two; 0: DefaultRows. Tables that rows are loaded from take twice as
-	// much memory beside it, at most.
+	// a power of two; 0: DefaultRows. Tables that rows are loaded from take as much
+	// memory beside it, at most.
 	Rows uint32
 	// Tables keeps tables on disk; nil: they are built anew by each start.
 	Tables *diskcache.Cache

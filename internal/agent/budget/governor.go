@@ -30,7 +30,7 @@ const (
 
 	// looseHeap is how much garbage there may be where CPU time is scarce, in percent
 	// of what is in use, and roomy how much of the memory may be held for that.
-	looseHeap, roomy = 200, 0.5
+	looseHeap, roomy = 100, 0.5
 
 	shortEvents, longEvents, stepEvents = 100 * time.Millisecond, 400 * time.Millisecond, 4
 )

@@ -336,7 +336,7 @@ func TestDecisionString(t *testing.T) {
 		"over the budget with nothing left to restrain: w": {Knob: None},
 		"caches dropped: w":                                {Knob: Caches},
 		"windows 1 -> 0.5: w":                              {Knob: Windows, From: 1, To: 0.5},
-		"garbage collector as usual -> 200%: w":            {Knob: Collector, To: 200},
+		"garbage collector as usual -> 100%: w":            {Knob: Collector, To: 100},
 		"naming 0.2% of a core -> as usual: w":             {Knob: Naming, From: 0.002},
 		"within the budget again: w":                       {Knob: None, From: 1},
 	} {

@@ -57,6 +57,7 @@ type Cache struct {
 	retiredCells []retiredCells
 	tables       map[*Table]bool
 	surveyed     Tick
+	looked       Tick     // for idle tables
 	victims      []victim // scratch
 	stats        Stats
 	closed       bool // the memory is gone
@@ -147,6 +148,7 @@ func (c *Cache) Restore(t *Table, p *Packed) bool {
 		}
 	}
 	if t.packed == nil {
+		t.used = c.tick() // or it would be idle, and go again
 		c.keep(t, p)
 	}
 	return true
@@ -187,6 +189,24 @@ func (c *Cache) keep(t *Table, p *Packed) {
 		}
 		c.giveUp(oldest)
 		c.stats.TablesGivenUp++
+	}
+}
+
+// GiveUpIdle gives up the packed tables that no walk has used for so long. Who calls it
+// can have them again for little: from a disk, say.
+func (c *Cache) GiveUpIdle(idle time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, limit := c.tick(), Tick(idle>>tickShift)
+	if now-c.looked < limit/8 {
+		return // a survey reads the header of every slot
+	}
+	c.looked = now
+	c.survey()
+	for t := range c.tables {
+		if now-t.used > limit {
+			c.giveUp(t)
+		}
 	}
 }
 

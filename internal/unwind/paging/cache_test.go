@@ -350,6 +350,30 @@ func TestPackedBound(t *testing.T) {
 	}
 }
 
+// TestGiveUpIdle gives up the packed table that no walk uses. Its rows stay in their slots.
+func TestGiveUpIdle(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 7))
+	idle, used := table(rng, 0, 5000), table(rng, 1, 5000)
+	r := newRoom(65, 1000, math.MaxInt64)
+	a, b := r.add(t, idle), r.add(t, used)
+	r.Fill(a, true)
+	r.Fill(b, true)
+	for range 3 {
+		r.clock += 30 * time.Second
+		r.find(b, uint32(used[10]>>32), func() {})
+		r.GiveUpIdle(time.Minute)
+	}
+	if r.Packed(a) || !r.Packed(b) {
+		t.Errorf("packed: %v and %v", r.Packed(a), r.Packed(b))
+	}
+	if l := r.find(a, uint32(idle[10]>>32), func() {}); l.missing || l.stale {
+		t.Errorf("%+v", l)
+	}
+	if !r.Restore(a, Pack(idle)) || !r.Packed(a) {
+		t.Error("it does not come back")
+	}
+}
+
 // Rows come out as they went in.
 func TestPack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 6))
