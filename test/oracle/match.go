@@ -9,12 +9,16 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// maxApart is how far the two times of one interrupt can lie apart: the kernel
-// writes its record after our walk, mostly within a microsecond of it. Where a
-// virtual CPU loses the processor between them the record has no sample. More would
-// be wrong: the two events have a timer each, and on a busy machine these can fire
-// in interrupts of their own, some hundred microseconds apart.
-const maxApart = 100 * time.Microsecond
+const (
+	// maxApart is how far the two times of one interrupt can lie apart: the kernel writes
+	// its record within some microseconds of our walk. More would be wrong: what the
+	// interrupt of another timer saw, a moment later, can be another function.
+	maxApart = 20 * time.Microsecond
+	// maxShift is by how much our conversion of a window's start to the kernel's clock can
+	// differ from the sampler's: on a busy machine either may lose its CPU between reading
+	// two clocks.
+	maxShift = time.Millisecond
+)
 
 // pair is one interrupt as both sides saw it.
 type pair struct {
@@ -26,6 +30,23 @@ type pair struct {
 // match finds each record's sample: of the same CPU and thread, and nearest in
 // time. start is when the window began. late counts records without a sample.
 func match(w *profile.Window, start uint64, records []*record) (pairs []pair, late int) {
+	near := nearest(w, start, records)
+	var shift time.Duration
+	if n := len(near); n > 0 {
+		slices.SortFunc(near, func(a, b pair) int { return cmp.Compare(a.apart, b.apart) })
+		shift = near[n/2].apart
+	}
+	for _, p := range near {
+		if (p.apart - shift).Abs() <= maxApart {
+			pairs = append(pairs, p)
+		}
+	}
+	return pairs, len(records) - len(pairs)
+}
+
+// nearest pairs each record with the nearest sample of its CPU and thread, if one is no
+// further away than the clocks can differ.
+func nearest(w *profile.Window, start uint64, records []*record) (pairs []pair) {
 	byCPU := map[int][]profile.Sample{}
 	for _, s := range w.Samples {
 		byCPU[s.CPU] = append(byCPU[s.CPU], s)
@@ -37,7 +58,7 @@ func match(w *profile.Window, start uint64, records []*record) (pairs []pair, la
 		at := time.Duration(r.time - start)
 		samples := byCPU[r.cpu]
 		i, _ := slices.BinarySearchFunc(samples, at, func(s profile.Sample, t time.Duration) int { return cmp.Compare(s.Time, t) })
-		best, apart := -1, maxApart
+		best, apart := -1, maxShift
 		for _, j := range []int{i - 1, i} {
 			if j < 0 || j >= len(samples) || w.Thread(samples[j].Thread).TID != r.tid {
 				continue
@@ -46,13 +67,11 @@ func match(w *profile.Window, start uint64, records []*record) (pairs []pair, la
 				best, apart = j, d
 			}
 		}
-		if best < 0 {
-			late++
-			continue
+		if best >= 0 {
+			pairs = append(pairs, pair{samples[best], r, at - samples[best].Time})
 		}
-		pairs = append(pairs, pair{samples[best], r, at - samples[best].Time})
 	}
-	return pairs, late
+	return pairs
 }
 
 // claim is the user part of a stack of ours.

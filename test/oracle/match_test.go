@@ -40,27 +40,33 @@ func TestParseRecord(t *testing.T) {
 	}
 }
 
+// TestMatch pairs records with samples, also where the clocks were read a moment apart.
 func TestMatch(t *testing.T) {
 	w := &profile.Window{Threads: []profile.Thread{{PID: 1, TID: 1}, {PID: 1, TID: 2}}, Samples: []profile.Sample{
 		{Time: 5 * time.Millisecond, CPU: 0, Thread: 1, Stack: 0},
 		{Time: 9 * time.Millisecond, CPU: 0, Thread: 1, Stack: 1},
 		{Time: 9 * time.Millisecond, CPU: 1, Thread: 2, Stack: 2},
+		{Time: 20 * time.Millisecond, CPU: 1, Thread: 2, Stack: 3},
 	}}
-	const start = 1000
-	at := func(d time.Duration) uint64 { return start + uint64(d) }
-	pairs, late := match(w, start, []*record{
-		{cpu: 0, tid: 1, time: at(5*time.Millisecond + 2*time.Microsecond)},
-		{cpu: 0, tid: 1, time: at(9*time.Millisecond - time.Microsecond)},
-		{cpu: 1, tid: 2, time: at(9*time.Millisecond + 3*time.Microsecond)},
-		{cpu: 1, tid: 1, time: at(9 * time.Millisecond)}, // another thread
-		{cpu: 0, tid: 1, time: at(7 * time.Millisecond)}, // too far from both
-	})
-	var got []profile.StackID
-	for _, p := range pairs {
-		got = append(got, p.sample.Stack)
-	}
-	if !slices.Equal(got, []profile.StackID{0, 1, 2}) || late != 2 {
-		t.Errorf("stacks %v, %d late", got, late)
+	for _, shift := range []time.Duration{0, 300 * time.Microsecond, -600 * time.Microsecond} {
+		const start = 1_000_000
+		at := func(d time.Duration) uint64 { return start + uint64(d+shift) }
+		pairs, late := match(w, start, []*record{
+			{cpu: 0, tid: 1, time: at(5*time.Millisecond + 2*time.Microsecond)},
+			{cpu: 0, tid: 1, time: at(9*time.Millisecond - time.Microsecond)},
+			{cpu: 1, tid: 2, time: at(9*time.Millisecond + 3*time.Microsecond)},
+			{cpu: 1, tid: 1, time: at(9 * time.Millisecond)},                      // another thread
+			{cpu: 0, tid: 1, time: at(7 * time.Millisecond)},                      // too far from both
+			{cpu: 1, tid: 2, time: at(20*time.Millisecond + 50*time.Microsecond)}, // of another timer
+		})
+		var got []profile.StackID
+		for _, p := range pairs {
+			got = append(got, p.sample.Stack)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, []profile.StackID{0, 1, 2}) || late != 3 {
+			t.Errorf("clocks %v apart: stacks %v, %d late", shift, got, late)
+		}
 	}
 }
 

@@ -122,7 +122,7 @@ func (t *tap) take(until uint64) (taken []*record, lost uint64) {
 	var later []*record
 	for _, r := range t.records {
 		// A record is written some microseconds after its sample was taken.
-		if r.time < until+uint64(maxApart) {
+		if r.time < until+uint64(maxShift) {
 			taken = append(taken, r)
 		} else {
 			later = append(later, r)
