@@ -43,7 +43,7 @@ func TestLossOfAWorkload(t *testing.T) {
 // TestPushIsRead reads what the agent of pyroscope-io pushes: a profile within series
 // within a request, of which the samples are told by their time.
 func TestPushIsRead(t *testing.T) {
-	w := &profile.Window{Head: profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10_000_000}}},
+	w := &profile.Window{Head: profile.Head{Types: []profile.ValueType{profile.CPUTime(10_000_000)}},
 		Locations: []profile.Location{{Name: "relu", File: "torch/nn/functional.py"}}, Names: make([][]profile.Frame, 1),
 		Stacks: []profile.Stack{{Locations: []profile.LocationID{0}}}, Rows: []profile.Row{{N: 1, Values: []int64{70_000_000}}}}
 	var raw bytes.Buffer

@@ -268,7 +268,7 @@ const topFunctions = 10
 // hot is a window with as many functions as are shown, and a few more.
 func (a *agent) hot(start time.Time) *profile.Window {
 	b := profile.NewBuilder(profile.Head{Task: task, Start: start, Duration: windowLength, Target: a.labels(),
-		Types: []profile.ValueType{{Kind: kind, Unit: "nanoseconds", Period: 1}}})
+		Types: []profile.ValueType{profile.CPUTime(1)}})
 	for i := range int64(topFunctions + 2) {
 		f := profile.Frame{Function: fmt.Sprintf("github.com/acme/shop/internal/%s.(*Handler).function%04d", a.service.name, i), File: "/src/handler.go", Kind: profile.KindNative}
 		used := rand.Int64N(int64(windowLength) / (i + 2))

@@ -169,7 +169,7 @@ func newTree(r *rand.Rand) *tree {
 
 // whole is a window with all stacks of the program.
 func (t *tree) whole(build string) *profile.Window {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: kind, Unit: "nanoseconds", Period: 1}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(1)}})
 	for _, leaf := range t.leaves {
 		b.Add(profile.Row{Stack: b.Stack(t.stack(b, build, leaf), profile.EndComplete), N: 1, Values: []int64{1}})
 	}
@@ -188,7 +188,7 @@ type fullness func(rows, samples int) bool
 func (t *tree) window(r *rand.Rand, build string, full fullness) *profile.Window {
 	const period = 52631579
 	b := profile.NewBuilder(profile.Head{Task: task, Start: time.Unix(0, 0), Duration: windowLength, Design: profile.DesignRandomised,
-		Target: profile.Labels{store.ServiceLabel: "-"}, Types: []profile.ValueType{{Kind: kind, Unit: "nanoseconds", Period: period}}})
+		Target: profile.Labels{store.ServiceLabel: "-"}, Types: []profile.ValueType{profile.CPUTime(period)}})
 	zipf, swap := rand.NewZipf(r, 1.05, 3, stacksOf-1), r.Perm(stacksOf)
 	counts := map[int]int64{}
 	var order []int // of a map there is none

@@ -161,7 +161,7 @@ func (b *bench) record(ctx context.Context, c cell, r *result, of []*victims.Vic
 
 // balance compares sampled and exact time over all recordings of a cell.
 func (r *result) balance() profile.Balance {
-	h := profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}, Exact: profile.Exact{CPU: r.Exact}}
+	h := profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}, Exact: profile.Exact{CPU: r.Exact}}
 	return h.Balance(r.Sum)
 }
 

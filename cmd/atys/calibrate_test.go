@@ -36,7 +36,7 @@ func timedWindow(hertz int, length time.Duration) *profile.Window {
 	rng := rand.New(rand.NewPCG(1, 2))
 	weight := time.Second / time.Duration(hertz)
 	b := profile.NewBuilder(profile.Head{Start: time.Unix(1e9, 0), Duration: length, Design: profile.DesignRandomised, Cost: profile.Cost{BPF: length / 100},
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: int64(weight)}}})
+		Types: []profile.ValueType{profile.CPUTime(int64(weight))}})
 	for at := time.Duration(0); at < length; at += weight {
 		thread := 0
 		for thread < 9 && rng.Float64() < 0.25 {

@@ -39,7 +39,7 @@ func ship(ts *testscript.TestScript, neg bool, args []string) {
 func asSampled(w *profile.Window, task string, start time.Time) {
 	const each = int64(10 * time.Millisecond)
 	w.Head = profile.Head{Task: task, Start: start, Duration: 10 * time.Second, Target: profile.Labels{},
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: each}}, Design: profile.DesignRandomised}
+		Types: []profile.ValueType{profile.CPUTime(each)}, Design: profile.DesignRandomised}
 	for i := range w.Rows {
 		row := &w.Rows[i]
 		row.N = row.Values[0]

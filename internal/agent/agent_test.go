@@ -120,7 +120,7 @@ func (s *server) Push(_ context.Context, request *atysv1.PushRequest) (*atysv1.P
 		for _, count := range w.GetRows().GetN() {
 			n += count
 		}
-		if h, _, err := wire.Head(w); err == nil && h.Farewell() {
+		if h, _, err := wire.Head(w); err == nil && h.Farewell {
 			s.ends = append(s.ends, w.GetStartUnixNano())
 		}
 		key := fmt.Sprint(w.GetStartUnixNano(), request.GetSeries()[w.GetSeries()].GetLabels())

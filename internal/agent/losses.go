@@ -39,6 +39,7 @@ func (a *Agent) telling(records [][]byte, parts []*profile.Window, lost spool.Lo
 	} else {
 		w.Head = parts[0].Head
 		w.Target, w.Exact, w.Cost, w.Losses, w.Comments = machine, profile.Exact{}, profile.Cost{}, nil, nil
+		w.Farewell = false
 		i, all = len(records), append(slices.Clone(records), nil)
 	}
 	for _, l := range []profile.Loss{{Reason: profile.LossSpoolLimit, N: int64(lost.Dropped)}, {Reason: profile.LossSpoolDamage, N: int64(lost.Damaged)},

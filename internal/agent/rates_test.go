@@ -32,7 +32,7 @@ type chorus struct {
 
 func (c *chorus) Cut() (*profile.Window, error) {
 	c.n++
-	b := profile.NewBuilder(profile.Head{Start: time.Unix(c.n, 0), Duration: time.Second, Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}})
+	b := profile.NewBuilder(profile.Head{Start: time.Unix(c.n, 0), Duration: time.Second, Types: []profile.ValueType{profile.CPUTime(1)}})
 	for pid := range c.aimed {
 		thread := b.Thread(profile.Thread{PID: pid, TID: pid, Process: "x"})
 		stack := b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: cmp.Or(c.running[pid], "usual")})}, profile.EndComplete)

@@ -53,7 +53,7 @@ func TestNothingIsLostInSplitting(t *testing.T) {
 }
 
 func TestSplit(t *testing.T) {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 100}}, Idle: 5, Watched: 9,
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(100)}, Idle: 5, Watched: 9,
 		Losses: []profile.Loss{{Reason: profile.LossDropped, N: 3, Value: 300}, {Reason: profile.LossTruncated, N: 99}, {Reason: profile.LossTargets, N: 2}}})
 	one := b.Thread(profile.Thread{PID: 1, TID: 11, Process: "shop", Name: "http-1", Exact: profile.Exact{CPU: 70}})
 	two := b.Thread(profile.Thread{PID: 1, TID: 12, Process: "shop", Name: "http-2", Exact: profile.Exact{CPU: 30}})
@@ -105,7 +105,7 @@ func TestSplitSharesLostSamples(t *testing.T) {
 		{"less than is missing", 20, map[string]int64{"shop": 15, "cart": 5}},
 		{"more than is missing", 60, map[string]int64{"shop": 30, "cart": 10, "": 20}},
 	} {
-		b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}},
+		b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(1)},
 			Losses: []profile.Loss{{Reason: profile.LossDropped, Detail: "full", N: c.lost, Value: c.lost}}})
 		targets := []profile.Labels{{"service": "shop"}, {"service": "cart"}, {"service": "whole"}}
 		for i, exact := range []time.Duration{130, 110, 100} {

@@ -24,7 +24,7 @@ func (n *namer) Name(w *profile.Window) (*profile.Window, error) {
 // thread that is sampled once in a hundred times; they are of no process of this
 // machine.
 func twoServices() *profile.Window {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(10)}})
 	for i, service := range []string{"busy", "small"} {
 		for tid, n := range map[int]int64{1: 99, 2: 1} {
 			n *= []int64{100, 1}[i]

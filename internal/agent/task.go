@@ -389,7 +389,7 @@ func (a *Agent) keep(r *recording, parts []*profile.Window, next reading) {
 		part.Task, part.Instances = r.Task, r.task.instances
 		part.ClockOffset, part.ClockError = clock.of()
 		if r.task.over && part.Watched > 0 { // the machine's own: by these it is told when somebody watched
-			part.SayFarewell()
+			part.Farewell = true
 		}
 		if a.options.Functions != nil {
 			a.options.Functions.Add(part, r.task.profile.Top)

@@ -85,7 +85,7 @@ func (s *studio) record(w Wanted) (Recording, error) {
 }
 
 func (t *take) Cut() (*profile.Window, error) {
-	return profile.NewBuilder(profile.Head{Start: time.Now(), Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}}).Window(), nil
+	return profile.NewBuilder(profile.Head{Start: time.Now(), Types: []profile.ValueType{profile.CPUTime(1)}}).Window(), nil
 }
 
 func (t *take) Name(w *profile.Window) (*profile.Window, error) { return w, nil }

@@ -17,7 +17,7 @@ import (
 // that does one thing after the other, each for so long.
 func recorded(hertz int, phases ...phase) *profile.Window {
 	rng := rand.New(rand.NewPCG(1, 2))
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 	weight := int64(time.Second) / int64(hertz)
 	at := time.Duration(0)
 	for _, p := range phases {
@@ -214,7 +214,7 @@ func TestOneFunction(t *testing.T) {
 }
 
 func TestBadRecordings(t *testing.T) {
-	clock := []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}
+	clock := []profile.ValueType{profile.CPUTime(0)}
 	empty := profile.NewBuilder(profile.Head{Types: clock}).Window()
 	untimed := profile.NewBuilder(profile.Head{Types: clock})
 	untimed.Add(profile.Row{Stack: stackOf(untimed, "f"), N: 9, Values: []int64{90}})

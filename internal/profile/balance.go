@@ -120,10 +120,10 @@ func unknown(h *Head, sampled Sum) string {
 		return needsNone // nothing was left to chance
 	case h.Design == DesignUnknown && h.Exact.CPU <= 0:
 		return needsNone // another tool's profile, which promises nothing
-	case h.Types[0].Kind != "cpu" || h.Types[0].Unit != "nanoseconds":
-		return "the kernel keeps no exact total of " + h.Types[0].Kind
-	case h.PartOfCPU():
+	case h.Types[0].Base == BaseNone && usualBase(h.Types[0].Kind, h.Types[0].Unit) == BaseCPU:
 		return "only a part of the CPU time was to be sampled"
+	case h.Types[0].Base != BaseCPU:
+		return "the kernel keeps no exact total of " + h.Types[0].Kind
 	case h.Exact.CPU <= 0 && sampled.N > 0:
 		return "this profiler keeps no exact CPU time"
 	case h.Exact.CPU <= 0:

@@ -9,7 +9,7 @@ import (
 // balanced has so many samples a second of CPU time, each of 10 ms, and used so much.
 func balanced(samples int64, exact time.Duration, losses ...Loss) *Window {
 	const period = int64(10 * time.Millisecond)
-	b := NewBuilder(Head{Start: time.Unix(1e9, 0), Duration: 10 * time.Second, Design: DesignRandomised, Types: []ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: period}},
+	b := NewBuilder(Head{Start: time.Unix(1e9, 0), Duration: 10 * time.Second, Design: DesignRandomised, Types: []ValueType{CPUTime(period)},
 		Exact: Exact{CPU: exact}})
 	if samples > 0 {
 		b.Add(Row{Stack: b.Stack(nil, EndComplete), N: samples, Values: []int64{samples * period}, Squares: float64(samples) * float64(period) * float64(period)})
@@ -74,8 +74,8 @@ func TestWithoutExactTime(t *testing.T) {
 		t.Error(got)
 	}
 	w = balanced(100, 10*time.Second)
-	w.SayPartOfCPU()
-	w.SayPartOfCPU()
+	w.MarkPartOfCPU()
+	w.MarkPartOfCPU()
 	if b := w.Balance(); b.Missing() != 0 || b.Unknown == "" || len(w.Comments) != 1 {
 		t.Errorf("%q of user code only, %q", b, w.Comments)
 	}

@@ -37,9 +37,6 @@ func (l *Ledger) Add(w *Window) Balance {
 			l.head.AddLoss(loss)
 		}
 	}
-	if w.PartOfCPU() {
-		l.head.SayPartOfCPU()
-	}
 	l.over += w.Duration
 	b := l.head.Balance(l.sum)
 	if l.over < ledgerLeast {

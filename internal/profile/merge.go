@@ -142,7 +142,8 @@ func (h *Head) Absorb(o *Head) {
 	if h.Slot != o.Slot {
 		h.Slot = 0
 	}
-	mergePeriods(h.Types, o.Types)
+	h.Farewell = h.Farewell || o.Farewell
+	mergeTypes(h.Types, o.Types)
 	h.addLossesAndComments(o)
 }
 
@@ -186,11 +187,14 @@ func (h *Head) clocks(o *Head) {
 	}
 }
 
-// mergePeriods forgets a period that is not the same everywhere.
-func mergePeriods(into, from []ValueType) {
-	for i := range into {
-		if i < len(from) && into[i].Period != from[i].Period {
+// mergeTypes clears a period or a base that is not the same everywhere.
+func mergeTypes(into, from []ValueType) {
+	for i := range min(len(into), len(from)) {
+		if into[i].Period != from[i].Period {
 			into[i].Period = 0
+		}
+		if into[i].Base != from[i].Base {
+			into[i].Base = BaseNone
 		}
 	}
 }
@@ -206,7 +210,9 @@ func commonLabels(a, b Labels) Labels {
 }
 
 func sameTypes(a, b []ValueType) error {
-	same := slices.EqualFunc(a, b, func(x, y ValueType) bool { return x.Kind == y.Kind && x.Unit == y.Unit })
+	same := slices.EqualFunc(a, b, func(x, y ValueType) bool {
+		return x.Kind == y.Kind && x.Unit == y.Unit && x.Temporality == y.Temporality
+	})
 	if !same {
 		return fmt.Errorf("%w: %s and %s", ErrDifferentTypes, typeNames(a), typeNames(b))
 	}
@@ -220,6 +226,9 @@ func typeNames(types []ValueType) string {
 			s += "+"
 		}
 		s += t.Kind + "/" + t.Unit
+		if t.Temporality != Delta {
+			s += "/" + t.Temporality.String()
+		}
 	}
 	return s
 }

@@ -63,7 +63,7 @@ func TestMergeLaws(t *testing.T) {
 func TestSlotsFollowTheClock(t *testing.T) {
 	at := func(second, beside int, slots ...uint32) *profile.Window {
 		start := time.Unix(int64(second), 0).Add(time.Duration(beside) * time.Millisecond)
-		b := profile.NewBuilder(profile.Head{Start: start, Duration: time.Second, Slot: time.Second, Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+		b := profile.NewBuilder(profile.Head{Start: start, Duration: time.Second, Slot: time.Second, Types: []profile.ValueType{profile.CPUTime(0)}})
 		stack := b.Stack([]profile.LocationID{b.Location(profile.Location{Name: "f"})}, profile.EndComplete)
 		for _, slot := range slots {
 			b.Add(profile.Row{Stack: stack, Slot: slot, N: 1, Values: []int64{1}})

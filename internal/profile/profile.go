@@ -1,13 +1,13 @@
-// Package profile is the model everything else shares: what one sampler saw of one target in one interval.
+// Package profile is the model that everything else shares: what one sampler saw of one target in one interval.
 //
 // The flow, bottom up:
 //
 //	Location   a place in code, independent of where it was loaded
-//	Frame      what a developer calls that place (several, where calls were inlined)
+//	Frame      what a developer calls that place (several if calls were inlined)
 //	Stack      locations, leaf first, and how the walk ended
 //	Row        a stack (with its thread, context, slot) and what was sampled on it
 //	Window     rows, the dictionaries they point into, exact times, losses
-//	Tree       windows folded into a prefix tree, one column per window
+//	Tree       windows merged into a prefix tree, one column per window
 //
 // File formats live in packages below this one; this package imports the
 // standard library only.
@@ -22,7 +22,7 @@ import (
 	"strings"
 )
 
-// Kind says what executes a frame.
+// Kind is what executes a frame.
 type Kind uint8
 
 const (
@@ -44,7 +44,7 @@ const (
 var kindNames = [...]string{"unknown", "native", "kernel", "python", "java-jit", "java-interpreted",
 	"v8", "ruby", "php", "perl", "dotnet", "beam", "jit"}
 
-// String gives the kind's name in files and on pages.
+// String returns the kind's name in files and on pages.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
@@ -52,7 +52,7 @@ func (k Kind) String() string {
 	return other(uint8(k))
 }
 
-// ParseKind is the inverse of String; a name it does not know is KindUnknown.
+// ParseKind is the inverse of String. An unknown name is KindUnknown.
 func ParseKind(name string) Kind {
 	for i, n := range kindNames {
 		if n == name {
@@ -63,11 +63,11 @@ func ParseKind(name string) Kind {
 	return Kind(number)
 }
 
-// other names a value that a later version has added.
+// other names a value that a later version added.
 func other(number uint8) string { return fmt.Sprintf("other (%d)", number) }
 
-// otherNumber is the inverse of other, so that a file which this version has written
-// says the same to the later one again.
+// otherNumber is the inverse of other, so that the later version reads its own value in a
+// file that this version has written.
 func otherNumber(name string) (number uint8, ok bool) {
 	digits, ok := strings.CutPrefix(name, "other (")
 	if !ok {
@@ -80,7 +80,7 @@ func otherNumber(name string) (number uint8, ok bool) {
 	return uint8(n), true
 }
 
-// Class says whose code a frame is.
+// Class is whose code a frame is.
 type Class uint8
 
 const (
@@ -93,7 +93,7 @@ const (
 
 var classNames = [...]string{"unknown", "application", "library", "runtime", "kernel"}
 
-// String gives the class's name in files and on pages.
+// String returns the class's name in files and on pages.
 func (c Class) String() string {
 	if int(c) < len(classNames) {
 		return classNames[c]
@@ -101,7 +101,7 @@ func (c Class) String() string {
 	return other(uint8(c))
 }
 
-// ParseClass is the inverse of String; a name it does not know is ClassUnknown.
+// ParseClass is the inverse of String. An unknown name is ClassUnknown.
 func ParseClass(name string) Class {
 	for i, n := range classNames {
 		if n == name {
@@ -115,10 +115,10 @@ func ParseClass(name string) Class {
 // Location is a place in code that means the same on every host and in every
 // process: never a load address. It is comparable and serves as a map key.
 //
-// Code of a file has BuildID and Offset (of the file, not the address space);
-// kernel code has BuildID and Offset into the kernel image's text. Code that
-// only names identify (an interpreter's, or one imported from a format that
-// knows names alone) has Name, File and Line instead.
+// Code of a file has BuildID and Offset (in the file, not the address space). Kernel code
+// has BuildID and Offset into the kernel image's text. Code that only a name identifies
+// (interpreted code, or code read from a format without addresses) has Name, File and Line
+// instead.
 type Location struct {
 	Kind    Kind
 	BuildID string
@@ -128,7 +128,7 @@ type Location struct {
 	Line    int
 }
 
-// Frame is one function activation as its developer would name it.
+// Frame is one function on a stack, as its developer would name it.
 type Frame struct {
 	Function  string // demangled, as shown
 	Linkage   string // the linker's name where it differs, else empty
@@ -141,8 +141,8 @@ type Frame struct {
 	Inlined   bool // was inlined into the frame that follows it
 }
 
-// Key is what two frames must share to be the same function in a merge of
-// different builds or hosts: addresses, lines and directories may differ.
+// Key identifies the function of a frame across builds and hosts, where addresses, lines and
+// directories may differ.
 func (f Frame) Key() FrameKey {
 	file := f.File
 	if file == "" && f.Kind != KindKernel {
@@ -151,7 +151,7 @@ func (f Frame) Key() FrameKey {
 	return FrameKey{Function: f.Function, Kind: f.Kind, FileBase: base(file)}
 }
 
-// base is path.Base of what lies below the root.
+// base is path.Base, without an allocation.
 func base(file string) string {
 	file = strings.TrimRight(file, "/")
 	file = file[strings.LastIndexByte(file, '/')+1:]
@@ -172,7 +172,7 @@ func (k FrameKey) compare(o FrameKey) int {
 	return cmp.Or(cmp.Compare(k.Function, o.Function), cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.FileBase, o.FileBase))
 }
 
-// Unnamed is the frame of a location nothing could name: binary+0xoffset.
+// Unnamed returns the frame of a location that has no name: binary+0xoffset.
 func Unnamed(kind Kind, mapping string, offset uint64) Frame {
 	base := "[unknown]"
 	if mapping != "" {
@@ -181,7 +181,7 @@ func Unnamed(kind Kind, mapping string, offset uint64) Frame {
 	return Frame{Function: fmt.Sprintf("%s+0x%x", base, offset), Mapping: mapping, Kind: kind}
 }
 
-// IsUnnamed tells whether the frame is one that Unnamed made.
+// IsUnnamed reports whether Unnamed made the frame.
 func (f Frame) IsUnnamed() bool {
 	base := "[unknown]"
 	if f.Mapping != "" {
@@ -196,38 +196,38 @@ func (f Frame) IsUnnamed() bool {
 	return err == nil
 }
 
-// End says how the walk of a stack ended. Its number is stored, sent and hashed as one
-// byte. Versions add ends behind those that there are, all of stacks that lack frames:
-// an older version takes those that it does not know for such.
+// End is how the walk of a stack ended. Its number is stored, sent and hashed as one byte.
+// Later versions append ends, all of truncated stacks, so that an older version can treat
+// every end that it does not know as truncated.
 type End uint8
 
 const (
 	EndUnknown    End = iota // the source does not say (most file formats)
 	EndComplete              // reached a known outermost frame
-	EndNoUser                // there is no user stack: a kernel thread, or idle
+	EndNoUser                // there is no user stack: a kernel thread, or the idle task
 	EndTooDeep               // more frames than the unwinder keeps
-	EndNoMapping             // the pc lies in no mapping known at that moment
-	EndNoUnwind              // the code there has no unwind information
+	EndNoMapping             // the pc was in no known mapping
+	EndNoUnwind              // the code has no unwind information
 	EndUnreadable            // the stack's memory was not resident
-	EndUnsupport             // unwind information of a kind we do not follow
+	EndUnsupport             // the unwind information is of an unsupported kind
 	EndNotLoaded             // unwind information was still being loaded
-	EndCorrupt               // frames did not progress: the stack makes no sense
+	EndCorrupt               // the walk made no progress: the stack makes no sense
 	EndLost                  // the stack was counted, but not stored: storage was full
-	EndStarting              // unmapped or not loaded, within 50 ms of exec or dlopen
-	EndParked                // a virtual thread's older frames are not on the stack
-	EndDamaged               // the rest was kept, and the disk lost it
-	EndEvicted               // unwind information had made room for other files', or did so during the walk
+	EndStarting              // unmapped or not loaded within 50 ms of exec or dlopen
+	EndParked                // the outer frames of a virtual thread were not on the stack
+	EndDamaged               // the rest was stored, and the disk lost it
+	EndEvicted               // unwind information was evicted, before the walk or during it
 	EndNoRoom                // there was no room for unwind information
 )
 
-// EndOther is an end that a later version has named, in a file that has no numbers.
+// EndOther is an end of a later version, in a file that has names and no numbers.
 const EndOther End = math.MaxUint8
 
 var endNames = [...]string{"unknown", "complete", "no user stack", "too deep", "unmapped code", "no unwind information",
 	"unreadable stack", "unsupported unwind information", "unwind information not loaded yet", "corrupt stack", "stack storage full", "process or library just started", "older frames of a parked virtual thread", "damaged where it was kept",
 	"unwind information evicted", "no room for unwind information"}
 
-// String gives the reason in words.
+// String returns the reason in words.
 func (e End) String() string {
 	switch {
 	case int(e) < len(endNames):
@@ -238,8 +238,8 @@ func (e End) String() string {
 	return other(uint8(e))
 }
 
-// ParseEnd is the inverse of String. A reason that it does not know is EndOther, none at
-// all EndUnknown.
+// ParseEnd is the inverse of String. An unknown reason is EndOther, an empty one
+// EndUnknown.
 func ParseEnd(reason string) End {
 	if e, ok := LookupEnd(reason); ok || reason == "" {
 		return e
@@ -247,7 +247,7 @@ func ParseEnd(reason string) End {
 	return EndOther
 }
 
-// LookupEnd is ParseEnd for words that may be no reason.
+// LookupEnd is ParseEnd for words that may not be a reason.
 func LookupEnd(reason string) (e End, ok bool) {
 	for i, n := range endNames {
 		if n == reason {
@@ -258,13 +258,13 @@ func LookupEnd(reason string) (e End, ok bool) {
 	return End(number), ok
 }
 
-// Truncated tells whether frames are missing at the root end.
+// Truncated reports whether frames are missing at the root.
 func (e End) Truncated() bool { return e >= EndTooDeep }
 
-// Labels name what was profiled. They are few and change slowly.
+// Labels describe what was profiled. They are few and change rarely.
 type Labels map[string]string
 
-// String writes labels as {a="b", c="d"}, sorted by key.
+// String returns {a="b", c="d"}, sorted by key.
 func (l Labels) String() string {
 	b := []byte{'{'}
 	for i, k := range sortedKeys(l) {

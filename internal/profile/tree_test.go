@@ -70,7 +70,7 @@ func checkFunctions(t *testing.T, tr *profile.Tree) {
 
 // stacks builds a window of stacks like "main a a" (root first), each of one sample.
 func stacks(kind profile.Kind, lines ...string) *profile.Window {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 	for i, line := range lines {
 		var ids []profile.LocationID
 		for _, name := range strings.Fields(line) {

@@ -7,63 +7,55 @@ import (
 	"time"
 )
 
-// ValueType is one thing that was measured on each sample.
-type ValueType struct {
-	Kind   string // cpu, page-faults, sched:sched_switch ...
-	Unit   string // nanoseconds, count, bytes
-	Period int64  // units per sample, 0 where it varies or is unknown
-}
-
-// Design says how samples were chosen; estimators depend on it.
+// Design is how samples were chosen. Estimators depend on it.
 type Design string
 
 const (
 	DesignUnknown    Design = ""
 	DesignCensus     Design = "census"     // every event was recorded
-	DesignPeriodic   Design = "periodic"   // every n-th unit, fixed phase
-	DesignRandomised Design = "randomised" // random phase, intervals drawn at random
-	DesignThinned    Design = "thinned"    // each of a denser stream kept at random
+	DesignPeriodic   Design = "periodic"   // every n-th unit, at a fixed phase
+	DesignRandomised Design = "randomised" // at a random phase, with random intervals
+	DesignThinned    Design = "thinned"    // a random part of a denser stream
 	DesignSizeBiased Design = "size-biased"
 )
 
-// ClockUnknown is the error of a clock that was compared with no server's. It is
-// the largest there is: who adds up errors keeps it, who does not know it believes
-// nothing of the clock.
+// ClockUnknown is the error of a clock that was never compared with a server's. It is the
+// largest duration, so that the maximum of several errors keeps it.
 const ClockUnknown time.Duration = math.MaxInt64
 
-// LossReason says why a sample is missing or incomplete.
+// LossReason is why samples are missing or incomplete.
 type LossReason string
 
 const (
 	LossDropped      LossReason = "lost"            // the sampler had no room for it
 	LossTruncated    LossReason = "truncated"       // counted, but frames are missing at the root
 	LossUnsymbolized LossReason = "unsymbolized"    // counted, but its leaf has no name
-	LossPruned       LossReason = "pruned"          // folded away by function selective pruning
-	LossThreshold    LossReason = "below threshold" // shorter than the sampler looks at
+	LossPruned       LossReason = "pruned"          // callers cut off by thread pruning
+	LossThreshold    LossReason = "below threshold" // shorter than the sampler records
 	LossStarting     LossReason = "starting"        // truncated within 50 ms of exec or dlopen
-	LossOther        LossReason = "other reasons"   // of more than are told apart
+	LossOther        LossReason = "other reasons"   // more than a head lists separately
 
-	// Of what samples are of: nobody knows how many there would have been.
-	LossExact   LossReason = "exact times missing" // a thread exited, and what it used found no room
-	LossTargets LossReason = "not sampled"         // a process found no room among the targets
+	// Threads and processes that were not sampled. How many samples they would have had is unknown.
+	LossExact   LossReason = "exact times missing" // a thread exited, and there was no room for its exact time
+	LossTargets LossReason = "not sampled"         // there was no room for a process among the targets
 
-	// CPU time that passed without being sampled. N is the samples that it would have
-	// had, Value is the time. It is part of the exact time, and of no row.
+	// CPU time that was not sampled. N is the number of samples that it would have had,
+	// Value the time. It is part of the exact time, and not of any row.
 	LossUnsampled LossReason = "CPU time not sampled"
 
-	// Whole windows that never came. A later window of their machine tells it, and
-	// counts them, since nobody knows what was in them.
+	// Whole windows that were lost. A later window of their machine counts them; what was in
+	// them is unknown.
 	LossSpoolLimit  LossReason = "dropped by the spool's limit"
 	LossSpoolDamage LossReason = "damaged in the spool"
 	LossRefused     LossReason = "refused by the server"
-	LossUnkept      LossReason = "kept nowhere" // the disk was full, and the server away
+	LossUnkept      LossReason = "kept nowhere" // the disk was full and the server unreachable
 
-	// Windows, or stretches of a series, that the server could not read any more when
-	// it added others up: what it made of those tells it.
+	// Windows, or stretches of a series, that the server could not read when it rolled up
+	// the others. The rolled-up window counts them.
 	LossStoreDamage LossReason = "damaged in the store"
 )
 
-// OfWindows tells whether a loss counts windows.
+// OfWindows reports whether the loss counts windows.
 func (r LossReason) OfWindows() bool {
 	switch r {
 	case LossSpoolLimit, LossSpoolDamage, LossRefused, LossUnkept, LossStoreDamage:
@@ -72,7 +64,7 @@ func (r LossReason) OfWindows() bool {
 	return false
 }
 
-// OfSamples tells whether a loss counts samples.
+// OfSamples reports whether the loss counts samples.
 func (r LossReason) OfSamples() bool {
 	switch r {
 	case LossDropped, LossTruncated, LossUnsymbolized, LossPruned, LossThreshold, LossStarting, LossOther:
@@ -81,8 +73,8 @@ func (r LossReason) OfSamples() bool {
 	return false
 }
 
-// Unit is what a loss counts, in words. What a reason counts that a later version has
-// added is not known: it is told by its own name, and added to nothing.
+// Unit returns what the loss counts, in words. For a reason of a later version that is
+// unknown: it is shown by its name and added to nothing.
 func (r LossReason) Unit() string {
 	switch {
 	case r.OfSamples():
@@ -99,44 +91,19 @@ func (r LossReason) Unit() string {
 	return "others"
 }
 
-// Loss counts samples, or whatever else its reason is of, that are missing or incomplete for one reason.
+// Loss counts the samples, threads, processes or windows that are missing or incomplete for one reason.
 type Loss struct {
 	Reason LossReason
-	Detail string // what exactly, in words; may be empty
+	Detail string // in words; may be empty
 	N      int64
 	Value  int64 // in units of the first value type
 }
 
-// Exact is time the kernel accounted to something, as opposed to sampled.
-type Exact struct {
-	CPU, User, System time.Duration
-	Source            string // which kernel figure this is
-	IncludesInterrupt bool   // interrupt time is part of it
-}
-
-// Add sums two exact times of the same source.
-func (e *Exact) Add(o Exact) {
-	e.CPU += o.CPU
-	e.User += o.User
-	e.System += o.System
-	e.IncludesInterrupt = e.IncludesInterrupt || o.IncludesInterrupt
-	if e.Source == "" {
-		e.Source = o.Source
-	} else if o.Source != "" && o.Source != e.Source {
-		e.Source = "mixed"
-	}
-}
-
-// negative is what Add takes e away with. Its flag says nothing of the rest.
-func (e Exact) negative() Exact {
-	return Exact{CPU: -e.CPU, User: -e.User, System: -e.System, Source: e.Source}
-}
-
-// Cost is what profiling itself took.
+// Cost is the CPU time that profiling took.
 type Cost struct {
-	User      time.Duration // CPU time of the profiler's own process, in the kernel too
-	BPF       time.Duration // of its programs that take samples
-	Interrupt time.Duration // of the interrupts they are taken in: an estimate
+	User      time.Duration // of the profiler's own process, system time included
+	BPF       time.Duration // of its BPF programs
+	Interrupt time.Duration // of the sampling interrupts: an estimate
 }
 
 // Add adds another cost.
@@ -146,13 +113,13 @@ func (c *Cost) Add(o Cost) {
 	c.Interrupt += o.Interrupt
 }
 
-// Total is all of it.
+// Total returns the sum.
 func (c Cost) Total() time.Duration { return c.User + c.BPF + c.Interrupt }
 
 // negative is what Add takes c away with.
 func (c Cost) negative() Cost { return Cost{-c.User, -c.BPF, -c.Interrupt} }
 
-// Thread is one thread of the target, or (shipped) one pattern of thread names.
+// Thread is one thread of the target or, once shipped, one pattern of thread names.
 type Thread struct {
 	PID, TID int
 	Process  string // the process's name
@@ -160,7 +127,7 @@ type Thread struct {
 	Exact    Exact
 }
 
-// Pattern folds numbered thread names together: http-exec-12 is http-exec-#.
+// Pattern returns the name with numbers replaced: http-exec-12 is http-exec-#.
 func (t Thread) Pattern() string { return NamePattern(t.Name) }
 
 // NamePattern replaces each run of digits by #.
@@ -181,41 +148,41 @@ func NamePattern(name string) string {
 	return b.String()
 }
 
-// Context ties a row to what the program was doing. Never a label.
+// Context is what the program was doing. It is part of a row, never a label.
 type Context struct {
 	Trace, Span, Endpoint, Interval string
 }
 
-// Instances says that not all that were eligible were recorded, but so many of
-// them, chosen at random. The zero value says that all were.
+// Instances counts how many of the eligible instances were recorded, chosen at random. The
+// zero value means all of them.
 type Instances struct{ Recorded, Eligible int }
 
-// Absorb keeps what leaves more open: of the most that were eligible, the fewest
-// that were recorded.
+// Absorb keeps the least certain of the two: the most eligible instances and, among equals,
+// the fewest recorded.
 func (i *Instances) Absorb(o Instances) {
 	if o.Eligible > i.Eligible || o.Eligible == i.Eligible && o.Recorded < i.Recorded {
 		*i = o
 	}
 }
 
-// Rate is how often a window was sampled, and who decided that by what. What is
-// zero is not known, or was not the same of all that was added up.
+// Rate is how often a window was sampled, and who decided it. A zero field is unknown, or
+// differs between merged windows.
 type Rate struct {
 	Hertz  float64
-	Policy string // that chose it from a range; "": none, one rate was asked for
-	Reason string // of the policy, in a word
-	Why    string // the same in words, with what was measured
+	Policy string // that chose it from a range; "": the profile names one rate
+	Reason string // the policy's reason, in a word
+	Why    string // the reason in a sentence, with the measurements
 	By     string // who decided; see the constants
 }
 
-// Who decides on rates.
+// Deciders of rates.
 const (
-	ByServer = "server" // for all instances of a service
-	ByAgent  = "agent"  // on its own, as it had not heard of its server: for each instance
-	ByBudget = "budget" // of the agent, which allows less than was decided
+	ByServer = "server" // for all instances of the service
+	ByAgent  = "agent"  // for each instance, while the server is unreachable
+	ByBudget = "budget" // the agent's budget, which allows less than was decided
 )
 
-// Absorb keeps what both have in common.
+// Absorb keeps what both rates have in common.
 func (r *Rate) Absorb(o Rate) {
 	common := func(mine *string, other string) {
 		if *mine != other {
@@ -231,30 +198,31 @@ func (r *Rate) Absorb(o Rate) {
 	common(&r.By, o.By)
 }
 
-// Head is all of a window but its rows and their dictionaries.
+// Head is a window without its rows and dictionaries.
 type Head struct {
 	Task        string
 	Target      Labels
 	Start       time.Time
 	Duration    time.Duration
-	ClockOffset time.Duration // of this clock against the server's
-	ClockError  time.Duration // by how much that may be wrong; ClockUnknown where nobody knows
-	Instances   Instances     // that the task recorded everywhere, when this was cut
+	ClockOffset time.Duration // of the machine's clock against the server's
+	ClockError  time.Duration // bound on the error of ClockOffset, or ClockUnknown
+	Instances   Instances     // that the task recorded in the whole fleet
 	Rate        Rate          // at which it was sampled
-	Slot        time.Duration // length of the slots that rows are told apart by; 0: they are not
+	Slot        time.Duration // length of the slots in the rows; 0: rows have none
 	Types       []ValueType
 	Design      Design
+	Farewell    bool  // the recording was told to end, and no window follows this one
 	Exact       Exact // of the whole target in this interval
 	Idle        time.Duration
-	Watched     time.Duration // CPU time that was watched: CPUs x duration; 0 unless all were
+	Watched     time.Duration // CPUs x duration if the whole machine was watched, else 0
 	Cost        Cost          // of profiling the target in this interval
 	Losses      []Loss
 	Comments    []string
 }
 
-// SlotStart is when a slot begins. Slots lie at whole multiples of their length by the
-// clock, and the first is the one whose edge is nearest to the window's start: windows
-// are cut some moments beside the edge that they are meant to be cut at.
+// SlotStart returns when a slot begins. Slots begin at multiples of their length by the
+// clock. The first is the one whose start is nearest to the window's: windows are cut some
+// milliseconds off the intended time.
 func (h *Head) SlotStart(slot uint32) time.Time {
 	return h.Start.Round(h.Slot).Add(time.Duration(slot-1) * h.Slot)
 }
@@ -266,24 +234,6 @@ func (h *Head) slotOf(o *Head, slot uint32) uint32 {
 	}
 	return uint32(o.SlotStart(slot).Sub(h.SlotStart(1))/h.Slot) + 1
 }
-
-// farewell is what the last window of a recording says. It is a comment, so that
-// whatever carries, keeps or adds up windows passes it on, of any version.
-const farewell = "the recording ended with this window, as it was told to"
-
-// SayFarewell has a window say that none follows it because its recording was told
-// to end. Who is killed says nothing.
-func (h *Head) SayFarewell() {
-	if !h.Farewell() {
-		h.Comments = append(h.Comments, farewell)
-	}
-}
-
-// Farewell tells whether SayFarewell was called, of what was added up for any of it.
-func (h *Head) Farewell() bool { return slices.Contains(h.Comments, farewell) }
-
-// IsFarewell tells whether a comment is that of SayFarewell, which tells a reader nothing.
-func IsFarewell(comment string) bool { return comment == farewell }
 
 // Identifiers into a window's dictionaries. Zero of ThreadID and ContextID is "none".
 type (

@@ -18,7 +18,7 @@ import (
 // window is one of a service, with so many samples of 10 ms in each function.
 func window(service string, exact time.Duration, samples map[string]int64) *profile.Window {
 	b := profile.NewBuilder(profile.Head{Task: "builtin", Target: profile.Labels{"service": service, "node": "n"},
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}, Exact: profile.Exact{CPU: exact}})
+		Types: []profile.ValueType{profile.CPUTime(0)}, Exact: profile.Exact{CPU: exact}})
 	for name, n := range samples {
 		leaf := b.Named(profile.Frame{Function: name, File: "/src/" + name + ".go"})
 		root := b.Named(profile.Frame{Function: "main", File: "/src/main.go"})

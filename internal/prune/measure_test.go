@@ -47,7 +47,7 @@ func TestMAPE(t *testing.T) {
 
 func ranking(t *testing.T, functions map[string]int64) *prune.Ranking {
 	t.Helper()
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 	for name, value := range functions {
 		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: name})}, profile.EndComplete), N: 1, Values: []int64{value}})
 	}

@@ -206,7 +206,7 @@ func shares(t *testing.T, w *profile.Window) map[profile.FrameKey]float64 {
 // those do or, one in five, something else.
 func crowd(seed uint64) *profile.Window {
 	r := rand.New(rand.NewPCG(seed, 8))
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(10)}})
 	place := func(function int) profile.LocationID {
 		if function%2 == 0 {
 			return b.Named(profile.Frame{Function: fmt.Sprint("f", function)})
@@ -394,7 +394,7 @@ type thread struct {
 
 // windowOf is a window of them, in which rows of no thread are in slots of their own.
 func windowOf(threads ...thread) *profile.Window {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(10)}})
 	leaf := b.Named(profile.Frame{Function: "leaf"})
 	for i, t := range threads {
 		id := profile.ThreadID(0)
@@ -462,7 +462,7 @@ func TestGroups(t *testing.T) {
 		groups []int
 		pruned int64
 	}{"by name": {nil, 1}, "together": {[]int{0, 0, 0}, 100}, "each": {[]int{0, 1, 2}, 0}} {
-		b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+		b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 		stack := b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: "leaf"})}, profile.EndComplete)
 		for i, process := range []string{"large", "small", "small"} {
 			id := b.Thread(profile.Thread{PID: i + 1, TID: i + 1, Process: process, Name: process})

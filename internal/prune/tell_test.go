@@ -24,7 +24,7 @@ func named(functions ...string) (calls []profile.Location) {
 }
 
 func windowWith(rows ...sampled) *profile.Window {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(10)}})
 	for _, r := range rows {
 		var stack []profile.LocationID
 		for _, l := range r.calls {

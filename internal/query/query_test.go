@@ -163,7 +163,7 @@ var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 func head(minute int) profile.Head {
 	return profile.Head{Task: "t", Start: noon.Add(time.Duration(minute) * time.Minute), Duration: time.Minute,
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}, Exact: profile.Exact{CPU: 100 * time.Second}}
+		Types: []profile.ValueType{profile.CPUTime(10)}, Exact: profile.Exact{CPU: 100 * time.Second}}
 }
 
 // machineHead is that of a window of a machine itself, all of which was watched.

@@ -254,6 +254,28 @@ func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, Co
 	return all, c, err
 }
 
+// Kinds lists the value types that a selection has, whatever its own kind. Its coverage does
+// not count windows and samples.
+func (a Asker) Kinds(ctx context.Context, s Selection) ([]profile.ValueType, Coverage, error) {
+	q := a.question(s)
+	parts, err := q.parts(ctx, s.From, s.To, q.levels(""))
+	if err == nil {
+		err = q.noteDropped(ctx, parts)
+	}
+	if err != nil {
+		return nil, Coverage{}, err
+	}
+	types, err := q.Store.Types(ctx, q.Tenant, parts)
+	var damaged *store.DamagedError
+	if errors.As(err, &damaged) {
+		q.damage.Add(damaged.Damage)
+	} else if err != nil {
+		return nil, Coverage{}, fmt.Errorf("list kinds: %w", err)
+	}
+	c, err := q.covered(ctx)
+	return types, c, err
+}
+
 // values lists those that a label has in what is selected, "" for none, in order.
 // Who merges all that is selected meets again what is damaged of it.
 func (q *question) values(ctx context.Context, label string, from, to time.Time) ([]string, error) {

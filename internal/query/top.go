@@ -20,6 +20,7 @@ type Top struct {
 	Unit      string
 	Coverage  Coverage
 
+	base      profile.Base      // of the values
 	instances profile.Instances // that were recorded, where not all were
 }
 
@@ -105,7 +106,7 @@ func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top
 	top.Exact, top.instances = c.Head.Exact, c.Head.Instances
 	for _, t := range c.Head.Types {
 		if t.Kind == s.Kind {
-			top.Unit = t.Unit
+			top.Unit, top.base = t.Unit, t.Base
 		}
 	}
 	v := view.over(m.Forest)
@@ -129,9 +130,9 @@ func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top
 func (t *Top) amount(a, whole *amount) Amount {
 	out := Amount{N: a.n, Value: a.value, Share: stats.Share(a.sums(), whole.sums())}
 	out.Service, out.ServiceKnown = a.ofService(whole, out.Share, t.instances)
-	switch {
-	case t.Unit == "nanoseconds" && t.Exact.CPU > 0:
-		out.Seconds = stats.TotalFromShare(out.Share, t.Exact.CPU.Seconds()).Value
+	switch exact := time.Duration(t.Exact.Of(t.base)); {
+	case t.Unit == "nanoseconds" && exact > 0:
+		out.Seconds = stats.TotalFromShare(out.Share, exact.Seconds()).Value
 	case t.Unit == "nanoseconds":
 		out.Seconds = time.Duration(a.value).Seconds()
 	}

@@ -97,7 +97,7 @@ func (w *watch) see(labels profile.Labels, h *profile.Head, step time.Duration) 
 	}
 	at := h.Start.UnixNano()
 	s := w.saw[key][at]
-	w.saw[key][at] = sight{max(s.length, h.Duration), step, s.last || h.Farewell()}
+	w.saw[key][at] = sight{max(s.length, h.Duration), step, s.last || h.Farewell}
 }
 
 // late lists those of some nodes of which no window reaches to a time, or

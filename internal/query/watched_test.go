@@ -22,7 +22,7 @@ func (l life) windows(node string) (all []written) {
 	for minute := l.from; minute < l.to; minute++ {
 		h := machineHead(minute)
 		if l.told && minute == l.to-1 {
-			h.SayFarewell()
+			h.Farewell = true
 		}
 		all = append(all, written{labels: profile.Labels{"node": node}, head: h},
 			written{profile.Labels{"node": node, "service": l.service}, head(minute), "", map[string]int64{"main": 1}})

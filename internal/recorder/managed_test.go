@@ -28,7 +28,7 @@ func asked(t *testing.T, answer func(n int) (dotnet.Methods, error)) (m *managed
 
 // windowOf is a window of one sample for each address of a process.
 func windowOf(m *managed, pid int, addresses ...uint64) *profile.Window {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 	for _, address := range addresses {
 		id := b.Location(m.location(pid, address))
 		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{id}, profile.EndComplete), N: 1, Values: []int64{1}, Squares: 1})

@@ -16,9 +16,9 @@ import (
 
 // part is a window as a server knows it apart from others.
 type part struct {
-	series, task string
-	start        int64
-	run          profile.Run
+	series, task, kind string
+	start              int64
+	run                profile.Run
 }
 
 // sum is windows of one second, task and kind of values, added up under the labels
@@ -128,8 +128,9 @@ func (s *sum) also(p part, from source) {
 
 // partsOf lists what a window contains: itself, if it is as it was cut.
 func partsOf(w *atysv1.Window, start time.Time, all []*atysv1.Series, run profile.Run) (parts []part, series []*atysv1.Series) {
+	kind := w.GetTypes()[0].GetKind()
 	add := func(number uint32, after int64, run profile.Run) {
-		parts = append(parts, part{profile.Labels(all[number].GetLabels()).String(), w.GetTask(), start.UnixNano() + after, run})
+		parts = append(parts, part{profile.Labels(all[number].GetLabels()).String(), w.GetTask(), kind, start.UnixNano() + after, run})
 		series = append(series, all[number])
 	}
 	for _, c := range w.GetContains() {

@@ -19,7 +19,7 @@ func summable(instance int, at time.Time) *profile.Window {
 	w.Types, w.Task, w.Duration = w.Types[:1], "t", 10*time.Second
 	w.Design, w.Threads, w.Contexts = profile.DesignRandomised, nil, nil
 	w.Instances = profile.Instances{Recorded: 2, Eligible: 5}
-	w.Types[0].Period = 1
+	w.Types[0] = profile.CPUTime(1)
 	for r := range w.Rows {
 		w.Rows[r].Thread, w.Rows[r].Context, w.Rows[r].Values = 0, 0, w.Rows[r].Values[:1]
 	}
@@ -85,6 +85,26 @@ func added(t *testing.T, pushes ...*wire.Batch) *wire.Batch {
 	sum := wire.NewBatch(func(profile.Hash) bool { return true })
 	sum.Join(request, hashes, func(profile.Hash) (*profile.Forest, int, bool) { return nil, 0, false })
 	return sum
+}
+
+// TestSumsOfKinds adds up two kinds of one task, run and second: neither is taken for the other
+// that came again.
+func TestSumsOfKinds(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	cpu, faults := summable(0, at), summable(0, at)
+	faults.Types[0] = profile.ValueType{Kind: "page-faults", Unit: "count"}
+	b := wire.NewBatch(func(profile.Hash) bool { return true })
+	for _, w := range []*profile.Window{cpu, faults} {
+		if err := b.Add(wire.Seal(w, profile.Run{1})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSums([]string{"service"}, nil, nil)
+	rest, _ := s.add(pushed(b))
+	request, _, _ := s.request()
+	if n := len(rest.GetWindows()) + len(request.GetWindows()); n != 2 {
+		t.Errorf("%d windows go on, want 2", n)
+	}
 }
 
 // TestSumsOfOneSecond adds up windows of agents that cut at one edge, each some

@@ -156,9 +156,7 @@ func columnHeadOf(c profile.Column, whole profile.Sum) columnHead {
 	}
 	h.Lacks = lacksHeadOf(Losses(c.Head.Losses, whole.N, c.Head.Exact.CPU))
 	for _, text := range c.Head.Comments {
-		if !profile.IsFarewell(text) {
-			h.Comments = append(h.Comments, printable(text))
-		}
+		h.Comments = append(h.Comments, printable(text))
 	}
 	return h
 }

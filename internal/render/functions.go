@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 	"unicode/utf8"
 
 	"atys.dev/atys/internal/profile"
@@ -138,14 +139,15 @@ func (c certainty) jsonChange(parts []profile.Sum, change *stats.Comparison, lev
 	return &jsonChange{d.Value, [2]float64{d.Low, d.High}, change.P, change.Adjusted, change.Tested, change.Significant(), rise, c.seconds(change)}
 }
 
-// seconds is by how much more CPU time was used, where the kernel told of both
-// columns how much it was in all.
+// seconds returns how much more time was used, where the exact total of both columns is
+// known.
 func (c certainty) seconds(change *stats.Comparison) *jsonSeconds {
 	before, after := c.columns[0], c.columns[1]
-	if before.Type.Kind != "cpu" || before.Head.Exact.CPU <= 0 || after.Head.Exact.CPU <= 0 {
+	was, is := time.Duration(before.Head.Exact.Of(before.Type.Base)), time.Duration(after.Head.Exact.Of(after.Type.Base))
+	if before.Type.Unit != "nanoseconds" || was <= 0 || is <= 0 {
 		return nil
 	}
-	d := stats.Difference(stats.TotalFromShare(change.Before, before.Head.Exact.CPU.Seconds()), stats.TotalFromShare(change.After, after.Head.Exact.CPU.Seconds()))
+	d := stats.Difference(stats.TotalFromShare(change.Before, was.Seconds()), stats.TotalFromShare(change.After, is.Seconds()))
 	return &jsonSeconds{d.Value, [2]float64{d.Low, d.High}}
 }
 

@@ -24,7 +24,7 @@ func testHead(samples int64) profile.Head {
 		Target:   profile.Labels{"service": "orders", "host": "db-1"},
 		Start:    time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC),
 		Duration: 30 * time.Second,
-		Types:    []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1_001_001}},
+		Types:    []profile.ValueType{profile.CPUTime(1_001_001)},
 		Design:   profile.DesignRandomised,
 		Exact: profile.Exact{CPU: time.Duration(samples) * 1_004_000, User: time.Duration(samples) * 771_000,
 			System: time.Duration(samples) * 233_000, Source: "schedstat"},

@@ -32,6 +32,7 @@ var admittedRole = map[string]auth.Role{
 	"POST /atys.v1.Query/Top":      auth.Reader,
 	"POST /atys.v1.Query/Split":    auth.Reader,
 	"POST /atys.v1.Query/Labels":   auth.Reader,
+	"POST /atys.v1.Query/Kinds":    auth.Reader,
 	"POST /atys.v1.Query/Windows":  auth.Reader,
 	"POST /atys.v1.Query/Rates":    auth.Reader,
 	"POST /debug/files":            auth.Agent,

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,11 +39,16 @@ func (s *Server) width(ctx context.Context, task string) float64 {
 
 // selection reads what a question is about.
 func selection(m *atysv1.Selection) (s query.Selection, err error) {
+	if m.GetKind() == "" {
+		return s, connect.NewError(connect.CodeInvalidArgument, errors.New("the selection has no kind of values: name one, such as cpu"))
+	}
+	return selectionOfAny(m)
+}
+
+// selectionOfAny reads a selection that need not name a kind.
+func selectionOfAny(m *atysv1.Selection) (s query.Selection, err error) {
 	if s.Select, err = spec.ParseSelector(m.GetSelect()); err != nil {
 		return s, connect.NewError(connect.CodeInvalidArgument, err)
-	}
-	if m.GetKind() == "" {
-		return s, connect.NewError(connect.CodeInvalidArgument, errors.New("say the kind of values, such as cpu"))
 	}
 	s.Task, s.Kind = m.GetTask(), m.GetKind()
 	s.From, s.To = time.Unix(0, m.GetFromUnixNano()), time.Unix(0, m.GetToUnixNano())
@@ -194,6 +200,20 @@ func (s *Server) Labels(ctx context.Context, r *atysv1.LabelsRequest) (*atysv1.L
 	return response, nil
 }
 
+// Kinds lists value types; see the service Query.
+func (s *Server) Kinds(ctx context.Context, r *atysv1.KindsRequest) (*atysv1.KindsResponse, error) {
+	about, err := selectionOfAny(r.GetSelection())
+	if err != nil {
+		return nil, err
+	}
+	about.Kind = cmp.Or(about.Kind, spec.KindCPU) // the machines' own windows tell what was watched
+	types, coverage, err := s.asker(ctx).Kinds(ctx, about)
+	if err != nil {
+		return nil, s.unread(err)
+	}
+	return &atysv1.KindsResponse{Types: wire.Types(types), Coverage: coverageMessage(coverage)}, nil
+}
+
 // mostWindows is how many are listed at once.
 const mostWindows = 10_000
 
@@ -295,9 +315,8 @@ func spanMessages(spans []query.Span) (all []*atysv1.Span) {
 	return all
 }
 
-func exactMessage(e profile.Exact) *atysv1.Exact {
-	return &atysv1.Exact{CpuNs: int64(e.CPU), UserNs: int64(e.User), SystemNs: int64(e.System), Source: e.Source, IncludesInterrupt: e.IncludesInterrupt}
-}
+// exactMessage is never nil: pages read its fields.
+func exactMessage(e profile.Exact) *atysv1.Exact { return cmp.Or(wire.Exact(e), &atysv1.Exact{}) }
 
 func lossMessages(losses []profile.Loss) (all []*atysv1.Loss) {
 	for _, l := range losses {

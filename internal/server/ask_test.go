@@ -72,6 +72,50 @@ func TestTopOwn(t *testing.T) {
 	}
 }
 
+// TestKinds lists the value types of a selection, which need not name a kind.
+func TestKinds(t *testing.T) {
+	kept := mem.New(1)
+	s, err := New(Options{Store: kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	begin := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	cpu, waits := storetest.Window(1, "shop", "one", begin), storetest.Window(2, "shop", "two", begin)
+	cpu.Types = []profile.ValueType{profile.CPUTime(1000), {Kind: "page-faults", Unit: "count", Period: 1}}
+	waits.Types = []profile.ValueType{{Kind: "off-cpu", Unit: "nanoseconds", Base: profile.BaseWall}, {Kind: "live", Unit: "bytes", Temporality: profile.Level}}
+	for _, w := range []*profile.Window{cpu, waits} {
+		if err := kept.Put(t.Context(), "default", store.Raw, storetest.Batch(profile.Run{7}, w)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept.Settle()
+	for selector, want := range map[string]string{
+		"":                                "cpu/nanoseconds live/bytes off-cpu/nanoseconds page-faults/count",
+		`{service="shop",instance="one"}`: "cpu/nanoseconds page-faults/count",
+		`{service="cart"}`:                "",
+	} {
+		about := &atysv1.Selection{Select: selector, FromUnixNano: begin.UnixNano(), ToUnixNano: begin.Add(time.Minute).UnixNano()}
+		r, err := s.Kinds(t.Context(), &atysv1.KindsRequest{Selection: about})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, v := range r.GetTypes() {
+			got = append(got, v.GetKind()+"/"+v.GetUnit())
+			if v.GetKind() == "off-cpu" && v.GetBase() != "wall" || v.GetKind() == "live" && v.GetTemporality() != uint32(profile.Level) {
+				t.Errorf("%v", v)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", selector, got, want)
+		}
+	}
+	if _, err := s.Kinds(t.Context(), &atysv1.KindsRequest{Selection: &atysv1.Selection{}}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("a selection of no time: %v", err)
+	}
+}
+
 // TestTooManySteps is told how long steps have to be, and asks for those.
 func TestTooManySteps(t *testing.T) {
 	s, err := New(Options{Store: mem.New(1)})

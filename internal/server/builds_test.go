@@ -138,7 +138,7 @@ func TestBuildsMeet(t *testing.T) {
 // sampled is a window of a build, whose samples are added to what is used.
 func sampled(r *rand.Rand, b *build, functions []profile.FrameKey, used usage) *profile.Window {
 	w := profile.NewBuilder(profile.Head{Task: "t", Target: profile.Labels{"service": "shop", "instance": fmt.Sprint(b.number)}, Start: noon,
-		Duration: 10 * time.Second, Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}})
+		Duration: 10 * time.Second, Types: []profile.ValueType{profile.CPUTime(1)}})
 	for range 40 {
 		calls := make([]profile.FrameKey, 1+r.IntN(7))
 		for i := range calls {

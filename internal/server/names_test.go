@@ -90,7 +90,7 @@ func shipStripped(t *testing.T, p stripped, debug Debug) *named {
 	t.Cleanup(n.Server.Close)
 	n.as = func(token string) *http.Client { return as(n.Server, token) }
 	b := profile.NewBuilder(profile.Head{Task: "task", Start: time.Now().Add(-time.Minute), Duration: time.Second, Target: profile.Labels{"service": "shop"},
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}})
+		Types: []profile.ValueType{profile.CPUTime(1)}})
 	leaf := b.Location(p.hot, profile.Unnamed(profile.KindNative, "/usr/bin/shop", p.hot.Offset))
 	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndComplete), N: 7, Values: []int64{7}, Squares: 7})
 	w := b.Window()

@@ -21,7 +21,7 @@ import (
 // oneStack makes a window of one stack, root first, of a service that used so much.
 func oneStack(service string, used time.Duration, start time.Time, labels profile.Labels, stack ...profile.Frame) *profile.Window {
 	b := profile.NewBuilder(profile.Head{Task: "builtin", Target: profile.Labels{"node": "n"}, Start: start, Duration: 10 * time.Second,
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1e7}}, Design: profile.DesignRandomised})
+		Types: []profile.ValueType{profile.CPUTime(1e7)}, Design: profile.DesignRandomised})
 	h := b.Head()
 	for name, value := range labels {
 		h.Target[name] = value

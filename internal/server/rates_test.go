@@ -95,7 +95,7 @@ func (d *deciding) tell(t *testing.T, node string, services ...string) {
 func ratedWindow(node, service string, start time.Time, rate profile.Rate, did map[string]int64) *profile.Window {
 	period := int64(float64(time.Second) / rate.Hertz)
 	b := profile.NewBuilder(profile.Head{Task: "adapting", Start: start, Duration: length, Target: profile.Labels{"node": node, "service": service},
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: period}}, Design: profile.DesignRandomised, Rate: rate, Exact: profile.Exact{CPU: length, Source: "schedstat"}})
+		Types: []profile.ValueType{profile.CPUTime(period)}, Design: profile.DesignRandomised, Rate: rate, Exact: profile.Exact{CPU: length, Source: "schedstat"}})
 	for name, n := range did {
 		at := b.Location(profile.Location{Kind: profile.KindNative, BuildID: "0123", Offset: uint64(name[0])}, profile.Frame{Function: name, Kind: profile.KindNative})
 		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{at}, profile.EndComplete), N: n, Values: []int64{n * period}, Squares: float64(n) * float64(period) * float64(period)})

@@ -49,7 +49,7 @@ func TestRolledUp(t *testing.T) {
 			machine := storetest.Window(300+i, "", "", w.Start)
 			machine.Target, machine.Duration = profile.Labels{"node": node}, time.Minute
 			if node == "m" && i == 59 {
-				machine.SayFarewell()
+				machine.Farewell = true
 			}
 			windows = append(windows, w, machine)
 		}

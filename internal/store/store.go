@@ -1,11 +1,11 @@
-// Package store is the contract of what keeps windows for good, and adds them up.
+// Package store is the contract of engines that store windows durably and merge them.
 //
-// A stack is known by its hash. The forest of a batch explains those that a
-// store may not know; a store that misses one keeps nothing of the batch but its
-// forest, and says which (UnknownError). What Put has returned for is there after
-// any crash, exactly once, however often it was sent.
+// Stacks are identified by hash. A batch comes with a forest that describes the stacks the
+// store may not know. If the store is missing one, it stores only the forest and returns the
+// missing hashes (UnknownError). Once Put has returned, a window survives any crash, and is
+// stored exactly once however often it is sent.
 //
-// What several engines must do alike is tested by storetest.
+// storetest is one test suite for all engines.
 package store
 
 import (
@@ -22,10 +22,10 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// Level is how far windows have been added up.
+// Level is how far windows are rolled up.
 type Level uint8
 
-// The levels, as Put and Query know them. A service's windows have no instance.
+// The levels. Windows of services do not name an instance.
 const (
 	Raw Level = iota
 	Series10m
@@ -36,24 +36,25 @@ const (
 	Service1d
 )
 
-// String is how users call a level; those of series and services are told apart.
+// String returns the name that users see.
 func (l Level) String() string {
 	return [...]string{Raw: "raw", Series10m: "10m of series", Series1h: "1h of series",
 		Service1m: "1m", Service10m: "10m", Service1h: "1h", Service1d: "1d"}[l]
 }
 
-// Length is how much time a window of a level holds; 0: as it was cut.
+// Length is the time that a window of the level covers; 0 at the raw level, where windows
+// are as long as they were cut.
 func (l Level) Length() time.Duration {
 	return [...]time.Duration{Raw: 0, Series10m: 10 * time.Minute, Series1h: time.Hour,
 		Service1m: time.Minute, Service10m: 10 * time.Minute, Service1h: time.Hour, Service1d: 24 * time.Hour}[l]
 }
 
-// Below is the level that a level is added up from.
+// Below is the level that a level is rolled up from.
 func (l Level) Below() Level {
 	return [...]Level{Raw: Raw, Series10m: Raw, Series1h: Series10m, Service1m: Raw, Service10m: Service1m, Service1h: Service10m, Service1d: Service1h}[l]
 }
 
-// Services tells whether a level's windows are of services, and not of series.
+// Services reports whether windows of the level are of services rather than of series.
 func (l Level) Services() bool { return l >= Service1m }
 
 // MarshalText writes a level as String does.
@@ -70,23 +71,24 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no level", text)
 }
 
-// RolledUp lists the levels above the raw one, each behind the one below it.
+// RolledUp lists the levels above the raw one. Each follows the one that it is rolled up from.
 func RolledUp() []Level {
 	return []Level{Series10m, Series1h, Service1m, Service10m, Service1h, Service1d}
 }
 
-// Step is the time of one window of a level above the raw one.
+// Step is the span of one rolled-up window.
 type Step struct {
 	Level Level
 	Start time.Time
 }
 
-// Waits tells whether a step is added up from another one, and so after it.
+// Waits reports whether the step is rolled up from another one, which has to be rolled up
+// first.
 func (s Step) Waits(below Step) bool {
 	return below.Level == s.Level.Below() && below.Start.Truncate(s.Level.Length()).Equal(s.Start)
 }
 
-// Steps lists those that a time lies in, one for each level.
+// Steps lists the steps that contain a time, one for each level.
 func Steps(at time.Time) (steps []Step) {
 	for _, level := range RolledUp() {
 		steps = append(steps, Step{level, at.Truncate(level.Length()).UTC()})
@@ -94,61 +96,63 @@ func Steps(at time.Time) (steps []Step) {
 	return steps
 }
 
-// Groups is in how many replicate groups values are kept above the raw level.
+// Groups is the number of replicate groups that rolled-up values are stored in, for
+// jackknife intervals over instances.
 const Groups = 8
 
-// Group is the group of a series.
+// Group returns the replicate group of a series.
 func Group(series profile.Labels) int {
 	h := fnv.New32a()
 	h.Write([]byte(series.String())) // never fails
 	return int(h.Sum32() % Groups)
 }
 
-// Instance is the instance of its service that a series is of: what runs programs
-// of several names, or languages, is one. A unit is called the same on all nodes.
+// Instance identifies the instance of its service that a series belongs to. Programs with
+// several names or languages are one instance. The node is part of the identity, because a
+// unit has the same name on all nodes.
 func Instance(series profile.Labels) string {
 	name := cmp.Or(series["instance"], series["k8s.pod.uid"], series["container"], series["unit"])
 	return strings.Join([]string{series[ServiceLabel], series["node"], name}, "\x00")
 }
 
-// ServiceLabel is the label of a series that names its service. Dictionaries
-// and keys go by it; a series without it belongs to the service "".
+// ServiceLabel is the label that names the service of a series. Dictionaries and keys are
+// divided by it. A series without it belongs to the service "".
 const ServiceLabel = "service"
 
-// Batch is windows under one table of stacks.
+// Batch is windows that share one table of stacks.
 type Batch struct {
-	Stacks  []profile.Hash  // rows point into it
-	Forest  *profile.Forest // stacks that the store may not know; may be nil
+	Stacks  []profile.Hash  // rows index into it
+	Forest  *profile.Forest // describes stacks that the store may not know; may be nil
 	Windows []Window
 }
 
-// Window is a window in columns. Its key is the series, Head.Task, Head.Start
-// and Run: of two with the same key the later one counts. Above the raw level it
-// is of one kind of values, and Head.Duration is how much of its step was watched.
+// Window is a window in columns. Its key is the series, Head.Task, Head.Kind, Head.Start and
+// Run; a later window with the same key replaces it. Above the raw level it has one value
+// type, and Head.Duration is the part of its step that was watched.
 type Window struct {
-	Of       int // as many windows were added up; 0: it is one as it was cut
+	Of       int // number of windows that were merged into it; 0: it is as it was cut
 	Series   profile.Labels
-	Head     profile.Head // its Target is not looked at
+	Head     profile.Head // its Target is ignored
 	Run      profile.Run
-	Scales   []int64 // values of each type are multiples of these
+	Scales   []int64 // the values of each type are multiples of these
 	Threads  []profile.Thread
 	Contexts []profile.Context
 	Rows     Rows
-	// What a relay has added up names the windows that it contains, of the same task.
-	// It begins with the first of them, and ends no earlier than the last begins. It
-	// has one type, groups, and neither threads nor contexts.
+	// A window that a relay merged lists the windows that it contains, all of the same task
+	// and kind. It begins with the first of them, and ends no earlier than the last begins.
+	// It has one value type, groups, and neither threads nor contexts.
 	Contains []Part
 }
 
-// Part names a window that was added up into another one before it came.
+// Part identifies a window that a relay merged into another one.
 type Part struct {
 	Series profile.Labels
 	Run    profile.Run
-	After  time.Duration // how much later it began than the window that contains it
+	After  time.Duration // from the start of the window that contains it
 }
 
-// Rows are columns; row i is the i-th of each. Thread, Context, Slot and Spread
-// may be nil: all zero.
+// Rows are columns; row i is the i-th entry of each. Thread, Context, Slot and Spread may
+// be nil, which is all zero.
 type Rows struct {
 	Stack   []uint32
 	Thread  []uint32 // of Threads, plus one
@@ -156,39 +160,39 @@ type Rows struct {
 	Slot    []uint32
 	N       []int64
 	Value   []int64 // all rows of the first type, then of the second ...
-	// How much the weights of a row's samples differ. As windows are cut: the sum of
-	// squared weights less value*value/n, in squared scales of the first type.
+	// Spread is by how much the sum of squared weights exceeds value*value/n, in squared
+	// scales of the first type. Windows have it as they are cut.
 	Spread []int64
-	// Or, of what was kept: the same in parts of value*value/n. Of a row engines may
-	// round it to what other rows have that is near, by no more than a quarter.
+	// Excess is the same as a part of value*value/n. Stored windows have it instead. An
+	// engine may round the excess of a row by up to a quarter.
 	Excess []float32
-	Groups []int64 // Groups a row: the values by group, where series of several were added up
+	Groups []int64 // Groups values a row: by replicate group, where several series were merged
 }
 
-// UnknownError lists stacks that windows name and nobody has explained. Nothing
-// of the batch was kept but its forest.
+// UnknownError lists stacks that windows refer to and the store does not know. Only the
+// forest of the batch was stored.
 type UnknownError struct{ Stacks []profile.Hash }
 
-func (e *UnknownError) Error() string { return fmt.Sprintf("%d stacks are not known", len(e.Stacks)) }
+func (e *UnknownError) Error() string { return fmt.Sprintf("%d stacks are unknown", len(e.Stacks)) }
 
-// OverlapError lists, by their places, windows of a batch that were added up, and
-// what they contain that is there already. Nothing of the batch was kept but its
-// forest: without these parts it can come again.
+// OverlapError lists merged windows of a batch that contain parts which are stored already,
+// by their indexes. Only the forest of the batch was stored. The sender can send it again
+// without these parts.
 type OverlapError struct{ Parts map[int][]int }
 
 func (e *OverlapError) Error() string {
-	return fmt.Sprintf("%d windows contain what is there already", len(e.Parts))
+	return fmt.Sprintf("%d windows contain windows that are stored already", len(e.Parts))
 }
 
-// Damage is what could not be read, and was left out.
+// Damage counts what could not be read and was left out.
 type Damage struct {
 	Parts int // windows, or stretches of a series
-	// Parts of what explains windows, by what they are of: whoever needs it, at
-	// whatever time, tells of the same ones again.
+	// Tables counts damaged parts of stacks and names, by table. Every call that needs the
+	// same table counts them again.
 	Tables map[string]int
 }
 
-// Count is how many parts there are, of all kinds.
+// Count returns the number of damaged parts of all kinds.
 func (d Damage) Count() int {
 	count := d.Parts
 	for _, parts := range d.Tables {
@@ -197,7 +201,7 @@ func (d Damage) Count() int {
 	return count
 }
 
-// Add adds the damage of other windows of the same tenant.
+// Add merges the damage of another call for the same tenant.
 func (d *Damage) Add(o Damage) {
 	d.Parts += o.Parts
 	if d.Tables == nil && len(o.Tables) > 0 {
@@ -206,7 +210,7 @@ func (d *Damage) Add(o Damage) {
 	maps.Copy(d.Tables, o.Tables)
 }
 
-// Err is a DamagedError, if there is anything.
+// Err returns a DamagedError, or nil if nothing is damaged.
 func (d Damage) Err() error {
 	if d.Count() == 0 {
 		return nil
@@ -214,8 +218,8 @@ func (d Damage) Err() error {
 	return &DamagedError{d}
 }
 
-// DamagedError says that a call did all but what could not be read. What it gives
-// beside the error is to be used.
+// DamagedError means that a call did everything except for what could not be read. The
+// results that come with it are valid.
 type DamagedError struct{ Damage }
 
 func (e *DamagedError) Error() string {
@@ -225,148 +229,185 @@ func (e *DamagedError) Error() string {
 // Errors that callers decide by.
 var (
 	ErrClosed = errors.New("the store is closed")
-	ErrFull   = errors.New("the store cannot write") // nothing was kept; later it may
+	ErrFull   = errors.New("the store cannot write") // nothing was stored; a retry may succeed
 )
 
 // Query chooses windows.
 type Query struct {
 	Level    Level
-	Service  string                           // of this service alone; "": of all
-	Match    func(series profile.Labels) bool // nil: all of them; labels are not to be changed
-	Task     string                           // of this task alone, or of its events; "": of all
+	Service  string                           // only this service; "": all
+	Match    func(series profile.Labels) bool // nil: all series; it must not change the labels
+	Task     string                           // only this task and its events; "": all
 	From, To time.Time                        // windows that begin in [From, To); never before 1970
 }
 
-// TaskMatches tells whether a task is the one that is asked for, or one of its
-// events, which are tasks of their own: page-faults of t is t/page-faults.
+// TaskMatches reports whether a task is the requested one or one of its events, which are
+// tasks of their own: the page faults of t are t/page-faults.
 func TaskMatches(asked, task string) bool {
 	rest, ok := strings.CutPrefix(task, asked)
 	return ok && (asked == "" || rest == "" || rest[0] == '/')
 }
 
-// Grouping says in which columns of a merge a window's rows are added up.
+// Grouping selects the column that a window's rows are added to.
 type Grouping struct {
-	// Key names the column of a window; nil: all go to one, named "".
+	// Key returns the column of a window; nil: one column, named "".
 	Key func(series profile.Labels, head *profile.Head) string
-	// Thread, if not nil, names it by thread as well; what it gives is appended. A
-	// window then counts in each column that it tells of, and once in Merged.Whole.
+	// Thread, if not nil, groups rows by thread as well: its result is appended to the key.
+	// A window then counts in each column that it has rows or threads of, and once in
+	// Merged.Whole.
 	Thread func(t profile.Thread) string
-	// Slot, if not nil, does the same by when it was, where windows tell that: slot is
-	// zero where they do not. It is not for columns that are by thread.
+	// Slot, if not nil, does the same by slot; slot is zero where a window has none. It
+	// cannot be combined with Thread.
 	Slot func(head *profile.Head, slot uint32) string
-	// Look, if not nil, is shown each window instead, with its samples, and of how many
-	// windows it was added up: nothing is added up, and there are no columns. Engines may
-	// show several at once.
+	// Look, if not nil, is called with each window, its number of samples, and the number
+	// of windows that were merged into it. Nothing is merged, and there are no columns.
+	// Engines may call it concurrently.
 	Look func(series profile.Labels, head *profile.Head, n int64, of int)
-	// Apart is of how many instances at most values are told for each, in columns of
-	// whole windows; 0: of none.
+	// Apart is the largest number of instances whose values columns report one by one; 0:
+	// columns do not report instances.
 	Apart int
 }
 
-// Merged is windows added up, in columns over one forest.
+// Merged is the result of a merge: columns over one forest.
 type Merged struct {
-	Forest  *profile.Forest // each stack once; calls that a sum is of have their Hash
-	Columns []Column        // in the order of their keys
-	// Whole, where columns are by thread or slot, is all windows, with no sums: what is of
-	// none of these (losses, cost, idle and watched times) is told by it alone.
+	Forest  *profile.Forest // each stack once; calls that have sums have their Hash
+	Columns []Column        // sorted by key
+	// Whole has the head of all windows and no sums, where columns are by thread or slot.
+	// Only it has losses, cost, idle and watched times: they belong to no thread or slot.
 	Whole   *Column
 	Damaged Damage
 }
 
-// Divides tells whether windows are divided among columns.
+// Divides reports whether the rows of a window go to several columns.
 func (g *Grouping) Divides() bool { return g.Thread != nil || g.Slot != nil }
 
-// Divided has columns, among which windows are divided, be those that tell of something,
-// beside all windows. A thread may be listed by windows that have none of its samples.
+// Divided sets Whole and removes columns that have neither samples nor exact time. Windows
+// may list threads that they have no samples of.
 func (m *Merged) Divided(whole Column) {
 	m.Whole = &whole
-	m.Columns = slices.DeleteFunc(m.Columns, func(c Column) bool { return len(c.Sums) == 0 && c.Head.Exact.CPU == 0 })
+	m.Columns = slices.DeleteFunc(m.Columns, func(c Column) bool { return len(c.Sums) == 0 && c.Head.Exact.Empty() })
 }
 
-// Column is a group of windows added up. Head is merged as profile.Merge does:
-// exact times, idle and watched times and losses are sums. One of no windows has
-// nothing but losses of profile.LossStoreDamage. One by thread or slot has samples, or
-// exact times.
+// Column is the sum of a group of windows. Head is merged as by profile.Merge: exact, idle
+// and watched times and losses are sums. A column of no windows has only losses of
+// profile.LossStoreDamage.
 type Column struct {
 	Key     string
 	Head    profile.Head
 	Windows int
 	Sums    []Sum // one per stack that has samples, in the order of the forest
-	// Instances are those that have values, in the order of their names. Nil: nobody
-	// asked, there are more, or some windows are added up of what may be several.
+	// Instances lists the values of each instance, sorted by name. It is nil if the grouping
+	// did not ask for it, if there are more than Grouping.Apart, or if some windows were
+	// merged from several instances.
 	Instances []OfInstance
 }
 
-// OfInstance is what one instance has of a column.
+// OfInstance has the values of one instance in a column.
 type OfInstance struct {
 	Name   string       // see Instance
-	Values []StackValue // of the stacks that it was on, of some more than once
+	Values []StackValue // a stack may be listed more than once
 }
 
-// StackValue is a value of a stack, as Sum has it.
+// StackValue is the value of a stack.
 type StackValue struct {
-	Call  int // of the forest
+	Call  int // index into the forest's calls
 	Value int64
 }
 
 // Sum is what was sampled on one stack.
 type Sum struct {
-	Call    int           // of the forest
+	Call    int           // index into the forest's calls
 	N       int64         // samples
-	Value   int64         // of the type asked for
-	Squares float64       // of weights; those of a type that is not a window's first count as if alike in a row
-	Groups  [Groups]int64 // at the raw level by the hash of the series
+	Value   int64         // of the requested type
+	Squares float64       // sum of squared weights; for types after a window's first, as if all weights in a row were equal
+	Groups  [Groups]int64 // the value by replicate group, see Group
 }
 
-// Store keeps windows. It is safe for concurrent use. Tenants know nothing of
-// each other; what is asked of a tenant that never wrote is empty.
+// Types collects value types by kind. The zero value is ready to use.
+type Types struct{ of map[string]profile.ValueType }
+
+// Has reports whether a type of that kind was added.
+func (t *Types) Has(kind string) bool {
+	_, ok := t.of[kind]
+	return ok
+}
+
+// Add adds the type of a window.
+func (t *Types) Add(v profile.ValueType) {
+	if t.of == nil {
+		t.of = map[string]profile.ValueType{}
+	}
+	was, ok := t.of[v.Kind]
+	if !ok {
+		t.of[v.Kind] = v
+		return
+	}
+	if was.Period != v.Period {
+		was.Period = 0
+	}
+	if was.Base != v.Base {
+		was.Base = profile.BaseNone
+	}
+	t.of[v.Kind] = was
+}
+
+// Sorted lists the types by kind.
+func (t *Types) Sorted() []profile.ValueType {
+	all := slices.Collect(maps.Values(t.of))
+	slices.SortFunc(all, func(a, b profile.ValueType) int { return strings.Compare(a.Kind, b.Kind) })
+	return all
+}
+
+// Store stores windows. It is safe for concurrent use. Tenants do not see each other's
+// windows; a tenant that never wrote is empty.
+//
+// Calls that read and that meet damage return their results with a DamagedError.
 type Store interface {
-	// Put keeps a batch at a level and returns when it is durable. Where it returns
-	// another error than those above, it may be: what is sent again is there once. A
-	// window that one of those there contains is there already, and not kept again.
+	// Put stores a batch at a level and returns when it is durable. After an error other
+	// than those above, it may or may not be stored, and can be sent again. A window that
+	// is part of a stored merged window counts as stored.
 	Put(ctx context.Context, tenant string, level Level, b *Batch) error
-	// Series lists the series that have windows, sorted by their String: those it does
-	// not read. What hides others it tells by a DamagedError, beside the list.
+	// Series lists the series that have windows, sorted by their String.
 	Series(ctx context.Context, tenant string, q Query) ([]profile.Labels, error)
-	// Merge adds up the values of one kind in all parts of a selection, which are
-	// not to overlap; windows without it are left out.
+	// Merge adds up the values of one kind over all parts of a selection, which must not
+	// overlap. Windows without that kind are left out.
 	Merge(ctx context.Context, tenant string, parts []Query, kind string, g Grouping) (*Merged, error)
-	// Scan gives windows one by one, by series and time, with the stacks they
-	// name. It ends at the first error of each, which it returns. What is damaged
-	// until it ends it leaves out, and says so by a DamagedError, beside that one.
+	// Types lists the value types that windows have in any of some parts, sorted by kind. A
+	// period or a base that differs between windows is cleared.
+	Types(ctx context.Context, tenant string, parts []Query) ([]profile.ValueType, error)
+	// Scan calls each for every window, by series and time. It stops at the first error of
+	// each and returns it.
 	Scan(ctx context.Context, tenant string, q Query, each func(w *profile.Window, run profile.Run) error) error
-	// Stale lists the steps, by level and time, whose windows lack some of what was
-	// put: of these times a lower level is to be asked. They stay listed over crashes.
+	// Stale lists the steps whose rolled-up windows lack something that was put, by level
+	// and time. Queries have to read a lower level for them. They survive crashes.
 	Stale(ctx context.Context, tenant string) ([]Step, error)
-	// Roll adds a step up from the level below, and replaces what there was of it.
-	// What is put meanwhile may be in, or the step is stale again. While something of it
-	// is stale at the level below nothing is done, and it stays stale. Where the level
-	// below has been dropped, what there is stays. What is damaged it leaves out, and
-	// says so by a DamagedError: the step is added up all the same, and what was has a
-	// loss of profile.LossStoreDamage, or stays where there was more of it.
+	// Roll rolls a step up from the level below and replaces what was there. Windows that
+	// are put meanwhile are in it, or the step is stale again. It does nothing while part
+	// of the step is stale at the level below, and leaves a step alone whose level below was
+	// dropped. Damaged windows are left out: the result has a loss of
+	// profile.LossStoreDamage, unless the step had been rolled up from more windows before.
 	Roll(ctx context.Context, tenant string, step Step) error
-	// Tenants lists all that ever wrote.
+	// Tenants lists all tenants that ever wrote.
 	Tenants(ctx context.Context) ([]string, error)
-	// Unnamed lists places in files, which have a build-id, that nobody has named.
+	// Unnamed lists places in files, by build-id, that have no name yet.
 	Unnamed(ctx context.Context, tenant string) ([]profile.Place, error)
-	// Name keeps names that came late; they hold for windows that are there already.
+	// Name stores names that came late. They apply to stored windows too.
 	Name(ctx context.Context, tenant string, places []profile.Place) error
-	// Drop forgets windows of a level that begin before a time, by whole days.
+	// Drop deletes the windows of a level that begin before a time, by whole days.
 	Drop(ctx context.Context, tenant string, level Level, before time.Time) error
-	// Tidy forgets series of which no window is left at any level: they count against
-	// no quota. It may forget what explains the stacks of services of which none is,
-	// and asks for it again. What is put meanwhile is there as ever.
+	// Tidy removes series that have no windows at any level, so that they no longer count
+	// against a quota. It may also forget the stacks of services without windows.
 	Tidy(ctx context.Context, tenant string) error
-	// Dropped tells before when windows of each level were dropped.
+	// Dropped returns the time before which windows of each level were dropped.
 	Dropped(ctx context.Context, tenant string) (map[Level]time.Time, error)
-	// Usage tells what a tenant takes. Put and Roll give a QuotaError once it is as
-	// much as the tenant may have (Quota.Full): so it is exceeded by one commit at
-	// most. Nothing is dropped to make room but by Drop.
+	// Usage returns what a tenant uses. Put and Roll return a QuotaError once it reaches the
+	// quota (Quota.Full), so that a quota is exceeded by one commit at most. Only Drop makes
+	// room.
 	Usage(ctx context.Context, tenant string) (*Usage, error)
 	Close() error
 }
 
-// OpenRows gives rows as a profile.Window has them; stacks are those of each row.
+// OpenRows returns the rows as a profile.Window has them, with the given stacks.
 func (w *Window) OpenRows(stacks []profile.StackID) []profile.Row {
 	r := &w.Rows
 	rows := make([]profile.Row, len(stacks))
@@ -397,8 +438,7 @@ func (w *Window) OpenRows(stacks []profile.StackID) []profile.Row {
 	return rows
 }
 
-// CommonScale is the largest that values of two scales are both multiples of; 0 is
-// that of no values.
+// CommonScale returns the greatest common divisor of two scales. The scale of no values is 0.
 func CommonScale(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b

@@ -196,7 +196,7 @@ func FuzzKallsyms(f *testing.F) {
 
 // window is a window in which a location is the leaf of three samples.
 func window(l profile.Location) *profile.Window {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 	stack := b.Stack([]profile.LocationID{b.Location(l)}, profile.EndComplete)
 	b.Add(profile.Row{Stack: stack, N: 3, Values: []int64{30}})
 	return b.Window()

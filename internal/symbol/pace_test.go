@@ -21,7 +21,7 @@ func TestLimit(t *testing.T) {
 	r := New(Options{})
 	defer r.Close()
 	r.AddFile(f.BuildID(), "/bin/test", func() (*os.File, error) { return os.Open("/proc/self/exe") })
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(1)}})
 	var places []profile.LocationID
 	for _, function := range []any{New, order, outcomeOf, encodeFunctions, u32, stringAt, newTableCache, ofKind, NewJIT, NewKernel} {
 		if off, ok := f.Offset(uint64(reflect.ValueOf(function).Pointer())); ok { // tests are linked at fixed addresses

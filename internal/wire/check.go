@@ -82,7 +82,7 @@ func contained(r *atysv1.PushRequest) (n int) {
 func checkHead(m *atysv1.Window) error {
 	names := [][2]string{{"task", m.GetTask()}, {"design", m.GetDesign()}, {"source of exact times", m.GetExact().GetSource()}}
 	for _, t := range m.GetTypes() {
-		names = append(names, [2]string{"kind of values", t.GetKind()}, [2]string{"unit of values", t.GetUnit()})
+		names = append(names, [2]string{"kind of values", t.GetKind()}, [2]string{"unit of values", t.GetUnit()}, [2]string{"base of values", t.GetBase()})
 	}
 	for _, name := range names {
 		if n := len(name[1]); n > MaxLabel {

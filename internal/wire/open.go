@@ -87,6 +87,11 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 	if m.GetDurationNs() < 0 || m.GetStartUnixNano() < 0 || m.GetDurationNs() > math.MaxInt64-m.GetStartUnixNano() {
 		return h, run, malformed("a window of %d ns from %d on", m.GetDurationNs(), m.GetStartUnixNano())
 	}
+	for _, t := range m.GetTypes() {
+		if t.GetTemporality() > math.MaxUint8 {
+			return h, run, malformed("temporality %d of %q", t.GetTemporality(), t.GetKind())
+		}
+	}
 	if m.GetSlotNs() < 0 {
 		return h, run, malformed("slots of %d ns", m.GetSlotNs())
 	}
@@ -94,12 +99,15 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 		Task: m.GetTask(), Start: time.Unix(0, m.GetStartUnixNano()), Duration: time.Duration(m.GetDurationNs()),
 		ClockOffset: time.Duration(m.GetClockOffsetNs()), ClockError: time.Duration(m.GetClockErrorNs()),
 		Design: profile.Design(m.GetDesign()), Exact: exact(m.GetExact()), Idle: time.Duration(m.GetIdleNs()), Watched: time.Duration(m.GetWatchedNs()),
-		Cost: cost(m.GetCost()), Rate: RateOf(m.GetRate()), Slot: time.Duration(m.GetSlotNs()), Comments: m.GetComments(),
+		Cost: cost(m.GetCost()), Rate: RateOf(m.GetRate()), Slot: time.Duration(m.GetSlotNs()), Farewell: m.GetFarewell(), Comments: m.GetComments(),
 		Instances: profile.Instances{Recorded: int(m.GetInstances().GetRecorded()), Eligible: int(m.GetInstances().GetEligible())},
 	}
 	for _, t := range m.GetTypes() {
-		h.Types = append(h.Types, profile.ValueType{Kind: t.GetKind(), Unit: t.GetUnit(), Period: t.GetPeriod()})
+		one := profile.ValueType{Kind: t.GetKind(), Unit: t.GetUnit(), Period: t.GetPeriod(), Temporality: profile.Temporality(t.GetTemporality())}
+		one.DecodeBase(t.GetBase())
+		h.Types = append(h.Types, one)
 	}
+	h.ReadComments()
 	h.Losses = losses(m.GetLosses())
 	return h, run, nil
 }
@@ -139,6 +147,7 @@ func RateOf(m *atysv1.Rate) profile.Rate {
 
 func exact(m *atysv1.Exact) profile.Exact {
 	return profile.Exact{CPU: time.Duration(m.GetCpuNs()), User: time.Duration(m.GetUserNs()), System: time.Duration(m.GetSystemNs()),
+		Wall: time.Duration(m.GetWallNs()), RunQueue: time.Duration(m.GetRunQueueNs()), Bytes: m.GetBytes(),
 		Source: m.GetSource(), IncludesInterrupt: m.GetIncludesInterrupt()}
 }
 

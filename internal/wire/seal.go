@@ -53,7 +53,7 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 	m := &atysv1.Window{
 		Task: utf8(h.Task), Run: run[:], StartUnixNano: h.Start.UnixNano(), DurationNs: int64(h.Duration),
 		ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError),
-		Design: string(h.Design), Exact: sealExact(h.Exact), IdleNs: int64(h.Idle), WatchedNs: int64(h.Watched), SlotNs: int64(h.Slot),
+		Design: string(h.Design), Exact: Exact(h.Exact), IdleNs: int64(h.Idle), WatchedNs: int64(h.Watched), SlotNs: int64(h.Slot), Farewell: h.Farewell,
 	}
 	if h.Instances != (profile.Instances{}) {
 		m.Instances = &atysv1.Instances{Recorded: uint32(h.Instances.Recorded), Eligible: uint32(h.Instances.Eligible)}
@@ -62,11 +62,9 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 		m.Cost = Cost(h.Cost)
 	}
 	m.Rate = Rate(h.Rate)
-	for _, t := range h.Types {
-		m.Types = append(m.Types, &atysv1.ValueType{Kind: t.Kind, Unit: t.Unit, Period: t.Period})
-	}
+	m.Types = Types(h.Types)
 	few := profile.Head{} // what was not added one by one may be more than a receiver takes
-	for _, c := range h.Comments {
+	for _, c := range h.OldComments() {
 		few.AddComment(Text(c))
 	}
 	m.Comments = few.Comments
@@ -78,6 +76,14 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 		m.Losses = append(m.Losses, &atysv1.Loss{Reason: string(l.Reason), Detail: l.Detail, N: l.N, Value: l.Value})
 	}
 	return m
+}
+
+// Types converts value types to messages; scales are left to set.
+func Types(types []profile.ValueType) (all []*atysv1.ValueType) {
+	for _, t := range types {
+		all = append(all, &atysv1.ValueType{Kind: utf8(t.Kind), Unit: utf8(t.Unit), Period: t.Period, Temporality: uint32(t.Temporality), Base: utf8(t.EncodedBase())})
+	}
+	return all
 }
 
 // Cost is a cost as messages have it.
@@ -111,16 +117,18 @@ func Text(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), maxText)], "")
 }
 
-func sealExact(e profile.Exact) *atysv1.Exact {
+// Exact converts exact totals to a message; nil: there are none.
+func Exact(e profile.Exact) *atysv1.Exact {
 	if e == (profile.Exact{}) {
 		return nil
 	}
-	return &atysv1.Exact{CpuNs: int64(e.CPU), UserNs: int64(e.User), SystemNs: int64(e.System), Source: e.Source, IncludesInterrupt: e.IncludesInterrupt}
+	return &atysv1.Exact{CpuNs: int64(e.CPU), UserNs: int64(e.User), SystemNs: int64(e.System),
+		WallNs: int64(e.Wall), RunQueueNs: int64(e.RunQueue), Bytes: e.Bytes, Source: e.Source, IncludesInterrupt: e.IncludesInterrupt}
 }
 
 func sealThreads(threads []profile.Thread) (sealed []*atysv1.Thread) {
 	for _, t := range threads {
-		sealed = append(sealed, &atysv1.Thread{Process: utf8(t.Process), Name: utf8(t.Name), Pid: int32(t.PID), Tid: int32(t.TID), Exact: sealExact(t.Exact)})
+		sealed = append(sealed, &atysv1.Thread{Process: utf8(t.Process), Name: utf8(t.Name), Pid: int32(t.PID), Tid: int32(t.TID), Exact: Exact(t.Exact)})
 	}
 	return sealed
 }

@@ -71,6 +71,26 @@ func TestWhatIsSealedOpensTheSame(t *testing.T) {
 	}
 }
 
+// TestFarewell opens windows of this version and of one that said farewell in a comment. That
+// version reads the same comment.
+func TestFarewell(t *testing.T) {
+	w := window(1)
+	w.Farewell = true
+	now := Seal(w, profile.Run{1})
+	before := throughBytes(t, now)
+	before.Window.Farewell = false
+	for version, s := range map[string]*atysv1.Spooled{"this": now, "the one before": before} {
+		got, _, err := Open(s)
+		if err != nil || !got.Farewell || len(got.Comments) != len(w.Comments) {
+			t.Errorf("%s version: %+v, %v", version, got.Head, err)
+		}
+	}
+	now.Window.Comments = nil
+	if got, _, err := Open(now); err != nil || !got.Farewell {
+		t.Errorf("without the comment: %v", err)
+	}
+}
+
 // TestRoundingGivesBackWhatItTakes seals weights of a period that is kept in steps.
 func TestRoundingGivesBackWhatItTakes(t *testing.T) {
 	w := window(1)
@@ -239,7 +259,7 @@ func TestGolden(t *testing.T) {
 // what it finds interesting byte by byte, and of kilobytes it tries a few in all.
 func seed(rows int) *profile.Window {
 	b := profile.NewBuilder(profile.Head{Task: "t", Target: profile.Labels{"service": "shop"}, Duration: time.Second,
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}})
+		Types: []profile.ValueType{profile.CPUTime(10)}})
 	names := []profile.Frame{{Function: "f", Linkage: "_f", File: "a.c", Line: 7, StartLine: 5, Mapping: "m", Kind: profile.KindNative, Inlined: true}, {Function: "g"}}
 	leaf := b.Location(profile.Location{Kind: profile.KindNative, BuildID: "ab", Offset: 16}, names...)
 	for i := range rows {

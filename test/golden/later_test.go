@@ -22,8 +22,8 @@ import (
 // later is a window of an agent that knows more than this version: of an end, a kind of
 // code, a class, a loss, a design and a kind of values.
 func later() *profile.Window {
-	b := profile.NewBuilder(profile.Head{Task: "always", Target: profile.Labels{store.ServiceLabel: "shop", "node": "n1"}, Start: Epoch(), Duration: 10 * time.Second,
-		Types:  []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}, {Kind: "joules of tomorrow", Unit: "joules", Period: 1}},
+	b := profile.NewBuilder(profile.Head{Task: "always", Target: profile.Labels{store.ServiceLabel: "shop", "node": "n1"}, Start: Epoch(), Duration: 10 * time.Second, Farewell: true,
+		Types:  []profile.ValueType{profile.CPUTime(10), {Kind: "joules of tomorrow", Unit: "joules", Period: 1, Temporality: 200, Base: "meter of tomorrow"}},
 		Design: "of tomorrow", Losses: []profile.Loss{{Reason: "evicted", Detail: "tomorrow's", N: 7, Value: 70}}})
 	at := b.Named(profile.Frame{Function: "shop.serve", Kind: 200, Class: 201})
 	for i, end := range []profile.End{profile.EndComplete, 100, 200} {
@@ -54,11 +54,14 @@ func facts(t *testing.T, where string, w *profile.Window) {
 	sum := summary{}
 	sum.add("later", w)
 	text := sum.String()
-	for _, fact := range []string{`"of tomorrow"`, "{joules of tomorrow joules 1}", `loss "evicted" "tomorrow's": 1 times, n 7, values [70]`,
+	for _, fact := range []string{`"of tomorrow"`, "{joules of tomorrow joules 1 other (200) of meter of tomorrow}", `loss "evicted" "tomorrow's": 1 times, n 7, values [70]`,
 		"ended other (100): 1 times, n 2, values [20 2]", "ended other (200): 1 times, n 3, values [30 3]", "in shop.serve: 3 times, n 6, values [60 6]"} {
 		if !strings.Contains(text, fact) {
 			t.Errorf("%s it lacks %s:\n%s", where, fact, text)
 		}
+	}
+	if !w.Farewell {
+		t.Errorf("%s it lacks the farewell", where)
 	}
 	for _, f := range w.Frames(0) {
 		if f.Kind != 200 || f.Class != 201 {

@@ -107,7 +107,7 @@ func drain(t *testing.T, waiting *spool.Spool, to agent.Intake) {
 type idle struct{}
 
 func (idle) Cut() (*profile.Window, error) {
-	return profile.NewBuilder(profile.Head{Start: Now(), Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}}).Window(), nil
+	return profile.NewBuilder(profile.Head{Start: Now(), Types: []profile.ValueType{profile.CPUTime(0)}}).Window(), nil
 }
 func (idle) Name(w *profile.Window) (*profile.Window, error)   { return w, nil }
 func (idle) Aim([]int, []int) bool                             { return false }

@@ -110,7 +110,7 @@ func TestReadRefuses(t *testing.T) {
 // kernel frame and an inlined one, below main.
 func window(start time.Time, length time.Duration, functions int) *profile.Window {
 	w := &profile.Window{Head: profile.Head{
-		Start: start, Duration: length, Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}},
+		Start: start, Duration: length, Types: []profile.ValueType{profile.CPUTime(0)},
 	}}
 	w.Locations = append(w.Locations, profile.Location{Kind: profile.KindKernel}, profile.Location{})
 	w.Names = append(w.Names, []profile.Frame{{Function: "sysvec_apic_timer", Kind: profile.KindKernel}}, []profile.Frame{{Function: "main", Kind: profile.KindNative}})

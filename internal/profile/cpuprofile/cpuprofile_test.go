@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 func sample() *profile.Window {
-	b := profile.NewBuilder(profile.Head{Start: time.Unix(1_700_000_000, 0), Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}, {Kind: "page-faults", Unit: "count"}}})
+	b := profile.NewBuilder(profile.Head{Start: time.Unix(1_700_000_000, 0), Types: []profile.ValueType{profile.CPUTime(0), {Kind: "page-faults", Unit: "count"}}})
 	main := b.Named(profile.Frame{Function: "main", File: "/src/shop.c", StartLine: 3, Line: 9, Kind: profile.KindNative})
 	leaf := b.Named(profile.Frame{Function: "std::less<int>", Mapping: "/usr/lib/libx.so", Kind: profile.KindNative})
 	http := b.Thread(profile.Thread{PID: 1, TID: 2, Process: "shop", Name: "http-1"})
@@ -48,7 +48,7 @@ func TestWrite(t *testing.T) {
 		{"cpu", sample(), cpuprofile.Options{}},
 		{"faults", sample(), cpuprofile.Options{Type: "page-faults", Process: true, Thread: true}},
 		{"timed", timed(), cpuprofile.Options{}},
-		{"empty", &profile.Window{Head: profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}}}, cpuprofile.Options{}},
+		{"empty", &profile.Window{Head: profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}}}, cpuprofile.Options{}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -20,7 +20,7 @@ func write(t testing.TB, w *profile.Window, o folded.Options) string {
 
 func sample(t testing.TB) *profile.Window {
 	t.Helper()
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}, {Kind: "page-faults", Unit: "count"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0), {Kind: "page-faults", Unit: "count"}}})
 	main := b.Named(profile.Frame{Function: "main", Kind: profile.KindNative})
 	odd := b.Named(profile.Frame{Function: "Lcom/Shop;\n::go 50% ", Kind: profile.KindJavaCompiled})
 	read := b.Named(profile.Frame{Function: "vfs_read", Kind: profile.KindKernel})

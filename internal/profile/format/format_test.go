@@ -279,7 +279,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(path, []byte("main 1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 20000 {
 		name := strings.Repeat("x", r.IntN(20)) + string(rune('a'+r.IntN(26))) + strings.Repeat("y", r.IntN(200))

@@ -35,7 +35,7 @@ func window(kinds []profile.ValueType, samples ...sample) *profile.Window {
 	return b.Window()
 }
 
-func clock() []profile.ValueType { return []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}} }
+func clock() []profile.ValueType { return []profile.ValueType{profile.CPUTime(0)} }
 
 func TestObserve(t *testing.T) {
 	for _, c := range []struct {

@@ -296,7 +296,7 @@ func valueType(h header) profile.ValueType {
 	case name == "":
 		return profile.ValueType{Kind: "samples", Unit: "count"}
 	case name == "cpu-clock" && h.period > 0:
-		return profile.ValueType{Kind: "cpu", Unit: "nanoseconds"}
+		return profile.CPUTime(0)
 	case name == "task-clock" && h.period > 0:
 		return profile.ValueType{Kind: "task-clock", Unit: "nanoseconds"}
 	default:

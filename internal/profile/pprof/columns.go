@@ -43,7 +43,7 @@ func columnsOf(p *gp.Profile, notes *noted) columns {
 				continue
 			}
 		}
-		vt := profile.ValueType{Kind: t.Type, Unit: t.Unit}
+		vt := valueType(t)
 		if i == main {
 			c.types = slices.Insert(c.types, 0, vt)
 			c.column = slices.Insert(c.column, 0, i)
@@ -54,10 +54,26 @@ func columnsOf(p *gp.Profile, notes *noted) columns {
 	}
 	if len(c.types) == 0 && c.n >= 0 { // samples and squares alone
 		t := p.SampleType[c.n]
-		c.types, c.column = []profile.ValueType{{Kind: t.Type, Unit: t.Unit}}, []int{c.n}
+		c.types, c.column = []profile.ValueType{valueType(t)}, []int{c.n}
 	}
 	c.period(p)
 	return c
+}
+
+// valueType describes a column of another tool's profile.
+func valueType(t *gp.ValueType) profile.ValueType {
+	vt := profile.ValueType{Kind: t.Type, Unit: t.Unit, Temporality: temporalityOf(t.Type)}
+	vt.DecodeBase("")
+	return vt
+}
+
+// temporalityOf returns the temporality of a kind where a file does not name it.
+func temporalityOf(kind string) profile.Temporality {
+	switch kind {
+	case "inuse_space", "inuse_objects", "goroutine":
+		return profile.Level
+	}
+	return profile.Delta
 }
 
 // countsSamples tells whether a column is a number of samples taken. The

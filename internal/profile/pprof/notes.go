@@ -60,6 +60,7 @@ func (n *note) number(key string, value int64) *note {
 
 func (n *note) exact(e profile.Exact) *note {
 	n.number("cpu_ns", int64(e.CPU)).number("user_ns", int64(e.User)).number("system_ns", int64(e.System))
+	n.number("wall_ns", int64(e.Wall)).number("run_queue_ns", int64(e.RunQueue)).number("bytes", e.Bytes)
 	n.text("source", e.Source)
 	if e.IncludesInterrupt {
 		n.text("interrupt", "true")
@@ -100,6 +101,9 @@ func (e *encoder) comments() []string {
 	if h.Instances != (profile.Instances{}) {
 		window.number("instances", int64(h.Instances.Recorded)).number("eligible", int64(h.Instances.Eligible))
 	}
+	if h.Farewell {
+		window.text("farewell", "true")
+	}
 	window.rate(h.Rate)
 	window.number("slot_ns", int64(h.Slot)).number("idle_ns", int64(h.Idle)).number("watched_ns", int64(h.Watched)).exact(h.Exact)
 	if h.Cost != (profile.Cost{}) {
@@ -120,7 +124,11 @@ func (e *encoder) comments() []string {
 	for i, t := range h.Types {
 		n := newNote("type")
 		fmt.Fprintf(&n.b, " column=%d", e.column[i])
-		add(n.text("kind", t.Kind).text("unit", t.Unit).number("period", t.Period))
+		n.text("kind", t.Kind).text("unit", t.Unit).number("period", t.Period)
+		if t.Temporality != temporalityOf(t.Kind) {
+			n.text("temporality", t.Temporality.String())
+		}
+		add(n.text("base", t.EncodedBase()))
 	}
 	for _, l := range h.Losses {
 		add(newNote("loss").text("reason", string(l.Reason)).text("detail", l.Detail).number("n", l.N).number("value", l.Value))
@@ -265,7 +273,12 @@ func (n *noted) take(name string, f fields) bool {
 	case "target":
 		n.head.Target = profile.Labels(f)
 	case "type":
-		n.types = append(n.types, typeNote{int(f.number("column")), profile.ValueType{Kind: f["kind"], Unit: f["unit"], Period: f.number("period")}})
+		t := profile.ValueType{Kind: f["kind"], Unit: f["unit"], Period: f.number("period"), Temporality: temporalityOf(f["kind"])}
+		if name, ok := f["temporality"]; ok {
+			t.Temporality = profile.ParseTemporality(name)
+		}
+		t.DecodeBase(f["base"])
+		n.types = append(n.types, typeNote{int(f.number("column")), t})
 	case "loss":
 		n.head.AddLoss(profile.Loss{Reason: profile.LossReason(f["reason"]), Detail: f["detail"], N: f.number("n"), Value: f.number("value")})
 	case "thread":
@@ -298,9 +311,10 @@ func (n *noted) window(f fields) {
 		h.Watched += watched
 		h.Cost.Add(cost)
 		h.Rate.Absorb(f.rate())
+		h.Farewell = h.Farewell || f["farewell"] == "true"
 		return
 	}
-	h.Task, h.Design = f["task"], profile.Design(f["design"])
+	h.Task, h.Design, h.Farewell = f["task"], profile.Design(f["design"]), f["farewell"] == "true"
 	h.ClockOffset, h.ClockError, h.Slot = f.duration("clock_offset_ns"), f.duration("clock_error_ns"), f.duration("slot_ns")
 	h.Instances = profile.Instances{Recorded: int(f.duration("instances")), Eligible: int(f.duration("eligible"))}
 	h.Exact, h.Idle, h.Watched, h.Cost, h.Rate = exact, idle, watched, cost, f.rate()
@@ -340,6 +354,7 @@ func (f fields) duration(key string) time.Duration { return time.Duration(f.numb
 
 func (f fields) exact() profile.Exact {
 	return profile.Exact{CPU: f.duration("cpu_ns"), User: f.duration("user_ns"), System: f.duration("system_ns"),
+		Wall: f.duration("wall_ns"), RunQueue: f.duration("run_queue_ns"), Bytes: f.number("bytes"),
 		Source: f["source"], IncludesInterrupt: f["interrupt"] == "true"}
 }
 

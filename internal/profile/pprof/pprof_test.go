@@ -51,6 +51,39 @@ func TestRoundTripKeepsAll(t *testing.T) {
 	}
 }
 
+// TestFarewell keeps the farewell, and reads it in files of versions that had it as a
+// comment. The temporality that those did not name is that of the kind.
+func TestFarewell(t *testing.T) {
+	w := random(1)
+	w.Farewell = true
+	if diff := profiletest.Diff(w, read(t, write(t, w, pprof.Options{}))); diff != "" {
+		t.Error(diff)
+	}
+	old := *w
+	old.Farewell, old.Comments = false, w.OldComments()
+	old.Types = slices.Clone(w.Types)
+	old.Types[1].Kind = "inuse_space"
+	data := write(t, &old, pprof.Options{})
+	p, err := gp.ParseData(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range p.Comments {
+		p.Comments[i] = strings.Replace(c, " temporality=delta", "", 1)
+	}
+	var file bytes.Buffer
+	if err := p.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	got := read(t, file.Bytes())
+	if !got.Farewell || len(got.Comments) != len(w.Comments) || got.Types[1].Temporality != profile.Level || got.Types[0].Temporality != profile.Delta {
+		t.Errorf("farewell %v, comments %q, types %+v", got.Farewell, got.Comments, got.Types)
+	}
+	if same := read(t, data); same.Types[1].Temporality != profile.Delta {
+		t.Errorf("a delta of that kind is read as %+v", same.Types[1])
+	}
+}
+
 // Another tool that reads and writes the file may drop and renumber what it
 // likes: what it keeps must still mean what it meant.
 func TestRoundTripThroughAnotherTool(t *testing.T) {
@@ -130,7 +163,7 @@ func unzip(t testing.TB, data []byte) []byte {
 // A pprof location's address is the file's offset, in a mapping from 0.
 func TestWhatOtherToolsSee(t *testing.T) {
 	b := profile.NewBuilder(profile.Head{Start: time.Unix(1_700_000_000, 5), Duration: time.Second,
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1000}}})
+		Types: []profile.ValueType{profile.CPUTime(1000)}})
 	f := profile.Frame{Function: "leaf", Linkage: "_Zleaf", File: "a.cc", Line: 7, StartLine: 5, Mapping: "/usr/bin/shop", Kind: profile.KindNative}
 	in := f
 	in.Function, in.Line, in.Inlined = "inlined", 8, true
@@ -176,7 +209,7 @@ func TestSquaresBeyondAnInteger(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+			b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 			for i, sq := range test.squares {
 				b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: fmt.Sprint(i)})}, 0), N: 1, Values: []int64{1}, Squares: sq})
 			}
@@ -471,7 +504,7 @@ func FuzzRead(f *testing.F) {
 // large has 100,000 nodes: stacks of 20 frames that share their roots.
 func large() *profile.Window {
 	r := rand.New(rand.NewPCG(1, 1))
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 	var ids []profile.LocationID
 	for i := range 20000 {
 		f := profile.Frame{Function: fmt.Sprintf("pkg/sub.Type.method%d", i), File: fmt.Sprintf("/src/pkg/file%d.go", i/20), Line: i, StartLine: 1,

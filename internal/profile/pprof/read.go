@@ -137,6 +137,7 @@ func decode(p *gp.Profile, hidden []string, timed []byte) (w *profile.Window, er
 	head.Duration = time.Duration(p.DurationNanos)
 	d.columns = columnsOf(p, d.notes)
 	head.Types = d.columns.types
+	head.ReadComments()
 	d.b = profile.NewBuilder(head)
 	for _, t := range d.notes.threads {
 		d.b.Thread(t)

@@ -43,7 +43,7 @@ func randomHead(r *rand.Rand) profile.Head {
 		Target:   profile.Labels{"service.name": pick(r, "shop", "cart"), "odd key=": pick(r, "x y", "")},
 		Start:    time.Unix(1_700_000_000+r.Int64N(100), r.Int64N(1e9)).UTC(),
 		Duration: time.Duration(r.Int64N(int64(time.Minute))),
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: pick(r, int64(0), 10101010)},
+		Types: []profile.ValueType{profile.CPUTime(pick(r, int64(0), 10101010)),
 			{Kind: "page-faults", Unit: "count", Period: 1}},
 		Design:      pick(r, profile.DesignUnknown, profile.DesignRandomised, profile.DesignThinned),
 		Exact:       randomExact(r),
@@ -62,6 +62,16 @@ func randomHead(r *rand.Rand) profile.Head {
 	}
 	if h.Duration%7 == 3 {
 		h.Slot = 10 * time.Second
+	}
+	if h.Duration%5 == 2 {
+		h.Exact.Wall, h.Exact.RunQueue, h.Exact.Bytes = 7*h.Exact.CPU, h.Exact.System, int64(h.Exact.User)
+		h.Types[1].Base = profile.BaseBytes
+	}
+	if h.Duration%9 == 4 {
+		h.Types[1].Base = profile.BaseRunQueue
+	}
+	if h.Duration%6 == 1 {
+		h.Types[0].Base = profile.BaseNone
 	}
 	for range r.IntN(3) {
 		h.AddLoss(profile.Loss{Reason: pick(r, profile.LossDropped, profile.LossTruncated), Detail: pick(r, "", "ring full"),
@@ -185,19 +195,22 @@ func Canonical(w *profile.Window) []string {
 		fmt.Sprintf("instances %d of %d", h.Instances.Recorded, h.Instances.Eligible),
 		fmt.Sprintf("rate %+v, slots of %v", h.Rate, h.Slot),
 		fmt.Sprintf("start %s duration %s clock %s %s", h.Start.UTC().Format(time.RFC3339Nano), h.Duration, h.ClockOffset, h.ClockError),
-		fmt.Sprintf("types %+v", h.Types),
-		fmt.Sprintf("exact %+v idle %s watched %s", h.Exact, h.Idle, h.Watched),
+		fmt.Sprintf("types %v", typesOf(h.Types)),
+		fmt.Sprintf("exact %s idle %s watched %s", exactOf(h.Exact), h.Idle, h.Watched),
 		fmt.Sprintf("cost %+v", h.Cost),
 	}
 	for _, l := range h.Losses {
 		out = append(out, fmt.Sprintf("loss %+v", l))
+	}
+	if h.Farewell {
+		out = append(out, "farewell")
 	}
 	for _, c := range h.Comments {
 		out = append(out, fmt.Sprintf("comment %q", c))
 	}
 	for _, t := range w.Threads {
 		if t.Exact != (profile.Exact{}) {
-			out = append(out, fmt.Sprintf("thread %+v", t))
+			out = append(out, "thread "+threadOf(t))
 		}
 	}
 	out = append(out, Rows(w)...)
@@ -207,6 +220,35 @@ func Canonical(w *profile.Window) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// typesOf writes types. What is usual is left out, as it is in golden files of versions that
+// knew nothing else.
+func typesOf(types []profile.ValueType) (all []string) {
+	for _, t := range types {
+		text := fmt.Sprintf("{Kind:%s Unit:%s Period:%d", t.Kind, t.Unit, t.Period)
+		if t.Temporality != profile.Delta {
+			text += " " + t.Temporality.String()
+		}
+		if base := t.EncodedBase(); base != "" {
+			text += " of " + base
+		}
+		all = append(all, text+"}")
+	}
+	return all
+}
+
+func threadOf(t profile.Thread) string {
+	return fmt.Sprintf("{PID:%d TID:%d Process:%s Name:%s Exact:%s}", t.PID, t.TID, t.Process, t.Name, exactOf(t.Exact))
+}
+
+// exactOf writes totals, those beside CPU time only where there are any.
+func exactOf(e profile.Exact) string {
+	text := fmt.Sprintf("{CPU:%v User:%v System:%v Source:%s IncludesInterrupt:%v}", e.CPU, e.User, e.System, e.Source, e.IncludesInterrupt)
+	if e.Wall != 0 || e.RunQueue != 0 || e.Bytes != 0 {
+		text += fmt.Sprintf(" wall %v, run queue %v, %d bytes", e.Wall, e.RunQueue, e.Bytes)
+	}
+	return text
 }
 
 // Rows writes a window's rows alone, sorted.
@@ -232,7 +274,7 @@ func place(w *profile.Window, stack profile.StackID, thread profile.ThreadID) st
 	t := w.Thread(thread)
 	t.Exact = profile.Exact{}
 	s := w.Stacks[stack]
-	fmt.Fprintf(&b, "thread=%+v end=%s", t, s.End)
+	fmt.Fprintf(&b, "thread=%s end=%s", threadOf(t), s.End)
 	for _, l := range s.Locations {
 		fmt.Fprintf(&b, " at %+v", w.Locations[l])
 		if w.Locations[l].BuildID == "" || len(w.Names[l]) > 0 {

@@ -13,7 +13,7 @@ import (
 // classed makes a window of one-sample stacks, root first, of frames such as
 // "app:serve"; "so:" is a native library's. A stack that begins with ! is cut.
 func classed(lines ...string) *profile.Window {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 	b.Head().Exact.CPU = 100
 	frames := map[string]profile.Frame{
 		"app": {Class: profile.ClassApplication, Kind: profile.KindPython},

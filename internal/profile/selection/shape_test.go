@@ -13,7 +13,7 @@ import (
 )
 
 func TestOnly(t *testing.T) {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}, {Kind: "page-faults", Unit: "count"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0), {Kind: "page-faults", Unit: "count"}}})
 	stack := b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: "main"})}, profile.EndComplete)
 	b.Add(profile.Row{Stack: stack, N: 2, Values: []int64{30, 4}, Squares: 500})
 	w := b.Window()

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 func sample() *profile.Window {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}, {Kind: "page-faults", Unit: "count"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0), {Kind: "page-faults", Unit: "count"}}})
 	main := b.Named(profile.Frame{Function: "main", File: "/src/shop.c", StartLine: 3, Line: 9, Kind: profile.KindNative})
 	again := b.Named(profile.Frame{Function: "main", File: "/src/shop.c", StartLine: 3, Line: 12, Kind: profile.KindNative})
 	leaf := b.Named(profile.Frame{Function: "std::less<int>", Mapping: "/usr/lib/libx.so", Kind: profile.KindNative})
@@ -45,7 +45,7 @@ func TestWrite(t *testing.T) {
 		{"values", sample(), speedscope.Options{Name: "shop"}},
 		{"threads", sample(), speedscope.Options{Thread: true}},
 		{"timed", timed(), speedscope.Options{}},
-		{"empty", &profile.Window{Head: profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}}}, speedscope.Options{Thread: true}},
+		{"empty", &profile.Window{Head: profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}}}, speedscope.Options{Thread: true}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // crowd is a window of a busy thread and some that are sampled once, in what that does
 // too, but on another stack.
 func crowd(idle int) *profile.Window {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 10}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(10)}})
 	add := func(tid int, n int64, calls ...string) {
 		var stack []profile.LocationID
 		for _, function := range calls {
@@ -73,7 +73,7 @@ func TestNoTimes(t *testing.T) {
 }
 
 func TestWithoutThreads(t *testing.T) {
-	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 	b.Add(profile.Row{Stack: b.Stack(nil, profile.EndUnknown), N: 1, Values: []int64{1}})
 	if _, err := Of(t.Context(), b.Window(), 1, false); !errors.Is(err, ErrNoThreads) {
 		t.Errorf("%v", err)

@@ -12,7 +12,7 @@ import (
 // interpreter, and itself through a hook, beside a collector's thread.
 func mixed() Table {
 	b := profile.NewBuilder(profile.Head{Duration: time.Second, Design: profile.DesignRandomised,
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}})
+		Types: []profile.ValueType{profile.CPUTime(0)}})
 	frame := func(name string, class profile.Class) profile.LocationID {
 		return b.Named(profile.Frame{Function: name, Class: class, Kind: profile.KindPython, File: name + ".py"})
 	}

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write golden files anew")
 // of them on another thread, and 20 in the kernel.
 func window() *profile.Window {
 	b := profile.NewBuilder(profile.Head{Duration: time.Second, Design: profile.DesignRandomised,
-		Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds"}}, Idle: 500 * time.Millisecond, Watched: 2 * time.Second})
+		Types: []profile.ValueType{profile.CPUTime(0)}, Idle: 500 * time.Millisecond, Watched: 2 * time.Second})
 	b.Head().Exact.CPU = time.Second
 	b.Head().AddLoss(profile.Loss{Reason: profile.LossTruncated, N: 5})
 	one := b.Thread(profile.Thread{PID: 10, TID: 10, Process: "app", Name: "app", Exact: profile.Exact{CPU: 800 * time.Millisecond}})

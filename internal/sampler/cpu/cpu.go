@@ -429,7 +429,7 @@ func (s *Sampler) head(now uint64) profile.Head {
 	base := profile.ValueType{Kind: o.Event.Name, Unit: o.Event.Unit}
 	switch {
 	case o.Event.Clock:
-		base.Kind, base.Period = "cpu", int64(float64(time.Second)/s.frequency())
+		base = profile.CPUTime(int64(float64(time.Second) / s.frequency()))
 		if !o.Fixed {
 			h.Design = profile.DesignRandomised
 		}
@@ -445,7 +445,7 @@ func (s *Sampler) head(now uint64) profile.Head {
 		h.Types = append(h.Types, profile.ValueType{Kind: o.Second.Name, Unit: o.Second.Unit})
 	}
 	if o.Event.Clock && (o.Event.User || o.Event.Kernel) {
-		h.SayPartOfCPU()
+		h.MarkPartOfCPU()
 	}
 	if o.All {
 		h.Watched = h.Duration * time.Duration(len(o.CPUs))

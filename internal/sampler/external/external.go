@@ -365,7 +365,7 @@ func (s *Sampler) Close() error {
 
 // cpuTypes is the head of a window whose samples each stand for some CPU time.
 func cpuTypes(period int64) []profile.ValueType {
-	return []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: period}}
+	return []profile.ValueType{profile.CPUTime(period)}
 }
 
 func period(frequency float64) int64 { return max(1, int64(float64(time.Second)/frequency)) }

@@ -34,7 +34,8 @@ func dump(w *profile.Window) string {
 		rows = append(rows, row)
 	}
 	slices.Sort(rows)
-	return fmt.Sprintf("types %+v\nsamples %d\n", w.Types, w.N()) + strings.Join(rows, "")
+	t := w.Types[0]
+	return fmt.Sprintf("types [{Kind:%s Unit:%s Period:%d}]\nsamples %d\n", t.Kind, t.Unit, t.Period, w.N()) + strings.Join(rows, "")
 }
 
 func readJava(r io.Reader, o textOptions) (*profile.Window, error) {

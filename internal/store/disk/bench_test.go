@@ -68,7 +68,7 @@ func window(r *rand.Rand, zipf *rand.Zipf, swap []int, instance int, start time.
 	}
 	w := store.Window{Series: profile.Labels{store.ServiceLabel: "shop", "instance": fmt.Sprintf("web-%d", instance), "node": fmt.Sprintf("node-%d", instance/10)},
 		Head: profile.Head{Task: "builtin", Start: start, Duration: 10 * time.Second, Design: profile.DesignRandomised,
-			Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: period}}, Exact: profile.Exact{CPU: time.Duration(r.Int64N(4e10)), Source: "schedstat"}},
+			Types: []profile.ValueType{profile.CPUTime(period)}, Exact: profile.Exact{CPU: time.Duration(r.Int64N(4e10)), Source: "schedstat"}},
 		Scales: []int64{scale}}
 	carried := 0.0
 	for stack, n := range counts {
@@ -212,7 +212,7 @@ func hourOf(r *rand.Rand, start time.Time) store.Window {
 	const period, scale = 52631579, 52631579 / 2
 	w := store.Window{Of: 200 * 360, Series: profile.Labels{store.ServiceLabel: "shop"},
 		Head: profile.Head{Task: "builtin", Start: start, Duration: time.Hour, Design: profile.DesignRandomised,
-			Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: period}}, Exact: profile.Exact{CPU: 100 * time.Hour, Source: "schedstat"}},
+			Types: []profile.ValueType{profile.CPUTime(period)}, Exact: profile.Exact{CPU: 100 * time.Hour, Source: "schedstat"}},
 		Scales: []int64{scale}}
 	for stack := range benchStacks {
 		if r.IntN(20) == 0 {

@@ -26,7 +26,8 @@ func (w *writer) text(s string) {
 // end.
 var words = []string{"", "cpu", "nanoseconds", "count", string(profile.DesignRandomised), string(profile.DesignCensus),
 	"sum_exec_runtime, split by utime:stime", "schedstat", "CPU clocks of its processes",
-	"auto", "atys", "began", "changed", "returned", "steady", "stays", "few", profile.ByServer, profile.ByAgent, profile.ByBudget}
+	"auto", "atys", "began", "changed", "returned", "steady", "stays", "few", profile.ByServer, profile.ByAgent, profile.ByBudget,
+	"none", string(profile.BaseWall), string(profile.BaseRunQueue), string(profile.BaseBytes), "off-cpu", "waits"}
 
 // otherWord is read for a word of a later version.
 const otherWord = "other"
@@ -53,8 +54,26 @@ func (w *writer) exact(e profile.Exact) {
 	w.signed(int64(e.User))
 	w.signed(int64(e.System))
 	w.word(e.Source)
-	w.flag(e.IncludesInterrupt)
+	more := e.Wall != 0 || e.RunQueue != 0 || e.Bytes != 0
+	flags := uint64(0)
+	if e.IncludesInterrupt {
+		flags |= exactInterrupt
+	}
+	if more {
+		flags |= exactMore
+	}
+	if w.number(flags); more {
+		w.signed(int64(e.Wall))
+		w.signed(int64(e.RunQueue))
+		w.signed(e.Bytes)
+	}
 }
+
+// Flags of exact totals.
+const (
+	exactInterrupt = 1 << iota // interrupt time is part of them
+	exactMore                  // totals other than CPU time follow
+)
 
 // rate has its number turned around: of one that is round the last bits are none.
 func (w *writer) rate(r profile.Rate) {
@@ -68,8 +87,9 @@ func (w *writer) rate(r profile.Rate) {
 // reader reads it again. What is not there or cannot be is zero, and makes the
 // whole bad: files can be damaged.
 type reader struct {
-	data []byte
-	bad  bool
+	data    []byte
+	bad     bool
+	version uint64 // of the window; see readVersion
 }
 
 func (r *reader) number() uint64 {
@@ -149,7 +169,13 @@ func (r *reader) flag() bool { return r.small(1) == 1 }
 func (r *reader) duration() time.Duration { return time.Duration(r.signed()) }
 
 func (r *reader) exact() profile.Exact {
-	return profile.Exact{CPU: r.duration(), User: r.duration(), System: r.duration(), Source: r.word(), IncludesInterrupt: r.flag()}
+	e := profile.Exact{CPU: r.duration(), User: r.duration(), System: r.duration(), Source: r.word()}
+	flags := r.small(2)
+	e.IncludesInterrupt = flags&exactInterrupt != 0
+	if flags&exactMore != 0 {
+		e.Wall, e.RunQueue, e.Bytes = r.duration(), r.duration(), r.signed()
+	}
+	return e
 }
 
 func (r *reader) rate() profile.Rate {

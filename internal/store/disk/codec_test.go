@@ -202,11 +202,11 @@ func FuzzCalls(f *testing.F) {
 func TestKeysSort(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	ordered := []key{
-		windowKey("a", store.Raw, "x", 1, at, "task", profile.Run{9}),
-		windowKey("a", store.Raw, "x", 1, at.Add(1), "task", profile.Run{1}),
-		windowKey("a", store.Raw, "x", 2, at, "task", profile.Run{1}),
-		windowKey("a", store.Raw, "x", 1, at.Add(day), "task", profile.Run{1}),
-		windowKey("a", store.Series10m, "x", 1, at, "task", profile.Run{1}),
+		windowKey("a", store.Raw, "x", 1, at, "task", "cpu", profile.Run{9}),
+		windowKey("a", store.Raw, "x", 1, at.Add(1), "task", "cpu", profile.Run{1}),
+		windowKey("a", store.Raw, "x", 2, at, "task", "cpu", profile.Run{1}),
+		windowKey("a", store.Raw, "x", 1, at.Add(day), "task", "cpu", profile.Run{1}),
+		windowKey("a", store.Series10m, "x", 1, at, "task", "cpu", profile.Run{1}),
 	}
 	for i := 1; i < len(ordered); i++ {
 		if bytes.Compare(ordered[i-1], ordered[i]) >= 0 {

@@ -29,17 +29,14 @@ type columns struct {
 // read reads a window's columns; false if it is damaged. Leaves are below size.
 func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 	r := reader{data: data}
-	if r.number() != version {
-		return false
-	}
+	readVersion(&r)
 	types, at := r.length(), -1
 	c.head = profile.Head{Types: c.head.Types[:0]}
 	for i := 0; i < types && !r.bad; i++ {
-		same := r.word() == kind
-		unit, period, scale := r.word(), r.signed(), r.signed()
-		if same && at < 0 {
+		t, scale := readType(&r), r.signed()
+		if t.Kind == kind && at < 0 {
 			at, c.scale = i, scale
-			c.head.Types = append(c.head.Types, profile.ValueType{Kind: kind, Unit: unit, Period: period})
+			c.head.Types = append(c.head.Types, t)
 		}
 	}
 	if c.absent = at < 0; c.absent {
@@ -60,8 +57,8 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 			r.skip(rows)
 		}
 	}
-	c.optional(&r, has, at == 0)
-	c.readHead(&r)
+	c.optional(&r, has, types, at)
+	r.head(&c.head)
 	c.threads = c.threads[:0]
 	if threads {
 		for n := r.length(); n > 0 && !r.bad; n-- {
@@ -76,8 +73,8 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 
 // optional reads the columns that a window may have. Excesses and groups are of
 // the first type alone.
-func (c *columns) optional(r *reader, has uint64, first bool) {
-	rows := len(c.leaves)
+func (c *columns) optional(r *reader, has uint64, types, at int) {
+	rows, first := len(c.leaves), at == 0
 	c.groups, c.excess, c.thread, c.slot, c.of = nil, nil, c.thread[:0], c.slot[:0], 0
 	c.room = resize(c.room, 2*rows)
 	if has&hasExcess != 0 {
@@ -111,6 +108,15 @@ func (c *columns) optional(r *reader, has uint64, first bool) {
 		c.of = int(r.small(31))
 	}
 	c.head.Instances, c.head.Rate, c.head.Slot = r.instances(has), r.rateOf(has), r.slots(has)
+	if has&hasTypes != 0 {
+		for i := range types {
+			if temporality, base := readDescription(r); i == at {
+				c.head.Types[0].Temporality = temporality
+				c.head.Types[0].DecodeBase(base)
+			}
+		}
+	}
+	c.head.Farewell = has&hasFarewell != 0
 }
 
 // samples is how many a window has.
@@ -146,31 +152,12 @@ func (c *columns) squares(i int) float64 {
 // kinds lists the kinds of values that a window has; false if it is damaged.
 func kinds(data []byte) (list []string, ok bool) {
 	r := reader{data: data}
-	if r.number() != version {
-		return nil, false
-	}
+	readVersion(&r)
 	for n := r.length(); n > 0 && !r.bad; n-- {
-		list = append(list, r.word())
-		r.word()
-		r.signed()
+		list = append(list, readType(&r).Kind)
 		r.signed()
 	}
 	return list, !r.bad
-}
-
-func (c *columns) readHead(r *reader) {
-	h := &c.head
-	h.Duration = r.duration()
-	h.Design = profile.Design(r.word())
-	h.Exact = profile.Exact{CPU: r.duration(), User: r.duration(), System: r.duration(), Source: r.word(), IncludesInterrupt: r.flag()}
-	h.Idle, h.Watched, h.ClockOffset, h.ClockError = r.duration(), r.duration(), r.duration(), r.duration()
-	for n := r.length(); n > 0 && !r.bad; n-- {
-		h.Losses = append(h.Losses, profile.Loss{Reason: profile.LossReason(r.text()), Detail: r.text(), N: r.signed(), Value: r.signed()})
-	}
-	for n := r.length(); n > 0 && !r.bad; n-- {
-		h.Comments = append(h.Comments, r.text())
-	}
-	h.Cost = r.cost()
 }
 
 func resize[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }

@@ -198,7 +198,45 @@ func (r *resolver) key(level store.Level, w *store.Window, p store.Part) (key, e
 	if err != nil {
 		return nil, err
 	}
-	return windowKey(t.name, level, p.Series[store.ServiceLabel], number, w.Head.Start.Add(p.After), w.Head.Task, p.Run), nil
+	start, kind := w.Head.Start.Add(p.After), w.Head.Kind()
+	under := func(kind string) key {
+		return windowKey(t.name, level, p.Series[store.ServiceLabel], number, start, w.Head.Task, kind, p.Run)
+	}
+	if kind != impliedKind && kind != "" && start.Before(r.shelf.db.upgraded.Add(upgradeMargin)) {
+		old := under(impliedKind)
+		if has, err := r.holds(old, kind); err != nil || has {
+			return old, err
+		}
+	}
+	return under(kind), nil
+}
+
+// upgradeMargin is how far the clock of an agent may be ahead of ours. Its windows from
+// before the upgrade can begin after it, by that much.
+const upgradeMargin = 24 * time.Hour
+
+// holds reports whether an earlier version stored a window of a kind under a key that does
+// not name the kind: by itself, or in a window that a relay merged. An agent may send that
+// window again.
+func (r *resolver) holds(old key, kind string) (bool, error) {
+	if data, err := r.shelf.db.value(old); err != nil || firstKind(data) == kind {
+		return err == nil, err
+	}
+	by, err := r.shelf.db.value(claimKey(old))
+	if err != nil || by == nil {
+		return false, err
+	}
+	data, err := r.shelf.db.value(by)
+	return firstKind(data) == kind, err
+}
+
+// firstKind returns the kind of a stored window; "" if it has none or is damaged.
+func firstKind(data []byte) string {
+	all, ok := kinds(data)
+	if !ok || len(all) == 0 {
+		return ""
+	}
+	return all[0]
 }
 
 // byService lists the windows, those of one service together, as they came.

@@ -30,6 +30,7 @@ type found struct {
 	data  []byte
 	start time.Time
 	task  string
+	kind  string // if the key names it
 	run   profile.Run
 }
 

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,8 @@ const (
 type database struct {
 	*pebble.DB
 	users      sync.WaitGroup
+	readOnly   bool
+	upgraded   time.Time   // when an earlier version was upgraded; zero: never
 	failing    atomic.Bool // what is in memory cannot be written out
 	written    int64       // bytes since it was opened; guarded by the store's applying
 	unwritable error       // why it is open to be read only, and is opened again once that has passed; nil: it is as it was asked for
@@ -128,6 +131,7 @@ func caught(err *error) {
 
 func (s *Store) pebbleOptions(d *database) *pebble.Options {
 	readOnly := s.options.ReadOnly || d.unwritable != nil
+	d.readOnly = readOnly
 	l := &listener{log: s.log, database: d}
 	files := &sparingFS{FS: s.options.fs}
 	c := &charges{account: s.options.Account}
@@ -175,23 +179,67 @@ func (f lenientFS) Lock(name string) (io.Closer, error) {
 	return lock, err
 }
 
-// checkVersion refuses a database that another version of this package wrote,
-// and marks a new one.
+// checkVersion refuses a database that a later version of this package wrote. It marks a
+// new database, and one of an earlier version, with this version. Stored windows are not
+// rewritten: each begins with its own version.
 func (d *database) checkVersion() error {
 	kept, closer, err := d.Get(key{spaceVersion})
 	switch {
 	case pebble.IsCorruptionError(err):
-		return nil // it is not known; windows say it too
+		d.upgraded = time.Now() // as far as is known
+		return nil
 	case errors.Is(err, pebble.ErrNotFound):
 		return d.markVersion()
 	case err != nil:
 		return err
 	}
 	theirs := string(kept)
-	if err := closer.Close(); err != nil || theirs == string([]byte{version}) {
+	if err := closer.Close(); err != nil {
 		return err
 	}
+	if theirs == string([]byte{version}) {
+		return d.readUpgraded()
+	}
+	if len(theirs) == 1 && theirs[0] >= oldestVersion && theirs[0] < version {
+		return d.upgrade()
+	}
 	return fmt.Errorf("it is of version %x, and this atys reads %x: use the atys that wrote it, or another directory", theirs, version)
+}
+
+// upgrade marks the database, so that earlier versions refuse it from now on. A database
+// that is open for reading only is left alone.
+func (d *database) upgrade() (err error) {
+	d.upgraded = time.Now()
+	if d.readOnly {
+		return nil
+	}
+	defer caught(&err)
+	b := d.NewBatch()
+	if err := errors.Join(b.Set(upgradedKey, key(nil).start(d.upgraded), nil), b.Set(key{spaceVersion}, []byte{version}, nil)); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return b.Commit(pebble.Sync)
+}
+
+var upgradedKey = key{spaceVersion, 'r'}
+
+// readUpgraded reads when the database was upgraded. If the time is damaged, any window may
+// have been stored by an earlier version.
+func (d *database) readUpgraded() error {
+	kept, closer, err := d.Get(upgradedKey)
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return nil // it was new in this version
+	case isDamage(err):
+		d.upgraded = time.Now()
+		return nil
+	case err != nil:
+		return err
+	}
+	if d.upgraded = time.Now(); len(kept) == 8 {
+		d.upgraded = time.Unix(0, int64(binary.BigEndian.Uint64(kept)))
+	}
+	return closer.Close()
 }
 
 // markVersion marks a database that is empty: version 1 had no marks.

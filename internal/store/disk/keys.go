@@ -20,7 +20,11 @@ import (
 //	'r' tenant level start             nothing: a step that is to be added up (rollup.go)
 //	's' tenant series                  its labels; nothing: the number is free
 //	'v'                                the version of all this (database.go)
-//	'w' tenant level day service series start task run     a window (window.go)
+//	'v' 'r'                            when an earlier version was upgraded to it
+//	'w' tenant level day service series start task run [kind]     a window (window.go)
+//
+// The key of a raw window ends with its kind, unless that is CPU time. Rolled-up windows have
+// a hash of their kind as run. Before version 4 no key had a kind.
 const (
 	spaceDropped = 'b'
 	spaceClaims  = 'c'
@@ -78,9 +82,16 @@ func seriesKey(tenant string, level store.Level, day uint32, service string, ser
 
 func (k key) start(t time.Time) key { return binary.BigEndian.AppendUint64(k, uint64(t.UnixNano())) }
 
-func windowKey(tenant string, level store.Level, service string, series uint32, start time.Time, task string, run profile.Run) key {
+// impliedKind is the kind of raw windows whose key does not name one.
+const impliedKind = "cpu"
+
+func windowKey(tenant string, level store.Level, service string, series uint32, start time.Time, task, kind string, run profile.Run) key {
 	k := seriesKey(tenant, level, days(start), service, series).start(start).text(task)
-	return append(k, run[:]...)
+	k = append(k, run[:]...)
+	if kind != impliedKind && kind != "" && level == store.Raw {
+		k = k.text(kind)
+	}
+	return k
 }
 
 // parseStart reads what follows the series in a window's key.
@@ -89,5 +100,10 @@ func parseStart(k []byte, prefix int) (f found, ok bool) {
 	f.start = time.Unix(0, int64(binary.BigEndian.Uint64(r.bytes(8))))
 	f.task = r.text()
 	copy(f.run[:], r.bytes(len(f.run)))
+	if len(r.data) > 0 {
+		if f.kind = r.text(); f.kind == "" {
+			return f, false
+		}
+	}
 	return f, !r.bad && len(r.data) == 0
 }

@@ -11,12 +11,12 @@ import (
 // each kind of values, and they are met each time.
 type lost map[lostPart]bool
 
-// lostPart is a window, or a stretch of a series: its task and run are not known.
+// lostPart is a window, or a stretch of a series, whose task, kind and run are unknown.
 type lostPart struct {
-	series uint32
-	start  int64
-	task   string
-	run    profile.Run
+	series     uint32
+	start      int64
+	task, kind string
+	run        profile.Run
 }
 
 // untold are parts of which there is no window that could tell that they were lost.
@@ -57,7 +57,7 @@ func (r *roller) leave(labels profile.Labels, tasks map[string]bool) {
 
 // lose notes that something of a series cannot be read.
 func (r *roller) lose(of *series, f *found, err error) {
-	part := lostPart{of.number, f.start.UnixNano(), f.task, f.run}
+	part := lostPart{of.number, f.start.UnixNano(), f.task, f.kind, f.run}
 	r.lost[part] = true
 	if !r.all[part] {
 		r.all[part] = true
@@ -70,7 +70,7 @@ func (r *roller) lose(of *series, f *found, err error) {
 // any that others have, or the one that every agent takes.
 func (r *roller) tell(ctx context.Context) error {
 	if len(r.types) == 0 {
-		r.types["cpu"] = profile.ValueType{Kind: "cpu", Unit: "nanoseconds"}
+		r.types["cpu"] = profile.CPUTime(0)
 	}
 	for _, u := range r.untold {
 		for kind, t := range r.types {

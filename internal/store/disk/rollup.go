@@ -362,7 +362,7 @@ func (r *roller) finish(m measured) error {
 	r.tenant.mu.Lock()
 	number := r.tenant.addSeries(w.Series)
 	r.tenant.mu.Unlock()
-	key := windowKey(r.tenant.name, r.step.Level, w.Series[store.ServiceLabel], number, w.Head.Start, w.Head.Task, w.Run)
+	key := windowKey(r.tenant.name, r.step.Level, w.Series[store.ServiceLabel], number, w.Head.Start, w.Head.Task, m.kind, w.Run)
 	value := encodeWindow(w, r.touched)
 	groups := r.room.Groups
 	if r.room = w.Rows; !r.grouped {

@@ -11,17 +11,19 @@ import (
 	"atys.dev/atys/internal/store"
 )
 
-// Which columns there are.
+// Which columns a window has, and which facts behind them.
 const (
 	hasExcess = 1 << iota
 	hasThread
 	hasContext
 	hasSlot
 	hasGroups
-	hasOf
-	hasInstances // not columns either: so many recorded of so many,
-	hasRate      // how often was sampled,
-	hasSlots     // and how long slots are
+	hasOf        // number of windows that were merged into it
+	hasInstances // numbers of instances, recorded and eligible
+	hasRate      // sampling rate, and who decided it
+	hasSlots     // length of slots
+	hasTypes     // temporality and base of each type; without: deltas of their usual bases
+	hasFarewell  // no window of the recording follows
 )
 
 // scratch is what rows are sorted and gathered in. It is used again: a server
@@ -76,6 +78,23 @@ func (w *writer) rows(of *store.Window, leaves []uint32) {
 	if of.Head.Slot != 0 {
 		w.number(uint64(of.Head.Slot))
 	}
+	if described(of.Head.Types) {
+		for i := range of.Head.Types {
+			t := &of.Head.Types[i]
+			w.number(uint64(t.Temporality))
+			w.word(t.EncodedBase())
+		}
+	}
+}
+
+// described tells whether some type is not a delta of its usual base.
+func described(types []profile.ValueType) bool {
+	return slices.ContainsFunc(types, func(t profile.ValueType) bool { return t.Temporality != profile.Delta || t.EncodedBase() != "" })
+}
+
+// readDescription reads the temporality and the base of a type.
+func readDescription(r *reader) (profile.Temporality, string) {
+	return profile.Temporality(r.small(8)), r.word()
 }
 
 // arrange sorts rows by their leaves. As windows are cut, most rows are single:
@@ -103,7 +122,8 @@ func (s *scratch) arrange(of *store.Window, leaves []uint32) (single int) {
 func columnsOf(of *store.Window) (has uint64) {
 	rows := &of.Rows
 	for i, there := range []bool{rows.Spread != nil || rows.Excess != nil, rows.Thread != nil, rows.Context != nil, rows.Slot != nil,
-		rows.Groups != nil, of.Of != 0, of.Head.Instances != (profile.Instances{}), of.Head.Rate != (profile.Rate{}), of.Head.Slot != 0} {
+		rows.Groups != nil, of.Of != 0, of.Head.Instances != (profile.Instances{}), of.Head.Rate != (profile.Rate{}), of.Head.Slot != 0,
+		described(of.Head.Types), of.Head.Farewell} {
 		if there {
 			has |= 1 << i // as the constants are
 		}
@@ -399,6 +419,14 @@ func (r *reader) rows(w *store.Window) {
 		w.Of = int(r.small(31))
 	}
 	w.Head.Instances, w.Head.Rate, w.Head.Slot = r.instances(has), r.rateOf(has), r.slots(has)
+	if has&hasTypes != 0 {
+		for i := range w.Head.Types {
+			temporality, base := readDescription(r)
+			w.Head.Types[i].Temporality = temporality
+			w.Head.Types[i].DecodeBase(base)
+		}
+	}
+	w.Head.Farewell = has&hasFarewell != 0
 }
 
 // instances reads how many were recorded of how many, if that is told.

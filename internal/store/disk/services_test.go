@@ -20,7 +20,7 @@ func many(services, stacks int) *store.Batch {
 	b := &store.Batch{Stacks: leaves, Forest: forest}
 	for i := range services {
 		w := store.Window{Series: profile.Labels{store.ServiceLabel: fmt.Sprint("service-", i)}, Scales: []int64{1}, Run: profile.Run{1},
-			Head: profile.Head{Task: "task", Start: storetest.Epoch, Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 1}}},
+			Head: profile.Head{Task: "task", Start: storetest.Epoch, Types: []profile.ValueType{profile.CPUTime(1)}},
 			Rows: store.Rows{Stack: []uint32{uint32(i)}, N: []int64{1}, Value: []int64{int64(i + 1)}}}
 		b.Windows = append(b.Windows, w)
 	}

@@ -7,14 +7,16 @@ import (
 
 // A window as it is kept. Its key has its series, start, task and run.
 //
-//	version 3
+//	version   4. Version 3 did not describe types, its only exact total was CPU time, and
+//	          a farewell was a comment.
 //	types     count, then kind, unit, period, scale of each
 //	rows      count, of them single, which columns there are, then columns (blocks.go):
 //	          leaf less that of the row before | n | values of each type, less what
 //	          as many samples have on average | those of the following that there are:
 //	          excess | thread | context | slot | groups; of how many windows, but of
 //	          one as it was cut, and of none (lost.go); how many instances were
-//	          recorded of how many; how often was sampled, and why; how long slots are
+//	          recorded of how many; how often was sampled, and why; how long slots are;
+//	          temporality and base of each type, unless all are deltas of the usual base
 //	head      duration, design, exact, idle, watched, clock, losses, comments, cost
 //	threads, contexts
 //	more      what later versions append: it is left aside
@@ -24,7 +26,10 @@ import (
 // too. Only rows of several samples have an excess.
 //
 // A merge reads the first half, and of the head what it adds up.
-const version = 3
+const (
+	version       = 4
+	oldestVersion = 3
+)
 
 // encodeWindow writes a window whose rows' stacks are leaves already.
 func encodeWindow(w *store.Window, leaves []uint32) []byte {
@@ -105,13 +110,25 @@ func decodeWindow(data []byte) (w store.Window, ok bool) {
 }
 
 func (r *reader) types(w *store.Window) {
-	if r.number() != version {
-		r.bad, r.data = true, nil
-	}
+	readVersion(r)
 	for n := r.length(); n > 0 && !r.bad; n-- {
-		w.Head.Types = append(w.Head.Types, profile.ValueType{Kind: r.word(), Unit: r.word(), Period: r.signed()})
+		w.Head.Types = append(w.Head.Types, readType(r))
 		w.Scales = append(w.Scales, r.signed())
 	}
+}
+
+// readVersion reads the version that each window begins with.
+func readVersion(r *reader) {
+	if r.version = r.number(); r.version < oldestVersion || r.version > version {
+		r.bad, r.data = true, nil
+	}
+}
+
+// readType reads a type, with the usual base of its kind.
+func readType(r *reader) profile.ValueType {
+	t := profile.ValueType{Kind: r.word(), Unit: r.word(), Period: r.signed()}
+	t.DecodeBase("")
+	return t
 }
 
 func (r *reader) cost() profile.Cost {
@@ -130,4 +147,7 @@ func (r *reader) head(h *profile.Head) {
 		h.Comments = append(h.Comments, r.text())
 	}
 	h.Cost = r.cost()
+	if r.version == oldestVersion {
+		h.ReadComments()
+	}
 }

@@ -50,10 +50,10 @@ type call struct {
 
 // key is what makes a window the same when it comes again.
 type key struct {
-	level        store.Level
-	series, task string
-	start        int64
-	run          profile.Run
+	level              store.Level
+	series, task, kind string
+	start              int64
+	run                profile.Run
 }
 
 type entry struct {
@@ -154,7 +154,7 @@ func (s *Store) Put(_ context.Context, name string, level store.Level, b *store.
 
 // keyOf is the key of a window, or of a part of it.
 func keyOf(level store.Level, w *store.Window, p store.Part) key {
-	return key{level, p.Series.String(), w.Head.Task, w.Head.Start.Add(p.After).UnixNano(), p.Run}
+	return key{level, p.Series.String(), w.Head.Task, w.Head.Kind(), w.Head.Start.Add(p.After).UnixNano(), p.Run}
 }
 
 // overlap finds what windows contain that is there already.
@@ -293,6 +293,25 @@ func (s *Store) Merge(_ context.Context, name string, parts []store.Query, kind 
 		}
 	}
 	return m.finish(), nil
+}
+
+// Types lists value types; see store.Store.
+func (s *Store) Types(_ context.Context, name string, parts []store.Query) ([]profile.ValueType, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all store.Types
+	for _, q := range parts {
+		_, entries, err := s.chosen(name, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			for _, t := range e.window.Head.Types {
+				all.Add(t)
+			}
+		}
+	}
+	return all.Sorted(), nil
 }
 
 // Tenants lists all that ever wrote; see store.Store.

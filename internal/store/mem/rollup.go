@@ -47,10 +47,10 @@ func (s *Store) Roll(_ context.Context, name string, step store.Step) error {
 	if step.Start.Before(t.dropped[below]) {
 		return nil
 	}
-	units := map[unit][]*entry{}
+	units := map[key][]*entry{}
 	for _, e := range entries {
 		for _, kind := range e.window.Head.Types {
-			u := unit{key{level: step.Level, series: e.key.series, task: e.key.task, start: step.Start.UnixNano()}, kind.Kind}
+			u := key{level: step.Level, series: e.key.series, task: e.key.task, kind: kind.Kind, start: step.Start.UnixNano()}
 			if step.Level.Services() {
 				u.series = serviceOf(e.window.Series).String()
 			}
@@ -61,15 +61,9 @@ func (s *Store) Roll(_ context.Context, name string, step store.Step) error {
 		}
 	}
 	for u, entries := range units {
-		t.seen[u.key] = t.roll(step, u, entries)
+		t.seen[u] = t.roll(step, u, entries)
 	}
 	return nil
-}
-
-// unit is what is added up to one window: its key, and the kind of its values.
-type unit struct {
-	key
-	kind string
 }
 
 func serviceOf(series profile.Labels) profile.Labels {
@@ -80,7 +74,7 @@ func serviceOf(series profile.Labels) profile.Labels {
 }
 
 // roll adds entries up that have a kind of values in common.
-func (t *tenant) roll(step store.Step, u unit, entries []*entry) *entry {
+func (t *tenant) roll(step store.Step, u key, entries []*entry) *entry {
 	m := newMerger(t, u.kind, store.Grouping{})
 	w := &store.Window{Series: entries[0].window.Series, Run: u.run, Scales: []int64{1}}
 	for _, e := range entries {
@@ -98,7 +92,7 @@ func (t *tenant) roll(step store.Step, u unit, entries []*entry) *entry {
 		w.Head.Duration = watched
 	}
 	w.Head.Start, w.Head.Duration, w.Head.Slot = step.Start, min(w.Head.Duration, step.Level.Length()), 0
-	out := &entry{key: u.key, window: w}
+	out := &entry{key: u, window: w}
 	hashes := map[int]profile.Hash{}
 	for h, call := range m.calls {
 		hashes[call] = h

@@ -32,7 +32,7 @@ func testThreads(t *testing.T, b *bench) {
 		t.Errorf("by thread: %+v, want %+v", h, w)
 	}
 	for _, c := range m.Columns {
-		if len(c.Sums) == 0 && c.Head.Exact.CPU == 0 || len(c.Head.Losses) > 0 {
+		if len(c.Sums) == 0 && c.Head.Exact.Empty() || len(c.Head.Losses) > 0 {
 			t.Errorf("column %q: %d stacks, CPU %v, losses %v", c.Key, len(c.Sums), c.Head.Exact.CPU, c.Head.Losses)
 		}
 		if want := showing(windows, c.Key); c.Windows != want {

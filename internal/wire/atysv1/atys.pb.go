@@ -385,6 +385,7 @@ type Window struct {
 	Cost          *Cost        `protobuf:"bytes,21,opt,name=cost,proto3" json:"cost,omitempty"`
 	Rate          *Rate        `protobuf:"bytes,22,opt,name=rate,proto3" json:"rate,omitempty"`                    // none: nobody said
 	SlotNs        int64        `protobuf:"varint,23,opt,name=slot_ns,json=slotNs,proto3" json:"slot_ns,omitempty"` // length of the slots that rows are told apart by; 0: they are not
+	Farewell      bool         `protobuf:"varint,24,opt,name=farewell,proto3" json:"farewell,omitempty"`           // no window of the recording follows; earlier versions read it in the comments
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -571,6 +572,13 @@ func (x *Window) GetSlotNs() int64 {
 		return x.SlotNs
 	}
 	return 0
+}
+
+func (x *Window) GetFarewell() bool {
+	if x != nil {
+		return x.Farewell
+	}
+	return false
 }
 
 // Rate is how often a window was sampled, or is to be, and who decided that by what.
@@ -831,7 +839,9 @@ type ValueType struct {
 	Period int64                  `protobuf:"varint,3,opt,name=period,proto3" json:"period,omitempty"`
 	// Values are multiples of this. What rounding takes from one row it gives to
 	// the next, so that sums stay right to one scale.
-	Scale         int64 `protobuf:"varint,4,opt,name=scale,proto3" json:"scale,omitempty"`
+	Scale         int64  `protobuf:"varint,4,opt,name=scale,proto3" json:"scale,omitempty"`
+	Temporality   uint32 `protobuf:"varint,5,opt,name=temporality,proto3" json:"temporality,omitempty"` // number of profile.Temporality
+	Base          string `protobuf:"bytes,6,opt,name=base,proto3" json:"base,omitempty"`                // exact total that the type is a part of; empty: the usual one of its kind, "none": there is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -894,6 +904,20 @@ func (x *ValueType) GetScale() int64 {
 	return 0
 }
 
+func (x *ValueType) GetTemporality() uint32 {
+	if x != nil {
+		return x.Temporality
+	}
+	return 0
+}
+
+func (x *ValueType) GetBase() string {
+	if x != nil {
+		return x.Base
+	}
+	return ""
+}
+
 type Exact struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	CpuNs             int64                  `protobuf:"varint,1,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`
@@ -901,6 +925,9 @@ type Exact struct {
 	SystemNs          int64                  `protobuf:"varint,3,opt,name=system_ns,json=systemNs,proto3" json:"system_ns,omitempty"`
 	Source            string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
 	IncludesInterrupt bool                   `protobuf:"varint,5,opt,name=includes_interrupt,json=includesInterrupt,proto3" json:"includes_interrupt,omitempty"`
+	WallNs            int64                  `protobuf:"varint,6,opt,name=wall_ns,json=wallNs,proto3" json:"wall_ns,omitempty"`
+	RunQueueNs        int64                  `protobuf:"varint,7,opt,name=run_queue_ns,json=runQueueNs,proto3" json:"run_queue_ns,omitempty"`
+	Bytes             int64                  `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -968,6 +995,27 @@ func (x *Exact) GetIncludesInterrupt() bool {
 		return x.IncludesInterrupt
 	}
 	return false
+}
+
+func (x *Exact) GetWallNs() int64 {
+	if x != nil {
+		return x.WallNs
+	}
+	return 0
+}
+
+func (x *Exact) GetRunQueueNs() int64 {
+	if x != nil {
+		return x.RunQueueNs
+	}
+	return 0
+}
+
+func (x *Exact) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
 }
 
 type Loss struct {
@@ -4526,7 +4574,7 @@ func (x *LabelsRequest) GetSelection() *Selection {
 type LabelsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Labels        map[string]*Values     `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Coverage      *Coverage              `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"` // it counts no windows and no samples: none were read
+	Coverage      *Coverage              `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"` // windows and samples are not counted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4619,6 +4667,102 @@ func (x *Values) GetValues() []string {
 	return nil
 }
 
+type KindsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"` // of any kind
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KindsRequest) Reset() {
+	*x = KindsRequest{}
+	mi := &file_atys_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KindsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KindsRequest) ProtoMessage() {}
+
+func (x *KindsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KindsRequest.ProtoReflect.Descriptor instead.
+func (*KindsRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *KindsRequest) GetSelection() *Selection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+type KindsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Types         []*ValueType           `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"`       // by kind; a period or base that is not the same everywhere is left out
+	Coverage      *Coverage              `protobuf:"bytes,2,opt,name=coverage,proto3" json:"coverage,omitempty"` // windows and samples are not counted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KindsResponse) Reset() {
+	*x = KindsResponse{}
+	mi := &file_atys_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KindsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KindsResponse) ProtoMessage() {}
+
+func (x *KindsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KindsResponse.ProtoReflect.Descriptor instead.
+func (*KindsResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *KindsResponse) GetTypes() []*ValueType {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *KindsResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
 type WindowsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
@@ -4629,7 +4773,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4785,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4654,7 +4798,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{64}
+	return file_atys_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -4683,7 +4827,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4695,7 +4839,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4708,7 +4852,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{65}
+	return file_atys_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -4765,7 +4909,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4777,7 +4921,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4790,7 +4934,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{66}
+	return file_atys_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -4922,7 +5066,7 @@ type RatesRequest struct {
 
 func (x *RatesRequest) Reset() {
 	*x = RatesRequest{}
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4934,7 +5078,7 @@ func (x *RatesRequest) String() string {
 func (*RatesRequest) ProtoMessage() {}
 
 func (x *RatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4947,7 +5091,7 @@ func (x *RatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesRequest.ProtoReflect.Descriptor instead.
 func (*RatesRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{67}
+	return file_atys_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RatesRequest) GetSelection() *Selection {
@@ -4974,7 +5118,7 @@ type RatesResponse struct {
 
 func (x *RatesResponse) Reset() {
 	*x = RatesResponse{}
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5130,7 @@ func (x *RatesResponse) String() string {
 func (*RatesResponse) ProtoMessage() {}
 
 func (x *RatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5143,7 @@ func (x *RatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesResponse.ProtoReflect.Descriptor instead.
 func (*RatesResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{68}
+	return file_atys_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RatesResponse) GetDecided() []*Decided {
@@ -5035,7 +5179,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5047,7 +5191,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5060,7 +5204,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{69}
+	return file_atys_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Decided) GetTask() string {
@@ -5141,7 +5285,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5153,7 +5297,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5166,7 +5310,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{70}
+	return file_atys_proto_rawDescGZIP(), []int{72}
 }
 
 // StatusResponse is how a server fares.
@@ -5188,7 +5332,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5200,7 +5344,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5213,7 +5357,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{71}
+	return file_atys_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -5298,7 +5442,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_atys_proto_msgTypes[72]
+	mi := &file_atys_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5310,7 +5454,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[72]
+	mi := &file_atys_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5323,7 +5467,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{72}
+	return file_atys_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Quota) GetWhat() string {
@@ -5362,7 +5506,7 @@ type Machine struct {
 
 func (x *Machine) Reset() {
 	*x = Machine{}
-	mi := &file_atys_proto_msgTypes[73]
+	mi := &file_atys_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5374,7 +5518,7 @@ func (x *Machine) String() string {
 func (*Machine) ProtoMessage() {}
 
 func (x *Machine) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[73]
+	mi := &file_atys_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5387,7 +5531,7 @@ func (x *Machine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Machine.ProtoReflect.Descriptor instead.
 func (*Machine) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{73}
+	return file_atys_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Machine) GetDiskBytes() uint64 {
@@ -5466,7 +5610,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfd\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x99\x06\n" +
 	"\x06Window\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -5492,7 +5636,8 @@ const file_atys_proto_rawDesc = "" +
 	"\tinstances\x18\x13 \x01(\v2\x12.atys.v1.InstancesR\tinstances\x12!\n" +
 	"\x04cost\x18\x15 \x01(\v2\r.atys.v1.CostR\x04cost\x12!\n" +
 	"\x04rate\x18\x16 \x01(\v2\r.atys.v1.RateR\x04rate\x12\x17\n" +
-	"\aslot_ns\x18\x17 \x01(\x03R\x06slotNs\"n\n" +
+	"\aslot_ns\x18\x17 \x01(\x03R\x06slotNs\x12\x1a\n" +
+	"\bfarewell\x18\x18 \x01(\bR\bfarewell\"n\n" +
 	"\x04Rate\x12\x14\n" +
 	"\x05hertz\x18\x01 \x01(\x01R\x05hertz\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
@@ -5509,18 +5654,24 @@ const file_atys_proto_rawDesc = "" +
 	"\tContained\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\x12\x19\n" +
-	"\bafter_ns\x18\x03 \x01(\x03R\aafterNs\"a\n" +
+	"\bafter_ns\x18\x03 \x01(\x03R\aafterNs\"\x97\x01\n" +
 	"\tValueType\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04unit\x18\x02 \x01(\tR\x04unit\x12\x16\n" +
 	"\x06period\x18\x03 \x01(\x03R\x06period\x12\x14\n" +
-	"\x05scale\x18\x04 \x01(\x03R\x05scale\"\x9b\x01\n" +
+	"\x05scale\x18\x04 \x01(\x03R\x05scale\x12 \n" +
+	"\vtemporality\x18\x05 \x01(\rR\vtemporality\x12\x12\n" +
+	"\x04base\x18\x06 \x01(\tR\x04base\"\xec\x01\n" +
 	"\x05Exact\x12\x15\n" +
 	"\x06cpu_ns\x18\x01 \x01(\x03R\x05cpuNs\x12\x17\n" +
 	"\auser_ns\x18\x02 \x01(\x03R\x06userNs\x12\x1b\n" +
 	"\tsystem_ns\x18\x03 \x01(\x03R\bsystemNs\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12-\n" +
-	"\x12includes_interrupt\x18\x05 \x01(\bR\x11includesInterrupt\"Z\n" +
+	"\x12includes_interrupt\x18\x05 \x01(\bR\x11includesInterrupt\x12\x17\n" +
+	"\awall_ns\x18\x06 \x01(\x03R\x06wallNs\x12 \n" +
+	"\frun_queue_ns\x18\a \x01(\x03R\n" +
+	"runQueueNs\x12\x14\n" +
+	"\x05bytes\x18\b \x01(\x03R\x05bytes\"Z\n" +
 	"\x04Loss\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\f\n" +
@@ -5815,7 +5966,12 @@ const file_atys_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
 	"\x05value\x18\x02 \x01(\v2\x0f.atys.v1.ValuesR\x05value:\x028\x01\" \n" +
 	"\x06Values\x12\x16\n" +
-	"\x06values\x18\x01 \x03(\tR\x06values\"X\n" +
+	"\x06values\x18\x01 \x03(\tR\x06values\"@\n" +
+	"\fKindsRequest\x120\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\"h\n" +
+	"\rKindsResponse\x12(\n" +
+	"\x05types\x18\x01 \x03(\v2\x12.atys.v1.ValueTypeR\x05types\x12-\n" +
+	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"X\n" +
 	"\x0eWindowsRequest\x120\n" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\"\x9d\x01\n" +
@@ -5910,12 +6066,13 @@ const file_atys_proto_rawDesc = "" +
 	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
 	"\x06Delete\x12\x16.atys.v1.DeleteRequest\x1a\x17.atys.v1.DeleteResponse\x12/\n" +
 	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x01\x129\n" +
-	"\x06Status\x12\x16.atys.v1.StatusRequest\x1a\x17.atys.v1.StatusResponse2\xda\x02\n" +
+	"\x06Status\x12\x16.atys.v1.StatusRequest\x1a\x17.atys.v1.StatusResponse2\x92\x03\n" +
 	"\x05Query\x126\n" +
 	"\x05Merge\x12\x15.atys.v1.MergeRequest\x1a\x16.atys.v1.MergeResponse\x120\n" +
 	"\x03Top\x12\x13.atys.v1.TopRequest\x1a\x14.atys.v1.TopResponse\x126\n" +
 	"\x05Split\x12\x15.atys.v1.SplitRequest\x1a\x16.atys.v1.SplitResponse\x129\n" +
-	"\x06Labels\x12\x16.atys.v1.LabelsRequest\x1a\x17.atys.v1.LabelsResponse\x12<\n" +
+	"\x06Labels\x12\x16.atys.v1.LabelsRequest\x1a\x17.atys.v1.LabelsResponse\x126\n" +
+	"\x05Kinds\x12\x15.atys.v1.KindsRequest\x1a\x16.atys.v1.KindsResponse\x12<\n" +
 	"\aWindows\x12\x17.atys.v1.WindowsRequest\x1a\x18.atys.v1.WindowsResponse\x126\n" +
 	"\x05Rates\x12\x15.atys.v1.RatesRequest\x1a\x16.atys.v1.RatesResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
 
@@ -5931,7 +6088,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -5997,31 +6154,33 @@ var file_atys_proto_goTypes = []any{
 	(*LabelsRequest)(nil),   // 61: atys.v1.LabelsRequest
 	(*LabelsResponse)(nil),  // 62: atys.v1.LabelsResponse
 	(*Values)(nil),          // 63: atys.v1.Values
-	(*WindowsRequest)(nil),  // 64: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 65: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 66: atys.v1.KeptWindow
-	(*RatesRequest)(nil),    // 67: atys.v1.RatesRequest
-	(*RatesResponse)(nil),   // 68: atys.v1.RatesResponse
-	(*Decided)(nil),         // 69: atys.v1.Decided
-	(*StatusRequest)(nil),   // 70: atys.v1.StatusRequest
-	(*StatusResponse)(nil),  // 71: atys.v1.StatusResponse
-	(*Quota)(nil),           // 72: atys.v1.Quota
-	(*Machine)(nil),         // 73: atys.v1.Machine
-	nil,                     // 74: atys.v1.Series.LabelsEntry
-	nil,                     // 75: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 76: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 77: atys.v1.Target.LabelsEntry
-	nil,                     // 78: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 79: atys.v1.KeptWindow.LabelsEntry
-	nil,                     // 80: atys.v1.Machine.PushesEntry
-	nil,                     // 81: atys.v1.Machine.RefusedEntry
+	(*KindsRequest)(nil),    // 64: atys.v1.KindsRequest
+	(*KindsResponse)(nil),   // 65: atys.v1.KindsResponse
+	(*WindowsRequest)(nil),  // 66: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 67: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 68: atys.v1.KeptWindow
+	(*RatesRequest)(nil),    // 69: atys.v1.RatesRequest
+	(*RatesResponse)(nil),   // 70: atys.v1.RatesResponse
+	(*Decided)(nil),         // 71: atys.v1.Decided
+	(*StatusRequest)(nil),   // 72: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 73: atys.v1.StatusResponse
+	(*Quota)(nil),           // 74: atys.v1.Quota
+	(*Machine)(nil),         // 75: atys.v1.Machine
+	nil,                     // 76: atys.v1.Series.LabelsEntry
+	nil,                     // 77: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 78: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 79: atys.v1.Target.LabelsEntry
+	nil,                     // 80: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 81: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 82: atys.v1.Machine.PushesEntry
+	nil,                     // 83: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	4,   // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	5,   // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	3,   // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
 	2,   // 3: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
-	74,  // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	76,  // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	10,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	11,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	12,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -6038,16 +6197,16 @@ var file_atys_proto_depIdxs = []int32{
 	18,  // 18: atys.v1.Location.names:type_name -> atys.v1.Frame
 	5,   // 19: atys.v1.Spooled.window:type_name -> atys.v1.Window
 	4,   // 20: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	75,  // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	77,  // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
 	27,  // 22: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	76,  // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	78,  // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
 	4,   // 24: atys.v1.Task.chosen:type_name -> atys.v1.Series
 	28,  // 25: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
 	6,   // 26: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
 	31,  // 27: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
 	32,  // 28: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
 	33,  // 29: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	77,  // 30: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	79,  // 30: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
 	8,   // 31: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
 	35,  // 32: atys.v1.NodeState.causes:type_name -> atys.v1.CauseTime
 	36,  // 33: atys.v1.NodeState.decisions:type_name -> atys.v1.BudgetDecision
@@ -6082,63 +6241,68 @@ var file_atys_proto_depIdxs = []int32{
 	60,  // 62: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
 	56,  // 63: atys.v1.Pooled.share:type_name -> atys.v1.Interval
 	45,  // 64: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	78,  // 65: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	80,  // 65: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
 	46,  // 66: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
-	45,  // 67: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	66,  // 68: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	46,  // 69: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
-	79,  // 70: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	11,  // 71: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	12,  // 72: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	7,   // 73: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	8,   // 74: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	6,   // 75: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
-	45,  // 76: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
-	69,  // 77: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
-	46,  // 78: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
-	6,   // 79: atys.v1.Decided.rate:type_name -> atys.v1.Rate
-	72,  // 80: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	73,  // 81: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	80,  // 82: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	81,  // 83: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	63,  // 84: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,   // 85: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	21,  // 86: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	29,  // 87: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	23,  // 88: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	25,  // 89: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
-	37,  // 90: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	40,  // 91: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	42,  // 92: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	40,  // 93: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	70,  // 94: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	50,  // 95: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	52,  // 96: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	57,  // 97: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	61,  // 98: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	64,  // 99: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	67,  // 100: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
-	1,   // 101: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	22,  // 102: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	30,  // 103: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	24,  // 104: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	26,  // 105: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
-	38,  // 106: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	41,  // 107: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	43,  // 108: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	44,  // 109: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	71,  // 110: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	51,  // 111: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	53,  // 112: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	58,  // 113: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	62,  // 114: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	65,  // 115: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	68,  // 116: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
-	101, // [101:117] is the sub-list for method output_type
-	85,  // [85:101] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	45,  // 67: atys.v1.KindsRequest.selection:type_name -> atys.v1.Selection
+	10,  // 68: atys.v1.KindsResponse.types:type_name -> atys.v1.ValueType
+	46,  // 69: atys.v1.KindsResponse.coverage:type_name -> atys.v1.Coverage
+	45,  // 70: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	68,  // 71: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	46,  // 72: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
+	81,  // 73: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	11,  // 74: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	12,  // 75: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	7,   // 76: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	8,   // 77: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	6,   // 78: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
+	45,  // 79: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
+	71,  // 80: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
+	46,  // 81: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
+	6,   // 82: atys.v1.Decided.rate:type_name -> atys.v1.Rate
+	74,  // 83: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	75,  // 84: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	82,  // 85: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	83,  // 86: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	63,  // 87: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,   // 88: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	21,  // 89: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	29,  // 90: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	23,  // 91: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	25,  // 92: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	37,  // 93: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	40,  // 94: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	42,  // 95: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	40,  // 96: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	72,  // 97: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	50,  // 98: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	52,  // 99: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	57,  // 100: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	61,  // 101: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	64,  // 102: atys.v1.Query.Kinds:input_type -> atys.v1.KindsRequest
+	66,  // 103: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	69,  // 104: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
+	1,   // 105: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	22,  // 106: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	30,  // 107: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	24,  // 108: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	26,  // 109: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	38,  // 110: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	41,  // 111: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	43,  // 112: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	44,  // 113: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	73,  // 114: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	51,  // 115: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	53,  // 116: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	58,  // 117: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	62,  // 118: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	65,  // 119: atys.v1.Query.Kinds:output_type -> atys.v1.KindsResponse
+	67,  // 120: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	70,  // 121: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
+	105, // [105:122] is the sub-list for method output_type
+	88,  // [88:105] is the sub-list for method input_type
+	88,  // [88:88] is the sub-list for extension type_name
+	88,  // [88:88] is the sub-list for extension extendee
+	0,   // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -6152,7 +6316,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   82,
+			NumMessages:   84,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

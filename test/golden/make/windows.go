@@ -61,7 +61,7 @@ func make1(p program, node string, start time.Time, cut int) *profile.Window {
 	m.Builder = profile.NewBuilder(profile.Head{
 		Task: always, Start: start.Add(time.Duration(m.r.IntN(5e6))), Duration: window,
 		Target:      profile.Labels{store.ServiceLabel: p.service, "node": node, "instance": node + "-1", "language": p.language, "zone": "a"},
-		Types:       []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: period}},
+		Types:       []profile.ValueType{profile.CPUTime(period)},
 		Design:      profile.DesignRandomised,
 		ClockOffset: -3 * time.Millisecond, ClockError: 400 * time.Microsecond,
 		Rate: profile.Rate{Hertz: 19},
@@ -243,7 +243,7 @@ func machine(node string, start time.Time, last bool) *profile.Window {
 			h.AddLoss(profile.Loss{Reason: reason, Detail: []string{"", "ring full"}[i%2], N: int64(i + 1), Value: int64(i) * period})
 		}
 		if last {
-			h.SayFarewell()
+			h.Farewell = true
 		}
 	}}
 	return make1(p, node, start, 0)

@@ -73,6 +73,8 @@ const (
 	QuerySplitProcedure = "/atys.v1.Query/Split"
 	// QueryLabelsProcedure is the fully-qualified name of the Query's Labels RPC.
 	QueryLabelsProcedure = "/atys.v1.Query/Labels"
+	// QueryKindsProcedure is the fully-qualified name of the Query's Kinds RPC.
+	QueryKindsProcedure = "/atys.v1.Query/Kinds"
 	// QueryWindowsProcedure is the fully-qualified name of the Query's Windows RPC.
 	QueryWindowsProcedure = "/atys.v1.Query/Windows"
 	// QueryRatesProcedure is the fully-qualified name of the Query's Rates RPC.
@@ -529,6 +531,8 @@ type QueryClient interface {
 	Split(context.Context, *atysv1.SplitRequest) (*atysv1.SplitResponse, error)
 	// Labels lists the labels that series have.
 	Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error)
+	// Kinds lists the value types of a selection.
+	Kinds(context.Context, *atysv1.KindsRequest) (*atysv1.KindsResponse, error)
 	// Windows lists windows as they were cut, by series and time.
 	Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error)
 	// Rates lists how often was sampled, and why, as policies decided it.
@@ -570,6 +574,12 @@ func NewQueryClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(queryMethods.ByName("Labels")),
 			connect.WithClientOptions(opts...),
 		),
+		kinds: connect.NewClient[atysv1.KindsRequest, atysv1.KindsResponse](
+			httpClient,
+			baseURL+QueryKindsProcedure,
+			connect.WithSchema(queryMethods.ByName("Kinds")),
+			connect.WithClientOptions(opts...),
+		),
 		windows: connect.NewClient[atysv1.WindowsRequest, atysv1.WindowsResponse](
 			httpClient,
 			baseURL+QueryWindowsProcedure,
@@ -591,6 +601,7 @@ type queryClient struct {
 	top     *connect.Client[atysv1.TopRequest, atysv1.TopResponse]
 	split   *connect.Client[atysv1.SplitRequest, atysv1.SplitResponse]
 	labels  *connect.Client[atysv1.LabelsRequest, atysv1.LabelsResponse]
+	kinds   *connect.Client[atysv1.KindsRequest, atysv1.KindsResponse]
 	windows *connect.Client[atysv1.WindowsRequest, atysv1.WindowsResponse]
 	rates   *connect.Client[atysv1.RatesRequest, atysv1.RatesResponse]
 }
@@ -631,6 +642,15 @@ func (c *queryClient) Labels(ctx context.Context, req *atysv1.LabelsRequest) (*a
 	return nil, err
 }
 
+// Kinds calls atys.v1.Query.Kinds.
+func (c *queryClient) Kinds(ctx context.Context, req *atysv1.KindsRequest) (*atysv1.KindsResponse, error) {
+	response, err := c.kinds.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Windows calls atys.v1.Query.Windows.
 func (c *queryClient) Windows(ctx context.Context, req *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error) {
 	response, err := c.windows.CallUnary(ctx, connect.NewRequest(req))
@@ -659,6 +679,8 @@ type QueryHandler interface {
 	Split(context.Context, *atysv1.SplitRequest) (*atysv1.SplitResponse, error)
 	// Labels lists the labels that series have.
 	Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error)
+	// Kinds lists the value types of a selection.
+	Kinds(context.Context, *atysv1.KindsRequest) (*atysv1.KindsResponse, error)
 	// Windows lists windows as they were cut, by series and time.
 	Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error)
 	// Rates lists how often was sampled, and why, as policies decided it.
@@ -696,6 +718,12 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(queryMethods.ByName("Labels")),
 		connect.WithHandlerOptions(opts...),
 	)
+	queryKindsHandler := connect.NewUnaryHandlerSimple(
+		QueryKindsProcedure,
+		svc.Kinds,
+		connect.WithSchema(queryMethods.ByName("Kinds")),
+		connect.WithHandlerOptions(opts...),
+	)
 	queryWindowsHandler := connect.NewUnaryHandlerSimple(
 		QueryWindowsProcedure,
 		svc.Windows,
@@ -718,6 +746,8 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 			querySplitHandler.ServeHTTP(w, r)
 		case QueryLabelsProcedure:
 			queryLabelsHandler.ServeHTTP(w, r)
+		case QueryKindsProcedure:
+			queryKindsHandler.ServeHTTP(w, r)
 		case QueryWindowsProcedure:
 			queryWindowsHandler.ServeHTTP(w, r)
 		case QueryRatesProcedure:
@@ -745,6 +775,10 @@ func (UnimplementedQueryHandler) Split(context.Context, *atysv1.SplitRequest) (*
 
 func (UnimplementedQueryHandler) Labels(context.Context, *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Labels is not implemented"))
+}
+
+func (UnimplementedQueryHandler) Kinds(context.Context, *atysv1.KindsRequest) (*atysv1.KindsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Kinds is not implemented"))
 }
 
 func (UnimplementedQueryHandler) Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error) {
