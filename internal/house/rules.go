@@ -32,6 +32,8 @@ func Rules() []Rule {
 		{"PackagesAreNamedForWhatTheyAre", checkPackageNames},
 		{"FilesStaySmall", checkFileSizes},
 		{"FunctionsStaySmall", checkFuncSizes},
+		{"TypesStaySmall", checkTypeSizes},
+		{"PackagesStaySmall", checkPackageSizes},
 		{"NoInit", checkInit},
 		{"NoMutablePackageState", checkPackageState},
 		{"CFilesAreGuarded", checkCFiles},

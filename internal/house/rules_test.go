@@ -33,6 +33,26 @@ func goFile(pkg string, imports ...string) string {
 	return s
 }
 
+// methods returns the source of methods M<from> to M<to-1> of a type.
+func methods(of string, from, to int) (text string) {
+	for i := from; i < to; i++ {
+		text += fmt.Sprintf("func (%s) M%d() {}\n", of, i)
+	}
+	return text
+}
+
+// many returns packages with the given numbers of files.
+func many(of map[string]int) map[string]string {
+	files := map[string]string{}
+	for dir, n := range of {
+		for i := range n {
+			files[fmt.Sprintf("%s/f%d.go", dir, i)] = goFile("p")
+		}
+		files[dir+"/f_test.go"] = goFile("p")
+	}
+	return files
+}
+
 func TestRules(t *testing.T) {
 	long := strings.Repeat("\n", 101)
 	tests := []struct {
@@ -123,6 +143,31 @@ func TestRules(t *testing.T) {
 			"docs/guide/a.md":  "```\nwhat\n```\n```text\nopen",
 			"docs/design/a.md": "```bash\nls\n```",
 		}, []string{"README.md:6: a block of \"bash\"", "README.md:12: .ci/run has no line \"make all\"", "README.md:15: a prompt", "docs/guide/a.md: a fenced", "docs/guide/a.md:1: a block without"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			checkRule(t, tt.rule, load(t, tt.files), tt.want)
+		})
+	}
+}
+
+func TestSizes(t *testing.T) {
+	tests := []struct {
+		name  string
+		rule  string
+		files map[string]string
+		want  []string
+	}{
+		{"methods", "TypesStaySmall", map[string]string{
+			"internal/a/a.go":      goFile("a") + "type T[V any] struct{}\n" + methods("*T[V]", 0, 20),
+			"internal/a/b.go":      goFile("a") + methods("T[V]", 20, 31),
+			"internal/a/a_test.go": goFile("a") + methods("U", 0, 40),
+			"internal/b/a.go":      goFile("b") + methods("*T", 0, 30),
+			"internal/proc/a.go":   goFile("proc") + methods("FS", 0, 39),
+			"internal/query/a.go":  goFile("query"),
+		}, []string{"a.T has 31 methods, at most 30", "proc.FS has 39 methods, and oversized allows 40: lower it", "query.question has 0 methods: remove it from oversized"}},
+		{"files", "PackagesStaySmall", many(map[string]int{"internal/a": 21, "internal/b": 20, "cmd/c": 30, "internal/lang": 22}),
+			[]string{"internal/a has 21 files, at most 20", "internal/lang has 22 files, at most 21"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
