@@ -27,13 +27,17 @@ func ship(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	w, err := format.Read(ts.MkAbs(args[1]))
 	ts.Check(err)
-	asSampled(w, "builtin", time.Now().Add(-10*time.Minute))
+	asSampled(w, "builtin", shipped)
 	for _, label := range args[2:] {
 		name, value, _ := strings.Cut(label, "=")
 		w.Target[name] = value
 	}
 	ts.Check(push(ts.Getenv("ADDRESS"), ts.MkAbs(args[0]), w))
 }
+
+// shipped is when the windows of scripts were cut. All agents cut at the same edges of the
+// clock.
+var shipped = time.Now().Add(-10 * time.Minute).Truncate(10 * time.Second)
 
 // asSampled makes what was read of folded stacks a window of an agent.
 func asSampled(w *profile.Window, task string, start time.Time) {
