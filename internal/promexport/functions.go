@@ -31,9 +31,10 @@ const (
 	// hold is how long a function is shown after it was among the hottest: series
 	// that come and go cost Prometheus more than those that stay.
 	hold = 5 * time.Minute
-	// forget is when what is no longer seen is dropped. Prometheus has long
-	// ended its series by then: if it comes back, it begins at zero.
-	forget = time.Hour
+	// forget is when what is no longer seen is dropped. Prometheus has ended its series
+	// ten minutes before: if it comes back, it begins at zero, which Prometheus takes for
+	// the reset that it is.
+	forget = 15 * time.Minute
 	// gone is when a target that is no longer seen is not shown any more.
 	gone = 5 * time.Minute
 	// halfLife is of the heat of a function.

@@ -80,7 +80,7 @@ func TestSeconds(t *testing.T) {
 }
 
 // TestNeverBackwards has the hottest functions change at random for hours: no
-// counter that was shown within an hour is ever less than it was, and there are
+// counter that was shown within the time that it is remembered for is ever less, and there are
 // never more series than are allowed.
 func TestNeverBackwards(t *testing.T) {
 	now := time.Unix(1e9, 0)
