@@ -54,7 +54,7 @@ func (s *seen) init() {
 func (s *seen) add(r runtimes.Runtime, w *profile.Window) {
 	s.init()
 	var stack []profile.Frame
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		stack = w.AppendStack(stack[:0], row.Stack)
 		own := stack[:0]
 		for _, f := range stack {

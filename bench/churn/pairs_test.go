@@ -59,7 +59,7 @@ func TestPairsOfTheLanguage(t *testing.T) {
 			{{Function: "go000001", Kind: profile.KindPython}}, {{Function: "churn", Kind: profile.KindPython}},
 		},
 		Stacks: []profile.Stack{{Locations: []profile.LocationID{0, 1, 2, 3}, End: profile.EndTooDeep}, {Locations: []profile.LocationID{1}}},
-		Rows:   []profile.Row{{Stack: 0, N: 5}, {Stack: 1, N: 7}},
+		Rows:   profile.RowsOf(0, profile.Row{Stack: 0, N: 5}, profile.Row{Stack: 1, N: 7}),
 	}
 	var s seen
 	s.add(runtimes.Runtime{Kinds: []profile.Kind{profile.KindPython}}, w)

@@ -45,7 +45,7 @@ func TestLossOfAWorkload(t *testing.T) {
 func TestPushIsRead(t *testing.T) {
 	w := &profile.Window{Head: profile.Head{Types: []profile.ValueType{profile.CPUTime(10_000_000)}},
 		Locations: []profile.Location{{Name: "relu", File: "torch/nn/functional.py"}}, Names: make([][]profile.Frame, 1),
-		Stacks: []profile.Stack{{Locations: []profile.LocationID{0}}}, Rows: []profile.Row{{N: 1, Values: []int64{70_000_000}}}}
+		Stacks: []profile.Stack{{Locations: []profile.LocationID{0}}}, Rows: profile.RowsOf(1, profile.Row{N: 1, Values: []int64{70_000_000}})}
 	var raw bytes.Buffer
 	if err := pprof.Write(&raw, w, pprof.Options{}); err != nil {
 		t.Fatal(err)

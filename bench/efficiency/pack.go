@@ -126,7 +126,7 @@ func (p *packer) addSamples(w *profile.Window, places []place) {
 func (p *packer) addRows(w *profile.Window, places []place) {
 	middle := w.Start.Add(w.Duration / 2).UnixNano()
 	at := middle / int64(p.head.Window)
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		for range r.N {
 			p.open[at] = append(p.open[at], newSample(0, places[r.Stack].hot, places[r.Stack].self, 1))
 		}

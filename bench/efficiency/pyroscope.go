@@ -134,10 +134,9 @@ func fields(message []byte, number protowire.Number) (all [][]byte) {
 
 // count finds how many samples rows have, of which the profile tells the time only.
 func count(w *profile.Window) {
-	for i := range w.Rows {
-		r := &w.Rows[i]
+	for i, r := range w.Rows.All() {
 		if period := w.Types[0].Period; period > 0 {
-			r.N = max((r.Values[0]+period/2)/period, 1)
+			w.Rows.N[i] = max((r.Values[0]+period/2)/period, 1)
 		}
 	}
 }

@@ -272,7 +272,7 @@ func (a *agent) hot(start time.Time) *profile.Window {
 	for i := range int64(topFunctions + 2) {
 		f := profile.Frame{Function: fmt.Sprintf("github.com/acme/shop/internal/%s.(*Handler).function%04d", a.service.name, i), File: "/src/handler.go", Kind: profile.KindNative}
 		used := rand.Int64N(int64(windowLength) / (i + 2))
-		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{b.Named(f)}, profile.EndComplete), N: 1, Values: []int64{used}, Squares: float64(used) * float64(used)})
+		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{b.Named(f)}, profile.EndComplete), N: 1, Values: []int64{used}, Squares: []float64{float64(used) * float64(used)}})
 	}
 	return b.Window()
 }

@@ -203,11 +203,11 @@ func (t *tree) window(r *rand.Rand, build string, full fullness) *profile.Window
 	}
 	var whole int64
 	for _, at := range order {
-		row := profile.Row{Stack: b.Stack(t.stack(b, build, t.leaves[at]), profile.EndComplete), N: counts[at], Values: []int64{0}}
+		row := profile.Row{Stack: b.Stack(t.stack(b, build, t.leaves[at]), profile.EndComplete), N: counts[at], Values: []int64{0}, Squares: []float64{0}}
 		for range row.N {
 			weight := (0.5 + r.Float64()) * period
 			row.Values[0] += int64(weight)
-			row.Squares += weight * weight
+			row.Squares[0] += weight * weight
 		}
 		whole += row.Values[0]
 		b.Add(row)

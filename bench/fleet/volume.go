@@ -55,7 +55,7 @@ func volumeOf(hz int) (v forms, err error) {
 		if i > 0 {
 			continue
 		}
-		v.rows, v.text = len(w.Rows), textSize(w)
+		v.rows, v.text = w.Rows.Len(), textSize(w)
 		if v.window, err = sizeOfRequest(s, known); err != nil {
 			return v, err
 		}
@@ -83,7 +83,7 @@ func wireSize(r *atysv1.PushRequest) (int, error) {
 
 // textSize is what samples take as stackcollapse writes them, one a line.
 func textSize(w *profile.Window) (size int) {
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		line := len(" 1\n") - len(";")
 		for _, l := range w.Stacks[row.Stack].Locations {
 			line += len(w.Names[l][0].Function) + len(";")

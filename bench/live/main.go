@@ -129,7 +129,7 @@ func measure(ctx context.Context, w workload) (v *verdict, err error) {
 		return nil, err
 	}
 	v = newVerdict(w.language)
-	for _, row := range window.Rows {
+	for _, row := range window.Rows.All() {
 		v.add(window.AppendStack(nil, row.Stack), window.Stacks[row.Stack].End, row.N)
 	}
 	return v, nil

@@ -121,7 +121,7 @@ func report(ctx context.Context, path, how string) error {
 	}
 	m := r.Measured
 	fmt.Printf("%s: %s samples of %d threads, %d more used CPU time unsampled; 90%% are of %s of them, 99%% of %s; %d functions, %d stacks, %d rows\n", how,
-		render.Count(r.Skew.N), r.Skew.Sampled, len(r.Skew.Threads)-r.Skew.Sampled, part(90), part(99), r.Functions, len(w.Stacks), len(w.Rows))
+		render.Count(r.Skew.N), r.Skew.Sampled, len(r.Skew.Threads)-r.Skew.Sampled, part(90), part(99), r.Functions, len(w.Stacks), w.Rows.Len())
 	fmt.Printf("unpruned: naming %s of %d places (%d of files that are not here), encoding %s, shipping %s, %s\n\n", ms(r.Unpruned.Took[cost.Naming]), m.Nameable, m.Unnamed,
 		ms(r.Unpruned.Took[cost.Encoding]), ms(r.Unpruned.Took[cost.Shipping]), render.Value(float64(r.Unpruned.Bytes), "bytes"))
 	var t harness.Table

@@ -81,7 +81,7 @@ func recordSteady(ctx context.Context, program string) (pieces []map[string]floa
 // running counts what was running itself.
 func running(w *profile.Window) map[string]float64 {
 	counts := map[string]float64{}
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		counts[leaf(w, r.Stack)] += float64(r.N)
 	}
 	return counts

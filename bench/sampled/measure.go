@@ -148,11 +148,7 @@ func (b *bench) record(ctx context.Context, c cell, r *result, of []*victims.Vic
 	if err != nil {
 		return err
 	}
-	for _, row := range w.Rows {
-		r.Sum.N += row.N
-		r.Sum.Value += row.Values[0]
-		r.Sum.Squares += row.Squares
-	}
+	r.Sum.Add(w.Rows.Total(0))
 	r.Exact += w.Exact.CPU
 	r.Said = w.Balance().String()
 	r.Recordings++

@@ -168,7 +168,7 @@ func (b *bench) watch(ctx context.Context, d time.Duration, into []seen) error {
 	for i, f := range b.files {
 		index[f.buildID] = i
 	}
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		stack := w.Stacks[row.Stack]
 		if len(stack.Locations) == 0 {
 			continue

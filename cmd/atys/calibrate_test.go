@@ -49,7 +49,7 @@ func timedWindow(hertz int, length time.Duration) *profile.Window {
 		function := functions[rng.IntN(2+min(thread, 1))]
 		id := b.Thread(profile.Thread{PID: 1, TID: 1 + thread, Process: "shop", Name: fmt.Sprintf("worker-%d", thread)})
 		stack := b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: function})}, profile.EndComplete)
-		b.Add(profile.Row{Stack: stack, Thread: id, N: 1, Values: []int64{int64(weight)}, Squares: float64(weight) * float64(weight)})
+		b.Add(profile.Row{Stack: stack, Thread: id, N: 1, Values: []int64{int64(weight)}, Squares: []float64{float64(weight) * float64(weight)}})
 		b.AddSample(profile.Sample{Time: at, Thread: id, Stack: stack, Weight: int64(weight)})
 	}
 	return b.Window()

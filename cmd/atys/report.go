@@ -225,7 +225,7 @@ func (f *reportFlags) writeThreads(w io.Writer, s *selected, o render.Options) e
 		}
 		fmt.Fprintf(w, "\n... and %s more, with %s: --all shows them\n", counted(len(left), "thread"), share(rest, selection.Whole(whole)))
 	}
-	if len(s.window.Rows) == 0 {
+	if s.window.Rows.Len() == 0 {
 		fmt.Fprintln(w, "no samples")
 	}
 	return nil

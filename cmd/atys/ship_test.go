@@ -44,10 +44,9 @@ func asSampled(w *profile.Window, task string, start time.Time) {
 	const each = int64(10 * time.Millisecond)
 	w.Head = profile.Head{Task: task, Start: start, Duration: 10 * time.Second, Target: profile.Labels{},
 		Types: []profile.ValueType{profile.CPUTime(each)}, Design: profile.DesignRandomised}
-	for i := range w.Rows {
-		row := &w.Rows[i]
-		row.N = row.Values[0]
-		row.Values, row.Squares = []int64{row.N * each}, float64(row.N)*float64(each)*float64(each)
+	for i, row := range w.Rows.All() {
+		n := row.Values[0]
+		w.Rows.N[i], row.Values[0], row.Squares[0] = n, n*each, profile.Alike(n, n*each)
 	}
 	w.Exact.CPU = time.Duration(w.Total(0))
 }

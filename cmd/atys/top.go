@@ -144,7 +144,7 @@ func (t *tables) next(unnamed func(live.Table)) (live.Table, error) {
 // byProcess is a window whose functions have no names yet: its processes stand for them.
 func byProcess(w *profile.Window) *profile.Window {
 	b := profile.NewBuilder(w.Head)
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		thread := w.Thread(r.Thread)
 		name := cmp.Or(thread.Process, thread.Name, "process "+strconv.Itoa(thread.PID))
 		stack := b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: "[" + name + "]"})}, profile.EndComplete)

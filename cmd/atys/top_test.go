@@ -178,7 +178,7 @@ func TestTopByProcess(t *testing.T) {
 	b := profile.NewBuilder(profile.Head{Duration: time.Second, Types: []profile.ValueType{profile.CPUTime(10)}})
 	stack := b.Stack([]profile.LocationID{b.Location(profile.Location{Kind: profile.KindNative, BuildID: "ab", Offset: 7})}, profile.EndComplete)
 	for i, process := range []string{"shop", "shop", "cart"} {
-		b.Add(profile.Row{Stack: stack, Thread: b.Thread(profile.Thread{PID: 1, TID: i + 1, Process: process, Name: "worker"}), N: 1, Values: []int64{10}, Squares: 100})
+		b.Add(profile.Row{Stack: stack, Thread: b.Thread(profile.Thread{PID: 1, TID: i + 1, Process: process, Name: "worker"}), N: 1, Values: []int64{10}, Squares: []float64{100}})
 	}
 	made := &tables{classifier: whose.New(nil), usage: newUsage(time.Now), flags: topFlags{window: time.Second}}
 	table := made.table(&live.Rolling{Span: time.Second}, byProcess(b.Window()))

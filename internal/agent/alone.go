@@ -80,10 +80,10 @@ func (a *Agent) decideAlone(r *recording, w *profile.Window) {
 // does. Samples that differ in weight count for as many equal ones as would tell as much.
 func functionsOf(w *profile.Window) (functions []freq.Function) {
 	values, whole, squares, n := map[string]float64{}, 0.0, 0.0, 0.0
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		value := float64(row.Values[0])
 		values[running(w, row.Stack)] += value
-		whole, squares, n = whole+value, squares+row.Squares, n+float64(row.N)
+		whole, squares, n = whole+value, squares+row.Squares[0], n+float64(row.N)
 	}
 	if whole <= 0 {
 		return nil

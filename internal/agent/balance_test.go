@@ -15,7 +15,7 @@ func TestBalancesTellOfTheTarget(t *testing.T) {
 		const period = int64(time.Millisecond)
 		b := profile.NewBuilder(profile.Head{Target: target, Start: time.Unix(1e9, 0).Add(at), Duration: 10 * time.Second,
 			Types: []profile.ValueType{profile.CPUTime(period)}, Exact: profile.Exact{CPU: time.Second}})
-		b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), N: samples, Values: []int64{samples * period}, Squares: float64(samples * period * period)})
+		b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), N: samples, Values: []int64{samples * period}, Squares: []float64{float64(samples * period * period)}})
 		return b.Window()
 	}
 	var all balances

@@ -208,7 +208,7 @@ func TestCostIsTold(t *testing.T) {
 		sum := profile.Cost{}
 		for _, p := range parts {
 			sum.Add(p.Cost)
-			if p.Cost.User < 0 || len(p.Rows) == 0 && p.Cost != (profile.Cost{}) {
+			if p.Cost.User < 0 || p.Rows.Len() == 0 && p.Cost != (profile.Cost{}) {
 				t.Errorf("a part of %d samples costs %+v", p.N(), p.Cost)
 			}
 		}

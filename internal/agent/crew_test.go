@@ -59,7 +59,7 @@ func (c *slowCrew) CutEach(last bool) (windows []*profile.Window) {
 			b := profile.NewBuilder(profile.Head{Start: time.Now(), Duration: time.Second, Types: []profile.ValueType{profile.CPUTime(1)},
 				Losses: []profile.Loss{{Reason: profile.LossDropped, N: 1, Value: 1}}})
 			thread := b.Thread(profile.Thread{PID: pid, TID: pid, Exact: profile.Exact{CPU: time.Second}})
-			b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), Thread: thread, N: 1, Values: []int64{1}, Squares: 1})
+			b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), Thread: thread, N: 1, Values: []int64{1}, Squares: []float64{1}})
 			windows = append(windows, b.Window())
 		}
 	}

@@ -19,7 +19,7 @@ import (
 func truncatedWindow() *profile.Window {
 	return &profile.Window{Head: profile.Head{Start: time.Now().Add(-10 * time.Second), Duration: 10 * time.Second, Exact: profile.Exact{CPU: 50 * time.Second}},
 		Stacks: []profile.Stack{{End: profile.EndComplete}, {End: profile.EndNotLoaded}},
-		Rows:   []profile.Row{{Stack: 0, N: 500}, {Stack: 1, N: 500}}}
+		Rows:   profile.RowsOf(0, profile.Row{Stack: 0, N: 500}, profile.Row{Stack: 1, N: 500})}
 }
 
 // TestConditionsAreReported has a trouble begin: the next report carries it, a metric

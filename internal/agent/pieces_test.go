@@ -25,7 +25,7 @@ func (s *sampled) Cut() (*profile.Window, error) {
 	s.n++
 	b := profile.NewBuilder(profile.Head{Start: time.Unix(s.n, 0), Duration: time.Second, Types: []profile.ValueType{profile.CPUTime(1)}})
 	thread := b.Thread(profile.Thread{PID: noProcess, TID: noProcess, Process: "x"})
-	b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), Thread: thread, N: s.n, Values: []int64{s.n}, Squares: float64(s.n)})
+	b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), Thread: thread, N: s.n, Values: []int64{s.n}, Squares: []float64{float64(s.n)}})
 	return b.Window(), nil
 }
 

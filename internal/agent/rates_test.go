@@ -36,7 +36,7 @@ func (c *chorus) Cut() (*profile.Window, error) {
 	for pid := range c.aimed {
 		thread := b.Thread(profile.Thread{PID: pid, TID: pid, Process: "x"})
 		stack := b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: cmp.Or(c.running[pid], "usual")})}, profile.EndComplete)
-		b.Add(profile.Row{Stack: stack, Thread: thread, N: 100, Values: []int64{100}, Squares: 100})
+		b.Add(profile.Row{Stack: stack, Thread: thread, N: 100, Values: []int64{100}, Squares: []float64{100}})
 	}
 	return b.Window(), nil
 }
@@ -286,7 +286,7 @@ func TestWhatAdapts(t *testing.T) {
 func TestFunctionsOf(t *testing.T) {
 	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{{Kind: "cpu"}}})
 	add := func(n, value int64, squares float64, locations ...profile.LocationID) {
-		b.Add(profile.Row{Stack: b.Stack(locations, profile.EndComplete), N: n, Values: []int64{value}, Squares: squares})
+		b.Add(profile.Row{Stack: b.Stack(locations, profile.EndComplete), N: n, Values: []int64{value}, Squares: []float64{squares}})
 	}
 	caller := b.Named(profile.Frame{Function: "main", File: "m.go"})
 	inlined := b.Location(profile.Location{Kind: profile.KindNative, Offset: 1}, profile.Frame{Function: "in", File: "a.go", Inlined: true}, profile.Frame{Function: "out", File: "a.go"})

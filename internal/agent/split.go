@@ -26,7 +26,7 @@ func split(w *profile.Window, targets []profile.Labels, machine profile.Labels, 
 		p.Head().Exact.Add(t.Exact)
 		s.thread(p, t)
 	}
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		p := rest
 		if row.Thread != 0 {
 			p = parts[row.Thread-1]
@@ -116,7 +116,6 @@ func (s *splitter) thread(p *part, t profile.Thread) profile.ThreadID {
 
 func (s *splitter) add(p *part, row profile.Row) {
 	w := s.whole
-	row.Values = slices.Clone(row.Values)
 	if row.Thread != 0 {
 		t := w.Thread(row.Thread)
 		t.Exact = profile.Exact{} // it was counted with the threads
@@ -197,7 +196,7 @@ func (s *splitter) windows() (windows []*profile.Window) {
 	slices.Sort(keys)
 	for _, key := range keys {
 		w := s.parts[key].Window()
-		if len(w.Rows) > 0 || w.Exact.CPU > 0 || w.Watched > 0 || len(w.Losses) > 0 {
+		if w.Rows.Len() > 0 || w.Exact.CPU > 0 || w.Watched > 0 || len(w.Losses) > 0 {
 			windows = append(windows, w)
 		}
 	}

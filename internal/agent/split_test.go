@@ -30,13 +30,13 @@ func TestNothingIsLostInSplitting(t *testing.T) {
 		var squares float64
 		for _, p := range parts {
 			n, value, exact = n+p.N(), value+p.Total(0), exact+int64(p.Exact.CPU)
-			for _, row := range p.Rows {
-				squares += row.Squares
+			for _, row := range p.Rows.All() {
+				squares += row.Squares[0]
 			}
 		}
 		var want float64
-		for _, row := range w.Rows {
-			want += row.Squares
+		for _, row := range w.Rows.All() {
+			want += row.Squares[0]
 		}
 		if n != w.N() || value != w.Total(0) || squares != want || exact != used {
 			t.Fatalf("seed %d: %d samples of %d, value %d of %d, squares %g of %g, used %d of %d",
@@ -81,7 +81,7 @@ func TestSplit(t *testing.T) {
 		byTarget[p.Target.String()] = p
 	}
 	p := byTarget[shop.String()]
-	if len(p.Rows) != 1 || p.N() != 3 || len(p.Threads) != 1 || p.Threads[0] != (profile.Thread{Process: "shop", Name: "http-#", Exact: profile.Exact{CPU: 100}}) || p.Exact.CPU != 100 {
+	if p.Rows.Len() != 1 || p.N() != 3 || len(p.Threads) != 1 || p.Threads[0] != (profile.Thread{Process: "shop", Name: "http-#", Exact: profile.Exact{CPU: 100}}) || p.Exact.CPU != 100 {
 		t.Errorf("threads of one pattern: %+v of threads %+v, used %v", p.Rows, p.Threads, p.Exact.CPU)
 	}
 	if got := byTarget[cart.String()].LossOf(profile.LossTruncated); got.N != 4 || got.Value != 400 {

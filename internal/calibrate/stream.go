@@ -72,8 +72,7 @@ func FromWindows(step time.Duration, windows ...*profile.Window) (*Stream, error
 			return nil, err
 		}
 		functions := functionsOf(w)
-		for j := range w.Rows {
-			row := &w.Rows[j]
+		for _, row := range w.Rows.All() {
 			r.add(i, functions[row.Stack], row.N, row.Values[0])
 		}
 	}

@@ -129,7 +129,7 @@ func TestSummarize(t *testing.T) {
 		w := &profile.Window{Head: profile.Head{Target: profile.Labels{"service": "cart"}, Start: start, Duration: 10 * time.Second, Exact: profile.Exact{CPU: time.Second}}}
 		for i, n := range ns {
 			w.Stacks = append(w.Stacks, profile.Stack{End: []profile.End{profile.EndComplete, profile.EndTooDeep, profile.EndNoUser}[i]})
-			w.Rows = append(w.Rows, profile.Row{Stack: profile.StackID(i), N: n})
+			w.Rows.Append(profile.Row{Stack: profile.StackID(i), N: n})
 		}
 		return w
 	}

@@ -33,7 +33,7 @@ func Summarize(parts []*profile.Window, sealed time.Time) Summary {
 		s.Length = max(s.Length, w.Duration)
 		s.Exact += w.Exact.CPU
 		s.Unsampled += time.Duration(w.LossOf(profile.LossUnsampled).Value)
-		for _, r := range w.Rows {
+		for _, r := range w.Rows.All() {
 			s.Samples += r.N
 			if end := w.Stacks[r.Stack].End; end.Truncated() {
 				s.Truncated[end] += r.N

@@ -67,15 +67,7 @@ func (h *Head) Told() Balance {
 
 // Balance compares a window's own rows.
 func (w *Window) Balance() Balance {
-	var sum Sum
-	for _, r := range w.Rows {
-		sum.N += r.N
-		if len(r.Values) > 0 {
-			sum.Value += r.Values[0]
-		}
-		sum.Squares += r.Squares
-	}
-	return w.Head.Balance(sum)
+	return w.Head.Balance(w.Rows.Total(0))
 }
 
 // without takes weight away, as if fewer samples of the same mean had been taken.

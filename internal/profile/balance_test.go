@@ -12,7 +12,7 @@ func balanced(samples int64, exact time.Duration, losses ...Loss) *Window {
 	b := NewBuilder(Head{Start: time.Unix(1e9, 0), Duration: 10 * time.Second, Design: DesignRandomised, Types: []ValueType{CPUTime(period)},
 		Exact: Exact{CPU: exact}})
 	if samples > 0 {
-		b.Add(Row{Stack: b.Stack(nil, EndComplete), N: samples, Values: []int64{samples * period}, Squares: float64(samples) * float64(period) * float64(period)})
+		b.Add(Row{Stack: b.Stack(nil, EndComplete), N: samples, Values: []int64{samples * period}, Squares: []float64{float64(samples) * float64(period) * float64(period)}})
 	}
 	for _, l := range losses {
 		b.Head().AddLoss(l)

@@ -104,27 +104,31 @@ func (b *Builder) Context(c Context) ContextID {
 }
 
 // Add adds a row, or adds to the row that has the same key. Values are copied.
-func (b *Builder) Add(r Row) {
+func (b *Builder) Add(r Row) { b.add(r, 1) }
+
+// add adds a row sign times.
+func (b *Builder) add(r Row, sign int64) {
 	key := rowKey{r.Stack, r.Thread, r.Context, r.Slot}
 	i, ok := b.rows[key]
 	if !ok {
-		b.rows[key] = len(b.w.Rows)
-		r.Values = append([]int64(nil), r.Values...)
-		b.w.Rows = append(b.w.Rows, r)
+		rows := &b.w.Rows
+		if i = rows.Len(); i == 0 {
+			rows.Types = len(b.w.Types)
+		}
+		b.rows[key] = i
+		if rows.Append(r); sign < 0 {
+			rows.negate(i)
+		}
 		return
 	}
-	row := &b.w.Rows[i]
-	row.N += r.N
-	row.Squares += r.Squares
-	for j, v := range r.Values {
-		row.Values[j] += v
-	}
+	b.w.Rows.AddTo(i, r, sign)
 }
 
 // AddSample keeps one timed sample beside the rows.
 func (b *Builder) AddSample(s Sample) { b.w.Samples = append(b.w.Samples, s) }
 
-// Head gives the head being built, to be completed in place.
+// Head returns the head, to be completed in place. Its value types have to be there before the
+// first row is added.
 func (b *Builder) Head() *Head { return &b.w.Head }
 
 // Window gives the window built so far. The builder must not be used afterwards.

@@ -54,6 +54,6 @@ func (t *Tree) Functions() []Function {
 
 func addSums(into, from []Sum) {
 	for i, s := range from {
-		into[i].add(s.N, s.Value, s.Squares)
+		into[i].Add(s)
 	}
 }

@@ -34,7 +34,7 @@ func (g *Grove) Tree() *Tree {
 		of[i] = p.plant(&g.Forest.Calls[i], of)
 	}
 	for _, l := range g.Leaves {
-		p.nodes[of[l.Call]].Self[0].add(l.N, l.Value, l.Squares)
+		p.nodes[of[l.Call]].Self[0].Add(l.Sum)
 	}
 	p.addUp()
 	t.Root.sort()
@@ -127,9 +127,9 @@ func (p *planter) child(at int32, f *shownFrame) int32 {
 func (p *planter) addUp() {
 	for i := len(p.nodes) - 1; i >= 0; i-- {
 		n := p.nodes[i]
-		n.Total[0].add(n.Self[0].N, n.Self[0].Value, n.Self[0].Squares)
+		n.Total[0].Add(n.Self[0])
 		if i > 0 {
-			p.nodes[p.callers[i]].Total[0].add(n.Total[0].N, n.Total[0].Value, n.Total[0].Squares)
+			p.nodes[p.callers[i]].Total[0].Add(n.Total[0])
 		}
 	}
 }

@@ -23,13 +23,7 @@ func (l *Ledger) Add(w *Window) Balance {
 	if l.over == 0 {
 		l.head = Head{Types: w.Types[:min(len(w.Types), 1)]}
 	}
-	for _, r := range w.Rows {
-		l.sum.N += r.N
-		if len(r.Values) > 0 {
-			l.sum.Value += r.Values[0]
-		}
-		l.sum.Squares += r.Squares
-	}
+	l.sum.Add(w.Rows.Total(0))
 	l.head.Exact.Add(w.Exact)
 	for _, loss := range w.Losses {
 		switch loss.Reason {

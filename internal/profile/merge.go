@@ -52,8 +52,8 @@ func Subtract(a, b *Window) (*Window, error) {
 	out.addWindow(b, -1)
 	w := out.Window()
 	w.Samples = nil
-	w.Rows = slices.DeleteFunc(w.Rows, func(r Row) bool {
-		return r.N == 0 && !slices.ContainsFunc(r.Values, func(v int64) bool { return v != 0 })
+	w.Rows.Keep(func(r Row) bool {
+		return r.N != 0 || slices.ContainsFunc(r.Values, func(v int64) bool { return v != 0 })
 	})
 	return w, nil
 }
@@ -84,13 +84,9 @@ func (b *Builder) addWindow(w *Window, sign int64) {
 	for i, c := range w.Contexts {
 		contexts[i+1] = b.Context(c)
 	}
-	for _, r := range w.Rows {
-		values := make([]int64, len(r.Values))
-		for j, v := range r.Values {
-			values[j] = sign * v
-		}
-		b.Add(Row{Stack: stacks[r.Stack], Thread: threads[r.Thread], Context: contexts[r.Context], Slot: b.Head().slotOf(&w.Head, r.Slot),
-			N: sign * r.N, Values: values, Squares: float64(sign) * r.Squares})
+	for _, r := range w.Rows.All() {
+		r.Stack, r.Thread, r.Context, r.Slot = stacks[r.Stack], threads[r.Thread], contexts[r.Context], b.Head().slotOf(&w.Head, r.Slot)
+		b.add(r, sign)
 	}
 	b.addSamples(w, stacks, threads)
 }

@@ -79,7 +79,8 @@ func TestSlotsFollowTheClock(t *testing.T) {
 		{[]*profile.Window{at(100, 0, 1), at(110, 0, 0)}, map[uint32]int64{1: 1, 0: 1}},
 	} {
 		got := map[uint32]int64{}
-		for _, r := range merge(t, c.windows...).Rows {
+		merged := merge(t, c.windows...)
+		for _, r := range merged.Rows.All() {
 			got[r.Slot] += r.N
 		}
 		if !maps.Equal(got, c.want) {
@@ -88,7 +89,7 @@ func TestSlotsFollowTheClock(t *testing.T) {
 	}
 	other := at(100, 0, 1)
 	other.Slot = 2 * time.Second
-	if w := merge(t, at(100, 0, 1), other); w.Slot != 0 || len(w.Rows) != 1 || w.Rows[0].Slot != 0 {
+	if w := merge(t, at(100, 0, 1), other); w.Slot != 0 || w.Rows.Len() != 1 || w.Rows.At(0).Slot != 0 {
 		t.Errorf("slots of two lengths: %v, %+v", w.Slot, w.Rows)
 	}
 }
@@ -113,7 +114,7 @@ func TestSubtractUndoesMerge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(nothing.Rows) != 0 || len(nothing.Losses) != 0 || nothing.Exact.CPU != 0 || nothing.Idle != 0 {
+		if nothing.Rows.Len() != 0 || len(nothing.Losses) != 0 || nothing.Exact.CPU != 0 || nothing.Idle != 0 {
 			t.Fatalf("seed %d: a-a is %v", seed, profiletest.Canonical(nothing))
 		}
 	}
@@ -121,8 +122,8 @@ func TestSubtractUndoesMerge(t *testing.T) {
 
 // withoutZeroes drops what b brought and took along again.
 func withoutZeroes(w *profile.Window) *profile.Window {
-	w.Rows = slices.DeleteFunc(w.Rows, func(r profile.Row) bool {
-		return r.N == 0 && !slices.ContainsFunc(r.Values, func(v int64) bool { return v != 0 })
+	w.Rows.Keep(func(r profile.Row) bool {
+		return r.N != 0 || slices.ContainsFunc(r.Values, func(v int64) bool { return v != 0 })
 	})
 	w.Losses = slices.DeleteFunc(w.Losses, func(l profile.Loss) bool { return l.N == 0 && l.Value == 0 })
 	for i, th := range w.Threads {

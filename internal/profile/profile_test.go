@@ -82,11 +82,11 @@ func TestBuilderFoldsWhatIsTheSame(t *testing.T) {
 	b.Thread(profile.Thread{TID: 1, Exact: profile.Exact{CPU: time.Second}})
 	values := []int64{5}
 	for range 3 {
-		b.Add(profile.Row{Stack: s, Thread: th, N: 1, Values: values, Squares: 25})
+		b.Add(profile.Row{Stack: s, Thread: th, N: 1, Values: values, Squares: []float64{25}})
 	}
 	values[0] = 99 // the builder must not hold on to it
 	w := b.Window()
-	if len(w.Rows) != 1 || w.N() != 3 || w.Total(0) != 15 || w.Rows[0].Squares != 75 {
+	if w.Rows.Len() != 1 || w.N() != 3 || w.Total(0) != 15 || w.Rows.At(0).Squares[0] != 75 {
 		t.Errorf("rows %+v", w.Rows)
 	}
 	if f := w.Frames(l); f[0].Function != "late" {

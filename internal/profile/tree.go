@@ -13,10 +13,11 @@ type Sum struct {
 	Squares float64 // their squared weights
 }
 
-func (s *Sum) add(n, value int64, squares float64) {
-	s.N += n
-	s.Value += value
-	s.Squares += squares
+// Add adds another sum.
+func (s *Sum) Add(o Sum) {
+	s.N += o.N
+	s.Value += o.Value
+	s.Squares += o.Squares
 }
 
 // Node is a function in its calling context.
@@ -74,7 +75,7 @@ func NewTree(o TreeOptions, windows ...*Window) (*Tree, error) {
 func (t *Tree) addWindow(o TreeOptions, column, index int, w *Window) {
 	columns := len(t.Root.Total)
 	var frames []Frame
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		frames = w.appendLead(frames[:0], o, r)
 		lead := len(frames)
 		frames = w.appendShown(frames, r)
@@ -82,25 +83,21 @@ func (t *Tree) addWindow(o TreeOptions, column, index int, w *Window) {
 		if o.Reverse {
 			slices.Reverse(shown)
 		}
-		sum := Sum{N: r.N, Value: r.Values[index], Squares: r.Squares}
-		if index > 0 {
-			sum.Squares = 0 // weights of further types are measured, not designed
-		}
-		t.add(column, columns, sum, frames[:lead], shown)
+		t.add(column, columns, r.Sum(index), frames[:lead], shown)
 	}
 }
 
 // add adds a stack, led by its process and thread, to one column.
 func (t *Tree) add(column, columns int, sum Sum, lead, stack []Frame) {
 	node := t.Root
-	node.Total[column].add(sum.N, sum.Value, sum.Squares)
+	node.Total[column].Add(sum)
 	for _, part := range [2][]Frame{lead, stack} {
 		for _, f := range part {
 			node = node.child(f, columns)
-			node.Total[column].add(sum.N, sum.Value, sum.Squares)
+			node.Total[column].Add(sum)
 		}
 	}
-	node.Self[column].add(sum.N, sum.Value, sum.Squares)
+	node.Self[column].Add(sum)
 }
 
 // appendLead lists what the options want before a row's stack.

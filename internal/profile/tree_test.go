@@ -77,7 +77,7 @@ func stacks(kind profile.Kind, lines ...string) *profile.Window {
 			ids = append(ids, b.Named(profile.Frame{Function: name, Kind: kind, Line: i}))
 		}
 		slices.Reverse(ids)
-		b.Add(profile.Row{Stack: b.Stack(ids, profile.EndComplete), N: 1, Values: []int64{10}, Squares: 100})
+		b.Add(profile.Row{Stack: b.Stack(ids, profile.EndComplete), N: 1, Values: []int64{10}, Squares: []float64{100}})
 	}
 	return b.Window()
 }

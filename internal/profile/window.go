@@ -249,17 +249,6 @@ type Stack struct {
 	End       End
 }
 
-// Row is what was sampled on one stack.
-type Row struct {
-	Stack   StackID
-	Thread  ThreadID
-	Context ContextID
-	Slot    uint32  // which of the window's slots it was sampled in, plus one; 0: that is not told
-	N       int64   // samples
-	Values  []int64 // per value type: the sum of the samples' weights
-	Squares float64 // sum of squared weights of the first value type
-}
-
 // Sample is one sample of a window recorded with its times kept.
 type Sample struct {
 	Time   time.Duration // since the window's start
@@ -282,7 +271,7 @@ type Window struct {
 	Stacks    []Stack
 	Threads   []Thread  // ThreadID i is Threads[i-1]
 	Contexts  []Context // ContextID i is Contexts[i-1]
-	Rows      []Row
+	Rows      Rows
 	Samples   []Sample // only where each sample's time was kept
 }
 
@@ -307,21 +296,11 @@ func framesOf(l *Location, names []Frame) []Frame {
 	return []Frame{Unnamed(l.Kind, l.BuildID, l.Offset)}
 }
 
-// N sums the samples of all rows.
-func (w *Window) N() (n int64) {
-	for _, r := range w.Rows {
-		n += r.N
-	}
-	return n
-}
+// N returns the number of samples.
+func (w *Window) N() int64 { return w.Rows.Total(0).N }
 
-// Total sums value i of all rows.
-func (w *Window) Total(i int) (total int64) {
-	for _, r := range w.Rows {
-		total += r.Values[i]
-	}
-	return total
-}
+// Total returns the sum of value type i.
+func (w *Window) Total(i int) int64 { return w.Rows.Total(i).Value }
 
 // TypeIndex finds a value type by kind; -1 if the window has none such.
 func (w *Window) TypeIndex(kind string) int {

@@ -157,7 +157,7 @@ func (t *target) add(w *profile.Window, rules *whose.Classifier, now time.Time) 
 	} else {
 		t.cpu += total * scale
 	}
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		t.samples += float64(row.N)
 		if leaf := w.Stacks[row.Stack].Locations; len(leaf) > 0 {
 			t.function(w.Frames(leaf[0])[0], rules).add(float64(row.Values[0])*scale, now)

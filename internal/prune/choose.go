@@ -45,7 +45,7 @@ func choose(w *profile.Window, percent float64, groups []int) *choice {
 			rows += sampled[t.thread].rows
 		}
 	}
-	if rows == 0 || rows*fewRows < len(w.Rows) {
+	if rows == 0 || rows*fewRows < w.Rows.Len() {
 		return nil
 	}
 	for i, group := range groups {
@@ -174,15 +174,12 @@ type sum struct {
 	stood    bool // some of it is on stacks that were cut
 }
 
-// sampledOn adds up a window's rows by thread, and tells by what they are compared. Rows
-// lie all over memory, and their values elsewhere: these are not looked at again where
-// each sample has the same.
+// sampledOn adds up a window's rows by thread, and returns the scale to compare them by.
 func sampledOn(w *profile.Window) (of []sum, by scale) {
 	of = make([]sum, len(w.Threads))
 	standing := standingStacks(w)
 	each, known, alike := int64(0), false, true
-	for i := range w.Rows {
-		r := &w.Rows[i]
+	for _, r := range w.Rows.All() {
 		if r.Thread == 0 {
 			continue
 		}
@@ -211,7 +208,7 @@ func (s scale) sum(of sum) int64 {
 	return of.n
 }
 
-func (s scale) row(r *profile.Row) int64 {
+func (s scale) row(r profile.Row) int64 {
 	if s.values {
 		return first(r)
 	}
@@ -219,7 +216,7 @@ func (s scale) row(r *profile.Row) int64 {
 }
 
 // first is a row's value of the first type, if it has any.
-func first(r *profile.Row) int64 {
+func first(r profile.Row) int64 {
 	if len(r.Values) == 0 {
 		return 0
 	}

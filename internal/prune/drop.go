@@ -38,8 +38,7 @@ func dropContexts(w *profile.Window) {
 	}
 	numbers := make([]profile.ContextID, len(w.Contexts))
 	var kept []profile.Context
-	for i := range w.Rows {
-		id := w.Rows[i].Context
+	for i, id := range w.Rows.Context {
 		if id == 0 {
 			continue
 		}
@@ -47,7 +46,7 @@ func dropContexts(w *profile.Window) {
 			kept = append(kept, w.Contexts[id-1])
 			numbers[id-1] = profile.ContextID(len(kept))
 		}
-		w.Rows[i].Context = numbers[id-1]
+		w.Rows.Context[i] = numbers[id-1]
 	}
 	w.Contexts = kept
 }

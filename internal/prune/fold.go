@@ -26,7 +26,7 @@ type folder struct {
 	w *profile.Window
 	*choice
 	threads []profile.ThreadID // what those there were have become
-	rows    []profile.Row      // of threads that are pruned, as they were
+	first   int                // index of the first row of a pruned thread
 	stacks  []profile.StackID  // what those there were become on which something stays; else gone
 	stay    profile.StackID    // how many that is
 	losses  *losses
@@ -88,18 +88,17 @@ func (f *folder) foldThreads() {
 // stay where they are, and numbers the stacks of those.
 func (f *folder) takeRows() {
 	stays := make([]bool, len(f.w.Stacks))
-	rows := f.w.Rows
-	stay := len(rows)
-	for i := 0; i < stay; {
-		if r := &rows[i]; !f.goes(r.Thread) {
+	rows := &f.w.Rows
+	f.first = rows.Len()
+	for i := 0; i < f.first; {
+		if r := rows.At(i); !f.goes(r.Thread) {
 			stays[r.Stack] = true
 			i++
 			continue
 		}
-		stay--
-		rows[i], rows[stay] = rows[stay], rows[i]
+		f.first--
+		rows.Swap(i, f.first)
 	}
-	f.w.Rows, f.rows = rows[:stay], rows[stay:]
 	for i := range f.w.Samples {
 		if s := &f.w.Samples[i]; !f.goes(s.Thread) {
 			stays[s.Stack] = true
@@ -130,25 +129,26 @@ func (f *folder) thread(id profile.ThreadID) profile.ThreadID {
 // weigh sees what groups would lose of which function, and what they have of those, and
 // gives rows that stay the threads and the stacks that theirs have become.
 func (f *folder) weigh() {
-	for i := range f.rows {
-		if r := &f.rows[i]; f.stacks[r.Stack] == gone {
+	rows := &f.w.Rows
+	for i := f.first; i < rows.Len(); i++ {
+		if r := rows.At(i); f.stacks[r.Stack] == gone {
 			f.losses.lose(f.stakes[r.Thread-1], r.Stack, f.scale.row(r))
 		}
 	}
-	for i := range f.rows {
-		f.have(&f.rows[i])
+	for i := f.first; i < rows.Len(); i++ {
+		f.have(rows.At(i))
 	}
-	for i := range f.w.Rows {
-		r := &f.w.Rows[i]
+	for i := range f.first {
+		r := rows.At(i)
 		if r.Thread != 0 {
 			f.have(r)
-			r.Thread = f.threads[r.Thread-1]
+			rows.Thread[i] = f.threads[r.Thread-1]
 		}
-		r.Stack = f.stacks[r.Stack]
+		rows.Stack[i] = f.stacks[r.Stack]
 	}
 }
 
-func (f *folder) have(r *profile.Row) {
+func (f *folder) have(r profile.Row) {
 	if s := f.stakes[r.Thread-1]; s != nil {
 		f.losses.have(s, r.Stack, f.scale.row(r))
 	}
@@ -217,32 +217,28 @@ func (f *folder) foldSamples() {
 	}
 }
 
-// foldRows puts back what was taken out, added up, where it was.
+// foldRows adds up the rows of threads that are pruned, in their place.
 func (f *folder) foldRows() {
-	w, places := f.w, make(map[folded]int, len(f.rows))
-	all := w.Rows[:len(w.Rows)+len(f.rows)]
-	for _, r := range f.rows {
+	rows := &f.w.Rows
+	n, places := f.first, make(map[folded]int, rows.Len()-f.first)
+	for i := f.first; i < rows.Len(); i++ {
+		r := rows.At(i)
 		stack, cut := f.become(r.Stack, f.stakes[r.Thread-1])
 		if cut {
-			f.lose(&r)
+			f.lose(r)
 		}
 		r.Stack, r.Thread, r.Context = stack, f.thread(r.Thread), 0
 		key := folded{r.Stack, r.Thread, r.Slot}
 		at, ok := places[key]
 		if !ok {
-			places[key] = len(w.Rows)
-			r.Values = slices.Clone(r.Values) // the only thing that a copy of the window may share
-			w.Rows = append(w.Rows, r)
+			places[key] = n
+			rows.Set(n, r)
+			n++
 			continue
 		}
-		into := &w.Rows[at]
-		into.N += r.N
-		into.Squares += r.Squares
-		for j, v := range r.Values {
-			into.Values[j] += v
-		}
+		rows.AddTo(at, r, 1)
 	}
-	clear(all[len(w.Rows):])
+	rows.Truncate(n)
 }
 
 // keepStacks leaves the stacks that something is on.
@@ -258,7 +254,7 @@ func (f *folder) keepStacks() {
 }
 
 // lose counts a row that has lost what called its leaf.
-func (f *folder) lose(r *profile.Row) {
+func (f *folder) lose(r profile.Row) {
 	f.loss.N += r.N
 	f.loss.Value += first(r)
 }

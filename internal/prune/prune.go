@@ -117,9 +117,9 @@ func Sum(w *profile.Window, valueType int) (pruned int64) {
 	if standing == nil {
 		return 0
 	}
-	for i := range w.Rows {
-		if standing.has(w.Rows[i].Stack) && valueType < len(w.Rows[i].Values) {
-			pruned += w.Rows[i].Values[valueType]
+	for _, r := range w.Rows.All() {
+		if standing.has(r.Stack) && valueType < len(r.Values) {
+			pruned += r.Values[valueType]
 		}
 	}
 	return pruned

@@ -41,12 +41,11 @@ type amount struct {
 }
 
 // amounts adds a window up by something of its rows.
-func amounts[K comparable](w *profile.Window, key func(*profile.Row) K) map[K]amount {
+func amounts[K comparable](w *profile.Window, key func(profile.Row) K) map[K]amount {
 	all := map[K]amount{}
-	for i := range w.Rows {
-		r := &w.Rows[i]
+	for _, r := range w.Rows.All() {
 		a := all[key(r)]
-		all[key(r)] = amount{a.n + r.N, a.value + r.Values[0], a.second + r.Values[1], a.squares + r.Squares}
+		all[key(r)] = amount{a.n + r.N, a.value + r.Values[0], a.second + r.Values[1], a.squares + r.Squares[0]}
 	}
 	return all
 }
@@ -74,7 +73,7 @@ func TestTotalsStay(t *testing.T) {
 			slot uint32
 		}
 		of := func(w *profile.Window) map[when]amount {
-			return amounts(w, func(r *profile.Row) when { return when{w.Thread(r.Thread).PID, r.Slot} })
+			return amounts(w, func(r profile.Row) when { return when{w.Thread(r.Thread).PID, r.Slot} })
 		}
 		if got, want := of(p), of(w); !same(got, want) {
 			t.Errorf("seed %d: %v, want %v", seed, got, want)
@@ -122,7 +121,7 @@ type place struct {
 }
 
 func placed(w *profile.Window) map[place]amount {
-	return amounts(w, func(r *profile.Row) place { return place{w.Thread(r.Thread).PID, r.Slot, signature(w, r.Stack)} })
+	return amounts(w, func(r profile.Row) place { return place{w.Thread(r.Thread).PID, r.Slot, signature(w, r.Stack)} })
 }
 
 // signature is the same for stacks that are.
@@ -146,7 +145,7 @@ func TestWhatStays(t *testing.T) {
 			continue
 		}
 		stays := map[string]bool{}
-		for _, r := range p.Rows {
+		for _, r := range p.Rows.All() {
 			if p.Thread(r.Thread).Name != prune.Name {
 				stays[signature(p, r.Stack)] = true
 			}
@@ -157,7 +156,7 @@ func TestWhatStays(t *testing.T) {
 				t.Errorf("seed %d: %v on a stack that stays, and was %v", seed, after[at], want)
 			}
 		}
-		for _, r := range p.Rows {
+		for _, r := range p.Rows.All() {
 			stack := p.Stacks[r.Stack].Locations
 			switch n := len(stack); {
 			case p.Thread(r.Thread).Name != prune.Name:
@@ -229,7 +228,7 @@ func crowd(seed uint64) *profile.Window {
 // functionsOf adds up a crowd's window by function.
 func functionsOf(w *profile.Window) map[string]int64 {
 	all := map[string]int64{}
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		l := w.Stacks[r.Stack].Locations[0]
 		name := fmt.Sprint(w.Locations[l].Offset >> 8)
 		if len(w.Names[l]) > 0 {
@@ -263,7 +262,7 @@ func TestLargestFunctions(t *testing.T) {
 
 // gone adds up what is of threads that were pruned.
 func gone(w *profile.Window) (value int64) {
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		if w.Thread(r.Thread).Name == prune.Name {
 			value += r.Values[0]
 		}
@@ -357,7 +356,7 @@ func TestAnyOrder(t *testing.T) {
 		w := random(seed)
 		r := rand.New(rand.NewPCG(seed, 7))
 		b := profile.NewBuilder(w.Head)
-		order := r.Perm(len(w.Rows))
+		order := r.Perm(w.Rows.Len())
 		locations := make([]profile.LocationID, len(w.Locations))
 		for i, l := range w.Locations {
 			locations[i] = b.Location(l, w.Names[i]...)
@@ -367,7 +366,7 @@ func TestAnyOrder(t *testing.T) {
 			threads[i+1] = b.Thread(w.Threads[i])
 		}
 		for _, i := range order {
-			row := w.Rows[i]
+			row := w.Rows.At(i)
 			stack := w.Stacks[row.Stack]
 			row.Stack, row.Thread = b.Stack(stack.Locations, stack.End), threads[row.Thread]
 			if row.Context != 0 {
@@ -485,7 +484,7 @@ func TestNothingElse(t *testing.T) {
 			continue
 		}
 		stacks, locations := map[profile.StackID]bool{}, map[profile.LocationID]bool{}
-		for _, r := range p.Rows {
+		for _, r := range p.Rows.All() {
 			stacks[r.Stack] = true
 			for _, l := range p.Stacks[r.Stack].Locations {
 				locations[l] = true

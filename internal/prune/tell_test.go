@@ -39,7 +39,7 @@ func windowWith(rows ...sampled) *profile.Window {
 // told adds up what stands for threads that were pruned, by its leaf.
 func told(w *profile.Window) map[string]int64 {
 	all := map[string]int64{}
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		if s := w.Stacks[r.Stack]; prune.Stands(w.Locations[s.Locations[len(s.Locations)-1]]) {
 			all[w.Locations[s.Locations[0]].Name] += r.N
 		}
@@ -134,7 +134,7 @@ func TestPrunedAmongOthers(t *testing.T) {
 func TestContexts(t *testing.T) {
 	w := windowWith(sampled{"shop", 1, 990, named("serve", "main")}, sampled{"shop", 2, 1, named("serve", "main")})
 	prune.Window(w, 99, nil)
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		if pruned := w.Thread(r.Thread).Name == prune.Name; pruned != (r.Context == 0) {
 			t.Errorf("%+v is of %+v", w.Thread(r.Thread), r)
 		}
@@ -150,11 +150,9 @@ func TestWithoutValues(t *testing.T) {
 		kept   int
 	}{"nothing": {[]int64{0, 0}, 1}, "missing": {nil, 1}, "negative": {[]int64{10, -1}, 2}, "none of one": {[]int64{0, 10}, 2}, "more than samples": {[]int64{10, 5}, 2}} {
 		w := windowWith(rows...)
-		for i := range w.Rows {
-			w.Rows[i].Values = nil
-			if c.values != nil {
-				w.Rows[i].Values = c.values[i : i+1]
-			}
+		copy(w.Rows.Values, c.values)
+		if c.values == nil {
+			w.Rows.Types, w.Rows.Values, w.Rows.Squares = 0, nil, nil
 		}
 		prune.Window(w, 99, nil)
 		if kept := len(slices.DeleteFunc(w.Threads, func(t profile.Thread) bool { return t.Name == prune.Name })); kept != c.kept {

@@ -24,7 +24,7 @@ func grove(m *store.Merged, column int, kind string) (*profile.Grove, error) {
 	}
 	for i := range c.Sums {
 		s := &c.Sums[i]
-		g.Leaves[i] = profile.Leaf{Call: s.Call, Sum: profile.Sum{N: s.N, Value: s.Value, Squares: s.Squares}}
+		g.Leaves[i] = profile.Leaf{Call: s.Call, Sum: s.Sum}
 	}
 	return g, nil
 }

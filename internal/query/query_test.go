@@ -129,7 +129,7 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 				}
 				at = call
 			}
-			sum := store.Sum{Call: at, N: n, Value: 10 * n, Squares: float64(100 * n)}
+			sum := store.Sum{Call: at, Sum: profile.Sum{N: n, Value: 10 * n, Squares: float64(100 * n)}}
 			sum.Groups[len(w.labels["instance"])] = 10 * n
 			c.Sums = append(c.Sums, sum)
 			apart.add(key, store.Instance(w.labels), at, 10*n)

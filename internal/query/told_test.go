@@ -52,7 +52,7 @@ func TestToldInEffectiveSamples(t *testing.T) {
 	forest := &profile.Forest{Calls: []profile.Call{{Caller: -1, Place: -1}, {Caller: 0, Place: 0}, {Caller: 0, Place: 1}},
 		Places: []profile.Place{{Names: []profile.Frame{{Function: "a"}}}, {Names: []profile.Frame{{Function: "b"}}}}}
 	sum := func(call int, fast, slow int64) store.Sum {
-		return store.Sum{Call: call, N: fast + slow, Value: fast + 4*slow, Squares: float64(fast + 16*slow)}
+		return store.Sum{Call: call, Sum: profile.Sum{N: fast + slow, Value: fast + 4*slow, Squares: float64(fast + 16*slow)}}
 	}
 	got := running(forest, []store.Sum{sum(1, 80, 20), sum(2, 20, 5)})
 	// Weights 1 and 4: (100 + 100)^2 / (100 + 25 * 16) = 80 of 125, of which 4 in 5 are a's.

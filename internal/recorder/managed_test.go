@@ -31,7 +31,7 @@ func windowOf(m *managed, pid int, addresses ...uint64) *profile.Window {
 	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 	for _, address := range addresses {
 		id := b.Location(m.location(pid, address))
-		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{id}, profile.EndComplete), N: 1, Values: []int64{1}, Squares: 1})
+		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{id}, profile.EndComplete), N: 1, Values: []int64{1}, Squares: []float64{1}})
 	}
 	return b.Window()
 }
@@ -39,7 +39,7 @@ func windowOf(m *managed, pid int, addresses ...uint64) *profile.Window {
 // leaves counts samples by the name of their leaf.
 func leaves(w *profile.Window) map[string]int64 {
 	counts := map[string]int64{}
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		counts[w.Locations[w.Stacks[row.Stack].Locations[0]].Name] += row.N
 	}
 	return counts
@@ -70,8 +70,8 @@ func TestManagedNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := leaves(w)
-		if len(got) != 3 || got["A.first"] != 2 || got["A.second"] != 1 || got[codeMade.Name] != 1 || len(w.Rows) != 3 {
-			t.Errorf("got %v in %d rows", got, len(w.Rows))
+		if len(got) != 3 || got["A.first"] != 2 || got["A.second"] != 1 || got[codeMade.Name] != 1 || w.Rows.Len() != 3 {
+			t.Errorf("got %v in %d rows", got, w.Rows.Len())
 		}
 		if *questions != 2 {
 			t.Errorf("%d questions, want one at the beginning and one at the end", *questions)

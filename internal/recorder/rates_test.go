@@ -66,7 +66,7 @@ func TestRates(t *testing.T) {
 
 // add sums by process what was sampled, and what was used.
 func add(w *profile.Window, n, value, exact map[int]float64) {
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		pid := w.Thread(row.Thread).PID
 		n[pid] += float64(row.N)
 		value[pid] += float64(row.Values[0]) / 1e9

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -42,9 +41,8 @@ type source struct {
 
 // cell is what was sampled on one stack.
 type cell struct {
-	n, value int64
-	squares  float64
-	groups   [store.Groups]int64
+	profile.Sum
+	groups [store.Groups]int64
 }
 
 // sums adds windows up that are passed on together.
@@ -169,29 +167,21 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 // add adds the rows of a window; values are of a group, if it does not tell them
 // by group itself.
 func (s *sum) add(w *atysv1.Window, hashes []profile.Hash, group int) {
-	rows, scale := w.GetRows(), w.GetTypes()[0].GetScale()
+	rows, groups, scale := wire.Rows(w), w.GetRows().GetGroups(), w.GetTypes()[0].GetScale()
 	s.scale = store.CommonScale(s.scale, scale)
-	for i, stack := range rows.GetStack() {
-		c := s.cells[hashes[stack]]
+	for i, row := range rows.All() {
+		c := s.cells[hashes[row.Stack]]
 		if c == nil {
 			c = &cell{}
-			s.cells[hashes[stack]] = c
+			s.cells[hashes[row.Stack]] = c
 		}
-		n, value := rows.N[i], rows.Value[i]*scale
-		c.n += n
-		c.value += value
-		if n > 0 {
-			c.squares += float64(value) * float64(value) / float64(n)
-		}
-		if len(rows.GetSpread()) > 0 {
-			c.squares += float64(rows.Spread[i]) * float64(scale) * float64(scale)
-		}
-		if len(rows.GetGroups()) == 0 {
-			c.groups[group] += value
+		c.Add(row.Sum(0))
+		if len(groups) == 0 {
+			c.groups[group] += row.Values[0]
 			continue
 		}
 		for g := range c.groups {
-			c.groups[g] += rows.Groups[i*store.Groups+g] * scale
+			c.groups[g] += groups[i*store.Groups+g] * scale
 		}
 	}
 }
@@ -210,7 +200,7 @@ func (s *sums) request() (r *atysv1.PushRequest, hashes []profile.Hash, windows 
 			r.Series = append(r.Series, one.series[i])
 		}
 		w.Types[0].Scale = one.scale
-		w.Rows = one.rows(func(h profile.Hash) uint32 {
+		w.Rows = one.rows(w.Types, func(h profile.Hash) uint32 {
 			n, ok := stacks[h]
 			if !ok {
 				n = uint32(len(hashes))
@@ -236,25 +226,17 @@ func (s *sum) run() (run profile.Run) {
 	return run
 }
 
-func (s *sum) rows(number func(profile.Hash) uint32) *atysv1.Rows {
-	rows, scale, spread := &atysv1.Rows{}, float64(s.scale), false
+func (s *sum) rows(types []*atysv1.ValueType, number func(profile.Hash) uint32) *atysv1.Rows {
+	rows, groups := profile.RowsOf(1), []int64(nil)
 	hashes := slices.SortedFunc(maps.Keys(s.cells), func(a, b profile.Hash) int { return slices.Compare(a[:], b[:]) })
 	for _, h := range hashes {
 		c := s.cells[h]
-		rows.Stack, rows.N, rows.Value = append(rows.Stack, number(h)), append(rows.N, c.n), append(rows.Value, c.value/s.scale)
-		above := int64(0)
-		if c.n > 1 {
-			value := float64(c.value)
-			above = int64(math.Round(max(0, c.squares-value*value/float64(c.n)) / scale / scale))
-		}
-		rows.Spread = append(rows.Spread, above)
-		spread = spread || above != 0
+		rows.Append(profile.Row{Stack: profile.StackID(number(h)), N: c.N, Values: []int64{c.Value}, Squares: []float64{c.Squares}})
 		for _, v := range c.groups {
-			rows.Groups = append(rows.Groups, v/s.scale)
+			groups = append(groups, v/s.scale)
 		}
 	}
-	if !spread {
-		rows.Spread = nil
-	}
-	return rows
+	m := wire.SealRows(&rows, types)
+	m.Groups = groups
+	return m
 }

@@ -20,9 +20,8 @@ func summable(instance int, at time.Time) *profile.Window {
 	w.Design, w.Threads, w.Contexts = profile.DesignRandomised, nil, nil
 	w.Instances = profile.Instances{Recorded: 2, Eligible: 5}
 	w.Types[0] = profile.CPUTime(1)
-	for r := range w.Rows {
-		w.Rows[r].Thread, w.Rows[r].Context, w.Rows[r].Values = 0, 0, w.Rows[r].Values[:1]
-	}
+	w.Rows = w.Rows.Only(0)
+	w.Rows.Thread, w.Rows.Context = nil, nil
 	return w
 }
 

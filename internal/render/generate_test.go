@@ -126,7 +126,7 @@ func (g *generator) add(path []profile.LocationID, thread profile.ThreadID, samp
 		value += w
 		squares += float64(w) * float64(w)
 	}
-	g.b.Add(profile.Row{Stack: g.b.Stack(leafFirst, profile.EndComplete), Thread: thread, N: int64(samples), Values: []int64{value}, Squares: squares})
+	g.b.Add(profile.Row{Stack: g.b.Stack(leafFirst, profile.EndComplete), Thread: thread, N: int64(samples), Values: []int64{value}, Squares: []float64{squares}})
 }
 
 // realistic is a machine with a database, a Python and a Java service, a Go gateway and an indexer.
@@ -192,8 +192,8 @@ func changed(w *profile.Window, seed uint64) *profile.Window {
 	r := rand.New(rand.NewPCG(seed, 11))
 	factors := map[string]float64{"ExecSort": 1.7, "heapgettup_pagemode": 0.5, "serialize": 0.35, "tcp_recvmsg": 1.5, "runtime.mallocgc": 2}
 	out := *w
-	out.Rows = make([]profile.Row, 0, len(w.Rows))
-	for _, row := range w.Rows {
+	out.Rows = profile.RowsOf(1)
+	for _, row := range w.Rows.All() {
 		factor := 1.2
 		for _, l := range w.Stacks[row.Stack].Locations {
 			for _, f := range w.Frames(l) {
@@ -206,8 +206,8 @@ func changed(w *profile.Window, seed uint64) *profile.Window {
 		n := max(0, int64(math.Round(mean+r.NormFloat64()*math.Sqrt(mean))))
 		if n > 0 {
 			value := n * row.Values[0] / row.N
-			row.N, row.Values, row.Squares = n, []int64{value}, float64(value)*float64(value)/float64(n)*1.083
-			out.Rows = append(out.Rows, row)
+			row.N, row.Values, row.Squares = n, []int64{value}, []float64{profile.Alike(n, value) * 1.083}
+			out.Rows.Append(row)
 		}
 	}
 	return &out

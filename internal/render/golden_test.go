@@ -36,7 +36,7 @@ func small() *profile.Window {
 		profile.Frame{Function: "mix", Kind: profile.KindNative, File: "hash.h", Line: 9, Inlined: true},
 		profile.Frame{Function: "hash", Kind: profile.KindNative, File: "hash.c", Line: 30})
 	add := func(thread profile.ThreadID, n int64, leafFirst ...profile.LocationID) {
-		b.Add(profile.Row{Stack: b.Stack(leafFirst, profile.EndComplete), Thread: thread, N: n, Values: []int64{n * 1_000_000}, Squares: float64(n) * 1.08e12})
+		b.Add(profile.Row{Stack: b.Stack(leafFirst, profile.EndComplete), Thread: thread, N: n, Values: []int64{n * 1_000_000}, Squares: []float64{float64(n) * 1.08e12}})
 	}
 	add(worker, 400, hash, serve, start)
 	add(worker, 250, read, serve, start)
@@ -51,9 +51,10 @@ func smallAfter() *profile.Window {
 	w := small()
 	factors := []int64{50, 200, 100, 100, 150}
 	for i, f := range factors {
-		w.Rows[i].N = w.Rows[i].N * f / 100
-		w.Rows[i].Values[0] = w.Rows[i].Values[0] * f / 100
-		w.Rows[i].Squares = w.Rows[i].Squares * float64(f) / 100
+		row := w.Rows.At(i)
+		w.Rows.N[i] = row.N * f / 100
+		row.Values[0] = row.Values[0] * f / 100
+		row.Squares[0] = row.Squares[0] * float64(f) / 100
 	}
 	return w
 }

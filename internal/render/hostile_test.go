@@ -34,7 +34,7 @@ func hostileTree(t testing.TB) *profile.Tree {
 		head.Losses = append(head.Losses, profile.Loss{Reason: profile.LossReason(name), Detail: name, N: 5})
 		thread := b.Thread(profile.Thread{PID: 1, TID: 1, Process: name, Name: name})
 		l := b.Named(profile.Frame{Function: name, File: name, Mapping: name, Linkage: name, Line: -7, StartLine: -7, Kind: 250, Class: 250})
-		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{l, l}, profile.EndCorrupt), Thread: thread, N: 10, Values: []int64{10}, Squares: 10})
+		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{l, l}, profile.EndCorrupt), Thread: thread, N: 10, Values: []int64{10}, Squares: []float64{10}})
 	}
 	return treeOf(t, profile.TreeOptions{Process: true, Thread: true}, b.Window())
 }

@@ -144,7 +144,7 @@ func fillAsked(b *testing.B, s store.Store) {
 	for range askedShapes {
 		shapes = append(shapes, askedWindow(r, askedRows))
 	}
-	small, none := askedWindow(r, 10), store.Rows{}
+	small, none := askedWindow(r, 10), profile.RowsOf(1)
 	for n := range askedWindows {
 		batch := &store.Batch{Stacks: leaves, Forest: f}
 		if n > 0 {
@@ -175,7 +175,7 @@ func fillAsked(b *testing.B, s store.Store) {
 func askedWindow(r *rand.Rand, rows int) store.Window {
 	const period, scale = 52631579, 52631579 / 2
 	zipf, swap, counts := rand.NewZipf(r, 1.05, 3, askedStacks-1), r.Perm(askedStacks), map[uint32]int64{}
-	w := store.Window{Scales: []int64{scale}, Head: profile.Head{Task: "builtin", Duration: 10 * time.Second, Design: profile.DesignRandomised,
+	w := store.Window{Scales: []int64{scale}, Rows: profile.RowsOf(1), Head: profile.Head{Task: "builtin", Duration: 10 * time.Second, Design: profile.DesignRandomised,
 		Types: []profile.ValueType{{Kind: kind, Unit: "nanoseconds", Period: period}}, Exact: profile.Exact{CPU: time.Duration(r.Int64N(4e10)), Source: "schedstat"}}}
 	for len(counts) < rows {
 		at := int(zipf.Uint64())
@@ -185,8 +185,9 @@ func askedWindow(r *rand.Rand, rows int) store.Window {
 		counts[uint32(at)]++
 	}
 	for stack, n := range counts {
-		w.Rows.Stack, w.Rows.N, w.Rows.Value = append(w.Rows.Stack, stack), append(w.Rows.N, n), append(w.Rows.Value, 2*n+r.Int64N(n+1))
-		w.Rows.Spread = append(w.Rows.Spread, r.Int64N(n))
+		value := (2*n + r.Int64N(n+1)) * scale
+		squares := profile.Alike(n, value) + float64(r.Int64N(n))*scale*scale
+		w.Rows.Append(profile.Row{Stack: profile.StackID(stack), N: n, Values: []int64{value}, Squares: []float64{squares}})
 	}
 	return w
 }

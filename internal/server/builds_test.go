@@ -145,7 +145,7 @@ func sampled(r *rand.Rand, b *build, functions []profile.FrameKey, used usage) *
 			calls[i] = functions[r.IntN(len(functions))]
 		}
 		n := 1 + r.Int64N(9)
-		w.Add(profile.Row{Stack: b.stack(w, calls), N: n, Values: []int64{10 * n}, Squares: float64(100 * n)})
+		w.Add(profile.Row{Stack: b.stack(w, calls), N: n, Values: []int64{10 * n}, Squares: []float64{float64(100 * n)}})
 		used.add(calls, n, 10*n)
 	}
 	return w.Window()

@@ -251,7 +251,7 @@ func batch(r *atysv1.PushRequest) (b *store.Batch, err error) {
 	return b, nil
 }
 
-// window takes a window's columns over as they are.
+// window converts a message to a window of the store.
 func window(m *atysv1.Window) (w store.Window, err error) {
 	if w.Head, w.Run, err = wire.Head(m); err != nil {
 		return w, err
@@ -261,8 +261,9 @@ func window(m *atysv1.Window) (w store.Window, err error) {
 		w.Scales = append(w.Scales, t.GetScale())
 	}
 	w.Threads, w.Contexts = wire.Threads(m), wire.Contexts(m)
-	r := m.GetRows()
-	w.Rows = store.Rows{Stack: r.GetStack(), Thread: r.GetThread(), Context: r.GetContext(), Slot: r.GetSlot(),
-		N: r.GetN(), Value: r.GetValue(), Spread: r.GetSpread(), Groups: r.GetGroups()}
+	w.Rows = wire.Rows(m)
+	for _, v := range m.GetRows().GetGroups() {
+		w.Groups = append(w.Groups, v*w.Scales[0])
+	}
 	return w, nil
 }

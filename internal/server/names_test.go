@@ -92,7 +92,7 @@ func shipStripped(t *testing.T, p stripped, debug Debug) *named {
 	b := profile.NewBuilder(profile.Head{Task: "task", Start: time.Now().Add(-time.Minute), Duration: time.Second, Target: profile.Labels{"service": "shop"},
 		Types: []profile.ValueType{profile.CPUTime(1)}})
 	leaf := b.Location(p.hot, profile.Unnamed(profile.KindNative, "/usr/bin/shop", p.hot.Offset))
-	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndComplete), N: 7, Values: []int64{7}, Squares: 7})
+	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndComplete), N: 7, Values: []int64{7}, Squares: []float64{7}})
 	w := b.Window()
 	w.AddLoss(profile.Loss{Reason: profile.LossUnsymbolized, Detail: "no name for code of shop", N: 7, Value: 7})
 	for _, tenant := range []string{"default", "other"} {

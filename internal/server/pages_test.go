@@ -38,7 +38,7 @@ func oneStack(service string, used time.Duration, start time.Time, labels profil
 	for _, f := range slices.Backward(stack) {
 		ids = append(ids, b.Named(f))
 	}
-	b.Add(profile.Row{Stack: b.Stack(ids, profile.EndComplete), N: n, Values: []int64{int64(used)}, Squares: float64(used) * 1e7})
+	b.Add(profile.Row{Stack: b.Stack(ids, profile.EndComplete), N: n, Values: []int64{int64(used)}, Squares: []float64{float64(used) * 1e7}})
 	return b.Window()
 }
 

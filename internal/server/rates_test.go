@@ -98,7 +98,7 @@ func ratedWindow(node, service string, start time.Time, rate profile.Rate, did m
 		Types: []profile.ValueType{profile.CPUTime(period)}, Design: profile.DesignRandomised, Rate: rate, Exact: profile.Exact{CPU: length, Source: "schedstat"}})
 	for name, n := range did {
 		at := b.Location(profile.Location{Kind: profile.KindNative, BuildID: "0123", Offset: uint64(name[0])}, profile.Frame{Function: name, Kind: profile.KindNative})
-		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{at}, profile.EndComplete), N: n, Values: []int64{n * period}, Squares: float64(n) * float64(period) * float64(period)})
+		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{at}, profile.EndComplete), N: n, Values: []int64{n * period}, Squares: []float64{float64(n) * float64(period) * float64(period)}})
 	}
 	return b.Window()
 }

@@ -137,7 +137,8 @@ type Window struct {
 	Scales   []int64 // the values of each type are multiples of these
 	Threads  []profile.Thread
 	Contexts []profile.Context
-	Rows     Rows
+	Rows     profile.Rows // their stacks index into Batch.Stacks; an engine may round squares by up to a quarter of profile.Alike
+	Groups   []int64      // Groups values for each row: by replicate group, where several series were merged
 	// A window that a relay merged lists the windows that it contains, all of the same task
 	// and kind. It begins with the first of them, and ends no earlier than the last begins.
 	// It has one value type, groups, and neither threads nor contexts.
@@ -149,24 +150,6 @@ type Part struct {
 	Series profile.Labels
 	Run    profile.Run
 	After  time.Duration // from the start of the window that contains it
-}
-
-// Rows are columns; row i is the i-th entry of each. Thread, Context, Slot and Spread may
-// be nil, which is all zero.
-type Rows struct {
-	Stack   []uint32
-	Thread  []uint32 // of Threads, plus one
-	Context []uint32 // of Contexts, plus one
-	Slot    []uint32
-	N       []int64
-	Value   []int64 // all rows of the first type, then of the second ...
-	// Spread is by how much the sum of squared weights exceeds value*value/n, in squared
-	// scales of the first type. Windows have it as they are cut.
-	Spread []int64
-	// Excess is the same as a part of value*value/n. Stored windows have it instead. An
-	// engine may round the excess of a row by up to a quarter.
-	Excess []float32
-	Groups []int64 // Groups values a row: by replicate group, where several series were merged
 }
 
 // UnknownError lists stacks that windows refer to and the store does not know. Only the
@@ -316,11 +299,9 @@ type StackValue struct {
 
 // Sum is what was sampled on one stack.
 type Sum struct {
-	Call    int           // index into the forest's calls
-	N       int64         // samples
-	Value   int64         // of the requested type
-	Squares float64       // sum of squared weights; for types after a window's first, as if all weights in a row were equal
-	Groups  [Groups]int64 // the value by replicate group, see Group
+	Call        int           // index into the forest's calls
+	profile.Sum               // of the requested type; squares that are not known count as profile.Sum.Known
+	Groups      [Groups]int64 // the value by replicate group, see Group
 }
 
 // Types collects value types by kind. The zero value is ready to use.
@@ -405,37 +386,6 @@ type Store interface {
 	// room.
 	Usage(ctx context.Context, tenant string) (*Usage, error)
 	Close() error
-}
-
-// OpenRows returns the rows as a profile.Window has them, with the given stacks.
-func (w *Window) OpenRows(stacks []profile.StackID) []profile.Row {
-	r := &w.Rows
-	rows := make([]profile.Row, len(stacks))
-	at := func(column []uint32, i int) uint32 {
-		if column == nil {
-			return 0
-		}
-		return column[i]
-	}
-	for i := range rows {
-		row := profile.Row{Stack: stacks[i], Thread: profile.ThreadID(at(r.Thread, i)), Context: profile.ContextID(at(r.Context, i)),
-			Slot: at(r.Slot, i), N: r.N[i], Values: make([]int64, len(w.Scales))}
-		for t, scale := range w.Scales {
-			row.Values[t] = r.Value[t*len(rows)+i] * scale
-		}
-		if len(w.Scales) > 0 && row.N > 0 {
-			value, scale := float64(row.Values[0]), float64(w.Scales[0])
-			row.Squares = value * value / float64(row.N)
-			if r.Spread != nil {
-				row.Squares += float64(r.Spread[i]) * scale * scale
-			}
-			if r.Excess != nil {
-				row.Squares *= 1 + float64(r.Excess[i])
-			}
-		}
-		rows[i] = row
-	}
-	return rows
 }
 
 // CommonScale returns the greatest common divisor of two scales. The scale of no values is 0.

@@ -48,7 +48,7 @@ func order(w *profile.Window, byWeight bool) []int {
 		return all
 	}
 	weights := make([]int64, len(w.Locations))
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		for _, l := range w.Stacks[row.Stack].Locations {
 			weights[l] += row.N
 		}

@@ -223,7 +223,7 @@ const maxLossDetails = 16
 // losses counts samples by the file in which their leaf has no name.
 func (r *Resolver) losses(w *profile.Window, outcomes []outcome) []profile.Loss {
 	byFile := map[string]profile.Loss{}
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		stack := w.Stacks[row.Stack].Locations
 		if len(stack) == 0 || outcomes[stack[0]] == isNamed {
 			continue

@@ -17,7 +17,7 @@ func SealGrove(g *profile.Grove, run profile.Run) *atysv1.Spooled {
 	for i := range g.Leaves {
 		l := &g.Leaves[i]
 		hashes[i] = g.Forest.Calls[l.Call].Hash
-		r.Stack[i], r.N[i], r.Value[i], r.Spread[i] = uint32(i), l.N, in.of(l.Value), spread(l.N, l.Value, l.Squares, scale)
+		r.Stack[i], r.N[i], r.Value[i], r.Spread[i] = uint32(i), l.N, in.of(l.Value), spread(l.Sum, scale)
 	}
 	r.Spread = orNone(r.Spread)
 	m.Rows = r

@@ -179,7 +179,7 @@ func Open(s *atysv1.Spooled) (*profile.Window, profile.Run, error) {
 		return nil, run, err
 	}
 	w.Threads, w.Contexts = Threads(m), Contexts(m)
-	w.Rows = openRows(m)
+	w.Rows = Rows(m)
 	return w, run, nil
 }
 
@@ -226,31 +226,44 @@ func stacks(l *profile.Forest, hashes []profile.Hash) ([]profile.Stack, error) {
 	return stacks, nil
 }
 
-// openRows reads columns that CheckRows has found right.
-func openRows(m *atysv1.Window) []profile.Row {
+// Rows reads columns that CheckRows has found right. They are shared with the message.
+func Rows(m *atysv1.Window) profile.Rows {
 	r, types := m.GetRows(), m.GetTypes()
-	rows := make([]profile.Row, len(r.GetStack()))
-	at := func(column []uint32, i int) uint32 {
-		if column == nil {
-			return 0
-		}
-		return column[i]
+	n := len(r.GetStack())
+	rows := profile.Rows{
+		Types: len(types), Stack: ids[profile.StackID](r.GetStack()), Thread: ids[profile.ThreadID](r.GetThread()), Context: ids[profile.ContextID](r.GetContext()),
+		Slot: r.GetSlot(), N: r.GetN(), Values: make([]int64, n*len(types)), Squares: make([]float64, n*len(types)),
 	}
-	for i := range rows {
-		row := &rows[i]
-		*row = profile.Row{Stack: profile.StackID(r.Stack[i]), Thread: profile.ThreadID(at(r.Thread, i)), Context: profile.ContextID(at(r.Context, i)),
-			Slot: at(r.Slot, i), N: r.N[i], Values: make([]int64, len(types))}
-		for t, typ := range types {
-			row.Values[t] = r.Value[t*len(rows)+i] * typ.GetScale()
+	if len(rows.Slot) == 0 {
+		rows.Slot = nil
+	}
+	for t, typ := range types {
+		for i := range n {
+			rows.Values[i*rows.Types+t] = r.Value[t*n+i] * typ.GetScale()
 		}
-		if row.N > 0 && len(types) > 0 {
-			value := float64(row.Values[0])
-			row.Squares = value * value / float64(row.N)
-			if r.Spread != nil {
-				scale := float64(types[0].GetScale())
-				row.Squares += float64(r.Spread[i]) * scale * scale
-			}
+	}
+	if len(types) == 0 {
+		return rows
+	}
+	squared := float64(types[0].GetScale()) * float64(types[0].GetScale())
+	for i := range n {
+		at := i * rows.Types
+		rows.Squares[at] = profile.Alike(rows.N[i], rows.Values[at])
+		if len(r.GetSpread()) > 0 && rows.N[i] > 0 {
+			rows.Squares[at] += float64(r.Spread[i]) * squared
 		}
 	}
 	return rows
+}
+
+// ids converts a column of identifiers; nil if it is empty.
+func ids[T ~uint32](numbers []uint32) []T {
+	if len(numbers) == 0 {
+		return nil
+	}
+	out := make([]T, len(numbers))
+	for i, v := range numbers {
+		out[i] = T(v)
+	}
+	return out
 }

@@ -38,13 +38,13 @@ func Seal(w *profile.Window, run profile.Run) *atysv1.Spooled {
 	}
 	m := SealHead(&w.Head, run)
 	for i := range m.Types {
-		m.Types[i].Scale = scaleOf(w.Types[i].Period, len(w.Rows), func(row int) int64 { return w.Rows[row].Values[i] })
+		m.Types[i].Scale = scaleOf(w.Types[i].Period, w.Rows.Len(), func(row int) int64 { return w.Rows.At(row).Values[i] })
 	}
 	m.Threads = sealThreads(w.Threads)
 	for _, c := range w.Contexts {
 		m.Contexts = append(m.Contexts, &atysv1.Context{Trace: utf8(c.Trace), Span: utf8(c.Span), Endpoint: utf8(c.Endpoint), Interval: utf8(c.Interval)})
 	}
-	m.Rows = sealRows(w, m.Types)
+	m.Rows = SealRows(&w.Rows, m.Types)
 	return &atysv1.Spooled{Window: m, Series: sealSeries(w.Target), Stacks: Table(hashes), Dictionary: d.bytes()}
 }
 
@@ -133,27 +133,34 @@ func sealThreads(threads []profile.Thread) (sealed []*atysv1.Thread) {
 	return sealed
 }
 
-// sealRows writes rows in columns.
-func sealRows(w *profile.Window, types []*atysv1.ValueType) *atysv1.Rows {
+// SealRows writes rows, whose values become multiples of the types' scales. The message shares
+// columns with them.
+func SealRows(rows *profile.Rows, types []*atysv1.ValueType) *atysv1.Rows {
 	r := &atysv1.Rows{}
-	for _, row := range w.Rows {
-		r.Stack = append(r.Stack, uint32(row.Stack))
-		r.Thread = append(r.Thread, uint32(row.Thread))
-		r.Context = append(r.Context, uint32(row.Context))
-		r.Slot = append(r.Slot, row.Slot)
-		r.N = append(r.N, row.N)
-	}
-	r.Thread, r.Context, r.Slot = orNone(r.Thread), orNone(r.Context), orNone(r.Slot)
+	r.Stack, r.Thread, r.Context = numbers(rows.Stack), orNone(numbers(rows.Thread)), orNone(numbers(rows.Context))
+	r.Slot, r.N = orNone(rows.Slot), rows.N
 	for i, t := range types {
 		in := steps{scale: t.Scale}
-		for _, row := range w.Rows {
+		for _, row := range rows.All() {
 			r.Value = append(r.Value, in.of(row.Values[i]))
 		}
 	}
 	if len(types) > 0 {
-		r.Spread = spreads(w.Rows, types[0].Scale)
+		r.Spread = spreads(rows, types[0].Scale)
 	}
 	return r
+}
+
+// numbers converts a column of identifiers.
+func numbers[T ~uint32](column []T) []uint32 {
+	if column == nil {
+		return nil
+	}
+	out := make([]uint32, len(column))
+	for i, v := range column {
+		out[i] = uint32(v)
+	}
+	return out
 }
 
 // steps rounds values to some of a scale. What it takes from one row it gives to
@@ -172,24 +179,24 @@ func rounded(value, by int64) int64 {
 	if value < 0 {
 		return -rounded(-value, by)
 	}
-	return (value + by/2) / by
+	n := value / by
+	if rest := value % by; rest >= by-by/2 {
+		n++
+	}
+	return n
 }
 
 // spreads tells how much the weights of each row's samples differ.
-func spreads(rows []profile.Row, scale int64) []int64 {
-	out := make([]int64, len(rows))
-	for i, row := range rows {
-		out[i] = spread(row.N, row.Values[0], row.Squares, scale)
+func spreads(rows *profile.Rows, scale int64) []int64 {
+	out := make([]int64, rows.Len())
+	for i, row := range rows.All() {
+		out[i] = spread(row.Sum(0), scale)
 	}
 	return orNone(out)
 }
 
-func spread(n, value int64, squares float64, scale int64) int64 {
-	if n <= 1 {
-		return 0
-	}
-	above := (squares - float64(value)*float64(value)/float64(n)) / float64(scale) / float64(scale)
-	return int64(math.Round(max(0, above)))
+func spread(sum profile.Sum, scale int64) int64 {
+	return int64(math.Round(sum.Spread() / float64(scale) / float64(scale)))
 }
 
 // orNone leaves a column out that is all zero.

@@ -26,13 +26,11 @@ func window(seed uint64) *profile.Window {
 	w := profiletest.Random(r)
 	w.Samples = nil
 	w.Types[0].Period = min(r.Int64N(8), 3) // values of such are kept as they are
-	for i := range w.Rows {
-		row := &w.Rows[i]
+	for _, row := range w.Rows.All() {
 		row.Values[0] = row.N * (r.Int64N(1e6) + 1)
-		value := float64(row.Values[0])
-		row.Squares = value * value / float64(row.N)
+		row.Squares[0] = profile.Alike(row.N, row.Values[0])
 		if row.N > 1 {
-			row.Squares += float64(r.Int64N(1e6))
+			row.Squares[0] += float64(r.Int64N(1e6))
 		}
 	}
 	return w
@@ -100,8 +98,8 @@ func TestRoundingGivesBackWhatItTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, row := range got.Rows {
-		if off := math.Abs(float64(row.Values[0] - w.Rows[i].Values[0])); off > scale {
+	for i, row := range got.Rows.All() {
+		if off := math.Abs(float64(row.Values[0] - w.Rows.At(i).Values[0])); off > scale {
 			t.Errorf("row %d is off by %g, more than a step of %g", i, off, scale)
 		}
 	}
@@ -264,7 +262,7 @@ func seed(rows int) *profile.Window {
 	leaf := b.Location(profile.Location{Kind: profile.KindNative, BuildID: "ab", Offset: 16}, names...)
 	for i := range rows {
 		caller := b.Named(profile.Frame{Function: string(rune('h' + i))})
-		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf, caller}, profile.EndComplete), N: 1, Values: []int64{10}, Squares: 100})
+		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf, caller}, profile.EndComplete), N: 1, Values: []int64{10}, Squares: []float64{100}})
 	}
 	return b.Window()
 }
@@ -292,8 +290,8 @@ func FuzzOpen(f *testing.F) {
 		if err != nil || again != run {
 			t.Fatalf("sealed again: run %x after %x, %v", again, run, err)
 		}
-		if len(once.Rows) != len(twice.Rows) || once.N() != twice.N() {
-			t.Errorf("%d rows, %d samples; sealed again %d and %d", len(once.Rows), once.N(), len(twice.Rows), twice.N())
+		if once.Rows.Len() != twice.Rows.Len() || once.N() != twice.N() {
+			t.Errorf("%d rows, %d samples; sealed again %d and %d", once.Rows.Len(), once.N(), twice.Rows.Len(), twice.N())
 		}
 		b := NewBatch(func(profile.Hash) bool { return false })
 		if err := b.Add(s); err != nil {

@@ -28,7 +28,7 @@ func later() *profile.Window {
 	at := b.Named(profile.Frame{Function: "shop.serve", Kind: 200, Class: 201})
 	for i, end := range []profile.End{profile.EndComplete, 100, 200} {
 		n := int64(i + 1)
-		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{at}, end), N: n, Values: []int64{10 * n, n}, Squares: float64(100 * n)})
+		b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{at}, end), N: n, Values: []int64{10 * n, n}, Squares: []float64{float64(100 * n)}})
 	}
 	return b.Window()
 }

@@ -40,9 +40,9 @@ func (s summary) at(format string, args ...any) *amount {
 	return a
 }
 
-func (a *amount) row(r *profile.Row) {
+func (a *amount) row(r profile.Row) {
 	a.n += r.N
-	a.squares += r.Squares
+	a.squares += r.Sum(0).Squares
 	for i, v := range r.Values {
 		a.value(i, v)
 	}
@@ -68,8 +68,8 @@ func (a *amount) duration(times ...time.Duration) {
 func (s summary) add(of string, w *profile.Window) {
 	h := &w.Head
 	a := s.at("%s of %s %v, %q", of, w.Target, typesOf(h.Types), h.Design)
-	for i := range w.Rows {
-		a.row(&w.Rows[i])
+	for _, r := range w.Rows.All() {
+		a.row(r)
 	}
 	a.duration(h.Start.Sub(Epoch()), h.Duration, h.Idle, h.Watched)
 	if h.Exact != (profile.Exact{}) {
@@ -93,8 +93,8 @@ func (s summary) add(of string, w *profile.Window) {
 	for _, t := range w.Threads {
 		s.at("%s thread %d %d %q %q, exact by %q", of, t.PID, t.TID, t.Process, t.Name, t.Exact.Source).duration(t.Exact.CPU, t.Exact.User, t.Exact.System)
 	}
-	for i := range w.Rows {
-		s.addRow(of, w, &w.Rows[i])
+	for _, r := range w.Rows.All() {
+		s.addRow(of, w, r)
 	}
 	for _, one := range w.Samples {
 		a := s.at("%s samples with times", of)
@@ -105,7 +105,7 @@ func (s summary) add(of string, w *profile.Window) {
 	}
 }
 
-func (s summary) addRow(of string, w *profile.Window, r *profile.Row) {
+func (s summary) addRow(of string, w *profile.Window, r profile.Row) {
 	stack := w.Stacks[r.Stack]
 	if stack.End != profile.EndComplete {
 		s.at("%s ended %s", of, stack.End).row(r)

@@ -73,7 +73,7 @@ func checkStacks(t *testing.T, text []byte) {
 		t.Fatal(err)
 	}
 	var whole, all int64
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		frames := w.AppendStack(nil, r.Stack)
 		all += r.N
 		if len(frames) >= 23 && !w.Stacks[r.Stack].End.Truncated() {

@@ -188,7 +188,7 @@ func observe(t *testing.T, r *recorder.Recorder, length time.Duration) (stacks [
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		thread := w.Thread(row.Thread)
 		frames := w.AppendStack(nil, row.Stack)
 		stacks = append(stacks, observed{thread.PID, thread.TID, frames, row.N, w.Stacks[row.Stack].End})

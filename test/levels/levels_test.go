@@ -151,9 +151,7 @@ func windows(seed uint64) (all []*profile.Window) {
 		}
 		if i%5 > 0 {
 			w.Types = w.Types[:1]
-			for row := range w.Rows {
-				w.Rows[row].Values = w.Rows[row].Values[:1]
-			}
+			w.Rows = w.Rows.Only(0)
 		}
 		all = append(all, w)
 	}

@@ -84,7 +84,7 @@ func Top(reasons map[string]*Reason) []*Reason {
 }
 
 func (r *Result) count(w *profile.Window) {
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		end := w.Stacks[row.Stack].End
 		r.Samples += row.N
 		r.Ends[end] += row.N

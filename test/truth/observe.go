@@ -44,8 +44,8 @@ func Epoch() (time.Time, error) {
 func Observe(w *profile.Window, epoch time.Time) Observed {
 	from := w.Start.Sub(epoch).Nanoseconds()
 	o := Observed{From: from, To: from + w.Duration.Nanoseconds()}
-	for _, r := range w.Rows {
-		s := stats.Sums{N: r.N, Weight: float64(r.Values[0]), Squares: r.Squares}
+	for _, r := range w.Rows.All() {
+		s := stats.Sums{N: r.N, Weight: float64(r.Values[0]), Squares: r.Squares[0]}
 		if s.Squares == 0 && s.N > 0 {
 			s.Squares = s.Weight * s.Weight / float64(s.N)
 		}

@@ -276,11 +276,11 @@ func TestEpoch(t *testing.T) {
 func TestObserve(t *testing.T) {
 	epoch := time.Unix(1000, 0)
 	w := window(epoch.Add(2*time.Second), time.Second, 2)
-	w.Rows = []profile.Row{
-		{Stack: 0, N: 2, Values: []int64{30}, Squares: 500},
-		{Stack: 1, N: 4, Values: []int64{40}}, // equal weights: squares follow
-		{Stack: 0, N: 1, Values: []int64{10}, Squares: 100},
-	}
+	w.Rows = profile.RowsOf(1,
+		profile.Row{Stack: 0, N: 2, Values: []int64{30}, Squares: []float64{500}},
+		profile.Row{Stack: 1, N: 4, Values: []int64{40}}, // equal weights: squares follow
+		profile.Row{Stack: 0, N: 1, Values: []int64{10}, Squares: []float64{100}},
+	)
 	o := Observe(w, epoch)
 	if o.From != 2e9 || o.To != 3e9 {
 		t.Errorf("from %d to %d", o.From, o.To)

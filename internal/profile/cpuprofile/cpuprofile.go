@@ -66,7 +66,7 @@ func Write(w io.Writer, win *profile.Window, o Options) error {
 		return fmt.Errorf("write cpuprofile: the profile has no value type %q", o.Type)
 	}
 	t := newTree(win, o)
-	for _, r := range win.Rows {
+	for _, r := range win.Rows.All() {
 		if r.Values[index] < 0 {
 			return errors.New("write cpuprofile: the format has no negative values: is this a difference?")
 		}

@@ -163,7 +163,7 @@ func checkFile(t *testing.T, data []byte) map[string]int64 {
 
 func TestWriteRefuses(t *testing.T) {
 	negative := sample()
-	negative.Rows[0].Values[0] = -1
+	negative.Rows.At(0).Values[0] = -1
 	tests := []struct {
 		want    string
 		window  *profile.Window

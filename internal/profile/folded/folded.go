@@ -47,7 +47,7 @@ func Write(w io.Writer, win *profile.Window, o Options) error {
 	sums := map[string]int64{}
 	stacks := make([]string, len(win.Stacks))
 	var line []byte
-	for _, r := range win.Rows {
+	for _, r := range win.Rows.All() {
 		value := r.N
 		if index >= 0 {
 			value = r.Values[index]

@@ -77,14 +77,14 @@ func TestRoundTripKeepsNamesAndCounts(t *testing.T) {
 	if second := write(t, w, folded.Options{}); second != first {
 		t.Errorf("got:\n%s\nwant:\n%s", second, first)
 	}
-	frames := w.AppendStack(nil, w.Rows[2].Stack)
+	frames := w.AppendStack(nil, w.Rows.At(2).Stack)
 	if f := frames[1]; f.Function != "Lcom/Shop;\n::go 50% " {
 		t.Errorf("name came back as %q", f.Function)
 	}
 	if f := frames[2]; f.Function != "vfs_read" || f.Kind != profile.KindKernel {
 		t.Errorf("kernel frame came back as %+v", f)
 	}
-	if end := w.Stacks[w.Rows[1].Stack].End; end != profile.EndTooDeep {
+	if end := w.Stacks[w.Rows.At(1).Stack].End; end != profile.EndTooDeep {
 		t.Errorf("truncated stack came back %s", end)
 	}
 }
@@ -185,7 +185,7 @@ func TestControlCharacters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := w.AppendStack(nil, w.Rows[0].Stack); got[1].Function != "\u00a0\x7f" || got[0].Function != "a\u009b31m\x1b[m" {
+	if got := w.AppendStack(nil, w.Rows.At(0).Stack); got[1].Function != "\u00a0\x7f" || got[0].Function != "a\u009b31m\x1b[m" {
 		t.Errorf("frames are %+v", got)
 	}
 	if got := write(t, w, folded.Options{}); got != line {

@@ -145,7 +145,7 @@ func decode(f Format, in io.Reader) (*profile.Window, error) {
 func checkSums(w *profile.Window) error {
 	for i, t := range w.Types {
 		var sum float64
-		for _, r := range w.Rows {
+		for _, r := range w.Rows.All() {
 			sum += math.Abs(float64(r.Values[i]))
 		}
 		if sum >= math.MaxInt64 {

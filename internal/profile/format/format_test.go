@@ -147,7 +147,7 @@ func TestRoundTrips(t *testing.T) {
 // named is what folded stacks hold of a window.
 func named(w *profile.Window) []string {
 	counts := map[string]int64{}
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		s := w.Stacks[r.Stack]
 		key := ""
 		if s.End.Truncated() {
@@ -312,9 +312,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		negative := slices.ContainsFunc(w.Rows, func(r profile.Row) bool {
-			return slices.ContainsFunc(r.Values, func(v int64) bool { return v < 0 })
-		})
+		negative := slices.ContainsFunc(w.Rows.Values, func(v int64) bool { return v < 0 })
 		for _, to := range []format.Format{format.PProf, format.Folded, format.Speedscope, format.CPUProfile} {
 			if err := format.Write(io.Discard, to, w, format.Options{Thread: true, Process: true}); err != nil && !negative {
 				t.Fatalf("%s: %v", to, err)

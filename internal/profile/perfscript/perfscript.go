@@ -362,7 +362,7 @@ func (p *parser) window() *profile.Window {
 			row.Thread = p.b.Thread(profile.Thread{PID: s.pid, TID: s.tid, Process: p.processes[s.pid], Name: s.comm})
 		}
 		if event == 0 {
-			row.N, row.Squares = 1, float64(s.weight)*float64(s.weight)
+			row.N, row.Squares = 1, []float64{float64(s.weight) * float64(s.weight)}
 		}
 		p.b.Add(row)
 		if s.timed && event == 0 {

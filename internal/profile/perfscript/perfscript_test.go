@@ -31,7 +31,7 @@ func dump(w *profile.Window) string {
 	}
 	fmt.Fprintf(&b, "samples %d, timed %d\n", w.N(), len(w.Samples))
 	var rows []string
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		t := w.Thread(r.Thread)
 		row := fmt.Sprintf("n=%d values=%v pid=%d tid=%d process=%q thread=%q\n", r.N, r.Values, t.PID, t.TID, t.Process, t.Name)
 		for _, f := range w.AppendStack(nil, r.Stack) {
@@ -160,7 +160,7 @@ func TestTimesAndEvents(t *testing.T) {
 	if want := 500*time.Millisecond + 250; w.Duration != want {
 		t.Errorf("duration %s, want %s", w.Duration, want)
 	}
-	if w.N() != 2 || w.Total(0) != 400 || w.Total(1) != 1 || w.Rows[0].Squares != 100*100+300*300 {
+	if w.N() != 2 || w.Total(0) != 400 || w.Total(1) != 1 || w.Rows.At(0).Squares[0] != 100*100+300*300 {
 		t.Errorf("rows %+v", w.Rows)
 	}
 	if s := w.Samples; len(s) != 2 || s[0].Time != 500*time.Millisecond+250 || s[0].CPU != 3 || s[1].Time != 250*time.Millisecond {
@@ -205,8 +205,8 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.N() == 0 || again.N() != 2*w.N() || len(again.Rows) != len(w.Rows) {
-			t.Fatalf("%d samples in %d rows, twice: %d in %d", w.N(), len(w.Rows), again.N(), len(again.Rows))
+		if w.N() == 0 || again.N() != 2*w.N() || again.Rows.Len() != w.Rows.Len() {
+			t.Fatalf("%d samples in %d rows, twice: %d in %d", w.N(), w.Rows.Len(), again.N(), again.Rows.Len())
 		}
 		for i := range w.Types {
 			if again.Total(i) != 2*w.Total(i) {

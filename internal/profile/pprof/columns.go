@@ -37,7 +37,7 @@ func columnsOf(p *gp.Profile, notes *noted) columns {
 			if len(p.SampleType) > 1 {
 				continue
 			}
-		case c.squares < 0 && t.Type == squaresType:
+		case c.squares < 0 && t.Type == squaresType && len(p.SampleType) > 1:
 			if scale, ok := parseScale(t.Unit); ok {
 				c.squares, c.scale = i, scale
 				continue

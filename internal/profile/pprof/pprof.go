@@ -137,7 +137,7 @@ func (e *encoder) columns(o Options) {
 
 // equalsN tells whether value i only repeats the number of samples.
 func (e *encoder) equalsN(i int) bool {
-	for _, r := range e.win.Rows {
+	for _, r := range e.win.Rows.All() {
 		if i >= len(r.Values) || r.Values[i] != r.N {
 			return false
 		}
@@ -152,12 +152,13 @@ const noSquares = math.MaxInt
 // be, each is a whole number: then nothing is rounded.
 func squareScale(win *profile.Window) int {
 	sum, finest := 0.0, 0
-	for _, r := range win.Rows {
-		if r.Squares == 0 || math.IsNaN(r.Squares) || math.IsInf(r.Squares, 0) {
+	for _, r := range win.Rows.All() {
+		squares := r.Sum(0).Squares
+		if squares == 0 || math.IsNaN(squares) || math.IsInf(squares, 0) {
 			continue
 		}
-		sum += math.Abs(r.Squares)
-		frac, exp := math.Frexp(r.Squares)
+		sum += math.Abs(squares)
+		frac, exp := math.Frexp(squares)
 		for bits := 53; bits > 0 && frac != math.Trunc(frac); bits-- {
 			frac, exp = frac*2, exp-1
 		}

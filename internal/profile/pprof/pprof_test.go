@@ -112,15 +112,15 @@ func TestRoundTripThroughAnotherTool(t *testing.T) {
 }
 
 func squares(w *profile.Window) (sum float64) {
-	for _, r := range w.Rows {
-		sum += r.Squares
+	for _, r := range w.Rows.All() {
+		sum += r.Squares[0]
 	}
 	return sum
 }
 
 // names lists stacks as any tool shows them, but for places nothing could name.
 func names(w *profile.Window) (out []string) {
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		s := fmt.Sprint(r.N, w.Stacks[r.Stack].End)
 		for _, f := range w.AppendStack(nil, r.Stack) {
 			if !strings.Contains(f.Function, "+0x") {
@@ -169,9 +169,9 @@ func TestWhatOtherToolsSee(t *testing.T) {
 	in.Function, in.Line, in.Inlined = "inlined", 8, true
 	loc := b.Location(profile.Location{Kind: profile.KindNative, BuildID: "ab12", Offset: 0x1234}, in, f)
 	th := b.Thread(profile.Thread{PID: 7, TID: 8, Process: "shop", Name: "http-1"})
-	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{loc}, profile.EndTooDeep), Thread: th, Slot: 4, N: 2, Values: []int64{2001}, Squares: 2002001})
-	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{loc}, profile.EndComplete), N: 1, Values: []int64{1000}, Squares: 1e6})
-	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{loc, loc}, profile.EndComplete), N: 1, Values: []int64{1000}, Squares: 1e6})
+	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{loc}, profile.EndTooDeep), Thread: th, Slot: 4, N: 2, Values: []int64{2001}, Squares: []float64{2002001}})
+	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{loc}, profile.EndComplete), N: 1, Values: []int64{1000}, Squares: []float64{1e6}})
+	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{loc, loc}, profile.EndComplete), N: 1, Values: []int64{1000}, Squares: []float64{1e6}})
 	b.Head().AddLoss(profile.Loss{Reason: profile.LossDropped, Detail: "ring full", N: 3})
 	p, err := gp.ParseData(write(t, b.Window(), pprof.Options{}))
 	if err != nil {
@@ -211,12 +211,12 @@ func TestSquaresBeyondAnInteger(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0)}})
 			for i, sq := range test.squares {
-				b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: fmt.Sprint(i)})}, 0), N: 1, Values: []int64{1}, Squares: sq})
+				b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: fmt.Sprint(i)})}, 0), N: 1, Values: []int64{1}, Squares: []float64{sq}})
 			}
-			for i, r := range read(t, write(t, b.Window(), pprof.Options{})).Rows {
+			for i, r := range read(t, write(t, b.Window(), pprof.Options{})).Rows.All() {
 				want := test.squares[i]
-				if r.Squares != want && (test.exact || r.Squares < want-1e30/(1<<60) || r.Squares > want+1e30/(1<<60)) {
-					t.Errorf("%g became %g", want, r.Squares)
+				if r.Squares[0] != want && (test.exact || r.Squares[0] < want-1e30/(1<<60) || r.Squares[0] > want+1e30/(1<<60)) {
+					t.Errorf("%g became %g", want, r.Squares[0])
 				}
 			}
 		})
@@ -225,8 +225,8 @@ func TestSquaresBeyondAnInteger(t *testing.T) {
 
 func TestWriteRefuses(t *testing.T) {
 	short := random(1)
-	short.Rows[0].Values = nil
-	for want, w := range map[string]*profile.Window{"no value types": {}, "row 0 has 0 values, the profile has 2 types": short} {
+	short.Rows = short.Rows.Only(0)
+	for want, w := range map[string]*profile.Window{"no value types": {}, "rows have 1 values, the profile has 2 types": short} {
 		if err := pprof.Write(io.Discard, w, pprof.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q in it", err, want)
 		}
@@ -277,7 +277,7 @@ func TestForeignFiles(t *testing.T) {
 				}
 			}
 			found := test.stack == ""
-			for _, r := range w.Rows {
+			for _, r := range w.Rows.All() {
 				s := ""
 				for _, f := range w.AppendStack(nil, r.Stack) {
 					s += ";" + f.Function
@@ -342,12 +342,12 @@ func TestForeignShapes(t *testing.T) {
 			}
 			w := read(t, file.Bytes())
 			got := fmt.Sprintf("n=%d", w.N())
-			for _, f := range w.AppendStack(nil, w.Rows[0].Stack) {
+			for _, f := range w.AppendStack(nil, w.Rows.At(0).Stack) {
 				if got += " " + f.Function; f.Inlined {
 					got += "(inlined)"
 				}
 			}
-			if th := w.Thread(w.Rows[0].Thread); th.TID != 0 {
+			if th := w.Thread(w.Rows.At(0).Thread); th.TID != 0 {
 				got += fmt.Sprintf(" pid=%d tid=%d thread=%s", th.PID, th.TID, th.Name)
 			}
 			for _, c := range w.Comments {
@@ -492,8 +492,8 @@ func FuzzRead(f *testing.F) {
 		}
 		first := write(t, w, pprof.Options{})
 		again := read(t, first)
-		if again.N() != w.N() || len(again.Rows) != len(w.Rows) {
-			t.Fatalf("%d samples in %d rows became %d in %d", w.N(), len(w.Rows), again.N(), len(again.Rows))
+		if again.N() != w.N() || again.Rows.Len() != w.Rows.Len() {
+			t.Fatalf("%d samples in %d rows became %d in %d", w.N(), w.Rows.Len(), again.N(), again.Rows.Len())
 		}
 		if second := write(t, again, pprof.Options{}); !bytes.Equal(first, second) {
 			t.Fatalf("not the same bytes:\n%s\n%s", unzip(t, first), unzip(t, second))
@@ -524,7 +524,7 @@ func large() *profile.Window {
 				stack[d] = ids[d*10+r.IntN(2)]
 			}
 		}
-		b.Add(profile.Row{Stack: b.Stack(stack, profile.EndComplete), Thread: threads[r.IntN(len(threads))], N: 3, Values: []int64{3e6}, Squares: 3e12})
+		b.Add(profile.Row{Stack: b.Stack(stack, profile.EndComplete), Thread: threads[r.IntN(len(threads))], N: 3, Values: []int64{3e6}, Squares: []float64{3e12}})
 	}
 	return b.Window()
 }

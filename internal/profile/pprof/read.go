@@ -294,7 +294,7 @@ func (d *decoder) sample(s *gp.Sample) (row profile.Row, err error) {
 		row.N = s.Value[d.columns.n]
 	}
 	if d.columns.squares >= 0 {
-		row.Squares = math.Ldexp(float64(s.Value[d.columns.squares]), d.columns.scale)
+		row.Squares = []float64{math.Ldexp(float64(s.Value[d.columns.squares]), d.columns.scale)}
 	}
 	end := d.labels(&row, s)
 	row.Stack = d.b.Stack(stack, end)

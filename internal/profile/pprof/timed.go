@@ -25,8 +25,8 @@ func (e *encoder) timed() []byte {
 		stack  profile.StackID
 		thread profile.ThreadID
 	}
-	rows := make(map[place]uint64, len(e.win.Rows))
-	for i, r := range e.win.Rows {
+	rows := make(map[place]uint64, e.win.Rows.Len())
+	for i, r := range e.win.Rows.All() {
 		p := place{r.Stack, r.Thread}
 		if _, ok := rows[p]; !ok {
 			rows[p] = uint64(i)

@@ -53,7 +53,7 @@ func newEncoder(win *profile.Window) *encoder {
 // commonEnd is the end most rows have: it need not be written for each.
 func commonEnd(win *profile.Window) profile.End {
 	var count [256]int
-	for _, r := range win.Rows {
+	for _, r := range win.Rows.All() {
 		count[win.Stacks[r.Stack].End]++
 	}
 	best := 0
@@ -69,7 +69,7 @@ func commonEnd(win *profile.Window) profile.End {
 func (e *encoder) dictionaries() {
 	used := make([]bool, len(e.win.Stacks))
 	needed := make([]bool, len(e.win.Locations))
-	for _, r := range e.win.Rows {
+	for _, r := range e.win.Rows.All() {
 		if used[r.Stack] {
 			continue
 		}
@@ -159,18 +159,18 @@ func (e *encoder) numberFunctions() {
 
 func (e *encoder) samples() error {
 	stacks := make([][]*gp.Location, len(e.win.Stacks))
-	e.p.Sample = make([]*gp.Sample, 0, len(e.win.Rows))
-	for i, r := range e.win.Rows {
-		if len(r.Values) != len(e.win.Types) {
-			return fmt.Errorf("row %d has %d values, the profile has %d types", i, len(r.Values), len(e.win.Types))
-		}
+	e.p.Sample = make([]*gp.Sample, 0, e.win.Rows.Len())
+	if n := e.win.Rows.Types; n != len(e.win.Types) && e.win.Rows.Len() > 0 {
+		return fmt.Errorf("rows have %d values, the profile has %d types", n, len(e.win.Types))
+	}
+	for _, r := range e.win.Rows.All() {
 		s := &gp.Sample{Value: make([]int64, len(e.p.SampleType))}
 		s.Value[0] = r.N
 		for j, v := range r.Values {
 			s.Value[e.column[j]] = v
 		}
 		if e.squares != 0 {
-			s.Value[e.squares] = scaleSquares(r.Squares, e.scale)
+			s.Value[e.squares] = scaleSquares(r.Sum(0).Squares, e.scale)
 		}
 		if stacks[r.Stack] == nil {
 			ids := e.win.Stacks[r.Stack].Locations

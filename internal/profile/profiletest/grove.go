@@ -23,7 +23,7 @@ func Grove(w *profile.Window) *profile.Grove {
 		}
 		return at
 	}
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		s := w.Stacks[r.Stack]
 		at := call(profile.Call{Hash: s.End.Hash(), Caller: -1, Place: -1, End: s.End})
 		for _, l := range slices.Backward(s.Locations) {
@@ -33,8 +33,7 @@ func Grove(w *profile.Window) *profile.Grove {
 			leaves[at] = len(g.Leaves)
 			g.Leaves = append(g.Leaves, profile.Leaf{Call: at})
 		}
-		l := &g.Leaves[leaves[at]]
-		l.N, l.Value, l.Squares = l.N+r.N, l.Value+r.Values[0], l.Squares+r.Squares
+		g.Leaves[leaves[at]].Add(r.Sum(0))
 	}
 	return g
 }
@@ -49,7 +48,7 @@ func OpenGrove(g *profile.Grove) *profile.Window {
 			place := &g.Forest.Places[p]
 			stack = append(stack, b.Location(place.Location, place.Names...))
 		}
-		b.Add(profile.Row{Stack: b.Stack(stack, end), N: leaf.N, Values: []int64{leaf.Value}, Squares: leaf.Squares})
+		b.Add(profile.Row{Stack: b.Stack(stack, end), N: leaf.N, Values: []int64{leaf.Value}, Squares: []float64{leaf.Squares}})
 	}
 	return b.Window()
 }

@@ -19,7 +19,7 @@ func Random(r *rand.Rand) *profile.Window {
 	timed := r.IntN(3) == 0
 	for range r.IntN(60) + 1 {
 		row := profile.Row{N: r.Int64N(50) + 1, Values: []int64{r.Int64N(1e9) + 1, r.Int64N(1000)}, Slot: uint32(r.IntN(3))}
-		row.Squares = float64(r.Int64N(1 << 45)) // sums stay exact
+		row.Squares = []float64{float64(r.Int64N(1 << 45))} // sums stay exact
 		row.Stack = b.Stack(randomStack(r, b), profile.End(r.IntN(int(profile.EndLost)+1)))
 		if r.IntN(3) > 0 {
 			row.Thread = b.Thread(randomThread(r))
@@ -179,10 +179,10 @@ func DiffKept(a, b *profile.Window) string {
 // written then.
 func withoutSquares(w *profile.Window) (*profile.Window, map[string]float64) {
 	out, squares := *w, map[string]float64{}
-	out.Rows = slices.Clone(w.Rows)
-	for i := range out.Rows {
-		out.Rows[i].Squares = 0
-		squares[row(&out, &out.Rows[i])] += w.Rows[i].Squares
+	out.Rows = w.Rows.Clone()
+	clear(out.Rows.Squares)
+	for i, r := range out.Rows.All() {
+		squares[row(&out, r)] += w.Rows.At(i).Sum(0).Squares
 	}
 	return &out, squares
 }
@@ -254,14 +254,14 @@ func exactOf(e profile.Exact) string {
 // Rows writes a window's rows alone, sorted.
 func Rows(w *profile.Window) []string {
 	var out []string
-	for i := range w.Rows {
-		out = append(out, row(w, &w.Rows[i]))
+	for _, r := range w.Rows.All() {
+		out = append(out, row(w, r))
 	}
 	slices.Sort(out)
 	return out
 }
 
-func row(w *profile.Window, r *profile.Row) string {
+func row(w *profile.Window, r profile.Row) string {
 	context := profile.Context{}
 	if r.Context != 0 {
 		context = w.Contexts[r.Context-1]

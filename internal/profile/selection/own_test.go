@@ -37,7 +37,7 @@ func classed(lines ...string) *profile.Window {
 			f.Function = name
 			stack = append([]profile.LocationID{b.Named(f)}, stack...)
 		}
-		b.Add(profile.Row{Stack: b.Stack(stack, end), N: 1, Values: []int64{1}, Squares: 1})
+		b.Add(profile.Row{Stack: b.Stack(stack, end), N: 1, Values: []int64{1}, Squares: []float64{1}})
 	}
 	return b.Window()
 }
@@ -112,7 +112,7 @@ func TestLanguages(t *testing.T) {
 	if set, err = Languages("java"); err != nil {
 		t.Fatal(err)
 	}
-	if got, unmatched = (Selection{Kinds: set}).Apply(w); !unmatched.Kinds || len(got.Rows) != 0 {
+	if got, unmatched = (Selection{Kinds: set}).Apply(w); !unmatched.Kinds || got.Rows.Len() != 0 {
 		t.Errorf("java: %v, unmatched %+v", stacks(got), unmatched)
 	}
 	if _, err = Languages("python,cobol"); err == nil || !strings.Contains(err.Error(), `no language "cobol": want some of python, java`) {

@@ -42,7 +42,7 @@ func (r *rewriter) rewrite(change func(profile.Stack) ([]profile.LocationID, pro
 			ids[i], kept[i] = r.b.Stack(locations, end), true
 		}
 	}
-	for _, row := range r.from.Rows {
+	for _, row := range r.from.Rows.All() {
 		if kept[row.Stack] {
 			row.Stack, row.Thread, row.Context = ids[row.Stack], r.threads[row.Thread], r.contexts[row.Context]
 			r.b.Add(row)

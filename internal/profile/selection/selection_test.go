@@ -22,7 +22,7 @@ import (
 func stacks(w *profile.Window) map[string]int64 {
 	out := map[string]int64{}
 	var frames []profile.Frame
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		frames = append(frames[:0], endFrames(w.Stacks[r.Stack].End)...)
 		out[joined(w.AppendStack(frames, r.Stack))] += r.Values[0]
 	}

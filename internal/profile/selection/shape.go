@@ -8,9 +8,7 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// Only gives a window with one of its value types, which then is the first.
-// The weights of further types are measured, not designed, so squares of
-// theirs are unknown.
+// Only returns a window with one of its value types.
 func Only(w *profile.Window, kind string) (*profile.Window, error) {
 	index := w.TypeIndex(kind)
 	if index < 0 {
@@ -18,14 +16,7 @@ func Only(w *profile.Window, kind string) (*profile.Window, error) {
 	}
 	out := *w
 	out.Types = w.Types[index : index+1 : index+1]
-	out.Rows = slices.Clone(w.Rows)
-	for i := range out.Rows {
-		r := &out.Rows[i]
-		r.Values = r.Values[index : index+1 : index+1]
-		if index > 0 {
-			r.Squares = 0
-		}
-	}
+	out.Rows = w.Rows.Only(index)
 	return &out, nil
 }
 
@@ -81,17 +72,17 @@ func NameThreads(w *profile.Window) *profile.Window {
 		t.Name = cmp.Or(t.Name, numbered("thread", t.TID))
 		t.Process = cmp.Or(t.Process, numbered("process", t.PID))
 	}
-	out.Rows = slices.Clone(w.Rows)
+	out.Rows = w.Rows.Clone()
 	unknown := profile.ThreadID(0)
-	for i := range out.Rows {
-		if out.Rows[i].Thread != 0 {
+	for i, r := range w.Rows.All() {
+		if r.Thread != 0 {
 			continue
 		}
 		if unknown == 0 {
 			out.Threads = append(out.Threads, profile.Thread{Name: numbered("thread", 0), Process: numbered("process", 0)})
 			unknown = profile.ThreadID(len(out.Threads))
 		}
-		out.Rows[i].Thread = unknown
+		out.Rows.SetThread(i, unknown)
 	}
 	return &out
 }
@@ -145,17 +136,21 @@ type ThreadWindow struct {
 // head's exact times are the thread's own; losses are of the whole window and
 // stay there.
 func Threads(w *profile.Window) []ThreadWindow {
-	rows := map[profile.ThreadID][]profile.Row{}
-	for _, r := range w.Rows {
-		rows[r.Thread] = append(rows[r.Thread], r)
+	rows := make([]profile.Rows, len(w.Threads)+1)
+	for _, r := range w.Rows.All() {
+		if int(r.Thread) >= len(rows) {
+			r.Thread = 0
+		}
+		rows[r.Thread].Types = w.Rows.Types
+		rows[r.Thread].Append(r)
 	}
 	var out []ThreadWindow
-	for id := range profile.ThreadID(len(w.Threads) + 1) {
-		if len(rows[id]) == 0 {
+	for i := range rows {
+		if rows[i].Len() == 0 {
 			continue
 		}
-		part := *w
-		part.Rows, part.Samples, part.Losses = rows[id], nil, nil
+		part, id := *w, profile.ThreadID(i)
+		part.Rows, part.Samples, part.Losses = rows[i], nil, nil
 		part.Exact, part.Idle, part.Watched, part.Cost = w.Thread(id).Exact, 0, 0, profile.Cost{}
 		out = append(out, ThreadWindow{w.Thread(id), &part})
 	}
@@ -167,12 +162,7 @@ func Threads(w *profile.Window) []ThreadWindow {
 
 // Whole sums a window's rows in its first value type, as the root of its tree does.
 func Whole(w *profile.Window) (sum profile.Sum) {
-	for _, r := range w.Rows {
-		sum.N += r.N
-		sum.Value += r.Values[0]
-		sum.Squares += r.Squares
-	}
-	return sum
+	return w.Rows.Total(0)
 }
 
 // Bound leaves the n largest nodes of a tree. What it takes away stands in

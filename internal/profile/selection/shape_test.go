@@ -15,7 +15,7 @@ import (
 func TestOnly(t *testing.T) {
 	b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(0), {Kind: "page-faults", Unit: "count"}}})
 	stack := b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: "main"})}, profile.EndComplete)
-	b.Add(profile.Row{Stack: stack, N: 2, Values: []int64{30, 4}, Squares: 500})
+	b.Add(profile.Row{Stack: stack, N: 2, Values: []int64{30, 4}, Squares: []float64{500}})
 	w := b.Window()
 	faults, err := Only(w, "page-faults")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestOnly(t *testing.T) {
 	if got := Whole(cpu); got != (profile.Sum{N: 2, Value: 30, Squares: 500}) {
 		t.Errorf("cpu: %+v", got)
 	}
-	if got := Whole(w); got.Value != 30 || len(w.Rows[0].Values) != 2 {
+	if got := Whole(w); got.Value != 30 || len(w.Rows.At(0).Values) != 2 {
 		t.Errorf("the window given was changed: %+v", w.Rows)
 	}
 	if _, err = Only(w, "wall"); err == nil || err.Error() != `no value type "wall": there is "cpu" and "page-faults"` {
@@ -115,7 +115,7 @@ func TestNameThreads(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if w.Rows[0].Thread != 0 || w.Threads[0].Name != "" {
+	if w.Rows.At(0).Thread != 0 || w.Threads[0].Name != "" {
 		t.Error("the window given was changed")
 	}
 }

@@ -69,7 +69,7 @@ func Write(w io.Writer, win *profile.Window, o Options) error {
 	if len(win.Types) == 0 {
 		return errors.New("write speedscope: the profile has no value types")
 	}
-	for _, r := range win.Rows {
+	for _, r := range win.Rows.All() {
 		if slices.ContainsFunc(r.Values, func(v int64) bool { return v < 0 }) {
 			return errors.New("write speedscope: the format has no negative values: is this a difference?")
 		}
@@ -116,7 +116,7 @@ func (s *sheet) add(stack []int, weight int64) {
 // rows adds a profile of one value over the rows wanted.
 func (f *file) rows(win *profile.Window, name string, value int, want func(profile.Row) bool) {
 	s := newSheet(name, win.Types[value])
-	for _, r := range win.Rows {
+	for _, r := range win.Rows.All() {
 		if v := r.Values[value]; v != 0 && want(r) {
 			s.add(f.stack(win, r.Stack), v)
 		}
@@ -127,7 +127,7 @@ func (f *file) rows(win *profile.Window, name string, value int, want func(profi
 // threads adds a profile per thread, the one with most in it first.
 func (f *file) threads(win *profile.Window) {
 	totals := map[profile.ThreadID]int64{}
-	for _, r := range win.Rows {
+	for _, r := range win.Rows.All() {
 		totals[r.Thread] += r.Values[0]
 	}
 	for _, id := range byTotal(totals) {

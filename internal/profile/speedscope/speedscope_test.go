@@ -172,7 +172,7 @@ func checkFile(t *testing.T, data []byte) schema {
 
 func TestWriteRefuses(t *testing.T) {
 	negative := sample()
-	negative.Rows[0].Values[1] = -1
+	negative.Rows.At(0).Values[1] = -1
 	for want, w := range map[string]*profile.Window{"no negative values": negative, "no value types": {}} {
 		if err := speedscope.Write(&bytes.Buffer{}, w, speedscope.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q in it", err, want)

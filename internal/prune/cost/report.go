@@ -98,7 +98,7 @@ func At(w *profile.Window, full *prune.Ranking, percent float64, total bool) (l 
 func copyOf(w *profile.Window) *profile.Window {
 	c := *w
 	c.Losses, c.Names, c.Locations, c.Samples = slices.Clone(w.Losses), slices.Clone(w.Names), slices.Clone(w.Locations), slices.Clone(w.Samples)
-	c.Rows, c.Stacks = slices.Clone(w.Rows), slices.Clone(w.Stacks)
+	c.Rows, c.Stacks = w.Rows.Clone(), slices.Clone(w.Stacks)
 	for i := range c.Stacks {
 		c.Stacks[i].Locations = slices.Clone(c.Stacks[i].Locations)
 	}

@@ -42,11 +42,8 @@ func NewDigest(w *profile.Window) *Digest {
 	for id := range w.Stacks {
 		leaves[id] = leafKey(w, profile.StackID(id))
 	}
-	for _, r := range w.Rows {
-		s := &stacks[r.Stack]
-		s.N += r.N
-		s.Value += r.Values[0]
-		s.Squares += r.Squares
+	for _, r := range w.Rows.All() {
+		stacks[r.Stack].Add(r.Sum(0))
 		if r.Thread != 0 {
 			t := d.thread(w.Thread(r.Thread))
 			t.n += r.N

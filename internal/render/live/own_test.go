@@ -19,7 +19,7 @@ func mixed() Table {
 	serve, hook := frame("serve", profile.ClassApplication), frame("hook", profile.ClassApplication)
 	json, eval, mark := frame("json", profile.ClassLibrary), frame("eval", profile.ClassRuntime), frame("mark", profile.ClassRuntime)
 	add := func(n int64, end profile.End, leafFirst ...profile.LocationID) {
-		b.Add(profile.Row{Stack: b.Stack(leafFirst, end), N: n, Values: []int64{n * 1e7}, Squares: float64(n) * 1e14})
+		b.Add(profile.Row{Stack: b.Stack(leafFirst, end), N: n, Values: []int64{n * 1e7}, Squares: []float64{float64(n) * 1e14}})
 	}
 	add(10, profile.EndComplete, serve, eval)
 	add(40, profile.EndComplete, eval, json, serve, eval)

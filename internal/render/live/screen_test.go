@@ -31,7 +31,7 @@ func window() *profile.Window {
 	hostile := b.Named(profile.Frame{Function: "evil\x1b]0;owned\x07\u202e", Kind: profile.KindNative, Mapping: "/tmp/\x1b[2J"})
 	kernel := b.Named(profile.Frame{Function: "copy_page", Kind: profile.KindKernel, Mapping: "[kernel]"})
 	add := func(thread profile.ThreadID, n int64, stack ...profile.LocationID) {
-		b.Add(profile.Row{Stack: b.Stack(stack, profile.EndComplete), Thread: thread, N: n, Values: []int64{n * 1e7}, Squares: float64(n) * 1e14})
+		b.Add(profile.Row{Stack: b.Stack(stack, profile.EndComplete), Thread: thread, N: n, Values: []int64{n * 1e7}, Squares: []float64{float64(n) * 1e14}})
 	}
 	add(one, 60, work, entry)
 	add(two, 15, work, work, entry) // recursive: counted once

@@ -133,7 +133,7 @@ func TestLostStacks(t *testing.T) {
 	if w.N() == 0 {
 		t.Fatal("no samples")
 	}
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		if stack := w.Stacks[r.Stack]; stack.End != profile.EndLost {
 			t.Errorf("a stack of %d frames ends %q", len(stack.Locations), stack.End)
 		}

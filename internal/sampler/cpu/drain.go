@@ -150,9 +150,9 @@ func (d *drainer) addRow(s *Sampler, b *profile.Builder, arena *kernelArena, thr
 	k kernelRowKey, v kernelRowValue) {
 	stack, end := d.stack(s, b, arena, stackPair{k.UserStack, k.KernelStack, k.Tgid})
 	row := profile.Row{Stack: stack, Thread: d.thread(s, b, threads, k.Tgid, k.Tid), Slot: k.Slot, N: int64(v.Samples),
-		Values: []int64{int64(v.Weight)}, Squares: float64(v.Squares)}
+		Values: []int64{int64(v.Weight)}, Squares: []float64{float64(v.Squares)}}
 	if s.options.Event.Clock {
-		row.Squares *= 1 << 20 // the kernel keeps squares of 1024 ns
+		row.Squares[0] *= 1 << 20 // the kernel keeps squares of 1024 ns
 	}
 	if s.options.Second != nil {
 		row.Values = append(row.Values, int64(v.Delta))

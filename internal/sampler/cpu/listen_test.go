@@ -83,7 +83,7 @@ func TestFullTargets(t *testing.T) {
 		}
 	}
 	gather(t, s, func(w *profile.Window) bool {
-		return slices.ContainsFunc(w.Rows, func(r profile.Row) bool { return w.Thread(r.Thread).PID != parent })
+		return slices.ContainsFunc(w.Rows.Thread, func(id profile.ThreadID) bool { return w.Thread(id).PID != parent })
 	})
 }
 
@@ -173,7 +173,7 @@ func TestLostExits(t *testing.T) {
 	if l.N == 0 || l.Reason.Unit() != "threads" {
 		t.Errorf("%d %s are lost", l.N, l.Reason.Unit())
 	}
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		if thread := w.Thread(r.Thread); thread.PID != 0 && thread.Process == "" {
 			t.Errorf("%+v has %d samples and no process", thread, r.N)
 		}

@@ -132,7 +132,7 @@ func samples(n int64) func(*profile.Window) bool {
 // complete gives the part of samples whose stack is whole.
 func complete(w *profile.Window) float64 {
 	var whole, all float64
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		end := w.Stacks[r.Stack].End
 		if end == profile.EndStarting {
 			continue
@@ -166,7 +166,7 @@ func TestWindow(t *testing.T) {
 				if w.Design != profile.DesignRandomised {
 					t.Errorf("design %q", w.Design)
 				}
-				for _, r := range w.Rows {
+				for _, r := range w.Rows.All() {
 					if w.Thread(r.Thread).PID != pid {
 						t.Errorf("sampled process %d, not %d", w.Thread(r.Thread).PID, pid)
 					}
@@ -188,7 +188,7 @@ func testChildren(t *testing.T, placement Placement) {
 	s := start(t, Options{PIDs: []int{pid}, Spread: placement, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	w := gather(t, s, func(w *profile.Window) bool {
 		var n int64
-		for _, r := range w.Rows {
+		for _, r := range w.Rows.All() {
 			if w.Thread(r.Thread).PID != pid {
 				n += r.N
 			}
@@ -212,7 +212,7 @@ func TestLiveRates(t *testing.T) {
 	w := gather(t, s, samples(600))
 	var n, value [2]float64
 	var exact [2]float64
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		i := 0
 		if w.Thread(r.Thread).PID == slow {
 			i = 1
@@ -255,7 +255,7 @@ func testAim(t *testing.T, placement Placement) {
 	}
 	used := func(w *profile.Window) (sampled, exact map[int]float64) {
 		sampled, exact = map[int]float64{}, map[int]float64{}
-		for _, r := range w.Rows {
+		for _, r := range w.Rows.All() {
 			sampled[w.Thread(r.Thread).PID] += float64(r.Values[0]) / 1e9
 		}
 		for _, th := range w.Threads {
@@ -336,7 +336,7 @@ func TestAimLater(t *testing.T) {
 }
 
 func pidsOf(w *profile.Window) (pids []int) {
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		pids = append(pids, w.Thread(r.Thread).PID)
 	}
 	return pids
@@ -383,7 +383,7 @@ func TestSlots(t *testing.T) {
 	s := start(t, Options{PIDs: []int{pid}, Slot: 50 * time.Millisecond})
 	w := gather(t, s, samples(100))
 	slots := map[uint32]int64{}
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		slots[r.Slot] += r.N
 	}
 	if len(slots) < 5 || slots[0] != 0 || w.Slot != 50*time.Millisecond {
@@ -470,7 +470,7 @@ func TestCgroup(t *testing.T) {
 	}
 	s := start(t, Options{Cgroup: dir})
 	w := gather(t, s, samples(20))
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		if got := w.Thread(r.Thread).PID; got != pid {
 			t.Errorf("sampled process %d, not %d (%d is outside the cgroup)", got, pid, other)
 		}
@@ -480,7 +480,7 @@ func TestCgroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	traced := gather(t, start(t, Options{Cgroup: dir, Event: scheduled, Count: 1}), samples(5))
-	for _, r := range traced.Rows {
+	for _, r := range traced.Rows.All() {
 		if got := traced.Thread(r.Thread).PID; got != pid {
 			t.Errorf("traced process %d, not %d", got, pid)
 		}

@@ -224,7 +224,7 @@ func only(w *profile.Window, pids []int) *profile.Window {
 	for i, l := range w.Locations {
 		locations[i] = b.Location(l, w.Names[i]...)
 	}
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		t := w.Thread(row.Thread)
 		if !slices.Contains(pids, t.PID) {
 			continue

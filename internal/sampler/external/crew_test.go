@@ -201,7 +201,7 @@ func cutUntil(t *testing.T, c *Crew, pid int, n int64) (all []*profile.Window) {
 
 func samplesOf(windows []*profile.Window, pid int) (n int64) {
 	for _, w := range windows {
-		for _, row := range w.Rows {
+		for _, row := range w.Rows.All() {
 			if w.Thread(row.Thread).PID == pid {
 				n += row.N
 			}

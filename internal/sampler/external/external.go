@@ -329,7 +329,7 @@ func (s *Sampler) judge(n int64, used time.Duration, rate float64) []string {
 
 // truncated counts the samples whose stack ends early.
 func truncated(w *profile.Window) {
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		if end := w.Stacks[r.Stack].End; end.Truncated() {
 			w.AddLoss(profile.Loss{Reason: profile.LossTruncated, Detail: end.String(), N: r.N, Value: r.Values[0]})
 		}

@@ -190,7 +190,7 @@ func gather(t *testing.T, s *Sampler, n int64) *profile.Window {
 
 // under counts the samples below a function.
 func under(w *profile.Window, function string) (n int64) {
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		if slices.ContainsFunc(w.AppendStack(nil, r.Stack), func(f profile.Frame) bool { return f.Function == function }) {
 			n += r.N
 		}

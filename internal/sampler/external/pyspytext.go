@@ -114,7 +114,7 @@ func addRow(b *profile.Builder, o textOptions, t profile.Thread, ids []profile.L
 		t.TID, t.Name = t.PID, t.Process
 	}
 	row := profile.Row{Stack: b.Stack(ids, end), N: count, Values: []int64{count * o.period},
-		Squares: float64(count) * float64(o.period) * float64(o.period)}
+		Squares: []float64{float64(count) * float64(o.period) * float64(o.period)}}
 	if t != (profile.Thread{}) {
 		row.Thread = b.Thread(t)
 	}

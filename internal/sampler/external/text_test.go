@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // dump writes what was read, for people to check.
 func dump(w *profile.Window) string {
 	var rows []string
-	for _, r := range w.Rows {
+	for _, r := range w.Rows.All() {
 		t := w.Thread(r.Thread)
 		row := fmt.Sprintf("n=%d values=%v pid=%d tid=%d process=%q thread=%q end=%q\n", r.N, r.Values, t.PID, t.TID, t.Process, t.Name, w.Stacks[r.Stack].End)
 		for _, f := range w.AppendStack(nil, r.Stack) {
@@ -111,7 +111,7 @@ func TestThreadsAreFoldedUnlessAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := profile.Thread{PID: 1, TID: 1, Process: "p", Name: "p"}
-	if len(w.Rows) != 1 || w.Rows[0].N != 5 || w.Total(0) != 50 || w.Thread(w.Rows[0].Thread) != want {
+	if w.Rows.Len() != 1 || w.Rows.At(0).N != 5 || w.Total(0) != 50 || w.Thread(w.Rows.At(0).Thread) != want {
 		t.Errorf("got %s", dump(w))
 	}
 }

@@ -36,7 +36,7 @@ func (a *apart) settle(cells []cell) *apart {
 	}
 	count := 0
 	for leaf := range cells {
-		if cells[leaf].value != 0 {
+		if cells[leaf].Value != 0 {
 			count++
 		}
 	}
@@ -45,7 +45,7 @@ func (a *apart) settle(cells []cell) *apart {
 	}
 	values := slices.Grow(a.of[a.instance], count) // there may be as many as rows
 	for leaf := range cells {
-		if v := cells[leaf].value; v != 0 {
+		if v := cells[leaf].Value; v != 0 {
 			values = append(values, leafValue{uint32(leaf), v})
 		}
 	}

@@ -69,7 +69,7 @@ func window(r *rand.Rand, zipf *rand.Zipf, swap []int, instance int, start time.
 	w := store.Window{Series: profile.Labels{store.ServiceLabel: "shop", "instance": fmt.Sprintf("web-%d", instance), "node": fmt.Sprintf("node-%d", instance/10)},
 		Head: profile.Head{Task: "builtin", Start: start, Duration: 10 * time.Second, Design: profile.DesignRandomised,
 			Types: []profile.ValueType{profile.CPUTime(period)}, Exact: profile.Exact{CPU: time.Duration(r.Int64N(4e10)), Source: "schedstat"}},
-		Scales: []int64{scale}}
+		Scales: []int64{scale}, Rows: profile.RowsOf(1)}
 	carried := 0.0
 	for stack, n := range counts {
 		value, squares := 0.0, 0.0
@@ -79,12 +79,7 @@ func window(r *rand.Rand, zipf *rand.Zipf, swap []int, instance int, start time.
 		}
 		steps := math.Round(value + carried)
 		carried += value - steps
-		w.Rows.Stack, w.Rows.N, w.Rows.Value = append(w.Rows.Stack, stack), append(w.Rows.N, n), append(w.Rows.Value, int64(steps))
-		spread := 0.0
-		if n > 1 {
-			spread = math.Round(squares - value*value/float64(n))
-		}
-		w.Rows.Spread = append(w.Rows.Spread, int64(spread))
+		w.Rows.Append(profile.Row{Stack: profile.StackID(stack), N: n, Values: []int64{int64(steps) * scale}, Squares: []float64{squares * scale * scale}})
 	}
 	return w
 }
@@ -213,7 +208,7 @@ func hourOf(r *rand.Rand, start time.Time) store.Window {
 	w := store.Window{Of: 200 * 360, Series: profile.Labels{store.ServiceLabel: "shop"},
 		Head: profile.Head{Task: "builtin", Start: start, Duration: time.Hour, Design: profile.DesignRandomised,
 			Types: []profile.ValueType{profile.CPUTime(period)}, Exact: profile.Exact{CPU: 100 * time.Hour, Source: "schedstat"}},
-		Scales: []int64{scale}}
+		Scales: []int64{scale}, Rows: profile.RowsOf(1)}
 	for stack := range benchStacks {
 		if r.IntN(20) == 0 {
 			continue
@@ -223,10 +218,11 @@ func hourOf(r *rand.Rand, start time.Time) store.Window {
 			mean := 6e7 / 8 / float64(stack+3) / 10
 			of := max(0, int64(mean+math.Sqrt(mean)*r.NormFloat64()))
 			n, value = n+of, value+2*of
-			w.Rows.Groups = append(w.Rows.Groups, 2*of)
+			w.Groups = append(w.Groups, 2*of*scale)
 		}
-		w.Rows.Stack, w.Rows.N, w.Rows.Value = append(w.Rows.Stack, uint32(stack)), append(w.Rows.N, n), append(w.Rows.Value, value)
-		w.Rows.Excess = append(w.Rows.Excess, 0.08+0.01*float32(r.NormFloat64()))
+		value *= scale
+		squares := profile.Alike(n, value) * (1.08 + 0.01*r.NormFloat64())
+		w.Rows.Append(profile.Row{Stack: profile.StackID(stack), N: n, Values: []int64{value}, Squares: []float64{squares}})
 	}
 	return w
 }

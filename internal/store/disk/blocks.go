@@ -172,7 +172,7 @@ func (b *bitWriter) put(v uint64, n int) {
 func (b *bitWriter) end() []byte { return b.to[:b.at+(b.n+7)/8] }
 
 // readColumn reads as many numbers as there is room for.
-func readColumn[T uint32 | int64](r *reader, out []T) {
+func readColumn[T ~uint32 | int64](r *reader, out []T) {
 	for len(out) > 0 && !r.bad {
 		n := min(len(out), blockNumbers)
 		readBlock(r, out[:n])
@@ -180,7 +180,7 @@ func readColumn[T uint32 | int64](r *reader, out []T) {
 	}
 }
 
-func readBlock[T uint32 | int64](r *reader, out []T) {
+func readBlock[T ~uint32 | int64](r *reader, out []T) {
 	head := r.bytes(1)[0]
 	if head == threes {
 		readThrees(r, out)
@@ -207,7 +207,7 @@ func padded(data []byte, n int) []byte {
 	return append(append(make([]byte, 0, len(data)+8), data...), zeros[:8]...)
 }
 
-func readLow[T uint32 | int64](data []byte, out []T, width int) {
+func readLow[T ~uint32 | int64](data []byte, out []T, width int) {
 	mask := uint64(1)<<width - 1
 	switch {
 	case width == 0:
@@ -230,7 +230,7 @@ func readLow[T uint32 | int64](data []byte, out []T, width int) {
 	}
 }
 
-func readThrees[T uint32 | int64](r *reader, out []T) {
+func readThrees[T ~uint32 | int64](r *reader, out []T) {
 	var word [8]byte
 	copy(word[:], r.bytes((len(out)+7)/8))
 	some := binary.LittleEndian.Uint64(word[:])
@@ -246,7 +246,7 @@ func readThrees[T uint32 | int64](r *reader, out []T) {
 }
 
 // readHigh adds what is left of each number.
-func readHigh[T uint32 | int64](r *reader, out []T, width int) {
+func readHigh[T ~uint32 | int64](r *reader, out []T, width int) {
 	const most = (blockNumbers*(mostHigh+1) + 7) / 8
 	data := padded(r.data, min(most, len(r.data)))
 	end := 8 * len(r.data)
@@ -281,7 +281,7 @@ func readHigh[T uint32 | int64](r *reader, out []T, width int) {
 }
 
 // readMore adds what sixteen zeros did not tell.
-func readMore[T uint32 | int64](r *reader, out []T, width int) {
+func readMore[T ~uint32 | int64](r *reader, out []T, width int) {
 	for i := range out {
 		if uint64(out[i])>>width == mostHigh {
 			out[i] += T(r.number()) << width

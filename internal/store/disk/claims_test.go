@@ -17,9 +17,7 @@ func TestClaimsOfGroup(t *testing.T) {
 	for i, instance := range []string{"one", "two"} {
 		w := storetest.Window(uint64(i), "shop", instance, storetest.Epoch)
 		w.Types = w.Types[:1]
-		for r := range w.Rows {
-			w.Rows[r].Values = w.Rows[r].Values[:1]
-		}
+		w.Rows = w.Rows.Only(0)
 		windows = append(windows, w)
 	}
 	tenants := []string{"first", "second", "third"}

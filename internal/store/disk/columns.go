@@ -45,8 +45,8 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 	rows, single, has := r.shape(types)
 	c.single = single
 	c.leaves = resize(c.leaves, rows)
-	r.leaves(c.leaves[:single], int64(size))
-	r.leaves(c.leaves[single:], int64(size))
+	readLeaves(&r, c.leaves[:single], int64(size))
+	readLeaves(&r, c.leaves[single:], int64(size))
 	c.n, c.value = resize(c.n, rows), resize(c.value, rows)
 	r.counts(c.n, single)
 	for i := range types {
@@ -136,17 +136,14 @@ func (c *columns) windows(level store.Level) int {
 	return c.of
 }
 
-// squares is the sum of squared weights of a row.
-func (c *columns) squares(i int) float64 {
-	n, value := c.n[i], float64(c.value[i]*c.scale)
-	if n <= 0 {
-		return 0
-	}
-	squares := value * value / float64(n)
+// sum returns row i as a sum.
+func (c *columns) sum(i int) profile.Sum {
+	s := profile.Sum{N: c.n[i], Value: c.value[i] * c.scale}
+	s.Squares = profile.Alike(s.N, s.Value)
 	if c.excess != nil {
-		squares *= 1 + float64(c.excess[i])
+		s.Squares *= 1 + float64(c.excess[i])
 	}
-	return squares
+	return s
 }
 
 // kinds lists the kinds of values that a window has; false if it is damaged.

@@ -76,7 +76,7 @@ func checkWindow(w *store.Window, level store.Level) error {
 	if at := w.Head.Start; at.Before(firstStart) || at.After(lastStart) {
 		return fmt.Errorf("it begins at %v", at)
 	}
-	grouped := len(w.Rows.Groups) == store.Groups*len(w.Rows.N)
+	grouped := len(w.Groups) == store.Groups*w.Rows.Len()
 	if len(w.Contains) > 0 && (level != store.Raw || len(w.Scales) != 1 || !grouped || w.Of != len(w.Contains)) {
 		return errors.New("it contains others, and has no groups, or several types, or is of more")
 	}
@@ -97,8 +97,8 @@ type resolver struct {
 	index   map[profile.Hash]int // of the batch's forest
 	lesson  *lesson              // nil: none yet
 	service string
-	leaves  []uint32   // of the service, by stack; or unresolved
-	named   [][]uint32 // stacks of which there may be some
+	leaves  []uint32            // of the service, by stack; or unresolved
+	named   [][]profile.StackID // stacks of which there may be some
 	unknown map[profile.Hash]bool
 	over    *store.QuotaError // nil: there is room for all
 }

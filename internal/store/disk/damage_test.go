@@ -52,9 +52,7 @@ func newVictim(t *testing.T) *victim {
 	}
 	part := storetest.Window(100, "shop", "part", storetest.Epoch)
 	part.Types = part.Types[:1]
-	for i := range part.Rows {
-		part.Rows[i].Values = part.Rows[i].Values[:1]
-	}
+	part.Rows = part.Rows.Only(0)
 	v.added = part
 	ctx := context.Background()
 	if err := s.Put(ctx, tenantName, store.Raw, storetest.Added(profile.Run{1}, part)); err != nil {
@@ -150,7 +148,7 @@ func told(t *testing.T, m *store.Merged) {
 // stacksOf is what was sampled by stack. What is told to be damaged is one.
 func stacksOf(w *profile.Window) map[string]int64 {
 	sums := map[string]int64{}
-	for _, row := range w.Rows {
+	for _, row := range w.Rows.All() {
 		var of strings.Builder
 		for _, id := range w.Stacks[row.Stack].Locations {
 			fmt.Fprint(&of, w.Locations[id], ";")

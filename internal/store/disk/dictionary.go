@@ -167,7 +167,7 @@ func (p *places) size() int {
 // find fills the leaves in of stacks that are some, where they are unresolved. It
 // takes the lock once for all: what is looked up is in no cache, and a processor
 // waits for several of them at once, but for none beyond a lock.
-func (d *dictionary) find(stacks []profile.Hash, wanted []uint32, leaves []uint32) {
+func (d *dictionary) find(stacks []profile.Hash, wanted []profile.StackID, leaves []uint32) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, stack := range wanted {

@@ -76,7 +76,7 @@ func (s *sums) appendTo(out []store.Sum, numbers []int) []store.Sum {
 	}
 	out = slices.Grow(out, count) // a sum is large
 	for leaf, at := range s.sampled() {
-		sum := store.Sum{Call: numbers[leaf], N: s.cells[at].n, Squares: s.cells[at].squares}
+		sum := store.Sum{Call: numbers[leaf], Sum: s.cells[at]}
 		for g, values := range s.groups {
 			if values != nil {
 				sum.Groups[g] = values[at]
@@ -94,9 +94,7 @@ func folded(sums []store.Sum) []store.Sum {
 	out := sums[:0]
 	for _, s := range sums {
 		if n := len(out) - 1; n >= 0 && out[n].Call == s.Call {
-			out[n].N += s.N
-			out[n].Value += s.Value
-			out[n].Squares += s.Squares
+			out[n].Add(s.Sum)
 			for g, v := range s.Groups {
 				out[n].Groups[g] += v
 			}

@@ -272,10 +272,7 @@ type sums struct {
 
 // cell is what a row adds to: one place in memory, since going there is most of
 // the work.
-type cell struct {
-	n, value int64
-	squares  float64
-}
+type cell = profile.Sum
 
 func (a *adder) column(column string, g *grouped, size int) *sums {
 	k := sumKey{column, g.of.service}
@@ -336,7 +333,7 @@ func (s *sums) sampled() iter.Seq2[int, int] {
 
 // some says whether anything is in a cell.
 func (s *sums) some(at int) bool {
-	if s.cells[at].n != 0 || s.cells[at].squares != 0 {
+	if s.cells[at].N != 0 || s.cells[at].Squares != 0 {
 		return true
 	}
 	for _, values := range s.groups {
@@ -373,8 +370,8 @@ func (s *sums) settle() {
 	s.apart = s.apart.settle(s.cells)
 	into := s.valuesOf(s.group)
 	for i := range s.cells {
-		into[i] += s.cells[i].value
-		s.cells[i].value = 0
+		into[i] += s.cells[i].Value
+		s.cells[i].Value = 0
 	}
 }
 
@@ -420,27 +417,24 @@ func (s *sums) addAll(c *columns) {
 	values := c.value[:len(c.leaves)]
 	for i, leaf := range c.leaves[:c.single] {
 		cell, value := &cells[leaf], values[i]*scale
-		cell.n++
-		cell.value += value
-		cell.squares += float64(value) * float64(value)
+		cell.N++
+		cell.Value += value
+		cell.Squares += float64(value) * float64(value)
 	}
 	for i := c.single; i < len(c.leaves); i++ {
-		cell := &cells[c.leaves[i]]
-		cell.n += c.n[i]
-		cell.value += values[i] * scale
-		cell.squares += c.squares(i)
+		cells[c.leaves[i]].Add(c.sum(i))
 	}
 }
 
 // addRow adds a row to a cell.
 func (s *sums) addRow(c *columns, i, at int) {
-	cell := &s.cells[at]
-	cell.n += c.n[i]
-	cell.squares += c.squares(i)
+	sum := c.sum(i)
 	if c.groups == nil {
-		cell.value += c.value[i] * c.scale
+		s.cells[at].Add(sum)
 		return
 	}
+	sum.Value = 0 // it is kept by group
+	s.cells[at].Add(sum)
 	for g, v := range c.groups[i*store.Groups : (i+1)*store.Groups] {
 		if v != 0 {
 			s.valuesOf(g)[at] += v * c.scale
@@ -475,8 +469,7 @@ func (a *adder) absorb(o *adder) {
 
 // take adds a cell of others, which have been settled.
 func (s *sums) take(o *sums, at, from int) {
-	s.cells[at].n += o.cells[from].n
-	s.cells[at].squares += o.cells[from].squares
+	s.cells[at].Add(o.cells[from]) // settle has moved the values to the groups
 	for g, values := range o.groups {
 		if values != nil && values[from] != 0 {
 			s.valuesOf(g)[at] += values[from]

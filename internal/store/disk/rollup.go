@@ -152,7 +152,8 @@ type roller struct {
 	cells   []rollCell // by leaf; those that are not touched are zero
 	touched []uint32
 	window  store.Window  // that is added up
-	room    store.Rows    // for its rows; all have some
+	room    profile.Rows  // for its rows
+	groups  []int64       // likewise
 	grouped bool          // of it, values are told by group
 	watched time.Duration // by all of its windows
 	times   profile.Times // of its windows
@@ -160,9 +161,8 @@ type roller struct {
 
 // rollCell is what was sampled on one stack.
 type rollCell struct {
-	n, value int64
-	squares  float64
-	groups   [store.Groups]int64
+	profile.Sum
+	groups [store.Groups]int64
 }
 
 // measured is what windows have in common that are added up.
@@ -320,15 +320,13 @@ func (r *roller) add(of *series, f *found, size int) {
 
 func (r *roller) addRow(group, i int, cell *rollCell) {
 	c := &r.columns
-	value := c.value[i] * c.scale
-	if cell.n == 0 && cell.value == 0 {
+	if cell.N == 0 && cell.Value == 0 {
 		r.touched = append(r.touched, c.leaves[i])
 	}
-	cell.n += c.n[i]
-	cell.value += value
-	cell.squares += c.squares(i)
+	sum := c.sum(i)
+	cell.Add(sum)
 	if c.groups == nil {
-		cell.groups[group] += value
+		cell.groups[group] += sum.Value
 		return
 	}
 	for g, v := range c.groups[i*store.Groups : (i+1)*store.Groups] {
@@ -339,14 +337,20 @@ func (r *roller) addRow(group, i int, cell *rollCell) {
 // finish puts the window into the commit, and forgets it.
 func (r *roller) finish(m measured) error {
 	w := &r.window
-	w.Rows = store.Rows{N: r.room.N[:0], Value: r.room.Value[:0], Excess: r.room.Excess[:0]}
-	if r.grouped {
-		w.Rows.Groups = r.room.Groups[:0]
+	w.Rows = r.room
+	w.Rows.Types = 1
+	w.Rows.Truncate(0)
+	if w.Groups = nil; r.grouped {
+		w.Groups = r.groups[:0]
 	}
 	slices.Sort(r.touched)
 	for _, leaf := range r.touched {
-		r.addTo(&w.Rows, &r.cells[leaf], max(w.Scales[0], 1))
-		r.cells[leaf] = rollCell{}
+		cell := &r.cells[leaf]
+		w.Rows.Append(profile.Row{N: cell.N, Values: []int64{cell.Value}, Squares: []float64{cell.Squares}})
+		if r.grouped {
+			w.Groups = append(w.Groups, cell.groups[:]...)
+		}
+		*cell = rollCell{}
 	}
 	w.Scales[0] = max(w.Scales[0], 1)
 	w.Head.Duration = r.watched
@@ -364,9 +368,8 @@ func (r *roller) finish(m measured) error {
 	r.tenant.mu.Unlock()
 	key := windowKey(r.tenant.name, r.step.Level, w.Series[store.ServiceLabel], number, w.Head.Start, w.Head.Task, m.kind, w.Run)
 	value := encodeWindow(w, r.touched)
-	groups := r.room.Groups
-	if r.room = w.Rows; !r.grouped {
-		r.room.Groups = groups
+	if r.room = w.Rows; r.grouped {
+		r.groups = w.Groups
 	}
 	r.touched = r.touched[:0]
 	if stays, err := r.stays(key); err != nil || stays {
@@ -375,22 +378,6 @@ func (r *roller) finish(m measured) error {
 	r.commit.pairs = append(r.commit.pairs, [2][]byte{key, value})
 	r.commit.bytes += len(key) + len(value)
 	return nil
-}
-
-// addTo adds a row. That of a series is of one group, which its labels tell,
-// unless it was added up of several before it came.
-func (r *roller) addTo(rows *store.Rows, cell *rollCell, scale int64) {
-	rows.N, rows.Value = append(rows.N, cell.n), append(rows.Value, cell.value/scale)
-	excess := 0.0
-	if value := float64(cell.value); cell.n > 0 && value > 0 {
-		excess = cell.squares/(value*value/float64(cell.n)) - 1
-	}
-	rows.Excess = append(rows.Excess, float32(excess))
-	if r.grouped {
-		for _, v := range cell.groups {
-			rows.Groups = append(rows.Groups, v/scale)
-		}
-	}
 }
 
 // flush writes what was added up once there is much of it. What is written twice

@@ -29,8 +29,10 @@ const (
 // scratch is what rows are sorted and gathered in. It is used again: a server
 // writes hundreds of windows a second.
 type scratch struct {
-	order []int
-	room  []uint64
+	order  []int
+	room   []uint64
+	values []int64
+	more   []uint64
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -42,28 +44,29 @@ func (w *writer) rows(of *store.Window, leaves []uint32) {
 	rows := &of.Rows
 	single := s.arrange(of, leaves)
 	order, room := s.order, s.room
+	base, more := s.excess(rows, order[single:])
+	has := columnsOf(of)
+	if base > 0 || slices.ContainsFunc(more, func(m uint64) bool { return m != 0 }) {
+		has |= hasExcess
+	}
 	w.number(uint64(len(order)))
 	w.number(uint64(single))
-	w.number(columnsOf(of))
+	w.number(has)
 	w.leaves(room, leaves, order[:single])
 	w.leaves(room, leaves, order[single:])
 	w.counts(room, rows.N, order[single:])
 	for t := range of.Head.Types {
-		w.values(room, rows.Value[t*len(order):], rows.N, order)
+		w.values(room, s.scaled(of, t), rows.N, order)
 	}
-	if rows.Spread != nil || rows.Excess != nil {
-		w.excess(room, rows, order[single:])
+	if has&hasExcess != 0 {
+		w.number(uint64(base * baseParts))
+		w.column(more)
 	}
-	for _, numbers := range [][]uint32{rows.Thread, rows.Context, rows.Slot} {
-		if numbers != nil {
-			for i, at := range order {
-				room[i] = uint64(numbers[at])
-			}
-			w.column(room)
-		}
-	}
-	if rows.Groups != nil {
-		w.groups(room, rows, order)
+	writeNumbers(w, room, rows.Thread, order)
+	writeNumbers(w, room, rows.Context, order)
+	writeNumbers(w, room, rows.Slot, order)
+	if of.Groups != nil {
+		w.groups(room, of, order)
 	}
 	if of.Of != 0 {
 		w.number(uint64(of.Of))
@@ -85,6 +88,37 @@ func (w *writer) rows(of *store.Window, leaves []uint32) {
 			w.word(t.EncodedBase())
 		}
 	}
+}
+
+// writeNumbers writes a column of identifiers, unless there is none.
+func writeNumbers[T ~uint32](w *writer, room []uint64, column []T, order []int) {
+	if column == nil {
+		return
+	}
+	for i, at := range order {
+		room[i] = uint64(column[at])
+	}
+	w.column(room)
+}
+
+// readNumbers reads a column of n identifiers, if there is one.
+func readNumbers[T ~uint32](r *reader, there bool, n int) []T {
+	if !there {
+		return nil
+	}
+	column := make([]T, n)
+	readColumn(r, column)
+	return column
+}
+
+// scaled returns the values of a type in multiples of its scale.
+func (s *scratch) scaled(of *store.Window, t int) []int64 {
+	rows := &of.Rows
+	s.values = resize(s.values, rows.Len())
+	for i := range s.values {
+		s.values[i] = rows.Values[i*rows.Types+t] / max(of.Scales[t], 1)
+	}
+	return s.values
 }
 
 // described tells whether some type is not a delta of its usual base.
@@ -119,10 +153,11 @@ func (s *scratch) arrange(of *store.Window, leaves []uint32) (single int) {
 	return single
 }
 
+// columnsOf returns the flags of what a window has, except hasExcess.
 func columnsOf(of *store.Window) (has uint64) {
 	rows := &of.Rows
-	for i, there := range []bool{rows.Spread != nil || rows.Excess != nil, rows.Thread != nil, rows.Context != nil, rows.Slot != nil,
-		rows.Groups != nil, of.Of != 0, of.Head.Instances != (profile.Instances{}), of.Head.Rate != (profile.Rate{}), of.Head.Slot != 0,
+	for i, there := range []bool{false, rows.Thread != nil, rows.Context != nil, rows.Slot != nil,
+		of.Groups != nil, of.Of != 0, of.Head.Instances != (profile.Instances{}), of.Head.Rate != (profile.Rate{}), of.Head.Slot != 0,
 		described(of.Head.Types), of.Head.Farewell} {
 		if there {
 			has |= 1 << i // as the constants are
@@ -205,60 +240,40 @@ const (
 
 func usualExcess(base float64, n int64) float64 { return base * (1 - 1/float64(n)) }
 
-// excess writes the base, and a column of what rows of several samples have more.
-func (w *writer) excess(room []uint64, rows *store.Rows, order []int) {
-	base := 0.0
+// excess returns the base, and the deviation from it of each row of several samples.
+func (s *scratch) excess(rows *profile.Rows, order []int) (base float64, more []uint64) {
 	for near := range 3 { // the first is of all rows, the others of those near the one before
 		excess, usual := 0.0, 0.0
 		for _, at := range order {
-			if of := excessOf(rows, at); rows.N[at] > 1 && (near == 0 || math.Abs(of-usualExcess(base, rows.N[at])) <= byChance) {
-				alike := alike(rows, at)
-				excess, usual = excess+alike*of, usual+alike*usualExcess(1, rows.N[at])
+			sum := rows.At(at).Sum(0)
+			if ratio := sum.Excess(); sum.N > 1 && (near == 0 || math.Abs(ratio-usualExcess(base, sum.N)) <= byChance) {
+				alike := profile.Alike(sum.N, sum.Value)
+				excess, usual = excess+alike*ratio, usual+alike*usualExcess(1, sum.N)
 			}
 		}
 		if usual > 0 {
 			base = math.Round(baseParts*min(max(excess/usual, 0), 1<<30)) / baseParts
 		}
 	}
-	w.number(uint64(base * baseParts))
-	several := room[:0]
+	s.more = s.more[:0]
 	for _, at := range order {
-		if n := rows.N[at]; n > 1 {
-			more := min(excessOf(rows, at), 1<<40) - usualExcess(base, n)
-			if math.Abs(more) <= byChance {
-				more = 0
+		if sum := rows.At(at).Sum(0); sum.N > 1 {
+			above := min(sum.Excess(), 1<<40) - usualExcess(base, sum.N)
+			if math.Abs(above) <= byChance {
+				above = 0
 			}
-			several = append(several, zigzag(int64(math.Round(excessParts*more))))
+			s.more = append(s.more, zigzag(int64(math.Round(excessParts*above))))
 		}
 	}
-	w.column(several)
-}
-
-// alike is the sum of a row's squared weights if all of them are alike.
-func alike(rows *store.Rows, i int) float64 {
-	if rows.N[i] <= 1 {
-		return 0
-	}
-	value := float64(rows.Value[i])
-	return value * value / float64(rows.N[i])
-}
-
-func excessOf(rows *store.Rows, i int) float64 {
-	switch alike := alike(rows, i); {
-	case alike == 0:
-		return 0
-	case rows.Excess != nil:
-		return max(0, float64(rows.Excess[i]))
-	default:
-		return max(0, float64(rows.Spread[i])/alike)
-	}
+	return base, s.more
 }
 
 // groups writes which groups have values, and for each of these but the last a
 // column: by how much it has more than its share of what the row has left.
-func (w *writer) groups(room []uint64, rows *store.Rows, order []int) {
+func (w *writer) groups(room []uint64, of *store.Window, order []int) {
+	scale := max(of.Scales[0], 1)
 	which := byte(0)
-	for i, v := range rows.Groups {
+	for i, v := range of.Groups {
 		if v != 0 {
 			which |= 1 << (i % store.Groups)
 		}
@@ -266,12 +281,12 @@ func (w *writer) groups(room []uint64, rows *store.Rows, order []int) {
 	*w = append(*w, which)
 	left := make([]int64, len(order))
 	for _, at := range order {
-		left[at] = rows.Value[at]
+		left[at] = of.Rows.Values[at*of.Rows.Types] / scale
 	}
 	for ; which&(which-1) != 0; which &= which - 1 {
 		g, groups := bits.TrailingZeros8(which), int64(bits.OnesCount8(which))
 		for i, at := range order {
-			v := rows.Groups[at*store.Groups+g]
+			v := of.Groups[at*store.Groups+g] / scale
 			room[i] = zigzag(v - left[at]/groups)
 			left[at] -= v
 		}
@@ -336,13 +351,13 @@ func (r *reader) shape(types int) (rows, single int, has uint64) {
 }
 
 // leaves reads a column of leaves; they are below size.
-func (r *reader) leaves(out []uint32, size int64) {
+func readLeaves[T ~uint32](r *reader, out []T, size int64) {
 	least := r.small(1)
 	readColumn(r, out)
 	last := uint64(math.MaxUint64)
 	for i, more := range out {
 		last += uint64(more) + least
-		out[i] = uint32(last)
+		out[i] = T(last)
 	}
 	if n := len(out); n > 0 && (last > math.MaxUint32 || int64(last) >= size || out[0] > out[n-1]) { // the first may be before 0
 		r.bad, r.data = true, nil
@@ -390,30 +405,36 @@ func (r *reader) rows(w *store.Window) {
 		r.bad = true
 		return
 	}
-	rows.Stack, rows.N, rows.Value = make([]uint32, n), make([]int64, n), make([]int64, n*types)
-	r.leaves(rows.Stack[:single], math.MaxInt64)
-	r.leaves(rows.Stack[single:], math.MaxInt64)
+	*rows = profile.MakeRows(types, n)
+	readLeaves(r, rows.Stack[:single], math.MaxInt64)
+	readLeaves(r, rows.Stack[single:], math.MaxInt64)
 	r.counts(rows.N, single)
+	values := make([]int64, n*types)
 	for t := range types {
-		r.values(rows.Value[t*n:(t+1)*n], rows.N, single)
-	}
-	room := make([]int64, 2*n)
-	if has&hasExcess != 0 {
-		rows.Excess = make([]float32, n)
-		r.excess(rows.Excess, rows.N, single, room)
-	}
-	for _, c := range []struct {
-		has    uint64
-		column *[]uint32
-	}{{hasThread, &rows.Thread}, {hasContext, &rows.Context}, {hasSlot, &rows.Slot}} {
-		if has&c.has != 0 {
-			*c.column = make([]uint32, n)
-			readColumn(r, *c.column)
+		of := values[t*n : (t+1)*n]
+		r.values(of, rows.N, single)
+		for i, v := range of {
+			rows.Values[i*types+t] = v * w.Scales[t]
 		}
 	}
+	room, excess := make([]int64, 2*n), make([]float32, n)
+	if has&hasExcess != 0 {
+		r.excess(excess, rows.N, single, room)
+	}
+	if types > 0 {
+		for i, more := range excess {
+			rows.Squares[i*types] = profile.Alike(rows.N[i], rows.Values[i*types]) * (1 + float64(more))
+		}
+	}
+	rows.Thread = readNumbers[profile.ThreadID](r, has&hasThread != 0, n)
+	rows.Context = readNumbers[profile.ContextID](r, has&hasContext != 0, n)
+	rows.Slot = readNumbers[uint32](r, has&hasSlot != 0, n)
 	if has&hasGroups != 0 {
-		rows.Groups = make([]int64, n*store.Groups)
-		r.groups(rows.Groups, rows.Value[:n], room)
+		w.Groups = make([]int64, n*store.Groups)
+		r.groups(w.Groups, values[:n], room)
+		for i := range w.Groups {
+			w.Groups[i] *= w.Scales[0]
+		}
 	}
 	if has&hasOf != 0 {
 		w.Of = int(r.small(31))

@@ -68,7 +68,7 @@ func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Wind
 }
 
 // below tells whether all leaves are known.
-func below(leaves []uint32, size int) bool {
+func below(leaves []profile.StackID, size int) bool {
 	return len(leaves) == 0 || int64(slices.Max(leaves)) < int64(size)
 }
 
@@ -76,7 +76,6 @@ func below(leaves []uint32, size int) bool {
 func (t *tenant) open(kept *store.Window, calls []call, leaves []uint32) *profile.Window {
 	b := profile.NewBuilder(kept.Head)
 	locations := map[uint32]profile.LocationID{}
-	stacks := make([]profile.StackID, len(kept.Rows.Stack))
 	var stack []profile.LocationID
 	for i, leaf := range kept.Rows.Stack {
 		stack = stack[:0]
@@ -91,10 +90,10 @@ func (t *tenant) open(kept *store.Window, calls []call, leaves []uint32) *profil
 			}
 			stack = append(stack, id)
 		}
-		stacks[i] = b.Stack(stack, calls[at].end())
+		kept.Rows.Stack[i] = b.Stack(stack, calls[at].end())
 	}
 	w := b.Window()
 	w.Threads, w.Contexts = kept.Threads, kept.Contexts
-	w.Rows = kept.OpenRows(stacks)
+	w.Rows = kept.Rows
 	return w
 }

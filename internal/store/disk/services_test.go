@@ -21,7 +21,7 @@ func many(services, stacks int) *store.Batch {
 	for i := range services {
 		w := store.Window{Series: profile.Labels{store.ServiceLabel: fmt.Sprint("service-", i)}, Scales: []int64{1}, Run: profile.Run{1},
 			Head: profile.Head{Task: "task", Start: storetest.Epoch, Types: []profile.ValueType{profile.CPUTime(1)}},
-			Rows: store.Rows{Stack: []uint32{uint32(i)}, N: []int64{1}, Value: []int64{int64(i + 1)}}}
+			Rows: profile.RowsOf(1, profile.Row{Stack: profile.StackID(i), N: 1, Values: []int64{int64(i + 1)}})}
 		b.Windows = append(b.Windows, w)
 	}
 	return b
@@ -68,13 +68,12 @@ func TestThreadsTimesStacks(t *testing.T) {
 	defer s.Close()
 	b := many(1, stacks)
 	w := &b.Windows[0]
-	w.Rows = store.Rows{}
+	w.Rows = profile.RowsOf(1)
 	for i := range threads {
 		w.Threads = append(w.Threads, profile.Thread{TID: i + 1, Name: fmt.Sprintf("worker-%03d", i)})
 	}
 	for i := range stacks {
-		r := &w.Rows
-		r.Stack, r.Thread, r.N, r.Value = append(r.Stack, uint32(i)), append(r.Thread, uint32(i%threads+1)), append(r.N, 1), append(r.Value, int64(i))
+		w.Rows.Append(profile.Row{Stack: profile.StackID(i), Thread: profile.ThreadID(i%threads + 1), N: 1, Values: []int64{int64(i)}})
 	}
 	if err := s.Put(t.Context(), tenant, store.Raw, b); err != nil {
 		t.Fatal(err)
@@ -111,9 +110,9 @@ func BenchmarkServices(b *testing.B) {
 	batch := many(100, 8000)
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range batch.Windows {
-		rows := store.Rows{}
+		rows := profile.RowsOf(1)
 		for _, stack := range r.Perm(8000)[:100] {
-			rows.Stack, rows.N, rows.Value = append(rows.Stack, uint32(stack)), append(rows.N, 1), append(rows.Value, 1)
+			rows.Append(profile.Row{Stack: profile.StackID(stack), N: 1, Values: []int64{1}})
 		}
 		batch.Windows[i].Rows = rows
 	}

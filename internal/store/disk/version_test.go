@@ -150,9 +150,7 @@ func TestUpgradeKeepsClaims(t *testing.T) {
 	one, other := faults(), faults()
 	for _, w := range []*profile.Window{one, other} {
 		w.Types = w.Types[:1]
-		for r := range w.Rows {
-			w.Rows[r].Values = w.Rows[r].Values[:1]
-		}
+		w.Rows = w.Rows.Only(0)
 	}
 	other.Target = profile.Labels{store.ServiceLabel: "shop", "instance": "two"}
 	dir := t.TempDir()
@@ -195,7 +193,7 @@ func TestWindowWithoutKind(t *testing.T) {
 // Scan agree.
 func TestPartOfCPUOfVersion3(t *testing.T) {
 	w := &store.Window{Head: profile.Head{Types: []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 3}}}, Scales: []int64{1},
-		Rows: store.Rows{Stack: []uint32{0}, N: []int64{2}, Value: []int64{5}}}
+		Rows: profile.RowsOf(1, profile.Row{N: 2, Values: []int64{5}})}
 	part := profile.Head{Types: []profile.ValueType{profile.CPUTime(3)}}
 	part.MarkPartOfCPU()
 	w.Head.Comments = part.Comments
@@ -250,7 +248,7 @@ func refuse(t *testing.T, dir string, v byte, why string) {
 // and a merge read the same.
 func TestDescribesTypes(t *testing.T) {
 	usual := &store.Window{Head: profile.Head{Types: []profile.ValueType{profile.CPUTime(3), {Kind: "waits", Unit: "count"}}}, Scales: []int64{1, 1},
-		Rows: store.Rows{Stack: []uint32{0}, N: []int64{2}, Value: []int64{5, 6}}}
+		Rows: profile.RowsOf(2, profile.Row{N: 2, Values: []int64{5, 6}})}
 	plain := encodeWindow(usual, []uint32{0})
 	other := *usual
 	other.Head.Types = []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 3}, {Kind: "waits", Unit: "count", Temporality: profile.Level, Base: profile.BaseWall}}
@@ -263,7 +261,7 @@ func TestDescribesTypes(t *testing.T) {
 	}
 	for i, ty := range other.Head.Types {
 		var c columns
-		if !c.read(data, ty.Kind, 1, false) || c.head.Types[0] != ty || !c.head.Farewell || c.head.Exact != other.Head.Exact || c.value[0] != other.Rows.Value[i] {
+		if !c.read(data, ty.Kind, 1, false) || c.head.Types[0] != ty || !c.head.Farewell || c.head.Exact != other.Head.Exact || c.value[0] != other.Rows.Values[i] {
 			t.Errorf("a merge reads %+v", c.head)
 		}
 	}

@@ -1,6 +1,8 @@
 package disk
 
 import (
+	"slices"
+
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 )
@@ -98,15 +100,12 @@ func decodeWindow(data []byte) (w store.Window, ok bool) {
 	for n := r.length(); n > 0 && !r.bad; n-- {
 		w.Contexts = append(w.Contexts, profile.Context{Trace: r.text(), Span: r.text(), Endpoint: r.text(), Interval: r.text()})
 	}
-	for _, part := range []struct {
-		column  []uint32
-		entries int
-	}{{w.Rows.Thread, len(w.Threads)}, {w.Rows.Context, len(w.Contexts)}} {
-		for _, v := range part.column {
-			r.bad = r.bad || int64(v) > int64(part.entries)
-		}
-	}
-	return w, !r.bad
+	return w, !r.bad && within(w.Rows.Thread, len(w.Threads)) && within(w.Rows.Context, len(w.Contexts))
+}
+
+// within reports whether each identifier is zero or refers to an existing entry.
+func within[T ~uint32](column []T, entries int) bool {
+	return len(column) == 0 || int64(slices.Max(column)) <= int64(entries)
 }
 
 func (r *reader) types(w *store.Window) {

@@ -258,7 +258,7 @@ func (t *tenant) window(e *entry) *profile.Window {
 	kept := e.window
 	b := profile.NewBuilder(kept.Head)
 	b.Head().Target = maps.Clone(kept.Series)
-	stacks := make([]profile.StackID, len(kept.Rows.Stack))
+	rows := kept.Rows.Clone()
 	for i, n := range kept.Rows.Stack {
 		var stack []profile.LocationID
 		c := t.calls[e.stacks[n]]
@@ -266,11 +266,11 @@ func (t *tenant) window(e *entry) *profile.Window {
 			p := t.places[c.place]
 			stack = append(stack, b.Location(p.Location, p.Names...))
 		}
-		stacks[i] = b.Stack(stack, c.end)
+		rows.Stack[i] = b.Stack(stack, c.end)
 	}
 	w := b.Window()
 	w.Threads, w.Contexts = slices.Clone(kept.Threads), slices.Clone(kept.Contexts)
-	w.Rows = kept.OpenRows(stacks)
+	w.Rows = rows
 	return w
 }
 

@@ -54,9 +54,9 @@ func (m *merger) add(e *entry) {
 	} else {
 		m.column(key).absorb(&head, windows)
 	}
-	for i, row := range w.Rows {
-		c := m.column(key + m.part(w, &row))
-		if e.window.Rows.Groups != nil || e.key.level.Services() {
+	for i, row := range w.Rows.All() {
+		c := m.column(key + m.part(w, row))
+		if e.window.Groups != nil || e.key.level.Services() {
 			c.instances = nil
 		}
 		call := m.call(e.stacks[e.window.Rows.Stack[i]])
@@ -65,16 +65,10 @@ func (m *merger) add(e *entry) {
 			s = &store.Sum{Call: call}
 			c.sums[call] = s
 		}
-		s.N += row.N
-		s.Value += row.Values[at]
-		if at == 0 {
-			s.Squares += row.Squares
-		} else if value := float64(row.Values[at]); row.N > 0 {
-			s.Squares += value * value / float64(row.N)
-		}
-		if e.window.Rows.Groups != nil && at == 0 {
+		s.Add(row.Sum(at).Known())
+		if e.window.Groups != nil && at == 0 {
 			for g := range s.Groups {
-				s.Groups[g] += e.window.Rows.Groups[i*store.Groups+g] * e.window.Scales[0]
+				s.Groups[g] += e.window.Groups[i*store.Groups+g]
 			}
 		} else {
 			s.Groups[group] += row.Values[at]
@@ -114,7 +108,7 @@ func (c *column) apart() (all []store.OfInstance) {
 }
 
 // part names what a row is told apart by.
-func (m *merger) part(w *profile.Window, row *profile.Row) string {
+func (m *merger) part(w *profile.Window, row profile.Row) string {
 	switch g := &m.grouping; {
 	case g.Thread != nil && row.Thread != 0:
 		return g.Thread(w.Thread(row.Thread))
@@ -127,8 +121,8 @@ func (m *merger) part(w *profile.Window, row *profile.Row) string {
 // addDivided counts a window for each column that its threads, or slots, are of.
 func (m *merger) addDivided(key string, w *profile.Window, head profile.Head, windows int) {
 	names := map[string]profile.Exact{}
-	for i := range w.Rows {
-		if row := &w.Rows[i]; m.grouping.Slot != nil || row.Thread == 0 {
+	for _, row := range w.Rows.All() {
+		if m.grouping.Slot != nil || row.Thread == 0 {
 			names[m.part(w, row)] = profile.Exact{}
 		}
 	}

@@ -76,14 +76,14 @@ func serviceOf(series profile.Labels) profile.Labels {
 // roll adds entries up that have a kind of values in common.
 func (t *tenant) roll(step store.Step, u key, entries []*entry) *entry {
 	m := newMerger(t, u.kind, store.Grouping{})
-	w := &store.Window{Series: entries[0].window.Series, Run: u.run, Scales: []int64{1}}
+	w := &store.Window{Series: entries[0].window.Series, Run: u.run, Scales: []int64{1}, Rows: profile.Rows{Types: 1}}
 	for _, e := range entries {
 		m.add(e)
 		w.Head.Duration += e.window.Head.Duration
 	}
 	watched := w.Head.Duration
 	merged := m.finish()
-	grouped := step.Level.Services() || slices.ContainsFunc(entries, func(e *entry) bool { return e.window.Rows.Groups != nil })
+	grouped := step.Level.Services() || slices.ContainsFunc(entries, func(e *entry) bool { return e.window.Groups != nil })
 	c := &merged.Columns[0]
 	w.Head, w.Of = c.Head, c.Windows
 	if step.Level.Services() {
@@ -99,14 +99,9 @@ func (t *tenant) roll(step store.Step, u key, entries []*entry) *entry {
 	}
 	for i, sum := range c.Sums {
 		out.stacks = append(out.stacks, hashes[sum.Call])
-		w.Rows.Stack, w.Rows.N, w.Rows.Value = append(w.Rows.Stack, uint32(i)), append(w.Rows.N, sum.N), append(w.Rows.Value, sum.Value)
-		excess := float32(0)
-		if value := float64(sum.Value); value > 0 && sum.N > 0 && sum.Squares > 0 {
-			excess = float32(sum.Squares/(value*value/float64(sum.N)) - 1)
-		}
-		w.Rows.Excess = append(w.Rows.Excess, excess)
+		w.Rows.Append(profile.Row{Stack: profile.StackID(i), N: sum.N, Values: []int64{sum.Value}, Squares: []float64{sum.Squares}})
 		if grouped {
-			w.Rows.Groups = append(w.Rows.Groups, sum.Groups[:]...)
+			w.Groups = append(w.Groups, sum.Groups[:]...)
 		}
 	}
 	return out

@@ -53,7 +53,7 @@ func (t *tenant) usage() *store.Usage {
 
 func (e *entry) bytes() int64 {
 	r := &e.window.Rows
-	cells := len(r.Stack) + len(r.Thread) + len(r.Context) + len(r.Slot) + len(r.N) + len(r.Value) + len(r.Spread) + len(r.Excess) + len(r.Groups)
+	cells := len(r.Stack) + len(r.Thread) + len(r.Context) + len(r.Slot) + len(r.N) + len(r.Values) + len(r.Squares) + len(e.window.Groups)
 	return headBytes + int64(cells)*cellBytes
 }
 

@@ -14,7 +14,7 @@ import (
 func ofPlace(place profile.Location, names ...profile.Frame) *profile.Window {
 	p := profile.NewBuilder(profile.Head{Task: "task", Start: Epoch, Duration: time.Second, Target: profile.Labels{store.ServiceLabel: "shop"},
 		Types: []profile.ValueType{profile.CPUTime(1)}})
-	p.Add(profile.Row{Stack: p.Stack([]profile.LocationID{p.Location(place, names...)}, profile.EndComplete), N: 1, Values: []int64{1}, Squares: 1})
+	p.Add(profile.Row{Stack: p.Stack([]profile.LocationID{p.Location(place, names...)}, profile.EndComplete), N: 1, Values: []int64{1}, Squares: []float64{1}})
 	return p.Window()
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -22,35 +21,28 @@ func Added(run profile.Run, windows ...*profile.Window) *store.Batch {
 	sum := store.Window{Series: profile.Labels{store.ServiceLabel: windows[0].Target[store.ServiceLabel]}, Head: b.Windows[0].Head,
 		Run: added(run), Scales: []int64{1}, Of: len(windows)}
 	sum.Head.Types = sum.Head.Types[:1]
-	rows := map[uint32]int{}
-	squares := []float64{}
+	sum.Rows.Types = 1
+	rows := map[profile.StackID]int{}
 	for i, w := range b.Windows {
 		if i > 0 {
 			sum.Head.Absorb(&w.Head)
 		}
 		sum.Contains = append(sum.Contains, store.Part{Series: w.Series, Run: w.Run})
-		for r, stack := range w.Rows.Stack {
-			at, ok := rows[stack]
+		of := w.Rows.Only(0)
+		for _, row := range of.All() {
+			at, ok := rows[row.Stack]
 			if !ok {
 				at = len(rows)
-				rows[stack] = at
-				sum.Rows.Stack, sum.Rows.N, sum.Rows.Value = append(sum.Rows.Stack, stack), append(sum.Rows.N, 0), append(sum.Rows.Value, 0)
-				sum.Rows.Groups = append(sum.Rows.Groups, make([]int64, store.Groups)...)
-				squares = append(squares, 0)
+				rows[row.Stack] = at
+				sum.Rows.Append(profile.Row{Stack: row.Stack, Values: []int64{0}})
+				sum.Groups = append(sum.Groups, make([]int64, store.Groups)...)
 			}
-			n, value := w.Rows.N[r], w.Rows.Value[r]
-			sum.Rows.N[at] += n
-			sum.Rows.Value[at] += value
-			sum.Rows.Groups[at*store.Groups+store.Group(w.Series)] += value
-			squares[at] += float64(value)*float64(value)/float64(n) + float64(w.Rows.Spread[r])
+			sum.Rows.AddTo(at, row, 1)
+			sum.Groups[at*store.Groups+store.Group(w.Series)] += row.Values[0]
 		}
 	}
 	for i := range sum.Contains {
 		sum.Contains[i].After = b.Windows[i].Head.Start.Sub(sum.Head.Start)
-	}
-	for at, s := range squares {
-		value := float64(sum.Rows.Value[at])
-		sum.Rows.Spread = append(sum.Rows.Spread, int64(math.Round(max(0, s-value*value/float64(sum.Rows.N[at])))))
 	}
 	b.Windows = []store.Window{sum}
 	return b
@@ -68,9 +60,7 @@ func together(first uint64, instances int) (windows []*profile.Window) {
 	for i := range instances {
 		w := Window(first+uint64(i), "shop", string(rune('a'+i)), Epoch.Add(time.Duration(instances-i)*time.Millisecond))
 		w.Types = w.Types[:1]
-		for r := range w.Rows {
-			w.Rows[r].Values = w.Rows[r].Values[:1]
-		}
+		w.Rows = w.Rows.Only(0)
 		windows = append(windows, w)
 	}
 	return windows
@@ -131,7 +121,7 @@ func testOverlap(t *testing.T, b *bench) {
 func joined(batches ...*store.Batch) *store.Batch {
 	all := &store.Batch{}
 	for _, b := range batches {
-		first := uint32(len(all.Stacks))
+		first := profile.StackID(len(all.Stacks))
 		all.Stacks = append(all.Stacks, b.Stacks...)
 		for _, w := range b.Windows {
 			w.Rows.Stack = slices.Clone(w.Rows.Stack)

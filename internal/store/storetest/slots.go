@@ -18,11 +18,12 @@ func testSlots(t *testing.T, b *bench) {
 		if w.Slot = time.Second; i%3 == 0 {
 			w.Slot = 0
 		}
-		for j := range w.Rows {
+		for j, row := range w.Rows.All() {
 			if w.Slot == 0 {
-				w.Rows[j].Slot = 0
+				w.Rows.SetSlot(j, 0)
+				row.Slot = 0
 			}
-			seen[name(&w.Head, w.Rows[j].Slot)] = true
+			seen[name(&w.Head, row.Slot)] = true
 		}
 	}
 	b.put(t, windows...)

@@ -91,13 +91,11 @@ func Window(seed uint64, service, instance string, start time.Time) *profile.Win
 	w.Samples = nil
 	w.Start, w.Task = start, "task"
 	w.Target = profile.Labels{store.ServiceLabel: service, "instance": instance}
-	for i := range w.Rows {
-		row := &w.Rows[i]
+	for _, row := range w.Rows.All() {
 		row.Values[0] = row.N * (r.Int64N(1e6) + 1)
-		value := float64(row.Values[0])
-		row.Squares = value * value / float64(row.N)
+		row.Squares[0] = profile.Alike(row.N, row.Values[0])
 		if row.N > 1 {
-			row.Squares += float64(r.Int64N(1e6))
+			row.Squares[0] += float64(r.Int64N(1e6))
 		}
 	}
 	return w
@@ -107,30 +105,22 @@ func Window(seed uint64, service, instance string, start time.Time) *profile.Win
 func Batch(run profile.Run, windows ...*profile.Window) *store.Batch {
 	f := &forester{forest: &profile.Forest{}, calls: map[profile.Hash]int{}, places: map[profile.Hash]int{}}
 	b := &store.Batch{Forest: f.forest}
-	stacks := map[profile.Hash]uint32{}
+	stacks := map[profile.Hash]profile.StackID{}
 	for _, w := range windows {
 		kept := store.Window{Series: w.Target, Head: w.Head, Run: run, Threads: w.Threads, Contexts: w.Contexts}
 		for range w.Types {
 			kept.Scales = append(kept.Scales, 1)
 		}
-		for _, row := range w.Rows {
-			h := f.stack(w, row.Stack)
+		kept.Rows = w.Rows.Clone()
+		for i, stack := range w.Rows.Stack {
+			h := f.stack(w, stack)
 			number, ok := stacks[h]
 			if !ok {
-				number = uint32(len(b.Stacks))
+				number = profile.StackID(len(b.Stacks))
 				stacks[h] = number
 				b.Stacks = append(b.Stacks, h)
 			}
-			r := &kept.Rows
-			r.Stack, r.Thread = append(r.Stack, number), append(r.Thread, uint32(row.Thread))
-			r.Context, r.Slot, r.N = append(r.Context, uint32(row.Context)), append(r.Slot, row.Slot), append(r.N, row.N)
-			value := float64(row.Values[0])
-			r.Spread = append(r.Spread, int64(math.Round(row.Squares-value*value/float64(row.N))))
-		}
-		for i := range w.Types {
-			for _, row := range w.Rows {
-				kept.Rows.Value = append(kept.Rows.Value, row.Values[i])
-			}
+			kept.Rows.Stack[i] = number
 		}
 		b.Windows = append(b.Windows, kept)
 	}
@@ -392,7 +382,7 @@ func totals(kind string, windows []*profile.Window, keep func(*profile.Window, p
 	f := &forester{forest: &profile.Forest{}, calls: map[profile.Hash]int{}, places: map[profile.Hash]int{}}
 	for _, w := range windows {
 		at := w.TypeIndex(kind)
-		for _, row := range w.Rows {
+		for _, row := range w.Rows.All() {
 			if !keep(w, row) {
 				continue
 			}
@@ -400,7 +390,7 @@ func totals(kind string, windows []*profile.Window, keep func(*profile.Window, p
 			s := sums[h]
 			s.n, s.value = s.n+row.N, s.value+row.Values[at]
 			if at == 0 {
-				s.squares += row.Squares
+				s.squares += row.Squares[0]
 			}
 			sums[h] = s
 		}

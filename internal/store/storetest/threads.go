@@ -48,7 +48,7 @@ func showing(windows []*profile.Window, name string) (n int) {
 		for _, th := range w.Threads {
 			told = told || th.Name == name
 		}
-		for _, r := range w.Rows {
+		for _, r := range w.Rows.All() {
 			told = told || name == "" && r.Thread == 0
 		}
 		if told {

@@ -123,9 +123,9 @@ func (m *maker) rows(n int, row func(*profile.Row)) {
 				r.Values[i] += each / 2 * int64(m.r.IntN(3)-1)
 			}
 		}
-		r.Squares = float64(r.Values[0]) * float64(r.Values[0]) / float64(r.N)
+		r.Squares = []float64{profile.Alike(r.N, r.Values[0])}
 		if r.N > 1 && types[0].Period > 1 {
-			r.Squares += float64(types[0].Period) * float64(types[0].Period) / 4
+			r.Squares[0] += float64(types[0].Period) * float64(types[0].Period) / 4
 		}
 		if row != nil {
 			row(&r)
@@ -193,7 +193,7 @@ func (m *maker) chosen() {
 func (m *maker) ends() {
 	m.rows(4, m.patterns)
 	for end := profile.EndUnknown; end <= profile.EndDamaged; end++ {
-		r := profile.Row{Stack: m.stack(end), N: 1, Values: []int64{period}, Squares: float64(period) * float64(period)}
+		r := profile.Row{Stack: m.stack(end), N: 1, Values: []int64{period}, Squares: []float64{float64(period) * float64(period)}}
 		m.Add(r)
 		switch {
 		case end == profile.EndStarting:
