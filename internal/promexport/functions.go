@@ -190,11 +190,28 @@ func (f *function) heatAt(now time.Time) float64 {
 	return f.heat * math.Exp2(-float64(now.Sub(f.seen))/float64(halfLife))
 }
 
-// hottest lists functions by their heat.
+// hottest lists functions by their heat, which is computed once for each: a target may have
+// thousands, and is ranked with every window.
 func (t *target) hottest(now time.Time) []*function {
-	return slices.SortedFunc(maps.Values(t.functions), func(a, b *function) int {
-		return cmp.Or(cmp.Compare(b.heatAt(now), a.heatAt(now)), slices.Compare(a.name, b.name))
+	type warm struct {
+		*function
+		now float64
+	}
+	all := make([]warm, 0, len(t.functions))
+	for _, f := range t.functions {
+		all = append(all, warm{f, f.heatAt(now)})
+	}
+	slices.SortFunc(all, func(a, b warm) int {
+		if order := cmp.Compare(b.now, a.now); order != 0 {
+			return order
+		}
+		return slices.Compare(a.name, b.name)
 	})
+	hottest := make([]*function, len(all))
+	for i, w := range all {
+		hottest[i] = w.function
+	}
+	return hottest
 }
 
 // rank notes which are the hottest, and forgets what is not seen any more. What
