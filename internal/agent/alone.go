@@ -79,18 +79,17 @@ func (a *Agent) decideAlone(r *recording, w *profile.Window) {
 // functionsOf counts how many samples each function was running in itself, as a server
 // does. Samples that differ in weight count for as many equal ones as would tell as much.
 func functionsOf(w *profile.Window) (functions []freq.Function) {
-	values, whole, squares, n := map[string]float64{}, 0.0, 0.0, 0.0
+	values := map[string]float64{}
 	for _, row := range w.Rows.All() {
-		value := float64(row.Values[0])
-		values[running(w, row.Stack)] += value
-		whole, squares, n = whole+value, squares+row.Squares[0], n+float64(row.N)
+		values[running(w, row.Stack)] += float64(row.Values[0])
 	}
-	if whole <= 0 {
+	total := w.Rows.Total(0)
+	if total.Value <= 0 {
 		return nil
 	}
-	perValue := n / whole
-	if squares > 0 {
-		perValue = min(perValue, whole/squares)
+	perValue := float64(total.N) / float64(total.Value)
+	if total.Squares > 0 {
+		perValue = min(perValue, float64(total.Value)/total.Squares)
 	}
 	for name, value := range values {
 		functions = append(functions, freq.Function{Name: name, N: value * perValue})

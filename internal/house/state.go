@@ -98,6 +98,8 @@ func root(e ast.Expr) *ast.Ident {
 			return x
 		case *ast.IndexExpr:
 			e = x.X
+		case *ast.IndexListExpr:
+			e = x.X
 		case *ast.SelectorExpr:
 			e = x.X
 		case *ast.StarExpr:

@@ -139,7 +139,9 @@ func (h *Head) Absorb(o *Head) {
 		h.Slot = 0
 	}
 	h.Farewell = h.Farewell || o.Farewell
-	mergeTypes(h.Types, o.Types)
+	for i := range min(len(h.Types), len(o.Types)) {
+		h.Types[i].Absorb(o.Types[i])
+	}
 	h.addLossesAndComments(o)
 }
 
@@ -180,18 +182,6 @@ func (h *Head) clocks(o *Head) {
 	if h.ClockOffset != o.ClockOffset {
 		h.ClockError = max(h.ClockError, h.ClockOffset.Abs(), o.ClockOffset.Abs())
 		h.ClockOffset = 0
-	}
-}
-
-// mergeTypes clears a period or a base that is not the same everywhere.
-func mergeTypes(into, from []ValueType) {
-	for i := range min(len(into), len(from)) {
-		if into[i].Period != from[i].Period {
-			into[i].Period = 0
-		}
-		if into[i].Base != from[i].Base {
-			into[i].Base = BaseNone
-		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -46,21 +47,29 @@ var kindNames = [...]string{"unknown", "native", "kernel", "python", "java-jit",
 
 // String returns the kind's name in files and on pages.
 func (k Kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return other(uint8(k))
+	return nameOf(kindNames[:], k)
 }
 
 // ParseKind is the inverse of String. An unknown name is KindUnknown.
 func ParseKind(name string) Kind {
-	for i, n := range kindNames {
-		if n == name {
-			return Kind(i)
-		}
+	return parseName[Kind](kindNames[:], name)
+}
+
+// nameOf returns the name of a value; see other.
+func nameOf[T ~uint8](names []string, value T) string {
+	if int(value) < len(names) {
+		return names[value]
+	}
+	return other(uint8(value))
+}
+
+// parseName is the inverse of nameOf. An unknown name is zero.
+func parseName[T ~uint8](names []string, name string) T {
+	if i := slices.Index(names, name); i >= 0 {
+		return T(i)
 	}
 	number, _ := otherNumber(name)
-	return Kind(number)
+	return T(number)
 }
 
 // other names a value that a later version added.
@@ -95,21 +104,12 @@ var classNames = [...]string{"unknown", "application", "library", "runtime", "ke
 
 // String returns the class's name in files and on pages.
 func (c Class) String() string {
-	if int(c) < len(classNames) {
-		return classNames[c]
-	}
-	return other(uint8(c))
+	return nameOf(classNames[:], c)
 }
 
 // ParseClass is the inverse of String. An unknown name is ClassUnknown.
 func ParseClass(name string) Class {
-	for i, n := range classNames {
-		if n == name {
-			return Class(i)
-		}
-	}
-	number, _ := otherNumber(name)
-	return Class(number)
+	return parseName[Class](classNames[:], name)
 }
 
 // Location is a place in code that means the same on every host and in every
@@ -261,7 +261,7 @@ func LookupEnd(reason string) (e End, ok bool) {
 // Truncated reports whether frames are missing at the root.
 func (e End) Truncated() bool { return e >= EndTooDeep }
 
-// Labels describe what was profiled. They are few and change rarely.
+// Labels describe what was profiled. A target has few of them, and they rarely change.
 type Labels map[string]string
 
 // String returns {a="b", c="d"}, sorted by key.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Rows is what was sampled, in columns: row i is entry i of each column. Thread, Context and
-// Slot can be nil, which is all zero.
+// Rows holds the samples of a window, added up, in columns: row i is entry i of each column.
+// Thread, Context and Slot can be nil, which means that all entries are zero.
 type Rows struct {
 	Types   int // number of value types
 	Stack   []StackID
@@ -147,13 +147,13 @@ func (r *Rows) Clone() Rows {
 
 // Only returns a copy with one of the value types.
 func (r *Rows) Only(t int) Rows {
-	out := r.Clone()
-	out.Types, out.Values, out.Squares = 1, out.Values[:0], out.Squares[:0]
+	one := Rows{Types: 1, Stack: slices.Clone(r.Stack), Thread: slices.Clone(r.Thread), Context: slices.Clone(r.Context),
+		Slot: slices.Clone(r.Slot), N: slices.Clone(r.N)}
 	for i := range r.Stack {
-		out.Values = append(out.Values, r.Values[i*r.Types+t])
-		out.Squares = append(out.Squares, r.Squares[i*r.Types+t])
+		one.Values = append(one.Values, r.Values[i*r.Types+t])
+		one.Squares = append(one.Squares, r.Squares[i*r.Types+t])
 	}
-	return out
+	return one
 }
 
 // Keep removes all rows for which keep returns false.

@@ -20,7 +20,7 @@ func randomRow(r *rand.Rand, types int) Row {
 	return row
 }
 
-// fitted returns the row as rows of so many types have it.
+// fitted pads or cuts a row to the given number of types.
 func fitted(row Row, types int) Row {
 	values, squares := make([]int64, types), make([]float64, types)
 	copy(values, row.Values)

@@ -16,29 +16,30 @@ type Temporality uint8
 
 const (
 	Delta Temporality = iota // adds over time: CPU time, allocated bytes
-	Level                    // a state at a moment, such as the bytes of a heap; merging adds levels, too, as yet
+	Level                    // a state at a moment, such as the size of a heap; merging still adds levels
 )
 
 var temporalityNames = [...]string{"delta", "level"}
 
 // String returns the name that files have.
 func (t Temporality) String() string {
-	if int(t) < len(temporalityNames) {
-		return temporalityNames[t]
-	}
-	return other(uint8(t))
+	return nameOf(temporalityNames[:], t)
 }
 
 // ParseTemporality is the inverse of String. An unknown name is Delta, which is what
 // versions without temporality measured.
 func ParseTemporality(name string) Temporality {
-	for i, n := range temporalityNames {
-		if n == name {
-			return Temporality(i)
-		}
+	return parseName[Temporality](temporalityNames[:], name)
+}
+
+// Absorb clears what differs between two types of one kind: period and base.
+func (t *ValueType) Absorb(o ValueType) {
+	if t.Period != o.Period {
+		t.Period = 0
 	}
-	number, _ := otherNumber(name)
-	return Temporality(number)
+	if t.Base != o.Base {
+		t.Base = BaseNone
+	}
 }
 
 // Base names the exact total that a value type is a part of. Sampled shares are multiplied

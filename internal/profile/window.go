@@ -43,8 +43,8 @@ const (
 	// Value the time. It is part of the exact time, and not of any row.
 	LossUnsampled LossReason = "CPU time not sampled"
 
-	// Whole windows that were lost. A later window of their machine counts them; what was in
-	// them is unknown.
+	// Whole windows that were lost. A later window of the same machine counts them. What they
+	// contained is unknown.
 	LossSpoolLimit  LossReason = "dropped by the spool's limit"
 	LossSpoolDamage LossReason = "damaged in the spool"
 	LossRefused     LossReason = "refused by the server"

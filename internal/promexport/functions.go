@@ -31,9 +31,9 @@ const (
 	// hold is how long a function is shown after it was among the hottest: series
 	// that come and go cost Prometheus more than those that stay.
 	hold = 5 * time.Minute
-	// forget is when what is no longer seen is dropped. Prometheus has ended its series
-	// ten minutes before: if it comes back, it begins at zero, which Prometheus takes for
-	// the reset that it is.
+	// forget is how long a function or target is remembered after it was last seen.
+	// Prometheus ends a series after five minutes without samples. If the function comes
+	// back later, its counter starts at zero, and Prometheus handles that as a reset.
 	forget = 15 * time.Minute
 	// gone is when a target that is no longer seen is not shown any more.
 	gone = 5 * time.Minute

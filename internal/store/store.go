@@ -323,12 +323,7 @@ func (t *Types) Add(v profile.ValueType) {
 		t.of[v.Kind] = v
 		return
 	}
-	if was.Period != v.Period {
-		was.Period = 0
-	}
-	if was.Base != v.Base {
-		was.Base = profile.BaseNone
-	}
+	was.Absorb(v)
 	t.of[v.Kind] = was
 }
 
@@ -362,11 +357,11 @@ type Store interface {
 	// Stale lists the steps whose rolled-up windows lack something that was put, by level
 	// and time. Queries have to read a lower level for them. They survive crashes.
 	Stale(ctx context.Context, tenant string) ([]Step, error)
-	// Roll rolls a step up from the level below and replaces what was there. Windows that
-	// are put meanwhile are in it, or the step is stale again. It does nothing while part
-	// of the step is stale at the level below, and leaves a step alone whose level below was
-	// dropped. Damaged windows are left out: the result has a loss of
-	// profile.LossStoreDamage, unless the step had been rolled up from more windows before.
+	// Roll rolls up a step from the level below, and replaces an earlier result. A window
+	// that is put during the call is either included or makes the step stale again. Roll
+	// does nothing while part of the step is stale at the level below, or after that level
+	// was dropped. It leaves out damaged windows and counts them as profile.LossStoreDamage,
+	// but keeps an earlier result that was rolled up from more windows.
 	Roll(ctx context.Context, tenant string, step Step) error
 	// Tenants lists all tenants that ever wrote.
 	Tenants(ctx context.Context) ([]string, error)

@@ -222,8 +222,8 @@ func Canonical(w *profile.Window) []string {
 	return out
 }
 
-// typesOf writes types. What is usual is left out, as it is in golden files of versions that
-// knew nothing else.
+// typesOf formats types. It leaves out the usual temporality and base, which older golden
+// files do not have.
 func typesOf(types []profile.ValueType) (all []string) {
 	for _, t := range types {
 		text := fmt.Sprintf("{Kind:%s Unit:%s Period:%d", t.Kind, t.Unit, t.Period)

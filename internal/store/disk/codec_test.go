@@ -27,7 +27,7 @@ func kept(seed uint64) (*store.Window, []uint32) {
 	return k, leaves
 }
 
-// leavesOf returns the stacks of what was read, which are leaves.
+// leavesOf returns the leaves of a decoded window, which has them in place of stacks.
 func leavesOf(w *store.Window) (leaves []uint32) {
 	for _, leaf := range w.Rows.Stack {
 		leaves = append(leaves, uint32(leaf))

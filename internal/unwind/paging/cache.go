@@ -192,8 +192,8 @@ func (c *Cache) keep(t *Table, p *Packed) {
 	}
 }
 
-// GiveUpIdle gives up the packed tables that no walk has used for so long. Who calls it
-// can have them again for little: from a disk, say.
+// GiveUpIdle gives up packed tables that no walk has used for the given time. Call it only if
+// they are cheap to restore, as from the disk cache.
 func (c *Cache) GiveUpIdle(idle time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
