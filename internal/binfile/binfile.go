@@ -37,15 +37,10 @@ var ErrNotELF = errors.New("not an ELF file")
 
 // File is one open ELF file. Its methods may be called concurrently.
 type File struct {
-	// ELF gives the headers. Its sections are to be read through Section and
-	// SectionData, which bound what they allocate.
-	ELF *elf.File
+	symbols // with the sections
+	segments
 
-	r      io.ReaderAt
-	size   int64
 	closer io.Closer
-	loads  []elf.ProgHeader // all PT_LOAD
-	exec   []Segment
 
 	idOnce sync.Once
 	id     string
@@ -101,9 +96,7 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 		}
 		e = sectionless
 	}
-	f := &File{ELF: e, r: bounded, size: size}
-	f.readSegments()
-	return f, nil
+	return &File{symbols: symbols{sections{ELF: e, r: bounded, size: size}}, segments: readSegments(e, bounded, size)}, nil
 }
 
 // Close closes the file, if it was opened here.

@@ -107,7 +107,7 @@ func (f *File) goBuildID() string {
 
 // note finds a note by owner and type, first in the segments, which strippers
 // leave alone, then in the sections.
-func (f *File) note(name string, kind uint32) []byte {
+func (f *sections) note(name string, kind uint32) []byte {
 	for _, p := range f.ELF.Progs {
 		if p.Type == elf.PT_NOTE {
 			if d := f.noteAt(p.Off, p.Filesz, p.Align, name, kind); d != nil {
@@ -125,7 +125,7 @@ func (f *File) note(name string, kind uint32) []byte {
 	return nil
 }
 
-func (f *File) noteAt(off, size, align uint64, name string, kind uint32) []byte {
+func (f *sections) noteAt(off, size, align uint64, name string, kind uint32) []byte {
 	if off > uint64(f.size) {
 		return nil
 	}

@@ -10,30 +10,39 @@ type Segment struct {
 	Offset, Address, Size uint64 // Size is what the file holds of it
 }
 
-func (f *File) readSegments() {
-	for _, p := range f.ELF.Progs {
+// segments translates between addresses and offsets, and reads by address.
+type segments struct {
+	file  io.ReaderAt
+	loads []elf.ProgHeader // all PT_LOAD
+	exec  []Segment
+}
+
+func readSegments(e *elf.File, r io.ReaderAt, size int64) segments {
+	f := segments{file: r}
+	for _, p := range e.Progs {
 		if p.Type != elf.PT_LOAD {
 			continue
 		}
 		// The loader refuses what overflows, and what is behind the file's end
 		// was never mapped.
-		if p.Off > uint64(f.size) || p.Vaddr+p.Memsz < p.Vaddr {
+		if p.Off > uint64(size) || p.Vaddr+p.Memsz < p.Vaddr {
 			continue
 		}
 		h := p.ProgHeader
-		h.Filesz = min(h.Filesz, uint64(f.size)-h.Off)
+		h.Filesz = min(h.Filesz, uint64(size)-h.Off)
 		f.loads = append(f.loads, h)
 		if p.Flags&elf.PF_X != 0 && h.Filesz > 0 {
 			f.exec = append(f.exec, Segment{Offset: h.Off, Address: h.Vaddr, Size: h.Filesz})
 		}
 	}
+	return f
 }
 
 // Executable lists the executable segments in the order of the file.
-func (f *File) Executable() []Segment { return f.exec }
+func (f *segments) Executable() []Segment { return f.exec }
 
 // Offset translates an address of code to the file's offset.
-func (f *File) Offset(address uint64) (uint64, bool) {
+func (f *segments) Offset(address uint64) (uint64, bool) {
 	for _, s := range f.exec {
 		if address >= s.Address && address-s.Address < s.Size {
 			return address - s.Address + s.Offset, true
@@ -43,7 +52,7 @@ func (f *File) Offset(address uint64) (uint64, bool) {
 }
 
 // Address translates a file offset of code to the address it was linked for.
-func (f *File) Address(offset uint64) (uint64, bool) {
+func (f *segments) Address(offset uint64) (uint64, bool) {
 	for _, s := range f.exec {
 		if offset >= s.Offset && offset-s.Offset < s.Size {
 			return offset - s.Offset + s.Address, true
@@ -54,7 +63,7 @@ func (f *File) Address(offset uint64) (uint64, bool) {
 
 // ReadAddress reads what the file loads at an address, code or data. It reads
 // less than asked, with io.EOF, where the segment ends.
-func (f *File) ReadAddress(p []byte, address uint64) (int, error) {
+func (f *segments) ReadAddress(p []byte, address uint64) (int, error) {
 	for _, l := range f.loads {
 		if address < l.Vaddr || address-l.Vaddr >= l.Filesz {
 			continue
@@ -64,7 +73,7 @@ func (f *File) ReadAddress(p []byte, address uint64) (int, error) {
 		if short {
 			p = p[:rest]
 		}
-		n, err := f.r.ReadAt(p, int64(l.Off+address-l.Vaddr))
+		n, err := f.file.ReadAt(p, int64(l.Off+address-l.Vaddr))
 		if err == nil && short {
 			err = io.EOF
 		}

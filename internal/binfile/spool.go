@@ -36,7 +36,7 @@ func (s *SectionReader) Close() error {
 // OpenSection opens a section for reading at offsets. A compressed one (by flag,
 // or by the older name .zdebug_*) is unpacked, into a temporary file without a
 // name if it is large. Its error wraps ErrNoSection if there is none.
-func (f *File) OpenSection(name string) (*SectionReader, error) {
+func (f *sections) OpenSection(name string) (*SectionReader, error) {
 	s := f.Section(name)
 	if s == nil {
 		return f.openZdebug(name)
@@ -48,7 +48,7 @@ func (f *File) OpenSection(name string) (*SectionReader, error) {
 	return unpackSection(s.Open(), f.raw(s).Size(), name)
 }
 
-func (f *File) openZdebug(name string) (*SectionReader, error) {
+func (f *sections) openZdebug(name string) (*SectionReader, error) {
 	s := f.Section(".z" + name[min(1, len(name)):])
 	if s == nil {
 		return nil, fmt.Errorf("section %q: %w", name, ErrNoSection)

@@ -116,7 +116,7 @@ func (f *File) slotNames(debug []*File) map[uint64]string {
 }
 
 // relocations calls back for each entry of the dynamic relocation sections.
-func (f *File) relocations(each func(off, info uint64, addend int64, symbols *elf.Section)) {
+func (f *sections) relocations(each func(off, info uint64, addend int64, symbols *elf.Section)) {
 	for _, s := range f.ELF.Sections {
 		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
 			continue
@@ -138,7 +138,7 @@ func (f *File) relocations(each func(off, info uint64, addend int64, symbols *el
 }
 
 // symbolName reads the name of one symbol.
-func (f *File) symbolName(table *elf.Section, index uint32) string {
+func (f *symbols) symbolName(table *elf.Section, index uint32) string {
 	if table == nil || index == 0 || (table.Type != elf.SHT_DYNSYM && table.Type != elf.SHT_SYMTAB) ||
 		int64(table.Link) >= int64(len(f.ELF.Sections)) {
 		return ""

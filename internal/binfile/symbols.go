@@ -28,17 +28,20 @@ const (
 	maxSymbols  = 1 << 25 // read of one table; Chromium has some 2 million
 )
 
+// symbols reads the tables of symbols among the sections.
+type symbols struct{ sections }
+
 // Symbols lists the defined symbols of code in .symtab and .dynsym, in the
 // tables' order, and tells whether there was a full table (.symtab) among them.
 // A damaged table yields what can be read of it. Names share one string per
 // table: who keeps a few of many should clone them.
-func (f *File) Symbols() (symbols []Symbol, full bool) {
+func (f *symbols) Symbols() (symbols []Symbol, full bool) {
 	full = f.EachSymbol(func(s Symbol) { symbols = append(symbols, s) })
 	return symbols, full
 }
 
 // EachSymbol calls back with what Symbols would list.
-func (f *File) EachSymbol(each func(Symbol)) (full bool) {
+func (f *symbols) EachSymbol(each func(Symbol)) (full bool) {
 	for i, s := range f.ELF.Sections {
 		if (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) && s.Flags&elf.SHF_COMPRESSED == 0 {
 			n := f.eachSymbolOf(i, each)
@@ -48,7 +51,7 @@ func (f *File) EachSymbol(each func(Symbol)) (full bool) {
 	return full
 }
 
-func (f *File) eachSymbolOf(table int, each func(Symbol)) (n int) {
+func (f *symbols) eachSymbolOf(table int, each func(Symbol)) (n int) {
 	s := f.ELF.Sections[table]
 	names := f.stringTable(s.Link)
 	if names == "" {
@@ -83,7 +86,7 @@ func (f *File) eachSymbolOf(table int, each func(Symbol)) (n int) {
 	}
 }
 
-func (f *File) stringTable(index uint32) string {
+func (f *symbols) stringTable(index uint32) string {
 	if int64(index) >= int64(len(f.ELF.Sections)) || f.ELF.Sections[index].Type != elf.SHT_STRTAB ||
 		f.ELF.Sections[index].Flags&elf.SHF_COMPRESSED != 0 {
 		return ""
@@ -114,7 +117,7 @@ func stringAt(table string, off uint32) string {
 
 // LookupSymbols finds symbols of any kind, data included, by exact name, and
 // gives the address of each that is defined.
-func (f *File) LookupSymbols(names ...string) map[string]uint64 {
+func (f *symbols) LookupSymbols(names ...string) map[string]uint64 {
 	found := map[string]uint64{}
 	for _, s := range f.ELF.Sections {
 		if (s.Type != elf.SHT_SYMTAB && s.Type != elf.SHT_DYNSYM) || s.Flags&elf.SHF_COMPRESSED != 0 {
