@@ -95,7 +95,7 @@ func (o *once) watch(ctx context.Context, agent, server *harness.Process, metric
 	if err != nil {
 		return err
 	}
-	idle, err := proc.FS{}.IdleTime()
+	idle, err := proc.Machine{}.IdleTime()
 	if err != nil {
 		return err
 	}
@@ -127,11 +127,11 @@ func (o *once) watch(ctx context.Context, agent, server *harness.Process, metric
 		}
 		o.server = (now - serverCPU).Seconds() / took
 	}
-	rested, err := proc.FS{}.IdleTime()
+	rested, err := proc.Machine{}.IdleTime()
 	if err != nil {
 		return err
 	}
-	all, err := proc.FS{}.OnlineCPUs()
+	all, err := proc.Machine{}.OnlineCPUs()
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (b *bench) cell(ctx context.Context, c cell, program string) (result, error
 
 // stolen returns the steal time of all CPUs since boot.
 func stolen() (all time.Duration) {
-	cpus, err := proc.FS{}.CPUTimes()
+	cpus, err := proc.Machine{}.CPUTimes()
 	if err != nil {
 		return 0
 	}

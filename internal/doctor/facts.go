@@ -107,7 +107,7 @@ func (f *Facts) gatherSelf() {
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) == nil {
 		f.Memlock = limit.Cur
 	}
-	if cpus, err := (proc.FS{}).OnlineCPUs(); err == nil {
+	if cpus, err := (proc.Machine{}).OnlineCPUs(); err == nil {
 		f.CPUs = len(cpus)
 	}
 	noNewPrivileges := false

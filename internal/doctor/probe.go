@@ -52,7 +52,7 @@ type attempt struct {
 
 func (a *attempt) makeMaps() (err error) {
 	_ = bpf.RaiseLimits() // needed by kernels older than those we support; without it the next step fails
-	if a.cpus, err = (proc.FS{}).OnlineCPUs(); err != nil {
+	if a.cpus, err = (proc.Machine{}).OnlineCPUs(); err != nil {
 		return fmt.Errorf("list CPUs: %w", err)
 	}
 	self := os.Getpid()

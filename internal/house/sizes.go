@@ -22,7 +22,6 @@ func oversized() map[string]int {
 		"internal/server.Server":        66,
 		"internal/store/disk.Store":     55,
 		"internal/server.fleet":         47,
-		"internal/proc.FS":              40,
 		"internal/store/disk.database":  39,
 		"internal/lang/hotspot.Process": 35,
 		"internal/symbol.Resolver":      33,

@@ -64,7 +64,8 @@ func (d *Detector) Service(pid int, runtimes []Runtime) (Service, error) {
 	}
 	// What another user's process keeps from us leaves its zero.
 	e.environ, _ = d.FS.Environ(pid, otelService, otelAttributes)
-	e.workload, _ = d.FS.Workload(pid)
+	groups, _ := d.FS.Cgroups(pid)
+	e.workload = proc.WorkloadOf(groups)
 	e.args, _ = d.FS.Cmdline(pid)
 	if exe, err := d.FS.Exe(pid); err == nil {
 		e.exe = exe.Path

@@ -70,15 +70,6 @@ type Workload struct {
 	User      string // the uid whose systemd the unit is of; "" for the system's
 }
 
-// Workload returns what a process belongs to.
-func (f FS) Workload(pid int) (Workload, error) {
-	groups, err := f.Cgroups(pid)
-	if err != nil {
-		return Workload{}, err
-	}
-	return WorkloadOf(groups), nil
-}
-
 // WorkloadOf reads the names that container runtimes and systemd give to
 // cgroups. Where hierarchies differ, as with v1 and v2 side by side, the one
 // that tells of a container wins, and then the one that tells of a unit.

@@ -54,8 +54,8 @@ func TestCPUTimes(t *testing.T) {
 			t.Errorf("%q parsed: %+v", text, got)
 		}
 	}
-	times, err := FS{}.CPUTimes()
-	online, err2 := FS{}.OnlineCPUs()
+	times, err := Machine{}.CPUTimes()
+	online, err2 := Machine{}.OnlineCPUs()
 	if err != nil || err2 != nil || len(times) != len(online) {
 		t.Errorf("%d CPUs in stat, %v online: %v, %v", len(times), online, err, err2)
 	}

@@ -39,13 +39,13 @@ func FuzzParseIdle(f *testing.F) {
 
 // Idle time grows, and not faster than all CPUs together can be idle.
 func TestIdleTime(t *testing.T) {
-	before, err := FS{}.IdleTime()
+	before, err := Machine{}.IdleTime()
 	if err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
 	time.Sleep(100 * time.Millisecond)
-	after, err := FS{}.IdleTime()
+	after, err := Machine{}.IdleTime()
 	most := time.Since(began)*time.Duration(runtime.NumCPU()) + 100*time.Millisecond // it is kept in ticks
 	if err != nil || after < before || after-before > most {
 		t.Errorf("idle for %v in %v, %v", after-before, time.Since(began), err)
@@ -54,7 +54,7 @@ func TestIdleTime(t *testing.T) {
 
 func TestMaxSampleRate(t *testing.T) {
 	root := t.TempDir()
-	if _, err := (FS{Root: root}).MaxSampleRate(); err == nil {
+	if _, err := (Machine{Proc: root}).MaxSampleRate(); err == nil {
 		t.Error("a missing file has a rate")
 	}
 	file := filepath.Join(root, "sys/kernel/perf_event_max_sample_rate")
@@ -64,7 +64,7 @@ func TestMaxSampleRate(t *testing.T) {
 	if err := os.WriteFile(file, []byte("32000\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if hz, err := (FS{Root: root}).MaxSampleRate(); err != nil || hz != 32000 {
+	if hz, err := (Machine{Proc: root}).MaxSampleRate(); err != nil || hz != 32000 {
 		t.Errorf("got %d, %v", hz, err)
 	}
 }

@@ -26,7 +26,8 @@ func (f FS) MapFile(pid int, m Mapping) (*os.File, error) {
 	if !m.HasFile() {
 		return nil, fmt.Errorf("open mapping %q of process %d: there is no file behind it", m.Path, pid)
 	}
-	file, err := f.openMapping(pid, m)
+	mapping := mappedFile{f, pid, m}
+	file, err := mapping.open()
 	if err == nil {
 		return file, nil
 	}
@@ -35,22 +36,33 @@ func (f FS) MapFile(pid int, m Mapping) (*os.File, error) {
 		return nil, fmt.Errorf("open mapping %q: %w", m.Path, why)
 	}
 	if tid, ok := f.survivor(s); ok {
-		if file, err = f.openMapping(tid, m); err == nil {
+		if file, err = (mappedFile{f, tid, m}).open(); err == nil {
 			return file, nil
 		}
 	}
 	if gone(err) {
 		err = ErrReplaced
 	}
-	return nil, f.mapError(pid, m, err)
+	return nil, mapping.explain(err)
 }
 
-func (f FS) openMapping(pid int, m Mapping) (*os.File, error) {
-	link := f.path(pid, "map_files/"+strconv.FormatUint(m.Start, 16)+"-"+strconv.FormatUint(m.End, 16))
-	if file, err := openRegular(unix.AT_FDCWD, link, nil, nil); err == nil {
+// mappedFile is a mapping with the process, or the thread of it, that has it.
+type mappedFile struct {
+	fs  FS
+	pid int
+	Mapping
+}
+
+func (m mappedFile) open() (*os.File, error) {
+	if file, err := openRegular(unix.AT_FDCWD, m.link(), nil, nil); err == nil {
 		return file, nil
 	}
-	return f.openWithout(pid, m)
+	return m.openByPath()
+}
+
+// link is where map_files shows the file.
+func (m mappedFile) link() string {
+	return m.fs.path(m.pid, "map_files/"+strconv.FormatUint(m.Start, 16)+"-"+strconv.FormatUint(m.End, 16))
 }
 
 // StatMapped tells of the file behind a mapping without opening it: a fifth of the
@@ -60,39 +72,39 @@ func (f FS) StatMapped(pid int, m Mapping) (st unix.Stat_t, err error) {
 	if !m.HasFile() {
 		return st, fmt.Errorf("stat mapping %q of process %d: there is no file behind it", m.Path, pid)
 	}
-	link := f.path(pid, "map_files/"+strconv.FormatUint(m.Start, 16)+"-"+strconv.FormatUint(m.End, 16))
-	if err := unix.Stat(link, &st); err != nil {
+	if err := unix.Stat(mappedFile{f, pid, m}.link(), &st); err != nil {
 		return st, fmt.Errorf("stat mapping %q of process %d: %w", m.Path, pid, err)
 	}
 	return st, nil
 }
 
-func (f FS) mapError(pid int, m Mapping, err error) error {
+// explain adds which privilege is missing.
+func (m mappedFile) explain(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, ErrReplaced):
 		hint = "; only root, or CAP_CHECKPOINT_RESTORE, can still open it through map_files"
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		hint = "; " + AsRoot(", or with CAP_DAC_READ_SEARCH", "CAP_DAC_READ_SEARCH") + ": the file itself may not be read"
-		if root, rootErr := f.openRoot(pid); rootErr == nil {
+		if root, rootErr := m.fs.openRoot(m.pid); rootErr == nil {
 			unix.Close(root)
 		} else {
 			hint = "; " + AsRoot(", or as the same user, or with CAP_SYS_PTRACE", "CAP_SYS_PTRACE")
 		}
 	}
-	return fmt.Errorf("open mapping %q of process %d: %w%s", m.Path, pid, err, hint)
+	return fmt.Errorf("open mapping %q of process %d: %w%s", m.Path, m.pid, err, hint)
 }
 
-// openWithout opens the file behind a mapping without map_files.
-func (f FS) openWithout(pid int, m Mapping) (*os.File, error) {
-	if file, err := openRegular(unix.AT_FDCWD, f.path(pid, "exe"), nil, &m); err == nil {
+// openByPath opens the file without map_files.
+func (m mappedFile) openByPath() (*os.File, error) {
+	if file, err := openRegular(unix.AT_FDCWD, m.fs.path(m.pid, "exe"), nil, &m.Mapping); err == nil {
 		return file, nil
 	}
-	root, err := f.openRoot(pid)
+	root, err := m.fs.openRoot(m.pid)
 	if err != nil {
 		// The same file may be at the same path for us: on newer kernels (6.18)
 		// whoever has CAP_PERFMON may read mappings, but not go there.
-		if file, err2 := openOurs(m); err2 == nil {
+		if file, err2 := openOurs(m.Mapping); err2 == nil {
 			return file, nil
 		}
 		return nil, err
@@ -101,8 +113,8 @@ func (f FS) openWithout(pid int, m Mapping) (*os.File, error) {
 	// The process owns the tree below its root: its links must not lead us
 	// out of it, and following links of /proc in it would run its traps.
 	how := unix.OpenHow{Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	for _, path := range candidates(m) {
-		file, err2 := openRegular(root, path, &how, &m)
+	for _, path := range candidates(m.Mapping) {
+		file, err2 := openRegular(root, path, &how, &m.Mapping)
 		if err2 == nil {
 			return file, nil
 		}

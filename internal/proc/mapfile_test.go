@@ -100,7 +100,7 @@ func TestMapFile(t *testing.T) {
 			want := write(t, path, 'a')
 			m := mapped(t, path)
 			tt.change(t, path)
-			f, err := FS{}.openWithout(os.Getpid(), m)
+			f, err := mappedFile{FS{}, os.Getpid(), m}.openByPath()
 			if tt.without {
 				if got := contents(t, f, err); !bytes.Equal(got, want) {
 					t.Error("without map_files: another file")
@@ -200,7 +200,7 @@ func TestPrograms(t *testing.T) {
 			if m.Backing != tt.backing || m.Deleted != tt.deleted {
 				t.Errorf("%+v", m)
 			}
-			for name, open := range map[string]func(int, Mapping) (*os.File, error){"MapFile": FS{}.MapFile, "without map_files": FS{}.openWithout} {
+			for name, open := range map[string]func(int, Mapping) (*os.File, error){"MapFile": FS{}.MapFile, "without map_files": func(pid int, m Mapping) (*os.File, error) { return mappedFile{FS{}, pid, m}.openByPath() }} {
 				f, err := open(pid, m)
 				if got := contents(t, f, err); !bytes.Equal(got, want) {
 					t.Errorf("%s: another file", name)
@@ -253,12 +253,12 @@ func TestOtherMountNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	lib.Inode = st.Ino
-	f, err = FS{}.openWithout(pid, lib)
+	f, err = mappedFile{FS{}, pid, lib}.openByPath()
 	if got := contents(t, f, err); !bytes.Equal(got, want) {
 		t.Error("by path: another file")
 	}
 	// An absolute link in its tree means its root, not ours.
-	if _, err := (FS{}).openWithout(os.Getpid(), lib); err == nil {
+	if _, err := (mappedFile{FS{}, os.Getpid(), lib}).openByPath(); err == nil {
 		t.Error("the same path here passed for the file there")
 	}
 }

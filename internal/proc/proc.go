@@ -12,6 +12,7 @@
 package proc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,21 +25,6 @@ import (
 // FS reads processes from a proc file system. The zero value reads /proc.
 type FS struct {
 	Root string // "" is /proc
-	Sys  string // "" is /sys
-}
-
-func (f FS) root() string {
-	if f.Root == "" {
-		return "/proc"
-	}
-	return f.Root
-}
-
-func (f FS) sys() string {
-	if f.Sys == "" {
-		return "/sys"
-	}
-	return f.Sys
 }
 
 // What a process can be instead of one with code to look at.
@@ -72,7 +58,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // path names a file of a process.
 func (f FS) path(pid int, file string) string {
-	return f.root() + "/" + strconv.Itoa(pid) + "/" + file
+	return cmp.Or(f.Root, "/proc") + "/" + strconv.Itoa(pid) + "/" + file
 }
 
 // buffers hold files while they are parsed: at 500 new processes a second

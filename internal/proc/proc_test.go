@@ -150,7 +150,7 @@ func fake(t testing.TB, files map[string]string) FS {
 			t.Fatal(err)
 		}
 	}
-	return FS{Root: dir, Sys: dir}
+	return FS{Root: dir}
 }
 
 func statLine(pid int, comm string, state byte, ppid int, flags uint64, threads int) string {
@@ -227,7 +227,7 @@ func readers(pid int) map[string]func() error {
 		"Cmdline":   func() error { _, err := f.Cmdline(pid); return err },
 		"Exe":       func() error { _, err := f.Exe(pid); return err },
 		"Namespace": func() error { _, err := f.Namespace(pid, "mnt"); return err },
-		"Workload":  func() error { _, err := f.Workload(pid); return err },
+		"Cgroups":   func() error { _, err := f.Cgroups(pid); return err },
 		"VDSO":      func() error { _, _, err := f.VDSO(pid); return err },
 		"MapFile": func() error {
 			_, err := f.MapFile(pid, Mapping{Start: 4096, End: 8192, Backing: BackingFile, Path: "/bin/cat"})

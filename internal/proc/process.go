@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
@@ -51,7 +52,7 @@ func (f FS) survivor(s Stat) (tid int, ok bool) {
 // PIDs returns every process there is, kernel threads and zombies included,
 // in no order.
 func (f FS) PIDs() ([]int, error) {
-	pids, err := listIDs(f.root())
+	pids, err := listIDs(cmp.Or(f.Root, "/proc"))
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
@@ -132,16 +133,15 @@ func (f FS) Threads(pid int) ([]Thread, error) {
 
 // ThreadComm returns the name of a thread.
 func (f FS) ThreadComm(pid, tid int) (comm string, err error) {
-	err = read(f.taskPath(pid, tid, "comm"), func(data []byte) error {
+	err = read(f.path(pid, taskFile(tid, "comm")), func(data []byte) error {
 		comm = string(bytes.TrimSuffix(data, []byte{'\n'}))
 		return nil
 	})
 	return comm, err
 }
 
-func (f FS) taskPath(pid, tid int, file string) string {
-	return f.path(pid, "task/"+strconv.Itoa(tid)+"/"+file)
-}
+// taskFile names a file of a thread below the directory of its process.
+func taskFile(tid int, file string) string { return "task/" + strconv.Itoa(tid) + "/" + file }
 
 // maxCmdline bounds the command lines that are kept: an argument list may
 // have megabytes.

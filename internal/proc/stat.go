@@ -197,7 +197,7 @@ type SchedStat struct {
 
 // ThreadTime returns the exact CPU time of one thread.
 func (f FS) ThreadTime(pid, tid int) (s SchedStat, err error) {
-	err = read(f.taskPath(pid, tid, "schedstat"), func(data []byte) (err error) {
+	err = read(f.path(pid, taskFile(tid, "schedstat")), func(data []byte) (err error) {
 		s, err = ParseSchedStat(data)
 		return err
 	})

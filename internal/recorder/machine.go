@@ -66,7 +66,7 @@ func Open(s Setup) (m *Machine, err error) {
 	if err := bpf.RaiseLimits(); err != nil {
 		s.Log.Debug("raise limits", "error", err)
 	}
-	cpus, err := proc.FS{}.OnlineCPUs()
+	cpus, err := proc.Machine{}.OnlineCPUs()
 	if err != nil {
 		return nil, fmt.Errorf("list CPUs: %w", err)
 	}

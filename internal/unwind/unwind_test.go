@@ -19,7 +19,7 @@ func tracked(t *testing.T, o Options) *Unwinder {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	cpus, err := proc.FS{}.OnlineCPUs()
+	cpus, err := proc.Machine{}.OnlineCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func startWatch(o Options, t *tap) (w *watch, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cpus, err := proc.FS{}.OnlineCPUs()
+	cpus, err := proc.Machine{}.OnlineCPUs()
 	if err != nil {
 		return nil, fmt.Errorf("list CPUs: %w", err)
 	}

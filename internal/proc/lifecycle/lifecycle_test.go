@@ -111,7 +111,7 @@ func TestWatch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	cpus, err := proc.FS{}.OnlineCPUs()
+	cpus, err := proc.Machine{}.OnlineCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}

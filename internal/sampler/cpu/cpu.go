@@ -462,7 +462,7 @@ func (s *Sampler) head(now uint64) profile.Head {
 // idleSince is how long CPUs were idle in all since the last edge. An idle CPU
 // of a virtual machine takes no samples, or too many: the kernel knows better.
 func (s *Sampler) idleSince() time.Duration {
-	now, err := proc.FS{}.IdleTime()
+	now, err := proc.Machine{}.IdleTime()
 	if err != nil {
 		s.log.Debug("read idle time", "error", err)
 		return 0

@@ -60,7 +60,7 @@ func start(t *testing.T, o Options) *Sampler {
 func startHearing(t *testing.T, o Options, hear func(*Sampler, lifecycle.Event)) *Sampler {
 	t.Helper()
 	needBPF(t)
-	cpus, err := proc.FS{}.OnlineCPUs()
+	cpus, err := proc.Machine{}.OnlineCPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -520,7 +520,7 @@ func TestRefusals(t *testing.T) {
 		t.Error("100,000 Hz was accepted")
 	}
 	cycles, _ := ParseEvent("cycles")
-	cpus, _ := proc.FS{}.OnlineCPUs()
+	cpus, _ := proc.Machine{}.OnlineCPUs()
 	u, err := unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus})
 	if err != nil {
 		t.Fatal(err)

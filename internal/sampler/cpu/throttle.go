@@ -25,7 +25,7 @@ func (s *Sampler) throttling() string {
 	if !s.options.Event.Clock {
 		return ""
 	}
-	allowed, err := proc.FS{}.MaxSampleRate()
+	allowed, err := proc.Machine{}.MaxSampleRate()
 	if err != nil {
 		s.log.Debug("read the most samples that are allowed", "error", err)
 		return ""
