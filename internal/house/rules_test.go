@@ -152,26 +152,25 @@ func TestRules(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
+	limits := map[string]int{"internal/a.Large": 40, "internal/a.Gone": 31, "internal/large": 21}
 	tests := []struct {
 		name  string
-		rule  string
+		check func(*Tree, map[string]int) []Violation
 		files map[string]string
 		want  []string
 	}{
-		{"methods", "TypesStaySmall", map[string]string{
-			"internal/a/a.go":      goFile("a") + "type T[V any] struct{}\n" + methods("*T[V]", 0, 20),
+		{"methods", checkTypeSizes, map[string]string{
+			"internal/a/a.go":      goFile("a") + "type T[V any] struct{}\n" + methods("*T[V]", 0, 20) + methods("Large", 0, 39),
 			"internal/a/b.go":      goFile("a") + methods("T[V]", 20, 31),
 			"internal/a/a_test.go": goFile("a") + methods("U", 0, 40),
 			"internal/b/a.go":      goFile("b") + methods("*T", 0, 30),
-			"internal/proc/a.go":   goFile("proc") + methods("FS", 0, 39),
-			"internal/query/a.go":  goFile("query"),
-		}, []string{"a.T has 31 methods, at most 30", "proc.FS has 39 methods, and oversized allows 40: lower it", "query.question has 0 methods: remove it from oversized"}},
-		{"files", "PackagesStaySmall", many(map[string]int{"internal/a": 21, "internal/b": 20, "cmd/c": 30, "internal/lang": 22}),
-			[]string{"internal/a has 21 files, at most 20", "internal/lang has 22 files, at most 21"}},
+		}, []string{"a.T has 31 methods, at most 30", "a.Large has 39 methods, and oversized allows 40: lower it", "a.Gone has 0 methods: remove it from oversized"}},
+		{"files", checkPackageSizes, many(map[string]int{"internal/a": 21, "internal/b": 20, "cmd/c": 30, "internal/large": 22}),
+			[]string{"internal/a has 21 files, at most 20", "internal/large has 22 files, at most 21"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			checkRule(t, tt.rule, load(t, tt.files), tt.want)
+			checkViolations(t, tt.check(load(t, tt.files), limits), tt.want)
 		})
 	}
 }
@@ -182,19 +181,23 @@ func checkRule(t *testing.T, name string, tree *Tree, want []string) {
 		if rule.Name != name {
 			continue
 		}
-		got := rule.Check(tree)
-		if len(got) != len(want) {
-			t.Fatalf("%d violations, want %d:\n%v", len(got), len(want), got)
-		}
-		seen := fmt.Sprint(got)
-		for _, w := range want {
-			if !strings.Contains(seen, w) {
-				t.Errorf("no violation %q in\n%v", w, got)
-			}
-		}
+		checkViolations(t, rule.Check(tree), want)
 		return
 	}
 	t.Fatalf("there is no rule %q", name)
+}
+
+func checkViolations(t *testing.T, got []Violation, want []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d violations, want %d:\n%v", len(got), len(want), got)
+	}
+	seen := fmt.Sprint(got)
+	for _, w := range want {
+		if !strings.Contains(seen, w) {
+			t.Errorf("no violation %q in\n%v", w, got)
+		}
+	}
 }
 
 func TestArchitecture(t *testing.T) {

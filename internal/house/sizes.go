@@ -36,7 +36,7 @@ func oversized() map[string]int {
 }
 
 // checkTypeSizes counts the methods of each type.
-func checkTypeSizes(t *Tree) (bad []Violation) {
+func checkTypeSizes(t *Tree, limits map[string]int) (bad []Violation) {
 	for _, p := range t.Packages {
 		methods := map[string]int{}
 		for _, f := range sources(p) {
@@ -46,31 +46,31 @@ func checkTypeSizes(t *Tree) (bad []Violation) {
 				}
 			}
 		}
-		for listed := range oversized() { // also types that are gone
+		for listed := range limits { // also types that are gone
 			if name, ok := strings.CutPrefix(listed, p.Dir+"."); ok && methods[name] == 0 {
 				methods[name] = 0
 			}
 		}
 		for name, n := range methods {
-			bad = append(bad, above(p.Dir, p.Dir+"."+name, "methods", n, maxMethods)...)
+			bad = append(bad, above(limits, p.Dir, p.Dir+"."+name, "methods", n, maxMethods)...)
 		}
 	}
 	return bad
 }
 
 // checkPackageSizes counts the files of each package below internal.
-func checkPackageSizes(t *Tree) (bad []Violation) {
+func checkPackageSizes(t *Tree, limits map[string]int) (bad []Violation) {
 	for _, p := range t.Packages {
 		if strings.HasPrefix(p.Dir, "internal/") {
-			bad = append(bad, above(p.Dir, p.Dir, "files", len(sources(p)), maxFiles)...)
+			bad = append(bad, above(limits, p.Dir, p.Dir, "files", len(sources(p)), maxFiles)...)
 		}
 	}
 	return bad
 }
 
 // above reports a count above its ceiling or limit, and a limit that is no longer needed.
-func above(dir, name, what string, n, most int) []Violation {
-	allowed, listed := oversized()[name]
+func above(limits map[string]int, dir, name, what string, n, most int) []Violation {
+	allowed, listed := limits[name]
 	switch {
 	case listed && n <= most:
 		return []Violation{{dir, 0, fmt.Sprintf("%s has %d %s: remove it from oversized", name, n, what)}}
