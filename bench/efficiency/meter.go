@@ -123,7 +123,7 @@ func (m *ourMeter) window(ctx context.Context, hz float64, length time.Duration)
 	if w.N() == 0 {
 		return nil, errors.New("nothing was sampled")
 	}
-	if w, err = m.Name(w); err != nil {
+	if w, err = m.Name(ctx, w); err != nil {
 		return nil, err
 	}
 	return proto.Marshal(wire.Seal(w, profile.Run{}))

@@ -146,7 +146,7 @@ func record(ctx context.Context, pids []int) (w *profile.Window, err error) {
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	time.Sleep(2 * time.Second) // what a recording begins with is measured elsewhere
-	if _, err := r.CutNamed(); err != nil {
+	if _, err := r.CutNamed(ctx); err != nil {
 		return nil, err
 	}
 	if w, err = r.Record(ctx, *length, nil); err != nil {

@@ -103,12 +103,12 @@ func (s *soak) run(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.follow(r), r.Close())
+	return errors.Join(s.follow(ctx, r), r.Close())
 }
 
 // follow takes windows until the end, and measures in between; last when the
 // work has ended.
-func (s *soak) follow(r *recorder.Recorder) error {
+func (s *soak) follow(ctx context.Context, r *recorder.Recorder) error {
 	cut, measure := time.NewTicker(cutEvery), time.NewTicker(*every)
 	defer cut.Stop()
 	defer measure.Stop()
@@ -118,7 +118,7 @@ func (s *soak) follow(r *recorder.Recorder) error {
 	for {
 		select {
 		case <-cut.C:
-			if err := s.take(r, &now); err != nil {
+			if err := s.take(ctx, r, &now); err != nil {
 				return err
 			}
 		case <-measure.C:
@@ -135,7 +135,7 @@ func (s *soak) follow(r *recorder.Recorder) error {
 			}
 			time.Sleep(settle)
 			now.quiet = true
-			if err := s.take(r, &now); err != nil {
+			if err := s.take(ctx, r, &now); err != nil {
 				return err
 			}
 			return s.measure(r, &now, time.Since(began))
@@ -158,8 +158,8 @@ func keepHeap() error {
 // settle is how long we need to forget what ended.
 const settle = 5 * time.Second
 
-func (s *soak) take(r *recorder.Recorder, now *state) error {
-	w, err := r.CutNamed()
+func (s *soak) take(ctx context.Context, r *recorder.Recorder, now *state) error {
+	w, err := r.CutNamed(ctx)
 	if err != nil {
 		return err
 	}

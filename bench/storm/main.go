@@ -116,7 +116,7 @@ func (r *recording) record(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.rest(rec); err == nil {
+	if err := r.rest(ctx, rec); err == nil {
 		for range *storms {
 			if err = r.storm(ctx, rec); err != nil {
 				break
@@ -134,8 +134,8 @@ func (r *recording) record(ctx context.Context) error {
 }
 
 // rest waits until what ended is forgotten, and measures.
-func (r *recording) rest(rec *recorder.Recorder) error {
-	if err := r.follow(rec, time.After(*quiet)); err != nil {
+func (r *recording) rest(ctx context.Context, rec *recorder.Recorder) error {
+	if err := r.follow(ctx, rec, time.After(*quiet)); err != nil {
 		return err
 	}
 	debug.FreeOSMemory()
@@ -164,7 +164,7 @@ func (r *recording) storm(ctx context.Context, rec *recorder.Recorder) error {
 		text, failed = v.Wait()
 		close(ended)
 	}()
-	if err := r.follow(rec, ended); err != nil {
+	if err := r.follow(ctx, rec, ended); err != nil {
 		return err
 	}
 	if failed != nil {
@@ -181,14 +181,14 @@ func (r *recording) storm(ctx context.Context, rec *recorder.Recorder) error {
 	r.storms = append(r.storms, storm{time.Since(began), after.CPU - before.CPU, after.RunTime - before.RunTime, len(born)})
 	r.judge(born)
 	text, born = nil, nil
-	return r.rest(rec)
+	return r.rest(ctx, rec)
 }
 
 // cutEvery is the recorder's own habit.
 const cutEvery = 2 * time.Second
 
 // follow takes windows until the channel is ready.
-func (r *recording) follow(rec *recorder.Recorder, end <-chan time.Time) error {
+func (r *recording) follow(ctx context.Context, rec *recorder.Recorder, end <-chan time.Time) error {
 	ticker := time.NewTicker(cutEvery)
 	defer ticker.Stop()
 	for last := false; !last; {
@@ -197,7 +197,7 @@ func (r *recording) follow(rec *recorder.Recorder, end <-chan time.Time) error {
 			last = true
 		case <-ticker.C:
 		}
-		w, err := rec.CutNamed()
+		w, err := rec.CutNamed(ctx)
 		if err != nil {
 			return err
 		}

@@ -126,7 +126,7 @@ type tables struct {
 // next is the table of the window that ends now. To find names takes seconds where
 // many programs are seen for the first time: unnamed, if not nil, is given the table
 // as it is before.
-func (t *tables) next(unnamed func(live.Table)) (live.Table, error) {
+func (t *tables) next(ctx context.Context, unnamed func(live.Table)) (live.Table, error) {
 	w, err := t.recorder.Cut()
 	if err != nil {
 		return live.Table{}, err
@@ -135,7 +135,7 @@ func (t *tables) next(unnamed func(live.Table)) (live.Table, error) {
 		early := live.Rolling{Span: t.flags.window}
 		unnamed(t.table(&early, byProcess(w)))
 	}
-	if w, err = t.recorder.Name(w); err != nil {
+	if w, err = t.recorder.Name(ctx, w); err != nil {
 		return live.Table{}, err
 	}
 	return t.table(&t.rolling, w), nil
@@ -206,7 +206,7 @@ func (t *tables) print(ctx context.Context) error {
 			ended = true
 		case <-ticker.C:
 		}
-		table, err := t.next(nil)
+		table, err := t.next(ctx, nil)
 		if err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (t *tables) show(ctx context.Context) (busy bool, err error) {
 				continue
 			}
 			busy = true
-			go t.make(ready, first)
+			go t.make(ctx, ready, first)
 			if first {
 				ticker.Reset(t.flags.interval)
 			}
@@ -290,7 +290,7 @@ func (t *tables) show(ctx context.Context) (busy bool, err error) {
 }
 
 // make makes the next table, and the first one twice: at once, and with names.
-func (t *tables) make(ready chan<- made, first bool) {
+func (t *tables) make(ctx context.Context, ready chan<- made, first bool) {
 	var unnamed func(live.Table)
 	if first {
 		unnamed = func(table live.Table) {
@@ -298,7 +298,7 @@ func (t *tables) make(ready chan<- made, first bool) {
 			ready <- made{table: table, unnamed: true}
 		}
 	}
-	table, err := t.next(unnamed)
+	table, err := t.next(ctx, unnamed)
 	ready <- made{table: table, err: err}
 }
 

@@ -93,7 +93,7 @@ type Record func(Wanted) (Recording, error)
 type Recording interface {
 	sampler.Sampler
 	// Name fills in the names of a window that was cut, which may be another one then.
-	Name(w *profile.Window) (*profile.Window, error)
+	Name(ctx context.Context, w *profile.Window) (*profile.Window, error)
 	// Aim makes processes targets, and others no longer, from the next window on. It
 	// tells whether any of them was not sampled before, as a target's child is. Where a
 	// process takes a moment to be ready, Options.Ready and then the next Aim tell it.

@@ -46,7 +46,7 @@ func (m *machine) windows() int64 {
 	return m.next
 }
 
-func (m *machine) Name(w *profile.Window) (*profile.Window, error) { return w, nil }
+func (m *machine) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
 
 func (m *machine) Aim([]int, []int) bool { return false }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ type namer struct {
 	stacks int
 }
 
-func (n *namer) Name(w *profile.Window) (*profile.Window, error) {
+func (n *namer) Name(_ context.Context, w *profile.Window) (*profile.Window, error) {
 	n.stacks += len(w.Stacks)
 	return w, nil
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -424,7 +425,7 @@ func (a *Agent) seal(w *profile.Window) []byte {
 
 // named has the names of a window filled in. One without them is better than none.
 func (a *Agent) named(from Recording, w *profile.Window) *profile.Window {
-	named, err := from.Name(w)
+	named, err := from.Name(context.Background(), w)
 	if err != nil {
 		a.log.Error("name a window", "error", err)
 		return w

@@ -88,7 +88,7 @@ func (t *take) Cut() (*profile.Window, error) {
 	return profile.NewBuilder(profile.Head{Start: time.Now(), Types: []profile.ValueType{profile.CPUTime(1)}}).Window(), nil
 }
 
-func (t *take) Name(w *profile.Window) (*profile.Window, error) { return w, nil }
+func (t *take) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
 
 func (t *take) Aim(add, drop []int) (fresh bool) {
 	t.studio.mu.Lock()

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"debug/elf"
 	"fmt"
 	"os"
@@ -161,8 +160,8 @@ func symbolsOf(b *binfile.File, path string) Symbols {
 	case full:
 		return SymbolsFull
 	}
-	finder := debugfile.Finder{} // asks no server: a look must not wait for the network
-	if d, err := finder.Find(context.Background(), b, path); err == nil {
+	var finder debugfile.Finder
+	if d := finder.FindLocal(b, path); d != nil {
 		d.Close()
 		return SymbolsDebug
 	}

@@ -24,7 +24,6 @@ func oversized() map[string]int {
 		"internal/server.fleet":         47,
 		"internal/store/disk.database":  39,
 		"internal/lang/hotspot.Process": 35,
-		"internal/symbol.Resolver":      33,
 		"internal/query.question":       32,
 
 		"internal/server":     31,

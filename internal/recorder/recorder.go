@@ -168,20 +168,21 @@ func (r *Recorder) Spent() (bpf, interrupts time.Duration, err error) {
 func (r *Recorder) Unwinder() *unwind.Unwinder { return r.machine.unwinder }
 
 // CutNamed ends the current window and names it.
-func (r *Recorder) CutNamed() (*profile.Window, error) {
+func (r *Recorder) CutNamed(ctx context.Context) (*profile.Window, error) {
 	w, err := r.Cut()
 	if err != nil {
 		return w, err
 	}
-	return r.Name(w)
+	return r.Name(ctx, w)
 }
 
-// Name fills in the names of a window that was cut, or of several merged.
-func (r *Recorder) Name(w *profile.Window) (*profile.Window, error) {
+// Name fills in the names of a window that was cut, or of several merged. The context
+// bounds downloads of debug files only.
+func (r *Recorder) Name(ctx context.Context, w *profile.Window) (*profile.Window, error) {
 	defer r.machine.setup.Account.Begin(cputime.Naming)()
 	w, err := r.machine.managed.finish(w)
 	if err == nil {
-		r.machine.names.Name(w)
+		r.machine.names.Name(ctx, w)
 	}
 	return w, err
 }
@@ -232,7 +233,7 @@ func (p *pace) due(full float64, now time.Time) bool {
 const mergeAt = 32
 
 // Record gathers windows until the context ends, or for the duration if it is
-// not zero. What was measured is returned even where an error ends it.
+// not zero. What was recorded is named all the same. What was measured is returned even where an error ends it.
 func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress func(*profile.Window)) (*profile.Window, error) {
 	var end <-chan time.Time
 	if duration > 0 {
@@ -261,7 +262,7 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 		}
 		w, err := r.Cut()
 		if err != nil {
-			whole, mergeErr := r.finish(windows)
+			whole, mergeErr := r.finish(context.WithoutCancel(ctx), windows)
 			return whole, errors.Join(err, mergeErr)
 		}
 		if progress != nil {
@@ -274,11 +275,11 @@ func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress 
 			windows = append(windows[:0], w)
 		}
 	}
-	return r.finish(windows)
+	return r.finish(context.WithoutCancel(ctx), windows)
 }
 
 // finish merges what was recorded, prunes it and names it.
-func (r *Recorder) finish(windows []*profile.Window) (*profile.Window, error) {
+func (r *Recorder) finish(ctx context.Context, windows []*profile.Window) (*profile.Window, error) {
 	if len(windows) == 0 {
 		return nil, nil
 	}
@@ -291,7 +292,7 @@ func (r *Recorder) finish(windows []*profile.Window) (*profile.Window, error) {
 	if r.options.Pruning > 0 {
 		prune.Window(whole, r.options.Pruning, nil)
 	}
-	return r.Name(whole)
+	return r.Name(ctx, whole)
 }
 
 // Close ends the recording.

@@ -126,7 +126,7 @@ func (n *namer) name(ctx context.Context, s store.Store, tenant string) error {
 		if p.Location.Kind != profile.KindNative || n.hopeless[p.Hash] || !n.find(p) {
 			continue
 		}
-		frames := n.resolver.Resolve(p.Location)
+		frames := n.resolver.Resolve(ctx, p.Location)
 		if frames[0].IsUnnamed() {
 			n.hopeless[p.Hash] = true
 			continue

@@ -46,7 +46,7 @@ func BenchmarkWarm(b *testing.B) {
 	r, locations := someLocations(b, Options{}, 10_000, large...)
 	name := func() {
 		for _, l := range locations {
-			r.Resolve(l)
+			r.Resolve(b.Context(), l)
 		}
 	}
 	name()
@@ -64,11 +64,11 @@ func BenchmarkWarm(b *testing.B) {
 func BenchmarkAgain(b *testing.B) {
 	r, locations := someLocations(b, Options{}, 10_000, large...)
 	for _, l := range locations {
-		r.Resolve(l)
+		r.Resolve(b.Context(), l)
 	}
 	for b.Loop() {
 		for _, l := range locations {
-			r.Resolve(l)
+			r.Resolve(b.Context(), l)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func coldBenchmark(b *testing.B, cacheDir string) {
 				o.Cache = diskCache(b, cacheDir)
 				r, locations := someLocations(b, o, 1000, file)
 				for _, l := range locations {
-					r.Resolve(l)
+					r.Resolve(b.Context(), l)
 				}
 				r.Close()
 			}
@@ -103,7 +103,7 @@ func coldBenchmark(b *testing.B, cacheDir string) {
 				b.StartTimer()
 				r, locations := someLocations(b, o, 1000, file)
 				for _, l := range locations {
-					r.Resolve(l)
+					r.Resolve(b.Context(), l)
 				}
 				b.StopTimer()
 				cpu += cpuTime() - start

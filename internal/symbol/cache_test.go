@@ -30,8 +30,8 @@ objcopy --redefine-sym pay=evil real renamed && cp real copied && cp real strang
 }
 
 // leaf is how a file's function at the place of another file's is called.
-func leaf(r *Resolver, id string, off uint64) string {
-	frames := r.Resolve(native(id, off))
+func leaf(t *testing.T, r *Resolver, id string, off uint64) string {
+	frames := r.Resolve(t.Context(), native(id, off))
 	return frames[len(frames)-1].Function
 }
 
@@ -48,7 +48,7 @@ func TestNamesOfCopiedBuildID(t *testing.T) {
 		for range 2 { // the second time all of it is on disk
 			for _, tc := range []struct{ file, want string }{{impostor, "evil"}, {"real", "pay"}} {
 				r := resolverOf(t, Options{Cache: diskCache(t, cache), DebugDirs: []string{dir}}, filepath.Join(dir, tc.file))
-				if got := leaf(r, id, off); got != tc.want {
+				if got := leaf(t, r, id, off); got != tc.want {
 					t.Errorf("after %s: %s is called %q, want %q", impostor, tc.file, got, tc.want)
 				}
 				r.Close()
@@ -68,7 +68,7 @@ func TestNamesOfCopies(t *testing.T) {
 		mapped bool
 	}{{"real", false}, {"copied", true}, {"strangers", os.Geteuid() != 0}} {
 		r := resolverOf(t, Options{Cache: diskCache(t, cache), DebugDirs: []string{dir}}, filepath.Join(dir, tc.file))
-		if got := leaf(r, id, off); got != "pay" {
+		if got := leaf(t, r, id, off); got != "pay" {
 			t.Errorf("%s: %q", tc.file, got)
 		}
 		if m := r.modules[id]; (m.tables.mapped != nil) != tc.mapped {
@@ -86,14 +86,14 @@ func TestReplacedFileIsNotRead(t *testing.T) {
 	shell(t, dir, "cp -p real program")
 	age(t, path)
 	r := resolverOf(t, Options{Cache: diskCache(t, filepath.Join(t.TempDir(), "cache")), DebugDirs: []string{dir}}, path)
-	if got := leaf(r, id, off); got != "pay" {
+	if got := leaf(t, r, id, off); got != "pay" {
 		t.Fatalf("got %q", got)
 	}
 	r.Shed()
-	shell(t, dir, "rm program && cp -p other program && rm "+r.cache.disk.Path()+"/*.names")
+	shell(t, dir, "rm program && cp -p other program && rm "+r.loader.cache.disk.Path()+"/*.names")
 	r.AddFile(id, path, func() (*os.File, error) { return os.Open(path) })
 	r.modules[id].ready = nil
-	if got := leaf(r, id, off); got == "evil" {
+	if got := leaf(t, r, id, off); got == "evil" {
 		t.Error("the names are those of another file")
 	}
 }
@@ -110,7 +110,7 @@ func TestDebugFileIsReplaced(t *testing.T) {
 	name := func() (string, bool) {
 		r := resolverOf(t, Options{Cache: diskCache(t, cache), DebugDirs: []string{filepath.Join(dir, "debug")}}, filepath.Join(dir, "stripped"))
 		defer r.Close()
-		got := leaf(r, id, off)
+		got := leaf(t, r, id, off)
 		return got, r.modules[id].tables.mapped != nil
 	}
 	for _, tc := range []struct {
@@ -142,7 +142,7 @@ func TestWithoutCache(t *testing.T) {
 	}
 	refused := diskcache.OpenIfPossible(link, diskcache.Options{})
 	r := resolverOf(t, Options{Cache: refused, DebugDirs: []string{dir}}, filepath.Join(dir, "real"))
-	if got := leaf(r, id, offsetOf(t, filepath.Join(dir, "real"), "pay")); got != "pay" {
+	if got := leaf(t, r, id, offsetOf(t, filepath.Join(dir, "real"), "pay")); got != "pay" {
 		t.Errorf("got %q", got)
 	}
 	if err := r.Close(); err != nil {

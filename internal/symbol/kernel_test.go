@@ -112,7 +112,7 @@ func TestKernelHidesAddresses(t *testing.T) {
 		t.Errorf("location %+v", l)
 	}
 	w := window(l)
-	New(Options{Kernel: k}).Name(w)
+	New(Options{Kernel: k}).Name(t.Context(), w)
 	if loss := w.Losses; len(loss) != 1 || loss[0].N != 3 || !strings.Contains(loss[0].Detail, "kptr_restrict") {
 		t.Errorf("losses %+v", loss)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/binfile/debugfile"
 	"atys.dev/atys/internal/binfile/dwarf"
 	"atys.dev/atys/internal/binfile/gopclntab"
 	"atys.dev/atys/internal/diskcache"
@@ -32,7 +33,7 @@ type module struct {
 	// content is what the file holds that was opened first; guarded by Resolver.work.
 	content diskcache.Content
 
-	// The origin of the file; guarded by Resolver.mu.
+	// The origin of the file; guarded by registry.mu.
 	path    string
 	openers []func() (*os.File, error)
 	added   int      // calls of AddFile
@@ -52,7 +53,7 @@ type module struct {
 	dwarf  *dwarf.Data
 	ready  map[uint32]answer
 	names  map[string]named
-	used   uint64    // Resolver.clock when last asked
+	used   uint64    // loader.clock when last asked
 	read   time.Time // when last asked for what was not ready
 }
 
@@ -115,29 +116,44 @@ type named struct{ function, linkage string }
 
 var errReplaced = errors.New("the file is another one than what was running")
 
-// lookup names a location of a module. work is held.
-func (r *Resolver) lookup(m *module, l profile.Location) ([]profile.Frame, bool) {
-	r.clock++
-	m.used = r.clock
-	if l.Offset <= math.MaxUint32 {
-		off := uint32(l.Offset)
+// loader reads what the files of modules tell, keeps it within the bounds of the
+// options, and names places by it. It is not safe for concurrent use.
+type loader struct {
+	options Options
+	files   *registry
+	finder  *debugfile.Finder
+	cache   *tableCache
+
+	clock  uint64
+	open   map[*module]bool // modules with files open
+	tended time.Time
+}
+
+// lookup names a location of a module. The context bounds downloads.
+func (l *loader) lookup(ctx context.Context, m *module, at profile.Location) ([]profile.Frame, bool) {
+	l.clock++
+	m.used = l.clock
+	if at.Offset <= math.MaxUint32 {
+		off := uint32(at.Offset)
 		if a, ok := m.ready[off]; ok {
-			return ofKind(a.frames, l.Kind), a.ok
+			return ofKind(a.frames, at.Kind), a.ok
 		}
-		m.read = r.options.Now()
-		if err := r.ensureLoaded(m); err == nil {
-			frames, ok := r.frames(m, off)
+		m.read = l.options.Now()
+		if err := l.ensureLoaded(ctx, m); err == nil {
+			frames, ok := l.frames(ctx, m, off)
 			if len(frames) == 0 {
-				frames = []profile.Frame{profile.Unnamed(profile.KindNative, m.path, l.Offset)}
+				frames = []profile.Frame{profile.Unnamed(profile.KindNative, m.path, at.Offset)}
 			}
 			if m.ready == nil || len(m.ready) >= maxReadyFrames {
 				m.ready = map[uint32]answer{}
 			}
-			m.ready[off] = answer{frames, ok}
-			return ofKind(frames, l.Kind), ok
+			if ctx.Err() == nil { // else a download may have been broken off
+				m.ready[off] = answer{frames, ok}
+			}
+			return ofKind(frames, at.Kind), ok
 		}
 	}
-	return []profile.Frame{profile.Unnamed(l.Kind, m.path, l.Offset)}, false
+	return []profile.Frame{profile.Unnamed(at.Kind, m.path, at.Offset)}, false
 }
 
 // ofKind gives frames the kind of the location asked for; nearly always they
@@ -155,18 +171,21 @@ func ofKind(frames []profile.Frame, kind profile.Kind) []profile.Frame {
 }
 
 // frames names an offset by the best source that covers it.
-func (r *Resolver) frames(m *module, off uint32) ([]profile.Frame, bool) {
+func (l *loader) frames(ctx context.Context, m *module, off uint32) ([]profile.Frame, bool) {
 	if m.tables.flags&flagGo != 0 {
-		if frames, ok := r.goFrames(m, off); ok {
+		if frames, ok := l.goFrames(m, off); ok {
 			return frames, true
 		}
 	}
 	linkage, ok := m.tables.functions.lookup(off)
-	if ok && m.tables.flags&flagIndexed == 0 && r.openFile(m) == nil {
-		r.index(m)
+	if ok && m.tables.flags&flagIndexed == 0 && l.openFile(m) == nil {
+		if l.index(ctx, m); m.tables.flags&flagGo == 0 { // it was broken off before
+			m.tables.functions = l.functions(m)
+			linkage, ok = m.tables.functions.lookup(off)
+		}
 		m.dirty = true
 	}
-	frames, named := r.debugFrames(m, off)
+	frames, named := l.debugFrames(ctx, m, off)
 	if start, nameless := namelessStart(linkage); nameless {
 		if !named {
 			return []profile.Frame{profile.Unnamed(profile.KindNative, m.path, start)}, false
@@ -196,20 +215,20 @@ func (r *Resolver) frames(m *module, off uint32) ([]profile.Frame, bool) {
 }
 
 // debugFrames asks the unit of debug information that covers an offset.
-func (r *Resolver) debugFrames(m *module, off uint32) ([]profile.Frame, bool) {
+func (l *loader) debugFrames(ctx context.Context, m *module, off uint32) ([]profile.Frame, bool) {
 	number, ok := m.tables.index.lookup(off)
 	if !ok {
 		return nil, false
 	}
 	unit, ok := m.tables.units[number]
 	if !ok {
-		if r.openFile(m) != nil || !r.openDebug(m) {
+		if l.openFile(m) != nil || l.openDebug(ctx, m) != nil {
 			return nil, false
 		}
 		unit = encodeUnit(m.dwarf.Flatten(number), m.place)
 		m.tables.addUnit(number, unit)
 		m.dirty = true
-		r.bound(m)
+		l.bound(m)
 	}
 	return unit.frames(off)
 }
@@ -220,9 +239,9 @@ func (m *module) place(address uint64) (uint32, bool) {
 	return uint32(off), ok && off <= math.MaxUint32
 }
 
-func (r *Resolver) goFrames(m *module, off uint32) ([]profile.Frame, bool) {
+func (l *loader) goFrames(m *module, off uint32) ([]profile.Frame, bool) {
 	if m.goTab == nil {
-		if err := r.openFile(m); err != nil {
+		if err := l.openFile(m); err != nil {
 			return nil, false
 		}
 		table, err := gopclntab.New(m.file)
@@ -282,54 +301,53 @@ func (m *module) intern(linkage, function string) named {
 }
 
 // ensureLoaded fills a module's tables, from the disk cache or from its files.
-func (r *Resolver) ensureLoaded(m *module) error {
+func (l *loader) ensureLoaded(ctx context.Context, m *module) error {
 	if m.loaded {
 		return nil
 	}
-	if m.content == "" && r.cache.disk != nil { // it is a name for what the cache has
-		if err := r.openFile(m); err != nil {
+	if m.content == "" && l.cache.disk != nil { // it is a name for what the cache has
+		if err := l.openFile(m); err != nil {
 			return err
 		}
 	}
-	if t, ok := r.cache.load(m.id, m.content); ok {
-		if !r.outdoes(m, t.flags) {
+	if t, ok := l.cache.load(m.id, m.content); ok {
+		if !l.outdoes(m, t.flags) {
 			m.tables, m.loaded = t, true
-			r.settle(m)
+			l.settle(m)
 			return nil
 		}
 		t.release()
 	}
-	if err := r.openFile(m); err != nil {
+	if err := l.openFile(m); err != nil {
 		return err
 	}
-	r.build(m)
+	l.build(ctx, m)
 	m.loaded, m.dirty = true, true
-	r.settle(m)
+	l.settle(m)
 	return nil
 }
 
 // outdoes tells whether there is more than tables were made of: a debug file
 // that was installed since, or a file of the same build that was not stripped.
-func (r *Resolver) outdoes(m *module, flags uint32) bool {
+func (l *loader) outdoes(m *module, flags uint32) bool {
 	if flags&flagDebug != 0 || flags&flagGo != 0 {
 		return false
 	}
-	if flags&flagIndexed != 0 && r.finder.Local(binfile.Unqualified(m.id)) != "" {
+	if flags&flagIndexed == 0 { // a download was broken off
 		return true
 	}
-	if r.openFile(m) != nil {
+	if l.finder.Local(binfile.Unqualified(m.id)) != "" {
+		return true
+	}
+	if l.openFile(m) != nil {
 		return false
 	}
 	return flags&flagSymtab == 0 && m.file.Section(".symtab") != nil ||
-		flags&flagIndexed != 0 && (m.file.Section(".debug_info") != nil || m.file.Section(".zdebug_info") != nil)
+		m.file.Section(".debug_info") != nil || m.file.Section(".zdebug_info") != nil
 }
 
 // build collects what the file of a module and its debug files offer.
-func (r *Resolver) build(m *module) {
-	var more []*binfile.File
-	if mini, err := m.file.MiniDebug(); err == nil {
-		more = append(more, mini)
-	}
+func (l *loader) build(ctx context.Context, m *module) {
 	if table, err := gopclntab.New(m.file); err == nil {
 		m.goTab = table
 		m.tables.flags |= flagGo
@@ -338,17 +356,31 @@ func (r *Resolver) build(m *module) {
 		m.tables.flags |= flagSymtab
 	}
 	if m.goTab == nil {
-		r.index(m)
+		l.index(ctx, m)
 	} // else only if there is C code in it, and somebody asks: Go's is large
+	m.tables.functions = l.functions(m)
+}
+
+// functions collects the symbols of a module's file and of its debug files.
+func (l *loader) functions(m *module) functionsTable {
+	var more []*binfile.File
+	if mini, err := m.file.MiniDebug(); err == nil {
+		more = append(more, mini)
+	}
 	if m.debug != nil {
 		more = append(more, m.debug)
 	}
-	m.tables.functions = encodeFunctions(gatherSpans(m.file, more...))
+	return encodeFunctions(gatherSpans(m.file, more...))
 }
 
-// index finds out which unit of the debug information covers what.
-func (r *Resolver) index(m *module) {
-	if r.openDebug(m) {
+// index finds out which unit of the debug information covers what. Where the context
+// ends a download, flagIndexed is not set, so that a later look-up tries again.
+func (l *loader) index(ctx context.Context, m *module) {
+	err := l.openDebug(ctx, m)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return
+	}
+	if err == nil {
 		m.tables.index = encodeIndex(m.dwarf.Units(), m.place)
 	}
 	if m.dwarf != nil || m.debug != nil {
@@ -358,31 +390,35 @@ func (r *Resolver) index(m *module) {
 }
 
 // openDebug opens the debug information of a module whose file is open.
-func (r *Resolver) openDebug(m *module) bool {
+func (l *loader) openDebug(ctx context.Context, m *module) error {
 	if m.dwarf != nil {
-		return true
+		return nil
 	}
 	from := m.file
 	var err error
 	if m.dwarf, err = dwarf.New(m.file, nil); err != nil {
 		if m.debug == nil {
-			if m.debug, err = r.finder.Find(context.Background(), m.file, m.path); err != nil {
-				return false
+			if m.debug, err = l.finder.Find(ctx, m.file, m.path); err != nil {
+				return err
 			}
 		}
 		from = m.debug
 	}
 	if _, _, ok := from.AltLink(); ok {
-		m.shared, _ = r.finder.FindAlt(context.Background(), from, m.path)
+		m.shared, err = l.finder.FindAlt(ctx, from, m.path)
+		if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			m.closeDebug()
+			return err
+		}
 	}
-	r.noteSources(m, m.debug, m.shared)
+	l.noteSources(m, m.debug, m.shared)
 	if m.dwarf == nil || m.shared != nil {
 		if m.dwarf != nil {
 			m.dwarf.Close()
 		}
 		if m.dwarf, err = dwarf.New(from, m.shared); err != nil {
 			m.dwarf = nil
-			return false
+			return err
 		}
 	}
 	m.dwarf.OpenSplit = func(compDir, name string) (*binfile.File, error) {
@@ -391,16 +427,16 @@ func (r *Resolver) openDebug(m *module) bool {
 		}
 		f, err := binfile.Open(name)
 		if err == nil {
-			r.noteSources(m, f)
+			l.noteSources(m, f)
 		}
 		return f, err
 	}
-	return true
+	return nil
 }
 
 // noteSources takes note of debug files that a module's tables are made from. Where
 // one is another file than before, what is kept would be made of both.
-func (r *Resolver) noteSources(m *module, files ...*binfile.File) {
+func (l *loader) noteSources(m *module, files ...*binfile.File) {
 	for _, f := range files {
 		if err := m.tables.addSource(f); err != nil {
 			m.content = ""
@@ -410,23 +446,17 @@ func (r *Resolver) noteSources(m *module, files ...*binfile.File) {
 
 // openFile opens the file of a module, if it is not open, and makes sure that it
 // is the right one.
-func (r *Resolver) openFile(m *module) error {
+func (l *loader) openFile(m *module) error {
 	if m.file != nil {
 		return nil
 	}
-	r.mu.Lock()
-	held, openers, added := m.held, slices.Clone(m.openers), m.added
-	if held != nil {
-		m.held = nil
-		r.held--
-	}
-	r.mu.Unlock()
+	held, openers, added := l.files.origin(m)
 	if m.failed != nil && m.tried == added && held == nil {
 		return m.failed
 	}
 	err := fmt.Errorf("build-id %q: nobody told where its file is", m.id)
 	if held != nil {
-		if m.file, err = r.openChecked(held, m); err == nil {
+		if m.file, err = l.openChecked(held, m); err == nil {
 			return nil
 		}
 	}
@@ -437,7 +467,7 @@ func (r *Resolver) openFile(m *module) error {
 			err = openErr
 			continue
 		}
-		if m.file, err = r.openChecked(f, m); err == nil {
+		if m.file, err = l.openChecked(f, m); err == nil {
 			return nil
 		}
 	}
@@ -447,7 +477,7 @@ func (r *Resolver) openFile(m *module) error {
 
 // openChecked reads an open file, if it is a module's: of its build-id and, once
 // that is known, with its content.
-func (r *Resolver) openChecked(f *os.File, m *module) (*binfile.File, error) {
+func (l *loader) openChecked(f *os.File, m *module) (*binfile.File, error) {
 	b, err := binfile.FromFile(f)
 	if err != nil {
 		return nil, err
@@ -456,7 +486,7 @@ func (r *Resolver) openChecked(f *os.File, m *module) (*binfile.File, error) {
 		b.Close()
 		return nil, fmt.Errorf("%q: %w", f.Name(), errReplaced)
 	}
-	content := r.cache.content(b)
+	content := l.cache.content(b)
 	if m.content != "" && content != m.content {
 		b.Close()
 		return nil, fmt.Errorf("%q: %w", f.Name(), errReplaced)

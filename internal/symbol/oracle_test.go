@@ -97,7 +97,7 @@ func compare(t *testing.T, file string, least float64) {
 	}
 	want := addr2line(t, file, addresses)
 	symbols, _ := f.Symbols()
-	if d, err := binfile.Open(r.finder.Local(f.BuildID())); err == nil {
+	if d, err := binfile.Open(r.loader.finder.Local(f.BuildID())); err == nil {
 		defer d.Close()
 		more, _ := d.Symbols()
 		symbols = append(symbols, more...)
@@ -109,7 +109,7 @@ func compare(t *testing.T, file string, least float64) {
 	equal, known, shown := 0, 0, 0
 	for i, a := range addresses {
 		off, _ := f.Offset(a)
-		frames, how := r.resolve(profile.Location{Kind: profile.KindNative, BuildID: f.BuildID(), Offset: off}, false)
+		frames, how := r.resolve(t.Context(), profile.Location{Kind: profile.KindNative, BuildID: f.BuildID(), Offset: off}, false)
 		ok := how == isNamed
 		if inside := covered(symbols, a); inside && !ok {
 			t.Errorf("%#x: no name inside of a symbol", a)

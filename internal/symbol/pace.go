@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"atys.dev/atys/internal/proc/cputime"
@@ -19,7 +20,7 @@ func (r *Resolver) Limit(cores float64) { r.pace.SetRate(cores) }
 
 // lookupWithin is lookup within the limit. The caller has locked its goroutine to its
 // thread, whose clock is read, and holds r.work.
-func (r *Resolver) lookupWithin(m *module, l profile.Location) ([]profile.Frame, outcome) {
+func (r *Resolver) lookupWithin(ctx context.Context, m *module, l profile.Location) ([]profile.Frame, outcome) {
 	if !m.knows(l.Offset) {
 		if r.pace.Wait() > 0 {
 			return []profile.Frame{profile.Unnamed(l.Kind, m.path, l.Offset)}, deferred
@@ -27,7 +28,7 @@ func (r *Resolver) lookupWithin(m *module, l profile.Location) ([]profile.Frame,
 		began := cputime.Clock()
 		defer func() { r.pace.Take(cputime.Clock() - began) }()
 	}
-	frames, ok := r.lookup(m, l)
+	frames, ok := r.loader.lookup(ctx, m, l)
 	return frames, outcomeOf(ok)
 }
 

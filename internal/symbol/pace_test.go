@@ -42,7 +42,7 @@ func TestLimit(t *testing.T) {
 	w := b.Window()
 	r.Limit(1e-9)
 	r.pace.Take(-1) // there is a little in the bucket
-	r.Name(w)
+	r.Name(t.Context(), w)
 	if w.Names[places[most]][0].IsUnnamed() {
 		t.Error("the place with most samples is not named first")
 	}
@@ -56,7 +56,7 @@ func TestLimit(t *testing.T) {
 		t.Errorf("%d samples wait for names, want %d: %+v", waits.N, want, w.Losses)
 	}
 	r.Limit(0)
-	r.Name(w)
+	r.Name(t.Context(), w)
 	if n := w.LossOf(profile.LossUnsymbolized).N; n != 0 {
 		t.Errorf("without a limit %d samples have no name: %+v", n, w.Losses)
 	}

@@ -23,7 +23,7 @@ func TestSeparateDebugFiles(t *testing.T) {
 	compile(t, whole, "g++ -O2 -g -o $OUT shapes.cc")
 	id := buildID(t, whole)
 	offsets := offsetsOf(t, whole)
-	want := frameNames(resolverOf(t, Options{}, whole), id, offsets)
+	want := frameNames(t, resolverOf(t, Options{}, whole), id, offsets)
 
 	strip := "objcopy --strip-all "
 	for _, tc := range []struct {
@@ -63,7 +63,7 @@ func TestSeparateDebugFiles(t *testing.T) {
 			if tc.options != nil {
 				o = tc.options(dir)
 			}
-			sameNames(t, frameNames(resolverOf(t, o, filepath.Join(dir, "whole")), id, offsets), want)
+			sameNames(t, frameNames(t, resolverOf(t, o, filepath.Join(dir, "whole")), id, offsets), want)
 		})
 	}
 }
@@ -83,8 +83,8 @@ func TestEmbeddedSymbols(t *testing.T) {
 	id := buildID(t, whole)
 	offsets := offsetsOf(t, whole)
 	none := Options{DebugDirs: []string{dir}}
-	want := frameNames(resolverOf(t, none, whole), id, offsets)
-	got := frameNames(resolverOf(t, none, filepath.Join(dir, "stripped")), id, offsets)
+	want := frameNames(t, resolverOf(t, none, whole), id, offsets)
+	got := frameNames(t, resolverOf(t, none, filepath.Join(dir, "stripped")), id, offsets)
 	sameNames(t, got, want)
 	if !slices.Contains(got, "shapes::outer .:0 from 0") {
 		t.Error("shapes::outer is not among the names")
@@ -102,7 +102,7 @@ func TestWrongDebugFileIsNotUsed(t *testing.T) {
 		objcopy --strip-all --add-gnu-debuglink=other.debug whole stripped
 		echo >> other.debug`)
 	r := resolverOf(t, Options{DebugDirs: []string{filepath.Join(dir, "debug")}}, filepath.Join(dir, "stripped"))
-	for _, name := range frameNames(r, id, offsetsOf(t, filepath.Join(dir, "whole"))) {
+	for _, name := range frameNames(t, r, id, offsetsOf(t, filepath.Join(dir, "whole"))) {
 		if strings.Contains(name, "outer") {
 			t.Fatalf("named %q from a file of another program", name)
 		}
@@ -121,7 +121,7 @@ func TestReplacedFileIsNotUsed(t *testing.T) {
 	r.AddFile(id, file, func() (*os.File, error) { return os.Open(file) })
 	for _, off := range offsets[:100] {
 		l := profile.Location{Kind: profile.KindNative, BuildID: id, Offset: off}
-		if got := r.Resolve(l); len(got) != 1 || got[0] != profile.Unnamed(l.Kind, file, off) {
+		if got := r.Resolve(t.Context(), l); len(got) != 1 || got[0] != profile.Unnamed(l.Kind, file, off) {
 			t.Fatalf("got %v", got)
 		}
 	}
@@ -133,7 +133,7 @@ func TestDebuginfod(t *testing.T) {
 	compile(t, whole, "g++ -O2 -g -o $OUT shapes.cc")
 	shell(t, dir, "objcopy --only-keep-debug whole debug; objcopy --strip-all whole stripped")
 	id, offsets := buildID(t, whole), offsetsOf(t, whole)
-	want := frameNames(resolverOf(t, Options{}, whole), id, offsets)
+	want := frameNames(t, resolverOf(t, Options{}, whole), id, offsets)
 
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -148,7 +148,7 @@ func TestDebuginfod(t *testing.T) {
 	o := Options{DebugDirs: []string{dir}, Debuginfod: []string{server.URL}, Cache: diskCache(t, filepath.Join(dir, "cache"))}
 	for range 2 { // the second time from the cache
 		r := resolverOf(t, o, filepath.Join(dir, "stripped"))
-		sameNames(t, frameNames(r, id, offsets), want)
+		sameNames(t, frameNames(t, r, id, offsets), want)
 		r.Close()
 	}
 	if asked != 1 {
@@ -193,10 +193,10 @@ func offsetsOf(t testing.TB, file string) (offsets []uint64) {
 }
 
 // frameNames gives the frames of offsets, a line each.
-func frameNames(r *Resolver, id string, offsets []uint64) (names []string) {
+func frameNames(t *testing.T, r *Resolver, id string, offsets []uint64) (names []string) {
 	for _, off := range offsets {
 		var frames []string
-		for _, f := range r.Resolve(profile.Location{Kind: profile.KindNative, BuildID: id, Offset: off}) {
+		for _, f := range r.Resolve(t.Context(), profile.Location{Kind: profile.KindNative, BuildID: id, Offset: off}) {
 			name := f.Function
 			if offset, ok := strings.CutPrefix(name, filepath.Base(f.Mapping)+"+0x"); ok {
 				name = "unnamed " + offset // whatever the copy of the file is called

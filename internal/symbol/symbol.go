@@ -21,8 +21,8 @@ package symbol
 
 import (
 	"cmp"
+	"context"
 	"net/http"
-	"os"
 	"path"
 	"runtime"
 	"slices"
@@ -56,20 +56,12 @@ const (
 // Resolver names locations. It is safe for concurrent use; AddFile does not wait
 // for naming that is under way.
 type Resolver struct {
-	options Options
-	kernel  *Kernel
-	finder  *debugfile.Finder
-	cache   *tableCache
-	pace    cputime.Bucket
+	*registry
+	kernel *Kernel
+	pace   cputime.Bucket
 
-	mu      sync.Mutex // guards modules, held, and each module's origin
-	modules map[string]*module
-	held    int // files held open in origins
-
-	work   sync.Mutex // guards what modules have loaded, and all below
-	clock  uint64
-	open   map[*module]bool // modules with files open
-	tended time.Time
+	work   sync.Mutex // guards loader
+	loader loader
 }
 
 // New makes a resolver that knows no files yet.
@@ -82,69 +74,22 @@ func New(o Options) *Resolver {
 	if o.Kernel == nil {
 		o.Kernel = NewKernel("/proc", "/sys", o.Now)
 	}
-	r := &Resolver{options: o, kernel: o.Kernel, modules: map[string]*module{}, open: map[*module]bool{}}
-	r.cache = newTableCache(o.Cache)
-	r.finder = &debugfile.Finder{Dirs: o.DebugDirs, Servers: o.Debuginfod, Client: o.Client,
+	files := &registry{maxFiles: o.MaxFiles, modules: map[string]*module{}}
+	finder := &debugfile.Finder{Dirs: o.DebugDirs, Servers: o.Debuginfod, Client: o.Client,
 		CacheDir: o.Cache.Path(), Now: o.Now}
-	return r
+	return &Resolver{registry: files, kernel: o.Kernel, loader: loader{options: o, files: files, finder: finder,
+		cache: newTableCache(o.Cache), open: map[*module]bool{}}}
 }
 
 // Kernel gives what places and names kernel addresses.
 func (r *Resolver) Kernel() *Kernel { return r.kernel }
 
-// AddFile tells where the file of a build-id can be opened (such as
-// /proc/PID/map_files/... or a path below /proc/PID/root), and the path by which
-// it is known. The file is opened at once, since its process may be gone when
-// the first name is wanted, unless the bound of open files is reached; it is
-// read only when a name is wanted. Further calls for the same build-id add
-// places to try.
-func (r *Resolver) AddFile(buildID, displayPath string, open func() (*os.File, error)) {
-	r.mu.Lock()
-	m := r.module(buildID)
-	if m.path == "" {
-		m.path = displayPath
-	}
-	if len(m.openers) == maxOpeners {
-		m.openers = slices.Delete(m.openers, 0, 1) // the oldest process is the likeliest to be gone
-	}
-	m.openers = append(m.openers, open)
-	m.added++
-	wanted := m.held == nil && !m.settled && r.held < r.options.MaxFiles
-	if wanted {
-		r.held++ // reserved while mu is not held: opening may take long
-	}
-	r.mu.Unlock()
-	if !wanted {
-		return
-	}
-	f, err := open()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil || m.held != nil || m.settled {
-		if err == nil {
-			f.Close()
-		}
-		r.held--
-		return
-	}
-	m.held = f
-}
-
-// module finds or makes the module of a build-id. mu is held.
-func (r *Resolver) module(buildID string) *module {
-	m, ok := r.modules[buildID]
-	if !ok {
-		m = &module{id: buildID}
-		r.modules[buildID] = m
-	}
-	return m
-}
-
 // Resolve names a location: the calls inlined there innermost first, then the
 // function that holds it. There is always at least one frame; where nothing
-// names the place it is profile.Unnamed. Callers must not change the frames.
-func (r *Resolver) Resolve(l profile.Location) []profile.Frame {
-	frames, _ := r.resolve(l, false)
+// names the place it is profile.Unnamed. Callers must not change the frames. The
+// context bounds downloads of debug files only.
+func (r *Resolver) Resolve(ctx context.Context, l profile.Location) []profile.Frame {
+	frames, _ := r.resolve(ctx, l, false)
 	return frames
 }
 
@@ -166,7 +111,7 @@ func outcomeOf(ok bool) outcome {
 
 // resolve also tells whether there was a name. Within a limit it names what takes
 // no reading, while the limit is exceeded.
-func (r *Resolver) resolve(l profile.Location, limited bool) ([]profile.Frame, outcome) {
+func (r *Resolver) resolve(ctx context.Context, l profile.Location, limited bool) ([]profile.Frame, outcome) {
 	switch {
 	case l.Kind == profile.KindKernel:
 		frames, ok := r.kernel.Frames(l)
@@ -178,22 +123,20 @@ func (r *Resolver) resolve(l profile.Location, limited bool) ([]profile.Frame, o
 	}
 	r.work.Lock()
 	defer r.work.Unlock()
-	r.mu.Lock()
-	m, ok := r.modules[l.BuildID]
-	r.mu.Unlock()
-	if !ok {
+	m := r.find(l.BuildID)
+	if m == nil {
 		return []profile.Frame{profile.Unnamed(l.Kind, l.BuildID, l.Offset)}, unnamed
 	}
 	if limited {
-		return r.lookupWithin(m, l)
+		return r.lookupWithin(ctx, m, l)
 	}
-	frames, ok := r.lookup(m, l)
+	frames, ok := r.loader.lookup(ctx, m, l)
 	return frames, outcomeOf(ok)
 }
 
 // Name fills the names of all locations of a window, and counts the samples
 // whose leaf has none. Locations that were named before keep their names.
-func (r *Resolver) Name(w *profile.Window) {
+func (r *Resolver) Name(ctx context.Context, w *profile.Window) {
 	if len(w.Names) < len(w.Locations) {
 		w.Names = append(w.Names, make([][]profile.Frame, len(w.Locations)-len(w.Names))...)
 	}
@@ -208,13 +151,15 @@ func (r *Resolver) Name(w *profile.Window) {
 		if names := w.Names[i]; len(names) > 0 && !names[0].IsUnnamed() {
 			continue
 		}
-		w.Names[i], outcomes[i] = r.resolve(w.Locations[i], limited)
+		w.Names[i], outcomes[i] = r.resolve(ctx, w.Locations[i], limited)
 	}
 	w.Losses = slices.DeleteFunc(w.Losses, func(l profile.Loss) bool { return l.Reason == profile.LossUnsymbolized })
 	for _, l := range r.losses(w, outcomes) {
 		w.AddLoss(l)
 	}
-	r.tend()
+	r.work.Lock()
+	defer r.work.Unlock()
+	r.loader.tend()
 }
 
 // maxLossDetails bounds how many files losses are told apart by.
@@ -263,17 +208,21 @@ func (r *Resolver) losses(w *profile.Window, outcomes []outcome) []profile.Loss 
 func (r *Resolver) Close() error {
 	r.work.Lock()
 	defer r.work.Unlock()
-	r.mu.Lock()
-	modules := make([]*module, 0, len(r.modules))
-	for _, m := range r.modules {
-		modules = append(modules, m)
-	}
-	clear(r.modules)
-	r.mu.Unlock()
-	for _, m := range modules {
-		_ = r.save(m) // the cache says so, once
-		r.unload(m)
+	for _, m := range r.empty() {
+		_ = r.loader.save(m) // the cache says so, once
+		r.loader.unload(m)
 		r.release(m)
 	}
 	return nil
+}
+
+// Shed gives up all tables and open files: they are read again where names are
+// asked for, from the disk cache where their file is gone.
+func (r *Resolver) Shed() {
+	r.work.Lock()
+	defer r.work.Unlock()
+	for _, m := range r.those(func(m *module) bool { return m.loaded }) {
+		_ = r.loader.save(m) // what cannot be written is read again
+		r.loader.unload(m)
+	}
 }

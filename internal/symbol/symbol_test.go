@@ -51,7 +51,7 @@ func TestResolveWithoutFile(t *testing.T) {
 		{profile.Location{}, profile.Unnamed(0, "", 0)},
 		{native("abcd", 1<<63), profile.Unnamed(profile.KindNative, "abcd", 1<<63)},
 	} {
-		if got := r.Resolve(tc.l); len(got) != 1 || got[0] != tc.want {
+		if got := r.Resolve(t.Context(), tc.l); len(got) != 1 || got[0] != tc.want {
 			t.Errorf("%+v is %+v, want %+v", tc.l, got, tc.want)
 		}
 	}
@@ -73,7 +73,7 @@ func TestName(t *testing.T) {
 	}
 	w := b.Window()
 	for range 2 { // naming again changes nothing
-		r.Name(w)
+		r.Name(t.Context(), w)
 		var got []string
 		for _, names := range w.Names {
 			got = append(got, names[0].Function)
@@ -98,7 +98,7 @@ func TestFileOfGoneProcess(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.Resolve(native(id, off)); got[len(got)-1].Function != "main" || got[0].Line == 0 {
+	if got := r.Resolve(t.Context(), native(id, off)); got[len(got)-1].Function != "main" || got[0].Line == 0 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -112,7 +112,7 @@ func TestLaterFileIsTried(t *testing.T) {
 	opened := 0
 	r.AddFile(id, file, func() (*os.File, error) { opened++; return nil, errors.New("gone") })
 	for range 3 {
-		if got := r.Resolve(native(id, off)); got[0].Function == "main" {
+		if got := r.Resolve(t.Context(), native(id, off)); got[0].Function == "main" {
 			t.Errorf("got %+v", got)
 		}
 	}
@@ -120,7 +120,7 @@ func TestLaterFileIsTried(t *testing.T) {
 		t.Errorf("opened %d times", opened)
 	}
 	r.AddFile(id, file, func() (*os.File, error) { return os.Open(file) })
-	if got := r.Resolve(native(id, off)); got[0].Function != "main" {
+	if got := r.Resolve(t.Context(), native(id, off)); got[0].Function != "main" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -134,18 +134,18 @@ func TestDiskCache(t *testing.T) {
 	id, offsets := buildID(t, file), offsetsOf(t, file)
 	o := Options{Cache: diskCache(t, cache), DebugDirs: []string{dir}}
 	r := resolverOf(t, o, file)
-	want := frameNames(r, id, offsets)
+	want := frameNames(t, r, id, offsets)
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
 	warm := resolverOf(t, o, file)
-	sameNames(t, frameNames(warm, id, offsets), want)
+	sameNames(t, frameNames(t, warm, id, offsets), want)
 	if m := warm.modules[id]; m.tables.mapped == nil || m.dirty {
 		t.Error("the tables were made again")
 	}
 	gone := New(o)
 	gone.AddFile(id, file, func() (*os.File, error) { return nil, errors.New("gone") })
-	if got := gone.Resolve(native(id, offsetOf(t, file, "main"))); got[0].Function == "main" {
+	if got := gone.Resolve(t.Context(), native(id, offsetOf(t, file, "main"))); got[0].Function == "main" {
 		t.Errorf("got %+v by a build-id alone", got)
 	}
 
@@ -165,7 +165,7 @@ func TestDiskCache(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := resolverOf(t, o, file)
-			sameNames(t, frameNames(r, id, offsets), want)
+			sameNames(t, frameNames(t, r, id, offsets), want)
 			r.Close()
 			if got, _ := os.ReadFile(path); string(got) != string(whole) {
 				t.Errorf("the file was not replaced: %d bytes, want %d", len(got), len(whole))
@@ -176,18 +176,18 @@ func TestDiskCache(t *testing.T) {
 		shell(t, dir, "rm -rf cache; objcopy --strip-all shapes stripped; mkdir -p debug/.build-id/"+id[:2])
 		o := Options{Cache: diskCache(t, cache), DebugDirs: []string{filepath.Join(dir, "debug")}}
 		r := resolverOf(t, o, filepath.Join(dir, "stripped"))
-		frameNames(r, id, offsets)
+		frameNames(t, r, id, offsets)
 		r.Close()
 		shell(t, dir, "objcopy --only-keep-debug shapes debug/.build-id/"+id[:2]+"/"+id[2:]+".debug")
-		sameNames(t, frameNames(resolverOf(t, o, filepath.Join(dir, "stripped")), id, offsets), want)
+		sameNames(t, frameNames(t, resolverOf(t, o, filepath.Join(dir, "stripped")), id, offsets), want)
 	})
 	for _, strip := range []string{"--strip-all", "--strip-debug"} {
 		t.Run("after a copy that went through "+strip, func(t *testing.T) {
 			shell(t, dir, "rm -rf cache debug; objcopy "+strip+" shapes stripped")
 			r := resolverOf(t, o, filepath.Join(dir, "stripped"))
-			frameNames(r, id, offsets)
+			frameNames(t, r, id, offsets)
 			r.Close()
-			sameNames(t, frameNames(resolverOf(t, o, file), id, offsets), want)
+			sameNames(t, frameNames(t, resolverOf(t, o, file), id, offsets), want)
 		})
 	}
 }
@@ -201,12 +201,12 @@ func TestSavedTablesAreMapped(t *testing.T) {
 	age(t, file)
 	id, offsets := buildID(t, file), offsetsOf(t, file)
 	r := resolverOf(t, Options{Cache: diskCache(t, cache), DebugDirs: []string{dir}}, file)
-	want := frameNames(r, id, offsets)
+	want := frameNames(t, r, id, offsets)
 	m := r.modules[id]
 	if m.tables.mapped != nil {
 		t.Fatal("mapped before anything was saved")
 	}
-	r.tend()
+	r.loader.tend()
 	if m.tables.mapped == nil {
 		t.Fatal("what was saved is not mapped")
 	}
@@ -214,9 +214,9 @@ func TestSavedTablesAreMapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.ready, m.names = nil, nil
-	sameNames(t, frameNames(r, id, offsets), want)
+	sameNames(t, frameNames(t, r, id, offsets), want)
 	r.Shed()
-	sameNames(t, frameNames(r, id, offsets), want)
+	sameNames(t, frameNames(t, r, id, offsets), want)
 }
 
 // TestIdleModulesAreClosed has what was opened to name a module be closed once
@@ -233,20 +233,20 @@ func TestIdleModulesAreClosed(t *testing.T) {
 		now := time.Now()
 		r := resolverOf(t, Options{DebugDirs: []string{dir}, Now: func() time.Time { return now }}, file)
 		id, offsets := buildID(t, file), offsetsOf(t, file)
-		r.tend()
-		want := frameNames(r, id, offsets)
+		r.loader.tend()
+		want := frameNames(t, r, id, offsets)
 		m := r.modules[id]
 		open := func() bool { return m.dwarf != nil || m.goTab != nil }
 		now = now.Add(idleAfter - time.Second)
-		if r.tend(); !open() {
+		if r.loader.tend(); !open() {
 			t.Errorf("%s: closed too early, or never opened", file)
 		}
 		now = now.Add(tendEvery)
-		if r.tend(); open() {
+		if r.loader.tend(); open() {
 			t.Errorf("%s: open though nobody reads it", file)
 		}
 		m.ready, m.names, m.tables.units = nil, nil, nil
-		sameNames(t, frameNames(r, id, offsets), want)
+		sameNames(t, frameNames(t, r, id, offsets), want)
 	}
 }
 
@@ -320,7 +320,7 @@ func TestBounds(t *testing.T) {
 	}
 	for round := range 3 {
 		for i, p := range programs {
-			got := r.Resolve(native(p.id, p.off))
+			got := r.Resolve(t.Context(), native(p.id, p.off))
 			if got[0].Function != fmt.Sprint("f", i) || got[0].Line == 0 {
 				t.Errorf("round %d, %d: %+v", round, i, got)
 			}
@@ -342,7 +342,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%d: %d bytes of tables that were shed", i, m.bytes())
 		}
 	}
-	if got := r.Resolve(native(programs[0].id, programs[0].off)); got[0].Function != "f0" {
+	if got := r.Resolve(t.Context(), native(programs[0].id, programs[0].off)); got[0].Function != "f0" {
 		t.Errorf("after all was shed: %+v", got)
 	}
 	if err := r.Close(); err != nil {
@@ -377,7 +377,7 @@ func TestConcurrentUse(t *testing.T) {
 				if rng.Intn(10) == 0 {
 					r.AddFile(id, file, func() (*os.File, error) { return os.Open(file) })
 				}
-				r.Resolve(native(id, offsets[rng.Intn(len(offsets))]))
+				r.Resolve(t.Context(), native(id, offsets[rng.Intn(len(offsets))]))
 				r.Kernel().Location(rng.Uint64())
 			}
 			done <- true
@@ -408,7 +408,7 @@ func TestGoNames(t *testing.T) {
 	if !ok {
 		t.Skip("this test is position-independent")
 	}
-	got := r.Resolve(native(f.BuildID(), off))
+	got := r.Resolve(t.Context(), native(f.BuildID(), off))
 	want := profile.Frame{Function: "atys.dev/atys/internal/symbol.TestGoNames", File: source, Line: line,
 		StartLine: line - 6, Mapping: file, Kind: profile.KindNative}
 	if len(got) != 1 || got[0] != want {
@@ -436,13 +436,13 @@ func main() { println(C.outer(C.int(len(os.Args)))) }
 	shell(t, dir, "CGO_ENABLED=1 CGO_CFLAGS='-O2 -g' go build -o program main.go")
 	file := filepath.Join(dir, "program")
 	r, id := resolverOf(t, Options{}, file), buildID(t, file)
-	if got := r.Resolve(native(id, offsetOf(t, file, "main.main"))); got[len(got)-1].Function != "main.main" || got[0].StartLine != 10 {
+	if got := r.Resolve(t.Context(), native(id, offsetOf(t, file, "main.main"))); got[len(got)-1].Function != "main.main" || got[0].StartLine != 10 {
 		t.Errorf("got %+v", got)
 	}
 	start := offsetOf(t, file, "outer")
 	deepest := 0
 	for off := start; off < start+32; off++ {
-		got := r.Resolve(native(id, off))
+		got := r.Resolve(t.Context(), native(id, off))
 		if f := got[len(got)-1]; f.Function != "outer" || f.File == "" {
 			t.Errorf("%#x is %+v", off, got)
 		}

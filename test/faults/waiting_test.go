@@ -295,7 +295,7 @@ func TestDiskTurnsReadOnly(t *testing.T) {
 type idle struct{}
 
 func (idle) Cut() (*profile.Window, error)                   { return &profile.Window{}, nil }
-func (idle) Name(w *profile.Window) (*profile.Window, error) { return w, nil }
+func (idle) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
 func (idle) Aim([]int, []int) bool                           { return false }
 func (idle) Full() float64                                   { return 0 }
 func (idle) SetFrequency(float64) error                      { return nil }

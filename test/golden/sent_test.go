@@ -109,7 +109,7 @@ type idle struct{}
 func (idle) Cut() (*profile.Window, error) {
 	return profile.NewBuilder(profile.Head{Start: Now(), Types: []profile.ValueType{profile.CPUTime(0)}}).Window(), nil
 }
-func (idle) Name(w *profile.Window) (*profile.Window, error)   { return w, nil }
+func (idle) Name(_ context.Context, w *profile.Window) (*profile.Window, error)   { return w, nil }
 func (idle) Aim([]int, []int) bool                             { return false }
 func (idle) Full() float64                                     { return 0 }
 func (idle) SetFrequency(float64) error                        { return nil }

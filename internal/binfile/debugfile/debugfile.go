@@ -60,14 +60,18 @@ func (f *Finder) dirs() []string {
 
 // Find opens the debug file of a binary that lies at path, as far as known ("").
 func (f *Finder) Find(ctx context.Context, b *binfile.File, path string) (*binfile.File, error) {
-	id := b.BuildID()
-	if d := f.local(id); d != nil {
+	if d := f.FindLocal(b, path); d != nil {
 		return d, nil
 	}
-	if d := f.byLink(b, path); d != nil {
-		return d, nil
+	return f.download(ctx, b.BuildID(), debugInfo)
+}
+
+// FindLocal is Find without asking servers; nil if the file is not on this machine.
+func (f *Finder) FindLocal(b *binfile.File, path string) *binfile.File {
+	if d := f.local(b.BuildID()); d != nil {
+		return d
 	}
-	return f.download(ctx, id, debugInfo)
+	return f.byLink(b, path)
 }
 
 // Executable asks the servers for the executable of a build-id, which is kept in

@@ -65,7 +65,7 @@ type Measured struct {
 // levels of pruning; 100 is none. Names are forgotten before, where this machine has
 // the files that hold them.
 func Measure(ctx context.Context, w *profile.Window, levels []float64, rounds int) (*Measured, error) {
-	n, err := newNamer(w)
+	n, err := newNamer(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func Measure(ctx context.Context, w *profile.Window, levels []float64, rounds in
 		return nil, err
 	}
 	m := &Measured{Runs: make([][]Run, len(levels)), Nameable: n.nameable, Unnamed: n.unnamed}
-	if _, err := n.run(w, prune.MaxLevel, garbage); err != nil { // who comes first pays for what all use
+	if _, err := n.run(ctx, w, prune.MaxLevel, garbage); err != nil { // who comes first pays for what all use
 		return nil, err
 	}
 	for range rounds {
@@ -83,7 +83,7 @@ func Measure(ctx context.Context, w *profile.Window, levels []float64, rounds in
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			r, err := n.run(w, levels[level], garbage)
+			r, err := n.run(ctx, w, levels[level], garbage)
 			if err != nil {
 				return nil, err
 			}
@@ -94,7 +94,7 @@ func Measure(ctx context.Context, w *profile.Window, levels []float64, rounds in
 }
 
 // run does all once.
-func (n *namer) run(w *profile.Window, level float64, garbage garbage) (r Run, err error) {
+func (n *namer) run(ctx context.Context, w *profile.Window, level float64, garbage garbage) (r Run, err error) {
 	w = n.unnamedCopy(w)
 	names := n.cold()
 	defer names.Close()
@@ -106,7 +106,7 @@ func (n *namer) run(w *profile.Window, level float64, garbage garbage) (r Run, e
 	var spooled []byte
 	for stage, do := range [Stages]func() error{
 		Pruning:  func() error { prune.Window(w, level, nil); return nil },
-		Naming:   func() error { names.Name(w); return nil },
+		Naming:   func() error { names.Name(ctx, w); return nil },
 		Encoding: func() (err error) { spooled, err = encode(w); return err },
 		Shipping: func() (err error) { r.Bytes, err = ship(spooled, n.packer); return err },
 	} {

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"context"
 	"os"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ type namer struct {
 
 // newNamer looks which names can be found on this machine, and reads what the cache
 // is to have.
-func newNamer(w *profile.Window) (n *namer, err error) {
+func newNamer(ctx context.Context, w *profile.Window) (n *namer, err error) {
 	n = &namer{files: map[string]string{}, kernel: symbol.NewKernel("/proc", "/sys", time.Now), forget: make([]bool, len(w.Locations)), packer: wire.NewPacker()}
 	if n.folder, err = os.MkdirTemp("", "atys-prune"); err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func newNamer(w *profile.Window) (n *namer, err error) {
 		}
 	}
 	first := n.cold()
-	first.Name(n.unnamedCopy(w))
+	first.Name(ctx, n.unnamedCopy(w))
 	return n, first.Close() // which writes the cache
 }
 

@@ -167,7 +167,7 @@ func Take(ctx context.Context, o Options) (*Snapshot, error) {
 	defer n.close()
 	s := &Snapshot{PID: o.PID, Name: stat.Comm, Taken: taken}
 	for i := range standing {
-		s.Threads = append(s.Threads, n.thread(&standing[i]))
+		s.Threads = append(s.Threads, n.thread(ctx, &standing[i]))
 	}
 	return s, nil
 }

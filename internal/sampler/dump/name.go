@@ -1,6 +1,7 @@
 package dump
 
 import (
+	"context"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -38,27 +39,27 @@ func (n *namer) close() {
 	}
 }
 
-func (n *namer) thread(s *kernelStanding) Thread {
+func (n *namer) thread(ctx context.Context, s *kernelStanding) Thread {
 	t := Thread{TID: int(s.Tid), Name: text(s.Comm[:]), State: stateOf(s), CPU: time.Duration(s.Runtime), End: profile.End(s.End)}
 	if s.Syscall >= 0 {
 		t.Syscall = syscallName(int(s.Syscall))
 	}
 	for _, word := range s.KernelFrames[:s.Kernel] {
-		t.Frames = append(t.Frames, n.frames(unwind.DecodeFrame(word))...)
+		t.Frames = append(t.Frames, n.frames(ctx, unwind.DecodeFrame(word))...)
 	}
 	if t.State != Running && t.State != Runnable {
 		t.Wait = waitChannel(t.Frames)
 	}
 	for words := s.UserFrames[:s.User]; len(words) > 0; {
 		f, taken := unwind.DecodeFrames(words)
-		t.Frames = append(t.Frames, n.frames(f)...)
+		t.Frames = append(t.Frames, n.frames(ctx, f)...)
 		words = words[taken:]
 	}
 	return t
 }
 
 // frames names one place.
-func (n *namer) frames(f unwind.Frame) []profile.Frame {
+func (n *namer) frames(ctx context.Context, f unwind.Frame) []profile.Frame {
 	if frames, ok := n.ready[f]; ok {
 		return frames
 	}
@@ -67,9 +68,9 @@ func (n *namer) frames(f unwind.Frame) []profile.Frame {
 	case f.Language != 0:
 		frames = n.unwinder.Name(n.pid, f)
 	case f.Kernel:
-		frames = n.resolver.Resolve(n.kernel.Location(f.Offset))
+		frames = n.resolver.Resolve(ctx, n.kernel.Location(f.Offset))
 	case f.Executable != 0:
-		frames = n.resolver.Resolve(profile.Location{Kind: profile.KindNative, BuildID: n.file(f.Executable).BuildID, Offset: f.Offset})
+		frames = n.resolver.Resolve(ctx, profile.Location{Kind: profile.KindNative, BuildID: n.file(f.Executable).BuildID, Offset: f.Offset})
 	default:
 		frames = []profile.Frame{n.made(f.Offset)}
 	}

@@ -105,7 +105,7 @@ func (c *Crew) Aim(add, drop []int) (fresh bool) {
 }
 
 // Name leaves a window as it is: other profilers name what they see.
-func (c *Crew) Name(w *profile.Window) (*profile.Window, error) { return w, nil }
+func (c *Crew) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
 
 // SetFrequency changes the rate from the next cut on. It does not wait for one that
 // is under way.
