@@ -178,8 +178,9 @@ func (l *loader) frames(ctx context.Context, m *module, off uint32) ([]profile.F
 		}
 	}
 	linkage, ok := m.tables.functions.lookup(off)
-	if ok && m.tables.flags&flagIndexed == 0 && l.openFile(m) == nil {
-		if l.index(ctx, m); m.tables.flags&flagGo == 0 { // it was broken off before
+	brokenOff := m.tables.flags&(flagGo|flagIndexed) == 0
+	if (ok || brokenOff) && m.tables.flags&flagIndexed == 0 && l.openFile(m) == nil {
+		if l.index(ctx, m); brokenOff && m.debug != nil {
 			m.tables.functions = l.functions(m)
 			linkage, ok = m.tables.functions.lookup(off)
 		}

@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -153,6 +154,39 @@ func TestDebuginfod(t *testing.T) {
 	}
 	if asked != 1 {
 		t.Errorf("the server was asked %d times", asked)
+	}
+}
+
+// TestDownloadBrokenOff: a context that ends while a debug file is downloaded costs the
+// names of that moment, not those of later look-ups or starts.
+func TestDownloadBrokenOff(t *testing.T) {
+	dir := t.TempDir()
+	whole, stripped := filepath.Join(dir, "whole"), filepath.Join(dir, "stripped")
+	compile(t, whole, "g++ -O2 -g -o $OUT shapes.cc")
+	shell(t, dir, "objcopy --only-keep-debug whole debug; objcopy --strip-all whole stripped")
+	id, offsets := buildID(t, whole), offsetsOf(t, whole)
+	want := frameNames(t, resolverOf(t, Options{}, whole), id, offsets)
+	for _, restart := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if ctx.Err() == nil {
+				cancel()
+				<-q.Context().Done()
+				return
+			}
+			http.ServeFile(w, q, filepath.Join(dir, "debug"))
+		}))
+		o := Options{DebugDirs: []string{dir}, Debuginfod: []string{server.URL}, Cache: diskCache(t, t.TempDir())}
+		r := resolverOf(t, o, stripped)
+		for _, off := range offsets {
+			r.Resolve(ctx, native(id, off))
+		}
+		if restart {
+			r.Close()
+			r = resolverOf(t, o, stripped)
+		}
+		sameNames(t, frameNames(t, r, id, offsets), want)
+		server.Close()
 	}
 }
 
