@@ -49,20 +49,20 @@ func newHostile(l layout, methods int, places []uint32) *counted {
 	pcs := begin + uint64(len(scopes)+7)&^7
 	i.put32(pcs, 0xffffffff)
 	for n, place := range places {
-		i.put32(pcs+uint64(n+1)*l.pcDesc, uint32(n))
-		i.put32(pcs+uint64(n+1)*l.pcDesc+l.pcDecode, place)
+		i.put32(pcs+uint64(n+1)*l.pcDescBytes, uint32(n))
+		i.put32(pcs+uint64(n+1)*l.pcDescBytes+uint64(l.pcDecode), place)
 	}
-	i.put32(atNmethod+l.metadata, uint32(metadata-atNmethod))
-	i.put64(atNmethod+l.scopesBegin, begin)
-	i.put32(atNmethod+l.scopesPCs, uint32(pcs-atNmethod))
-	i.put32(atNmethod+l.dependencies, uint32(pcs-atNmethod+uint64(len(places)+1)*l.pcDesc))
+	i.put32(atNmethod+uint64(l.metadata), uint32(metadata-atNmethod))
+	i.put64(atNmethod+uint64(l.scopesBegin), begin)
+	i.put32(atNmethod+uint64(l.scopesPCs), uint32(pcs-atNmethod))
+	i.put32(atNmethod+uint64(l.dependencies), uint32(pcs-atNmethod+uint64(len(places)+1)*l.pcDescBytes))
 	return &counted{image: i}
 }
 
 // undeclared has the class of all Methods have a long list that none is in.
 func (c *counted) undeclared(l *layout) {
 	l.klassMethods = 0x1c0
-	c.put64(atKlass+l.klassMethods, atList)
+	c.put64(atKlass+uint64(l.klassMethods), atList)
 	c.put32(atList, maxMethods)
 }
 
@@ -140,7 +140,7 @@ func TestLookIsBounded(t *testing.T) {
 	n := Namer{now: func() time.Time { return now }}
 	look := func(ids ...uint32) {
 		for _, id := range ids {
-			i.put32(atNmethod+l.compileID, id)
+			i.put32(atNmethod+uint64(l.compileID), id)
 			n.Look(lang.Photograph{PID: 1, What: atNmethod, Values: [8]uint64{uint64(id) << 32}}, p)
 		}
 	}
@@ -210,7 +210,7 @@ func TestMethodsAreBounded(t *testing.T) {
 			i.put64(at+uint64(l.MethodConstant), atLarge)
 			i.put64(atParts+8*(n+1), at)
 		}
-		i.put32(atNmethod+l.compileID, uint32(id))
+		i.put32(atNmethod+uint64(l.compileID), uint32(id))
 		n.Look(lang.Photograph{PID: 1, What: atNmethod, Values: [8]uint64{id << 32}}, p)
 	}
 	if kept := bytesOfMethods(p); kept == 0 || kept > 2*keepMethodBytes {

@@ -29,10 +29,9 @@ func Holds(f *binfile.File) bool { return lang.Holds(f, lang.HotSpot) }
 
 // Process is a JVM, and what is known of its functions so far.
 type Process struct {
-	m memory
-	l layout
+	reader
 
-	mu          sync.Mutex // guards all below, and m where it is read for names
+	mu          sync.Mutex // guards all below, and reader where it reads for names
 	compiled    map[compilation]*nmethod
 	methods     map[uint64][]*method // by address, those last met first
 	stubs       map[uint64]string    // names of blobs
@@ -79,7 +78,13 @@ func readProcess(m memory, at symbols, bias uint64) (lang.Walked, error) {
 }
 
 func newProcess(m memory, l layout) *Process {
-	return &Process{m: m, l: l, compiled: map[compilation]*nmethod{}, methods: map[uint64][]*method{}}
+	return &Process{reader: reader{m, l}, compiled: map[compilation]*nmethod{}, methods: map[uint64][]*method{}}
+}
+
+// reader reads structures of a JVM by their layout.
+type reader struct {
+	m memory
+	l layout
 }
 
 // statics reads what a JVM keeps in static fields.
@@ -145,7 +150,7 @@ func (s *statics) at(names ...string) uint64 {
 	if f.err != nil && s.err == nil {
 		s.err = s.lacks(f.err)
 	}
-	return at
+	return uint64(at)
 }
 
 // readHeaps finds the heaps of code: a list of them, in 8 only one.

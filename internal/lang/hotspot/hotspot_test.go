@@ -53,10 +53,11 @@ func recordedLayout(t testing.TB, version string) layout {
 // TestLayout compares with docs of the layouts that were measured on each.
 func TestLayout(t *testing.T) {
 	type want struct {
-		header, frameSize, compileID, deopt                 uint16
-		relative, short                                     uint8
-		biased, apart                                       bool
-		constMethod, pool, nameIndex, codeSize, flags, lead uint64
+		header, frameSize, compileID, deopt uint16
+		relative, short                     uint8
+		biased, apart                       bool
+		constMethod, pool, nameIndex        uint64
+		codeSize, flags, lead               offset
 	}
 	for version, w := range map[string]want{
 		"8":       {16, 44, headBytes + 56, headBytes, 1, 0, false, false, 48, 80, 34, 32, 28, 0},
@@ -67,7 +68,7 @@ func TestLayout(t *testing.T) {
 		"25.0.3":  {8, 44, headBytes + 36, headBytes, 1, 1, true, true, 56, 72, 36, 34, 28, 4},
 	} {
 		l := recordedLayout(t, version)
-		got := want{l.Header, l.FrameSize, l.CompileID, l.Deopt, l.CodeRelative, l.CompleteShort, l.biased, l.immutable != none,
+		got := want{l.Header, l.FrameSize, l.CompileID, l.Deopt, l.CodeRelative, l.CompleteShort, l.biased, l.immutable.known(),
 			l.constMethodBytes, l.poolBytes, uint64(l.ConstantName), l.codeSize, l.constFlags, l.symbolLength}
 		if got != w {
 			t.Errorf("%s:\n got %+v\nwant %+v", version, got, w)
@@ -195,9 +196,9 @@ func (i *image) put16(address uint64, value uint16) {
 // The count of references is what the mask hides of the first 8 bytes.
 func (i *image) putSymbol(l layout, address uint64, text string, hash uint16) {
 	i.put64(address, 0)
-	i.put16(address+l.symbolLength, uint16(len(text)))
+	i.put16(address+uint64(l.symbolLength), uint16(len(text)))
 	i.put16(address+hashAt(l), hash)
-	copy(i.data[address+l.symbolBody-i.base:], text)
+	copy(i.data[address+uint64(l.symbolBody)-i.base:], text)
 }
 
 // hashAt is where a symbol's hash is: behind its count of references, until 11
@@ -222,11 +223,11 @@ func newImage(l layout) *image {
 	i.put64(atMethod+uint64(l.MethodConstant), atConstant)
 	i.put64(atConstant+uint64(l.ConstantPool), atPool)
 	i.put16(atConstant+uint64(l.ConstantName), 1)
-	i.put16(atConstant+l.codeSize, 100)
-	i.put16(atConstant+l.constFlags, uint16(l.hasLines))
+	i.put16(atConstant+uint64(l.codeSize), 100)
+	i.put16(atConstant+uint64(l.constFlags), uint16(l.hasLines))
 	copy(i.data[atConstant+l.constMethodBytes+100-i.base:], []byte{255, 0, 80, 10 << 3, 255, 20, 2, 0})
 	i.put64(atPool+uint64(l.PoolHolder), atKlass)
-	i.put32(atPool+l.poolLength, 3)
+	i.put32(atPool+uint64(l.poolLength), 3)
 	if l.PoolSource != 0 {
 		i.put16(atPool+uint64(l.PoolSource), 2)
 	} else {
@@ -240,18 +241,18 @@ func newImage(l layout) *image {
 	i.putSymbol(l, atNames+0x80, "Cart.java", 0x3456)
 
 	block := uint64(atNmethod) - uint64(l.Header)
-	i.data[block+l.used-i.base] = 1
-	i.put32(atNmethod+l.compileID, 7)
-	i.put64(atNmethod+l.method, atMethod)
-	i.put32(atNmethod+l.metadata, 0x400)
+	i.data[block+uint64(l.used)-i.base] = 1
+	i.put32(atNmethod+uint64(l.compileID), 7)
+	i.put64(atNmethod+uint64(l.method), atMethod)
+	i.put32(atNmethod+uint64(l.metadata), 0x400)
 	i.put64(atNmethod+0x400, atMethod)
-	if l.scopesBegin != none {
-		i.put64(atNmethod+l.scopesBegin, atNmethod+0x500)
+	if l.scopesBegin.known() {
+		i.put64(atNmethod+uint64(l.scopesBegin), atNmethod+0x500)
 	} else {
-		i.put32(atNmethod+l.scopesData, 0x500)
+		i.put32(atNmethod+uint64(l.scopesData), 0x500)
 	}
-	i.put32(atNmethod+l.scopesPCs, 0x600)
-	i.put32(atNmethod+l.dependencies, 0x600+3*16)
+	i.put32(atNmethod+uint64(l.scopesPCs), 0x600)
+	i.put32(atNmethod+uint64(l.dependencies), 0x600+3*16)
 	// scopes: at 1 the outer one at bytecode 5, at 4 an inner one at 20
 	copy(i.data[atNmethod+0x501-i.base:], []byte{0, 1, 6, 1, 1, 21})
 	for n, record := range [][2]uint32{{0xffffffff, 0}, {0x40, 4}, {0x80, 1}} {
@@ -293,7 +294,7 @@ func testCompiled(t *testing.T, l layout) {
 		t.Errorf("another nmethod at its address is named %+v", got)
 	}
 	// Once named, it keeps its name when its memory is another's.
-	i.put32(atNmethod+l.compileID, 9)
+	i.put32(atNmethod+uint64(l.compileID), 9)
 	if got := compiled(7, 0x40); len(got) != 2 {
 		t.Errorf("a compiled function that is gone is %+v", got)
 	}
@@ -375,7 +376,7 @@ func testDeclared(t *testing.T, l layout) {
 	p, identity, interpreted := interpreter(t, i, l)
 	const atList = 0x10800
 	p.l.klassMethods = 0x1c0
-	i.put64(atKlass+p.l.klassMethods, atList)
+	i.put64(atKlass+uint64(p.l.klassMethods), atList)
 	i.put32(atList, 2)
 	i.put64(atList+8, 1)
 	i.put64(atList+16, atMethod)
@@ -403,12 +404,12 @@ func testNamesByRecords(t *testing.T, l layout) {
 	// The wrapper of a native method tells no places, nor does code that calls nothing.
 	for what, change := range map[string]func(*image){
 		"the wrapper of a native method": func(i *image) {
-			i.put64(atNmethod+l.blobName, atNames+0xc0)
+			i.put64(atNmethod+uint64(l.blobName), atNames+0xc0)
 			copy(i.data[atNames+0xc0-i.base:], "native nmethod\x00")
-			i.put32(atNmethod+l.dependencies, 0x600)
+			i.put32(atNmethod+uint64(l.dependencies), 0x600)
 		},
 		"code that calls nothing": func(i *image) {
-			i.put32(atNmethod+l.dependencies, 0x600+2*16)
+			i.put32(atNmethod+uint64(l.dependencies), 0x600+2*16)
 			i.put32(atNmethod+0x614, 0)
 		},
 	} {
@@ -422,8 +423,8 @@ func testNamesByRecords(t *testing.T, l layout) {
 	for what, spoil := range map[string]func(*image){
 		"no scopes":                  func(i *image) { i.put32(atNmethod+0x614, 0); i.put32(atNmethod+0x624, 0) },
 		"records out of order":       func(i *image) { i.put32(atNmethod+0x620, 0x30) },
-		"another outermost function": func(i *image) { i.put64(atNmethod+l.method, atMethod+64) },
-		"a place behind the end":     func(i *image) { i.put16(atConstant+l.codeSize, 3) },
+		"another outermost function": func(i *image) { i.put64(atNmethod+uint64(l.method), atMethod+64) },
+		"a place behind the end":     func(i *image) { i.put16(atConstant+uint64(l.codeSize), 3) },
 	} {
 		spoilt := newImage(l)
 		spoil(spoilt)

@@ -37,30 +37,38 @@ const (
 	tailBytes = 64  // HOTSPOT_TAIL
 )
 
-// layout is where everything is in the structures of one JVM. A field that
-// this JVM has not is none.
+// offset is where a field lies in its structure.
+type offset uint64
+
+// none is the offset of a field that this JVM does not have.
+const none = ^offset(0)
+
+func (o offset) known() bool { return o != none }
+
+// layout is where everything is in the structures of one JVM.
 type layout struct {
 	Parameters
 
-	used, nmethodBytes                           uint64 // in the block's header; of an nmethod
-	method                                       uint64 // nmethod's
-	compileID                                    uint64 // in the blob
-	codeAt, blobName, blobSize                   uint64 // likewise
-	immutable, immutableSize, mutable            uint64 // likewise; where data is kept apart
-	mutableSize, relocationSize                  uint64
-	metadata, scopesPCs, scopesData, scopesBegin uint64
-	dependencies                                 uint64
-	pcDesc, pcOffset, pcDecode                   uint64 // its size and fields
-	constMethodBytes, codeSize, constFlags       uint64
+	used                                         offset // in the block's header
+	nmethodBytes                                 uint64
+	method                                       offset // nmethod's
+	compileID                                    offset // in the blob
+	codeAt, blobName, blobSize                   offset // likewise
+	immutable, immutableSize, mutable            offset // likewise; where data is kept apart
+	mutableSize, relocationSize                  offset
+	metadata, scopesPCs, scopesData, scopesBegin offset
+	dependencies                                 offset
+	pcDescBytes                                  uint64
+	pcOffset, pcDecode                           offset
+	constMethodBytes                             uint64
+	codeSize, constFlags                         offset
 	hasLines                                     uint64 // flag of constFlags
-	poolLength                                   uint64
-	klassMethods                                 uint64 // none: not told
+	poolLength                                   offset
+	klassMethods                                 offset
 	poolBytes                                    uint64
-	symbolLength, symbolBody                     uint64
+	symbolLength, symbolBody                     offset
 	biased                                       bool // numbers are compressed without zero bytes
 }
-
-const none = ^uint64(0)
 
 // newLayout takes a layout from what a JVM says of itself. What decides is
 // which fields there are, not the version: vendors carry layouts back.
@@ -81,57 +89,58 @@ type finder struct {
 	err error
 }
 
-func (f *finder) fail(what string) uint64 {
+func (f *finder) fail(what string) {
 	if f.err == nil {
 		f.err = fmt.Errorf("this JVM does not tell %s: it is newer than atys, or of a kind it does not know", what)
 	}
-	return none
 }
 
 // has finds the offset of the first of some fields that is there.
-func (f *finder) has(names ...string) uint64 {
+func (f *finder) has(names ...string) offset {
 	for _, n := range names {
 		if x, ok := f.t.fields[n]; ok && !x.static && x.at < 1<<12 {
-			return x.at
+			return offset(x.at)
 		}
 	}
 	return none
 }
 
 // offset is has, of a field that is needed.
-func (f *finder) offset(names ...string) uint64 {
-	if at := f.has(names...); at != none {
-		return at
+func (f *finder) offset(names ...string) offset {
+	at := f.has(names...)
+	if !at.known() {
+		f.fail(names[0])
 	}
-	return f.fail(names[0])
+	return at
 }
 
 func (f *finder) size(name string) uint64 {
 	if size := f.t.sizes[name]; size > 0 && size < 1<<12 {
 		return size
 	}
-	return f.fail("the size of " + name)
+	f.fail("the size of " + name)
+	return 0
 }
 
 // inside has fields lie in the structure that they are read from: its size and
 // their offsets are both the target's word.
-func (f *finder) inside(structure string, size, width uint64, offsets ...uint64) {
+func (f *finder) inside(structure string, size, width uint64, offsets ...offset) {
 	for _, at := range offsets {
-		if at != none && at+width > size {
+		if at.known() && uint64(at)+width > size {
 			f.fail("a size of " + structure + " that holds its fields")
 		}
 	}
 }
 
 // place is where an offset is among the bytes of a blob that walks read.
-func (f *finder) place(offset, tail uint64, what string) uint16 {
+func (f *finder) place(at, tail offset, what string) uint16 {
 	switch {
-	case offset == none:
+	case !at.known():
 		return 0
-	case offset+8 <= headBytes:
-		return uint16(offset)
-	case offset >= tail && offset+4 <= tail+tailBytes:
-		return uint16(headBytes + offset - tail)
+	case at+8 <= headBytes:
+		return uint16(at)
+	case at >= tail && at+4 <= tail+tailBytes:
+		return uint16(headBytes + at - tail)
 	}
 	f.fail(what + " within reach")
 	return 0
@@ -143,7 +152,7 @@ func (l *layout) blob(f *finder) {
 	l.blobName = f.offset("CodeBlob._name")
 	l.blobSize = f.offset("CodeBlob._size")
 	l.codeAt = f.has("CodeBlob._code_begin")
-	if l.codeAt == none {
+	if !l.codeAt.known() {
 		l.codeAt = f.offset("CodeBlob._code_offset")
 		l.CodeRelative = 1
 	}
@@ -154,7 +163,7 @@ func (l *layout) blob(f *finder) {
 	l.compileID = f.offset("nmethod._compile_id")
 	orig := f.offset("nmethod._orig_pc_offset")
 	deopt, mh := f.has("CompiledMethod._deopt_handler_begin", "nmethod._deopt_handler_begin"), f.has("CompiledMethod._deopt_mh_handler_begin", "nmethod._deopt_mh_handler_begin")
-	if deopt == none {
+	if !deopt.known() {
 		deopt, mh = f.offset("nmethod._deopt_handler_offset", "nmethod._deoptimize_offset"), f.has("nmethod._deopt_mh_handler_offset", "nmethod._deoptimize_mh_offset")
 		l.DeoptRelative = 1
 	}
@@ -175,7 +184,7 @@ func (l *layout) blob(f *finder) {
 	l.OrigPC = f.place(orig, tail, "nmethod._orig_pc_offset")
 	l.Deopt = f.place(deopt, tail, "the deoptimisation handler")
 	l.DeoptMH = l.Deopt
-	if mh != none && mh+8 <= headBytes || l.DeoptRelative == 1 && mh != none {
+	if mh.known() && mh+8 <= headBytes || l.DeoptRelative == 1 && mh.known() {
 		l.DeoptMH = f.place(mh, tail, "the deoptimisation handler")
 	}
 }
@@ -186,28 +195,28 @@ func (l *layout) nmethod(f *finder) {
 	l.immutable, l.immutableSize = f.has("nmethod._immutable_data"), f.has("nmethod._immutable_data_size")
 	l.mutable, l.mutableSize = f.has("CodeBlob._mutable_data"), f.has("CodeBlob._mutable_data_size")
 	l.relocationSize = f.has("CodeBlob._relocation_size")
-	if l.mutable == none {
+	if !l.mutable.known() {
 		l.metadata = f.offset("nmethod._metadata_offset")
-	} else if l.relocationSize == none || l.mutableSize == none {
+	} else if !l.relocationSize.known() || !l.mutableSize.known() {
 		f.fail("CodeBlob._relocation_size")
 	}
 }
 
 func (l *layout) scopes(f *finder) {
 	l.scopesPCs = f.offset("nmethod._scopes_pcs_offset")
-	if l.immutable != none {
+	if l.immutable.known() {
 		l.scopesData = f.offset("nmethod._scopes_data_offset")
-		if l.immutableSize == none {
+		if !l.immutableSize.known() {
 			f.fail("nmethod._immutable_data_size")
 		}
 	} else {
 		l.scopesBegin = f.has("CompiledMethod._scopes_data_begin")
-		if l.scopesBegin == none {
+		if !l.scopesBegin.known() {
 			l.scopesData = f.offset("nmethod._scopes_data_offset") // of 8
 		}
 		l.dependencies = f.offset("nmethod._dependencies_offset")
 	}
-	l.pcDesc = f.size("PcDesc")
+	l.pcDescBytes = f.size("PcDesc")
 	l.pcOffset, l.pcDecode = f.offset("PcDesc._pc_offset"), f.offset("PcDesc._scope_decode_offset")
 }
 
@@ -220,9 +229,9 @@ func (l *layout) classes(f *finder) {
 	l.PoolSlots = uint16(l.poolBytes)
 	l.KlassName = uint16(f.offset("Klass._name"))
 	l.poolLength = f.offset("ConstantPool._length")
-	if at := f.has("ConstantPool._source_file_name_index"); at != none {
+	if at := f.has("ConstantPool._source_file_name_index"); at.known() {
 		l.PoolSource = uint16(at)
-	} else if at = f.has("InstanceKlass._source_file_name_index"); at != none {
+	} else if at = f.has("InstanceKlass._source_file_name_index"); at.known() {
 		l.KlassSource = uint16(at)
 	}
 	l.klassMethods = f.has("InstanceKlass._methods")
@@ -230,7 +239,7 @@ func (l *layout) classes(f *finder) {
 	l.codeSize = f.offset("ConstMethod._code_size")
 	l.constFlags = f.has("ConstMethod._flags")
 	flag := "ConstMethod::_has_linenumber_table"
-	if l.constFlags == none {
+	if !l.constFlags.known() {
 		l.constFlags = f.offset("ConstMethod._flags._flags")
 		flag = "ConstMethodFlags::_misc_has_linenumber_table"
 		l.biased = true // came with the same release, 21
@@ -238,11 +247,11 @@ func (l *layout) classes(f *finder) {
 	l.hasLines = uint64(f.t.ints[flag])
 	l.symbolLength = f.offset("Symbol._length")
 	l.symbolBody = f.has("Symbol._body[0]")
-	if l.symbolBody == none {
+	if !l.symbolBody.known() {
 		l.symbolBody = f.offset("Symbol._body")
 	}
 	count := f.has("Symbol._refcount")
-	if count == none {
+	if !count.known() {
 		count = f.offset("Symbol._hash_and_refcount") // the count is its lower half
 	}
 	if f.err == nil && (count > 6 || l.symbolLength > 6 || l.symbolBody > 16) {
@@ -260,9 +269,9 @@ func (l *layout) fits(f *finder) {
 	f.inside("nmethod", l.nmethodBytes, 8, l.method, l.blobName, l.immutable, l.mutable, l.scopesBegin)
 	f.inside("nmethod", l.nmethodBytes, 4, l.compileID, l.codeAt, l.blobSize, l.immutableSize, l.mutableSize, l.relocationSize,
 		l.metadata, l.scopesPCs, l.scopesData, l.dependencies)
-	f.inside("PcDesc", l.pcDesc, 4, l.pcOffset, l.pcDecode)
-	f.inside("ConstMethod", l.constMethodBytes, 8, uint64(l.ConstantPool))
-	f.inside("ConstMethod", l.constMethodBytes, 2, uint64(l.ConstantName), l.codeSize, l.constFlags)
-	f.inside("ConstantPool", l.poolBytes, 8, uint64(l.PoolHolder))
+	f.inside("PcDesc", l.pcDescBytes, 4, l.pcOffset, l.pcDecode)
+	f.inside("ConstMethod", l.constMethodBytes, 8, offset(l.ConstantPool))
+	f.inside("ConstMethod", l.constMethodBytes, 2, offset(l.ConstantName), l.codeSize, l.constFlags)
+	f.inside("ConstantPool", l.poolBytes, 8, offset(l.PoolHolder))
 	f.inside("ConstantPool", l.poolBytes, 4, l.poolLength)
 }

@@ -39,18 +39,18 @@ const (
 // readMethod follows a Method to its names.
 //
 //	Method -> ConstMethod: code, lines -> ConstantPool: name, source -> Klass: name
-func (p *Process) readMethod(address uint64) (*method, bool) {
-	l := &p.l
-	constant, ok := p.m.u64(address + uint64(l.MethodConstant))
+func (r *reader) readMethod(address uint64) (*method, bool) {
+	l := &r.l
+	constant, ok := r.m.u64(address + uint64(l.MethodConstant))
 	if !ok || address == 0 || address%8 != 0 {
 		return nil, false
 	}
-	c, ok := p.m.bytes(constant, l.constMethodBytes, 1<<12)
+	c, ok := r.m.bytes(constant, l.constMethodBytes, 1<<12)
 	if !ok {
 		return nil, false
 	}
 	pool := le.Uint64(c[l.ConstantPool:])
-	head, ok := p.m.bytes(pool, l.poolBytes, 1<<12)
+	head, ok := r.m.bytes(pool, l.poolBytes, 1<<12)
 	if !ok {
 		return nil, false
 	}
@@ -60,25 +60,25 @@ func (p *Process) readMethod(address uint64) (*method, bool) {
 	if slots > maxPool || index == 0 || index >= slots {
 		return nil, false
 	}
-	name, ok1 := p.slot(pool, index)
-	class, ok2 := p.m.u64(holder + uint64(l.KlassName))
+	name, ok1 := r.slot(pool, index)
+	class, ok2 := r.m.u64(holder + uint64(l.KlassName))
 	if !ok1 || !ok2 {
 		return nil, false
 	}
-	nameText, nameMark, ok1 := p.symbol(name)
-	classText, classMark, ok2 := p.symbol(class)
+	nameText, nameMark, ok1 := r.symbol(name)
+	classText, classMark, ok2 := r.symbol(class)
 	if !ok1 || !ok2 {
 		return nil, false
 	}
-	if !p.declares(holder, classText, address) {
+	if !r.declares(holder, classText, address) {
 		return nil, false
 	}
 	m := &method{constant: constant, bytecode: constant + l.constMethodBytes, size: int(le.Uint16(c[l.codeSize:]))}
 	shown := shownClass(classText)
 	m.function = strings.ReplaceAll(shown, "/", ".") + "." + nameText
 	var sourceMark uint64
-	if source, ok := p.slot(pool, p.sourceSlot(pool, holder)); ok {
-		text, mark, ok := p.symbol(source)
+	if source, ok := r.slot(pool, r.sourceSlot(pool, holder)); ok {
+		text, mark, ok := r.symbol(source)
 		if !ok {
 			return nil, false
 		}
@@ -86,7 +86,7 @@ func (p *Process) readMethod(address uint64) (*method, bool) {
 	}
 	m.identity = identityOf(nameMark, classMark, sourceMark)
 	if uint64(le.Uint16(c[l.constFlags:]))&l.hasLines != 0 {
-		m.lines = p.readLines(m.bytecode + uint64(m.size))
+		m.lines = r.readLines(m.bytecode + uint64(m.size))
 		m.start = m.lines.first()
 	}
 	return m, true
@@ -94,11 +94,11 @@ func (p *Process) readMethod(address uint64) (*method, bool) {
 
 // slot reads what a constant pool holds at an index: a symbol, where that is
 // what is there.
-func (p *Process) slot(pool uint64, index uint32) (uint64, bool) {
+func (r *reader) slot(pool uint64, index uint32) (uint64, bool) {
 	if index == 0 {
 		return 0, false
 	}
-	symbol, ok := p.m.u64(pool + uint64(p.l.PoolSlots) + 8*uint64(index))
+	symbol, ok := r.m.u64(pool + uint64(r.l.PoolSlots) + 8*uint64(index))
 	return symbol &^ 3, ok && symbol != 0
 }
 
@@ -111,23 +111,23 @@ const (
 // being unloaded parts may be another's already, while code that was compiled of
 // it is still there: names read from both would be of neither. The linkers of
 // method handles are made apart, and in no list.
-func (p *Process) declares(class uint64, name string, method uint64) bool {
-	if p.l.klassMethods == none || strings.HasPrefix(name, "java/lang/invoke/") {
+func (r *reader) declares(class uint64, name string, method uint64) bool {
+	if !r.l.klassMethods.known() || strings.HasPrefix(name, "java/lang/invoke/") {
 		return true
 	}
-	array, ok := p.m.u64(class + p.l.klassMethods)
+	array, ok := r.m.u64(class + uint64(r.l.klassMethods))
 	if !ok {
 		return false
 	}
 	var length [4]byte
-	if !p.m.read(length[:], array) {
+	if !r.m.read(length[:], array) {
 		return false
 	}
 	n := le.Uint32(length[:])
 	if n > maxMethods {
 		return false
 	}
-	all, ok := p.m.bytes(array+arrayData, 8*uint64(n), 8*maxMethods)
+	all, ok := r.m.bytes(array+arrayData, 8*uint64(n), 8*maxMethods)
 	for ; ok && len(all) >= 8; all = all[8:] {
 		if le.Uint64(all) == method {
 			return true
@@ -138,38 +138,38 @@ func (p *Process) declares(class uint64, name string, method uint64) bool {
 
 // sourceSlot is which slot of a class's pool has the name of its source file;
 // 0: none.
-func (p *Process) sourceSlot(pool, holder uint64) uint32 {
-	at := pool + uint64(p.l.PoolSource)
-	if p.l.PoolSource == 0 {
-		at = holder + uint64(p.l.KlassSource)
+func (r *reader) sourceSlot(pool, holder uint64) uint32 {
+	at := pool + uint64(r.l.PoolSource)
+	if r.l.PoolSource == 0 {
+		at = holder + uint64(r.l.KlassSource)
 	}
 	var b [2]byte
-	if p.l.PoolSource|p.l.KlassSource == 0 || !p.m.read(b[:], at) {
+	if r.l.PoolSource|r.l.KlassSource == 0 || !r.m.read(b[:], at) {
 		return 0
 	}
 	return uint32(le.Uint16(b[:]))
 }
 
 // symbol reads a name, and what it is known by.
-func (p *Process) symbol(address uint64) (text string, mark uint64, ok bool) {
+func (r *reader) symbol(address uint64) (text string, mark uint64, ok bool) {
 	var b [256]byte
-	n, _ := p.m.r.ReadAt(b[:], int64(address))
+	n, _ := r.m.r.ReadAt(b[:], int64(address))
 	if address == 0 || n < 8 {
 		return "", 0, false
 	}
-	length, body := int(le.Uint16(b[p.l.symbolLength:])), int(p.l.symbolBody)
+	length, body := int(le.Uint16(b[r.l.symbolLength:])), int(r.l.symbolBody)
 	if length == 0 || length > maxSymbol {
 		return "", 0, false
 	}
 	raw := make([]byte, length)
 	if body+length <= n {
 		copy(raw, b[body:])
-	} else if !p.m.read(raw, address+uint64(body)) {
+	} else if !r.m.read(raw, address+uint64(body)) {
 		return "", 0, false
 	}
-	p.m.spend(nameCost * length)
+	r.m.spend(nameCost * length)
 	text, ok = decodeName(raw)
-	return text, p.l.mark(address, le.Uint64(b[:])), ok
+	return text, r.l.mark(address, le.Uint64(b[:])), ok
 }
 
 // decodeName takes a name out of a class file's UTF-8, which writes characters
@@ -224,15 +224,15 @@ func shownClass(name string) string {
 }
 
 // readLines reads a table of lines, which ends with a zero.
-func (p *Process) readLines(address uint64) lines {
+func (r *reader) readLines(address uint64) lines {
 	var raw []byte
 	for size := 256; len(raw) < maxLineBytes; size *= 2 {
 		b := make([]byte, size)
-		n, _ := p.m.r.ReadAt(b, int64(address)+int64(len(raw)))
+		n, _ := r.m.r.ReadAt(b, int64(address)+int64(len(raw)))
 		raw = append(raw, b[:n]...)
-		p.m.spend(lineCost * n)
-		if end := tableEnd(raw, p.l.biased); end >= 0 {
-			return lines{append([]byte(nil), raw[:end]...), p.l.biased}
+		r.m.spend(lineCost * n)
+		if end := tableEnd(raw, r.l.biased); end >= 0 {
+			return lines{append([]byte(nil), raw[:end]...), r.l.biased}
 		}
 		if n < size {
 			break

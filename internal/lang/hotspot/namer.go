@@ -207,27 +207,27 @@ func (p *Process) known(address uint64) *method {
 }
 
 // identityAt reads no more of a Method than its identity.
-func (p *Process) identityAt(address uint64) (uint64, bool) {
-	l := &p.l
-	constant, ok1 := p.m.u64(address + uint64(l.MethodConstant))
-	pool, ok2 := p.m.u64(constant + uint64(l.ConstantPool))
+func (r *reader) identityAt(address uint64) (uint64, bool) {
+	l := &r.l
+	constant, ok1 := r.m.u64(address + uint64(l.MethodConstant))
+	pool, ok2 := r.m.u64(constant + uint64(l.ConstantPool))
 	var index [2]byte
-	if !ok1 || !ok2 || !p.m.read(index[:], constant+uint64(l.ConstantName)) {
+	if !ok1 || !ok2 || !r.m.read(index[:], constant+uint64(l.ConstantName)) {
 		return 0, false
 	}
-	name, ok1 := p.slot(pool, uint32(le.Uint16(index[:])))
-	holder, ok2 := p.m.u64(pool + uint64(l.PoolHolder))
-	class, ok3 := p.m.u64(holder + uint64(l.KlassName))
+	name, ok1 := r.slot(pool, uint32(le.Uint16(index[:])))
+	holder, ok2 := r.m.u64(pool + uint64(l.PoolHolder))
+	class, ok3 := r.m.u64(holder + uint64(l.KlassName))
 	if !ok1 || !ok2 || !ok3 {
 		return 0, false
 	}
-	source, _ := p.slot(pool, p.sourceSlot(pool, holder))
+	source, _ := r.slot(pool, r.sourceSlot(pool, holder))
 	var marks [3]uint64
 	for i, symbol := range []uint64{name, class, source} {
 		if i == 2 && symbol == 0 {
 			break // classes need not tell their file
 		}
-		begins, ok := p.m.u64(symbol)
+		begins, ok := r.m.u64(symbol)
 		if !ok {
 			return 0, false
 		}
@@ -240,7 +240,7 @@ func (p *Process) identityAt(address uint64) (uint64, bool) {
 func (p *Process) stub(blob uint64) []profile.Frame {
 	name := p.stubs[blob]
 	if name == "" {
-		at, ok1 := p.m.u64(blob + p.l.blobName)
+		at, ok1 := p.m.u64(blob + uint64(p.l.blobName))
 		text, ok2 := p.m.text(at, maxName)
 		if !ok1 || !ok2 || text == "" {
 			return nil

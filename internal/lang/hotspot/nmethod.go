@@ -83,7 +83,7 @@ func (p *Process) meet(of compilation) {
 // each is looked at once, so that the work is no more than there are bytes.
 func (p *Process) meetScopes(n *nmethod) {
 	seen := make([]bool, len(n.scopes))
-	for pcs := n.pcs; uint64(len(pcs)) >= p.l.pcDesc; pcs = pcs[p.l.pcDesc:] {
+	for pcs := n.pcs; uint64(len(pcs)) >= p.l.pcDescBytes; pcs = pcs[p.l.pcDescBytes:] {
 		at := int64(int32(le.Uint32(pcs[p.l.pcDecode:])))
 		for at > 0 && at < int64(len(seen)) && !seen[at] && p.m.spend(scopeCost) {
 			seen[at] = true
@@ -169,19 +169,19 @@ type header struct {
 }
 
 // header reads it, if the function is still there.
-func (p *Process) header(of compilation) (h header, ok bool) {
-	block := uint64(p.l.Header)
-	raw, ok := p.m.bytes(of.address-block, block+p.l.nmethodBytes, 1<<13)
-	if !ok || raw[p.l.used] == 0 {
+func (r *reader) header(of compilation) (h header, ok bool) {
+	block := uint64(r.l.Header)
+	raw, ok := r.m.bytes(of.address-block, block+r.l.nmethodBytes, 1<<13)
+	if !ok || raw[r.l.used] == 0 {
 		return h, false
 	}
 	f := blobBytes(raw[block:])
-	if f.u32(p.l.compileID) != uint64(of.id) {
+	if f.u32(r.l.compileID) != uint64(of.id) {
 		return h, false
 	}
-	h.method = f.u64(p.l.method)
-	h.pcs, h.scopes, h.metadata = p.l.spans(of.address, f)
-	name, ok := p.m.text(f.u64(p.l.blobName), maxName)
+	h.method = f.u64(r.l.method)
+	h.pcs, h.scopes, h.metadata = r.l.spans(of.address, f)
+	name, ok := r.m.text(f.u64(r.l.blobName), maxName)
 	h.native = ok && name == "native nmethod"
 	return h, h.method != 0
 }
@@ -189,15 +189,15 @@ func (p *Process) header(of compilation) (h header, ok bool) {
 // blobBytes are those of an nmethod; 0 is where it has none.
 type blobBytes []byte
 
-func (f blobBytes) u64(at uint64) uint64 {
-	if at > 1<<12 || at+8 > uint64(len(f)) {
+func (f blobBytes) u64(at offset) uint64 {
+	if at > 1<<12 || at+8 > offset(len(f)) {
 		return 0
 	}
 	return le.Uint64(f[at:])
 }
 
-func (f blobBytes) u32(at uint64) uint64 {
-	if at > 1<<12 || at+4 > uint64(len(f)) {
+func (f blobBytes) u32(at offset) uint64 {
+	if at > 1<<12 || at+4 > offset(len(f)) {
 		return 0
 	}
 	return uint64(le.Uint32(f[at:]))
@@ -206,11 +206,11 @@ func (f blobBytes) u32(at uint64) uint64 {
 // span is a stretch of memory.
 type span struct{ begin, end uint64 }
 
-func (p *Process) readSpan(s span) ([]byte, bool) {
+func (r *reader) readSpan(s span) ([]byte, bool) {
 	if s.end < s.begin {
 		return nil, false
 	}
-	return p.m.bytes(s.begin, s.end-s.begin, maxScopes)
+	return r.m.bytes(s.begin, s.end-s.begin, maxScopes)
 }
 
 // load reads where an nmethod's code comes from.
@@ -234,7 +234,7 @@ func (p *Process) load(n *nmethod, h header) bool {
 
 // spans finds the three parts: in the blob itself, or apart from it.
 func (l *layout) spans(blob uint64, h blobBytes) (pcs, scopes, metadata span) {
-	if l.immutable != none {
+	if l.immutable.known() {
 		base := h.u64(l.immutable)
 		middle := base + h.u32(l.scopesData)
 		pcs = span{base + h.u32(l.scopesPCs), middle}
@@ -242,18 +242,18 @@ func (l *layout) spans(blob uint64, h blobBytes) (pcs, scopes, metadata span) {
 	} else {
 		begin := blob + h.u32(l.scopesPCs)
 		pcs = span{begin, blob + h.u32(l.dependencies)}
-		if l.scopesBegin != none {
+		if l.scopesBegin.known() {
 			scopes = span{h.u64(l.scopesBegin), begin}
 		} else {
 			scopes = span{blob + h.u32(l.scopesData), begin}
 		}
 	}
-	if l.mutable != none {
+	if l.mutable.known() {
 		base := h.u64(l.mutable)
 		metadata = span{base + h.u32(l.relocationSize), base + h.u32(l.mutableSize)}
 	} else {
 		metadata = span{blob + h.u32(l.metadata), scopes.begin}
-		if l.immutable != none { // until 24 they were the last in the blob
+		if l.immutable.known() { // until 24 they were the last in the blob
 			metadata.end = blob + h.u32(l.blobSize)
 		}
 	}
@@ -265,8 +265,8 @@ func (l *layout) spans(blob uint64, h blobBytes) (pcs, scopes, metadata span) {
 // the nmethod says so, and is another's then.
 func (l *layout) ordered(pcs []byte) bool {
 	last := int32(-1)
-	for at := 0; at+int(l.pcDesc) <= len(pcs); at += int(l.pcDesc) {
-		pc := int32(le.Uint32(pcs[uint64(at)+l.pcOffset:]))
+	for at := 0; at+int(l.pcDescBytes) <= len(pcs); at += int(l.pcDescBytes) {
+		pc := int32(le.Uint32(pcs[offset(at)+l.pcOffset:]))
 		if at == 0 && pc != last || at > 0 && pc <= last {
 			return false
 		}
@@ -282,7 +282,7 @@ const sentinels = 2
 // inlined gives the frames at a pc. What the records say must fit: the outermost
 // function is the nmethod's own, and no place is behind its function's end.
 func (p *Process) inlined(n *nmethod, pc uint32) (frames []profile.Frame) {
-	if n.native || len(n.pcs) == sentinels*int(p.l.pcDesc) {
+	if n.native || len(n.pcs) == sentinels*int(p.l.pcDescBytes) {
 		m := p.methodAt(n, n.own)
 		if m == nil {
 			return nil
@@ -340,9 +340,9 @@ type scope struct {
 // A return address has a record of its own; other instructions share the next
 // that tells a scope, those after all of them the last.
 func (l *layout) scopesAt(pcs, scopes []byte, pc uint32) (found []scope) {
-	count := len(pcs) / int(l.pcDesc)
-	field := func(i int, at uint64) int32 {
-		return int32(le.Uint32(pcs[uint64(i)*l.pcDesc+at:]))
+	count := len(pcs) / int(l.pcDescBytes)
+	field := func(i int, at offset) int32 {
+		return int32(le.Uint32(pcs[uint64(i)*l.pcDescBytes+uint64(at):]))
 	}
 	first := sort.Search(count, func(i int) bool { return int64(field(i, l.pcOffset)) >= int64(pc) })
 	i := first

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -14,13 +15,13 @@ import (
 //	vmClasses  -> StackChunk, Continuation -> where their fields are
 //
 // No symbol is needed, so that a stripped libjvm is read like any other.
-func (p *Process) readVirtualThreads(t tables) error {
-	s := &statics{m: p.m, t: t}
-	p.l.Barrier = p.findBarrier(s)
-	if s.err != nil || p.l.Barrier == 0 {
+func (r *reader) readVirtualThreads(t tables) error {
+	s := &statics{m: r.m, t: t}
+	r.l.Barrier = r.findBarrier(s)
+	if s.err != nil || r.l.Barrier == 0 {
 		return s.err
 	}
-	p.readStackChunks(s)
+	r.readStackChunks(s)
 	return s.err
 }
 
@@ -34,19 +35,19 @@ var errBarrier = errors.New("where frames of virtual threads return to that are 
 
 // findBarrier finds the return barrier; 0: this JVM was started without
 // virtual threads of its own kind, -XX:-VMContinuations.
-func (p *Process) findBarrier(s *statics) uint64 {
+func (r *reader) findBarrier(s *statics) uint64 {
 	length := s.at("HeapBlock::Header._length")
-	if s.err == nil && max(length, p.l.used, p.l.blobName, p.l.codeAt, p.l.blobSize)+8 > headBytes {
+	if s.err == nil && max(offset(length), r.l.used, r.l.blobName, r.l.codeAt, r.l.blobSize)+8 > headBytes {
 		s.err = errBarrier
 	}
 	if s.err != nil {
 		return 0
 	}
 	wide := s.t.fields["HeapBlock::Header._length"].kind == "size_t"
-	heap := p.l.heapOf(p.l.Interpreter) // these stubs are made with it, and never go
+	heap := r.l.heapOf(r.l.Interpreter) // these stubs are made with it, and never go
 	at := heap.Low
 	for range maxBlocks {
-		head, ok := p.m.bytes(at, uint64(p.l.Header)+headBytes, 1<<10)
+		head, ok := r.m.bytes(at, uint64(r.l.Header)+headBytes, 1<<10)
 		if !ok {
 			break // not in use from here on
 		}
@@ -57,8 +58,8 @@ func (p *Process) findBarrier(s *statics) uint64 {
 		if segments == 0 || segments > (heap.High-at)>>heap.Shift {
 			break
 		}
-		if code := p.continuationStubs(at+uint64(p.l.Header), head); code.begin != 0 {
-			return p.barrierIn(s, code)
+		if code := r.continuationStubs(at+uint64(r.l.Header), head); code.begin != 0 {
+			return r.barrierIn(s, code)
 		}
 		at += segments << heap.Shift
 	}
@@ -77,13 +78,13 @@ func (l *layout) heapOf(address uint64) Heap {
 }
 
 // continuationStubs gives the code of a blob, if it holds the stubs of continuations.
-func (p *Process) continuationStubs(blob uint64, head []byte) span {
-	l := &p.l
+func (r *reader) continuationStubs(blob uint64, head []byte) span {
+	l := &r.l
 	if head[l.used] == 0 {
 		return span{}
 	}
 	head = head[l.Header:]
-	name, ok := p.m.text(le.Uint64(head[l.blobName:]), maxName)
+	name, ok := r.m.text(le.Uint64(head[l.blobName:]), maxName)
 	if !ok || !strings.HasPrefix(name, continuationStubs) {
 		return span{}
 	}
@@ -103,12 +104,12 @@ func (p *Process) continuationStubs(blob uint64, head []byte) span {
 //	..                  movsd [rsp], xmm0
 //
 // (generate_cont_thaw of src/hotspot/cpu/x86/stubGenerator_x86_64.cpp)
-func (p *Process) barrierIn(s *statics, code span) uint64 {
+func (r *reader) barrierIn(s *statics, code span) uint64 {
 	if code.end < code.begin || code.end-code.begin > maxStubs {
 		s.err = errBarrier
 		return 0
 	}
-	raw, ok := p.m.bytes(code.begin, code.end-code.begin, maxStubs)
+	raw, ok := r.m.bytes(code.begin, code.end-code.begin, maxStubs)
 	s.starting(ok)
 	places := barriers(raw)
 	switch {
@@ -153,13 +154,13 @@ const (
 // readStackChunks finds how to read the stack of a virtual thread in the heap.
 // Where that is not possible, such as under ZGC, whose references tell more
 // than addresses, ChunkWords stays 0: stacks are cut there, and say so.
-func (p *Process) readStackChunks(s *statics) {
-	classes := p.knownClasses(s, continuationClass, chunkClass)
+func (r *reader) readStackChunks(s *statics) {
+	classes := r.knownClasses(s, continuationClass, chunkClass)
 	if s.err != nil {
 		return
 	}
-	chunk := p.fieldsOf(s, classes[chunkClass])
-	continuation := p.fieldsOf(s, classes[continuationClass])
+	chunk := r.fieldsOf(s, classes[chunkClass])
+	continuation := r.fieldsOf(s, classes[continuationClass])
 	size := s.u32(classes[chunkClass] + s.at("Klass._layout_helper"))
 	if s.err != nil {
 		return
@@ -169,7 +170,7 @@ func (p *Process) readStackChunks(s *statics) {
 	if !ok || !ok2 || size > 1<<10 {
 		return // it is laid out in a way not known
 	}
-	l := &p.l
+	l := &r.l
 	switch max(tail[1], tail[2]) - min(tail[1], tail[2]) { // two references, side by side
 	case 4:
 		l.Compressed = 1
@@ -226,28 +227,28 @@ func fieldOffsets(fields map[string]uint32, names ...string) (offsets []uint16, 
 
 // knownClasses finds classes among those that the JVM itself refers to. Its
 // tables name some places of that array.
-func (p *Process) knownClasses(s *statics, names ...string) map[string]uint64 {
-	first := none
+func (r *reader) knownClasses(s *statics, names ...string) map[string]uint64 {
+	first := uint64(math.MaxUint64)
 	for name, f := range s.t.fields {
 		if strings.HasPrefix(name, "vmClasses._klasses[") && f.static {
 			first = min(first, f.at)
 		}
 	}
-	if first == none {
+	if first == math.MaxUint64 {
 		s.err = finderOf(s.t, "vmClasses._klasses")
 		return nil
 	}
 	found := map[string]uint64{}
 	for at := first; at < first+8*maxClasses && len(found) < len(names); at += 8 {
-		class, ok := p.m.u64(at)
+		class, ok := r.m.u64(at)
 		if !ok {
 			break
 		}
-		symbol, ok := p.m.u64(class + uint64(p.l.KlassName))
+		symbol, ok := r.m.u64(class + uint64(r.l.KlassName))
 		if !ok || class == 0 {
 			continue
 		}
-		text, _, ok := p.symbol(symbol)
+		text, _, ok := r.symbol(symbol)
 		for _, name := range names {
 			if ok && text == name {
 				found[name] = class
@@ -270,7 +271,7 @@ type fields struct {
 //	name | type | offset | access | flags | initial value? | generic type? | group?
 //
 // as numbers (src/hotspot/share/oops/fieldInfo.hpp).
-func (p *Process) fieldsOf(s *statics, class uint64) fields {
+func (r *reader) fieldsOf(s *statics, class uint64) fields {
 	pool := s.u64(class + s.at("InstanceKlass._constants"))
 	list := s.u64(class + s.at("InstanceKlass._fieldinfo_stream"))
 	length := s.u32(list + s.at("Array<int>._length"))
@@ -279,7 +280,7 @@ func (p *Process) fieldsOf(s *statics, class uint64) fields {
 	if s.err != nil {
 		return found
 	}
-	raw, ok := p.m.bytes(list+data, uint64(length), maxFields)
+	raw, ok := r.m.bytes(list+data, uint64(length), maxFields)
 	s.starting(ok)
 	n := numbers{raw: raw, biased: true}
 	declared, added := n.next(), n.next()
@@ -299,8 +300,8 @@ func (p *Process) fieldsOf(s *statics, class uint64) fields {
 			continue
 		}
 		found.first = min(found.first, offset)
-		if symbol, ok := p.slot(pool, name); ok && i < declared {
-			text, _, _ := p.symbol(symbol)
+		if symbol, ok := r.slot(pool, name); ok && i < declared {
+			text, _, _ := r.symbol(symbol)
 			found.declared[text] = offset
 		}
 	}

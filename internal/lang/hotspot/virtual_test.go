@@ -94,16 +94,16 @@ func newVirtual(t testing.TB, version string, stubs []byte) (*Process, tables, *
 
 func (i *image) putBlob(l layout, all tables, at, segments uint64, name string, code []byte) {
 	i.put32(at+all.fields["HeapBlock::Header._length"].at, uint32(segments))
-	i.data[at+l.used-i.base] = 1
+	i.data[at+uint64(l.used)-i.base] = 1
 	blob := at + uint64(l.Header)
 	text := atBlobName + 64*(segments&1) + segments
 	copy(i.data[text-i.base:], name+"\x00")
-	i.put64(blob+l.blobName, text)
-	i.put32(blob+l.blobSize, uint32(0x100+len(code)))
+	i.put64(blob+uint64(l.blobName), text)
+	i.put32(blob+uint64(l.blobSize), uint32(0x100+len(code)))
 	if l.CodeRelative == 1 {
-		i.put32(blob+l.codeAt, 0x100)
+		i.put32(blob+uint64(l.codeAt), 0x100)
 	} else {
-		i.put64(blob+l.codeAt, blob+0x100)
+		i.put64(blob+uint64(l.codeAt), blob+0x100)
 	}
 	copy(i.data[blob+0x100-i.base:], code)
 }
