@@ -29,7 +29,6 @@ func oversized() map[string]int {
 		"internal/store/disk": 31,
 		"internal/unwind/cfi": 28,
 		"internal/agent":      26,
-		"internal/lang":       21,
 	}
 }
 

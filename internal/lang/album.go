@@ -1,9 +1,6 @@
 package lang
 
-import (
-	"strings"
-	"sync"
-)
+import "sync"
 
 // Album keeps what photographs showed, by Photograph.What or what else frames
 // call it. It is bounded: who has not been asked for in long falls out. The
@@ -46,19 +43,4 @@ func (a *Album[K, V]) Find(what K) (V, bool) {
 		a.keep(what, value)
 	}
 	return value, ok
-}
-
-// Text is a name in a photograph: what there was room for of length bytes that
-// lie at a place. It is cut short with an ellipsis where it had more, and what
-// is no text in it is replaced.
-func (p *Photograph) Text(at, room int, length uint32) string {
-	n := min(int(length), room, max(len(p.Bytes)-at, 0))
-	if n <= 0 {
-		return ""
-	}
-	text := strings.ToValidUTF8(string(p.Bytes[at:at+n]), "\ufffd")
-	if int(length) > n {
-		text += "…"
-	}
-	return text
 }

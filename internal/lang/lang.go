@@ -13,10 +13,10 @@
 //	          command line (service.go)
 //
 // Packages below read one language each, for walks and for names. What they
-// have in common is here: by what a file is known to hold their runtime
-// (holds.go), Read with the Notes of a file (read.go), the code of a function
-// (code.go), where glibc has what threads keep (glibc.go), and an Album of what
-// walks photographed (album.go).
+// have in common is here: what a file must export to hold their runtime, and the
+// code of a function (exports.go), Read with the Notes of a file (read.go), where
+// glibc keeps thread-specific values (glibc.go), and an Album of what walks
+// photographed (album.go).
 //
 // Nothing is run, nothing is written, and no name of a file is trusted where
 // the file itself can be read. What is read was written by others: every

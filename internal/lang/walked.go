@@ -2,6 +2,7 @@ package lang
 
 import (
 	"os"
+	"strings"
 
 	"atys.dev/atys/internal/profile"
 )
@@ -34,6 +35,21 @@ type Photograph struct {
 	Values  [8]uint64
 	Lengths [4]uint32
 	Bytes   []byte
+}
+
+// Text is a name in a photograph: what there was room for of length bytes that
+// lie at a place. It is cut short with an ellipsis where it had more, and what
+// is no text in it is replaced.
+func (p *Photograph) Text(at, room int, length uint32) string {
+	n := min(int(length), room, max(len(p.Bytes)-at, 0))
+	if n <= 0 {
+		return ""
+	}
+	text := strings.ToValidUTF8(string(p.Bytes[at:at+n]), "\ufffd")
+	if int(length) > n {
+		text += "…"
+	}
+	return text
 }
 
 // Activation is a frame of a language, as its walker recorded it.
