@@ -34,6 +34,7 @@ func Rules() []Rule {
 		{"FunctionsStaySmall", checkFuncSizes},
 		{"TypesStaySmall", func(t *Tree) []Violation { return checkTypeSizes(t, oversized()) }},
 		{"PackagesStaySmall", func(t *Tree) []Violation { return checkPackageSizes(t, oversized()) }},
+		{"ContextsComeFromCallers", func(t *Tree) []Violation { return checkContexts(t, rootContexts()) }},
 		{"NoInit", checkInit},
 		{"NoMutablePackageState", checkPackageState},
 		{"CFilesAreGuarded", checkCFiles},

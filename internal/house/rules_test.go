@@ -175,6 +175,24 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+func TestContexts(t *testing.T) {
+	calls := func(name string, n int) string {
+		return goFile(name) + "import \"context\"\n" + strings.Repeat("var _ = context.Background()\n", n)
+	}
+	tree := load(t, map[string]string{
+		"cmd/a/a.go":           calls("main", 1),
+		"internal/a/a.go":      calls("a", 1),
+		"internal/a/a_test.go": calls("a", 5),
+		"internal/b/a.go":      goFile("b") + "import \"context\"\nvar _, cancel = context.WithCancel(context.TODO())\n",
+		"internal/c/a.go":      calls("c", 2),
+		"internal/d/a.go":      goFile("d"),
+		"internal/e/a.go":      calls("e", 1),
+		"internal/f/suite.go":  strings.Replace(calls("f", 3), "import", "import \"testing\"\nimport", 1),
+	})
+	checkViolations(t, checkContexts(tree, map[string]int{"internal/a": 1, "internal/c": 1, "internal/d": 1, "internal/e": 2}),
+		[]string{"internal/b/a.go:3: calls context.TODO", "internal/c/a.go:3", "internal/c/a.go:4", "internal/d: calls no", "internal/e: calls context.Background 1 times, and rootContexts allows 2"})
+}
+
 func checkRule(t *testing.T, name string, tree *Tree, want []string) {
 	t.Helper()
 	for _, rule := range Rules() {

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path"
@@ -29,8 +30,7 @@ type managed struct {
 	asker dotnet.Asker
 	age   func(pid int) time.Duration
 	now   func() time.Time
-	stop  context.CancelFunc
-	ctx   context.Context
+	ended chan struct{} // closed by close
 	done  sync.WaitGroup
 
 	mu        sync.Mutex // guards all below
@@ -61,8 +61,7 @@ const (
 func newManaged(log *slog.Logger) *managed {
 	m := &managed{log: log, age: ageOf, now: time.Now, processes: map[int]*managedProcess{},
 		byKey: map[string]*managedProcess{}, ahead: map[string]map[uint64]dotnet.Method{}, files: map[string]*binfile.PE{}}
-	m.ask = m.asker.Ask
-	m.ctx, m.stop = context.WithCancel(context.Background())
+	m.ask, m.ended = m.asker.Ask, make(chan struct{})
 	return m
 }
 
@@ -76,7 +75,7 @@ const (
 // close begins no more questions and waits for those begun: to leave one can
 // crash the process that was asked.
 func (m *managed) close() {
-	m.stop()
+	close(m.ended)
 	m.done.Wait()
 	if m.asker.Finish(quietly) {
 		return
@@ -146,12 +145,14 @@ func (m *managed) question(p *managedProcess) {
 	})
 }
 
+var errEnded = errors.New("the recording has ended")
+
 // inquire asks, once the runtime has had time to start.
 func (m *managed) inquire(pid int) (dotnet.Methods, error) {
 	select {
 	case <-time.After(askNotBefore - m.age(pid)):
-	case <-m.ctx.Done():
-		return dotnet.Methods{}, m.ctx.Err()
+	case <-m.ended:
+		return dotnet.Methods{}, errEnded
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dotnet.Patience) // see dotnet.Asker: it must not be broken off
 	defer cancel()
