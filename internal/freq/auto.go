@@ -15,9 +15,9 @@ type stretches struct {
 	resumed bool // at a rate that is right, for all that is known, until a change
 
 	now     *stretch
-	latest  []Window // of the stretch, with functions by name: what a new one would begin with
-	spreads spreads  // what to believe of a new stretch's at first
-	short   int      // stretches in a row that were short
+	latest  []Window        // of the stretch, with functions by name: what a new one would begin with
+	spreads overdispersions // priors of a new stretch
+	short   int             // stretches in a row that were short
 	phases  phases
 
 	waiting  Window  // too few samples to tell, until there are more
@@ -45,7 +45,7 @@ const (
 )
 
 func newStretches(o Options) *stretches {
-	return &stretches{options: o, hertz: o.Max, spreads: spreads{unknownSpread, unknownSpread}}
+	return &stretches{options: o, hertz: o.Max, spreads: overdispersions{unknown, unknown}}
 }
 
 // Next takes a window.
@@ -91,13 +91,13 @@ func (s *stretches) turn(at time.Time, fresh []Window, why string) Decision {
 
 // How long a stretch is that tells how windows differ, and how many in a row that are
 // shorter tell that this was not known: one is there wherever a change was within a
-// window, and many where windows differ by more than was believed.
+// window, and many where windows vary by more than the prior says.
 const (
 	shortStretch = 3 // windows
 	manyShort    = 3
 )
 
-// inherit decides what to believe of the next stretch's spread.
+// inherit chooses the prior of the next stretch.
 func (s *stretches) inherit() {
 	if s.now.windows() >= shortStretch {
 		s.short, s.spreads = 0, s.now.spreads.inherited()

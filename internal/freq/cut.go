@@ -13,7 +13,7 @@ type pooling struct {
 	windows  []Window
 	places   []int   // of those with samples, in windows
 	tallies  []tally // of these
-	spread   spread
+	spread   overdispersion
 	segments []segment
 	groups   groups
 	mixed    map[int]mixture // by place in tallies
@@ -44,10 +44,10 @@ func (b *pooling) read() {
 			found = append(found, (c.g/c.freedom-1)*(1/x.n+1/y.n)/2)
 		}
 	}
-	b.spread = unknownSpread
+	b.spread = unknown
 	const enough = 8
 	if len(found) >= enough { // most neighbours are of one stretch
-		b.spread = believed(max(stats.Median(found), b.least()), 1)
+		b.spread = priorOf(max(stats.Median(found), b.least()), 1)
 	}
 	b.spread = b.spread.atLeast(b.least())
 }
@@ -122,7 +122,7 @@ func deviance(before, after *tally) (d float64) {
 
 // learn measures how much windows of one stretch differ.
 func (b *pooling) learn() {
-	learned := unknownSpread.atLeast(b.least())
+	learned := unknown.atLeast(b.least())
 	for _, s := range b.segments {
 		before := tally{}
 		for _, t := range b.tallies[s.from:s.to] {

@@ -5,7 +5,7 @@ import "testing"
 // TestDropForgets has the last windows of a stretch be of the next one: what they told
 // of how windows differ is forgotten with them.
 func TestDropForgets(t *testing.T) {
-	s := &stretch{spreads: spreads{unknownSpread, unknownSpread}}
+	s := &stretch{spreads: overdispersions{unknown, unknown}}
 	window := func(first float64) tally { return tallyOf([]float64{first, 1000 - first}) }
 	for range 5 {
 		s.add(window(400))

@@ -11,7 +11,7 @@ import (
 type phase struct {
 	cells   *cells
 	tally   tally
-	spreads spreads
+	spreads overdispersions
 	last    time.Time // when it was left
 }
 

@@ -85,13 +85,13 @@ func (p *Pooled) learn(b *pooling, at []int) {
 			p.seen[of.segment] = append(p.seen[of.segment], i)
 		}
 	}
-	p.slots, p.windows = unknownSpread.atLeast(b.least()), unknownSpread.atLeast(b.least())
+	p.slots, p.windows = unknown.atLeast(b.least()), unknown.atLeast(b.least())
 	p.measure(&p.slots, &p.windows, func(place int) tally { return b.tallies[place] })
 }
 
 // measure learns by how much parts of a window differ from those before them, and windows
 // of a stretch. It gives pieces, each as one window.
-func (p *Pooled) measure(slots, windows *spread, part func(place int) tally) []tally {
+func (p *Pooled) measure(slots, windows *overdispersion, part func(place int) tally) []tally {
 	wholes := make([]tally, len(p.pieces))
 	for i, of := range p.pieces {
 		whole := &wholes[i]

@@ -7,8 +7,8 @@ import (
 )
 
 // Pooled is what windows say of each other: those of one stretch, and of stretches in
-// which a function had the same share, wander about one mean. Each is estimated by its own
-// samples, by those near it, and by that mean.
+// which a function had the same share, vary about one mean. Each is estimated by its own
+// samples, by those near it, and by that mean (smoother.go).
 //
 // A window may be known in parts. Each is pooled by itself, and the window is what its
 // parts are: a change then leaves one part that is two things at once, not a window.
@@ -23,8 +23,8 @@ type Pooled struct {
 	drifting []bool // of each part
 
 	pieces         []piece
-	seen           [][]int // those of each segment in which no change was, as far as is known
-	slots, windows spread  // of parts in a window, and of windows in a stretch: of all functions
+	seen           [][]int        // those of each segment in which no change was, as far as is known
+	slots, windows overdispersion // of parts in a window, and of windows in a stretch: of all functions
 
 	references []int // the window that stands for each, instead: see Substitute
 }
@@ -131,11 +131,11 @@ func (p *Pooled) Intervals(own [][]float64) []stats.Interval {
 	all := make([]stats.Interval, len(own))
 	for i, e := range p.wholes(own) {
 		n := 0.0
-		if e.spread > 0 {
-			n = 1 / e.spread
+		if e.relVariance > 0 {
+			n = 1 / e.relVariance
 		}
-		if alone := e.share * (1 - e.share); e.moves > rounding {
-			n = min(n, alone/(alone*e.spread+e.moves))
+		if alone := e.share * (1 - e.share); e.extra > rounding {
+			n = min(n, alone/(alone*e.relVariance+e.extra))
 		}
 		all[i] = stats.Proportion(e.share*n, n)
 	}

@@ -10,11 +10,11 @@ import (
 // stretch is windows during which a program does the same.
 type stretch struct {
 	cells   *cells
-	spreads spreads
-	known   tally     // of a phase that has returned, and of windows so long ago that nothing changed there
-	recent  []tally   // the windows behind that
-	then    []spreads // before each of them had told how it differs
-	ago     int       // windows in known, of this stretch
+	spreads overdispersions
+	known   tally             // of a phase that has returned, and of windows so long ago that nothing changed there
+	recent  []tally           // the windows behind that
+	then    []overdispersions // before each of them had told how it differs
+	ago     int               // windows in known, of this stretch
 }
 
 // How many windows are looked at for where a change began.

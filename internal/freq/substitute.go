@@ -39,7 +39,7 @@ func (p *Pooled) substituted(own [][]float64) []estimate {
 		parts := p.parts[r]
 		n := p.n[parts.from:parts.to]
 		all := sum(n)
-		estimates[i].spread = 1 / all
+		estimates[i].relVariance = 1 / all
 		for j, share := range own[r] {
 			estimates[i].share += n[j] / all * share
 		}

@@ -2,54 +2,57 @@ package freq
 
 import "math"
 
-// spread is how much windows of a program that does the same differ beyond what
-// sampling explains: a share p of a window of n samples varies by p(1-p)(1/n + D).
-// One over D is the number of samples that a window can be worth at most for what
-// is said of another.
-type spread struct {
-	prior, priorDoubt float64
-	weight, sum       float64 // of what was measured, by its precision
-	least             float64 // what differs by less is the same
+// overdispersion is the extra-binomial variance D of windows of a program that does the
+// same: a share p of a window of n samples has variance p(1-p)(1/n + D). One over D is the
+// largest effective number of samples that a window can have for another. D is estimated by
+// the method of moments, as between-study variances are (DerSimonian and Laird, Controlled
+// Clinical Trials 7, 1986), with a normal prior.
+type overdispersion struct {
+	prior, priorDeviation float64
+	weight, sum           float64 // of what was measured, by its precision
+	least                 float64 // what differs by less is the same
 }
 
-// unknownSpread is what is believed before anything is known: shares of a half
-// wander by one percent of the time, or less, or twice as much.
-var unknownSpread = believed(1.0/2500, 1)
+// unknown is the prior before anything is known: shares of a half vary by one percent of
+// the time, or less, or twice as much.
+var unknown = priorOf(1.0/2500, 1)
 
-// believed is a spread that nothing was measured of, and how much of it is in doubt.
-func believed(d, doubt float64) spread { return spread{prior: d, priorDoubt: d * doubt} }
+// priorOf has no measurements yet. The deviation is relative to d.
+func priorOf(d, deviation float64) overdispersion {
+	return overdispersion{prior: d, priorDeviation: d * deviation}
+}
 
-// atLeast has a spread not be taken for less than that.
-func (s spread) atLeast(least float64) spread {
+// atLeast sets the smallest value that is estimated.
+func (s overdispersion) atLeast(least float64) overdispersion {
 	if s.least = least; s.prior < least {
-		s.priorDoubt *= least / s.prior
+		s.priorDeviation *= least / s.prior
 		s.prior = least
 	}
 	return s
 }
 
-// again is what to believe of one function's, if this is that of them all.
-func (s *spread) again() spread {
+// ofOne is the prior of one function, if this is the estimate of them all.
+func (s *overdispersion) ofOne() overdispersion {
 	d, _ := s.value()
-	return believed(d, 1).atLeast(s.least)
+	return priorOf(d, 1).atLeast(s.least)
 }
 
-// value is D, and doubt its standard deviation.
-func (s *spread) value() (d, doubt float64) {
-	p := 1 / (s.priorDoubt * s.priorDoubt)
+// value is the posterior mean of D, and deviation its standard deviation.
+func (s *overdispersion) value() (d, deviation float64) {
+	p := 1 / (s.priorDeviation * s.priorDeviation)
 	return max((s.prior*p+s.sum)/(p+s.weight), s.least), 1 / math.Sqrt(p+s.weight)
 }
 
 // bounds are those of an 80% interval of D.
-func (s *spread) bounds() (low, high float64) {
-	const deviate = 1.28
-	d, doubt := s.value()
-	return max(d-deviate*doubt, 0), d + deviate*doubt
+func (s *overdispersion) bounds() (low, high float64) {
+	const quantile = 1.28
+	d, deviation := s.value()
+	return max(d-quantile*deviation, 0), d + quantile*deviation
 }
 
 // learn takes in how much more than chance a window differs from those before it,
 // which are of the same stretch: by so many times, on so many degrees of freedom.
-func (s *spread) learn(times, freedom float64, window, before tally) {
+func (s *overdispersion) learn(times, freedom float64, window, before tally) {
 	if !(freedom > 0) {
 		return
 	}
@@ -63,49 +66,50 @@ func (s *spread) learn(times, freedom float64, window, before tally) {
 }
 
 // learnFrom learns by how much functions differ, all of which count the same.
-func (s *spread) learnFrom(window, before tally) {
+func (s *overdispersion) learnFrom(window, before tally) {
 	c := compare(window, before)
 	s.learn(c.g/c.freedom, c.freedom, window, before)
 }
 
-// spreads are two answers to how much windows differ. What is told of any function has
-// to hold for those that differ most, in proportion, such as a compiler that is at work
-// now and then; how sure shares are is decided by the large ones.
-type spreads struct {
-	any   spread // all functions count the same
-	large spread // each counts by its variance
+// overdispersions are two estimates. Statements about any function must hold for those that
+// vary most in proportion, such as a compiler that is at work now and then; the precision
+// of shares is decided by the large functions.
+type overdispersions struct {
+	any   overdispersion // all functions count the same
+	large overdispersion // each counts by its variance
 }
 
-func (s *spreads) learn(window, before tally) {
+func (s *overdispersions) learn(window, before tally) {
 	s.any.learnFrom(window, before)
 	times, freedom := distance(window, before)
 	s.large.learn(times, freedom, window, before)
 }
 
-// inherited is what to believe of the next stretch: windows of one service differ alike.
-func (s *spreads) inherited() spreads {
-	half := func(s *spread) spread {
+// inherited is the prior of the next stretch: windows of one service vary alike.
+func (s *overdispersions) inherited() overdispersions {
+	half := func(s *overdispersion) overdispersion {
 		d, _ := s.value()
-		return believed(d, 0.5)
+		return priorOf(d, 0.5)
 	}
-	return spreads{half(&s.any), half(&s.large)}
+	return overdispersions{half(&s.any), half(&s.large)}
 }
 
-// doubled is the same, where windows differ by more than was believed.
-func (s *spreads) doubled() spreads {
-	twice := func(s *spread) spread {
+// doubled is the same, where windows vary by more than the prior.
+func (s *overdispersions) doubled() overdispersions {
+	twice := func(s *overdispersion) overdispersion {
 		d, _ := s.value()
-		return believed(2*d, 1)
+		return priorOf(2*d, 1)
 	}
-	return spreads{twice(&s.any), twice(&s.large)}
+	return overdispersions{twice(&s.any), twice(&s.large)}
 }
 
-func (s spreads) atLeast(least float64) spreads {
-	return spreads{s.any.atLeast(least), s.large.atLeast(least)}
+func (s overdispersions) atLeast(least float64) overdispersions {
+	return overdispersions{s.any.atLeast(least), s.large.atLeast(least)}
 }
 
-// distance is how many times as far apart two tallies are as chance has it, by the sum
-// of squared differences of shares, and how many degrees of freedom that is worth.
+// distance compares two tallies by the sum of squared differences of shares, as a multiple
+// of what sampling explains, with the effective degrees of freedom (Satterthwaite,
+// Biometrics Bulletin 2, 1946).
 func distance(a, b tally) (times, freedom float64) {
 	if a.n == 0 || b.n == 0 {
 		return 0, 0
@@ -177,8 +181,8 @@ func (t tally) worth(d float64) tally {
 	return w
 }
 
-// comparison is how much two tallies differ: g is chi-squared with so many degrees
-// of freedom where they are of the same program.
+// comparison is how much two tallies differ: g, the statistic of a G-test, is chi-squared
+// with that many degrees of freedom where they are of the same program.
 type comparison struct{ g, freedom float64 }
 
 // leastExpected is how many samples a cell is to have on either side: with fewer, g is

@@ -58,58 +58,60 @@ func walk(rng *rand.Rand, steps int, far, long float64) []float64 {
 	return all
 }
 
-// TestWanderOfOne has nothing but one sight, or shares of nothing and of all.
-func TestWanderOfOne(t *testing.T) {
-	ways := wandersAbout(1e-4, 1e-6)
-	one, _ := ways.follow([]sight{{0, 0.3, 0.01}}, 0.21)
-	if l := one[0]; math.Abs(l.share-0.3) > 1e-9 || math.Abs(l.spread+l.pull*l.pull-0.01) > 1e-9 || l.moves > 1e-9 {
-		t.Errorf("of one sight: %+v", l)
+// TestSmoothOfOne has one observation, or shares of 0 and 1.
+func TestSmoothOfOne(t *testing.T) {
+	models := candidatesAbout(1e-4, 1e-6)
+	one, _ := models.smooth([]observation{{0, 0.3, 0.01}}, 0.21)
+	if l := one[0]; math.Abs(l.share-0.3) > 1e-9 || math.Abs(l.relVariance+l.meanError*l.meanError-0.01) > 1e-9 || l.extra > 1e-9 {
+		t.Errorf("of one observation: %+v", l)
 	}
 	for _, share := range []float64{0, 1} {
-		all, d := ways.follow([]sight{{0, share, 0.01}, {1, share, 0.02}, {5, share, 0.01}}, share*(1-share))
+		all, d := models.smooth([]observation{{0, share, 0.01}, {1, share, 0.02}, {5, share, 0.01}}, share*(1-share))
 		for _, l := range all {
-			if math.Abs(l.share-share) > 1e-9 || l.moves > 1e-20 || !(l.spread > 0) || math.IsNaN(d) {
+			if math.Abs(l.share-share) > 1e-9 || l.extra > 1e-20 || !(l.relVariance > 0) || math.IsNaN(d) {
 				t.Errorf("of shares of %v: %+v", share, l)
 			}
 		}
 	}
 }
 
-// TestFollow has paths of few sights agree with what their covariances say: sights are
-// normal about a mean of which nothing is known, and correlated.
-func TestFollow(t *testing.T) {
-	w := wander{0.02, 2.5}
-	sights := []sight{{0, 0.30, 0.01}, {1, 0.36, 0.02}, {4, 0.25, 0.005}, {4, 0.27, 0.03}}
-	n := len(sights)
-	between := func(i, j int) float64 { return w.d * w.kept(int(math.Abs(float64(sights[i].window-sights[j].window)))) }
-	seen := make([][]float64, n)
-	for i := range seen {
-		seen[i] = make([]float64, n)
-		for j := range seen[i] {
-			seen[i][j] = between(i, j)
+// TestSmooth compares with the best linear unbiased prediction by the full covariance
+// matrix (kriging with an unknown mean).
+func TestSmooth(t *testing.T) {
+	w := process{0.02, 2.5}
+	observed := []observation{{0, 0.30, 0.01}, {1, 0.36, 0.02}, {4, 0.25, 0.005}, {4, 0.27, 0.03}}
+	n := len(observed)
+	between := func(i, j int) float64 {
+		return w.d * w.correlation(int(math.Abs(float64(observed[i].window-observed[j].window))))
+	}
+	covariance := make([][]float64, n)
+	for i := range covariance {
+		covariance[i] = make([]float64, n)
+		for j := range covariance[i] {
+			covariance[i][j] = between(i, j)
 		}
-		seen[i][i] += sights[i].noise
+		covariance[i][i] += observed[i].noise
 	}
 	shares, ones := make([]float64, n), make([]float64, n)
-	for i := range sights {
-		shares[i], ones[i] = sights[i].share, 1
+	for i := range observed {
+		shares[i], ones[i] = observed[i].share, 1
 	}
-	byShares, byOnes := solve(seen, shares), solve(seen, ones)
+	byShares, byOnes := solve(covariance, shares), solve(covariance, ones)
 	one, both := sum(byOnes), sum(byShares)
-	p := w.follow(sights, 0.2)
+	p := w.smooth(observed, 0.2)
 	for i, l := range p.levels {
-		share, heeds, cross := both/one, 1.0, make([]float64, n)
+		share, ofMean, cross := both/one, 1.0, make([]float64, n)
 		for j := range cross {
 			cross[j] = between(i, j)
 			share += cross[j] * (byShares[j] - both/one*byOnes[j])
-			heeds -= cross[j] * byOnes[j]
+			ofMean -= cross[j] * byOnes[j]
 		}
-		spread := w.d
-		for j, x := range solve(seen, cross) {
-			spread -= cross[j] * x
+		variance := w.d
+		for j, x := range solve(covariance, cross) {
+			variance -= cross[j] * x
 		}
-		if math.Abs(l.share-share) > 1e-12 || math.Abs(l.pull-heeds/math.Sqrt(one)) > 1e-12 || math.Abs(l.spread-spread) > 1e-12 {
-			t.Errorf("sight %d: %+v, want %v, %v and %v", i, l, share, spread, heeds/math.Sqrt(one))
+		if math.Abs(l.share-share) > 1e-12 || math.Abs(l.meanError-ofMean/math.Sqrt(one)) > 1e-12 || math.Abs(l.relVariance-variance) > 1e-12 {
+			t.Errorf("observation %d: %+v, want %v, %v and %v", i, l, share, variance, ofMean/math.Sqrt(one))
 		}
 	}
 }
