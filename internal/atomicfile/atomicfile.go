@@ -1,4 +1,4 @@
-// Package atomicfile puts files in place whole: whoever opens one finds all of it, or what was there before.
+// Package atomicfile replaces files atomically: a reader sees the whole new file or the old one.
 package atomicfile
 
 import (

@@ -342,7 +342,7 @@ func encodeHeader(kind Kind, key Key, content [][]byte) []byte {
 	return header
 }
 
-// written takes note of a write.
+// written records a write.
 func (c *Cache) written(size int64, err error) {
 	c.mu.Lock()
 	if err != nil {

@@ -140,7 +140,7 @@ func (f Facts) restriction() Check {
 	case f.Capabilities&(1<<unix.CAP_SYS_ADMIN) != 0:
 		c.Found = fmt.Sprintf("%d, which does not bind who has CAP_SYS_ADMIN", value)
 	case f.probed():
-		c.Found = fmt.Sprintf("%d, which this kernel does not heed", value)
+		c.Found = fmt.Sprintf("%d, which this kernel does not know", value)
 	default:
 		c.State, c.Found = Missing, fmt.Sprintf("%d: this kernel lets nobody without CAP_SYS_ADMIN open events", value)
 		c.Cost, c.Mend = "nothing can be recorded without root", sysctl(paranoid, 2)

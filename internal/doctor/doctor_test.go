@@ -67,7 +67,7 @@ func TestEvaluate(t *testing.T) {
 		{"events are root's", func(f *Facts) { f.Settings[paranoid] = 3; f.Probes[1].Err = denied }, paranoid, Missing, "CAP_SYS_ADMIN", "sudo sysctl kernel.perf_event_paranoid=2", false},
 		{"what mends it", func(f *Facts) { f.Settings[paranoid] = 3; f.Probes[1].Err = denied }, "programs", Missing, "not permitted", "sudo sysctl kernel.perf_event_paranoid=2", false},
 		{"events are root's, and we are", func(f *Facts) { f.Settings[paranoid] = 3; f.Capabilities |= 1 << unix.CAP_SYS_ADMIN }, paranoid, OK, "does not bind", "", true},
-		{"3 means nothing", func(f *Facts) { f.Settings[paranoid] = 3 }, paranoid, OK, "does not heed", "", true},
+		{"3 means nothing", func(f *Facts) { f.Settings[paranoid] = 3 }, paranoid, OK, "does not know", "", true},
 		{"dump cannot", func(f *Facts) { f.Sleepers = errors.New("unknown func bpf_copy_from_user_task") }, "sleeping threads can be read", Limited, "atys dump does not work", "5.18", true},
 		{"another tree", func(f *Facts) { f.Tree = errors.New("another layout") }, "new processes' code is found", Limited, "end early", "report", true},
 		{"throttled", func(f *Facts) { f.Settings[maxSampleRate] = 8000 }, "sampling rate", Limited, "above 8000", "sudo sysctl kernel.perf_event_max_sample_rate=20000", true},

@@ -143,7 +143,7 @@ func (f ServerFacts) refused() []Check {
 	}
 	if n := m.GetTokenFailures(); n > 0 {
 		checks = append(checks, Check{Name: "file of tokens", State: Limited, Found: fmt.Sprintf("could not be read again %d times", n),
-			Cost: "tokens that were added or taken back since are not heeded", Mend: "journalctl -u atys-server says which line is wrong"})
+			Cost: "tokens that were added or taken back since have no effect", Mend: "journalctl -u atys-server says which line is wrong"})
 	}
 	return checks
 }

@@ -37,6 +37,7 @@ func Rules() []Rule {
 		{"ContextsComeFromCallers", func(t *Tree) []Violation { return checkContexts(t, rootContexts()) }},
 		{"NoInit", checkInit},
 		{"NoMutablePackageState", checkPackageState},
+		{"WordsArePlain", func(t *Tree) []Violation { return checkWords(t, retiring()) }},
 		{"CFilesAreGuarded", checkCFiles},
 		{"NoMachinePaths", checkMachinePaths},
 		{"CommandsAreMarked", checkCommands},

@@ -193,6 +193,19 @@ func TestContexts(t *testing.T) {
 		[]string{"internal/b/a.go:3: calls context.TODO", "internal/c/a.go:3", "internal/c/a.go:4", "internal/d: calls no", "internal/e: calls context.Background 1 times, and rootContexts allows 2"})
 }
 
+func TestWords(t *testing.T) {
+	tree := load(t, map[string]string{
+		"cmd/a/a.go":           goFile("main") + "func deposeAll() {}\n",
+		"internal/a/a.go":      goFile("a") + "// f puts them in place\n// whole.\nfunc f(bearing int) { heedless := `heed`; _ = heedless }\n",
+		"internal/a/a_test.go": goFile("a") + "// Nobody heeds it.\ntype T struct{ bearings int }\n",
+		"internal/b/a.go":      goFile("b") + "func (t T) depose() {}\nfunc (t T) heed() {}\n",
+		"internal/c/a.go":      goFile("c"),
+	})
+	checkViolations(t, checkWords(tree, map[string]string{"internal/b": "depose", "internal/c": "heed"}), []string{
+		"cmd/a/a.go:2: the word \"depose\" is retired", "internal/a/a.go:2: the word \"puts them in place whole\"", "internal/a/a.go:4: the word \"bearing\"",
+		"internal/a/a_test.go:2", "internal/a/a_test.go:3", "internal/b/a.go:3", "internal/c: does not use \"heed\" any more"})
+}
+
 func checkRule(t *testing.T, name string, tree *Tree, want []string) {
 	t.Helper()
 	for _, rule := range Rules() {

@@ -40,7 +40,7 @@ type Options struct {
 	MaxDepth int     // levels SVG and Terminal draw, 0 for all; what is left out is said
 	MinWidth float64 // pixels of an SVG below which a box is left out (default 0.3)
 	Limit    int     // rows of a table, 0 for all
-	NoColor  bool    // terminal output without colours (the command heeds NO_COLOR)
+	NoColor  bool    // terminal output without colours (the command obeys NO_COLOR)
 	RGB      bool    // the terminal has 24-bit colours (COLORTERM says so); else 256 are used
 
 	// Lacks is what HTML says is missing from the first column; nil: what its losses

@@ -116,7 +116,7 @@ func (c *tableCache) save(id string, content diskcache.Content, t tables) error 
 	return c.disk.Put(diskcache.Names(), c.key(id, content), encodeTables(t))
 }
 
-// addSource takes note of a separate file that the tables are made from. It is
+// addSource records a separate file that the tables are made from. It is
 // an error if another one was there before.
 func (t *tables) addSource(f *binfile.File) error {
 	if f == nil || f.OSFile() == nil {

@@ -120,7 +120,7 @@ func (l *loader) closeFiles(m *module) {
 }
 
 // tend does now and then what keeps a loader small: tables that grew go to the disk
-// cache, and what nobody reads is let go of.
+// cache, and debug information that was not read lately is closed.
 func (l *loader) tend() {
 	now := l.options.Now()
 	if now.Sub(l.tended) < tendEvery {
@@ -141,8 +141,7 @@ func (l *loader) tend() {
 	}
 }
 
-// flush writes tables that grew, and lets go of what was read of those that lie on
-// disk.
+// flush writes tables that grew, and releases the memory of those that are on disk.
 func (l *loader) flush() {
 	for _, m := range l.files.those(func(m *module) bool { return m.dirty }) {
 		if l.save(m) == nil { // a full disk costs the next start some time, nothing else

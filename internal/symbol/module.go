@@ -435,8 +435,8 @@ func (l *loader) openDebug(ctx context.Context, m *module) error {
 	return nil
 }
 
-// noteSources takes note of debug files that a module's tables are made from. Where
-// one is another file than before, what is kept would be made of both.
+// noteSources records debug files that a module's tables are made from. If one has
+// changed since, the tables are not cached: they would mix both versions.
 func (l *loader) noteSources(m *module, files ...*binfile.File) {
 	for _, f := range files {
 		if err := m.tables.addSource(f); err != nil {

@@ -43,7 +43,7 @@ func wait(t *testing.T, a *Agent, what string, so func() bool) {
 	waitFor(t, what, so, a.Process)
 }
 
-// waitFor is wait that shows what some process said if it is in vain.
+// waitFor is wait that shows the log of a process if it fails.
 func waitFor(t *testing.T, what string, so func() bool, p *Process) {
 	t.Helper()
 	testwait.Until(t, what, so, p.Log)

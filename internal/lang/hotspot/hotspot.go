@@ -101,8 +101,8 @@ func (s *statics) starting(ok bool) {
 	}
 }
 
-// lacks has it that something will never be there, if the JVM runs: while it
-// is loaded its tables are not filled yet.
+// lacks makes an error final if the JVM runs: while it is loaded its tables are
+// not filled yet.
 func (s *statics) lacks(err error) error {
 	if at := s.staticAt(entered); at != 0 {
 		if v, ok := s.m.u64(at); ok && v != 0 {

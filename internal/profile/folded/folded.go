@@ -159,7 +159,7 @@ func appendName(line []byte, name string) []byte {
 }
 
 // inC1 tells whether a byte is of one of the control characters U+0080 to
-// U+009F, which some terminals heed as they do an escape.
+// U+009F, which some terminals interpret like an escape.
 func inC1(name string, i int) bool {
 	if name[i] == 0xc2 {
 		return i+1 < len(name) && name[i+1] >= 0x80 && name[i+1] < 0xa0

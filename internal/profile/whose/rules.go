@@ -160,7 +160,7 @@ func (p pattern) matches(m matcher, s subject) bool {
 	return inPackage(s.name, p.text)
 }
 
-// split takes a line apart at its spaces, heeding quotes and comments.
+// split splits a line at its spaces, with respect for quotes and comments.
 func split(line string) (fields []string, err error) {
 	line = strings.TrimSpace(line)
 	for line != "" && line[0] != '#' {
