@@ -141,7 +141,7 @@ func (s *splitter) add(p *part, row profile.Row) {
 // stands tells whether a stack is one that pruning cut.
 func stands(w *profile.Window, id profile.StackID) bool {
 	stack := w.Stacks[id].Locations
-	return len(stack) > 0 && prune.Stands(w.Locations[stack[len(stack)-1]])
+	return len(stack) > 0 && prune.IsMarker(w.Locations[stack[len(stack)-1]])
 }
 
 // prunedBy is what a window says of threads that were pruned.

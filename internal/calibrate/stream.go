@@ -93,7 +93,7 @@ func functionsOf(w *profile.Window) []string {
 		switch {
 		case len(s.Locations) == 0:
 			names[i] = "[unknown]"
-		case prune.Stands(w.Locations[s.Locations[0]]):
+		case prune.IsMarker(w.Locations[s.Locations[0]]):
 			names[i] = freq.Others
 		default:
 			names[i] = w.Frames(s.Locations[0])[0].Function

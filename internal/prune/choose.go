@@ -7,8 +7,8 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// fewThreads and fewRows are the parts of a group's threads, and of a window's rows, that
-// are too few to go: to leave out one in so many takes longer than that saves.
+// Pruning fewer than one in fewThreads of a group's threads, or one in fewRows of a window's
+// rows, costs more time than it saves.
 const (
 	fewThreads = 20
 	fewRows    = 100
@@ -16,22 +16,22 @@ const (
 
 // choice is which threads are pruned.
 type choice struct {
-	pruned []bool   // of the window's
-	stakes []*stake // of these threads' groups; nil: nothing of it is pruned
+	pruned []bool         // by thread of the window
+	groups []*prunedGroup // by thread; nil: nothing of its group is pruned
 	scale  scale
 }
 
-// choose chooses, or gives nil where all stay.
+// choose selects threads to prune; nil if there are none.
 func choose(w *profile.Window, percent float64, groups []int) *choice {
 	even := evenGroups(w.Threads, percent, groups)
 	if len(even) > 0 && !slices.ContainsFunc(groups, func(group int) bool { return !even[group] }) {
 		return nil // no row is looked at
 	}
 	sampled, scale := sampledOn(w)
-	c := &choice{pruned: make([]bool, len(w.Threads)), stakes: make([]*stake, len(w.Threads)), scale: scale}
-	rows, of := 0, map[int]*stake{}
+	c := &choice{pruned: make([]bool, len(w.Threads)), groups: make([]*prunedGroup, len(w.Threads)), scale: scale}
+	rows, of := 0, map[int]*prunedGroup{}
 	for number, g := range weigh(w, sampled, scale, groups) {
-		if g.stays || even[number] {
+		if g.keep || even[number] {
 			continue
 		}
 		g.rank(w.Threads)
@@ -39,7 +39,7 @@ func choose(w *profile.Window, percent float64, groups []int) *choice {
 		if len(threads) == 0 || len(threads)*fewThreads < len(g.threads) {
 			continue
 		}
-		of[number] = &stake{percent: percent, all: g.total}
+		of[number] = &prunedGroup{percent: percent, all: g.total}
 		for _, t := range threads {
 			c.pruned[t.thread] = true
 			rows += sampled[t.thread].rows
@@ -49,13 +49,13 @@ func choose(w *profile.Window, percent float64, groups []int) *choice {
 		return nil
 	}
 	for i, group := range groups {
-		c.stakes[i] = of[group]
+		c.groups[i] = of[group]
 	}
 	return c
 }
 
-// evenGroups lists groups of threads so much alike that few would go, by the time that
-// they used: it is known exactly, and of few threads where there are many rows.
+// evenGroups finds groups whose threads used such equal CPU times that few would be pruned.
+// CPU times are exact, and there are far fewer threads than rows.
 func evenGroups(threads []profile.Thread, percent float64, groups []int) map[int]bool {
 	used := map[int]*[]int64{}
 	var times *[]int64 // of the group, which mostly is that of the thread before
@@ -79,8 +79,8 @@ func evenGroups(threads []profile.Thread, percent float64, groups []int) map[int
 	return even
 }
 
-// few tells whether few of some times are beyond the largest that make up so many percent
-// of them: mostly it is plain without sorting them.
+// few reports whether only few times are outside the largest that make up the percentage
+// of the sum. Mostly it decides without sorting them.
 func few(times []int64, percent float64) bool {
 	all, least := 0.0, (len(times)+fewThreads-1)/fewThreads // few are less than the least
 	for _, t := range times {
@@ -109,11 +109,11 @@ func few(times []int64, percent float64) bool {
 	return outside > beyond
 }
 
-// group is threads that are weighed against each other.
+// group is threads that are compared with each other.
 type group struct {
 	threads []weighed // that have samples
 	total   int64     // of these
-	stays   bool      // as it is: it has negative values, or was pruned before
+	keep    bool      // prune nothing: it has negative values, or was pruned before
 }
 
 // weighed is what was sampled on a thread.
@@ -133,7 +133,7 @@ func weigh(w *profile.Window, sampled []sum, scale scale, groups []int) map[int]
 		}
 		weight := scale.sum(on)
 		g.total += weight
-		g.stays = g.stays || on.negative || on.rows > 0 && (on.stood || w.Threads[i].Name == Name)
+		g.keep = g.keep || on.negative || on.rows > 0 && (on.cut || w.Threads[i].Name == Name)
 		if weight != 0 {
 			g.threads = append(g.threads, weighed{i, weight})
 		}
@@ -171,13 +171,13 @@ type sum struct {
 	rows     int
 	n, value int64
 	negative bool // some of it is
-	stood    bool // some of it is on stacks that were cut
+	cut      bool // some of it is on stacks that were cut
 }
 
 // sampledOn adds up a window's rows by thread, and returns the scale to compare them by.
 func sampledOn(w *profile.Window) (of []sum, by scale) {
 	of = make([]sum, len(w.Threads))
-	standing := standingStacks(w)
+	cut := findCutStacks(w)
 	each, known, alike := int64(0), false, true
 	for _, r := range w.Rows.All() {
 		if r.Thread == 0 {
@@ -188,7 +188,7 @@ func sampledOn(w *profile.Window) (of []sum, by scale) {
 		s.n += r.N
 		s.value += value
 		s.negative = s.negative || r.N < 0 || value < 0
-		s.stood = s.stood || standing.has(r.Stack)
+		s.cut = s.cut || cut.has(r.Stack)
 		if !known && r.N != 0 {
 			each, known = value/r.N, true
 		}

@@ -6,45 +6,45 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// process is whose threads one thread stands for.
+// process identifies a process, whose pruned threads become one.
 type process struct {
 	pid  int
 	name string
 }
 
-// folded is what rows of threads that were pruned are told apart by.
-type folded struct {
+// rowKey identifies a row of a pruned thread.
+type rowKey struct {
 	stack  profile.StackID
 	thread profile.ThreadID
 	slot   uint32
 }
 
-// folder gives what was sampled on some threads to one for each process, in a window
-// where it is: what stays must cost next to nothing, or less is saved than is spent
-// where threads are much alike.
+// folder moves the samples of pruned threads to one thread for each process. It changes the
+// window in place: what is kept must cost next to nothing, or pruning takes longer than it
+// saves where threads are much alike.
 type folder struct {
 	w *profile.Window
 	*choice
-	threads []profile.ThreadID // what those there were have become
+	threads []profile.ThreadID // by old thread: the new one
 	first   int                // index of the first row of a pruned thread
-	stacks  []profile.StackID  // what those there were become on which something stays; else gone
-	stay    profile.StackID    // how many that is
+	stacks  []profile.StackID  // by old stack: the new one, or gone if no kept row uses it
+	kept    profile.StackID    // how many stacks are kept
 	losses  *losses
-	cut     []profile.Stack // behind these
+	cut     []profile.Stack // appended to those
 	marker  profile.LocationID
-	whole   profile.StackID                        // of the marker alone, or gone
-	told    map[profile.LocationID]profile.StackID // of the marker, and of what is told on it
+	whole   profile.StackID                        // the stack of the marker alone, or gone
+	leaves  map[profile.LocationID]profile.StackID // by leaf: the stack of the leaf and the marker
 	loss    profile.Loss
 }
 
-// gone is a stack that nothing is on that stays, or one that is not there.
+// gone marks a stack that no kept row uses, or that does not exist.
 const gone = ^profile.StackID(0)
 
 func fold(w *profile.Window, c *choice, detail string) {
 	f := &folder{w: w, choice: c, threads: make([]profile.ThreadID, len(w.Threads)), whole: gone,
-		told: map[profile.LocationID]profile.StackID{}, loss: profile.Loss{Reason: profile.LossPruned, Detail: detail}}
+		leaves: map[profile.LocationID]profile.StackID{}, loss: profile.Loss{Reason: profile.LossPruned, Detail: detail}}
 	f.foldThreads()
-	f.takeRows()
+	f.partitionRows()
 	f.mark()
 	f.losses = newLosses(w, f.stacks)
 	f.weigh()
@@ -84,15 +84,15 @@ func (f *folder) foldThreads() {
 	f.w.Threads = kept
 }
 
-// takeRows has the rows of threads that are pruned come behind the others, most of which
-// stay where they are, and numbers the stacks of those.
-func (f *folder) takeRows() {
-	stays := make([]bool, len(f.w.Stacks))
+// partitionRows moves the rows of pruned threads behind the others, and numbers the stacks
+// that the others use.
+func (f *folder) partitionRows() {
+	used := make([]bool, len(f.w.Stacks))
 	rows := &f.w.Rows
 	f.first = rows.Len()
 	for i := 0; i < f.first; {
-		if r := rows.At(i); !f.goes(r.Thread) {
-			stays[r.Stack] = true
+		if r := rows.At(i); !f.isPruned(r.Thread) {
+			used[r.Stack] = true
 			i++
 			continue
 		}
@@ -100,25 +100,25 @@ func (f *folder) takeRows() {
 		rows.Swap(i, f.first)
 	}
 	for i := range f.w.Samples {
-		if s := &f.w.Samples[i]; !f.goes(s.Thread) {
-			stays[s.Stack] = true
+		if s := &f.w.Samples[i]; !f.isPruned(s.Thread) {
+			used[s.Stack] = true
 		}
 	}
 	n := profile.StackID(0)
-	f.stacks = make([]profile.StackID, len(stays))
-	for id, is := range stays {
+	f.stacks = make([]profile.StackID, len(used))
+	for id, is := range used {
 		if f.stacks[id] = gone; is {
 			f.stacks[id] = n
 			n++
 		}
 	}
-	f.stay = n
+	f.kept = n
 }
 
-// goes tells whether a thread is pruned.
-func (f *folder) goes(thread profile.ThreadID) bool { return thread != 0 && f.pruned[thread-1] }
+// isPruned reports whether a thread is pruned.
+func (f *folder) isPruned(thread profile.ThreadID) bool { return thread != 0 && f.pruned[thread-1] }
 
-// thread is what one has become; none stays none.
+// thread is the new number of a thread; none stays none.
 func (f *folder) thread(id profile.ThreadID) profile.ThreadID {
 	if id == 0 {
 		return 0
@@ -126,39 +126,40 @@ func (f *folder) thread(id profile.ThreadID) profile.ThreadID {
 	return f.threads[id-1]
 }
 
-// weigh sees what groups would lose of which function, and what they have of those, and
-// gives rows that stay the threads and the stacks that theirs have become.
+// weigh adds up what each group would lose of which function, and what it has of them, and
+// renumbers threads and stacks of the rows that are kept.
 func (f *folder) weigh() {
 	rows := &f.w.Rows
 	for i := f.first; i < rows.Len(); i++ {
 		if r := rows.At(i); f.stacks[r.Stack] == gone {
-			f.losses.lose(f.stakes[r.Thread-1], r.Stack, f.scale.row(r))
+			f.losses.addLost(f.groups[r.Thread-1], r.Stack, f.scale.row(r))
 		}
 	}
 	for i := f.first; i < rows.Len(); i++ {
-		f.have(rows.At(i))
+		f.addTotal(rows.At(i))
 	}
 	for i := range f.first {
 		r := rows.At(i)
 		if r.Thread != 0 {
-			f.have(r)
+			f.addTotal(r)
 			rows.Thread[i] = f.threads[r.Thread-1]
 		}
 		rows.Stack[i] = f.stacks[r.Stack]
 	}
 }
 
-func (f *folder) have(r profile.Row) {
-	if s := f.stakes[r.Thread-1]; s != nil {
-		f.losses.have(s, r.Stack, f.scale.row(r))
+// addTotal adds a row to what its group has of a function.
+func (f *folder) addTotal(r profile.Row) {
+	if g := f.groups[r.Thread-1]; g != nil {
+		f.losses.addTotal(g, r.Stack, f.scale.row(r))
 	}
 }
 
-// mark adds what stands for what is cut off stacks, or finds it where some were cut
-// before.
+// mark adds the marker, the location that stands for frames that are cut off, or finds it
+// in a window that was pruned before.
 func (f *folder) mark() {
 	w := f.w
-	marker := slices.IndexFunc(w.Locations, Stands)
+	marker := slices.IndexFunc(w.Locations, IsMarker)
 	if f.marker = profile.LocationID(marker); marker < 0 {
 		f.marker = profile.LocationID(len(w.Locations))
 		w.Locations, w.Names = append(w.Locations, profile.Location{Name: Name}), append(w.Names, []profile.Frame{{Function: Name}})
@@ -170,46 +171,45 @@ func (f *folder) mark() {
 		case n == 1:
 			f.whole = f.stacks[id]
 		case n == 2:
-			f.told[s.Locations[0]] = f.stacks[id]
+			f.leaves[s.Locations[0]] = f.stacks[id]
 		}
 	}
 }
 
-// become gives what becomes of a stack that a thread was on that is pruned: it stays
-// where something that stays was on it too. Else what called its leaf is cut off it, and
-// where nothing is to be told of that, this too.
-func (f *folder) become(id profile.StackID, s *stake) (to profile.StackID, cut bool) {
+// truncate gives the new stack of a row of a pruned thread. A stack that a kept row uses is
+// unchanged. Of others the callers of the leaf are cut off, and the leaf as well unless
+// keepsLeaf.
+func (f *folder) truncate(id profile.StackID, g *prunedGroup) (to profile.StackID, cut bool) {
 	if to = f.stacks[id]; to != gone {
 		return to, false
 	}
-	if !f.losses.tell(s, id) {
+	if !f.losses.keepsLeaf(g, id) {
 		if f.whole == gone {
 			f.whole = f.add(f.marker)
 		}
 		return f.whole, true
 	}
 	leaf := f.w.Stacks[id].Locations[0]
-	to, ok := f.told[leaf]
+	to, ok := f.leaves[leaf]
 	if !ok {
 		to = f.add(leaf, f.marker)
-		f.told[leaf] = to
+		f.leaves[leaf] = to
 	}
 	return to, true
 }
 
-// add adds a stack whose walk has not ended early: it is not to be counted as truncated
-// too.
+// add adds a stack that counts as complete, so that it is not counted as truncated too.
 func (f *folder) add(locations ...profile.LocationID) profile.StackID {
 	f.cut = append(f.cut, profile.Stack{Locations: locations, End: profile.EndComplete})
-	return f.stay + profile.StackID(len(f.cut)) - 1
+	return f.kept + profile.StackID(len(f.cut)) - 1
 }
 
-// foldSamples has samples whose times were kept stand where their rows do.
+// foldSamples moves samples with a time to the threads and stacks of their rows.
 func (f *folder) foldSamples() {
 	for i := range f.w.Samples {
 		s := &f.w.Samples[i]
-		if f.goes(s.Thread) {
-			s.Stack, _ = f.become(s.Stack, f.stakes[s.Thread-1])
+		if f.isPruned(s.Thread) {
+			s.Stack, _ = f.truncate(s.Stack, f.groups[s.Thread-1])
 		} else {
 			s.Stack = f.stacks[s.Stack]
 		}
@@ -217,18 +217,18 @@ func (f *folder) foldSamples() {
 	}
 }
 
-// foldRows adds up the rows of threads that are pruned, in their place.
+// foldRows adds up the rows of pruned threads.
 func (f *folder) foldRows() {
 	rows := &f.w.Rows
-	n, places := f.first, make(map[folded]int, rows.Len()-f.first)
+	n, places := f.first, make(map[rowKey]int, rows.Len()-f.first)
 	for i := f.first; i < rows.Len(); i++ {
 		r := rows.At(i)
-		stack, cut := f.become(r.Stack, f.stakes[r.Thread-1])
+		stack, cut := f.truncate(r.Stack, f.groups[r.Thread-1])
 		if cut {
-			f.lose(r)
+			f.countLoss(r)
 		}
 		r.Stack, r.Thread, r.Context = stack, f.thread(r.Thread), 0
-		key := folded{r.Stack, r.Thread, r.Slot}
+		key := rowKey{r.Stack, r.Thread, r.Slot}
 		at, ok := places[key]
 		if !ok {
 			places[key] = n
@@ -241,7 +241,7 @@ func (f *folder) foldRows() {
 	rows.Truncate(n)
 }
 
-// keepStacks leaves the stacks that something is on.
+// keepStacks drops stacks that no row uses.
 func (f *folder) keepStacks() {
 	w := f.w
 	for id, to := range f.stacks {
@@ -249,12 +249,12 @@ func (f *folder) keepStacks() {
 			w.Stacks[to] = w.Stacks[id]
 		}
 	}
-	clear(w.Stacks[f.stay:])
-	w.Stacks = append(w.Stacks[:f.stay], f.cut...)
+	clear(w.Stacks[f.kept:])
+	w.Stacks = append(w.Stacks[:f.kept], f.cut...)
 }
 
-// lose counts a row that has lost what called its leaf.
-func (f *folder) lose(r profile.Row) {
+// countLoss counts a row whose stack was cut.
+func (f *folder) countLoss(r profile.Row) {
 	f.loss.N += r.N
 	f.loss.Value += first(r)
 }

@@ -1,18 +1,17 @@
-// Package prune takes samples of threads that hardly matter together, and leaves out of them what nothing else needs.
+// Package prune merges threads with few samples into one per process, and drops what only they used.
 //
 //	samples of each thread -> the fewest threads that make up P% of them (choose.go)
 //	   -> the others: one thread for each process, [pruned threads] (fold.go)
-//	      stacks that something is on too that stays are left as they are
-//	      of the rest what called their leaf is cut off, and the leaf as well where its
-//	      function is small, or has enough without it (tell.go)
-//	   -> what nothing needs any more is dropped (drop.go)
+//	      stacks that kept threads use too are unchanged
+//	      of others the callers of the leaf are cut off, and the leaf as well if its
+//	      function is small, or has enough samples without it (losses.go)
+//	   -> locations and contexts that nothing uses are dropped (drop.go)
 //	how unevenly threads share a window's samples, what pruning does to shares (measure.go)
 //
-// It comes before naming, encoding and shipping, and saves these what they would
-// do for the rest: in a service of a thousand threads half of them may have one
-// sample in a hundred, on stacks that nobody else is on. Totals stay what they were, in
-// each process and at each time, since what is left out is counted; so no function's
-// share can be off by more than the share of what was cut, which is Share.
+// It runs before symbolization, encoding and shipping, and saves their work: in a service
+// of a thousand threads half of them may have one sample in a hundred, on stacks of their
+// own. Totals of each process and slot do not change, because what is cut is counted; so no
+// function's share is off by more than Share, the share of what was cut.
 package prune
 
 import (
@@ -23,51 +22,49 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// Name is the thread that threads which were pruned have become, and the function that
-// stands for what was cut off their stacks. No thread can call itself so: names that
-// processes give have 15 bytes at most.
+// Name is the name of the thread that replaces pruned threads, and of the function that
+// stands for frames that were cut off. No real thread has it: names of threads have at most
+// 15 bytes.
 const Name = "[pruned threads]"
 
-// MinLevel and MaxLevel bound of how many percent of the samples the threads are
-// kept; at MaxLevel all are.
+// MinLevel and MaxLevel bound the percentage of samples whose threads are kept; MaxLevel keeps all.
 const (
 	MinLevel = 80
 	MaxLevel = 100
 )
 
-// Stands tells whether a location stands for what was cut off stacks.
-func Stands(l profile.Location) bool { return l.Name == Name && l.BuildID == "" }
+// IsMarker reports whether a location stands for frames that were cut off.
+func IsMarker(l profile.Location) bool { return l.Name == Name && l.BuildID == "" }
 
-// Window leaves in a window the threads that make up so many percent of the samples,
-// and one in place of the others of each process. It works where the window is: nobody
-// else may have any of it.
+// Window keeps the fewest threads of a window that have the given percentage of its samples,
+// and replaces the others by one thread for each process. It changes the window in place,
+// which nobody else may use meanwhile.
 //
-// Samples of the others stay on their stacks where samples that stay are on them too.
-// Those of other stacks are on Name, and so is the function that they are in if it has
-// one sample of its group in three thousand, and would lose more than half as large a part of
-// itself as may be lost of all, which at P99 is half a percent. What is no function yet,
-// since names are looked for afterwards, counts as the 256 bytes of code that it lies in.
+// Samples of pruned threads keep their stack if samples of kept threads have it too.
+// Otherwise their stack becomes Name, with the leaf on it if its function has at least one in
+// three thousand samples of its group, and would lose more than half the part that may be
+// lost of everything (half a percent at P99). Code without a name, since symbolization comes
+// later, counts as functions of 256 bytes.
 //
-// Where less than one in twenty of a group's threads would go, by the time that they used
-// or by their samples, all of it stays, and all of the window where they have less than
-// one in a hundred of its rows.
+// If fewer than one in twenty of a group's threads would be pruned, by their CPU time or by
+// their samples, the whole group is kept; if they have fewer than one in a hundred of the
+// window's rows, the whole window is.
 //
-// Threads of one group are weighed against each other, those of different groups
-// never: groups[i] is that of Threads[i], and all of a process are in one. No
-// groups are one for each name of a process.
+// Only threads of one group are compared with each other: groups[i] is the group of
+// Threads[i], and threads of one process are in one group. Without groups, processes of one
+// name are a group.
 //
-//   - Samples count by their weight (of the first type of values), or each as one
-//     where weights come to nothing.
-//   - Of threads with as many samples, those stay that used more CPU time by the
-//     kernel's account, then those of lower numbers.
-//   - One thread of a group stays at least. A group without samples, or with
-//     negative ones (as a difference has), stays as it is; so does one that was pruned
-//     before.
-//   - Threads that used CPU time without being sampled stay: nothing is known of
-//     what they did, but the time is exact.
-//   - Samples of no thread stay: nobody knows whose they are. They count in no group.
+//   - Samples count by their weight (of the first type of values), or as one each if
+//     weights are all zero.
+//   - Of threads with equal samples, those with more CPU time by the kernel's account are
+//     kept, then those with lower numbers.
+//   - At least one thread of a group is kept. A group without samples, with negative ones (as
+//     in a difference), or that was pruned before does not change.
+//   - Threads that used CPU time without being sampled are kept: nothing is known of what
+//     they did, but the time is exact.
+//   - Samples of no thread are kept, and count for no group.
 //
-// Rows of threads that were pruned are of no context, but keep their slot.
+// Rows of pruned threads lose their context, and keep their slot.
 func Window(w *profile.Window, percent float64, groups []int) {
 	if percent >= MaxLevel || len(w.Threads) == 0 {
 		return
@@ -83,7 +80,7 @@ func Window(w *profile.Window, percent float64, groups []int) {
 // Level writes a percentage as the paper of Atys does: P99.9.
 func Level(percent float64) string { return "P" + strconv.FormatFloat(percent, 'f', -1, 64) }
 
-// detail is what losses say of threads that were pruned.
+// detail is the detail of the loss that counts samples of pruned threads.
 func detail(percent float64) string { return fmt.Sprintf("threads outside %s", Level(percent)) }
 
 // byProcess puts threads of processes of one name in one group.
@@ -113,12 +110,12 @@ func Share(w *profile.Window, valueType int) float64 {
 
 // Sum adds up a window's values of one type that are on stacks which were cut.
 func Sum(w *profile.Window, valueType int) (pruned int64) {
-	standing := standingStacks(w)
-	if standing == nil {
+	cut := findCutStacks(w)
+	if cut == nil {
 		return 0
 	}
 	for _, r := range w.Rows.All() {
-		if standing.has(r.Stack) && valueType < len(r.Values) {
+		if cut.has(r.Stack) && valueType < len(r.Values) {
 			pruned += r.Values[valueType]
 		}
 	}
@@ -133,19 +130,19 @@ func Part(some, all int64) float64 {
 	return float64(some) / float64(all)
 }
 
-// standing are the stacks of a window that were cut; nil: none was.
-type standing []bool
+// cutStacks are the stacks of a window that were cut; nil: none was.
+type cutStacks []bool
 
-// standingStacks finds them. Other tools may have put something below, or on top.
-func standingStacks(w *profile.Window) standing {
-	if !slices.ContainsFunc(w.Locations, Stands) {
+// findCutStacks finds them. Other tools may have put something below, or on top.
+func findCutStacks(w *profile.Window) cutStacks {
+	if !slices.ContainsFunc(w.Locations, IsMarker) {
 		return nil
 	}
-	s := make(standing, len(w.Stacks))
+	s := make(cutStacks, len(w.Stacks))
 	for i, stack := range w.Stacks {
-		s[i] = slices.ContainsFunc(stack.Locations, func(l profile.LocationID) bool { return Stands(w.Locations[l]) })
+		s[i] = slices.ContainsFunc(stack.Locations, func(l profile.LocationID) bool { return IsMarker(w.Locations[l]) })
 	}
 	return s
 }
 
-func (s standing) has(stack profile.StackID) bool { return s != nil && s[stack] }
+func (s cutStacks) has(stack profile.StackID) bool { return s != nil && s[stack] }

@@ -162,7 +162,7 @@ func TestWhatStays(t *testing.T) {
 			case p.Thread(r.Thread).Name != prune.Name:
 			case stays[signature(p, r.Stack)]:
 				shared++
-			case n == 0 || n > 2 || !prune.Stands(p.Locations[stack[n-1]]):
+			case n == 0 || n > 2 || !prune.IsMarker(p.Locations[stack[n-1]]):
 				t.Errorf("seed %d: threads that were pruned are on %v", seed, signature(p, r.Stack))
 			default:
 				cut++

@@ -165,7 +165,7 @@ func (q *question) countLosses(losses []profile.Loss) {
 // prunedCalls tells which calls of a forest are of stacks that pruning cut: what stands
 // for threads, and what it calls.
 func prunedCalls(f *profile.Forest) func(call int) bool {
-	place := slices.IndexFunc(f.Places, func(p profile.Place) bool { return prune.Stands(p.Location) })
+	place := slices.IndexFunc(f.Places, func(p profile.Place) bool { return prune.IsMarker(p.Location) })
 	if place < 0 {
 		return func(int) bool { return false }
 	}

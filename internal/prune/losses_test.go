@@ -40,7 +40,7 @@ func windowWith(rows ...sampled) *profile.Window {
 func told(w *profile.Window) map[string]int64 {
 	all := map[string]int64{}
 	for _, r := range w.Rows.All() {
-		if s := w.Stacks[r.Stack]; prune.Stands(w.Locations[s.Locations[len(s.Locations)-1]]) {
+		if s := w.Stacks[r.Stack]; prune.IsMarker(w.Locations[s.Locations[len(s.Locations)-1]]) {
 			all[w.Locations[s.Locations[0]].Name] += r.N
 		}
 	}
@@ -70,7 +70,7 @@ func TestTold(t *testing.T) {
 				t.Errorf("%v is told, want %v", got, want)
 			}
 			for _, s := range w.Stacks {
-				if cut := prune.Stands(w.Locations[s.Locations[len(s.Locations)-1]]); cut != (s.End == profile.EndComplete) {
+				if cut := prune.IsMarker(w.Locations[s.Locations[len(s.Locations)-1]]); cut != (s.End == profile.EndComplete) {
 					t.Errorf("a stack ended %v", s.End)
 				}
 			}
