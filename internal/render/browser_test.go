@@ -186,7 +186,7 @@ func TestBrowser(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := writePage(file, test.tree, test.o, fmt.Appendf(nil, "const expected = %s;\n%s", text, script)); err != nil {
+			if err := writePage(file, test.tree, test.o, "testdata/selftest.js", fmt.Appendf(nil, "const expected = %s;\n%s", text, script)); err != nil {
 				t.Fatal(err)
 			}
 			if err := file.Close(); err != nil {

@@ -1,14 +1,12 @@
 package render
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"fmt"
 	"html"
 	"io"
-	"regexp"
 	"strings"
 
 	"atys.dev/atys/internal/profile"
@@ -16,19 +14,6 @@ import (
 
 //go:embed viewer/*.js viewer/viewer.css viewer/page.html
 var viewer embed.FS
-
-// modules lists the viewer's files, each after those it imports. They are ES
-// modules a server can serve as they are; in a page of its own they stand in
-// one script, without their import lines and export words.
-func modules() []string {
-	return []string{"dom.js", "format.js", "decode.js", "certainty.js", "tree.js", "derive.js", "layout.js", "color.js",
-		"text.js", "tooltip.js", "treegrid.js", "flame.js", "table.js", "head.js", "help.js", "sandwich.js", "state.js", "viewer.js"}
-}
-
-var (
-	importLine = regexp.MustCompile(`(?m)^import [^;]*;\n`)
-	exportWord = regexp.MustCompile(`(?m)^export `)
-)
 
 // HTML writes a page that needs nothing but itself: an interactive flame graph
 // of a tree with one column, or a comparison of one with two.
@@ -40,15 +25,15 @@ func HTML(w io.Writer, t *profile.Tree, o Options) error {
 	if err != nil {
 		return fmt.Errorf("render html: %w", err)
 	}
-	if err := writePage(w, t, o, main); err != nil {
+	if err := writePage(w, t, o, "viewer/main.js", main); err != nil {
 		return fmt.Errorf("render html: %w", err)
 	}
 	return nil
 }
 
-// writePage fills page.html. entry is the script that starts the viewer.
-func writePage(w io.Writer, t *profile.Tree, o Options, entry []byte) error {
-	script, err := bundle(entry)
+// writePage fills page.html. entry is the module that starts the viewer.
+func writePage(w io.Writer, t *profile.Tree, o Options, entry string, source []byte) error {
+	script, err := bundle(viewer, entry, source)
 	if err != nil {
 		return err
 	}
@@ -80,25 +65,6 @@ func writePage(w io.Writer, t *profile.Tree, o Options, entry []byte) error {
 		"{{data}}", data.String(),
 	).WriteString(w, string(page))
 	return err
-}
-
-// bundle joins the viewer's modules and an entry into one script.
-func bundle(entry []byte) ([]byte, error) {
-	var script bytes.Buffer
-	script.WriteByte('\n')
-	for _, name := range modules() {
-		source, err := viewer.ReadFile("viewer/" + name)
-		if err != nil {
-			return nil, err
-		}
-		script.Write(plainScript(source))
-	}
-	script.Write(plainScript(entry))
-	return script.Bytes(), nil
-}
-
-func plainScript(module []byte) []byte {
-	return exportWord.ReplaceAll(importLine.ReplaceAll(module, nil), nil)
 }
 
 // fingerprint is a source expression of a content security policy.

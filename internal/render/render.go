@@ -4,7 +4,7 @@
 //
 //	profile.Tree   one column, or two for a comparison
 //	-> document    the tree as columns of small integers, its head as JSON (encode.go)
-//	-> HTML        viewer/*.js, viewer.css and the document in one file (html.go)
+//	-> HTML        viewer/*.js, viewer.css and the document in one file (bundle.go, html.go)
 //
 // The viewer draws on a canvas what it finds visible; SVG and Terminal lay out
 // boxes here (boxes.go). Intervals are computed in Go only: the page gets them

@@ -1,6 +1,13 @@
 // Checks of a page from inside, run by TestBrowser. `expected` comes from Go;
 // the result is written into the document as JSON, which --dump-dom prints.
+import { fnv1a, Palette } from "../viewer/color.js";
 import { decodeDocument } from "../viewer/decode.js";
+import { callees, callers, withoutLead } from "../viewer/derive.js";
+import { viewBetween } from "../viewer/flame.js";
+import { formatChangeInterval, formatInterval, formatShare, formatValue } from "../viewer/format.js";
+import { Boxes, Layout } from "../viewer/layout.js";
+import { shorten } from "../viewer/text.js";
+import { Tree } from "../viewer/tree.js";
 import { Viewer } from "../viewer/viewer.js";
 
 const failures = [];
@@ -98,10 +105,10 @@ async function budget({ graph }) {
   let most = 0;
   const draw = () => {
     graph.draw();
-    most = Math.max(most, window.atysFrameStats.rects);
+    most = Math.max(most, graph.drawn.boxes);
   };
   draw();
-  notes.firstFrame = { ...window.atysFrameStats };
+  notes.firstFrame = graph.drawn;
   notes.size = [graph.width, graph.viewport];
   for (let i = 1; i < graph.tree.size; i = i * 3 + 1) {
     graph.zoom(i);
@@ -218,6 +225,53 @@ async function threads(viewer) {
   equal("threads apart is the whole tree", viewer.tree, viewer.doc.tree);
 }
 
+/** updates shows the document without its threads, then the whole again. */
+async function updates(viewer) {
+  const { root, doc } = viewer;
+  const whole = { head: doc.head, tree: doc.tree };
+  viewer.set({ shown: "both", by: "class" });
+  viewer.input.value = "e";
+  viewer.search("e");
+  viewer.zoom(1);
+  const zoomed = viewer.graph.tree.name(viewer.graph.shown);
+  const matched = viewer.matched.textContent;
+  const before = viewer.graph;
+  viewer.update(whole);
+  await settled();
+  check("an update makes new views", viewer.graph !== before && root.querySelectorAll(".flame").length === 3);
+  equal("an update keeps the zoom", viewer.graph.tree.name(viewer.graph.shown), zoomed);
+  equal("an update keeps the search", [viewer.input.value, viewer.matched.textContent], ["e", matched]);
+  equal("an update keeps what is shown", [root.dataset.shown, viewer.settings.by], ["both", "class"]);
+  viewer.update({ head: { ...doc.head, lead: 0 }, tree: withoutLead(doc.tree, doc.lead) });
+  await settled();
+  equal("an update shows the new document", [viewer.tree.totalV[0][0], viewer.threads], [expected.value, null]);
+  check("it is drawn", viewer.graph.drawn.boxes > 0);
+  viewer.update(whole);
+  viewer.search("");
+  viewer.set({ shown: "graph", by: doc.head.colorBy });
+  viewer.graph.reset();
+}
+
+/** destroyed hears nothing of the page any more, and a new one can be made in its place. */
+async function destroyed(viewer, doc) {
+  const { root, settings, graph } = viewer;
+  viewer.destroy();
+  equal("nothing is left", root.childNodes.length, 0);
+  const { flame } = settings;
+  press(document, "i");
+  equal("keys are not heard", settings.flame, flame);
+  graph.drawn = null;
+  graph.scroller.style.height = "123px";
+  await settled();
+  equal("it is not drawn", graph.drawn, null);
+  const next = new Viewer(root, doc);
+  await settled();
+  press(document, "i");
+  check("a new one hears them", next.settings.flame !== doc.head.flame);
+  press(document, "i");
+  return next;
+}
+
 function animation() {
   const [outer, inner] = [{ x0: 10, x1: 110 }, { x0: 37, x1: 38 }];
   for (const [from, to] of [[outer, inner], [inner, outer], [outer, outer]]) {
@@ -243,8 +297,7 @@ function harmless() {
 
 async function run() {
   const doc = await decodeDocument(document.getElementById("atys-data").textContent);
-  const viewer = new Viewer(document.getElementById("atys"), doc);
-  window.atysViewer = viewer;
+  let viewer = new Viewer(document.getElementById("atys"), doc);
   await settled();
   sameWords();
   animation();
@@ -256,6 +309,8 @@ async function run() {
     await keys(viewer);
     await threads(viewer);
     await budget(viewer);
+    await updates(viewer);
+    viewer = await destroyed(viewer, doc);
   }
   viewer.set({ shown: "both" });
   await settled();

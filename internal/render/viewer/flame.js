@@ -51,6 +51,12 @@ export class FlameView extends EventTarget {
     this.grid.node.addEventListener("blur", () => this.draw());
   }
 
+  /** destroy stops what goes on without its elements: they are the owner's to remove. */
+  destroy() {
+    cancelAnimationFrame(this.frame);
+    this.observer.disconnect();
+  }
+
   /** takeFocus gives the view the keyboard; its focus gets an outline once a key is used. */
   takeFocus() {
     this.quiet = true;
@@ -141,13 +147,7 @@ export class FlameView extends EventTarget {
       this.outline(ctx, this.hovered, theme.hover, 1);
       if (this.keyboard && document.activeElement === this.grid.node) this.outline(ctx, this.focused, theme.focus, 2);
     }
-    window.atysFrameStats = {
-      rects: this.boxes.count,
-      labels,
-      narrow: this.boxes.narrow,
-      ms: performance.now() - started,
-      frames: (window.atysFrameStats?.frames ?? 0) + 1,
-    };
+    this.drawn = { boxes: this.boxes.count, labels, narrow: this.boxes.narrow, ms: performance.now() - started };
   }
 
   drawBoxes(ctx) {
@@ -403,7 +403,7 @@ export class FlameView extends EventTarget {
 }
 
 /** viewBetween moves the edges of the smaller view in straight lines over the screen. */
-function viewBetween(from, to, t) {
+export function viewBetween(from, to, t) {
   const inwards = to.x1 - to.x0 <= from.x1 - from.x0;
   const [outer, inner] = inwards ? [from, to] : [to, from];
   const u = inwards ? t : 1 - t;

@@ -48,6 +48,11 @@ export class Sandwich extends EventTarget {
     this.frame = -1;
   }
 
+  destroy() {
+    this.callers.destroy();
+    this.callees.destroy();
+  }
+
   redraw() {
     this.callers.draw();
     this.callees.draw();

@@ -8,8 +8,7 @@ export function stateOf({ doc, settings, shown, tree, graph, sought }) {
   if (shown !== "graph") state.set("view", shown);
   if (settings.by !== doc.head.colorBy) state.set("colour", settings.by);
   if (settings.flame !== doc.head.flame) state.set("flame", settings.flame ? "1" : "0");
-  const path = tree.path(graph.shown).slice(1);
-  if (graph.shown !== graph.home) state.set("zoom", path.map((node) => nameHash(tree, node)).join("."));
+  if (graph.shown !== graph.home) state.set("zoom", pathTo(tree, graph.shown));
   return state.toString();
 }
 
@@ -25,13 +24,18 @@ export function readState(text, { doc, tree, graph, shownValues, colours }) {
   };
 }
 
-/** nameHash stands for a node among its siblings; it survives new data. */
+/** pathTo leads to a node from the root, by names; it survives new data. */
+export function pathTo(tree, node) {
+  return tree.path(node).slice(1).map((n) => nameHash(tree, n)).join(".");
+}
+
+/** nameHash stands for a node among its siblings. */
 function nameHash(tree, node) {
   return fnv1a(tree.name(node)).toString(36);
 }
 
-/** nodeAt follows a path of hashes from the root as far as it leads. */
-function nodeAt(tree, path) {
+/** nodeAt follows a path from the root as far as it leads. */
+export function nodeAt(tree, path) {
   let at = 0;
   for (const hash of path.split(".")) {
     let next = -1;

@@ -20,8 +20,14 @@ export class FunctionTable extends EventTarget {
     this.node = element("div", { class: "functions " + (doc.head.columns.length === 2 ? "two" : "one"), role: "table", "aria-label": "Functions" }, this.body, this.empty);
     this.body.addEventListener("scroll", () => this.draw());
     this.body.addEventListener("keydown", (e) => this.key(e));
-    new ResizeObserver(() => this.draw()).observe(this.body);
+    this.observer = new ResizeObserver(() => this.draw());
+    this.observer.observe(this.body);
     this.sorted = this.columns.find((c) => c.first);
+  }
+
+  /** destroy stops what goes on without its elements: they are the owner's to remove. */
+  destroy() {
+    this.observer.disconnect();
   }
 
   single() {

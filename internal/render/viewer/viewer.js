@@ -1,4 +1,4 @@
-// The whole viewer: a document in, a page of views that act together.
+// The whole viewer: a document in, views of it that act together.
 import { Certainty } from "./certainty.js";
 import { Palette } from "./color.js";
 import { below, withoutLead } from "./derive.js";
@@ -8,7 +8,7 @@ import { formatChange, formatInterval, formatShare, formatValue } from "./format
 import { headView } from "./head.js";
 import { helpDialog } from "./help.js";
 import { Sandwich } from "./sandwich.js";
-import { readState, stateOf } from "./state.js";
+import { nodeAt, pathTo, readState, stateOf } from "./state.js";
 import { FunctionTable } from "./table.js";
 import { Tooltip } from "./tooltip.js";
 import { matcher } from "./tree.js";
@@ -18,26 +18,63 @@ const COLOURS = ["kind", "class", "package"];
 const THREADS_LISTED = 300;
 
 /**
- * Viewer shows a document {head, tree} in an element. It dispatches "zoom"
- * {node}, "pick" {frame}, "open" {frame} and "search" {text, sums}, and can
- * be driven by zoom(), search(), open() and set().
+ * Viewer shows a document {head, tree} in an element, until destroy(). update()
+ * shows another one. It dispatches "zoom" {node}, "pick" {frame}, "open" {frame}
+ * and "search" {text, sums}, and can be driven by zoom(), search(), open() and set().
  */
 export class Viewer extends EventTarget {
-  constructor(root, { head, tree }) {
+  constructor(root, doc) {
     super();
     this.root = root;
-    this.doc = { head, tree, lead: head.lead, certainty: new Certainty(head.columns, head.changes) };
-    this.settings = { flame: head.flame, by: head.colorBy, fade: true, found: null, picked: null, dark: matchMedia("(prefers-color-scheme: dark)").matches };
+    const { head } = doc;
+    this.settings = { flame: head.flame, by: head.colorBy, fade: true, found: null, picked: null, dark: darkScheme().matches };
     this.width = "both";
     this.shown = "graph";
     this.sought = ""; // what is searched for
+    this.ended = new AbortController();
+    this.show(doc);
+    this.listenOutside(this.ended.signal);
+    this.recall();
+    this.graph.takeFocus();
+  }
+
+  /** update shows another document. What is chosen, searched for and zoomed into stays, as far as it is there. */
+  update(doc) {
+    const zoomed = this.graph.shown === this.graph.home ? null : pathTo(this.tree, this.graph.shown);
+    const focused = this.root.contains(document.activeElement);
+    const merged = this.threads?.value === "merged";
+    const { sought } = this;
+    this.release();
+    Object.assign(this.settings, { found: null, picked: null });
+    this.show(doc);
+    if (merged && this.threads) this.chooseThread((this.threads.value = "merged"));
+    this.input.value = sought;
+    this.search(sought);
+    if (zoomed !== null) this.graph.zoom(nodeAt(this.tree, zoomed));
+    if (focused) this.graph.takeFocus();
+  }
+
+  /** destroy removes the views, and all that listens outside of them. */
+  destroy() {
+    this.ended.abort();
+    this.release();
+    replace(this.root);
+    delete this.root.dataset.shown;
+  }
+
+  /** release stops what the views have going. */
+  release() {
+    for (const view of [this.graph, this.table, this.sandwich]) view.destroy();
+  }
+
+  /** show builds the views of a document. */
+  show({ head, tree }) {
+    this.doc = { head, tree, lead: head.lead, certainty: new Certainty(head.columns, head.changes) };
     this.build();
     this.theme();
     this.choose(tree, head.lead > 0 ? withoutLead(tree, head.lead) : tree);
     this.listen();
     this.apply();
-    this.recall();
-    this.graph.takeFocus();
   }
 
   /** recall shows what the address says. */
@@ -90,6 +127,7 @@ export class Viewer extends EventTarget {
   }
 
   toolRow() {
+    this.threads = null;
     this.orientation = segments("Orientation", ["icicle", "flame"], (v) => this.set({ flame: v === "flame" }));
     this.colours = segments("Colour by", COLOURS, (v) => this.set({ by: v }));
     this.weights = segments("Width", ["both", "before", "after"], (v) => this.set({ width: v }));
@@ -154,9 +192,13 @@ export class Viewer extends EventTarget {
     this.sandwich.addEventListener("close", () => this.close());
     this.table.addEventListener("pick", (e) => this.pick(e.detail.frame));
     this.table.addEventListener("open", (e) => this.open(e.detail.frame));
-    document.addEventListener("keydown", (e) => this.key(e));
-    window.addEventListener("hashchange", () => this.recall());
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => this.set({ dark: e.matches }));
+  }
+
+  /** listenOutside hears what happens to the page, until the signal. */
+  listenOutside(signal) {
+    document.addEventListener("keydown", (e) => this.key(e), { signal });
+    window.addEventListener("hashchange", () => this.recall(), { signal });
+    darkScheme().addEventListener("change", (e) => this.set({ dark: e.matches }), { signal });
   }
 
   emit(type, detail) {
@@ -352,6 +394,10 @@ export class Viewer extends EventTarget {
       this.search("");
     }
   }
+}
+
+function darkScheme() {
+  return matchMedia("(prefers-color-scheme: dark)");
 }
 
 /** segments is a row of buttons of which one is pressed. */
