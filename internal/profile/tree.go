@@ -26,8 +26,6 @@ type Node struct {
 	Self     []Sum // one per column
 	Total    []Sum
 	Children []*Node // sorted by total of the first column, then of the second, then by name
-
-	index map[FrameKey]*Node
 }
 
 // Tree is one or more windows folded into a prefix tree, a column each.
@@ -54,7 +52,8 @@ type TreeOptions struct {
 
 // NewTree folds windows into a tree with one column each.
 func NewTree(o TreeOptions, windows ...*Window) (*Tree, error) {
-	t := &Tree{Root: newNode(Frame{}, len(windows))}
+	var columns []Column
+	b := newTreeBuilder(len(windows), 0)
 	for column, w := range windows {
 		index := 0
 		if o.Type != "" {
@@ -65,44 +64,45 @@ func NewTree(o TreeOptions, windows ...*Window) (*Tree, error) {
 		if index >= len(w.Types) {
 			return nil, fmt.Errorf("the profile has no value types")
 		}
-		t.Columns = append(t.Columns, Column{Type: w.Types[index], Head: w.Head})
-		t.addWindow(o, column, index, w)
+		columns = append(columns, Column{Type: w.Types[index], Head: w.Head})
+		b.addWindow(o, column, index, w)
 	}
-	t.Root.sort()
-	return t, nil
+	return b.tree(columns), nil
 }
 
-func (t *Tree) addWindow(o TreeOptions, column, index int, w *Window) {
-	columns := len(t.Root.Total)
-	var frames []Frame
+// addWindow adds the rows of a window to one column.
+func (b *treeBuilder) addWindow(o TreeOptions, column, index int, w *Window) {
+	calls := make([][]numberedFrame, len(w.Locations)) // outermost first; nil: not asked for yet
+	var lead []Frame
+	var stack []numberedFrame
 	for _, r := range w.Rows.All() {
-		frames = w.appendLead(frames[:0], o, r)
-		lead := len(frames)
-		frames = w.appendShown(frames, r)
-		shown := frames[lead:]
+		at := int32(0)
+		lead = o.appendLead(lead[:0], w.Thread(r.Thread))
+		for i := range lead {
+			at = b.child(at, b.numbered(&lead[i]))
+		}
+		stack = stack[:0]
+		if end := w.Stacks[r.Stack].End; end.Truncated() {
+			stack = append(stack, b.truncation(end))
+		}
+		for _, l := range slices.Backward(w.Stacks[r.Stack].Locations) {
+			if calls[l] == nil {
+				calls[l] = b.outermostFirst(w.Frames(l))
+			}
+			stack = append(stack, calls[l]...)
+		}
 		if o.Reverse {
-			slices.Reverse(shown)
+			slices.Reverse(stack)
 		}
-		t.add(column, columns, r.Sum(index), frames[:lead], shown)
+		for _, f := range stack {
+			at = b.child(at, f)
+		}
+		b.nodes[at].Self[column].Add(r.Sum(index))
 	}
 }
 
-// add adds a stack, led by its process and thread, to one column.
-func (t *Tree) add(column, columns int, sum Sum, lead, stack []Frame) {
-	node := t.Root
-	node.Total[column].Add(sum)
-	for _, part := range [2][]Frame{lead, stack} {
-		for _, f := range part {
-			node = node.child(f, columns)
-			node.Total[column].Add(sum)
-		}
-	}
-	node.Self[column].Add(sum)
-}
-
-// appendLead lists what the options want before a row's stack.
-func (w *Window) appendLead(frames []Frame, o TreeOptions, r Row) []Frame {
-	thread := w.Thread(r.Thread)
+// appendLead lists what the options want before the stacks of a thread.
+func (o TreeOptions) appendLead(frames []Frame, thread Thread) []Frame {
 	if o.Process && thread.Process != "" {
 		frames = append(frames, Frame{Function: thread.Process})
 	}
@@ -116,14 +116,6 @@ func (w *Window) appendLead(frames []Frame, o TreeOptions, r Row) []Frame {
 	return frames
 }
 
-// appendShown lists a row's stack root first; one that is cut says so at its root.
-func (w *Window) appendShown(frames []Frame, r Row) []Frame {
-	if end := w.Stacks[r.Stack].End; end.Truncated() {
-		frames = append(frames, Frame{Function: "[" + end.String() + "]"})
-	}
-	return w.AppendStack(frames, r.Stack)
-}
-
 // AppendStack lists a stack's frames root first, inlined calls after the
 // function they were inlined into.
 func (w *Window) AppendStack(frames []Frame, id StackID) []Frame {
@@ -135,36 +127,97 @@ func (w *Window) AppendStack(frames []Frame, id StackID) []Frame {
 	return frames
 }
 
+// treeBuilder adds stacks up as a tree. Functions have numbers, since their names are long.
+type treeBuilder struct {
+	columns  int
+	numbers  map[FrameKey]int32
+	nodes    []*Node // callers first; the first is the root
+	callers  []int32 // of the nodes
+	children map[child]int32
+
+	// Nodes and sums are allocated many at once.
+	freeNodes []Node
+	freeSums  []Sum
+}
+
+// child is a function that a node calls.
+type child struct{ node, function int32 }
+
+type numberedFrame struct {
+	*Frame
+	function int32
+}
+
+func newTreeBuilder(columns, size int) *treeBuilder {
+	return &treeBuilder{columns: columns, numbers: map[FrameKey]int32{}, nodes: append(make([]*Node, 0, size+1), newNode(Frame{}, columns)),
+		callers: make([]int32, 1, size+1), children: make(map[child]int32, size)}
+}
+
 func newNode(f Frame, columns int) *Node {
 	sums := make([]Sum, 2*columns)
 	return &Node{Frame: f, Self: sums[:columns:columns], Total: sums[columns:]}
 }
 
-func (n *Node) child(f Frame, columns int) *Node {
-	key := f.Key()
-	c := n.index[key]
-	if c == nil {
-		c = newNode(f, columns)
-		if n.index == nil {
-			n.index = map[FrameKey]*Node{}
-		}
-		n.index[key] = c
-		n.Children = append(n.Children, c)
-	} else {
-		c.calledAt(f.Line)
-	}
-	return c
+// truncation is the frame at the root of a stack whose walk ended early.
+func (b *treeBuilder) truncation(end End) numberedFrame {
+	return b.numbered(&Frame{Function: "[" + end.String() + "]"})
 }
 
-// calledAt notes another call of a node's function.
-func (n *Node) calledAt(line int) {
-	if n.Frame.Line != line {
-		n.Frame.Line = 0 // several call sites: the node is the function, not a line
+func (b *treeBuilder) numbered(f *Frame) numberedFrame {
+	key := f.Key()
+	number, ok := b.numbers[key]
+	if !ok {
+		number = int32(len(b.numbers))
+		b.numbers[key] = number
 	}
+	return numberedFrame{f, number}
+}
+
+// outermostFirst turns the frames of a location around.
+func (b *treeBuilder) outermostFirst(names []Frame) []numberedFrame {
+	frames := make([]numberedFrame, 0, len(names))
+	for i := range slices.Backward(names) {
+		frames = append(frames, b.numbered(&names[i]))
+	}
+	return frames
+}
+
+// child finds or adds the node of a function that a node calls.
+func (b *treeBuilder) child(at int32, f numberedFrame) int32 {
+	key := child{at, f.function}
+	if number, ok := b.children[key]; ok {
+		if n := b.nodes[number]; n.Frame.Line != f.Line {
+			n.Frame.Line = 0 // several call sites: the node is the function, not a line
+		}
+		return number
+	}
+	if len(b.freeNodes) == 0 {
+		const atOnce = 1024
+		b.freeNodes, b.freeSums = make([]Node, atOnce), make([]Sum, 2*b.columns*atOnce)
+	}
+	made, sums := &b.freeNodes[0], b.freeSums[:2*b.columns]
+	b.freeNodes, b.freeSums = b.freeNodes[1:], b.freeSums[2*b.columns:]
+	*made = Node{Frame: *f.Frame, Self: sums[:b.columns:b.columns], Total: sums[b.columns : 2*b.columns : 2*b.columns]}
+	number := int32(len(b.nodes))
+	b.nodes, b.callers, b.children[key] = append(b.nodes, made), append(b.callers, at), number
+	b.nodes[at].Children = append(b.nodes[at].Children, made)
+	return number
+}
+
+// tree sums what lies below each node.
+func (b *treeBuilder) tree(columns []Column) *Tree {
+	for i, n := range slices.Backward(b.nodes) {
+		addSums(n.Total, n.Self)
+		if i > 0 {
+			addSums(b.nodes[b.callers[i]].Total, n.Total)
+		}
+	}
+	t := &Tree{Root: b.nodes[0], Columns: columns}
+	t.Root.sort()
+	return t
 }
 
 func (n *Node) sort() {
-	n.index = nil
 	slices.SortFunc(n.Children, func(a, b *Node) int {
 		for i := range a.Total {
 			if c := cmp.Compare(b.Total[i].Value, a.Total[i].Value); c != 0 {
