@@ -53,7 +53,7 @@ func convert(stdout, log io.Writer, f convertFlags, paths []string) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	s, err := f.read(paths[0])
+	s, err := f.read(readProfile, paths[0])
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ compare shares.`,
 		Args:              two("before and after"),
 		ValidArgsFunction: completeProfiles(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return diff(c.OutOrStdout(), c.ErrOrStderr(), f, args)
+			return diff(c.OutOrStdout(), c.ErrOrStderr(), f, readProfile, args)
 		},
 	}
 	f.selectionFlags.add(c)
@@ -60,7 +60,8 @@ compare shares.`,
 	return c
 }
 
-func diff(out, log io.Writer, f diffFlags, paths []string) error {
+// diff compares two profiles, each read by its name.
+func diff(out, log io.Writer, f diffFlags, read func(name string) (*profile.Window, error), profiles []string) error {
 	if f.rows < 0 {
 		return &usageError{fmt.Errorf("--nodecount %d: want 0 or more", f.rows)}
 	}
@@ -71,18 +72,18 @@ func diff(out, log io.Writer, f diffFlags, paths []string) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	before, err := f.read(paths[0])
+	before, err := f.read(read, profiles[0])
 	if err != nil {
 		return err
 	}
-	after, err := f.read(paths[1])
+	after, err := f.read(read, profiles[1])
 	if err != nil {
 		return err
 	}
-	warn(log, names(paths), before, after)
+	warn(log, names(profiles), before, after)
 	if a, b := before.whole.Types[0], after.whole.Types[0]; a.Kind != b.Kind || a.Unit != b.Unit {
 		return &usageError{fmt.Errorf("%q measures %s, %q measures %s: these cannot be compared; name a type they share by --type",
-			paths[0], typeList(before.whole), paths[1], typeList(after.whole))}
+			profiles[0], typeList(before.whole), profiles[1], typeList(after.whole))}
 	}
 	tree, err := profile.NewTree(profile.TreeOptions{}, before.window, after.window)
 	if err != nil {

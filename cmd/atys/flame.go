@@ -88,7 +88,7 @@ func flame(out, log io.Writer, f flameFlags, paths []string) error {
 	if paths, err = orRecorded(paths, log); err != nil {
 		return err
 	}
-	s, err := f.read(paths...)
+	s, err := f.read(readProfile, paths...)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -253,33 +252,20 @@ func (f *diffFlags) answer() error {
 	return nil
 }
 
-// queryDiff compares as diff does, by files that are gone at its end.
+// queryDiff compares what a server merges of two selections.
 func queryDiff(c *cobra.Command, before, after *queryFlags, d diffFlags, args []string) error {
-	dir, err := os.MkdirTemp("", "atys-diff-*")
-	if err != nil {
-		return err
+	read := func(name string) (*profile.Window, error) {
+		f, about := before, args[:1]
+		if name == "after" {
+			f, about = after, args[len(args)-1:]
+		}
+		window, _, err := f.fetch(c, about)
+		if err == nil && window == nil {
+			err = errors.New("there is nothing to compare")
+		}
+		return window, err
 	}
-	defer os.RemoveAll(dir)
-	var paths []string
-	for i, f := range []*queryFlags{before, after} {
-		window, _, err := f.fetch(c, args[min(i, len(args)-1):][:1])
-		if err != nil {
-			return err
-		}
-		if window == nil {
-			return errors.New("there is nothing to compare")
-		}
-		path := filepath.Join(dir, []string{"before", "after"}[i]+".pb.gz")
-		out, err := newOutput(path, "", outputOptions{})
-		if err != nil {
-			return err
-		}
-		if err := out.write(window); err != nil {
-			return err
-		}
-		paths = append(paths, path)
-	}
-	return diff(c.OutOrStdout(), c.ErrOrStderr(), d, paths)
+	return diff(c.OutOrStdout(), c.ErrOrStderr(), d, read, []string{"before", "after"})
 }
 
 // writeForm writes a comparison for programs.

@@ -78,7 +78,7 @@ func report(out, log io.Writer, f reportFlags, paths []string) error {
 	if paths, err = orRecorded(paths, log); err != nil {
 		return err
 	}
-	s, err := f.read(paths...)
+	s, err := f.read(readProfile, paths...)
 	if err != nil {
 		return err
 	}

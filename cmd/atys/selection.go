@@ -83,29 +83,30 @@ func warn(log io.Writer, name string, read ...*selected) {
 	}
 }
 
-// read merges files and selects from them.
-func (s *selectionFlags) read(paths ...string) (*selected, error) {
+// read merges profiles and selects from them. one reads a profile: readProfile does
+// from files.
+func (s *selectionFlags) read(one func(name string) (*profile.Window, error), names ...string) (*selected, error) {
 	classifier, err := s.classifier()
 	if err != nil {
 		return nil, err
 	}
-	windows := make([]*profile.Window, len(paths))
-	for i, path := range paths {
-		w, err := readProfile(path)
+	windows := make([]*profile.Window, len(names))
+	for i, name := range names {
+		w, err := one(name)
 		if err != nil {
 			return nil, err
 		}
 		if s.kind != "" {
 			if w, err = selection.Only(w, s.kind); err != nil {
-				return nil, &usageError{fmt.Errorf("%q: %w", path, err)}
+				return nil, &usageError{fmt.Errorf("%q: %w", name, err)}
 			}
 		}
 		if len(w.Types) == 0 {
-			return nil, fmt.Errorf("%q: the profile has no values", path)
+			return nil, fmt.Errorf("%q: the profile has no values", name)
 		}
 		windows[i] = w
 	}
-	whole, err := merge(paths, windows)
+	whole, err := merge(names, windows)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +236,7 @@ func names(paths []string) string {
 	if len(paths) == 1 {
 		return fmt.Sprintf("%q", paths[0])
 	}
-	return fmt.Sprintf("the %d files", len(paths))
+	return fmt.Sprintf("the %d profiles", len(paths))
 }
 
 // two wants two files.
