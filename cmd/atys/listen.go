@@ -94,7 +94,7 @@ func (f *listenFlags) open(flag string, log *slog.Logger) (d door, err error) {
 	if err != nil {
 		return d, fmt.Errorf("answer at %s: %w (%s takes another address)", f.listen, err, flag)
 	}
-	d.listener = newBounded(listener, connectionsAllowed(), log)
+	d.listener = auth.BoundConnections(listener, auth.MaxConnections(), log)
 	if config != nil {
 		d.listener = tls.NewListener(d.listener, config)
 	}
@@ -136,7 +136,7 @@ func httpServer(h http.Handler, log *slog.Logger) *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{Handler: h, Protocols: &protocols, ReadHeaderTimeout: idleConnection, IdleTimeout: idleConnection, MaxHeaderBytes: 64 << 10,
-		ConnState: noteUse, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+		ConnState: auth.TrackUse, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
 // answer serves until what it gives is called, which lets those finish who have

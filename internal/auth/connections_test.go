@@ -1,4 +1,4 @@
-package main
+package auth
 
 import (
 	"bufio"
@@ -23,7 +23,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newBounded(inner, 2, logger(false))
+	l := BoundConnections(inner, 2, slog.New(slog.DiscardHandler))
 	accepted := make(chan net.Conn, 10)
 	ended := make(chan bool)
 	go func() {
@@ -64,7 +64,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 // crowd is a server by which few connections stand.
 type crowd struct {
-	listener *bounded
+	listener *boundedListener
 	address  string
 	said     *bytes.Buffer // read it once the server is closed
 	clock    *atomic.Int64 // seconds that it believes to have passed
@@ -80,14 +80,14 @@ func newCrowd(t *testing.T, most int) *crowd {
 	}
 	c := &crowd{address: inner.Addr().String(), said: &bytes.Buffer{}, clock: &atomic.Int64{}, goOn: make(chan bool)}
 	log := slog.New(slog.NewTextHandler(c.said, nil))
-	c.listener = newBounded(inner, most, log)
+	c.listener = BoundConnections(inner, most, log).(*boundedListener)
 	began := time.Now()
 	c.listener.now = func() time.Time { return began.Add(time.Duration(c.clock.Load()) * time.Second) }
-	s := httpServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s := &http.Server{ConnState: TrackUse, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
 			<-c.goOn
 		}
-	}), log)
+	})}
 	var served sync.WaitGroup
 	served.Go(func() { _ = s.Serve(c.listener) }) // it ends when it is closed
 	c.close = sync.OnceFunc(func() {
@@ -155,7 +155,7 @@ func TestUnusedConnectionsGiveWay(t *testing.T) {
 		}
 	}
 	c.close()
-	if times := strings.Count(c.said.String(), "as many connections as may be"); times != 1 {
+	if times := strings.Count(c.said.String(), "connection limit reached"); times != 1 {
 		t.Errorf("it is told %d times: %s", times, c.said)
 	}
 }
@@ -233,14 +233,14 @@ func TestShares(t *testing.T) {
 		"what has no address": {[]string{"@"}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBounded(elsewhere{}, 12, logger(false))
+			b := BoundConnections(elsewhere{}, 12, slog.New(slog.DiscardHandler)).(*boundedListener)
 			come := func(address string) (*boundedConn, bool) {
 				c := &boundedConn{Conn: from{address: address}, listener: b}
 				c.origin = originOf(c.RemoteAddr())
 				return c, b.enter(c)
 			}
 			other, _ := come("192.0.2.1:1")
-			other.note(http.StateNew)
+			other.track(http.StateNew)
 			var all []*boundedConn
 			for i := range test.share {
 				c, ok := come(test.addresses[i%len(test.addresses)])
@@ -252,7 +252,7 @@ func TestShares(t *testing.T) {
 			if _, ok := come(test.addresses[0]); ok {
 				t.Error("it has more than its share")
 			}
-			all[2].note(http.StateNew)
+			all[2].track(http.StateNew)
 			if _, ok := come(test.addresses[0]); !ok || !all[2].left || other.left {
 				t.Errorf("one of its own unused ones did not give way: %v, another's %v", all[2].left, other.left)
 			}
