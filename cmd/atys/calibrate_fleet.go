@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"atys.dev/atys/internal/calibrate"
-	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/spec"
-	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
 // fromFleet has the agents of a server record a service at a high rate.
@@ -27,27 +24,14 @@ func (f *calibrateFlags) fromFleet(ctx context.Context, service string, log io.W
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	client, address, err := f.client()
+	recording, whole, err := f.recorded(ctx, log, asked)
 	if err != nil {
 		return nil, err
 	}
-	d := &demand{control: atysv1connect.NewControlClient(client, address), asks: atysv1connect.NewQueryClient(client, address), profile: asked, patience: patience}
-	if err := d.apply(ctx); err != nil {
-		return nil, explain(address, err)
-	}
-	fmt.Fprintf(log, "atys: recording as profile %s for %v, at %g Hz; Ctrl-C ends it early\n", asked.Name, asked.Duration, asked.Frequency)
-	p.whole, err = d.bring(ctx)
-	_ = d.end() // what was recorded is kept; where this fails the server forgets the profile by itself
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w\nwhat was recorded is kept; this gets it: %s", explain(address, err), d.query(address))
-	case p.whole == nil:
-		return nil, fmt.Errorf("nothing was recorded: %s", why(d.status))
-	}
-	p.lacks = d.lacks()
-	windows, err := d.windows(ctx, &p.whole.Head, asked.Window)
+	p.whole, p.lacks = whole, recording.Missing()
+	windows, err := recording.Windows(ctx, &whole.Head)
 	if err != nil {
-		return nil, explain(address, err)
+		return nil, err
 	}
 	if p.stream, err = calibrate.FromWindows(asked.Window, windows...); err != nil {
 		return nil, fmt.Errorf("%s: %w%s", service, err, remedy(err))
@@ -66,19 +50,4 @@ func (f *calibrateFlags) onDemand(targets spec.Selector) (*spec.Profile, error) 
 	p.Name = strings.Replace(p.Name, "record-", "calibrate-", 1)
 	p.Window = f.step()
 	return p, nil
-}
-
-// windows gets window by window what the whole was made of, but for those at both
-// ends, which are shorter. Agents cut at the edges of their clocks, which differ a
-// little: an edge is in the middle of what is asked for.
-func (d *demand) windows(ctx context.Context, whole *profile.Head, length time.Duration) (all []*profile.Window, err error) {
-	end := whole.Start.Add(whole.Duration + length/2)
-	for edge := whole.Start.Add(length / 2).Truncate(length).Add(length); !edge.Add(length).After(end); edge = edge.Add(length) {
-		w, _, err := d.fetchOf(ctx, edge.Add(-length/2), edge.Add(length/2))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, w)
-	}
-	return all, nil
 }

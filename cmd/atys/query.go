@@ -16,6 +16,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/query"
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
@@ -117,7 +118,7 @@ func warnCoverage(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) erro
 
 // warnGaps is the same, of an answer that counts no windows.
 func warnGaps(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) error {
-	lacks := coverageOf(c, about).Words(time.Local)
+	lacks := remote.Coverage(c, about).Words(time.Local)
 	if len(lacks.Items) > 1 && lacks.Line != "" {
 		fmt.Fprintln(w, "  "+lacks.Line)
 	}
@@ -133,11 +134,6 @@ func warnGaps(w io.Writer, c *atysv1.Coverage, about *atysv1.Selection) error {
 
 // mostItems is how many of what an answer lacks are printed.
 const mostItems = 12
-
-// costOf is all that profiling took.
-func costOf(c *atysv1.Cost) time.Duration {
-	return time.Duration(c.GetUserNs() + c.GetBpfNs() + c.GetInterruptNs())
-}
 
 func querySeriesCommand() *cobra.Command {
 	var f queryFlags
@@ -319,7 +315,7 @@ func windowRows(r *atysv1.WindowsResponse) [][]string {
 		}
 		rows = append(rows, []string{time.Unix(0, w.GetStartUnixNano()).UTC().Format(time.RFC3339), time.Duration(w.GetDurationNs()).Round(time.Millisecond).String(), w.GetTask(),
 			hertz(w), reasonCell(w.GetRate()), strconv.FormatInt(w.GetN(), 10), strconv.FormatFloat(time.Duration(w.GetExact().GetCpuNs()).Seconds(), 'f', 3, 64),
-			shareOfCore(costOf(w.GetCost()), time.Duration(w.GetDurationNs())), strconv.Itoa(int(w.GetStacks())), strconv.FormatInt(incomplete, 10), profile.Labels(w.GetLabels()).String()})
+			shareOfCore(remote.Cost(w.GetCost()), time.Duration(w.GetDurationNs())), strconv.Itoa(int(w.GetStacks())), strconv.FormatInt(incomplete, 10), profile.Labels(w.GetLabels()).String()})
 	}
 	return rows
 }

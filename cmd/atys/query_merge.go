@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -103,7 +104,7 @@ func (f *queryFlags) fetch(c *cobra.Command, args []string) (*profile.Window, *a
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, line := range gapsOf(coverage, about) {
+	for _, line := range remote.Gaps(coverage, about) {
 		window.AddComment(line)
 	}
 	return window, coverage, nil

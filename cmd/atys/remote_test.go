@@ -19,6 +19,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/format"
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire"
@@ -152,19 +153,20 @@ func TestRecordOfAPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &demand{control: atysv1connect.NewControlClient(http.DefaultClient, address), asks: atysv1connect.NewQueryClient(http.DefaultClient, address), profile: p, patience: 3 * pollPause}
+	r := remote.NewRecording(http.DefaultClient, address, p)
+	r.Patience = time.Second
 	out, err := newOutput(filepath.Join(t.TempDir(), "out.pb.gz"), "", outputOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.apply(t.Context()); err != nil {
+	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	window, err := d.bring(t.Context())
+	window, err := r.Fetch(t.Context())
 	if err != nil || window == nil {
 		t.Fatal(window, err)
 	}
-	if err := d.write(window, out, io.Discard); err != nil {
+	if err := writeRecorded(window, r.Missing(), out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	recorded, err := format.Read(out.path)
@@ -230,16 +232,23 @@ func TestRecordThatBringsNothing(t *testing.T) {
 	}
 }
 
-// TestDemandIsPatient waits for a server as long as is said, and no longer.
-func TestDemandIsPatient(t *testing.T) {
-	s := &stubborn{profile: &spec.Profile{Name: "x"}, polls: untilThe(1000, connect.CodeUnavailable)}
-	address := s.serve(t)
+// TestRecordingIsPatient waits for a server as long as is said, and no longer.
+func TestRecordingIsPatient(t *testing.T) {
+	s := &stubborn{polls: untilThe(1000, connect.CodeUnavailable)}
+	p, err := spec.ParseJSON([]byte(`{"kind":"Profile","name":"x","duration":"1s","window":"1s"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := remote.NewRecording(http.DefaultClient, s.serve(t), p)
+	r.Patience = time.Second
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	began := time.Now()
-	d := &demand{control: atysv1connect.NewControlClient(http.DefaultClient, address), profile: s.profile, applied: began, patience: 3 * pollPause}
-	if err := d.await(t.Context()); !away(err) {
+	if _, err := r.Fetch(t.Context()); connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("it ends with %v", err)
 	}
-	if waited := time.Since(began); waited < d.patience || s.polled < 3 {
+	if waited := time.Since(began); waited < p.Duration+r.Patience-100*time.Millisecond || s.polled < 3 {
 		t.Errorf("it gave up after %v and %d polls", waited, s.polled)
 	}
 }

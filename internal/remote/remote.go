@@ -1,4 +1,4 @@
-// Package remote is a server elsewhere, as agents and relays see it.
+// Package remote is a server elsewhere, as agents, relays and commands ask it.
 package remote
 
 import (

@@ -1,4 +1,4 @@
-package main
+package remote
 
 import (
 	"slices"
@@ -9,9 +9,9 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// coverageOf reads how much of what was asked for an answer of a server holds.
-func coverageOf(m *atysv1.Coverage, about *atysv1.Selection) render.Coverage {
-	c := render.Coverage{Samples: m.GetN(), CPU: time.Duration(m.GetCpuNs()), Cost: costOf(m.GetCost()), Damaged: int(m.GetDamaged()), Doubtful: int(m.GetDoubtfulWindows()),
+// Coverage reads how much of a selection an answer of a server covers.
+func Coverage(m *atysv1.Coverage, about *atysv1.Selection) render.Coverage {
+	c := render.Coverage{Samples: m.GetN(), CPU: time.Duration(m.GetCpuNs()), Cost: Cost(m.GetCost()), Damaged: int(m.GetDamaged()), Doubtful: int(m.GetDoubtfulWindows()),
 		Overlapping: m.GetOverlappingTasks(), PrunedShare: m.GetPrunedShare(), Asked: render.Span{From: moment(about.GetFromUnixNano()), To: moment(about.GetToUnixNano())}, Dropped: spansOf(m.GetDropped())}
 	for _, l := range m.GetLosses() {
 		c.Losses = append(c.Losses, profile.Loss{Reason: profile.LossReason(l.GetReason()), Detail: l.GetDetail(), N: l.GetN(), Value: l.GetValue()})
@@ -26,9 +26,14 @@ func coverageOf(m *atysv1.Coverage, about *atysv1.Selection) render.Coverage {
 	return c
 }
 
-// gapsOf lists what an answer lacks beside what its window says itself.
-func gapsOf(m *atysv1.Coverage, about *atysv1.Selection) []string {
-	c := coverageOf(m, about)
+// Cost is the CPU time that profiling took.
+func Cost(c *atysv1.Cost) time.Duration {
+	return time.Duration(c.GetUserNs() + c.GetBpfNs() + c.GetInterruptNs())
+}
+
+// Gaps says what is missing from an answer, beside what its window says itself.
+func Gaps(m *atysv1.Coverage, about *atysv1.Selection) []string {
+	c := Coverage(m, about)
 	c.Losses = slices.DeleteFunc(c.Losses, func(l profile.Loss) bool { return !l.Reason.OfWindows() })
 	return c.Words(time.Local).Items
 }
