@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,9 +14,6 @@ import (
 
 	"atys.dev/atys/internal/calibrate"
 	"atys.dev/atys/internal/freq"
-	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/prune"
-	"atys.dev/atys/internal/prune/cost"
 	"atys.dev/atys/internal/spec"
 )
 
@@ -140,27 +135,25 @@ func (f *calibrateFlags) check(c *cobra.Command, args []string) error {
 const mostReplays = 100
 
 func (f *calibrateFlags) checkDuration() error {
-	if least := enoughWindows * slices.Min(f.windows); f.duration < least {
-		return fmt.Errorf("-d %v: want %v or more, which are %d of the shortest windows", f.duration, least, enoughWindows)
+	if least := calibrate.EnoughWindows * slices.Min(f.windows); f.duration < least {
+		return fmt.Errorf("-d %v: want %v or more, which are %d of the shortest windows", f.duration, least, calibrate.EnoughWindows)
 	}
 	return nil
 }
 
-// preprofile is what is calibrated by.
-type preprofile struct {
-	name    string
-	targets spec.Selector
-	whole   *profile.Window
-	stream  *calibrate.Stream
-	fleet   bool     // a server told it
-	lacks   []string // words of what is missing
+// calibrated is what was found, and what the recording lacks.
+type calibrated struct {
+	*calibrate.Calibration
+	fleet bool     // a server's agents recorded
+	lacks []string // words of what is missing
 }
 
 func (f *calibrateFlags) run(c *cobra.Command, what string) error {
-	var p *preprofile
+	var p calibrate.Preprofile
+	var found calibrated
 	var err error
-	if c.Flags().Changed("server") {
-		p, err = f.fromFleet(c.Context(), what, c.ErrOrStderr())
+	if found.fleet = c.Flags().Changed("server"); found.fleet {
+		p, found.lacks, err = f.fromFleet(c.Context(), what, c.ErrOrStderr())
 	} else {
 		endOnSignal(c, nil)
 		p, err = f.fromFile(what)
@@ -168,9 +161,8 @@ func (f *calibrateFlags) run(c *cobra.Command, what string) error {
 	if err != nil {
 		return err
 	}
-	found, err := f.calibrate(c.Context(), p)
-	if err != nil {
-		return fmt.Errorf("%q: %w", what, err)
+	if found.Calibration, err = calibrate.Calibrate(c.Context(), p, f.options()); err != nil {
+		return fmt.Errorf("%q: %w%s", what, err, remedy(err))
 	}
 	err = f.write(c.OutOrStdout(), c.ErrOrStderr(), found)
 	if errors.Is(err, errNoProposal) {
@@ -179,24 +171,35 @@ func (f *calibrateFlags) run(c *cobra.Command, what string) error {
 	return err
 }
 
+// options are what the flags say; check has read them.
+func (f *calibrateFlags) options() calibrate.Options {
+	o := calibrate.Options{Range: calibrate.Range{Windows: f.windows, Min: f.least, Max: f.most, Policies: f.policies}, Rounds: f.rounds, Replays: f.replays, Seed: f.seed}
+	o.Epsilon, _ = fraction("epsilon", f.epsilon, 0, 1)
+	if f.within != "" {
+		within, _ := fraction("within", f.within, 0, 1)
+		o.Within = &within
+	}
+	return o
+}
+
 // fromFile reads a recording that has kept times.
-func (f *calibrateFlags) fromFile(path string) (*preprofile, error) {
-	w, err := readProfile(path)
+func (f *calibrateFlags) fromFile(path string) (p calibrate.Preprofile, err error) {
+	p.Whole, err = readProfile(path)
 	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(path, "./") {
-		return nil, fmt.Errorf("%w (a service of a fleet is recorded with --server)", err)
+		return p, fmt.Errorf("%w (a service of a fleet is recorded with --server)", err)
 	}
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	p := &preprofile{name: strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".pb"), whole: w}
-	if service := w.Target["service"]; service != "" {
-		p.name = service
-		if p.targets, err = ofService(service); err != nil {
-			return nil, err
+	p.Name = strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".pb")
+	if service := p.Whole.Target["service"]; service != "" {
+		p.Name = service
+		if p.Targets, err = ofService(service); err != nil {
+			return p, err
 		}
 	}
-	if p.stream, err = calibrate.FromTimed(w, f.step()); err != nil {
-		return nil, fmt.Errorf("%q: %w%s", path, err, remedy(err))
+	if p.Stream, err = calibrate.FromTimed(p.Whole, f.step()); err != nil {
+		return p, fmt.Errorf("%q: %w%s", path, err, remedy(err))
 	}
 	return p, nil
 }
@@ -210,6 +213,10 @@ func remedy(err error) string {
 		return ": record while the program uses CPU time"
 	case errors.Is(err, calibrate.ErrNoClock):
 		return ": record with -e cpu-clock, which is what record does unless told otherwise"
+	case errors.Is(err, calibrate.ErrFewWindows):
+		return ": record for longer (-d 5m)"
+	case errors.Is(err, calibrate.ErrFit):
+		return ": record for longer (-d 5m), or with --epsilon 0% find a rate alone"
 	case errors.Is(err, calibrate.ErrTooShort), errors.Is(err, calibrate.ErrTooFew):
 		return ": record for longer (-d 5m), or try shorter windows (--window 1s,5s)"
 	case errors.Is(err, calibrate.ErrTooSlow):
@@ -229,156 +236,11 @@ func (f *calibrateFlags) step() time.Duration {
 	return step
 }
 
-// calibrated is what was found.
-type calibrated struct {
-	*preprofile
-	threads  *cost.Report       // nil: nothing tells threads, so none can be pruned
-	pruning  *calibrate.Pruning // nil: none can be pruned
-	level    float64            // to prune to; 100: not
-	off      float64            // percent, as measured there
-	tried    calibrate.Range
-	results  []calibrate.Result
-	baseline calibrate.Result
-	within   float64
-	chosen   calibrate.Result
-	met      bool
-	theta    float64       // of policy atys
-	sample   time.Duration // that one costs; 0: nobody knows
-	refused  string        // why no rate is proposed; "": one is
-	unfitted bool          // the fit of errors failed: no pruning is proposed
-	proposal *spec.Profile
-}
-
-const (
-	// failedFit is from how many percent on a fit has failed: it is off by as much as
-	// what it is to describe.
-	failedFit = 100
-	// enoughWindows are those that tell a policy from chance.
-	enoughWindows = 10
-)
-
 // errNoProposal says that a recording does not tell how to record from now on.
 var errNoProposal = errors.New("no profile is proposed")
 
-func (f *calibrateFlags) calibrate(ctx context.Context, p *preprofile) (*calibrated, error) {
-	c := &calibrated{preprofile: p, level: prune.MaxLevel}
-	if n := p.whole.N(); n > 0 {
-		c.sample = p.whole.Cost.Total() / time.Duration(n)
-	}
-	if err := f.replay(ctx, c); err != nil {
-		return nil, fmt.Errorf("%w%s", err, remedy(err))
-	}
-	if err := f.prune(ctx, c); err != nil && !errors.Is(err, cost.ErrNoThreads) {
-		return nil, err
-	}
-	epsilon, _ := fraction("epsilon", f.epsilon, 0, 1) // check has read it
-	switch n := c.windows(c.chosen); {
-	case n < enoughWindows:
-		c.refused = fmt.Sprintf("%v are %s of %v, and %d or more tell a policy from chance: record for longer (-d 5m)", c.stream.Length().Round(time.Second), counted(n, "window"), c.chosen.Window, enoughWindows)
-	case c.unfitted && epsilon > 0:
-		c.refused = fmt.Sprintf("the fit of MAPE(p) failed, it is off by %s: record for longer (-d 5m), or with --epsilon 0%% find a rate alone", offWords(c.pruning.ErrorFit.BelowP99))
-	}
-	if c.refused != "" {
-		return c, nil
-	}
-	var err error
-	c.proposal, err = calibrate.Propose(p.name, p.targets, c.chosen.Candidate, c.level)
-	return c, err
-}
-
-// replay tries candidates, and chooses one.
-func (f *calibrateFlags) replay(ctx context.Context, c *calibrated) (err error) {
-	r := calibrate.Range{Windows: f.windows, Min: f.least, Max: f.most, Policies: f.policies}
-	if c.tried, err = r.Fit(c.stream); err != nil {
-		return err
-	}
-	all, err := calibrate.Replay(ctx, c.stream, append(c.tried.Candidates(), c.tried.Baseline()), f.replays, f.seed)
-	if err != nil {
-		return err
-	}
-	c.results, c.baseline = all[:len(all)-1], all[len(all)-1]
-	if len(c.results) == 0 {
-		return fmt.Errorf("no fixed rate that is tried lies within %g and %g Hz", c.tried.Min, c.tried.Max)
-	}
-	if c.within = c.baseline.Error / 2; f.within != "" {
-		c.within, _ = fraction("within", f.within, 0, 1) // check has read it
-	}
-	told := slices.DeleteFunc(slices.Clone(c.results), func(r calibrate.Result) bool { return c.windows(r) < enoughWindows })
-	if len(told) == 0 {
-		told = c.results
-	}
-	c.chosen, c.met = calibrate.Choose(told, c.within)
-	c.theta = thetaOf(c.results, c.chosen, c.within)
-	return nil
-}
-
-// windows is how many of a candidate's windows the recording is long.
-func (c *calibrated) windows(r calibrate.Result) int { return int(c.stream.Length() / r.Window) }
-
-// thetaOf is the threshold of the best candidate of policy atys, or the default.
-func thetaOf(results []calibrate.Result, chosen calibrate.Result, within float64) float64 {
-	if chosen.Theta > 0 {
-		return chosen.Theta
-	}
-	if atys := slices.DeleteFunc(slices.Clone(results), func(r calibrate.Result) bool { return r.Policy != freq.Atys }); len(atys) > 0 {
-		best, _ := calibrate.Choose(atys, within)
-		return best.Theta
-	}
-	return freq.DefaultTheta
-}
-
-// mostFunctions are those whose error is fitted, as in the paper.
-const mostFunctions = 50
-
-// prune measures what pruning does, and solves for the most that is allowed.
-func (f *calibrateFlags) prune(ctx context.Context, c *calibrated) (err error) {
-	if c.threads, err = cost.Of(ctx, c.whole, f.rounds, false); err != nil {
-		return err
-	}
-	if c.threads.Levels[0].Threads == c.threads.Skew.Sampled {
-		return nil // no thread is small enough to be left out
-	}
-	place := slices.Index(cost.Tops(), mostFunctions)
-	var saved, off []calibrate.Point
-	for _, l := range c.threads.Levels {
-		off = append(off, calibrate.Point{Level: l.Percent, Value: 100 * l.MAPE[place]})
-		if f.rounds > 0 {
-			saved = append(saved, calibrate.Point{Level: l.Percent, Value: 100 * l.SavedAll.Value})
-		}
-	}
-	epsilon, _ := fraction("epsilon", f.epsilon, 0, 1) // check has read it
-	if c.pruning, err = calibrate.FitPruning(saved, off, 100*epsilon); err != nil {
-		return err
-	}
-	if c.unfitted = fitFailed(c.pruning.ErrorFit); c.unfitted {
-		return nil
-	}
-	full, err := prune.Rank(c.whole, false)
-	if err != nil {
-		return err
-	}
-	c.level, c.off, err = c.pruning.Allowed(func(level float64) (float64, error) {
-		l, err := cost.At(c.whole, full, level, false)
-		if err != nil {
-			return 0, err
-		}
-		return 100 * l.MAPE[place], nil
-	})
-	return err
-}
-
-// fitFailed tells whether a fit says nothing of what was measured. Where that is
-// nothing but zeros there is nothing to say, either.
-func fitFailed(fit calibrate.Goodness) bool {
-	off := fit.BelowP99
-	if math.IsNaN(off) {
-		off = fit.All
-	}
-	return off >= failedFit
-}
-
 // write tells what was found, and writes the files that were asked for.
-func (f *calibrateFlags) write(out, log io.Writer, c *calibrated) error {
+func (f *calibrateFlags) write(out, log io.Writer, c calibrated) error {
 	words := out
 	if f.yaml == "-" {
 		words = log
@@ -390,8 +252,8 @@ func (f *calibrateFlags) write(out, log io.Writer, c *calibrated) error {
 	if err := write(words); err != nil {
 		return err
 	}
-	if c.refused != "" {
-		return fmt.Errorf("%w: %s", errNoProposal, c.refused)
+	if c.Refused != nil {
+		return fmt.Errorf("%w: %w%s", errNoProposal, c.Refused, remedy(c.Refused))
 	}
 	for path, encode := range map[string]func(io.Writer) error{f.html: c.writeHTML, f.png: c.writePNG, f.yaml: c.writeYAML} {
 		if path == "" {

@@ -11,32 +11,31 @@ import (
 )
 
 // fromFleet has the agents of a server record a service at a high rate.
-func (f *calibrateFlags) fromFleet(ctx context.Context, service string, log io.Writer) (*preprofile, error) {
-	p := &preprofile{name: service, fleet: true}
-	var err error
-	if p.targets, err = selectorOf(service); err != nil {
-		return nil, &usageError{fmt.Errorf("%q: %w", service, err)}
+func (f *calibrateFlags) fromFleet(ctx context.Context, service string, log io.Writer) (p calibrate.Preprofile, lacks []string, err error) {
+	p.Name = service
+	if p.Targets, err = selectorOf(service); err != nil {
+		return p, nil, &usageError{fmt.Errorf("%q: %w", service, err)}
 	}
-	if len(p.targets) == 1 {
-		p.name = p.targets[0].Value
+	if len(p.Targets) == 1 {
+		p.Name = p.Targets[0].Value
 	}
-	asked, err := f.onDemand(p.targets)
+	asked, err := f.onDemand(p.Targets)
 	if err != nil {
-		return nil, &usageError{err}
+		return p, nil, &usageError{err}
 	}
-	recording, whole, err := f.recorded(ctx, log, asked)
+	recording, whole, address, err := f.recorded(ctx, log, asked)
 	if err != nil {
-		return nil, err
+		return p, nil, err
 	}
-	p.whole, p.lacks = whole, recording.Missing()
+	p.Whole = whole
 	windows, err := recording.Windows(ctx, &whole.Head)
 	if err != nil {
-		return nil, err
+		return p, nil, explain(address, err)
 	}
-	if p.stream, err = calibrate.FromWindows(asked.Window, windows...); err != nil {
-		return nil, fmt.Errorf("%s: %w%s", service, err, remedy(err))
+	if p.Stream, err = calibrate.FromWindows(asked.Window, windows...); err != nil {
+		return p, nil, fmt.Errorf("%s: %w%s", service, err, remedy(err))
 	}
-	return p, nil
+	return p, recording.Missing(), nil
 }
 
 // onDemand is the profile of the recording: its windows are the steps of the replay,

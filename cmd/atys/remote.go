@@ -105,7 +105,7 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	r, window, err := f.recorded(c.Context(), os.Stderr, p)
+	r, window, _, err := f.recorded(c.Context(), os.Stderr, p)
 	if err != nil {
 		return err
 	}
@@ -116,24 +116,24 @@ func recordFleet(c *cobra.Command, f recordFlags, out *output) error {
 }
 
 // recorded has a server's agents record by a profile, and returns all they saw.
-func (f *clientFlags) recorded(ctx context.Context, log io.Writer, p *spec.Profile) (*remote.Recording, *profile.Window, error) {
+func (f *clientFlags) recorded(ctx context.Context, log io.Writer, p *spec.Profile) (r *remote.Recording, window *profile.Window, address string, err error) {
 	client, address, err := f.client()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, "", err
 	}
-	r := remote.NewRecording(client, address, p)
+	r = remote.NewRecording(client, address, p)
 	if err := r.Start(ctx); err != nil {
-		return nil, nil, explain(address, err)
+		return nil, nil, "", explain(address, err)
 	}
 	fmt.Fprintf(log, "atys: recording as profile %s for %v, at %g Hz; Ctrl-C ends it early\n", p.Name, p.Duration, p.Frequency)
-	window, err := r.Fetch(ctx)
+	window, err = r.Fetch(ctx)
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("%w\nwhat was recorded is kept; this gets it: %s", explain(address, err), mergeCommand(address, r.Selection()))
+		return nil, nil, "", fmt.Errorf("%w\nwhat was recorded is kept; this gets it: %s", explain(address, err), mergeCommand(address, r.Selection()))
 	case window == nil:
-		return nil, nil, fmt.Errorf("nothing was recorded: %s", r.Nothing())
+		return nil, nil, "", fmt.Errorf("nothing was recorded: %s", r.Nothing())
 	}
-	return r, window, nil
+	return r, window, address, nil
 }
 
 // mergeCommand is the command that gets a selection.

@@ -4,5 +4,6 @@
 //	samples with their times, or windows of a fleet -> steps (stream.go)
 //	   -> divided at random into a reference, and what is sampled from (divide.go)
 //	   -> each candidate, window by window as a server has them (replay.go) -> its cost and error
-//	   -> the frontier, and which to take (choose.go) -> a profile to be applied (propose.go)
+//	   -> the frontier, and which to take (choose.go)
+//	both together (calibration.go) -> a profile to be applied (propose.go), or why there is none
 package calibrate

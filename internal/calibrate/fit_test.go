@@ -142,3 +142,22 @@ func TestAllowed(t *testing.T) {
 		t.Errorf("of one level: %v", err)
 	}
 }
+
+// TestFitFailed refuses a fit that is off by what it describes.
+func TestFitFailed(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		fit  Goodness
+		want bool
+	}{
+		{"a good one", Goodness{All: 12, BelowP99: 3}, false},
+		{"one that is off where next to nothing is left out", Goodness{All: 400, BelowP99: 8}, false},
+		{"that of a recording of 12 s", Goodness{All: 1012.82, BelowP99: 1012.82}, true},
+		{"of zeros below P99", Goodness{All: 300, BelowP99: math.NaN()}, true},
+		{"of zeros alone", Goodness{All: math.NaN(), BelowP99: math.NaN()}, false},
+	} {
+		if got := fitFailed(c.fit); got != c.want {
+			t.Errorf("%s: failed: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
