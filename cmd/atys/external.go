@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/sampler/external"
 )
@@ -88,15 +85,6 @@ func (f *recordFlags) fallback(c *cobra.Command, targets recorder.Targets, comma
 	return k, nil
 }
 
-// externalWindow is how long one run of another profiler is kept going: its
-// memory and files grow with it. perf's files grow fastest.
-func externalWindow(k external.Kernel) time.Duration {
-	if k == external.Perf {
-		return 10 * time.Second
-	}
-	return time.Minute
-}
-
 // recordExternal records with another profiler until the duration is over, the
 // targets have ended, or a signal comes.
 func recordExternal(ctx context.Context, f recordFlags, k external.Kernel, targets recorder.Targets, child *child) (*profile.Window, error) {
@@ -106,7 +94,8 @@ func recordExternal(ctx context.Context, f recordFlags, k external.Kernel, targe
 	if child != nil && early {
 		child.run(cancel)
 	}
-	s, err := startExternal(ended, f, k, targets.PIDs, child != nil && early)
+	s, err := recorder.StartExternal(ended, external.Options{Kernel: k, PIDs: targets.PIDs, Frequency: f.frequency, Threads: true, AllowAttach: f.allowAttach},
+		f.percent, child != nil && early)
 	if err != nil {
 		return nil, err
 	}
@@ -116,82 +105,5 @@ func recordExternal(ctx context.Context, f recordFlags, k external.Kernel, targe
 	} else if child == nil {
 		go untilGone(ended, targets.PIDs, cancel)
 	}
-	w, err := gather(ended, s, f.duration, externalWindow(k))
-	if w != nil && f.percent > 0 {
-		prune.Window(w, f.percent, nil)
-	}
-	return w, err
-}
-
-// externalStart is how long a command may take to become a program that its
-// profiler knows.
-const externalStart = 10 * time.Second
-
-// startExternal starts the sampler. Signals end the start, but not the tool:
-// the recording is to be written.
-func startExternal(ctx context.Context, f recordFlags, k external.Kernel, pids []int, patient bool) (*external.Sampler, error) {
-	toolCtx, kill := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, kill)
-	deadline := time.Now().Add(externalStart)
-	for {
-		s, err := external.New(toolCtx, external.Options{Kernel: k, PIDs: pids, Frequency: f.frequency,
-			Threads: true, AllowAttach: f.allowAttach, Longest: externalWindow(k)})
-		if err == nil {
-			stop()
-			return s, nil
-		}
-		if patient && ctx.Err() != nil {
-			kill()
-			return nil, fmt.Errorf("the command ended before %s had found it to be a program it records", k)
-		}
-		if !patient || errors.Is(err, external.ErrConsent) || errors.Is(err, external.ErrNotInstalled) || time.Now().After(deadline) {
-			kill()
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			kill()
-			return nil, fmt.Errorf("the command ended before %s could record it: %w", k, err)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-// gather cuts windows and merges them.
-func gather(ctx context.Context, s *external.Sampler, duration, every time.Duration) (whole *profile.Window, err error) {
-	var end <-chan time.Time
-	if duration > 0 {
-		timer := time.NewTimer(duration)
-		defer timer.Stop()
-		end = timer.C
-	}
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	report := progress(duration)
-	for last := false; !last; {
-		cut := s.Finish
-		select {
-		case <-ctx.Done():
-			last = true
-		case <-end:
-			last = true
-		case <-s.Done():
-			last = true
-		case <-ticker.C:
-			cut = s.Cut
-		}
-		w, err := cut()
-		if err != nil {
-			return whole, err
-		}
-		if report != nil {
-			report(w)
-		}
-		if whole == nil {
-			whole = w
-		} else if whole, err = profile.Merge(whole, w); err != nil {
-			return whole, err
-		}
-	}
-	return whole, nil
+	return s.Record(ended, f.duration, progress(f.duration))
 }

@@ -229,64 +229,26 @@ func (p *pace) due(full float64, now time.Time) bool {
 	return true
 }
 
-// mergeAt bounds how many windows wait to be merged.
-const mergeAt = 32
-
 // Record gathers windows until the context ends, or for the duration if it is
-// not zero. What was recorded is named all the same. What was measured is returned even where an error ends it.
+// not zero. What was measured is named all the same, and returned even if an error ends it.
 func (r *Recorder) Record(ctx context.Context, duration time.Duration, progress func(*profile.Window)) (*profile.Window, error) {
-	var end <-chan time.Time
-	if duration > 0 {
-		timer := time.NewTimer(duration)
-		defer timer.Stop()
-		end = timer.C
-	}
 	every := r.options.lookEvery(len(r.machine.cpus))
 	if progress != nil { // somebody watches
 		every = min(every, time.Second)
 	}
 	p := pace{every: every, longest: max(every, time.Second), cut: time.Now()}
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	var windows []*profile.Window
-	for last := false; !last; {
-		select {
-		case <-ctx.Done():
-			last = true
-		case <-end:
-			last = true
-		case now := <-ticker.C:
-			if !p.due(r.sampler.Full(), now) {
-				continue
-			}
-		}
-		w, err := r.Cut()
-		if err != nil {
-			whole, mergeErr := r.finish(context.WithoutCancel(ctx), windows)
-			return whole, errors.Join(err, mergeErr)
-		}
-		if progress != nil {
-			progress(w)
-		}
-		if windows = append(windows, w); len(windows) == mergeAt {
-			if w, err = profile.Merge(windows...); err != nil {
-				return w, err
-			}
-			windows = append(windows[:0], w)
-		}
+	due := func(now time.Time) bool { return p.due(r.sampler.Full(), now) }
+	cut := func(bool) (*profile.Window, error) { return r.Cut() }
+	whole, err := gathering{duration: duration, every: every, due: due, cut: cut, progress: progress}.run(ctx)
+	if whole == nil {
+		return nil, err
 	}
-	return r.finish(context.WithoutCancel(ctx), windows)
+	named, finishErr := r.finish(context.WithoutCancel(ctx), whole)
+	return named, errors.Join(err, finishErr)
 }
 
-// finish merges what was recorded, prunes it and names it.
-func (r *Recorder) finish(ctx context.Context, windows []*profile.Window) (*profile.Window, error) {
-	if len(windows) == 0 {
-		return nil, nil
-	}
-	whole, err := profile.Merge(windows...)
-	if err != nil {
-		return whole, err
-	}
+// finish prunes what was recorded and names it.
+func (r *Recorder) finish(ctx context.Context, whole *profile.Window) (*profile.Window, error) {
 	whole.AddLoss(whole.Balance().Loss())
 	r.machine.managed.settle()
 	if r.options.Pruning > 0 {
