@@ -281,11 +281,7 @@ func summarize(w io.Writer, window *profile.Window, path string, all bool) {
 		fmt.Fprintf(w, "; wrote %s", path)
 	}
 	fmt.Fprintln(w)
-	writeLacks(w, render.Losses(lossesOf(window), window.N(), window.Exact.CPU), all)
-	writeUnchecked(w, window)
-	if len(window.Types) > 0 {
-		writeMostOff(w, window)
-	}
+	writeMissing(w, window, all)
 	for _, comment := range window.Comments {
 		fmt.Fprintf(w, "  %s\n", render.Printable(comment))
 	}

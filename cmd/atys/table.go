@@ -136,9 +136,31 @@ func writeFacts(w io.Writer, lead string, win *profile.Window, all bool) {
 		facts = append(facts, render.Printable(string(win.Design))+" sampling")
 	}
 	fmt.Fprintln(w, lead+strings.Join(facts, ", "))
-	writeLacks(w, render.Losses(lossesOf(win), whole.N, win.Exact.CPU), all)
-	writeUnchecked(w, win)
-	writeMostOff(w, win)
+	writeMissing(w, win, all)
+}
+
+// writeMissing says in one line what is missing from a profile, and if all, each item
+// too, then why it is not known whether all CPU time was sampled, and what pruning may
+// have changed.
+func writeMissing(w io.Writer, win *profile.Window, all bool) {
+	lacks := render.Losses(lossesOf(win), win.N(), win.Exact.CPU)
+	if lacks.Line != "" {
+		fmt.Fprintln(w, "  "+lacks.Line)
+	}
+	if all {
+		for _, item := range lacks.Items {
+			fmt.Fprintln(w, "    "+item)
+		}
+	}
+	if b := win.Balance(); b.Unknown != "" && b.Missing() == 0 && b.String() != "" {
+		fmt.Fprintf(w, "  %s\n", render.Printable(b.String()))
+	}
+	if len(win.Types) == 0 {
+		return
+	}
+	if off := prune.Share(win, 0); off > 0 {
+		fmt.Fprintln(w, "  "+render.Pruned(off))
+	}
 }
 
 // lossesOf are a profile's losses, with CPU time that was certainly not sampled: what
@@ -149,34 +171,6 @@ func lossesOf(win *profile.Window) []profile.Loss {
 		return win.Losses
 	}
 	return append(slices.Clone(win.Losses), missing)
-}
-
-// writeUnchecked says why nobody knows whether all CPU time was sampled, where that
-// is so.
-func writeUnchecked(w io.Writer, win *profile.Window) {
-	if b := win.Balance(); b.Unknown != "" && b.Missing() == 0 && b.String() != "" {
-		fmt.Fprintf(w, "  %s\n", render.Printable(b.String()))
-	}
-}
-
-// writeLacks says what is missing in one line; all says that by each item too.
-func writeLacks(w io.Writer, l render.Lacks, all bool) {
-	if l.Line != "" {
-		fmt.Fprintln(w, "  "+l.Line)
-	}
-	if !all {
-		return
-	}
-	for _, item := range l.Items {
-		fmt.Fprintln(w, "    "+item)
-	}
-}
-
-// writeMostOff says by how much shares can be off for want of threads that were pruned.
-func writeMostOff(w io.Writer, win *profile.Window) {
-	if off := prune.Share(win, 0); off > 0 {
-		fmt.Fprintf(w, "  threads were pruned: no function's share is off by more than %s\n", render.Share(off))
-	}
 }
 
 // writeTypes says what else a profile holds than what is shown.

@@ -72,7 +72,7 @@ func (c Coverage) Words(place *time.Location) Lacks {
 		say("uncertain times", "%d windows may have been at other times than they say: the clocks of their machines were not known well (\"atys get agents -o wide\")", c.Doubtful)
 	}
 	if c.PrunedShare > 0 {
-		say("", "threads were pruned: no function's share is off by more than %s", Share(c.PrunedShare))
+		say("", "%s", Pruned(c.PrunedShare))
 	}
 	if n := len(c.Dropped); n > 0 {
 		say("part of the time is past retention", "retention has deleted the windows of %s (--retention and --quota of the server)", spans(c.Dropped, time.DateTime, place))
@@ -86,6 +86,11 @@ func (c Coverage) Words(place *time.Location) Lacks {
 		words.Items = append(words.Items, c.cost())
 	}
 	return words
+}
+
+// Pruned says by how much shares can be off, since threads were pruned.
+func Pruned(share float64) string {
+	return "threads were pruned: no function's share is off by more than " + Share(share)
 }
 
 // cost says what profiling took. A share of less than itself tells nobody anything.
