@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/test/testwait"
 )
 
@@ -60,7 +60,7 @@ func TestFleet(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), busy, "-c", "while :; do :; done").Start(); err != nil {
 		t.Fatal(err)
 	}
-	f := serverFlags{retention: server.DefaultRetention, data: t.TempDir(), listenFlags: listenFlags{listen: freeAddress(t)}}
+	f := serverFlags{retention: upkeep.DefaultRetention, data: t.TempDir(), listenFlags: listenFlags{listen: freeAddress(t)}}
 	t.Setenv(serverVariable, "http://"+f.listen)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)

@@ -15,7 +15,7 @@ import (
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/remote"
-	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
@@ -122,7 +122,7 @@ func TestNoRedirects(t *testing.T) {
 func TestDataIsPrivate(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o022))
 	data := filepath.Join(t.TempDir(), "data")
-	f := serverFlags{retention: server.DefaultRetention, data: data, listenFlags: listenFlags{listen: "127.0.0.1:0", rate: 10}}
+	f := serverFlags{retention: upkeep.DefaultRetention, data: data, listenFlags: listenFlags{listen: "127.0.0.1:0", rate: 10}}
 	for range 2 {
 		h, err := f.build(logger(false), nil)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/test/testwait"
 )
 
@@ -28,7 +28,7 @@ func TestPrometheus(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	f := serverFlags{data: filepath.Join(dir, "data"), listenFlags: listenFlags{listen: freeAddress(t)}, retention: server.DefaultRetention}
+	f := serverFlags{data: filepath.Join(dir, "data"), listenFlags: listenFlags{listen: freeAddress(t)}, retention: upkeep.DefaultRetention}
 	configure(t, dir, f.listen)
 	if out, err := exec.Command("promtool", "check", "config", filepath.Join(dir, "prometheus.yml")).CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v\n%s", err, out)

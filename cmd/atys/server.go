@@ -15,6 +15,7 @@ import (
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk"
 )
@@ -38,7 +39,7 @@ func (f *serverFlags) add(c *cobra.Command) {
 	f.logFlags.add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.data, "data", defaultData(), "directory to keep profiles in")
-	flags.StringVar(&f.retention, "retention", server.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes, 1 hour and 1 day")
+	flags.StringVar(&f.retention, "retention", upkeep.DefaultRetention, "how long to keep windows as they were cut, and added up to 1 minute, 10 minutes, 1 hour and 1 day")
 	flags.StringSliceVar(&f.quotas, "quota", nil, "how much of the disk each tenant may take, such as 50GB, or team-a=200GB for one of them; the oldest windows are dropped to stay below")
 	flags.StringSliceVar(&f.series, "quota-series", nil, fmt.Sprintf("how many series each tenant may have, such as 50000 or team-a=500000; else %d", store.DefaultSeries))
 	flags.StringVar(&f.groupBy, "group-by", "", "label of agents by which they ship to a relay with the same, such as zone; else all are one group")
@@ -115,11 +116,11 @@ func (f *serverFlags) build(log *slog.Logger, account *cputime.Account, more ...
 	if f.data == "" {
 		return nil, &usageError{errors.New("--data: name a directory to keep profiles in")}
 	}
-	retention, err := server.ParseRetention(f.retention)
+	retention, err := upkeep.ParseRetention(f.retention)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--retention: %w", err)}
 	}
-	quotas, err := server.ParseQuotas(f.quotas, f.series)
+	quotas, err := upkeep.ParseQuotas(f.quotas, f.series)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--quota, --quota-series: %w", err)}
 	}
@@ -190,7 +191,7 @@ func (h *house) serve(ctx context.Context, run func(context.Context) error) erro
 	defer cancel()
 	shut := h.answer(charged(h.account, h.server.Handler()), h.log, cancel)
 	var upkeep sync.WaitGroup
-	for _, work := range []func(context.Context){h.server.Upkeep, h.server.Name, h.server.Decide} {
+	for _, work := range []func(context.Context){h.server.Upkeep.Run, h.server.Name, h.server.Decide} {
 		upkeep.Go(func() {
 			defer h.account.Begin(cputime.Store)()
 			work(ctx)

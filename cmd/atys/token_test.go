@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/server/upkeep"
 )
 
 // certificate writes one for 127.0.0.1 that is its own authority.
@@ -46,7 +46,7 @@ func TestFleetOverTLS(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("profiling needs root")
 	}
-	f := serverFlags{retention: server.DefaultRetention, data: filepath.Join(dir, "data"), listenFlags: listenFlags{listen: freeAddress(t), tokens: tokens, cert: cert, key: key, rate: 1000}}
+	f := serverFlags{retention: upkeep.DefaultRetention, data: filepath.Join(dir, "data"), listenFlags: listenFlags{listen: freeAddress(t), tokens: tokens, cert: cert, key: key, rate: 1000}}
 	address := "https://" + f.listen
 	t.Setenv(serverVariable, address)
 	t.Setenv(caVariable, cert)

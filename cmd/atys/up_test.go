@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/test/testwait"
 	"atys.dev/atys/test/vacant"
 )
@@ -66,7 +66,7 @@ func TestUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	service := ">" + filepath.Base(exe) + "</a>"
-	f := serverFlags{retention: server.DefaultRetention, data: t.TempDir(), listenFlags: listenFlags{listen: freeAddress(t)}}
+	f := serverFlags{retention: upkeep.DefaultRetention, data: t.TempDir(), listenFlags: listenFlags{listen: freeAddress(t)}}
 	for range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -88,7 +88,7 @@ func TestUpRefuses(t *testing.T) {
 	for listen, want := range map[string]string{
 		"0.0.0.0:4300": "--tls-cert", "example.com:80": "--tls-cert", "4300": "an address and a port", "127.0.0.1:99999": "--listen takes another address",
 	} {
-		err := up(t.Context(), serverFlags{retention: server.DefaultRetention, data: t.TempDir(), listenFlags: listenFlags{listen: listen}}, budgetFlags{}, logger(false))
+		err := up(t.Context(), serverFlags{retention: upkeep.DefaultRetention, data: t.TempDir(), listenFlags: listenFlags{listen: listen}}, budgetFlags{}, logger(false))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--listen %s: %v, want %q in it", listen, err, want)
 		}

@@ -22,7 +22,7 @@ func Floors() [Top + 1][]string {
 		2: {"profile/format", "spec", "plan", "bpf", "binfile", "binfile/*", "diskcache", "proc", "proc/*", "wire/..."},
 		3: {"lang", "lang/*", "spool", "store", "wire", "unwind/cfi", "unwind/paging"},
 		4: {"unwind", "symbol", "sampler", "query", "promexport", "remote"},
-		5: {"sampler/*", "store/*", "agent/*", "unwind/replay", "prune/cost", "variance/probe", "edges/burst"},
+		5: {"sampler/*", "store/*", "agent/*", "server/*", "unwind/replay", "prune/cost", "variance/probe", "edges/burst"},
 		6: {"agent", "relay", "server", "recorder", "doctor", "calibrate"},
 		7: {"cmd/...", "test/...", "bench/...", "house"},
 	}

@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -60,7 +61,7 @@ func TestReportsAreBounded(t *testing.T) {
 		t.Errorf("in place of another one: %v", err)
 	}
 	c.now = c.now.Add(2 * forgetAgent)
-	if _, err := c.newUpkeep().once(t.Context()); err != nil {
+	if _, err := c.Upkeep.Round(t.Context()); err != nil {
 		t.Error(err)
 	}
 	c.own(t).mu.Lock()
@@ -161,7 +162,7 @@ func TestTakenBack(t *testing.T) {
 
 // TestTimes refuses windows of times that are not kept.
 func TestTimes(t *testing.T) {
-	s, err := New(Options{Store: mem.New(1), Retention: Retention{store.Raw: 24 * time.Hour}, Now: func() time.Time { return noon }})
+	s, err := New(Options{Store: mem.New(1), Retention: upkeep.Retention{store.Raw: 24 * time.Hour}, Now: func() time.Time { return noon }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,10 +92,7 @@ func (s *Server) unkeptFor(ctx context.Context, err error) error {
 	case errors.As(err, &quota) && quota.Later:
 		s.metrics.crowded.WithLabelValues(s.tenant(ctx)).Inc()
 		s.unkept.tell(s.log, s.now(), "keep windows", fmt.Errorf("tenant %q: %w", s.tenant(ctx), quota))
-		select {
-		case s.crowded <- struct{}{}:
-		default:
-		}
+		s.Upkeep.Crowded()
 		return connect.NewError(connect.CodeUnavailable, quota)
 	case errors.As(err, &quota):
 		return connect.NewError(connect.CodeResourceExhausted, quota)

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"atys.dev/atys/internal/health"
-	"atys.dev/atys/internal/store"
 )
 
 // metrics are what the server tells Prometheus of itself.
@@ -22,10 +21,8 @@ type metrics struct {
 	windows  prometheus.Counter
 	pushes   *prometheus.CounterVec
 	answered *prometheus.HistogramVec
-	rolled   *prometheus.CounterVec
 	refused  *prometheus.CounterVec
 	crowded  *prometheus.CounterVec
-	dropped  *prometheus.CounterVec
 
 	decisions    *prometheus.CounterVec
 	decidedAfter prometheus.Histogram
@@ -40,14 +37,10 @@ func newMetrics() *metrics {
 			[]string{"code"}),
 		answered: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "atys_server_answer_seconds", Help: "How long requests took that do not stay.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}}, []string{"request"}),
-		rolled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_rolled_steps_total", Help: "Steps that were added up, by level and by how it ended."},
-			[]string{"level", "result"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_refused_total", Help: "Requests of those who may not, by why."},
 			[]string{"code"}),
 		crowded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_over_quota_total", Help: "Requests to keep windows of tenants that had as many bytes as they may; agents send again."},
 			[]string{"tenant"}),
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_quota_dropped_bytes_total", Help: "Bytes of windows that were dropped to make room, by level."},
-			[]string{"tenant", "level"}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_decisions_total", Help: "Decisions on rates, by the policy's reason; skipped: the window was passed, for want of time; failed: it could not be read."},
 			[]string{"reason"}),
 		decidedAfter: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "atys_server_decision_delay_seconds", Help: "How long after the end of a window rates were decided by it.",
@@ -57,17 +50,13 @@ func newMetrics() *metrics {
 
 // counters are all that are registered as one.
 func (m *metrics) counters() []prometheus.Collector {
-	return []prometheus.Collector{m.windows, m.pushes, m.answered, m.rolled, m.refused, m.crowded, m.dropped, m.decisions, m.decidedAfter}
+	return []prometheus.Collector{m.windows, m.pushes, m.answered, m.refused, m.crowded, m.decisions, m.decidedAfter}
 }
 
 var (
-	metricAgents   = prometheus.NewDesc("atys_server_agents", "Agents that are known: heard of lately; silent, and should not be; left in order; gone, silent for hours.", []string{"state"}, nil)
-	metricAiling   = prometheus.NewDesc("atys_server_agents_in_condition", "Agents that report a trouble; see atys_agent_condition.", []string{"condition"}, nil)
-	metricTokens   = prometheus.NewDesc("atys_server_token_reload_failures_total", "Times that a file of tokens which had changed could not be read: those known before hold.", nil, nil)
-	metricBytes    = prometheus.NewDesc("atys_server_store_bytes", "Bytes of the disk that a tenant takes: windows by level, and what explains them.", []string{"tenant", "of"}, nil)
-	metricMeasured = prometheus.NewDesc("atys_server_store_measured_timestamp_seconds", "When a tenant's bytes of the disk were measured.", []string{"tenant"}, nil)
-	metricQuota    = prometheus.NewDesc("atys_server_quota_bytes", "Bytes that a tenant may take.", []string{"tenant"}, nil)
-	metricStale    = prometheus.NewDesc("atys_server_stale_steps", "Steps that wait to be added up.", []string{"level"}, nil)
+	metricAgents = prometheus.NewDesc("atys_server_agents", "Agents that are known: heard of lately; silent, and should not be; left in order; gone, silent for hours.", []string{"state"}, nil)
+	metricAiling = prometheus.NewDesc("atys_server_agents_in_condition", "Agents that report a trouble; see atys_agent_condition.", []string{"condition"}, nil)
+	metricTokens = prometheus.NewDesc("atys_server_token_reload_failures_total", "Times that a file of tokens which had changed could not be read: those known before hold.", nil, nil)
 )
 
 // Describe lists what the server tells of itself; see prometheus.Collector.
@@ -78,10 +67,7 @@ func (s *Server) Describe(to chan<- *prometheus.Desc) {
 	to <- metricAgents
 	to <- metricAiling
 	to <- metricTokens
-	to <- metricStale
-	to <- metricBytes
-	to <- metricMeasured
-	to <- metricQuota
+	s.Upkeep.Describe(to)
 }
 
 // Collect gives it; see prometheus.Collector.
@@ -112,44 +98,7 @@ func (s *Server) Collect(to chan<- prometheus.Metric) {
 	for _, kind := range health.Kinds() {
 		gauge(metricAiling, ailing[string(kind)], string(kind))
 	}
-	s.collectStore(to)
-}
-
-// collectStore tells what tenants have; what fails is in the store's own log.
-func (s *Server) collectStore(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	tenants, err := s.options.Store.Tenants(ctx)
-	if err != nil {
-		return
-	}
-	gauge := func(d *prometheus.Desc, n int64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
-	}
-	waiting := map[store.Level]int64{}
-	for _, tenant := range tenants {
-		stale, err := s.options.Store.Stale(ctx, tenant)
-		if err != nil {
-			return
-		}
-		for _, step := range stale {
-			waiting[step.Level]++
-		}
-		if last, ok := s.sizes.last(tenant); ok {
-			for level, of := range last.usage.Levels {
-				gauge(metricBytes, of.Bytes, tenant, level.String())
-			}
-			gauge(metricBytes, last.usage.Stacks, tenant, "stacks")
-			gauge(metricBytes, last.usage.Recent, tenant, "recent")
-			gauge(metricMeasured, last.at.Unix(), tenant)
-		}
-		if quota := s.options.Quotas.Of(tenant).Bytes; quota > 0 {
-			gauge(metricQuota, quota, tenant)
-		}
-	}
-	for _, level := range store.RolledUp() {
-		gauge(metricStale, waiting[level], level.String())
-	}
+	s.Upkeep.Collect(to)
 }
 
 // count counts agents by whether and why they are silent.

@@ -26,39 +26,6 @@ import (
 	"atys.dev/atys/test/testwait"
 )
 
-func TestParseQuotas(t *testing.T) {
-	got, err := ParseQuotas([]string{"50GB", "team-a=1.5TB", "free=0", "team-b=50GiB"}, []string{"team-a=1000"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for tenant, want := range map[string]store.Quota{
-		"other":  {Bytes: 50e9, Series: store.DefaultSeries},
-		"team-a": {Bytes: 1.5e12, Series: 1000},
-		"free":   {Bytes: 0, Series: store.DefaultSeries},
-		"team-b": {Bytes: 50 << 30, Series: store.DefaultSeries},
-	} {
-		if q := got.Of(tenant); q != want {
-			t.Errorf("%s: %+v, want %+v", tenant, q, want)
-		}
-	}
-	if none, err := ParseQuotas(nil, nil); err != nil || none.Of("any") != (store.Quota{Series: store.DefaultSeries}) {
-		t.Errorf("without flags: %v", err)
-	}
-	for _, text := range []string{"", "50", "GB", "-1GB", "99MB", "50gb", "NaNGB", "InfTB", "99999999TB", "../x=50GB", "a=", "a=b=1GB"} {
-		if _, err := ParseQuotas([]string{text}, nil); err == nil {
-			t.Errorf("%q is taken for a quota", text)
-		}
-	}
-	if _, err := ParseQuotas([]string{"1GB", "2GB"}, nil); err == nil {
-		t.Error("two for the same tenants are taken")
-	}
-	for _, text := range []string{"0", "-1", "1GB", "x"} {
-		if _, err := ParseQuotas(nil, []string{text}); err == nil {
-			t.Errorf("%q is taken for a number of series", text)
-		}
-	}
-}
-
 // TestRoom fills a tenant's quota over days: the oldest windows are dropped, by
 // and by, what came today never; who is full of that is told to wait, and
 // another tenant hears nothing of it.
@@ -77,7 +44,6 @@ func TestRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := s.newUpkeep()
 	as := func(tenant string) context.Context {
 		return auth.With(t.Context(), auth.Identity{Tenant: tenant, Role: auth.Agent})
 	}
@@ -96,7 +62,7 @@ func TestRoom(t *testing.T) {
 				}
 			}
 			kept.Settle()
-			if _, err := u.once(t.Context()); err != nil {
+			if _, err := s.Upkeep.Round(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -115,7 +81,7 @@ func TestRoom(t *testing.T) {
 	for i := 100; full == nil && i < 300; i++ {
 		full = push("small", i, now)
 		kept.Settle()
-		if _, err := u.once(t.Context()); err != nil {
+		if _, err := s.Upkeep.Round(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,7 +95,7 @@ func TestRoom(t *testing.T) {
 		t.Errorf("another tenant: %v", err)
 	}
 	now = now.Add(24 * time.Hour)
-	if _, err := u.once(t.Context()); err != nil {
+	if _, err := s.Upkeep.Round(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := push("small", 300, now); err != nil {
@@ -144,53 +110,6 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// filled is a store of a tenant whose stacks take as much as it may have.
-type filled struct {
-	*mem.Store
-	stacks int64
-	drops  int
-}
-
-func (f *filled) Usage(context.Context, string) (*store.Usage, error) {
-	return &store.Usage{Stacks: f.stacks, Levels: map[store.Level]store.LevelUsage{
-		store.Raw:       {Bytes: 50_000, First: noon.Add(-48 * time.Hour)},
-		store.Service1h: {Bytes: 5_000, First: noon.Add(-96 * time.Hour)},
-		store.Service1d: {Bytes: 5_000, First: noon.Add(-96 * time.Hour)},
-	}}, nil
-}
-
-func (f *filled) Drop(ctx context.Context, tenant string, level store.Level, before time.Time) error {
-	f.drops++
-	f.stacks = 0
-	return f.Store.Drop(ctx, tenant, level, before)
-}
-
-func (f *filled) Largest(context.Context, string) (string, int64, error) { return "shop", 70_000, nil }
-
-// TestRoomOfStacks drops no window for a quota that stacks fill: it would all be gone,
-// and the quota as full as before. It is told once.
-func TestRoomOfStacks(t *testing.T) {
-	for stacks, vain := range map[int64]bool{84_000: false, 85_000: true, 95_000: true} {
-		var log bytes.Buffer
-		quotas := store.Quotas(func(string) store.Quota { return store.Quota{Bytes: 100_000} })
-		kept := &filled{Store: mem.New(1), stacks: stacks}
-		s, err := New(Options{Store: kept, Quotas: quotas, Now: func() time.Time { return noon }, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := s.newUpkeep()
-		for range 3 {
-			if err := u.room(t.Context(), "default", noon); err != nil {
-				t.Fatal(err)
-			}
-		}
-		told := strings.Count(log.String(), "full of stacks")
-		if vain && (kept.drops > 0 || told != 1 || !strings.Contains(log.String(), "\"most of\"=shop")) || !vain && (kept.drops == 0 || told > 0) {
-			t.Errorf("%d bytes of stacks: %d times something was dropped; the log says\n%s", stacks, kept.drops, log.String())
-		}
-	}
-}
-
 // TestCrowded has upkeep begin as soon as somebody finds no room.
 func TestCrowded(t *testing.T) {
 	quotas := store.Quotas(func(string) store.Quota { return store.Quota{Bytes: 20_000} })
@@ -200,15 +119,15 @@ func TestCrowded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	upkeep := make(chan struct{})
+	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		defer close(upkeep)
-		s.Upkeep(ctx)
+		defer close(done)
+		s.Upkeep.Run(ctx)
 	}()
 	defer func() {
 		cancel()
-		<-upkeep
+		<-done
 	}()
 	time.Sleep(300 * time.Millisecond) // its first round is over
 	for i := 0; ; i++ {
@@ -224,7 +143,7 @@ func TestCrowded(t *testing.T) {
 		_, err = s.Push(t.Context(), p)
 		return err == nil
 	}, func() string { return err.Error() })
-	if took := time.Since(crowded); took > upkeepEvery*3/4 {
+	if took := time.Since(crowded); took > 15*time.Second/2 { // three quarters of the pause between rounds
 		t.Errorf("there was no room for %v: upkeep was not early", took)
 	}
 }

@@ -8,7 +8,7 @@
 //	Name, and debug files (debug.go), also of other servers (debuginfod.go) -> code that agents could not name (names.go)
 //	an operator -> the store is counted, checked, backed up while it is open (care.go)
 //	Push -> Decide (rates.go, decide.go): policies choose rates by what came -> rate_orders.go -> Attend
-//	Upkeep -> what came is added up, what is old dropped (upkeep.go), or more than a tenant may have (quota.go)
+//	Upkeep -> windows are rolled up, and dropped by age and quota (package upkeep)
 //	Prometheus -> metrics.go
 //	Status -> how all this fares (status.go)
 //	each request -> auth.Guard: was it meant for us? -> admit.go: who asks, of which tenant (tenants.go)?
@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
@@ -33,7 +34,7 @@ import (
 // Options say what a server stands on. Store is needed.
 type Options struct {
 	Store     store.Store
-	Retention Retention            // see Upkeep
+	Retention upkeep.Retention     // of windows, by level
 	Quotas    store.Quotas         // those that the store knows
 	Profiles  string               // directory in which they are kept; "": nowhere
 	GroupBy   string               // label of agents and relays that groups them; "": all are one group
@@ -61,11 +62,11 @@ type Server struct {
 	unkept    complaint
 	undecided complaint     // rates that could not be
 	rouse     chan struct{} // there may be rates to decide on
-	crowded   chan struct{} // somebody found no room
 	care      care
-	sizes     sizes
 	classes   classes
 	metrics   *metrics
+
+	Upkeep *upkeep.Upkeep // of the store; it is to be run
 }
 
 // New prepares a server.
@@ -84,8 +85,8 @@ func New(o Options) (*Server, error) {
 	}
 	rouse := make(chan struct{}, 1)
 	s := &Server{options: o, log: o.Log, now: o.Now, began: o.Now(), rouse: rouse, fleets: &fleets{options: o, rouse: rouse, of: map[string]*fleet{}},
-		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics(),
-		crowded: make(chan struct{}, 1)}
+		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics()}
+	s.Upkeep = upkeep.New(upkeep.Options{Store: o.Store, Retention: o.Retention, Quotas: o.Quotas, Tidy: s.fleets.tidy, Now: o.Now, Log: o.Log})
 	if _, err := s.fleets.fleet(o.Tenant); err != nil {
 		return nil, err
 	}

@@ -76,27 +76,10 @@ func (s *Server) machine(ctx context.Context) (*atysv1.Machine, error) {
 		}
 		m.DiskBytes, m.DiskFreeBytes = disk.Blocks*uint64(disk.Bsize), disk.Bavail*uint64(disk.Bsize)
 	}
-	tenants, err := s.options.Store.Tenants(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, tenant := range tenants {
-		stale, err := s.options.Store.Stale(ctx, tenant)
-		if err != nil {
-			return nil, err
-		}
-		for _, step := range stale {
-			if s.now().Sub(step.Start.Add(step.Level.Length())) > overdue {
-				m.OverdueSteps++
-			}
-		}
-	}
-	return m, nil
+	overdue, err := s.Upkeep.Overdue(ctx)
+	m.OverdueSteps = uint64(overdue)
+	return m, err
 }
-
-// overdue is when a step that is over should have been added up, also if windows
-// of it came late, once, and steps below it had to be added up before.
-const overdue = rollAfter + 2*rollAgain
 
 // tally counts by name.
 type tally struct {

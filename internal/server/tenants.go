@@ -54,6 +54,13 @@ func (f *fleets) all() (all []*fleet) {
 	return all
 }
 
+// tidy forgets what ended long ago, also of tenants that nobody asks for.
+func (f *fleets) tidy() {
+	for _, one := range f.all() {
+		one.tidy()
+	}
+}
+
 // byTenant gives them by whose they are.
 func (f *fleets) byTenant() map[string]*fleet {
 	f.mu.Lock()

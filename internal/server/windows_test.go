@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/store/storetest"
@@ -62,7 +63,7 @@ func TestWindows(t *testing.T) {
 func TestClocksAreSetRight(t *testing.T) {
 	ctx := context.Background()
 	kept := mem.New(1)
-	s, err := New(Options{Store: kept, Retention: Retention{store.Raw: time.Hour}})
+	s, err := New(Options{Store: kept, Retention: upkeep.Retention{store.Raw: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,21 +1,35 @@
-package server
+package upkeep
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/store/storetest"
 )
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// gathered is what a scrape returns.
+func gathered(t *testing.T, registry *prometheus.Registry) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return answer.Body.String()
+}
 
 // watched tells what is done to a store.
 type watched struct {
@@ -45,12 +59,8 @@ func TestUpkeep(t *testing.T) {
 	begin := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	now := begin
 	kept := &watched{Store: mem.New(1), dropped: map[store.Level]time.Time{}}
-	s, err := New(Options{Store: kept, Now: func() time.Time { return now },
-		Retention: Retention{store.Raw: 48 * time.Hour, store.Service1h: 0}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := s.newUpkeep()
+	u := New(Options{Store: kept, Now: func() time.Time { return now },
+		Retention: Retention{store.Raw: 48 * time.Hour, store.Service1h: 0}, Log: slog.New(slog.DiscardHandler)})
 	put := func(instance string, at time.Duration) {
 		t.Helper()
 		b := storetest.Batch(profile.Run{1}, storetest.Window(uint64(at), "shop", instance, begin.Add(at)))
@@ -63,7 +73,7 @@ func TestUpkeep(t *testing.T) {
 	rolls := func(at time.Duration) (levels []store.Level) {
 		t.Helper()
 		now, kept.rolled = begin.Add(at), nil
-		if _, err := u.once(ctx); err != nil {
+		if _, err := u.Round(ctx); err != nil {
 			t.Fatal(err)
 		}
 		for _, step := range kept.rolled {
@@ -125,32 +135,30 @@ func (m *measured) Usage(ctx context.Context, tenant string) (*store.Usage, erro
 // when that was.
 func TestScrapesMeasureNothing(t *testing.T) {
 	kept, now := &measured{Store: mem.New(1)}, noon
-	s, err := New(Options{Store: kept, Now: func() time.Time { return now }, Registry: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, _ := request(t, false, "shop", noon)
-	if _, err := s.Push(t.Context(), p); err != nil {
+	u := New(Options{Store: kept, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(u)
+	b := storetest.Batch(profile.Run{1}, storetest.Window(1, "shop", "one", noon))
+	if err := kept.Put(t.Context(), "default", store.Raw, b); err != nil {
 		t.Fatal(err)
 	}
 	kept.Settle()
-	if told := gathered(t, s.options.Registry); kept.times != 0 || strings.Contains(told, "atys_server_store_bytes") {
+	if told := gathered(t, registry); kept.times != 0 || strings.Contains(told, "atys_server_store_bytes") {
 		t.Errorf("measured %d times before upkeep:\n%s", kept.times, told)
 	}
-	u := s.newUpkeep()
 	for _, step := range []struct {
 		after time.Duration
 		times int
-	}{{0, 1}, {upkeepEvery, 1}, {measureEvery, 2}} {
+	}{{0, 1}, {roundEvery, 1}, {measureEvery, 2}} {
 		now = noon.Add(step.after)
-		if _, err := u.once(t.Context()); err != nil {
+		if _, err := u.Round(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		at := noon.Unix()
 		if step.times == 2 {
 			at = now.Unix()
 		}
-		told := gathered(t, s.options.Registry)
+		told := gathered(t, registry)
 		if want := fmt.Sprintf("atys_server_store_measured_timestamp_seconds{tenant=\"default\"} %v\n", float64(at)); kept.times != step.times || !strings.Contains(told, want) || !strings.Contains(told, `atys_server_store_bytes{of="raw",tenant="default"}`) {
 			t.Errorf("%v after: measured %d times, want %s in\n%s", step.after, kept.times, want, told)
 		}
@@ -171,17 +179,13 @@ func (w worn) Roll(ctx context.Context, tenant string, step store.Step) error {
 // damaged, and no level wait for the one below it.
 func TestUpkeepOfDamaged(t *testing.T) {
 	kept := worn{mem.New(1)}
-	s, err := New(Options{Store: kept, Now: func() time.Time { return noon }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := New(Options{Store: kept, Now: func() time.Time { return noon }, Log: slog.New(slog.DiscardHandler)})
 	b := storetest.Batch(profile.Run{1}, storetest.Window(1, "shop", "one", noon.Add(-48*time.Hour)))
 	if err := kept.Put(t.Context(), "default", store.Raw, b); err != nil {
 		t.Fatal(err)
 	}
 	kept.Settle()
-	u := s.newUpkeep()
-	if more, err := u.once(t.Context()); err != nil || more {
+	if more, err := u.Round(t.Context()); err != nil || more {
 		t.Errorf("more %v, %v", more, err)
 	}
 	if left, err := kept.Stale(t.Context(), "default"); err != nil || len(left) > 0 {
@@ -205,10 +209,7 @@ func (s *slowly) Roll(ctx context.Context, tenant string, step store.Step) error
 // TestTurns has a tenant whose windows are of many hours not hold up another one.
 func TestTurns(t *testing.T) {
 	kept := &slowly{Store: mem.New(1), now: noon, rolled: map[string]int{}}
-	s, err := New(Options{Store: kept, Now: func() time.Time { return kept.now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := New(Options{Store: kept, Now: func() time.Time { return kept.now }, Log: slog.New(slog.DiscardHandler)})
 	for tenant, windows := range map[string]int{"busy": 100, "quiet": 1} {
 		for i := range windows {
 			b := storetest.Batch(profile.Run{1}, storetest.Window(uint64(i), "shop", "one", noon.Add(-time.Duration(i+2)*time.Hour)))
@@ -218,13 +219,12 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	kept.Settle()
-	u := s.newUpkeep()
-	more, err := u.once(t.Context())
+	more, err := u.Round(t.Context())
 	if err != nil || !more || kept.rolled["busy"] != int(turn/time.Second) || kept.rolled["quiet"] == 0 {
 		t.Errorf("one round: %v steps, more %v, %v", kept.rolled, more, err)
 	}
 	for rounds := 0; more; rounds++ {
-		if more, err = u.once(t.Context()); err != nil || rounds > 1000 {
+		if more, err = u.Round(t.Context()); err != nil || rounds > 1000 {
 			t.Fatalf("round %d: %v", rounds, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package server
+package upkeep
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"atys.dev/atys/internal/store"
 )
 
-// leastQuota is the least of bytes: files are measured in blocks.
+// leastQuota is the smallest quota of bytes: files are measured in blocks.
 const leastQuota = 100_000_000
 
-// ParseQuotas reads what tenants may have: a number for each tenant that is not
-// named (50GB), and for some that are (team-a=200GB); 0: no limit. Series are
-// numbers without a unit.
+// ParseQuotas reads quotas of tenants: a number for all tenants that are not
+// named (50GB) and one for each that is (team-a=200GB). 0 is no limit. Series
+// have no unit.
 func ParseQuotas(bytes, series []string) (store.Quotas, error) {
 	ofBytes, err := parseByTenant(bytes, parseQuota)
 	if err != nil {
@@ -32,7 +32,7 @@ func ParseQuotas(bytes, series []string) (store.Quotas, error) {
 	}, nil
 }
 
-// byTenant are numbers, "" that of tenants which are not named.
+// byTenant maps tenants to numbers; "" stands for tenants that are not named.
 type byTenant map[string]int64
 
 func (b byTenant) of(tenant string) int64 {
@@ -79,10 +79,10 @@ func parseSeries(text string) (int64, error) {
 	return n, nil
 }
 
-// room drops a tenant's oldest windows while it has more than nine tenths of its
-// quota: agents that find no room wait, and what they have for long they lose. Where
-// that would not make room it drops none: stacks that fill a quota stay.
-func (u *upkeep) room(ctx context.Context, tenant string, now time.Time) error {
+// room drops a tenant's oldest windows while it uses more than nine tenths of its
+// quota: agents that find no room wait, and lose what they hold for too long. It
+// drops nothing if that would not make room, as when stacks fill the quota.
+func (u *Upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 	quota := u.options.Quotas.Of(tenant).Bytes
 	if quota == 0 {
 		return nil
@@ -92,7 +92,7 @@ func (u *upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		u.sizes.note(tenant, usage, now)
+		u.usage.note(tenant, usage, now)
 		most := quota - quota/10
 		if usage.Bytes() < most {
 			u.full[tenant] = false
@@ -101,7 +101,7 @@ func (u *upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 		level, before, ok := usage.Oldest(now)
 		if lasting := usage.Lasting(now) >= most; lasting || !ok {
 			if !u.full[tenant] {
-				u.tellFull(ctx, tenant, usage, lasting && ok)
+				u.logFull(ctx, tenant, usage, lasting && ok)
 			}
 			u.full[tenant] = true
 			return nil
@@ -111,16 +111,16 @@ func (u *upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 		}
 		had := usage.Bytes()
 		if usage, err = u.options.Store.Usage(ctx, tenant); err == nil {
-			u.metrics.dropped.WithLabelValues(tenant, level.String()).Add(float64(max(had-usage.Bytes(), 0)))
+			u.droppedBytes.WithLabelValues(tenant, level.String()).Add(float64(max(had-usage.Bytes(), 0)))
 			u.log.Warn("a tenant's quota is almost full: its oldest windows are dropped", "tenant", tenant, "level", level.String(),
 				"before", before.Format(time.DateOnly), "bytes", had, "bytes left", usage.Bytes(), "stacks", usage.Stacks, "quota", quota)
 		}
 	}
 }
 
-// tellFull says that a tenant has as much as it may, and nothing is dropped: because
-// there is nothing, or because that would not help.
-func (u *upkeep) tellFull(ctx context.Context, tenant string, usage *store.Usage, vain bool) {
+// logFull logs that a tenant's quota is full and that nothing is dropped: there is
+// nothing to drop, or, if vain, dropping would not make room.
+func (u *Upkeep) logFull(ctx context.Context, tenant string, usage *store.Usage, vain bool) {
 	about := []any{"tenant", tenant, "bytes", usage.Bytes(), "stacks", usage.Stacks, "quota", u.options.Quotas.Of(tenant).Bytes}
 	if !vain {
 		u.log.Warn("a tenant's quota is almost full, and there is nothing to drop but what came today", about...)
@@ -134,7 +134,7 @@ func (u *upkeep) tellFull(ctx context.Context, tenant string, usage *store.Usage
 	u.log.Warn("a tenant's quota is almost full of stacks and days, which are kept: nothing is dropped, since that would not make room; give it more", about...)
 }
 
-// largest is a store that can tell which service's stacks take most.
+// largest is a store that knows which service's stacks take the most space.
 type largest interface {
 	Largest(ctx context.Context, tenant string) (service string, bytes int64, err error)
 }

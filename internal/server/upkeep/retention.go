@@ -1,4 +1,4 @@
-package server
+package upkeep
 
 import (
 	"fmt"
@@ -9,14 +9,15 @@ import (
 	"atys.dev/atys/internal/store"
 )
 
-// Retention says how long windows of each level are kept; a level that is not
-// named is kept for ever. Whole days are dropped.
+// Retention is how long windows of each level are kept. Levels without one are
+// kept forever. Windows are dropped in whole days.
 type Retention map[store.Level]time.Duration
 
-// DefaultRetention is what is kept where nobody says otherwise.
+// DefaultRetention is the default of --retention.
 const DefaultRetention = "raw=7d,1m=7d,10m=30d,1h=400d,1d=1200d"
 
-// levels are how users call them: those of series and of services are one.
+// levels are the names that users give levels: those of series and of services
+// share one.
 var levels = map[string][]store.Level{
 	"raw": {store.Raw},
 	"1m":  {store.Service1m},
