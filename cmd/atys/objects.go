@@ -15,8 +15,9 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/remote"
 	"atys.dev/atys/internal/render"
-	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
@@ -256,72 +257,66 @@ func objectHead(kind string, wide bool) []string {
 
 // objectRow shows an object as its kind's head says.
 func objectRow(o *atysv1.Object, wide bool, now time.Time) ([]string, error) {
-	switch o.GetKind() {
-	case "profiles":
-		return statusRow(o, func(p *server.ProfileStatus) []string { return profileRow(p, wide, now) })
-	case "agents":
-		return statusRow(o, func(a *server.AgentStatus) []string { return agentRow(a, wide, now) })
-	case "targets":
-		return statusRow(o, func(t *server.TargetStatus) []string { return targetRow(t, wide) })
-	case "relays":
-		return statusRow(o, func(r *server.RelayStatus) []string { return relayRow(r, wide, now) })
+	switch s := o.GetStatus().(type) {
+	case *atysv1.Object_Profile:
+		return profileRow(s.Profile, wide, now)
+	case *atysv1.Object_Agent:
+		return agentRow(s.Agent, wide, now), nil
+	case *atysv1.Object_Target:
+		return targetRow(s.Target, wide), nil
+	case *atysv1.Object_Relay:
+		return relayRow(s.Relay, wide, now), nil
 	}
-	return nil, nil
+	return nil, remote.ErrNoStatus
 }
 
-func statusRow[S any](o *atysv1.Object, show func(*S) []string) ([]string, error) {
-	var status S
-	if err := json.Unmarshal([]byte(o.GetJson()), &status); err != nil {
-		return nil, fmt.Errorf("read %s %q: %w", o.GetKind(), o.GetName(), err)
-	}
-	return show(&status), nil
-}
-
-func agentRow(a *server.AgentStatus, wide bool, now time.Time) []string {
-	phase := a.Phase
-	if a.Message != "" {
+func agentRow(a *atysv1.AgentStatus, wide bool, now time.Time) []string {
+	s := a.GetState()
+	phase := a.GetPhase()
+	if a.GetMessage() != "" {
 		phase += ", see describe"
 	}
-	for _, c := range a.Conditions {
-		phase += ", " + c.Kind
+	for _, c := range s.GetConditions() {
+		phase += ", " + c.GetKind()
 	}
-	row := []string{a.Node, phase, strconv.Itoa(a.Targets), strconv.Itoa(a.Shipped), strconv.Itoa(a.Waiting), strconv.Itoa(a.Lost)}
-	cost, limit, budget := costCells(a.Cost)
+	row := []string{a.GetNode(), phase, fmt.Sprint(a.GetTargets()), fmt.Sprint(s.GetShippedWindows()), fmt.Sprint(s.GetWaitingWindows()), fmt.Sprint(s.GetLostWindows())}
+	cost, limit, budget := costCells(s)
 	row = append(row, cost, limit)
 	if wide {
-		row = append(row, budget, a.CPU, strconv.Itoa(a.Memory>>20)+" MB", clockCell(a), a.Version, agentAge(now, a),
-			cmp.Or(a.ShipsTo, "-"), a.Labels.String())
+		row = append(row, budget, time.Duration(s.GetCpuNs()).String(), fmt.Sprint(s.GetMemoryBytes()>>20)+" MB", clockCell(s), a.GetVersion(), agentAge(now, s),
+			cmp.Or(a.GetShipsTo(), "-"), profile.Labels(a.GetLabels()).String())
 	}
 	return row
 }
 
 // clockCell is by how much an agent's clock is ahead.
-func clockCell(a *server.AgentStatus) string {
-	if a.ClockError == "unknown" {
-		return a.ClockError
+func clockCell(s *atysv1.NodeState) string {
+	within := time.Duration(s.GetClockErrorNs())
+	if within == profile.ClockUnknown {
+		return "unknown"
 	}
-	return a.ClockOffset + " ±" + a.ClockError
+	return time.Duration(s.GetClockOffsetNs()).String() + " ±" + within.String()
 }
 
 // costCells are what an agent takes of a core, the rate above which it samples
 // nothing, and its budget.
-func costCells(c *server.AgentCost) (cost, limit, budget string) {
+func costCells(s *atysv1.NodeState) (cost, limit, budget string) {
 	cost, limit, budget = "-", "-", "-"
-	if c == nil {
+	if s.GetCost() == nil {
 		return
 	}
-	if c.Cores > 0 {
-		cost = percent(c.Cores)
+	if s.GetCores() > 0 {
+		cost = percent(s.GetCores())
 	}
-	if c.Cap > 0 {
-		limit = strconv.FormatFloat(c.Cap, 'g', 3, 64) + " Hz"
+	if s.GetCapHertz() > 0 {
+		limit = strconv.FormatFloat(s.GetCapHertz(), 'g', 3, 64) + " Hz"
 	}
 	var parts []string
-	if c.CoresBudget > 0 {
-		parts = append(parts, strconv.FormatFloat(100*c.CoresBudget, 'g', 3, 64)+"%")
+	if s.GetCoresBudget() > 0 {
+		parts = append(parts, strconv.FormatFloat(100*s.GetCoresBudget(), 'g', 3, 64)+"%")
 	}
-	if c.MemoryBudget > 0 {
-		parts = append(parts, fmt.Sprintf("%.0f MB", float64(c.MemoryBudget)/1e6))
+	if s.GetMemoryBudget() > 0 {
+		parts = append(parts, fmt.Sprintf("%.0f MB", float64(s.GetMemoryBudget())/1e6))
 	}
 	if len(parts) > 0 {
 		budget = strings.Join(parts, ", ")
@@ -329,59 +324,66 @@ func costCells(c *server.AgentCost) (cost, limit, budget string) {
 	return
 }
 
-func targetRow(t *server.TargetStatus, wide bool) []string {
-	row := []string{t.Labels["service"], t.Labels["node"], cmp.Or(t.Labels["language"], "-"), strconv.Itoa(t.Processes)}
+func targetRow(t *atysv1.Target, wide bool) []string {
+	labels := profile.Labels(t.GetLabels())
+	row := []string{labels["service"], labels["node"], cmp.Or(labels["language"], "-"), fmt.Sprint(t.GetProcesses())}
 	if wide {
-		row = append(row, t.Labels.String())
+		row = append(row, labels.String())
 	}
 	return row
 }
 
-func relayRow(r *server.RelayStatus, wide bool, now time.Time) []string {
+func relayRow(r *atysv1.RelayStatus, wide bool, now time.Time) []string {
 	phase := "standing by"
-	if r.Central {
+	if r.GetCentral() {
 		phase = "central"
 	}
-	row := []string{r.Name, cmp.Or(r.Group, "-"), phase, strconv.Itoa(r.Agents), r.Address}
+	o := r.GetOffer()
+	row := []string{o.GetName(), cmp.Or(r.GetGroup(), "-"), phase, fmt.Sprint(r.GetAgents()), o.GetAddress()}
 	if wide {
-		row = append(row, r.Version, age(now, r.Since), r.Labels.String())
+		row = append(row, o.GetVersion(), age(now, r.GetSinceUnixNano()), profile.Labels(o.GetLabels()).String())
 	}
 	return row
 }
 
-func profileRow(p *server.ProfileStatus, wide bool, now time.Time) []string {
+func profileRow(p *atysv1.ProfileStatus, wide bool, now time.Time) ([]string, error) {
+	s, _, err := spec.ParseKept([]byte(p.GetProfile()))
+	if err != nil {
+		return nil, fmt.Errorf("read a profile: %w", err)
+	}
 	left := "-"
-	if p.Until != nil {
-		left = max(p.Until.Sub(now), 0).Round(time.Second).String()
+	if until := p.GetUntilUnixNano(); until != 0 {
+		left = max(time.Unix(0, until).Sub(now), 0).Round(time.Second).String()
 	}
 	running := 0
-	for _, n := range p.Nodes {
-		if n.Targets > 0 || p.Profile.All() && n.Phase == "running" {
+	for _, n := range p.GetNodes() {
+		if n.GetState().GetTargets() > 0 || s.All() && n.GetState().GetPhase() == "running" {
 			running++
 		}
 	}
-	s := p.Profile
-	row := []string{s.Name, cmp.Or(s.Select.String(), "{}"), s.Rates(), p.Phase, fmt.Sprintf("%d/%d", running, len(p.Nodes)), left}
+	row := []string{s.Name, cmp.Or(s.Select.String(), "{}"), s.Rates(), p.GetPhase(), fmt.Sprintf("%d/%d", running, len(p.GetNodes())), left}
 	if wide {
 		instances := "all"
-		if p.Recorded != nil && p.Eligible != nil {
-			instances = fmt.Sprintf("%d of %d", *p.Recorded, *p.Eligible)
+		if i := p.GetInstances(); i != nil {
+			instances = fmt.Sprintf("%d of %d", i.GetRecorded(), i.GetEligible())
 		}
-		row = append(row, strings.Join(append(slices.Clone(s.Kinds), s.Events...), ","), s.Window.String(), string(s.Threads), instances, age(now, p.Created), ratesCell(p.Rates))
+		row = append(row, strings.Join(append(slices.Clone(s.Kinds), s.Events...), ","), s.Window.String(), string(s.Threads), instances, age(now, p.GetCreatedUnixNano()), ratesCell(p.GetRates()))
 	}
-	return row
+	return row, nil
 }
 
 // mostRates are those that a cell has room for.
 const mostRates = 3
 
-// ratesCell is how often a policy has services be sampled, the most first.
-func ratesCell(rates []server.ProfileRate) string {
+// ratesCell lists the rates that a policy has decided, the highest first.
+func ratesCell(rates []*atysv1.ServiceRate) string {
 	rates = slices.Clone(rates)
-	slices.SortStableFunc(rates, func(a, b server.ProfileRate) int { return cmp.Compare(b.Hertz, a.Hertz) })
+	slices.SortStableFunc(rates, func(a, b *atysv1.ServiceRate) int {
+		return cmp.Compare(b.GetRate().GetHertz(), a.GetRate().GetHertz())
+	})
 	var parts []string
 	for _, r := range rates[:min(len(rates), mostRates)] {
-		parts = append(parts, fmt.Sprintf("%s %s (%s)", r.Service, inHertz(r.Hertz), r.Reason))
+		parts = append(parts, fmt.Sprintf("%s %s (%s)", r.GetService(), inHertz(r.GetRate().GetHertz()), r.GetRate().GetReason()))
 	}
 	if more := len(rates) - mostRates; more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more", more))
@@ -389,21 +391,20 @@ func ratesCell(rates []server.ProfileRate) string {
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
-// age is how long ago something began.
-func age(now, began time.Time) string {
-	if began.IsZero() {
+// age is how long ago a time was; 0 is none.
+func age(now time.Time, unixNano int64) string {
+	if unixNano == 0 {
 		return "-"
 	}
-	return max(now.Sub(began), 0).Round(time.Second).String()
+	return max(now.Sub(time.Unix(0, unixNano)), 0).Round(time.Second).String()
 }
 
-// agentAge is age of an agent, which tells by its own clock when it began.
-func agentAge(now time.Time, a *server.AgentStatus) string {
-	ahead, err := time.ParseDuration(a.ClockOffset)
-	if err != nil || a.Started.IsZero() {
-		return age(now, a.Started)
+// agentAge is the age of an agent, which reports when it started by its own clock.
+func agentAge(now time.Time, s *atysv1.NodeState) string {
+	if s.GetStartedUnixNano() == 0 || time.Duration(s.GetClockErrorNs()) == profile.ClockUnknown {
+		return age(now, s.GetStartedUnixNano())
 	}
-	return age(now, a.Started.Add(-ahead))
+	return age(now, s.GetStartedUnixNano()-s.GetClockOffsetNs())
 }
 
 func describeCommand() *cobra.Command {

@@ -20,7 +20,6 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/format"
 	"atys.dev/atys/internal/remote"
-	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -31,12 +30,12 @@ import (
 type stubborn struct {
 	atysv1connect.UnimplementedControlHandler
 	atysv1connect.UnimplementedQueryHandler
-	ahead time.Duration     // its clock, of this machine's
-	polls func(n int) error // what comes of the n-th; nil: an answer
-	asks  func(n int) error // of the n-th question
-	path  string            // of what was recorded
-	nodes []server.NodeTask // how they fare, however long one waits
-	lacks *atysv1.Coverage  // of each answer, of times from when the recording began
+	ahead time.Duration      // its clock, of this machine's
+	polls func(n int) error  // what comes of the n-th; nil: an answer
+	asks  func(n int) error  // of the n-th question
+	path  string             // of what was recorded
+	nodes []*atysv1.NodeTask // how they fare, however long one waits
+	lacks *atysv1.Coverage   // of each answer, of times from when the recording began
 
 	mu            sync.Mutex // guards all below
 	profile       *spec.Profile
@@ -77,12 +76,13 @@ func (s *stubborn) objects() []*atysv1.Object {
 		phase = "done"
 	}
 	for _, n := range s.nodes {
-		if n.Phase == "running" {
-			phase = n.Phase
+		if n.GetState().GetPhase() == "running" {
+			phase = "running"
 		}
 	}
-	text, _ := json.Marshal(server.ProfileStatus{Profile: s.profile, Created: s.created, Until: &until, Phase: phase, Nodes: s.nodes}) // it can be written
-	return []*atysv1.Object{{Kind: "profiles", Name: s.profile.Name, Json: string(text)}}
+	text, _ := json.Marshal(s.profile) // it can be written
+	return []*atysv1.Object{{Kind: "profiles", Name: s.profile.Name, Status: &atysv1.Object_Profile{Profile: &atysv1.ProfileStatus{Profile: string(text),
+		CreatedUnixNano: s.created.UnixNano(), UntilUnixNano: until.UnixNano(), Phase: phase, Nodes: s.nodes}}}}
 }
 
 func (s *stubborn) Get(context.Context, *atysv1.GetRequest) (*atysv1.GetResponse, error) {
@@ -141,8 +141,8 @@ func (s *stubborn) lacking() *atysv1.Coverage {
 // TestRecordOfAPart has one agent of several not end, one fail, and windows be
 // missing: what is printed and the file name them, and nobody else.
 func TestRecordOfAPart(t *testing.T) {
-	s := &stubborn{nodes: []server.NodeTask{{Node: "killed", Phase: "running"}, {Node: "broken", Phase: "failed", Message: "no rights"},
-		{Node: "well", Phase: "done"}, {Node: "bored", Phase: "waiting"}}}
+	s := &stubborn{nodes: []*atysv1.NodeTask{{Node: "killed", State: &atysv1.TaskState{Phase: "running"}}, {Node: "broken", State: &atysv1.TaskState{Phase: "failed", Message: "no rights"}},
+		{Node: "well", State: &atysv1.TaskState{Phase: "done"}}, {Node: "bored", State: &atysv1.TaskState{Phase: "waiting"}}}}
 	hour := int64(time.Hour)
 	s.lacks = &atysv1.Coverage{DoubtfulWindows: 3, Losses: []*atysv1.Loss{{Reason: string(profile.LossSpoolLimit), N: 4}, {Reason: string(profile.LossTruncated), N: 5}},
 		Nodes: []*atysv1.NodeCoverage{

@@ -191,7 +191,7 @@ func (h *house) serve(ctx context.Context, run func(context.Context) error) erro
 	defer cancel()
 	shut := h.answer(charged(h.account, h.server.Handler()), h.log, cancel)
 	var upkeep sync.WaitGroup
-	for _, work := range []func(context.Context){h.server.Upkeep.Run, h.server.Name, h.server.Decide} {
+	for _, work := range []func(context.Context){h.server.Upkeep.Run, h.server.Names.Run, h.server.Decider.Run} {
 		upkeep.Go(func() {
 			defer h.account.Begin(cputime.Store)()
 			work(ctx)

@@ -169,9 +169,7 @@ func (w *watched) allTold(c *atysv1.Change) error {
 
 // objectKey tells objects of a kind apart: relays may have the same name.
 func objectKey(o *atysv1.Object) string {
-	var at struct{ Address string }
-	_ = json.Unmarshal([]byte(o.GetJson()), &at) // others have none
-	return o.GetName() + " " + at.Address
+	return o.GetName() + " " + o.GetRelay().GetOffer().GetAddress()
 }
 
 // changeWriter prints changes as they come: as rows, or for programs as a JSON

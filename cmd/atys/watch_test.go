@@ -21,7 +21,8 @@ import (
 
 // TestChanges prints changes in each form; the node's name would steer a terminal.
 func TestChanges(t *testing.T) {
-	object := &atysv1.Object{Kind: "agents", Name: "n", Json: "{\"node\": \"n\\u001b[1m\",\n \"phase\": \"left\", \"version\": \"1.0\"}"}
+	object := &atysv1.Object{Kind: "agents", Name: "n", Status: &atysv1.Object_Agent{Agent: &atysv1.AgentStatus{Node: "n\x1b[1m", Phase: "left", Version: "1.0"}},
+		Json: "{\"node\": \"n\\u001b[1m\",\n \"phase\": \"left\", \"version\": \"1.0\"}"}
 	changes := []*atysv1.Change{{What: "added", Object: object}, {What: "synced"}, {What: "removed", Object: object}}
 	print := func(format string) string {
 		t.Helper()
@@ -99,7 +100,8 @@ func (s *restarting) Watch(_ context.Context, _ *atysv1.GetRequest, stream *conn
 // shown, nothing twice, and each time once that it answers no more.
 func TestWatchAgain(t *testing.T) {
 	relay := func(name, address, version string) *atysv1.Object {
-		return &atysv1.Object{Kind: "relays", Name: name, Json: `{"name":"` + name + `","address":"` + address + `","version":"` + version + `"}`}
+		status := &atysv1.RelayStatus{Offer: &atysv1.OfferRequest{Name: name, Address: address, Version: version}}
+		return &atysv1.Object{Kind: "relays", Name: name, Status: &atysv1.Object_Relay{Relay: status}, Json: `{"name":"` + name + `","address":"` + address + `","version":"` + version + `"}`}
 	}
 	s := &restarting{lives: [][]*atysv1.Object{
 		{relay("same", "http://a", "1"), relay("same", "http://b", "1"), relay("gone", "http://c", "1")},

@@ -19,13 +19,10 @@ func oversized() map[string]int {
 		"internal/unwind.Unwinder":     93,
 		"internal/agent.Agent":         91,
 		"internal/sampler/cpu.Sampler": 75,
-		"internal/server.Server":       66,
 		"internal/store/disk.Store":    55,
-		"internal/server.fleet":        47,
 		"internal/store/disk.database": 39,
 		"internal/query.question":      32,
 
-		"internal/server":     31,
 		"internal/store/disk": 31,
 		"internal/unwind/cfi": 28,
 		"internal/agent":      26,

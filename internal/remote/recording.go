@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,28 +38,8 @@ type Recording struct {
 
 	applied        time.Time // by this machine's clock
 	created, until time.Time // by the server's
-	status         profileStatus
+	status         *atysv1.ProfileStatus
 	coverage       *atysv1.Coverage // of what was fetched
-}
-
-// profileStatus is as much of a profile's status as recordings use.
-type profileStatus struct {
-	Created time.Time    `json:"created"`
-	Until   *time.Time   `json:"until"`
-	Phase   string       `json:"phase"`
-	Nodes   []nodeStatus `json:"nodes"`
-}
-
-type nodeStatus struct {
-	Node    string `json:"node"`
-	Phase   string `json:"phase"`
-	Message string `json:"message"`
-}
-
-type agentStatus struct {
-	Node    string `json:"node"`
-	Phase   string `json:"phase"`
-	Waiting int    `json:"waitingWindows"`
 }
 
 // NewRecording prepares a recording by a profile.
@@ -83,10 +62,10 @@ func (r *Recording) Start(ctx context.Context) error {
 	if err := r.readStatus(response.GetObjects()); err != nil {
 		return err
 	}
-	if r.status.Until == nil {
+	if r.status.GetUntilUnixNano() == 0 {
 		return errors.New("the server does not tell when the recording ends")
 	}
-	r.created, r.until = r.status.Created, *r.status.Until
+	r.created, r.until = time.Unix(0, r.status.GetCreatedUnixNano()), time.Unix(0, r.status.GetUntilUnixNano())
 	return nil
 }
 
@@ -127,7 +106,7 @@ func (r *Recording) Missing() []string {
 
 // Nothing says why nothing was recorded.
 func (r *Recording) Nothing() string {
-	if len(r.status.Nodes) == 0 {
+	if len(r.status.GetNodes()) == 0 {
 		return "no agent has heard of it (\"atys get agents\" shows who is there)"
 	}
 	if lines := r.unfinished(); len(lines) > 0 {
@@ -153,23 +132,17 @@ func (r *Recording) span() (from, to time.Time) {
 	return r.created.Add(-margin), r.until.Add(margin)
 }
 
+// ErrNoStatus is the error of an object without a status, of an earlier server.
+var ErrNoStatus = errors.New("the server is older than this command and sends no status that it understands: update the server, or use -o json")
+
 // readStatus reads the profile's status.
 func (r *Recording) readStatus(objects []*atysv1.Object) error {
-	all, err := decoded[profileStatus](objects)
-	if err == nil && len(all) > 0 {
-		r.status = all[len(all)-1]
-	}
-	return err
-}
-
-func decoded[T any](objects []*atysv1.Object) ([]T, error) {
-	all := make([]T, len(objects))
-	for i, o := range objects {
-		if err := json.Unmarshal([]byte(o.GetJson()), &all[i]); err != nil {
-			return nil, err
+	for _, o := range objects {
+		if r.status = o.GetProfile(); r.status == nil {
+			return ErrNoStatus
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // get asks the server for objects of a kind.
@@ -213,7 +186,7 @@ func (r *Recording) await(ctx context.Context) error {
 		switch {
 		case err != nil && (late || !away(err)):
 			return err
-		case late, err == nil && over && r.status.Phase != "running":
+		case late, err == nil && over && r.status.GetPhase() != "running":
 			return nil
 		}
 		select {
@@ -231,7 +204,7 @@ func (r *Recording) await(ctx context.Context) error {
 // has removed the profile by then, so agents' own statuses tell which nodes are done.
 func (r *Recording) settle(ctx context.Context) error {
 	const atLeast, atMost = time.Second, 10 * time.Second // agents must hear of the end first
-	var agents []agentStatus
+	shipped := map[string]bool{}                          // connected nodes that have nothing left to ship
 	for began := time.Now(); time.Since(began) < atMost; time.Sleep(pollPause) {
 		objects, err := r.get(ctx, "agents", "")
 		if away(err) {
@@ -240,17 +213,22 @@ func (r *Recording) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if agents, err = decoded[agentStatus](objects); err != nil {
-			return err
+		waiting := false
+		for _, o := range objects {
+			a := o.GetAgent()
+			if a == nil {
+				return ErrNoStatus
+			}
+			waiting = waiting || a.GetState().GetWaitingWindows() > 0
+			shipped[a.GetNode()] = a.GetPhase() == "connected" && a.GetState().GetWaitingWindows() == 0
 		}
-		if time.Since(began) > atLeast && !slices.ContainsFunc(agents, func(a agentStatus) bool { return a.Waiting > 0 }) {
+		if time.Since(began) > atLeast && !waiting {
 			break
 		}
 	}
-	for i := range r.status.Nodes {
-		n := &r.status.Nodes[i]
-		if n.Phase != "failed" && slices.Contains(agents, agentStatus{n.Node, "connected", 0}) {
-			n.Phase = "done"
+	for _, n := range r.status.GetNodes() {
+		if n.GetState().GetPhase() != "failed" && shipped[n.GetNode()] {
+			n.State.Phase = "done"
 		}
 	}
 	return nil
@@ -313,13 +291,13 @@ func (r *Recording) trim(spans []*atysv1.Span) (all []*atysv1.Span) {
 // unfinished names the nodes that failed, and those that have not reported that they
 // are done. Nodes that wait for a target have nothing to report.
 func (r *Recording) unfinished() (lines []string) {
-	for _, n := range r.status.Nodes {
-		switch n.Phase {
+	for _, n := range r.status.GetNodes() {
+		switch phase := n.GetState().GetPhase(); phase {
 		case "done", "waiting":
 		case "failed":
-			lines = append(lines, render.Printable("node "+n.Node+" failed: "+n.Message))
+			lines = append(lines, render.Printable("node "+n.GetNode()+" failed: "+n.GetState().GetMessage()))
 		default:
-			lines = append(lines, render.Printable(fmt.Sprintf("node %s has not said that it is done (it is %s): what it recorded may be missing", n.Node, n.Phase)))
+			lines = append(lines, render.Printable(fmt.Sprintf("node %s has not said that it is done (it is %s): what it recorded may be missing", n.GetNode(), phase)))
 		}
 	}
 	return lines

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"strings"
 
@@ -9,15 +8,15 @@ import (
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
-// Admission says who may ask over the network; the zero value: nobody.
+// Admission says who may ask over the network. The zero value admits nobody.
 type Admission struct {
-	Tokens *auth.Tokens // also, certificates that TLS has verified
-	Local  bool         // who asks without saying who they are may read: only where nobody but this machine can ask
+	Tokens *auth.Tokens // beside certificates that TLS has verified
+	Local  bool         // clients without an identity may read: only if the server listens on this machine alone
 	Limit  *auth.Limit
 }
 
-// needs is the role that a request needs. What is not named here readers may look
-// at, and operators alone may change.
+// needs returns the role that a request needs. Requests that are not listed need a
+// reader to read, and an operator to change anything.
 func needs(r *http.Request) auth.Role {
 	path := r.URL.Path
 	under := func(service string) bool { return strings.HasPrefix(path, "/"+service+"/") }
@@ -42,7 +41,7 @@ func needs(r *http.Request) auth.Role {
 	return auth.Operator
 }
 
-// admit lets those through who may.
+// admit refuses requests of clients that lack the role.
 func (s *Server) admit(next http.Handler) http.Handler {
 	g := &auth.Gate{Tokens: s.options.Admission.Tokens, Needs: needs, Limit: s.options.Admission.Limit, Refuse: auth.Refusals(s.metrics.refuse)}
 	if s.options.Admission.Local {
@@ -51,20 +50,11 @@ func (s *Server) admit(next http.Handler) http.Handler {
 	return g.Wrap(next)
 }
 
-// tenant is whose windows and profiles a request is about; an agent in this
-// process asks for the server's own.
-func (s *Server) tenant(ctx context.Context) string {
-	if who, ok := auth.From(ctx); ok {
-		return who.Tenant
-	}
-	return s.options.Tenant
-}
-
-// ownOnly answers those of the server's own tenant: what it shows is of all.
+// ownOnly admits the server's own tenant alone, to what is about all tenants.
 func (s *Server) ownOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.tenant(r.Context()) != s.options.Tenant {
-			http.Error(w, "this is told to the server's own tenant alone", http.StatusForbidden)
+		if s.tenants.name(r.Context()) != s.options.Tenant {
+			http.Error(w, "only the server's own tenant may see this", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -46,7 +46,7 @@ func TestAdmission(t *testing.T) {
 		"offer": func(c *http.Client, url string) error {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			return first(atysv1connect.NewFleetClient(c, url).Offer(ctx, offerOf("one", "a")))
+			return first(atysv1connect.NewFleetClient(c, url).Offer(ctx, &atysv1.OfferRequest{Name: "one", Address: "http://one:4310", Labels: map[string]string{"zone": "a"}}))
 		},
 		"stand": func(c *http.Client, url string) error { return stands(t.Context(), c, url) },
 		"apply": func(c *http.Client, url string) error {

@@ -89,7 +89,7 @@ func TestAskedIsSmall(t *testing.T) {
 		t.Errorf("who stays may say as much as they like: %v", err)
 	}
 	targets := &atysv1.ReportRequest{Node: "n"}
-	for range maxTargets + 1 {
+	for range wire.MaxWindows + 1 {
 		targets.Targets = append(targets.Targets, &atysv1.Target{})
 	}
 	if _, err := fleet.Report(t.Context(), targets); connect.CodeOf(err) != connect.CodeInvalidArgument {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -13,16 +14,16 @@ import (
 	"atys.dev/atys/internal/store/disk"
 )
 
-// What operators look after a store by, all of it: of the server's own tenant.
-// Answers are read as they come.
+// Paths of requests about the whole store, for operators of the server's own tenant.
+// Answers are streams.
 const (
 	carePath   = "/store/"
 	StatPath   = carePath + "stat"   // GET: disk.Statistics as JSON
-	CheckPath  = carePath + "check"  // GET: a Checked a line; the last one is done
+	CheckPath  = carePath + "check"  // GET: lines of Checked; the last one has Done
 	BackupPath = carePath + "backup" // GET: a tar (package backup)
 )
 
-// Checked is a thing that is damaged, or that all was read.
+// Checked is a damage that was found, or the end of a check.
 type Checked struct {
 	Problem string `json:"problem,omitempty"`
 	Error   string `json:"error,omitempty"` // the rest could not be read
@@ -36,62 +37,69 @@ type keeper interface {
 	Snapshot() (dir string, done func() error, err error)
 }
 
-// care is what is looked after now: one thing at a time, for each reads all there
-// is, and a snapshot has the disk keep what is deleted meanwhile.
-type care struct{ busy sync.Mutex }
+// care answers operators' requests about the store, one at a time: each reads the whole
+// store, and a snapshot keeps deleted files on the disk.
+type care struct {
+	store    store.Store
+	profiles string // directory; "": none
+	now      func() time.Time
+	log      *slog.Logger
+	busy     sync.Mutex // held while a request is answered
+}
 
-func (s *Server) lookAfter(mux *routes) {
+// route routes the requests of those that ownOnly admits.
+func (c *care) route(mux *routes, ownOnly func(http.Handler) http.Handler) {
 	for path, answer := range map[string]func(http.ResponseWriter, *http.Request, keeper){
-		StatPath: s.statStore, CheckPath: s.checkStore, BackupPath: s.backUp,
+		StatPath: c.stat, CheckPath: c.check, BackupPath: c.backUp,
 	} {
-		mux.Handle("GET "+path, s.ownOnly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			k, ok := s.options.Store.(keeper)
+		mux.Handle("GET "+path, ownOnly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			k, ok := c.store.(keeper)
 			if !ok {
 				http.Error(w, "this server's store is on no disk of its own", http.StatusNotImplemented)
 				return
 			}
-			if !s.care.busy.TryLock() {
+			if !c.busy.TryLock() {
 				http.Error(w, "the store is being counted, checked or backed up already: ask again later", http.StatusConflict)
 				return
 			}
-			defer s.care.busy.Unlock()
+			defer c.busy.Unlock()
 			answer(w, r, k)
 		})))
 	}
 }
 
-func (s *Server) statStore(w http.ResponseWriter, r *http.Request, k keeper) {
+func (c *care) stat(w http.ResponseWriter, r *http.Request, k keeper) {
 	stat, err := k.Stat(r.Context())
 	if err != nil {
-		s.log.Error("count what is kept", "error", err)
+		c.log.Error("count what is kept", "error", err)
 		http.Error(w, "count what is kept: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	answerJSON(w, stat)
 }
 
-func (s *Server) checkStore(w http.ResponseWriter, r *http.Request, k keeper) {
+func (c *care) check(w http.ResponseWriter, r *http.Request, k keeper) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines := json.NewEncoder(w)
-	tell := func(c Checked) {
-		_ = lines.Encode(c)                       // whoever asked is gone if this fails: the context ends
+	send := func(line Checked) {
+		_ = lines.Encode(line)                    // the client is gone if this fails: the context ends
 		_ = http.NewResponseController(w).Flush() // or it comes later
 	}
-	if err := k.Check(r.Context(), func(problem string) { tell(Checked{Problem: problem}) }); err != nil {
-		s.log.Error("check what is kept", "error", err)
-		tell(Checked{Error: err.Error()})
+	if err := k.Check(r.Context(), func(problem string) { send(Checked{Problem: problem}) }); err != nil {
+		c.log.Error("check what is kept", "error", err)
+		send(Checked{Error: err.Error()})
 		return
 	}
-	tell(Checked{Done: true})
+	send(Checked{Done: true})
 }
 
-// backUp sends a backup. One that fails half way is cut off, so that nobody takes
-// it for whole.
-func (s *Server) backUp(w http.ResponseWriter, r *http.Request, k keeper) {
-	began := s.now()
+// backUp sends a backup. If it fails half way the connection is broken off, so that the
+// backup is not taken for complete.
+func (c *care) backUp(w http.ResponseWriter, r *http.Request, k keeper) {
+	began := c.now()
 	dir, done, err := k.Snapshot()
 	if err != nil {
-		s.log.Error("back the store up", "error", err)
+		c.log.Error("back the store up", "error", err)
 		status := http.StatusInternalServerError
 		if errors.Is(err, store.ErrFull) {
 			status = http.StatusInsufficientStorage
@@ -101,14 +109,14 @@ func (s *Server) backUp(w http.ResponseWriter, r *http.Request, k keeper) {
 	}
 	defer func() {
 		if err := done(); err != nil {
-			s.log.Error("remove what was backed up", "directory", dir, "error", err)
+			c.log.Error("remove what was backed up", "directory", dir, "error", err)
 		}
 	}()
 	w.Header().Set("Content-Type", "application/x-tar")
 	w.Header().Set("Content-Disposition", `attachment; filename="atys-backup.tar"`)
-	if err := backup.Write(r.Context(), w, backup.Source{Store: dir, Profiles: s.options.Profiles, Made: began}); err != nil {
-		s.log.Error("send a backup", "error", err)
+	if err := backup.Write(r.Context(), w, backup.Source{Store: dir, Profiles: c.profiles, Made: began}); err != nil {
+		c.log.Error("send a backup", "error", err)
 		panic(http.ErrAbortHandler)
 	}
-	s.log.Info("the store was backed up", "took", s.now().Sub(began).Round(time.Millisecond).String())
+	c.log.Info("the store was backed up", "took", c.now().Sub(began).Round(time.Millisecond).String())
 }

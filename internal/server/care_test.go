@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/backup"
 	"atys.dev/atys/internal/store/disk"
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/store/storetest"
+	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/test/testwait"
 )
 
@@ -113,7 +113,7 @@ func TestCare(t *testing.T) {
 // TestBackedUp backs a store up, with what it was told to record.
 func TestBackedUp(t *testing.T) {
 	c := careFor(t, itself)
-	if err := (ledger{filepath.Join(c.dir, "profiles", "default")}).keep(newOrdered(&spec.Profile{Name: "shells"}, noon)); err != nil {
+	if _, err := c.server.Apply(t.Context(), &atysv1.ApplyRequest{Objects: []string{`{"kind":"Profile","name":"shells"}`}}); err != nil {
 		t.Fatal(err)
 	}
 	_, body, err := c.get(t, "default/operator", BackupPath)

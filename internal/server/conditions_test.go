@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,17 +9,32 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/protobuf/proto"
 
+	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
 // TestConditionsOfAgents has agents report troubles: they are shown of each agent,
 // and counted.
 func TestConditionsOfAgents(t *testing.T) {
-	c := command(t, "")
+	c, err := New(Options{Store: mem.New(1), Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	// agent is what the server reports of one.
+	agent := func(node string) *atysv1.NodeState {
+		t.Helper()
+		response, err := c.Get(t.Context(), &atysv1.GetRequest{Kind: "agents", Name: node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.GetObjects()[0].GetAgent().GetState()
+	}
 	report := func(node string, conditions ...*atysv1.Condition) {
 		t.Helper()
-		if err := c.own(t).hear(&atysv1.ReportRequest{Node: node, State: &atysv1.NodeState{Conditions: conditions}}); err != nil {
+		if _, err := c.Report(t.Context(), &atysv1.ReportRequest{Node: node, State: &atysv1.NodeState{Conditions: conditions}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,17 +46,16 @@ func TestConditionsOfAgents(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, &atysv1.Condition{Kind: fmt.Sprint(i), Message: strings.Repeat("x", 10_000)})
 	}
-	if err := c.own(t).hear(&atysv1.ReportRequest{Node: "hostile", State: &atysv1.NodeState{Conditions: many}}); err == nil {
-		if got := c.agent(t, "hostile"); len(got.Conditions) > 16 || len(got.Conditions[0].Message) > 5000 {
-			t.Errorf("of a hostile agent %d conditions of %d bytes are shown", len(got.Conditions), len(got.Conditions[0].Message))
+	if _, err := c.Report(t.Context(), &atysv1.ReportRequest{Node: "hostile", State: &atysv1.NodeState{Conditions: many}}); err == nil {
+		if got := agent("hostile").GetConditions(); len(got) > 16 || len(got[0].GetMessage()) > 5000 {
+			t.Errorf("of a hostile agent %d conditions of %d bytes are shown", len(got), len(got[0].GetMessage()))
 		}
 	}
-	want := AgentCondition{Kind: "stacks-truncated", Since: since, Value: 0.15, Message: "15% of the stacks", Fix: "--unwind-memory"}
-	if got := c.agent(t, "a").Conditions; len(got) != 2 || got[0] != want {
-		t.Errorf("%+v, want %+v first", got, want)
+	if got := agent("a").GetConditions(); len(got) != 2 || !proto.Equal(got[0], truncated) {
+		t.Errorf("%v, want %v first", got, truncated)
 	}
 	page := httptest.NewRecorder()
-	c.overview(page, httptest.NewRequest(http.MethodGet, "/", nil))
+	c.pages.Overview(page, httptest.NewRequest(http.MethodGet, "/", nil))
 	for _, text := range []string{"2 of 2 agents report trouble: stacks-truncated", "a, since 12:00:00 UTC: 15% of the stacks (--unwind-memory)"} {
 		if !strings.Contains(page.Body.String(), text) {
 			t.Errorf("the page does not say %q: %s", text, page.Body)
@@ -58,20 +71,7 @@ atys_server_agents_in_condition{condition="tables-thrashing"} 0
 atys_server_agents_in_condition{condition="time-not-sampled"} 0
 atys_server_agents_in_condition{condition="windows-late"} 0
 `
-	if err := testutil.CollectAndCompare(c.Server, strings.NewReader(wanted), "atys_server_agents_in_condition"); err != nil {
+	if err := testutil.CollectAndCompare(c, strings.NewReader(wanted), "atys_server_agents_in_condition"); err != nil {
 		t.Error(err)
 	}
-}
-
-// agent is what the server says of one.
-func (c *commanded) agent(t *testing.T, node string) (a AgentStatus) {
-	t.Helper()
-	response, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "agents", Name: node})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(response.GetObjects()[0].GetJson()), &a); err != nil {
-		t.Fatal(err)
-	}
-	return a
 }

@@ -8,18 +8,18 @@ import (
 	"atys.dev/atys/internal/binfile/debugfile"
 )
 
-// DebugPath is where debug files are sent to (POST, the file as the body), and
-// listed (GET).
+// DebugPath is where debug files are uploaded (POST, the file as the body) and listed
+// (GET).
 const DebugPath = "/debug/files"
 
-// keepDebug keeps an executable or its debug file, and has what it names named.
-func (s *Server) keepDebug(w http.ResponseWriter, r *http.Request) {
-	if s.options.Debug.Dir == "" {
+// keepDebug keeps an executable or its debug file, and names code with it.
+func (n *namers) keepDebug(w http.ResponseWriter, r *http.Request) {
+	if n.options.Debug.Dir == "" {
 		http.Error(w, "this server keeps no debug files", http.StatusNotImplemented)
 		return
 	}
-	n := s.namers.namer(s.tenant(r.Context()))
-	kept, err := n.library.Keep(r.Body)
+	one := n.namer(n.tenant(r.Context()))
+	kept, err := one.library.Keep(r.Body)
 	switch {
 	case errors.Is(err, debugfile.ErrLibraryFull):
 		http.Error(w, err.Error(), http.StatusInsufficientStorage)
@@ -31,22 +31,22 @@ func (s *Server) keepDebug(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	case err != nil:
-		s.log.Error("keep a debug file", "error", err)
+		n.options.Log.Error("keep a debug file", "error", err)
 		http.Error(w, "the file was not kept: the server's log says why", http.StatusInternalServerError)
 		return
 	}
-	n.forget()
-	s.namers.look()
+	one.forget()
+	n.look()
 	answerJSON(w, kept)
 }
 
-// listDebug lists what was sent.
-func (s *Server) listDebug(w http.ResponseWriter, r *http.Request) {
+// listDebug lists what was uploaded.
+func (n *namers) listDebug(w http.ResponseWriter, r *http.Request) {
 	all := []debugfile.Kept{}
-	if s.options.Debug.Dir != "" {
-		found, err := s.namers.namer(s.tenant(r.Context())).library.List()
+	if n.options.Debug.Dir != "" {
+		found, err := n.namer(n.tenant(r.Context())).library.List()
 		if err != nil {
-			s.log.Error("list debug files", "error", err)
+			n.options.Log.Error("list debug files", "error", err)
 			http.Error(w, "the debug files could not be listed: the server's log says why", http.StatusInternalServerError)
 			return
 		}
@@ -57,5 +57,5 @@ func (s *Server) listDebug(w http.ResponseWriter, r *http.Request) {
 
 func answerJSON(w http.ResponseWriter, what any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(what) // whoever asked is gone if this fails
+	_ = json.NewEncoder(w).Encode(what) // the client is gone if this fails
 }

@@ -13,13 +13,26 @@ import (
 	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// Push keeps windows; see the service Intake.
-func (s *Server) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+// intake answers requests to the service Intake: it stores windows.
+type intake struct {
+	store     store.Store
+	tenants   *tenants
+	retention upkeep.Retention
+	crowded   func() // makes upkeep make room
+	metrics   *metrics
+	unkept    complaint
+	now       func() time.Time
+	log       *slog.Logger
+}
+
+// Push stores windows; see the service Intake.
+func (s *intake) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
 	response, left, err := s.push(ctx, r)
 	kept, ended, again := 0, err, len(response.GetUnknown())+len(response.GetOverlaps()) > 0
 	if err == nil && !again {
@@ -29,10 +42,10 @@ func (s *Server) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	return response, err
 }
 
-// push keeps windows, and tells what was left out of them.
-func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, leftOut, error) {
+// push stores windows, and returns what was refused of them.
+func (s *intake) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, leftOut, error) {
 	response := &atysv1.PushResponse{ReceivedUnixNano: s.now().UnixNano()}
-	b, err := batch(r)
+	b, err := batchOf(r)
 	if err != nil {
 		return nil, leftOut{}, connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -49,16 +62,16 @@ func (s *Server) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 		return nil, leftOut{}, s.unkeptFor(ctx, err)
 	default:
 		response.Refused = left.refused
-		if f, err := s.fleet(ctx); err == nil { // else no rates are decided for it
-			f.rates.note(b.Windows, s.now())
+		if t, err := s.tenants.asking(ctx); err == nil { // else no rates are decided by them
+			t.rates.Note(b.Windows)
 		}
 	}
 	response.AnsweredUnixNano = s.now().UnixNano()
 	return response, left, nil
 }
 
-// keep keeps a batch, without what is refused of it where the sender can be told so.
-func (s *Server) keep(ctx context.Context, r *atysv1.PushRequest, b *store.Batch, left *leftOut) error {
+// keep stores a batch. If the sender understands it, only some windows may be refused.
+func (s *intake) keep(ctx context.Context, r *atysv1.PushRequest, b *store.Batch, left *leftOut) error {
 	wrong := s.wrongTimes(ctx, b)
 	for _, i := range slices.Sorted(maps.Keys(wrong)) {
 		err := connect.NewError(connect.CodeInvalidArgument, wrong[i])
@@ -80,8 +93,8 @@ func (s *Server) keep(ctx context.Context, r *atysv1.PushRequest, b *store.Batch
 	return nil
 }
 
-// unkeptFor is what the sender is told why its windows were not kept.
-func (s *Server) unkeptFor(ctx context.Context, err error) error {
+// unkeptFor returns the error that the sender is sent when its windows were not stored.
+func (s *intake) unkeptFor(ctx context.Context, err error) error {
 	var answer *connect.Error
 	var quota *store.QuotaError
 	switch {
@@ -90,28 +103,28 @@ func (s *Server) unkeptFor(ctx context.Context, err error) error {
 	case errors.Is(err, wire.ErrMalformed):
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	case errors.As(err, &quota) && quota.Later:
-		s.metrics.crowded.WithLabelValues(s.tenant(ctx)).Inc()
-		s.unkept.tell(s.log, s.now(), "keep windows", fmt.Errorf("tenant %q: %w", s.tenant(ctx), quota))
-		s.Upkeep.Crowded()
+		s.metrics.crowded.WithLabelValues(s.tenants.name(ctx)).Inc()
+		s.unkept.log(s.log, s.now(), "keep windows", fmt.Errorf("tenant %q: %w", s.tenants.name(ctx), quota))
+		s.crowded()
 		return connect.NewError(connect.CodeUnavailable, quota)
 	case errors.As(err, &quota):
 		return connect.NewError(connect.CodeResourceExhausted, quota)
-	case errors.Is(err, store.ErrClosed): // it was told to end: nothing is wrong
+	case errors.Is(err, store.ErrClosed): // the server is shutting down
 		return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: send again later"))
 	case errors.Is(err, store.ErrFull):
-		s.unkept.tell(s.log, s.now(), "keep windows", err)
+		s.unkept.log(s.log, s.now(), "keep windows", err)
 		return connect.NewError(connect.CodeUnavailable, errors.New("the store cannot write: send again later"))
 	}
-	s.unkept.tell(s.log, s.now(), "keep windows", err)
+	s.unkept.log(s.log, s.now(), "keep windows", err)
 	return connect.NewError(connect.CodeInternal, errors.New("the windows were not kept: send again later"))
 }
 
-// leftOut is what is refused of a request whose other windows are kept.
+// leftOut is what is refused of a request whose other windows are stored.
 type leftOut struct {
 	places  []int        // of the batch's windows in the request
-	out     map[int]bool // windows of the batch that are to be taken out of it
+	out     map[int]bool // windows that are to be removed from the batch
 	refused []*atysv1.Refused
-	last    error // why the last one is
+	last    error // why the last window is refused
 }
 
 func indices(n int) (all []int) {
@@ -121,7 +134,7 @@ func indices(n int) (all []int) {
 	return all
 }
 
-// refuse notes that a window of the batch is refused, or parts of it.
+// refuse refuses a window of the batch, or parts of it.
 func (l *leftOut) refuse(err *connect.Error, window int, parts []int) {
 	if l.out == nil {
 		l.out = map[int]bool{}
@@ -130,7 +143,7 @@ func (l *leftOut) refuse(err *connect.Error, window int, parts []int) {
 	l.refused = append(l.refused, &atysv1.Refused{Window: uint32(l.places[window]), Parts: numbers(parts), Why: err.Message()})
 }
 
-// takeOut takes what is refused out of the batch.
+// takeOut removes what is refused from the batch.
 func (l *leftOut) takeOut(b *store.Batch) {
 	if len(l.out) == 0 {
 		return
@@ -145,7 +158,7 @@ func (l *leftOut) takeOut(b *store.Batch) {
 	b.Windows, l.places, l.out = windows, places, nil
 }
 
-// overlaps tells what windows contain that is there already.
+// overlaps lists the parts of windows that are stored already.
 func (l *leftOut) overlaps(e *store.OverlapError) (all []*atysv1.Overlap) {
 	for _, window := range slices.Sorted(maps.Keys(e.Parts)) {
 		all = append(all, &atysv1.Overlap{Window: uint32(l.places[window]), Parts: numbers(e.Parts[window])})
@@ -160,38 +173,38 @@ func numbers(ints []int) (all []uint32) {
 	return all
 }
 
-// put keeps a batch. What explains its stacks is read if that is needed: while a
-// fleet comes up, many agents explain the same at once, and to read it takes
-// longer than all else.
-func (s *Server) put(ctx context.Context, r *atysv1.PushRequest, b *store.Batch) (err error) {
+// put stores a batch. Its dictionary of stacks is read only if the store lacks some:
+// while a fleet starts, many agents send the same dictionary at once, and reading it
+// takes longer than all else.
+func (s *intake) put(ctx context.Context, r *atysv1.PushRequest, b *store.Batch) (err error) {
 	if r.GetIfUnknown() {
 		var unknown *store.UnknownError
-		if err = s.options.Store.Put(ctx, s.tenant(ctx), store.Raw, b); !errors.As(err, &unknown) {
+		if err = s.store.Put(ctx, s.tenants.name(ctx), store.Raw, b); !errors.As(err, &unknown) {
 			return err
 		}
 	}
 	if b.Forest, err = wire.Learn(r.GetDictionary()); err != nil {
 		return err
 	}
-	return s.options.Store.Put(ctx, s.tenant(ctx), store.Raw, b)
+	return s.store.Put(ctx, s.tenants.name(ctx), store.Raw, b)
 }
 
-// mostAhead is by how much an agent's clock may be ahead of ours: windows of a
-// time that has not come would be kept until after it is over.
+// mostAhead is by how much an agent's clock may be ahead of ours: windows of the future
+// would outlive their retention.
 const mostAhead = 3 * time.Hour
 
-// wrongTimes says what is wrong with windows of times that are not kept.
-func (s *Server) wrongTimes(ctx context.Context, b *store.Batch) map[int]error {
+// wrongTimes returns errors for windows whose times are in the future, or dropped already.
+func (s *intake) wrongTimes(ctx context.Context, b *store.Batch) map[int]error {
 	now, oldest := s.now(), time.Time{}
-	if dropped, err := s.options.Store.Dropped(ctx, s.tenant(ctx)); err == nil { // else Put fails as well
+	if dropped, err := s.store.Dropped(ctx, s.tenants.name(ctx)); err == nil { // else Put fails as well
 		oldest = dropped[store.Raw]
 	}
-	if keep := s.options.Retention[store.Raw]; keep > 0 && now.Add(-keep).After(oldest) {
+	if keep := s.retention[store.Raw]; keep > 0 && now.Add(-keep).After(oldest) {
 		oldest = now.Add(-keep)
 	}
 	wrong := map[int]error{}
 	for i, w := range b.Windows {
-		last := w.Head.Start // when the last of those begins that it contains
+		last := w.Head.Start // the latest start of the windows that it contains
 		for _, p := range w.Contains {
 			if at := w.Head.Start.Add(p.After); at.After(last) {
 				last = at
@@ -207,34 +220,34 @@ func (s *Server) wrongTimes(ctx context.Context, b *store.Batch) map[int]error {
 	return wrong
 }
 
-// complaint is an error that comes with each request while something is wrong:
-// it is told once in a while, with how often it came.
+// complaint logs an error that may recur with each request: it is logged once in a while,
+// with a count.
 type complaint struct {
 	mu    sync.Mutex // guards all below
-	told  time.Time
-	times int // since then
+	last  time.Time  // when it was last logged
+	times int        // since then
 }
 
 const complainEvery = 10 * time.Second
 
-func (c *complaint) tell(log *slog.Logger, now time.Time, what string, err error) {
+func (c *complaint) log(log *slog.Logger, now time.Time, what string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.times++
-	if since := now.Sub(c.told); since < 0 || since >= complainEvery {
+	if since := now.Sub(c.last); since < 0 || since >= complainEvery {
 		log.Error(what, "times", c.times, "error", err)
-		c.told, c.times = now, 0
+		c.last, c.times = now, 0
 	}
 }
 
-// batch reads a request but for its dictionary. Whatever is wrong with it will be wrong again.
-func batch(r *atysv1.PushRequest) (b *store.Batch, err error) {
+// batchOf converts a request, but for its dictionary. Its errors are permanent.
+func batchOf(r *atysv1.PushRequest) (b *store.Batch, err error) {
 	b = &store.Batch{}
 	if b.Stacks, err = wire.CheckPush(r); err != nil {
 		return nil, err
 	}
 	for i, m := range r.GetWindows() {
-		w, err := window(m)
+		w, err := windowOf(m)
 		if err != nil {
 			return nil, fmt.Errorf("window %d: %w", i, err)
 		}
@@ -248,8 +261,8 @@ func batch(r *atysv1.PushRequest) (b *store.Batch, err error) {
 	return b, nil
 }
 
-// window converts a message to a window of the store.
-func window(m *atysv1.Window) (w store.Window, err error) {
+// windowOf converts a message to a window of the store.
+func windowOf(m *atysv1.Window) (w store.Window, err error) {
 	if w.Head, w.Run, err = wire.Head(m); err != nil {
 		return w, err
 	}

@@ -27,13 +27,11 @@ func TestSilentAgents(t *testing.T) {
 	s := begin()
 	report := &atysv1.ReportRequest{Node: "n", Targets: []*atysv1.Target{{Labels: map[string]string{"service": "shop", "node": "n"}}},
 		Tasks: []*atysv1.TaskState{{Id: "builtin", Phase: "running"}, {Id: "gone", Phase: "running"}}}
-	f, err := s.fleet(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.arrive(&atysv1.AttendRequest{Node: "n"}); err != nil {
-		t.Fatal(err)
-	}
+	attends := make(chan struct{}, 100)
+	go func() { // ends with the test's context
+		_ = s.AttendTo(t.Context(), &atysv1.AttendRequest{Node: "n"}, func(*atysv1.Orders) error { attends <- struct{}{}; return nil })
+	}()
+	<-attends
 	heard := func(after time.Duration) {
 		t.Helper()
 		now = noon.Add(after)

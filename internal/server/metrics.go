@@ -1,12 +1,8 @@
 package server
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -14,9 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"atys.dev/atys/internal/health"
+	"atys.dev/atys/internal/server/fleet"
 )
 
-// metrics are what the server tells Prometheus of itself.
+// metrics are the metrics of the server itself; upkeep and decider have their own.
 type metrics struct {
 	windows  prometheus.Counter
 	pushes   *prometheus.CounterVec
@@ -24,10 +21,7 @@ type metrics struct {
 	refused  *prometheus.CounterVec
 	crowded  *prometheus.CounterVec
 
-	decisions    *prometheus.CounterVec
-	decidedAfter prometheus.Histogram
-
-	ended, refusals tally // the same for Status: pushes, and requests of those who may not
+	ended, refusals tally // for Status: pushes and refused requests
 }
 
 func newMetrics() *metrics {
@@ -41,16 +35,12 @@ func newMetrics() *metrics {
 			[]string{"code"}),
 		crowded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_over_quota_total", Help: "Requests to keep windows of tenants that had as many bytes as they may; agents send again."},
 			[]string{"tenant"}),
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_decisions_total", Help: "Decisions on rates, by the policy's reason; skipped: the window was passed, for want of time; failed: it could not be read."},
-			[]string{"reason"}),
-		decidedAfter: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "atys_server_decision_delay_seconds", Help: "How long after the end of a window rates were decided by it.",
-			Buckets: []float64{.5, 1, 2, 3, 4, 5, 6, 7, 8, 10, 15, 30, 60}}),
 	}
 }
 
-// counters are all that are registered as one.
+// counters lists all that are collected.
 func (m *metrics) counters() []prometheus.Collector {
-	return []prometheus.Collector{m.windows, m.pushes, m.answered, m.refused, m.crowded, m.decisions, m.decidedAfter}
+	return []prometheus.Collector{m.windows, m.pushes, m.answered, m.refused, m.crowded}
 }
 
 var (
@@ -59,9 +49,9 @@ var (
 	metricTokens = prometheus.NewDesc("atys_server_token_reload_failures_total", "Times that a file of tokens which had changed could not be read: those known before hold.", nil, nil)
 )
 
-// Describe lists what the server tells of itself; see prometheus.Collector.
+// Describe lists the metrics of the server; see prometheus.Collector.
 func (s *Server) Describe(to chan<- *prometheus.Desc) {
-	for _, c := range s.metrics.counters() {
+	for _, c := range append(s.metrics.counters(), s.Decider.Collectors()...) {
 		c.Describe(to)
 	}
 	to <- metricAgents
@@ -70,9 +60,9 @@ func (s *Server) Describe(to chan<- *prometheus.Desc) {
 	s.Upkeep.Describe(to)
 }
 
-// Collect gives it; see prometheus.Collector.
+// Collect collects them; see prometheus.Collector.
 func (s *Server) Collect(to chan<- prometheus.Metric) {
-	for _, c := range s.metrics.counters() {
+	for _, c := range append(s.metrics.counters(), s.Decider.Collectors()...) {
 		c.Collect(to)
 	}
 	gauge := func(d *prometheus.Desc, n int, label string) {
@@ -81,33 +71,21 @@ func (s *Server) Collect(to chan<- prometheus.Metric) {
 	if tokens := s.options.Admission.Tokens; tokens != nil {
 		to <- prometheus.MustNewConstMetric(metricTokens, prometheus.CounterValue, float64(tokens.Failed()))
 	}
-	agents := map[string]int{}
-	for _, f := range s.fleets.all() {
-		f.count(agents)
-	}
-	for _, state := range agentStates {
-		gauge(metricAgents, agents[state], state)
-	}
-	ailing := map[string]int{}
-	for _, f := range s.fleets.all() {
-		_, of := f.ailing()
+	agents, ailing := map[string]int{}, map[string]int{}
+	for _, t := range s.tenants.all() {
+		t.Count(agents)
+		_, of := t.Ailing()
 		for kind, n := range of {
 			ailing[kind] += n
 		}
+	}
+	for _, state := range fleet.States() {
+		gauge(metricAgents, agents[state], state)
 	}
 	for _, kind := range health.Kinds() {
 		gauge(metricAiling, ailing[string(kind)], string(kind))
 	}
 	s.Upkeep.Collect(to)
-}
-
-// count counts agents by whether and why they are silent.
-func (f *fleet) count(agents map[string]int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, a := range f.agents {
-		agents[f.state(a)]++
-	}
 }
 
 // timed measures how long requests take.
@@ -122,14 +100,14 @@ func (m *metrics) timed() connect.Interceptor {
 	})
 }
 
-// refuse notes that somebody may not.
+// refuse counts a request that was refused.
 func (m *metrics) refuse(code connect.Code) {
 	m.refused.WithLabelValues(code.String()).Inc()
 	m.refusals.count(code.String())
 }
 
-// pushed notes how a request to keep windows ended, of which some may have been kept
-// though others were refused.
+// pushed counts a push by its result. Some windows may have been stored though others
+// were refused.
 func (m *metrics) pushed(kept int, unknown bool, err error) {
 	m.windows.Add(float64(kept))
 	code := "ok"
@@ -143,8 +121,7 @@ func (m *metrics) pushed(kept int, unknown bool, err error) {
 	m.ended.count(code)
 }
 
-// expose answers Prometheus: what the registry has, and which agents there are
-// to ask.
+// expose routes requests of Prometheus: metrics, and service discovery of agents.
 func (s *Server) expose(mux *routes) {
 	if s.options.Registry == nil {
 		return
@@ -153,39 +130,12 @@ func (s *Server) expose(mux *routes) {
 	mux.HandleFunc("GET /sd/agents", s.discover)
 }
 
-// scraped is an agent in Prometheus' form of discovery over HTTP.
-type scraped struct {
-	Targets []string          `json:"targets"`
-	Labels  map[string]string `json:"labels"`
-}
-
-// discover lists the agents that can be asked for their metrics.
+// discover lists the agents that serve metrics.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request) {
-	f, err := s.fleet(r.Context())
-	if err != nil {
-		s.fail(w, "list agents", err)
+	f, err := s.tenants.fleet(r.Context())
+	if err != nil { // it is logged
+		http.Error(w, "the server could not list agents: its log says why", http.StatusInternalServerError)
 		return
 	}
-	all := f.scraped()
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all) // who asked is gone if this fails
+	answerJSON(w, f.Scraped())
 }
-
-func (f *fleet) scraped() []scraped {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := []scraped{} // in JSON a list, never null
-	for node, a := range f.agents {
-		address := a.report.GetState().GetMetricsAddress()
-		if _, _, err := net.SplitHostPort(address); err != nil || a.left || f.now().Sub(a.seen) > forgetScraped {
-			continue
-		}
-		all = append(all, scraped{Targets: []string{address}, Labels: map[string]string{"node": node, "__meta_atys_version": a.report.GetVersion()}})
-	}
-	slices.SortFunc(all, func(a, b scraped) int { return cmp.Compare(a.Targets[0], b.Targets[0]) })
-	return all
-}
-
-// forgetScraped is how long an agent is told of that is silent: long enough for
-// Prometheus to see that it is down.
-const forgetScraped = 10 * time.Minute

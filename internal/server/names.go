@@ -15,6 +15,7 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/symbol"
+	"atys.dev/atys/internal/wire/atysv1"
 )
 
 // Debug says where the server finds names of code that agents could not name.
@@ -197,13 +198,14 @@ func (n *namer) close() {
 	n.end()
 }
 
-// namers are those of all tenants.
+// namers are the namers of all tenants.
 type namers struct {
 	options Options
+	tenant  func(context.Context) string // of a request
+	wake    chan struct{}                // there are more files
 
-	mu   sync.Mutex // guards of
-	of   map[string]*namer
-	wake chan struct{} // there are more files
+	mu sync.Mutex // guards of
+	of map[string]*namer
 }
 
 // look has what lacks names be looked at again.
@@ -226,10 +228,10 @@ func (n *namers) namer(tenant string) *namer {
 	return one
 }
 
-// Name names what agents could not until the context ends, and what was kept
-// before as well: names are looked up when windows are read.
-func (s *Server) Name(ctx context.Context) {
-	if s.options.Debug.Dir == "" {
+// Run names code that agents could not name until the context ends, also in windows that
+// are stored already: names are looked up when windows are read.
+func (n *namers) Run(ctx context.Context) {
+	if n.options.Debug.Dir == "" {
 		return
 	}
 	var askers sync.WaitGroup
@@ -237,24 +239,42 @@ func (s *Server) Name(ctx context.Context) {
 	ticker := time.NewTicker(nameEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		tenants, err := s.options.Store.Tenants(ctx)
+		tenants, err := n.options.Store.Tenants(ctx)
 		for _, tenant := range tenants {
-			n := s.namers.namer(tenant)
-			err = errors.Join(err, n.name(ctx, s.options.Store, tenant))
-			n.ask(ctx, &askers, s.namers.look)
+			one := n.namer(tenant)
+			err = errors.Join(err, one.name(ctx, n.options.Store, tenant))
+			one.ask(ctx, &askers, n.look)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.Error("name code", "error", err)
+			n.options.Log.Error("name code", "error", err)
 		}
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
-		case <-s.namers.wake:
+		case <-n.wake:
 		}
 	}
-	s.namers.mu.Lock()
-	defer s.namers.mu.Unlock()
-	for _, one := range s.namers.of {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, one := range n.of {
 		one.close()
 	}
+}
+
+// quota returns the quota of a tenant's debug files; none if they cannot be listed.
+func (n *namers) quota(tenant string) []*atysv1.Quota {
+	if n.options.Debug.Dir == "" {
+		return nil
+	}
+	library := n.namer(tenant).library
+	files, err := library.List()
+	if err != nil {
+		n.options.Log.Error("list debug files", "error", err)
+		return nil
+	}
+	q := &atysv1.Quota{What: "bytes of debug files", Most: uint64(library.Bytes)}
+	for _, file := range files {
+		q.Used += uint64(file.Bytes)
+	}
+	return []*atysv1.Quota{q}
 }

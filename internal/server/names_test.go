@@ -108,7 +108,7 @@ func shipStripped(t *testing.T, p stripped, debug Debug) *named {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
-		n.server.Name(ctx)
+		n.server.Names.Run(ctx)
 		close(ended)
 	}()
 	t.Cleanup(func() {

@@ -49,7 +49,7 @@ func (r *running) examined(t *testing.T, script string) *httptest.Server {
 		page := inner.Body.String()
 		if asked.URL.Path == "/" {
 			policy := w.Header().Get("Content-Security-Policy")
-			w.Header().Set("Content-Security-Policy", strings.Replace(policy, "script-src ", "script-src '"+fingerprint(script)+"' ", 1))
+			w.Header().Set("Content-Security-Policy", strings.Replace(policy, "script-src ", "script-src '"+sourceOf(script)+"' ", 1))
 			page = strings.Replace(page, "</body>", "<script>"+script+"</script></body>", 1)
 		}
 		w.WriteHeader(inner.Code)

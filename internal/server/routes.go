@@ -2,13 +2,13 @@ package server
 
 import "net/http"
 
-// routes is a mux that knows what it answers: a test asks for each as everybody.
+// routes is a mux that lists its patterns: a test requests each in every role.
 type routes struct {
 	http.ServeMux
 	patterns []string
 }
 
-// Handle has a handler answer what a pattern matches.
+// Handle routes requests that match a pattern to a handler.
 func (r *routes) Handle(pattern string, h http.Handler) {
 	r.patterns = append(r.patterns, pattern)
 	r.ServeMux.Handle(pattern, h)

@@ -1,21 +1,20 @@
-// Package server keeps what agents send, and shows it.
+// Package server composes a server: it stores the windows that agents send, answers
+// queries, and holds the parts that do the rest.
 //
+//	each request -> auth.Guard -> admit.go: who asks, and of which tenant (tenants.go)?
 //	Push (intake.go) -> checked -> store.Put -> acknowledged
-//	Apply (control.go) -> profiles, kept (ledger.go) -> whom they choose (choice.go) -> orders of each agent (fleet.go) -> Attend
-//	Offer -> the relay of each group (relays.go) -> in the orders of its agents
-//	Report -> who is there, and how profiles fare (fleet.go) -> Get, Watch
-//	Merge (ask.go) -> store.Merge -> a profile.Grove -> wire.SealGrove
-//	Name, and debug files (debug.go), also of other servers (debuginfod.go) -> code that agents could not name (names.go)
-//	an operator -> the store is counted, checked, backed up while it is open (care.go)
-//	Push -> Decide (rates.go, decide.go): policies choose rates by what came -> rate_orders.go -> Attend
-//	Upkeep -> windows are rolled up, and dropped by age and quota (package upkeep)
-//	Prometheus -> metrics.go
-//	Status -> how all this fares (status.go)
-//	each request -> auth.Guard: was it meant for us? -> admit.go: who asks, of which tenant (tenants.go)?
-//	a browser -> pages.go -> store.Merge -> a profile.Grove, its tree -> render.HTML
+//	Apply, Get, Attend, Report, Offer -> package fleet
+//	Push -> package rates: policies decide on sampling rates -> orders of package fleet
+//	package upkeep: windows are rolled up, and dropped by age and quota
+//	Merge, Top, ... (queries.go) -> package query -> a profile.Grove -> wire.SealGrove
+//	debug files (debug.go), also of debuginfod (debuginfod.go) -> names of code that agents could not name (names.go)
+//	a browser -> package ui
+//	an operator -> statistics, checks and backups of the store (care.go)
+//	Prometheus -> metrics.go; Status -> status.go
 package server
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -25,48 +24,56 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/server/fleet"
+	"atys.dev/atys/internal/server/rates"
+	"atys.dev/atys/internal/server/ui"
 	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
-// Options say what a server stands on. Store is needed.
+// Options configure a Server. Store is required.
 type Options struct {
 	Store     store.Store
 	Retention upkeep.Retention     // of windows, by level
-	Quotas    store.Quotas         // those that the store knows
-	Profiles  string               // directory in which they are kept; "": nowhere
+	Quotas    store.Quotas         // those that the store has
+	Profiles  string               // directory that profiles are kept in; "": they are lost on restart
 	GroupBy   string               // label of agents and relays that groups them; "": all are one group
 	Debug     Debug                // names of code that agents could not name
-	Tenant    string               // of the agent in this process, and of who need not say who they are; "": "default"
+	Tenant    string               // of the agent in this process, and of clients that need no identity; "": "default"
 	Admission Admission            // who may ask
-	Hosts     []string             // what this server is called, beside this machine's own addresses
-	Registry  *prometheus.Registry // what /metrics shows; nil: there is none
+	Hosts     []string             // names of the server, beside the addresses of this machine
+	Registry  *prometheus.Registry // what /metrics serves; nil: it is not served
 	Version   string               // of this program
-	Disk      string               // directory on the disk that windows are kept on; "": none is told of
-	Inside    http.Handler         // what operators are told of this process, below auth.InsidePath; nil: nothing
+	Disk      string               // directory on the disk that windows are stored on; "": Status does not include the disk
+	Inside    http.Handler         // debug pages for operators, below auth.InsidePath; nil: none
 	Now       func() time.Time
 	Log       *slog.Logger
 }
 
-// Server answers agents and browsers.
+// Server answers agents, relays, commands and browsers.
 type Server struct {
+	*fleet.Service // Attend, Report, Offer, Stand; Apply, Get, Delete, Watch
+	*intake        // Push
+	*queries       // Merge, Top, ...
+
+	// These run until their context ends; a caller runs them.
+	Upkeep  *upkeep.Upkeep
+	Decider *rates.Decider // on sampling rates
+	Names   *namers        // of code that agents could not name
+
 	options   Options
 	log       *slog.Logger
 	now       func() time.Time
 	began     time.Time
-	fleets    *fleets
-	namers    *namers
-	watches   watches
-	unkept    complaint
-	undecided complaint     // rates that could not be
-	rouse     chan struct{} // there may be rates to decide on
+	tenants   *tenants
+	undecided complaint // decisions on rates that failed
 	care      care
-	classes   classes
 	metrics   *metrics
-
-	Upkeep *upkeep.Upkeep // of the store; it is to be run
+	pages     *ui.Pages
 }
 
 // New prepares a server.
@@ -83,43 +90,49 @@ func New(o Options) (*Server, error) {
 	if err := auth.CheckTenant(o.Tenant); err != nil {
 		return nil, err
 	}
-	rouse := make(chan struct{}, 1)
-	s := &Server{options: o, log: o.Log, now: o.Now, began: o.Now(), rouse: rouse, fleets: &fleets{options: o, rouse: rouse, of: map[string]*fleet{}},
-		namers: &namers{options: o, of: map[string]*namer{}, wake: make(chan struct{}, 1)}, watches: watches{of: map[auth.Identity]int{}}, metrics: newMetrics()}
-	s.Upkeep = upkeep.New(upkeep.Options{Store: o.Store, Retention: o.Retention, Quotas: o.Quotas, Tidy: s.fleets.tidy, Now: o.Now, Log: o.Log})
-	if _, err := s.fleets.fleet(o.Tenant); err != nil {
+	wake := make(chan struct{}, 1)
+	t := &tenants{own: o.Tenant, profiles: o.Profiles, groupBy: o.GroupBy, wake: wake, now: o.Now, log: o.Log, of: map[string]*tenant{}}
+	if _, err := t.get(o.Tenant); err != nil {
 		return nil, err
 	}
+	s := &Server{options: o, log: o.Log, now: o.Now, began: o.Now(), tenants: t, metrics: newMetrics(), care: care{store: o.Store, profiles: o.Profiles, now: o.Now, log: o.Log},
+		Service: &fleet.Service{Of: t.fleet, Now: o.Now},
+		Upkeep:  upkeep.New(upkeep.Options{Store: o.Store, Retention: o.Retention, Quotas: o.Quotas, Tidy: t.tidy, Now: o.Now, Log: o.Log}),
+		Names:   &namers{options: o, tenant: t.name, of: map[string]*namer{}, wake: make(chan struct{}, 1)}}
+	s.queries = &queries{store: o.Store, tenants: t, now: o.Now, log: o.Log}
+	s.intake = &intake{store: o.Store, tenants: t, retention: o.Retention, crowded: s.Upkeep.Crowded, metrics: s.metrics, now: o.Now, log: o.Log}
+	s.Decider = rates.NewDecider(rates.Options{Store: o.Store, Tenants: t.deciding, Wake: wake, Now: o.Now, Log: o.Log,
+		Failed: func(what string, err error) { s.undecided.log(o.Log, o.Now(), what, err) }})
+	s.pages = &ui.Pages{Asker: s.asker, Ailing: s.ailing, Rates: s.ratesOf, Now: o.Now, Log: o.Log}
 	if o.Registry != nil {
 		if err := o.Registry.Register(s); err != nil {
-			return nil, fmt.Errorf("tell Prometheus of the server: %w", err)
+			return nil, fmt.Errorf("register the metrics of the server: %w", err)
 		}
 	}
 	return s, nil
 }
 
-// Close has those go who stay connected. What is answered at once still is.
-func (s *Server) Close() { s.fleets.end() }
+// Close ends open streams. Calls in flight finish.
+func (s *Server) Close() { s.tenants.end() }
 
-// What is read and answered at once, of each kind: each may take many times its
-// bytes in memory while it is, and what it is answered with lies there until it is
-// read. Streams are not among them: they stay.
+// How many requests of each kind are answered at a time, streams aside: a request may
+// take many times its size in memory, and its answer stays in memory until it is read.
 const (
 	mostPushes    = 24
 	mostQuestions = 24
 	mostReports   = 24
 )
 
-// leastCompressed is the size from which on an answer is compressed: most are of
-// some bytes, and an agent's window is answered in less time than that takes.
+// leastCompressed is the least size of answers that are compressed: most have a few
+// bytes, and compressing would take longer than answering a push.
 const leastCompressed = 1 << 10
 
-// Handler gives all that the server answers.
+// Handler answers all requests.
 func (s *Server) Handler() http.Handler {
 	return auth.Patient(auth.Guard(s.options.Hosts, s.options.Admission.Local, s.admit(s.routes())))
 }
 
-// routes are what is answered to whoever may ask for it; see needs.
+// routes returns the handlers of all requests; see needs for the roles.
 func (s *Server) routes() *routes {
 	mux := &routes{}
 	options := connect.WithHandlerOptions(wire.Reading(), connect.WithCompressMinBytes(leastCompressed), connect.WithInterceptors(s.metrics.timed()))
@@ -128,21 +141,21 @@ func (s *Server) routes() *routes {
 	mux.Handle(path, bodies.Whole(auth.AtOnce(mostPushes, intake)))
 	s.answerAsked(mux, options)
 	s.expose(mux)
-	mux.HandleFunc("POST "+DebugPath, auth.Flowing(s.keepDebug))
-	mux.HandleFunc("GET "+DebugPath, s.listDebug)
-	s.lookAfter(mux)
+	mux.HandleFunc("POST "+DebugPath, auth.Flowing(s.Names.keepDebug))
+	mux.HandleFunc("GET "+DebugPath, s.Names.listDebug)
+	s.care.route(mux, s.ownOnly)
 	if s.options.Inside != nil {
 		mux.Handle("GET "+auth.InsidePath, s.ownOnly(s.options.Inside))
 	}
-	mux.Handle("GET /{$}", auth.AtOnce(mostQuestions, http.HandlerFunc(s.overview)))
-	mux.Handle("GET /flame", auth.AtOnce(mostQuestions, http.HandlerFunc(s.flame)))
+	mux.Handle("GET /{$}", auth.AtOnce(mostQuestions, http.HandlerFunc(s.pages.Overview)))
+	mux.Handle("GET /flame", auth.AtOnce(mostQuestions, http.HandlerFunc(s.pages.Flame)))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok\n")) // whoever asked is gone if this fails
+		_, _ = w.Write([]byte("ok\n")) // the client is gone if this fails
 	})
 	return mux
 }
 
-// answerAsked answers requests that hold no windows, and are small.
+// answerAsked routes requests without windows, which are small.
 func (s *Server) answerAsked(mux *routes, options connect.HandlerOption) {
 	options = connect.WithHandlerOptions(options, wire.Asking())
 	bodies := &auth.Bodies{Each: wire.MaxBody, All: wire.MaxAsking}
@@ -159,4 +172,23 @@ func (s *Server) answerAsked(mux *routes, options connect.HandlerOption) {
 	for _, procedure := range []string{atysv1connect.FleetReportProcedure, atysv1connect.FleetStandProcedure} {
 		handle(procedure, auth.AtOnce(mostReports, fleet))
 	}
+}
+
+// ailing returns the agents of a request's tenant that report conditions, and how many
+// report which.
+func (s *Server) ailing(ctx context.Context) ([]*atysv1.AgentStatus, map[string]int) {
+	f, err := s.tenants.fleet(ctx)
+	if err != nil { // it is logged
+		return nil, nil
+	}
+	return f.Ailing()
+}
+
+// ratesOf returns the rates of a service, by profile.
+func (s *Server) ratesOf(ctx context.Context, service string) map[string]profile.Rate {
+	t, err := s.tenants.asking(ctx)
+	if err != nil { // it is logged
+		return nil
+	}
+	return t.rates.OfService(service)
 }

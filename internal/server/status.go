@@ -12,18 +12,18 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// Status tells how the server fares; see the service Control.
+// Status describes the server; see the service Control.
 func (s *Server) Status(ctx context.Context, _ *atysv1.StatusRequest) (*atysv1.StatusResponse, error) {
 	response := &atysv1.StatusResponse{Version: s.options.Version, Protocol: wire.Protocol, StartedUnixNano: s.began.UnixNano(),
-		ReceivedUnixNano: s.now().UnixNano(), Tenant: s.tenant(ctx), Role: string(auth.Operator)}
+		ReceivedUnixNano: s.now().UnixNano(), Tenant: s.tenants.name(ctx), Role: string(auth.Operator)}
 	if who, ok := auth.From(ctx); ok {
 		response.Role, response.Name = string(who.Role), who.Name
 	}
-	f, err := s.fleet(ctx)
+	f, err := s.tenants.fleet(ctx)
 	if err != nil {
 		return nil, err
 	}
-	response.Quotas = append(f.quotas(), s.debugQuota(response.GetTenant())...)
+	response.Quotas = append(f.Quotas(), s.Names.quota(response.GetTenant())...)
 	if response.GetTenant() == s.options.Tenant {
 		if response.Machine, err = s.machine(ctx); err != nil {
 			return nil, s.unread(err)
@@ -33,37 +33,7 @@ func (s *Server) Status(ctx context.Context, _ *atysv1.StatusRequest) (*atysv1.S
 	return response, nil
 }
 
-// quotas tells how near a tenant is to what it may have.
-func (f *fleet) quotas() []*atysv1.Quota {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return []*atysv1.Quota{
-		{What: "profiles", Used: uint64(len(f.profiles)), Most: maxProfiles},
-		{What: "agents", Used: uint64(len(f.agents)), Most: maxAgents},
-		{What: "relays", Used: uint64(len(f.relays.offers)), Most: maxRelays},
-		{What: "bytes that agents tell of themselves", Used: uint64(f.held), Most: maxHeld},
-	}
-}
-
-// debugQuota is that of files that name code; none where they cannot be listed.
-func (s *Server) debugQuota(tenant string) []*atysv1.Quota {
-	if s.options.Debug.Dir == "" {
-		return nil
-	}
-	library := s.namers.namer(tenant).library
-	files, err := library.List()
-	if err != nil {
-		s.log.Error("list debug files", "error", err)
-		return nil
-	}
-	q := &atysv1.Quota{What: "bytes of debug files", Most: uint64(library.Bytes)}
-	for _, file := range files {
-		q.Used += uint64(file.Bytes)
-	}
-	return []*atysv1.Quota{q}
-}
-
-// machine tells what is the same for all tenants.
+// machine describes what all tenants share.
 func (s *Server) machine(ctx context.Context) (*atysv1.Machine, error) {
 	m := &atysv1.Machine{Pushes: s.metrics.ended.all(), Refused: s.metrics.refusals.all()}
 	if tokens := s.options.Admission.Tokens; tokens != nil {

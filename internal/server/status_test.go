@@ -58,7 +58,7 @@ func TestStatus(t *testing.T) {
 		}
 		what[q.GetWhat()] = q.GetMost()
 	}
-	if what["profiles"] != maxProfiles || what["bytes of debug files"] != debugBytes {
+	if what["profiles"] != 1000 || what["bytes of debug files"] != debugBytes {
 		t.Errorf("quotas of %v", what)
 	}
 	if status := ask("other/operator"); status.GetMachine() != nil || status.GetTenant() != "other" || status.GetRole() != "operator" || len(status.GetQuotas()) == 0 {

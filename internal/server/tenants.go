@@ -3,87 +3,124 @@ package server
 import (
 	"context"
 	"errors"
-	"maps"
+	"log/slog"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
+
+	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/internal/server/fleet"
+	"atys.dev/atys/internal/server/rates"
 )
 
-// fleets are those of all tenants: each has its own agents and profiles.
-type fleets struct {
-	options Options
-	rouse   chan<- struct{} // see rates
+// tenant is what the server knows of a tenant.
+type tenant struct {
+	*fleet.Fleet
+	rates *rates.Rates
+}
+
+// tenants are those that have been asked for.
+type tenants struct {
+	own      string // tenant of clients in this process, and of those that need no identity
+	profiles string // directory; "": profiles are not kept
+	groupBy  string
+	wake     chan<- struct{} // a rate may have to be decided on
+	now      func() time.Time
+	log      *slog.Logger
 
 	mu    sync.Mutex // guards all below
-	of    map[string]*fleet
+	of    map[string]*tenant
 	ended bool
 }
 
-// fleet finds a tenant's, or reads what is kept of it.
-func (f *fleets) fleet(tenant string) (*fleet, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if one := f.of[tenant]; one != nil {
-		return one, nil
+// name returns the tenant of a request.
+func (t *tenants) name(ctx context.Context) string {
+	if who, ok := auth.From(ctx); ok {
+		return who.Tenant
 	}
-	o := f.options
-	if o.Profiles != "" {
-		o.Profiles = filepath.Join(o.Profiles, tenant)
+	return t.own
+}
+
+// asking returns the tenant of a request.
+func (t *tenants) asking(ctx context.Context) (*tenant, error) {
+	one, err := t.get(t.name(ctx))
+	if err != nil {
+		t.log.Error("read the profiles of a tenant", "tenant", t.name(ctx), "error", err)
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the profiles could not be read: the server's log says why"))
 	}
-	one, err := newFleet(o, o.Log, o.Now)
+	return one, nil
+}
+
+// fleet returns the fleet of a request's tenant.
+func (t *tenants) fleet(ctx context.Context) (*fleet.Fleet, error) {
+	one, err := t.asking(ctx)
 	if err != nil {
 		return nil, err
 	}
-	one.rates.wake = f.rouse
-	one.rates.rouse()
-	if f.ended {
-		one.end()
+	return one.Fleet, nil
+}
+
+// get returns a tenant, and reads its profiles the first time.
+func (t *tenants) get(name string) (*tenant, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.of[name]; one != nil {
+		return one, nil
 	}
-	f.of[tenant] = one
+	dir := t.profiles
+	if dir != "" {
+		dir = filepath.Join(dir, name)
+	}
+	r := rates.New(t.now, t.wake)
+	f, err := fleet.New(fleet.Options{Tenant: name, Profiles: dir, GroupBy: t.groupBy, Rates: r, Now: t.now, Log: t.log})
+	if err != nil {
+		return nil, err
+	}
+	r.Start()
+	if t.ended {
+		f.Close()
+	}
+	one := &tenant{f, r}
+	t.of[name] = one
 	return one, nil
 }
 
 // all lists those that have been asked for.
-func (f *fleets) all() (all []*fleet) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, one := range f.of {
+func (t *tenants) all() (all []*tenant) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, one := range t.of {
 		all = append(all, one)
 	}
 	return all
 }
 
-// tidy forgets what ended long ago, also of tenants that nobody asks for.
-func (f *fleets) tidy() {
-	for _, one := range f.all() {
-		one.tidy()
+// deciding returns the rates of all tenants, by name.
+func (t *tenants) deciding() map[string]rates.Tenant {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := map[string]rates.Tenant{}
+	for name, one := range t.of {
+		all[name] = rates.Tenant{Rates: one.rates, Orders: one.Fleet}
+	}
+	return all
+}
+
+// tidy tidies all fleets, also where no agent connects any more.
+func (t *tenants) tidy() {
+	for _, one := range t.all() {
+		one.Tidy()
 	}
 }
 
-// byTenant gives them by whose they are.
-func (f *fleets) byTenant() map[string]*fleet {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.of)
-}
-
-// end has all who attend go, and all who come.
-func (f *fleets) end() {
-	f.mu.Lock()
-	f.ended = true
-	f.mu.Unlock()
-	for _, one := range f.all() {
-		one.end()
+// end ends the streams of all fleets, and of those that are asked for later.
+func (t *tenants) end() {
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+	for _, one := range t.all() {
+		one.Close()
 	}
-}
-
-// fleet gives that of who asks.
-func (s *Server) fleet(ctx context.Context) (*fleet, error) {
-	f, err := s.fleets.fleet(s.tenant(ctx))
-	if err != nil {
-		s.log.Error("read a tenant's profiles", "tenant", s.tenant(ctx), "error", err)
-		return nil, connect.NewError(connect.CodeUnavailable, errors.New("the profiles could not be read: the server's log says why"))
-	}
-	return f, nil
 }

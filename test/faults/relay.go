@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/auth"
-	"atys.dev/atys/internal/server"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 	"atys.dev/atys/test/vacant"
@@ -79,18 +77,14 @@ func (r *Relay) Again() (err error) {
 }
 
 // Relays are those that a server knows, by name.
-func (s *Server) Relays(ctx context.Context) (map[string]server.RelayStatus, error) {
+func (s *Server) Relays(ctx context.Context) (map[string]*atysv1.RelayStatus, error) {
 	response, err := atysv1connect.NewControlClient(s.Client(), s.URL()).Get(ctx, &atysv1.GetRequest{Kind: "relays"})
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]server.RelayStatus{}
+	all := map[string]*atysv1.RelayStatus{}
 	for _, o := range response.GetObjects() {
-		var status server.RelayStatus
-		if err := json.Unmarshal([]byte(o.GetJson()), &status); err != nil {
-			return nil, err
-		}
-		all[o.GetName()] = status
+		all[o.GetName()] = o.GetRelay()
 	}
 	return all, nil
 }

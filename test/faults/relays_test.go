@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"atys.dev/atys/internal/server"
+	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/test/testwait"
 )
 
@@ -138,7 +138,7 @@ func TestRelayLosesItsPower(t *testing.T) {
 	}
 }
 
-func relaysOf(t *testing.T, s *Server) map[string]server.RelayStatus {
+func relaysOf(t *testing.T, s *Server) map[string]*atysv1.RelayStatus {
 	t.Helper()
 	relays, err := s.Relays(t.Context())
 	if err != nil {
@@ -151,7 +151,7 @@ func relaysOf(t *testing.T, s *Server) map[string]server.RelayStatus {
 func central(t *testing.T, s *Server, group string) string {
 	t.Helper()
 	for name, r := range relaysOf(t, s) {
-		if r.Group == group && r.Central {
+		if r.GetGroup() == group && r.GetCentral() {
 			return name
 		}
 	}

@@ -3029,12 +3029,20 @@ func (x *ApplyResponse) GetObjects() []*Object {
 	return nil
 }
 
-// Object is a profile, an agent or a target.
+// Object is a profile, an agent, a target or a relay with its status. Servers
+// before this field was added set json only.
 type Object struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Json          string                 `protobuf:"bytes,3,opt,name=json,proto3" json:"json,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Json  string                 `protobuf:"bytes,3,opt,name=json,proto3" json:"json,omitempty"` // the status as a document, as commands print it
+	// Types that are valid to be assigned to Status:
+	//
+	//	*Object_Profile
+	//	*Object_Agent
+	//	*Object_Target
+	//	*Object_Relay
+	Status        isObject_Status `protobuf_oneof:"status"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3090,6 +3098,406 @@ func (x *Object) GetJson() string {
 	return ""
 }
 
+func (x *Object) GetStatus() isObject_Status {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *Object) GetProfile() *ProfileStatus {
+	if x != nil {
+		if x, ok := x.Status.(*Object_Profile); ok {
+			return x.Profile
+		}
+	}
+	return nil
+}
+
+func (x *Object) GetAgent() *AgentStatus {
+	if x != nil {
+		if x, ok := x.Status.(*Object_Agent); ok {
+			return x.Agent
+		}
+	}
+	return nil
+}
+
+func (x *Object) GetTarget() *Target {
+	if x != nil {
+		if x, ok := x.Status.(*Object_Target); ok {
+			return x.Target
+		}
+	}
+	return nil
+}
+
+func (x *Object) GetRelay() *RelayStatus {
+	if x != nil {
+		if x, ok := x.Status.(*Object_Relay); ok {
+			return x.Relay
+		}
+	}
+	return nil
+}
+
+type isObject_Status interface {
+	isObject_Status()
+}
+
+type Object_Profile struct {
+	Profile *ProfileStatus `protobuf:"bytes,4,opt,name=profile,proto3,oneof"`
+}
+
+type Object_Agent struct {
+	Agent *AgentStatus `protobuf:"bytes,5,opt,name=agent,proto3,oneof"`
+}
+
+type Object_Target struct {
+	Target *Target `protobuf:"bytes,6,opt,name=target,proto3,oneof"`
+}
+
+type Object_Relay struct {
+	Relay *RelayStatus `protobuf:"bytes,7,opt,name=relay,proto3,oneof"`
+}
+
+func (*Object_Profile) isObject_Status() {}
+
+func (*Object_Agent) isObject_Status() {}
+
+func (*Object_Target) isObject_Status() {}
+
+func (*Object_Relay) isObject_Status() {}
+
+type ProfileStatus struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Profile         string                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"` // JSON
+	CreatedUnixNano int64                  `protobuf:"fixed64,2,opt,name=created_unix_nano,json=createdUnixNano,proto3" json:"created_unix_nano,omitempty"`
+	UntilUnixNano   int64                  `protobuf:"fixed64,3,opt,name=until_unix_nano,json=untilUnixNano,proto3" json:"until_unix_nano,omitempty"` // 0: until it is deleted
+	Phase           string                 `protobuf:"bytes,4,opt,name=phase,proto3" json:"phase,omitempty"`                                          // waiting, running, done, failed
+	Nodes           []*NodeTask            `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Instances       *Instances             `protobuf:"bytes,6,opt,name=instances,proto3" json:"instances,omitempty"` // none: all instances are recorded
+	Rates           []*ServiceRate         `protobuf:"bytes,7,rep,name=rates,proto3" json:"rates,omitempty"`         // of services that have sent windows, where a policy decides
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ProfileStatus) Reset() {
+	*x = ProfileStatus{}
+	mi := &file_atys_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProfileStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProfileStatus) ProtoMessage() {}
+
+func (x *ProfileStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProfileStatus.ProtoReflect.Descriptor instead.
+func (*ProfileStatus) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ProfileStatus) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *ProfileStatus) GetCreatedUnixNano() int64 {
+	if x != nil {
+		return x.CreatedUnixNano
+	}
+	return 0
+}
+
+func (x *ProfileStatus) GetUntilUnixNano() int64 {
+	if x != nil {
+		return x.UntilUnixNano
+	}
+	return 0
+}
+
+func (x *ProfileStatus) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *ProfileStatus) GetNodes() []*NodeTask {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ProfileStatus) GetInstances() *Instances {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+func (x *ProfileStatus) GetRates() []*ServiceRate {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+// NodeTask is the state of a profile on one node.
+type NodeTask struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	State         *TaskState             `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeTask) Reset() {
+	*x = NodeTask{}
+	mi := &file_atys_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeTask) ProtoMessage() {}
+
+func (x *NodeTask) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeTask.ProtoReflect.Descriptor instead.
+func (*NodeTask) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *NodeTask) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeTask) GetState() *TaskState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+type AgentStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Phase         string                 `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"` // connected, silent, left (in order)
+	SeenUnixNano  int64                  `protobuf:"fixed64,4,opt,name=seen_unix_nano,json=seenUnixNano,proto3" json:"seen_unix_nano,omitempty"`
+	Targets       uint32                 `protobuf:"varint,5,opt,name=targets,proto3" json:"targets,omitempty"`
+	State         *NodeState             `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`     // as the agent reported it, with long lists and texts truncated
+	Message       string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"` // what is wrong with it
+	Labels        map[string]string      `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	ShipsTo       string                 `protobuf:"bytes,9,opt,name=ships_to,json=shipsTo,proto3" json:"ships_to,omitempty"` // address of its group's relay; empty: to the server
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentStatus) Reset() {
+	*x = AgentStatus{}
+	mi := &file_atys_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentStatus) ProtoMessage() {}
+
+func (x *AgentStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentStatus.ProtoReflect.Descriptor instead.
+func (*AgentStatus) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *AgentStatus) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AgentStatus) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *AgentStatus) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *AgentStatus) GetSeenUnixNano() int64 {
+	if x != nil {
+		return x.SeenUnixNano
+	}
+	return 0
+}
+
+func (x *AgentStatus) GetTargets() uint32 {
+	if x != nil {
+		return x.Targets
+	}
+	return 0
+}
+
+func (x *AgentStatus) GetState() *NodeState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *AgentStatus) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *AgentStatus) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *AgentStatus) GetShipsTo() string {
+	if x != nil {
+		return x.ShipsTo
+	}
+	return ""
+}
+
+type RelayStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offer         *OfferRequest          `protobuf:"bytes,1,opt,name=offer,proto3" json:"offer,omitempty"`
+	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Central       bool                   `protobuf:"varint,3,opt,name=central,proto3" json:"central,omitempty"` // the group's agents ship to it
+	Agents        uint32                 `protobuf:"varint,4,opt,name=agents,proto3" json:"agents,omitempty"`   // that ship to it
+	SinceUnixNano int64                  `protobuf:"fixed64,5,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayStatus) Reset() {
+	*x = RelayStatus{}
+	mi := &file_atys_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayStatus) ProtoMessage() {}
+
+func (x *RelayStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayStatus.ProtoReflect.Descriptor instead.
+func (*RelayStatus) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *RelayStatus) GetOffer() *OfferRequest {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
+}
+
+func (x *RelayStatus) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *RelayStatus) GetCentral() bool {
+	if x != nil {
+		return x.Central
+	}
+	return false
+}
+
+func (x *RelayStatus) GetAgents() uint32 {
+	if x != nil {
+		return x.Agents
+	}
+	return 0
+}
+
+func (x *RelayStatus) GetSinceUnixNano() int64 {
+	if x != nil {
+		return x.SinceUnixNano
+	}
+	return 0
+}
+
 type GetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -3100,7 +3508,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3520,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3533,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -3151,7 +3559,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3571,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3584,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -3196,7 +3604,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3616,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3629,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -3246,7 +3654,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3666,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3271,7 +3679,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 type Change struct {
@@ -3284,7 +3692,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3704,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3717,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Change) GetWhat() string {
@@ -3340,7 +3748,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3760,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3773,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Selection) GetSelect() string {
@@ -3424,7 +3832,7 @@ type Coverage struct {
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3844,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3857,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -3547,7 +3955,7 @@ type TaskCoverage struct {
 
 func (x *TaskCoverage) Reset() {
 	*x = TaskCoverage{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3967,7 @@ func (x *TaskCoverage) String() string {
 func (*TaskCoverage) ProtoMessage() {}
 
 func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3980,7 @@ func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCoverage.ProtoReflect.Descriptor instead.
 func (*TaskCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TaskCoverage) GetTask() string {
@@ -3607,7 +4015,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3619,7 +4027,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3632,7 +4040,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -3701,7 +4109,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +4121,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +4134,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -3752,7 +4160,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +4172,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +4185,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -3797,7 +4205,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +4217,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +4230,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -3854,7 +4262,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +4274,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +4287,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -3931,7 +4339,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,7 +4351,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +4364,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -4016,7 +4424,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4436,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4449,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -4106,7 +4514,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4526,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4539,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{55}
+	return file_atys_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Amount) GetN() int64 {
@@ -4181,7 +4589,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4193,7 +4601,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4206,7 +4614,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{56}
+	return file_atys_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -4243,7 +4651,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4255,7 +4663,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4268,7 +4676,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{57}
+	return file_atys_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -4316,7 +4724,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4328,7 +4736,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4341,7 +4749,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{58}
+	return file_atys_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -4375,7 +4783,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4387,7 +4795,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4400,7 +4808,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{59}
+	return file_atys_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -4478,7 +4886,7 @@ type Pooled struct {
 
 func (x *Pooled) Reset() {
 	*x = Pooled{}
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4898,7 @@ func (x *Pooled) String() string {
 func (*Pooled) ProtoMessage() {}
 
 func (x *Pooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +4911,7 @@ func (x *Pooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pooled.ProtoReflect.Descriptor instead.
 func (*Pooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{60}
+	return file_atys_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Pooled) GetShare() *Interval {
@@ -4536,7 +4944,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4548,7 +4956,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4561,7 +4969,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{61}
+	return file_atys_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -4581,7 +4989,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +5001,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4606,7 +5014,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{62}
+	return file_atys_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -4632,7 +5040,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4644,7 +5052,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4657,7 +5065,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{63}
+	return file_atys_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Values) GetValues() []string {
@@ -4676,7 +5084,7 @@ type KindsRequest struct {
 
 func (x *KindsRequest) Reset() {
 	*x = KindsRequest{}
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4688,7 +5096,7 @@ func (x *KindsRequest) String() string {
 func (*KindsRequest) ProtoMessage() {}
 
 func (x *KindsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4701,7 +5109,7 @@ func (x *KindsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindsRequest.ProtoReflect.Descriptor instead.
 func (*KindsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{64}
+	return file_atys_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *KindsRequest) GetSelection() *Selection {
@@ -4721,7 +5129,7 @@ type KindsResponse struct {
 
 func (x *KindsResponse) Reset() {
 	*x = KindsResponse{}
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4733,7 +5141,7 @@ func (x *KindsResponse) String() string {
 func (*KindsResponse) ProtoMessage() {}
 
 func (x *KindsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4746,7 +5154,7 @@ func (x *KindsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindsResponse.ProtoReflect.Descriptor instead.
 func (*KindsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{65}
+	return file_atys_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *KindsResponse) GetTypes() []*ValueType {
@@ -4773,7 +5181,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4785,7 +5193,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4798,7 +5206,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{66}
+	return file_atys_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -4827,7 +5235,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4839,7 +5247,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4852,7 +5260,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{67}
+	return file_atys_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -4909,7 +5317,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4921,7 +5329,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4934,7 +5342,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{68}
+	return file_atys_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -5066,7 +5474,7 @@ type RatesRequest struct {
 
 func (x *RatesRequest) Reset() {
 	*x = RatesRequest{}
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5078,7 +5486,7 @@ func (x *RatesRequest) String() string {
 func (*RatesRequest) ProtoMessage() {}
 
 func (x *RatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5091,7 +5499,7 @@ func (x *RatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesRequest.ProtoReflect.Descriptor instead.
 func (*RatesRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{69}
+	return file_atys_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RatesRequest) GetSelection() *Selection {
@@ -5118,7 +5526,7 @@ type RatesResponse struct {
 
 func (x *RatesResponse) Reset() {
 	*x = RatesResponse{}
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5130,7 +5538,7 @@ func (x *RatesResponse) String() string {
 func (*RatesResponse) ProtoMessage() {}
 
 func (x *RatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5143,7 +5551,7 @@ func (x *RatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesResponse.ProtoReflect.Descriptor instead.
 func (*RatesResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{70}
+	return file_atys_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RatesResponse) GetDecided() []*Decided {
@@ -5179,7 +5587,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5191,7 +5599,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5204,7 +5612,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{71}
+	return file_atys_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Decided) GetTask() string {
@@ -5285,7 +5693,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_atys_proto_msgTypes[72]
+	mi := &file_atys_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5297,7 +5705,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[72]
+	mi := &file_atys_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5310,7 +5718,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{72}
+	return file_atys_proto_rawDescGZIP(), []int{76}
 }
 
 // StatusResponse is how a server fares.
@@ -5332,7 +5740,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_atys_proto_msgTypes[73]
+	mi := &file_atys_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5344,7 +5752,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[73]
+	mi := &file_atys_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5357,7 +5765,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{73}
+	return file_atys_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -5442,7 +5850,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_atys_proto_msgTypes[74]
+	mi := &file_atys_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5454,7 +5862,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[74]
+	mi := &file_atys_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5467,7 +5875,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{74}
+	return file_atys_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Quota) GetWhat() string {
@@ -5506,7 +5914,7 @@ type Machine struct {
 
 func (x *Machine) Reset() {
 	*x = Machine{}
-	mi := &file_atys_proto_msgTypes[75]
+	mi := &file_atys_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5518,7 +5926,7 @@ func (x *Machine) String() string {
 func (*Machine) ProtoMessage() {}
 
 func (x *Machine) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[75]
+	mi := &file_atys_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5531,7 +5939,7 @@ func (x *Machine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Machine.ProtoReflect.Descriptor instead.
 func (*Machine) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{75}
+	return file_atys_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Machine) GetDiskBytes() uint64 {
@@ -5841,11 +6249,46 @@ const file_atys_proto_rawDesc = "" +
 	"\fApplyRequest\x12\x18\n" +
 	"\aobjects\x18\x01 \x03(\tR\aobjects\":\n" +
 	"\rApplyResponse\x12)\n" +
-	"\aobjects\x18\x01 \x03(\v2\x0f.atys.v1.ObjectR\aobjects\"D\n" +
+	"\aobjects\x18\x01 \x03(\v2\x0f.atys.v1.ObjectR\aobjects\"\x89\x02\n" +
 	"\x06Object\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04json\x18\x03 \x01(\tR\x04json\"4\n" +
+	"\x04json\x18\x03 \x01(\tR\x04json\x122\n" +
+	"\aprofile\x18\x04 \x01(\v2\x16.atys.v1.ProfileStatusH\x00R\aprofile\x12,\n" +
+	"\x05agent\x18\x05 \x01(\v2\x14.atys.v1.AgentStatusH\x00R\x05agent\x12)\n" +
+	"\x06target\x18\x06 \x01(\v2\x0f.atys.v1.TargetH\x00R\x06target\x12,\n" +
+	"\x05relay\x18\a \x01(\v2\x14.atys.v1.RelayStatusH\x00R\x05relayB\b\n" +
+	"\x06status\"\x9a\x02\n" +
+	"\rProfileStatus\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\x12*\n" +
+	"\x11created_unix_nano\x18\x02 \x01(\x10R\x0fcreatedUnixNano\x12&\n" +
+	"\x0funtil_unix_nano\x18\x03 \x01(\x10R\runtilUnixNano\x12\x14\n" +
+	"\x05phase\x18\x04 \x01(\tR\x05phase\x12'\n" +
+	"\x05nodes\x18\x05 \x03(\v2\x11.atys.v1.NodeTaskR\x05nodes\x120\n" +
+	"\tinstances\x18\x06 \x01(\v2\x12.atys.v1.InstancesR\tinstances\x12*\n" +
+	"\x05rates\x18\a \x03(\v2\x14.atys.v1.ServiceRateR\x05rates\"H\n" +
+	"\bNodeTask\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12(\n" +
+	"\x05state\x18\x02 \x01(\v2\x12.atys.v1.TaskStateR\x05state\"\xe5\x02\n" +
+	"\vAgentStatus\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x14\n" +
+	"\x05phase\x18\x03 \x01(\tR\x05phase\x12$\n" +
+	"\x0eseen_unix_nano\x18\x04 \x01(\x10R\fseenUnixNano\x12\x18\n" +
+	"\atargets\x18\x05 \x01(\rR\atargets\x12(\n" +
+	"\x05state\x18\x06 \x01(\v2\x12.atys.v1.NodeStateR\x05state\x12\x18\n" +
+	"\amessage\x18\a \x01(\tR\amessage\x128\n" +
+	"\x06labels\x18\b \x03(\v2 .atys.v1.AgentStatus.LabelsEntryR\x06labels\x12\x19\n" +
+	"\bships_to\x18\t \x01(\tR\ashipsTo\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x01\n" +
+	"\vRelayStatus\x12+\n" +
+	"\x05offer\x18\x01 \x01(\v2\x15.atys.v1.OfferRequestR\x05offer\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x18\n" +
+	"\acentral\x18\x03 \x01(\bR\acentral\x12\x16\n" +
+	"\x06agents\x18\x04 \x01(\rR\x06agents\x12&\n" +
+	"\x0fsince_unix_nano\x18\x05 \x01(\x10R\rsinceUnixNano\"4\n" +
 	"\n" +
 	"GetRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -6088,7 +6531,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -6130,57 +6573,62 @@ var file_atys_proto_goTypes = []any{
 	(*ApplyRequest)(nil),    // 37: atys.v1.ApplyRequest
 	(*ApplyResponse)(nil),   // 38: atys.v1.ApplyResponse
 	(*Object)(nil),          // 39: atys.v1.Object
-	(*GetRequest)(nil),      // 40: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 41: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 42: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 43: atys.v1.DeleteResponse
-	(*Change)(nil),          // 44: atys.v1.Change
-	(*Selection)(nil),       // 45: atys.v1.Selection
-	(*Coverage)(nil),        // 46: atys.v1.Coverage
-	(*TaskCoverage)(nil),    // 47: atys.v1.TaskCoverage
-	(*NodeCoverage)(nil),    // 48: atys.v1.NodeCoverage
-	(*Span)(nil),            // 49: atys.v1.Span
-	(*MergeRequest)(nil),    // 50: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 51: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 52: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 53: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 54: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 55: atys.v1.Amount
-	(*Interval)(nil),        // 56: atys.v1.Interval
-	(*SplitRequest)(nil),    // 57: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 58: atys.v1.SplitResponse
-	(*Part)(nil),            // 59: atys.v1.Part
-	(*Pooled)(nil),          // 60: atys.v1.Pooled
-	(*LabelsRequest)(nil),   // 61: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 62: atys.v1.LabelsResponse
-	(*Values)(nil),          // 63: atys.v1.Values
-	(*KindsRequest)(nil),    // 64: atys.v1.KindsRequest
-	(*KindsResponse)(nil),   // 65: atys.v1.KindsResponse
-	(*WindowsRequest)(nil),  // 66: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 67: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 68: atys.v1.KeptWindow
-	(*RatesRequest)(nil),    // 69: atys.v1.RatesRequest
-	(*RatesResponse)(nil),   // 70: atys.v1.RatesResponse
-	(*Decided)(nil),         // 71: atys.v1.Decided
-	(*StatusRequest)(nil),   // 72: atys.v1.StatusRequest
-	(*StatusResponse)(nil),  // 73: atys.v1.StatusResponse
-	(*Quota)(nil),           // 74: atys.v1.Quota
-	(*Machine)(nil),         // 75: atys.v1.Machine
-	nil,                     // 76: atys.v1.Series.LabelsEntry
-	nil,                     // 77: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 78: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 79: atys.v1.Target.LabelsEntry
-	nil,                     // 80: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 81: atys.v1.KeptWindow.LabelsEntry
-	nil,                     // 82: atys.v1.Machine.PushesEntry
-	nil,                     // 83: atys.v1.Machine.RefusedEntry
+	(*ProfileStatus)(nil),   // 40: atys.v1.ProfileStatus
+	(*NodeTask)(nil),        // 41: atys.v1.NodeTask
+	(*AgentStatus)(nil),     // 42: atys.v1.AgentStatus
+	(*RelayStatus)(nil),     // 43: atys.v1.RelayStatus
+	(*GetRequest)(nil),      // 44: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 45: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 46: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 47: atys.v1.DeleteResponse
+	(*Change)(nil),          // 48: atys.v1.Change
+	(*Selection)(nil),       // 49: atys.v1.Selection
+	(*Coverage)(nil),        // 50: atys.v1.Coverage
+	(*TaskCoverage)(nil),    // 51: atys.v1.TaskCoverage
+	(*NodeCoverage)(nil),    // 52: atys.v1.NodeCoverage
+	(*Span)(nil),            // 53: atys.v1.Span
+	(*MergeRequest)(nil),    // 54: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 55: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 56: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 57: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 58: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 59: atys.v1.Amount
+	(*Interval)(nil),        // 60: atys.v1.Interval
+	(*SplitRequest)(nil),    // 61: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 62: atys.v1.SplitResponse
+	(*Part)(nil),            // 63: atys.v1.Part
+	(*Pooled)(nil),          // 64: atys.v1.Pooled
+	(*LabelsRequest)(nil),   // 65: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 66: atys.v1.LabelsResponse
+	(*Values)(nil),          // 67: atys.v1.Values
+	(*KindsRequest)(nil),    // 68: atys.v1.KindsRequest
+	(*KindsResponse)(nil),   // 69: atys.v1.KindsResponse
+	(*WindowsRequest)(nil),  // 70: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 71: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 72: atys.v1.KeptWindow
+	(*RatesRequest)(nil),    // 73: atys.v1.RatesRequest
+	(*RatesResponse)(nil),   // 74: atys.v1.RatesResponse
+	(*Decided)(nil),         // 75: atys.v1.Decided
+	(*StatusRequest)(nil),   // 76: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 77: atys.v1.StatusResponse
+	(*Quota)(nil),           // 78: atys.v1.Quota
+	(*Machine)(nil),         // 79: atys.v1.Machine
+	nil,                     // 80: atys.v1.Series.LabelsEntry
+	nil,                     // 81: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 82: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 83: atys.v1.Target.LabelsEntry
+	nil,                     // 84: atys.v1.AgentStatus.LabelsEntry
+	nil,                     // 85: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 86: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 87: atys.v1.Machine.PushesEntry
+	nil,                     // 88: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	4,   // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	5,   // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	3,   // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
 	2,   // 3: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
-	76,  // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	80,  // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	10,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	11,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	12,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -6197,112 +6645,123 @@ var file_atys_proto_depIdxs = []int32{
 	18,  // 18: atys.v1.Location.names:type_name -> atys.v1.Frame
 	5,   // 19: atys.v1.Spooled.window:type_name -> atys.v1.Window
 	4,   // 20: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	77,  // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	81,  // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
 	27,  // 22: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	78,  // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	82,  // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
 	4,   // 24: atys.v1.Task.chosen:type_name -> atys.v1.Series
 	28,  // 25: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
 	6,   // 26: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
 	31,  // 27: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
 	32,  // 28: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
 	33,  // 29: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	79,  // 30: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	83,  // 30: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
 	8,   // 31: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
 	35,  // 32: atys.v1.NodeState.causes:type_name -> atys.v1.CauseTime
 	36,  // 33: atys.v1.NodeState.decisions:type_name -> atys.v1.BudgetDecision
 	34,  // 34: atys.v1.NodeState.conditions:type_name -> atys.v1.Condition
 	39,  // 35: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	39,  // 36: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	39,  // 37: atys.v1.Change.object:type_name -> atys.v1.Object
-	12,  // 38: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	48,  // 39: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	47,  // 40: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	49,  // 41: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
-	8,   // 42: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
-	7,   // 43: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	49,  // 44: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	49,  // 45: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
-	45,  // 46: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	20,  // 47: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	46,  // 48: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	45,  // 49: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	54,  // 50: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	11,  // 51: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	46,  // 52: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	55,  // 53: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	55,  // 54: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	56,  // 55: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	56,  // 56: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	45,  // 57: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	59,  // 58: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	46,  // 59: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	56,  // 60: atys.v1.Part.share:type_name -> atys.v1.Interval
-	56,  // 61: atys.v1.Part.service:type_name -> atys.v1.Interval
-	60,  // 62: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
-	56,  // 63: atys.v1.Pooled.share:type_name -> atys.v1.Interval
-	45,  // 64: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	80,  // 65: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	46,  // 66: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
-	45,  // 67: atys.v1.KindsRequest.selection:type_name -> atys.v1.Selection
-	10,  // 68: atys.v1.KindsResponse.types:type_name -> atys.v1.ValueType
-	46,  // 69: atys.v1.KindsResponse.coverage:type_name -> atys.v1.Coverage
-	45,  // 70: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	68,  // 71: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	46,  // 72: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
-	81,  // 73: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	11,  // 74: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	12,  // 75: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	7,   // 76: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	8,   // 77: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	6,   // 78: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
-	45,  // 79: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
-	71,  // 80: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
-	46,  // 81: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
-	6,   // 82: atys.v1.Decided.rate:type_name -> atys.v1.Rate
-	74,  // 83: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	75,  // 84: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	82,  // 85: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	83,  // 86: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	63,  // 87: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,   // 88: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	21,  // 89: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	29,  // 90: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	23,  // 91: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	25,  // 92: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
-	37,  // 93: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	40,  // 94: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	42,  // 95: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	40,  // 96: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	72,  // 97: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	50,  // 98: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	52,  // 99: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	57,  // 100: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	61,  // 101: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	64,  // 102: atys.v1.Query.Kinds:input_type -> atys.v1.KindsRequest
-	66,  // 103: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	69,  // 104: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
-	1,   // 105: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	22,  // 106: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	30,  // 107: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	24,  // 108: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	26,  // 109: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
-	38,  // 110: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	41,  // 111: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	43,  // 112: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	44,  // 113: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	73,  // 114: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	51,  // 115: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	53,  // 116: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	58,  // 117: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	62,  // 118: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	65,  // 119: atys.v1.Query.Kinds:output_type -> atys.v1.KindsResponse
-	67,  // 120: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	70,  // 121: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
-	105, // [105:122] is the sub-list for method output_type
-	88,  // [88:105] is the sub-list for method input_type
-	88,  // [88:88] is the sub-list for extension type_name
-	88,  // [88:88] is the sub-list for extension extendee
-	0,   // [0:88] is the sub-list for field type_name
+	40,  // 36: atys.v1.Object.profile:type_name -> atys.v1.ProfileStatus
+	42,  // 37: atys.v1.Object.agent:type_name -> atys.v1.AgentStatus
+	31,  // 38: atys.v1.Object.target:type_name -> atys.v1.Target
+	43,  // 39: atys.v1.Object.relay:type_name -> atys.v1.RelayStatus
+	41,  // 40: atys.v1.ProfileStatus.nodes:type_name -> atys.v1.NodeTask
+	7,   // 41: atys.v1.ProfileStatus.instances:type_name -> atys.v1.Instances
+	28,  // 42: atys.v1.ProfileStatus.rates:type_name -> atys.v1.ServiceRate
+	32,  // 43: atys.v1.NodeTask.state:type_name -> atys.v1.TaskState
+	33,  // 44: atys.v1.AgentStatus.state:type_name -> atys.v1.NodeState
+	84,  // 45: atys.v1.AgentStatus.labels:type_name -> atys.v1.AgentStatus.LabelsEntry
+	23,  // 46: atys.v1.RelayStatus.offer:type_name -> atys.v1.OfferRequest
+	39,  // 47: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	39,  // 48: atys.v1.Change.object:type_name -> atys.v1.Object
+	12,  // 49: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	52,  // 50: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	51,  // 51: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	53,  // 52: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	8,   // 53: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
+	7,   // 54: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	53,  // 55: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	53,  // 56: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
+	49,  // 57: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	20,  // 58: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	50,  // 59: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	49,  // 60: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	58,  // 61: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	11,  // 62: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	50,  // 63: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	59,  // 64: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	59,  // 65: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	60,  // 66: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	60,  // 67: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	49,  // 68: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	63,  // 69: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	50,  // 70: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	60,  // 71: atys.v1.Part.share:type_name -> atys.v1.Interval
+	60,  // 72: atys.v1.Part.service:type_name -> atys.v1.Interval
+	64,  // 73: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
+	60,  // 74: atys.v1.Pooled.share:type_name -> atys.v1.Interval
+	49,  // 75: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	85,  // 76: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	50,  // 77: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
+	49,  // 78: atys.v1.KindsRequest.selection:type_name -> atys.v1.Selection
+	10,  // 79: atys.v1.KindsResponse.types:type_name -> atys.v1.ValueType
+	50,  // 80: atys.v1.KindsResponse.coverage:type_name -> atys.v1.Coverage
+	49,  // 81: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	72,  // 82: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	50,  // 83: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
+	86,  // 84: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	11,  // 85: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	12,  // 86: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	7,   // 87: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	8,   // 88: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	6,   // 89: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
+	49,  // 90: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
+	75,  // 91: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
+	50,  // 92: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
+	6,   // 93: atys.v1.Decided.rate:type_name -> atys.v1.Rate
+	78,  // 94: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	79,  // 95: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	87,  // 96: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	88,  // 97: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	67,  // 98: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,   // 99: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	21,  // 100: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	29,  // 101: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	23,  // 102: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	25,  // 103: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	37,  // 104: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	44,  // 105: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	46,  // 106: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	44,  // 107: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	76,  // 108: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	54,  // 109: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	56,  // 110: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	61,  // 111: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	65,  // 112: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	68,  // 113: atys.v1.Query.Kinds:input_type -> atys.v1.KindsRequest
+	70,  // 114: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	73,  // 115: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
+	1,   // 116: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	22,  // 117: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	30,  // 118: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	24,  // 119: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	26,  // 120: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	38,  // 121: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	45,  // 122: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	47,  // 123: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	48,  // 124: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	77,  // 125: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	55,  // 126: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	57,  // 127: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	62,  // 128: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	66,  // 129: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	69,  // 130: atys.v1.Query.Kinds:output_type -> atys.v1.KindsResponse
+	71,  // 131: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	74,  // 132: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
+	116, // [116:133] is the sub-list for method output_type
+	99,  // [99:116] is the sub-list for method input_type
+	99,  // [99:99] is the sub-list for extension type_name
+	99,  // [99:99] is the sub-list for extension extendee
+	0,   // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -6310,13 +6769,19 @@ func file_atys_proto_init() {
 	if File_atys_proto != nil {
 		return
 	}
+	file_atys_proto_msgTypes[39].OneofWrappers = []any{
+		(*Object_Profile)(nil),
+		(*Object_Agent)(nil),
+		(*Object_Target)(nil),
+		(*Object_Relay)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   84,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

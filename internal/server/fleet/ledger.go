@@ -1,4 +1,4 @@
-package server
+package fleet
 
 import (
 	"bytes"
@@ -19,16 +19,16 @@ import (
 	"atys.dev/atys/internal/spec"
 )
 
-// ordered is a profile that somebody has asked for.
+// ordered is a profile that a user has applied.
 type ordered struct {
-	ID      string // another one if it is deleted and made again, or changed
+	ID      string // a new one if it is changed, or deleted and applied again
 	Created time.Time
-	Until   time.Time // zero: for good
+	Until   time.Time // zero: until it is deleted
 	Profile *spec.Profile
-	unknown []string // fields that a newer version has kept, and this one does not know
+	unknown []string // fields of a newer version, which this one does not know
 }
 
-// newOrdered gives a profile its identity: what is asked for anew begins anew.
+// newOrdered gives a profile an ID of its own.
 func newOrdered(p *spec.Profile, now time.Time) *ordered {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // it never fails
@@ -39,28 +39,28 @@ func newOrdered(p *spec.Profile, now time.Time) *ordered {
 	return o
 }
 
-// choice is whom a profile records that wants so many instances and no more.
+// choice is the instances that a profile records, if it limits how many.
 type choice struct {
-	Chosen   map[string][]profile.Labels `json:"chosen"` // by node; nil: nobody knows
+	Chosen   map[string][]profile.Labels `json:"chosen"` // by node; nil: not known
 	Eligible int                         `json:"eligible"`
 }
 
-// ledger keeps what was asked for in a directory: a file for each profile, and one
-// beside it that tells what it chose.
-type ledger struct{ dir string } // "": nowhere
+// ledger keeps profiles in a directory: a file for each, and one beside it for its
+// choice.
+type ledger struct{ dir string } // "": nothing is kept
 
 const (
 	ledgerSuffix = ".json"
 	choiceSuffix = ".chosen"
 )
 
-// writtenChoice is a choice as it lies in its file.
+// writtenChoice is a choice in its file.
 type writtenChoice struct {
 	ID string `json:"id"` // of its profile
 	choice
 }
 
-// written is an ordered as it lies in its file.
+// written is an ordered profile in its file.
 type written struct {
 	ID      string          `json:"id"`
 	Created time.Time       `json:"created"`
@@ -68,8 +68,8 @@ type written struct {
 	Profile json.RawMessage `json:"profile"`
 }
 
-// read gives all that is kept. A file that cannot be read is set aside: one bad
-// profile must not stop a server.
+// read returns all profiles. A file that cannot be read is set aside: one bad profile
+// must not stop a server.
 func (l ledger) read(log *slog.Logger) (all []*ordered, err error) {
 	if l.dir == "" {
 		return nil, nil
@@ -91,9 +91,9 @@ func (l ledger) read(log *slog.Logger) (all []*ordered, err error) {
 			err = fmt.Errorf("it holds profile %q", o.Profile.Name)
 		}
 		if err != nil {
-			log.Error("a profile is damaged, and set aside", "file", name, "error", err)
+			log.Error("set a damaged profile aside", "file", name, "error", err)
 			if err := os.Rename(name, name+".damaged"); err != nil {
-				log.Error("set a damaged profile aside", "file", name, "error", err)
+				log.Error("rename a damaged profile", "file", name, "error", err)
 			}
 			continue
 		}
@@ -131,7 +131,7 @@ func readOrdered(name string) (*ordered, error) {
 	return o, nil
 }
 
-// keep writes a profile so that it is there after a crash, or the old one is.
+// keep writes a profile atomically and durably.
 func (l ledger) keep(o *ordered) error {
 	if l.dir == "" {
 		return nil
@@ -157,8 +157,8 @@ func (l ledger) keep(o *ordered) error {
 	return nil
 }
 
-// keepChoice writes whom a profile chose. It is written often, so nothing waits for
-// the disk: where a machine's crash leaves nothing of it, others are chosen.
+// keepChoice writes the choice of a profile. It is written often, so it does not wait
+// for the disk: if a crash loses it, other instances are chosen.
 func (l ledger) keepChoice(o *ordered, c choice) error {
 	if l.dir == "" {
 		return nil
@@ -170,7 +170,7 @@ func (l ledger) keepChoice(o *ordered, c choice) error {
 	return atomicfile.Write(filepath.Join(l.dir, o.Profile.Name+choiceSuffix), bytes.NewReader(data))
 }
 
-// readChoice reads whom a profile chose: the zero choice if that was never kept.
+// readChoice reads the choice of a profile, the zero choice if none was kept.
 func (l ledger) readChoice(o *ordered) (choice, error) {
 	data, err := os.ReadFile(filepath.Join(l.dir, o.Profile.Name+choiceSuffix))
 	if errors.Is(err, fs.ErrNotExist) {

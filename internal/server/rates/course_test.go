@@ -1,4 +1,4 @@
-package server
+package rates
 
 import (
 	"testing"
@@ -37,15 +37,17 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		"what was late of the one before": {[]store.Window{of("a", length, length), of("b", length, length), of("d", 0, length)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRates()
+			at := noon.Add(length)
+			r := New(func() time.Time { return at }, nil)
 			r.profiles["p"] = &adaptive{name: "p", window: length, options: freq.Options{Policy: freq.Atys}}
-			r.note([]store.Window{of("a", 0, length), of("b", 0, length)}, noon.Add(length))
-			c := r.courses[courseKey{"p", "shop"}]
+			r.Note([]store.Window{of("a", 0, length), of("b", 0, length)})
+			c := r.courses[serviceKey{"p", "shop"}]
 			if c.complete() {
 				t.Error("who there is nobody knows yet, and it is complete")
 			}
-			r.decided(c)
-			r.note(test.windows, noon.Add(2*length))
+			r.advance(c)
+			at = noon.Add(2 * length)
+			r.Note(test.windows)
 			if c.complete() != test.complete {
 				t.Errorf("complete is %v", c.complete())
 			}
@@ -64,9 +66,9 @@ func TestWhoIsWaitedFor(t *testing.T) {
 // time that has not come.
 func TestOldWindowsBeginNothing(t *testing.T) {
 	for after, begins := range map[time.Duration]bool{-time.Hour: false, -2 * length: false, -length: true, 0: true, 3 * length: false} {
-		r := newRates()
+		r := New(func() time.Time { return noon }, nil)
 		r.profiles["p"] = &adaptive{name: "p", window: length}
-		r.note([]store.Window{of("a", after, length)}, noon)
+		r.Note([]store.Window{of("a", after, length)})
 		if begun := len(r.courses) > 0; begun != begins {
 			t.Errorf("a window of %v from now has begun something: %v", after, begun)
 		}
@@ -76,7 +78,7 @@ func TestOldWindowsBeginNothing(t *testing.T) {
 // TestTake has decisions move a rate, or leave it and its reason as they are.
 func TestTake(t *testing.T) {
 	c := &course{adaptive: &adaptive{options: freq.Options{Policy: freq.Auto}}}
-	r := newRates()
+	r := New(time.Now, nil)
 	for i, step := range []struct {
 		decided freq.Decision
 		moved   bool

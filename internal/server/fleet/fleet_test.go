@@ -1,10 +1,11 @@
-package server
+package fleet
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -14,14 +15,53 @@ import (
 
 	"connectrpc.com/connect"
 
-	"atys.dev/atys/internal/store/mem"
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
-// commanded is a server that keeps profiles in a directory, and who asks it.
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// noRates are those of profiles without a policy.
+type noRates struct{}
+
+func (noRates) Follow(string, time.Time, *spec.Profile)  {}
+func (noRates) Forget(string)                            {}
+func (noRates) Of(string, string) (profile.Rate, bool)   { return profile.Rate{}, false }
+func (noRates) OfProfile(string) map[string]profile.Rate { return nil }
+func (noRates) Resuming() bool                           { return false }
+
+// served answers the services of a fleet, without its server's status.
+type served struct{ *Service }
+
+func (served) Status(context.Context, *atysv1.StatusRequest) (*atysv1.StatusResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, nil)
+}
+
+// handler answers requests to a service.
+func handler(s *Service) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(atysv1connect.NewControlHandler(served{s}))
+	mux.Handle(atysv1connect.NewFleetHandler(s))
+	return mux
+}
+
+// serve returns a fleet in memory, and its services.
+func serve(t *testing.T, groupBy string) (*Fleet, *Service) {
+	t.Helper()
+	f, err := New(Options{Tenant: "default", GroupBy: groupBy, Rates: noRates{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f, &Service{Of: func(context.Context) (*Fleet, error) { return f, nil }, Now: time.Now}
+}
+
+// commanded is a fleet that keeps profiles in a directory, and clients of it.
 type commanded struct {
-	*Server
+	*Fleet
+	*Service
 	control atysv1connect.ControlClient
 	fleet   atysv1connect.FleetClient
 	now     time.Time
@@ -30,27 +70,20 @@ type commanded struct {
 func command(t *testing.T, dir string) *commanded {
 	t.Helper()
 	c := &commanded{now: noon}
-	admission, as := admitted(t)
+	if dir != "" {
+		dir = filepath.Join(dir, "default")
+	}
+	now := func() time.Time { return c.now }
 	var err error
-	if c.Server, err = New(Options{Store: mem.New(1), Profiles: dir, Admission: admission, Now: func() time.Time { return c.now }}); err != nil {
+	if c.Fleet, err = New(Options{Tenant: "default", Profiles: dir, Rates: noRates{}, Now: now, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	h := httptest.NewServer(c.Handler())
+	c.Service = &Service{Of: func(context.Context) (*Fleet, error) { return c.Fleet, nil }, Now: now}
+	h := httptest.NewServer(handler(c.Service))
 	t.Cleanup(h.Close)
-	t.Cleanup(c.Close)
-	operator := as(h, "default/operator")
-	c.control, c.fleet = atysv1connect.NewControlClient(operator, h.URL), atysv1connect.NewFleetClient(operator, h.URL)
+	t.Cleanup(c.Fleet.Close)
+	c.control, c.fleet = atysv1connect.NewControlClient(h.Client(), h.URL), atysv1connect.NewFleetClient(h.Client(), h.URL)
 	return c
-}
-
-// own is the fleet of the server's own tenant.
-func (c *commanded) own(t *testing.T) *fleet {
-	t.Helper()
-	f, err := c.Server.fleet(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
 }
 
 func (c *commanded) apply(t *testing.T, objects ...string) {
@@ -60,23 +93,30 @@ func (c *commanded) apply(t *testing.T, objects ...string) {
 	}
 }
 
-// status gives a profile as it is told.
-func (c *commanded) status(t *testing.T, name string) (p ProfileStatus) {
+// status gives a profile as clients get it.
+func (c *commanded) status(t *testing.T, name string) *atysv1.ProfileStatus {
 	t.Helper()
 	response, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "profiles", Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(response.GetObjects()[0].GetJson()), &p); err != nil {
+	return response.GetObjects()[0].GetProfile()
+}
+
+// agent gives an agent as clients get it.
+func (c *commanded) agent(t *testing.T, node string) *atysv1.AgentStatus {
+	t.Helper()
+	response, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "agents", Name: node})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return response.GetObjects()[0].GetAgent()
 }
 
 // ids are those of what an agent is to do.
 func (c *commanded) ids(t *testing.T, node string) map[string]string {
 	t.Helper()
-	orders, _, _ := c.own(t).ordersFor(node, 0)
+	orders, _, _ := c.Fleet.orders(node, 0)
 	ids := map[string]string{}
 	for _, task := range orders.GetTasks() {
 		var p struct{ Name string }
@@ -118,7 +158,7 @@ func TestProfilesAreKept(t *testing.T) {
 	if kept := c.ids(t, "n"); len(kept) != 2 || kept["lasting"] != changed["lasting"] {
 		t.Errorf("after a restart %v, want %v", kept, changed)
 	}
-	if p := c.status(t, "lasting"); p.Profile.Frequency != 199 || p.Phase != "waiting" || !p.Created.Equal(noon) {
+	if p := c.status(t, "lasting"); !strings.Contains(p.GetProfile(), `"frequency":199`) || p.GetPhase() != "waiting" || p.GetCreatedUnixNano() != noon.UnixNano() {
 		t.Errorf("%+v", p)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "default", "bad.json.damaged")); err != nil {
@@ -156,13 +196,13 @@ func TestRoomForProfiles(t *testing.T) {
 		t.Errorf("one too many: %v", err)
 	}
 	c.now = noon.Add(lateAgents + 3500*time.Millisecond) // the times of three are over, also for agents that are late
-	if err := apply(all[0], brief(maxProfiles), brief(maxProfiles+1), brief(maxProfiles+2)); connect.CodeOf(err) != connect.CodeResourceExhausted || c.own(t).profiles["p1"] == nil {
+	if err := apply(all[0], brief(maxProfiles), brief(maxProfiles+1), brief(maxProfiles+2)); connect.CodeOf(err) != connect.CodeResourceExhausted || c.Fleet.profiles.of["p1"] == nil {
 		t.Errorf("three more, where two could give way: %v", err)
 	}
 	if err := apply(all[0], brief(maxProfiles)); err != nil {
 		t.Errorf("one too many, where others are done: %v", err)
 	}
-	kept := c.own(t).profiles
+	kept := c.Fleet.profiles.of
 	if len(kept) != maxProfiles || kept["p0"] == nil || kept["p1"] != nil || kept["p2"] == nil || kept["lasting"] == nil {
 		t.Errorf("%d are kept, among them p0 %v, p1 %v, p2 %v", len(kept), kept["p0"], kept["p1"], kept["p2"])
 	}
@@ -180,7 +220,7 @@ func TestNameThatIsTakenNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := command(t, dir)
-	if got := c.ids(t, "n"); got["builtin"] != "1" || c.status(t, "builtin").Profile.Name != "builtin" {
+	if got := c.ids(t, "n"); got["builtin"] != "1" || !strings.Contains(c.status(t, "builtin").GetProfile(), `"name":"builtin"`) {
 		t.Errorf("tasks %v", got)
 	}
 	if _, err := c.control.Delete(t.Context(), &atysv1.DeleteRequest{Kind: "profiles", Name: "builtin"}); err != nil || len(c.ids(t, "n")) != 0 {
@@ -250,7 +290,7 @@ func TestOrdersComeAtOnce(t *testing.T) {
 	if err != nil || len(agents.GetObjects()) != 1 || !strings.Contains(agents.GetObjects()[0].GetJson(), `"phase":"connected"`) {
 		t.Errorf("agents %v, %v", agents, err)
 	}
-	c.Close()
+	c.Fleet.Close()
 	if stream.Receive() || connect.CodeOf(stream.Err()) != connect.CodeUnavailable {
 		t.Errorf("a server that closes lets agents wait: %v", stream.Err())
 	}
@@ -291,7 +331,7 @@ func TestWatchRelaysOfOneName(t *testing.T) {
 	for _, address := range []string{"http://a:4310", "http://b:4310", "http://b:4310"} {
 		offer := offerOf("relay", "a")
 		offer.Address = address
-		stands, end := standing(t, c.Server, offer)
+		stands, end := standing(t, c.Service, offer)
 		<-stands
 		leave = append(leave, end)
 	}
@@ -337,7 +377,7 @@ func (c *commanded) report(t *testing.T, node string, instances string, states .
 func (c *commanded) chosen(t *testing.T) (all []string) {
 	t.Helper()
 	for _, node := range []string{"x", "y"} {
-		orders, _, _ := c.own(t).ordersFor(node, 0)
+		orders, _, _ := c.Fleet.orders(node, 0)
 		for _, s := range orders.GetTasks()[0].GetChosen() {
 			all = append(all, node+s.GetLabels()["instance"])
 		}
@@ -386,18 +426,18 @@ func TestInstancesAreChosen(t *testing.T) {
 		if again := c.chosen(t); fmt.Sprint(again) != fmt.Sprint(chosen) {
 			t.Fatalf("chosen %v, and then %v", chosen, again)
 		}
-		orders, _, _ := c.own(t).ordersFor("anybody", 0)
+		orders, _, _ := c.Fleet.orders("anybody", 0)
 		if task := orders.GetTasks()[0]; task.GetRecorded() != 3 || task.GetEligible() != 7 {
 			t.Fatalf("agents are told of %d of %d", task.GetRecorded(), task.GetEligible())
 		}
-		if p := c.status(t, "some"); *p.Recorded != 3 || *p.Eligible != 7 {
-			t.Fatalf("%d of %d", *p.Recorded, *p.Eligible)
+		if p := c.status(t, "some"); p.GetInstances().GetRecorded() != 3 || p.GetInstances().GetEligible() != 7 {
+			t.Fatalf("%d of %d", p.GetInstances().GetRecorded(), p.GetInstances().GetEligible())
 		}
 		c.report(t, "y", "")
 		if left := c.chosen(t); len(left) != 2 {
 			t.Fatalf("of two targets that are left, chosen are %v", left)
 		}
-		c.Server.Close()
+		c.Fleet.Close()
 	}
 	for name, n := range often {
 		if n < 120 || n > 240 { // 180 expected, within 7 standard deviations
@@ -419,8 +459,8 @@ func TestInstancesOfSilentAgents(t *testing.T) {
 	if got := c.chosen(t); fmt.Sprint(got) != "[yb]" {
 		t.Errorf("chosen %v, of an agent that is silent", got)
 	}
-	if p := c.status(t, "one"); *p.Recorded != 1 || *p.Eligible != 1 {
-		t.Errorf("%d of %d", *p.Recorded, *p.Eligible)
+	if p := c.status(t, "one"); p.GetInstances().GetRecorded() != 1 || p.GetInstances().GetEligible() != 1 {
+		t.Errorf("%d of %d", p.GetInstances().GetRecorded(), p.GetInstances().GetEligible())
 	}
 }
 
@@ -433,7 +473,7 @@ func TestPhases(t *testing.T) {
 	} {
 		c.report(t, "x", "a", &atysv1.TaskState{Id: id, Phase: test.x, Targets: 1})
 		c.report(t, "y", "b", &atysv1.TaskState{Id: id, Phase: test.y})
-		if p := c.status(t, "lasting"); p.Phase != test.want || len(p.Nodes) != 2 || p.Nodes[0].Targets != 1 {
+		if p := c.status(t, "lasting"); p.Phase != test.want || len(p.GetNodes()) != 2 || p.GetNodes()[0].GetState().GetTargets() != 1 {
 			t.Errorf("%s and %s: %+v, want %s", test.x, test.y, p, test.want)
 		}
 	}
@@ -452,25 +492,22 @@ func TestGoodbye(t *testing.T) {
 	}
 	counted := func() string {
 		agents := map[string]int{}
-		c.own(t).count(agents)
+		c.Fleet.Count(agents)
 		return fmt.Sprint(agents)
 	}
 	phase := func(node string) string {
-		f := c.own(t)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.agentStatus(f.agents[node]).Phase
+		return c.agent(t, node).GetPhase()
 	}
 	for _, node := range []string{"leaves", "dies", "stays"} {
-		if err := c.own(t).arrive(&atysv1.AttendRequest{Node: node, Run: []byte("1")}); err != nil {
+		if err := c.Fleet.connect(&atysv1.AttendRequest{Node: node, Run: []byte("1")}); err != nil {
 			t.Fatal(err)
 		}
 		report(node, "1", false)
 	}
 	report("leaves", "1", true)
-	c.own(t).leave(&atysv1.AttendRequest{Node: "leaves", Run: []byte("1")})
-	if got := counted(); got != "map[heard:2 left:1]" || phase("leaves") != "left" || len(c.own(t).scraped()) != 2 {
-		t.Errorf("one has left: %s, it is %s, %d are to be scraped", got, phase("leaves"), len(c.own(t).scraped()))
+	c.Fleet.disconnect(&atysv1.AttendRequest{Node: "leaves", Run: []byte("1")})
+	if got := counted(); got != "map[heard:2 left:1]" || phase("leaves") != "left" || len(c.Fleet.Scraped()) != 2 {
+		t.Errorf("one has left: %s, it is %s, %d are to be scraped", got, phase("leaves"), len(c.Fleet.Scraped()))
 	}
 	for _, step := range []struct {
 		after time.Duration
@@ -482,12 +519,12 @@ func TestGoodbye(t *testing.T) {
 			t.Errorf("%v later: %s, want %s", step.after, got, step.want)
 		}
 	}
-	if err := c.own(t).arrive(&atysv1.AttendRequest{Node: "leaves", Run: []byte("2")}); err != nil {
+	if err := c.Fleet.connect(&atysv1.AttendRequest{Node: "leaves", Run: []byte("2")}); err != nil {
 		t.Fatal(err)
 	}
 	report("leaves", "2", false)
 	report("leaves", "1", true) // it was under way
-	if told := c.own(t).agents["leaves"].report; string(told.GetRun()) != "2" {
+	if told := c.Fleet.agents.of["leaves"].report; string(told.GetRun()) != "2" {
 		t.Errorf("the goodbye of run 1 takes the place of what run %q told", told.GetRun())
 	}
 	if got := counted(); got != "map[gone:1 heard:2]" || phase("leaves") != "connected" {
@@ -498,20 +535,13 @@ func TestGoodbye(t *testing.T) {
 // TestTwoAgentsOfOneName has a second agent come by the name of one that is there.
 func TestTwoAgentsOfOneName(t *testing.T) {
 	c := command(t, "")
-	f := c.own(t)
+	f := c.Fleet
 	var said strings.Builder
 	f.log = slog.New(slog.NewTextHandler(&said, nil))
 	run := func(run string) *atysv1.AttendRequest { return &atysv1.AttendRequest{Node: "n", Run: []byte(run)} }
-	told := func() (a AgentStatus) {
+	told := func() *atysv1.AgentStatus {
 		t.Helper()
-		response, err := c.control.Get(t.Context(), &atysv1.GetRequest{Kind: "agents", Name: "n"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal([]byte(response.GetObjects()[0].GetJson()), &a); err != nil {
-			t.Fatal(err)
-		}
-		return a
+		return c.agent(t, "n")
 	}
 	for _, step := range []struct {
 		comes, goes string
@@ -523,11 +553,11 @@ func TestTwoAgentsOfOneName(t *testing.T) {
 		{comes: "1", twice: true, warnings: 1}, {goes: "2", warnings: 1}, {goes: "1", warnings: 1},
 	} {
 		if step.comes != "" {
-			if err := f.arrive(run(step.comes)); err != nil {
+			if err := f.connect(run(step.comes)); err != nil {
 				t.Fatal(err)
 			}
 		} else {
-			f.leave(run(step.goes))
+			f.disconnect(run(step.goes))
 		}
 		if a := told(); (a.Message != "") != step.twice || strings.Count(said.String(), "--node") != step.warnings {
 			t.Errorf("%+v: agents are told of as %+v, the log says %s", step, a, said.String())

@@ -1,4 +1,4 @@
-package server
+package fleet
 
 import (
 	"fmt"
@@ -13,20 +13,20 @@ import (
 
 const three = `{"kind":"Profile","name":"some","select":"{service=\"shop\"}","instances":3}`
 
-// again is the server after a restart, so much later.
+// again is the fleet after a restart, so much later.
 func (c *commanded) again(t *testing.T, dir string, later time.Duration) *commanded {
 	t.Helper()
-	c.Server.Close()
+	c.Fleet.Close()
 	next := command(t, dir)
 	next.now = c.now.Add(later)
-	next.own(t).began = next.now
+	next.Fleet.profiles.began = next.now
 	return next
 }
 
 // told is what an agent hears that attends first.
 func (c *commanded) told(t *testing.T, node string) *atysv1.Orders {
 	t.Helper()
-	orders, _, _ := c.own(t).ordersFor(node, 0)
+	orders, _, _ := c.Fleet.orders(node, 0)
 	return orders
 }
 
@@ -73,8 +73,8 @@ func TestChosenThatDoNotComeBack(t *testing.T) {
 	if got := c.chosen(t); fmt.Sprint(got) != "[ya yb yc]" {
 		t.Errorf("soon after the start chosen are %v", got)
 	}
-	if p := c.status(t, "some"); *p.Recorded != 3 || *p.Eligible != 6 {
-		t.Errorf("%d of %d", *p.Recorded, *p.Eligible)
+	if p := c.status(t, "some"); p.GetInstances().GetRecorded() != 3 || p.GetInstances().GetEligible() != 6 {
+		t.Errorf("%d of %d", p.GetInstances().GetRecorded(), p.GetInstances().GetEligible())
 	}
 	c.now = c.now.Add(settleTime)
 	c.report(t, "x", "def")
@@ -97,7 +97,7 @@ func TestChoicesThatAreLost(t *testing.T) {
 			c.report(t, "x", "ab")
 			c.report(t, "y", "cdef")
 			c.apply(t, lasting, three)
-			c.Server.Close()
+			c.Fleet.Close()
 			if err := lose(filepath.Join(dir, "default", "some.chosen")); err != nil {
 				t.Fatal(err)
 			}
@@ -112,8 +112,8 @@ func TestChoicesThatAreLost(t *testing.T) {
 			if o := c.told(t, "x"); o.GetUnchanged() || len(o.GetTasks()) != 2 {
 				t.Errorf("orders %v half a minute after the start", o)
 			}
-			if p := c.status(t, "some"); *p.Recorded != 3 || *p.Eligible != 6 {
-				t.Errorf("%d of %d", *p.Recorded, *p.Eligible)
+			if p := c.status(t, "some"); p.GetInstances().GetRecorded() != 3 || p.GetInstances().GetEligible() != 6 {
+				t.Errorf("%d of %d", p.GetInstances().GetRecorded(), p.GetInstances().GetEligible())
 			}
 		})
 	}

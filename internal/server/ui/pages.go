@@ -1,4 +1,8 @@
-package server
+// Package ui draws the pages of a server: an overview of its services, and their flame
+// graphs.
+//
+//	URL (address.go) -> query.Asker -> services.go, or a profile.Grove -> its tree -> render.HTML
+package ui
 
 import (
 	"bytes"
@@ -9,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -20,6 +25,7 @@ import (
 	"atys.dev/atys/internal/query"
 	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/wire/atysv1"
 )
 
 //go:embed pages
@@ -34,7 +40,7 @@ var (
 		fingerprint(overviewScript), fingerprint(overviewStyle))
 )
 
-// asset is an embedded file, which is there.
+// asset returns an embedded file.
 func asset(name string) string {
 	text, err := pages.ReadFile("pages/" + name)
 	if err != nil {
@@ -49,8 +55,16 @@ func fingerprint(content string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// kind is what the pages show.
-const kind = "cpu"
+// Pages answers browsers. Its fields but for classes are required.
+type Pages struct {
+	Asker  func(context.Context) query.Asker                                 // of the tenant that asks
+	Ailing func(context.Context) ([]*atysv1.AgentStatus, map[string]int)     // agents that report conditions; how many report which
+	Rates  func(ctx context.Context, service string) map[string]profile.Rate // of a service, by profile
+	Now    func() time.Time
+	Log    *slog.Logger
+
+	classes classes
+}
 
 // link is a choice on the overview.
 type link struct {
@@ -66,7 +80,7 @@ type overviewModel struct {
 	Title, When    string
 	Fixed          bool
 	Asked          address
-	From, To       string      // as the fields of a time of one's own show them
+	From, To       string      // of a custom range, as its fields show them
 	Hidden         [][2]string // parameters that a form keeps
 	HiddenOfTime   [][2]string
 	Ranges, Own    []link
@@ -75,8 +89,8 @@ type overviewModel struct {
 	Sorts          []link // by the columns of the list
 	Rows           []row
 	Folded         *foldedRows
-	Unknown        string // the service that is asked for, where there is none such
-	Others         []link // services that there are instead
+	Unknown        string // the service that is asked for, if it does not exist
+	Others         []link // services that exist
 	Rates          []string
 	Lacks          render.Lacks
 	Troubles       troubles
@@ -85,22 +99,23 @@ type overviewModel struct {
 	Empty          bool
 }
 
-func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
-	now := s.now()
+// Overview answers with the overview of services.
+func (p *Pages) Overview(w http.ResponseWriter, r *http.Request) {
+	now := p.Now()
 	a, err := parseAddress(r.URL.Query(), now)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	services, coverage, err := s.asker(r.Context()).Services(r.Context(), a.selection(now, ""))
+	services, coverage, err := p.Asker(r.Context()).Services(r.Context(), a.selection(now, ""))
 	if err != nil {
-		s.fail(w, "list services", err)
+		p.fail(w, "list services", err)
 		return
 	}
 	from, to := a.span(now)
 	model := overviewModel{Style: template.CSS(overviewStyle), Script: template.JS(overviewScript), Refresh: int(a.Refresh.Seconds()),
 		Title: a.Service, When: a.When(), Fixed: a.fixed(), Asked: a,
-		Rates: s.rateWords(r.Context(), a.Service), Lacks: coverageWords(coverage, from, to), Troubles: s.troubles(r.Context()), Flame: a.flame(), Empty: len(services) == 0}
+		Rates: p.rateLines(r.Context(), a.Service), Lacks: coverageWords(coverage, from, to), Troubles: troublesOf(p.Ailing(r.Context())), Flame: a.flame(), Empty: len(services) == 0}
 	model.list(a, services)
 	model.choices(a)
 	if model.Empty && a.Refresh == 0 && !a.fixed() {
@@ -108,13 +123,13 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 	}
 	var out bytes.Buffer
 	if err := overviewPage.Execute(&out, model); err != nil {
-		s.fail(w, "write the page", err)
+		p.fail(w, "write the page", err)
 		return
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", overviewPolicy)
-	_, _ = w.Write(out.Bytes()) // whoever asked is gone if this fails
+	_, _ = w.Write(out.Bytes()) // the client is gone if this fails
 }
 
 // choices makes the links and forms that change what is shown.
@@ -154,26 +169,25 @@ func (m *overviewModel) choices(a address) {
 	}
 }
 
-// rateWords say how often a service is sampled now, and why, where policies choose that.
-func (s *Server) rateWords(ctx context.Context, service string) (words []string) {
-	f, err := s.fleet(ctx)
-	if service == "" || err != nil { // it is told in the log
+// rateLines say how often a service is sampled now, and why, if a policy decides.
+func (p *Pages) rateLines(ctx context.Context, service string) (lines []string) {
+	if service == "" {
 		return nil
 	}
-	rates := f.rates.list("", service)
-	for _, key := range sortedKeys(rates) {
-		rate := rates[key]
-		words = append(words, fmt.Sprintf("Sampled at %.3g Hz, as policy %s of profile %s decided: %s (%s).", rate.Hertz, rate.Policy, key.task, rate.Reason, rate.Why))
+	rates := p.Rates(ctx, service)
+	for _, name := range slices.Sorted(maps.Keys(rates)) {
+		rate := rates[name]
+		lines = append(lines, fmt.Sprintf("Sampled at %.3g Hz, as policy %s of profile %s decided: %s (%s).", rate.Hertz, rate.Policy, name, rate.Reason, rate.Why))
 	}
-	return words
+	return lines
 }
 
-// coverageWords words what an answer lacks, with times in UTC.
+// coverageWords describes what an answer lacks, with times in UTC.
 func coverageWords(c query.Coverage, from, to time.Time) render.Lacks {
 	return coverageOf(c, from, to).Words(time.UTC)
 }
 
-// coverageOf is an answer's coverage as it is worded everywhere.
+// coverageOf converts the coverage of an answer to that of package render.
 func coverageOf(c query.Coverage, from, to time.Time) render.Coverage {
 	out := render.Coverage{Samples: c.N, CPU: c.CPU, Cost: c.Cost.Total(), Losses: c.Losses, Damaged: c.Damaged, Doubtful: c.Doubtful,
 		Overlapping: c.Overlapping, PrunedShare: c.MostOff(), Asked: render.Span{From: from, To: to}, Dropped: spansOf(c.Dropped)}
@@ -194,41 +208,41 @@ func spansOf(spans []query.Span) (all []render.Span) {
 	return all
 }
 
-// flame draws a service, or all of them side by side.
-func (s *Server) flame(w http.ResponseWriter, r *http.Request) {
-	now := s.now()
+// Flame answers with the flame graph of a service, or of all side by side.
+func (p *Pages) Flame(w http.ResponseWriter, r *http.Request) {
+	now := p.Now()
 	a, err := parseAddress(r.URL.Query(), now)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	about := a.selection(now, a.Service)
-	grove, coverage, err := s.asker(r.Context()).Merge(r.Context(), about)
+	grove, coverage, err := p.Asker(r.Context()).Merge(r.Context(), about)
 	if err != nil {
-		s.fail(w, "merge windows", err)
+		p.fail(w, "merge windows", err)
 		return
 	}
 	if grove == nil {
-		s.nothing(w, r, a)
+		p.nothing(w, r, a)
 		return
 	}
 	lacks := coverageWords(coverage, about.From, about.To)
 	var out bytes.Buffer
-	if err := draw(&out, s.classes.of(grove), a, &lacks); err != nil {
-		s.fail(w, "draw", err)
+	if err := drawFlame(&out, p.classes.of(grove), a, &lacks); err != nil {
+		p.fail(w, "draw", err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "frame-ancestors 'self'") // beside the page's own, which is stricter
-	_, _ = w.Write(out.Bytes())                                         // whoever asked is gone if this fails
+	_, _ = w.Write(out.Bytes())                                         // the client is gone if this fails
 }
 
-// nothing answers that there is nothing to draw: no such service, or no windows yet.
-func (s *Server) nothing(w http.ResponseWriter, r *http.Request, a address) {
-	services, _, err := s.asker(r.Context()).Services(r.Context(), a.selection(s.now(), ""))
+// nothing answers that there is nothing to draw: no such service, or no windows.
+func (p *Pages) nothing(w http.ResponseWriter, r *http.Request, a address) {
+	services, _, err := p.Asker(r.Context()).Services(r.Context(), a.selection(p.Now(), ""))
 	switch {
 	case err != nil:
-		s.fail(w, "list services", err)
+		p.fail(w, "list services", err)
 	case a.Service != "" && len(services) > 0:
 		http.Error(w, fmt.Sprintf("there is no service %q, %s; there are: %s", a.Service, a.When(), strings.Join(someNames(services), ", ")), http.StatusNotFound)
 	default:
@@ -236,8 +250,9 @@ func (s *Server) nothing(w http.ResponseWriter, r *http.Request, a address) {
 	}
 }
 
-// draw draws a grove whose frames have their classes, folded to the application's own code unless all is asked for.
-func draw(out *bytes.Buffer, grove *profile.Grove, a address, lacks *render.Lacks) error {
+// drawFlame draws a grove whose frames have their classes, folded to the application's
+// own code unless all frames are asked for.
+func drawFlame(out *bytes.Buffer, grove *profile.Grove, a address, lacks *render.Lacks) error {
 	title := "all services"
 	if a.Service != "" {
 		title = a.Service
@@ -249,13 +264,13 @@ func draw(out *bytes.Buffer, grove *profile.Grove, a address, lacks *render.Lack
 	return render.HTML(out, grove.Tree(), render.Options{Title: title, Lacks: lacks})
 }
 
-// fail answers that something went wrong here; what, is in the log. A server that
-// was told to end closes its store: nothing is wrong then.
-func (s *Server) fail(w http.ResponseWriter, what string, err error) {
+// fail logs an error, and answers that there is one. If the store is closed the server
+// is shutting down, which is no error.
+func (p *Pages) fail(w http.ResponseWriter, what string, err error) {
 	if errors.Is(err, store.ErrClosed) {
 		http.Error(w, "the server closes: ask again", http.StatusServiceUnavailable)
 		return
 	}
-	s.log.Error(what, "error", err)
+	p.Log.Error(what, "error", err)
 	http.Error(w, "the server could not "+what+": its log says why", http.StatusInternalServerError)
 }

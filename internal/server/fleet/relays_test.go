@@ -1,4 +1,4 @@
-package server
+package fleet
 
 import (
 	"context"
@@ -13,14 +13,12 @@ import (
 	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/remote"
-	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/wire/atysv1"
-	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 	"atys.dev/atys/test/testwait"
 )
 
 // standing is a relay that stands, until leave is called.
-func standing(t *testing.T, s *Server, r *atysv1.OfferRequest) (stands <-chan *atysv1.Standing, leave func()) {
+func standing(t *testing.T, s *Service, r *atysv1.OfferRequest) (stands <-chan *atysv1.Standing, leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	told, ended := make(chan *atysv1.Standing, 100), make(chan error, 1)
@@ -37,7 +35,7 @@ func standing(t *testing.T, s *Server, r *atysv1.OfferRequest) (stands <-chan *a
 }
 
 // attending is an agent of a zone that is there; shipsTo is what its newest orders say.
-func attending(t *testing.T, s *Server, node, zone string) (shipsTo <-chan string) {
+func attending(t *testing.T, s *Service, node, zone string) (shipsTo <-chan string) {
 	t.Helper()
 	told := make(chan string, 100)
 	go func() { // ends with the test's context
@@ -71,11 +69,7 @@ func offerOf(name, zone string) *atysv1.OfferRequest {
 // TestGroups has each zone's agents ship to a relay of the zone, to the same one
 // for as long as it is there, and to another one when it has left.
 func TestGroups(t *testing.T) {
-	s, err := New(Options{Store: mem.New(1), GroupBy: "zone"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	_, s := serve(t, "zone")
 	a, b, none := attending(t, s, "in-a", "a"), attending(t, s, "in-b", "b"), attending(t, s, "nowhere", "")
 	becomes(t, "a", a, "")
 	stands, leave := standing(t, s, offerOf("first", "a"))
@@ -115,21 +109,13 @@ func TestGroups(t *testing.T) {
 // TestOneGroup has all agents ship to the one relay there is where nothing says
 // how to group them; one that comes back before it was missed counts once.
 func TestOneGroup(t *testing.T) {
-	s, err := New(Options{Store: mem.New(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	f, s := serve(t, "")
 	told := attending(t, s, "n", "any")
 	_, leave := standing(t, s, offerOf("only", "b"))
 	becomes(t, "n", told, "http://only:4310")
 	again, leaveAgain := standing(t, s, offerOf("only", "b"))
 	<-again
 	leave()
-	f, err := s.fleet(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	f.mu.Lock()
 	if n := len(f.relays.offers); n != 1 {
 		t.Errorf("%d relays are known", n)
@@ -187,19 +173,9 @@ func newSwallower(t *testing.T, to string) *swallower {
 // it is there no more within a moment, whatever TCP believes, and another one is
 // the group's. One that never answers, as old ones, stays while its connection does.
 func TestRelayLosesItsPower(t *testing.T) {
-	s, err := New(Options{Store: mem.New(1), GroupBy: "zone"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	f, err := s.fleet(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, s := serve(t, "zone")
 	f.heartbeat, f.relayMissed = 50*time.Millisecond, 2*time.Second
-	mux := http.NewServeMux()
-	mux.Handle(atysv1connect.NewFleetHandler(s))
-	h := httptest.NewServer(mux)
+	h := httptest.NewServer(handler(s))
 	t.Cleanup(h.Close)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -270,11 +246,7 @@ func TestRelayLosesItsPower(t *testing.T) {
 
 // TestBadOffers refuses relays that agents could not reach.
 func TestBadOffers(t *testing.T) {
-	s, err := New(Options{Store: mem.New(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
+	_, s := serve(t, "")
 	for _, address := range []string{"", "here:4310", "file:///etc/passwd", "http://", "http://user:secret@here", "http://here\n"} {
 		err := s.OfferTo(t.Context(), &atysv1.OfferRequest{Name: "n", Address: address}, func(*atysv1.Standing) error { return nil })
 		if connect.CodeOf(err) != connect.CodeInvalidArgument {

@@ -1,4 +1,4 @@
-package server
+package ui
 
 import (
 	"errors"
@@ -13,19 +13,19 @@ import (
 	"atys.dev/atys/internal/store"
 )
 
-// address is what a page shows, as its address says: whoever opens the same one
-// sees the same, but for time that goes on.
+// address is what a page shows, as its URL says: the same URL shows the same page, but
+// for ranges that end now.
 type address struct {
 	Service string
 	Select  spec.Selector // of series, beside the service
 	Last    time.Duration // up to To
 	From    time.Time     // zero: Last before To
 	To      time.Time     // zero: now
-	All     bool          // frames of libraries, runtimes and the kernel too, not the application's own alone
+	All     bool          // also frames of libraries, runtimes and the kernel
 	Filter  string        // of services, by a part of their names
-	Minor   bool          // services that are folded are listed too
-	ByName  bool          // services are sorted by their names, not by CPU time
-	Refresh time.Duration // the page is loaded anew so often; 0: never
+	Minor   bool          // folded services are listed too
+	ByName  bool          // services are sorted by name, not by CPU time
+	Refresh time.Duration // how often the page reloads; 0: never
 }
 
 const (
@@ -34,7 +34,7 @@ const (
 	maxFilter   = 200
 )
 
-// ranges are offered as links; any other length can be asked for by address.
+// ranges are offered as links; URLs may have any other.
 var ranges = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 
 // refreshes are offered as links.
@@ -73,7 +73,7 @@ func parseAddress(values url.Values, now time.Time) (a address, err error) {
 		}
 	}
 	if len(a.Filter) > maxFilter {
-		return a, fmt.Errorf("filter: it has %d bytes, at most %d are taken", len(a.Filter), maxFilter)
+		return a, fmt.Errorf("filter: it has %d bytes, at most %d are accepted", len(a.Filter), maxFilter)
 	}
 	return a, nil
 }
@@ -105,7 +105,7 @@ func (a *address) parseTimes(values url.Values, now time.Time) error {
 	return nil
 }
 
-// span is the time that a page is about.
+// span is the time range of a page.
 func (a address) span(now time.Time) (from, to time.Time) {
 	from, to = a.From, now
 	if !a.To.IsZero() {
@@ -117,10 +117,10 @@ func (a address) span(now time.Time) (from, to time.Time) {
 	return from, to
 }
 
-// fixed tells whether the address names a moment.
+// fixed reports whether the range does not end now, or has a fixed start.
 func (a address) fixed() bool { return !a.From.IsZero() || !a.To.IsZero() }
 
-// When words the time that a page is about.
+// When describes the time range of a page.
 func (a address) When() string {
 	const layout = "2006-01-02 15:04:05"
 	switch {
@@ -136,7 +136,7 @@ func (a address) When() string {
 	return from.Format(layout) + " to " + to.Format(layout) + " UTC"
 }
 
-// values are the parameters of an address; what is as it is by default is left out.
+// values are the parameters of an address, without defaults.
 func (a address) values() url.Values {
 	v := url.Values{}
 	set := func(name, value string) {
@@ -172,32 +172,32 @@ func (a address) values() url.Values {
 	return v
 }
 
-// at gives the address on a page.
+// at returns the URL of a page.
 func (a address) at(page string) string { return page + "?" + a.values().Encode() }
 
-// with gives the address after a change.
+// with returns the URL of the overview after a change.
 func (a address) with(change func(*address)) string {
 	change(&a)
 	return a.at("/")
 }
 
-// flame is the address of the graph alone.
+// flame returns the URL of the flame graph.
 func (a address) flame() string {
 	a.Filter, a.Minor, a.ByName, a.Refresh = "", false, false, 0
 	return a.at("/flame")
 }
 
-// selection is what a page is about, of one service or of all.
+// selection selects what a page shows, of one service or of all.
 func (a address) selection(now time.Time, service string) query.Selection {
 	from, to := a.span(now)
-	about := query.Selection{Select: a.Select, Kind: kind, From: from, To: to}
+	about := query.Selection{Select: a.Select, Kind: spec.KindCPU, From: from, To: to}
 	if service != "" {
 		about.Select = append(slices.Clone(about.Select), spec.Matcher{Label: store.ServiceLabel, Op: spec.Equal, Value: service})
 	}
 	return about
 }
 
-// matches tells whether a service is one that the filter leaves.
+// matches reports whether the filter keeps a service.
 func (a address) matches(service string) bool {
 	return strings.Contains(strings.ToLower(service), strings.ToLower(a.Filter))
 }

@@ -1,4 +1,4 @@
-package server
+package fleet
 
 import (
 	"math"
@@ -10,7 +10,7 @@ import (
 // TestAgentCost shows what an agent says of its budget, and no more than there is room for.
 func TestAgentCost(t *testing.T) {
 	c := command(t, "")
-	if err := c.own(t).arrive(&atysv1.AttendRequest{Node: "n", Run: []byte("1")}); err != nil {
+	if err := c.Fleet.connect(&atysv1.AttendRequest{Node: "n", Run: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
 	state := &atysv1.NodeState{Cost: &atysv1.Cost{UserNs: 1}, OverBudget: true}
@@ -22,15 +22,12 @@ func TestAgentCost(t *testing.T) {
 	if _, err := c.fleet.Report(t.Context(), &atysv1.ReportRequest{Node: "n", Run: []byte("1"), State: state}); err != nil {
 		t.Fatal(err)
 	}
-	f := c.own(t)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	cost := f.agentStatus(f.agents["n"]).Cost
-	if !cost.Over || len(cost.Causes) != mostCauses || cost.Causes[0] != (AgentCause{"tables", "2s", 0}) {
-		t.Errorf("of causes it shows %+v", cost)
+	a := c.agent(t, "n").GetState()
+	if causes := a.GetCauses(); !a.GetOverBudget() || len(causes) != mostCauses || causes[0].GetCause() != "tables" || causes[0].GetNs() != 2e9 || causes[0].GetCores() != 0 {
+		t.Errorf("of causes it shows %v", causes)
 	}
-	d := cost.Decisions
-	if len(d) != mostDecisions || d[0].Knob != "a knob of a newer agent" || d[0].To != 0 || d[0].Why != "tables took 3%" || d[0].At.Year() != 2001 || d[len(d)-1].Why != "the last" {
-		t.Errorf("of decisions it shows %d: %+v", len(d), d)
+	d := a.GetDecisions()
+	if len(d) != mostDecisions || d[0].GetKnob() != "a knob of a newer agent" || d[0].GetTo() != 0 || d[0].GetWhy() != "tables took 3%" || d[0].GetUnixNano() != 1e18 || d[len(d)-1].GetWhy() != "the last" {
+		t.Errorf("of decisions it shows %d: %v", len(d), d)
 	}
 }

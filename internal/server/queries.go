@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -20,24 +21,33 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-func (s *Server) asker(ctx context.Context) query.Asker {
-	a := query.Asker{Store: s.options.Store, Tenant: s.tenant(ctx), Now: s.now}
-	if f, err := s.fleet(ctx); err == nil { // else its windows tell of a fleet
-		a.Agents = f.known
+// queries answers requests to the service Query.
+type queries struct {
+	store   store.Store
+	tenants *tenants
+	now     func() time.Time
+	log     *slog.Logger
+}
+
+// asker asks the windows of a request's tenant.
+func (s *queries) asker(ctx context.Context) query.Asker {
+	a := query.Asker{Store: s.store, Tenant: s.tenants.name(ctx), Now: s.now}
+	if f, err := s.tenants.fleet(ctx); err == nil { // else only windows tell which agents there are
+		a.Agents = f.Known
 	}
 	return a
 }
 
-// width is half of the interval that a task's policy wants; 0: nobody knows.
-func (s *Server) width(ctx context.Context, task string) float64 {
-	f, err := s.fleet(ctx)
+// width is half of the confidence interval that a task's policy wants; 0: not known.
+func (s *queries) width(ctx context.Context, task string) float64 {
+	t, err := s.tenants.asking(ctx)
 	if err != nil {
 		return 0
 	}
-	return f.rates.width(task)
+	return t.rates.Width(task)
 }
 
-// selection reads what a question is about.
+// selection reads the selection of a request.
 func selection(m *atysv1.Selection) (s query.Selection, err error) {
 	if m.GetKind() == "" {
 		return s, connect.NewError(connect.CodeInvalidArgument, errors.New("the selection has no kind of values: name one, such as cpu"))
@@ -58,20 +68,20 @@ func selectionOfAny(m *atysv1.Selection) (s query.Selection, err error) {
 	return s, nil
 }
 
-// unread is what askers are told of an error that the log explains.
-func (s *Server) unread(err error) error {
+// unread logs an error of the store, and returns what clients are told.
+func (s *queries) unread(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if errors.Is(err, store.ErrClosed) { // it was told to end: nothing is wrong
+	if errors.Is(err, store.ErrClosed) { // the server is shutting down
 		return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: ask again"))
 	}
-	s.log.Error("answer a question", "error", err)
+	s.log.Error("answer a query", "error", err)
 	return connect.NewError(connect.CodeInternal, errors.New("the windows could not be read: the server's log says why"))
 }
 
 // Merge adds windows up; see the service Query.
-func (s *Server) Merge(ctx context.Context, r *atysv1.MergeRequest) (*atysv1.MergeResponse, error) {
+func (s *queries) Merge(ctx context.Context, r *atysv1.MergeRequest) (*atysv1.MergeResponse, error) {
 	about, err := selection(r.GetSelection())
 	if err != nil {
 		return nil, err
@@ -88,7 +98,7 @@ func (s *Server) Merge(ctx context.Context, r *atysv1.MergeRequest) (*atysv1.Mer
 }
 
 // Top lists functions; see the service Query.
-func (s *Server) Top(ctx context.Context, r *atysv1.TopRequest) (*atysv1.TopResponse, error) {
+func (s *queries) Top(ctx context.Context, r *atysv1.TopRequest) (*atysv1.TopResponse, error) {
 	about, err := selection(r.GetSelection())
 	if err != nil {
 		return nil, err
@@ -110,11 +120,11 @@ func (s *Server) Top(ctx context.Context, r *atysv1.TopRequest) (*atysv1.TopResp
 	return response, nil
 }
 
-// maxRules is how long an asker's rules may be: each of them may be an
-// expression that takes a thousand times as much memory as text.
+// maxRules is how long rules may be: each may be an expression that takes a thousand
+// times as much memory as its text.
 const maxRules = 16 << 10
 
-// viewOf reads how functions are looked at.
+// viewOf reads how functions are viewed.
 func viewOf(r *atysv1.TopRequest) (v query.View, err error) {
 	v = query.View{Fold: query.Fold(r.GetFold()), Callers: r.GetCallers()}
 	switch v.Fold {
@@ -123,7 +133,7 @@ func viewOf(r *atysv1.TopRequest) (v query.View, err error) {
 		return v, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("fold %q: want %s or %s", v.Fold, query.FoldOwn, query.FoldHideRuntime))
 	}
 	if n := len(r.GetRules()); n > maxRules {
-		return v, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("rules of %d bytes: at most %d are taken", n, maxRules))
+		return v, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("rules of %d bytes: at most %d are accepted", n, maxRules))
 	}
 	if r.GetRules() != "" {
 		if v.Rules, err = whose.Parse(r.GetRules()); err != nil {
@@ -133,8 +143,8 @@ func viewOf(r *atysv1.TopRequest) (v query.View, err error) {
 	return v, nil
 }
 
-// leastStep is how long steps have to be for there to be no more than so many, in
-// whole seconds, or minutes.
+// leastStep is the least length of steps, in whole seconds or minutes, that splits a time
+// into no more than most of them.
 func leastStep(of time.Duration, most int) time.Duration {
 	least := of / time.Duration(most)
 	unit := time.Second
@@ -144,8 +154,8 @@ func leastStep(of time.Duration, most int) time.Duration {
 	return least.Truncate(unit) + unit
 }
 
-// Split takes a selection apart; see the service Query.
-func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.SplitResponse, error) {
+// Split splits a selection by time, label or thread; see the service Query.
+func (s *queries) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.SplitResponse, error) {
 	about, err := selection(r.GetSelection())
 	if err != nil {
 		return nil, err
@@ -153,7 +163,7 @@ func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Spl
 	step := time.Duration(r.GetStepNs())
 	const mostSteps = 2000
 	if step < 0 || step > 0 && about.To.Sub(about.From)/step > mostSteps {
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("steps of %v from %v to %v: at most %d are told: take steps of %v (--step), or a shorter time", step, about.From.UTC(), about.To.UTC(), mostSteps,
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("steps of %v from %v to %v: at most %d are answered: use steps of %v (--step), or a shorter time", step, about.From.UTC(), about.To.UTC(), mostSteps,
 			leastStep(about.To.Sub(about.From), mostSteps)))
 	}
 	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction(), Pooled: r.GetPooled(), Width: s.width(ctx, about.Task)})
@@ -181,7 +191,7 @@ func (s *Server) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Spl
 }
 
 // Labels lists labels; see the service Query.
-func (s *Server) Labels(ctx context.Context, r *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error) {
+func (s *queries) Labels(ctx context.Context, r *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error) {
 	about, err := selection(r.GetSelection())
 	if err != nil {
 		return nil, err
@@ -201,12 +211,12 @@ func (s *Server) Labels(ctx context.Context, r *atysv1.LabelsRequest) (*atysv1.L
 }
 
 // Kinds lists value types; see the service Query.
-func (s *Server) Kinds(ctx context.Context, r *atysv1.KindsRequest) (*atysv1.KindsResponse, error) {
+func (s *queries) Kinds(ctx context.Context, r *atysv1.KindsRequest) (*atysv1.KindsResponse, error) {
 	about, err := selectionOfAny(r.GetSelection())
 	if err != nil {
 		return nil, err
 	}
-	about.Kind = cmp.Or(about.Kind, spec.KindCPU) // the machines' own windows tell what was watched
+	about.Kind = cmp.Or(about.Kind, spec.KindCPU) // windows of whole machines show what was watched
 	types, coverage, err := s.asker(ctx).Kinds(ctx, about)
 	if err != nil {
 		return nil, s.unread(err)
@@ -214,11 +224,11 @@ func (s *Server) Kinds(ctx context.Context, r *atysv1.KindsRequest) (*atysv1.Kin
 	return &atysv1.KindsResponse{Types: wire.Types(types), Coverage: coverageMessage(coverage)}, nil
 }
 
-// mostWindows is how many are listed at once.
+// mostWindows is how many windows are listed at a time.
 const mostWindows = 10_000
 
 // Windows lists windows as they were cut; see the service Query.
-func (s *Server) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error) {
+func (s *queries) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error) {
 	about, err := selection(r.GetSelection())
 	if err != nil {
 		return nil, err
@@ -250,7 +260,7 @@ func (s *Server) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1
 }
 
 // Rates tells how often services were sampled, and why; see the service Query.
-func (s *Server) Rates(ctx context.Context, r *atysv1.RatesRequest) (*atysv1.RatesResponse, error) {
+func (s *queries) Rates(ctx context.Context, r *atysv1.RatesRequest) (*atysv1.RatesResponse, error) {
 	about, err := selection(r.GetSelection())
 	if err != nil {
 		return nil, err
@@ -262,7 +272,7 @@ func (s *Server) Rates(ctx context.Context, r *atysv1.RatesRequest) (*atysv1.Rat
 	case err != nil:
 		return nil, s.unread(err)
 	case len(decided) > mostWindows:
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%d rows: at most %d are told: choose fewer services, or a shorter time, or only where rates moved", len(decided), mostWindows))
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%d rows: at most %d are answered: choose fewer services, or a shorter time, or only where rates moved", len(decided), mostWindows))
 	}
 	response := &atysv1.RatesResponse{Coverage: coverageMessage(coverage)}
 	for _, d := range decided {
@@ -273,8 +283,7 @@ func (s *Server) Rates(ctx context.Context, r *atysv1.RatesRequest) (*atysv1.Rat
 	return response, nil
 }
 
-// legible is a name as a message can hold it: what a program calls its
-// functions need not be UTF-8.
+// legible makes a name valid UTF-8, as messages require: names of functions need not be.
 func legible(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
 
 func coverageMessage(c query.Coverage) *atysv1.Coverage {

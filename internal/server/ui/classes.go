@@ -1,4 +1,4 @@
-package server
+package ui
 
 import (
 	"sync"
@@ -7,15 +7,15 @@ import (
 	"atys.dev/atys/internal/profile/whose"
 )
 
-// classes tells whose code frames are, by the rules that come with atys. It lives
-// as long as the server, as a page asks for the same files and functions as the one
-// before: to class them anew took two fifths of the time a page took.
+// classes says whose code frames are, by the rules that come with atys. It caches
+// classes for as long as the server runs: pages show the same files and functions
+// again, and classifying them each time took two fifths of the time of a page.
 type classes struct {
 	mu         sync.Mutex // guards classifier
 	classifier *whose.Classifier
 }
 
-// of gives a grove whose frames have their classes.
+// of returns a grove whose frames have their classes.
 func (c *classes) of(g *profile.Grove) *profile.Grove {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -43,7 +43,7 @@ func TestTopOwn(t *testing.T) {
 		{"with rules", &atysv1.TopRequest{Fold: "own", Rules: "library function ."}, true, "[library]"},
 		{"another fold", &atysv1.TopRequest{Fold: "mine"}, false, `fold "mine": want own or hide-runtime`},
 		{"wrong rules", &atysv1.TopRequest{Rules: "\nlibary file x"}, false, `line 2: class "libary"`},
-		{"long rules", &atysv1.TopRequest{Rules: strings.Repeat("#", maxRules+1)}, false, "at most 16384 are taken"},
+		{"long rules", &atysv1.TopRequest{Rules: strings.Repeat("#", maxRules+1)}, false, "at most 16384 are accepted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.ask.Selection = about
@@ -130,7 +130,7 @@ func TestTooManySteps(t *testing.T) {
 		if connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Fatalf("steps of a second of %v: %v", span, err)
 		}
-		_, rest, _ := strings.Cut(err.Error(), "take steps of ")
+		_, rest, _ := strings.Cut(err.Error(), "use steps of ")
 		text, _, found := strings.Cut(rest, " (--step)")
 		step, wrong := time.ParseDuration(text)
 		if !found || wrong != nil {

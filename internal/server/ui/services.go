@@ -1,4 +1,4 @@
-package server
+package ui
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"atys.dev/atys/internal/render"
 )
 
-// row is a service on the overview.
+// row is a service in the list.
 type row struct {
 	Name    string
 	CPU     string
@@ -18,36 +18,36 @@ type row struct {
 	Samples string
 	Link    string
 	Chosen  bool
-	Hidden  bool // the filter leaves it out
+	Hidden  bool // the filter hides it
 	share   float64
 }
 
-// foldedRows stands for services that are not listed.
+// foldedRows stands for services that are folded.
 type foldedRows struct {
 	Count, Brief int
 	CPU, Share   string
 	Link         string
-	Open         bool // they are listed, below it
+	Open         bool // they are listed below it
 }
 
 const (
 	// minorShare is the share of all CPU time below which a service is folded.
 	minorShare = 0.005
-	// minorBrief is the same of short-lived commands, which nobody watches one by one.
+	// minorBrief is the same for short-lived commands, which nobody watches one by one.
 	minorBrief = 0.02
-	// fewestFolded is from how many services on folding saves anything.
+	// fewestFolded is the least number of services that are folded.
 	fewestFolded = 4
-	// mostNamed is how many services are named where one is asked for that is not there.
+	// mostNamed is how many services are named if the one asked for does not exist.
 	mostNamed = 12
 )
 
-// minor tells whether a service is folded: it used next to nothing, or is a
+// minor reports whether a service is folded: it used next to nothing, or is a
 // short-lived command that used little.
 func minor(s query.Service, share float64) bool {
 	return share < minorShare || s.Brief && share < minorBrief
 }
 
-// list fills in the services, those first that used most.
+// list fills in the services, those that used most first.
 func (m *overviewModel) list(a address, services []query.Service) {
 	var whole float64
 	for _, s := range services {
@@ -109,7 +109,7 @@ func cpuCell(s query.Service) string { return render.Value(float64(s.CPU), "nano
 
 func shareCell(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
 
-// someNames are those of the services that used most.
+// someNames names the services that used most.
 func someNames(services []query.Service) (names []string) {
 	for _, s := range services[:min(len(services), mostNamed)] {
 		names = append(names, s.Name)

@@ -15,6 +15,7 @@ import (
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk"
@@ -91,7 +92,7 @@ func BenchmarkAsk(b *testing.B) {
 }
 
 func askedOf(selector string) *atysv1.Selection {
-	return &atysv1.Selection{Select: selector, Kind: kind, FromUnixNano: noon.UnixNano(), ToUnixNano: noon.Add(2 * time.Minute).UnixNano()}
+	return &atysv1.Selection{Select: selector, Kind: spec.KindCPU, FromUnixNano: noon.UnixNano(), ToUnixNano: noon.Add(2 * time.Minute).UnixNano()}
 }
 
 func askOf(b *testing.B, procedure string, message proto.Message) *http.Request {
@@ -176,7 +177,7 @@ func askedWindow(r *rand.Rand, rows int) store.Window {
 	const period, scale = 52631579, 52631579 / 2
 	zipf, swap, counts := rand.NewZipf(r, 1.05, 3, askedStacks-1), r.Perm(askedStacks), map[uint32]int64{}
 	w := store.Window{Scales: []int64{scale}, Rows: profile.RowsOf(1), Head: profile.Head{Task: "builtin", Duration: 10 * time.Second, Design: profile.DesignRandomised,
-		Types: []profile.ValueType{{Kind: kind, Unit: "nanoseconds", Period: period}}, Exact: profile.Exact{CPU: time.Duration(r.Int64N(4e10)), Source: "schedstat"}}}
+		Types: []profile.ValueType{{Kind: spec.KindCPU, Unit: "nanoseconds", Period: period}}, Exact: profile.Exact{CPU: time.Duration(r.Int64N(4e10)), Source: "schedstat"}}}
 	for len(counts) < rows {
 		at := int(zipf.Uint64())
 		if r.IntN(4) == 0 {
