@@ -9,8 +9,8 @@ import (
 	"atys.dev/atys/internal/binfile/debugfile"
 )
 
-// want has the servers be asked for what a build-id's code is named with, unless
-// they were lately. A file that was sent may lack what its debug file has.
+// want asks servers for the files that name the code of a build-id, unless they were
+// asked recently. An uploaded file may lack what its debug file has.
 func (n *namer) want(id string) {
 	if len(n.finder.Servers) == 0 {
 		return
@@ -24,8 +24,8 @@ func (n *namer) want(id string) {
 	n.wanted = append(n.wanted, id)
 }
 
-// ask has what is wanted be asked for, one after the other, beside whatever else
-// is done; got is called once files came.
+// ask downloads what is wanted in a goroutine of askers, one file after another, and
+// calls got for each that arrives.
 func (n *namer) ask(ctx context.Context, askers *sync.WaitGroup, got func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -42,7 +42,7 @@ func (n *namer) ask(ctx context.Context, askers *sync.WaitGroup, got func()) {
 	})
 }
 
-// next takes what is to be asked for next.
+// next takes the next build-id to ask for.
 func (n *namer) next() (id string, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,8 +54,8 @@ func (n *namer) next() (id string, ok bool) {
 	return id, true
 }
 
-// bring gets the executable of a build-id and its debug file, as far as they are
-// not here, and tells whether there is something to look at again.
+// bring downloads the executable of a build-id and its debug file, unless they are here,
+// and reports whether there are new files.
 func (n *namer) bring(ctx context.Context, id string) bool {
 	sent, err := n.library.Open(id)
 	f := sent
@@ -65,12 +65,12 @@ func (n *namer) bring(ctx context.Context, id string) bool {
 	more := false
 	if err == nil {
 		path := f.Name()
-		_ = f.Close() // it is opened again
+		_ = f.Close() // it is reopened
 		more, err = n.bringDebug(ctx, id, path)
 		more = more || sent == nil
 	}
 	if err != nil && !errors.Is(err, debugfile.ErrNotFound) && ctx.Err() == nil {
-		n.log.Warn("ask for the files of a build-id", "build-id", id, "error", err)
+		n.log.Warn("download the files of a build-id", "build-id", id, "error", err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +79,8 @@ func (n *namer) bring(ctx context.Context, id string) bool {
 	return more
 }
 
-// bringDebug gets the debug file of an executable, and what that shares with others.
+// bringDebug downloads the debug file of an executable, and the file that it shares
+// with others.
 func (n *namer) bringDebug(ctx context.Context, id, path string) (more bool, err error) {
 	b, err := binfile.Open(path)
 	if err != nil {

@@ -63,7 +63,7 @@ func (s *intake) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	default:
 		response.Refused = left.refused
 		if t, err := s.tenants.asking(ctx); err == nil { // else no rates are decided by them
-			t.rates.Note(b.Windows)
+			t.Note(b.Windows)
 		}
 	}
 	response.AnsweredUnixNano = s.now().UnixNano()

@@ -18,26 +18,26 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// Debug says where the server finds names of code that agents could not name.
+// Debug configures where the server finds names of code that agents could not name.
 type Debug struct {
-	Dir     string   // where what was uploaded is kept; "": nothing can be
-	Bytes   int64    // of it, of all of a tenant; 0: 20 GB
-	Servers []string // debuginfod's that are asked
+	Dir     string   // where uploaded files are kept; "": none are accepted
+	Bytes   int64    // quota of uploaded files of a tenant; 0: 20 GB
+	Servers []string // URLs of debuginfod
 }
 
 const (
 	debugBytes = 20 << 30
-	// nameEvery is how often what has come is named, nameAgain how long a file is
-	// left alone that nobody had.
+	// nameEvery is how often new code is named, nameAgain how long servers are not asked
+	// again for a file that none had.
 	nameEvery = 30 * time.Second
 	nameAgain = 30 * time.Minute
-	mostNames = 2000 // that are kept at once
+	mostNames = 2000 // stored in one batch
 )
 
-// namer names what the windows of one tenant lack, with the files of that tenant
-// alone: a build-id is what somebody says of a file. It names with the files that
-// are here; what is not is asked for beside it (debuginfod.go), so that nobody
-// waits for another machine.
+// namer names the unnamed code of one tenant, with files of that tenant alone: a
+// build-id proves nothing about the rest of a file. It uses the files that are here;
+// others are downloaded in the background (debuginfod.go), so that naming never waits
+// for another machine.
 type namer struct {
 	log     *slog.Logger
 	library *debugfile.Library
@@ -45,18 +45,18 @@ type namer struct {
 	cache   string
 	now     func() time.Time
 
-	naming   sync.Mutex // guards what names are made with, below
+	naming   sync.Mutex // guards all below, up to mu
 	resolver *symbol.Resolver
 	tables   *diskcache.Cache // the resolver's
 	found    map[string]bool  // files that the resolver knows, by build-id
 	hopeless map[profile.Hash]bool
 
-	mu      sync.Mutex           // guards all below; held for moments
-	stale   bool                 // there are other files than those that were looked for
+	mu      sync.Mutex           // guards all below; it is held briefly
+	stale   bool                 // there are new files
 	asking  bool                 // a goroutine asks servers
-	wanted  []string             // what it is to ask for, by build-id
-	asked   map[string]time.Time // when that was wanted, by build-id
-	brought map[string]bool      // servers have answered, by build-id
+	wanted  []string             // build-ids that it is to ask for
+	asked   map[string]time.Time // when each was last wanted, by build-id
+	brought map[string]bool      // build-ids that servers have answered for
 }
 
 func newNamer(o Options, tenant string) *namer {
@@ -67,8 +67,8 @@ func newNamer(o Options, tenant string) *namer {
 	}
 	library := &debugfile.Library{Dir: dir, Bytes: bytes}
 	if o.Debug.Dir != "" {
-		if err := library.Sweep(); err != nil { // they take room, and no harm else
-			o.Log.Error("remove what uploads have left that were cut off", "tenant", tenant, "error", err)
+		if err := library.Sweep(); err != nil { // they only take up space
+			o.Log.Error("remove interrupted uploads", "tenant", tenant, "error", err)
 		}
 	}
 	cache := filepath.Join(dir, "cache")
@@ -77,15 +77,15 @@ func newNamer(o Options, tenant string) *namer {
 		finder: &debugfile.Finder{Dirs: []string{dir}, Servers: o.Debug.Servers, CacheDir: cache, Now: o.Now}}
 }
 
-// forget has all files be looked for again.
+// forget makes the namer look for all files again.
 func (n *namer) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stale = true
 }
 
-// begin makes a resolver that knows no files yet, if they are to be looked for
-// again. naming is held.
+// begin makes a new resolver, which knows no files, if there are new ones. naming is
+// held.
 func (n *namer) begin() {
 	n.mu.Lock()
 	stale := n.stale
@@ -99,7 +99,7 @@ func (n *namer) begin() {
 	}
 }
 
-// end ends what the resolver has open. naming is held.
+// end closes the resolver. naming is held.
 func (n *namer) end() {
 	if n.resolver == nil {
 		return
@@ -109,7 +109,7 @@ func (n *namer) end() {
 	}
 }
 
-// name names what a tenant's windows lack, as far as there are files.
+// name names the unnamed code of a tenant, as far as there are files.
 func (n *namer) name(ctx context.Context, s store.Store, tenant string) error {
 	unnamed, err := s.Unnamed(ctx, tenant)
 	if err != nil {
@@ -147,7 +147,7 @@ func (n *namer) name(ctx context.Context, s store.Store, tenant string) error {
 	return s.Name(ctx, tenant, named)
 }
 
-// find has the resolver know the file of a place, if it is here. naming is held.
+// find adds the file of a place to the resolver, if it is here. naming is held.
 func (n *namer) find(p *profile.Place) bool {
 	id := p.Location.BuildID
 	file := binfile.Unqualified(id)
@@ -164,7 +164,7 @@ func (n *namer) find(p *profile.Place) bool {
 		return false
 	}
 	path := f.Name()
-	_ = f.Close() // it is opened again
+	_ = f.Close() // it is reopened
 	shown := id
 	if len(p.Names) > 0 && p.Names[0].Mapping != "" {
 		shown = p.Names[0].Mapping
@@ -174,9 +174,9 @@ func (n *namer) find(p *profile.Place) bool {
 	return true
 }
 
-// executable opens the executable of a build-id: the one that was sent, or that
-// was downloaded, once servers were asked for its debug file as well. What is
-// named is not looked at again, so it would never have lines else.
+// executable opens the executable of a build-id: the uploaded one, or the downloaded
+// one, once servers have been asked for its debug file as well: named code is not
+// resolved again, so it would never get lines otherwise.
 func (n *namer) executable(id string) (*os.File, error) {
 	f, err := n.library.Open(id)
 	if !errors.Is(err, debugfile.ErrNotFound) {
@@ -191,7 +191,7 @@ func (n *namer) executable(id string) (*os.File, error) {
 	return n.finder.Downloaded(id)
 }
 
-// close ends what the namer has open.
+// close closes the namer.
 func (n *namer) close() {
 	n.naming.Lock()
 	defer n.naming.Unlock()
@@ -208,7 +208,7 @@ type namers struct {
 	of map[string]*namer
 }
 
-// look has what lacks names be looked at again.
+// look makes Run start a round now.
 func (n *namers) look() {
 	select {
 	case n.wake <- struct{}{}:
@@ -216,7 +216,7 @@ func (n *namers) look() {
 	}
 }
 
-// namer finds or makes a tenant's.
+// namer returns the namer of a tenant.
 func (n *namers) namer(tenant string) *namer {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -44,7 +44,7 @@ func (s *queries) width(ctx context.Context, task string) float64 {
 	if err != nil {
 		return 0
 	}
-	return t.rates.Width(task)
+	return t.Width(task)
 }
 
 // selection reads the selection of a request.

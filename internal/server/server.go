@@ -24,14 +24,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"atys.dev/atys/internal/auth"
-	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/server/fleet"
 	"atys.dev/atys/internal/server/rates"
 	"atys.dev/atys/internal/server/ui"
 	"atys.dev/atys/internal/server/upkeep"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
-	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 )
 
@@ -66,8 +64,6 @@ type Server struct {
 	Names   *namers        // of code that agents could not name
 
 	options   Options
-	log       *slog.Logger
-	now       func() time.Time
 	began     time.Time
 	tenants   *tenants
 	undecided complaint // decisions on rates that failed
@@ -95,7 +91,7 @@ func New(o Options) (*Server, error) {
 	if _, err := t.get(o.Tenant); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, log: o.Log, now: o.Now, began: o.Now(), tenants: t, metrics: newMetrics(), care: care{store: o.Store, profiles: o.Profiles, now: o.Now, log: o.Log},
+	s := &Server{options: o, began: o.Now(), tenants: t, metrics: newMetrics(), care: care{store: o.Store, profiles: o.Profiles, now: o.Now, log: o.Log},
 		Service: &fleet.Service{Of: t.fleet, Now: o.Now},
 		Upkeep:  upkeep.New(upkeep.Options{Store: o.Store, Retention: o.Retention, Quotas: o.Quotas, Tidy: t.tidy, Now: o.Now, Log: o.Log}),
 		Names:   &namers{options: o, tenant: t.name, of: map[string]*namer{}, wake: make(chan struct{}, 1)}}
@@ -103,7 +99,7 @@ func New(o Options) (*Server, error) {
 	s.intake = &intake{store: o.Store, tenants: t, retention: o.Retention, crowded: s.Upkeep.Crowded, metrics: s.metrics, now: o.Now, log: o.Log}
 	s.Decider = rates.NewDecider(rates.Options{Store: o.Store, Tenants: t.deciding, Wake: wake, Now: o.Now, Log: o.Log,
 		Failed: func(what string, err error) { s.undecided.log(o.Log, o.Now(), what, err) }})
-	s.pages = &ui.Pages{Asker: s.asker, Ailing: s.ailing, Rates: s.ratesOf, Now: o.Now, Log: o.Log}
+	s.pages = &ui.Pages{Asker: s.asker, Tenant: func(ctx context.Context) (ui.Tenant, error) { return t.asking(ctx) }, Now: o.Now, Log: o.Log}
 	if o.Registry != nil {
 		if err := o.Registry.Register(s); err != nil {
 			return nil, fmt.Errorf("register the metrics of the server: %w", err)
@@ -172,23 +168,4 @@ func (s *Server) answerAsked(mux *routes, options connect.HandlerOption) {
 	for _, procedure := range []string{atysv1connect.FleetReportProcedure, atysv1connect.FleetStandProcedure} {
 		handle(procedure, auth.AtOnce(mostReports, fleet))
 	}
-}
-
-// ailing returns the agents of a request's tenant that report conditions, and how many
-// report which.
-func (s *Server) ailing(ctx context.Context) ([]*atysv1.AgentStatus, map[string]int) {
-	f, err := s.tenants.fleet(ctx)
-	if err != nil { // it is logged
-		return nil, nil
-	}
-	return f.Ailing()
-}
-
-// ratesOf returns the rates of a service, by profile.
-func (s *Server) ratesOf(ctx context.Context, service string) map[string]profile.Rate {
-	t, err := s.tenants.asking(ctx)
-	if err != nil { // it is logged
-		return nil
-	}
-	return t.rates.OfService(service)
 }

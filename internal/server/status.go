@@ -15,7 +15,7 @@ import (
 // Status describes the server; see the service Control.
 func (s *Server) Status(ctx context.Context, _ *atysv1.StatusRequest) (*atysv1.StatusResponse, error) {
 	response := &atysv1.StatusResponse{Version: s.options.Version, Protocol: wire.Protocol, StartedUnixNano: s.began.UnixNano(),
-		ReceivedUnixNano: s.now().UnixNano(), Tenant: s.tenants.name(ctx), Role: string(auth.Operator)}
+		ReceivedUnixNano: s.options.Now().UnixNano(), Tenant: s.tenants.name(ctx), Role: string(auth.Operator)}
 	if who, ok := auth.From(ctx); ok {
 		response.Role, response.Name = string(who.Role), who.Name
 	}
@@ -29,7 +29,7 @@ func (s *Server) Status(ctx context.Context, _ *atysv1.StatusRequest) (*atysv1.S
 			return nil, s.unread(err)
 		}
 	}
-	response.AnsweredUnixNano = s.now().UnixNano()
+	response.AnsweredUnixNano = s.options.Now().UnixNano()
 	return response, nil
 }
 

@@ -18,7 +18,7 @@ import (
 // tenant is what the server knows of a tenant.
 type tenant struct {
 	*fleet.Fleet
-	rates *rates.Rates
+	*rates.Rates
 }
 
 // tenants are those that have been asked for.
@@ -103,7 +103,7 @@ func (t *tenants) deciding() map[string]rates.Tenant {
 	defer t.mu.Unlock()
 	all := map[string]rates.Tenant{}
 	for name, one := range t.of {
-		all[name] = rates.Tenant{Rates: one.rates, Orders: one.Fleet}
+		all[name] = rates.Tenant{Rates: one.Rates, Orders: one.Fleet}
 	}
 	return all
 }

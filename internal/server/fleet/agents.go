@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -20,7 +19,6 @@ import (
 // agents are the agents that are known. The lock of their Fleet guards them.
 type agents struct {
 	now  func() time.Time
-	log  *slog.Logger
 	of   map[string]*agent // by node
 	held int               // bytes of their reports and labels
 }

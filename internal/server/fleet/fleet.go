@@ -9,6 +9,7 @@ package fleet
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -93,7 +94,7 @@ type Fleet struct {
 // New reads the profiles that are kept on disk.
 func New(o Options) (*Fleet, error) {
 	f := &Fleet{tenant: o.Tenant, log: o.Log, now: o.Now, rates: o.Rates, heartbeat: heartbeat, relayMissed: relayMissed,
-		agents: agents{now: o.Now, log: o.Log, of: map[string]*agent{}}, relays: newRelays(o.GroupBy),
+		agents: agents{now: o.Now, of: map[string]*agent{}}, relays: newRelays(o.GroupBy),
 		revision: uint64(o.Now().UnixNano()), // greater than any that agents remember
 		changed:  make(chan struct{}), moved: make(chan struct{})}
 	var err error
@@ -227,6 +228,64 @@ func (f *Fleet) report(r *atysv1.ReportRequest) error {
 		f.profiles.keepChoices()
 	}
 	return nil
+}
+
+// addRelay adds a connection of a relay. miss is called when the relay stops answering.
+func (f *Fleet) addRelay(r *atysv1.OfferRequest, miss func()) (*offer, error) {
+	if err := checkOffer(r); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.relays.offers) >= maxRelays {
+		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d relays already", maxRelays))
+	}
+	o := &offer{OfferRequest: r, group: f.relays.group(r.GetLabels()), since: f.now(), miss: miss}
+	if _, err := rand.Read(o.id[:]); err != nil {
+		return nil, fmt.Errorf("name an offer: %w", err)
+	}
+	f.relays.offers = append(f.relays.offers, o)
+	f.notify(f.relays.elect())
+	return o, nil
+}
+
+// removeRelay forgets a relay whose connection has ended.
+func (f *Fleet) removeRelay(o *offer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o.watchdog != nil {
+		o.watchdog.Stop()
+	}
+	f.relays.offers = slices.DeleteFunc(f.relays.offers, func(other *offer) bool { return other == o })
+	f.notify(f.relays.elect())
+}
+
+// relayAnswered notes that a relay has answered, and reports whether it is known.
+func (f *Fleet) relayAnswered(id []byte) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.relays.offers, func(o *offer) bool { return string(o.id[:]) == string(id) })
+	if i < 0 {
+		return false
+	}
+	o := f.relays.offers[i]
+	if o.watchdog != nil {
+		o.watchdog.Reset(f.relayMissed)
+		return true
+	}
+	o.watchdog = time.AfterFunc(f.relayMissed, func() {
+		f.log.Warn("a relay has stopped answering", "relay", o.GetName(), "for", f.relayMissed)
+		f.removeRelay(o) // now: its stream may be blocked on the network
+		o.miss()
+	})
+	return true
+}
+
+// standing returns the standing of a relay, and a channel that is closed when it changes.
+func (f *Fleet) standing(o *offer) (s *atysv1.Standing, changed <-chan struct{}, ended bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &atysv1.Standing{Tenant: f.tenant, Group: o.group, Central: f.relays.central[o.group] == o, Offer: o.id[:]}, f.changed, f.ended
 }
 
 // Count counts agents by state, for metrics.

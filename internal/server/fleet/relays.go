@@ -1,14 +1,11 @@
 package fleet
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire"
@@ -79,25 +76,6 @@ func (r *relays) sorted() []*offer {
 	return slices.SortedStableFunc(slices.Values(r.offers), func(a, b *offer) int { return strings.Compare(a.GetName(), b.GetName()) })
 }
 
-// addRelay adds a connection of a relay. miss is called when the relay stops answering.
-func (f *Fleet) addRelay(r *atysv1.OfferRequest, miss func()) (*offer, error) {
-	if err := checkOffer(r); err != nil {
-		return nil, connect.NewError(connect.CodeInvalidArgument, err)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.relays.offers) >= maxRelays {
-		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("there are %d relays already", maxRelays))
-	}
-	o := &offer{OfferRequest: r, group: f.relays.group(r.GetLabels()), since: f.now(), miss: miss}
-	if _, err := rand.Read(o.id[:]); err != nil {
-		return nil, fmt.Errorf("name an offer: %w", err)
-	}
-	f.relays.offers = append(f.relays.offers, o)
-	f.notify(f.relays.elect())
-	return o, nil
-}
-
 func checkOffer(r *atysv1.OfferRequest) error {
 	if r.GetName() == "" || len(r.GetName()) > wire.MaxLabel {
 		return fmt.Errorf("a relay is called %.40q: want a name of at most %d bytes", r.GetName(), wire.MaxLabel)
@@ -106,43 +84,4 @@ func checkOffer(r *atysv1.OfferRequest) error {
 		return fmt.Errorf("a relay is at %w", err)
 	}
 	return errors.Join(wire.CheckLabels(r.GetLabels()), wire.CheckNames(r.GetVersion()))
-}
-
-// removeRelay forgets a relay whose connection has ended.
-func (f *Fleet) removeRelay(o *offer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if o.watchdog != nil {
-		o.watchdog.Stop()
-	}
-	f.relays.offers = slices.DeleteFunc(f.relays.offers, func(other *offer) bool { return other == o })
-	f.notify(f.relays.elect())
-}
-
-// relayAnswered notes that a relay has answered, and reports whether it is known.
-func (f *Fleet) relayAnswered(id []byte) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	i := slices.IndexFunc(f.relays.offers, func(o *offer) bool { return string(o.id[:]) == string(id) })
-	if i < 0 {
-		return false
-	}
-	o := f.relays.offers[i]
-	if o.watchdog != nil {
-		o.watchdog.Reset(f.relayMissed)
-		return true
-	}
-	o.watchdog = time.AfterFunc(f.relayMissed, func() {
-		f.log.Warn("a relay has stopped answering", "relay", o.GetName(), "for", f.relayMissed)
-		f.removeRelay(o) // now: its stream may be blocked on the network
-		o.miss()
-	})
-	return true
-}
-
-// standing returns the standing of a relay, and a channel that is closed when it changes.
-func (f *Fleet) standing(o *offer) (s *atysv1.Standing, changed <-chan struct{}, ended bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return &atysv1.Standing{Tenant: f.tenant, Group: o.group, Central: f.relays.central[o.group] == o, Offer: o.id[:]}, f.changed, f.ended
 }

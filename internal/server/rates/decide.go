@@ -49,13 +49,8 @@ type Tenant struct {
 // Decider has the policies of all tenants decide on rates, one after another in one
 // goroutine. Intervals that wait for too long are skipped and counted.
 type Decider struct {
-	store   store.Store
-	tenants func() map[string]Tenant
-	wake    <-chan struct{} // a decision may be due
-	failed  func(what string, err error)
-	now     func() time.Time
-	log     *slog.Logger
-
+	options   Options
+	now       func() time.Time
 	decisions *prometheus.CounterVec
 	delay     prometheus.Histogram
 }
@@ -72,7 +67,7 @@ type Options struct {
 
 // NewDecider returns a Decider, which is to be run.
 func NewDecider(o Options) *Decider {
-	return &Decider{store: o.Store, tenants: o.Tenants, wake: o.Wake, failed: o.Failed, now: o.Now, log: o.Log,
+	return &Decider{options: o, now: o.Now,
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_decisions_total", Help: "Decisions on rates, by the policy's reason; skipped: the interval was skipped, for lack of time; failed: its windows could not be read."},
 			[]string{"reason"}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "atys_server_decision_delay_seconds", Help: "How long after the end of an interval rates were decided by it.",
@@ -91,7 +86,7 @@ func (d *Decider) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
-		case <-d.wake:
+		case <-d.options.Wake:
 			select {
 			case <-ctx.Done():
 			case <-time.After(decidePause):
@@ -103,7 +98,7 @@ func (d *Decider) Run(ctx context.Context) {
 // Round makes all decisions that are due, and returns how long none will be if nothing
 // arrives.
 func (d *Decider) Round(ctx context.Context) (wait time.Duration) {
-	tenants := d.tenants()
+	tenants := d.options.Tenants()
 	d.restore(ctx, tenants)
 	due := map[string][]*course{}
 	wait = time.Minute
@@ -190,7 +185,7 @@ func (d *Decider) decide(ctx context.Context, tenant string, r *Rates, c *course
 // ask passes the windows of the intervals between two times to a policy, and its decisions
 // to take.
 func (d *Decider) ask(ctx context.Context, tenant string, c *course, from, to time.Time, take func(freq.Decision)) error {
-	asker := query.Asker{Store: d.store, Tenant: tenant, Now: d.now}
+	asker := query.Asker{Store: d.options.Store, Tenant: tenant, Now: d.now}
 	for from.Before(to) {
 		count := min(int(to.Sub(from)/c.window), replayAtOnce)
 		windows, err := asker.Told(ctx, query.Intervals{Task: c.name, Service: c.service, First: from, Length: c.window, Count: count})
@@ -240,7 +235,7 @@ func (d *Decider) replay(ctx context.Context, tenant string, r *Rates, c *course
 // fail logs an error of a course, unless the server ends.
 func (d *Decider) fail(ctx context.Context, tenant string, c *course, what string, err error) {
 	if ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
-		d.failed(what, fmt.Errorf("tenant %q, profile %q of service %q: %w", tenant, c.name, c.service, err))
+		d.options.Failed(what, fmt.Errorf("tenant %q, profile %q of service %q: %w", tenant, c.name, c.service, err))
 	}
 }
 
@@ -275,7 +270,7 @@ func (d *Decider) resume(ctx context.Context, tenant string, t Tenant) (courses 
 	for _, a := range t.unrestored() {
 		services, last, err := d.recorded(ctx, tenant, a)
 		if err != nil {
-			d.log.Error("find the services that rates were decided for", "tenant", tenant, "profile", a.name, "error", err)
+			d.options.Log.Error("find the services that rates were decided for", "tenant", tenant, "profile", a.name, "error", err)
 		}
 		for _, service := range services {
 			if c := t.Rates.resume(a, service, last[service], d.now()); c != nil {
@@ -290,14 +285,14 @@ func (d *Decider) resume(ctx context.Context, tenant string, t Tenant) (courses 
 // server had decided of the last of them.
 func (d *Decider) recorded(ctx context.Context, tenant string, a *adaptive) (services []string, last map[string]profile.Rate, err error) {
 	now := d.now()
-	all, err := d.store.Series(ctx, tenant, store.Query{Level: store.Raw, Task: a.name, From: now.Add(-max(forgetService, 10*a.window)), To: now})
+	all, err := d.options.Store.Series(ctx, tenant, store.Query{Level: store.Raw, Task: a.name, From: now.Add(-max(forgetService, 10*a.window)), To: now})
 	for _, labels := range all {
 		if service := labels[store.ServiceLabel]; service != "" {
 			services = append(services, service)
 		}
 	}
 	slices.Sort(services)
-	asker := query.Asker{Store: d.store, Tenant: tenant, Now: d.now}
+	asker := query.Asker{Store: d.options.Store, Tenant: tenant, Now: d.now}
 	rows, _, wrong := asker.Rates(ctx, query.Selection{Task: a.name, Kind: spec.KindCPU, From: now.Add(-3*a.window - mostJitter), To: now}, true)
 	last = map[string]profile.Rate{}
 	for _, row := range rows { // in order of time

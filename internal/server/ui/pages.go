@@ -55,11 +55,18 @@ func fingerprint(content string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Pages answers browsers. Its fields but for classes are required.
+// Tenant is what pages show of a tenant, beside its windows.
+type Tenant interface {
+	// Ailing returns the agents that report conditions, and counts agents by condition;
+	// under "" it counts all agents.
+	Ailing() ([]*atysv1.AgentStatus, map[string]int)
+	OfService(name string) map[string]profile.Rate // that policies have decided, by profile
+}
+
+// Pages answers browsers. Its exported fields are required.
 type Pages struct {
-	Asker  func(context.Context) query.Asker                                 // of the tenant that asks
-	Ailing func(context.Context) ([]*atysv1.AgentStatus, map[string]int)     // agents that report conditions; how many report which
-	Rates  func(ctx context.Context, service string) map[string]profile.Rate // of a service, by profile
+	Asker  func(context.Context) query.Asker     // of the tenant that asks
+	Tenant func(context.Context) (Tenant, error) // that asks; its errors are logged already
 	Now    func() time.Time
 	Log    *slog.Logger
 
@@ -115,7 +122,10 @@ func (p *Pages) Overview(w http.ResponseWriter, r *http.Request) {
 	from, to := a.span(now)
 	model := overviewModel{Style: template.CSS(overviewStyle), Script: template.JS(overviewScript), Refresh: int(a.Refresh.Seconds()),
 		Title: a.Service, When: a.When(), Fixed: a.fixed(), Asked: a,
-		Rates: p.rateLines(r.Context(), a.Service), Lacks: coverageWords(coverage, from, to), Troubles: troublesOf(p.Ailing(r.Context())), Flame: a.flame(), Empty: len(services) == 0}
+		Lacks: coverageWords(coverage, from, to), Flame: a.flame(), Empty: len(services) == 0}
+	if t, err := p.Tenant(r.Context()); err == nil {
+		model.Rates, model.Troubles = rateLines(t.OfService(a.Service)), troublesOf(t.Ailing())
+	}
 	model.list(a, services)
 	model.choices(a)
 	if model.Empty && a.Refresh == 0 && !a.fixed() {
@@ -169,12 +179,8 @@ func (m *overviewModel) choices(a address) {
 	}
 }
 
-// rateLines say how often a service is sampled now, and why, if a policy decides.
-func (p *Pages) rateLines(ctx context.Context, service string) (lines []string) {
-	if service == "" {
-		return nil
-	}
-	rates := p.Rates(ctx, service)
+// rateLines describe the rates that policies have decided of a service, by profile.
+func rateLines(rates map[string]profile.Rate) (lines []string) {
 	for _, name := range slices.Sorted(maps.Keys(rates)) {
 		rate := rates[name]
 		lines = append(lines, fmt.Sprintf("Sampled at %.3g Hz, as policy %s of profile %s decided: %s (%s).", rate.Hertz, rate.Policy, name, rate.Reason, rate.Why))

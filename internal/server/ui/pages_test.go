@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"context"
 	"net/url"
 	"strings"
 	"testing"
@@ -44,13 +43,8 @@ func TestPageAddresses(t *testing.T) {
 
 // TestRateLines describes the rate that a policy has decided.
 func TestRateLines(t *testing.T) {
-	p := &Pages{Rates: func(context.Context, string) map[string]profile.Rate {
-		return map[string]profile.Rate{"adapting": {Hertz: 999, Policy: "atys", Reason: "began", Why: "so it was"}}
-	}}
-	if lines := p.rateLines(t.Context(), "shop"); len(lines) != 1 || !strings.Contains(lines[0], "Sampled at 999 Hz, as policy atys of profile adapting decided: began (") {
+	lines := rateLines(map[string]profile.Rate{"adapting": {Hertz: 999, Policy: "atys", Reason: "began", Why: "so it was"}})
+	if len(lines) != 1 || !strings.Contains(lines[0], "Sampled at 999 Hz, as policy atys of profile adapting decided: began (") {
 		t.Errorf("the page says %q", lines)
-	}
-	if lines := p.rateLines(t.Context(), ""); len(lines) != 0 {
-		t.Errorf("the page of all services says %q", lines)
 	}
 }

@@ -112,7 +112,7 @@ func (u *Upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 		had := usage.Bytes()
 		if usage, err = u.options.Store.Usage(ctx, tenant); err == nil {
 			u.droppedBytes.WithLabelValues(tenant, level.String()).Add(float64(max(had-usage.Bytes(), 0)))
-			u.log.Warn("a tenant's quota is almost full: its oldest windows are dropped", "tenant", tenant, "level", level.String(),
+			u.options.Log.Warn("a tenant's quota is almost full: its oldest windows are dropped", "tenant", tenant, "level", level.String(),
 				"before", before.Format(time.DateOnly), "bytes", had, "bytes left", usage.Bytes(), "stacks", usage.Stacks, "quota", quota)
 		}
 	}
@@ -123,7 +123,7 @@ func (u *Upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 func (u *Upkeep) logFull(ctx context.Context, tenant string, usage *store.Usage, vain bool) {
 	about := []any{"tenant", tenant, "bytes", usage.Bytes(), "stacks", usage.Stacks, "quota", u.options.Quotas.Of(tenant).Bytes}
 	if !vain {
-		u.log.Warn("a tenant's quota is almost full, and there is nothing to drop but what came today", about...)
+		u.options.Log.Warn("a tenant's quota is almost full, and there is nothing to drop but what came today", about...)
 		return
 	}
 	if s, ok := u.options.Store.(largest); ok {
@@ -131,7 +131,7 @@ func (u *Upkeep) logFull(ctx context.Context, tenant string, usage *store.Usage,
 			about = append(about, "most of", service, "its stacks", bytes)
 		}
 	}
-	u.log.Warn("a tenant's quota is almost full of stacks and days, which are kept: nothing is dropped, since that would not make room; give it more", about...)
+	u.options.Log.Warn("a tenant's quota is almost full of stacks and days, which are kept: nothing is dropped, since that would not make room; give it more", about...)
 }
 
 // largest is a store that knows which service's stacks take the most space.

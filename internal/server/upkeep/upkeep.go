@@ -48,7 +48,6 @@ type Options struct {
 type Upkeep struct {
 	options Options
 	now     func() time.Time
-	log     *slog.Logger
 	crowded chan struct{} // a push found no room
 	usage   usages
 
@@ -62,7 +61,7 @@ type Upkeep struct {
 
 // New prepares the upkeep of a store.
 func New(o Options) *Upkeep {
-	return &Upkeep{options: o, now: o.Now, log: o.Log, crowded: make(chan struct{}, 1),
+	return &Upkeep{options: o, now: o.Now, crowded: make(chan struct{}, 1),
 		rolled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_rolled_steps_total", Help: "Steps that were rolled up, by level and result."},
 			[]string{"level", "result"}),
 		droppedBytes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_quota_dropped_bytes_total", Help: "Bytes of windows that were dropped to make room, by level."},
@@ -77,7 +76,7 @@ func (u *Upkeep) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		more, err := u.Round(ctx)
 		if err != nil && ctx.Err() == nil {
-			u.log.Error("keep the store in order", "error", err)
+			u.options.Log.Error("keep the store in order", "error", err)
 		}
 		if more && err == nil {
 			continue
@@ -156,7 +155,7 @@ func (u *Upkeep) roll(ctx context.Context, tenant string) (more bool, failed err
 			var damaged *store.DamagedError
 			switch {
 			case errors.As(err, &damaged): // the roll-up of the rest records the loss
-				u.log.Error("left damaged windows out of a roll-up", "tenant", tenant, "level", level, "from", step.Start, "parts", damaged.Parts)
+				u.options.Log.Error("left damaged windows out of a roll-up", "tenant", tenant, "level", level, "from", step.Start, "parts", damaged.Parts)
 				result = "damaged"
 			case errors.As(err, &quota): // room is made next
 				delete(tried, step)
