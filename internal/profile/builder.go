@@ -24,6 +24,7 @@ type rowKey struct {
 	thread  ThreadID
 	context ContextID
 	slot    uint32
+	peer    PeerID
 }
 
 // NewBuilder starts an empty window under the given head.
@@ -108,7 +109,7 @@ func (b *Builder) Add(r Row) { b.add(r, 1) }
 
 // add adds a row sign times.
 func (b *Builder) add(r Row, sign int64) {
-	key := rowKey{r.Stack, r.Thread, r.Context, r.Slot}
+	key := rowKey{r.Stack, r.Thread, r.Context, r.Slot, r.Peer}
 	i, ok := b.rows[key]
 	if !ok {
 		rows := &b.w.Rows
@@ -127,12 +128,18 @@ func (b *Builder) add(r Row, sign int64) {
 // AddSample keeps one timed sample beside the rows.
 func (b *Builder) AddSample(s Sample) { b.w.Samples = append(b.w.Samples, s) }
 
+// AddExemplar adds an exemplar; Window drops those above MaxExemplars.
+func (b *Builder) AddExemplar(e Exemplar) { b.w.Exemplars = append(b.w.Exemplars, e) }
+
 // Head returns the head, to be completed in place. Its value types have to be there before the
 // first row is added.
 func (b *Builder) Head() *Head { return &b.w.Head }
 
 // Window gives the window built so far. The builder must not be used afterwards.
-func (b *Builder) Window() *Window { return b.w }
+func (b *Builder) Window() *Window {
+	b.w.Exemplars = ChooseExemplars(b.w.Exemplars)
+	return b.w
+}
 
 // StackEnd tells how a stack added here ended.
 func (b *Builder) StackEnd(id StackID) End { return b.w.Stacks[id].End }

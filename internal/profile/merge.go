@@ -5,26 +5,50 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // ErrDifferentTypes means that two windows do not measure the same things.
 var ErrDifferentTypes = errors.New("windows have different value types")
 
-// Merge adds windows up: rows, exact times and losses are summed, dictionaries
-// united. The result does not depend on grouping, and only in the order of its
-// rows on the order of its arguments. Value types must agree in kind and unit.
+// Merge adds windows up: rows, exact times and losses are summed, dictionaries are united.
+// Neither grouping nor the order of the arguments changes the result, except for the order of
+// its rows. Value types must agree in kind and unit.
+//
+// Levels are averaged over the windows of one target, weighted by their durations, and summed
+// over targets. For these, merge the windows of each target first.
 func Merge(windows ...*Window) (*Window, error) {
 	if len(windows) == 0 {
 		return nil, errors.New("merge windows: none given")
 	}
 	b := NewBuilder(mergedHead(windows))
+	watched := map[string]time.Duration{} // by target
 	for _, w := range windows {
 		if err := sameTypes(windows[0].Types, w.Types); err != nil {
 			return nil, fmt.Errorf("merge windows: %w", err)
 		}
-		b.addWindow(w, 1)
+		watched[w.Target.String()] += w.Duration
+	}
+	for _, w := range windows {
+		b.addWindow(w.averaged(watched[w.Target.String()]), 1)
 	}
 	return b.Window(), nil
+}
+
+// averaged returns the window with its levels weighted by its part of the time that its
+// target was watched.
+func (w *Window) averaged(watched time.Duration) *Window {
+	if watched <= w.Duration || !slices.ContainsFunc(w.Types, func(t ValueType) bool { return t.Temporality == Level }) {
+		return w
+	}
+	part := *w
+	part.Rows = w.Rows.Clone()
+	for t, of := range w.Types {
+		if of.Temporality == Level {
+			part.Rows.weigh(t, float64(w.Duration)/float64(watched))
+		}
+	}
+	return &part
 }
 
 // Subtract removes from a what b holds: rows, exact times and losses. Rows that
@@ -51,7 +75,7 @@ func Subtract(a, b *Window) (*Window, error) {
 	out.addWindow(a, 1)
 	out.addWindow(b, -1)
 	w := out.Window()
-	w.Samples = nil
+	w.Samples, w.Exemplars = nil, nil
 	w.Rows.Keep(func(r Row) bool {
 		return r.N != 0 || slices.ContainsFunc(r.Values, func(v int64) bool { return v != 0 })
 	})
@@ -85,8 +109,17 @@ func (b *Builder) addWindow(w *Window, sign int64) {
 		contexts[i+1] = b.Context(c)
 	}
 	for _, r := range w.Rows.All() {
-		r.Stack, r.Thread, r.Context, r.Slot = stacks[r.Stack], threads[r.Thread], contexts[r.Context], b.Head().slotOf(&w.Head, r.Slot)
+		r.Stack, r.Thread, r.Context, r.Slot = stacks[r.Stack], threads[r.Thread], contexts[r.Context], b.Head().SlotOf(&w.Head, r.Slot)
+		if r.Peer != 0 {
+			r.Peer = PeerID(stacks[r.Peer-1]) + 1
+		}
 		b.add(r, sign)
+	}
+	if sign > 0 {
+		for _, e := range w.Exemplars {
+			e.Stack, e.Thread, e.Context = stacks[e.Stack], threads[e.Thread], contexts[e.Context]
+			b.AddExemplar(e)
+		}
 	}
 	b.addSamples(w, stacks, threads)
 }

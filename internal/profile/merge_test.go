@@ -97,8 +97,8 @@ func TestSlotsFollowTheClock(t *testing.T) {
 func TestSubtractUndoesMerge(t *testing.T) {
 	for seed := range uint64(40) {
 		a, b := random(2*seed), random(2*seed+1)
-		b.Head, b.Task = a.Head, a.Task // so that the heads of the sums agree, too
-		a.Samples, b.Samples = nil, nil // a difference has none
+		b.Head, b.Task = a.Head, a.Task                                     // so that the heads of the sums agree, too
+		a.Samples, b.Samples, a.Exemplars, b.Exemplars = nil, nil, nil, nil // a difference has none
 		b.Losses, b.Exact = random(2*seed+1).Losses, random(2*seed+1).Exact
 		difference, err := profile.Subtract(a, b)
 		if err != nil {

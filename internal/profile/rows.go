@@ -2,21 +2,23 @@ package profile
 
 import (
 	"iter"
+	"math"
 	"slices"
 )
 
 // Rows holds the samples of a window, added up, in columns: row i is entry i of each column.
-// Thread, Context and Slot can be nil, which means that all entries are zero.
+// Thread, Context, Slot and Peer can be nil, which means that all entries are zero.
 type Rows struct {
 	Types   int // number of value types
 	Stack   []StackID
 	Thread  []ThreadID
 	Context []ContextID
 	Slot    []uint32 // slot of the window in which it was sampled, plus one; 0: unknown
-	N       []int64  // samples
+	Peer    []PeerID
+	N       []int64 // samples
 	// Per row, an entry for each value type.
 	Values  []int64   // sums of the samples' weights
-	Squares []float64 // sums of their squares; 0: unknown
+	Squares []float64 // the variances of these sums, as ValueType.Variance says
 }
 
 // Row is a view of one row, whose slices are parts of the columns, or a row to be added.
@@ -25,6 +27,7 @@ type Row struct {
 	Thread  ThreadID
 	Context ContextID
 	Slot    uint32
+	Peer    PeerID
 	N       int64
 	Values  []int64
 	Squares []float64
@@ -63,7 +66,7 @@ func (r *Rows) Len() int { return len(r.Stack) }
 func (r *Rows) At(i int) Row {
 	from, to := i*r.Types, (i+1)*r.Types
 	return Row{
-		Stack: r.Stack[i], Thread: entry(r.Thread, i), Context: entry(r.Context, i), Slot: entry(r.Slot, i), N: r.N[i],
+		Stack: r.Stack[i], Thread: entry(r.Thread, i), Context: entry(r.Context, i), Slot: entry(r.Slot, i), Peer: entry(r.Peer, i), N: r.N[i],
 		Values: r.Values[from:to:to], Squares: r.Squares[from:to:to],
 	}
 }
@@ -90,6 +93,7 @@ func (r *Rows) Append(row Row) {
 	r.Thread = appended(r.Thread, i, row.Thread)
 	r.Context = appended(r.Context, i, row.Context)
 	r.Slot = appended(r.Slot, i, row.Slot)
+	r.Peer = appended(r.Peer, i, row.Peer)
 }
 
 // Set replaces row i.
@@ -100,6 +104,7 @@ func (r *Rows) Set(i int, row Row) {
 	r.SetThread(i, row.Thread)
 	r.SetContext(i, row.Context)
 	r.SetSlot(i, row.Slot)
+	r.SetPeer(i, row.Peer)
 }
 
 // SetThread sets the thread of row i.
@@ -110,6 +115,9 @@ func (r *Rows) SetContext(i int, id ContextID) { r.Context = set(r.Context, len(
 
 // SetSlot sets the slot of row i.
 func (r *Rows) SetSlot(i int, slot uint32) { r.Slot = set(r.Slot, len(r.Stack), i, slot) }
+
+// SetPeer sets the peer of row i.
+func (r *Rows) SetPeer(i int, id PeerID) { r.Peer = set(r.Peer, len(r.Stack), i, id) }
 
 // AddTo adds the samples, values and squares of a row to row i, sign times.
 func (r *Rows) AddTo(i int, row Row, sign int64) {
@@ -131,6 +139,14 @@ func (r *Rows) negate(i int) {
 	}
 }
 
+// weigh multiplies the values of type t by a weight, and their variances by its square.
+func (r *Rows) weigh(t int, by float64) {
+	for at := t; at < len(r.Values); at += r.Types {
+		r.Values[at] = int64(math.Round(float64(r.Values[at]) * by))
+		r.Squares[at] *= by * by
+	}
+}
+
 // Total returns the sum of value type t over all rows.
 func (r *Rows) Total(t int) (total Sum) {
 	for _, row := range r.All() {
@@ -142,13 +158,13 @@ func (r *Rows) Total(t int) (total Sum) {
 // Clone returns a copy that shares nothing.
 func (r *Rows) Clone() Rows {
 	return Rows{Types: r.Types, Stack: slices.Clone(r.Stack), Thread: slices.Clone(r.Thread), Context: slices.Clone(r.Context),
-		Slot: slices.Clone(r.Slot), N: slices.Clone(r.N), Values: slices.Clone(r.Values), Squares: slices.Clone(r.Squares)}
+		Slot: slices.Clone(r.Slot), Peer: slices.Clone(r.Peer), N: slices.Clone(r.N), Values: slices.Clone(r.Values), Squares: slices.Clone(r.Squares)}
 }
 
 // Only returns a copy with one of the value types.
 func (r *Rows) Only(t int) Rows {
 	one := Rows{Types: 1, Stack: slices.Clone(r.Stack), Thread: slices.Clone(r.Thread), Context: slices.Clone(r.Context),
-		Slot: slices.Clone(r.Slot), N: slices.Clone(r.N)}
+		Slot: slices.Clone(r.Slot), Peer: slices.Clone(r.Peer), N: slices.Clone(r.N)}
 	for i := range r.Stack {
 		one.Values = append(one.Values, r.Values[i*r.Types+t])
 		one.Squares = append(one.Squares, r.Squares[i*r.Types+t])
@@ -174,6 +190,7 @@ func (r *Rows) Swap(i, j int) {
 	swap(r.Thread, i, j)
 	swap(r.Context, i, j)
 	swap(r.Slot, i, j)
+	swap(r.Peer, i, j)
 	swap(r.N, i, j)
 	for t := range r.Types {
 		swap(r.Values, i*r.Types+t, j*r.Types+t)
@@ -185,7 +202,7 @@ func (r *Rows) Swap(i, j int) {
 func (r *Rows) Truncate(n int) {
 	r.Stack, r.N = r.Stack[:n], r.N[:n]
 	r.Values, r.Squares = r.Values[:n*r.Types], r.Squares[:n*r.Types]
-	r.Thread, r.Context, r.Slot = cut(r.Thread, n), cut(r.Context, n), cut(r.Slot, n)
+	r.Thread, r.Context, r.Slot, r.Peer = cut(r.Thread, n), cut(r.Context, n), cut(r.Slot, n), cut(r.Peer, n)
 }
 
 // appendEntries appends n entries of a row, which may have fewer or more.

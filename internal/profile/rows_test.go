@@ -124,7 +124,7 @@ func TestSpread(t *testing.T) {
 			t.Errorf("%+v spreads by %g", s, s.Spread())
 		}
 	}
-	if got := (Sum{3, 9, 0}).Known(); got.Squares != 27 {
+	if got := FromWeights.Known(Sum{3, 9, 0}); got.Squares != 27 {
 		t.Errorf("squares of equal weights %g", got.Squares)
 	}
 }

@@ -9,6 +9,7 @@ type ValueType struct {
 	Period      int64  // units per sample, 0 where it varies or is unknown
 	Temporality Temporality
 	Base        Base
+	Variance    Variance // what the squares of rows are
 }
 
 // Temporality says how values of a type add up.
@@ -16,7 +17,7 @@ type Temporality uint8
 
 const (
 	Delta Temporality = iota // adds over time: CPU time, allocated bytes
-	Level                    // a state at a moment, such as the size of a heap; merging still adds levels
+	Level                    // a state at a moment, such as the size of a heap: averaged over time, summed over instances
 )
 
 var temporalityNames = [...]string{"delta", "level"}
@@ -32,7 +33,29 @@ func ParseTemporality(name string) Temporality {
 	return parseName[Temporality](temporalityNames[:], name)
 }
 
-// Absorb clears what differs between two types of one kind: period and base.
+// Variance says how the variance of a row's sum is known. Both variances add up.
+type Variance uint8
+
+const (
+	// FromWeights is of samples at random moments: the variance is the sum of their squared
+	// weights (the Horvitz-Thompson estimator for Poisson sampling). 0 means unknown: Known
+	// replaces it by that of samples of equal weight.
+	FromWeights Variance = iota
+	// Measured is of events that are kept with a known probability p: the variance is the sum
+	// of (1-p) times their squared weights. It is 0 if all of them were certain to be kept.
+	Measured
+)
+
+var varianceNames = [...]string{"from weights", "measured"}
+
+// String returns the name that files have.
+func (v Variance) String() string { return nameOf(varianceNames[:], v) }
+
+// ParseVariance is the inverse of String. An unknown name is FromWeights.
+func ParseVariance(name string) Variance { return parseName[Variance](varianceNames[:], name) }
+
+// Absorb clears what differs between two types of one kind: period and base. The variance of
+// a sum is measured if that of one part is.
 func (t *ValueType) Absorb(o ValueType) {
 	if t.Period != o.Period {
 		t.Period = 0
@@ -40,6 +63,7 @@ func (t *ValueType) Absorb(o ValueType) {
 	if t.Base != o.Base {
 		t.Base = BaseNone
 	}
+	t.Variance = max(t.Variance, o.Variance)
 }
 
 // Base names the exact total that a value type is a part of. Sampled shares are multiplied

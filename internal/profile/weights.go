@@ -25,10 +25,10 @@ func (s Sum) Excess() float64 {
 	return 0
 }
 
-// Known returns the sum with its squares or, if they are unknown, with those of samples of
-// equal weight.
-func (s Sum) Known() Sum {
-	if s.Squares == 0 {
+// Known returns the sum with its variance or, if that is unknown, with the one that samples of
+// equal weight have.
+func (v Variance) Known(s Sum) Sum {
+	if v == FromWeights && s.Squares == 0 {
 		s.Squares = Alike(s.N, s.Value)
 	}
 	return s

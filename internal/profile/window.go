@@ -43,6 +43,9 @@ const (
 	// Value the time. It is part of the exact time, and not of any row.
 	LossUnsampled LossReason = "CPU time not sampled"
 
+	// Samples that a roll-up counts under no context, since a service had too many contexts.
+	LossContexts LossReason = "contexts not told apart"
+
 	// Whole windows that were lost. A later window of the same machine counts them. What they
 	// contained is unknown.
 	LossSpoolLimit  LossReason = "dropped by the spool's limit"
@@ -67,7 +70,7 @@ func (r LossReason) OfWindows() bool {
 // OfSamples reports whether the loss counts samples.
 func (r LossReason) OfSamples() bool {
 	switch r {
-	case LossDropped, LossTruncated, LossUnsymbolized, LossPruned, LossThreshold, LossStarting, LossOther:
+	case LossDropped, LossTruncated, LossUnsymbolized, LossPruned, LossThreshold, LossStarting, LossContexts, LossOther:
 		return true
 	}
 	return false
@@ -148,9 +151,13 @@ func NamePattern(name string) string {
 	return b.String()
 }
 
-// Context is what the program was doing. It is part of a row, never a label.
+// Context is what a thread was doing. It is part of a row's key. There are few of them in a
+// window: what is unbounded, such as the identifier of a trace, is an Exemplar.
 type Context struct {
-	Trace, Span, Endpoint, Interval string
+	Reason   string // why the thread waited, such as "run queue"
+	Endpoint string // of a request that it served
+	Interval string // a named part of its work
+	Labels   string // that the program set, as Labels.String writes them
 }
 
 // Instances counts how many of the eligible instances were recorded, chosen at random. The
@@ -227,20 +234,23 @@ func (h *Head) SlotStart(slot uint32) time.Time {
 	return h.Start.Round(h.Slot).Add(time.Duration(slot-1) * h.Slot)
 }
 
-// slotOf is which of h's slots one of o's is, which begins no earlier.
-func (h *Head) slotOf(o *Head, slot uint32) uint32 {
+// SlotOf returns which of h's slots a slot of o is. Window o begins no earlier than h.
+func (h *Head) SlotOf(o *Head, slot uint32) uint32 {
 	if h.Slot == 0 || slot == 0 || h.Start.IsZero() != o.Start.IsZero() {
 		return 0
 	}
 	return uint32(o.SlotStart(slot).Sub(h.SlotStart(1))/h.Slot) + 1
 }
 
-// Identifiers into a window's dictionaries. Zero of ThreadID and ContextID is "none".
+// Identifiers into a window's dictionaries. Zero of ThreadID, ContextID and PeerID is "none".
 type (
 	LocationID uint32
 	StackID    uint32
 	ThreadID   uint32
 	ContextID  uint32
+	// PeerID identifies the stack of another thread that a row is about as well: of the one
+	// that woke it, or that held the lock. PeerID i is Stacks[i-1].
+	PeerID uint32
 )
 
 // Stack is a list of locations, leaf first, and how the walk ended.
@@ -272,7 +282,8 @@ type Window struct {
 	Threads   []Thread  // ThreadID i is Threads[i-1]
 	Contexts  []Context // ContextID i is Contexts[i-1]
 	Rows      Rows
-	Samples   []Sample // only where each sample's time was kept
+	Exemplars []Exemplar // of what was traced, at most MaxExemplars
+	Samples   []Sample   // only where each sample's time was kept
 }
 
 // Thread gives a row's thread, the zero Thread where it has none.
@@ -281,6 +292,14 @@ func (w *Window) Thread(id ThreadID) Thread {
 		return Thread{}
 	}
 	return w.Threads[id-1]
+}
+
+// Context returns a row's context, the zero Context if it has none.
+func (w *Window) Context(id ContextID) Context {
+	if id == 0 || int(id) > len(w.Contexts) {
+		return Context{}
+	}
+	return w.Contexts[id-1]
 }
 
 // Frames gives the frames of a location, never none.

@@ -76,7 +76,7 @@ func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 		}
 		h, run, err := wire.Head(w)
 		labels := profile.Labels(r.GetSeries()[w.GetSeries()].GetLabels())
-		if err != nil || len(w.GetTypes()) != 1 || labels[store.ServiceLabel] == "" {
+		if err != nil || labels[store.ServiceLabel] == "" || !plain(w, &h) {
 			leave(i)
 			continue
 		}
@@ -106,6 +106,15 @@ func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 		}
 	}
 	return rest, windows
+}
+
+// plain reports whether rows of a window have nothing but a stack and one value that adds up.
+// All others are forwarded as they are: a sum would have to tell their contexts, peers and
+// minutes apart, and servers of earlier versions would refuse it.
+func plain(w *atysv1.Window, h *profile.Head) bool {
+	return len(h.Types) == 1 && h.Types[0].Temporality == profile.Delta && h.Types[0].Variance == profile.FromWeights &&
+		len(w.GetRows().GetContext()) == 0 && len(w.GetRows().GetPeer()) == 0 && len(w.GetExemplars()) == 0 &&
+		(h.Slot == 0 || h.Slot >= time.Second) // shorter slots are for heat maps
 }
 
 // again counts what is in sums already.

@@ -270,7 +270,7 @@ func windowOf(m *atysv1.Window) (w store.Window, err error) {
 	for _, t := range m.GetTypes() {
 		w.Scales = append(w.Scales, t.GetScale())
 	}
-	w.Threads, w.Contexts = wire.Threads(m), wire.Contexts(m)
+	w.Threads, w.Contexts, w.Exemplars = wire.Threads(m), wire.Contexts(m), wire.Exemplars(m)
 	w.Rows = wire.Rows(m)
 	for _, v := range m.GetRows().GetGroups() {
 		w.Groups = append(w.Groups, v*w.Scales[0])

@@ -137,8 +137,12 @@ type Window struct {
 	Scales   []int64 // the values of each type are multiples of these
 	Threads  []profile.Thread
 	Contexts []profile.Context
-	Rows     profile.Rows // their stacks index into Batch.Stacks; an engine may round squares by up to a quarter of profile.Alike
-	Groups   []int64      // Groups values for each row: by replicate group, where several series were merged
+	// Minutes that levels were observed in, of a rolled-up window: its values are sums over
+	// these minutes. Nil for deltas, and at the raw level.
+	Minutes   Minutes
+	Exemplars []profile.Exemplar // their stacks index into Batch.Stacks
+	Rows      profile.Rows       // their stacks, and those of peers, index into Batch.Stacks; an engine may round squares by up to a quarter of profile.Alike
+	Groups    []int64            // Groups values for each row: by replicate group, where several series were merged
 	// A window that a relay merged lists the windows that it contains, all of the same task
 	// and kind. It begins with the first of them, and ends no earlier than the last begins.
 	// It has one value type, groups, and neither threads nor contexts.

@@ -107,6 +107,14 @@ func (b *Batch) add(m *atysv1.Window, series *atysv1.Series, number []uint32) *a
 	for i, stack := range w.GetRows().GetStack() {
 		w.Rows.Stack[i] = number[stack]
 	}
+	for i, peer := range w.GetRows().GetPeer() {
+		if peer != 0 {
+			w.Rows.Peer[i] = number[peer-1] + 1
+		}
+	}
+	for _, e := range w.GetExemplars() {
+		e.Stack = number[e.GetStack()]
+	}
 	w.Series = b.series(series)
 	b.request.Windows = append(b.request.Windows, w)
 	return w

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -14,7 +15,8 @@ func CheckRows(m *atysv1.Window, stacks int) error {
 	r, n := m.GetRows(), len(m.GetRows().GetStack())
 	optional := func(length int) bool { return length == 0 || length == n }
 	if len(r.GetN()) != n || len(r.GetValue()) != n*len(m.GetTypes()) || !optional(len(r.GetThread())) ||
-		!optional(len(r.GetContext())) || !optional(len(r.GetSlot())) || !optional(len(r.GetSpread())) {
+		!optional(len(r.GetContext())) || !optional(len(r.GetSlot())) || !optional(len(r.GetSpread())) || !optional(len(r.GetPeer())) ||
+		!checkVariances(m) {
 		return malformed("columns of %d rows have other lengths", n)
 	}
 	if err := checkParts(m); err != nil {
@@ -24,12 +26,15 @@ func CheckRows(m *atysv1.Window, stacks int) error {
 		name    string
 		column  []uint32
 		entries int
-	}{{"stack", r.GetStack(), stacks}, {"thread", r.GetThread(), len(m.GetThreads()) + 1}, {"context", r.GetContext(), len(m.GetContexts()) + 1}} {
+	}{{"stack", r.GetStack(), stacks}, {"peer", r.GetPeer(), stacks + 1}, {"thread", r.GetThread(), len(m.GetThreads()) + 1}, {"context", r.GetContext(), len(m.GetContexts()) + 1}} {
 		for _, v := range part.column {
 			if int64(v) >= int64(part.entries) {
 				return malformed("%s %d of %d", part.name, v, part.entries)
 			}
 		}
+	}
+	if err := checkExemplars(m, stacks); err != nil {
+		return err
 	}
 	for _, count := range r.GetN() {
 		if count < 0 {
@@ -45,6 +50,30 @@ func CheckRows(m *atysv1.Window, stacks int) error {
 			if v > most || v < -most {
 				return malformed("a value of %d steps of %d", v, typ.GetScale())
 			}
+		}
+	}
+	return nil
+}
+
+// checkVariances reports whether the column variance has the right length, and only finite
+// numbers.
+func checkVariances(m *atysv1.Window) bool {
+	columns := len(m.GetTypes())
+	if inSpread(m.GetTypes()) {
+		columns--
+	}
+	column := m.GetRows().GetVariance()
+	return (len(column) == 0 || len(column) == columns*len(m.GetRows().GetStack())) &&
+		!slices.ContainsFunc(column, func(v float32) bool { return !(v >= 0 && v <= math.MaxFloat32) })
+}
+
+func checkExemplars(m *atysv1.Window, stacks int) error {
+	if n := len(m.GetExemplars()); n > profile.MaxExemplars {
+		return malformed("%d exemplars: at most %d are taken", n, profile.MaxExemplars)
+	}
+	for _, e := range m.GetExemplars() {
+		if int64(e.GetStack()) >= int64(stacks) || int(e.GetThread()) > len(m.GetThreads()) || int(e.GetContext()) > len(m.GetContexts()) {
+			return malformed("an exemplar of stack %d, thread %d and context %d", e.GetStack(), e.GetThread(), e.GetContext())
 		}
 	}
 	return nil
@@ -88,8 +117,8 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 		return h, run, malformed("a window of %d ns from %d on", m.GetDurationNs(), m.GetStartUnixNano())
 	}
 	for _, t := range m.GetTypes() {
-		if t.GetTemporality() > math.MaxUint8 {
-			return h, run, malformed("temporality %d of %q", t.GetTemporality(), t.GetKind())
+		if t.GetTemporality() > math.MaxUint8 || t.GetVariance() > math.MaxUint8 {
+			return h, run, malformed("temporality %d and variance %d of %q", t.GetTemporality(), t.GetVariance(), t.GetKind())
 		}
 	}
 	if m.GetSlotNs() < 0 {
@@ -103,7 +132,7 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 		Instances: profile.Instances{Recorded: int(m.GetInstances().GetRecorded()), Eligible: int(m.GetInstances().GetEligible())},
 	}
 	for _, t := range m.GetTypes() {
-		one := profile.ValueType{Kind: t.GetKind(), Unit: t.GetUnit(), Period: t.GetPeriod(), Temporality: profile.Temporality(t.GetTemporality())}
+		one := profile.ValueType{Kind: t.GetKind(), Unit: t.GetUnit(), Period: t.GetPeriod(), Temporality: profile.Temporality(t.GetTemporality()), Variance: profile.Variance(t.GetVariance())}
 		one.DecodeBase(t.GetBase())
 		h.Types = append(h.Types, one)
 	}
@@ -178,7 +207,7 @@ func Open(s *atysv1.Spooled) (*profile.Window, profile.Run, error) {
 	if w.Stacks, err = stacks(l, hashes); err != nil {
 		return nil, run, err
 	}
-	w.Threads, w.Contexts = Threads(m), Contexts(m)
+	w.Threads, w.Contexts, w.Exemplars = Threads(m), Contexts(m), Exemplars(m)
 	w.Rows = Rows(m)
 	return w, run, nil
 }
@@ -194,9 +223,33 @@ func Threads(m *atysv1.Window) (threads []profile.Thread) {
 // Contexts reads a window's contexts.
 func Contexts(m *atysv1.Window) (contexts []profile.Context) {
 	for _, c := range m.GetContexts() {
-		contexts = append(contexts, profile.Context{Trace: c.GetTrace(), Span: c.GetSpan(), Endpoint: c.GetEndpoint(), Interval: c.GetInterval()})
+		contexts = append(contexts, profile.Context{Reason: c.GetReason(), Endpoint: c.GetEndpoint(), Interval: c.GetInterval(), Labels: c.GetLabels()})
 	}
 	return contexts
+}
+
+// Exemplars reads a window's exemplars, including those that earlier agents sent as contexts.
+func Exemplars(m *atysv1.Window) (exemplars []profile.Exemplar) {
+	for _, e := range m.GetExemplars() {
+		exemplars = append(exemplars, profile.Exemplar{Trace: e.GetTrace(), Span: e.GetSpan(), Stack: profile.StackID(e.GetStack()),
+			Thread: profile.ThreadID(e.GetThread()), Context: profile.ContextID(e.GetContext()), Time: time.Duration(e.GetAfterNs()), Value: e.GetValue()})
+	}
+	rows := m.GetRows()
+	for i, id := range rows.GetContext() {
+		if id == 0 || len(m.GetTypes()) == 0 {
+			continue
+		}
+		c := m.Contexts[id-1]
+		if c.GetTrace() == "" && c.GetSpan() == "" {
+			continue
+		}
+		e := profile.Exemplar{Trace: c.GetTrace(), Span: c.GetSpan(), Stack: profile.StackID(rows.Stack[i]), Context: profile.ContextID(id), Value: rows.Value[i] * m.Types[0].GetScale()}
+		if len(rows.GetThread()) > 0 {
+			e.Thread = profile.ThreadID(rows.Thread[i])
+		}
+		exemplars = append(exemplars, e)
+	}
+	return profile.ChooseExemplars(exemplars)
 }
 
 // stacks finds those of hashes. Most calls of a forest end no stack.
@@ -232,7 +285,7 @@ func Rows(m *atysv1.Window) profile.Rows {
 	n := len(r.GetStack())
 	rows := profile.Rows{
 		Types: len(types), Stack: ids[profile.StackID](r.GetStack()), Thread: ids[profile.ThreadID](r.GetThread()), Context: ids[profile.ContextID](r.GetContext()),
-		Slot: r.GetSlot(), N: r.GetN(), Values: make([]int64, n*len(types)), Squares: make([]float64, n*len(types)),
+		Slot: r.GetSlot(), Peer: ids[profile.PeerID](r.GetPeer()), N: r.GetN(), Values: make([]int64, n*len(types)), Squares: make([]float64, n*len(types)),
 	}
 	if len(rows.Slot) == 0 {
 		rows.Slot = nil
@@ -242,18 +295,36 @@ func Rows(m *atysv1.Window) profile.Rows {
 			rows.Values[i*rows.Types+t] = r.Value[t*n+i] * typ.GetScale()
 		}
 	}
-	if len(types) == 0 {
-		return rows
-	}
-	squared := float64(types[0].GetScale()) * float64(types[0].GetScale())
-	for i := range n {
-		at := i * rows.Types
-		rows.Squares[at] = profile.Alike(rows.N[i], rows.Values[at])
-		if len(r.GetSpread()) > 0 && rows.N[i] > 0 {
-			rows.Squares[at] += float64(r.Spread[i]) * squared
+	if inSpread(types) {
+		squared := float64(types[0].GetScale()) * float64(types[0].GetScale())
+		for i := range n {
+			at := i * rows.Types
+			rows.Squares[at] = profile.Alike(rows.N[i], rows.Values[at])
+			if len(r.GetSpread()) > 0 && rows.N[i] > 0 {
+				rows.Squares[at] += float64(r.Spread[i]) * squared
+			}
 		}
 	}
+	setVariances(&rows, types, r.GetVariance())
 	return rows
+}
+
+// setVariances sets the squares of the types that are in the column variance. Earlier agents
+// do not send it: the squares of later types stay unknown.
+func setVariances(rows *profile.Rows, types []*atysv1.ValueType, column []float32) {
+	if len(column) == 0 {
+		return
+	}
+	for t, of := range inVariance(types) {
+		squared := float64(of.GetScale()) * float64(of.GetScale())
+		for i := range rows.Len() {
+			at := i*rows.Types + t
+			if rows.Squares[at] = float64(column[i]) * squared; of.GetVariance() == uint32(profile.FromWeights) {
+				rows.Squares[at] += profile.Alike(rows.N[i], rows.Values[at])
+			}
+		}
+		column = column[rows.Len():]
+	}
 }
 
 // ids converts a column of identifiers; nil if it is empty.

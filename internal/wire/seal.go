@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"iter"
 	"math"
 	"strings"
 
@@ -42,7 +43,11 @@ func Seal(w *profile.Window, run profile.Run) *atysv1.Spooled {
 	}
 	m.Threads = sealThreads(w.Threads)
 	for _, c := range w.Contexts {
-		m.Contexts = append(m.Contexts, &atysv1.Context{Trace: utf8(c.Trace), Span: utf8(c.Span), Endpoint: utf8(c.Endpoint), Interval: utf8(c.Interval)})
+		m.Contexts = append(m.Contexts, &atysv1.Context{Reason: Text(c.Reason), Endpoint: Text(c.Endpoint), Interval: Text(c.Interval), Labels: Text(c.Labels)})
+	}
+	for _, e := range w.Exemplars {
+		m.Exemplars = append(m.Exemplars, &atysv1.Exemplar{Trace: FitLabel(e.Trace), Span: FitLabel(e.Span), Stack: uint32(e.Stack),
+			Thread: uint32(e.Thread), Context: uint32(e.Context), AfterNs: int64(e.Time), Value: e.Value})
 	}
 	m.Rows = SealRows(&w.Rows, m.Types)
 	return &atysv1.Spooled{Window: m, Series: sealSeries(w.Target), Stacks: Table(hashes), Dictionary: d.bytes()}
@@ -81,7 +86,7 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 // Types converts value types to messages; scales are left to set.
 func Types(types []profile.ValueType) (all []*atysv1.ValueType) {
 	for _, t := range types {
-		all = append(all, &atysv1.ValueType{Kind: utf8(t.Kind), Unit: utf8(t.Unit), Period: t.Period, Temporality: uint32(t.Temporality), Base: utf8(t.EncodedBase())})
+		all = append(all, &atysv1.ValueType{Kind: utf8(t.Kind), Unit: utf8(t.Unit), Period: t.Period, Temporality: uint32(t.Temporality), Variance: uint32(t.Variance), Base: utf8(t.EncodedBase())})
 	}
 	return all
 }
@@ -138,17 +143,49 @@ func sealThreads(threads []profile.Thread) (sealed []*atysv1.Thread) {
 func SealRows(rows *profile.Rows, types []*atysv1.ValueType) *atysv1.Rows {
 	r := &atysv1.Rows{}
 	r.Stack, r.Thread, r.Context = numbers(rows.Stack), orNone(numbers(rows.Thread)), orNone(numbers(rows.Context))
-	r.Slot, r.N = orNone(rows.Slot), rows.N
+	r.Slot, r.Peer, r.N = orNone(rows.Slot), orNone(numbers(rows.Peer)), rows.N
 	for i, t := range types {
 		in := steps{scale: t.Scale}
 		for _, row := range rows.All() {
 			r.Value = append(r.Value, in.of(row.Values[i]))
 		}
 	}
-	if len(types) > 0 {
+	if inSpread(types) {
 		r.Spread = spreads(rows, types[0].Scale)
 	}
+	r.Variance = variances(rows, types)
 	return r
+}
+
+// inSpread reports whether the variance of the first type is in the column spread.
+func inSpread(types []*atysv1.ValueType) bool {
+	return len(types) > 0 && types[0].GetVariance() == uint32(profile.FromWeights)
+}
+
+// inVariance yields the types whose variances are in the column variance.
+func inVariance(types []*atysv1.ValueType) iter.Seq2[int, *atysv1.ValueType] {
+	return func(yield func(int, *atysv1.ValueType) bool) {
+		for i, t := range types {
+			if (i > 0 || !inSpread(types)) && !yield(i, t) {
+				return
+			}
+		}
+	}
+}
+
+// variances returns the column variance, nil if it is all zero.
+func variances(rows *profile.Rows, types []*atysv1.ValueType) (column []float32) {
+	for i, t := range inVariance(types) {
+		squared := float64(t.GetScale()) * float64(t.GetScale())
+		for _, row := range rows.All() {
+			variance := row.Squares[i]
+			if t.GetVariance() == uint32(profile.FromWeights) {
+				variance = row.Sum(i).Spread()
+			}
+			column = append(column, float32(variance/squared))
+		}
+	}
+	return orNone(column)
 }
 
 // numbers converts a column of identifiers.
@@ -200,7 +237,7 @@ func spread(sum profile.Sum, scale int64) int64 {
 }
 
 // orNone leaves a column out that is all zero.
-func orNone[T uint32 | int64](column []T) []T {
+func orNone[T uint32 | int64 | float32](column []T) []T {
 	for _, v := range column {
 		if v != 0 {
 			return column

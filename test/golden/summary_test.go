@@ -117,8 +117,11 @@ func (s summary) addRow(of string, w *profile.Window, r profile.Row) {
 		s.at("%s rows of thread %d %q", of, t.TID, t.Name).row(r)
 	}
 	if r.Context != 0 {
-		c := w.Contexts[r.Context-1]
-		s.at("%s context %q %q %q %q", of, c.Trace, c.Span, c.Endpoint, c.Interval).row(r)
+		c, traced := w.Contexts[r.Context-1], profile.Exemplar{}
+		if i := slices.IndexFunc(w.Exemplars, func(e profile.Exemplar) bool { return e.Context == r.Context }); i >= 0 {
+			traced = w.Exemplars[i] // traces were part of contexts
+		}
+		s.at("%s context %q %q %q %q", of, traced.Trace, traced.Span, c.Endpoint, c.Interval).row(r)
 	}
 	whole := fnv.New64a()
 	for i, id := range stack.Locations {

@@ -110,7 +110,7 @@ func (e *encoder) comments() []string {
 		window.number("cost_user_ns", int64(h.Cost.User)).number("cost_bpf_ns", int64(h.Cost.BPF)).number("cost_interrupt_ns", int64(h.Cost.Interrupt))
 	}
 	window.text("dictionary", dictionaryHash(e.p))
-	if len(e.win.Samples) > 0 {
+	if len(e.win.Samples) > 0 || len(e.rowNotes()) > 0 {
 		window.text("samples", samplesHash(e.p))
 	}
 	add(window)
@@ -128,6 +128,9 @@ func (e *encoder) comments() []string {
 		if t.Temporality != temporalityOf(t.Kind) {
 			n.text("temporality", t.Temporality.String())
 		}
+		if t.Variance != profile.FromWeights {
+			n.text("variance", t.Variance.String())
+		}
 		add(n.text("base", t.EncodedBase()))
 	}
 	for _, l := range h.Losses {
@@ -136,7 +139,7 @@ func (e *encoder) comments() []string {
 	return out
 }
 
-// hidden lists the notes that are not comments: of threads, functions and locations.
+// hidden lists the notes that are not comments: of threads, functions, locations and rows.
 func (e *encoder) hidden() []string {
 	var out []string
 	for _, t := range e.win.Threads {
@@ -183,7 +186,7 @@ func (e *encoder) hidden() []string {
 		n.text("buildid", want.BuildID).text("offset", hex(want.Offset))
 		out = append(out, n.text("name", want.Name).text("file", want.File).number("line", int64(want.Line)).b.String())
 	}
-	return out
+	return append(out, e.rowNotes()...)
 }
 
 var inlinedWords = [...]string{inlinedByPlace: "", inlinedYes: "yes", inlinedNo: "no"}
@@ -228,6 +231,8 @@ type noted struct {
 	threads   []profile.Thread
 	frames    []framesNote
 	locations map[uint64]profile.Location
+
+	peers, variances []fields // see rows.go
 }
 
 type typeNote struct {
@@ -278,6 +283,7 @@ func (n *noted) take(name string, f fields) bool {
 			t.Temporality = profile.ParseTemporality(name)
 		}
 		t.DecodeBase(f["base"])
+		t.Variance = profile.ParseVariance(f["variance"])
 		n.types = append(n.types, typeNote{int(f.number("column")), t})
 	case "loss":
 		n.head.AddLoss(profile.Loss{Reason: profile.LossReason(f["reason"]), Detail: f["detail"], N: f.number("n"), Value: f.number("value")})
@@ -290,6 +296,10 @@ func (n *noted) take(name string, f fields) bool {
 		offset, _ := strconv.ParseUint(f["offset"], 0, 64)
 		n.locations[uint64(f.number("id"))] = profile.Location{Kind: profile.ParseKind(f["kind"]), BuildID: f["buildid"],
 			Offset: offset, Name: f["name"], File: f["file"], Line: int(f.number("line"))}
+	case "peer":
+		n.peers = append(n.peers, f)
+	case "variance":
+		n.variances = append(n.variances, f)
 	case "comment":
 		n.head.Comments = append(n.head.Comments, f["text"])
 	default:

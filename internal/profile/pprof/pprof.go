@@ -41,12 +41,14 @@ const (
 	labelEnd     = "end"
 )
 
-// The labels of a row's context.
+// The labels of a row's context and of exemplars.
 const (
-	labelTrace    = "trace_id"
-	labelSpan     = "span_id"
+	labelReason   = "reason"
 	labelEndpoint = "endpoint"
 	labelInterval = "interval"
+	labelLabels   = "labels" // that the program set
+	labelTrace    = "trace_id"
+	labelSpan     = "span_id"
 )
 
 // Write writes a window as a gzipped profile.

@@ -151,9 +151,17 @@ func decode(p *gp.Profile, hidden []string, timed []byte) (w *profile.Window, er
 		if rows[i], err = d.sample(s); err != nil {
 			return nil, fmt.Errorf("sample %d: %w", i, err)
 		}
+	}
+	trusted := d.notes.samples != "" && d.notes.samples == samplesHash(p)
+	if trusted && d.notes.locations != nil { // else another tool has numbered them anew
+		if err := d.completeRows(rows); err != nil {
+			return nil, err
+		}
+	}
+	for i := range rows {
 		d.b.Add(rows[i])
 	}
-	if len(timed) > 0 && d.notes.samples == samplesHash(p) {
+	if len(timed) > 0 && trusted {
 		unpackTimed(d.b, timed, rows)
 	}
 	d.noteDropped()
@@ -296,14 +304,22 @@ func (d *decoder) sample(s *gp.Sample) (row profile.Row, err error) {
 	if d.columns.squares >= 0 {
 		row.Squares = []float64{math.Ldexp(float64(s.Value[d.columns.squares]), d.columns.scale)}
 	}
-	end := d.labels(&row, s)
+	end, traced := d.labels(&row, s)
 	row.Stack = d.b.Stack(stack, end)
+	if traced != (profile.Exemplar{}) {
+		traced.Stack, traced.Thread, traced.Context = row.Stack, row.Thread, row.Context
+		if len(row.Values) > 0 {
+			traced.Value = row.Values[0]
+		}
+		d.b.AddExemplar(traced)
+	}
 	return row, nil
 }
 
-// labels sets what a sample's labels say and gives the end of its stack.
-func (d *decoder) labels(row *profile.Row, s *gp.Sample) profile.End {
-	end := d.notes.end
+// labels sets what a sample's labels say. It returns the end of its stack and the trace that
+// it belongs to.
+func (d *decoder) labels(row *profile.Row, s *gp.Sample) (end profile.End, traced profile.Exemplar) {
+	end = d.notes.end
 	var t profile.Thread
 	var c profile.Context
 	for _, key := range sortedKeys(s.Label) {
@@ -314,13 +330,17 @@ func (d *decoder) labels(row *profile.Row, s *gp.Sample) profile.End {
 		case labelProcess, "process_name", "process.executable.name", "comm":
 			t.Process = value
 		case labelTrace, "trace id":
-			c.Trace = value
+			traced.Trace = value
 		case labelSpan, "span id":
-			c.Span = value
+			traced.Span = value
 		case labelEndpoint, "trace endpoint":
 			c.Endpoint = value
 		case labelInterval:
 			c.Interval = value
+		case labelReason:
+			c.Reason = value
+		case labelLabels:
+			c.Labels = value
 		case labelEnd:
 			end = profile.ParseEnd(value)
 		default:
@@ -339,7 +359,7 @@ func (d *decoder) labels(row *profile.Row, s *gp.Sample) profile.End {
 		row.Thread = d.b.Thread(t)
 	}
 	row.Context = d.b.Context(c)
-	return end
+	return end, traced
 }
 
 func setNumber(row *profile.Row, t *profile.Thread, key string, value int64) bool {

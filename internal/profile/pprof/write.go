@@ -3,6 +3,7 @@ package pprof
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,6 +25,7 @@ type encoder struct {
 	squares int   // column of the squares, 0 if there is none
 	scale   int
 	end     profile.End // what stacks without a label of their own ended with
+	apart   []int       // the row of each sample that follows those of rows
 
 	mappings  map[mappingKey]*gp.Mapping
 	functions map[functionKey]*gp.Function
@@ -69,13 +71,18 @@ func commonEnd(win *profile.Window) profile.End {
 func (e *encoder) dictionaries() {
 	used := make([]bool, len(e.win.Stacks))
 	needed := make([]bool, len(e.win.Locations))
-	for _, r := range e.win.Rows.All() {
-		if used[r.Stack] {
-			continue
+	use := func(id profile.StackID) {
+		if used[id] {
+			return
 		}
-		used[r.Stack] = true
-		for _, l := range e.win.Stacks[r.Stack].Locations {
+		used[id] = true
+		for _, l := range e.win.Stacks[id].Locations {
 			needed[l] = true
+		}
+	}
+	for _, r := range e.win.Rows.All() {
+		if use(r.Stack); r.Peer != 0 {
+			use(profile.StackID(r.Peer - 1))
 		}
 	}
 	for id, need := range needed {
@@ -163,7 +170,8 @@ func (e *encoder) samples() error {
 	if n := e.win.Rows.Types; n != len(e.win.Types) && e.win.Rows.Len() > 0 {
 		return fmt.Errorf("rows have %d values, the profile has %d types", n, len(e.win.Types))
 	}
-	for _, r := range e.win.Rows.All() {
+	traced, apart := e.exemplars(), []*gp.Sample(nil) // behind all rows, whose numbers notes have
+	for i, r := range e.win.Rows.All() {
 		s := &gp.Sample{Value: make([]int64, len(e.p.SampleType))}
 		s.Value[0] = r.N
 		for j, v := range r.Values {
@@ -181,21 +189,72 @@ func (e *encoder) samples() error {
 		}
 		s.Location = stacks[r.Stack]
 		e.labels(s, r)
+		more := e.traced(s, traced[keyOf(r.Stack, r.Thread, r.Context)])
+		apart, e.apart = append(apart, more...), append(e.apart, slices.Repeat([]int{i}, len(more))...)
+		delete(traced, keyOf(r.Stack, r.Thread, r.Context))
 		e.p.Sample = append(e.p.Sample, s)
 	}
+	e.p.Sample = append(e.p.Sample, apart...)
 	return nil
 }
 
-func (e *encoder) labels(s *gp.Sample, r profile.Row) {
-	text := func(key, value string) {
-		if value == "" {
-			return
-		}
-		if s.Label == nil {
-			s.Label = map[string][]string{}
-		}
-		s.Label[key] = []string{utf8(value)}
+// rowKey identifies the row of an exemplar.
+type rowKey struct {
+	stack   profile.StackID
+	thread  profile.ThreadID
+	context profile.ContextID
+}
+
+func keyOf(stack profile.StackID, thread profile.ThreadID, context profile.ContextID) rowKey {
+	return rowKey{stack, thread, context}
+}
+
+// exemplars returns the window's exemplars by row.
+func (e *encoder) exemplars() map[rowKey][]profile.Exemplar {
+	all := map[rowKey][]profile.Exemplar{}
+	for _, x := range e.win.Exemplars {
+		key := keyOf(x.Stack, x.Thread, x.Context)
+		all[key] = append(all[key], x)
 	}
+	return all
+}
+
+// traced returns each exemplar of a row as a sample of its own, with the identifiers as labels,
+// and subtracts it from the row's sample. An exemplar that is all of a row labels that sample.
+func (e *encoder) traced(row *gp.Sample, exemplars []profile.Exemplar) (apart []*gp.Sample) {
+	main := e.column[0]
+	for _, x := range exemplars {
+		one := row
+		if row.Value[0] > 1 && (main == 0 || x.Value != row.Value[main]) {
+			one = &gp.Sample{Location: row.Location, Label: maps.Clone(row.Label), NumLabel: row.NumLabel, Value: make([]int64, len(row.Value))}
+			one.Value[0], one.Value[main] = 1, x.Value
+			row.Value[0]--
+			if main != 0 {
+				row.Value[main] -= x.Value
+			}
+			apart = append(apart, one)
+		}
+		setLabel(one, labelTrace, x.Trace)
+		setLabel(one, labelSpan, x.Span)
+		if one == row {
+			break
+		}
+	}
+	return apart
+}
+
+func setLabel(s *gp.Sample, key, value string) {
+	if value == "" {
+		return
+	}
+	if s.Label == nil {
+		s.Label = map[string][]string{}
+	}
+	s.Label[key] = []string{utf8(value)}
+}
+
+func (e *encoder) labels(s *gp.Sample, r profile.Row) {
+	text := func(key, value string) { setLabel(s, key, value) }
 	number := func(key string, value int64) {
 		if value == 0 {
 			return
@@ -212,11 +271,11 @@ func (e *encoder) labels(s *gp.Sample, r profile.Row) {
 	number(labelTID, int64(t.TID))
 	number(labelSlot, int64(r.Slot))
 	if r.Context != 0 {
-		c := e.win.Contexts[r.Context-1]
-		text(labelTrace, c.Trace)
-		text(labelSpan, c.Span)
+		c := e.win.Context(r.Context)
+		text(labelReason, c.Reason)
 		text(labelEndpoint, c.Endpoint)
 		text(labelInterval, c.Interval)
+		text(labelLabels, c.Labels)
 	}
 	if end := e.win.Stacks[r.Stack].End; end != e.end {
 		text(labelEnd, end.String())

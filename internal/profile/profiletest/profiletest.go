@@ -14,8 +14,17 @@ import (
 
 // Random gives a window that uses every part of the model. Windows made from
 // the same names agree on what a location is called, as those of one program do.
-func Random(r *rand.Rand) *profile.Window {
+func Random(r *rand.Rand) *profile.Window { return random(r, true) }
+
+// Earlier returns the window that Random made before rows had peers, reasons and variances of
+// all types: golden files have it.
+func Earlier(r *rand.Rand) *profile.Window { return random(r, false) }
+
+func random(r *rand.Rand, peers bool) *profile.Window {
 	b := profile.NewBuilder(randomHead(r))
+	if peers && b.Head().Duration%10 == 6 {
+		b.Head().Types[1].Variance = profile.Measured
+	}
 	timed := r.IntN(3) == 0
 	for range r.IntN(60) + 1 {
 		row := profile.Row{N: r.Int64N(50) + 1, Values: []int64{r.Int64N(1e9) + 1, r.Int64N(1000)}, Slot: uint32(r.IntN(3))}
@@ -25,8 +34,25 @@ func Random(r *rand.Rand) *profile.Window {
 			row.Thread = b.Thread(randomThread(r))
 		}
 		if r.IntN(4) == 0 {
-			row.Context = b.Context(profile.Context{Trace: pick(r, "", "4bf92f"), Span: pick(r, "", "00f067"),
-				Endpoint: pick(r, "", "GET /cart", "POST /"), Interval: pick(r, "", "checkout")})
+			trace, span := pick(r, "", "4bf92f"), pick(r, "", "00f067")
+			c := profile.Context{Endpoint: pick(r, "", "GET /cart", "POST /"), Interval: pick(r, "", "checkout")}
+			one := int64(1)
+			if peers && row.N%3 == 0 {
+				c.Reason, c.Labels = "run queue", `{customer="a"}`
+			}
+			if peers && trace+span != "" {
+				span, one = fmt.Sprint(span, row.N%7), row.N
+			}
+			row.Context = b.Context(c)
+			if trace+span != "" {
+				b.AddExemplar(profile.Exemplar{Trace: trace, Span: span, Stack: row.Stack, Thread: row.Thread, Context: row.Context, Value: row.Values[0] / one})
+			}
+		}
+		if peers && b.Head().Duration%8 == 5 && row.N%2 == 1 {
+			row.Peer = profile.PeerID(row.Stack) // an earlier one
+		}
+		if b.Head().Types[1].Variance == profile.Measured {
+			row.Squares = append(row.Squares, float64(row.N*row.Values[1]))
 		}
 		b.Add(row)
 		if timed {
@@ -214,6 +240,9 @@ func Canonical(w *profile.Window) []string {
 		}
 	}
 	out = append(out, Rows(w)...)
+	for _, e := range w.Exemplars {
+		out = append(out, fmt.Sprintf("exemplar %q %q after %s value=%d context=%+v %s", e.Trace, e.Span, e.Time, e.Value, w.Context(e.Context), place(w, e.Stack, e.Thread)))
+	}
 	for _, s := range w.Samples {
 		out = append(out, fmt.Sprintf("sample %s cpu=%d weight=%d delta=%d %s", s.Time, s.CPU, s.Weight, s.Delta,
 			place(w, s.Stack, s.Thread)))
@@ -229,6 +258,9 @@ func typesOf(types []profile.ValueType) (all []string) {
 		text := fmt.Sprintf("{Kind:%s Unit:%s Period:%d", t.Kind, t.Unit, t.Period)
 		if t.Temporality != profile.Delta {
 			text += " " + t.Temporality.String()
+		}
+		if t.Variance != profile.FromWeights {
+			text += " variance " + t.Variance.String()
 		}
 		if base := t.EncodedBase(); base != "" {
 			text += " of " + base
@@ -262,11 +294,11 @@ func Rows(w *profile.Window) []string {
 }
 
 func row(w *profile.Window, r profile.Row) string {
-	context := profile.Context{}
-	if r.Context != 0 {
-		context = w.Contexts[r.Context-1]
+	text := fmt.Sprintf("row n=%d values=%v squares=%g slot=%d context=%+v %s", r.N, r.Values, r.Squares, r.Slot, w.Context(r.Context), place(w, r.Stack, r.Thread))
+	if r.Peer != 0 {
+		text += " peer " + place(w, profile.StackID(r.Peer-1), 0)
 	}
-	return fmt.Sprintf("row n=%d values=%v squares=%g slot=%d context=%+v %s", r.N, r.Values, r.Squares, r.Slot, context, place(w, r.Stack, r.Thread))
+	return text
 }
 
 func place(w *profile.Window, stack profile.StackID, thread profile.ThreadID) string {

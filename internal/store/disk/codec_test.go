@@ -13,34 +13,49 @@ import (
 )
 
 // kept is a window as the engine has it, its rows' stacks being leaves.
-func kept(seed uint64) (*store.Window, []uint32) {
+func kept(seed uint64) (*store.Window, leaves) {
 	w := profiletest.Random(rand.New(rand.NewPCG(seed, 4)))
-	k := &store.Window{Head: w.Head, Threads: w.Threads, Contexts: w.Contexts, Scales: []int64{3, 1}}
+	k := &store.Window{Head: w.Head, Threads: w.Threads, Contexts: w.Contexts, Exemplars: w.Exemplars, Scales: []int64{3, 1}}
+	if seed%3 == 0 {
+		k.Minutes = store.Minutes{29_000_000: true, 29_000_007: true}
+	}
 	k.Head.Start, k.Head.Target, k.Head.Task = time.Time{}, nil, "" // are in the key
-	var leaves []uint32
+	var l leaves
 	for _, r := range w.Rows.All() {
-		leaves = append(leaves, uint32(r.Stack)*1000)
+		l.rows = append(l.rows, uint32(r.Stack)*1000)
+		if w.Rows.Peer != nil {
+			l.peers = append(l.peers, uint32(r.Peer)*1000)
+		}
 		r.Values[0] *= 3
 		r.Squares[0] = profile.Alike(r.N, r.Values[0]) + float64(r.N*7*9)
 	}
+	for _, e := range w.Exemplars {
+		l.exemplars = append(l.exemplars, uint32(e.Stack)*1000)
+	}
 	k.Rows = w.Rows
-	return k, leaves
+	return k, l
 }
 
 // leavesOf returns the leaves of a decoded window, which has them in place of stacks.
-func leavesOf(w *store.Window) (leaves []uint32) {
+func leavesOf(w *store.Window) (l leaves) {
 	for _, leaf := range w.Rows.Stack {
-		leaves = append(leaves, uint32(leaf))
+		l.rows = append(l.rows, uint32(leaf))
 	}
-	return leaves
+	for _, peer := range w.Rows.Peer {
+		l.peers = append(l.peers, uint32(peer))
+	}
+	for _, e := range w.Exemplars {
+		l.exemplars = append(l.exemplars, uint32(e.Stack))
+	}
+	return l
 }
 
 // FuzzWindow decodes what nobody encoded: false, or a window that is the same
 // bytes once it is encoded. A merge reads no more of it than a scan.
 func FuzzWindow(f *testing.F) {
 	for seed := range uint64(4) {
-		k, leaves := kept(seed)
-		f.Add(encodeWindow(k, leaves))
+		k, l := kept(seed)
+		f.Add(encodeWindow(k, l))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w, ok := decodeWindow(data)
@@ -53,7 +68,7 @@ func FuzzWindow(f *testing.F) {
 		}
 		for _, ty := range w.Head.Types {
 			var c columns
-			if !c.read(data, ty.Kind, 1<<32-1, true) {
+			if !c.read(data, ty.Kind, 1<<32, parts{true, true, true}) {
 				t.Fatalf("a scan reads it, a merge of %q does not", ty.Kind)
 			}
 			if len(c.leaves) != len(w.Rows.Stack) || c.head.Exact != w.Head.Exact || c.head.Cost != w.Head.Cost {
@@ -65,8 +80,8 @@ func FuzzWindow(f *testing.F) {
 
 func TestWindowsAreWrittenTheSame(t *testing.T) {
 	for seed := range uint64(100) {
-		k, leaves := kept(seed)
-		data := encodeWindow(k, leaves)
+		k, l := kept(seed)
+		data := encodeWindow(k, l)
 		w, ok := decodeWindow(data)
 		if !ok {
 			t.Fatalf("seed %d: not read", seed)
@@ -227,7 +242,7 @@ func TestKeysSort(t *testing.T) {
 // used a word that this one does not know.
 func TestLaterVersions(t *testing.T) {
 	w := &store.Window{Head: profile.Head{Design: profile.DesignRandomised, Losses: []profile.Loss{{Reason: "evicted", N: 3}}}}
-	data := encodeWindow(w, nil)
+	data := encodeWindow(w, leaves{})
 	got, ok := decodeWindow(append(bytes.Clone(data), "of tomorrow"...))
 	if !ok || got.Head.Design != w.Head.Design || len(got.Head.Losses) != 1 || got.Head.Losses[0] != w.Head.Losses[0] {
 		t.Errorf("what is appended spoils the window: %+v, %v", got.Head, ok)

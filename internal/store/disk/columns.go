@@ -1,48 +1,58 @@
 package disk
 
 import (
+	"math"
 	"slices"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 )
 
-// columns are what a merge needs of a window. They are read into the same memory
-// again and again: an hour of a large service is 60 million rows.
+// columns are what a merge needs of a window. They are read into the same memory again and
+// again: an hour of a large service is 60 million rows.
 type columns struct {
-	leaves       []uint32
-	thread, slot []uint32 // empty: no column
-	single       int      // rows: of one sample each, and before the others
-	n, value     []int64
-	excess       []float32 // nil: no column
-	groups       []int64   // likewise
-	of           int       // as many windows it was added up of; 0: it does not tell
-	scale        int64
-	head         profile.Head
-	threads      []profile.Thread
-	absent       bool // the window has no values of the kind
-
-	excessRoom       []float32
+	leaves           []uint32
+	thread, slot     []uint32 // empty: no column
+	context, peer    []uint32 // likewise
+	single           int      // rows: of one sample each, and before the others
+	n, value         []int64
+	variance         []float32 // nil: no column
+	groups           []int64   // likewise
+	of               int       // as many windows it was added up of; 0: it does not tell
+	minutes          store.Minutes
+	scale            int64
+	head             profile.Head
+	threads          []profile.Thread
+	contexts         []profile.Context
+	exemplars        []profile.Exemplar
+	absent           bool // the window has no values of the kind
+	types            []profile.ValueType
+	varianceRoom     []float32
 	groupsRoom, room []int64
+	weight           float64 // of values of a level, see store.Coverage; 0: they are not weighted
 }
 
+// parts are the optional parts of a window that a reader wants.
+type parts struct{ threads, contexts, exemplars bool }
+
 // read reads a window's columns; false if it is damaged. Leaves are below size.
-func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
+func (c *columns) read(data []byte, kind string, size int, want parts) bool {
 	r := reader{data: data}
 	readVersion(&r)
 	types, at := r.length(), -1
-	c.head = profile.Head{Types: c.head.Types[:0]}
+	c.head, c.types, c.weight = profile.Head{Types: c.head.Types[:0]}, c.types[:0], 0
 	for i := 0; i < types && !r.bad; i++ {
 		t, scale := readType(&r), r.signed()
+		c.types = append(c.types, t)
 		if t.Kind == kind && at < 0 {
 			at, c.scale = i, scale
-			c.head.Types = append(c.head.Types, t)
 		}
 	}
 	if c.absent = at < 0; c.absent {
 		return !r.bad
 	}
 	rows, single, has := r.shape(types)
+	r.descriptions(has, c.types, false)
 	c.single = single
 	c.leaves = resize(c.leaves, rows)
 	readLeaves(&r, c.leaves[:single], int64(size))
@@ -57,46 +67,55 @@ func (c *columns) read(data []byte, kind string, size int, threads bool) bool {
 			r.skip(rows)
 		}
 	}
-	c.optional(&r, has, types, at)
+	c.optional(&r, has, at, size)
+	c.head.Types = append(c.head.Types, c.types[at])
 	r.head(&c.head)
-	c.threads = c.threads[:0]
-	if threads {
-		for n := r.length(); n > 0 && !r.bad; n-- {
-			c.threads = append(c.threads, profile.Thread{PID: int(r.signed()), TID: int(r.signed()), Process: r.text(), Name: r.text(), Exact: r.exact()})
-		}
-		for _, t := range c.thread {
-			r.bad = r.bad || int64(t) > int64(len(c.threads))
-		}
-	}
-	return !r.bad
+	return c.tables(&r, want, size)
 }
 
-// optional reads the columns that a window may have. Excesses and groups are of
-// the first type alone.
-func (c *columns) optional(r *reader, has uint64, types, at int) {
-	rows, first := len(c.leaves), at == 0
-	c.groups, c.excess, c.thread, c.slot, c.of = nil, nil, c.thread[:0], c.slot[:0], 0
-	c.room = resize(c.room, 2*rows)
-	if has&hasExcess != 0 {
-		c.excessRoom = resize(c.excessRoom, rows)
-		r.excess(c.excessRoom, c.n, c.single, c.room)
-		if first {
-			c.excess = c.excessRoom
+// tables reads what rows refer to, as far as it is wanted; false if the window is damaged.
+func (c *columns) tables(r *reader, want parts, size int) bool {
+	c.threads, c.contexts, c.exemplars = c.threads[:0], c.contexts[:0], c.exemplars[:0]
+	if want == (parts{}) {
+		return !r.bad
+	}
+	c.threads = r.threads(c.threads)
+	ok := !want.threads || within(c.thread, len(c.threads))
+	if want.contexts || want.exemplars {
+		c.contexts, _ = r.contexts(c.contexts)
+		ok = ok && within(c.context, len(c.contexts))
+	}
+	if want.exemplars {
+		c.exemplars = r.exemplars(c.exemplars)
+		for _, e := range c.exemplars {
+			ok = ok && int64(e.Stack) < int64(size) && int64(e.Context) <= int64(len(c.contexts))
 		}
 	}
-	if has&hasThread != 0 {
-		c.thread = resize(c.thread, rows)
-		readColumn(r, c.thread)
+	return ok && !r.bad
+}
+
+// optional reads the columns that a window may have. Groups are of the first type alone.
+func (c *columns) optional(r *reader, has uint64, at, size int) {
+	rows := len(c.leaves)
+	c.groups, c.variance = nil, nil
+	c.room = resize(c.room, 2*rows)
+	for t, of := range c.types {
+		if has&varianceFlag(t) == 0 {
+			continue
+		}
+		column := resize(c.varianceRoom, rows)
+		r.variance(of.Variance, column, c.n, c.single, c.room)
+		if c.varianceRoom = column; t == at {
+			c.variance, c.varianceRoom = column, nil
+		}
 	}
-	if has&hasContext != 0 {
-		r.skip(rows)
-	}
-	if has&hasSlot != 0 {
-		c.slot = resize(c.slot, rows)
-		readColumn(r, c.slot)
-	}
+	c.thread = readOptional(r, c.thread, has&hasThread != 0, rows)
+	c.context = readOptional(r, c.context, has&hasContext != 0, rows)
+	c.slot = readOptional(r, c.slot, has&hasSlot != 0, rows)
+	c.peer = readOptional(r, c.peer, has&hasPeer != 0, rows)
+	r.bad = r.bad || !within(c.peer, size)
 	if has&hasGroups != 0 {
-		if !first {
+		if at != 0 {
 			r.bad = true // above the raw level there is one type
 			return
 		}
@@ -104,19 +123,18 @@ func (c *columns) optional(r *reader, has uint64, types, at int) {
 		c.groups = c.groupsRoom
 		r.groups(c.groups, c.value, c.room)
 	}
-	if has&hasOf != 0 {
-		c.of = int(r.small(31))
+	c.of, c.minutes = r.facts(&c.head, has)
+	r.descriptions(has, c.types, true)
+}
+
+// readOptional reads a column of n numbers into a slice that is used again, if there is one.
+func readOptional(r *reader, into []uint32, there bool, n int) []uint32 {
+	if !there {
+		return into[:0]
 	}
-	c.head.Instances, c.head.Rate, c.head.Slot = r.instances(has), r.rateOf(has), r.slots(has)
-	if has&hasTypes != 0 {
-		for i := range types {
-			if temporality, base := readDescription(r); i == at {
-				c.head.Types[0].Temporality = temporality
-				c.head.Types[0].DecodeBase(base)
-			}
-		}
-	}
-	c.head.Farewell = has&hasFarewell != 0
+	into = resize(into, n)
+	readColumn(r, into)
+	return into
 }
 
 // samples is how many a window has.
@@ -139,11 +157,43 @@ func (c *columns) windows(level store.Level) int {
 // sum returns row i as a sum.
 func (c *columns) sum(i int) profile.Sum {
 	s := profile.Sum{N: c.n[i], Value: c.value[i] * c.scale}
-	s.Squares = profile.Alike(s.N, s.Value)
-	if c.excess != nil {
-		s.Squares *= 1 + float64(c.excess[i])
+	rule := c.head.Types[0].Variance
+	switch {
+	case c.variance != nil:
+		s.Squares = squares(rule, s, c.variance[i], c.scale)
+	case rule == profile.FromWeights:
+		s.Squares = profile.Alike(s.N, s.Value)
+	}
+	if c.weight != 0 {
+		s.Value = int64(math.Round(float64(s.Value) * c.weight))
+		s.Squares *= c.weight * c.weight
 	}
 	return s
+}
+
+// level reports whether the values are levels as they were observed, and not sums over minutes
+// yet.
+func (c *columns) level() bool {
+	return c.head.Types[0].Temporality == profile.Level && c.minutes == nil
+}
+
+// weigh turns levels into sums over minutes. The series of the window covers these as given.
+func (c *columns) weigh(covered store.Coverage) {
+	c.weight, c.minutes = covered.Weight(&c.head), store.Minutes{}
+	c.minutes.Add(&c.head)
+}
+
+// plain reports whether a row of one sample is just its value.
+func (c *columns) plain() bool {
+	return c.weight == 0 && c.head.Types[0].Variance == profile.FromWeights
+}
+
+// context returns the context of row i.
+func (c *columns) contextOf(i int) profile.Context {
+	if len(c.context) == 0 || c.context[i] == 0 {
+		return profile.Context{}
+	}
+	return c.contexts[c.context[i]-1]
 }
 
 // kinds lists the kinds of values that a window has; false if it is damaged.

@@ -127,7 +127,7 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 	c.stale = map[store.Step]bool{}
 	for _, i := range r.byService() {
 		w := &r.batch.Windows[i]
-		leaves, err := r.resolve(w)
+		l, err := r.resolve(w)
 		if err != nil {
 			return nil, err
 		}
@@ -150,7 +150,7 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 			c.claims = append(c.claims, claim{i, part, contained, key})
 			c.bytes += len(contained) + len(key)
 		}
-		value := encodeWindow(w, leaves)
+		value := encodeWindow(w, l)
 		c.pairs = append(c.pairs, [2][]byte{key, value})
 		c.bytes += len(key) + len(value)
 		if level == store.Raw {
@@ -257,26 +257,54 @@ func (r *resolver) byService() (order []int) {
 	return order
 }
 
-// resolve gives the leaf of each of a window's rows.
-func (r *resolver) resolve(w *store.Window) ([]uint32, error) {
+// resolve returns the leaves of a window's stacks.
+func (r *resolver) resolve(w *store.Window) (l leaves, err error) {
 	service := w.Series[store.ServiceLabel]
 	d, err := r.shelf.take(service)
 	if err != nil {
-		return nil, err
+		return l, err
 	}
 	if r.leaves == nil || r.service != service {
 		r.turnTo(service)
 	}
-	r.named = append(r.named, w.Rows.Stack)
-	d.find(r.batch.Stacks, w.Rows.Stack, r.leaves)
-	leaves := make([]uint32, len(w.Rows.Stack))
-	for i, stack := range w.Rows.Stack {
+	l.rows = r.find(d, w.Rows.Stack)
+	if w.Rows.Peer != nil {
+		var stacks []profile.StackID
+		for _, peer := range w.Rows.Peer {
+			if peer != 0 {
+				stacks = append(stacks, profile.StackID(peer-1))
+			}
+		}
+		found := r.find(d, stacks)
+		l.peers = make([]uint32, len(w.Rows.Peer))
+		for i, peer := range w.Rows.Peer {
+			if peer != 0 {
+				l.peers[i], found = found[0]+1, found[1:]
+			}
+		}
+	}
+	if len(w.Exemplars) > 0 {
+		stacks := make([]profile.StackID, len(w.Exemplars))
+		for i, e := range w.Exemplars {
+			stacks[i] = e.Stack
+		}
+		l.exemplars = r.find(d, stacks)
+	}
+	return l, nil
+}
+
+// find returns the leaf of each stack.
+func (r *resolver) find(d *dictionary, stacks []profile.StackID) []uint32 {
+	r.named = append(r.named, stacks)
+	d.find(r.batch.Stacks, stacks, r.leaves)
+	found := make([]uint32, len(stacks))
+	for i, stack := range stacks {
 		if r.leaves[stack] == unresolved {
 			r.leaves[stack] = r.learn(d, r.batch.Stacks[stack])
 		}
-		leaves[i] = r.leaves[stack]
+		found[i] = r.leaves[stack]
 	}
-	return leaves, nil
+	return found
 }
 
 // turnTo forgets what was found of a service, and begins with another one.

@@ -22,7 +22,7 @@ func (a *adder) merged() (*store.Merged, error) {
 	if f.damaged = tables.Count() > 0; f.damaged || len(byService) > 1 {
 		f.calls = map[[2]int]int{}
 	}
-	columns := map[string]*store.Column{}
+	columns, minutes := map[string]*store.Column{}, map[string]store.Minutes{}
 	for _, service := range slices.Sorted(maps.Keys(byService)) {
 		keys := byService[service]
 		slices.SortFunc(keys, func(x, y sumKey) int { return cmp.Compare(x.column, y.column) })
@@ -43,6 +43,12 @@ func (a *adder) merged() (*store.Merged, error) {
 			}
 			absorb(&c.Head, c.Windows, &s.head, s.windows)
 			c.Windows += s.windows
+			if s.minutes != nil {
+				if minutes[k.column] == nil {
+					minutes[k.column] = store.Minutes{}
+				}
+				maps.Copy(minutes[k.column], s.minutes)
+			}
 			c.Sums = s.appendTo(c.Sums, numbers)
 			if s.apart == nil || len(c.Instances)+len(s.apart.of) > s.apart.most {
 				c.Instances = nil
@@ -58,6 +64,9 @@ func (a *adder) merged() (*store.Merged, error) {
 	for _, c := range columns {
 		if f.calls != nil {
 			c.Sums = folded(c.Sums)
+		}
+		if of := minutes[c.Key]; of != nil {
+			c.Average(of)
 		}
 		m.Columns = append(m.Columns, *c)
 	}

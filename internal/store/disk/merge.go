@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -103,6 +104,7 @@ type adder struct {
 	whole    sums // of all windows, without cells, where they are divided among columns
 
 	columns columns
+	covered store.Coverage // of the series that is added up, if its values are levels
 }
 
 // work takes one series after another.
@@ -134,32 +136,57 @@ func (a *adder) add(ctx context.Context, g *grouped) (err error) {
 			return err
 		}
 	}
-	return p.cursor.series(ctx, p.days, g.of, func(f *found) error {
-		d, err := a.shelf.take(g.of.service)
-		if err != nil {
-			return err
-		}
-		size := d.size()
-		if !a.columns.read(f.data, a.kind, size, a.grouping.Thread != nil) {
-			p.cursor.report(g.of, f.start, errDamaged)
-			return nil
-		}
-		if a.columns.absent {
-			return nil
-		}
-		head := &a.columns.head
-		head.Start, head.Task, head.Target = f.start, f.task, g.of.labels
-		if a.grouping.Look != nil {
-			a.grouping.Look(g.of.labels, head, a.columns.samples(), a.columns.windows(p.cursor.query.Level))
-			return nil
-		}
-		column := ""
-		if a.grouping.Key != nil {
-			column = a.grouping.Key(g.of.labels, head)
-		}
-		a.addWindow(column, g, size, a.columns.windows(p.cursor.query.Level))
+	a.covered = nil
+	add := func(f *found) error { return a.addFound(p, g, f) }
+	err = p.cursor.series(ctx, p.days, g.of, add)
+	if errors.Is(err, errLevel) {
+		a.covered = store.Coverage{}
+		err = errors.Join(p.cursor.series(ctx, p.days, g.of, a.cover), p.cursor.series(ctx, p.days, g.of, add))
+	}
+	return err
+}
+
+// cover adds what a window covers of the minutes that the windows of its series share.
+func (a *adder) cover(f *found) error {
+	if a.columns.read(f.data, a.kind, math.MaxInt, parts{}) && !a.columns.absent {
+		a.columns.head.Start = f.start
+		a.covered.Add(&a.columns.head)
+	}
+	return nil
+}
+
+// addFound adds a window up.
+func (a *adder) addFound(p *part, g *grouped, f *found) error {
+	d, err := a.shelf.take(g.of.service)
+	if err != nil {
+		return err
+	}
+	size := d.size()
+	if !a.columns.read(f.data, a.kind, size, parts{threads: a.grouping.Thread != nil}) {
+		p.cursor.report(g.of, f.start, errDamaged)
 		return nil
-	})
+	}
+	if a.columns.absent {
+		return nil
+	}
+	head := &a.columns.head
+	head.Start, head.Task, head.Target = f.start, f.task, g.of.labels
+	if a.columns.level() {
+		if a.covered == nil {
+			return errLevel
+		}
+		a.columns.weigh(a.covered)
+	}
+	if a.grouping.Look != nil {
+		a.grouping.Look(g.of.labels, head, a.columns.samples(), a.columns.windows(p.cursor.query.Level))
+		return nil
+	}
+	column := ""
+	if a.grouping.Key != nil {
+		column = a.grouping.Key(g.of.labels, head)
+	}
+	a.addWindow(column, g, size, a.columns.windows(p.cursor.query.Level))
+	return nil
 }
 
 // addWindow adds the window that was read to its column, or divides it among several.
@@ -268,6 +295,7 @@ type sums struct {
 	group   int                   // whose the values of the cells are
 	groups  [store.Groups][]int64 // what was settled; one that no row was of is nil
 	apart   *apart                // nil: instances are not told apart
+	minutes store.Minutes         // that levels were observed in; nil: values are deltas
 }
 
 // cell is what a row adds to: one place in memory, since going there is most of
@@ -284,6 +312,7 @@ func (a *adder) column(column string, g *grouped, size int) *sums {
 		}
 		a.sums[k] = s
 	}
+	s.observed(a.columns.minutes)
 	if s.slots == nil {
 		s.grow(size)
 	}
@@ -295,6 +324,17 @@ func (a *adder) column(column string, g *grouped, size int) *sums {
 		}
 	}
 	return s
+}
+
+// observed adds minutes that levels were observed in.
+func (s *sums) observed(minutes store.Minutes) {
+	if minutes == nil {
+		return
+	}
+	if s.minutes == nil {
+		s.minutes = store.Minutes{}
+	}
+	maps.Copy(s.minutes, minutes)
 }
 
 // slot finds or makes the cell of a leaf.
@@ -402,7 +442,7 @@ func absorb(into *profile.Head, windows int, h *profile.Head, more int) {
 
 // add adds all rows.
 func (s *sums) add(c *columns) {
-	if c.groups == nil {
+	if c.groups == nil && c.plain() {
 		s.addAll(c)
 		return
 	}
@@ -457,6 +497,7 @@ func (a *adder) absorb(o *adder) {
 			mine.grow(len(s.cells))
 		}
 		mine.absorb(&s.head, s.windows)
+		mine.observed(s.minutes)
 		if mine.apart != nil {
 			mine.settle()
 			mine.apart = mine.apart.absorb(s.apart)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -147,16 +148,19 @@ type roller struct {
 	untold []untold
 	types  map[string]profile.ValueType // of kinds of values that the step has
 
-	pace    pace
-	columns columns
-	cells   []rollCell // by leaf; those that are not touched are zero
-	touched []uint32
-	window  store.Window  // that is added up
-	room    profile.Rows  // for its rows
-	groups  []int64       // likewise
-	grouped bool          // of it, values are told by group
-	watched time.Duration // by all of its windows
-	times   profile.Times // of its windows
+	pace      pace
+	columns   columns
+	cells     []rollCell // by leaf; those that are not touched are zero
+	touched   []uint32
+	divided   dividedCells // rows that have more than a stack
+	exemplars []profile.Exemplar
+	window    store.Window   // that is added up
+	room      profile.Rows   // for its rows
+	groups    []int64        // likewise
+	grouped   bool           // of it, values are told by group
+	watched   time.Duration  // by all of its windows
+	times     profile.Times  // of its windows
+	covered   store.Coverage // of the series that is added up, if its values are levels
 }
 
 // rollCell is what was sampled on one stack.
@@ -260,27 +264,24 @@ func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labe
 	r.window, r.watched, r.times, r.grouped = emptyWindow(labels, profile.ValueType{Kind: m.kind}), 0, profile.Times{}, r.step.Level.Services()
 	r.lost = r.met.of(m.task)
 	some := false
-	err := r.each(ctx, days, all, func(of *series, f *found) error {
-		if f.task != m.task {
-			return nil
+	for _, of := range all {
+		r.covered = nil
+		add := func(f *found) error {
+			ok, err := r.addFound(of, f, m)
+			some = some || ok
+			return cmp.Or(err, r.pace.rest(ctx))
 		}
-		d, err := r.shelf.take(of.service)
+		err := r.cursor.series(ctx, days, of, add)
+		if errors.Is(err, errLevel) {
+			r.covered = store.Coverage{}
+			err = errors.Join(r.cover(ctx, days, of, m), r.cursor.series(ctx, days, of, add))
+		}
 		if err != nil {
 			return err
 		}
-		size := d.size()
-		if !r.columns.read(f.data, m.kind, size, false) {
-			r.lose(of, f, errDamaged)
-			return nil
-		}
-		if !r.columns.absent {
-			r.add(of, f, size)
-			some = true
-		}
-		return r.pace.rest(ctx)
-	})
-	if err != nil || !some && len(r.lost) == 0 {
-		return err
+	}
+	if !some && len(r.lost) == 0 {
+		return nil
 	}
 	if some {
 		r.types[m.kind] = r.window.Head.Types[0]
@@ -291,6 +292,49 @@ func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labe
 	return r.flush(ctx)
 }
 
+// errLevel stops reading a series whose values are levels, before anything is added: how its
+// windows share minutes has to be known first.
+var errLevel = errors.New("values are levels")
+
+// cover reads how the windows of a series share minutes.
+func (r *roller) cover(ctx context.Context, days []uint32, of *series, m measured) error {
+	return r.cursor.series(ctx, days, of, func(f *found) error {
+		if f.task == m.task && r.columns.read(f.data, m.kind, math.MaxInt, parts{}) && !r.columns.absent {
+			r.columns.head.Start = f.start
+			r.covered.Add(&r.columns.head)
+		}
+		return r.pace.rest(ctx)
+	})
+}
+
+// addFound adds a window, if it is of what is measured.
+func (r *roller) addFound(of *series, f *found, m measured) (added bool, err error) {
+	if f.task != m.task {
+		return false, nil
+	}
+	d, err := r.shelf.take(of.service)
+	if err != nil {
+		return false, err
+	}
+	size := d.size()
+	if !r.columns.read(f.data, m.kind, size, parts{contexts: true, exemplars: true}) {
+		r.lose(of, f, errDamaged)
+		return false, nil
+	}
+	if !r.columns.absent {
+		r.columns.head.Start = f.start
+		if r.columns.level() {
+			if r.covered == nil {
+				return false, errLevel
+			}
+			r.columns.weigh(r.covered)
+		}
+		r.add(of, f, size)
+		return true, nil
+	}
+	return false, nil
+}
+
 // add adds the window that was read.
 func (r *roller) add(of *series, f *found, size int) {
 	c, w := &r.columns, &r.window
@@ -298,6 +342,8 @@ func (r *roller) add(of *series, f *found, size int) {
 	head.Start, head.Task, head.Target = f.start, f.task, of.labels
 	more := c.windows(r.cursor.query.Level)
 	switch {
+	case c.weight != 0: // values are no multiples of their scale any more
+		w.Scales[0] = 1
 	case w.Of == 0:
 		w.Scales[0] = c.scale
 	case more > 0:
@@ -305,24 +351,87 @@ func (r *roller) add(of *series, f *found, size int) {
 	}
 	absorb(&w.Head, w.Of, &head, more)
 	w.Of += more
+	if c.minutes != nil {
+		if w.Minutes == nil {
+			w.Minutes = store.Minutes{}
+		}
+		maps.Copy(w.Minutes, c.minutes)
+	}
 	r.watched += head.Duration
 	r.times.Add(&head)
 	r.grouped = r.grouped || c.groups != nil
 	if lack := size - len(r.cells); lack > 0 {
 		r.cells = append(r.cells, make([]rollCell, lack+size/8)...) // dictionaries grow meanwhile
 	}
+	r.addRows(of.group, r.slotsOf(&head))
+	for _, e := range c.exemplars {
+		e.Thread, e.Context = 0, r.divided.context(c.contexts, uint32(e.Context))
+		if e.Time != 0 {
+			e.Time += head.Start.Sub(r.step.Start)
+		}
+		r.exemplars = append(r.exemplars, e)
+	}
+}
+
+// shortSlots are slots for heat maps, which the first roll-up of a series keeps. Those of
+// adaptive rates are longer: they say which rate a row was sampled at, and windows of several
+// rates are not told apart once they are rolled up.
+const shortSlots = time.Second
+
+// slotsOf returns how slots of a window are numbered in the rolled-up window; nil: its rows
+// lose their slots.
+func (r *roller) slotsOf(head *profile.Head) func(slot uint32) uint32 {
+	if r.step.Level != store.Series10m || head.Slot <= 0 || head.Slot >= shortSlots {
+		return nil
+	}
+	step := profile.Head{Start: r.step.Start, Slot: head.Slot}
+	if r.divided.slot == 0 {
+		r.divided.slot = head.Slot
+	}
+	if r.divided.slot != head.Slot { // of two lengths the first is kept
+		return nil
+	}
+	return func(slot uint32) uint32 { return step.SlotOf(head, slot) }
+}
+
+// addRows adds the rows of the window that was read.
+func (r *roller) addRows(group int, slotOf func(uint32) uint32) {
+	c := &r.columns
+	plain := len(c.context) == 0 && len(c.peer) == 0 && slotOf == nil
 	for i, leaf := range c.leaves {
-		if c.n[i] != 0 || c.value[i] != 0 {
-			r.addRow(of.group, i, &r.cells[leaf])
+		if c.n[i] == 0 && c.value[i] == 0 {
+			continue
+		}
+		if plain {
+			r.addRow(group, i, r.cell(leaf))
+			continue
+		}
+		key := cellKey{leaf: leaf, context: r.divided.contextOf(c, i)}
+		if len(c.peer) > 0 {
+			key.peer = c.peer[i]
+		}
+		if slotOf != nil && len(c.slot) > 0 && c.slot[i] != 0 {
+			key.slot = slotOf(c.slot[i])
+		}
+		if key == (cellKey{leaf: leaf}) {
+			r.addRow(group, i, r.cell(leaf))
+		} else {
+			r.addRow(group, i, r.divided.cell(key))
 		}
 	}
 }
 
+// cell returns the cell of a stack.
+func (r *roller) cell(leaf uint32) *rollCell {
+	cell := &r.cells[leaf]
+	if cell.N == 0 && cell.Value == 0 {
+		r.touched = append(r.touched, leaf)
+	}
+	return cell
+}
+
 func (r *roller) addRow(group, i int, cell *rollCell) {
 	c := &r.columns
-	if cell.N == 0 && cell.Value == 0 {
-		r.touched = append(r.touched, c.leaves[i])
-	}
 	sum := c.sum(i)
 	cell.Add(sum)
 	if c.groups == nil {
@@ -337,28 +446,13 @@ func (r *roller) addRow(group, i int, cell *rollCell) {
 // finish puts the window into the commit, and forgets it.
 func (r *roller) finish(m measured) error {
 	w := &r.window
-	w.Rows = r.room
-	w.Rows.Types = 1
-	w.Rows.Truncate(0)
-	if w.Groups = nil; r.grouped {
-		w.Groups = r.groups[:0]
-	}
-	slices.Sort(r.touched)
-	for _, leaf := range r.touched {
-		cell := &r.cells[leaf]
-		w.Rows.Append(profile.Row{N: cell.N, Values: []int64{cell.Value}, Squares: []float64{cell.Squares}})
-		if r.grouped {
-			w.Groups = append(w.Groups, cell.groups[:]...)
-		}
-		*cell = rollCell{}
-	}
+	l := r.takeRows()
 	w.Scales[0] = max(w.Scales[0], 1)
 	w.Head.Duration = r.watched
 	if r.step.Level.Services() { // many are watched at once
 		w.Head.Duration = r.times.Covered()
 	}
 	w.Head.Start, w.Head.Task, w.Head.Duration = r.step.Start, m.task, min(w.Head.Duration, r.step.Level.Length())
-	w.Head.Slot = 0 // rows are not told apart by slots any more
 	w.Head.AddLoss(profile.Loss{Reason: profile.LossStoreDamage, N: int64(len(r.lost))})
 	h := fnv.New128a()
 	h.Write([]byte(m.kind)) // never fails
@@ -367,7 +461,7 @@ func (r *roller) finish(m measured) error {
 	number := r.tenant.addSeries(w.Series)
 	r.tenant.mu.Unlock()
 	key := windowKey(r.tenant.name, r.step.Level, w.Series[store.ServiceLabel], number, w.Head.Start, w.Head.Task, m.kind, w.Run)
-	value := encodeWindow(w, r.touched)
+	value := encodeWindow(w, l)
 	if r.room = w.Rows; r.grouped {
 		r.groups = w.Groups
 	}
@@ -378,6 +472,50 @@ func (r *roller) finish(m measured) error {
 	r.commit.pairs = append(r.commit.pairs, [2][]byte{key, value})
 	r.commit.bytes += len(key) + len(value)
 	return nil
+}
+
+// takeRows moves all cells to the window's rows, and returns their leaves.
+func (r *roller) takeRows() (l leaves) {
+	w := &r.window
+	w.Rows = r.room
+	w.Rows.Types = 1
+	w.Rows.Truncate(0)
+	w.Rows.Context, w.Rows.Slot, w.Rows.Peer = nil, nil, nil
+	if w.Groups = nil; r.grouped {
+		w.Groups = r.groups[:0]
+	}
+	appendRow := func(cell *rollCell, row profile.Row) {
+		row.N, row.Values, row.Squares = cell.N, []int64{cell.Value}, []float64{cell.Squares}
+		w.Rows.Append(row)
+		if r.grouped {
+			w.Groups = append(w.Groups, cell.groups[:]...)
+		}
+	}
+	slices.Sort(r.touched)
+	for _, leaf := range r.touched {
+		appendRow(&r.cells[leaf], profile.Row{})
+		r.cells[leaf] = rollCell{}
+	}
+	l.rows = r.touched
+	w.Contexts, w.Exemplars, w.Head.Slot = nil, nil, r.divided.slot
+	if folded := r.divided.fold(); folded.N > 0 {
+		w.Head.AddLoss(profile.Loss{Reason: profile.LossContexts, N: folded.N, Value: folded.Value})
+	}
+	for key, cell := range r.divided.sorted() {
+		appendRow(cell, profile.Row{Context: key.context, Slot: key.slot, Peer: profile.PeerID(key.peer)})
+		l.rows = append(l.rows, key.leaf)
+	}
+	for _, peer := range w.Rows.Peer {
+		l.peers = append(l.peers, uint32(peer))
+	}
+	w.Contexts = r.divided.contexts
+	w.Exemplars = profile.ChooseExemplars(r.exemplars)
+	for i, e := range w.Exemplars {
+		l.exemplars = append(l.exemplars, uint32(e.Stack))
+		w.Exemplars[i].Context = r.divided.kept(e.Context)
+	}
+	r.touched, r.exemplars, r.divided = l.rows, r.exemplars[:0], dividedCells{}
+	return l
 }
 
 // flush writes what was added up once there is much of it. What is written twice

@@ -13,7 +13,7 @@ import (
 
 // Which columns a window has, and which facts behind them.
 const (
-	hasExcess = 1 << iota
+	hasVariance = 1 << iota // of the first type
 	hasThread
 	hasContext
 	hasSlot
@@ -22,8 +22,11 @@ const (
 	hasInstances // numbers of instances, recorded and eligible
 	hasRate      // sampling rate, and who decided it
 	hasSlots     // length of slots
-	hasTypes     // temporality and base of each type; without: deltas of their usual bases
+	hasTypes     // temporality, variance and base of each type; without: as is usual
 	hasFarewell  // no window of the recording follows
+	hasVariances // of the types after the first
+	hasPeer
+	hasMinutes // that a level was observed in
 )
 
 // scratch is what rows are sorted and gathered in. It is used again: a server
@@ -32,42 +35,52 @@ type scratch struct {
 	order  []int
 	room   []uint64
 	values []int64
-	more   []uint64
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // rows writes a window's rows; window.go tells how.
-func (w *writer) rows(of *store.Window, leaves []uint32) {
+func (w *writer) rows(of *store.Window, l leaves) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	rows := &of.Rows
-	single := s.arrange(of, leaves)
+	rows, types := &of.Rows, of.Head.Types
+	single := s.arrange(of, l.rows)
 	order, room := s.order, s.room
-	base, more := s.excess(rows, order[single:])
-	has := columnsOf(of)
-	if base > 0 || slices.ContainsFunc(more, func(m uint64) bool { return m != 0 }) {
-		has |= hasExcess
+	has, variances := columnsOf(of, l), make([]variance, len(types))
+	for t := range types {
+		if variances[t] = varianceOf(of, t, order, single); variances[t].some {
+			has |= varianceFlag(t)
+		}
 	}
 	w.number(uint64(len(order)))
 	w.number(uint64(single))
 	w.number(has)
-	w.leaves(room, leaves, order[:single])
-	w.leaves(room, leaves, order[single:])
+	if has&hasTypes != 0 {
+		w.descriptions(types)
+	}
+	w.leaves(room, l.rows, order[:single])
+	w.leaves(room, l.rows, order[single:])
 	w.counts(room, rows.N, order[single:])
-	for t := range of.Head.Types {
+	for t := range types {
 		w.values(room, s.scaled(of, t), rows.N, order)
 	}
-	if has&hasExcess != 0 {
-		w.number(uint64(base * baseParts))
-		w.column(more)
+	for t := range types {
+		if has&varianceFlag(t) != 0 {
+			w.variance(&variances[t])
+		}
 	}
 	writeNumbers(w, room, rows.Thread, order)
 	writeNumbers(w, room, rows.Context, order)
 	writeNumbers(w, room, rows.Slot, order)
+	writeNumbers(w, room, l.peers, order)
 	if of.Groups != nil {
 		w.groups(room, of, order)
 	}
+	w.facts(of)
+}
+
+// facts writes what is known of a window beside its columns.
+func (w *writer) facts(of *store.Window) {
 	if of.Of != 0 {
 		w.number(uint64(of.Of))
 	}
@@ -81,12 +94,39 @@ func (w *writer) rows(of *store.Window, leaves []uint32) {
 	if of.Head.Slot != 0 {
 		w.number(uint64(of.Head.Slot))
 	}
-	if described(of.Head.Types) {
-		for i := range of.Head.Types {
-			t := &of.Head.Types[i]
-			w.number(uint64(t.Temporality))
-			w.word(t.EncodedBase())
-		}
+	if of.Minutes != nil {
+		w.minutes(of.Minutes)
+	}
+}
+
+// minutes writes a sorted set, each by its distance from the one before.
+func (w *writer) minutes(set store.Minutes) {
+	w.number(uint64(len(set)))
+	last := int64(0)
+	for _, minute := range set.Sorted() {
+		w.signed(minute - last)
+		last = minute
+	}
+}
+
+func (r *reader) minutes(has uint64) (set store.Minutes) {
+	if has&hasMinutes == 0 {
+		return nil
+	}
+	set = store.Minutes{}
+	last := int64(0)
+	for n := r.length(); n > 0 && !r.bad; n-- {
+		last += r.signed()
+		set[last] = true
+	}
+	return set
+}
+
+func (w *writer) descriptions(types []profile.ValueType) {
+	for i := range types {
+		w.number(uint64(types[i].Temporality))
+		w.number(uint64(types[i].Variance))
+		w.word(types[i].EncodedBase())
 	}
 }
 
@@ -121,14 +161,31 @@ func (s *scratch) scaled(of *store.Window, t int) []int64 {
 	return s.values
 }
 
-// described tells whether some type is not a delta of its usual base.
+// described reports whether some type is not a delta of its usual base and variance.
 func described(types []profile.ValueType) bool {
-	return slices.ContainsFunc(types, func(t profile.ValueType) bool { return t.Temporality != profile.Delta || t.EncodedBase() != "" })
+	return slices.ContainsFunc(types, func(t profile.ValueType) bool {
+		return t.Temporality != profile.Delta || t.Variance != profile.FromWeights || t.EncodedBase() != ""
+	})
 }
 
-// readDescription reads the temporality and the base of a type.
-func readDescription(r *reader) (profile.Temporality, string) {
-	return profile.Temporality(r.small(8)), r.word()
+// describe reads the temporality, variance and base of a type.
+func (r *reader) describe(t *profile.ValueType) {
+	t.Temporality = profile.Temporality(r.small(8))
+	if r.version >= 5 {
+		t.Variance = profile.Variance(r.small(8))
+	}
+	t.DecodeBase(r.word())
+}
+
+// descriptions reads the descriptions of types, at the place where the window's version has
+// them.
+func (r *reader) descriptions(has uint64, types []profile.ValueType, behindRows bool) {
+	if has&hasTypes == 0 || behindRows != (r.version < 5) {
+		return
+	}
+	for i := range types {
+		r.describe(&types[i])
+	}
 }
 
 // arrange sorts rows by their leaves. As windows are cut, most rows are single:
@@ -153,14 +210,15 @@ func (s *scratch) arrange(of *store.Window, leaves []uint32) (single int) {
 	return single
 }
 
-// columnsOf returns the flags of what a window has, except hasExcess.
-func columnsOf(of *store.Window) (has uint64) {
+// columnsOf returns the flags of what a window has, except those of variances.
+func columnsOf(of *store.Window, l leaves) (has uint64) {
 	rows := &of.Rows
-	for i, there := range []bool{false, rows.Thread != nil, rows.Context != nil, rows.Slot != nil,
-		of.Groups != nil, of.Of != 0, of.Head.Instances != (profile.Instances{}), of.Head.Rate != (profile.Rate{}), of.Head.Slot != 0,
-		described(of.Head.Types), of.Head.Farewell} {
+	for flag, there := range map[uint64]bool{hasThread: rows.Thread != nil, hasContext: rows.Context != nil, hasSlot: rows.Slot != nil,
+		hasPeer: l.peers != nil, hasGroups: of.Groups != nil, hasOf: of.Of != 0, hasInstances: of.Head.Instances != (profile.Instances{}),
+		hasRate: of.Head.Rate != (profile.Rate{}), hasSlots: of.Head.Slot != 0, hasTypes: described(of.Head.Types),
+		hasFarewell: of.Head.Farewell, hasMinutes: of.Minutes != nil} {
 		if there {
-			has |= 1 << i // as the constants are
+			has |= flag
 		}
 	}
 	return has
@@ -227,47 +285,6 @@ func zigzag(v int64) uint64 { return uint64(v<<1 ^ v>>63) }
 
 func unzigzag(v int64) int64 { return int64(uint64(v)>>1) ^ -(v & 1) }
 
-// The weights of a window's samples differ by its sampler's design, those of one
-// row by chance as well. So one base is kept for all rows: a row of n samples is
-// thought to have an excess of base*(1-1/n), and what it has above or below that
-// is kept only if it is more than chance, as where windows of several rates were
-// added up.
-const (
-	baseParts   = 4096
-	excessParts = 8
-	byChance    = 0.25
-)
-
-func usualExcess(base float64, n int64) float64 { return base * (1 - 1/float64(n)) }
-
-// excess returns the base, and the deviation from it of each row of several samples.
-func (s *scratch) excess(rows *profile.Rows, order []int) (base float64, more []uint64) {
-	for near := range 3 { // the first is of all rows, the others of those near the one before
-		excess, usual := 0.0, 0.0
-		for _, at := range order {
-			sum := rows.At(at).Sum(0)
-			if ratio := sum.Excess(); sum.N > 1 && (near == 0 || math.Abs(ratio-usualExcess(base, sum.N)) <= byChance) {
-				alike := profile.Alike(sum.N, sum.Value)
-				excess, usual = excess+alike*ratio, usual+alike*usualExcess(1, sum.N)
-			}
-		}
-		if usual > 0 {
-			base = math.Round(baseParts*min(max(excess/usual, 0), 1<<30)) / baseParts
-		}
-	}
-	s.more = s.more[:0]
-	for _, at := range order {
-		if sum := rows.At(at).Sum(0); sum.N > 1 {
-			above := min(sum.Excess(), 1<<40) - usualExcess(base, sum.N)
-			if math.Abs(above) <= byChance {
-				above = 0
-			}
-			s.more = append(s.more, zigzag(int64(math.Round(excessParts*above))))
-		}
-	}
-	return base, s.more
-}
-
 // groups writes which groups have values, and for each of these but the last a
 // column: by how much it has more than its share of what the row has left.
 func (w *writer) groups(room []uint64, of *store.Window, order []int) {
@@ -312,28 +329,6 @@ func (r *reader) groups(out, values, room []int64) {
 	if which != 0 {
 		for i, v := range left {
 			out[i*store.Groups+bits.TrailingZeros8(which)] = v
-		}
-	}
-}
-
-// excess reads what rows of several samples have; n says which those are, none of
-// the single ones.
-func (r *reader) excess(out []float32, n []int64, single int, room []int64) {
-	clear(out[:single])
-	out, n = out[single:], n[single:]
-	several := room[:0]
-	for _, n := range n {
-		if n > 1 {
-			several = append(several, 0)
-		}
-	}
-	base := float64(r.number()) / baseParts
-	readColumn(r, several)
-	for i, n := range n {
-		out[i] = 0
-		if n > 1 {
-			out[i] = float32(max(0, usualExcess(base, n)+float64(unzigzag(several[0]))/excessParts))
-			several = several[1:]
 		}
 	}
 }
@@ -405,6 +400,7 @@ func (r *reader) rows(w *store.Window) {
 		r.bad = true
 		return
 	}
+	r.descriptions(has, w.Head.Types, false)
 	*rows = profile.MakeRows(types, n)
 	readLeaves(r, rows.Stack[:single], math.MaxInt64)
 	readLeaves(r, rows.Stack[single:], math.MaxInt64)
@@ -417,18 +413,22 @@ func (r *reader) rows(w *store.Window) {
 			rows.Values[i*types+t] = v * w.Scales[t]
 		}
 	}
-	room, excess := make([]int64, 2*n), make([]float32, n)
-	if has&hasExcess != 0 {
-		r.excess(excess, rows.N, single, room)
-	}
-	if types > 0 {
-		for i, more := range excess {
-			rows.Squares[i*types] = profile.Alike(rows.N[i], rows.Values[i*types]) * (1 + float64(more))
+	room, column := make([]int64, 2*n), make([]float32, n)
+	for t, of := range w.Head.Types {
+		if has&varianceFlag(t) != 0 {
+			r.variance(of.Variance, column, rows.N, single, room)
+		} else {
+			clear(column)
+		}
+		for i, v := range column {
+			sum := profile.Sum{N: rows.N[i], Value: rows.Values[i*types+t]}
+			rows.Squares[i*types+t] = squares(of.Variance, sum, v, w.Scales[t])
 		}
 	}
 	rows.Thread = readNumbers[profile.ThreadID](r, has&hasThread != 0, n)
 	rows.Context = readNumbers[profile.ContextID](r, has&hasContext != 0, n)
 	rows.Slot = readNumbers[uint32](r, has&hasSlot != 0, n)
+	rows.Peer = readNumbers[profile.PeerID](r, has&hasPeer != 0, n)
 	if has&hasGroups != 0 {
 		w.Groups = make([]int64, n*store.Groups)
 		r.groups(w.Groups, values[:n], room)
@@ -436,18 +436,18 @@ func (r *reader) rows(w *store.Window) {
 			w.Groups[i] *= w.Scales[0]
 		}
 	}
+	w.Of, w.Minutes = r.facts(&w.Head, has)
+	r.descriptions(has, w.Head.Types, true)
+}
+
+// facts reads what is known of a window beside its columns.
+func (r *reader) facts(h *profile.Head, has uint64) (of int, minutes store.Minutes) {
 	if has&hasOf != 0 {
-		w.Of = int(r.small(31))
+		of = int(r.small(31))
 	}
-	w.Head.Instances, w.Head.Rate, w.Head.Slot = r.instances(has), r.rateOf(has), r.slots(has)
-	if has&hasTypes != 0 {
-		for i := range w.Head.Types {
-			temporality, base := readDescription(r)
-			w.Head.Types[i].Temporality = temporality
-			w.Head.Types[i].DecodeBase(base)
-		}
-	}
-	w.Head.Farewell = has&hasFarewell != 0
+	h.Instances, h.Rate, h.Slot = r.instances(has), r.rateOf(has), r.slots(has)
+	h.Farewell = has&hasFarewell != 0
+	return of, r.minutes(has)
 }
 
 // instances reads how many were recorded of how many, if that is told.

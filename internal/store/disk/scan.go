@@ -53,7 +53,7 @@ func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Wind
 			}
 			kept, ok := decodeWindow(f.data)
 			calls, leaves := d.all()
-			if !ok || !below(kept.Rows.Stack, len(leaves)) {
+			if !ok || !below(&kept, len(leaves)) {
 				c.report(of, f.start, errDamaged)
 				return nil
 			}
@@ -67,9 +67,14 @@ func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Wind
 	return nil
 }
 
-// below tells whether all leaves are known.
-func below(leaves []profile.StackID, size int) bool {
-	return len(leaves) == 0 || int64(slices.Max(leaves)) < int64(size)
+// below reports whether all leaves of a window are known.
+func below(w *store.Window, size int) bool {
+	for _, e := range w.Exemplars {
+		if int64(e.Stack) >= int64(size) {
+			return false
+		}
+	}
+	return (len(w.Rows.Stack) == 0 || int64(slices.Max(w.Rows.Stack)) < int64(size)) && within(w.Rows.Peer, size)
 }
 
 // open makes a window of what is kept: its rows' leaves become stacks again.
@@ -77,7 +82,7 @@ func (t *tenant) open(kept *store.Window, calls []call, leaves []uint32) *profil
 	b := profile.NewBuilder(kept.Head)
 	locations := map[uint32]profile.LocationID{}
 	var stack []profile.LocationID
-	for i, leaf := range kept.Rows.Stack {
+	stackOf := func(leaf profile.StackID) profile.StackID {
 		stack = stack[:0]
 		at := leaves[leaf]
 		for ; calls[at].caller != nobody; at = calls[at].caller {
@@ -90,10 +95,21 @@ func (t *tenant) open(kept *store.Window, calls []call, leaves []uint32) *profil
 			}
 			stack = append(stack, id)
 		}
-		kept.Rows.Stack[i] = b.Stack(stack, calls[at].end())
+		return b.Stack(stack, calls[at].end())
+	}
+	for i, leaf := range kept.Rows.Stack {
+		kept.Rows.Stack[i] = stackOf(leaf)
+	}
+	for i, peer := range kept.Rows.Peer {
+		if peer != 0 {
+			kept.Rows.Peer[i] = profile.PeerID(stackOf(profile.StackID(peer-1))) + 1
+		}
+	}
+	for i, e := range kept.Exemplars {
+		kept.Exemplars[i].Stack = stackOf(e.Stack)
 	}
 	w := b.Window()
 	w.Threads, w.Contexts = kept.Threads, kept.Contexts
-	w.Rows = kept.Rows
+	w.Rows, w.Exemplars = kept.Rows, kept.Exemplars
 	return w
 }

@@ -59,20 +59,20 @@ func (c *cursor) types(ctx context.Context, all *typeCollector) error {
 }
 
 // read adds the types of a window; false if it is damaged. Rows are read only if the types
-// are described behind them, or, in version 3, by a comment.
+// are described behind them, as in version 4, or by a comment, as in version 3.
 func (a *typeCollector) read(data []byte, level store.Level) bool {
 	r := reader{data: data}
 	var w store.Window
-	old := len(data) > 0 && data[0] == oldestVersion
 	r.types(&w)
 	types := w.Head.Types
 	_, _, has := r.shape(len(types))
+	r.descriptions(has, types, false)
 	if level != store.Raw && has&hasOf == 0 {
 		return !r.bad // nothing was merged into it: it only reports what was lost
 	}
-	if !r.bad && (old || has&hasTypes != 0) {
+	if !r.bad && r.version < 5 && (r.version == oldestVersion || has&hasTypes != 0) {
 		for i, t := range types {
-			if !a.columns.read(data, t.Kind, math.MaxInt, false) {
+			if !a.columns.read(data, t.Kind, math.MaxInt, parts{}) {
 				return false
 			}
 			types[i] = a.columns.head.Types[0]

@@ -204,7 +204,7 @@ func (c *cursor) check(ctx context.Context, service string, stacks *dictionary) 
 		}
 		err := c.series(ctx, days, of, func(f *found) error {
 			w, ok := decodeWindow(f.data)
-			if !ok || !below(w.Rows.Stack, stacks.size()) {
+			if !ok || !below(&w, stacks.size()) {
 				c.report(of, f.start, errDamaged)
 			}
 			return nil

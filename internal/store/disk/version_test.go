@@ -198,7 +198,7 @@ func TestPartOfCPUOfVersion3(t *testing.T) {
 	part.MarkPartOfCPU()
 	w.Head.Comments = part.Comments
 	w.Head.Types = []profile.ValueType{profile.CPUTime(3)}
-	data := encodeWindow(w, []uint32{0})
+	data := encodeWindow(w, leaves{rows: []uint32{0}})
 	data[0] = oldestVersion
 	var all typeCollector
 	if !all.read(data, store.Raw) || all.Sorted()[0].Base != profile.BaseNone {
@@ -249,19 +249,19 @@ func refuse(t *testing.T, dir string, v byte, why string) {
 func TestDescribesTypes(t *testing.T) {
 	usual := &store.Window{Head: profile.Head{Types: []profile.ValueType{profile.CPUTime(3), {Kind: "waits", Unit: "count"}}}, Scales: []int64{1, 1},
 		Rows: profile.RowsOf(2, profile.Row{N: 2, Values: []int64{5, 6}})}
-	plain := encodeWindow(usual, []uint32{0})
+	plain := encodeWindow(usual, leaves{rows: []uint32{0}})
 	other := *usual
 	other.Head.Types = []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 3}, {Kind: "waits", Unit: "count", Temporality: profile.Level, Base: profile.BaseWall}}
 	other.Head.Farewell, other.Head.Slot = true, time.Second
 	other.Head.Exact = profile.Exact{CPU: 1, Wall: 2, RunQueue: 3, Bytes: 4, IncludesInterrupt: true, Source: "schedstat"}
-	data := encodeWindow(&other, []uint32{0})
+	data := encodeWindow(&other, leaves{rows: []uint32{0}})
 	got, ok := decodeWindow(data)
 	if !ok || !slices.Equal(got.Head.Types, other.Head.Types) || !got.Head.Farewell || got.Head.Exact != other.Head.Exact {
 		t.Errorf("read as %+v, %v", got.Head, ok)
 	}
 	for i, ty := range other.Head.Types {
 		var c columns
-		if !c.read(data, ty.Kind, 1, false) || c.head.Types[0] != ty || !c.head.Farewell || c.head.Exact != other.Head.Exact || c.value[0] != other.Rows.Values[i] {
+		if !c.read(data, ty.Kind, 1, parts{}) || c.head.Types[0] != ty || !c.head.Farewell || c.head.Exact != other.Head.Exact || c.value[0] != other.Rows.Values[i] {
 			t.Errorf("a merge reads %+v", c.head)
 		}
 	}

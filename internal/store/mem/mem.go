@@ -258,19 +258,30 @@ func (t *tenant) window(e *entry) *profile.Window {
 	kept := e.window
 	b := profile.NewBuilder(kept.Head)
 	b.Head().Target = maps.Clone(kept.Series)
-	rows := kept.Rows.Clone()
-	for i, n := range kept.Rows.Stack {
+	stackOf := func(n profile.StackID) profile.StackID {
 		var stack []profile.LocationID
 		c := t.calls[e.stacks[n]]
 		for ; !c.root; c = t.calls[c.caller] {
 			p := t.places[c.place]
 			stack = append(stack, b.Location(p.Location, p.Names...))
 		}
-		rows.Stack[i] = b.Stack(stack, c.end)
+		return b.Stack(stack, c.end)
+	}
+	rows, exemplars := kept.Rows.Clone(), slices.Clone(kept.Exemplars)
+	for i, n := range kept.Rows.Stack {
+		rows.Stack[i] = stackOf(n)
+	}
+	for i, peer := range kept.Rows.Peer {
+		if peer != 0 {
+			rows.Peer[i] = profile.PeerID(stackOf(profile.StackID(peer-1))) + 1
+		}
+	}
+	for i, x := range exemplars {
+		exemplars[i].Stack = stackOf(x.Stack)
 	}
 	w := b.Window()
 	w.Threads, w.Contexts = slices.Clone(kept.Threads), slices.Clone(kept.Contexts)
-	w.Rows = rows
+	w.Rows, w.Exemplars = rows, exemplars
 	return w
 }
 
@@ -288,6 +299,7 @@ func (s *Store) Merge(_ context.Context, name string, parts []store.Query, kind 
 		if err != nil {
 			return nil, err
 		}
+		m.cover(entries)
 		for _, e := range entries {
 			m.add(e)
 		}

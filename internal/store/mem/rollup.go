@@ -76,33 +76,116 @@ func serviceOf(series profile.Labels) profile.Labels {
 // roll adds entries up that have a kind of values in common.
 func (t *tenant) roll(step store.Step, u key, entries []*entry) *entry {
 	m := newMerger(t, u.kind, store.Grouping{})
+	m.rolling = &step
+	m.cover(entries)
 	w := &store.Window{Series: entries[0].window.Series, Run: u.run, Scales: []int64{1}, Rows: profile.Rows{Types: 1}}
 	for _, e := range entries {
 		m.add(e)
 		w.Head.Duration += e.window.Head.Duration
 	}
 	watched := w.Head.Duration
-	merged := m.finish()
 	grouped := step.Level.Services() || slices.ContainsFunc(entries, func(e *entry) bool { return e.window.Groups != nil })
-	c := &merged.Columns[0]
-	w.Head, w.Of = c.Head, c.Windows
+	c := m.columns[""]
+	w.Head, w.Of, w.Minutes = c.head, c.windows, c.minutes
 	if step.Level.Services() {
 		w.Series = serviceOf(w.Series)
 	} else {
 		w.Head.Duration = watched
 	}
-	w.Head.Start, w.Head.Duration, w.Head.Slot = step.Start, min(w.Head.Duration, step.Level.Length()), 0
+	w.Head.Start, w.Head.Duration, w.Head.Slot = step.Start, min(w.Head.Duration, step.Level.Length()), m.slot
 	out := &entry{key: u, window: w}
-	hashes := map[int]profile.Hash{}
-	for h, call := range m.calls {
-		hashes[call] = h
-	}
-	for i, sum := range c.Sums {
-		out.stacks = append(out.stacks, hashes[sum.Call])
-		w.Rows.Append(profile.Row{Stack: profile.StackID(i), N: sum.N, Values: []int64{sum.Value}, Squares: []float64{sum.Squares}})
+	r := &rolled{merger: m, entry: out, contexts: map[profile.Context]profile.ContextID{}, stacks: map[int]profile.StackID{}}
+	kept := c.fold(&w.Head)
+	for _, cell := range c.sorted() {
+		sum := c.sums[cell]
+		row := profile.Row{Stack: r.stack(cell.call), Context: r.context(cell.context), Slot: cell.slot, N: sum.N, Values: []int64{sum.Value}, Squares: []float64{sum.Squares}}
+		if cell.peer != 0 {
+			row.Peer = profile.PeerID(r.stack(cell.peer-1)) + 1
+		}
+		w.Rows.Append(row)
 		if grouped {
 			w.Groups = append(w.Groups, sum.Groups[:]...)
 		}
 	}
+	for _, x := range profile.ChooseExemplars(m.exemplars) {
+		x.Stack, x.Context = r.stack(int(x.Stack)), r.context(kept(m.contexts[x.Context-1]))
+		w.Exemplars = append(w.Exemplars, x)
+	}
 	return out
+}
+
+// fold keeps the contexts with the most value. It returns what a context became.
+func (c *column) fold(h *profile.Head) (kept func(profile.Context) profile.Context) {
+	values := map[profile.Context]int64{}
+	for cell, sum := range c.sums {
+		if cell.context != (profile.Context{}) {
+			values[cell.context] += sum.Value
+		}
+	}
+	if len(values) <= store.MaxContexts {
+		return func(c profile.Context) profile.Context { return c }
+	}
+	delete(values, store.OtherContext)
+	order := slices.SortedFunc(maps.Keys(values), func(a, b profile.Context) int {
+		return cmp.Or(cmp.Compare(values[b], values[a]), store.CompareContexts(a, b))
+	})
+	order = order[:min(len(order), store.MaxContexts)]
+	kept = func(c profile.Context) profile.Context {
+		if c == (profile.Context{}) || slices.Contains(order, c) {
+			return c
+		}
+		return store.OtherContext
+	}
+	sums, moved := c.sums, profile.Sum{}
+	c.sums = map[cellKey]*store.Sum{}
+	for cell, sum := range sums {
+		to := kept(cell.context)
+		if to != cell.context {
+			moved.Add(sum.Sum)
+			cell.context = to
+		}
+		if into := c.sums[cell]; into != nil {
+			into.Add(sum.Sum)
+			for g, v := range sum.Groups {
+				into.Groups[g] += v
+			}
+		} else {
+			c.sums[cell] = sum
+		}
+	}
+	if moved.N > 0 {
+		h.AddLoss(profile.Loss{Reason: profile.LossContexts, N: moved.N, Value: moved.Value})
+	}
+	return kept
+}
+
+// rolled numbers what the rows of a rolled-up window refer to.
+type rolled struct {
+	*merger
+	entry    *entry
+	contexts map[profile.Context]profile.ContextID
+	stacks   map[int]profile.StackID // by call
+}
+
+func (r *rolled) stack(call int) profile.StackID {
+	id, ok := r.stacks[call]
+	if !ok {
+		id = profile.StackID(len(r.entry.stacks))
+		r.stacks[call] = id
+		r.entry.stacks = append(r.entry.stacks, r.merged.Forest.Calls[call].Hash)
+	}
+	return id
+}
+
+func (r *rolled) context(c profile.Context) profile.ContextID {
+	if c == (profile.Context{}) {
+		return 0
+	}
+	id, ok := r.contexts[c]
+	if !ok {
+		r.entry.window.Contexts = append(r.entry.window.Contexts, c)
+		id = profile.ContextID(len(r.entry.window.Contexts))
+		r.contexts[c] = id
+	}
+	return id
 }

@@ -50,6 +50,9 @@ func Run(t *testing.T, e Engine) {
 		"drops days":                     testDrops,
 		"rolls up":                       testRollsUp,
 		"rolls up in order":              testRollsInOrder,
+		"rolls up levels":                testRollsUpLevels,
+		"rolls up what divides rows":     testRollsUpDivided,
+		"bounds contexts":                testBoundsContexts,
 		"keeps what is rolled up":        testKeepsRolled,
 		"many at once":                   testMany,
 		"series have a limit":            testSeriesQuota,
@@ -107,20 +110,31 @@ func Batch(run profile.Run, windows ...*profile.Window) *store.Batch {
 	b := &store.Batch{Forest: f.forest}
 	stacks := map[profile.Hash]profile.StackID{}
 	for _, w := range windows {
-		kept := store.Window{Series: w.Target, Head: w.Head, Run: run, Threads: w.Threads, Contexts: w.Contexts}
+		kept := store.Window{Series: w.Target, Head: w.Head, Run: run, Threads: w.Threads, Contexts: w.Contexts, Exemplars: slices.Clone(w.Exemplars)}
 		for range w.Types {
 			kept.Scales = append(kept.Scales, 1)
 		}
 		kept.Rows = w.Rows.Clone()
-		for i, stack := range w.Rows.Stack {
+		number := func(stack profile.StackID) profile.StackID {
 			h := f.stack(w, stack)
-			number, ok := stacks[h]
+			n, ok := stacks[h]
 			if !ok {
-				number = profile.StackID(len(b.Stacks))
-				stacks[h] = number
+				n = profile.StackID(len(b.Stacks))
+				stacks[h] = n
 				b.Stacks = append(b.Stacks, h)
 			}
-			kept.Rows.Stack[i] = number
+			return n
+		}
+		for i, stack := range w.Rows.Stack {
+			kept.Rows.Stack[i] = number(stack)
+		}
+		for i, peer := range w.Rows.Peer {
+			if peer != 0 {
+				kept.Rows.Peer[i] = profile.PeerID(number(profile.StackID(peer-1))) + 1
+			}
+		}
+		for i, e := range w.Exemplars {
+			kept.Exemplars[i].Stack = number(e.Stack)
 		}
 		b.Windows = append(b.Windows, kept)
 	}

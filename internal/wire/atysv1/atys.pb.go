@@ -385,7 +385,8 @@ type Window struct {
 	Cost          *Cost        `protobuf:"bytes,21,opt,name=cost,proto3" json:"cost,omitempty"`
 	Rate          *Rate        `protobuf:"bytes,22,opt,name=rate,proto3" json:"rate,omitempty"`                    // none: nobody said
 	SlotNs        int64        `protobuf:"varint,23,opt,name=slot_ns,json=slotNs,proto3" json:"slot_ns,omitempty"` // length of the slots that rows are told apart by; 0: they are not
-	Farewell      bool         `protobuf:"varint,24,opt,name=farewell,proto3" json:"farewell,omitempty"`           // no window of the recording follows; earlier versions read it in the comments
+	Exemplars     []*Exemplar  `protobuf:"bytes,25,rep,name=exemplars,proto3" json:"exemplars,omitempty"`
+	Farewell      bool         `protobuf:"varint,24,opt,name=farewell,proto3" json:"farewell,omitempty"` // no window of the recording follows; earlier versions read it in the comments
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -572,6 +573,13 @@ func (x *Window) GetSlotNs() int64 {
 		return x.SlotNs
 	}
 	return 0
+}
+
+func (x *Window) GetExemplars() []*Exemplar {
+	if x != nil {
+		return x.Exemplars
+	}
+	return nil
 }
 
 func (x *Window) GetFarewell() bool {
@@ -841,6 +849,7 @@ type ValueType struct {
 	// the next, so that sums stay right to one scale.
 	Scale         int64  `protobuf:"varint,4,opt,name=scale,proto3" json:"scale,omitempty"`
 	Temporality   uint32 `protobuf:"varint,5,opt,name=temporality,proto3" json:"temporality,omitempty"` // number of profile.Temporality
+	Variance      uint32 `protobuf:"varint,7,opt,name=variance,proto3" json:"variance,omitempty"`       // number of profile.Variance
 	Base          string `protobuf:"bytes,6,opt,name=base,proto3" json:"base,omitempty"`                // exact total that the type is a part of; empty: the usual one of its kind, "none": there is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -907,6 +916,13 @@ func (x *ValueType) GetScale() int64 {
 func (x *ValueType) GetTemporality() uint32 {
 	if x != nil {
 		return x.Temporality
+	}
+	return 0
+}
+
+func (x *ValueType) GetVariance() uint32 {
+	if x != nil {
+		return x.Variance
 	}
 	return 0
 }
@@ -1164,10 +1180,12 @@ func (x *Thread) GetTid() int32 {
 
 type Context struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Trace         string                 `protobuf:"bytes,1,opt,name=trace,proto3" json:"trace,omitempty"`
-	Span          string                 `protobuf:"bytes,2,opt,name=span,proto3" json:"span,omitempty"`
+	Trace         string                 `protobuf:"bytes,1,opt,name=trace,proto3" json:"trace,omitempty"` // of earlier agents: later ones send exemplars
+	Span          string                 `protobuf:"bytes,2,opt,name=span,proto3" json:"span,omitempty"`   // likewise
 	Endpoint      string                 `protobuf:"bytes,3,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	Interval      string                 `protobuf:"bytes,4,opt,name=interval,proto3" json:"interval,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Labels        string                 `protobuf:"bytes,6,opt,name=labels,proto3" json:"labels,omitempty"` // that the program set, as profile.Labels.String writes them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1230,6 +1248,113 @@ func (x *Context) GetInterval() string {
 	return ""
 }
 
+func (x *Context) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Context) GetLabels() string {
+	if x != nil {
+		return x.Labels
+	}
+	return ""
+}
+
+// Exemplar is one sample of a traced request.
+type Exemplar struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Trace         string                 `protobuf:"bytes,1,opt,name=trace,proto3" json:"trace,omitempty"`
+	Span          string                 `protobuf:"bytes,2,opt,name=span,proto3" json:"span,omitempty"`
+	Stack         uint32                 `protobuf:"varint,3,opt,name=stack,proto3" json:"stack,omitempty"`                    // as in Rows
+	Thread        uint32                 `protobuf:"varint,4,opt,name=thread,proto3" json:"thread,omitempty"`                  // likewise
+	Context       uint32                 `protobuf:"varint,5,opt,name=context,proto3" json:"context,omitempty"`                // likewise
+	AfterNs       int64                  `protobuf:"varint,6,opt,name=after_ns,json=afterNs,proto3" json:"after_ns,omitempty"` // since the window's start; 0: unknown
+	Value         int64                  `protobuf:"varint,7,opt,name=value,proto3" json:"value,omitempty"`                    // of the first type
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exemplar) Reset() {
+	*x = Exemplar{}
+	mi := &file_atys_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exemplar) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exemplar) ProtoMessage() {}
+
+func (x *Exemplar) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exemplar.ProtoReflect.Descriptor instead.
+func (*Exemplar) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Exemplar) GetTrace() string {
+	if x != nil {
+		return x.Trace
+	}
+	return ""
+}
+
+func (x *Exemplar) GetSpan() string {
+	if x != nil {
+		return x.Span
+	}
+	return ""
+}
+
+func (x *Exemplar) GetStack() uint32 {
+	if x != nil {
+		return x.Stack
+	}
+	return 0
+}
+
+func (x *Exemplar) GetThread() uint32 {
+	if x != nil {
+		return x.Thread
+	}
+	return 0
+}
+
+func (x *Exemplar) GetContext() uint32 {
+	if x != nil {
+		return x.Context
+	}
+	return 0
+}
+
+func (x *Exemplar) GetAfterNs() int64 {
+	if x != nil {
+		return x.AfterNs
+	}
+	return 0
+}
+
+func (x *Exemplar) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
 // Rows are columns; row i is the i-th of each. A column that is empty is all zero.
 type Rows struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1241,15 +1366,20 @@ type Rows struct {
 	Value   []int64                `protobuf:"zigzag64,6,rep,packed,name=value,proto3" json:"value,omitempty"` // all rows of the first type, then of the second ...
 	// By how much the sum of squared weights is above value * value / n, in
 	// squared scales of the first type: nothing where n is 1.
-	Spread        []int64 `protobuf:"varint,7,rep,packed,name=spread,proto3" json:"spread,omitempty"`
-	Groups        []int64 `protobuf:"zigzag64,8,rep,packed,name=groups,proto3" json:"groups,omitempty"` // 8 a row: the value by replicate group, of windows that contain others
+	Spread []int64  `protobuf:"varint,7,rep,packed,name=spread,proto3" json:"spread,omitempty"`
+	Peer   []uint32 `protobuf:"varint,9,rep,packed,name=peer,proto3" json:"peer,omitempty"` // number of the stack in the table, plus one; 0: none
+	// For each type after the first, and for the first if its variance is measured, in squared
+	// scales: the measured variance or, as in spread, by how much the sum of squared weights is
+	// above value * value / n.
+	Variance      []float32 `protobuf:"fixed32,10,rep,packed,name=variance,proto3" json:"variance,omitempty"`
+	Groups        []int64   `protobuf:"zigzag64,8,rep,packed,name=groups,proto3" json:"groups,omitempty"` // 8 a row: the value by replicate group, of windows that contain others
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1391,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1404,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{15}
+	return file_atys_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Rows) GetStack() []uint32 {
@@ -1326,6 +1456,20 @@ func (x *Rows) GetSpread() []int64 {
 	return nil
 }
 
+func (x *Rows) GetPeer() []uint32 {
+	if x != nil {
+		return x.Peer
+	}
+	return nil
+}
+
+func (x *Rows) GetVariance() []float32 {
+	if x != nil {
+		return x.Variance
+	}
+	return nil
+}
+
 func (x *Rows) GetGroups() []int64 {
 	if x != nil {
 		return x.Groups
@@ -1346,7 +1490,7 @@ type Dictionary struct {
 
 func (x *Dictionary) Reset() {
 	*x = Dictionary{}
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1502,7 @@ func (x *Dictionary) String() string {
 func (*Dictionary) ProtoMessage() {}
 
 func (x *Dictionary) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1515,7 @@ func (x *Dictionary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dictionary.ProtoReflect.Descriptor instead.
 func (*Dictionary) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{16}
+	return file_atys_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Dictionary) GetStrings() [][]byte {
@@ -1411,7 +1555,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1567,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1580,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{17}
+	return file_atys_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Location) GetKind() uint32 {
@@ -1505,7 +1649,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1661,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1674,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{18}
+	return file_atys_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Frame) GetFunction() uint32 {
@@ -1608,7 +1752,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1764,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1777,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{19}
+	return file_atys_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Node) GetCaller() uint32 {
@@ -1670,7 +1814,7 @@ type Spooled struct {
 
 func (x *Spooled) Reset() {
 	*x = Spooled{}
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +1826,7 @@ func (x *Spooled) String() string {
 func (*Spooled) ProtoMessage() {}
 
 func (x *Spooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +1839,7 @@ func (x *Spooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spooled.ProtoReflect.Descriptor instead.
 func (*Spooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{20}
+	return file_atys_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Spooled) GetWindow() *Window {
@@ -1738,7 +1882,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Reset() {
 	*x = AttendRequest{}
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1894,7 @@ func (x *AttendRequest) String() string {
 func (*AttendRequest) ProtoMessage() {}
 
 func (x *AttendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1907,7 @@ func (x *AttendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
 func (*AttendRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{21}
+	return file_atys_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AttendRequest) GetNode() string {
@@ -1806,7 +1950,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1962,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1975,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{22}
+	return file_atys_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Orders) GetRevision() uint64 {
@@ -1875,7 +2019,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2031,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2044,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{23}
+	return file_atys_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -1945,7 +2089,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2101,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2114,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{24}
+	return file_atys_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Standing) GetTenant() string {
@@ -2010,7 +2154,7 @@ type StandRequest struct {
 
 func (x *StandRequest) Reset() {
 	*x = StandRequest{}
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2166,7 @@ func (x *StandRequest) String() string {
 func (*StandRequest) ProtoMessage() {}
 
 func (x *StandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2179,7 @@ func (x *StandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandRequest.ProtoReflect.Descriptor instead.
 func (*StandRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{25}
+	return file_atys_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StandRequest) GetOffer() []byte {
@@ -2053,7 +2197,7 @@ type StandResponse struct {
 
 func (x *StandResponse) Reset() {
 	*x = StandResponse{}
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2209,7 @@ func (x *StandResponse) String() string {
 func (*StandResponse) ProtoMessage() {}
 
 func (x *StandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2222,7 @@ func (x *StandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandResponse.ProtoReflect.Descriptor instead.
 func (*StandResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{26}
+	return file_atys_proto_rawDescGZIP(), []int{27}
 }
 
 // Task is a profile as one agent is to carry it out.
@@ -2102,7 +2246,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2258,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2271,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{27}
+	return file_atys_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Task) GetId() string {
@@ -2197,7 +2341,7 @@ type ServiceRate struct {
 
 func (x *ServiceRate) Reset() {
 	*x = ServiceRate{}
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2353,7 @@ func (x *ServiceRate) String() string {
 func (*ServiceRate) ProtoMessage() {}
 
 func (x *ServiceRate) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2366,7 @@ func (x *ServiceRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceRate.ProtoReflect.Descriptor instead.
 func (*ServiceRate) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{28}
+	return file_atys_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ServiceRate) GetService() string {
@@ -2254,7 +2398,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2410,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2423,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{29}
+	return file_atys_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReportRequest) GetNode() string {
@@ -2340,7 +2484,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2496,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2509,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{30}
+	return file_atys_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReportResponse) GetReceivedUnixNano() int64 {
@@ -2386,7 +2530,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2542,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2555,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Target) GetLabels() map[string]string {
@@ -2442,7 +2586,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2454,7 +2598,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +2611,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TaskState) GetId() string {
@@ -2535,7 +2679,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2691,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2704,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{33}
+	return file_atys_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeState) GetWaitingWindows() uint32 {
@@ -2724,7 +2868,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2736,7 +2880,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2749,7 +2893,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{34}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Condition) GetKind() string {
@@ -2799,7 +2943,7 @@ type CauseTime struct {
 
 func (x *CauseTime) Reset() {
 	*x = CauseTime{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2955,7 @@ func (x *CauseTime) String() string {
 func (*CauseTime) ProtoMessage() {}
 
 func (x *CauseTime) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2968,7 @@ func (x *CauseTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseTime.ProtoReflect.Descriptor instead.
 func (*CauseTime) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CauseTime) GetCause() string {
@@ -2864,7 +3008,7 @@ type BudgetDecision struct {
 
 func (x *BudgetDecision) Reset() {
 	*x = BudgetDecision{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3020,7 @@ func (x *BudgetDecision) String() string {
 func (*BudgetDecision) ProtoMessage() {}
 
 func (x *BudgetDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3033,7 @@ func (x *BudgetDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetDecision.ProtoReflect.Descriptor instead.
 func (*BudgetDecision) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BudgetDecision) GetUnixNano() int64 {
@@ -2950,7 +3094,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3106,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3119,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -2994,7 +3138,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3150,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3163,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -3049,7 +3193,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3205,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3218,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Object) GetKind() string {
@@ -3184,7 +3328,7 @@ type ProfileStatus struct {
 
 func (x *ProfileStatus) Reset() {
 	*x = ProfileStatus{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3340,7 @@ func (x *ProfileStatus) String() string {
 func (*ProfileStatus) ProtoMessage() {}
 
 func (x *ProfileStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3353,7 @@ func (x *ProfileStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileStatus.ProtoReflect.Descriptor instead.
 func (*ProfileStatus) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ProfileStatus) GetProfile() string {
@@ -3272,7 +3416,7 @@ type NodeTask struct {
 
 func (x *NodeTask) Reset() {
 	*x = NodeTask{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3428,7 @@ func (x *NodeTask) String() string {
 func (*NodeTask) ProtoMessage() {}
 
 func (x *NodeTask) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3441,7 @@ func (x *NodeTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTask.ProtoReflect.Descriptor instead.
 func (*NodeTask) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *NodeTask) GetNode() string {
@@ -3331,7 +3475,7 @@ type AgentStatus struct {
 
 func (x *AgentStatus) Reset() {
 	*x = AgentStatus{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3487,7 @@ func (x *AgentStatus) String() string {
 func (*AgentStatus) ProtoMessage() {}
 
 func (x *AgentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3500,7 @@ func (x *AgentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStatus.ProtoReflect.Descriptor instead.
 func (*AgentStatus) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AgentStatus) GetNode() string {
@@ -3435,7 +3579,7 @@ type RelayStatus struct {
 
 func (x *RelayStatus) Reset() {
 	*x = RelayStatus{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3591,7 @@ func (x *RelayStatus) String() string {
 func (*RelayStatus) ProtoMessage() {}
 
 func (x *RelayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3604,7 @@ func (x *RelayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayStatus.ProtoReflect.Descriptor instead.
 func (*RelayStatus) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RelayStatus) GetOffer() *OfferRequest {
@@ -3508,7 +3652,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3520,7 +3664,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3533,7 +3677,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -3559,7 +3703,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3571,7 +3715,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3584,7 +3728,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -3604,7 +3748,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3616,7 +3760,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3629,7 +3773,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -3654,7 +3798,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3666,7 +3810,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3679,7 +3823,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 type Change struct {
@@ -3692,7 +3836,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3704,7 +3848,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3717,7 +3861,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Change) GetWhat() string {
@@ -3748,7 +3892,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +3904,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +3917,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Selection) GetSelect() string {
@@ -3832,7 +3976,7 @@ type Coverage struct {
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +3988,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +4001,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -3955,7 +4099,7 @@ type TaskCoverage struct {
 
 func (x *TaskCoverage) Reset() {
 	*x = TaskCoverage{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4111,7 @@ func (x *TaskCoverage) String() string {
 func (*TaskCoverage) ProtoMessage() {}
 
 func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4124,7 @@ func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCoverage.ProtoReflect.Descriptor instead.
 func (*TaskCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TaskCoverage) GetTask() string {
@@ -4015,7 +4159,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4027,7 +4171,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4184,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -4109,7 +4253,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4121,7 +4265,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4134,7 +4278,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -4160,7 +4304,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4172,7 +4316,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4185,7 +4329,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -4205,7 +4349,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4217,7 +4361,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,7 +4374,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{55}
+	return file_atys_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -4262,7 +4406,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4418,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4431,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{56}
+	return file_atys_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -4339,7 +4483,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4351,7 +4495,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4364,7 +4508,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{57}
+	return file_atys_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -4424,7 +4568,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4436,7 +4580,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4449,7 +4593,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{58}
+	return file_atys_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -4514,7 +4658,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4526,7 +4670,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +4683,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{59}
+	return file_atys_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Amount) GetN() int64 {
@@ -4589,7 +4733,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4601,7 +4745,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4614,7 +4758,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{60}
+	return file_atys_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -4651,7 +4795,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4663,7 +4807,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4676,7 +4820,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{61}
+	return file_atys_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -4724,7 +4868,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4880,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4893,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{62}
+	return file_atys_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -4783,7 +4927,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4795,7 +4939,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4808,7 +4952,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{63}
+	return file_atys_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -4886,7 +5030,7 @@ type Pooled struct {
 
 func (x *Pooled) Reset() {
 	*x = Pooled{}
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4898,7 +5042,7 @@ func (x *Pooled) String() string {
 func (*Pooled) ProtoMessage() {}
 
 func (x *Pooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4911,7 +5055,7 @@ func (x *Pooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pooled.ProtoReflect.Descriptor instead.
 func (*Pooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{64}
+	return file_atys_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Pooled) GetShare() *Interval {
@@ -4944,7 +5088,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4956,7 +5100,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4969,7 +5113,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{65}
+	return file_atys_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -4989,7 +5133,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5145,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5014,7 +5158,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{66}
+	return file_atys_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -5040,7 +5184,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5052,7 +5196,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5065,7 +5209,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{67}
+	return file_atys_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Values) GetValues() []string {
@@ -5084,7 +5228,7 @@ type KindsRequest struct {
 
 func (x *KindsRequest) Reset() {
 	*x = KindsRequest{}
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5096,7 +5240,7 @@ func (x *KindsRequest) String() string {
 func (*KindsRequest) ProtoMessage() {}
 
 func (x *KindsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5109,7 +5253,7 @@ func (x *KindsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindsRequest.ProtoReflect.Descriptor instead.
 func (*KindsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{68}
+	return file_atys_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *KindsRequest) GetSelection() *Selection {
@@ -5129,7 +5273,7 @@ type KindsResponse struct {
 
 func (x *KindsResponse) Reset() {
 	*x = KindsResponse{}
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5141,7 +5285,7 @@ func (x *KindsResponse) String() string {
 func (*KindsResponse) ProtoMessage() {}
 
 func (x *KindsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5154,7 +5298,7 @@ func (x *KindsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindsResponse.ProtoReflect.Descriptor instead.
 func (*KindsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{69}
+	return file_atys_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *KindsResponse) GetTypes() []*ValueType {
@@ -5181,7 +5325,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5193,7 +5337,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5206,7 +5350,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{70}
+	return file_atys_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -5235,7 +5379,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5247,7 +5391,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5260,7 +5404,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{71}
+	return file_atys_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -5317,7 +5461,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[72]
+	mi := &file_atys_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5329,7 +5473,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[72]
+	mi := &file_atys_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5342,7 +5486,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{72}
+	return file_atys_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -5474,7 +5618,7 @@ type RatesRequest struct {
 
 func (x *RatesRequest) Reset() {
 	*x = RatesRequest{}
-	mi := &file_atys_proto_msgTypes[73]
+	mi := &file_atys_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5486,7 +5630,7 @@ func (x *RatesRequest) String() string {
 func (*RatesRequest) ProtoMessage() {}
 
 func (x *RatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[73]
+	mi := &file_atys_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5499,7 +5643,7 @@ func (x *RatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesRequest.ProtoReflect.Descriptor instead.
 func (*RatesRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{73}
+	return file_atys_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RatesRequest) GetSelection() *Selection {
@@ -5526,7 +5670,7 @@ type RatesResponse struct {
 
 func (x *RatesResponse) Reset() {
 	*x = RatesResponse{}
-	mi := &file_atys_proto_msgTypes[74]
+	mi := &file_atys_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5538,7 +5682,7 @@ func (x *RatesResponse) String() string {
 func (*RatesResponse) ProtoMessage() {}
 
 func (x *RatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[74]
+	mi := &file_atys_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5551,7 +5695,7 @@ func (x *RatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesResponse.ProtoReflect.Descriptor instead.
 func (*RatesResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{74}
+	return file_atys_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RatesResponse) GetDecided() []*Decided {
@@ -5587,7 +5731,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_atys_proto_msgTypes[75]
+	mi := &file_atys_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5599,7 +5743,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[75]
+	mi := &file_atys_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5612,7 +5756,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{75}
+	return file_atys_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Decided) GetTask() string {
@@ -5693,7 +5837,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_atys_proto_msgTypes[76]
+	mi := &file_atys_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5705,7 +5849,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[76]
+	mi := &file_atys_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5718,7 +5862,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{76}
+	return file_atys_proto_rawDescGZIP(), []int{77}
 }
 
 // StatusResponse is how a server fares.
@@ -5740,7 +5884,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_atys_proto_msgTypes[77]
+	mi := &file_atys_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5752,7 +5896,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[77]
+	mi := &file_atys_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5765,7 +5909,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{77}
+	return file_atys_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -5850,7 +5994,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_atys_proto_msgTypes[78]
+	mi := &file_atys_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5862,7 +6006,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[78]
+	mi := &file_atys_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5875,7 +6019,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{78}
+	return file_atys_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Quota) GetWhat() string {
@@ -5914,7 +6058,7 @@ type Machine struct {
 
 func (x *Machine) Reset() {
 	*x = Machine{}
-	mi := &file_atys_proto_msgTypes[79]
+	mi := &file_atys_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5926,7 +6070,7 @@ func (x *Machine) String() string {
 func (*Machine) ProtoMessage() {}
 
 func (x *Machine) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[79]
+	mi := &file_atys_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5939,7 +6083,7 @@ func (x *Machine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Machine.ProtoReflect.Descriptor instead.
 func (*Machine) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{79}
+	return file_atys_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Machine) GetDiskBytes() uint64 {
@@ -6018,7 +6162,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x99\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xca\x06\n" +
 	"\x06Window\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -6044,7 +6188,8 @@ const file_atys_proto_rawDesc = "" +
 	"\tinstances\x18\x13 \x01(\v2\x12.atys.v1.InstancesR\tinstances\x12!\n" +
 	"\x04cost\x18\x15 \x01(\v2\r.atys.v1.CostR\x04cost\x12!\n" +
 	"\x04rate\x18\x16 \x01(\v2\r.atys.v1.RateR\x04rate\x12\x17\n" +
-	"\aslot_ns\x18\x17 \x01(\x03R\x06slotNs\x12\x1a\n" +
+	"\aslot_ns\x18\x17 \x01(\x03R\x06slotNs\x12/\n" +
+	"\texemplars\x18\x19 \x03(\v2\x11.atys.v1.ExemplarR\texemplars\x12\x1a\n" +
 	"\bfarewell\x18\x18 \x01(\bR\bfarewell\"n\n" +
 	"\x04Rate\x12\x14\n" +
 	"\x05hertz\x18\x01 \x01(\x01R\x05hertz\x12\x16\n" +
@@ -6062,13 +6207,14 @@ const file_atys_proto_rawDesc = "" +
 	"\tContained\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\x12\x19\n" +
-	"\bafter_ns\x18\x03 \x01(\x03R\aafterNs\"\x97\x01\n" +
+	"\bafter_ns\x18\x03 \x01(\x03R\aafterNs\"\xb3\x01\n" +
 	"\tValueType\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04unit\x18\x02 \x01(\tR\x04unit\x12\x16\n" +
 	"\x06period\x18\x03 \x01(\x03R\x06period\x12\x14\n" +
 	"\x05scale\x18\x04 \x01(\x03R\x05scale\x12 \n" +
-	"\vtemporality\x18\x05 \x01(\rR\vtemporality\x12\x12\n" +
+	"\vtemporality\x18\x05 \x01(\rR\vtemporality\x12\x1a\n" +
+	"\bvariance\x18\a \x01(\rR\bvariance\x12\x12\n" +
 	"\x04base\x18\x06 \x01(\tR\x04base\"\xec\x01\n" +
 	"\x05Exact\x12\x15\n" +
 	"\x06cpu_ns\x18\x01 \x01(\x03R\x05cpuNs\x12\x17\n" +
@@ -6090,12 +6236,22 @@ const file_atys_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12$\n" +
 	"\x05exact\x18\x03 \x01(\v2\x0e.atys.v1.ExactR\x05exact\x12\x10\n" +
 	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12\x10\n" +
-	"\x03tid\x18\x05 \x01(\x05R\x03tid\"k\n" +
+	"\x03tid\x18\x05 \x01(\x05R\x03tid\"\x9b\x01\n" +
 	"\aContext\x12\x14\n" +
 	"\x05trace\x18\x01 \x01(\tR\x05trace\x12\x12\n" +
 	"\x04span\x18\x02 \x01(\tR\x04span\x12\x1a\n" +
 	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12\x1a\n" +
-	"\binterval\x18\x04 \x01(\tR\binterval\"\xb6\x01\n" +
+	"\binterval\x18\x04 \x01(\tR\binterval\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06labels\x18\x06 \x01(\tR\x06labels\"\xad\x01\n" +
+	"\bExemplar\x12\x14\n" +
+	"\x05trace\x18\x01 \x01(\tR\x05trace\x12\x12\n" +
+	"\x04span\x18\x02 \x01(\tR\x04span\x12\x14\n" +
+	"\x05stack\x18\x03 \x01(\rR\x05stack\x12\x16\n" +
+	"\x06thread\x18\x04 \x01(\rR\x06thread\x12\x18\n" +
+	"\acontext\x18\x05 \x01(\rR\acontext\x12\x19\n" +
+	"\bafter_ns\x18\x06 \x01(\x03R\aafterNs\x12\x14\n" +
+	"\x05value\x18\a \x01(\x03R\x05value\"\xe6\x01\n" +
 	"\x04Rows\x12\x14\n" +
 	"\x05stack\x18\x01 \x03(\rR\x05stack\x12\x16\n" +
 	"\x06thread\x18\x02 \x03(\rR\x06thread\x12\x18\n" +
@@ -6103,7 +6259,10 @@ const file_atys_proto_rawDesc = "" +
 	"\x04slot\x18\x04 \x03(\rR\x04slot\x12\f\n" +
 	"\x01n\x18\x05 \x03(\x03R\x01n\x12\x14\n" +
 	"\x05value\x18\x06 \x03(\x12R\x05value\x12\x16\n" +
-	"\x06spread\x18\a \x03(\x03R\x06spread\x12\x16\n" +
+	"\x06spread\x18\a \x03(\x03R\x06spread\x12\x12\n" +
+	"\x04peer\x18\t \x03(\rR\x04peer\x12\x1a\n" +
+	"\bvariance\x18\n" +
+	" \x03(\x02R\bvariance\x12\x16\n" +
 	"\x06groups\x18\b \x03(\x12R\x06groups\"|\n" +
 	"\n" +
 	"Dictionary\x12\x18\n" +
@@ -6531,7 +6690,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -6548,220 +6707,222 @@ var file_atys_proto_goTypes = []any{
 	(*Loss)(nil),            // 12: atys.v1.Loss
 	(*Thread)(nil),          // 13: atys.v1.Thread
 	(*Context)(nil),         // 14: atys.v1.Context
-	(*Rows)(nil),            // 15: atys.v1.Rows
-	(*Dictionary)(nil),      // 16: atys.v1.Dictionary
-	(*Location)(nil),        // 17: atys.v1.Location
-	(*Frame)(nil),           // 18: atys.v1.Frame
-	(*Node)(nil),            // 19: atys.v1.Node
-	(*Spooled)(nil),         // 20: atys.v1.Spooled
-	(*AttendRequest)(nil),   // 21: atys.v1.AttendRequest
-	(*Orders)(nil),          // 22: atys.v1.Orders
-	(*OfferRequest)(nil),    // 23: atys.v1.OfferRequest
-	(*Standing)(nil),        // 24: atys.v1.Standing
-	(*StandRequest)(nil),    // 25: atys.v1.StandRequest
-	(*StandResponse)(nil),   // 26: atys.v1.StandResponse
-	(*Task)(nil),            // 27: atys.v1.Task
-	(*ServiceRate)(nil),     // 28: atys.v1.ServiceRate
-	(*ReportRequest)(nil),   // 29: atys.v1.ReportRequest
-	(*ReportResponse)(nil),  // 30: atys.v1.ReportResponse
-	(*Target)(nil),          // 31: atys.v1.Target
-	(*TaskState)(nil),       // 32: atys.v1.TaskState
-	(*NodeState)(nil),       // 33: atys.v1.NodeState
-	(*Condition)(nil),       // 34: atys.v1.Condition
-	(*CauseTime)(nil),       // 35: atys.v1.CauseTime
-	(*BudgetDecision)(nil),  // 36: atys.v1.BudgetDecision
-	(*ApplyRequest)(nil),    // 37: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 38: atys.v1.ApplyResponse
-	(*Object)(nil),          // 39: atys.v1.Object
-	(*ProfileStatus)(nil),   // 40: atys.v1.ProfileStatus
-	(*NodeTask)(nil),        // 41: atys.v1.NodeTask
-	(*AgentStatus)(nil),     // 42: atys.v1.AgentStatus
-	(*RelayStatus)(nil),     // 43: atys.v1.RelayStatus
-	(*GetRequest)(nil),      // 44: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 45: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 46: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 47: atys.v1.DeleteResponse
-	(*Change)(nil),          // 48: atys.v1.Change
-	(*Selection)(nil),       // 49: atys.v1.Selection
-	(*Coverage)(nil),        // 50: atys.v1.Coverage
-	(*TaskCoverage)(nil),    // 51: atys.v1.TaskCoverage
-	(*NodeCoverage)(nil),    // 52: atys.v1.NodeCoverage
-	(*Span)(nil),            // 53: atys.v1.Span
-	(*MergeRequest)(nil),    // 54: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 55: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 56: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 57: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 58: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 59: atys.v1.Amount
-	(*Interval)(nil),        // 60: atys.v1.Interval
-	(*SplitRequest)(nil),    // 61: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 62: atys.v1.SplitResponse
-	(*Part)(nil),            // 63: atys.v1.Part
-	(*Pooled)(nil),          // 64: atys.v1.Pooled
-	(*LabelsRequest)(nil),   // 65: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 66: atys.v1.LabelsResponse
-	(*Values)(nil),          // 67: atys.v1.Values
-	(*KindsRequest)(nil),    // 68: atys.v1.KindsRequest
-	(*KindsResponse)(nil),   // 69: atys.v1.KindsResponse
-	(*WindowsRequest)(nil),  // 70: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 71: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 72: atys.v1.KeptWindow
-	(*RatesRequest)(nil),    // 73: atys.v1.RatesRequest
-	(*RatesResponse)(nil),   // 74: atys.v1.RatesResponse
-	(*Decided)(nil),         // 75: atys.v1.Decided
-	(*StatusRequest)(nil),   // 76: atys.v1.StatusRequest
-	(*StatusResponse)(nil),  // 77: atys.v1.StatusResponse
-	(*Quota)(nil),           // 78: atys.v1.Quota
-	(*Machine)(nil),         // 79: atys.v1.Machine
-	nil,                     // 80: atys.v1.Series.LabelsEntry
-	nil,                     // 81: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 82: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 83: atys.v1.Target.LabelsEntry
-	nil,                     // 84: atys.v1.AgentStatus.LabelsEntry
-	nil,                     // 85: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 86: atys.v1.KeptWindow.LabelsEntry
-	nil,                     // 87: atys.v1.Machine.PushesEntry
-	nil,                     // 88: atys.v1.Machine.RefusedEntry
+	(*Exemplar)(nil),        // 15: atys.v1.Exemplar
+	(*Rows)(nil),            // 16: atys.v1.Rows
+	(*Dictionary)(nil),      // 17: atys.v1.Dictionary
+	(*Location)(nil),        // 18: atys.v1.Location
+	(*Frame)(nil),           // 19: atys.v1.Frame
+	(*Node)(nil),            // 20: atys.v1.Node
+	(*Spooled)(nil),         // 21: atys.v1.Spooled
+	(*AttendRequest)(nil),   // 22: atys.v1.AttendRequest
+	(*Orders)(nil),          // 23: atys.v1.Orders
+	(*OfferRequest)(nil),    // 24: atys.v1.OfferRequest
+	(*Standing)(nil),        // 25: atys.v1.Standing
+	(*StandRequest)(nil),    // 26: atys.v1.StandRequest
+	(*StandResponse)(nil),   // 27: atys.v1.StandResponse
+	(*Task)(nil),            // 28: atys.v1.Task
+	(*ServiceRate)(nil),     // 29: atys.v1.ServiceRate
+	(*ReportRequest)(nil),   // 30: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 31: atys.v1.ReportResponse
+	(*Target)(nil),          // 32: atys.v1.Target
+	(*TaskState)(nil),       // 33: atys.v1.TaskState
+	(*NodeState)(nil),       // 34: atys.v1.NodeState
+	(*Condition)(nil),       // 35: atys.v1.Condition
+	(*CauseTime)(nil),       // 36: atys.v1.CauseTime
+	(*BudgetDecision)(nil),  // 37: atys.v1.BudgetDecision
+	(*ApplyRequest)(nil),    // 38: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 39: atys.v1.ApplyResponse
+	(*Object)(nil),          // 40: atys.v1.Object
+	(*ProfileStatus)(nil),   // 41: atys.v1.ProfileStatus
+	(*NodeTask)(nil),        // 42: atys.v1.NodeTask
+	(*AgentStatus)(nil),     // 43: atys.v1.AgentStatus
+	(*RelayStatus)(nil),     // 44: atys.v1.RelayStatus
+	(*GetRequest)(nil),      // 45: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 46: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 47: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 48: atys.v1.DeleteResponse
+	(*Change)(nil),          // 49: atys.v1.Change
+	(*Selection)(nil),       // 50: atys.v1.Selection
+	(*Coverage)(nil),        // 51: atys.v1.Coverage
+	(*TaskCoverage)(nil),    // 52: atys.v1.TaskCoverage
+	(*NodeCoverage)(nil),    // 53: atys.v1.NodeCoverage
+	(*Span)(nil),            // 54: atys.v1.Span
+	(*MergeRequest)(nil),    // 55: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 56: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 57: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 58: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 59: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 60: atys.v1.Amount
+	(*Interval)(nil),        // 61: atys.v1.Interval
+	(*SplitRequest)(nil),    // 62: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 63: atys.v1.SplitResponse
+	(*Part)(nil),            // 64: atys.v1.Part
+	(*Pooled)(nil),          // 65: atys.v1.Pooled
+	(*LabelsRequest)(nil),   // 66: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 67: atys.v1.LabelsResponse
+	(*Values)(nil),          // 68: atys.v1.Values
+	(*KindsRequest)(nil),    // 69: atys.v1.KindsRequest
+	(*KindsResponse)(nil),   // 70: atys.v1.KindsResponse
+	(*WindowsRequest)(nil),  // 71: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 72: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 73: atys.v1.KeptWindow
+	(*RatesRequest)(nil),    // 74: atys.v1.RatesRequest
+	(*RatesResponse)(nil),   // 75: atys.v1.RatesResponse
+	(*Decided)(nil),         // 76: atys.v1.Decided
+	(*StatusRequest)(nil),   // 77: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 78: atys.v1.StatusResponse
+	(*Quota)(nil),           // 79: atys.v1.Quota
+	(*Machine)(nil),         // 80: atys.v1.Machine
+	nil,                     // 81: atys.v1.Series.LabelsEntry
+	nil,                     // 82: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 83: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 84: atys.v1.Target.LabelsEntry
+	nil,                     // 85: atys.v1.AgentStatus.LabelsEntry
+	nil,                     // 86: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 87: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 88: atys.v1.Machine.PushesEntry
+	nil,                     // 89: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	4,   // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
 	5,   // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
 	3,   // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
 	2,   // 3: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
-	80,  // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	81,  // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	10,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	11,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	12,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
 	13,  // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
 	14,  // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
-	15,  // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
+	16,  // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
 	9,   // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
 	7,   // 12: atys.v1.Window.instances:type_name -> atys.v1.Instances
 	8,   // 13: atys.v1.Window.cost:type_name -> atys.v1.Cost
 	6,   // 14: atys.v1.Window.rate:type_name -> atys.v1.Rate
-	11,  // 15: atys.v1.Thread.exact:type_name -> atys.v1.Exact
-	17,  // 16: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
-	19,  // 17: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
-	18,  // 18: atys.v1.Location.names:type_name -> atys.v1.Frame
-	5,   // 19: atys.v1.Spooled.window:type_name -> atys.v1.Window
-	4,   // 20: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	81,  // 21: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	27,  // 22: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	82,  // 23: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
-	4,   // 24: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	28,  // 25: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
-	6,   // 26: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
-	31,  // 27: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	32,  // 28: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	33,  // 29: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	83,  // 30: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	8,   // 31: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
-	35,  // 32: atys.v1.NodeState.causes:type_name -> atys.v1.CauseTime
-	36,  // 33: atys.v1.NodeState.decisions:type_name -> atys.v1.BudgetDecision
-	34,  // 34: atys.v1.NodeState.conditions:type_name -> atys.v1.Condition
-	39,  // 35: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	40,  // 36: atys.v1.Object.profile:type_name -> atys.v1.ProfileStatus
-	42,  // 37: atys.v1.Object.agent:type_name -> atys.v1.AgentStatus
-	31,  // 38: atys.v1.Object.target:type_name -> atys.v1.Target
-	43,  // 39: atys.v1.Object.relay:type_name -> atys.v1.RelayStatus
-	41,  // 40: atys.v1.ProfileStatus.nodes:type_name -> atys.v1.NodeTask
-	7,   // 41: atys.v1.ProfileStatus.instances:type_name -> atys.v1.Instances
-	28,  // 42: atys.v1.ProfileStatus.rates:type_name -> atys.v1.ServiceRate
-	32,  // 43: atys.v1.NodeTask.state:type_name -> atys.v1.TaskState
-	33,  // 44: atys.v1.AgentStatus.state:type_name -> atys.v1.NodeState
-	84,  // 45: atys.v1.AgentStatus.labels:type_name -> atys.v1.AgentStatus.LabelsEntry
-	23,  // 46: atys.v1.RelayStatus.offer:type_name -> atys.v1.OfferRequest
-	39,  // 47: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	39,  // 48: atys.v1.Change.object:type_name -> atys.v1.Object
-	12,  // 49: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	52,  // 50: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	51,  // 51: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	53,  // 52: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
-	8,   // 53: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
-	7,   // 54: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	53,  // 55: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	53,  // 56: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
-	49,  // 57: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	20,  // 58: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	50,  // 59: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	49,  // 60: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	58,  // 61: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	11,  // 62: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	50,  // 63: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	59,  // 64: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	59,  // 65: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	60,  // 66: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	60,  // 67: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	49,  // 68: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	63,  // 69: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	50,  // 70: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	60,  // 71: atys.v1.Part.share:type_name -> atys.v1.Interval
-	60,  // 72: atys.v1.Part.service:type_name -> atys.v1.Interval
-	64,  // 73: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
-	60,  // 74: atys.v1.Pooled.share:type_name -> atys.v1.Interval
-	49,  // 75: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	85,  // 76: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	50,  // 77: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
-	49,  // 78: atys.v1.KindsRequest.selection:type_name -> atys.v1.Selection
-	10,  // 79: atys.v1.KindsResponse.types:type_name -> atys.v1.ValueType
-	50,  // 80: atys.v1.KindsResponse.coverage:type_name -> atys.v1.Coverage
-	49,  // 81: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	72,  // 82: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	50,  // 83: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
-	86,  // 84: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	11,  // 85: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	12,  // 86: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	7,   // 87: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	8,   // 88: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	6,   // 89: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
-	49,  // 90: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
-	75,  // 91: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
-	50,  // 92: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
-	6,   // 93: atys.v1.Decided.rate:type_name -> atys.v1.Rate
-	78,  // 94: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	79,  // 95: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	87,  // 96: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	88,  // 97: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	67,  // 98: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,   // 99: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	21,  // 100: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	29,  // 101: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	23,  // 102: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	25,  // 103: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
-	37,  // 104: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	44,  // 105: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	46,  // 106: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	44,  // 107: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	76,  // 108: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	54,  // 109: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	56,  // 110: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	61,  // 111: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	65,  // 112: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	68,  // 113: atys.v1.Query.Kinds:input_type -> atys.v1.KindsRequest
-	70,  // 114: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	73,  // 115: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
-	1,   // 116: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	22,  // 117: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	30,  // 118: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	24,  // 119: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	26,  // 120: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
-	38,  // 121: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	45,  // 122: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	47,  // 123: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	48,  // 124: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	77,  // 125: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	55,  // 126: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	57,  // 127: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	62,  // 128: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	66,  // 129: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	69,  // 130: atys.v1.Query.Kinds:output_type -> atys.v1.KindsResponse
-	71,  // 131: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	74,  // 132: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
-	116, // [116:133] is the sub-list for method output_type
-	99,  // [99:116] is the sub-list for method input_type
-	99,  // [99:99] is the sub-list for extension type_name
-	99,  // [99:99] is the sub-list for extension extendee
-	0,   // [0:99] is the sub-list for field type_name
+	15,  // 15: atys.v1.Window.exemplars:type_name -> atys.v1.Exemplar
+	11,  // 16: atys.v1.Thread.exact:type_name -> atys.v1.Exact
+	18,  // 17: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
+	20,  // 18: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
+	19,  // 19: atys.v1.Location.names:type_name -> atys.v1.Frame
+	5,   // 20: atys.v1.Spooled.window:type_name -> atys.v1.Window
+	4,   // 21: atys.v1.Spooled.series:type_name -> atys.v1.Series
+	82,  // 22: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	28,  // 23: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	83,  // 24: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	4,   // 25: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	29,  // 26: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
+	6,   // 27: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
+	32,  // 28: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	33,  // 29: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	34,  // 30: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	84,  // 31: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	8,   // 32: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
+	36,  // 33: atys.v1.NodeState.causes:type_name -> atys.v1.CauseTime
+	37,  // 34: atys.v1.NodeState.decisions:type_name -> atys.v1.BudgetDecision
+	35,  // 35: atys.v1.NodeState.conditions:type_name -> atys.v1.Condition
+	40,  // 36: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	41,  // 37: atys.v1.Object.profile:type_name -> atys.v1.ProfileStatus
+	43,  // 38: atys.v1.Object.agent:type_name -> atys.v1.AgentStatus
+	32,  // 39: atys.v1.Object.target:type_name -> atys.v1.Target
+	44,  // 40: atys.v1.Object.relay:type_name -> atys.v1.RelayStatus
+	42,  // 41: atys.v1.ProfileStatus.nodes:type_name -> atys.v1.NodeTask
+	7,   // 42: atys.v1.ProfileStatus.instances:type_name -> atys.v1.Instances
+	29,  // 43: atys.v1.ProfileStatus.rates:type_name -> atys.v1.ServiceRate
+	33,  // 44: atys.v1.NodeTask.state:type_name -> atys.v1.TaskState
+	34,  // 45: atys.v1.AgentStatus.state:type_name -> atys.v1.NodeState
+	85,  // 46: atys.v1.AgentStatus.labels:type_name -> atys.v1.AgentStatus.LabelsEntry
+	24,  // 47: atys.v1.RelayStatus.offer:type_name -> atys.v1.OfferRequest
+	40,  // 48: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	40,  // 49: atys.v1.Change.object:type_name -> atys.v1.Object
+	12,  // 50: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	53,  // 51: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	52,  // 52: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	54,  // 53: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	8,   // 54: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
+	7,   // 55: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	54,  // 56: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	54,  // 57: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
+	50,  // 58: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	21,  // 59: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	51,  // 60: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	50,  // 61: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	59,  // 62: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	11,  // 63: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	51,  // 64: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	60,  // 65: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	60,  // 66: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	61,  // 67: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	61,  // 68: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	50,  // 69: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	64,  // 70: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	51,  // 71: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	61,  // 72: atys.v1.Part.share:type_name -> atys.v1.Interval
+	61,  // 73: atys.v1.Part.service:type_name -> atys.v1.Interval
+	65,  // 74: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
+	61,  // 75: atys.v1.Pooled.share:type_name -> atys.v1.Interval
+	50,  // 76: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	86,  // 77: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	51,  // 78: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
+	50,  // 79: atys.v1.KindsRequest.selection:type_name -> atys.v1.Selection
+	10,  // 80: atys.v1.KindsResponse.types:type_name -> atys.v1.ValueType
+	51,  // 81: atys.v1.KindsResponse.coverage:type_name -> atys.v1.Coverage
+	50,  // 82: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	73,  // 83: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	51,  // 84: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
+	87,  // 85: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	11,  // 86: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	12,  // 87: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	7,   // 88: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	8,   // 89: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	6,   // 90: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
+	50,  // 91: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
+	76,  // 92: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
+	51,  // 93: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
+	6,   // 94: atys.v1.Decided.rate:type_name -> atys.v1.Rate
+	79,  // 95: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	80,  // 96: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	88,  // 97: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	89,  // 98: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	68,  // 99: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,   // 100: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	22,  // 101: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	30,  // 102: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	24,  // 103: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	26,  // 104: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	38,  // 105: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	45,  // 106: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	47,  // 107: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	45,  // 108: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	77,  // 109: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	55,  // 110: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	57,  // 111: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	62,  // 112: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	66,  // 113: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	69,  // 114: atys.v1.Query.Kinds:input_type -> atys.v1.KindsRequest
+	71,  // 115: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	74,  // 116: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
+	1,   // 117: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	23,  // 118: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	31,  // 119: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	25,  // 120: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	27,  // 121: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	39,  // 122: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	46,  // 123: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	48,  // 124: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	49,  // 125: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	78,  // 126: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	56,  // 127: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	58,  // 128: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	63,  // 129: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	67,  // 130: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	70,  // 131: atys.v1.Query.Kinds:output_type -> atys.v1.KindsResponse
+	72,  // 132: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	75,  // 133: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
+	117, // [117:134] is the sub-list for method output_type
+	100, // [100:117] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -6769,7 +6930,7 @@ func file_atys_proto_init() {
 	if File_atys_proto != nil {
 		return
 	}
-	file_atys_proto_msgTypes[39].OneofWrappers = []any{
+	file_atys_proto_msgTypes[40].OneofWrappers = []any{
 		(*Object_Profile)(nil),
 		(*Object_Agent)(nil),
 		(*Object_Target)(nil),
@@ -6781,7 +6942,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   89,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -40,6 +40,7 @@ func programs() []program {
 		{"db", "native", (*maker).ends},
 		{"legacy", "native", (*maker).designs},
 		{"faults", "native", (*maker).events},
+		{"queue", "go", (*maker).waits},
 	}
 }
 
@@ -155,7 +156,8 @@ func (m *maker) adaptive() {
 	})
 }
 
-// contexts is of a program that says what it does; threads are told apart each.
+// contexts is of a program that says what it does, and of which some requests are traced.
+// Threads are told apart each.
 func (m *maker) contexts() {
 	h := m.Head()
 	h.Types = append(h.Types, profile.ValueType{Kind: "page-faults", Unit: "count", Period: 1}, profile.ValueType{Kind: "bytes", Unit: "bytes"})
@@ -163,8 +165,30 @@ func (m *maker) contexts() {
 		r.Values[1], r.Values[2] = int64(m.r.IntN(9)), int64(m.r.IntN(1<<20))
 		tid := 100 + m.r.IntN(3)
 		r.Thread = m.Thread(profile.Thread{PID: 100, TID: tid, Process: "python3", Name: fmt.Sprint("worker-", tid)})
-		r.Context = m.Context(profile.Context{Trace: []string{"", "4bf92f3577b34da6"}[m.r.IntN(2)], Span: "00f067aa0ba902b7",
-			Endpoint: []string{"GET /cart", "POST /cart"}[m.r.IntN(2)], Interval: []string{"", "checkout"}[m.r.IntN(2)]})
+		r.Context = m.Context(profile.Context{Endpoint: []string{"GET /cart", "POST /cart"}[m.r.IntN(2)],
+			Interval: []string{"", "checkout"}[m.r.IntN(2)], Labels: []string{"", `{customer="a"}`}[m.r.IntN(2)]})
+		if m.r.IntN(2) == 0 {
+			m.AddExemplar(profile.Exemplar{Trace: "4bf92f3577b34da6", Span: fmt.Sprintf("00f067aa0ba9%04x", m.r.IntN(1<<16)), Stack: r.Stack, Thread: r.Thread,
+				Context: r.Context, Time: time.Duration(m.r.IntN(int(window))), Value: r.Values[0] / r.N})
+		}
+	})
+}
+
+// waits is of a program that waits: each row names a reason and, where it is known, who woke
+// the thread. Its heap is a level.
+func (m *maker) waits() {
+	h := m.Head()
+	h.Design, h.Slot = profile.DesignSizeBiased, 50*time.Millisecond
+	h.Types = []profile.ValueType{{Kind: "off-cpu", Unit: "nanoseconds", Base: profile.BaseWall, Variance: profile.Measured},
+		{Kind: "waits", Unit: "count", Variance: profile.Measured}, {Kind: "heap", Unit: "bytes", Temporality: profile.Level}}
+	m.rows(14, func(r *profile.Row) {
+		r.Values = []int64{r.N * int64(m.r.IntN(1e7)), r.N, int64(m.r.IntN(1 << 30))}
+		r.Squares = []float64{float64(m.r.IntN(1e12)), float64(m.r.IntN(9)), 0}
+		r.Context = m.Context(profile.Context{Reason: []string{"blocked", "run queue"}[m.r.IntN(2)]})
+		r.Slot = 1 + uint32(m.r.IntN(200))
+		if m.r.IntN(3) == 0 {
+			r.Peer = profile.PeerID(m.stack(profile.EndComplete)) + 1
+		}
 	})
 }
 
