@@ -30,23 +30,3 @@ func dropLocations(w *profile.Window) {
 	clear(w.Names[n:])
 	w.Locations, w.Names = w.Locations[:n], w.Names[:n]
 }
-
-// dropContexts leaves those that a row has.
-func dropContexts(w *profile.Window) {
-	if len(w.Contexts) == 0 {
-		return
-	}
-	numbers := make([]profile.ContextID, len(w.Contexts))
-	var kept []profile.Context
-	for i, id := range w.Rows.Context {
-		if id == 0 {
-			continue
-		}
-		if numbers[id-1] == 0 {
-			kept = append(kept, w.Contexts[id-1])
-			numbers[id-1] = profile.ContextID(len(kept))
-		}
-		w.Rows.Context[i] = numbers[id-1]
-	}
-	w.Contexts = kept
-}

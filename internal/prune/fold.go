@@ -14,9 +14,11 @@ type process struct {
 
 // rowKey identifies a row of a pruned thread.
 type rowKey struct {
-	stack  profile.StackID
-	thread profile.ThreadID
-	slot   uint32
+	stack   profile.StackID
+	thread  profile.ThreadID
+	context profile.ContextID
+	slot    uint32
+	peer    profile.PeerID
 }
 
 // folder moves the samples of pruned threads to one thread for each process. It changes the
@@ -52,7 +54,6 @@ func fold(w *profile.Window, c *choice, detail string) {
 	f.foldRows()
 	f.keepStacks()
 	dropLocations(w)
-	dropContexts(w)
 	w.Losses = slices.Clone(w.Losses)
 	w.AddLoss(f.loss)
 }
@@ -85,7 +86,7 @@ func (f *folder) foldThreads() {
 }
 
 // partitionRows moves the rows of pruned threads behind the others, and numbers the stacks
-// that the others use.
+// that are kept: those of the others, and all peers.
 func (f *folder) partitionRows() {
 	used := make([]bool, len(f.w.Stacks))
 	rows := &f.w.Rows
@@ -102,6 +103,16 @@ func (f *folder) partitionRows() {
 	for i := range f.w.Samples {
 		if s := &f.w.Samples[i]; !f.isPruned(s.Thread) {
 			used[s.Stack] = true
+		}
+	}
+	for _, e := range f.w.Exemplars {
+		if !f.isPruned(e.Thread) {
+			used[e.Stack] = true
+		}
+	}
+	for _, peer := range rows.Peer {
+		if peer != 0 {
+			used[peer-1] = true
 		}
 	}
 	n := profile.StackID(0)
@@ -145,6 +156,11 @@ func (f *folder) weigh() {
 			rows.Thread[i] = f.threads[r.Thread-1]
 		}
 		rows.Stack[i] = f.stacks[r.Stack]
+	}
+	for i, peer := range rows.Peer {
+		if peer != 0 {
+			rows.Peer[i] = profile.PeerID(f.stacks[peer-1]) + 1
+		}
 	}
 }
 
@@ -204,16 +220,22 @@ func (f *folder) add(locations ...profile.LocationID) profile.StackID {
 	return f.kept + profile.StackID(len(f.cut)) - 1
 }
 
-// foldSamples moves samples with a time to the threads and stacks of their rows.
+// foldSamples moves samples with a time, and exemplars, to the threads and stacks of their rows.
 func (f *folder) foldSamples() {
-	for i := range f.w.Samples {
-		s := &f.w.Samples[i]
-		if f.isPruned(s.Thread) {
-			s.Stack, _ = f.truncate(s.Stack, f.groups[s.Thread-1])
+	move := func(stack *profile.StackID, thread *profile.ThreadID) {
+		if f.isPruned(*thread) {
+			*stack, _ = f.truncate(*stack, f.groups[*thread-1])
 		} else {
-			s.Stack = f.stacks[s.Stack]
+			*stack = f.stacks[*stack]
 		}
-		s.Thread = f.thread(s.Thread)
+		*thread = f.thread(*thread)
+	}
+	for i := range f.w.Samples {
+		move(&f.w.Samples[i].Stack, &f.w.Samples[i].Thread)
+	}
+	f.w.Exemplars = slices.Clone(f.w.Exemplars)
+	for i := range f.w.Exemplars {
+		move(&f.w.Exemplars[i].Stack, &f.w.Exemplars[i].Thread)
 	}
 }
 
@@ -227,8 +249,8 @@ func (f *folder) foldRows() {
 		if cut {
 			f.countLoss(r)
 		}
-		r.Stack, r.Thread, r.Context = stack, f.thread(r.Thread), 0
-		key := rowKey{r.Stack, r.Thread, r.Slot}
+		r.Stack, r.Thread = stack, f.thread(r.Thread)
+		key := rowKey{r.Stack, r.Thread, r.Context, r.Slot, r.Peer}
 		at, ok := places[key]
 		if !ok {
 			places[key] = n

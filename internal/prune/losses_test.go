@@ -130,14 +130,32 @@ func TestPrunedAmongOthers(t *testing.T) {
 	}
 }
 
-// TestContexts has threads that were pruned be of no context.
+// TestContexts prunes rows with contexts, peers and exemplars: pruned rows keep them.
 func TestContexts(t *testing.T) {
-	w := windowWith(sampled{"shop", 1, 990, named("serve", "main")}, sampled{"shop", 2, 1, named("serve", "main")})
+	w := windowWith(sampled{"shop", 1, 990, named("serve", "main")}, sampled{"shop", 2, 1, named("serve", "main")}, sampled{"shop", 3, 1, named("f", "main")})
+	peer := profile.PeerID(len(w.Stacks)) + 1
+	w.Stacks = append(w.Stacks, profile.Stack{Locations: w.Stacks[0].Locations[:1], End: profile.EndTooDeep})
+	for i, r := range w.Rows.All() {
+		w.Rows.SetPeer(i, peer)
+		w.Exemplars = append(w.Exemplars, profile.Exemplar{Trace: "t", Stack: r.Stack, Thread: r.Thread, Context: r.Context, Value: 1})
+	}
 	prune.Window(w, 99, nil)
+	pruned := 0
 	for _, r := range w.Rows.All() {
-		if pruned := w.Thread(r.Thread).Name == prune.Name; pruned != (r.Context == 0) {
-			t.Errorf("%+v is of %+v", w.Thread(r.Thread), r)
+		if w.Thread(r.Thread).Name == prune.Name {
+			pruned++
 		}
+		if stack := w.Stacks[r.Peer-1]; w.Context(r.Context).Endpoint != "/" || len(stack.Locations) != 1 || stack.End != profile.EndTooDeep {
+			t.Errorf("%+v of %+v, by %+v", r, w.Context(r.Context), stack)
+		}
+	}
+	for _, e := range w.Exemplars {
+		if !slices.ContainsFunc(w.Rows.Stack, func(s profile.StackID) bool { return s == e.Stack }) {
+			t.Errorf("an exemplar of stack %d, which no row has", e.Stack)
+		}
+	}
+	if pruned == 0 {
+		t.Error("nothing was pruned")
 	}
 }
 

@@ -5,7 +5,7 @@
 //	      stacks that kept threads use too are unchanged
 //	      of others the callers of the leaf are cut off, and the leaf as well if its
 //	      function is small, or has enough samples without it (losses.go)
-//	   -> locations and contexts that nothing uses are dropped (drop.go)
+//	   -> locations that nothing uses are dropped (drop.go)
 //	how unevenly threads share a window's samples, what pruning does to shares (measure.go)
 //
 // It runs before symbolization, encoding and shipping, and saves their work: in a service
@@ -64,7 +64,7 @@ func IsMarker(l profile.Location) bool { return l.Name == Name && l.BuildID == "
 //     they did, but the time is exact.
 //   - Samples of no thread are kept, and count for no group.
 //
-// Rows of pruned threads lose their context, and keep their slot.
+// Rows of pruned threads keep their context, slot and peer.
 func Window(w *profile.Window, percent float64, groups []int) {
 	if percent >= MaxLevel || len(w.Threads) == 0 {
 		return

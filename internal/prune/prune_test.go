@@ -149,6 +149,9 @@ func TestWhatStays(t *testing.T) {
 			if p.Thread(r.Thread).Name != prune.Name {
 				stays[signature(p, r.Stack)] = true
 			}
+			if r.Peer != 0 {
+				stays[signature(p, profile.StackID(r.Peer-1))] = true
+			}
 		}
 		before, after := placed(w), placed(p)
 		for at, want := range before {
@@ -369,13 +372,15 @@ func TestAnyOrder(t *testing.T) {
 			row := w.Rows.At(i)
 			stack := w.Stacks[row.Stack]
 			row.Stack, row.Thread = b.Stack(stack.Locations, stack.End), threads[row.Thread]
-			if row.Context != 0 {
-				row.Context = b.Context(w.Contexts[row.Context-1])
+			row.Context = b.Context(w.Context(row.Context))
+			if row.Peer != 0 {
+				peer := w.Stacks[row.Peer-1]
+				row.Peer = profile.PeerID(b.Stack(peer.Locations, peer.End)) + 1
 			}
 			b.Add(row)
 		}
 		shuffled := b.Window()
-		w.Samples = nil
+		w.Samples, w.Exemplars = nil, nil
 		prune.Window(w, 80, nil)
 		prune.Window(shuffled, 80, nil)
 		if diff := profiletest.Diff(w, shuffled); diff != "" {
