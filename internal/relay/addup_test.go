@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store/storetest"
 	"atys.dev/atys/internal/wire"
@@ -21,8 +23,54 @@ func summable(instance int, at time.Time) *profile.Window {
 	w.Instances = profile.Instances{Recorded: 2, Eligible: 5}
 	w.Types[0] = profile.CPUTime(1)
 	w.Rows = w.Rows.Only(0)
-	w.Rows.Thread, w.Rows.Context = nil, nil
+	w.Rows.Thread, w.Rows.Context, w.Rows.Peer, w.Exemplars = nil, nil, nil, nil
 	return w
+}
+
+// TestForwardsDivided has windows come whose rows have more than a stack and a sum: they are
+// forwarded as they are.
+func TestForwardsDivided(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	for name, change := range map[string]func(w *profile.Window){
+		"nothing": func(*profile.Window) {},
+		"a context": func(w *profile.Window) {
+			w.Contexts = []profile.Context{{Reason: "blocked"}}
+			w.Rows.SetContext(0, 1)
+		},
+		"a peer":              func(w *profile.Window) { w.Rows.SetPeer(0, 1) },
+		"an exemplar":         func(w *profile.Window) { w.Exemplars = []profile.Exemplar{{Trace: "t"}} },
+		"slots of 50 ms":      func(w *profile.Window) { w.Slot = 50 * time.Millisecond },
+		"a level":             func(w *profile.Window) { w.Types[0].Temporality = profile.Level },
+		"a measured variance": func(w *profile.Window) { w.Types[0].Variance = profile.Measured },
+		"two types": func(w *profile.Window) {
+			w.Types = append(w.Types, profile.ValueType{Kind: "waits", Unit: "count"})
+			two := profile.Rows{Types: 2}
+			for _, row := range w.Rows.All() {
+				two.Append(row)
+			}
+			w.Rows = two
+		},
+	} {
+		w := summable(1, at)
+		change(w)
+		sealed := wire.Seal(w, profile.Run{1})
+		b := wire.NewBatch(func(profile.Hash) bool { return true })
+		if err := b.Add(sealed); err != nil {
+			t.Fatal(err)
+		}
+		s := newSums([]string{"service"}, nil, nil)
+		rest, _ := s.add(pushed(b))
+		if forwarded := len(rest.GetWindows()) == 1; forwarded != (name != "nothing") {
+			t.Errorf("%s: forwarded: %v", name, forwarded)
+			continue
+		}
+		for _, got := range rest.GetWindows() {
+			got.Series = sealed.GetWindow().GetSeries()
+			if !proto.Equal(got.GetRows(), sealed.GetWindow().GetRows()) || len(got.GetContexts()) != len(w.Contexts) || len(got.GetExemplars()) != len(w.Exemplars) {
+				t.Errorf("%s: the window has changed", name)
+			}
+		}
+	}
 }
 
 func pushed(b *wire.Batch) *push { return &push{request: b.Request(), hashes: b.Hashes()} }

@@ -81,14 +81,23 @@ func (k *keeper) Push(_ context.Context, r *atysv1.PushRequest) (*atysv1.PushRes
 	return response, nil
 }
 
-// shown writes a window with the stacks that its rows point at.
+// shown writes a window with the stacks that its rows and exemplars point at.
 func shown(w *atysv1.Window, hashes []profile.Hash) string {
 	w = proto.CloneOf(w)
 	var b strings.Builder
 	for _, s := range w.GetRows().GetStack() {
 		fmt.Fprintf(&b, "%x ", hashes[s])
 	}
-	w.Series, w.Rows.Stack = 0, nil
+	for _, peer := range w.GetRows().GetPeer() {
+		if peer != 0 {
+			fmt.Fprintf(&b, "by %x ", hashes[peer-1])
+		}
+	}
+	for _, e := range w.GetExemplars() {
+		fmt.Fprintf(&b, "e.g. %x ", hashes[e.GetStack()])
+		e.Stack = 0
+	}
+	w.Series, w.Rows.Stack, w.Rows.Peer = 0, nil, nil
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(w)
 	if err != nil {
 		panic(err)
