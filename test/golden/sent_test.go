@@ -109,13 +109,13 @@ type idle struct{}
 func (idle) Cut() (*profile.Window, error) {
 	return profile.NewBuilder(profile.Head{Start: Now(), Types: []profile.ValueType{profile.CPUTime(0)}}).Window(), nil
 }
-func (idle) Name(_ context.Context, w *profile.Window) (*profile.Window, error)   { return w, nil }
-func (idle) Aim([]int, []int) bool                             { return false }
-func (idle) Full() float64                                     { return 0 }
-func (idle) SetFrequency(float64) error                        { return nil }
-func (idle) SetRates(map[int]float64) error                    { return nil }
-func (idle) Spent() (bpf, interrupts time.Duration, err error) { return 0, 0, nil }
-func (idle) Close() error                                      { return nil }
+func (idle) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
+func (idle) Aim([]int, []int) bool                                              { return false }
+func (idle) Full() float64                                                      { return 0 }
+func (idle) SetFrequency(float64) error                                         { return nil }
+func (idle) SetRates(map[int]float64) error                                     { return nil }
+func (idle) Spent() (bpf, interrupts time.Duration, err error)                  { return 0, 0, nil }
+func (idle) Close() error                                                       { return nil }
 
 // TestRequests makes requests again that agents and relays of an earlier version have
 // made, of a server of this one: it answers the same, and keeps the same.

@@ -118,7 +118,9 @@ func (s summary) addRow(of string, w *profile.Window, r profile.Row) {
 	}
 	if r.Context != 0 {
 		c, traced := w.Contexts[r.Context-1], profile.Exemplar{}
-		if i := slices.IndexFunc(w.Exemplars, func(e profile.Exemplar) bool { return e.Context == r.Context }); i >= 0 {
+		if i := slices.IndexFunc(w.Exemplars, func(e profile.Exemplar) bool {
+			return e.Context == r.Context && e.Stack == r.Stack && e.Thread == r.Thread
+		}); i >= 0 {
 			traced = w.Exemplars[i] // traces were part of contexts
 		}
 		s.at("%s context %q %q %q %q", of, traced.Trace, traced.Span, c.Endpoint, c.Interval).row(r)

@@ -167,7 +167,9 @@ func (r *recording) Cut() (*profile.Window, error) {
 }
 
 // Name leaves names as they are.
-func (r *recording) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
+func (r *recording) Name(_ context.Context, w *profile.Window) (*profile.Window, error) {
+	return w, nil
+}
 
 // Aim aims at nothing new.
 func (r *recording) Aim([]int, []int) bool { return false }
