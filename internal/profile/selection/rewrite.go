@@ -45,7 +45,18 @@ func (r *rewriter) rewrite(change func(profile.Stack) ([]profile.LocationID, pro
 	for _, row := range r.from.Rows.All() {
 		if kept[row.Stack] {
 			row.Stack, row.Thread, row.Context = ids[row.Stack], r.threads[row.Thread], r.contexts[row.Context]
+			if row.Peer != 0 && kept[row.Peer-1] { // a peer that is not selected is not shown
+				row.Peer = profile.PeerID(ids[row.Peer-1]) + 1
+			} else {
+				row.Peer = 0
+			}
 			r.b.Add(row)
+		}
+	}
+	for _, e := range r.from.Exemplars {
+		if kept[e.Stack] {
+			e.Stack, e.Thread, e.Context = ids[e.Stack], r.threads[e.Thread], r.contexts[e.Context]
+			r.b.AddExemplar(e)
 		}
 	}
 	for _, s := range r.from.Samples {
