@@ -111,7 +111,7 @@ func (s *splitter) thread(p *part, t profile.Thread) profile.ThreadID {
 	case spec.ThreadsEach:
 		return p.Thread(t)
 	}
-	return p.Thread(profile.Thread{Process: t.Process, Name: t.Pattern(), Exact: t.Exact}) // its numbers mean nothing tomorrow
+	return p.Thread(profile.Thread{Process: t.Process, Name: t.Pattern(), Exact: t.Exact, Pruned: t.Pruned}) // its numbers mean nothing tomorrow
 }
 
 func (s *splitter) add(p *part, row profile.Row) {

@@ -86,7 +86,9 @@ func (b *Builder) Thread(t Thread) ThreadID {
 		b.threads[key] = id
 		return id
 	}
-	b.w.Threads[id-1].Exact.Add(t.Exact)
+	old := &b.w.Threads[id-1]
+	old.Exact.Add(t.Exact)
+	old.Pruned = old.Pruned || t.Pruned
 	return id
 }
 

@@ -128,7 +128,15 @@ type Thread struct {
 	Process  string // the process's name
 	Name     string
 	Exact    Exact
+	Pruned   bool // it replaces threads of its process that were pruned
 }
+
+// PrunedThreads is the name of threads that are Pruned.
+const PrunedThreads = "[pruned threads]"
+
+// NamedPruned reports whether the name of a thread says that it is Pruned. Readers of formats
+// without that field use it; no real thread has such a name, which has more than 15 bytes.
+func NamedPruned(thread string) bool { return thread == PrunedThreads }
 
 // Pattern returns the name with numbers replaced: http-exec-12 is http-exec-#.
 func (t Thread) Pattern() string { return NamePattern(t.Name) }

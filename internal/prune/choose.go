@@ -133,7 +133,7 @@ func weigh(w *profile.Window, sampled []sum, scale scale, groups []int) map[int]
 		}
 		weight := scale.sum(on)
 		g.total += weight
-		g.keep = g.keep || on.negative || on.rows > 0 && (on.cut || w.Threads[i].Name == Name)
+		g.keep = g.keep || on.negative || on.rows > 0 && (on.cut || w.Threads[i].Pruned)
 		if weight != 0 {
 			g.threads = append(g.threads, weighed{i, weight})
 		}

@@ -75,7 +75,7 @@ func (f *folder) foldThreads() {
 		of := process{t.PID, t.Process}
 		id, ok := rest[of]
 		if !ok {
-			kept = append(kept, profile.Thread{PID: t.PID, Process: t.Process, Name: Name})
+			kept = append(kept, profile.Thread{PID: t.PID, Process: t.Process, Name: Name, Pruned: true})
 			id = profile.ThreadID(len(kept))
 			rest[of] = id
 		}

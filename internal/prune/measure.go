@@ -32,7 +32,7 @@ func SkewOf(w *profile.Window) *Skew {
 	g := &group{}
 	sampled, scale := sampledOn(w)
 	for i, t := range w.Threads {
-		if t.Name == Name {
+		if t.Pruned {
 			continue
 		}
 		weight := scale.sum(sampled[i])

@@ -23,9 +23,8 @@ import (
 )
 
 // Name is the name of the thread that replaces pruned threads, and of the function that
-// stands for frames that were cut off. No real thread has it: names of threads have at most
-// 15 bytes.
-const Name = "[pruned threads]"
+// stands for frames that were cut off.
+const Name = profile.PrunedThreads
 
 // MinLevel and MaxLevel bound the percentage of samples whose threads are kept; MaxLevel keeps all.
 const (

@@ -215,7 +215,8 @@ func Open(s *atysv1.Spooled) (*profile.Window, profile.Run, error) {
 // Threads reads a window's threads.
 func Threads(m *atysv1.Window) (threads []profile.Thread) {
 	for _, t := range m.GetThreads() {
-		threads = append(threads, profile.Thread{PID: int(t.GetPid()), TID: int(t.GetTid()), Process: t.GetProcess(), Name: t.GetName(), Exact: exact(t.GetExact())})
+		threads = append(threads, profile.Thread{PID: int(t.GetPid()), TID: int(t.GetTid()), Process: t.GetProcess(), Name: t.GetName(), Exact: exact(t.GetExact()),
+			Pruned: t.GetPruned() || profile.NamedPruned(t.GetName())}) // earlier agents send the name alone
 	}
 	return threads
 }

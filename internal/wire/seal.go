@@ -133,7 +133,7 @@ func Exact(e profile.Exact) *atysv1.Exact {
 
 func sealThreads(threads []profile.Thread) (sealed []*atysv1.Thread) {
 	for _, t := range threads {
-		sealed = append(sealed, &atysv1.Thread{Process: utf8(t.Process), Name: utf8(t.Name), Pid: int32(t.PID), Tid: int32(t.TID), Exact: Exact(t.Exact)})
+		sealed = append(sealed, &atysv1.Thread{Process: utf8(t.Process), Name: utf8(t.Name), Pid: int32(t.PID), Tid: int32(t.TID), Exact: Exact(t.Exact), Pruned: t.Pruned})
 	}
 	return sealed
 }

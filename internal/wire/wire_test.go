@@ -305,3 +305,15 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// TestPrunedThreads: agents of before the field send the name alone.
+func TestPrunedThreads(t *testing.T) {
+	w := &profile.Window{Threads: []profile.Thread{{PID: 7, Name: "main"}, {PID: 7, Name: profile.PrunedThreads, Pruned: true}}}
+	m := Seal(w, profile.Run{}).GetWindow()
+	for _, known := range []bool{true, false} {
+		m.Threads[1].Pruned = known
+		if got := Threads(m); got[0].Pruned || !got[1].Pruned {
+			t.Errorf("field %v: %+v", known, got)
+		}
+	}
+}

@@ -289,7 +289,7 @@ func (n *noted) take(name string, f fields) bool {
 		n.head.AddLoss(profile.Loss{Reason: profile.LossReason(f["reason"]), Detail: f["detail"], N: f.number("n"), Value: f.number("value")})
 	case "thread":
 		n.threads = append(n.threads, profile.Thread{PID: int(f.number("pid")), TID: int(f.number("tid")),
-			Process: f["process"], Name: f["name"], Exact: f.exact()})
+			Process: f["process"], Name: f["name"], Exact: f.exact(), Pruned: profile.NamedPruned(f["name"])})
 	case "frames":
 		n.framesOf(f)
 	case "location":

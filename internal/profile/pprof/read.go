@@ -355,7 +355,7 @@ func (d *decoder) labels(row *profile.Row, s *gp.Sample) (end profile.End, trace
 			d.dropped[key] = true
 		}
 	}
-	if t != (profile.Thread{}) {
+	if t.Pruned = profile.NamedPruned(t.Name); t != (profile.Thread{}) {
 		row.Thread = d.b.Thread(t)
 	}
 	row.Context = d.b.Context(c)

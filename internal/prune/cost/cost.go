@@ -127,7 +127,7 @@ func encode(w *profile.Window) ([]byte, error) {
 	folded.Samples = nil // they are not sent
 	folded.Threads = make([]profile.Thread, len(w.Threads))
 	for i, t := range w.Threads {
-		folded.Threads[i] = profile.Thread{Process: t.Process, Name: t.Pattern(), Exact: t.Exact}
+		folded.Threads[i] = profile.Thread{Process: t.Process, Name: t.Pattern(), Exact: t.Exact, Pruned: t.Pruned}
 	}
 	merged, err := profile.Merge(&folded)
 	if err != nil {

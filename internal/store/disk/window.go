@@ -128,7 +128,9 @@ func decodeWindow(data []byte) (w store.Window, ok bool) {
 // threads reads threads into a slice that is used again.
 func (r *reader) threads(into []profile.Thread) []profile.Thread {
 	for n := r.length(); n > 0 && !r.bad; n-- {
-		into = append(into, profile.Thread{PID: int(r.signed()), TID: int(r.signed()), Process: r.text(), Name: r.text(), Exact: r.exact()})
+		t := profile.Thread{PID: int(r.signed()), TID: int(r.signed()), Process: r.text(), Name: r.text(), Exact: r.exact()}
+		t.Pruned = profile.NamedPruned(t.Name)
+		into = append(into, t)
 	}
 	return into
 }

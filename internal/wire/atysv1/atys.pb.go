@@ -1109,6 +1109,7 @@ type Thread struct {
 	Exact         *Exact                 `protobuf:"bytes,3,opt,name=exact,proto3" json:"exact,omitempty"`
 	Pid           int32                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"` // 0 where threads are told apart by pattern
 	Tid           int32                  `protobuf:"varint,5,opt,name=tid,proto3" json:"tid,omitempty"`
+	Pruned        bool                   `protobuf:"varint,6,opt,name=pruned,proto3" json:"pruned,omitempty"` // it replaces threads that were pruned
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1176,6 +1177,13 @@ func (x *Thread) GetTid() int32 {
 		return x.Tid
 	}
 	return 0
+}
+
+func (x *Thread) GetPruned() bool {
+	if x != nil {
+		return x.Pruned
+	}
+	return false
 }
 
 type Context struct {
@@ -6230,13 +6238,14 @@ const file_atys_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\f\n" +
 	"\x01n\x18\x03 \x01(\x03R\x01n\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\x03R\x05value\"\x80\x01\n" +
+	"\x05value\x18\x04 \x01(\x03R\x05value\"\x98\x01\n" +
 	"\x06Thread\x12\x18\n" +
 	"\aprocess\x18\x01 \x01(\tR\aprocess\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12$\n" +
 	"\x05exact\x18\x03 \x01(\v2\x0e.atys.v1.ExactR\x05exact\x12\x10\n" +
 	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12\x10\n" +
-	"\x03tid\x18\x05 \x01(\x05R\x03tid\"\x9b\x01\n" +
+	"\x03tid\x18\x05 \x01(\x05R\x03tid\x12\x16\n" +
+	"\x06pruned\x18\x06 \x01(\bR\x06pruned\"\x9b\x01\n" +
 	"\aContext\x12\x14\n" +
 	"\x05trace\x18\x01 \x01(\tR\x05trace\x12\x12\n" +
 	"\x04span\x18\x02 \x01(\tR\x04span\x12\x1a\n" +
