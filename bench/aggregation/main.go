@@ -14,7 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/test/process"
 )
 
 const (
@@ -42,10 +42,7 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
+func run(ctx context.Context, dir string) error {
 	var often []float64
 	for _, text := range strings.Split(*mix, ",") {
 		p, err := strconv.ParseFloat(text, 64)
@@ -57,15 +54,10 @@ func run(ctx context.Context) error {
 	if *rounds < 1 || *length < 2*window || *rate <= 0 {
 		return errors.New("-rounds is 1 or more, -d 2s or more, -rate more than 0")
 	}
-	dir, err := os.MkdirTemp("", "atys-aggregation")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	if _, err := harness.Run(ctx, "javac", "-encoding", "UTF-8", "--release", "11", "-g", "-d", dir, "bench/aggregation/testdata/RandomGen.java"); err != nil {
 		return err
 	}
-	atys, err := harness.Build(dir)
+	atys, err := process.Build(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -78,7 +70,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	harness.Header(os.Stdout, strings.TrimSpace("go run ./bench/aggregation "+strings.Join(os.Args[1:], " ")))
+	harness.Header(os.Stdout)
 	return report(os.Stdout, all)
 }
 

@@ -21,6 +21,7 @@ import (
 	"atys.dev/atys/bench/runtimes"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/format"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/victims"
 )
 
@@ -34,17 +35,11 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *rounds < 1 || *classes < 1 || *classes > 999999 {
 		return errors.New("-rounds is 1 or more, -classes 1 to 999999")
 	}
-	dir, err := os.MkdirTemp("", "atys-attach")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	atys, err := harness.Build(dir)
+	atys, err := process.Build(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -56,7 +51,7 @@ func run(ctx context.Context) error {
 	if _, err := harness.Run(ctx, "javac", "--release", "11", "-g", "-d", dir, testdata+"Many.java", testdata+"One000000.java"); err != nil {
 		return err
 	}
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/attach -rounds %d -classes %d -d %v -F %d -only %q", *rounds, *classes, *length, *hz, *only))
+	harness.Header(os.Stdout)
 	var t harness.Table
 	t.Row("JVM", "first sample", "first complete and named", "slowest", "complete and named after it", "floor, goal")
 	var failed []error

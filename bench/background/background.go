@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -15,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"atys.dev/atys/bench/harness"
 )
 
 // Programs are those that were started. All end with the context they were started with.
@@ -86,7 +86,7 @@ func (p *Programs) Database(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := until(func() error { return run("pg_isready", "-h", home) }); err != nil {
+	if err := harness.Until(func() error { return run("pg_isready", "-h", home) }); err != nil {
 		return err
 	}
 	if err := run("pgbench", "-h", home, "-i", "-q", "-s", "10", "postgres"); err != nil {
@@ -112,19 +112,10 @@ func (p *Programs) Node(ctx context.Context) error {
 		return err
 	}
 	ask := func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		_, err = io.Copy(io.Discard, response.Body)
+		_, err := harness.Get(ctx, "http://"+address)
 		return err
 	}
-	if err := until(ask); err != nil {
+	if err := harness.Until(ask); err != nil {
 		return fmt.Errorf("ask node's server: %w", err)
 	}
 	for range 4 {
@@ -134,16 +125,4 @@ func (p *Programs) Node(ctx context.Context) error {
 		})
 	}
 	return nil
-}
-
-// until tries something for ten seconds.
-func until(try func() error) error {
-	var err error
-	for range 100 {
-		if err = try(); err == nil {
-			return nil
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	return err
 }

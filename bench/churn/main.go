@@ -36,16 +36,10 @@ const floorIllegal = 1e-5
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *samples < 1 || *batch <= 0 {
 		return errors.New("-samples and -batch are more than 0")
 	}
-	dir, err := os.MkdirTemp("", "atys-churn")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	programs, err := prepare(ctx, dir)
 	if err != nil {
 		return err
@@ -99,7 +93,7 @@ func (p *program) follow(ctx context.Context, r *recorder.Recorder, pid int) err
 }
 
 func report(programs []*program) error {
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/churn -samples %d -F %v -only %q", *samples, *hz, *only))
+	harness.Header(os.Stdout)
 	var t harness.Table
 	t.Row("program", "samples", "made functions in", "cut", "without a name", "lost", "fours seen", "pairs", "illegal", "in 100,000", "holds")
 	var all seen

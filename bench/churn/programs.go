@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/bench/runtimes"
@@ -120,12 +117,7 @@ func (p *program) serve(ctx context.Context) (pid int, wait func(), err error) {
 		return 0, nil, err
 	}
 	ask := func(n int) error { return get(ctx, fmt.Sprintf("http://%s/?n=%d", address, n)) }
-	for range 100 { // until it listens
-		if err = ask(0); err == nil {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	err = harness.Until(func() error { return ask(0) }) // it listens
 	var client sync.WaitGroup
 	client.Go(func() {
 		for n := 1; ask(n) == nil; n++ {
@@ -139,16 +131,7 @@ func (p *program) serve(ctx context.Context) (pid int, wait func(), err error) {
 
 // get asks for a page, and fails where the page has anything to say.
 func get(ctx context.Context, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
+	text, err := harness.Get(ctx, url)
 	if err == nil && len(text) > 0 {
 		err = fmt.Errorf("%s says %.200s", url, text)
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -15,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/test/victims"
 )
 
@@ -184,26 +183,10 @@ func startGoServer(ctx context.Context, r *running) ([]int, error) {
 func (r *running) load(ctx context.Context, url string) error {
 	const connections = 4
 	get := func() error {
-		request, err := http.NewRequestWithContext(ctx, "GET", url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		_, err = io.Copy(io.Discard, response.Body)
+		_, err := harness.Get(ctx, url)
 		return err
 	}
-	var err error
-	for range 100 { // until it listens
-		if err = get(); err == nil {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if err != nil {
+	if err := harness.Until(get); err != nil {
 		return fmt.Errorf("load %s: %w", url, err)
 	}
 	done := make(chan struct{}, connections)

@@ -21,6 +21,7 @@ import (
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/recorder"
 	"atys.dev/atys/internal/sampler/cpu"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/victims"
 )
 
@@ -76,17 +77,11 @@ func profilers(atys, self string) []profiler {
 // point is one run: samples taken, and CPU seconds above the run alone.
 type point struct{ samples, cost float64 }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *empty > 0 {
 		return beEmpty(ctx, *empty, flag.Args())
 	}
-	dir, err := os.MkdirTemp("", "atys-cost")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	atys, err := harness.Build(dir)
+	atys, err := process.Build(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -175,7 +170,7 @@ func samplesIn(out []byte) (float64, error) {
 }
 
 func report(all []profiler, slopes [][]float64) error {
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/cost -rounds %d -units %d", *rounds, *units))
+	harness.Header(os.Stdout)
 	var t harness.Table
 	t.Row("profiler", "CPU per sample kept", "against", "ratio")
 	against := map[string]int{"atys": 1, "atys, naming included": 4}

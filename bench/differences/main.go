@@ -30,12 +30,11 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *rounds < 1 || *functions < 4 || len(chosen()) == 0 {
 		return errors.New("-rounds is 1 or more, -functions 4 or more, -only a part of a name in the table")
 	}
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/differences -rounds %d -functions %d -seed %d -only %q", *rounds, *functions, *seed, *only))
+	harness.Header(os.Stdout)
 	if err := unchanged(ctx); err != nil {
 		return err
 	}
@@ -76,7 +75,7 @@ func unchanged(ctx context.Context) error {
 			holds = "no"
 		}
 		t.Row(s.name, fmt.Sprintf("%.0f", float64(samples)/float64(*rounds)), fmt.Sprintf("%.0f of %d", float64(tested)/float64(*rounds), *functions),
-			fmt.Sprintf("%.1f%% (%.1f to %.1f)", 100*rate.Value, 100*rate.Low, 100*rate.High), fmt.Sprintf("%.1f%%", 100*float64(low)/float64(max(tested, 1))), holds, took(start))
+			harness.Percents(rate), fmt.Sprintf("%.1f%%", 100*float64(low)/float64(max(tested, 1))), holds, took(start))
 	}
 	return t.Print(os.Stdout)
 }
@@ -101,7 +100,7 @@ func changed(ctx context.Context) error {
 					holds = "no"
 				}
 				t.Row(s.name, fmt.Sprintf("%.3g%%", 100*share), fmt.Sprintf("%+.3g points", 100*r.change/float64(r.rounds)),
-					fmt.Sprintf("%.1f%% (%.1f to %.1f)", 100*found.Value, 100*found.Low, 100*found.High), fmt.Sprintf("%.1f%%", 100*r.chance/float64(r.rounds)), holds, took(start))
+					harness.Percents(found), fmt.Sprintf("%.1f%%", 100*r.chance/float64(r.rounds)), holds, took(start))
 			}
 		}
 	}

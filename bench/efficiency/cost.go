@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"atys.dev/atys/bench/harness"
@@ -59,7 +58,7 @@ func measureCosts(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	harness.Header(os.Stdout, "go run ./bench/efficiency cost "+strings.Join(args, " "))
+	harness.Header(os.Stdout)
 	costs, err := c.report(t)
 	if err != nil || *out == "" {
 		return err

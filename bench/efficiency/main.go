@@ -29,7 +29,7 @@ var commands = map[string]func(ctx context.Context, args []string) error{
 	"record": record, "replay": replay, "cost": measureCosts,
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, dir string) error {
 	if len(os.Args) > 1 {
 		if command, ok := commands[os.Args[1]]; ok {
 			return command(ctx, os.Args[2:])

@@ -83,7 +83,7 @@ func (p *replaying) report(o *replayed, args []string) error {
 			return err
 		}
 	}
-	harness.Header(os.Stdout, command)
+	harness.Header(os.Stdout)
 	return r.print(os.Stdout, o, p.repetitions)
 }
 

@@ -28,6 +28,7 @@ import (
 
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/vacant"
 )
 
@@ -47,8 +48,7 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	switch {
 	case *agentsOf >= 0:
 		return drive(ctx, *serverAt, *tokenIn, *agentsOf, *port, *length)
@@ -66,16 +66,11 @@ func run(ctx context.Context) error {
 	if *length < 2*windowLength {
 		return errors.New("-d is 20s or more")
 	}
-	dir, err := os.MkdirTemp("", "atys-fleet")
+	atys, err := process.Build(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	atys, err := harness.Build(dir)
-	if err != nil {
-		return err
-	}
-	harness.Header(os.Stdout, "go run ./bench/fleet "+strings.Join(os.Args[1:], " "))
+	harness.Header(os.Stdout)
 	var all []*measured
 	for _, n := range counts {
 		m, err := measure(ctx, atys, filepath.Join(dir, strconv.Itoa(n)), n)
@@ -118,20 +113,20 @@ func measure(ctx context.Context, atys, dir string, instances int) (m *measured,
 		return nil, err
 	}
 	address, data := fmt.Sprintf("127.0.0.1:%d", free), filepath.Join(dir, "data")
-	server, err := startProcess(dir, address, atys, "server", "--data", data, "--listen", address)
+	server, err := startDaemon(address, atys, "server", "--data", data, "--listen", address)
 	if err != nil {
 		return nil, err
 	}
 	m = &measured{instances: instances}
 	from := time.Now().Add(-windowLength)
-	if err := m.load(ctx, server, dir, data); err != nil {
-		return nil, errors.Join(err, server.End())
+	if err := m.load(ctx, server, address, dir, data); err != nil {
+		return nil, errors.Join(err, server.End(time.Minute))
 	}
 	a, err := newAsker("http://"+address, token(data), from, time.Now().Add(windowLength))
 	if err == nil {
 		err = m.ask(ctx, a)
 	}
-	if err := errors.Join(err, server.End()); err != nil {
+	if err := errors.Join(err, server.End(time.Minute)); err != nil {
 		return nil, err
 	}
 	m.disk, err = sizeOf(filepath.Join(data, "store"))
@@ -144,13 +139,13 @@ func token(data string) func() (string, error) {
 }
 
 // load has agents send for a while, and watches.
-func (m *measured) load(ctx context.Context, server *process, dir, data string) error {
+func (m *measured) load(ctx context.Context, server *daemon, address, dir, data string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	args := []string{"-agents", strconv.Itoa(m.instances), "-server", "http://" + server.Address, "-token", filepath.Join(data, "operator.token"), "-d", length.String()}
-	var prom *process
+	args := []string{"-agents", strconv.Itoa(m.instances), "-server", "http://" + address, "-token", filepath.Join(data, "operator.token"), "-d", length.String()}
+	var prom *daemon
 	if *withPrometheus {
 		free, err := vacant.Port()
 		if err != nil {
@@ -160,7 +155,7 @@ func (m *measured) load(ctx context.Context, server *process, dir, data string) 
 		if prom, err = startPrometheus(dir, m.instances, free); err != nil {
 			return err
 		}
-		defer func() { _ = prom.End() }() // what it took is known by then
+		defer func() { _ = prom.End(time.Minute) }() // what it took is known by then
 	}
 	agents := exec.CommandContext(ctx, self, args...)
 	var complaints bytes.Buffer

@@ -12,7 +12,7 @@ import (
 )
 
 // startPrometheus has a real one ask each agent, as deploy/prometheus has it do.
-func startPrometheus(dir string, instances, port int) (*process, error) {
+func startPrometheus(dir string, instances, port int) (*daemon, error) {
 	var targets []string
 	for i := range instances {
 		targets = append(targets, net.JoinHostPort(address(i).String(), strconv.Itoa(port)))
@@ -32,5 +32,5 @@ func startPrometheus(dir string, instances, port int) (*process, error) {
 		return nil, err
 	}
 	at := fmt.Sprintf("127.0.0.1:%d", own)
-	return startProcess(dir, at, "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--web.listen-address="+at)
+	return startDaemon(at, "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--web.listen-address="+at)
 }

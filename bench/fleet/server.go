@@ -11,19 +11,19 @@ import (
 	"strings"
 	"time"
 
-	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/proc/footprint"
+	"atys.dev/atys/test/process"
 )
 
-// process is a server that is watched: ours, or Prometheus.
-type process struct{ *harness.Process }
+// daemon is a server that is watched: ours, or Prometheus.
+type daemon struct{ *process.Process }
 
-func startProcess(dir, address, name string, args ...string) (*process, error) {
-	p, err := harness.StartProcess(dir, address, name, args...)
+func startDaemon(address, name string, args ...string) (*daemon, error) {
+	p, err := process.StartServer(address, name, args...)
 	if err != nil {
 		return nil, err
 	}
-	return &process{p}, nil
+	return &daemon{p}, nil
 }
 
 // watched is what a process took over some time.
@@ -35,7 +35,7 @@ type watched struct {
 }
 
 // watch measures a process each second until the context ends.
-func (p *process) watch(ctx context.Context) (w watched, err error) {
+func (p *daemon) watch(ctx context.Context) (w watched, err error) {
 	began, err := p.used()
 	if err != nil {
 		return w, err
@@ -47,7 +47,7 @@ func (p *process) watch(ctx context.Context) (w watched, err error) {
 	for {
 		select {
 		case <-every.C:
-			if w.last, err = resident(p.Command.Process.Pid); err != nil {
+			if w.last, err = resident(p.PID()); err != nil {
 				return w, err
 			}
 			sum, times, w.peak = sum+w.last, times+1, max(w.peak, w.last)
@@ -59,9 +59,8 @@ func (p *process) watch(ctx context.Context) (w watched, err error) {
 				w.minutes = append(w.minutes, now.since(minute))
 				minute = now
 			}
-		case err := <-p.Ended:
-			p.Ended <- err
-			return w, fmt.Errorf("%s ended: %w: %s", p.Command.Path, err, p.Output.Name())
+		case <-p.Ended():
+			return w, fmt.Errorf("a server ended: %w: %s", p.Err(), p.Log())
 		case <-ctx.Done():
 			now, err := p.used()
 			w.cores = now.since(began)
@@ -77,9 +76,9 @@ type used struct {
 	cpu time.Duration
 }
 
-func (p *process) used() (u used, err error) {
+func (p *daemon) used() (u used, err error) {
 	u.at = time.Now()
-	u.cpu, err = footprint.CPU(p.Command.Process.Pid)
+	u.cpu, err = footprint.CPU(p.PID())
 	return u, err
 }
 

@@ -19,7 +19,7 @@ const relayed = 50
 
 // measureVolume says what ten seconds of one busy core take in several forms.
 func measureVolume(out io.Writer) error {
-	harness.Header(out, "go run ./bench/fleet -volume")
+	harness.Header(out)
 	table := &harness.Table{}
 	table.Row("frequency", "samples", "rows", "text, a line a sample", "16 bytes a sample", "a window, all explained", "a window", "a window of "+fmt.Sprint(relayed)+" that a relay joins", "saved against text / binary")
 	for _, hz := range []int{19, 99, 10_000} {

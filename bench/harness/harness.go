@@ -1,12 +1,14 @@
-// Package harness is what benchmarks share: commands timed with all they start, and tables.
+// Package harness is what benchmarks share: how they start, commands timed with all they start, and tables.
 package harness
 
 import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -17,6 +19,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/stats"
@@ -53,17 +56,6 @@ func lastLines(out []byte) string {
 	return text
 }
 
-// Build builds the atys of this tree and gives its path.
-func Build(dir string) (string, error) {
-	path := filepath.Join(dir, "atys")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/atys")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build atys (run this from the top of the tree): %w: %s", err, out)
-	}
-	return path, nil
-}
-
 // Machine describes where a table was measured.
 func Machine() string {
 	var uts unix.Utsname
@@ -98,8 +90,28 @@ func load() string {
 }
 
 // Header prints what every table starts with.
-func Header(w io.Writer, command string) {
-	fmt.Fprintf(w, "%s\n%s, %s\n\n", command, time.Now().Format("2006-01-02"), Machine())
+func Header(w io.Writer) {
+	fmt.Fprintf(w, "%s\n%s, %s\n\n", Command(), time.Now().Format("2006-01-02"), Machine())
+}
+
+func name() string { return filepath.Base(os.Args[0]) }
+
+// Command is the command that does the same again, with defaults of today. Flags that
+// are off, and those without a description, are left out.
+func Command() string {
+	words := []string{"go run ./bench/" + name()}
+	flag.VisitAll(func(f *flag.Flag) {
+		switch value := f.Value.String(); {
+		case f.Usage == "" || value == "" || value == "false":
+		case value == "true":
+			words = append(words, "-"+f.Name)
+		case strings.ContainsAny(value, " ;&|<>*?()'\"$"):
+			words = append(words, "-"+f.Name, "'"+strings.ReplaceAll(value, "'", `'\''`)+"'")
+		default:
+			words = append(words, "-"+f.Name, value)
+		}
+	})
+	return strings.Join(append(words, flag.Args()...), " ")
 }
 
 // Table is rows of cells, printed in columns.
@@ -139,17 +151,94 @@ func Middle(values []float64, unit string) string {
 	return fmt.Sprintf("%.3g %s (%.3g to %.3g)", i.Value, unit, i.Low, i.High)
 }
 
-// Main runs a benchmark, with an error on standard error and a status.
-func Main(run func(ctx context.Context) error) {
+// Percent writes a share.
+func Percent(share float64) string { return fmt.Sprintf("%.2f%%", 100*share) }
+
+// Percents writes a share with its interval.
+func Percents(i stats.Interval) string {
+	return fmt.Sprintf("%.1f%% (%.1f to %.1f)", 100*i.Value, 100*i.Low, 100*i.High)
+}
+
+// Main parses the flags and runs a benchmark, in a directory that is removed at its end.
+// An error goes to standard error and becomes a status.
+func Main(run func(ctx context.Context, dir string) error) {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "benchmarks of the kernel part need root")
 		os.Exit(2)
 	}
-	// The first signal ends what was started; a second kills.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	flag.Parse()
+	if err := runIn(run); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func runIn(run func(ctx context.Context, dir string) error) error {
+	// The first signal ends what was started; a second kills.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	dir, err := os.MkdirTemp("", "atys-"+name())
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	return run(ctx, dir)
+}
+
+// CountBPF has the kernel measure the time of BPF programs until it is closed.
+func CountBPF() (io.Closer, error) {
+	c, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		return nil, fmt.Errorf("count the time of BPF programs: %w", err)
+	}
+	return c, nil
+}
+
+// OperatorToken is the file of the token that a server makes below its data directory.
+// It takes connections a moment before it has.
+func OperatorToken(data string) string {
+	token := filepath.Join(data, "operator.token")
+	for range 100 {
+		if _, err := os.Stat(token); err == nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return token
+}
+
+// Sleep waits, unless all is to end.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// Until tries something until it succeeds, for ten seconds: a server that was started
+// does not listen at once.
+func Until(try func() error) (err error) {
+	for range 200 {
+		if err = try(); err == nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
+}
+
+// Get asks for a page.
+func Get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
 }

@@ -37,13 +37,7 @@ type load struct {
 	medians, means, depths []float64
 }
 
-func run(ctx context.Context) error {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "atys-inside")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
+func run(ctx context.Context, dir string) (err error) {
 	loads := []*load{{name: "burn25", args: []string{"1000000"}}, {name: "deep"}}
 	for _, l := range loads {
 		if l.path, err = victims.Build(dir, l.name, victims.Options{}); err != nil {
@@ -57,7 +51,7 @@ func run(ctx context.Context) error {
 			}
 		}
 	}
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/inside -rounds %d -d %v -F %v", *rounds, *length, *hz))
+	harness.Header(os.Stdout)
 	var t harness.Table
 	t.Row("victim", "frames", "median time in BPF", "mean")
 	for _, l := range loads {

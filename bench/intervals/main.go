@@ -45,19 +45,13 @@ var placements = map[string]cpu.Placement{"cost": cpu.PlaceByCost, "cpus": cpu.P
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) (err error) {
 	if _, ok := placements[*where]; !ok {
 		return fmt.Errorf("-placement %q: choose cost, cpus or threads", *where)
 	}
 	if *windows < 2 || *atOnce < 1 || *length < 10*time.Millisecond || *length%(10*time.Millisecond) != 0 {
 		return errors.New("-windows is 2 or more, -at-once 1 or more, -d a multiple of 10ms")
 	}
-	dir, err := os.MkdirTemp("", "atys-intervals")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	var runs []*victim
 	for name := range strings.SplitSeq(*names, ",") {
 		v := &victim{name: name}

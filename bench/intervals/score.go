@@ -15,8 +15,7 @@ const (
 )
 
 func report(runs []*victim) error {
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/intervals -windows %d -d %v -F %v -at-once %d -placement %s",
-		*windows, *length, *hz, *atOnce, *where))
+	harness.Header(os.Stdout)
 	var t harness.Table
 	t.Row("victim", "windows", "samples in each", "intervals", "covered (95%)", "width / mid-P", "design effect", "largest bias", "holds")
 	for _, v := range runs {

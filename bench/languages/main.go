@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/test/process"
 )
 
 var (
@@ -64,13 +65,7 @@ type profiler struct {
 	args func(pid, hz int, seconds int, out string) []string
 }
 
-func run(ctx context.Context) error {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "atys-languages")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
+func run(ctx context.Context, dir string) error {
 	contests, err := prepare(ctx, dir)
 	if err != nil {
 		return err
@@ -84,13 +79,13 @@ func run(ctx context.Context) error {
 			}
 		}
 	}
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/languages -rounds %d -d %v", *rounds, *length))
+	harness.Header(os.Stdout)
 	return t.Print(os.Stdout)
 }
 
 // prepare builds what is run. The rivals are those that .ci/peers installs.
 func prepare(ctx context.Context, dir string) ([]contest, error) {
-	atys, err := harness.Build(dir)
+	atys, err := process.Build(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

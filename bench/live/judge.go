@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/profile"
 )
 
@@ -165,7 +166,7 @@ func (v *verdict) reasons() string {
 
 // explain prints the most frequent faults.
 func (v *verdict) explain(w io.Writer, name string, top int) {
-	fmt.Fprintf(w, "== %s: %d samples, %s whole\n", name, v.samples, percent(v.share(v.whole)))
+	fmt.Fprintf(w, "== %s: %d samples, %s whole\n", name, v.samples, harness.Percent(v.share(v.whole)))
 	faults := byCount(v.faults)
 	for _, fault := range faults[:min(top, len(faults))] {
 		fmt.Fprintf(w, "%6d  %s\n", v.faults[fault], fault)

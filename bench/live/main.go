@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"regexp"
 	"strconv"
 	"time"
@@ -46,19 +45,11 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
+func run(ctx context.Context, dir string) error {
 	match, err := regexp.Compile(*only)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "atys-live")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	all, err := workloads(ctx, dir)
 	if err != nil {
 		return err
@@ -74,8 +65,8 @@ func run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("workload %s: %w", w.name, err)
 		}
-		t.Row(w.name, strconv.FormatInt(v.samples, 10), grade(v.share(v.whole), w.language), percent(v.share(v.complete)),
-			percent(v.share(v.entered)), percent(v.share(v.without)), percent(v.share(v.nameless)), percent(v.share(v.gaps)), v.reasons())
+		t.Row(w.name, strconv.FormatInt(v.samples, 10), grade(v.share(v.whole), w.language), harness.Percent(v.share(v.complete)),
+			harness.Percent(v.share(v.entered)), harness.Percent(v.share(v.without)), harness.Percent(v.share(v.nameless)), harness.Percent(v.share(v.gaps)), v.reasons())
 		if v.share(v.whole) < floor && w.language != erlang {
 			below++
 		}
@@ -83,27 +74,25 @@ func run(ctx context.Context) error {
 			v.explain(os.Stderr, w.name, *patterns)
 		}
 	}
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/live -F %v -d %v", *frequency, *length))
+	harness.Header(os.Stdout)
 	if err := t.Print(os.Stdout); err != nil {
 		return err
 	}
 	if below > 0 {
-		return fmt.Errorf("%d workloads are below the floor of %s", below, percent(floor))
+		return fmt.Errorf("%d workloads are below the floor of %s", below, harness.Percent(floor))
 	}
 	return nil
 }
-
-func percent(share float64) string { return fmt.Sprintf("%.2f%%", 100*share) }
 
 // grade marks a share that misses the goal, or the floor. Erlang's is only told.
 func grade(share float64, l *language) string {
 	switch {
 	case l == erlang || share >= goal:
-		return percent(share)
+		return harness.Percent(share)
 	case share >= floor:
-		return percent(share) + " (below the goal)"
+		return harness.Percent(share) + " (below the goal)"
 	}
-	return percent(share) + " (below the floor)"
+	return harness.Percent(share) + " (below the floor)"
 }
 
 // measure records a workload while it is loaded.

@@ -14,10 +14,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
-
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/test/process"
 )
 
 var (
@@ -34,26 +32,20 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	switch {
 	case *length < 20*time.Second || *settle < 10*time.Second:
 		return fmt.Errorf("-d %v -settle %v: windows last 10 s; give 20 s and 10 s or more", *length, *settle)
 	case *services < 1 || *rounds < 1:
 		return fmt.Errorf("-n %d -rounds %d: want 1 or more", *services, *rounds)
 	}
-	dir, err := os.MkdirTemp("", "atys-node")
+	atys, err := process.Build(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	atys, err := harness.Build(dir)
+	statistics, err := harness.CountBPF()
 	if err != nil {
 		return err
-	}
-	statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
-	if err != nil {
-		return fmt.Errorf("count the time of BPF programs: %w", err)
 	}
 	defer statistics.Close()
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/proc/footprint"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/vacant"
 )
 
@@ -48,12 +47,12 @@ func measure(ctx context.Context, atys, dir string, shipping bool) (o once, err 
 		}
 	}
 	address, metrics := fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
-	var server *harness.Process
+	var server *process.Process
 	if shipping {
-		if server, err = harness.StartProcess(dir, address, atys, "server", "--data", filepath.Join(dir, "server"), "--listen", address); err != nil {
+		if server, err = process.StartServer(address, atys, "server", "--data", filepath.Join(dir, "server"), "--listen", address); err != nil {
 			return o, err
 		}
-		defer func() { err = errors.Join(err, server.End()) }()
+		defer func() { err = errors.Join(err, server.End(time.Minute)) }()
 	}
 	data := filepath.Join(dir, "agent")
 	if err := os.Mkdir(data, 0o700); err != nil {
@@ -66,16 +65,16 @@ func measure(ctx context.Context, atys, dir string, shipping bool) (o once, err 
 	if *more != "" {
 		args = append(args, *more)
 	}
-	agent, err := harness.StartProcess(data, metrics, atys, args...)
+	agent, err := process.StartServer(metrics, atys, args...)
 	if err != nil {
 		return o, err
 	}
-	defer func() { err = errors.Join(err, agent.End()) }()
+	defer func() { err = errors.Join(err, agent.End(time.Minute)) }()
 	if err := harness.Sleep(ctx, *settle); err != nil {
 		return o, err
 	}
 	if err := o.watch(ctx, agent, server, metrics); err != nil {
-		return o, fmt.Errorf("%w: %s", err, tail(agent.Output.Name()))
+		return o, fmt.Errorf("%w: %s", err, agent.Log())
 	}
 	if shipping {
 		if err := o.ask(ctx, atys, address); err != nil {
@@ -89,8 +88,8 @@ func measure(ctx context.Context, atys, dir string, shipping bool) (o once, err 
 }
 
 // watch measures between two moments.
-func (o *once) watch(ctx context.Context, agent, server *harness.Process, metrics string) (err error) {
-	pid := agent.Command.Process.Pid
+func (o *once) watch(ctx context.Context, agent, server *process.Process, metrics string) (err error) {
+	pid := agent.PID()
 	before, err := said(ctx, metrics)
 	if err != nil {
 		return err
@@ -101,7 +100,7 @@ func (o *once) watch(ctx context.Context, agent, server *harness.Process, metric
 	}
 	var serverCPU time.Duration
 	if server != nil {
-		if serverCPU, err = footprint.CPU(server.Command.Process.Pid); err != nil {
+		if serverCPU, err = footprint.CPU(server.PID()); err != nil {
 			return err
 		}
 	}
@@ -121,7 +120,7 @@ func (o *once) watch(ctx context.Context, agent, server *harness.Process, metric
 	o.bpf = (o.last.RunTime - o.first.RunTime).Seconds() / took
 	o.interrupts = float64(o.last.SampleRuns-o.first.SampleRuns) / took
 	if server != nil {
-		now, err := footprint.CPU(server.Command.Process.Pid)
+		now, err := footprint.CPU(server.PID())
 		if err != nil {
 			return err
 		}
@@ -151,25 +150,18 @@ func (o *once) watch(ctx context.Context, agent, server *harness.Process, metric
 
 // said is what the agent tells Prometheus of itself.
 func said(ctx context.Context, address string) (map[string]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	page, err := harness.Get(ctx, "http://"+address+"/metrics")
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
 	all := map[string]float64{}
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		name, text, _ := strings.Cut(lines.Text(), " ")
+	for line := range strings.Lines(string(page)) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if value, err := strconv.ParseFloat(text, 64); err == nil && strings.HasPrefix(name, "atys_agent_") {
 			all[name] = value
 		}
 	}
-	return all, lines.Err()
+	return all, nil
 }
 
 // ask counts what arrived of the time that was measured.
@@ -207,13 +199,4 @@ func (o *once) ask(ctx context.Context, atys, address string) error {
 	}
 	o.targets = len(seen)
 	return nil
-}
-
-// tail is the end of what a process said.
-func tail(name string) string {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-1000):])
 }

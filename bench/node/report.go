@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"atys.dev/atys/bench/harness"
@@ -13,7 +12,7 @@ import (
 type measured struct{ shipping, spooling []once }
 
 func (m measured) report(w io.Writer) error {
-	harness.Header(w, "go run ./bench/node "+strings.Join(os.Args[1:], " "))
+	harness.Header(w)
 	of := func(value func(*once) float64, unit string) string { return middle(m.shipping, value, unit) }
 	share := func(value func(*once) float64) string {
 		return of(func(o *once) float64 { return 100 * value(o) }, "% of a core")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/test/process"
 )
 
 var (
@@ -35,40 +36,33 @@ const longestTurn = time.Hour
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) (err error) {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "atys-overload")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
+func run(ctx context.Context, dir string) (err error) {
 	atys := *program
 	if atys == "" {
-		if atys, err = harness.Build(dir); err != nil {
+		if atys, err = process.Build(ctx, dir); err != nil {
 			return err
 		}
 	}
-	harness.Header(os.Stdout, commandLine())
+	harness.Header(os.Stdout)
 	up, err := startUp(atys, dir, "data", *listen)
 	if err != nil {
 		return err
 	}
-	w := &watch{address: "http://" + *listen, began: time.Now(), process: up.Command.Process.Pid}
+	w := &watch{address: "http://" + *listen, began: time.Now(), process: up.PID()}
 	if *against != "" {
 		other, startErr := startUp(*against, dir, "other", "")
 		if startErr != nil {
-			return errors.Join(startErr, up.End())
+			return errors.Join(startErr, up.End(time.Minute))
 		}
-		defer func() { err = errors.Join(err, other.End()) }()
-		w.against = other.Command.Process.Pid
+		defer func() { err = errors.Join(err, other.End(time.Minute)) }()
+		w.against = other.PID()
 	}
 	err = w.follow(ctx, dir)
-	if ended := up.End(); err == nil {
+	if ended := up.End(time.Minute); err == nil {
 		err = ended
 	}
 	if err != nil {
-		said, _ := os.ReadFile(up.Output.Name()) // what it says explains, if anything does
-		err = fmt.Errorf("%w: %s", err, said)
+		err = fmt.Errorf("%w: %s", err, up.Log())
 	}
 	if w.calm == 0 { // the load never ended
 		return err
@@ -76,25 +70,19 @@ func run(ctx context.Context) (err error) {
 	return errors.Join(err, w.report(os.Stdout))
 }
 
-// commandLine is the command that does the same again.
-func commandLine() string {
-	line := fmt.Sprintf("go run ./bench/overload -d %v -every %v -max-cpu %s", *length, *every, *maxCPU)
-	if *load != "" {
-		line += fmt.Sprintf(" -load '%s'", *load)
-	}
-	return line
-}
-
 // startUp starts an atys up with data and a cache of its own, both empty: this is its
 // first start on the machine. Without an address it listens on any port and is not
 // waited for.
-func startUp(program, dir, name, address string) (*harness.Process, error) {
+func startUp(program, dir, name, address string) (*process.Process, error) {
 	dir = filepath.Join(dir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	return harness.StartProcess(dir, address, "env", "XDG_CACHE_HOME="+filepath.Join(dir, "cache"),
-		program, "up", "--data", filepath.Join(dir, "data"), "--listen", cmp.Or(address, "127.0.0.1:0"), "--max-cpu", *maxCPU)
+	args := []string{"XDG_CACHE_HOME=" + filepath.Join(dir, "cache"), program, "up", "--data", filepath.Join(dir, "data"), "--listen", cmp.Or(address, "127.0.0.1:0"), "--max-cpu", *maxCPU}
+	if address == "" {
+		return process.Start("env", args...)
+	}
+	return process.StartServer(address, "env", args...)
 }
 
 // follow watches atys through overload and calm.

@@ -25,7 +25,7 @@ import (
 	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/prune/cost"
 	"atys.dev/atys/internal/render"
-	"atys.dev/atys/internal/stats"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/victims"
 )
 
@@ -42,17 +42,11 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *threads < 1 || *rounds < 1 {
 		return errors.New("-threads and -rounds are 1 or more")
 	}
-	dir, err := os.MkdirTemp("", "atys-pruning")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	atys, err := harness.Build(dir)
+	atys, err := process.Build(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -66,7 +60,7 @@ func run(ctx context.Context) error {
 	if _, err := harness.Run(ctx, "javac", "--release", "11", "-g", "-d", dir, "bench/pruning/testdata/Crowd.java"); err != nil {
 		return err
 	}
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/pruning -threads %d -cores %g -settle %v -d %v -F %d -rounds %d -only %q", *threads, *cores, *settle, *length, *hz, *rounds, *only))
+	harness.Header(os.Stdout)
 	for _, how := range []string{"skewed", "even"} {
 		path, err := record(ctx, chosen[0], atys, dir, how)
 		if err == nil {
@@ -131,12 +125,12 @@ func report(ctx context.Context, path, how string) error {
 	}
 	t.Row(append(head, "to prune", "naming saved", "encoding saved", "shipping saved", "time saved", "bytes saved")...)
 	for _, l := range r.Levels {
-		row := []string{prune.Level(l.Percent), strconv.Itoa(l.Threads), percent(l.MostOff)}
+		row := []string{prune.Level(l.Percent), strconv.Itoa(l.Threads), harness.Percent(l.MostOff)}
 		for _, mape := range l.MAPE {
-			row = append(row, percent(mape))
+			row = append(row, harness.Percent(mape))
 		}
-		t.Row(append(row, ms(l.Took[cost.Pruning]), percent(l.Saved[cost.Naming].Value), percent(l.Saved[cost.Encoding].Value), percent(l.Saved[cost.Shipping].Value),
-			interval(l.SavedAll), percent(l.SavedBytes))...)
+		t.Row(append(row, ms(l.Took[cost.Pruning]), harness.Percent(l.Saved[cost.Naming].Value), harness.Percent(l.Saved[cost.Encoding].Value), harness.Percent(l.Saved[cost.Shipping].Value),
+			harness.Percents(l.SavedAll), harness.Percent(l.SavedBytes))...)
 	}
 	if err := t.Print(os.Stdout); err != nil {
 		return err
@@ -146,9 +140,3 @@ func report(ctx context.Context, path, how string) error {
 }
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.3g ms", 1000*d.Seconds()) }
-
-func percent(part float64) string { return fmt.Sprintf("%.2f%%", 100*part) }
-
-func interval(i stats.Interval) string {
-	return fmt.Sprintf("%.1f%% (%.1f to %.1f)", 100*i.Value, 100*i.Low, 100*i.High)
-}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/test/process"
 )
 
 var (
@@ -30,20 +31,14 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *moves < 1 || *moves > 7 {
 		return fmt.Errorf("-moves %d: there are eight functions, give 1 to 7", *moves)
 	}
 	if *part < 1 || *part > 25 {
 		return fmt.Errorf("-part %d: the function they move from has 26 hundredths: give 1 to 25", *part)
 	}
-	dir, err := os.MkdirTemp("", "atys-reaction")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	atys, err := harness.Build(dir)
+	atys, err := process.Build(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -51,7 +46,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	harness.Header(os.Stdout, "reaction")
+	harness.Header(os.Stdout)
 	var t harness.Table
 	t.Row("what", "measured", "floor", "goal")
 	if *services > 0 {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/vacant"
 )
 
@@ -76,14 +77,14 @@ func startFleet(ctx context.Context, dir, atys string) (address string, end func
 	if err := os.WriteFile(profile, fmt.Appendf(nil, asked, highest), 0o600); err != nil {
 		return "", nil, err
 	}
-	up, err := harness.StartProcess(dir, address, atys, "up", "--listen", address, "--data", data)
+	up, err := process.StartServer(address, atys, "up", "--listen", address, "--data", data)
 	if err != nil {
 		return "", nil, err
 	}
 	if _, err := harness.Run(ctx, atys, "apply", "-f", profile, "--server", "http://"+address, "--token-file", harness.OperatorToken(data)); err != nil {
-		return "", nil, errors.Join(err, up.End())
+		return "", nil, errors.Join(err, up.End(time.Minute))
 	}
-	return address, up.End, nil
+	return address, func() error { return up.End(time.Minute) }, nil
 }
 
 // startMovers starts the services. Together they keep the machine's CPUs busy, but for

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/internal/proc/footprint"
+	"atys.dev/atys/test/process"
 )
 
 var (
@@ -33,19 +35,13 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) (err error) {
-	flag.Parse()
+func run(ctx context.Context, dir string) (err error) {
 	if *length < time.Second || *rounds < 1 {
 		return errors.New("-d is 1s or more, -rounds 1 or more")
 	}
-	dir, err := os.MkdirTemp("", "atys-restart")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	program := *given
 	if program == "" {
-		if program, err = harness.Build(dir); err != nil {
+		if program, err = process.Build(ctx, dir); err != nil {
 			return err
 		}
 	}
@@ -66,7 +62,7 @@ func run(ctx context.Context) (err error) {
 			first, again, kept = append(first, a), append(again, b), size
 		}
 	}
-	harness.Header(os.Stdout, "go run ./bench/restart "+strings.Join(os.Args[1:], " "))
+	harness.Header(os.Stdout)
 	t := harness.Table{}
 	t.Row("start", "CPU time of the first "+length.String())
 	t.Row("with nothing on disk", harness.Middle(first, "s"))
@@ -108,31 +104,14 @@ func start(ctx context.Context, program, dir string) (seconds float64, err error
 		return 0, err
 	}
 	args := append([]string{"up", "--data", filepath.Join(dir, "data"), "--listen", *listen}, strings.Fields(*extra)...)
-	p, err := harness.StartProcess(dir, "", program, args...)
+	p, err := process.Start(program, args...)
 	if err != nil {
 		return 0, err
 	}
 	sleepErr := harness.Sleep(ctx, *length)
-	seconds, err = cpuTime(p.Command.Process.Pid)
-	if err = errors.Join(sleepErr, err, p.End()); err != nil {
-		said, _ := os.ReadFile(p.Output.Name()) // it explains, if anything does
-		return 0, fmt.Errorf("%w\n%s", err, said)
+	used, err := footprint.CPU(p.PID())
+	if err = errors.Join(sleepErr, err, p.End(time.Minute)); err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, p.Log())
 	}
-	return seconds, nil
-}
-
-// cpuTime is what a process has used so far, in user and kernel mode.
-func cpuTime(pid int) (float64, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	const user, kernel, hz = 11, 12, 100
-	if len(fields) <= kernel {
-		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, stat)
-	}
-	u, err1 := strconv.ParseFloat(fields[user], 64)
-	k, err2 := strconv.ParseFloat(fields[kernel], 64)
-	return (u + k) / hz, errors.Join(err1, err2)
+	return used.Seconds(), nil
 }

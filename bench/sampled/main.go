@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/victims"
 )
 
@@ -33,8 +34,7 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if flag.NArg() > 0 || *samples < 1 || *limit < 10*time.Second {
 		return errors.New("-samples is 1 or more, -limit 10s or more, and there are no arguments")
 	}
@@ -57,13 +57,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer done.close()
-	dir, err := os.MkdirTemp("", "atys-sampled")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	b := bench{dir: dir, programs: map[string]string{}}
-	if b.programs[newProgram], err = harness.Build(dir); err != nil {
+	if b.programs[newProgram], err = process.Build(ctx, dir); err != nil {
 		return err
 	}
 	if *other != "" {

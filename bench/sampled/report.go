@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"strings"
 
 	"atys.dev/atys/bench/harness"
 )
 
 // report prints the matrix and the mean ratio at each rate.
 func report(w io.Writer, all []cell, done *resultFile) error {
-	harness.Header(w, "go run ./bench/sampled "+strings.Join(os.Args[1:], " "))
+	harness.Header(w)
 	var t harness.Table
 	head := []string{"cell", "samples", "sampled / exact (99.9%)", "must", "holds", "stolen"}
 	if *other != "" {

@@ -32,12 +32,11 @@ const (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *rounds < 2 {
 		return errors.New("-rounds is 2 or more")
 	}
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/service -rounds %d -seed %d", *rounds, *seed))
+	harness.Header(os.Stdout)
 	var t harness.Table
 	t.Row("instances", "of them recorded", "share", "instances' shares differ by", "sizes", "samples of each", "clusters", "no interval", "covered (95%)", "of the selection's", "width / what the variance gives", "holds")
 	for _, f := range fleets() {
@@ -67,7 +66,7 @@ func (f fleet) row(t *harness.Table, clusters string, r tally) {
 		of = fmt.Sprintf("of %d", f.eligible)
 	}
 	t.Row(fmt.Sprint(f.instances), of, fmt.Sprintf("%g%%", 100*f.share), fmt.Sprintf("%g%%", 100*f.spread), sizes, fmt.Sprint(f.samples), clusters,
-		fmt.Sprintf("%.1f%%", 100*float64(*rounds-r.known)/float64(*rounds)), fmt.Sprintf("%.1f%% (%.1f to %.1f)", 100*covered.Value, 100*covered.Low, 100*covered.High),
+		fmt.Sprintf("%.1f%%", 100*float64(*rounds-r.known)/float64(*rounds)), harness.Percents(covered),
 		fmt.Sprintf("%.1f%%", 100*float64(r.bySelection)/float64(r.known)), fmt.Sprintf("%.2f", r.ratio()), holds)
 }
 

@@ -16,9 +16,6 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
-
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/proc/footprint"
 	"atys.dev/atys/internal/profile"
@@ -39,19 +36,13 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *every < time.Second || *length < 2**every {
 		return errors.New("-every is 1s or more, -d twice as long or longer")
 	}
-	dir, err := os.MkdirTemp("", "atys-soak")
+	statistics, err := harness.CountBPF()
 	if err != nil {
 		return err
-	}
-	defer os.RemoveAll(dir)
-	statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
-	if err != nil {
-		return fmt.Errorf("count the time of BPF programs: %w", err)
 	}
 	defer statistics.Close()
 	s := &soak{}

@@ -13,7 +13,7 @@ import (
 )
 
 func (s *soak) report(w io.Writer) error {
-	harness.Header(w, fmt.Sprintf("go run ./bench/soak -d %v -every %v -rate %v -F %v -java %s -python %s", *length, *every, *rate, *hz, *java, *python))
+	harness.Header(w)
 	var t harness.Table
 	t.Row("after", "descriptors", "BPF maps", "RSS without maps", "processes", "mappings, files, rows", "events lost, failed processes, tables", "samples", "without a name", "CPU", "in BPF")
 	var last state

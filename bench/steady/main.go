@@ -15,10 +15,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
-
 	"atys.dev/atys/bench/harness"
+	"atys.dev/atys/test/process"
 )
 
 var (
@@ -38,23 +36,17 @@ const warm = 5 * time.Second
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *length < settled+5*time.Second {
 		return fmt.Errorf("-d %v: a recording is steady after %v, give it 5 s more", *length, settled)
 	}
-	dir, err := os.MkdirTemp("", "atys-steady")
+	atys, err := process.Build(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	atys, err := harness.Build(dir)
+	statistics, err := harness.CountBPF()
 	if err != nil {
 		return err
-	}
-	statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
-	if err != nil {
-		return fmt.Errorf("count the time of BPF programs: %w", err)
 	}
 	defer statistics.Close()
 	ctx, cancel := context.WithCancel(ctx)

@@ -14,8 +14,7 @@ import (
 )
 
 func (m measured) report(w io.Writer) error {
-	harness.Header(w, fmt.Sprintf("go run ./bench/steady -d %v -rounds %d -starts %d -start-d %v -tables %d -idle %d -F %v -nice %d -interrupt %v",
-		*length, *rounds, *starts, *startLength, *tables, *idle, *hz, *nice, *interrupt))
+	harness.Header(w)
 	of := func(value func(steady) float64, unit string) string {
 		if len(m.steady) == 0 {
 			return ""

@@ -19,9 +19,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
-
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/proc/footprint"
 	"atys.dev/atys/internal/profile"
@@ -43,23 +40,17 @@ var (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "atys-storm")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
+func run(ctx context.Context, dir string) error {
 	path, err := victims.Build(dir, "forkstorm", victims.Options{})
 	if err != nil {
 		return err
 	}
-	statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	statistics, err := harness.CountBPF()
 	if err != nil {
-		return fmt.Errorf("count the time of BPF programs: %w", err)
+		return err
 	}
 	defer statistics.Close()
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/storm -d %v -rate %v -storms %d -quiet %v -F %s", *length, *rate, *storms, *quiet, *rates))
+	harness.Header(os.Stdout)
 	for field := range strings.SplitSeq(*rates, ",") {
 		hz, err := strconv.ParseFloat(field, 64)
 		if err != nil {

@@ -42,21 +42,15 @@ var driver []byte
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	switch {
 	case *files < 1 || *atOnce > *files:
 		return fmt.Errorf("-n %d -runnable %d: want at least one file, and no more at once than there are", *files, *atOnce)
 	case *turn <= *settle:
 		return fmt.Errorf("-turn %v -settle %v: nothing would be counted", *turn, *settle)
 	}
-	dir := *keep
-	if dir == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "atys-tables"); err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
+	if *keep != "" {
+		dir = *keep
 	}
 	program, err := buildDriver(dir)
 	if err != nil {

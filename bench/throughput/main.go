@@ -21,6 +21,7 @@ import (
 	"atys.dev/atys/bench/runtimes"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/format"
+	"atys.dev/atys/test/process"
 )
 
 var (
@@ -39,17 +40,11 @@ const (
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *rounds < 1 || *length < time.Second {
 		return errors.New("-rounds is 1 or more, -d 1s or more")
 	}
-	dir, err := os.MkdirTemp("", "atys-throughput")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	atys, err := harness.Build(dir)
+	atys, err := process.Build(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -225,7 +220,7 @@ func (p *program) record(ctx context.Context, atys, path string) (outcome, error
 }
 
 func report(programs []*program) error {
-	harness.Header(os.Stdout, fmt.Sprintf("go run ./bench/throughput -rounds %d -d %v -F %d -only %q", *rounds, *length, *hz, *only))
+	harness.Header(os.Stdout)
 	var t harness.Table
 	t.Row("program", "alone", "sampled", "throughput", "samples", "of expected", "lost", "cut", "without a name", "CPU of atys", "same output and status")
 	for _, p := range programs {

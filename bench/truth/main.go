@@ -41,16 +41,10 @@ const lead = 10 * time.Second
 
 func main() { harness.Main(run) }
 
-func run(ctx context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	if *windows < 2 || *atOnce < 1 || *length < 10*time.Millisecond || *length%(10*time.Millisecond) != 0 {
 		return errors.New("-windows is 2 or more, -at-once 1 or more, -d a multiple of 10ms")
 	}
-	dir, err := os.MkdirTemp("", "atys-truth")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
 	runs, err := prepare(ctx, dir)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ const (
 )
 
 func report(w io.Writer, runs []*program) error {
-	harness.Header(w, fmt.Sprintf("go run ./bench/truth -windows %d -d %v -F %v -at-once %d -only %q", *windows, *length, *hz, *atOnce, *only))
+	harness.Header(w)
 	var t harness.Table
 	t.Row("runtime", "windows", "samples in each", "intervals", "functions: covered (95%)", "width / mid-P", "worst bias", "lines: covered (95%)", "width / mid-P", "worst bias", "holds")
 	families := map[string]*program{}

@@ -31,8 +31,7 @@ var verbose = flag.Bool("v", false, "where a program is refused, print all the v
 
 func main() { harness.Main(run) }
 
-func run(context.Context) error {
-	flag.Parse()
+func run(ctx context.Context, dir string) error {
 	objects := flag.Args()
 	if len(objects) == 0 {
 		var err error
@@ -43,7 +42,7 @@ func run(context.Context) error {
 	if err := bpf.RaiseLimits(); err != nil {
 		return err
 	}
-	harness.Header(os.Stdout, "go run ./bench/verified")
+	harness.Header(os.Stdout)
 	var t harness.Table
 	t.Row("object", "program", "its instructions", "verified instructions", "states at most", "deepest frame of stack, bytes", "time")
 	for _, object := range objects {

@@ -16,12 +16,13 @@ import (
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/process"
 )
 
 // Agent is an agent that can be killed and started again: what it keeps, and
 // what it is called, stay the same.
 type Agent struct {
-	*Process
+	*process.Process
 	Program, Dir, Node string
 	Args               []string
 	Within             []string // what runs it
@@ -51,7 +52,7 @@ func NewAgent(s *Server, url, dir, node string, within []string, args ...string)
 
 // Again starts it anew.
 func (a *Agent) Again() (err error) {
-	a.Process, err = Start(a.Within, a.Program, a.Args...)
+	a.Process, err = start(a.Within, a.Program, a.Args...)
 	return err
 }
 

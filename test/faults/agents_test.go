@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/testwait"
 )
 
@@ -44,7 +45,7 @@ func wait(t *testing.T, a *Agent, what string, so func() bool) {
 }
 
 // waitFor is wait that shows the log of a process if it fails.
-func waitFor(t *testing.T, what string, so func() bool, p *Process) {
+func waitFor(t *testing.T, what string, so func() bool, p *process.Process) {
 	t.Helper()
 	testwait.Until(t, what, so, p.Log)
 }

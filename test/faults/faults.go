@@ -11,110 +11,25 @@
 package faults
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"atys.dev/atys/internal/auth"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/vacant"
 )
 
-// Build builds atys into a directory.
-func Build(ctx context.Context, dir string) (program string, err error) {
-	program = filepath.Join(dir, "atys")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "atys.dev/atys/cmd/atys").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build atys: %w\n%s", err, out)
-	}
-	return program, nil
-}
-
-// Process is an atys that runs.
-type Process struct {
-	command *exec.Cmd
-	log     *log
-	ended   chan struct{}
-	err     error // once it has ended
-}
-
-// log keeps the end of what a process says.
-type log struct {
-	mu   sync.Mutex // guards text
-	text []byte
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	const most = 64 << 10
-	l.text = append(l.text, p...)
-	l.text = l.text[max(0, len(l.text)-most):]
-	return len(p), nil
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.text)
-}
-
-// Start runs a program until it is ended; within is what runs it, such as ip
-// netns exec, if not we.
-func Start(within []string, program string, args ...string) (*Process, error) {
+// start runs a program; within is what runs it, such as ip netns exec, if not we.
+func start(within []string, program string, args ...string) (*process.Process, error) {
 	line := slices.Concat(within, []string{program}, args)
-	p := &Process{command: exec.Command(line[0], line[1:]...), log: &log{}, ended: make(chan struct{})}
-	p.command.Stdout, p.command.Stderr = p.log, p.log
-	if err := p.command.Start(); err != nil {
-		return nil, err
-	}
-	go func() {
-		p.err = p.command.Wait()
-		close(p.ended)
-	}()
-	return p, nil
-}
-
-// PID is its number.
-func (p *Process) PID() int { return p.command.Process.Pid }
-
-// Log is the end of what it said.
-func (p *Process) Log() string { return p.log.String() }
-
-// Signal sends it a signal; one that has ended gets none.
-func (p *Process) Signal(s os.Signal) {
-	_ = p.command.Process.Signal(s)
-}
-
-// Kill ends it as a crash would, and waits.
-func (p *Process) Kill() {
-	_ = p.command.Process.Kill() // it may have ended
-	<-p.ended
-}
-
-// End asks it to end, as Ctrl-C does, and waits.
-func (p *Process) End(patience time.Duration) error {
-	p.Signal(os.Interrupt)
-	select {
-	case <-p.ended:
-		return p.err
-	case <-time.After(patience):
-		p.Kill()
-		return fmt.Errorf("it did not end within %v: %s", patience, p.Log())
-	}
+	return process.Start(line[0], line[1:]...)
 }
 
 // Server is a server that can be killed and started again: what it keeps, and
 // where it answers, stay the same.
 type Server struct {
-	*Process
+	*process.Process
 	Program, Dir, Address string
 	Args                  []string
 	Within                []string // what runs it
@@ -149,28 +64,14 @@ func (s *Server) Token() (string, error) {
 // Again starts it anew, and waits until it answers.
 func (s *Server) Again() (err error) {
 	args := append([]string{"server", "--data", s.Dir, "--listen", s.Address, "--request-rate", "0"}, s.Args...)
-	if s.Process, err = Start(s.Within, s.Program, args...); err != nil {
+	if s.Process, err = start(s.Within, s.Program, args...); err != nil {
 		return err
 	}
-	for began := time.Now(); time.Since(began) < startWithin; time.Sleep(5 * time.Millisecond) {
-		if s.answers() {
-			return nil
-		}
-		select {
-		case <-s.ended:
-			return fmt.Errorf("the server ended: %s", s.Log())
-		default:
-		}
-	}
-	s.Kill()
-	return errors.New("the server does not answer: " + strings.TrimSpace(s.Log()))
+	return s.Await(startWithin, s.answers)
 }
 
 // answers tells whether it takes requests; it does once its operator can ask.
 func (s *Server) answers() bool {
-	if _, err := s.Token(); err != nil {
-		return false
-	}
-	c, err := net.Dial("tcp", s.Address)
-	return err == nil && c.Close() == nil
+	_, err := s.Token()
+	return err == nil && process.Answers(s.Address)
 }

@@ -26,6 +26,7 @@ import (
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/testwait"
 )
 
@@ -48,7 +49,7 @@ func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "atys-faults")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		program, err = Build(context.Background(), dir)
+		program, err = process.Build(context.Background(), dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -2,25 +2,23 @@ package faults
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"time"
 
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/vacant"
 )
 
 // Relay is a relay that can be killed and started again at the same place.
 type Relay struct {
-	*Process
+	*process.Process
 	Within  []string // what runs it
 	server  *Server
 	address string
@@ -64,16 +62,10 @@ func (r *Relay) Client() *http.Client {
 
 // Again starts it anew, and waits until it can be asked.
 func (r *Relay) Again() (err error) {
-	if r.Process, err = Start(r.Within, r.server.Program, r.args...); err != nil {
+	if r.Process, err = start(r.Within, r.server.Program, r.args...); err != nil {
 		return err
 	}
-	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(5 * time.Millisecond) {
-		if c, err := net.Dial("tcp", r.address); err == nil {
-			return c.Close()
-		}
-	}
-	r.Kill()
-	return fmt.Errorf("the relay does not answer: %s", r.Log())
+	return r.Await(startWithin, func() bool { return process.Answers(r.address) })
 }
 
 // Relays are those that a server knows, by name.

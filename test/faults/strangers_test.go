@@ -24,6 +24,7 @@ import (
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/testwait"
 )
 
@@ -187,7 +188,7 @@ func TestStrangersAtOnce(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		to     Receiver
-		at     *Process
+		at     *process.Process
 		client *http.Client
 		most   int // megabytes
 		may    func(procedure string) bool
@@ -269,7 +270,7 @@ func pages(ctx context.Context, t *testing.T, url string) (slowest time.Duration
 }
 
 // resetPeak has the kernel forget how much memory a process had at most.
-func resetPeak(t *testing.T, p *Process) {
+func resetPeak(t *testing.T, p *process.Process) {
 	t.Helper()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.PID()), []byte("5"), 0); err != nil {
 		t.Fatal(err)
@@ -279,7 +280,7 @@ func resetPeak(t *testing.T, p *Process) {
 var peakLine = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
 // peak is how many megabytes a process had at most.
-func peak(t *testing.T, p *Process) int {
+func peak(t *testing.T, p *process.Process) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {

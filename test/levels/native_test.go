@@ -13,6 +13,7 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
 	"atys.dev/atys/test/faults"
+	"atys.dev/atys/test/process"
 )
 
 // library is what instances call to make ids.
@@ -37,7 +38,7 @@ func instances(t *testing.T) (program string) {
 		t.Skip("an agent records as root")
 	}
 	dir := t.TempDir()
-	program, err := faults.Build(t.Context(), dir)
+	program, err := process.Build(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
