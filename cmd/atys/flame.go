@@ -85,14 +85,10 @@ func flame(out, log io.Writer, f flameFlags, paths []string) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	if paths, err = orRecorded(paths, log); err != nil {
-		return err
-	}
-	s, err := f.read(readProfile, paths...)
+	s, err := f.readFiles(log, paths)
 	if err != nil {
 		return err
 	}
-	warn(log, names(paths), s)
 	window, o := led(s.window, f.processes, f.threads)
 	tree, err := profile.NewTree(profile.TreeOptions{Process: o.processes, Thread: o.threads}, window)
 	if err != nil {

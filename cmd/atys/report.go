@@ -75,14 +75,10 @@ func report(out, log io.Writer, f reportFlags, paths []string) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	if paths, err = orRecorded(paths, log); err != nil {
-		return err
-	}
-	s, err := f.read(readProfile, paths...)
+	s, err := f.readFiles(log, paths)
 	if err != nil {
 		return err
 	}
-	warn(log, names(paths), s)
 	w := bufio.NewWriter(out)
 	switch {
 	case f.threads:

@@ -83,6 +83,20 @@ func warn(log io.Writer, name string, read ...*selected) {
 	}
 }
 
+// readFiles selects from files, or from what record writes if none is named, and warns of
+// expressions that match nothing.
+func (s *selectionFlags) readFiles(log io.Writer, paths []string) (*selected, error) {
+	paths, err := orRecorded(paths, log)
+	if err != nil {
+		return nil, err
+	}
+	read, err := s.read(readProfile, paths...)
+	if err == nil {
+		warn(log, names(paths), read)
+	}
+	return read, err
+}
+
 // read merges profiles and selects from them. one reads a profile: readProfile does
 // from files.
 func (s *selectionFlags) read(one func(name string) (*profile.Window, error), names ...string) (*selected, error) {
