@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -40,5 +41,13 @@ func TestAgentWithMessage(t *testing.T) {
 		if row[1] != want {
 			t.Errorf("an agent of which is said %q: %q", message, row)
 		}
+	}
+}
+
+// TestObjectsOfEarlierServers refuses tables of objects without a status, and says what
+// to do.
+func TestObjectsOfEarlierServers(t *testing.T) {
+	if _, err := objectRow(&atysv1.Object{Kind: "agents", Name: "n", Json: `{"node":"n"}`}, false, time.Now()); err == nil || !strings.Contains(err.Error(), "use -o json") {
+		t.Errorf("%v", err)
 	}
 }
