@@ -13,8 +13,10 @@ import (
 func rootContexts() map[string]int {
 	return map[string]int{
 		"internal/agent":            2,
-		"internal/server":           1,
 		"internal/sampler/external": 1,
+
+		// Prometheus passes no context to what it collects.
+		"internal/server/upkeep": 1,
 
 		// A question to a .NET process must not be broken off: the process can crash.
 		"internal/recorder": 1,

@@ -35,7 +35,6 @@ func retired() []retiredWord {
 func retiring() map[string]string {
 	return map[string]string{
 		"internal/agent":      "in vain",
-		"internal/server":     "heed",
 		"internal/store/disk": "depose",
 	}
 }
