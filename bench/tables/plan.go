@@ -12,6 +12,7 @@ import (
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/unwind/cfi"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // A carrier is a file that exists on this machine, of which copies are made. Copies
@@ -103,16 +104,16 @@ func (c *carrier) check(f *binfile.File) error {
 
 // frameOf is how many words the frame has at a file offset, where its rule is that
 // the frame's address is so far above the stack pointer.
-func frameOf(t *cfi.Table, offset uint64) (words int, ok bool) {
+func frameOf(t *rows.Table, offset uint64) (words int, ok bool) {
 	r, ok := t.Find(uint32(offset))
-	if !ok || r.Type() != cfi.SP || r.CFA() < 1 || r.CFA() > frameWords || r.RBP() > cfi.RBPMax || uint32(r.RBP()) > r.CFA() {
+	if !ok || r.Type() != rows.SP || r.CFA() < 1 || r.CFA() > frameWords || r.RBP() > rows.RBPMax || uint32(r.RBP()) > r.CFA() {
 		return 0, false
 	}
 	return int(r.CFA()), true
 }
 
 // choose finds places where chains may be: rows that hold for long enough.
-func (c *carrier) choose(t *cfi.Table, r *mathrand.Rand) {
+func (c *carrier) choose(t *rows.Table, r *mathrand.Rand) {
 	for i := range len(t.Rows) - 1 {
 		from, to := uint64(t.Rows[i].Offset()), uint64(t.Rows[i+1].Offset())
 		words, ok := frameOf(t, from)

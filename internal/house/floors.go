@@ -18,8 +18,8 @@ const Top = 7
 func Floors() [Top + 1][]string {
 	return [Top + 1][]string{
 		0: {"profile", "profile/profiletest", "stats", "corpus", "atomicfile"},
-		1: {"profile/*", "stats/*", "freq", "prune", "health", "merge", "variance", "edges", "render", "render/*", "auth"},
-		2: {"profile/format", "spec", "plan", "bpf", "binfile", "binfile/*", "diskcache", "proc", "proc/*", "wire/..."},
+		1: {"profile/*", "stats/*", "freq", "prune", "health", "merge", "variance", "edges", "render", "render/*", "auth", "unwind/cfi/*"},
+		2: {"profile/format", "spec", "plan", "bpf", "binfile", "binfile/*", "diskcache", "proc", "proc/*", "wire/...", "unwind/cfi/flow"},
 		3: {"lang", "lang/*", "spool", "store", "wire", "unwind/cfi", "unwind/paging"},
 		4: {"unwind", "symbol", "sampler", "query", "promexport", "remote"},
 		5: {"sampler/*", "store/*", "agent/*", "server/*", "unwind/replay", "prune/cost", "variance/probe", "edges/burst"},

@@ -24,7 +24,6 @@ func oversized() map[string]int {
 		"internal/query.question":      32,
 
 		"internal/store/disk": 31,
-		"internal/unwind/cfi": 28,
 		"internal/agent":      26,
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/diskcache"
-	"atys.dev/atys/internal/unwind/cfi"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // What is asked of a file's content.
@@ -19,7 +19,7 @@ const (
 // keptTables are tables that were built before, on disk:
 //
 //	+------+------+-------------------+
-//	| runs | zero | table (cfi.Encode)|
+//	| runs | zero | table (rows.Table.Encode)|
 //	+------+------+-------------------+
 //	  32 bits each
 //
@@ -33,7 +33,7 @@ const keptHeader = 8
 
 // builtTable is a file's table, just built or mapped.
 type builtTable struct {
-	*cfi.Table
+	*rows.Table
 	runs  uint32           // Language.runs of the runtimes in the file
 	entry *diskcache.Entry // what its rows and index are in; nil: of its own
 }
@@ -94,7 +94,7 @@ func (k *keptTables) open(image diskcache.Content) (*builtTable, bool) {
 	if len(entry.Content) >= keptHeader && binary.LittleEndian.Uint32(entry.Content[4:]) == 0 {
 		t.runs = binary.LittleEndian.Uint32(entry.Content)
 		var err error
-		if t.Table, err = cfi.Decode(entry.Content[keptHeader:]); err == nil {
+		if t.Table, err = rows.Decode(entry.Content[keptHeader:]); err == nil {
 			return t, true
 		}
 	}

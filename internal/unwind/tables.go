@@ -14,6 +14,7 @@ import (
 	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/unwind/cfi"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 	"atys.dev/atys/internal/unwind/paging"
 )
 
@@ -28,7 +29,7 @@ type built struct {
 }
 
 // buildTable makes the table of a file. It takes up to a second for the largest.
-func buildTable(handle *os.File) (*cfi.Table, uint32, error) {
+func buildTable(handle *os.File) (*rows.Table, uint32, error) {
 	if managed, err := binfile.NewPE(handle); err == nil {
 		table, err := cfi.BuildManaged(managed)
 		return table, 0, err
@@ -62,16 +63,16 @@ func (u *Unwinder) findOrBuild(handle *os.File, image diskcache.Content) (b buil
 
 // rowsOf gives the rows of a table as walks read them: the last one says where
 // what is known ends.
-func rowsOf(t *cfi.Table) []uint64 {
-	rows := make([]uint64, len(t.Rows), len(t.Rows)+1)
+func rowsOf(t *rows.Table) []uint64 {
+	words := make([]uint64, len(t.Rows), len(t.Rows)+1)
 	for i, r := range t.Rows {
-		rows[i] = uint64(r)
+		words[i] = uint64(r)
 	}
-	if n := len(t.Rows); n > 0 && t.Rows[n-1].Rule().Type() != cfi.Gap {
+	if n := len(t.Rows); n > 0 && t.Rows[n-1].Rule().Type() != rows.Gap {
 		end := (uint64(t.Rows[n-1].Offset())>>t.Shift + 1) << t.Shift
-		rows = append(rows, end<<32)
+		words = append(words, end<<32)
 	}
-	return rows
+	return words
 }
 
 // load has an executable's rows ready for walks, as far as there is room. The lock

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // check is what every table must satisfy.
-func check(t testing.TB, tab *Table) {
+func check(t testing.TB, tab *rows.Table) {
 	t.Helper()
 	if len(tab.Rows) == 0 {
 		if len(tab.Index) != 0 {
@@ -34,7 +36,7 @@ func check(t testing.TB, tab *Table) {
 	}
 	for i := range tab.Index[1:] {
 		lo, hi := tab.Index[i], tab.Index[i+1]
-		if hi < lo || hi-lo+1 > pageRows {
+		if hi < lo || hi-lo+1 > 256 {
 			t.Fatalf("page %d has rows %d to %d", i, lo, hi)
 		}
 		start := uint64(tab.First) + uint64(i)<<tab.Shift
@@ -90,10 +92,10 @@ func TestRealFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			check(t, tab)
-			known, types := 0, map[Type]int{}
+			known, types := 0, map[rows.Type]int{}
 			for _, r := range tab.Rows {
 				types[r.Rule().Type()]++
-				if r.Rule().Type() != Unsupported {
+				if r.Rule().Type() != rows.Unsupported {
 					known++
 				}
 			}
@@ -109,7 +111,7 @@ func TestRealFiles(t *testing.T) {
 func BenchmarkBuild(b *testing.B) {
 	for _, path := range realFiles() {
 		b.Run(filepath.Base(path), func(b *testing.B) {
-			rows := 0
+			all := 0
 			b.ReportAllocs()
 			for b.Loop() {
 				f, err := elf.Open(path)
@@ -121,9 +123,9 @@ func BenchmarkBuild(b *testing.B) {
 					b.Fatal(err)
 				}
 				f.Close()
-				rows = len(tab.Rows)
+				all = len(tab.Rows)
 			}
-			b.ReportMetric(float64(rows), "rows")
+			b.ReportMetric(float64(all), "rows")
 		})
 	}
 }
@@ -144,7 +146,7 @@ func TestWithoutSectionHeaders(t *testing.T) {
 			}
 			for _, r := range whole.Rows {
 				got, _ := bare.Find(r.Offset())
-				if got != r.Rule() && got.Type() != Gap {
+				if got != r.Rule() && got.Type() != rows.Gap {
 					t.Fatalf("at %#x: %#x, with section headers %#x", r.Offset(), got, r.Rule())
 				}
 			}
@@ -185,25 +187,25 @@ func TestGoAgainstReadelf(t *testing.T) {
 	}
 	check(t, tab)
 	im := newImage(f)
-	rows, special := 0, 0
+	all, special := 0, 0
 	readelfRows(t, out, ".debug_frame", func(pc uint64, cfa, _, ra string) {
 		off, _, ok := im.offset(pc)
 		want, known := readelfRule(cfa, "u", ra)
 		if !ok || !known {
 			return
 		}
-		rows++
+		all++
 		got, _ := tab.Find(off)
-		if got.Type() != SP {
+		if got.Type() != rows.SP {
 			special++ // an end, a stack switch, a frame of gigabytes
 		} else if got.CFA() != want.CFA() {
 			t.Errorf("%#x: cfa %s: got %d words", pc, cfa, got.CFA())
 		}
 	})
-	if rows < 1000 || special > 100 {
-		t.Errorf("%d rows compared, %d special", rows, special)
+	if all < 1000 || special > 100 {
+		t.Errorf("%d rows compared, %d special", all, special)
 	}
-	t.Logf("%d rows compared, %d special", rows, special)
+	t.Logf("%d rows compared, %d special", all, special)
 }
 
 // TestLLD checks stubs that no FDE describes.
@@ -226,8 +228,8 @@ func TestLLD(t *testing.T) {
 	if plt == nil {
 		t.Fatal("no .plt")
 	}
-	for at, want := range map[uint64]Rule{
-		0: rule(SP, 0, 2), 6: rule(SP, 0, 3), 16: rule(PLT, 0, 11), plt.Size - 1: rule(PLT, 0, 11),
+	for at, want := range map[uint64]rows.Rule{
+		0: rows.NewRule(rows.SP, 0, 2), 6: rows.NewRule(rows.SP, 0, 3), 16: rows.NewRule(rows.PLT, 0, 11), plt.Size - 1: rows.NewRule(rows.PLT, 0, 11),
 	} {
 		if got, _ := tab.Find(uint32(plt.Offset + at)); got != want {
 			t.Errorf(".plt+%d: got %#x, want %#x", at, got, want)
@@ -253,7 +255,7 @@ func TestMusl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]Type{"_start": End, "libc_start_main_stage2": End, "start": End, "__clone": SP, "memcpy": SP, "__restore_rt": Signal, "work": SP}
+	want := map[string]rows.Type{"_start": rows.End, "libc_start_main_stage2": rows.End, "start": rows.End, "__clone": rows.SP, "memcpy": rows.SP, "__restore_rt": rows.Signal, "work": rows.SP}
 	for _, s := range syms {
 		w, ok := want[s.Name]
 		if !ok {
@@ -264,7 +266,7 @@ func TestMusl(t *testing.T) {
 		if got, _ := tab.Find(off); got.Type() != w {
 			t.Errorf("%s: type %d, want %d", s.Name, got.Type(), w)
 		}
-		if w == Signal {
+		if w == rows.Signal {
 			if got, _ := tab.Find(off - 1); got.Type() != w {
 				t.Errorf("before %s: type %d, want %d", s.Name, got.Type(), w)
 			}
@@ -289,7 +291,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func buildBytes(t *testing.T, b []byte) *Table {
+func buildBytes(t *testing.T, b []byte) *rows.Table {
 	t.Helper()
 	f, err := elf.NewFile(bytes.NewReader(b))
 	if err != nil {

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"atys.dev/atys/internal/unwind/cfi/flow"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // Bounds of what is decoded in one file. Programs without any unwind
@@ -17,7 +20,7 @@ const (
 
 // function is one that no unwind information covers, but a symbol bounds.
 type function struct {
-	piece
+	flow.Piece
 	name    uint32
 	cold    bool // moved out of another: walked with that one
 	sized   bool
@@ -36,21 +39,21 @@ type function struct {
 // laidPiece is what the walk of a function says of one of its pieces.
 type laidPiece struct {
 	off, size uint32
-	rows      []Row
+	rows      []rows.Row
 }
 
 // decoder derives rows from code, where that is provably right: see walker.
 type decoder struct {
 	im      *image
-	covered []Row
+	covered []rows.Row
 	list    []function // by address
-	w       walker
+	w       flow.Walker
 }
 
 // decodedRows has the rows of the functions that only symbols describe. The
 // spans are those of them that end where they clear rbp.
-func decodedRows(im *image, table *symbolTable, covered []Row, ends []span) []Row {
-	d := decoder{im: im, covered: covered, w: walker{budget: maxInstructions}}
+func decodedRows(im *image, table *symbolTable, covered []rows.Row, ends []span) []rows.Row {
+	d := decoder{im: im, covered: covered, w: flow.Walker{Budget: maxInstructions}}
 	d.find(table, ends)
 	if len(d.list) == 0 {
 		return nil
@@ -63,19 +66,19 @@ func decodedRows(im *image, table *symbolTable, covered []Row, ends []span) []Ro
 		}
 	}
 	slices.SortFunc(laid, func(a, b laidPiece) int { return cmp.Compare(a.off, b.off) })
-	out := &rowList{}
+	out := &rows.List{}
 	for _, l := range laid {
-		out.begin(l.off, l.size)
+		out.Begin(l.off, l.size)
 		for _, r := range l.rows {
-			out.add(r.Offset(), r.Rule())
+			out.Add(r.Offset(), r.Rule())
 		}
 	}
-	return out.finish()
+	return out.Finish()
 }
 
 // run walks all functions.
 func (d *decoder) run() {
-	d.w.cold, d.w.stops = d.coldPiece, d.stops
+	d.w.Cold, d.w.Stops = d.coldPiece, d.stops
 	for pass := range maxPasses {
 		if !d.pass(pass) {
 			break
@@ -91,7 +94,7 @@ func (d *decoder) find(table *symbolTable, ends []span) {
 	total, end := uint64(0), uint64(0)
 	for i, p := range places {
 		off, room, ok := d.im.offset(p.addr)
-		if !ok || p.addr < end || find(d.covered, off).Type() != Gap {
+		if !ok || p.addr < end || rows.Find(d.covered, off).Type() != rows.Gap {
 			continue
 		}
 		size, sized := p.size, p.size > 0
@@ -99,17 +102,17 @@ func (d *decoder) find(table *symbolTable, ends []span) {
 			size = places[i+1].addr - p.addr
 		}
 		size = min(size, room)
-		if total += size; size == 0 || size > maxFunction || total > maxDecodedBytes {
+		if total += size; size == 0 || size > flow.MaxFunction || total > maxDecodedBytes {
 			continue
 		}
 		end = p.addr + size
 		f := function{name: p.name, cold: table.cold(p.name), sized: sized, called: p.global}
-		f.addr, f.off = p.addr, off
-		f.code = make([]byte, size)
-		if !d.im.read(f.code, p.addr) {
+		f.Addr, f.Off = p.addr, off
+		f.Code = make([]byte, size)
+		if !d.im.read(f.Code, p.addr) {
 			continue
 		}
-		f.mark = make([]uint16, size)
+		f.Mark = make([]uint16, size)
 		f.ends = slices.ContainsFunc(ends, func(e span) bool { return e.addr == p.addr })
 		d.list = append(d.list, f)
 	}
@@ -117,7 +120,7 @@ func (d *decoder) find(table *symbolTable, ends []span) {
 
 // at is the function that starts at addr, nil if it is not one of ours.
 func (d *decoder) at(addr uint64) *function {
-	i, ok := slices.BinarySearchFunc(d.list, addr, func(f function, a uint64) int { return cmp.Compare(f.addr, a) })
+	i, ok := slices.BinarySearchFunc(d.list, addr, func(f function, a uint64) int { return cmp.Compare(f.Addr, a) })
 	if !ok {
 		return nil
 	}
@@ -129,16 +132,16 @@ func (d *decoder) stops(addr uint64) bool {
 	return f != nil && f.final
 }
 
-func (d *decoder) coldPiece(addr uint64) (piece, bool) {
-	i, ok := slices.BinarySearchFunc(d.list, addr, func(f function, a uint64) int { return cmp.Compare(f.addr, a) })
+func (d *decoder) coldPiece(addr uint64) (flow.Piece, bool) {
+	i, ok := slices.BinarySearchFunc(d.list, addr, func(f function, a uint64) int { return cmp.Compare(f.Addr, a) })
 	if !ok {
 		i--
 	}
-	if i < 0 || !d.list[i].cold || addr-d.list[i].addr >= uint64(len(d.list[i].code)) {
-		return piece{}, false
+	if i < 0 || !d.list[i].cold || addr-d.list[i].Addr >= uint64(len(d.list[i].Code)) {
+		return flow.Piece{}, false
 	}
-	clear(d.list[i].mark)
-	return d.list[i].piece, true
+	clear(d.list[i].Mark)
+	return d.list[i].Piece, true
 }
 
 // pass walks the functions; again those that failed, or call what has turned
@@ -146,7 +149,7 @@ func (d *decoder) coldPiece(addr uint64) (piece, bool) {
 func (d *decoder) pass(pass int) (more bool) {
 	for i := range d.list {
 		f := &d.list[i]
-		if d.w.budget <= 0 {
+		if d.w.Budget <= 0 {
 			return false
 		}
 		if f.cold || pass > 0 && f.good && !slices.ContainsFunc(f.calls, d.stops) {
@@ -161,19 +164,19 @@ func (d *decoder) pass(pass int) (more bool) {
 }
 
 func (d *decoder) walk(f *function) {
-	clear(f.mark)
-	d.w.bounded, d.w.ends = f.sized, f.ends
-	f.good = d.w.walk(f.piece)
-	f.returns, f.leaves = d.w.returns, d.w.leaves
-	f.tails = append(f.tails[:0], d.w.tails...)
-	f.calls = append(f.calls[:0], d.w.calls...)
+	clear(f.Mark)
+	d.w.Bounded, d.w.Ends = f.sized, f.ends
+	f.good = d.w.Walk(f.Piece)
+	f.returns, f.leaves = d.w.Returns, d.w.Leaves
+	f.tails = append(f.tails[:0], d.w.Tails...)
+	f.calls = append(f.calls[:0], d.w.Calls...)
 	f.laid = f.laid[:0]
-	for i := 0; f.good && i < len(d.w.pieces); i++ {
-		p := &d.w.pieces[i]
-		out := &rowList{}
-		out.begin(p.off, uint32(len(p.code)))
-		d.w.emit(p, out, rule(Gap, 0, 0))
-		f.laid = append(f.laid, laidPiece{p.off, uint32(len(p.code)), out.rows})
+	for i := 0; f.good && i < len(d.w.Pieces); i++ {
+		p := &d.w.Pieces[i]
+		out := &rows.List{}
+		out.Begin(p.Off, uint32(len(p.Code)))
+		d.w.Emit(p, out, rows.NewRule(rows.Gap, 0, 0))
+		f.laid = append(f.laid, laidPiece{p.Off, uint32(len(p.Code)), out.Rows})
 	}
 }
 
@@ -226,5 +229,5 @@ func (d *decoder) known(addr uint64) bool {
 		return f.trusted
 	}
 	off, _, ok := d.im.offset(addr)
-	return ok && find(d.covered, off).Type() != Gap
+	return ok && rows.Find(d.covered, off).Type() != rows.Gap
 }

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"atys.dev/atys/internal/unwind/cfi/flow"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // compareDecoded decodes the functions of a file that has unwind information,
@@ -29,39 +32,39 @@ func compareDecoded(t *testing.T, path string) (decoded, missing int) {
 	if f.Section(".symtab") == nil {
 		table = frameSymbols(im, eh, told)
 	}
-	d := decoder{im: im, w: walker{budget: maxInstructions}}
+	d := decoder{im: im, w: flow.Walker{Budget: maxInstructions}}
 	d.find(table, nil)
 	d.run()
-	both, wrong, left := 0, 0, d.w.budget
+	both, wrong, left := 0, 0, d.w.Budget
 	for i := range d.list {
 		f := &d.list[i]
 		if f.cold || bytes.HasPrefix(table.name(f.name), []byte("__mpn_")) {
 			continue
 		}
 		if !f.trusted {
-			missing += len(f.code)
+			missing += len(f.Code)
 			continue
 		}
-		d.w.budget = maxInstructions
+		d.w.Budget = maxInstructions
 		d.walk(f)
-		for _, p := range d.w.pieces {
-			for at, m := range p.mark {
-				if m == markNone {
+		for _, p := range d.w.Pieces {
+			for at, m := range p.Mark {
+				if m == flow.MarkNone {
 					missing++
 					continue
 				}
 				decoded++
-				if m == markInside || m == markPad {
+				if m == flow.MarkInside || m == flow.MarkPad {
 					continue
 				}
-				want := find(told, p.off+uint32(at))
-				if want.Type() == Gap {
+				want := rows.Find(told, p.Off+uint32(at))
+				if want.Type() == rows.Gap {
 					continue
 				}
 				both++
-				if problem := differs(&d.w.frames[m-1], want); problem != "" {
+				if problem := differs(&d.w.Frames[m-1], want); problem != "" {
 					if wrong++; wrong < 20 {
-						t.Errorf("%#x (%#x+%#x): %s", p.addr+uint64(at), f.addr, at, problem)
+						t.Errorf("%#x (%#x+%#x): %s", p.Addr+uint64(at), f.Addr, at, problem)
 					}
 				}
 			}
@@ -75,26 +78,26 @@ func compareDecoded(t *testing.T, path string) (decoded, missing int) {
 }
 
 // differs compares a frame with the rule of the same instruction.
-func differs(f *frame, want Rule) string {
-	got := f.rule()
+func differs(f *flow.Frame, want rows.Rule) string {
+	got := f.Rule()
 	switch {
-	case want.Type() == Signal:
+	case want.Type() == rows.Signal:
 		return "" // what handlers return to looks like a function without a frame
-	case want.Type() == SP && f.sp != unknown && f.sp != int32(want.CFA())*8,
-		want.Type() == BP && f.bp != unknown && f.bp != int32(want.CFA())*8:
+	case want.Type() == rows.SP && f.SP != flow.Unknown && f.SP != int32(want.CFA())*8,
+		want.Type() == rows.BP && f.BP != flow.Unknown && f.BP != int32(want.CFA())*8:
 		return fmt.Sprintf("frame %+v, want type %d cfa %d", *f, want.Type(), want.CFA())
-	case want.Type() != got.Type() && want.Type() != BP:
+	case want.Type() != got.Type() && want.Type() != rows.BP:
 		return fmt.Sprintf("type %d, want %d cfa %d", got.Type(), want.Type(), want.CFA())
-	case got.RBP() == want.RBP() || got.RBP() == RBPLost:
+	case got.RBP() == want.RBP() || got.RBP() == rows.RBPLost:
 		return ""
-	case want.RBP() == RBPSame && f.held, got.RBP() == RBPSame && want.RBP() <= RBPMax:
+	case want.RBP() == rows.RBPSame && f.Held, got.RBP() == rows.RBPSame && want.RBP() <= rows.RBPMax:
 		return "" // it is in both places
 	}
 	return fmt.Sprintf("frame %+v, want rbp %d", *f, want.RBP())
 }
 
 // frameSymbols has a symbol for each FDE.
-func frameSymbols(im *image, eh *frameSection, told []Row) *symbolTable {
+func frameSymbols(im *image, eh *frameSection, told []rows.Row) *symbolTable {
 	var b []byte
 	for _, fn := range eh.functions(im, &executor{unsupported: map[string]int{}}) {
 		e, _ := eh.entry(int(uint32(fn)))
@@ -104,10 +107,10 @@ func frameSymbols(im *image, eh *frameSection, told []Row) *symbolTable {
 		}
 		name := byte(0)
 		off, _, _ := im.offset(d.addr)
-		switch start := find(told, off); {
-		case start.Type() != SP:
+		switch start := rows.Find(told, off); {
+		case start.Type() != rows.SP:
 			continue
-		case start != rule(SP, RBPSame, 1):
+		case start != rows.NewRule(rows.SP, rows.RBPSame, 1):
 			name = 1 // entered with a frame
 		}
 		b = append(b, name, 0, 0, 0, byte(elf.STB_GLOBAL)<<4|byte(elf.STT_FUNC), 0, 1, 0)

@@ -1,5 +1,6 @@
-// Package cfi turns the unwind information of an ELF file into a sorted table
-// of small rules, one lookup in which tells how to leave a native frame.
+// Package cfi builds the unwinding table of an executable from what its file
+// says: a sorted table of small rules, one lookup in which tells how to leave a
+// native frame. Package rows has the tables.
 //
 // The flow of Build:
 //
@@ -9,25 +10,14 @@
 //     (pclntab.go, gocode.go), .debug_frame, the linker's stubs (plt.go), the
 //     reviewed list of known ends (ends.go), V8's builtins (v8.go), and, last,
 //     what follows from the code itself: functions that nothing but a symbol
-//     describes (musl, assembly) are decoded (inst.go) and walked (flow.go,
-//     walk.go), and get rows where all of it fits together (decoded.go); so do
-//     those that start and end every program and library (startup.go).
-//  3. overlay lays the sources over each other: the better one wins, the next
-//     fills its gaps. Then sigreturn is given the pc after its system call
+//     describes (musl, assembly) are walked by package flow, and get rows where
+//     all of it fits together (decoded.go); so do those that start and end every
+//     program and library (startup.go).
+//  3. rows.Overlay lays the sources over each other: the better one wins, the
+//     next fills its gaps. Then sigreturn is given the pc after its system call
 //     (signal.go).
-//  4. index cuts the rows into pages, so that a lookup needs one table read
-//     and at most eight search steps.
-//
-// A row is 64 bits, so that sorting by number sorts by file offset:
-//
-//	 63                            32 31  28 27     20 19                0
-//	+--------------------------------+------+---------+------------------+
-//	|          file offset           | type |   rbp   |       cfa        |
-//	+--------------------------------+------+---------+------------------+
-//
-// It holds from its offset up to the next row's. The lower half is the Rule;
-// its numbers and their meaning are written down in
-// internal/bpf/include/unwind_rules.h, which the BPF unwinder includes.
+//  4. rows.Table.SetRows cuts the rows into pages, so that a lookup needs one
+//     table read and at most eight search steps.
 //
 // Offsets are those of the file, not of memory: one file mapped twice, at
 // different addresses, needs one table.

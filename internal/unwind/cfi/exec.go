@@ -1,6 +1,11 @@
 package cfi
 
-import "math"
+import (
+	"math"
+
+	"atys.dev/atys/internal/unwind/cfi/cursor"
+	"atys.dev/atys/internal/unwind/cfi/rows"
+)
 
 // DWARF register numbers on x86-64.
 const (
@@ -82,12 +87,12 @@ type executor struct {
 	start uint64 // address of the function
 	off   uint32 // file offset of the function
 	size  uint64
-	out   *rowList
+	out   *rows.List
 	sec   *frameSection
 }
 
 // initial runs a CIE's own instructions, which describe every function's entry.
-func (x *executor) initial(c *cie, code cursor) {
+func (x *executor) initial(c *cie, code cursor.Cursor) {
 	saved := *x
 	x.c, x.cur, x.out, x.stack = c, state{cfaReg: math.MaxUint64}, nil, nil
 	if !x.run(code) {
@@ -98,7 +103,7 @@ func (x *executor) initial(c *cie, code cursor) {
 }
 
 // function adds the rows of one FDE. Its code starts at the file offset off.
-func (x *executor) function(d *fde, off uint32, out *rowList, sec *frameSection) {
+func (x *executor) function(d *fde, off uint32, out *rows.List, sec *frameSection) {
 	x.c, x.cur, x.out, x.sec = d.cie, d.cie.init, out, sec
 	x.loc, x.start, x.off, x.size = d.addr, d.addr, off, d.size
 	x.stack = x.stack[:0]
@@ -108,7 +113,7 @@ func (x *executor) function(d *fde, off uint32, out *rowList, sec *frameSection)
 	}
 	if flaw != "" {
 		x.unsupported[flaw]++
-		x.add(rule(Unsupported, 0, 0))
+		x.add(rows.NewRule(rows.Unsupported, 0, 0))
 		return
 	}
 	x.emit()
@@ -123,9 +128,9 @@ func (x *executor) emit() {
 	x.add(r)
 }
 
-func (x *executor) add(r Rule) {
+func (x *executor) add(r rows.Rule) {
 	if at := x.loc - x.start; x.out != nil && at < x.size && at < math.MaxUint32-uint64(x.off) {
-		x.out.add(x.off+uint32(at), r)
+		x.out.Add(x.off+uint32(at), r)
 	}
 }
 
@@ -139,15 +144,15 @@ func (x *executor) advance(units uint64) {
 
 // run executes instructions. It reports false where it met one it does not
 // know, or a malformed one: what follows cannot be trusted.
-func (x *executor) run(c cursor) bool {
-	for c.more() {
-		op := c.u8()
+func (x *executor) run(c cursor.Cursor) bool {
+	for c.More() {
+		op := c.U8()
 		low := uint64(op & 0x3f)
 		switch op & 0xc0 {
 		case cfaAdvance:
 			x.advance(low)
 		case cfaOffset:
-			x.set(low, atCFA, int64(c.uleb())*x.c.dataAlign)
+			x.set(low, atCFA, int64(c.ULEB())*x.c.dataAlign)
 		case cfaRestore:
 			x.restore(low)
 		default:
@@ -156,34 +161,34 @@ func (x *executor) run(c cursor) bool {
 			}
 		}
 	}
-	return !c.bad
+	return !c.Bad
 }
 
-func (x *executor) extended(op byte, c *cursor) bool {
+func (x *executor) extended(op byte, c *cursor.Cursor) bool {
 	switch op {
 	case cfaNop:
 	case cfaAdvance1:
-		x.advance(uint64(c.u8()))
+		x.advance(uint64(c.U8()))
 	case cfaAdvance2:
-		x.advance(uint64(c.u16()))
+		x.advance(uint64(c.U16()))
 	case cfaAdvance4:
-		x.advance(uint64(c.u32()))
+		x.advance(uint64(c.U32()))
 	case cfaAdvance8:
-		x.advance(c.u64())
+		x.advance(c.U64())
 	case cfaSetLoc:
 		return x.setLoc(c)
 	case cfaDef:
-		x.cur.cfaReg, x.cur.cfaOff, x.cur.expr = c.uleb(), int64(c.uleb()), value{}
+		x.cur.cfaReg, x.cur.cfaOff, x.cur.expr = c.ULEB(), int64(c.ULEB()), value{}
 	case cfaDefSF:
-		x.cur.cfaReg, x.cur.cfaOff, x.cur.expr = c.uleb(), c.sleb()*x.c.dataAlign, value{}
+		x.cur.cfaReg, x.cur.cfaOff, x.cur.expr = c.ULEB(), c.SLEB()*x.c.dataAlign, value{}
 	case cfaDefReg:
-		x.cur.cfaReg, x.cur.expr = c.uleb(), value{}
+		x.cur.cfaReg, x.cur.expr = c.ULEB(), value{}
 	case cfaDefOffset:
-		x.cur.cfaOff = int64(c.uleb())
+		x.cur.cfaOff = int64(c.ULEB())
 	case cfaDefOffSF:
-		x.cur.cfaOff = c.sleb() * x.c.dataAlign
+		x.cur.cfaOff = c.SLEB() * x.c.dataAlign
 	case cfaDefExpr:
-		x.cur.expr = evaluate(c.take(c.uleb()))
+		x.cur.expr = evaluate(c.Take(c.ULEB()))
 	case cfaRemember:
 		if len(x.stack) == maxRemembered {
 			return false
@@ -196,7 +201,7 @@ func (x *executor) extended(op byte, c *cursor) bool {
 		}
 		x.cur, x.stack = x.stack[n-1], x.stack[:n-1]
 	case cfaArgsSize:
-		c.uleb()
+		c.ULEB()
 	default:
 		return x.register(op, c)
 	}
@@ -204,15 +209,15 @@ func (x *executor) extended(op byte, c *cursor) bool {
 }
 
 // register runs the instructions that speak of one saved register.
-func (x *executor) register(op byte, c *cursor) bool {
-	reg := c.uleb()
+func (x *executor) register(op byte, c *cursor.Cursor) bool {
+	reg := c.ULEB()
 	switch op {
 	case cfaOffsetExt:
-		x.set(reg, atCFA, int64(c.uleb())*x.c.dataAlign)
+		x.set(reg, atCFA, int64(c.ULEB())*x.c.dataAlign)
 	case cfaOffsetSF:
-		x.set(reg, atCFA, c.sleb()*x.c.dataAlign)
+		x.set(reg, atCFA, c.SLEB()*x.c.dataAlign)
 	case cfaOffsetNeg:
-		x.set(reg, atCFA, -int64(c.uleb())*x.c.dataAlign)
+		x.set(reg, atCFA, -int64(c.ULEB())*x.c.dataAlign)
 	case cfaRestoreExt:
 		x.restore(reg)
 	case cfaUndefined:
@@ -220,15 +225,15 @@ func (x *executor) register(op byte, c *cursor) bool {
 	case cfaSame:
 		x.set(reg, same, 0)
 	case cfaRegister:
-		x.set(reg, inReg, int64(c.uleb()))
+		x.set(reg, inReg, int64(c.ULEB()))
 	case cfaExpr:
-		w, off := savedAt(reg, evaluate(c.take(c.uleb())))
+		w, off := savedAt(reg, evaluate(c.Take(c.ULEB())))
 		x.set(reg, w, off)
 	case cfaValExpr:
-		c.take(c.uleb())
+		c.Take(c.ULEB())
 		x.set(reg, odd, 0)
 	case cfaValOffset, cfaValOffSF:
-		c.uleb()
+		c.ULEB()
 		x.set(reg, odd, 0)
 	default:
 		return false
@@ -236,7 +241,7 @@ func (x *executor) register(op byte, c *cursor) bool {
 	return true
 }
 
-func (x *executor) setLoc(c *cursor) bool {
+func (x *executor) setLoc(c *cursor.Cursor) bool {
 	if x.out == nil {
 		return false
 	}
@@ -270,30 +275,30 @@ func (x *executor) restore(reg uint64) {
 }
 
 // rule is the state as a Rule. why names what could not be expressed.
-func (s *state) rule() (r Rule, why string) {
+func (s *state) rule() (r rows.Rule, why string) {
 	switch {
 	case s.ra == undefined:
-		return rule(End, 0, 0), ""
+		return rows.NewRule(rows.End, 0, 0), ""
 	case s.ra == inContext && s.expr == contextRSP():
-		return rule(Signal, 0, 0), ""
+		return rows.NewRule(rows.Signal, 0, 0), ""
 	case s.ra == inReg && s.raOff >= 0 && s.raOff < regRA:
 	case s.ra != atCFA || s.raOff != -8:
-		return rule(Unsupported, 0, 0), "return address not at cfa-8"
+		return rows.NewRule(rows.Unsupported, 0, 0), "return address not at cfa-8"
 	}
-	rbp := uint8(RBPSame)
+	rbp := uint8(rows.RBPSame)
 	switch s.rbp {
 	case unset, same:
 	case atCFA:
-		rbp = RBPLost
-		if n := -s.rbpOff / 8; s.rbpOff%8 == 0 && n >= 1 && n <= RBPMax {
+		rbp = rows.RBPLost
+		if n := -s.rbpOff / 8; s.rbpOff%8 == 0 && n >= 1 && n <= rows.RBPMax {
 			rbp = uint8(n)
 		}
 	case atRBP:
-		rbp = RBPAtRBP
+		rbp = rows.RBPAtRBP
 	default:
-		rbp = RBPLost
+		rbp = rows.RBPLost
 	}
-	if rbp == RBPLost && s.rbp != undefined {
+	if rbp == rows.RBPLost && s.rbp != undefined {
 		why = "rbp"
 	}
 	v := s.expr
@@ -303,9 +308,9 @@ func (s *state) rule() (r Rule, why string) {
 	if s.ra == inReg {
 		words := v.off / 8
 		if v.form != address || v.reg != regRSP || v.off%8 != 0 || words != int64(int16(words)) {
-			return rule(Unsupported, 0, 0), "return address in a register"
+			return rows.NewRule(rows.Unsupported, 0, 0), "return address in a register"
 		}
-		return split(ReturnReg, rbp, uint8(s.raOff), words), why
+		return rows.NewSplitRule(rows.ReturnReg, rbp, uint8(s.raOff), words), why
 	}
 	r, whyCFA := v.cfa(rbp)
 	if whyCFA != "" {

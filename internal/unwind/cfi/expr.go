@@ -1,5 +1,10 @@
 package cfi
 
+import (
+	"atys.dev/atys/internal/unwind/cfi/cursor"
+	"atys.dev/atys/internal/unwind/cfi/rows"
+)
+
 // DW_OP opcodes that occur in the unwind information of real x86-64 code.
 const (
 	opDeref      = 0x06
@@ -64,9 +69,9 @@ func evaluate(code []byte) value {
 	}
 	var stack [4]value
 	n := 0
-	c := cursor{b: code}
-	for c.more() {
-		op := c.u8()
+	c := cursor.Cursor{Bytes: code}
+	for c.More() {
+		op := c.U8()
 		if v, ok := operand(op, &c); ok {
 			if n == len(stack) {
 				return value{form: foreign}
@@ -89,7 +94,7 @@ func evaluate(code []byte) value {
 			top.form = loaded
 			continue
 		case opPlusUconst:
-			if !top.plus(int64(c.uleb())) {
+			if !top.plus(int64(c.ULEB())) {
 				return value{form: foreign}
 			}
 			continue
@@ -106,36 +111,36 @@ func evaluate(code []byte) value {
 			return value{form: foreign}
 		}
 	}
-	if n != 1 || c.bad {
+	if n != 1 || c.Bad {
 		return value{form: foreign}
 	}
 	return stack[0]
 }
 
 // operand reads the value that op pushes; ok is false for other operations.
-func operand(op byte, c *cursor) (v value, ok bool) {
+func operand(op byte, c *cursor.Cursor) (v value, ok bool) {
 	v.form = constant
 	switch {
 	case op >= opBreg0 && op <= opBreg31:
-		return value{form: address, reg: uint64(op - opBreg0), off: c.sleb()}, true
+		return value{form: address, reg: uint64(op - opBreg0), off: c.SLEB()}, true
 	case op >= opLit0 && op <= opLit31:
 		v.off = int64(op - opLit0)
 	case op == opConst1u:
-		v.off = int64(c.u8())
+		v.off = int64(c.U8())
 	case op == opConst1s:
-		v.off = int64(int8(c.u8()))
+		v.off = int64(int8(c.U8()))
 	case op == opConst2u:
-		v.off = int64(c.u16())
+		v.off = int64(c.U16())
 	case op == opConst2s:
-		v.off = int64(int16(c.u16()))
+		v.off = int64(int16(c.U16()))
 	case op == opConst4u:
-		v.off = int64(c.u32())
+		v.off = int64(c.U32())
 	case op == opConst4s:
-		v.off = int64(int32(c.u32()))
+		v.off = int64(int32(c.U32()))
 	case op == opConstu:
-		v.off = int64(c.uleb())
+		v.off = int64(c.ULEB())
 	case op == opConsts:
-		v.off = c.sleb()
+		v.off = c.SLEB()
 	default:
 		return v, false
 	}
@@ -167,42 +172,37 @@ func savedAt(reg uint64, v value) (where, int64) {
 }
 
 // cfa is the rule whose cfa is v.
-func (v *value) cfa(rbp uint8) (r Rule, why string) {
-	unsupported := rule(Unsupported, 0, 0)
+func (v *value) cfa(rbp uint8) (r rows.Rule, why string) {
+	unsupported := rows.NewRule(rows.Unsupported, 0, 0)
 	words := v.off / 8
 	if v.form != stub && (v.off%8 != 0 || v.add%8 != 0) {
 		return unsupported, "cfa not a multiple of 8"
 	}
 	switch {
 	case v.form == stub:
-		return rule(PLT, rbp, uint32(v.off)), ""
+		return rows.NewRule(rows.PLT, rbp, uint32(v.off)), ""
 	case v.form == address && (v.reg == regRSP || v.reg == regRBP):
-		if words < 0 || words > cfaMask {
+		if words < 0 || words > rows.MaxCFA {
 			return unsupported, "cfa offset"
 		}
 		if v.reg == regRSP {
-			return rule(SP, rbp, uint32(words)), ""
+			return rows.NewRule(rows.SP, rbp, uint32(words)), ""
 		}
-		return rule(BP, rbp, uint32(words)), ""
+		return rows.NewRule(rows.BP, rbp, uint32(words)), ""
 	case words != int64(int16(words)):
 		return unsupported, "cfa offset"
 	case v.form == address && v.reg < regRA:
-		return split(LeafReg, rbp, uint8(v.reg), words), ""
-	case v.form == loaded && (v.add < 0 || v.add/8 > highMask):
+		return rows.NewSplitRule(rows.LeafReg, rbp, uint8(v.reg), words), ""
+	case v.form == loaded && (v.add < 0 || v.add/8 > rows.MaxHigh):
 		return unsupported, "cfa added to what was loaded"
 	case v.form == loaded && v.reg == regRBP:
-		return split(BPDeref, rbp, uint8(v.add/8), words), ""
+		return rows.NewSplitRule(rows.BPDeref, rbp, uint8(v.add/8), words), ""
 	case v.form == loaded && v.reg == regRSP:
-		return split(SPDeref, rbp, uint8(v.add/8), words), ""
+		return rows.NewSplitRule(rows.SPDeref, rbp, uint8(v.add/8), words), ""
 	case v.form == loaded:
 		return unsupported, "cfa loaded from another register"
 	case v.form == address:
 		return unsupported, "cfa register"
 	}
 	return unsupported, "cfa expression"
-}
-
-// split makes a rule whose cfa field has two parts.
-func split(t Type, rbp, high uint8, low int64) Rule {
-	return rule(t, rbp, uint32(high)<<highShift|uint32(low)&lowMask)
 }

@@ -3,6 +3,8 @@ package cfi
 import (
 	"bytes"
 	"slices"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // forkCode bounds the code between the system call that makes a thread and
@@ -20,28 +22,30 @@ const forkCode = 16
 // found: glibc's clone3 has no symbol. Before it, glibc says nothing, and code
 // that was decoded seems to be its caller's alone. But it is here that a new
 // thread spends its first time in the kernel, and its maker some 50 us.
-func forkRows(im *image, rows []Row) []Row {
-	var forks rowList
-	for i := 1; i < len(rows); i++ {
-		end := rows[i].Offset()
-		if rows[i].Rule().Type() != End {
+func forkRows(im *image, all []rows.Row) []rows.Row {
+	var forks rows.List
+	for i := 1; i < len(all); i++ {
+		end := all[i].Offset()
+		if all[i].Rule().Type() != rows.End {
 			continue
 		}
 		from, ok := forkBefore(im, end)
-		if ok && !slices.ContainsFunc(rows[firstAt(rows, from):i], func(r Row) bool { return !mayFork(r.Rule()) }) {
-			forks.begin(from, end-from)
-			forks.add(from, rule(Fork, RBPSame, 1))
+		if ok && !slices.ContainsFunc(all[firstAt(all, from):i], func(r rows.Row) bool { return !mayFork(r.Rule()) }) {
+			forks.Begin(from, end-from)
+			forks.Add(from, rows.NewRule(rows.Fork, rows.RBPSame, 1))
 		}
 	}
-	return forks.finish()
+	return forks.Finish()
 }
 
 // mayFork tells whether a rule leaves it open, or is that of a maker of threads.
-func mayFork(r Rule) bool { return r.Type() == Gap || r == rule(SP, RBPSame, 1) }
+func mayFork(r rows.Rule) bool {
+	return r.Type() == rows.Gap || r == rows.NewRule(rows.SP, rows.RBPSame, 1)
+}
 
 // firstAt is the index of the row that holds at off.
-func firstAt(rows []Row, off uint32) int {
-	i, exact := slices.BinarySearchFunc(rows, off, func(r Row, off uint32) int { return int(int64(r.Offset()) - int64(off)) })
+func firstAt(all []rows.Row, off uint32) int {
+	i, exact := slices.BinarySearchFunc(all, off, func(r rows.Row, off uint32) int { return int(int64(r.Offset()) - int64(off)) })
 	if exact {
 		return i
 	}

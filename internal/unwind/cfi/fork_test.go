@@ -3,6 +3,8 @@ package cfi
 import (
 	"debug/elf"
 	"testing"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // TestForks wants every byte of the C libraries' own clone covered from its
@@ -31,11 +33,11 @@ func TestForks(t *testing.T) {
 				}
 				forks := 0
 				for i, r := range tab.Rows {
-					if r.Rule().Type() != Fork {
+					if r.Rule().Type() != rows.Fork {
 						continue
 					}
 					forks++
-					if next := tab.Rows[i+1]; next.Rule().Type() != End || next.Offset()-r.Offset() > forkCode {
+					if next := tab.Rows[i+1]; next.Rule().Type() != rows.End || next.Offset()-r.Offset() > forkCode {
 						t.Errorf("%#x: until %#x, then type %d", r.Offset(), next.Offset(), next.Rule().Type())
 					}
 				}

@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"atys.dev/atys/internal/unwind/cfi/cursor"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // DW_EH_PE pointer encodings: the format in the low four bits, what the value
@@ -59,38 +62,38 @@ type entry struct {
 	start int // position of the length
 	id    uint64
 	idPos int
-	body  cursor
+	body  cursor.Cursor
 	next  int
 }
 
 // entry reads the entry at p. ok is false at the end, and where the lengths
 // no longer make sense.
 func (s *frameSection) entry(p int) (e entry, ok bool) {
-	c := cursor{b: s.b, p: p}
-	size := uint64(c.u32())
+	c := cursor.Cursor{Bytes: s.b, Pos: p}
+	size := uint64(c.U32())
 	wide := size == math.MaxUint32
 	if wide {
-		size = c.u64()
+		size = c.U64()
 	}
-	e.start, e.idPos = p, c.p
-	if c.bad || size > uint64(len(s.b)-c.p) {
+	e.start, e.idPos = p, c.Pos
+	if c.Bad || size > uint64(len(s.b)-c.Pos) {
 		return e, false
 	}
-	e.next = c.p + int(size)
-	e.body = cursor{b: s.b[:e.next], p: c.p}
+	e.next = c.Pos + int(size)
+	e.body = cursor.Cursor{Bytes: s.b[:e.next], Pos: c.Pos}
 	if size == 0 {
 		return e, true
 	}
 	// .eh_frame keeps 32-bit ids even in entries with a 64-bit length.
 	if wide && !s.eh {
-		e.id = e.body.u64()
+		e.id = e.body.U64()
 	} else {
-		e.id = uint64(e.body.u32())
+		e.id = uint64(e.body.U32())
 		if !s.eh && e.id == math.MaxUint32 {
 			e.id = math.MaxUint64
 		}
 	}
-	return e, !e.body.bad
+	return e, !e.body.Bad
 }
 
 func (s *frameSection) isCIE(e *entry) bool {
@@ -128,26 +131,26 @@ func (s *frameSection) readCIEs(x *executor) {
 func (s *frameSection) parseCIE(e *entry, x *executor) *cie {
 	c := &cie{enc: encAbs}
 	b := &e.body
-	version := b.u8()
-	aug := b.cstring()
+	version := b.U8()
+	aug := b.CString()
 	if string(aug) == "eh" { // gcc 2: a pointer to exception data
-		b.take(8)
+		b.Take(8)
 		aug = nil
 	}
-	if version >= 4 && b.u8() != 8|b.u8() { // address size, segment selector size
+	if version >= 4 && b.U8() != 8|b.U8() { // address size, segment selector size
 		c.flaw = "cie address size"
 		return c
 	}
-	c.codeAlign = b.uleb()
-	c.dataAlign = b.sleb()
+	c.codeAlign = b.ULEB()
+	c.dataAlign = b.SLEB()
 	ra := uint64(0)
 	if version == 1 {
-		ra = uint64(b.u8())
+		ra = uint64(b.U8())
 	} else {
-		ra = b.uleb()
+		ra = b.ULEB()
 	}
 	switch {
-	case b.bad:
+	case b.Bad:
 		c.flaw = "cie cut off"
 	case version != 1 && version != 3 && version != 4:
 		c.flaw = "cie version"
@@ -161,9 +164,9 @@ func (s *frameSection) parseCIE(e *entry, x *executor) *cie {
 	}
 	if len(aug) > 0 {
 		c.augmented = true
-		s.augmentation(c, aug[1:], cursor{b: b.take(b.uleb())})
+		s.augmentation(c, aug[1:], cursor.Cursor{Bytes: b.Take(b.ULEB())})
 	}
-	if b.bad {
+	if b.Bad {
 		c.flaw = "cie cut off"
 		return c
 	}
@@ -171,15 +174,15 @@ func (s *frameSection) parseCIE(e *entry, x *executor) *cie {
 	return c
 }
 
-func (s *frameSection) augmentation(c *cie, letters []byte, b cursor) {
+func (s *frameSection) augmentation(c *cie, letters []byte, b cursor.Cursor) {
 	for _, l := range letters {
 		switch l {
 		case 'R':
-			c.enc = b.u8()
+			c.enc = b.U8()
 		case 'L':
-			b.u8()
+			b.U8()
 		case 'P':
-			s.pointer(&b, b.u8(), 0) // to get past it
+			s.pointer(&b, b.U8(), 0) // to get past it
 		case 'S': // a signal frame: known by its expressions, see state.rule
 		default:
 			return // the data has a length, what follows is not needed
@@ -189,14 +192,14 @@ func (s *frameSection) augmentation(c *cie, letters []byte, b cursor) {
 
 // pointer reads an encoded address. fn is the start of the function, for
 // addresses relative to it.
-func (s *frameSection) pointer(c *cursor, enc byte, fn uint64) (uint64, bool) {
+func (s *frameSection) pointer(c *cursor.Cursor, enc byte, fn uint64) (uint64, bool) {
 	if enc == encOmit {
 		return 0, false
 	}
 	base := uint64(0)
 	switch enc & encBase {
 	case encPCRel:
-		base = s.addr + uint64(c.p)
+		base = s.addr + uint64(c.Pos)
 	case encTextRel:
 		base = s.text
 	case encDataRel:
@@ -204,38 +207,38 @@ func (s *frameSection) pointer(c *cursor, enc byte, fn uint64) (uint64, bool) {
 	case encFuncRel:
 		base = fn
 	case encAligned:
-		for (s.addr+uint64(c.p))%8 != 0 && c.more() {
-			c.p++
+		for (s.addr+uint64(c.Pos))%8 != 0 && c.More() {
+			c.Pos++
 		}
 	}
 	v := uint64(0)
 	switch enc & encFormat {
 	case encAbs, encU64, encS64:
-		v = c.u64()
+		v = c.U64()
 	case encULEB:
-		v = c.uleb()
+		v = c.ULEB()
 	case encU16:
-		v = uint64(c.u16())
+		v = uint64(c.U16())
 	case encU32:
-		v = uint64(c.u32())
+		v = uint64(c.U32())
 	case encSLEB:
-		v = uint64(c.sleb())
+		v = uint64(c.SLEB())
 	case encS16:
-		v = uint64(int64(int16(c.u16())))
+		v = uint64(int64(int16(c.U16())))
 	case encS32:
-		v = uint64(int64(int32(c.u32())))
+		v = uint64(int64(int32(c.U32())))
 	default:
 		return 0, false
 	}
 	// What is indirect is known in memory only; code addresses never are.
-	return base + v, !c.bad && enc&encIndirect == 0
+	return base + v, !c.Bad && enc&encIndirect == 0
 }
 
 // fde is a function as an FDE describes it.
 type fde struct {
 	addr, size uint64
 	cie        *cie
-	code       cursor // its instructions
+	code       cursor.Cursor // its instructions
 }
 
 // fde reads the FDE in e; ok is false for one that describes no code.
@@ -250,10 +253,10 @@ func (s *frameSection) fde(e *entry) (d fde, ok bool) {
 		return d, false
 	}
 	if d.cie.augmented {
-		e.body.take(e.body.uleb())
+		e.body.Take(e.body.ULEB())
 	}
 	d.code = e.body
-	return d, !d.code.bad
+	return d, !d.code.Bad
 }
 
 // functions lists the FDEs in the order of the code they describe, as file
@@ -286,11 +289,11 @@ func (s *frameSection) functions(im *image, x *executor) []uint64 {
 
 // rows runs every FDE. What is covered already needs no answer from here:
 // functions that start there are skipped.
-func (s *frameSection) rows(covered []Row, im *image, x *executor) []Row {
+func (s *frameSection) rows(covered []rows.Row, im *image, x *executor) []rows.Row {
 	list := s.functions(im, x)
-	out := &rowList{rows: make([]Row, 0, len(s.b)/10)}
+	out := &rows.List{Rows: make([]rows.Row, 0, len(s.b)/10)}
 	for _, f := range list {
-		if len(covered) > 0 && find(covered, uint32(f>>32)).Type() != Gap {
+		if len(covered) > 0 && rows.Find(covered, uint32(f>>32)).Type() != rows.Gap {
 			continue
 		}
 		e, ok := s.entry(int(uint32(f)))
@@ -305,10 +308,10 @@ func (s *frameSection) rows(covered []Row, im *image, x *executor) []Row {
 		if !ok {
 			continue
 		}
-		out.begin(off, uint32(min(d.size, room)))
+		out.Begin(off, uint32(min(d.size, room)))
 		x.function(&d, off, out, s)
 	}
-	return out.finish()
+	return out.Finish()
 }
 
 // ehFrame is the .eh_frame section, found by its name or, where the section
@@ -360,7 +363,7 @@ func indexedFrames(im *image) *frameSection {
 			continue
 		}
 		h := &frameSection{b: hdr, addr: p.Vaddr, data: p.Vaddr}
-		c := cursor{b: hdr, p: 4}
+		c := cursor.Cursor{Bytes: hdr, Pos: 4}
 		start, ok := h.pointer(&c, hdr[1], 0)
 		seg := im.segment(start)
 		if !ok || seg == nil {
@@ -376,10 +379,10 @@ func indexedFrames(im *image) *frameSection {
 			s.cut(0)
 			return s
 		}
-		count = min(count, uint64(len(hdr)-c.p)/8)
+		count = min(count, uint64(len(hdr)-c.Pos)/8)
 		furthest := uint64(0)
 		for i := range count {
-			fde := p.Vaddr + uint64(int64(int32(binary.LittleEndian.Uint32(hdr[c.p+int(i)*8+4:])))) - start
+			fde := p.Vaddr + uint64(int64(int32(binary.LittleEndian.Uint32(hdr[c.Pos+int(i)*8+4:])))) - start
 			if fde < uint64(n) {
 				furthest = max(furthest, fde)
 			}

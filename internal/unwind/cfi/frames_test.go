@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // rulesOf lists the rows of a crafted file as "offset in the code:rule".
-func rulesOf(t *testing.T, parts ...part) (string, *Table) {
+func rulesOf(t *testing.T, parts ...part) (string, *rows.Table) {
 	t.Helper()
 	tab := buildBytes(t, craft(make([]byte, 0x100), parts...))
 	var list []string
@@ -19,45 +21,45 @@ func rulesOf(t *testing.T, parts ...part) (string, *Table) {
 	return strings.Join(list, " "), tab
 }
 
-func rowText(r Row) string { return fmt.Sprintf("%d:%s", int(r.Offset())-codeOff, text(r.Rule())) }
+func rowText(r rows.Row) string { return fmt.Sprintf("%d:%s", int(r.Offset())-codeOff, text(r.Rule())) }
 
-func text(r Rule) string {
+func text(r rows.Rule) string {
 	rbp := ""
 	switch n := r.RBP(); n {
-	case RBPSame:
-	case RBPLost:
+	case rows.RBPSame:
+	case rows.RBPLost:
 		rbp = ",lost"
-	case RBPAtRBP:
+	case rows.RBPAtRBP:
 		rbp = ",*rbp"
 	default:
 		rbp = fmt.Sprintf(",c-%d", 8*int(n))
 	}
 	switch r.Type() {
-	case Gap:
+	case rows.Gap:
 		return "gap"
-	case SP:
+	case rows.SP:
 		return fmt.Sprintf("rsp+%d%s", 8*r.CFA(), rbp)
-	case BP:
+	case rows.BP:
 		return fmt.Sprintf("rbp+%d%s", 8*r.CFA(), rbp)
-	case PLT:
+	case rows.PLT:
 		return fmt.Sprintf("plt%d%s", r.CFA(), rbp)
-	case Signal:
+	case rows.Signal:
 		return "signal"
-	case Unsupported:
+	case rows.Unsupported:
 		return "unsupported"
-	case End:
+	case rows.End:
 		return "end"
-	case Fork:
+	case rows.Fork:
 		return "fork"
-	case BPDeref:
+	case rows.BPDeref:
 		return fmt.Sprintf("*(rbp%+d)+%d%s", 8*int(r.Low()), 8*int(r.High()), rbp)
-	case FramePointer:
+	case rows.FramePointer:
 		return "fp"
-	case SPDeref:
+	case rows.SPDeref:
 		return fmt.Sprintf("*(rsp%+d)+%d%s", 8*int(r.Low()), 8*int(r.High()), rbp)
-	case LeafReg:
+	case rows.LeafReg:
 		return fmt.Sprintf("r%d%+d%s", r.High(), 8*int(r.Low()), rbp)
-	case ReturnReg:
+	case rows.ReturnReg:
 		return fmt.Sprintf("rsp%+d%s,ra=r%d", 8*int(r.Low()), rbp, r.High())
 	}
 	return fmt.Sprintf("%#x", uint32(r))
@@ -247,16 +249,16 @@ func TestBoth(t *testing.T) {
 }
 
 func TestOverlay(t *testing.T) {
-	a, b := rule(SP, 0, 1), rule(SP, 0, 2)
-	gap := rule(Gap, 0, 0)
-	for name, c := range map[string]struct{ top, bottom, want []Row }{
+	a, b := rows.NewRule(rows.SP, 0, 1), rows.NewRule(rows.SP, 0, 2)
+	gap := rows.NewRule(rows.Gap, 0, 0)
+	for name, c := range map[string]struct{ top, bottom, want []rows.Row }{
 		"nothing":    {nil, nil, nil},
-		"only top":   {[]Row{row(1, a), row(2, gap)}, nil, []Row{row(1, a), row(2, gap)}},
-		"fills":      {[]Row{row(1, a), row(5, gap), row(9, a), row(12, gap)}, []Row{row(0, b), row(20, gap)}, []Row{row(0, b), row(1, a), row(5, b), row(9, a), row(12, b), row(20, gap)}},
-		"same rule":  {[]Row{row(1, a), row(5, gap)}, []Row{row(5, a), row(9, gap)}, []Row{row(1, a), row(9, gap)}},
-		"all hidden": {[]Row{row(1, a), row(9, gap)}, []Row{row(2, b), row(5, gap)}, []Row{row(1, a), row(9, gap)}},
+		"only top":   {[]rows.Row{rows.NewRow(1, a), rows.NewRow(2, gap)}, nil, []rows.Row{rows.NewRow(1, a), rows.NewRow(2, gap)}},
+		"fills":      {[]rows.Row{rows.NewRow(1, a), rows.NewRow(5, gap), rows.NewRow(9, a), rows.NewRow(12, gap)}, []rows.Row{rows.NewRow(0, b), rows.NewRow(20, gap)}, []rows.Row{rows.NewRow(0, b), rows.NewRow(1, a), rows.NewRow(5, b), rows.NewRow(9, a), rows.NewRow(12, b), rows.NewRow(20, gap)}},
+		"same rule":  {[]rows.Row{rows.NewRow(1, a), rows.NewRow(5, gap)}, []rows.Row{rows.NewRow(5, a), rows.NewRow(9, gap)}, []rows.Row{rows.NewRow(1, a), rows.NewRow(9, gap)}},
+		"all hidden": {[]rows.Row{rows.NewRow(1, a), rows.NewRow(9, gap)}, []rows.Row{rows.NewRow(2, b), rows.NewRow(5, gap)}, []rows.Row{rows.NewRow(1, a), rows.NewRow(9, gap)}},
 	} {
-		if got := overlay(c.top, c.bottom); !slices.Equal(got, c.want) {
+		if got := rows.Overlay(c.top, c.bottom); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %#x, want %#x", name, got, c.want)
 		}
 	}
@@ -270,14 +272,14 @@ func TestIndex(t *testing.T) {
 		"mixed":        {1, 1, 1, 1, 5000},
 		"page borders": {4096, 4096, 1},
 	} {
-		var rows []Row
+		var all []rows.Row
 		off := uint32(0x1234)
 		for i := range 5000 {
-			rows = append(rows, row(off, rule(SP, 0, uint32(1+i%2))))
+			all = append(all, rows.NewRow(off, rows.NewRule(rows.SP, 0, uint32(1+i%2))))
 			off += gaps[i%len(gaps)]
 		}
-		tab := &Table{Unsupported: map[string]int{}}
-		tab.index(rows)
+		tab := &rows.Table{Unsupported: map[string]int{}}
+		tab.SetRows(all)
 		check(t, tab)
 		if len(tab.Unsupported) > 0 {
 			t.Errorf("%s: %v", name, tab.Unsupported)
@@ -290,15 +292,15 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	// Far apart and dense: no page size is right, the index stays bounded.
-	var rows []Row
+	var all []rows.Row
 	for i := range uint32(3000) {
-		rows = append(rows, row(i, rule(SP, 0, 1+i%2)))
+		all = append(all, rows.NewRow(i, rows.NewRule(rows.SP, 0, 1+i%2)))
 	}
-	rows = append(rows, row(0xfffffff0, rule(Gap, 0, 0)))
-	tab := &Table{Unsupported: map[string]int{}}
-	tab.index(rows)
+	all = append(all, rows.NewRow(0xfffffff0, rows.NewRule(rows.Gap, 0, 0)))
+	tab := &rows.Table{Unsupported: map[string]int{}}
+	tab.SetRows(all)
 	check(t, tab)
-	if len(tab.Index) > 2*maxPages {
+	if len(tab.Index) > 2<<22 {
 		t.Errorf("%d pages", len(tab.Index))
 	}
 }

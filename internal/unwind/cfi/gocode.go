@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // maxGoCode bounds how much of one function is decoded: those that switch
@@ -47,8 +49,8 @@ func (g *goFunc) convert() {
 	asm := g.flag&(flagAsm|flagSPWrite|flagTopFrame) != 0 || f != fateNone
 	switch {
 	case f == fateEnd || g.flag&flagTopFrame != 0 && f != fateThrough:
-		g.out.begin(g.off, uint32(g.size))
-		g.out.add(g.off, rule(End, 0, 0))
+		g.out.Begin(g.off, uint32(g.size))
+		g.out.Add(g.off, rows.NewRule(rows.End, 0, 0))
 		return
 	case f == fateSignal:
 		g.signal()
@@ -60,7 +62,7 @@ func (g *goFunc) convert() {
 	}
 	g.taken += len(g.path)
 	// Behind the last step is padding: no code.
-	g.out.begin(g.off, uint32(g.path[len(g.path)-1].end))
+	g.out.Begin(g.off, uint32(g.path[len(g.path)-1].end))
 	g.body = 0
 	for _, s := range g.path {
 		g.body = max(g.body, s.delta)
@@ -77,11 +79,11 @@ func (g *goFunc) convert() {
 // return address is its start, and looked up minus 1: in the padding before.
 func (g *goFunc) signal() {
 	off, size := g.off, uint32(g.size)
-	if off > 0 && g.out.end < off {
+	if off > 0 && g.out.End < off {
 		off, size = off-1, size+1
 	}
-	g.out.begin(off, size)
-	g.out.add(off, rule(Signal, 0, 0))
+	g.out.Begin(off, size)
+	g.out.Add(off, rows.NewRule(rows.Signal, 0, 0))
 }
 
 // saves is the offset in the function from which the caller's rbp is in its
@@ -139,32 +141,32 @@ func (g *goFunc) emit(saved uint64, turns []turn) {
 			if saved > from {
 				to = min(to, saved)
 			}
-			g.out.add(g.off+uint32(from), g.rule(s.delta, from >= saved, now))
+			g.out.Add(g.off+uint32(from), g.rule(s.delta, from >= saved, now))
 			from = to
 		}
 	}
 }
 
-func (g *goFunc) rule(delta int32, saved bool, t turn) Rule {
-	slot := uint8(RBPSame)
+func (g *goFunc) rule(delta int32, saved bool, t turn) rows.Rule {
+	slot := uint8(rows.RBPSame)
 	if saved && delta > 0 {
 		slot = slotRBP
 	}
 	switch {
 	case t.mode == viaNone:
-		return rule(End, 0, 0)
+		return rows.NewRule(rows.End, 0, 0)
 	case t.mode == viaLost:
 		g.reasons["go stack switch"]++
-		return rule(Unsupported, 0, 0)
+		return rows.NewRule(rows.Unsupported, 0, 0)
 	case t.mode == viaRBP && delta == g.body && t.words == 2 && slot == slotRBP:
-		return rule(FramePointer, 0, 0)
+		return rows.NewRule(rows.FramePointer, 0, 0)
 	case t.mode == viaRBP && delta == g.body:
-		return rule(BP, slot, t.words)
-	case delta < 0 || delta%8 != 0 || delta/8+1 > cfaMask:
+		return rows.NewRule(rows.BP, slot, t.words)
+	case delta < 0 || delta%8 != 0 || delta/8+1 > rows.MaxCFA:
 		g.reasons["go frame size"]++
-		return rule(Unsupported, 0, 0)
+		return rows.NewRule(rows.Unsupported, 0, 0)
 	}
-	return rule(SP, slot, uint32(delta/8+1))
+	return rows.NewRule(rows.SP, slot, uint32(delta/8+1))
 }
 
 // turns decodes the function to find where it leaves its stack: the first
@@ -234,7 +236,7 @@ func fromRSP(in *x86asm.Inst, delta int32) uint32 {
 	default:
 		return 0
 	}
-	if above := int64(delta) + 8 - disp; above > 0 && above%8 == 0 && above/8 <= cfaMask {
+	if above := int64(delta) + 8 - disp; above > 0 && above%8 == 0 && above/8 <= rows.MaxCFA {
 		return uint32(above / 8)
 	}
 	return 0

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // A stopped process and a plain walker over its memory: what the BPF unwinder
@@ -24,7 +26,7 @@ type victim struct {
 	pid    int
 	mem    *os.File
 	maps   []mapping
-	tables map[string]*Table
+	tables map[string]*rows.Table
 	names  map[string]func(uint32) string
 	made   bool // code made at run time keeps frame pointers
 }
@@ -55,7 +57,7 @@ func (v *victim) readMaps(t *testing.T) {
 	}
 }
 
-func (v *victim) open(m mapping) *Table {
+func (v *victim) open(m mapping) *rows.Table {
 	if t, ok := v.tables[m.path]; ok {
 		return t
 	}
@@ -114,14 +116,14 @@ func (v *victim) pair(addr uint64) (p [2]uint64, ok bool) {
 
 // restored is the caller's rbp. lost is what it was before, if rbp is not
 // saved in this frame.
-func (v *victim) restored(r Rule, bp, cfa uint64, lost bool) (_ uint64, nowLost, ok bool) {
+func (v *victim) restored(r rows.Rule, bp, cfa uint64, lost bool) (_ uint64, nowLost, ok bool) {
 	switch n := r.RBP(); {
-	case n == RBPLost:
+	case n == rows.RBPLost:
 		return bp, true, true
-	case n == RBPAtRBP:
+	case n == rows.RBPAtRBP:
 		bp, ok = v.word(bp)
 		return bp, lost, ok
-	case n != RBPSame:
+	case n != rows.RBPSame:
 		bp, ok = v.word(cfa - 8*uint64(n))
 		return bp, false, ok
 	}
@@ -164,40 +166,40 @@ func (v *victim) walk(r syscall.PtraceRegs) (frames []string, end string) {
 		var cfa uint64
 		ok := true
 		switch rule.Type() {
-		case End:
+		case rows.End:
 			return frames, "end"
-		case SP, Fork:
+		case rows.SP, rows.Fork:
 			cfa = sp + 8*uint64(rule.CFA())
-		case BP:
+		case rows.BP:
 			if lost {
 				return frames, "rbp lost"
 			}
 			cfa = bp + 8*uint64(rule.CFA())
-		case PLT:
+		case rows.PLT:
 			cfa = sp + 8
 			if uint32(ip&15) >= rule.CFA() {
 				cfa += 8
 			}
-		case FramePointer:
+		case rows.FramePointer:
 			cfa = bp + 16
 			bp, ok = v.word(bp)
-		case BPDeref:
+		case rows.BPDeref:
 			cfa, ok = v.word(bp + 8*uint64(int64(rule.Low())))
 			cfa += 8 * uint64(rule.High())
-		case SPDeref:
+		case rows.SPDeref:
 			cfa, ok = v.word(sp + 8*uint64(int64(rule.Low())))
 			cfa += 8 * uint64(rule.High())
-		case LeafReg:
+		case rows.LeafReg:
 			if exact != 0 {
 				return frames, "leaf register in a caller"
 			}
 			cfa = dwarf[rule.High()] + 8*uint64(int64(rule.Low()))
-		case ReturnReg:
+		case rows.ReturnReg:
 			if exact != 0 {
 				return frames, "return register in a caller"
 			}
 			cfa = sp + 8*uint64(int64(rule.Low()))
-		case Signal:
+		case rows.Signal:
 			bp, _ = v.word(sp + 120)
 			ip, _ = v.word(sp + 168)
 			sp, _ = v.word(sp + 160)
@@ -208,7 +210,7 @@ func (v *victim) walk(r syscall.PtraceRegs) (frames []string, end string) {
 		}
 		var ok2, ok3 bool
 		bp, lost, ok3 = v.restored(rule, bp, cfa, lost)
-		if ip, ok2 = v.word(cfa - 8); rule.Type() == ReturnReg {
+		if ip, ok2 = v.word(cfa - 8); rule.Type() == rows.ReturnReg {
 			ip = dwarf[rule.High()]
 		}
 		if !ok || !ok2 || !ok3 {
@@ -247,7 +249,7 @@ func (v *victim) called(addr uint64) bool {
 			}
 			off := uint32(addr - 1 - m.low + m.off)
 			r, _ := v.tables[m.path].Find(off)
-			return r.Type() == Signal || r.Type() == End
+			return r.Type() == rows.Signal || r.Type() == rows.End
 		}
 	}
 	return false
@@ -255,7 +257,7 @@ func (v *victim) called(addr uint64) bool {
 
 func newVictim(t *testing.T, pid int) *victim {
 	t.Helper()
-	v := &victim{pid: pid, tables: map[string]*Table{}, names: map[string]func(uint32) string{}}
+	v := &victim{pid: pid, tables: map[string]*rows.Table{}, names: map[string]func(uint32) string{}}
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	if err != nil {
 		t.Skip(err)

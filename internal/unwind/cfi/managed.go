@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // BuildManaged makes the table of code that .NET compiled ahead. Its compiler
@@ -14,9 +15,9 @@ import (
 //	add rsp, n; pop ...; ret
 //
 // dotnet.h does the same with what is compiled at run time.
-func BuildManaged(f *binfile.PE) (*Table, error) {
-	t := &Table{Unsupported: map[string]int{}, Source: "managed"}
-	var rows []Row
+func BuildManaged(f *binfile.PE) (*rows.Table, error) {
+	t := &rows.Table{Unsupported: map[string]int{}, Source: "managed"}
+	var all []rows.Row
 	var code []byte
 	for i, function := range f.Functions {
 		if function.End >= 1<<32 {
@@ -30,12 +31,12 @@ func BuildManaged(f *binfile.PE) (*Table, error) {
 		if n, err := f.ReadAt(code, int64(function.Start)); n < size {
 			return nil, fmt.Errorf("read code: %w", err)
 		}
-		rows = appendManaged(rows, uint32(function.Start), code)
+		all = appendManaged(all, uint32(function.Start), code)
 		if i+1 == len(f.Functions) || f.Functions[i+1].Start != function.End {
-			rows = append(rows, row(uint32(function.End), rule(Gap, 0, 0)))
+			all = append(all, rows.NewRow(uint32(function.End), rows.NewRule(rows.Gap, 0, 0)))
 		}
 	}
-	t.index(rows)
+	t.SetRows(all)
 	return t, nil
 }
 
@@ -45,25 +46,25 @@ type managedFrame struct {
 	bp    uint32 // the caller's rbp: so many words from the return address; 0: it is in rbp
 }
 
-func (f managedFrame) rule() Rule {
-	saved := uint8(RBPSame)
+func (f managedFrame) rule() rows.Rule {
+	saved := uint8(rows.RBPSame)
 	switch {
-	case f.words >= cfaMask:
-		return rule(Unsupported, 0, 0)
-	case f.bp >= RBPMax:
-		saved = RBPLost
+	case f.words >= rows.MaxCFA:
+		return rows.NewRule(rows.Unsupported, 0, 0)
+	case f.bp >= rows.RBPMax:
+		saved = rows.RBPLost
 	case f.bp > 0:
 		saved = uint8(f.bp + 1)
 	}
-	return rule(SP, saved, f.words+1)
+	return rows.NewRule(rows.SP, saved, f.words+1)
 }
 
 // appendManaged adds the rows of one function.
-func appendManaged(rows []Row, start uint32, code []byte) []Row {
+func appendManaged(all []rows.Row, start uint32, code []byte) []rows.Row {
 	var f managedFrame
 	at := 0
 	for {
-		rows = append(rows, row(start+uint32(at), f.rule()))
+		all = append(all, rows.NewRow(start+uint32(at), f.rule()))
 		n := f.take(code[at:])
 		if n == 0 || at+n >= len(code) {
 			break
@@ -72,12 +73,12 @@ func appendManaged(rows []Row, start uint32, code []byte) []Row {
 	}
 	body := f.rule()
 	if f.bp > 0 {
-		body = rule(BP, 2, 2)
+		body = rows.NewRule(rows.BP, 2, 2)
 		if at += managedEstablishes(code[at:]); at < len(code) {
-			rows = append(rows, row(start+uint32(at), body))
+			all = append(all, rows.NewRow(start+uint32(at), body))
 		}
 	}
-	return appendManagedEnds(rows, start, code, at, f, body)
+	return appendManagedEnds(all, start, code, at, f, body)
 }
 
 // take reads an instruction of a function's beginning, and gives its length; 0
@@ -118,7 +119,7 @@ func managedEstablishes(code []byte) int {
 
 // appendManagedEnds adds the rows of where a function returns. Bytes that only
 // look like that are within instructions: no pc is there.
-func appendManagedEnds(rows []Row, start uint32, code []byte, from int, f managedFrame, body Rule) []Row {
+func appendManagedEnds(all []rows.Row, start uint32, code []byte, from int, f managedFrame, body rows.Rule) []rows.Row {
 	for i := from; i < len(code); i++ {
 		if code[i] != 0xc3 {
 			continue
@@ -131,24 +132,24 @@ func appendManagedEnds(rows []Row, start uint32, code []byte, from int, f manage
 			}
 		}
 		for at := first; at < i; words-- {
-			rows = appendRow(rows, start+uint32(at), managedFrame{words: words}.rule())
+			all = appendRow(all, start+uint32(at), managedFrame{words: words}.rule())
 			if code[at] == 0x41 {
 				at++
 			}
 			at++
 		}
-		rows = appendRow(rows, start+uint32(i), managedFrame{}.rule())
+		all = appendRow(all, start+uint32(i), managedFrame{}.rule())
 		if i+1 < len(code) {
-			rows = append(rows, row(start+uint32(i+1), body))
+			all = append(all, rows.NewRow(start+uint32(i+1), body))
 		}
 	}
-	return rows
+	return all
 }
 
 // appendRow adds a row, in place of one at the same offset or after it.
-func appendRow(rows []Row, at uint32, r Rule) []Row {
-	for len(rows) > 0 && rows[len(rows)-1].Offset() >= at {
-		rows = rows[:len(rows)-1]
+func appendRow(all []rows.Row, at uint32, r rows.Rule) []rows.Row {
+	for len(all) > 0 && all[len(all)-1].Offset() >= at {
+		all = all[:len(all)-1]
 	}
-	return append(rows, row(at, r))
+	return append(all, rows.NewRow(at, r))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"atys.dev/atys/internal/binfile"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // TestManagedRows reads functions as .NET compiled them (System.Private.CoreLib
@@ -41,9 +42,9 @@ func TestManagedRows(t *testing.T) {
 	}
 }
 
-func describeManaged(r Row) string {
+func describeManaged(r rows.Row) string {
 	of := r.Rule()
-	s := fmt.Sprintf("%d: %s+%d", r.Offset(), map[Type]string{SP: "sp", BP: "rbp"}[of.Type()], 8*of.CFA())
+	s := fmt.Sprintf("%d: %s+%d", r.Offset(), map[rows.Type]string{rows.SP: "sp", rows.BP: "rbp"}[of.Type()], 8*of.CFA())
 	if n := of.RBP(); n > 0 {
 		s += fmt.Sprintf(" rbp-%d", 8*int(n))
 	}

@@ -6,6 +6,9 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"atys.dev/atys/internal/unwind/cfi/cursor"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // The pclntab formats, by the Go release that introduced them. Go 1.7 is the
@@ -101,20 +104,20 @@ func scanGoTable(im *image, s *segment) *goTable {
 }
 
 func parseGoTable(im *image, b []byte, addr uint64) *goTable {
-	c := cursor{b: b}
-	t := &goTable{addr: addr, magic: c.u32(), field: 8, funcID: 40}
-	if c.u16() != 0 {
+	c := cursor.Cursor{Bytes: b}
+	t := &goTable{addr: addr, magic: c.U32(), field: 8, funcID: 40}
+	if c.U16() != 0 {
 		return nil
 	}
-	if t.quantum = uint64(c.u8()); t.quantum != 1 || c.u8() != 8 {
+	if t.quantum = uint64(c.U8()); t.quantum != 1 || c.U8() != 8 {
 		return nil
 	}
-	count := c.u64()
+	count := c.U64()
 	from := func() []byte {
-		if off := c.u64(); off < uint64(len(b)) {
+		if off := c.U64(); off < uint64(len(b)) {
 			return b[off:]
 		}
-		c.bad = true
+		c.Bad = true
 		return nil
 	}
 	switch t.magic {
@@ -123,25 +126,25 @@ func parseGoTable(im *image, b []byte, addr uint64) *goTable {
 		if t.magic == pcln118 {
 			t.funcID = 36
 		}
-		c.u64() // files
-		t.text = c.u64()
+		c.U64() // files
+		t.text = c.U64()
 		t.names = from()
 		from()
 		from()
 		t.pcs, t.funcs = from(), from()
 	case pcln116:
-		c.u64()
+		c.U64()
 		t.names = from()
 		from()
 		from()
 		t.pcs, t.funcs = from(), from()
 	case pcln12:
-		t.names, t.pcs, t.funcs = b, b, b[c.p:]
+		t.names, t.pcs, t.funcs = b, b, b[c.Pos:]
 		t.funcID = math.MaxInt
 	default:
 		return nil
 	}
-	if c.bad || count == 0 || count >= uint64(len(t.funcs)/(2*t.field)) {
+	if c.Bad || count == 0 || count >= uint64(len(t.funcs)/(2*t.field)) {
 		return nil
 	}
 	t.count = int(count)
@@ -246,8 +249,8 @@ func (im *image) word(at uint64) uint64 {
 }
 
 // rows converts every function. reasons counts what could not be expressed.
-func (t *goTable) rows(im *image, reasons map[string]int) []Row {
-	out := &rowList{rows: make([]Row, 0, 6*t.count)}
+func (t *goTable) rows(im *image, reasons map[string]int) []rows.Row {
+	out := &rows.List{Rows: make([]rows.Row, 0, 6*t.count)}
 	g := &goFunc{t: t, im: im, out: out, reasons: reasons, code: make([]byte, maxGoCode)}
 	behind := uint64(0)
 	for i := range t.count {
@@ -263,7 +266,7 @@ func (t *goTable) rows(im *image, reasons map[string]int) []Row {
 			break
 		}
 	}
-	return out.finish()
+	return out.Finish()
 }
 
 // step is a stretch of code up to an offset in the function, with rsp delta
@@ -279,16 +282,16 @@ func (t *goTable) steps(list []step, at uint32, size uint64) []step {
 	if at == 0 || uint64(at) >= uint64(len(t.pcs)) {
 		return list
 	}
-	c := cursor{b: t.pcs, p: int(at)}
+	c := cursor.Cursor{Bytes: t.pcs, Pos: int(at)}
 	value, pc := int32(-1), uint64(0)
 	for pc < size {
-		d := uint32(c.uleb())
-		if d == 0 && pc != 0 || c.bad {
+		d := uint32(c.ULEB())
+		if d == 0 && pc != 0 || c.Bad {
 			break
 		}
 		value += int32(d>>1) ^ -int32(d&1)
-		n := uint64(uint32(c.uleb())) * t.quantum
-		if c.bad || n == 0 {
+		n := uint64(uint32(c.ULEB())) * t.quantum
+		if c.Bad || n == 0 {
 			break
 		}
 		pc = min(pc+n, size)
@@ -301,7 +304,7 @@ func (t *goTable) steps(list []step, at uint32, size uint64) []step {
 type goFunc struct {
 	t       *goTable
 	im      *image
-	out     *rowList
+	out     *rows.List
 	reasons map[string]int
 	code    []byte // buffer for what has to be looked at
 
@@ -321,12 +324,12 @@ type goFunc struct {
 // describe fills in what the table says of function i.
 func (g *goFunc) describe(i int) bool {
 	t := g.t
-	c := cursor{b: t.funcs, p: i*2*t.field + t.field}
+	c := cursor.Cursor{Bytes: t.funcs, Pos: i*2*t.field + t.field}
 	at, base := uint64(0), t.funcs
 	if t.field == 4 {
-		at = uint64(c.u32())
+		at = uint64(c.U32())
 	} else {
-		at = c.u64()
+		at = c.U64()
 	}
 	if t.magic == pcln12 {
 		base = t.names // its offsets count from the start of the table
@@ -335,21 +338,21 @@ func (g *goFunc) describe(i int) bool {
 		return false
 	}
 	// entry (of the width of the index) | name | arguments | deferreturn | pcsp
-	f := cursor{b: base[at:]}
-	f.take(uint64(t.field))
-	name := uint64(f.u32())
-	f.take(8)
-	g.pcsp = f.u32()
-	if f.bad {
+	f := cursor.Cursor{Bytes: base[at:]}
+	f.Take(uint64(t.field))
+	name := uint64(f.U32())
+	f.Take(8)
+	g.pcsp = f.U32()
+	if f.Bad {
 		return false
 	}
 	g.flag, g.name = 0, nil
-	if t.funcID < len(f.b)-1 {
-		g.flag = f.b[t.funcID+1]
+	if t.funcID < len(f.Bytes)-1 {
+		g.flag = f.Bytes[t.funcID+1]
 	}
 	if name < uint64(len(t.names)) {
-		n := cursor{b: t.names[name:min(name+maxGoName+1, uint64(len(t.names)))]}
-		g.name = n.cstring()
+		n := cursor.Cursor{Bytes: t.names[name:min(name+maxGoName+1, uint64(len(t.names)))]}
+		g.name = n.CString()
 	}
 	return true
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // goFn is a function of a crafted program: its code, and what its pc table
@@ -182,7 +184,7 @@ func TestGoFunctions(t *testing.T) {
 			tab := buildBytes(t, craftGo(c.magic, c.fn))
 			var list []string
 			for _, r := range tab.Rows {
-				if r.Offset() >= codeOff || r.Rule().Type() != Gap {
+				if r.Offset() >= codeOff || r.Rule().Type() != rows.Gap {
 					list = append(list, rowText(r))
 				}
 			}

@@ -1,6 +1,10 @@
 package cfi
 
-import "bytes"
+import (
+	"bytes"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
+)
 
 // stubRows describes the linker's call stubs where no FDE does (lld writes
 // none). A lazy .plt begins with a stub of its own, which the others jump to
@@ -10,8 +14,8 @@ import "bytes"
 //	           then each 16 bytes: jmp *GOT[n]; push n; jmp .plt
 //	           or, for indirect branch tracking: endbr64; push n; jmp .plt
 //	.plt.sec   (endbr64;) jmp *GOT[n]       and so .plt.got and .iplt
-func stubRows(im *image) []Row {
-	out := &rowList{}
+func stubRows(im *image) []rows.Row {
+	out := &rows.List{}
 	for _, s := range im.file.Sections {
 		switch s.Name {
 		case ".plt", ".plt.sec", ".plt.got", ".iplt":
@@ -19,7 +23,7 @@ func stubRows(im *image) []Row {
 			continue
 		}
 		off, room, ok := im.offset(s.Addr)
-		if !ok || s.Size == 0 || off < out.end {
+		if !ok || s.Size == 0 || off < out.End {
 			continue
 		}
 		var b [32]byte
@@ -29,16 +33,16 @@ func stubRows(im *image) []Row {
 		lazy := bytes.HasPrefix(first, []byte{0xff, 0x35})
 		switch pushed := afterPush(second); {
 		case lazy && pushed > 0:
-			out.begin(off, size)
-			out.add(off, rule(SP, RBPSame, 2))
-			out.add(off+6, rule(SP, RBPSame, 3))
-			out.add(off+16, rule(PLT, RBPSame, pushed))
+			out.Begin(off, size)
+			out.Add(off, rows.NewRule(rows.SP, rows.RBPSame, 2))
+			out.Add(off+6, rows.NewRule(rows.SP, rows.RBPSame, 3))
+			out.Add(off+16, rows.NewRule(rows.PLT, rows.RBPSame, pushed))
 		case jumps(first):
-			out.begin(off, size)
-			out.add(off, rule(SP, RBPSame, 1))
+			out.Begin(off, size)
+			out.Add(off, rows.NewRule(rows.SP, rows.RBPSame, 1))
 		}
 	}
-	return out.finish()
+	return out.Finish()
 }
 
 const endbr64 = "\xf3\x0f\x1e\xfa"

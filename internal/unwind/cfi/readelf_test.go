@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // TestAgainstReadelf compares every row of real files with what binutils, an
@@ -53,13 +55,13 @@ func compareReadelf(t *testing.T, path, section string) {
 		t.Fatal(err)
 	}
 	im := newImage(f)
-	rows, wrong, inexact := 0, 0, map[Type]int{}
+	all, wrong, inexact := 0, 0, map[rows.Type]int{}
 	readelfRows(t, path, section, func(pc uint64, cfa, rbp, ra string) {
 		off, _, ok := im.offset(pc)
 		if !ok {
 			return
 		}
-		rows++
+		all++
 		got, _ := tab.Find(off)
 		want, known := readelfRule(cfa, rbp, ra)
 		if !known {
@@ -67,7 +69,7 @@ func compareReadelf(t *testing.T, path, section string) {
 			// that come from them.
 			inexact[got.Type()]++
 			switch got.Type() {
-			case PLT, Signal, Unsupported, BPDeref, SPDeref, LeafReg:
+			case rows.PLT, rows.Signal, rows.Unsupported, rows.BPDeref, rows.SPDeref, rows.LeafReg:
 				return
 			}
 		} else if got == want {
@@ -77,14 +79,14 @@ func compareReadelf(t *testing.T, path, section string) {
 			t.Errorf("%#x: cfa %s rbp %s ra %s: got %v, want %v", pc, cfa, rbp, ra, got, want)
 		}
 	})
-	if rows == 0 {
+	if all == 0 {
 		t.Errorf("readelf found no rows in %s", section)
 	}
-	t.Logf("%s: %d rows compared, %d wrong, expressions %v, unsupported %v", path, rows, wrong, inexact, tab.Unsupported)
+	t.Logf("%s: %d rows compared, %d wrong, expressions %v, unsupported %v", path, all, wrong, inexact, tab.Unsupported)
 }
 
 // readelfRule is what a row of readelf means; known is false for expressions.
-func readelfRule(cfa, rbp, ra string) (r Rule, known bool) {
+func readelfRule(cfa, rbp, ra string) (r rows.Rule, known bool) {
 	regs := []string{"rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"}
 	returnReg := -1
 	if n, err := strconv.Atoi(strings.TrimPrefix(ra, "r")); err == nil && n < regRA {
@@ -92,19 +94,19 @@ func readelfRule(cfa, rbp, ra string) (r Rule, known bool) {
 	}
 	switch {
 	case ra == "u":
-		return rule(End, 0, 0), true
+		return rows.NewRule(rows.End, 0, 0), true
 	case ra == "exp":
 		return 0, false
 	case ra != "c-8" && returnReg < 0:
-		return rule(Unsupported, 0, 0), true
+		return rows.NewRule(rows.Unsupported, 0, 0), true
 	}
-	slot := uint8(RBPLost)
-	if n, err := strconv.Atoi(strings.TrimPrefix(rbp, "c-")); err == nil && n%8 == 0 && n > 0 && n/8 <= RBPMax {
+	slot := uint8(rows.RBPLost)
+	if n, err := strconv.Atoi(strings.TrimPrefix(rbp, "c-")); err == nil && n%8 == 0 && n > 0 && n/8 <= rows.RBPMax {
 		slot = uint8(n / 8)
 	} else if rbp == "u" || rbp == "s" || rbp == "" {
-		slot = RBPSame
+		slot = rows.RBPSame
 	} else if rbp == "exp" {
-		slot = RBPAtRBP
+		slot = rows.RBPAtRBP
 	}
 	reg, rest, _ := strings.Cut(cfa, "+")
 	n, err := strconv.Atoi(rest)
@@ -115,15 +117,15 @@ func readelfRule(cfa, rbp, ra string) (r Rule, known bool) {
 		switch {
 		case name != reg:
 		case i == regRSP && returnReg >= 0:
-			return split(ReturnReg, slot, uint8(returnReg), int64(n/8)), true
+			return rows.NewSplitRule(rows.ReturnReg, slot, uint8(returnReg), int64(n/8)), true
 		case returnReg >= 0:
-			return rule(Unsupported, 0, 0), true
+			return rows.NewRule(rows.Unsupported, 0, 0), true
 		case i == regRSP:
-			return rule(SP, slot, uint32(n/8)), true
+			return rows.NewRule(rows.SP, slot, uint32(n/8)), true
 		case i == regRBP:
-			return rule(BP, slot, uint32(n/8)), true
+			return rows.NewRule(rows.BP, slot, uint32(n/8)), true
 		default:
-			return split(LeafReg, slot, uint8(i), int64(n/8)), true
+			return rows.NewSplitRule(rows.LeafReg, slot, uint8(i), int64(n/8)), true
 		}
 	}
 	return 0, false

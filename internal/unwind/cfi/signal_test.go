@@ -4,6 +4,8 @@ import (
 	"debug/elf"
 	"strings"
 	"testing"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 func TestAfterSyscall(t *testing.T) {
@@ -53,7 +55,7 @@ func TestSigreturn(t *testing.T) {
 				t.Fatal("no __restore_rt")
 			}
 			for at := off - 1; at <= off+9; at++ {
-				if got, _ := tab.Find(at); got.Type() != Signal {
+				if got, _ := tab.Find(at); got.Type() != rows.Signal {
 					t.Errorf("__restore_rt%+d: type %d", int(at)-int(off), got.Type())
 				}
 			}

@@ -3,6 +3,9 @@ package cfi
 import (
 	"cmp"
 	"slices"
+
+	"atys.dev/atys/internal/unwind/cfi/flow"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // maxStartup bounds the size of a function of gcc's crtstuff, and how far apart
@@ -26,19 +29,19 @@ const maxEntries = 8
 // of its code ends.
 type startup struct {
 	im      *image
-	covered []Row
-	w       walker
+	covered []rows.Row
+	w       flow.Walker
 	entries []uint64 // addresses that are called, or jumped to in a call's place
 	laid    []laidPiece
 }
 
 // startupRows has the rows of such code that nothing else describes.
-func startupRows(im *image, covered []Row) []Row {
-	s := startup{im: im, covered: covered, w: walker{budget: maxInstructions}}
+func startupRows(im *image, covered []rows.Row) []rows.Row {
+	s := startup{im: im, covered: covered, w: flow.Walker{Budget: maxInstructions}}
 	for _, sec := range im.file.Sections {
 		switch sec.Name {
 		case ".init", ".fini":
-			s.code(sec.Addr, min(sec.Size, maxFunction))
+			s.code(sec.Addr, min(sec.Size, flow.MaxFunction))
 		case ".init_array", ".fini_array":
 			for at := range min(sec.Size/8, maxEntries) {
 				s.code(im.pointer(sec.Addr+8*at), maxStartup)
@@ -46,11 +49,11 @@ func startupRows(im *image, covered []Row) []Row {
 		}
 	}
 	slices.SortStableFunc(s.laid, func(a, b laidPiece) int { return cmp.Compare(a.off, b.off) })
-	var rows []Row
+	var all []rows.Row
 	for _, l := range s.laid {
-		rows = overlay(rows, l.rows)
+		all = rows.Overlay(all, l.rows)
 	}
-	return rows
+	return all
 }
 
 // code lays the rows of the function at addr, and of those near it that it
@@ -62,15 +65,15 @@ func (s *startup) code(addr, size uint64) {
 	}
 	s.entries = append(s.entries, addr)
 	size = s.uncovered(off, min(size, room))
-	p := piece{addr, off, make([]byte, size), make([]uint16, size)}
-	if size == 0 || !s.im.read(p.code, addr) || !s.w.walk(p) {
+	p := flow.Piece{Addr: addr, Off: off, Code: make([]byte, size), Mark: make([]uint16, size)}
+	if size == 0 || !s.im.read(p.Code, addr) || !s.w.Walk(p) {
 		return
 	}
-	out := &rowList{}
-	out.begin(off, uint32(size))
-	s.w.emit(&s.w.pieces[0], out, rule(Gap, 0, 0))
-	s.laid = append(s.laid, laidPiece{off, uint32(size), out.finish()})
-	for _, to := range slices.Concat(s.w.calls, s.w.tails) {
+	out := &rows.List{}
+	out.Begin(off, uint32(size))
+	s.w.Emit(&s.w.Pieces[0], out, rows.NewRule(rows.Gap, 0, 0))
+	s.laid = append(s.laid, laidPiece{off, uint32(size), out.Finish()})
+	for _, to := range slices.Concat(s.w.Calls, s.w.Tails) {
 		if to-addr+maxStartup < 2*maxStartup { // either way
 			s.code(to, maxStartup)
 		}
@@ -79,15 +82,15 @@ func (s *startup) code(addr, size uint64) {
 
 // uncovered is how much of the size bytes at off lies before any row.
 func (s *startup) uncovered(off uint32, size uint64) uint64 {
-	i, ok := slices.BinarySearchFunc(s.covered, off, func(r Row, off uint32) int { return cmp.Compare(r.Offset(), off) })
+	i, ok := slices.BinarySearchFunc(s.covered, off, func(r rows.Row, off uint32) int { return cmp.Compare(r.Offset(), off) })
 	if !ok {
 		i--
 	}
-	if i >= 0 && s.covered[i].Rule().Type() != Gap {
+	if i >= 0 && s.covered[i].Rule().Type() != rows.Gap {
 		return 0
 	}
 	for _, r := range s.covered[i+1:] {
-		if r.Rule().Type() != Gap {
+		if r.Rule().Type() != rows.Gap {
 			return min(size, uint64(r.Offset()-off))
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // TestStartup strips programs and a library, and compares what is told of their
@@ -56,7 +58,7 @@ func TestStartup(t *testing.T) {
 // checkStraight reads a function up to its first return or jump, with a decoder
 // that is not the one the table was made with. All of these functions pop, on
 // the way there, what they have pushed.
-func checkStraight(t *testing.T, named *elf.File, table *Table, name string) {
+func checkStraight(t *testing.T, named *elf.File, table *rows.Table, name string) {
 	t.Helper()
 	im := newImage(named)
 	off, ok := symbolOffset(t, named, name)
@@ -64,15 +66,15 @@ func checkStraight(t *testing.T, named *elf.File, table *Table, name string) {
 		t.Fatalf("no %s", name)
 	}
 	for words, at, saved := int64(1), uint32(0), false; ; {
-		b := make([]byte, maxInst)
+		b := make([]byte, 15)
 		for _, s := range im.exec {
 			if uint64(off) >= s.off && uint64(off)-s.off < s.size {
 				s.r.ReadAt(b, int64(uint64(off+at)-s.off))
 			}
 		}
 		r, _ := table.Find(off + at)
-		if r.Type() != SP || r.CFA() != uint32(words) || (r.RBP() == 2) != saved {
-			t.Errorf("%s+%#x: %s, want rsp+%d", name, at, rowText(row(off+at, r)), 8*words)
+		if r.Type() != rows.SP || r.CFA() != uint32(words) || (r.RBP() == 2) != saved {
+			t.Errorf("%s+%#x: %s, want rsp+%d", name, at, rowText(rows.NewRow(off+at, r)), 8*words)
 		}
 		if string(b[:len(endbr64)]) == endbr64 { // unknown to x86asm
 			at += uint32(len(endbr64))

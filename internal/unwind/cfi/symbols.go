@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // entrySize bounds the code at the program's entry where no symbol does: the
@@ -38,7 +40,7 @@ func pick(spans []span, fates ...fate) (picked []span) {
 
 // knownRows has a row for each known function. They fill gaps between covered
 // rows.
-func knownRows(im *image, spans []span, covered []Row) []Row {
+func knownRows(im *image, spans []span, covered []rows.Row) []rows.Row {
 	type known struct {
 		off, size uint32
 		fate      fate
@@ -46,19 +48,19 @@ func knownRows(im *image, spans []span, covered []Row) []Row {
 	var places []known
 	for _, s := range spans {
 		off, room, ok := im.offset(s.addr)
-		if !ok || find(covered, off).Type() != Gap {
+		if !ok || rows.Find(covered, off).Type() != rows.Gap {
 			continue
 		}
 		size := min(s.size, room)
 		// A signal handler's return address is the start of this function, and
 		// looked up minus 1.
-		if s.fate == fateSignal && off > 0 && find(covered, off-1).Type() == Gap {
+		if s.fate == fateSignal && off > 0 && rows.Find(covered, off-1).Type() == rows.Gap {
 			off, size = off-1, size+1
 		}
 		places = append(places, known{off, uint32(size), s.fate})
 	}
 	slices.SortStableFunc(places, func(a, b known) int { return int(int64(a.off) - int64(b.off)) })
-	out := &rowList{}
+	out := &rows.List{}
 	for i, p := range places {
 		if i+1 < len(places) {
 			p.size = min(p.size, places[i+1].off-p.off)
@@ -66,14 +68,14 @@ func knownRows(im *image, spans []span, covered []Row) []Row {
 		if p.size == 0 {
 			continue
 		}
-		out.begin(p.off, p.size)
+		out.Begin(p.off, p.size)
 		if p.fate == fateSignal {
-			out.add(p.off, rule(Signal, 0, 0))
+			out.Add(p.off, rows.NewRule(rows.Signal, 0, 0))
 		} else {
-			out.add(p.off, rule(End, 0, 0))
+			out.Add(p.off, rows.NewRule(rows.End, 0, 0))
 		}
 	}
-	return out.finish()
+	return out.Finish()
 }
 
 const symbolSize = 24

@@ -3,6 +3,9 @@ package cfi
 import (
 	"encoding/binary"
 	"math"
+
+	"atys.dev/atys/internal/unwind/cfi/flow"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // The builtins of V8 are machine code without unwind information, all in one
@@ -24,23 +27,23 @@ import (
 const builtinAlign = 64
 
 // builtinRows has the rows of V8's builtins, none in other files.
-func builtinRows(im *image, table *symbolTable, known []span) []Row {
+func builtinRows(im *image, table *symbolTable, known []span) []rows.Row {
 	addr, size := blob(im, known)
 	off, room, ok := im.offset(addr)
 	if !ok || size == 0 || size > room {
 		return nil
 	}
-	out := &rowList{}
-	framed := rule(FramePointer, 0, 0)
-	out.begin(off, uint32(size))
-	out.add(off, framed)
-	w := &walker{budget: maxInstructions, builtin: true}
+	out := &rows.List{}
+	framed := rows.NewRule(rows.FramePointer, 0, 0)
+	out.Begin(off, uint32(size))
+	out.Add(off, framed)
+	w := &flow.Walker{Budget: maxInstructions, Builtin: true}
 	end := addr
 	var code []byte
 	var mark []uint16
 	for _, p := range table.functions(addr, addr+size) {
 		p.size = min(p.size, addr+size-p.addr)
-		if p.addr < end || p.size == 0 || p.size > maxFunction {
+		if p.addr < end || p.size == 0 || p.size > flow.MaxFunction {
 			continue
 		}
 		end = p.addr + p.size
@@ -50,28 +53,28 @@ func builtinRows(im *image, table *symbolTable, known []span) []Row {
 		code, mark = code[:p.size], mark[:p.size]
 		clear(mark)
 		at := off + uint32(p.addr-addr)
-		if im.read(code, p.addr) && w.walk(piece{p.addr, at, code, mark}) {
-			w.emit(&w.pieces[0], out, framed)
+		if im.read(code, p.addr) && w.Walk(flow.Piece{Addr: p.addr, Off: at, Code: code, Mark: mark}) {
+			w.Emit(&w.Pieces[0], out, framed)
 		}
-		out.add(at+uint32(p.size), framed)
+		out.Add(at+uint32(p.size), framed)
 	}
 	if end == addr {
 		entries(im, addr, size, off, out)
 	}
-	return out.finish()
+	return out.Finish()
 }
 
 // entries adds the rows of the prologues in a blob without symbols.
-func entries(im *image, addr, size uint64, off uint32, out *rowList) {
+func entries(im *image, addr, size uint64, off uint32, out *rows.List) {
 	const prologue = "\x55\x48\x89\xe5" // push %rbp; mov %rsp,%rbp
 	var b [len(prologue)]byte
 	for at := uint64(0); at+builtinAlign <= size; at += builtinAlign {
 		if !im.read(b[:], addr+at) || string(b[:]) != prologue {
 			continue
 		}
-		out.add(off+uint32(at), rule(SP, RBPSame, 1))
-		out.add(off+uint32(at)+1, rule(SP, 2, 2))
-		out.add(off+uint32(at)+4, rule(FramePointer, 0, 0))
+		out.Add(off+uint32(at), rows.NewRule(rows.SP, rows.RBPSame, 1))
+		out.Add(off+uint32(at)+1, rows.NewRule(rows.SP, 2, 2))
+		out.Add(off+uint32(at)+4, rows.NewRule(rows.FramePointer, 0, 0))
 	}
 }
 
@@ -116,23 +119,5 @@ func returned(im *image, addr uint64) (v uint64, loaded bool) {
 	if !im.read(code[:], addr) {
 		return 0, false
 	}
-	var in inst
-	for at := 0; at < len(code) && in.decode(code[at:]) && in.control() == flowNext; {
-		at += in.len
-		next := addr + uint64(at)
-		switch {
-		case in.table != tableOne || in.writes != 1<<rax:
-		case in.op == 0xb8:
-			return uint64(in.imm), false
-		case in.op == 0xc7:
-			return uint64(in.imm), false
-		case in.op == 0x8d && in.ripBase:
-			return next + uint64(in.disp), false
-		case in.op == 0x8b && in.ripBase:
-			return next + uint64(in.disp), true
-		case in.op == 0x8b && in.base == noReg && in.index == noReg && in.memory():
-			return uint64(in.disp), true
-		}
-	}
-	return 0, false
+	return flow.Returned(code[:], addr)
 }

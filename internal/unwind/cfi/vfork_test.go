@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"atys.dev/atys/internal/unwind/cfi/rows"
 	"atys.dev/atys/test/testwait"
 )
 
@@ -32,7 +33,7 @@ func TestVfork(t *testing.T) {
 			v := newVictim(t, cmd.Process.Pid)
 			frames, end := v.walk(regs)
 			names := strings.Join(frames, " < ")
-			if end != "end" || !strings.Contains(names, fmt.Sprintf("(%d) < start+", ReturnReg)) || !strings.Contains(names, " < main+") {
+			if end != "end" || !strings.Contains(names, fmt.Sprintf("(%d) < start+", rows.ReturnReg)) || !strings.Contains(names, " < main+") {
 				t.Errorf("%s: %s", end, names)
 			}
 		})

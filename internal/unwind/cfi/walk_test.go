@@ -3,6 +3,8 @@ package cfi
 import (
 	"strings"
 	"testing"
+
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 func TestWalk(t *testing.T) {
@@ -51,12 +53,12 @@ func TestWalk(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tab := buildBytes(t, craftCode(c.fns...))
-			rows := tab.Rows
-			for len(rows) > 0 && rows[0].Rule().Type() == Gap {
-				rows = rows[1:]
+			all := tab.Rows
+			for len(all) > 0 && all[0].Rule().Type() == rows.Gap {
+				all = all[1:]
 			}
 			var list []string
-			for _, r := range rows {
+			for _, r := range all {
 				list = append(list, rowText(r))
 			}
 			if got := strings.Join(list, " "); got != c.want {

@@ -10,7 +10,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
-	"atys.dev/atys/internal/unwind/cfi"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // A walk reads a process that may be anything: its memory may change under the
@@ -242,11 +242,11 @@ func (i *Image) ends(w Walk) bool {
 		return !v8
 	}
 	switch file := i.Files[f.Executable-1]; file.rule(f.Offset).Type() {
-	case cfi.End:
+	case rows.End:
 		return true
-	case cfi.FramePointer:
+	case rows.FramePointer:
 		return !v8
-	case cfi.Gap:
+	case rows.Gap:
 		return file.FramePointers || len(i.Runtimes) > 0
 	default: // the stack of a fiber ends in a return address of zero
 		return len(i.Runtimes) > 0 && i.Runtimes[0].Language == unwind.Ruby
@@ -254,11 +254,11 @@ func (i *Image) ends(w Walk) bool {
 }
 
 // rule is that of an offset in a file.
-func (f *File) rule(offset uint64) cfi.Rule {
-	var last cfi.Row
+func (f *File) rule(offset uint64) rows.Rule {
+	var last rows.Row
 	for _, row := range f.Rows {
 		if row>>32 <= offset {
-			last = cfi.Row(row)
+			last = rows.Row(row)
 		}
 	}
 	return last.Rule()

@@ -9,7 +9,7 @@ import (
 	"atys.dev/atys/internal/lang/hotspot"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
-	"atys.dev/atys/internal/unwind/cfi"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // A made-up JVM: one heap of code with two blobs, whose frames have 4 words: the
@@ -30,10 +30,10 @@ const (
 // returned to needs rbp, and has nothing but it and a return address.
 func java(t *testing.T, name string, code []byte, offset int, rbp uint64, words ...uint64) *Image {
 	t.Helper()
-	end := ruled{outer - 1, cfi.End, 0, 0}
+	end := ruled{outer - 1, rows.End, 0, 0}
 	stack := append(make([]uint64, 8), words...)
 	stack[0], stack[1] = 0, at(outer) // of the caller, at its rbp
-	i := scene([]ruled{{0x1000, cfi.SP, 0, 1}, {0x1100, cfi.BP, 2, 2}, end}, blobCode+uint64(offset), word(8), rbp, append(stack, make([]uint64, 16)...)...)
+	i := scene([]ruled{{0x1000, rows.SP, 0, 1}, {0x1100, rows.BP, 2, 2}, end}, blobCode+uint64(offset), word(8), rbp, append(stack, make([]uint64, 16)...)...)
 	i.Files[0].Runs = []unwind.Language{unwind.Java}
 	i.Mappings = append(i.Mappings, Mapping{Start: heapStart, End: heapStart + 0x2000})
 

@@ -22,6 +22,7 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
 	"atys.dev/atys/internal/unwind/cfi"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // recorder records one thread of a process, stopping it again and again.
@@ -35,7 +36,7 @@ type recorder struct {
 // loadedFile is a file that a process maps, with its rows.
 type loadedFile struct {
 	elf   *elf.File
-	table *cfi.Table
+	table *rows.Table
 	image File
 }
 

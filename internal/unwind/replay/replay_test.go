@@ -16,7 +16,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/unwind"
-	"atys.dev/atys/internal/unwind/cfi"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 	"atys.dev/atys/test/victims"
 )
 
@@ -65,7 +65,7 @@ func machine(t testing.TB) *Machine {
 }
 
 // meets tells whether a walk follows a rule of some type.
-func (i *Image) meets(w Walk, wanted cfi.Type) bool {
+func (i *Image) meets(w Walk, wanted rows.Type) bool {
 	return slices.ContainsFunc(w.Frames, func(f unwind.Frame) bool {
 		if f.Executable == 0 {
 			return false
@@ -107,20 +107,20 @@ func must(t *testing.T, number string) int {
 var recordings = []struct {
 	name, victim string
 	options      victims.Options
-	oracle       bool     // eu-stack can walk it
-	rule         cfi.Type // that the walk must meet
-	frames       int      // that it must have at least
+	oracle       bool      // eu-stack can walk it
+	rule         rows.Type // that the walk must meet
+	frames       int       // that it must have at least
 }{
-	{"c", "burn25", victims.Options{}, true, cfi.SP, 20},
-	{"c-static", "mixed", victims.Options{Static: true}, true, cfi.SP, 4},
-	{"c-frame-pointers", "mixed", victims.Options{FramePointers: true}, true, cfi.BP, 4},
-	{"c-musl", "mixed", victims.Options{Musl: true}, false, cfi.SP, 4},
-	{"c-realigned", "mixed", victims.Options{Flags: []string{"-mstackrealign", "-mincoming-stack-boundary=3", "-mpreferred-stack-boundary=6"}}, true, cfi.BPDeref, 4},
-	{"c-signal", "signals", victims.Options{}, true, cfi.Signal, 4},
-	{"c-deep", "deep", victims.Options{}, true, cfi.SP, 90},
-	{"c++", "throwing", victims.Options{}, true, cfi.SP, 4},
-	{"rust", "rusty", victims.Options{}, true, cfi.SP, 4},
-	{"go", "gopher", victims.Options{}, false, cfi.SP, 4},
+	{"c", "burn25", victims.Options{}, true, rows.SP, 20},
+	{"c-static", "mixed", victims.Options{Static: true}, true, rows.SP, 4},
+	{"c-frame-pointers", "mixed", victims.Options{FramePointers: true}, true, rows.BP, 4},
+	{"c-musl", "mixed", victims.Options{Musl: true}, false, rows.SP, 4},
+	{"c-realigned", "mixed", victims.Options{Flags: []string{"-mstackrealign", "-mincoming-stack-boundary=3", "-mpreferred-stack-boundary=6"}}, true, rows.BPDeref, 4},
+	{"c-signal", "signals", victims.Options{}, true, rows.Signal, 4},
+	{"c-deep", "deep", victims.Options{}, true, rows.SP, 90},
+	{"c++", "throwing", victims.Options{}, true, rows.SP, 4},
+	{"rust", "rusty", victims.Options{}, true, rows.SP, 4},
+	{"go", "gopher", victims.Options{}, false, rows.SP, 4},
 }
 
 // TestRecord makes the images. It is not run without -update: what it records

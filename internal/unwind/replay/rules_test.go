@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/unwind/cfi"
+	"atys.dev/atys/internal/unwind/cfi/rows"
 )
 
 // Each rule by itself, on a made-up process: code of one file at code, whose
@@ -20,7 +20,7 @@ const (
 // ruled is code from a file offset on.
 type ruled struct {
 	offset uint64
-	kind   cfi.Type
+	kind   rows.Type
 	rbp    uint64
 	cfa    uint64
 }
@@ -68,7 +68,7 @@ const outer = 0x2f00
 func word(n uint64) uint64 { return stackStart + 8*n }
 
 func TestRules(t *testing.T) {
-	end := ruled{outer - 1, cfi.End, 0, 0}
+	end := ruled{outer - 1, rows.End, 0, 0}
 	ret := at(outer)
 	m := machine(t)
 	for _, test := range []struct {
@@ -77,56 +77,56 @@ func TestRules(t *testing.T) {
 		want  []uint64 // file offsets
 		end   profile.End
 	}{
-		{"rsp", scene([]ruled{{0x1000, cfi.SP, 0, 2}, end}, at(0x1010), word(0), 0, 7, ret),
+		{"rsp", scene([]ruled{{0x1000, rows.SP, 0, 2}, end}, at(0x1010), word(0), 0, 7, ret),
 			[]uint64{0x1010, outer - 1}, profile.EndComplete},
-		{"rsp, then rbp that was saved two frames in", scene([]ruled{{0x1000, cfi.SP, 2, 3}, {0x1100, cfi.SP, 0, 1}, {0x1200, cfi.BP, 2, 2}, end},
+		{"rsp, then rbp that was saved two frames in", scene([]ruled{{0x1000, rows.SP, 2, 3}, {0x1100, rows.SP, 0, 1}, {0x1200, rows.BP, 2, 2}, end},
 			at(0x1010), word(0), 0xbad, 0, word(6), at(0x1110), at(0x1210), 0, 0, 99, ret),
 			[]uint64{0x1010, 0x110f, 0x120f, outer - 1}, profile.EndComplete},
-		{"rbp saved elsewhere", scene([]ruled{{0x1000, cfi.SP, 4, 4}, {0x1100, cfi.BP, 0, 2}, end},
+		{"rbp saved elsewhere", scene([]ruled{{0x1000, rows.SP, 4, 4}, {0x1100, rows.BP, 0, 2}, end},
 			at(0x1010), word(0), 0xbad, word(4), 0, 0, at(0x1110), 0, ret),
 			[]uint64{0x1010, 0x110f, outer - 1}, profile.EndComplete},
-		{"rbp lost, and needed", scene([]ruled{{0x1000, cfi.SP, cfi.RBPLost, 1}, {0x1100, cfi.BP, 2, 2}, end}, at(0x1010), word(0), word(1), at(0x1110), 0, ret),
+		{"rbp lost, and needed", scene([]ruled{{0x1000, rows.SP, rows.RBPLost, 1}, {0x1100, rows.BP, 2, 2}, end}, at(0x1010), word(0), word(1), at(0x1110), 0, ret),
 			[]uint64{0x1010, 0x110f}, profile.EndUnsupport},
-		{"rbp lost, and not needed", scene([]ruled{{0x1000, cfi.SP, cfi.RBPLost, 1}, {0x1100, cfi.SP, 0, 1}, end}, at(0x1010), word(0), word(1), at(0x1110), ret),
+		{"rbp lost, and not needed", scene([]ruled{{0x1000, rows.SP, rows.RBPLost, 1}, {0x1100, rows.SP, 0, 1}, end}, at(0x1010), word(0), word(1), at(0x1110), ret),
 			[]uint64{0x1010, 0x110f, outer - 1}, profile.EndComplete},
-		{"realigned: cfa at rbp-8, rbp where it points", scene([]ruled{{0x1000, cfi.BPDeref, cfi.RBPAtRBP, split(0, -1)}, {0x1100, cfi.BP, 0, 2}, end},
+		{"realigned: cfa at rbp-8, rbp where it points", scene([]ruled{{0x1000, rows.BPDeref, rows.RBPAtRBP, split(0, -1)}, {0x1100, rows.BP, 0, 2}, end},
 			at(0x1010), word(0), word(1), word(4), word(5), 0, at(0x1110), 0, 0, ret),
 			[]uint64{0x1010, 0x110f, outer - 1}, profile.EndComplete},
-		{"cfa kept on the stack", scene([]ruled{{0x1000, cfi.SPDeref, 0, split(1, 2)}, end}, at(0x1010), word(0), 0, 0, 0, word(4), 0, ret),
+		{"cfa kept on the stack", scene([]ruled{{0x1000, rows.SPDeref, 0, split(1, 2)}, end}, at(0x1010), word(0), 0, 0, 0, word(4), 0, ret),
 			[]uint64{0x1010, outer - 1}, profile.EndComplete},
-		{"cfa kept in the red zone", scene([]ruled{{0x1000, cfi.SPDeref, 0, split(1, -1)}, end}, at(0x1010), word(1), 0, word(4), 0, 0, 0, ret),
+		{"cfa kept in the red zone", scene([]ruled{{0x1000, rows.SPDeref, 0, split(1, -1)}, end}, at(0x1010), word(1), 0, word(4), 0, 0, 0, ret),
 			[]uint64{0x1010, outer - 1}, profile.EndComplete},
-		{"cfa in another register", leaf(scene([]ruled{{0x1000, cfi.LeafReg, 0, split(10, 2)}, end}, at(0x1010), word(0), 0, 0, 0, 0, ret), 7, word(2)),
+		{"cfa in another register", leaf(scene([]ruled{{0x1000, rows.LeafReg, 0, split(10, 2)}, end}, at(0x1010), word(0), 0, 0, 0, 0, ret), 7, word(2)),
 			[]uint64{0x1010, outer - 1}, profile.EndComplete},
-		{"cfa in another register, no leaf", leaf(scene([]ruled{{0x1000, cfi.SP, 0, 1}, {0x1100, cfi.LeafReg, 0, split(10, 1)}, end}, at(0x1010), word(0), 0, at(0x1110), ret), 7, word(1)),
+		{"cfa in another register, no leaf", leaf(scene([]ruled{{0x1000, rows.SP, 0, 1}, {0x1100, rows.LeafReg, 0, split(10, 1)}, end}, at(0x1010), word(0), 0, at(0x1110), ret), 7, word(1)),
 			[]uint64{0x1010, 0x110f}, profile.EndUnsupport},
-		{"maker of a thread", leaf(scene([]ruled{{0x1000, cfi.Fork, 0, 1}, end}, at(0x1010), word(0), 0, ret), 10, 77),
+		{"maker of a thread", leaf(scene([]ruled{{0x1000, rows.Fork, 0, 1}, end}, at(0x1010), word(0), 0, ret), 10, 77),
 			[]uint64{0x1010, outer - 1}, profile.EndComplete},
-		{"new thread", leaf(scene([]ruled{{0x1000, cfi.Fork, 0, 1}, end}, at(0x1010), word(0), 0, ret), 10, 0),
+		{"new thread", leaf(scene([]ruled{{0x1000, rows.Fork, 0, 1}, end}, at(0x1010), word(0), 0, ret), 10, 0),
 			[]uint64{0x1010}, profile.EndComplete},
-		{"maker of a thread, no leaf", leaf(scene([]ruled{{0x1000, cfi.SP, 0, 1}, {0x1100, cfi.Fork, 0, 1}, end}, at(0x1010), word(0), 0, at(0x1110), ret), 10, 0),
+		{"maker of a thread, no leaf", leaf(scene([]ruled{{0x1000, rows.SP, 0, 1}, {0x1100, rows.Fork, 0, 1}, end}, at(0x1010), word(0), 0, at(0x1110), ret), 10, 0),
 			[]uint64{0x1010, 0x110f, outer - 1}, profile.EndComplete},
-		{"stub before its push", scene([]ruled{{0x1000, cfi.PLT, 0, 11}, end}, at(0x100a), word(0), 0, ret),
+		{"stub before its push", scene([]ruled{{0x1000, rows.PLT, 0, 11}, end}, at(0x100a), word(0), 0, ret),
 			[]uint64{0x100a, outer - 1}, profile.EndComplete},
-		{"stub after its push", scene([]ruled{{0x1000, cfi.PLT, 0, 11}, end}, at(0x100b), word(0), 0, 5, ret),
+		{"stub after its push", scene([]ruled{{0x1000, rows.PLT, 0, 11}, end}, at(0x100b), word(0), 0, 5, ret),
 			[]uint64{0x100b, outer - 1}, profile.EndComplete},
-		{"frame pointer into another stack", scene([]ruled{{0x1000, cfi.FramePointer, 0, 0}, end}, at(0x1010), word(6), word(1), 0, 0, ret, 0, 0, 0, 0),
+		{"frame pointer into another stack", scene([]ruled{{0x1000, rows.FramePointer, 0, 0}, end}, at(0x1010), word(6), word(1), 0, 0, ret, 0, 0, 0, 0),
 			[]uint64{0x1010, outer - 1}, profile.EndComplete},
-		{"signal", signal(scene([]ruled{{0x1000, cfi.Signal, 0, 0}, {0x1100, cfi.BP, 2, 2}, end}, at(0x1000), word(0), 0, make([]uint64, 40)...), at(0x1100), word(30), word(32), ret),
+		{"signal", signal(scene([]ruled{{0x1000, rows.Signal, 0, 0}, {0x1100, rows.BP, 2, 2}, end}, at(0x1000), word(0), 0, make([]uint64, 40)...), at(0x1100), word(30), word(32), ret),
 			[]uint64{0x1000, 0x1100, outer - 1}, profile.EndComplete},
-		{"gap", scene([]ruled{{0x1000, cfi.SP, 0, 1}, {0x1100, cfi.Gap, 0, 0}}, at(0x1010), word(0), word(1), at(0x1110), 0, ret),
+		{"gap", scene([]ruled{{0x1000, rows.SP, 0, 1}, {0x1100, rows.Gap, 0, 0}}, at(0x1010), word(0), word(1), at(0x1110), 0, ret),
 			[]uint64{0x1010, 0x110f}, profile.EndNoUnwind},
-		{"gap in code that keeps frame pointers", keeps(scene([]ruled{{0x1000, cfi.SP, 0, 1}, {0x1100, cfi.Gap, 0, 0}, end}, at(0x1010), word(0), word(1), at(0x1110), 0, ret)),
+		{"gap in code that keeps frame pointers", keeps(scene([]ruled{{0x1000, rows.SP, 0, 1}, {0x1100, rows.Gap, 0, 0}, end}, at(0x1010), word(0), word(1), at(0x1110), 0, ret)),
 			[]uint64{0x1010, 0x110f, outer - 1}, profile.EndComplete},
-		{"before the first row", scene([]ruled{{0x1100, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, ret), []uint64{0x1010}, profile.EndNoUnwind},
-		{"unsupported", scene([]ruled{{0x1000, cfi.Unsupported, 0, 0}}, at(0x1010), word(0), 0, ret), []uint64{0x1010}, profile.EndUnsupport},
-		{"return address 0", scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, 0), []uint64{0x1010}, profile.EndCorrupt},
-		{"no stack", scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), 0x10, 0), []uint64{0x1010}, profile.EndUnreadable},
-		{"returns to no mapping", scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, 0x1234), []uint64{0x1010, 0x1233}, profile.EndNoMapping},
-		{"rows not loaded", absent(scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndNotLoaded},
-		{"rows evicted", evicted(scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndEvicted},
-		{"rows replaced meanwhile", replaced(scene([]ruled{{0x1000, cfi.SP, 0, 1}, end}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndEvicted},
-		{"does not progress", scene([]ruled{{0x1000, cfi.SP, 0, 0}}, at(0x1010), word(1), 0, at(0x1010), 0), []uint64{0x1010}, profile.EndCorrupt},
+		{"before the first row", scene([]ruled{{0x1100, rows.SP, 0, 1}}, at(0x1010), word(0), 0, ret), []uint64{0x1010}, profile.EndNoUnwind},
+		{"unsupported", scene([]ruled{{0x1000, rows.Unsupported, 0, 0}}, at(0x1010), word(0), 0, ret), []uint64{0x1010}, profile.EndUnsupport},
+		{"return address 0", scene([]ruled{{0x1000, rows.SP, 0, 1}}, at(0x1010), word(0), 0, 0), []uint64{0x1010}, profile.EndCorrupt},
+		{"no stack", scene([]ruled{{0x1000, rows.SP, 0, 1}}, at(0x1010), 0x10, 0), []uint64{0x1010}, profile.EndUnreadable},
+		{"returns to no mapping", scene([]ruled{{0x1000, rows.SP, 0, 1}}, at(0x1010), word(0), 0, 0x1234), []uint64{0x1010, 0x1233}, profile.EndNoMapping},
+		{"rows not loaded", absent(scene([]ruled{{0x1000, rows.SP, 0, 1}}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndNotLoaded},
+		{"rows evicted", evicted(scene([]ruled{{0x1000, rows.SP, 0, 1}}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndEvicted},
+		{"rows replaced meanwhile", replaced(scene([]ruled{{0x1000, rows.SP, 0, 1}, end}, at(0x1010), word(0), 0, ret)), []uint64{0x1010}, profile.EndEvicted},
+		{"does not progress", scene([]ruled{{0x1000, rows.SP, 0, 0}}, at(0x1010), word(1), 0, at(0x1010), 0), []uint64{0x1010}, profile.EndCorrupt},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := walked(t, m, test.image)
@@ -148,7 +148,7 @@ func TestTooDeep(t *testing.T) {
 	for i := range words {
 		words[i] = at(0x1010)
 	}
-	w := walked(t, machine(t), scene([]ruled{{0x1000, cfi.SP, 0, 1}}, at(0x1010), word(0), 0, words...))
+	w := walked(t, machine(t), scene([]ruled{{0x1000, rows.SP, 0, 1}}, at(0x1010), word(0), 0, words...))
 	if len(w.Frames) != most || w.End != profile.EndTooDeep {
 		t.Errorf("got %d frames, %s", len(w.Frames), w.End)
 	}
@@ -161,7 +161,7 @@ func TestRowSearch(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 7, 8, 9, 127, 128, 129, 253, 254} {
 		var rules []ruled
 		for i := range n {
-			rules = append(rules, ruled{fileStart + uint64(i*i*7%4096+i)%4096, cfi.SP, 0, 1})
+			rules = append(rules, ruled{fileStart + uint64(i*i*7%4096+i)%4096, rows.SP, 0, 1})
 		}
 		slices.SortFunc(rules, func(a, b ruled) int { return int(a.offset) - int(b.offset) })
 		rules = slices.CompactFunc(rules, func(a, b ruled) bool { return a.offset == b.offset })

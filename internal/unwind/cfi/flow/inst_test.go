@@ -1,4 +1,4 @@
-package cfi
+package flow
 
 import (
 	"debug/elf"
@@ -35,6 +35,28 @@ func writesByX86asm(in *x86asm.Inst) (w uint32) {
 		w = stackRegs(in.Args[1])
 	}
 	return w | stackRegs(in.Args[0])
+}
+
+// realFiles are programs and libraries of many kinds; those absent are skipped.
+func realFiles() []string {
+	var files []string
+	for _, pattern := range []string{
+		"/usr/lib/x86_64-linux-gnu/libc.so.6",
+		"/lib64/ld-linux-x86-64.so.2",
+		"/usr/lib/x86_64-linux-gnu/libcrypto.so.3",
+		"/usr/lib/postgresql/*/bin/postgres",
+		"/usr/lib/gcc/x86_64-linux-gnu/*/cc1",
+		"/usr/lib/jvm/*/lib/server/libjvm.so",
+		"/usr/lib/x86_64-linux-gnu/libLLVM-*.so.1",
+		"/usr/local/go/bin/go",
+		"/usr/bin/perl",
+		"/usr/bin/python3*",
+		"/usr/bin/node",
+	} {
+		m, _ := filepath.Glob(pattern)
+		files = append(files, m...)
+	}
+	return files
 }
 
 // TestDecode compares every instruction of real programs with x86asm:

@@ -1,4 +1,4 @@
-package cfi
+package flow
 
 // bit is the mask of a register. Without REX, the byte registers 4 to 7 are
 // the second bytes of 0 to 3.

@@ -1,4 +1,4 @@
-package cfi
+package flow
 
 // flow is what an instruction does to the flow of control.
 type flow uint8
@@ -76,4 +76,28 @@ func (in *inst) padding() bool {
 		return in.op == 0x1f
 	}
 	return false
+}
+
+// Returned finds what a function of a few instructions at addr returns in rax: a
+// constant or, if loaded is set, the value at the address v.
+func Returned(code []byte, addr uint64) (v uint64, loaded bool) {
+	var in inst
+	for at := 0; at < len(code) && in.decode(code[at:]) && in.control() == flowNext; {
+		at += in.len
+		next := addr + uint64(at)
+		switch {
+		case in.table != tableOne || in.writes != 1<<rax:
+		case in.op == 0xb8:
+			return uint64(in.imm), false
+		case in.op == 0xc7:
+			return uint64(in.imm), false
+		case in.op == 0x8d && in.ripBase:
+			return next + uint64(in.disp), false
+		case in.op == 0x8b && in.ripBase:
+			return next + uint64(in.disp), true
+		case in.op == 0x8b && in.base == noReg && in.index == noReg && in.memory():
+			return uint64(in.disp), true
+		}
+	}
+	return 0, false
 }

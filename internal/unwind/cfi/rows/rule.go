@@ -1,4 +1,17 @@
-package cfi
+// Package rows has unwinding tables: rows of an offset and a rule, how sources
+// are merged into one table, how it is searched and how it is encoded.
+//
+// A row is 64 bits, so that sorting by number sorts by file offset:
+//
+//	 63                            32 31  28 27     20 19                0
+//	+--------------------------------+------+---------+------------------+
+//	|          file offset           | type |   rbp   |       cfa        |
+//	+--------------------------------+------+---------+------------------+
+//
+// It holds from its offset up to the next row's. The lower half is the Rule;
+// its numbers and their meaning are written down in
+// internal/bpf/include/unwind_rules.h, which the BPF unwinder includes.
+package rows
 
 // Type says how a rule finds the canonical frame address (cfa).
 type Type uint8
@@ -28,13 +41,17 @@ const (
 	RBPAtRBP = 255 // saved where rbp points
 )
 
+// The highest values of a rule's cfa field, and of its upper part where it has two.
+const (
+	MaxCFA  = 1<<rbpShift - 1
+	MaxHigh = 0xf
+)
+
 const (
 	typeShift = 28
 	rbpShift  = 20
 	rbpMask   = 0xff
-	cfaMask   = 1<<rbpShift - 1
 	highShift = 16
-	highMask  = 0xf
 	lowMask   = 1<<highShift - 1
 )
 
@@ -44,11 +61,18 @@ type Rule uint32
 // Row is a file offset (high half) and the Rule that holds from there on.
 type Row uint64
 
-func rule(t Type, rbp uint8, cfa uint32) Rule {
-	return Rule(t)<<typeShift | Rule(rbp)<<rbpShift | Rule(cfa&cfaMask)
+// NewRule makes a rule of its three fields.
+func NewRule(t Type, rbp uint8, cfa uint32) Rule {
+	return Rule(t)<<typeShift | Rule(rbp)<<rbpShift | Rule(cfa&MaxCFA)
 }
 
-func row(off uint32, r Rule) Row { return Row(off)<<32 | Row(r) }
+// NewSplitRule makes a rule whose cfa field has two parts.
+func NewSplitRule(t Type, rbp, high uint8, low int64) Rule {
+	return NewRule(t, rbp, uint32(high)<<highShift|uint32(low)&lowMask)
+}
+
+// NewRow makes the row of a rule that holds from off on.
+func NewRow(off uint32, r Rule) Row { return Row(off)<<32 | Row(r) }
 
 // Offset is the file offset from which the row holds.
 func (r Row) Offset() uint32 { return uint32(r >> 32) }
@@ -64,11 +88,11 @@ func (r Rule) Type() Type { return Type(r >> typeShift) }
 func (r Rule) RBP() uint8 { return uint8(r >> rbpShift) }
 
 // CFA is the raw cfa field.
-func (r Rule) CFA() uint32 { return uint32(r & cfaMask) }
+func (r Rule) CFA() uint32 { return uint32(r & MaxCFA) }
 
 // High is the upper part of the cfa field in rules of the types BPDeref,
 // SPDeref, LeafReg and ReturnReg.
-func (r Rule) High() uint8 { return uint8(r >> highShift & highMask) }
+func (r Rule) High() uint8 { return uint8(r >> highShift & MaxHigh) }
 
 // Low is the lower part of the cfa field in rules of those types.
 func (r Rule) Low() int16 { return int16(r & lowMask) }

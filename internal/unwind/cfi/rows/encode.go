@@ -1,4 +1,4 @@
-package cfi
+package rows
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package cfi
+package rows
 
 const (
 	minShift = 4
@@ -10,9 +10,32 @@ const (
 	maxPages = 1 << 22
 )
 
-// index takes over rows and cuts them into pages, the largest in which no
+// Table is how to unwind the code of one file.
+type Table struct {
+	// Rows are sorted by offset; each holds until the next one's.
+	Rows []Row
+	// Index has one entry per page of 1<<Shift bytes from First on, and one
+	// more: the index of the last row at or before the page's start. A row
+	// that holds in page i is one of Rows[Index[i]:Index[i+1]+1], which are at
+	// most 256.
+	Index []uint32
+	// First is the file offset of the first page.
+	First uint32
+	// Shift is the binary logarithm of the page size: 4 to 12.
+	Shift uint8
+	// KeepsFramePointers is set where every piece of code in the file is known
+	// to keep frame pointers: Go without C.
+	KeepsFramePointers bool
+	// Source names where the rows come from, best first: "eh_frame+plt".
+	Source string
+	// Unsupported counts, by reason, the rows and functions whose unwind
+	// information cannot be expressed in full.
+	Unsupported map[string]int
+}
+
+// SetRows takes over rows and cuts them into pages, the largest in which no
 // lookup has to search more than pageRows rows.
-func (t *Table) index(rows []Row) {
+func (t *Table) SetRows(rows []Row) {
 	if len(rows) == 0 {
 		return
 	}
@@ -20,7 +43,7 @@ func (t *Table) index(rows []Row) {
 	if rows[0].Offset() != first {
 		rows = append(rows, 0)
 		copy(rows[1:], rows)
-		rows[0] = row(first, rule(Gap, 0, 0))
+		rows[0] = NewRow(first, NewRule(Gap, 0, 0))
 	}
 	t.First = first
 	span := rows[len(rows)-1].Offset() - first
@@ -73,7 +96,7 @@ func (t *Table) thin(rows []Row) []Row {
 		} else {
 			t.Unsupported["too many rows in a page"] += j - i
 			last := rows[j-1]
-			out = append(out, row(rows[i].Offset(), rule(Unsupported, 0, 0)), last)
+			out = append(out, NewRow(rows[i].Offset(), NewRule(Unsupported, 0, 0)), last)
 		}
 		i = j
 	}
@@ -89,6 +112,6 @@ func (t *Table) Find(offset uint32) (r Rule, ok bool) {
 	if page+1 >= len(t.Index) {
 		page = len(t.Index) - 2
 	}
-	r = find(t.Rows[t.Index[page]:t.Index[page+1]+1], offset)
+	r = Find(t.Rows[t.Index[page]:t.Index[page+1]+1], offset)
 	return r, r.Type() != Gap
 }

@@ -1,4 +1,6 @@
-package cfi
+package flow
+
+import "atys.dev/atys/internal/unwind/cfi/cursor"
 
 // Numbers of general registers as instructions encode them.
 const (
@@ -78,7 +80,7 @@ type inst struct {
 // decode reads the instruction at the start of code; false if there is none.
 func (in *inst) decode(code []byte) bool {
 	*in = inst{base: noReg, index: noReg}
-	c := cursor{b: code[:min(len(code), maxInst)]}
+	c := cursor.Cursor{Bytes: code[:min(len(code), maxInst)]}
 	op := in.prefixes(&c)
 	layout := byte('x')
 	switch {
@@ -87,13 +89,13 @@ func (in *inst) decode(code []byte) bool {
 	case in.rex == 0 && op == 0x62:
 		layout = in.evexPrefix(&c)
 	case op == 0x0f:
-		in.table, in.op = table0F, c.u8()
+		in.table, in.op = table0F, c.U8()
 		layout = layout0F[in.op]
 		switch in.op {
 		case 0x38:
-			in.table, in.op, layout = table0F38, c.u8(), 'm'
+			in.table, in.op, layout = table0F38, c.U8(), 'm'
 		case 0x3a:
-			in.table, in.op, layout = table0F3A, c.u8(), 'B'
+			in.table, in.op, layout = table0F3A, c.U8(), 'B'
 		}
 	default:
 		in.op, layout = op, layoutOne[op]
@@ -102,15 +104,15 @@ func (in *inst) decode(code []byte) bool {
 		return false
 	}
 	in.operands(layout, &c)
-	in.len = c.p
+	in.len = c.Pos
 	in.writes = in.written()
-	return !c.bad
+	return !c.Bad
 }
 
 // prefixes reads the legacy prefixes and REX; it returns the byte behind them.
-func (in *inst) prefixes(c *cursor) byte {
+func (in *inst) prefixes(c *cursor.Cursor) byte {
 	for {
-		b := c.u8()
+		b := c.U8()
 		switch b {
 		case 0x66:
 			in.data16 = true
@@ -127,7 +129,7 @@ func (in *inst) prefixes(c *cursor) byte {
 		default:
 			if b&0xf0 == 0x40 {
 				in.rex = b
-				b = c.u8()
+				b = c.U8()
 			}
 			return b
 		}
@@ -137,29 +139,29 @@ func (in *inst) prefixes(c *cursor) byte {
 // vexPrefix reads a VEX prefix and the opcode.
 //
 //	c5 | R vvvv L pp          c4 | R X B table 5 | W vvvv L pp     (R X B vvvv inverted)
-func (in *inst) vexPrefix(op byte, c *cursor) byte {
+func (in *inst) vexPrefix(op byte, c *cursor.Cursor) byte {
 	in.vector, in.rex, in.table = true, 0x40, table0F
-	b := c.u8()
+	b := c.U8()
 	if op == 0xc4 {
 		in.rex |= ^b >> 5 & 7
 		in.table = b & 0x1f
-		b = c.u8()
+		b = c.U8()
 		in.rex |= b >> 7 << 3
 	} else {
 		in.rex |= ^b >> 7 << 2
 	}
 	in.vvvv = ^b >> 3 & 0xf
 	in.prefix = "\x00\x66\xf3\xf2"[b&3]
-	in.op = c.u8()
+	in.op = c.U8()
 	return in.vectorLayout()
 }
 
 // evexPrefix reads what follows the first byte of an EVEX prefix:
 //
 //	R X B R' 0 table 3 | W vvvv 1 pp | z L L b V' aaa
-func (in *inst) evexPrefix(c *cursor) byte {
+func (in *inst) evexPrefix(c *cursor.Cursor) byte {
 	in.vector, in.evex = true, true
-	b := c.take(3)
+	b := c.Take(3)
 	if b == nil {
 		return 'x'
 	}
@@ -167,7 +169,7 @@ func (in *inst) evexPrefix(c *cursor) byte {
 	in.table = b[0] & 7
 	in.vvvv = ^b[1] >> 3 & 0xf
 	in.prefix = "\x00\x66\xf3\xf2"[b[1]&3]
-	in.op = c.u8()
+	in.op = c.U8()
 	return in.vectorLayout()
 }
 
@@ -186,7 +188,7 @@ func (in *inst) vectorLayout() byte {
 }
 
 // operands reads what follows the opcode.
-func (in *inst) operands(layout byte, c *cursor) {
+func (in *inst) operands(layout byte, c *cursor.Cursor) {
 	switch layout {
 	case 'm', 'B', 'Z', 'g', 'G':
 		in.modRM(c)
@@ -203,38 +205,38 @@ func (in *inst) operands(layout byte, c *cursor) {
 	}
 	switch layout {
 	case 'b', 'B', 'j':
-		in.imm = int64(int8(c.u8()))
+		in.imm = int64(int8(c.U8()))
 	case 'w':
-		in.imm = int64(c.u16())
+		in.imm = int64(c.U16())
 	case 'e':
-		c.take(3)
+		c.Take(3)
 	case 'J':
-		in.imm = int64(int32(c.u32()))
+		in.imm = int64(int32(c.U32()))
 	case 'o':
 		if !in.addr32 {
-			c.take(4)
+			c.Take(4)
 		}
-		c.take(4)
+		c.Take(4)
 	case 'q':
 		switch {
 		case in.wide():
-			in.imm = int64(c.u64())
+			in.imm = int64(c.U64())
 		case in.data16:
-			in.imm = int64(c.u16())
+			in.imm = int64(c.U16())
 		default:
-			in.imm = int64(c.u32())
+			in.imm = int64(c.U32())
 		}
 	case 'z', 'Z':
 		if in.data16 && !in.wide() {
-			in.imm = int64(int16(c.u16()))
+			in.imm = int64(int16(c.U16()))
 		} else {
-			in.imm = int64(int32(c.u32()))
+			in.imm = int64(int32(c.U32()))
 		}
 	}
 }
 
-func (in *inst) modRM(c *cursor) {
-	b := c.u8()
+func (in *inst) modRM(c *cursor.Cursor) {
+	b := c.U8()
 	in.hasModRM = true
 	in.mod, in.reg, in.rm = b>>6, b>>3&7|in.rex<<1&8, b&7
 	if in.mod == 3 {
@@ -243,7 +245,7 @@ func (in *inst) modRM(c *cursor) {
 	}
 	sib := byte(0)
 	if in.rm == rsp {
-		sib = c.u8()
+		sib = c.U8()
 		in.base = sib&7 | in.rex<<3&8
 		if in.index = sib>>3&7 | in.rex<<2&8; in.index == rsp {
 			in.index = noReg
@@ -253,13 +255,13 @@ func (in *inst) modRM(c *cursor) {
 	}
 	switch {
 	case in.mod == 1:
-		in.disp = int64(int8(c.u8()))
+		in.disp = int64(int8(c.U8()))
 	case in.mod == 2:
-		in.disp = int64(int32(c.u32()))
+		in.disp = int64(int32(c.U32()))
 	case in.base&7 == rbp: // no base: 32 bits, relative to the next instruction if without SIB
 		in.ripBase = in.rm == rbp
 		in.base = noReg
-		in.disp = int64(int32(c.u32()))
+		in.disp = int64(int32(c.U32()))
 	}
 }
 

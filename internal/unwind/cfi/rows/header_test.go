@@ -1,4 +1,4 @@
-package cfi
+package rows
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 
 // TestHeader compares the numbers that the BPF unwinder compiles with ours.
 func TestHeader(t *testing.T) {
-	src, err := os.ReadFile("../../bpf/include/unwind_rules.h")
+	src, err := os.ReadFile("../../../bpf/include/unwind_rules.h")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,8 +25,8 @@ func TestHeader(t *testing.T) {
 		"BP_DEREF": uint64(BPDeref), "FRAME_POINTER": uint64(FramePointer),
 		"SP_DEREF": uint64(SPDeref), "LEAF_REG": uint64(LeafReg), "RETURN_REG": uint64(ReturnReg), "FORK": uint64(Fork),
 		"CFA_BITS": rbpShift, "RBP_BITS": typeShift - rbpShift,
-		"TYPE_SHIFT": typeShift, "RBP_SHIFT": rbpShift, "RBP_MASK": rbpMask, "CFA_MASK": cfaMask,
-		"HIGH_SHIFT": highShift, "HIGH_MASK": highMask, "LOW_MASK": lowMask,
+		"TYPE_SHIFT": typeShift, "RBP_SHIFT": rbpShift, "RBP_MASK": rbpMask, "CFA_MASK": MaxCFA,
+		"HIGH_SHIFT": highShift, "HIGH_MASK": MaxHigh, "LOW_MASK": lowMask,
 		"RBP_SAME": RBPSame, "RBP_MAX": RBPMax, "RBP_LOST": RBPLost, "RBP_AT_RBP": RBPAtRBP,
 	}
 	for name, w := range want {
@@ -42,15 +42,15 @@ func TestHeader(t *testing.T) {
 }
 
 func TestRuleFields(t *testing.T) {
-	r := rule(BP, 17, 0xabcde)
+	r := NewRule(BP, 17, 0xabcde)
 	if r.Type() != BP || r.RBP() != 17 || r.CFA() != 0xabcde {
 		t.Errorf("%#x has type %d, rbp %d, cfa %#x", r, r.Type(), r.RBP(), r.CFA())
 	}
-	r = split(LeafReg, RBPLost, 10, -3)
+	r = NewSplitRule(LeafReg, RBPLost, 10, -3)
 	if r.Type() != LeafReg || r.RBP() != RBPLost || r.High() != 10 || r.Low() != -3 {
 		t.Errorf("%#x has type %d, rbp %d, high %d, low %d", r, r.Type(), r.RBP(), r.High(), r.Low())
 	}
-	w := row(0xfedcba98, r)
+	w := NewRow(0xfedcba98, r)
 	if w.Offset() != 0xfedcba98 || w.Rule() != r {
 		t.Errorf("%#x has offset %#x, rule %#x", w, w.Offset(), w.Rule())
 	}
