@@ -2,7 +2,6 @@ package unwind
 
 import (
 	"fmt"
-	"os"
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/diskcache"
@@ -25,19 +24,16 @@ const maxClaims = 1 << 14
 
 // claim registers an executable's build-id. If another file has it already, this
 // one is told apart by where it is until examine knows more.
-func (u *Unwinder) claim(e *executable) {
-	if u.claims == nil {
-		u.claims = claims{}
-	}
-	c, taken := u.claims[e.buildID]
+func (x *executables) claim(e *executable) {
+	c, taken := x.claims[e.buildID]
 	if taken && c.first != e.file {
 		e.qualify(e.buildID)
 		return
 	}
-	if len(u.claims) >= maxClaims {
-		u.trimClaims()
+	if len(x.claims) >= maxClaims {
+		x.trimClaims()
 	}
-	u.claims[e.buildID] = claim{first: e.file, content: c.content}
+	x.claims[e.buildID] = claim{first: e.file, content: c.content}
 }
 
 // qualify tells an executable apart by where it is, until examine knows more.
@@ -47,10 +43,10 @@ func (e *executable) qualify(id string) {
 }
 
 // trimClaims forgets the build-ids of files that are gone.
-func (u *Unwinder) trimClaims() {
-	for id, c := range u.claims {
-		if u.executables.byFile[c.first] == nil {
-			delete(u.claims, id)
+func (x *executables) trimClaims() {
+	for id, c := range x.claims {
+		if x.byFile[c.first] == nil {
+			delete(x.claims, id)
 		}
 	}
 }
@@ -66,77 +62,39 @@ type examination struct {
 	usurp bool // the one that was found first had it not first on this machine
 }
 
-// examine finds out what an executable holds, what its build-id is, and whether
-// its rows are loaded already for another one. The lock is held, and dropped
-// while files are read.
-func (u *Unwinder) examine(e *executable) (shared bool) {
-	handle, copies := e.handle, e.copies
-	x := examination{image: e.image, first: u.claims[copies]}
-	var firstHandle *os.File
-	if first := u.executables.byFile[x.first.first]; copies != "" && first != nil {
-		firstHandle = first.handle
-	}
-	id := binfile.Unqualified(e.buildID)
-	u.mu.Unlock()
-	if x.image == "" {
-		x.image = u.kept.image(handle)
-	}
-	firstImage := x.image
-	if firstHandle != nil {
-		firstImage = u.kept.image(firstHandle)
-	}
-	x.owner = u.kept.disk.Claim(id, firstImage)
-	if copies != "" || !x.rightful() {
-		x.all = u.kept.content(handle, aboutAll)
-	}
-	if firstHandle != nil {
-		x.usurp = x.owner != "" && x.rightful() && firstImage != x.owner
-		if x.first.content == "" && !x.usurp {
-			x.first.content = u.kept.content(firstHandle, aboutAll)
-		}
-	}
-	u.mu.Lock()
-	if e.handle != handle { // it was forgotten, or another one is tried
-		return false
-	}
-	e.image = x.image
-	u.settle(e, id, x)
-	return e.table == nil && u.share(e)
-}
-
 // rightful tells whether an executable may have its build-id unqualified, as far
 // as those go that were here before.
 func (x *examination) rightful() bool { return x.owner == "" || x.owner == x.image }
 
 // settle gives an executable the build-id by which its places are named.
-func (u *Unwinder) settle(e *executable, id string, x examination) {
+func (x *executables) settle(e *executable, id string, of examination) {
 	found := e.copies == "" // first
 	e.copies = ""
-	c, taken := u.claims[id]
+	c, taken := x.claims[id]
 	switch {
-	case !x.rightful():
+	case !of.rightful():
 		if found && taken && c.first == e.file {
-			delete(u.claims, id)
+			delete(x.claims, id)
 		}
 	case found:
 		return
-	case x.usurp || !taken:
-		if first := u.executables.byFile[c.first]; taken && first != nil {
+	case of.usurp || !taken:
+		if first := x.byFile[c.first]; taken && first != nil {
 			first.qualify(id)
 		}
-		u.claims[id] = claim{first: e.file, content: x.all}
+		x.claims[id] = claim{first: e.file, content: of.all}
 		e.buildID = id
 		return
-	case c.first == x.first.first:
-		u.claims[id] = x.first
-		if x.all != "" && x.all == x.first.content {
+	case c.first == of.first.first:
+		x.claims[id] = of.first
+		if of.all != "" && of.all == of.first.content {
 			e.buildID = id
 			return
 		}
 	}
 	e.qualify(id)
 	e.copies = ""
-	if x.all != "" {
-		e.buildID = binfile.Qualify(id, string(x.all[:16]))
+	if of.all != "" {
+		e.buildID = binfile.Qualify(id, string(of.all[:16]))
 	}
 }

@@ -23,16 +23,16 @@ const (
 // evictProcesses forgets the processes that were not sampled for longest, but not
 // one of them, until enough says so or, without it, a sixteenth is gone. The next
 // walk in one asks for it. It tells whether any was.
-func (u *Unwinder) evictProcesses(but int, enough func() bool) bool {
+func (t *tracker) evictProcesses(but int, enough func() bool) bool {
 	type candidate struct {
 		pid  int
 		used uint32
 	}
 	var all []candidate
 	now := tick()
-	for pid := range u.processes {
+	for pid := range t.processes {
 		var k kernelProcess
-		if pid == but || u.maps.Processes.Lookup(uint32(pid), &k) != nil {
+		if pid == but || t.kernel.Lookup(uint32(pid), &k) != nil {
 			continue
 		}
 		if now-min(k.Used, now) >= processesProtected {
@@ -40,48 +40,49 @@ func (u *Unwinder) evictProcesses(but int, enough func() bool) bool {
 		}
 	}
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.used, b.used) })
-	most := max(len(u.processes)/processesEvicted, 1)
+	most := max(len(t.processes)/processesEvicted, 1)
 	evicted := 0
 	for _, c := range all {
 		if enough != nil && enough() || enough == nil && evicted >= most {
 			break
 		}
-		u.forget(c.pid)
-		u.stats.ProcessesEvicted++
+		t.forget(c.pid)
+		t.stats.ProcessesEvicted++
 		evicted++
 	}
 	return evicted > 0
 }
 
+// makeRoom is evictProcesses for callers without the lock.
+func (t *tracker) makeRoom(but int, enough func() bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.evictProcesses(but, enough)
+}
+
 // awaitMappings makes room for a process's mappings. It is published once walks
 // cannot be looking at those that made room.
-func (u *Unwinder) awaitMappings(pid int, p *process) {
+func (t *tracker) awaitMappings(pid int, p *process) {
 	wanted := max(len(p.layout.areas), areaCells)
-	freed := u.mappings.Used
-	u.evictProcesses(pid, func() bool {
-		waiting := 0
-		for _, r := range u.retired {
-			if r.from == u.mappings {
-				waiting += int(r.run.Count)
-			}
-		}
-		return waiting >= max(wanted, int(freed)/processesEvicted)
+	freed := t.layouts.free.Used
+	t.evictProcesses(pid, func() bool {
+		return t.layouts.waiting() >= max(wanted, int(freed)/processesEvicted)
 	})
-	if _, again := u.unpublished[pid]; !again {
-		u.stats.NoRoom++
-		u.options.Log.Info("no room for a process's mappings yet", "pid", pid, "mappings", len(p.layout.areas))
+	if _, again := t.unpublished[pid]; !again {
+		t.stats.NoRoom++
+		t.options.Log.Info("no room for a process's mappings yet", "pid", pid, "mappings", len(p.layout.areas))
 	}
-	u.unpublished[pid] = p
+	t.unpublished[pid] = p
 }
 
 // publishWaiting publishes the processes that waited for room.
-func (u *Unwinder) publishWaiting() {
-	for pid, p := range u.unpublished {
-		if u.processes[pid] == p {
-			u.publishProcess(pid, p)
+func (t *tracker) publishWaiting() {
+	for pid, p := range t.unpublished {
+		if t.processes[pid] == p {
+			t.publish(pid, p)
 		}
-		if !p.layout.stale || u.processes[pid] != p {
-			delete(u.unpublished, pid)
+		if !p.layout.stale || t.processes[pid] != p {
+			delete(t.unpublished, pid)
 		}
 	}
 }

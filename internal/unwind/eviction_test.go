@@ -55,21 +55,16 @@ func (u *Unwinder) crowd(t *testing.T, pid int) {
 	testwait.Until(t, "sleep's libc is mapped", func() bool { // an exec maps it a little after it is known to succeed
 		return u.Track(pid) == nil && u.knows(pid, "libc.so.6")
 	})
-	before := u.rows.Stats()
-	for u.rows.Stats().Evictions < before.Evictions+uint64(2*before.SlotsMax) {
-		u.mu.Lock()
-		var tables []*executable
-		for _, a := range u.processes[pid].layout.areas {
-			if e := a.executable; e != nil && e.table != nil {
-				tables = append(tables, e)
+	before := u.tables.rows.Stats()
+	for u.tables.rows.Stats().Evictions < before.Evictions+uint64(2*before.SlotsMax) {
+		all := u.tracker.executables(pid)
+		u.tables.mu.Lock()
+		for _, e := range all {
+			for offset := uint32(0); e.table != nil && offset < 1<<24; offset += 4096 {
+				u.tables.rows.Demand(e.table, offset)
 			}
 		}
-		for _, e := range tables {
-			for offset := uint32(0); offset < 1<<24; offset += 4096 {
-				u.rows.Demand(e.table, offset)
-			}
-		}
-		u.mu.Unlock()
+		u.tables.mu.Unlock()
 		time.Sleep(Grace)
 	}
 }
@@ -113,13 +108,14 @@ func TestIdleFileLeavesAndReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.crowd(t, idleProcess(t))
-	u.mu.Lock()
-	for _, a := range u.processes[v.PID].layout.areas {
-		if e := a.executable; e != nil && (e.uses == 0 || e.table == nil && !e.failed) {
+	all := u.tracker.executables(v.PID)
+	u.tables.mu.Lock()
+	for _, e := range all {
+		if e.uses == 0 || e.table == nil && !e.failed {
 			t.Errorf("%s: %d uses; its table is gone, in place of its rows alone", e.path, e.uses)
 		}
 	}
-	u.mu.Unlock()
+	u.tables.mu.Unlock()
 	if err := syscall.Kill(v.PID, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,11 @@
 package unwind
 
 import (
+	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/diskcache"
@@ -13,19 +13,6 @@ import (
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/unwind/paging"
 )
-
-// Flags of unwind.h.
-const (
-	executableLoaded        = 1
-	executableFramePointers = 2
-	executableEvicted       = 4
-	executableNoRoom        = 8
-	mappingFramePointers    = 1
-	mappingShared           = 2
-)
-
-// areaCells are those at the end of the mappings that programs use themselves.
-const areaCells = 512
 
 // fileID is a file while we or a process hold it: an inode's number is not
 // used again before that.
@@ -42,7 +29,8 @@ func fileOf(m lifecycle.Mapping) fileID {
 	return fileID{major: m.Major, minor: m.Minor, inode: m.Inode}
 }
 
-// executable is a file that processes map as code.
+// executable is a file that processes map as code. The lock of tables guards it, but for
+// id, identity, file and path, which never change, and runs.
 type executable struct {
 	id       uint32
 	identity uint32 // how many files had the number before
@@ -71,27 +59,128 @@ type executable struct {
 
 	// What the file holds stays known while its rows are evicted.
 	keepsFramePointers bool
-	anonFP             bool        // code it makes at run time keeps frame pointers: V8
-	runs               uint32      // Language.runs of the runtimes it holds
-	notes              *lang.Notes // what those tell, as the file was
-	written            written     // when that was written to last
+	runs               atomic.Uint32 // Language.runs of the runtimes it holds; readable without the lock
+	notes              *lang.Notes   // what those tell, as the file was
+	written            written       // when that was written to last
+}
+
+// loads reports whether the file of a mapping is one that may have unwinding tables.
+func loads(m lifecycle.Mapping) bool {
+	return m.Path != "" && (m.Path[0] == '/' || m.Path == vdsoPath) && m.Path != "//anon" && !isShared(m) && !isMade(m)
+}
+
+// isShared tells memory that a process shares with its children, which has a
+// file only by name.
+func isShared(m lifecycle.Mapping) bool {
+	return m.Path == "/dev/zero" || m.Path == "/dev/zero (deleted)" || strings.HasPrefix(m.Path, "/SYSV")
+}
+
+// isMade tells memory that a runtime maps twice, to write code in one place and
+// run it in the other: .NET and BEAM. It has a file only by name.
+func isMade(m lifecycle.Mapping) bool {
+	return strings.HasPrefix(m.Path, "/memfd:doublemapper") || strings.HasPrefix(m.Path, "/memfd:vmem")
+}
+
+// key is how programs know the file: zero for the vdso, the only image without
+// an inode.
+func (f fileID) key() kernelFileKey {
+	return kernelFileKey{Inode: f.inode, Device: f.major<<20 | f.minor}
+}
+
+// makesFramePointers reports whether code that the file's runtime makes at run time keeps
+// frame pointers.
+func (e *executable) makesFramePointers() bool { return e.runs.Load()&V8.runs() != 0 }
+
+// maxTries bounds how often a file that cannot be read is tried.
+const maxTries = 3
+
+// worthRetry tells whether a file that could not be read is to be tried once more,
+// now that another process maps it: the one before may have ended while we read it.
+func (e *executable) worthRetry(pid int) bool {
+	return e.failed && e.tries < maxTries && e.triedFor != pid
+}
+
+// mayBuild reports whether it is worth to build the table now.
+func (e *executable) mayBuild() bool {
+	if !e.refused.IsZero() && time.Since(e.refused) < refuseFor {
+		return false
+	}
+	return time.Since(e.builtAt) >= buildPart*e.took
+}
+
+// copyFrom takes over what is known of another file that holds the same image.
+func (e *executable) copyFrom(other *executable) {
+	e.built, e.builtAt, e.took = true, other.builtAt, other.took
+	e.keepsFramePointers = other.keepsFramePointers
+	e.runs.Store(other.runs.Load())
+	e.shareNotes(other)
+}
+
+// source returns the file as others may open it.
+func (e *executable) source() File {
+	handle := e.handle
+	return File{BuildID: e.buildID, Path: e.path, Open: func() (*os.File, error) {
+		if handle == nil {
+			return nil, fmt.Errorf("open %q: %w", e.path, os.ErrNotExist)
+		}
+		return os.Open(fmt.Sprintf("/proc/self/fd/%d", handle.Fd()))
+	}}
+}
+
+// written is the state that a file was left in when it was written to last.
+type written struct{ at, size int64 }
+
+func lastWritten(info os.FileInfo) written {
+	return written{info.ModTime().UnixNano(), info.Size()}
+}
+
+// currentNotes are what is known of the runtimes in a file, and are forgotten
+// with it: nothing yet where it was written to since.
+func (e *executable) currentNotes() *lang.Notes {
+	info, err := e.handle.Stat()
+	if err != nil {
+		return nil
+	}
+	if now := lastWritten(info); e.notes == nil || now != e.written {
+		e.notes, e.written = &lang.Notes{}, now
+	}
+	return e.notes
+}
+
+// shareNotes has copies of one file noted once. That they are copies, only a
+// build-id proves.
+func (e *executable) shareNotes(other *executable) {
+	if !binfile.IsSubstitute(e.buildID) && other.notes != nil {
+		e.notes = other.notes
+	}
+}
+
+func readELF(handle *os.File) (*binfile.File, error) {
+	info, err := handle.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return binfile.New(handle, info.Size())
 }
 
 // executables are all files known.
 type executables struct {
-	byFile map[fileID]*executable
-	byID   []*executable // index 0 is no executable
-	unused []uint32      // the first is the next: none is used again at once
-	times  []uint32      // how often each number was given away
+	directory directory
+	byFile    map[fileID]*executable
+	byID      []*executable // index 0 is no executable
+	unused    []uint32      // the first is the next: none is used again at once
+	times     []uint32      // how often each number was given away
+	claims    claims
 }
 
-func (x *executables) init(ids int) {
-	x.byFile = map[fileID]*executable{}
-	x.byID = make([]*executable, 1, 64)
+func newExecutables(d directory) executables {
+	x := executables{directory: d, byFile: map[fileID]*executable{}, byID: make([]*executable, 1, 64), claims: claims{}}
+	ids := len(d.memory.Value.E)
 	x.times = make([]uint32, ids)
 	for id := 1; id < ids; id++ {
 		x.unused = append(x.unused, uint32(id))
 	}
+	return x
 }
 
 func (x *executables) count() (known, loaded int) {
@@ -116,74 +205,6 @@ func (e *executable) close() {
 	}
 }
 
-// isShared tells memory that a process shares with its children, which has a
-// file only by name.
-func isShared(m lifecycle.Mapping) bool {
-	return m.Path == "/dev/zero" || m.Path == "/dev/zero (deleted)" || strings.HasPrefix(m.Path, "/SYSV")
-}
-
-// isMade tells memory that a runtime maps twice, to write code in one place and
-// run it in the other: .NET and BEAM. It has a file only by name.
-func isMade(m lifecycle.Mapping) bool {
-	return strings.HasPrefix(m.Path, "/memfd:doublemapper") || strings.HasPrefix(m.Path, "/memfd:vmem")
-}
-
-// executableOf finds or registers the file behind a mapping; nil where the
-// mapping has none. It drops the lock while it opens a file, which may sleep, so
-// whatever the caller looked up before may have changed.
-func (u *Unwinder) executableOf(pid int, m lifecycle.Mapping) *executable {
-	if m.Path == "" || (m.Path[0] != '/' && m.Path != vdsoPath) || m.Path == "//anon" || isShared(m) || isMade(m) {
-		return nil
-	}
-	file := fileOf(m)
-	if e := u.executables.byFile[file]; e != nil && !e.worthRetry(pid) {
-		return e
-	}
-	u.mu.Unlock()
-	handle, err := u.options.Source.Open(pid, m)
-	u.mu.Lock()
-	e := u.executables.byFile[file]
-	switch {
-	case e == nil:
-		if e = u.register(pid, file, m.Path); e == nil {
-			break
-		}
-		u.opened(e, pid, handle, err)
-		return e
-	case e.worthRetry(pid):
-		e.failed, e.identified = false, false
-		u.withdraw(e, 0)
-		e.close()
-		u.opened(e, pid, handle, err)
-		return e
-	}
-	if err == nil {
-		handle.Close() // no number is free, or another goroutine was faster
-	}
-	return e
-}
-
-// register gives a file its number; nil: there is none left.
-func (u *Unwinder) register(pid int, file fileID, path string) *executable {
-	id, ok := u.takeID(pid)
-	if !ok {
-		return nil
-	}
-	e := &executable{id: id, identity: u.executables.times[id] % identities, file: file, path: path, met: time.Now()}
-	u.executables.times[id]++
-	k := &u.memory.executables.Value.E[id]
-	*k = kernelExecutable{Generation: k.Generation + 1, Identity: e.identity << idBits}
-	u.executables.byFile[file] = e
-	for int(id) >= len(u.executables.byID) {
-		u.executables.byID = append(u.executables.byID, nil)
-	}
-	u.executables.byID[id] = e
-	if err := u.maps.Files.Update(file.key(), id, ebpf.UpdateAny); err != nil {
-		u.options.Log.Debug("no room for a file", "path", path, "error", err)
-	}
-	return e
-}
-
 // Numbers of executables have 14 bits; those above, in a frame, are the identity:
 // frames of a file that is gone are not taken for those of the next.
 const (
@@ -191,158 +212,77 @@ const (
 	identities = 1 << (63 - frameOffsetBits - idBits)
 )
 
-// takeID gives a number for a file of a process. Where there is none, the file that was not
-// mapped for longest makes room, or the process that was not sampled for longest,
-// and its files with it.
-func (u *Unwinder) takeID(pid int) (id uint32, ok bool) {
-	ids := &u.executables.unused
-	if len(*ids) == 0 {
-		any := func(*executable) bool { return true }
-		e := u.idlest(any)
-		if e == nil {
-			u.evictProcesses(pid, func() bool { return u.idlest(any) != nil })
-			e = u.idlest(any)
-		}
-		if e == nil {
-			return 0, false
-		}
-		u.evictExecutable(e)
+// register gives a file its number; nil: there is none left.
+func (x *executables) register(file fileID, path string) *executable {
+	if len(x.unused) == 0 {
+		return nil
 	}
-	id = (*ids)[0]
-	*ids = (*ids)[1:]
-	return id, true
+	id := x.unused[0]
+	x.unused = x.unused[1:]
+	e := &executable{id: id, identity: x.times[id] % identities, file: file, path: path, met: time.Now()}
+	x.times[id]++
+	x.byFile[file] = e
+	for int(id) >= len(x.byID) {
+		x.byID = append(x.byID, nil)
+	}
+	x.byID[id] = e
+	x.directory.register(e)
+	return e
 }
 
-// key is how programs know the file: zero for the vdso, the only image without
-// an inode.
-func (f fileID) key() kernelFileKey {
-	return kernelFileKey{Inode: f.inode, Device: f.major<<20 | f.minor}
-}
-
-// maxTries bounds how often a file that cannot be read is tried.
-const maxTries = 3
-
-// worthRetry tells whether a file that could not be read is to be tried once more,
-// now that another process maps it: the one before may have ended while we read it.
-func (e *executable) worthRetry(pid int) bool {
-	return e.failed && e.tries < maxTries && e.triedFor != pid
-}
-
-// opened keeps a file that was opened. One that could not be opened stays known: its
-// frames are path+offset, its stacks end there.
-func (u *Unwinder) opened(e *executable, pid int, handle *os.File, err error) {
-	e.tries, e.triedFor = e.tries+1, pid
-	if err != nil {
-		u.giveUp(e)
-		u.options.Log.Debug("open executable", "pid", pid, "path", e.path, "error", err)
-		return
-	}
-	e.handle = handle
-}
-
-// identification is what a file says of itself.
-type identification struct {
-	buildID string
-	elf     bool
-	written written
-}
-
-// identify reads the file's build-id. The lock is dropped meanwhile.
-func (u *Unwinder) identify(e *executable) {
-	if e.identified || e.handle == nil {
-		return
-	}
-	handle := e.handle
-	u.mu.Unlock()
-	found, err := identifyFile(handle)
-	u.mu.Lock()
-	if e.identified || e.handle != handle {
-		return // somebody else was faster, or it was evicted
-	}
-	e.identified = true
-	if err != nil {
-		u.giveUp(e)
-		u.options.Log.Debug("read executable", "path", e.path, "error", err)
-		return
-	}
-	e.buildID = found.buildID
-	u.claim(e)
-	if found.elf {
-		e.notes, e.written = &lang.Notes{}, found.written
-	}
-}
-
-func identifyFile(handle *os.File) (i identification, err error) {
-	if managed, err := binfile.NewPE(handle); err == nil {
-		return identification{buildID: managed.BuildID}, nil
-	}
-	f, err := readELF(handle)
-	if err != nil {
-		return i, err
-	}
-	i.buildID = f.BuildID()
-	if info, err := handle.Stat(); err == nil {
-		i.elf, i.written = true, lastWritten(info)
-	}
-	return i, nil
-}
-
-// giveUp publishes an executable without rows: walks end there for want of
-// unwind information, and do not ask again.
-func (u *Unwinder) giveUp(e *executable) {
-	e.failed, e.identified = true, true
-	if e.buildID == "" {
-		e.buildID = "path-" + e.path
-	}
-	u.expose(e, 0, 0, 0)
-}
-
-func readELF(handle *os.File) (*binfile.File, error) {
-	info, err := handle.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return binfile.New(handle, info.Size())
-}
-
-// evictExecutable forgets a file.
-func (u *Unwinder) evictExecutable(e *executable) {
-	u.dismiss(e)
-	u.unload(e, 0)
+// remove forgets a file.
+func (x *executables) remove(e *executable) {
 	e.close()
-	delete(u.executables.byFile, e.file)
-	delete(u.wanted, e)
-	if err := u.maps.Files.Delete(e.file.key()); err != nil && !isNotExist(err) {
-		u.options.Log.Debug("forget file", "path", e.path, "error", err)
-	}
-	u.executables.byID[e.id] = nil
-	u.executables.unused = append(u.executables.unused, e.id)
+	delete(x.byFile, e.file)
+	x.directory.forget(e)
+	x.byID[e.id] = nil
+	x.unused = append(x.unused, e.id)
 }
 
-const (
-	// keepFiles is how many files stay open beyond those in use.
-	keepFiles = 512
-	// keepIdle is how long a file is remembered after its last process, so that
-	// stacks of the window under way can still be named by its number.
-	keepIdle = time.Minute
-)
-
-// trim forgets files that nothing has mapped for long.
-func (u *Unwinder) trim() {
-	for len(u.executables.byFile) > keepFiles {
-		e := u.idlest(func(e *executable) bool { return time.Since(e.idle) > keepIdle })
-		if e == nil {
-			return
-		}
-		u.evictExecutable(e)
+// numbered returns the executable that has a number now, nil if none has.
+func (x *executables) numbered(id uint32) *executable {
+	if int(id) >= len(x.byID) {
+		return nil
 	}
+	return x.byID[id]
 }
 
-func (u *Unwinder) idlest(eligible func(*executable) bool) (oldest *executable) {
-	for _, e := range u.executables.byFile {
-		if e.uses == 0 && eligible(e) && (oldest == nil || e.idle.Before(oldest.idle)) {
+// framed returns the executable of a frame; nil if that was forgotten since, and another may
+// have its number.
+func (x *executables) framed(id uint32) *executable {
+	if e := x.numbered(id & (1<<idBits - 1)); e != nil && e.identity == id>>idBits {
+		return e
+	}
+	return nil
+}
+
+// idlest returns the file that was not mapped for longest, at least for as long as idle.
+func (x *executables) idlest(idle time.Duration) (oldest *executable) {
+	for _, e := range x.byFile {
+		if e.uses == 0 && time.Since(e.idle) >= idle && (oldest == nil || e.idle.Before(oldest.idle)) {
 			oldest = e
 		}
 	}
 	return oldest
+}
+
+// with returns an executable that has a table; nil: none has.
+func (x *executables) with(t *paging.Table) *executable {
+	for _, e := range x.byFile {
+		if e.table == t {
+			return e
+		}
+	}
+	return nil
+}
+
+// twin returns another executable that has a table and holds the same image: a copy in a
+// container, or one that was replaced by itself.
+func (x *executables) twin(e *executable) *executable {
+	for _, other := range x.byFile {
+		if other.table != nil && other.image == e.image && e.image != "" {
+			return other
+		}
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package unwind
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"os"
 )
@@ -10,6 +9,16 @@ import (
 var le = binary.LittleEndian
 
 const vdsoPath = "[vdso]"
+
+// Frame encoding of bpf/include/unwind.h.
+const (
+	frameOffsetBits = 40
+	frameAnonymous  = 1 << 63
+	frameUnmapped   = 1<<63 | 1<<61
+	frameKernel     = 7 << 61
+	frameLanguage   = 12 << 60
+	languageKind    = 56
+)
 
 // Frame is what a program recorded for one activation, decoded.
 type Frame struct {
@@ -83,29 +92,5 @@ type File struct {
 	Open func() (*os.File, error)
 }
 
-// File tells which file an executable's frames point into.
-func (u *Unwinder) File(id uint32) (File, bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	number, identity := id&(1<<idBits-1), id>>idBits
-	if number == 0 || int(number) >= len(u.executables.byID) {
-		return File{}, false
-	}
-	e := u.executables.byID[number]
-	if e == nil || e.identity != identity {
-		return File{}, false // it was forgotten since, and another may have its number
-	}
-	u.identify(e)
-	return e.source(), true
-}
-
-// source tells where the file can be opened.
-func (e *executable) source() File {
-	handle := e.handle
-	return File{BuildID: e.buildID, Path: e.path, Open: func() (*os.File, error) {
-		if handle == nil {
-			return nil, fmt.Errorf("open %q: %w", e.path, os.ErrNotExist)
-		}
-		return os.Open(fmt.Sprintf("/proc/self/fd/%d", handle.Fd()))
-	}}
-}
+// File returns the file that an executable's frames point into.
+func (u *Unwinder) File(id uint32) (File, bool) { return u.tables.file(id) }

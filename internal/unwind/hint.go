@@ -1,12 +1,6 @@
 package unwind
 
-import (
-	"slices"
-
-	"golang.org/x/sys/unix"
-
-	"atys.dev/atys/internal/unwind/paging"
-)
+import "golang.org/x/sys/unix"
 
 // stackRead is how much of a stack is looked at for what its next walk may need.
 const stackRead = 16 << 10
@@ -16,30 +10,20 @@ const stackRead = 16 << 10
 // those of each frame in turn would be complete after as many samples as it has
 // frames. The process runs on meanwhile, and words may be anything: this chooses
 // what is loaded, not what walks find.
-func (u *Unwinder) hint(r kernelRequest) {
-	if u.processes[int(r.Tgid)] == nil || r.Sp == 0 {
+func (t *tracker) hint(pid int, sp uint64) {
+	if sp == 0 || t.executables(pid) == nil {
 		return
 	}
-	u.mu.Unlock()
-	defer u.mu.Lock()
 	var stack [stackRead]byte
-	n := readMemory(int(r.Tgid), r.Sp, stack[:])
-	for _, h := range u.codeIn(int(r.Tgid), stack[:n]) {
-		u.rows.Hint(h.table, h.offset)
-	}
+	n := readMemory(pid, sp, stack[:])
+	t.tables.hint(t.codeIn(pid, stack[:n]))
 }
 
-// hinted is code that a stack may return to.
-type hinted struct {
-	table  *paging.Table
-	offset uint32
-}
-
-// codeIn finds the words that lie in a process's code of which there are tables.
-func (u *Unwinder) codeIn(pid int, words []byte) (found []hinted) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	p := u.processes[pid]
+// codeIn finds the words that lie in a process's code.
+func (t *tracker) codeIn(pid int, words []byte) (found []hinted) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.processes[pid]
 	if p == nil {
 		return nil
 	}
@@ -51,32 +35,11 @@ func (u *Unwinder) codeIn(pid int, words []byte) (found []hinted) {
 			continue
 		}
 		last = i
-		if e := areas[i].executable; e != nil && e.table != nil {
-			found = append(found, hinted{e.table, uint32(address - areas[i].start + areas[i].offset)})
+		if e := areas[i].executable; e != nil {
+			found = append(found, hinted{e, uint32(address - areas[i].start + areas[i].offset)})
 		}
 	}
 	return found
-}
-
-// areaAt is the index of the area at an address, mostly the one that was found
-// last; -1: there is none.
-func areaAt(areas []area, address uint64, last int) int {
-	if last < len(areas) && address >= areas[last].start && address < areas[last].end {
-		return last
-	}
-	i, found := slices.BinarySearchFunc(areas, address, func(a area, address uint64) int {
-		switch {
-		case a.end <= address:
-			return -1
-		case a.start > address:
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		return -1
-	}
-	return i
 }
 
 // readMemory reads what it can of a process's memory at an address.

@@ -111,7 +111,7 @@ func runtimeOf(b *testing.B, pid int) (m lang.Mapped, read func(lang.Mapped) (la
 		f, err := readELF(handle)
 		if err == nil {
 			address, ok := f.Address(mapped.Offset)
-			for _, r := range runtimes {
+			for _, r := range languages {
 				if ok && r.holds(f) {
 					b.Cleanup(e.close)
 					return lang.Mapped{PID: pid, Path: e.path, Bias: mapped.Start - address, Open: e.source().Open, Notes: &lang.Notes{}}, r.read, true

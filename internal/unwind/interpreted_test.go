@@ -17,7 +17,7 @@ import (
 )
 
 // mapping makes a process that maps a file as that of a language's runtime.
-func mapping(t *testing.T, u *Unwinder, pid int, language Language, path string) *process {
+func mapping(t *testing.T, u *Unwinder, pid int, language Language, path string) *attached {
 	t.Helper()
 	handle, err := os.Open(path)
 	if err != nil {
@@ -29,9 +29,15 @@ func mapping(t *testing.T, u *Unwinder, pid int, language Language, path string)
 		t.Fatal(err)
 	}
 	code := f.Executable()[0]
-	e := &executable{handle: handle, path: path, runs: language.runs()}
-	p := &process{layout: &layout{shared: 1, areas: []area{{start: 1 << 30, end: 1<<30 + code.Size, offset: code.Offset, executable: e}}}}
-	u.processes[pid] = p
+	e := &executable{handle: handle, path: path}
+	e.runs.Store(language.runs())
+	u.tracker.mu.Lock()
+	u.tracker.processes[pid] = &process{layout: &layout{shared: 1, areas: []area{{start: 1 << 30, end: 1<<30 + code.Size, offset: code.Offset, executable: e}}}}
+	u.tracker.mu.Unlock()
+	p := &attached{runs: language.runs()}
+	u.runtimes.mu.Lock()
+	defer u.runtimes.mu.Unlock()
+	u.runtimes.known[pid] = p
 	return p
 }
 
@@ -66,7 +72,7 @@ func languagesOf(t *testing.T, u *Unwinder, pid int) uint32 {
 // fillUp puts other processes into a language's map until it is full.
 func fillUp(t *testing.T, u *Unwinder, language Language) (last uint32) {
 	t.Helper()
-	m := u.parameters[language]
+	m := u.runtimes.parameters[language]
 	for pid := uint32(1 << 24); ; pid++ {
 		switch err := m.Put(pid, make([]byte, m.ValueSize())); {
 		case errors.Is(err, unix.E2BIG):
@@ -82,28 +88,26 @@ func fillUp(t *testing.T, u *Unwinder, language Language) (last uint32) {
 func TestRuntimeWithoutRoom(t *testing.T) {
 	met := 0
 	u := offline(t, Options{OnRuntime: func(int, Language) { met++ }})
-	u.mu.Lock()
 	const pid = 1<<22 + 1
 	p := mapping(t, u, pid, DotNet, coreCLR(t))
-	u.mu.Unlock()
 	last := fillUp(t, u, DotNet)
 	a := &attachment{pid: pid, process: p}
-	if u.readRuntimes(a) {
+	if u.runtimes.read(a) {
 		t.Error("it is not tried again")
 	}
 	if of, err := u.Runtime(pid, DotNet); !errors.Is(err, errNoRoomForRuntime) || of != nil {
 		t.Errorf("it is known although there is no room: %v, %v", of, err)
 	}
-	if got := languagesOf(t, u, pid); got != 0 || met != 0 || u.stats.ProcessErrors != 1 {
-		t.Errorf("walks look for languages %#x, %d were told, %d processes without room", got, met, u.stats.ProcessErrors)
+	if got := languagesOf(t, u, pid); got != 0 || met != 0 || u.runtimes.errors != 1 {
+		t.Errorf("walks look for languages %#x, %d were told, %d processes without room", got, met, u.runtimes.errors)
 	}
-	if u.readRuntimes(a); u.stats.ProcessErrors != 1 {
-		t.Errorf("one process without room counts as %d", u.stats.ProcessErrors)
+	if u.runtimes.read(a); u.runtimes.errors != 1 {
+		t.Errorf("one process without room counts as %d", u.runtimes.errors)
 	}
-	if err := u.parameters[DotNet].Delete(last); err != nil {
+	if err := u.runtimes.parameters[DotNet].Delete(last); err != nil {
 		t.Fatal(err)
 	}
-	if !u.readRuntimes(a) {
+	if !u.runtimes.read(a) {
 		t.Error("it is tried again although there was room")
 	}
 	if of, err := u.Runtime(pid, DotNet); err != nil || of == nil || languagesOf(t, u, pid) != DotNet.runs() || met != 1 {
@@ -116,25 +120,23 @@ func TestRuntimeWithoutRoom(t *testing.T) {
 func TestRoomMadeLate(t *testing.T) {
 	u := offline(t, Options{})
 	const ends, waits = 1<<22 + 1, 1<<22 + 2
-	u.mu.Lock()
 	path := coreCLR(t)
 	before, p := mapping(t, u, ends, DotNet, path), mapping(t, u, waits, DotNet, path)
-	u.mu.Unlock()
-	if !u.readRuntimes(&attachment{pid: ends, process: before}) {
+	if !u.runtimes.read(&attachment{pid: ends, process: before}) {
 		t.Fatal("the first process was not read")
 	}
 	fillUp(t, u, DotNet)
 	p.attaching = true
-	if !u.readRuntimes(&attachment{pid: waits, process: p, tries: attachTries}) {
+	if !u.runtimes.read(&attachment{pid: waits, process: p, tries: attachTries}) {
 		t.Fatal("it is tried for ever")
 	}
-	u.sweep(map[int]bool{})
-	if all := u.takeUnattached(); len(all) != 0 {
+	u.tracker.sweep(map[int]bool{})
+	if all := u.runtimes.takeUnattached(); len(all) != 0 {
 		t.Error("it is tried again although nobody has made room")
 	}
-	u.sweep(map[int]bool{ends: true})
-	all := u.takeUnattached()
-	if len(all) != 1 || all[0].process != p || !u.readRuntimes(all[0]) {
+	u.tracker.sweep(map[int]bool{ends: true})
+	all := u.runtimes.takeUnattached()
+	if len(all) != 1 || all[0].process != p || !u.runtimes.read(all[0]) {
 		t.Fatalf("%d processes are tried again, want the one that waits", len(all))
 	}
 	if of, err := u.Runtime(waits, DotNet); err != nil || of == nil {
@@ -147,28 +149,26 @@ func TestRoomMadeLate(t *testing.T) {
 func TestForkWithoutRoom(t *testing.T) {
 	u := offline(t, Options{})
 	const parent, child = 1<<22 + 1, 1<<22 + 2
-	u.mu.Lock()
 	p := mapping(t, u, parent, DotNet, coreCLR(t))
-	u.mu.Unlock()
-	if a := (&attachment{pid: parent, process: p}); !u.readRuntimes(a) {
+	if a := (&attachment{pid: parent, process: p}); !u.runtimes.read(a) {
 		t.Fatal("the parent was not read")
 	}
 	fork := []lifecycle.Event{{Kind: lifecycle.Fork, Parent: parent, PID: child, Time: 1}}
 	last := fillUp(t, u, DotNet)
-	u.applyAll(fork, 2, map[int]bool{})
+	u.tracker.applyAll(fork, 2, map[int]bool{})
 	if of, err := u.Runtime(child, DotNet); !errors.Is(err, errNoRoomForRuntime) || languagesOf(t, u, child) != 0 {
 		t.Errorf("without room: %v, %v, walks look for %#x", of, err, languagesOf(t, u, child))
 	}
-	if all := u.takeUnattached(); len(all) != 1 || all[0].pid != child {
+	if all := u.runtimes.takeUnattached(); len(all) != 1 || all[0].pid != child {
 		t.Errorf("%d processes are to be read, want the child alone", len(all))
 	}
-	if err := u.parameters[DotNet].Delete(last); err != nil {
+	if err := u.runtimes.parameters[DotNet].Delete(last); err != nil {
 		t.Fatal(err)
 	}
-	u.mu.Lock()
-	u.forget(child)
-	u.mu.Unlock()
-	u.applyAll(fork, 2, map[int]bool{})
+	u.tracker.mu.Lock()
+	u.tracker.forget(child)
+	u.tracker.mu.Unlock()
+	u.tracker.applyAll(fork, 2, map[int]bool{})
 	if of, err := u.Runtime(child, DotNet); err != nil || of == nil || languagesOf(t, u, child) != DotNet.runs() {
 		t.Errorf("with room: %v, %v, walks look for %#x", of, err, languagesOf(t, u, child))
 	}
@@ -177,7 +177,7 @@ func TestForkWithoutRoom(t *testing.T) {
 // A file without the runtime that it was taken for is refused for good.
 func TestReadOfNoRuntime(t *testing.T) {
 	m := lang.Mapped{PID: 1<<22 + 1, Path: "/bin/x", Open: func() (*os.File, error) { return os.Open("/proc/self/exe") }, Notes: &lang.Notes{}}
-	for _, r := range runtimes {
+	for _, r := range languages {
 		if r.language == Java {
 			continue // the process tells about it
 		}
@@ -192,14 +192,12 @@ func TestReadOfNoRuntime(t *testing.T) {
 func TestNeverReadAgain(t *testing.T) {
 	u := offline(t, Options{})
 	const parent, child = 1<<22 + 1, 1<<22 + 2
-	u.mu.Lock()
 	p := mapping(t, u, parent, PHP, "/proc/self/exe")
 	p.attaching = true
-	u.mu.Unlock()
-	if !u.readRuntimes(&attachment{pid: parent, process: p}) || p.attaching {
+	if !u.runtimes.read(&attachment{pid: parent, process: p}) || p.attaching {
 		t.Error("it is tried again")
 	}
-	u.applyAll([]lifecycle.Event{
+	u.tracker.applyAll([]lifecycle.Event{
 		{Kind: lifecycle.Map, PID: parent, Time: 1, Map: lifecycle.Mapping{Start: 1 << 40, End: 1<<40 + 4096}},
 		{Kind: lifecycle.Fork, Parent: parent, PID: child, Time: 2},
 	}, 3, map[int]bool{})
@@ -211,11 +209,11 @@ func TestNeverReadAgain(t *testing.T) {
 			t.Errorf("a language that process %d has not: %v", pid, err)
 		}
 	}
-	if all := u.takeUnattached(); len(all) != 0 {
+	if all := u.runtimes.takeUnattached(); len(all) != 0 {
 		t.Errorf("process %d is to be read again", all[0].pid)
 	}
-	u.applyAll([]lifecycle.Event{{Kind: lifecycle.Exec, PID: child, Time: 4}}, 5, map[int]bool{})
-	if u.processes[child].hopeless != 0 {
+	u.tracker.applyAll([]lifecycle.Event{{Kind: lifecycle.Exec, PID: child, Time: 4}}, 5, map[int]bool{})
+	if a := u.runtimes.known[child]; a.hopeless != 0 {
 		t.Error("another program is as hopeless as the one before")
 	}
 }
@@ -228,11 +226,9 @@ func TestReadAgain(t *testing.T) {
 	}
 	u := offline(t, Options{})
 	const pid = 1<<22 + 1 // no process has it, so that nothing can be read of it
-	u.mu.Lock()
 	p := mapping(t, u, pid, Perl, path)
-	u.mu.Unlock()
 	a := attachment{pid: pid, process: p}
-	for !u.readRuntimes(&a) {
+	for !u.runtimes.read(&a) {
 		if _, err := u.Runtime(pid, Perl); err == nil || errors.Is(err, lang.ErrNever) {
 			t.Fatalf("a process that is not there: %v", err)
 		}
@@ -283,14 +279,14 @@ func TestManyProcesses(t *testing.T) {
 	if err := u.Scan(); err != nil {
 		t.Fatal(err)
 	}
-	u.done.Go(u.attach)
+	u.done.Go(func() { u.runtimes.attach(u.stop) })
 	if err := u.Track(firstTwin); err != nil { // it loads the file, and all are published again
 		t.Fatal(err)
 	}
 	unread := func() (n int) {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		for _, p := range u.processes {
+		u.runtimes.mu.Lock()
+		defer u.runtimes.mu.Unlock()
+		for _, p := range u.runtimes.known {
 			if p.wants() != 0 {
 				n++
 			}

@@ -89,7 +89,7 @@ func TestCopiedBuildID(t *testing.T) {
 				o.Tables = tablesIn(t, filepath.Join(t.TempDir(), "cache"))
 			}
 			u := offline(t, o)
-			u.mu.Lock()
+			u.tables.mu.Lock()
 			of := map[string]*executable{}
 			for i, name := range slices.Compact([]string{first, "real", "other", "copied", "lying", "foreign"}) {
 				if of[name] != nil {
@@ -97,11 +97,11 @@ func TestCopiedBuildID(t *testing.T) {
 				}
 				inode := uint64(100 + i)
 				source.paths[inode] = filepath.Join(dir, name)
-				of[name] = u.executableOf(1, fileMapping(0x1000, inode, "/"+name))
+				of[name] = u.tables.find(1, fileMapping(0x1000, inode, "/"+name))
 				if name != first && (of[name].buildID == of[first].buildID) {
 					t.Errorf("%s is taken for %s before it was read", name, first)
 				}
-				u.load(of[name])
+				u.tables.fill(of[name])
 				if !u.published(of[name]) {
 					t.Fatalf("%s is not loaded", name)
 				}
@@ -127,7 +127,7 @@ func TestCopiedBuildID(t *testing.T) {
 					t.Errorf("%s: %q does not begin with its build-id", name, e.buildID)
 				}
 			}
-			u.mu.Unlock()
+			u.tables.mu.Unlock()
 		}
 	}
 }
@@ -139,23 +139,23 @@ func TestClaimsOutliveRestarts(t *testing.T) {
 	for _, order := range [][]string{{"real", "other"}, {"other", "real"}, {"other", "copied", "real"}} {
 		source := onDisk{paths: map[uint64]string{}}
 		u := offline(t, Options{Source: source, Tables: tablesIn(t, where)})
-		u.mu.Lock()
+		u.tables.mu.Lock()
 		var all []*executable
 		for i, name := range order {
 			source.paths[uint64(100+i)] = filepath.Join(dir, name)
-			e := u.executableOf(1, fileMapping(0x1000, uint64(100+i), "/"+name))
-			u.identify(e)
+			e := u.tables.find(1, fileMapping(0x1000, uint64(100+i), "/"+name))
+			u.tables.identify(e)
 			all = append(all, e)
 		}
 		for _, e := range slices.Backward(all) {
-			u.load(e)
+			u.tables.fill(e)
 		}
 		for i, e := range all {
 			if plain := e.buildID == "11223344"; plain != (order[i] != "other") {
 				t.Errorf("%q: %s is %s", order, order[i], e.buildID)
 			}
 		}
-		u.mu.Unlock()
+		u.tables.mu.Unlock()
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 // next is the executable whose table is to be built now.
 func (u *Unwinder) next(t *testing.T) (*executable, time.Duration) {
 	t.Helper()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.nextTable()
+	u.tables.mu.Lock()
+	defer u.tables.mu.Unlock()
+	return u.tables.queue.next(u.tables.rows)
 }
 
 // TestYoungTablesWait has tables be limited: that of a file that was just mapped waits,
@@ -22,12 +22,12 @@ func TestYoungTablesWait(t *testing.T) {
 	fresh, lasting, gone := readable(u, 11), readable(u, 12), readable(u, 13)
 	long := time.Now().Add(-time.Minute)
 	lasting.met, gone.met, gone.idle = long, long, long
-	use(lasting, 1)
+	u.tables.use(lasting, 1)
 	wanted := func(all ...*executable) {
-		clear(u.wanted)
+		clear(u.tables.queue.wanted)
 		for _, e := range all {
-			u.wanted[e] = true
-			atomic.StoreUint32(&u.memory.executables.Value.E[e.id].Wanted, 1)
+			u.tables.queue.wanted[e] = true
+			atomic.StoreUint32(&u.tables.queue.directory.entry(e).Wanted, 1)
 		}
 	}
 	wanted(fresh)
@@ -35,7 +35,7 @@ func TestYoungTablesWait(t *testing.T) {
 		t.Fatal("without a limit a table waits")
 	}
 	u.Limit(Limits{Tables: 1, SkipYoung: true})
-	u.pace.tables.Take(-time.Millisecond) // there is a little in the bucket
+	u.tables.queue.limit.Take(-time.Millisecond) // there is a little in the bucket
 	wanted(fresh, lasting, gone)
 	for range 3 { // in whatever order they come
 		e, _ := u.next(t)
@@ -45,16 +45,16 @@ func TestYoungTablesWait(t *testing.T) {
 		if e == nil {
 			break
 		}
-		delete(u.wanted, e)
+		delete(u.tables.queue.wanted, e)
 	}
-	if _, wait := u.next(t); !u.wanted[fresh] || u.wanted[gone] || wait == 0 {
-		t.Errorf("the young one is wanted: %v, the one that is gone: %v, wait %v", u.wanted[fresh], u.wanted[gone], wait)
+	if _, wait := u.next(t); !u.tables.queue.wanted[fresh] || u.tables.queue.wanted[gone] || wait == 0 {
+		t.Errorf("the young one is wanted: %v, the one that is gone: %v, wait %v", u.tables.queue.wanted[fresh], u.tables.queue.wanted[gone], wait)
 	}
-	if n := atomic.LoadUint32(&u.memory.executables.Value.E[gone.id].Wanted); n != 0 || u.Stats().Skipped != 1 {
+	if n := atomic.LoadUint32(&u.tables.queue.directory.entry(gone).Wanted); n != 0 || u.Stats().Skipped != 1 {
 		t.Errorf("walks do not ask for the skipped one again: %d, %d skipped", n, u.Stats().Skipped)
 	}
 	fresh.met = long
-	use(fresh, 1)
+	u.tables.use(fresh, 1)
 	if e, _ := u.next(t); e != fresh {
 		t.Error("a file that has been mapped for a while still waits")
 	}
@@ -65,9 +65,9 @@ func TestYoungTablesWait(t *testing.T) {
 func TestTablesTakeTurns(t *testing.T) {
 	u := offline(t, Options{Rows: minRows})
 	e := readable(u, 11)
-	u.wanted[e] = true
+	u.tables.queue.wanted[e] = true
 	u.Limit(Limits{Tables: 0.01})
-	u.pace.tables.Take(10 * time.Millisecond)
+	u.tables.queue.limit.Take(10 * time.Millisecond)
 	if e, wait := u.next(t); e != nil || wait <= 0 || wait > time.Second {
 		t.Errorf("after 10 ms at 1%% of a core: %v, wait %v", e, wait)
 	}

@@ -20,12 +20,12 @@ func TestInsert(t *testing.T) {
 	for range 200 {
 		var want [pages]cell
 		var mapped [pages]bool
-		u, l := &Unwinder{}, &layout{}
+		s, l := layouts{tables: &tables{}}, &layout{}
 		for range 30 {
 			start := uint64(r.IntN(pages))
 			end := min(start+1+uint64(r.IntN(20)), pages)
 			a := area{start: start << 12, end: end << 12, offset: uint64(r.IntN(50)) << 12, executable: files[r.IntN(len(files))]}
-			u.insert(l, a)
+			s.insert(l, a)
 			for p := start; p < end; p++ {
 				want[p], mapped[p] = cell{a.executable, a.offset + (p-start)<<12}, true
 			}

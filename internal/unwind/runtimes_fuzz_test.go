@@ -60,7 +60,7 @@ func FuzzRuntimeFiles(f *testing.F) {
 		f.Fatal(err)
 	}
 	defer elf.Close()
-	for _, r := range runtimes {
+	for _, r := range languages {
 		if !r.holds(elf) {
 			f.Errorf("the file does not look as if it held language %d", r.language)
 		}
@@ -85,7 +85,7 @@ func readAll(t *testing.T, path string) {
 		return
 	}
 	defer elf.Close()
-	for _, r := range runtimes {
+	for _, r := range languages {
 		if r.language == DotNet || !r.holds(elf) { // .NET's is known by its name alone
 			continue
 		}

@@ -9,9 +9,9 @@ import (
 
 // fileBehind registers the file behind a mapping.
 func fileBehind(u *Unwinder, pid int, m lifecycle.Mapping) *executable {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.executableOf(pid, m)
+	u.tables.mu.Lock()
+	defer u.tables.mu.Unlock()
+	return u.tables.find(pid, m)
 }
 
 // slow is a Source that answers only when the test lets it.
@@ -41,7 +41,7 @@ func TestScanHoldsNobodyUp(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- u.Track(pid) }()
 	<-s.asked
-	u.applyAll([]lifecycle.Event{{Kind: lifecycle.Exec, PID: pid, Time: monotonic()}}, monotonic(), map[int]bool{})
+	u.tracker.applyAll([]lifecycle.Event{{Kind: lifecycle.Exec, PID: pid, Time: monotonic()}}, monotonic(), map[int]bool{})
 	s.answers <- []lifecycle.Mapping{{Start: 0x1000, End: 0x2000, Path: ""}} // of the program before
 	if again := <-s.asked; again != "mappings" {
 		t.Fatalf("asked for %q, want the mappings again: the process has called exec", again)
@@ -57,7 +57,7 @@ func TestScanHoldsNobodyUp(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if p := u.processes[pid]; p.maps(0x1000) || !p.maps(0x5000) {
+	if p := u.tracker.processes[pid]; p.layout.maps(0x1000) || !p.layout.maps(0x5000) {
 		t.Errorf("mapped: %+v", p.layout.areas)
 	}
 }
@@ -68,7 +68,7 @@ func TestScannedProcessMayBeGone(t *testing.T) {
 	if err := u.Track(1 << 23); err != nil { // no process has this number
 		t.Fatal(err)
 	}
-	u.sweep(map[int]bool{})
+	u.tracker.sweep(map[int]bool{})
 	if n := u.Stats().Processes; n != 0 {
 		t.Errorf("%d processes are known, and none is there", n)
 	}
@@ -84,12 +84,12 @@ func TestOldEventsChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := fileMapping(1<<30, 9, "/gone")
-	u.applyAll([]lifecycle.Event{{Kind: lifecycle.Exec, PID: pid, Time: before}, {Kind: lifecycle.Map, PID: pid, Time: before, Map: stale}}, monotonic(), map[int]bool{})
-	if areas := u.processes[pid].layout.areas; len(areas) != 1 || areas[0].executable == nil || areas[0].executable.path != "/bin/sleep" {
+	u.tracker.applyAll([]lifecycle.Event{{Kind: lifecycle.Exec, PID: pid, Time: before}, {Kind: lifecycle.Map, PID: pid, Time: before, Map: stale}}, monotonic(), map[int]bool{})
+	if areas := u.tracker.processes[pid].layout.areas; len(areas) != 1 || areas[0].executable == nil || areas[0].executable.path != "/bin/sleep" {
 		t.Errorf("mapped: %+v", areas)
 	}
-	u.applyAll([]lifecycle.Event{{Kind: lifecycle.Map, PID: pid, Time: monotonic(), Map: stale}}, monotonic(), map[int]bool{})
-	if p := u.processes[pid]; p.layout.areas[0].executable.path != "/gone" {
+	u.tracker.applyAll([]lifecycle.Event{{Kind: lifecycle.Map, PID: pid, Time: monotonic(), Map: stale}}, monotonic(), map[int]bool{})
+	if p := u.tracker.processes[pid]; p.layout.areas[0].executable.path != "/gone" {
 		t.Errorf("mapped: %+v", p.layout.areas)
 	}
 }

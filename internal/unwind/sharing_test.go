@@ -31,15 +31,15 @@ func TestForkOfStaleLayout(t *testing.T) {
 	defer u.Close()
 	const parent, child = 1<<22 + 1, 1<<22 + 2 // beyond any pid
 	exited := map[int]bool{}
-	u.applyAll([]lifecycle.Event{
+	u.tracker.applyAll([]lifecycle.Event{
 		{Kind: lifecycle.Exec, PID: parent, Time: 1},
 		{Kind: lifecycle.Map, PID: parent, Time: 2, Map: fileMapping(0x1000, 11, "/old")},
 	}, 3, exited)
-	u.applyAll([]lifecycle.Event{
+	u.tracker.applyAll([]lifecycle.Event{
 		{Kind: lifecycle.Map, PID: parent, Time: 4, Map: fileMapping(0x1000, 12, "/new")},
 		{Kind: lifecycle.Fork, Parent: parent, PID: child, Time: 5},
 	}, 6, exited)
-	want := u.executables.byFile[fileID{inode: 12}].id
+	want := u.tables.executables.byFile[fileID{inode: 12}].id
 	for _, pid := range []uint32{parent, child} {
 		var p kernelProcess
 		if err := u.maps.Processes.Lookup(pid, &p); err != nil {
@@ -51,7 +51,7 @@ func TestForkOfStaleLayout(t *testing.T) {
 		if got := u.memory.mappings.Value.M[p.First].Executable; got != want {
 			t.Errorf("process %d: executable %d is mapped, want %d", pid, got, want)
 		}
-		for _, r := range u.retired {
+		for _, r := range u.tracker.layouts.retired {
 			if r.run.First <= p.First && p.First < r.run.First+r.run.Count {
 				t.Errorf("process %d looks at cells that were given back", pid)
 			}

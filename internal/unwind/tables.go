@@ -1,315 +1,310 @@
 package unwind
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"runtime"
-	"sync/atomic"
+	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"atys.dev/atys/internal/binfile"
-	"atys.dev/atys/internal/bpf"
-	"atys.dev/atys/internal/diskcache"
-	"atys.dev/atys/internal/unwind/cfi"
-	"atys.dev/atys/internal/unwind/cfi/rows"
+	"atys.dev/atys/internal/lang"
+	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/unwind/paging"
 )
 
-// built is an executable's table, and what else its file says.
-type built struct {
-	rows               *paging.Packed
-	count              int // rows
-	source             string
-	keepsFramePointers bool
-	runs               uint32 // Language.runs of the runtimes in it
-	took               time.Duration
+// tables builds the tables of the executables that processes map, and loads into the kernel
+// what walks need of them.
+type tables struct {
+	options Options
+	rows    *paging.Cache
+	kept    keptTables
+	stop    <-chan struct{}
+	work    *sync.Cond // on mu: the queue, closed or a limit has changed
+
+	// makeRoom has processes be forgotten, but not pid, until enough says so. learned is
+	// called when an executable's table tells something about the memory of the processes
+	// that map it. Both are called without the lock.
+	makeRoom func(pid int, enough func() bool)
+	learned  func(*executable)
+
+	mu          sync.Mutex // guards all below; see Unwinder for the order of locks
+	queue       queue
+	executables executables
+	closed      bool
+	stats       Stats // of what it does
 }
 
-// buildTable makes the table of a file. It takes up to a second for the largest.
-func buildTable(handle *os.File) (*rows.Table, uint32, error) {
+// acquire finds or registers the file behind a mapping, and counts one use of it; nil where
+// the mapping has no file that may have tables. Opening a file may sleep.
+func (t *tables) acquire(pid int, m lifecycle.Mapping) *executable {
+	if !loads(m) {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.find(pid, m)
+	if e != nil {
+		e.uses++
+	}
+	return e
+}
+
+// use counts more uses of an executable, or less.
+func (t *tables) use(e *executable, n int) {
+	if e == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.uses += n; e.uses == 0 {
+		e.idle = time.Now()
+	}
+}
+
+// find finds or registers a file; nil: there is no number left. It drops the lock while it
+// opens the file or makes room.
+func (t *tables) find(pid int, m lifecycle.Mapping) *executable {
+	file := fileOf(m)
+	if e := t.executables.byFile[file]; e != nil && !e.worthRetry(pid) {
+		return e
+	}
+	t.mu.Unlock()
+	handle, err := t.options.Source.Open(pid, m)
+	t.mu.Lock()
+	if t.executables.byFile[file] == nil {
+		t.freeNumber(pid)
+	}
+	e := t.executables.byFile[file]
+	switch {
+	case e == nil:
+		if e = t.executables.register(file, m.Path); e == nil {
+			break
+		}
+		t.opened(e, pid, handle, err)
+		return e
+	case e.worthRetry(pid):
+		e.failed, e.identified = false, false
+		t.executables.directory.withdraw(e, 0)
+		e.close()
+		t.opened(e, pid, handle, err)
+		return e
+	}
+	if err == nil {
+		handle.Close() // no number is free, or another goroutine was faster
+	}
+	return e
+}
+
+// freeNumber sees to it that there is a number for a file of a process. Where there is
+// none, the file that was not mapped for longest makes room, or the process that was not
+// sampled for longest, and its files with it. The lock is dropped while processes are.
+func (t *tables) freeNumber(pid int) {
+	if len(t.executables.unused) > 0 {
+		return
+	}
+	e := t.executables.idlest(0)
+	if e == nil {
+		t.mu.Unlock()
+		t.makeRoom(pid, func() bool {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			return t.executables.idlest(0) != nil
+		})
+		t.mu.Lock()
+		e = t.executables.idlest(0)
+	}
+	if e != nil {
+		t.evict(e)
+	}
+}
+
+// opened keeps a file that was opened. One that could not be opened stays known: its
+// frames are path+offset, its stacks end there.
+func (t *tables) opened(e *executable, pid int, handle *os.File, err error) {
+	e.tries, e.triedFor = e.tries+1, pid
+	if err != nil {
+		t.giveUp(e)
+		t.options.Log.Debug("open executable", "pid", pid, "path", e.path, "error", err)
+		return
+	}
+	e.handle = handle
+}
+
+// identify reads the file's build-id. The lock is dropped meanwhile.
+func (t *tables) identify(e *executable) {
+	if e.identified || e.handle == nil {
+		return
+	}
+	handle := e.handle
+	t.mu.Unlock()
+	buildID, notes, at, err := identifyFile(handle)
+	t.mu.Lock()
+	if e.identified || e.handle != handle {
+		return // somebody else was faster, or it was evicted
+	}
+	e.identified = true
+	if err != nil {
+		t.giveUp(e)
+		t.options.Log.Debug("read executable", "path", e.path, "error", err)
+		return
+	}
+	e.buildID = buildID
+	t.executables.claim(e)
+	if notes != nil {
+		e.notes, e.written = notes, at
+	}
+}
+
+// identifyFile returns a file's build-id and, where it may hold a runtime, empty notes and
+// when it was written to last.
+func identifyFile(handle *os.File) (buildID string, notes *lang.Notes, at written, err error) {
 	if managed, err := binfile.NewPE(handle); err == nil {
-		table, err := cfi.BuildManaged(managed)
-		return table, 0, err
+		return managed.BuildID, nil, at, nil
 	}
 	f, err := readELF(handle)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read ELF: %w", err)
+		return "", nil, at, err
 	}
-	table, err := cfi.Build(f.ELF)
-	if err != nil {
-		return nil, 0, err
+	if info, err := handle.Stat(); err == nil {
+		notes, at = &lang.Notes{}, lastWritten(info)
 	}
-	return table, runsIn(f), nil
+	return f.BuildID(), notes, at, nil
 }
 
-// findOrBuild finds an executable's table on disk or makes it, and packs it.
-func (u *Unwinder) findOrBuild(handle *os.File, image diskcache.Content) (b built, err error) {
-	runtime.LockOSThread() // whose clock is read
-	defer runtime.UnlockOSThread()
-	began := bpf.Clock(unix.CLOCK_THREAD_CPUTIME_ID)
-	defer func() { b.took = time.Duration(bpf.Clock(unix.CLOCK_THREAD_CPUTIME_ID) - began) }()
-	table, err := u.kept.buildTable(handle, image)
-	if err != nil {
-		return b, err
+// examine finds out what an executable holds, what its build-id is, and whether
+// its rows are loaded already for another one. The lock is held, and dropped
+// while files are read.
+func (t *tables) examine(e *executable) (shared bool) {
+	handle, copies := e.handle, e.copies
+	x := examination{image: e.image, first: t.executables.claims[copies]}
+	var firstHandle *os.File
+	if first := t.executables.byFile[x.first.first]; copies != "" && first != nil {
+		firstHandle = first.handle
 	}
-	defer table.close()
-	b.rows, b.count = paging.Pack(rowsOf(table.Table)), len(table.Rows)
-	b.source, b.keepsFramePointers, b.runs = table.Source, table.KeepsFramePointers, table.runs
-	return b, nil
-}
-
-// rowsOf gives the rows of a table as walks read them: the last one says where
-// what is known ends.
-func rowsOf(t *rows.Table) []uint64 {
-	words := make([]uint64, len(t.Rows), len(t.Rows)+1)
-	for i, r := range t.Rows {
-		words[i] = uint64(r)
+	id := binfile.Unqualified(e.buildID)
+	t.mu.Unlock()
+	if x.image == "" {
+		x.image = t.kept.image(handle)
 	}
-	if n := len(t.Rows); n > 0 && t.Rows[n-1].Rule().Type() != rows.Gap {
-		end := (uint64(t.Rows[n-1].Offset())>>t.Shift + 1) << t.Shift
-		words = append(words, end<<32)
+	firstImage := x.image
+	if firstHandle != nil {
+		firstImage = t.kept.image(firstHandle)
 	}
-	return words
-}
-
-// load has an executable's rows ready for walks, as far as there is room. The lock
-// is dropped while they are built and loaded.
-func (u *Unwinder) load(e *executable) {
-	if e.building || e.failed || e.handle == nil {
-		return
+	x.owner = t.kept.disk.Claim(id, firstImage)
+	if copies != "" || !x.rightful() {
+		x.all = t.kept.content(handle, aboutAll)
 	}
-	e.building = true
-	defer func() {
-		e.building = false
-		if len(e.missing) > 0 && !u.forgotten(e) && u.mayBuild(e) {
-			u.want(e) // more was asked for meanwhile
-		}
-	}()
-	u.identify(e)
-	if u.forgotten(e) || e.failed || !u.haveTable(e) {
-		return
-	}
-	t, asked, missing := e.table, e.asked, e.missing
-	e.missing = nil
-	u.mu.Unlock()
-	defer u.mu.Lock()
-	for offset := range missing {
-		if got := u.rows.Demand(t, offset); got == paging.Wait || got == paging.Build {
-			u.rows.Refuse(t, offset)
+	if firstHandle != nil {
+		x.usurp = x.owner != "" && x.rightful() && firstImage != x.owner
+		if x.first.content == "" && !x.usurp {
+			x.first.content = t.kept.content(firstHandle, aboutAll)
 		}
 	}
-	for range maxFills {
-		if u.rows.Fill(t, asked) != paging.Wait || !u.pause(Grace) {
-			return
-		}
-	}
-}
-
-// maxFills bounds how often Fill is called again for a table: each time it has got
-// what was free after the last.
-const maxFills = 4
-
-// haveTable builds an executable's table unless it is there; false where it cannot
-// be had.
-func (u *Unwinder) haveTable(e *executable) bool {
-	if e.table != nil && u.rows.Packed(e.table) || e.table == nil && u.examine(e) {
-		return true
-	}
-	if u.forgotten(e) || !u.mayBuild(e) {
+	t.mu.Lock()
+	if e.handle != handle { // it was forgotten, or another one is tried
 		return false
 	}
-	handle, image, again := e.handle, e.image, e.built
-	u.mu.Unlock()
-	b, err := u.findOrBuild(handle, image)
-	u.mu.Lock()
-	u.countBuild(e, b.took, again)
-	switch {
-	case u.forgotten(e):
-		return false
-	case err != nil:
-		u.stats.TableErrors++
-		u.options.Log.Info("no unwind table", "path", e.path, "error", err)
-		u.dismiss(e)
-		u.unload(e, 0) // of one that was given up: the file was written to since
-		u.giveUp(e)
+	e.image = x.image
+	t.executables.settle(e, id, x)
+	twin := t.executables.twin(e)
+	if e.table != nil || twin == nil {
 		return false
 	}
-	u.options.Log.Debug("unwind table", "path", e.path, "rows", b.count, "source", b.source, "took", b.took)
-	e.built, e.builtAt, e.took = true, time.Now(), b.took
-	e.keepsFramePointers, e.runs, e.anonFP = b.keepsFramePointers, b.runs, b.runs&V8.runs() != 0
-	if e.table != nil {
-		if u.rows.Restore(e.table, b.rows) {
-			return true
-		}
-		u.unload(e, 0) // the file was written to
+	e.copyFrom(twin)
+	t.adopt(e, twin.table)
+	return true
+}
+
+// giveUp publishes an executable without rows: walks end there for want of
+// unwind information, and do not ask again.
+func (t *tables) giveUp(e *executable) {
+	e.failed, e.identified = true, true
+	if e.buildID == "" {
+		e.buildID = "path-" + e.path
 	}
-	return u.publish(e, b.rows)
+	t.executables.directory.expose(e, 0, 0, 0)
 }
 
-// dismiss answers the walks that wait for rows of an executable that nobody will load
-// now: they may ask again, also those in other executables that share the table.
-func (u *Unwinder) dismiss(e *executable) {
-	if e.table != nil {
-		for offset := range e.missing {
-			u.rows.Refuse(e.table, offset)
-		}
+// evict forgets a file.
+func (t *tables) evict(e *executable) {
+	e.dismiss(t.rows)
+	t.unload(e, 0)
+	delete(t.queue.wanted, e)
+	t.executables.remove(e)
+}
+
+// file returns the file that an executable's frames point into.
+func (t *tables) file(id uint32) (File, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.executables.framed(id)
+	if e == nil {
+		return File{}, false
 	}
-	e.missing = nil
+	t.identify(e)
+	return e.source(), true
 }
 
-// countBuild counts a table that was built, by what it was built for.
-func (u *Unwinder) countBuild(e *executable, took time.Duration, again bool) {
-	s := &u.stats
-	s.Builds++
-	s.TableTime += took
-	switch {
-	case again:
-		s.Rebuilds++
-		s.BuildTime.Again += took
-	case e.asked:
-		s.BuildTime.Asked += took
-	default:
-		s.BuildTime.Mapped += took
+// mapped returns the address of a file offset of an executable, as the file has it, and the
+// file as those who read its runtime want it.
+func (t *tables) mapped(e *executable, offset uint64) (m lang.Mapped, address uint64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	handle := e.handle
+	if handle == nil {
+		return m, 0, false
 	}
-}
-
-// forgotten tells whether an executable was evicted while the lock was dropped.
-func (u *Unwinder) forgotten(e *executable) bool {
-	return u.closed || u.executables.byID[e.id] != e
-}
-
-// buildPart bounds what building a table again and again takes: of a core, for
-// each.
-const buildPart = 10
-
-// refuseFor is how long an executable for whose table the directory had no room is
-// left alone.
-const refuseFor = 10 * time.Second
-
-// mayBuild tells whether it is worth to build an executable's table now.
-func (u *Unwinder) mayBuild(e *executable) bool {
-	if !e.refused.IsZero() && time.Since(e.refused) < refuseFor {
-		return false
+	t.mu.Unlock()
+	f, err := readELF(handle)
+	t.mu.Lock()
+	if err != nil || e.handle != handle {
+		return m, 0, false
 	}
-	return time.Since(e.builtAt) >= buildPart*e.took
+	address, ok = f.Address(offset)
+	return lang.Mapped{Path: e.path, Open: e.source().Open, Notes: e.currentNotes()}, address, ok
 }
 
-// publish gives an executable a table of these rows. What was not used for longest
-// makes room in the directory. The lock is dropped while that is waited for.
-func (u *Unwinder) publish(e *executable, rows *paging.Packed) bool {
-	for {
-		t, err := u.rows.Add(rows)
-		if err == nil {
-			u.adopt(e, t)
-			return true
-		}
-		cold := u.rows.Coldest()
-		if !errors.Is(err, paging.ErrFull) || cold == nil {
+const (
+	// keepFiles is how many files stay open beyond those in use.
+	keepFiles = 512
+	// keepIdle is how long a file is remembered after its last process, so that
+	// stacks of the window under way can still be named by its number.
+	keepIdle = time.Minute
+)
+
+// sweep frees what is not used any more, and tries again what had to wait.
+func (t *tables) sweep() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.options.Tables != nil {
+		t.rows.GiveUpIdle(packedIdle)
+	}
+	for len(t.executables.byFile) > keepFiles {
+		e := t.executables.idlest(keepIdle)
+		if e == nil {
 			break
 		}
-		for _, other := range u.executables.byFile {
-			if other.table == cold {
-				u.unload(other, executableEvicted)
-				u.stats.TablesEvicted++
-			}
-		}
-		u.mu.Unlock()
-		waited := u.pause(Grace)
-		u.mu.Lock()
-		if !waited || u.forgotten(e) {
-			return false
-		}
+		t.evict(e)
 	}
-	if e.refused.IsZero() {
-		u.options.Log.Warn("no room for an unwind table", "path", e.path)
-	}
-	e.refused = time.Now()
-	u.stats.NoRoom++
-	k := &u.memory.executables.Value.E[e.id]
-	atomic.StoreUint32(&k.Flags, atomic.LoadUint32(&k.Flags)&^executableEvicted|executableNoRoom)
-	return false
+	t.wantRefused()
 }
 
-// pause waits with the lock dropped; false where the unwinder is closed meanwhile.
-func (u *Unwinder) pause(d time.Duration) bool {
-	select {
-	case <-u.stop:
-		return false
-	case <-time.After(d):
-		return true
-	}
+// count returns what is loaded now and what failed so far.
+func (t *tables) count() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.stats
+	s.Executables, s.Loaded = t.executables.count()
+	s.Skipped = t.queue.skipped
+	r := t.rows.Stats()
+	s.Rows, s.PackedBytes = uint32(r.Slots*paging.SlotWords), r.PackedBytes
+	s.Chunks, s.Evicted, s.EvictedNeeded = r.Loads, r.Evictions, r.EvictionsNeeded
+	return s
 }
 
-// adopt has walks find a table as an executable's.
-func (u *Unwinder) adopt(e *executable, t *paging.Table) {
-	e.table, e.refused = t, time.Time{}
-	flags := e.runs
-	if e.keepsFramePointers {
-		flags |= executableFramePointers
-	}
-	cell, cells := t.First()
-	u.expose(e, cell, cells, flags)
-}
-
-// share gives an executable the table of another that holds the same image: a
-// copy in a container, or one that was replaced by itself.
-func (u *Unwinder) share(e *executable) bool {
-	for _, other := range u.executables.byFile {
-		if other.table == nil || other.image != e.image || e.image == "" {
-			continue
-		}
-		e.built, e.builtAt, e.took = true, other.builtAt, other.took
-		e.keepsFramePointers, e.runs, e.anonFP = other.keepsFramePointers, other.runs, other.anonFP
-		e.shareNotes(other)
-		u.adopt(e, other.table)
-		return true
-	}
-	return false
-}
-
-// wantRefused tries executables again for whose tables the directory had no room,
-// or that were built a moment ago and are needed again, now that they may be built.
-func (u *Unwinder) wantRefused() {
-	for _, e := range u.executables.byFile {
-		waits := len(e.missing) > 0 || e.table == nil && e.asked && atomic.LoadUint32(&u.memory.executables.Value.E[e.id].Wanted) != 0
-		if waits && !e.building && !e.failed && u.mayBuild(e) {
-			u.want(e)
-		}
-	}
-}
-
-// unload withdraws an executable's table, and removes that where no other
-// executable has it. What the file holds stays known.
-func (u *Unwinder) unload(e *executable, why uint32) {
-	u.withdraw(e, why)
-	t := e.table
-	e.table = nil
-	if t == nil {
-		return
-	}
-	for _, other := range u.executables.byFile {
-		if other.table == t {
-			return
-		}
-	}
-	u.rows.Remove(t)
-}
-
-// expose publishes where an executable's directory is.
-func (u *Unwinder) expose(e *executable, cell, cells, flags uint32) {
-	u.withdraw(e, 0)
-	k := &u.memory.executables.Value.E[e.id]
-	k.Cell, k.Cells = cell, cells
-	atomic.StoreUint32(&k.Flags, executableLoaded|flags) // orders all stores above
-}
-
-// withdraw has walks not look at an executable's directory any more, and say why.
-func (u *Unwinder) withdraw(e *executable, why uint32) {
-	k := &u.memory.executables.Value.E[e.id]
-	atomic.StoreUint32(&k.Flags, why)
-	atomic.AddUint32(&k.Generation, 1)
-	atomic.StoreUint32(&k.Wanted, 0)
+// end ends the builders.
+func (t *tables) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	t.work.Broadcast()
 }

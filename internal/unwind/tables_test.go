@@ -32,16 +32,16 @@ func offline(t *testing.T, o Options) *Unwinder {
 
 // readable registers a file as one whose table can be built.
 func readable(u *Unwinder, inode uint64) *executable {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	u.tables.mu.Lock()
+	defer u.tables.mu.Unlock()
 	return heldReadable(u, inode)
 }
 
 // heldReadable is readable for callers that hold the lock.
 func heldReadable(u *Unwinder, inode uint64) *executable {
-	e := u.executableOf(1, fileMapping(0x1000, inode, "/file"))
+	e := u.tables.find(1, fileMapping(0x1000, inode, "/file"))
 	e.failed = false
-	u.unload(e, 0)
+	u.tables.unload(e, 0)
 	return e
 }
 
@@ -56,7 +56,7 @@ func rowsFrom(offset, rows int) *paging.Packed {
 
 // published tells whether walks find an executable's rows.
 func (u *Unwinder) published(e *executable) bool {
-	return u.memory.executables.Value.E[e.id].Flags&executableLoaded != 0
+	return u.tables.executables.directory.entry(e).Flags&executableLoaded != 0
 }
 
 // Where the directory is full of tables that are used, a walk is told that there
@@ -64,34 +64,34 @@ func (u *Unwinder) published(e *executable) bool {
 func TestFullDirectory(t *testing.T) {
 	u := offline(t, Options{Rows: minRows})
 	clock := time.Hour
-	u.rows = paging.New(paging.Options{Rows: u.memory.rows.Values, Cells: u.memory.cells.Values[:20], Packed: 1 << 20, Grace: Grace,
+	u.tables.rows = paging.New(paging.Options{Rows: u.memory.rows.Values, Cells: u.memory.cells.Values[:20], Packed: 1 << 20, Grace: Grace,
 		Now: func() time.Duration { clock += Grace; return clock }})
-	flags := func(e *executable) uint32 { return u.memory.executables.Value.E[e.id].Flags }
+	flags := func(e *executable) uint32 { return u.tables.executables.directory.entry(e).Flags }
 	old, recent, next := readable(u, 11), readable(u, 12), readable(u, 13)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	old.runs = Python.runs()
+	u.tables.mu.Lock()
+	defer u.tables.mu.Unlock()
+	old.runs.Store(Python.runs())
 	for _, e := range []*executable{old, recent} {
-		use(e, 1)
-		if !u.publish(e, rowsFrom(0, 10*paging.SlotRows)) {
+		e.uses++
+		if !u.tables.publish(e, rowsFrom(0, 10*paging.SlotRows)) {
 			t.Fatal("no room in an empty directory")
 		}
 	}
-	if u.publish(next, rowsFrom(0, 10*paging.SlotRows)) || flags(next) != executableNoRoom || u.stats.NoRoom != 1 {
-		t.Fatalf("a third table found room; flags %d, counted %d times", flags(next), u.stats.NoRoom)
+	if u.tables.publish(next, rowsFrom(0, 10*paging.SlotRows)) || flags(next) != executableNoRoom || u.tables.stats.NoRoom != 1 {
+		t.Fatalf("a third table found room; flags %d, counted %d times", flags(next), u.tables.stats.NoRoom)
 	}
-	if u.mayBuild(next) {
+	if next.mayBuild() {
 		t.Error("it is built again at once")
 	}
 	clock += time.Minute
-	u.rows.Demand(recent.table, 16)
-	if !u.publish(next, rowsFrom(0, 10*paging.SlotRows)) || !u.published(next) || !u.published(recent) {
+	u.tables.rows.Demand(recent.table, 16)
+	if !u.tables.publish(next, rowsFrom(0, 10*paging.SlotRows)) || !u.published(next) || !u.published(recent) {
 		t.Fatal("what was not used for a minute makes no room")
 	}
-	if old.table != nil || flags(old) != executableEvicted || u.stats.TablesEvicted != 1 {
-		t.Errorf("what made room: table %p, flags %d; %d evicted", old.table, flags(old), u.stats.TablesEvicted)
+	if old.table != nil || flags(old) != executableEvicted || u.tables.stats.TablesEvicted != 1 {
+		t.Errorf("what made room: table %p, flags %d; %d evicted", old.table, flags(old), u.tables.stats.TablesEvicted)
 	}
-	if old.runs != Python.runs() {
+	if old.runs.Load() != Python.runs() {
 		t.Error("which runtime it holds is forgotten")
 	}
 }
@@ -100,14 +100,14 @@ func TestFullDirectory(t *testing.T) {
 func TestProcessesMakeRoom(t *testing.T) {
 	u := offline(t, Options{Rows: minRows})
 	const first = 1 << 22 // beyond any pid
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	u.tracker.mu.Lock()
+	defer u.tracker.mu.Unlock()
 	for pid := first; pid < first+32; pid++ {
 		p := &process{layout: &layout{shared: 1, stale: true, areas: []area{{start: 0x1000, end: 0x2000}}}}
-		u.processes[pid] = p
-		u.publishProcess(pid, p)
+		u.tracker.processes[pid] = p
+		u.tracker.publish(pid, p)
 	}
-	if u.evictProcesses(first, nil) {
+	if u.tracker.evictProcesses(first, nil) {
 		t.Fatal("processes that have just changed are evicted")
 	}
 	for pid := first; pid < first+32; pid++ {
@@ -122,34 +122,34 @@ func TestProcessesMakeRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !u.evictProcesses(first, func() bool { return len(u.processes) <= 25 }) {
+	if !u.tracker.evictProcesses(first, func() bool { return len(u.tracker.processes) <= 25 }) {
 		t.Fatal("no process makes room")
 	}
 	for pid := first + 1; pid < first+8; pid++ {
 		var k kernelProcess
-		if u.processes[pid] != nil || u.maps.Processes.Lookup(uint32(pid), &k) == nil {
+		if u.tracker.processes[pid] != nil || u.maps.Processes.Lookup(uint32(pid), &k) == nil {
 			t.Errorf("process %d is still there", pid)
 		}
 	}
-	if u.processes[first] == nil || u.processes[first+8] == nil || u.stats.ProcessesEvicted != 7 {
-		t.Errorf("%d processes are left, %d evicted", len(u.processes), u.stats.ProcessesEvicted)
+	if u.tracker.processes[first] == nil || u.tracker.processes[first+8] == nil || u.tracker.stats.ProcessesEvicted != 7 {
+		t.Errorf("%d processes are left, %d evicted", len(u.tracker.processes), u.tracker.stats.ProcessesEvicted)
 	}
 }
 
 // What most walks have missed is built first.
 func TestMostWantedFirst(t *testing.T) {
 	u := offline(t, Options{})
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	u.tables.mu.Lock()
+	defer u.tables.mu.Unlock()
 	for inode := range uint64(4) {
-		u.want(heldReadable(u, 11+inode))
+		u.tables.want(heldReadable(u, 11+inode))
 	}
 	for i, misses := range []uint32{3, 70, 0, 8} {
-		u.memory.executables.Value.E[u.executables.byFile[fileID{inode: uint64(11 + i)}].id].Wanted = misses
+		u.tables.queue.directory.entry(u.tables.executables.byFile[fileID{inode: uint64(11 + i)}]).Wanted = misses
 	}
 	var order []uint64
-	for e := u.mostWanted(); e != nil; e = u.mostWanted() {
-		delete(u.wanted, e)
+	for e := u.tables.queue.mostWanted(); e != nil; e = u.tables.queue.mostWanted() {
+		delete(u.tables.queue.wanted, e)
 		order = append(order, e.file.inode)
 	}
 	if len(order) != 4 || order[0] != 12 || order[1] != 14 || order[2] != 11 || order[3] != 13 {
@@ -184,9 +184,9 @@ func TestUnreadableFileIsTriedAgain(t *testing.T) {
 		}
 	}
 	e := fileBehind(u, 2, m)
-	u.mu.Lock()
-	u.identify(e)
-	u.mu.Unlock()
+	u.tables.mu.Lock()
+	u.tables.identify(e)
+	u.tables.mu.Unlock()
 	if e.failed || e.handle == nil || u.published(e) {
 		t.Errorf("failed: %v, handle %v, given up: %v", e.failed, e.handle, u.published(e))
 	}
@@ -208,8 +208,6 @@ func TestCopiesShareRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	var copies []*executable
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	for _, name := range []string{"a", "b"} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, image, 0o755); err != nil {
@@ -224,19 +222,23 @@ func TestCopiesShareRows(t *testing.T) {
 			cmd.Wait()
 		})
 		testwait.Until(t, path+" is mapped", func() bool { // an exec maps the file a little after it is known to succeed
-			if err := u.scan(cmd.Process.Pid); err != nil {
+			if err := u.tracker.scan(cmd.Process.Pid); err != nil {
 				t.Fatal(err)
 			}
-			for _, a := range u.processes[cmd.Process.Pid].layout.areas {
-				if a.executable != nil && a.executable.path == path {
-					copies = append(copies, a.executable)
+			for _, e := range u.tracker.executables(cmd.Process.Pid) {
+				if e.path == path {
+					copies = append(copies, e)
 					return true
 				}
 			}
 			return false
 		})
-		u.loadAll(u.processes[cmd.Process.Pid])
+		for _, e := range u.tracker.executables(cmd.Process.Pid) {
+			u.tables.load(e)
+		}
 	}
+	u.tables.mu.Lock()
+	defer u.tables.mu.Unlock()
 	a, b := copies[0], copies[1]
 	if a == b || !u.published(a) || !u.published(b) || a.table != b.table || a.table == nil {
 		t.Fatalf("tables %p and %p, published %v and %v", a.table, b.table, u.published(a), u.published(b))
@@ -244,13 +246,13 @@ func TestCopiesShareRows(t *testing.T) {
 	if a.currentNotes() == nil || a.currentNotes() != b.currentNotes() {
 		t.Error("what the file tells of runtimes is read for each copy")
 	}
-	before := u.rows.Stats().Tables
-	u.unload(a, 0)
-	if u.rows.Stats().Tables != before || !u.published(b) || b.table == nil {
+	before := u.tables.rows.Stats().Tables
+	u.tables.unload(a, 0)
+	if u.tables.rows.Stats().Tables != before || !u.published(b) || b.table == nil {
 		t.Error("the rows went with the first copy")
 	}
-	u.unload(b, 0)
-	if u.rows.Stats().Tables == before || u.published(b) {
+	u.tables.unload(b, 0)
+	if u.tables.rows.Stats().Tables == before || u.published(b) {
 		t.Error("the rows stayed after the last copy")
 	}
 }

@@ -1,15 +1,15 @@
-// Package unwind owns the tables by which BPF programs walk native stacks.
+// Package unwind owns the maps by which BPF programs walk stacks, and lends them.
 //
-//	/proc scan, mmap records -> mappings of each process
-//	                         -> executables, one per file, shared by all that map it
-//	request from a walk      -> package cfi builds an executable's table (tables.go)
+//	/proc scan, mmap records -> mappings of each process (tracker)
+//	                         -> executables, one per file, shared by all that map it (tables)
+//	                         -> runtimes of languages in each process (runtimes)
+//	request from a walk      -> package cfi builds an executable's table (tables)
 //	                         -> package paging loads those of its rows that walks use
 //
-// The tables live in maps that samplers are handed (Maps); programs read them
-// without locks. Three rules keep a walk on another CPU safe: a table is
-// complete before it is published by one store, an array's cells are given back
-// only after Grace, and everything a program reads from a table is bounded
-// before it is used.
+// Samplers are lent the maps (Lend); their programs read them without locks. Three
+// rules keep a walk on another CPU safe: a table is complete before it is published
+// by one store, an array's cells are given back only after Grace, and everything a
+// program reads from a table is bounded before it is used.
 package unwind
 
 import (
@@ -17,16 +17,18 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/bits"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/diskcache"
+	"atys.dev/atys/internal/lang"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/unwind/paging"
 )
@@ -48,16 +50,6 @@ const (
 	// packedIdle is how long such a table stays after the last walk that used it, where
 	// it is on disk, too.
 	packedIdle = time.Minute
-)
-
-// Frame encoding of bpf/include/unwind.h.
-const (
-	frameOffsetBits = 40
-	frameAnonymous  = 1 << 63
-	frameUnmapped   = 1<<63 | 1<<61
-	frameKernel     = 7 << 61
-	frameLanguage   = 12 << 60
-	languageKind    = 56
 )
 
 // Source is where the unwinder learns about processes; /proc outside tests.
@@ -96,38 +88,23 @@ type Options struct {
 	OnWorker func(name string) (done func())
 }
 
-// Unwinder keeps the tables true to what runs.
+// Unwinder keeps the maps that walks read up to date with what runs. Each of its parts has
+// a lock, and maps that it alone writes: tracker processes and mappings, tables executables
+// and rows, runtimes the parameters of languages. The order of locks is tracker, then
+// tables or runtimes: these two call the tracker only without their lock.
 type Unwinder struct {
 	options Options
-	maps    tables
+	maps    sharedMaps
 	memory  memory
-	rows    *paging.Cache
-	watcher *lifecycle.Watcher
 	execs   link.Link
 	done    sync.WaitGroup
 	stop    chan struct{}
-	work    *sync.Cond // on mu: tells the builders that wanted or closed changed
 
-	attachments chan struct{} // tells attach that unattached has more
-	parameters  map[Language]*ebpf.Map
+	tracker  *tracker
+	tables   *tables
+	runtimes *runtimes
+
 	namers      namers
-	kept        keptTables
-	pace        pace
-
-	mu          sync.Mutex           // guards all below
-	wanted      map[*executable]bool // to be loaded
-	unattached  map[int]*process     // whose runtimes are to be read, and attach has not taken up
-	madeRoom    map[Language]int     // processes whose runtimes were forgotten since the last sweep
-	closed      bool
-	processes   map[int]*process
-	executables executables
-	mappings    *paging.Extents
-	claims      claims
-	retired     []retired
-	unpublished map[int]*process // whose mappings wait for room
-	appeared    []int            // processes first read since the last sweep: their exit event may already have passed
-	stats       Stats
-	threads     func(lifecycle.Event)
 	photographs *photographs
 }
 
@@ -161,40 +138,6 @@ type BuildTime struct {
 	Again  time.Duration // it had been given up for want of room
 }
 
-// tables are the maps of unwind.h, and the program that notes each exec.
-type tables struct {
-	OnExec      *ebpf.Program `ebpf:"on_exec"`
-	Mappings    *ebpf.Map     `ebpf:"mappings"`
-	Executables *ebpf.Map     `ebpf:"executables"`
-	Rows        *ebpf.Map     `ebpf:"rows"`
-	Cells       *ebpf.Map     `ebpf:"cells"`
-	Processes   *ebpf.Map     `ebpf:"processes"`
-	Requests    *ebpf.Map     `ebpf:"requests"`
-	Asked       *ebpf.Map     `ebpf:"asked"`
-	Files       *ebpf.Map     `ebpf:"files"`
-	Execs       *ebpf.Map     `ebpf:"execs"`
-
-	Photographs  *ebpf.Map `ebpf:"photographs"`
-	Photographed *ebpf.Map `ebpf:"photographed"`
-}
-
-func (m *tables) close() (err error) {
-	err = m.OnExec.Close()
-	for _, one := range []*ebpf.Map{m.Mappings, m.Executables, m.Rows, m.Cells, m.Processes, m.Requests, m.Asked, m.Files, m.Execs,
-		m.Photographs, m.Photographed} {
-		err = errors.Join(err, one.Close())
-	}
-	return err
-}
-
-// memory is the kernel's tables, mapped.
-type memory struct {
-	mappings    *bpf.Mapped[kernelMappings]
-	executables *bpf.Mapped[kernelExecutables]
-	rows        *bpf.MappedSlice[uint64]
-	cells       *bpf.MappedSlice[uint64]
-}
-
 // New creates the maps, and has the kernel note what happens from now on.
 // Nothing is tracked until Start.
 func New(o Options) (*Unwinder, error) {
@@ -204,79 +147,66 @@ func New(o Options) (*Unwinder, error) {
 	if o.Wanted == nil {
 		o.Wanted = func(int) bool { return true }
 	}
-	u := &Unwinder{options: o, processes: map[int]*process{}, stop: make(chan struct{}), wanted: map[*executable]bool{}, unattached: map[int]*process{},
-		attachments: make(chan struct{}, 1), parameters: map[Language]*ebpf.Map{}, namers: newNamers(), madeRoom: map[Language]int{}, unpublished: map[int]*process{}}
-	u.work = sync.NewCond(&u.mu)
-	if u.pace.usual = calm; o.Eager {
-		u.pace.usual = batch
-	}
-	var err error
-	if u.kept, err = newKeptTables(o.Tables); err != nil {
+	o.Rows = roomFor(o.Rows)
+	kept, err := newKeptTables(o.Tables)
+	if err != nil {
 		return nil, err
 	}
 	spec, err := loadKernel()
 	if err != nil {
 		return nil, fmt.Errorf("read embedded BPF object: %w", err)
 	}
-	u.stats.RowsMax = roomFor(o.Rows)
-	if err := u.fit(spec); err != nil {
+	if err := fit(spec, o.Rows); err != nil {
 		return nil, err
+	}
+	u := &Unwinder{options: o, stop: make(chan struct{}), namers: newNamers()}
+	u.tables = &tables{options: o, kept: kept, stop: u.stop, queue: queue{wanted: map[*executable]bool{}}}
+	u.tables.work = sync.NewCond(&u.tables.mu)
+	u.tracker = &tracker{options: o, tables: u.tables, usual: calm, processes: map[int]*process{}, unpublished: map[int]*process{}}
+	if o.Eager {
+		u.tracker.usual = batch
 	}
 	if err := spec.LoadAndAssign(&u.maps, nil); err != nil {
 		return nil, bpf.Explain("create the unwinder's maps", err)
 	}
-	if err := u.makeParameters(spec); err != nil {
+	if err := u.open(spec); err != nil {
 		return nil, errors.Join(err, u.Close())
 	}
-	if err := u.memory.open(&u.maps); err != nil {
-		return nil, errors.Join(err, u.Close())
-	}
-	if u.watcher, err = lifecycle.Open(o.CPUs); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch processes: %w", err), u.Close())
-	}
-	u.mappings = paging.NewExtents(0, uint32(len(u.memory.mappings.Value.M)-areaCells))
-	u.executables.init(len(u.memory.executables.Value.E))
-	u.rows = paging.New(paging.Options{Rows: u.memory.rows.Values, Cells: u.memory.cells.Values, Packed: packedPart * 8 * int64(u.stats.RowsMax), Grace: Grace,
-		Now: func() time.Duration { return time.Duration(monotonic()) }})
 	return u, nil
 }
 
-// roomFor rounds a wanted number of rows to one that can be had.
-func roomFor(rows uint32) uint32 {
-	if rows == 0 {
-		return DefaultRows
+// open hands the maps to those who write them.
+func (u *Unwinder) open(spec *ebpf.CollectionSpec) (err error) {
+	if u.runtimes, err = newRuntimes(u.options.Log, spec); err != nil {
+		return err
 	}
-	return 1 << bits.Len32(min(max(rows, minRows), MaxRows)-1)
-}
-
-// fit gives the rows map of a program its size.
-func (u *Unwinder) fit(spec *ebpf.CollectionSpec) error {
-	rows := spec.Maps["rows"]
-	rows.ValueSize, rows.Value = 8*u.stats.RowsMax, nil
-	if err := spec.Variables["rows_mask"].Set(u.stats.RowsMax - 1); err != nil {
-		return fmt.Errorf("size the table of rows: %w", err)
+	if err := u.memory.open(&u.maps); err != nil {
+		return err
+	}
+	t := u.tables
+	t.executables = newExecutables(directory{u.options.Log, u.memory.executables, u.maps.Files})
+	t.queue.directory = t.executables.directory
+	t.rows = paging.New(paging.Options{Rows: u.memory.rows.Values, Cells: u.memory.cells.Values, Packed: packedPart * 8 * int64(u.options.Rows), Grace: Grace,
+		Now: func() time.Duration { return time.Duration(monotonic()) }})
+	t.makeRoom, t.learned = u.tracker.makeRoom, u.tracker.learned
+	u.tracker.kernel, u.tracker.runtimes, u.tracker.layouts = u.maps.Processes, u.runtimes, newLayouts(t, u.memory.mappings)
+	u.runtimes.locate = u.tracker.locate
+	u.runtimes.changed = func(pid int, language Language) {
+		u.tracker.found(pid)
+		if u.options.OnRuntime != nil {
+			u.options.OnRuntime(pid, language)
+		}
+	}
+	if u.tracker.watcher, err = lifecycle.Open(u.options.CPUs); err != nil {
+		return fmt.Errorf("watch processes: %w", err)
 	}
 	return nil
-}
-
-func (m *memory) open(maps *tables) (err error) {
-	if m.mappings, err = bpf.Map[kernelMappings](maps.Mappings); err != nil {
-		return err
-	}
-	if m.executables, err = bpf.Map[kernelExecutables](maps.Executables); err != nil {
-		return err
-	}
-	if m.rows, err = bpf.MapSlice[uint64](maps.Rows); err != nil {
-		return err
-	}
-	m.cells, err = bpf.MapSlice[uint64](maps.Cells)
-	return err
 }
 
 // Lend makes a program that includes unwind.h use this unwinder's maps: load it
 // with the options given.
 func (u *Unwinder) Lend(spec *ebpf.CollectionSpec) (*ebpf.CollectionOptions, error) {
-	if err := u.fit(spec); err != nil {
+	if err := fit(spec, u.options.Rows); err != nil {
 		return nil, err
 	}
 	shared := map[string]*ebpf.Map{
@@ -284,8 +214,8 @@ func (u *Unwinder) Lend(spec *ebpf.CollectionSpec) (*ebpf.CollectionOptions, err
 		"processes": u.maps.Processes, "requests": u.maps.Requests, "asked": u.maps.Asked, "files": u.maps.Files, "execs": u.maps.Execs,
 		"photographs": u.maps.Photographs, "photographed": u.maps.Photographed,
 	}
-	for _, r := range runtimes {
-		shared[r.parameters] = u.parameters[r.language]
+	for _, l := range languages {
+		shared[l.parameters] = u.runtimes.parameters[l.language]
 	}
 	maps.DeleteFunc(shared, func(name string, _ *ebpf.Map) bool { return spec.Maps[name] == nil }) // it walks native code only
 	return &ebpf.CollectionOptions{MapReplacements: shared}, nil
@@ -293,21 +223,134 @@ func (u *Unwinder) Lend(spec *ebpf.CollectionSpec) (*ebpf.CollectionOptions, err
 
 // OnTask has f called, from the tracking goroutine, for each fork, exec, exit
 // and new thread of any process. Set it before Start.
-func (u *Unwinder) OnTask(f func(lifecycle.Event)) { u.threads = f }
+func (u *Unwinder) OnTask(f func(lifecycle.Event)) { u.tracker.threads = f }
 
-// Stats tells what is loaded now and what failed so far.
-func (u *Unwinder) Stats() Stats {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	s := u.stats
-	s.Processes = len(u.processes)
-	s.Executables, s.Loaded = u.executables.count()
-	s.Mappings = u.mappings.Used
-	if u.rows != nil {
-		r := u.rows.Stats()
-		s.Rows, s.PackedBytes = uint32(r.Slots*paging.SlotWords), r.PackedBytes
-		s.Chunks, s.Evicted, s.EvictedNeeded = r.Loads, r.Evictions, r.EvictionsNeeded
+// Start scans what runs and keeps the tables up to date until Close.
+func (u *Unwinder) Start() error {
+	var err error
+	if u.execs, err = link.AttachTracing(link.TracingOptions{Program: u.maps.OnExec}); err != nil {
+		return bpf.Explain("note each exec", err)
 	}
+	requests, err := ringbuf.NewReader(u.maps.Requests)
+	if err != nil {
+		return fmt.Errorf("read the walks' requests: %w", err)
+	}
+	u.photographs, err = followPhotographs(u.maps.Photographs, func(l Language, p lang.Photograph) { u.namers.keep(l, p, u.Runtime) })
+	if err != nil {
+		requests.Close()
+		return err
+	}
+	if err := u.Scan(); err != nil {
+		return errors.Join(err, requests.Close(), u.photographs.reader.Close())
+	}
+	u.start("follow", func() { u.tracker.follow(u.stop) })
+	for range builders {
+		u.start("build", u.tables.build)
+	}
+	u.start("attach", func() { u.runtimes.attach(u.stop) })
+	u.start("serve", func() { u.serve(requests) })
+	u.done.Go(func() {
+		<-u.stop
+		requests.Close()
+		u.photographs.reader.Close()
+	})
+	u.done.Go(u.photographs.follow)
+	return nil
+}
+
+// start runs a worker of the unwinder in a goroutine; u.done waits for it.
+func (u *Unwinder) start(name string, work func()) {
+	u.done.Go(func() {
+		defer u.worker(name)()
+		work()
+	})
+}
+
+// worker reports to Options.OnWorker that a worker starts. The caller calls done when it
+// ends.
+func (u *Unwinder) worker(name string) (done func()) {
+	if u.options.OnWorker == nil {
+		return func() {}
+	}
+	return u.options.OnWorker(name)
+}
+
+// Track scans a process at once, so that its first sample finds everything.
+func (u *Unwinder) Track(pid int) error {
+	defer u.worker("build")()
+	if err := u.tracker.scan(pid); err != nil {
+		return err
+	}
+	all := u.tracker.executables(pid)
+	if u.tables.queue.young.Load() {
+		u.tables.order(all) // in its turn: see Limit
+	} else {
+		for _, e := range all {
+			u.tables.load(e)
+		}
+	}
+	u.runtimes.await(pid)
+	return nil
+}
+
+// Scan reads all processes that are wanted and not known yet: more may be wanted
+// than were at the start.
+func (u *Unwinder) Scan() error { return u.tracker.scanAll() }
+
+// serve answers the walks that found something missing.
+func (u *Unwinder) serve(requests *ringbuf.Reader) {
+	var record ringbuf.Record
+	scanned := map[int]scanning{}
+	for {
+		if err := requests.ReadInto(&record); err != nil {
+			if !errors.Is(err, ringbuf.ErrClosed) {
+				u.options.Log.Error("stop serving walks", "error", err)
+			}
+			return
+		}
+		r, ok := parseRequest(record.RawSample)
+		if !ok {
+			continue
+		}
+		if len(scanned) > 4096 {
+			clear(scanned)
+		}
+		switch pid := int(r.Tgid); {
+		case r.Executable == 0:
+			u.tracker.answer(pid, r.Address, scanned)
+		case u.tables.answer(r.Executable, uint32(r.Address)):
+			u.tracker.hint(pid, r.Sp)
+		}
+	}
+}
+
+func parseRequest(raw []byte) (r kernelRequest, ok bool) {
+	if len(raw) < 24 {
+		return r, false
+	}
+	r.Tgid, r.Executable, r.Address, r.Sp = le.Uint32(raw), le.Uint32(raw[4:]), le.Uint64(raw[8:]), le.Uint64(raw[16:])
+	return r, true
+}
+
+// Runtime returns what is known of a language's runtime in a process.
+func (u *Unwinder) Runtime(pid int, language Language) (lang.Walked, error) {
+	return u.runtimes.find(pid, language)
+}
+
+// Stats returns what is loaded now and what failed so far.
+func (u *Unwinder) Stats() Stats {
+	s := u.tables.count()
+	s.RowsMax = u.options.Rows
+	u.runtimes.mu.Lock()
+	s.ProcessErrors = u.runtimes.errors
+	u.runtimes.mu.Unlock()
+	u.tracker.mu.Lock()
+	defer u.tracker.mu.Unlock()
+	of := u.tracker.stats
+	s.Processes, s.Mappings = len(u.tracker.processes), u.tracker.layouts.free.Used
+	s.ProcessesEvicted, s.EventsLost = of.ProcessesEvicted, of.EventsLost
+	s.NoRoom += of.NoRoom
+	s.ProcessErrors += of.ProcessErrors
 	return s
 }
 
@@ -318,56 +361,32 @@ func (u *Unwinder) Close() error {
 	default:
 		close(u.stop)
 	}
-	u.mu.Lock()
-	u.closed = true
-	u.work.Broadcast()
-	u.mu.Unlock()
-	if u.watcher != nil {
-		u.watcher.Interrupt()
+	u.tables.end()
+	if u.tracker.watcher != nil {
+		u.tracker.watcher.Interrupt()
+	}
+	if u.runtimes != nil {
+		u.runtimes.forgetAll()
 	}
 	u.done.Wait()
-	if u.rows != nil {
-		u.rows.Close()
+	if u.tables.rows != nil {
+		u.tables.rows.Close()
 	}
 	var errs []error
 	if u.execs != nil {
 		errs = append(errs, u.execs.Close())
 	}
-	if u.watcher != nil {
-		errs = append(errs, u.watcher.Close())
+	if u.tracker.watcher != nil {
+		errs = append(errs, u.tracker.watcher.Close())
 	}
-	errs = append(errs, u.memory.mappings.Close(), u.memory.executables.Close(), u.memory.rows.Close(),
-		u.memory.cells.Close(), u.maps.close())
-	for _, m := range u.parameters {
-		errs = append(errs, m.Close())
+	errs = append(errs, u.memory.close(), u.maps.close())
+	if u.runtimes != nil {
+		errs = append(errs, u.runtimes.close())
 	}
-	u.executables.close()
+	u.tables.executables.close()
 	return errors.Join(errs...)
 }
 
-// retired is an extent that programs may still look at.
-type retired struct {
-	from *paging.Extents
-	run  paging.Extent
-	at   time.Time
-}
+func monotonic() uint64 { return bpf.Clock(unix.CLOCK_MONOTONIC) }
 
-// retire gives a run back once no program can be looking at it.
-func (u *Unwinder) retire(from *paging.Extents, run paging.Extent) {
-	if run.Count > 0 {
-		u.retired = append(u.retired, retired{from, run, time.Now()})
-	}
-}
-
-// reclaim frees the runs whose grace has passed.
-func (u *Unwinder) reclaim() {
-	n := 0
-	for _, r := range u.retired {
-		if time.Since(r.at) < Grace {
-			break
-		}
-		r.from.Put(r.run)
-		n++
-	}
-	u.retired = u.retired[n:]
-}
+func isNotExist(err error) bool { return errors.Is(err, ebpf.ErrKeyNotExist) }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,18 +44,7 @@ func tracked(t *testing.T, o Options) *Unwinder {
 }
 
 func (u *Unwinder) knows(pid int, path string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	p := u.processes[pid]
-	if p == nil {
-		return false
-	}
-	for _, a := range p.layout.areas {
-		if a.executable != nil && filepath.Base(a.executable.path) == path {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(u.tracker.executables(pid), func(e *executable) bool { return filepath.Base(e.path) == path })
 }
 
 // A process that starts while we watch is known with what it maps, and
@@ -69,22 +59,14 @@ func TestFollow(t *testing.T) {
 	testwait.Until(t, "sleep is known by its executable", func() bool { return u.knows(pid, "sleep") })
 	testwait.Until(t, "sleep's libc is known", func() bool { return u.knows(pid, "libc.so.6") })
 	testwait.Until(t, "its tables are loaded without being asked for", func() bool {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		for _, a := range u.processes[pid].layout.areas {
-			if a.executable != nil && a.executable.table == nil && !a.executable.failed {
-				return false
-			}
-		}
-		return true
+		all := u.tracker.executables(pid)
+		u.tables.mu.Lock()
+		defer u.tables.mu.Unlock()
+		return !slices.ContainsFunc(all, func(e *executable) bool { return e.table == nil && !e.failed })
 	})
 	cmd.Process.Kill()
 	cmd.Wait()
-	testwait.Until(t, "sleep is forgotten", func() bool {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		return u.processes[pid] == nil
-	})
+	testwait.Until(t, "sleep is forgotten", func() bool { return u.tracker.executables(pid) == nil })
 }
 
 // Many short processes leave nothing behind.
@@ -149,9 +131,7 @@ func TestUnreadableFiles(t *testing.T) {
 	if err := u.Track(os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
-	u.mu.Lock()
-	id := u.processes[os.Getpid()].layout.areas[0].executable.id
-	u.mu.Unlock()
+	id := u.tracker.executables(os.Getpid())[0].id
 	f, ok := u.File(id)
 	if !ok || f.Path == "" || f.BuildID == "" {
 		t.Errorf("file %+v, %v", f, ok)
