@@ -165,17 +165,17 @@ func readELF(handle *os.File) (*binfile.File, error) {
 
 // executables are all files known.
 type executables struct {
-	directory directory
-	byFile    map[fileID]*executable
-	byID      []*executable // index 0 is no executable
-	unused    []uint32      // the first is the next: none is used again at once
-	times     []uint32      // how often each number was given away
-	claims    claims
+	entries entries
+	byFile  map[fileID]*executable
+	byID    []*executable // index 0 is no executable
+	unused  []uint32      // the first is the next: none is used again at once
+	times   []uint32      // how often each number was given away
+	claims  claims
 }
 
-func newExecutables(d directory) executables {
-	x := executables{directory: d, byFile: map[fileID]*executable{}, byID: make([]*executable, 1, 64), claims: claims{}}
-	ids := len(d.memory.Value.E)
+func newExecutables(all entries) executables {
+	x := executables{entries: all, byFile: map[fileID]*executable{}, byID: make([]*executable, 1, 64), claims: claims{}}
+	ids := len(all.memory.Value.E)
 	x.times = make([]uint32, ids)
 	for id := 1; id < ids; id++ {
 		x.unused = append(x.unused, uint32(id))
@@ -226,7 +226,7 @@ func (x *executables) register(file fileID, path string) *executable {
 		x.byID = append(x.byID, nil)
 	}
 	x.byID[id] = e
-	x.directory.register(e)
+	x.entries.register(e)
 	return e
 }
 
@@ -234,7 +234,7 @@ func (x *executables) register(file fileID, path string) *executable {
 func (x *executables) remove(e *executable) {
 	e.close()
 	delete(x.byFile, e.file)
-	x.directory.forget(e)
+	x.entries.forget(e)
 	x.byID[e.id] = nil
 	x.unused = append(x.unused, e.id)
 }

@@ -263,7 +263,7 @@ func (t *tables) publish(e *executable, packed *paging.Packed) bool {
 	}
 	e.refused = time.Now()
 	t.stats.NoRoom++
-	t.executables.directory.refuse(e)
+	t.executables.entries.refuse(e)
 	return false
 }
 
@@ -285,7 +285,7 @@ func (t *tables) adopt(e *executable, table *paging.Table) {
 		flags |= executableFramePointers
 	}
 	cell, cells := table.First()
-	t.executables.directory.expose(e, cell, cells, flags)
+	t.executables.entries.expose(e, cell, cells, flags)
 }
 
 // dismiss answers the walks that wait for rows of an executable that nobody will load
@@ -318,7 +318,7 @@ func (s *Stats) countBuild(took time.Duration, again, asked bool) {
 // or that were built a moment ago and are needed again, now that they may be built.
 func (t *tables) wantRefused() {
 	for _, e := range t.executables.byFile {
-		waits := len(e.missing) > 0 || e.table == nil && e.asked && t.executables.directory.missed(e) != 0
+		waits := len(e.missing) > 0 || e.table == nil && e.asked && t.executables.entries.missed(e) != 0
 		if waits && !e.building && !e.failed && e.mayBuild() {
 			t.want(e)
 		}
@@ -328,7 +328,7 @@ func (t *tables) wantRefused() {
 // unload withdraws an executable's table, and removes that where no other
 // executable has it. What the file holds stays known.
 func (t *tables) unload(e *executable, why uint32) {
-	t.executables.directory.withdraw(e, why)
+	t.executables.entries.withdraw(e, why)
 	table := e.table
 	e.table = nil
 	if table != nil && t.executables.with(table) == nil {

@@ -27,7 +27,7 @@ func TestYoungTablesWait(t *testing.T) {
 		clear(u.tables.queue.wanted)
 		for _, e := range all {
 			u.tables.queue.wanted[e] = true
-			atomic.StoreUint32(&u.tables.queue.directory.entry(e).Wanted, 1)
+			atomic.StoreUint32(&u.tables.queue.entries.entry(e).Wanted, 1)
 		}
 	}
 	wanted(fresh)
@@ -50,7 +50,7 @@ func TestYoungTablesWait(t *testing.T) {
 	if _, wait := u.next(t); !u.tables.queue.wanted[fresh] || u.tables.queue.wanted[gone] || wait == 0 {
 		t.Errorf("the young one is wanted: %v, the one that is gone: %v, wait %v", u.tables.queue.wanted[fresh], u.tables.queue.wanted[gone], wait)
 	}
-	if n := atomic.LoadUint32(&u.tables.queue.directory.entry(gone).Wanted); n != 0 || u.Stats().Skipped != 1 {
+	if n := atomic.LoadUint32(&u.tables.queue.entries.entry(gone).Wanted); n != 0 || u.Stats().Skipped != 1 {
 		t.Errorf("walks do not ask for the skipped one again: %d, %d skipped", n, u.Stats().Skipped)
 	}
 	fresh.met = long

@@ -11,9 +11,9 @@ import (
 
 // queue decides which table is built next.
 type queue struct {
-	wanted    map[*executable]bool // to be loaded
-	directory directory
-	skipped   int
+	wanted  map[*executable]bool // to be loaded
+	entries entries
+	skipped int
 
 	limit cputime.Bucket
 	young atomic.Bool // tables of young files wait
@@ -90,7 +90,7 @@ func (q *queue) ready(cache *paging.Cache) *executable {
 func (q *queue) mostWanted() (most *executable) {
 	missed := uint32(0)
 	for e := range q.wanted {
-		n := q.directory.missed(e) + uint32(len(e.missing))
+		n := q.entries.missed(e) + uint32(len(e.missing))
 		if most == nil || n > missed {
 			most, missed = e, n
 		}
@@ -102,7 +102,7 @@ func (q *queue) mostWanted() (most *executable) {
 func (q *queue) skip(e *executable, cache *paging.Cache) {
 	q.skipped++
 	e.dismiss(cache)
-	q.directory.answer(e)
+	q.entries.answer(e)
 }
 
 // onThread runs work and returns the CPU time it took. It locks the goroutine to its

@@ -83,7 +83,7 @@ func (t *tables) find(pid int, m lifecycle.Mapping) *executable {
 		return e
 	case e.worthRetry(pid):
 		e.failed, e.identified = false, false
-		t.executables.directory.withdraw(e, 0)
+		t.executables.entries.withdraw(e, 0)
 		e.close()
 		t.opened(e, pid, handle, err)
 		return e
@@ -221,7 +221,7 @@ func (t *tables) giveUp(e *executable) {
 	if e.buildID == "" {
 		e.buildID = "path-" + e.path
 	}
-	t.executables.directory.expose(e, 0, 0, 0)
+	t.executables.entries.expose(e, 0, 0, 0)
 }
 
 // evict forgets a file.

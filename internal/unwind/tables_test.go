@@ -56,7 +56,7 @@ func rowsFrom(offset, rows int) *paging.Packed {
 
 // published tells whether walks find an executable's rows.
 func (u *Unwinder) published(e *executable) bool {
-	return u.tables.executables.directory.entry(e).Flags&executableLoaded != 0
+	return u.tables.executables.entries.entry(e).Flags&executableLoaded != 0
 }
 
 // Where the directory is full of tables that are used, a walk is told that there
@@ -66,7 +66,7 @@ func TestFullDirectory(t *testing.T) {
 	clock := time.Hour
 	u.tables.rows = paging.New(paging.Options{Rows: u.memory.rows.Values, Cells: u.memory.cells.Values[:20], Packed: 1 << 20, Grace: Grace,
 		Now: func() time.Duration { clock += Grace; return clock }})
-	flags := func(e *executable) uint32 { return u.tables.executables.directory.entry(e).Flags }
+	flags := func(e *executable) uint32 { return u.tables.executables.entries.entry(e).Flags }
 	old, recent, next := readable(u, 11), readable(u, 12), readable(u, 13)
 	u.tables.mu.Lock()
 	defer u.tables.mu.Unlock()
@@ -145,7 +145,7 @@ func TestMostWantedFirst(t *testing.T) {
 		u.tables.want(heldReadable(u, 11+inode))
 	}
 	for i, misses := range []uint32{3, 70, 0, 8} {
-		u.tables.queue.directory.entry(u.tables.executables.byFile[fileID{inode: uint64(11 + i)}]).Wanted = misses
+		u.tables.queue.entries.entry(u.tables.executables.byFile[fileID{inode: uint64(11 + i)}]).Wanted = misses
 	}
 	var order []uint64
 	for e := u.tables.queue.mostWanted(); e != nil; e = u.tables.queue.mostWanted() {

@@ -184,8 +184,8 @@ func (u *Unwinder) open(spec *ebpf.CollectionSpec) (err error) {
 		return err
 	}
 	t := u.tables
-	t.executables = newExecutables(directory{u.options.Log, u.memory.executables, u.maps.Files})
-	t.queue.directory = t.executables.directory
+	t.executables = newExecutables(entries{u.options.Log, u.memory.executables, u.maps.Files})
+	t.queue.entries = t.executables.entries
 	t.rows = paging.New(paging.Options{Rows: u.memory.rows.Values, Cells: u.memory.cells.Values, Packed: packedPart * 8 * int64(u.options.Rows), Grace: Grace,
 		Now: func() time.Duration { return time.Duration(monotonic()) }})
 	t.makeRoom, t.learned = u.tracker.makeRoom, u.tracker.learned
