@@ -46,8 +46,8 @@ type QuotaError struct {
 	What  string
 	Limit int64
 	Later bool // once something is dropped it may be kept
-	// Refused are the windows of the batch that ask for it, by their places there, and
-	// which of those they contain; none of these: they themselves. nil: the whole batch.
+	// Refused are the windows or records of the batch that ask for it, by their places there,
+	// and which of those they contain; none of these: they themselves. nil: the whole batch.
 	Refused map[int][]int
 }
 
@@ -61,9 +61,10 @@ func (e *QuotaError) Error() string {
 // Usage is what a tenant takes, in bytes. An engine counts as its disk does: in
 // blocks, after it has compressed them, and never less than there is.
 type Usage struct {
-	Levels map[Level]LevelUsage
-	Stacks int64 // stacks, their names, and series
-	Recent int64 // of all: written last, and not told apart yet
+	Levels  map[Level]LevelUsage
+	Records LevelUsage // they are dropped together with raw windows
+	Stacks  int64      // stacks, their names, and series
+	Recent  int64      // of all: written last, and not told apart yet
 }
 
 // LevelUsage is that of a level's windows.
@@ -74,7 +75,7 @@ type LevelUsage struct {
 
 // Bytes is all of it.
 func (u *Usage) Bytes() int64 {
-	sum := u.Stacks + u.Recent
+	sum := u.Stacks + u.Records.Bytes + u.Recent
 	for _, l := range u.Levels {
 		sum += l.Bytes
 	}
@@ -83,11 +84,12 @@ func (u *Usage) Bytes() int64 {
 
 // Oldest gives what is to be dropped first to make room: the oldest day of the
 // lowest level that has one before today. What was added up of it stays, and is
-// dropped when there is nothing below it. False: there is only today's.
+// dropped when there is nothing below it. With the raw level, records are dropped.
+// False: there is only today's.
 func (u *Usage) Oldest(now time.Time) (level Level, before time.Time, ok bool) {
 	for _, level := range droppable() {
 		if u.old(level, now) {
-			return level, u.Levels[level].First.UTC().Truncate(day).Add(day), true
+			return level, u.dropped(level).First.UTC().Truncate(day).Add(day), true
 		}
 	}
 	return 0, time.Time{}, false
@@ -99,7 +101,7 @@ func (u *Usage) Lasting(now time.Time) int64 {
 	left := u.Bytes() - u.Recent
 	for _, level := range droppable() {
 		if u.old(level, now) {
-			left -= u.Levels[level].Bytes
+			left -= u.dropped(level).Bytes
 		}
 	}
 	return left
@@ -110,9 +112,22 @@ func droppable() []Level {
 	return []Level{Raw, Service1m, Series10m, Service10m, Series1h, Service1h}
 }
 
+// dropped is what is dropped with a level.
+func (u *Usage) dropped(level Level) LevelUsage {
+	of := u.Levels[level]
+	if level != Raw {
+		return of
+	}
+	of.Bytes += u.Records.Bytes
+	if r := u.Records.First; of.First.IsZero() || !r.IsZero() && r.Before(of.First) {
+		of.First = r
+	}
+	return of
+}
+
 // old tells whether a level has windows of before today.
 func (u *Usage) old(level Level, now time.Time) bool {
-	first := u.Levels[level].First
+	first := u.dropped(level).First
 	return !first.IsZero() && first.Before(now.UTC().Truncate(day))
 }
 

@@ -27,7 +27,7 @@ func (w *writer) text(s string) {
 var words = []string{"", "cpu", "nanoseconds", "count", string(profile.DesignRandomised), string(profile.DesignCensus),
 	"sum_exec_runtime, split by utime:stime", "schedstat", "CPU clocks of its processes",
 	"auto", "atys", "began", "changed", "returned", "steady", "stays", "few", profile.ByServer, profile.ByAgent, profile.ByBudget,
-	"none", string(profile.BaseWall), string(profile.BaseRunQueue), string(profile.BaseBytes), "off-cpu", "waits"}
+	"none", string(profile.BaseWall), string(profile.BaseRunQueue), string(profile.BaseBytes), "off-cpu", "waits", profile.EncodingJSON}
 
 // otherWord is read for a word of a later version.
 const otherWord = "other"

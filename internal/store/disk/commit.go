@@ -26,6 +26,7 @@ const (
 type commit struct {
 	tenant *tenant
 	pairs  [][2][]byte
+	sent   bool                // the pairs came from outside, and are not rolled up
 	claims []claim             // of those of the pairs that contain others
 	stale  map[store.Step]bool // that the pairs' windows lie in
 	rolled *store.Step         // that the pairs are all of
@@ -124,7 +125,7 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 	t.encoding.RLock()
 	defer t.encoding.RUnlock()
 	c := t.newCommit()
-	c.stale = map[store.Step]bool{}
+	c.sent, c.stale = level == store.Raw, map[store.Step]bool{}
 	for _, i := range r.byService() {
 		w := &r.batch.Windows[i]
 		l, err := r.resolve(w)

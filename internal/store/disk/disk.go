@@ -1,4 +1,4 @@
-// Package disk keeps windows in a directory: Pebble, one database for one server.
+// Package disk keeps windows and records in a directory: Pebble, one database for one server.
 //
 //	Put     stacks -> calls of a service's dictionary (dictionary.go), rows sorted by them (window.go)
 //	        -> a batch that waits a moment for others, is synced once, and answers all (commit.go)
@@ -47,6 +47,7 @@ type Options struct {
 
 // Store is an open database; see store.Store.
 type Store struct {
+	records
 	options Options
 	log     *slog.Logger
 	cache   *pebble.Cache
@@ -88,6 +89,7 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{options: o, log: o.Log, commits: make(chan *commit), stop: make(chan struct{}), done: make(chan struct{}),
 		tenants: map[string]*tenant{}, cache: pebble.NewCache(cacheBytes)}
+	s.records = records{s}
 	var err error
 	if s.db, err = s.open(); err != nil {
 		s.cache.Unref()
@@ -221,13 +223,17 @@ func (s *Store) Drop(ctx context.Context, tenant string, level store.Level, befo
 	if before.After(lastStart) {
 		before = lastStart
 	}
-	d := &drop{level, days(before)}
+	return (&drop{level, days(before)}).from(ctx, s, t)
+}
+
+// from deletes what is to be deleted from a tenant.
+func (d *drop) from(ctx context.Context, s *Store, t *tenant) error {
 	if err := s.commit(ctx, &commit{tenant: t, drop: d}); err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.dropped[level] = max(t.dropped[level], d.before)
+	t.dropped[d.level] = max(t.dropped[d.level], d.before)
 	t.usage.known = false
 	return nil
 }
@@ -241,23 +247,30 @@ func (s *Store) Dropped(_ context.Context, tenant string) (map[store.Level]time.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	dropped := map[store.Level]time.Time{}
-	for level, before := range t.dropped {
-		dropped[level] = dayTime(before)
+	for _, level := range levels {
+		if before, ok := t.dropped[level]; ok {
+			dropped[level] = dayTime(before)
+		}
 	}
 	return dropped, nil
 }
 
-// drop is days of a level that are to be forgotten.
+// drop is days of a level that are to be forgotten, or of records.
 type drop struct {
 	level  store.Level
 	before uint32
 }
 
 func (d *drop) add(b *pebble.Batch, tenant string) error {
+	marked := b.Set(droppedKey(tenant, d.level), key(nil).number(d.before), nil)
+	if d.level == recordLevel {
+		first := newKey(spaceRecords, tenant)
+		return errors.Join(b.DeleteRange(first, append(key(nil), first...).number(d.before), nil), marked)
+	}
 	first := levelKey(tenant, d.level)
 	end := append(key(nil), first...).number(d.before)
 	claims := b.DeleteRange(claimKey(first), claimKey(end), nil)
-	return errors.Join(b.DeleteRange(first, end, nil), claims, b.Set(droppedKey(tenant, d.level), key(nil).number(d.before), nil))
+	return errors.Join(b.DeleteRange(first, end, nil), claims, marked)
 }
 
 // Tenants lists all that ever wrote; see store.Store.
@@ -275,7 +288,7 @@ func (s *Store) Tenants(context.Context) ([]string, error) {
 // found by their windows, if these can be read: else the list is not whole.
 func (d *database) tenants() (names []string, whole bool, err error) {
 	whole = true
-	for _, space := range []byte{spaceSeries, spaceWindows} {
+	for _, space := range []byte{spaceSeries, spaceWindows, spaceRecords} {
 		found, all, err := d.tenantsIn(space)
 		if err != nil {
 			return nil, false, err

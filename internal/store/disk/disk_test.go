@@ -9,11 +9,13 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, storetest.Engine{Open: func(t *testing.T, quotas store.Quotas) store.Store {
+	e := storetest.Engine{Open: func(t *testing.T, quotas store.Quotas) store.Store {
 		s, err := disk.Open(disk.Options{Dir: t.TempDir(), Quotas: quotas})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
-	}})
+	}}
+	storetest.Run(t, e)
+	t.Run("records", func(t *testing.T) { storetest.RunRecords(t, e) })
 }

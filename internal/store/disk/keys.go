@@ -11,9 +11,10 @@ import (
 // Keys, in the order in which they lie. A text is its length and itself; a
 // number has its high byte first, so that keys sort as numbers do.
 //
-//	'b' tenant level                   the day before which all was dropped
+//	'b' tenant level                   the day before which all was dropped; of records under level 255
 //	'c' as 'w'                         the key of what contains this window (claims.go)
 //	'd' tenant service first           calls, numbered from first on (dictionary.go)
+//	'e' tenant day service series kind start run sequence    a record (records.go)
 //	'l' tenant service first           leaves, numbered from first on
 //	'n' tenant place                   its names
 //	'p' tenant first                   places, numbered from first on
@@ -29,6 +30,7 @@ const (
 	spaceDropped = 'b'
 	spaceClaims  = 'c'
 	spaceCalls   = 'd'
+	spaceRecords = 'e'
 	spaceLeaves  = 'l'
 	spaceNames   = 'n'
 	spacePlaces  = 'p'

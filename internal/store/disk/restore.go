@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -162,10 +163,10 @@ func (d *database) restoreSeries(t *tenant) error {
 	return err
 }
 
-// seriesNamed is how many series there must be for all windows of a tenant, and
-// for those that others contain.
+// seriesNamed is how many series there must be for all windows and records of a tenant,
+// and for windows that others contain.
 func (d *database) seriesNamed(t *tenant) (most int64, err error) {
-	for _, prefix := range t.windowSpaces() {
+	for _, prefix := range append(t.windowSpaces(), newKey(spaceRecords, t.name)) {
 		err := d.walk(prefix, func(rest, _ []byte) error {
 			r := reader{data: rest}
 			r.fixed() // the day
@@ -233,7 +234,7 @@ func (d *database) restoreSteps(t *tenant) error {
 // restoreLimits reads what was dropped. Where that is damaged answers do not tell
 // of it until more is.
 func (d *database) restoreLimits(t *tenant) error {
-	for _, level := range levels {
+	for _, level := range append(slices.Clone(levels), recordLevel) {
 		value, closer, err := d.Get(droppedKey(t.name, level))
 		if errors.Is(err, pebble.ErrNotFound) {
 			continue

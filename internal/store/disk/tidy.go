@@ -13,7 +13,7 @@ import (
 )
 
 // A series is gone once no window is left of it at any level, nor anything of it in
-// one that contains others; a dictionary once no series of its service is left.
+// one that contains others, nor a record; a dictionary once no series of its service is left.
 // The number of a series goes to another one, though not before the tenant is
 // tidied again: who asks meanwhile for the one that is gone finds nothing.
 //
@@ -21,8 +21,8 @@ import (
 // generation. What is looked for is what was written until a new one began; what is
 // put since then marks its series, and is not looked for.
 
-// evidence is a day of a level of which a series has windows: until that is dropped
-// nobody looks again. The zero value is none.
+// evidence is a day of a level of which a series has windows, or records: until that is
+// dropped nobody looks again. The zero value is none.
 type evidence struct {
 	level store.Level
 	day   uint32
@@ -117,7 +117,7 @@ func (s *Store) suspects(t *tenant) map[string]map[uint32]*series {
 	return all
 }
 
-// search takes those away that have windows. Of the levels it begins with the one
+// search takes those away that have windows or records. Of the levels it begins with the one
 // that has the fewest, and of the days with the last.
 func (d *database) search(ctx context.Context, t *tenant, suspects map[string]map[uint32]*series) error {
 	for _, level := range slices.Backward(levels) {
@@ -137,6 +137,9 @@ func (d *database) search(ctx context.Context, t *tenant, suspects map[string]ma
 		if err != nil {
 			return err
 		}
+	}
+	if err := (&recordCursor{db: d, tenant: t}).exclude(suspects); err != nil {
+		return err
 	}
 	return d.searchClaims(ctx, t, suspects)
 }

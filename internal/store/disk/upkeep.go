@@ -23,6 +23,7 @@ type TenantStatistics struct {
 	Bytes, Quota      int64 // all that it takes, and may take; a quota of 0: any
 	Stacks, Recent    int64 // of Bytes: stacks, places, names and series; not told apart yet
 	Levels            []LevelStatistics
+	Records           RecordStatistics
 	Stale             int // steps that are to be added up
 	Dictionaries      int
 	Calls             int // of all dictionaries
@@ -36,6 +37,12 @@ type LevelStatistics struct {
 	Bytes       int64
 	First, Last time.Time // days; zero where there are none
 	Dropped     time.Time // windows before it were; zero: none
+}
+
+// RecordStatistics are those of records.
+type RecordStatistics struct {
+	Count int
+	Bytes int64
 }
 
 // Stat counts what the store holds. It reads every key.
@@ -103,7 +110,11 @@ func (s *Store) statTenant(ctx context.Context, db *database, t *tenant) (*Tenan
 		}
 		of.Levels = append(of.Levels, l)
 	}
-	return of, nil
+	of.Records.Bytes = usage.Records.Bytes
+	return of, db.walk(newKey(spaceRecords, t.name), func(_, _ []byte) error {
+		of.Records.Count++
+		return ctx.Err()
+	}, leftOut)
 }
 
 // services lists those that series are of.
@@ -164,6 +175,9 @@ func (s *Store) Check(ctx context.Context, tell func(problem string)) error {
 			if err := s.checkService(ctx, db, t, service, tell); err != nil {
 				return err
 			}
+		}
+		if err := (&recordCursor{db: db, tenant: t}).check(ctx, tell); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -107,7 +107,7 @@ func (s *Store) within(db *database, group []*commit) (may []*commit) {
 	for _, c := range group {
 		quota := s.options.Quotas.Of(c.tenant.name)
 		level := store.Service1h // or any above the raw one
-		if len(c.stale) > 0 {
+		if c.sent {
 			level = store.Raw
 		}
 		if quota.Bytes > 0 && len(c.pairs) > 0 && s.full(db, c.tenant, quota, level, more[c.tenant], held{}) {
@@ -150,7 +150,8 @@ func (s *Store) full(db *database, t *tenant, quota store.Quota, level store.Lev
 type span struct {
 	from, to key
 	level    store.Level
-	windows  bool // else they explain some
+	windows  bool // else they are records, or explain some
+	records  bool
 }
 
 // spans are all keys of a tenant but marks. Days that were dropped are left out:
@@ -165,9 +166,11 @@ func (t *tenant) spans() (all []span) {
 	for _, level := range levels {
 		prefix := levelKey(t.name, level)
 		for _, prefix := range []key{prefix, claimKey(prefix)} {
-			all = append(all, span{append(key(nil), prefix...).number(t.dropped[level]), prefix.after(), level, true})
+			all = append(all, span{from: append(key(nil), prefix...).number(t.dropped[level]), to: prefix.after(), level: level, windows: true})
 		}
 	}
+	prefix := newKey(spaceRecords, t.name)
+	all = append(all, span{from: append(key(nil), prefix...).number(t.dropped[recordLevel]), to: prefix.after(), records: true})
 	return all
 }
 
@@ -188,21 +191,21 @@ func (s *Store) measureOnce(db *database, t *tenant, log int64) (*store.Usage, e
 	u := &store.Usage{Levels: map[store.Level]store.LevelUsage{}}
 	estimated := false
 	for _, one := range t.spans() {
-		bytes, all, err := db.count(one)
-		if err == nil && !all || isDamage(err) {
-			estimated = true
-			bytes, err = db.estimate(one)
-		}
+		bytes, exact, err := db.size(one)
 		if err != nil {
 			return nil, fmt.Errorf("measure the store: %w", err)
 		}
-		if !one.windows {
+		estimated = estimated || !exact
+		switch {
+		case one.windows:
+			of := u.Levels[one.level]
+			of.Bytes += bytes
+			u.Levels[one.level] = of
+		case one.records:
+			u.Records.Bytes += bytes
+		default:
 			u.Stacks += bytes
-			continue
 		}
-		of := u.Levels[one.level]
-		of.Bytes += bytes
-		u.Levels[one.level] = of
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,14 +216,9 @@ func (s *Store) measureOnce(db *database, t *tenant, log int64) (*store.Usage, e
 	return u, nil
 }
 
-// estimate is what keys take in files.
-func (d *database) estimate(s span) (int64, error) {
-	bytes, err := d.EstimateDiskUsage(s.from, s.to)
-	return int64(bytes), err
-}
-
-// count is what keys have been written as, if that is little.
-func (d *database) count(s span) (bytes int64, all bool, err error) {
+// size is what keys have been written as, if that is little, else about what they take in
+// files.
+func (d *database) size(s span) (bytes int64, exact bool, err error) {
 	it, err := d.NewIter(&pebble.IterOptions{LowerBound: s.from, UpperBound: s.to})
 	if err != nil {
 		return 0, false, err
@@ -230,7 +228,11 @@ func (d *database) count(s span) (bytes int64, all bool, err error) {
 		value := it.LazyValue()
 		bytes += int64(len(it.Key()) + value.Len())
 	}
-	return bytes, !valid, errors.Join(it.Error(), it.Close())
+	if err = errors.Join(it.Error(), it.Close()); err != nil && !isDamage(err) || err == nil && !valid {
+		return bytes, true, err
+	}
+	estimate, err := d.EstimateDiskUsage(s.from, s.to)
+	return int64(estimate), false, err
 }
 
 // Usage tells what a tenant takes; see store.Store.
@@ -256,6 +258,9 @@ func (s *Store) Usage(ctx context.Context, tenant string) (*store.Usage, error) 
 		}
 		u.Levels[level] = of
 	}
+	if u.Records.First, err = db.firstDay(newKey(spaceRecords, tenant)); err != nil {
+		return nil, err
+	}
 	return u, ctx.Err()
 }
 
@@ -272,11 +277,7 @@ func (s *Store) Largest(ctx context.Context, tenant string) (service string, mos
 	}
 	for _, name := range t.services() {
 		prefix := newKey(spaceCalls, tenant).text(name)
-		one := span{from: prefix, to: prefix.after()}
-		bytes, all, err := db.count(one)
-		if err == nil && !all || isDamage(err) {
-			bytes, err = db.estimate(one)
-		}
+		bytes, _, err := db.size(span{from: prefix, to: prefix.after()})
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return "", 0, fmt.Errorf("measure the store: %w", err)
 		}

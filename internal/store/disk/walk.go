@@ -17,7 +17,12 @@ func isDamage(err error) bool { return errors.Is(err, errDamaged) || pebble.IsCo
 // walk gives every key and value that begin with a prefix and can be read. Each
 // part that cannot, or that give calls damaged, is lost; keys stay in their order.
 func (d *database) walk(prefix key, give func(rest, value []byte) error, lost func(error)) error {
-	for from := prefix; from != nil; {
+	return d.walkFrom(prefix, prefix, give, lost)
+}
+
+// walkFrom is walk, from a key on.
+func (d *database) walkFrom(prefix, from key, give func(rest, value []byte) error, lost func(error)) error {
+	for from != nil {
 		last, err := d.stretch(prefix, from, give, lost)
 		if err == nil || !isDamage(err) {
 			return err

@@ -1,4 +1,4 @@
-// Package mem keeps windows in memory, as a cluster would that agrees with itself later: what was put is seen after a while.
+// Package mem keeps windows and records in memory, as a cluster would that agrees with itself later: what was put is seen after a while.
 //
 // It is for tests: of the contract, that it asks no more than such a cluster can
 // give, and of callers, that they do not lean on seeing what they just wrote.
@@ -35,6 +35,7 @@ type tenant struct {
 	stale   map[store.Step]bool
 	dropped map[store.Level]time.Time
 	pending []*entry
+	records records
 	series  map[string]bool
 	// Windows that came, and those that windows which came contain, by which. Even
 	// a cluster that shows late what was put has to know.
@@ -73,6 +74,7 @@ func (s *Store) Settle() {
 	defer s.mu.Unlock()
 	for _, t := range s.tenants {
 		t.show(len(t.pending))
+		t.records.show(len(t.records.pending))
 	}
 }
 
@@ -101,6 +103,7 @@ func (s *Store) open(name string) (*tenant, error) {
 		s.tenants[name] = t
 	}
 	t.show(s.rng.IntN(len(t.pending) + 1))
+	t.records.show(s.rng.IntN(len(t.records.pending) + 1))
 	return t, nil
 }
 
@@ -130,7 +133,11 @@ func (s *Store) Put(_ context.Context, name string, level store.Level, b *store.
 	if err := t.overlap(level, b); err != nil {
 		return err
 	}
-	if err := t.admit(b, s.Quotas.Of(name).Series); err != nil {
+	var series []string
+	for i := range b.Windows {
+		series = append(series, b.Windows[i].Series.String())
+	}
+	if err := t.admit(series, s.Quotas.Of(name).Series); err != nil {
 		return err
 	}
 	for i := range b.Windows {
@@ -334,7 +341,7 @@ func (s *Store) Tenants(context.Context) (names []string, err error) {
 		return nil, store.ErrClosed
 	}
 	for name, t := range s.tenants {
-		if len(t.seen)+len(t.pending) > 0 {
+		if len(t.seen)+len(t.pending)+len(t.records.all()) > 0 {
 			names = append(names, name)
 		}
 	}
@@ -407,6 +414,9 @@ func (s *Store) Tidy(_ context.Context, name string) error {
 	}
 	for _, e := range t.pending {
 		left[e.key.series] = true
+	}
+	for k := range t.records.all() {
+		left[k.series] = true
 	}
 	maps.DeleteFunc(t.series, func(series string, _ bool) bool { return !left[series] })
 	return nil

@@ -9,12 +9,14 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, storetest.Engine{
+	e := storetest.Engine{
 		Open: func(_ *testing.T, quotas store.Quotas) store.Store {
 			s := mem.New(1)
 			s.Quotas = quotas
 			return s
 		},
 		Settle: func(s store.Store) { s.(*mem.Store).Settle() },
-	})
+	}
+	storetest.Run(t, e)
+	t.Run("records", func(t *testing.T) { storetest.RunRecords(t, e) })
 }

@@ -48,6 +48,12 @@ func (t *tenant) usage() *store.Usage {
 	for _, e := range last {
 		add(e)
 	}
+	for _, r := range t.records.all() {
+		if day := r.Start.UTC().Truncate(24 * time.Hour); u.Records.First.IsZero() || day.Before(u.Records.First) {
+			u.Records.First = day
+		}
+		u.Records.Bytes += headBytes + int64(len(r.Payload))
+	}
 	return u
 }
 
@@ -57,11 +63,11 @@ func (e *entry) bytes() int64 {
 	return headBytes + int64(cells)*cellBytes
 }
 
-// admit refuses a batch of which there would be more series than there may be.
-func (t *tenant) admit(b *store.Batch, limit int) error {
+// admit refuses windows or records of which there would be more series than there may be.
+func (t *tenant) admit(series []string, limit int) error {
 	fresh, refused := map[string]bool{}, map[int][]int{}
-	for i := range b.Windows {
-		switch name := b.Windows[i].Series.String(); {
+	for i, name := range series {
+		switch {
 		case t.series[name] || fresh[name]:
 		case len(t.series)+len(fresh) < limit:
 			fresh[name] = true
