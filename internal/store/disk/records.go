@@ -216,14 +216,16 @@ func (c *recordCursor) lose(err error) {
 }
 
 func (c *recordCursor) scan(ctx context.Context) error {
-	list, err := c.days(days(c.query.From), days(c.query.To.Add(-1)))
+	list, unsure, err := c.days(days(c.query.From), days(c.query.To.Add(-1)))
 	if err != nil {
 		return err
 	}
-	chosen := slices.DeleteFunc(c.tenant.chosen(store.Query{Match: c.query.Select.Matches}), func(of *series) bool { return list[of.number] == nil })
+	chosen := c.tenant.chosen(store.Query{Match: c.query.Select.Matches})
 	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
 	for _, of := range chosen {
-		for _, day := range list[of.number] {
+		days := append(list[of.number], unsure...)
+		slices.Sort(days)
+		for _, day := range slices.Compact(days) {
 			if err := c.day(ctx, of, day); err != nil {
 				return err
 			}
@@ -281,40 +283,42 @@ func later(a, b time.Time) time.Time {
 }
 
 // days lists on which days from first to last each series has records, by the series' number.
-// It seeks once for each of them, and reads no values.
-func (c *recordCursor) days(first, last uint32) (map[uint32][]uint32, error) {
+// It seeks once for each of them, and reads no values. On unsure days any series may have some.
+func (c *recordCursor) days(first, last uint32) (of map[uint32][]uint32, unsure []uint32, err error) {
 	prefix := newKey(spaceRecords, c.tenant.name)
-	low, end := append(key(nil), prefix...).number(first), append(key(nil), prefix...).number(last).after()
-	all := map[uint32][]uint32{}
-	for low != nil && string(low) < string(end) {
-		at, err := c.daysFrom(prefix, low, end, all)
-		if err == nil || !isDamage(err) {
-			return all, err
+	end := append(key(nil), prefix...).number(last).after()
+	of = map[uint32][]uint32{}
+	for low := append(key(nil), prefix...).number(first); string(low) < string(end); {
+		at, err := c.daysFrom(prefix, low, end, of)
+		if err == nil {
+			break
 		}
-		c.lose(err)
-		if low, err = c.db.behind(prefix, at); err != nil {
-			return nil, err
+		if !isDamage(err) {
+			return nil, nil, err
 		}
+		r := reader{data: at[len(prefix):]}
+		day := r.fixed()
+		unsure = append(unsure, day)
+		low = append(key(nil), prefix...).number(day + 1)
 	}
-	return all, nil
+	return of, unsure, nil
 }
 
 // daysFrom is days up to the first key that cannot be read. It returns how far it came.
-func (c *recordCursor) daysFrom(prefix, low, end key, all map[uint32][]uint32) (key, error) {
+func (c *recordCursor) daysFrom(prefix, low, end key, of map[uint32][]uint32) (key, error) {
 	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: end})
 	if err != nil {
 		return low, err
 	}
-	for low != nil && it.SeekGE(low) {
+	for it.SeekGE(low) {
 		r := reader{data: it.Key()[len(prefix):]}
 		day, service, number := r.fixed(), r.text(), r.fixed()
-		if r.bad {
-			c.lose(errDamaged)
+		if r.bad { // what follows is looked for behind it
 			low = append(append(key(nil), it.Key()...), 0)
 			continue
 		}
-		if of := all[number]; len(of) == 0 || of[len(of)-1] != day {
-			all[number] = append(of, day)
+		if days := of[number]; len(days) == 0 || days[len(days)-1] != day {
+			of[number] = append(days, day)
 		}
 		low = append(key(nil), prefix...).number(day).text(service).number(number).after()
 	}
@@ -327,9 +331,12 @@ func (c *recordCursor) daysFrom(prefix, low, end key, all map[uint32][]uint32) (
 
 // exclude removes the series that have records from suspects.
 func (c *recordCursor) exclude(suspects map[string]map[uint32]*series) error {
-	list, err := c.days(0, days(lastStart))
-	if err = cmp.Or(err, c.problem); err != nil {
+	list, unsure, err := c.days(0, days(lastStart))
+	if err != nil {
 		return err
+	}
+	if len(unsure) > 0 {
+		return errDamaged
 	}
 	for _, of := range suspects {
 		maps.DeleteFunc(of, func(number uint32, s *series) bool {
