@@ -33,6 +33,7 @@ var admittedRole = map[string]auth.Role{
 	"POST /atys.v1.Query/Split":    auth.Reader,
 	"POST /atys.v1.Query/Labels":   auth.Reader,
 	"POST /atys.v1.Query/Kinds":    auth.Reader,
+	"POST /atys.v1.Query/Records":  auth.Reader,
 	"POST /atys.v1.Query/Windows":  auth.Reader,
 	"POST /atys.v1.Query/Rates":    auth.Reader,
 	"POST /debug/files":            auth.Agent,

@@ -19,7 +19,7 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// intake answers requests to the service Intake: it stores windows.
+// intake answers requests to the service Intake: it stores windows and records.
 type intake struct {
 	store     store.Store
 	tenants   *tenants
@@ -31,7 +31,7 @@ type intake struct {
 	log       *slog.Logger
 }
 
-// Push stores windows; see the service Intake.
+// Push stores windows and records; see the service Intake.
 func (s *intake) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
 	response, left, err := s.push(ctx, r)
 	kept, ended, again := 0, err, len(response.GetUnknown())+len(response.GetOverlaps()) > 0
@@ -49,8 +49,17 @@ func (s *intake) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	if err != nil {
 		return nil, leftOut{}, connect.NewError(connect.CodeInvalidArgument, err)
 	}
+	records, err := wire.Records(r)
+	if err != nil {
+		return nil, leftOut{}, connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	left := leftOut{places: indices(len(b.Windows))}
-	err = s.keep(ctx, r, b, &left)
+	if len(b.Windows) > 0 || len(records) == 0 {
+		err = s.keep(ctx, r, b, &left)
+	}
+	if err == nil {
+		err = s.keepRecords(ctx, records, response)
+	}
 	var unknown *store.UnknownError
 	var overlap *store.OverlapError
 	switch {

@@ -27,8 +27,9 @@ const (
 	maxText = 1 << 10
 )
 
-// CheckPush checks a request but for its dictionary, which Learn does, and gives
-// the stacks that its rows point at. Whatever is wrong with it will be wrong again.
+// CheckPush checks the windows of a request and returns the stacks that their rows point at.
+// Learn checks its dictionary, Records its records. Sent again, what is wrong will be wrong
+// again.
 func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 	if n := len(r.GetWindows()); n > MaxWindows {
 		return nil, fmt.Errorf("%d windows in one request: at most %d are taken", n, MaxWindows)

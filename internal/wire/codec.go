@@ -44,7 +44,7 @@ func NewBinary() *Binary {
 	for messages, i := atysv1.File_atys_proto.Messages(), 0; i < messages.Len(); i++ {
 		b.shape(messages.Get(i))
 	}
-	b.bound(&atysv1.PushRequest{}, "series", "windows")
+	b.bound(&atysv1.PushRequest{}, "series", "windows", "records")
 	b.bound(&atysv1.Window{}, "contains")
 	b.bound(&atysv1.ReportRequest{}, "targets", "tasks")
 	return b

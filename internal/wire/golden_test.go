@@ -40,6 +40,9 @@ func goldens(t *testing.T) []golden {
 		{"push-added-up", addedUp(labels)},
 		{"push-rated", rated(labels)},
 		{"push-slotted", slotted(labels)},
+		{"push-records", recorded(labels)},
+		{"push-records-answer", &atysv1.PushResponse{ReceivedUnixNano: 1_790_000_000_000_000_000, AnsweredUnixNano: 1_790_000_000_001_000_000,
+			KeptRecords: 1, RefusedRecords: []*atysv1.RefusedRecord{{Record: 1, Why: "too old"}}}},
 		{"push-answer", &atysv1.PushResponse{Unknown: make([]byte, 32), ReceivedUnixNano: 1_790_000_000_000_000_000, AnsweredUnixNano: 1_790_000_000_001_000_000,
 			Overlaps: []*atysv1.Overlap{{Window: 1, Parts: []uint32{0, 2}}}, ClockErrorNs: 7}},
 		{"attend", &atysv1.AttendRequest{Node: "n1", Run: make([]byte, 16), Version: "1.0", Labels: labels}},
@@ -75,6 +78,13 @@ func aRate() *atysv1.Rate {
 func rated(labels map[string]string) *atysv1.PushRequest {
 	w := &atysv1.Window{Task: "t", Run: make([]byte, 16), StartUnixNano: 1_790_000_000_001_000_000, DurationNs: 10_000_000_000, Rate: aRate()}
 	return &atysv1.PushRequest{Windows: []*atysv1.Window{w}, Series: []*atysv1.Series{{Labels: labels}}}
+}
+
+// recorded is a request with records.
+func recorded(labels map[string]string) *atysv1.PushRequest {
+	decided := &atysv1.Record{Kind: "rate-decision", StartUnixNano: 1_790_000_000_001_000_000, DurationNs: 10_000_000_000, Run: make([]byte, 16),
+		Sequence: 7, Encoding: "json", Version: 1, Payload: []byte(`{"hertz":99}`)}
+	return &atysv1.PushRequest{Records: []*atysv1.Record{decided, {Kind: "empty", Run: make([]byte, 16)}}, Series: []*atysv1.Series{{Labels: labels}}}
 }
 
 // slotted is a request whose window tells when rows were sampled.

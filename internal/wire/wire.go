@@ -3,6 +3,7 @@
 //	a Window -> Seal -> Spooled, whole by itself (seal.go)
 //	   -> Batch -> a PushRequest: many windows under one table of hashes (batch.go)
 //	   -> Learn -> a Forest, checked and hashed (learn.go)
+//	a Record -> SealRecord -> Spooled -> AddRecord -> a PushRequest -> Records (record.go)
 //	a Grove -> SealGrove -> Spooled, of what was added up (grove.go)
 //	Spooled -> Open -> the Window again (open.go)
 //	bytes of strangers -> Binary, JSON: few enough parts? -> a message (codec.go)

@@ -50,6 +50,7 @@ type Tenant struct {
 // goroutine. Intervals that wait for too long are skipped and counted.
 type Decider struct {
 	options   Options
+	history   history // of Run's goroutine alone
 	now       func() time.Time
 	decisions *prometheus.CounterVec
 	delay     prometheus.Histogram
@@ -67,7 +68,8 @@ type Options struct {
 
 // NewDecider returns a Decider, which is to be run.
 func NewDecider(o Options) *Decider {
-	return &Decider{options: o, now: o.Now,
+	records, _ := o.Store.(store.Records)
+	return &Decider{options: o, now: o.Now, history: history{store: records},
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_server_decisions_total", Help: "Decisions on rates, by the policy's reason; skipped: the interval was skipped, for lack of time; failed: its windows could not be read."},
 			[]string{"reason"}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "atys_server_decision_delay_seconds", Help: "How long after the end of an interval rates were decided by it.",
@@ -122,6 +124,9 @@ func (d *Decider) Round(ctx context.Context) (wait time.Duration) {
 		}
 		for tenant, services := range moved {
 			tenants[tenant].Orders.RatesMoved(services)
+		}
+		if err := d.history.flush(ctx); err != nil {
+			d.options.Failed("store decisions on rates", err)
 		}
 	}
 	return max(wait, decidePause)
@@ -179,7 +184,13 @@ func (d *Decider) decide(ctx context.Context, tenant string, r *Rates, c *course
 		d.decisions.WithLabelValues(notRead).Inc()
 		d.fail(ctx, tenant, c, "decide on a rate", err)
 	}
-	return r.advance(c)
+	if moved = r.advance(c); moved {
+		rate, _ := r.Of(c.name, c.service)
+		if err := d.history.add(tenant, c, rate, at); err != nil {
+			d.fail(ctx, tenant, c, "record a decision on a rate", err)
+		}
+	}
+	return moved
 }
 
 // ask passes the windows of the intervals between two times to a policy, and its decisions

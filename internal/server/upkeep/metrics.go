@@ -51,6 +51,7 @@ func (u *Upkeep) Collect(to chan<- prometheus.Metric) {
 			for level, of := range last.usage.Levels {
 				gauge(metricBytes, of.Bytes, tenant, level.String())
 			}
+			gauge(metricBytes, last.usage.Records.Bytes, tenant, "records")
 			gauge(metricBytes, last.usage.Stacks, tenant, "stacks")
 			gauge(metricBytes, last.usage.Recent, tenant, "recent")
 			gauge(metricMeasured, last.at.Unix(), tenant)

@@ -106,7 +106,7 @@ func (u *Upkeep) room(ctx context.Context, tenant string, now time.Time) error {
 			u.full[tenant] = true
 			return nil
 		}
-		if err := u.options.Store.Drop(ctx, tenant, level, before); err != nil {
+		if err := u.dropLevel(ctx, tenant, level, before); err != nil {
 			return err
 		}
 		had := usage.Bytes()

@@ -191,10 +191,20 @@ func due(level store.Level, stale []store.Step, now time.Time) (steps []store.St
 func (u *Upkeep) drop(ctx context.Context, tenant string, now time.Time) (failed error) {
 	for level, keep := range u.options.Retention {
 		if keep > 0 {
-			failed = errors.Join(failed, u.options.Store.Drop(ctx, tenant, level, now.Add(-keep)))
+			failed = errors.Join(failed, u.dropLevel(ctx, tenant, level, now.Add(-keep)))
 		}
 	}
 	return errors.Join(failed, u.options.Store.Tidy(ctx, tenant))
+}
+
+// dropLevel deletes the windows of a level that begin before a time, and with raw windows
+// the records.
+func (u *Upkeep) dropLevel(ctx context.Context, tenant string, level store.Level, before time.Time) error {
+	err := u.options.Store.Drop(ctx, tenant, level, before)
+	if records, ok := u.options.Store.(store.Records); ok && level == store.Raw {
+		err = errors.Join(err, records.DropRecords(ctx, tenant, before))
+	}
+	return err
 }
 
 // Overdue counts the steps of all tenants that should have been rolled up by now.

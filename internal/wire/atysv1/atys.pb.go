@@ -36,6 +36,7 @@ type PushRequest struct {
 	Dictionary    []byte                 `protobuf:"bytes,4,opt,name=dictionary,proto3" json:"dictionary,omitempty"`                 // a Dictionary: stacks that the receiver is thought not to know
 	IfUnknown     bool                   `protobuf:"varint,5,opt,name=if_unknown,json=ifUnknown,proto3" json:"if_unknown,omitempty"` // which it need not read if it knows all of them by now: names are not what it is sent for
 	Partly        bool                   `protobuf:"varint,6,opt,name=partly,proto3" json:"partly,omitempty"`                        // what can be kept is to be, and the rest named: else, and by older receivers, all is refused
+	Records       []*Record              `protobuf:"bytes,7,rep,name=records,proto3" json:"records,omitempty"`                       // dropped by older receivers: see PushResponse.kept_records
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -112,6 +113,13 @@ func (x *PushRequest) GetPartly() bool {
 	return false
 }
 
+func (x *PushRequest) GetRecords() []*Record {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
 type PushResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Stacks that are not known, 16 bytes each. If there are any, nothing of
@@ -122,8 +130,12 @@ type PushResponse struct {
 	Overlaps         []*Overlap `protobuf:"bytes,5,rep,name=overlaps,proto3" json:"overlaps,omitempty"`                                // of windows that contain others; if there are any, as for unknown
 	ClockErrorNs     int64      `protobuf:"varint,4,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"` // by how much that clock, if it is a relay's, may be wrong
 	Refused          []*Refused `protobuf:"bytes,6,rep,name=refused,proto3" json:"refused,omitempty"`                                  // if that is asked for: all other windows were kept
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Number of the request's records that were kept. Together with those refused it is all of
+	// them, or the receiver keeps no records: then the sender has to keep them.
+	KeptRecords    uint32           `protobuf:"varint,7,opt,name=kept_records,json=keptRecords,proto3" json:"kept_records,omitempty"`
+	RefusedRecords []*RefusedRecord `protobuf:"bytes,8,rep,name=refused_records,json=refusedRecords,proto3" json:"refused_records,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PushResponse) Reset() {
@@ -198,6 +210,73 @@ func (x *PushResponse) GetRefused() []*Refused {
 	return nil
 }
 
+func (x *PushResponse) GetKeptRecords() uint32 {
+	if x != nil {
+		return x.KeptRecords
+	}
+	return 0
+}
+
+func (x *PushResponse) GetRefusedRecords() []*RefusedRecord {
+	if x != nil {
+		return x.RefusedRecords
+	}
+	return nil
+}
+
+// RefusedRecord is a record that never will be kept as it is.
+type RefusedRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Record        uint32                 `protobuf:"varint,1,opt,name=record,proto3" json:"record,omitempty"` // of the request
+	Why           string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusedRecord) Reset() {
+	*x = RefusedRecord{}
+	mi := &file_atys_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusedRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusedRecord) ProtoMessage() {}
+
+func (x *RefusedRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusedRecord.ProtoReflect.Descriptor instead.
+func (*RefusedRecord) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RefusedRecord) GetRecord() uint32 {
+	if x != nil {
+		return x.Record
+	}
+	return 0
+}
+
+func (x *RefusedRecord) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Refused is a window that never will be kept as it is.
 type Refused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -210,7 +289,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_atys_proto_msgTypes[2]
+	mi := &file_atys_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -222,7 +301,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[2]
+	mi := &file_atys_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -235,7 +314,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{2}
+	return file_atys_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Refused) GetWindow() uint32 {
@@ -270,7 +349,7 @@ type Overlap struct {
 
 func (x *Overlap) Reset() {
 	*x = Overlap{}
-	mi := &file_atys_proto_msgTypes[3]
+	mi := &file_atys_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +361,7 @@ func (x *Overlap) String() string {
 func (*Overlap) ProtoMessage() {}
 
 func (x *Overlap) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[3]
+	mi := &file_atys_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +374,7 @@ func (x *Overlap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Overlap.ProtoReflect.Descriptor instead.
 func (*Overlap) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{3}
+	return file_atys_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Overlap) GetWindow() uint32 {
@@ -322,7 +401,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_atys_proto_msgTypes[4]
+	mi := &file_atys_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +413,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[4]
+	mi := &file_atys_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +426,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{4}
+	return file_atys_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Series) GetLabels() map[string]string {
@@ -393,7 +472,7 @@ type Window struct {
 
 func (x *Window) Reset() {
 	*x = Window{}
-	mi := &file_atys_proto_msgTypes[5]
+	mi := &file_atys_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +484,7 @@ func (x *Window) String() string {
 func (*Window) ProtoMessage() {}
 
 func (x *Window) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[5]
+	mi := &file_atys_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +497,7 @@ func (x *Window) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Window.ProtoReflect.Descriptor instead.
 func (*Window) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{5}
+	return file_atys_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Window) GetSeries() uint32 {
@@ -589,6 +668,116 @@ func (x *Window) GetFarewell() bool {
 	return false
 }
 
+// Record is a result that is not a set of stacks with values, such as a decision. Its
+// series, kind, start, run and sequence identify it.
+type Record struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Series        uint32                 `protobuf:"varint,1,opt,name=series,proto3" json:"series,omitempty"` // into the request's series
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	StartUnixNano int64                  `protobuf:"fixed64,3,opt,name=start_unix_nano,json=startUnixNano,proto3" json:"start_unix_nano,omitempty"` // by the server's clock
+	DurationNs    int64                  `protobuf:"varint,4,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`             // of the time that it describes; 0: a point in time
+	Run           []byte                 `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`                                              // 16 bytes: which life of its agent made it
+	Sequence      uint64                 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`                                   // distinguishes records of one kind that start at one time
+	Encoding      string                 `protobuf:"bytes,7,opt,name=encoding,proto3" json:"encoding,omitempty"`                                    // of the payload: json
+	Version       uint32                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`                                     // of what is encoded
+	Payload       []byte                 `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`                                      // at most 1 MiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Record) Reset() {
+	*x = Record{}
+	mi := &file_atys_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Record) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Record) ProtoMessage() {}
+
+func (x *Record) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Record.ProtoReflect.Descriptor instead.
+func (*Record) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Record) GetSeries() uint32 {
+	if x != nil {
+		return x.Series
+	}
+	return 0
+}
+
+func (x *Record) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Record) GetStartUnixNano() int64 {
+	if x != nil {
+		return x.StartUnixNano
+	}
+	return 0
+}
+
+func (x *Record) GetDurationNs() int64 {
+	if x != nil {
+		return x.DurationNs
+	}
+	return 0
+}
+
+func (x *Record) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *Record) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Record) GetEncoding() string {
+	if x != nil {
+		return x.Encoding
+	}
+	return ""
+}
+
+func (x *Record) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Record) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
 // Rate is how often a window was sampled, or is to be, and who decided that by what.
 type Rate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -603,7 +792,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +804,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[6]
+	mi := &file_atys_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +817,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{6}
+	return file_atys_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Rate) GetHertz() float64 {
@@ -677,7 +866,7 @@ type Instances struct {
 
 func (x *Instances) Reset() {
 	*x = Instances{}
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +878,7 @@ func (x *Instances) String() string {
 func (*Instances) ProtoMessage() {}
 
 func (x *Instances) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[7]
+	mi := &file_atys_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +891,7 @@ func (x *Instances) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instances.ProtoReflect.Descriptor instead.
 func (*Instances) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{7}
+	return file_atys_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Instances) GetRecorded() uint32 {
@@ -731,7 +920,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +932,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[8]
+	mi := &file_atys_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +945,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{8}
+	return file_atys_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Cost) GetUserNs() int64 {
@@ -791,7 +980,7 @@ type Contained struct {
 
 func (x *Contained) Reset() {
 	*x = Contained{}
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +992,7 @@ func (x *Contained) String() string {
 func (*Contained) ProtoMessage() {}
 
 func (x *Contained) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[9]
+	mi := &file_atys_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +1005,7 @@ func (x *Contained) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contained.ProtoReflect.Descriptor instead.
 func (*Contained) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{9}
+	return file_atys_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Contained) GetSeries() uint32 {
@@ -857,7 +1046,7 @@ type ValueType struct {
 
 func (x *ValueType) Reset() {
 	*x = ValueType{}
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +1058,7 @@ func (x *ValueType) String() string {
 func (*ValueType) ProtoMessage() {}
 
 func (x *ValueType) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[10]
+	mi := &file_atys_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1071,7 @@ func (x *ValueType) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueType.ProtoReflect.Descriptor instead.
 func (*ValueType) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{10}
+	return file_atys_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ValueType) GetKind() string {
@@ -950,7 +1139,7 @@ type Exact struct {
 
 func (x *Exact) Reset() {
 	*x = Exact{}
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1151,7 @@ func (x *Exact) String() string {
 func (*Exact) ProtoMessage() {}
 
 func (x *Exact) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[11]
+	mi := &file_atys_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1164,7 @@ func (x *Exact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exact.ProtoReflect.Descriptor instead.
 func (*Exact) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{11}
+	return file_atys_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Exact) GetCpuNs() int64 {
@@ -1046,7 +1235,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1247,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[12]
+	mi := &file_atys_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1260,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{12}
+	return file_atys_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Loss) GetReason() string {
@@ -1116,7 +1305,7 @@ type Thread struct {
 
 func (x *Thread) Reset() {
 	*x = Thread{}
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1317,7 @@ func (x *Thread) String() string {
 func (*Thread) ProtoMessage() {}
 
 func (x *Thread) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[13]
+	mi := &file_atys_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1330,7 @@ func (x *Thread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thread.ProtoReflect.Descriptor instead.
 func (*Thread) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{13}
+	return file_atys_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Thread) GetProcess() string {
@@ -1200,7 +1389,7 @@ type Context struct {
 
 func (x *Context) Reset() {
 	*x = Context{}
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1401,7 @@ func (x *Context) String() string {
 func (*Context) ProtoMessage() {}
 
 func (x *Context) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[14]
+	mi := &file_atys_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1414,7 @@ func (x *Context) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Context.ProtoReflect.Descriptor instead.
 func (*Context) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{14}
+	return file_atys_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Context) GetTrace() string {
@@ -1286,7 +1475,7 @@ type Exemplar struct {
 
 func (x *Exemplar) Reset() {
 	*x = Exemplar{}
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1487,7 @@ func (x *Exemplar) String() string {
 func (*Exemplar) ProtoMessage() {}
 
 func (x *Exemplar) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[15]
+	mi := &file_atys_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1500,7 @@ func (x *Exemplar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exemplar.ProtoReflect.Descriptor instead.
 func (*Exemplar) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{15}
+	return file_atys_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Exemplar) GetTrace() string {
@@ -1387,7 +1576,7 @@ type Rows struct {
 
 func (x *Rows) Reset() {
 	*x = Rows{}
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1588,7 @@ func (x *Rows) String() string {
 func (*Rows) ProtoMessage() {}
 
 func (x *Rows) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[16]
+	mi := &file_atys_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1601,7 @@ func (x *Rows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rows.ProtoReflect.Descriptor instead.
 func (*Rows) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{16}
+	return file_atys_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Rows) GetStack() []uint32 {
@@ -1498,7 +1687,7 @@ type Dictionary struct {
 
 func (x *Dictionary) Reset() {
 	*x = Dictionary{}
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1699,7 @@ func (x *Dictionary) String() string {
 func (*Dictionary) ProtoMessage() {}
 
 func (x *Dictionary) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[17]
+	mi := &file_atys_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1712,7 @@ func (x *Dictionary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dictionary.ProtoReflect.Descriptor instead.
 func (*Dictionary) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{17}
+	return file_atys_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Dictionary) GetStrings() [][]byte {
@@ -1563,7 +1752,7 @@ type Location struct {
 
 func (x *Location) Reset() {
 	*x = Location{}
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1764,7 @@ func (x *Location) String() string {
 func (*Location) ProtoMessage() {}
 
 func (x *Location) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[18]
+	mi := &file_atys_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1777,7 @@ func (x *Location) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Location.ProtoReflect.Descriptor instead.
 func (*Location) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{18}
+	return file_atys_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Location) GetKind() uint32 {
@@ -1657,7 +1846,7 @@ type Frame struct {
 
 func (x *Frame) Reset() {
 	*x = Frame{}
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1858,7 @@ func (x *Frame) String() string {
 func (*Frame) ProtoMessage() {}
 
 func (x *Frame) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[19]
+	mi := &file_atys_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1871,7 @@ func (x *Frame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frame.ProtoReflect.Descriptor instead.
 func (*Frame) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{19}
+	return file_atys_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Frame) GetFunction() uint32 {
@@ -1760,7 +1949,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1961,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[20]
+	mi := &file_atys_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1974,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{20}
+	return file_atys_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Node) GetCaller() uint32 {
@@ -1809,20 +1998,21 @@ func (x *Node) GetEnd() uint32 {
 	return 0
 }
 
-// Spooled is a window that waits, whole by itself.
+// Spooled is a window or a record that waits, whole by itself.
 type Spooled struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Window        *Window                `protobuf:"bytes,1,opt,name=window,proto3" json:"window,omitempty"`
 	Series        *Series                `protobuf:"bytes,2,opt,name=series,proto3" json:"series,omitempty"`
 	Stacks        []byte                 `protobuf:"bytes,3,opt,name=stacks,proto3" json:"stacks,omitempty"`         // hashes, as in PushRequest
 	Dictionary    []byte                 `protobuf:"bytes,4,opt,name=dictionary,proto3" json:"dictionary,omitempty"` // a Dictionary
+	Record        *Record                `protobuf:"bytes,5,opt,name=record,proto3" json:"record,omitempty"`         // then there is no window
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spooled) Reset() {
 	*x = Spooled{}
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2024,7 @@ func (x *Spooled) String() string {
 func (*Spooled) ProtoMessage() {}
 
 func (x *Spooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[21]
+	mi := &file_atys_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2037,7 @@ func (x *Spooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spooled.ProtoReflect.Descriptor instead.
 func (*Spooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{21}
+	return file_atys_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Spooled) GetWindow() *Window {
@@ -1878,6 +2068,13 @@ func (x *Spooled) GetDictionary() []byte {
 	return nil
 }
 
+func (x *Spooled) GetRecord() *Record {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
 type AttendRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1890,7 +2087,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Reset() {
 	*x = AttendRequest{}
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +2099,7 @@ func (x *AttendRequest) String() string {
 func (*AttendRequest) ProtoMessage() {}
 
 func (x *AttendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[22]
+	mi := &file_atys_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +2112,7 @@ func (x *AttendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
 func (*AttendRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{22}
+	return file_atys_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AttendRequest) GetNode() string {
@@ -1958,7 +2155,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2167,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[23]
+	mi := &file_atys_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2180,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{23}
+	return file_atys_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Orders) GetRevision() uint64 {
@@ -2027,7 +2224,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2236,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[24]
+	mi := &file_atys_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2249,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{24}
+	return file_atys_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -2097,7 +2294,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2306,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[25]
+	mi := &file_atys_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2319,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{25}
+	return file_atys_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Standing) GetTenant() string {
@@ -2162,7 +2359,7 @@ type StandRequest struct {
 
 func (x *StandRequest) Reset() {
 	*x = StandRequest{}
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2371,7 @@ func (x *StandRequest) String() string {
 func (*StandRequest) ProtoMessage() {}
 
 func (x *StandRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[26]
+	mi := &file_atys_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2384,7 @@ func (x *StandRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandRequest.ProtoReflect.Descriptor instead.
 func (*StandRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{26}
+	return file_atys_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StandRequest) GetOffer() []byte {
@@ -2205,7 +2402,7 @@ type StandResponse struct {
 
 func (x *StandResponse) Reset() {
 	*x = StandResponse{}
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2414,7 @@ func (x *StandResponse) String() string {
 func (*StandResponse) ProtoMessage() {}
 
 func (x *StandResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[27]
+	mi := &file_atys_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2427,7 @@ func (x *StandResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StandResponse.ProtoReflect.Descriptor instead.
 func (*StandResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{27}
+	return file_atys_proto_rawDescGZIP(), []int{29}
 }
 
 // Task is a profile as one agent is to carry it out.
@@ -2254,7 +2451,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2463,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[28]
+	mi := &file_atys_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2476,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{28}
+	return file_atys_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Task) GetId() string {
@@ -2349,7 +2546,7 @@ type ServiceRate struct {
 
 func (x *ServiceRate) Reset() {
 	*x = ServiceRate{}
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2558,7 @@ func (x *ServiceRate) String() string {
 func (*ServiceRate) ProtoMessage() {}
 
 func (x *ServiceRate) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[29]
+	mi := &file_atys_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2571,7 @@ func (x *ServiceRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceRate.ProtoReflect.Descriptor instead.
 func (*ServiceRate) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{29}
+	return file_atys_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ServiceRate) GetService() string {
@@ -2406,7 +2603,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2615,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[30]
+	mi := &file_atys_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2628,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{30}
+	return file_atys_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReportRequest) GetNode() string {
@@ -2492,7 +2689,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2701,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[31]
+	mi := &file_atys_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2714,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{31}
+	return file_atys_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReportResponse) GetReceivedUnixNano() int64 {
@@ -2538,7 +2735,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2747,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[32]
+	mi := &file_atys_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2760,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{32}
+	return file_atys_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Target) GetLabels() map[string]string {
@@ -2594,7 +2791,7 @@ type TaskState struct {
 
 func (x *TaskState) Reset() {
 	*x = TaskState{}
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2803,7 @@ func (x *TaskState) String() string {
 func (*TaskState) ProtoMessage() {}
 
 func (x *TaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[33]
+	mi := &file_atys_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2816,7 @@ func (x *TaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskState.ProtoReflect.Descriptor instead.
 func (*TaskState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{33}
+	return file_atys_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TaskState) GetId() string {
@@ -2687,7 +2884,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2699,7 +2896,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[34]
+	mi := &file_atys_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2712,7 +2909,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{34}
+	return file_atys_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NodeState) GetWaitingWindows() uint32 {
@@ -2876,7 +3073,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +3085,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[35]
+	mi := &file_atys_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +3098,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{35}
+	return file_atys_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Condition) GetKind() string {
@@ -2951,7 +3148,7 @@ type CauseTime struct {
 
 func (x *CauseTime) Reset() {
 	*x = CauseTime{}
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3160,7 @@ func (x *CauseTime) String() string {
 func (*CauseTime) ProtoMessage() {}
 
 func (x *CauseTime) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[36]
+	mi := &file_atys_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3173,7 @@ func (x *CauseTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseTime.ProtoReflect.Descriptor instead.
 func (*CauseTime) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{36}
+	return file_atys_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CauseTime) GetCause() string {
@@ -3016,7 +3213,7 @@ type BudgetDecision struct {
 
 func (x *BudgetDecision) Reset() {
 	*x = BudgetDecision{}
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3028,7 +3225,7 @@ func (x *BudgetDecision) String() string {
 func (*BudgetDecision) ProtoMessage() {}
 
 func (x *BudgetDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[37]
+	mi := &file_atys_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3041,7 +3238,7 @@ func (x *BudgetDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetDecision.ProtoReflect.Descriptor instead.
 func (*BudgetDecision) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{37}
+	return file_atys_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BudgetDecision) GetUnixNano() int64 {
@@ -3102,7 +3299,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3114,7 +3311,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[38]
+	mi := &file_atys_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3127,7 +3324,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{38}
+	return file_atys_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ApplyRequest) GetObjects() []string {
@@ -3146,7 +3343,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3158,7 +3355,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[39]
+	mi := &file_atys_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3368,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{39}
+	return file_atys_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ApplyResponse) GetObjects() []*Object {
@@ -3201,7 +3398,7 @@ type Object struct {
 
 func (x *Object) Reset() {
 	*x = Object{}
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3410,7 @@ func (x *Object) String() string {
 func (*Object) ProtoMessage() {}
 
 func (x *Object) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[40]
+	mi := &file_atys_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3423,7 @@ func (x *Object) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Object.ProtoReflect.Descriptor instead.
 func (*Object) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{40}
+	return file_atys_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Object) GetKind() string {
@@ -3336,7 +3533,7 @@ type ProfileStatus struct {
 
 func (x *ProfileStatus) Reset() {
 	*x = ProfileStatus{}
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3545,7 @@ func (x *ProfileStatus) String() string {
 func (*ProfileStatus) ProtoMessage() {}
 
 func (x *ProfileStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[41]
+	mi := &file_atys_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3558,7 @@ func (x *ProfileStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileStatus.ProtoReflect.Descriptor instead.
 func (*ProfileStatus) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{41}
+	return file_atys_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ProfileStatus) GetProfile() string {
@@ -3424,7 +3621,7 @@ type NodeTask struct {
 
 func (x *NodeTask) Reset() {
 	*x = NodeTask{}
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3633,7 @@ func (x *NodeTask) String() string {
 func (*NodeTask) ProtoMessage() {}
 
 func (x *NodeTask) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[42]
+	mi := &file_atys_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3646,7 @@ func (x *NodeTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeTask.ProtoReflect.Descriptor instead.
 func (*NodeTask) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{42}
+	return file_atys_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NodeTask) GetNode() string {
@@ -3483,7 +3680,7 @@ type AgentStatus struct {
 
 func (x *AgentStatus) Reset() {
 	*x = AgentStatus{}
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3692,7 @@ func (x *AgentStatus) String() string {
 func (*AgentStatus) ProtoMessage() {}
 
 func (x *AgentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[43]
+	mi := &file_atys_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3705,7 @@ func (x *AgentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentStatus.ProtoReflect.Descriptor instead.
 func (*AgentStatus) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{43}
+	return file_atys_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AgentStatus) GetNode() string {
@@ -3587,7 +3784,7 @@ type RelayStatus struct {
 
 func (x *RelayStatus) Reset() {
 	*x = RelayStatus{}
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3599,7 +3796,7 @@ func (x *RelayStatus) String() string {
 func (*RelayStatus) ProtoMessage() {}
 
 func (x *RelayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[44]
+	mi := &file_atys_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3612,7 +3809,7 @@ func (x *RelayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayStatus.ProtoReflect.Descriptor instead.
 func (*RelayStatus) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{44}
+	return file_atys_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RelayStatus) GetOffer() *OfferRequest {
@@ -3660,7 +3857,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +3869,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[45]
+	mi := &file_atys_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +3882,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{45}
+	return file_atys_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetRequest) GetKind() string {
@@ -3711,7 +3908,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3920,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[46]
+	mi := &file_atys_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +3933,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{46}
+	return file_atys_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetResponse) GetObjects() []*Object {
@@ -3756,7 +3953,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +3965,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[47]
+	mi := &file_atys_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +3978,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{47}
+	return file_atys_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DeleteRequest) GetKind() string {
@@ -3806,7 +4003,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4015,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[48]
+	mi := &file_atys_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4028,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{48}
+	return file_atys_proto_rawDescGZIP(), []int{50}
 }
 
 type Change struct {
@@ -3844,7 +4041,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3856,7 +4053,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[49]
+	mi := &file_atys_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3869,7 +4066,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{49}
+	return file_atys_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Change) GetWhat() string {
@@ -3900,7 +4097,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3912,7 +4109,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[50]
+	mi := &file_atys_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +4122,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{50}
+	return file_atys_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Selection) GetSelect() string {
@@ -3984,7 +4181,7 @@ type Coverage struct {
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3996,7 +4193,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[51]
+	mi := &file_atys_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4009,7 +4206,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{51}
+	return file_atys_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -4107,7 +4304,7 @@ type TaskCoverage struct {
 
 func (x *TaskCoverage) Reset() {
 	*x = TaskCoverage{}
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4119,7 +4316,7 @@ func (x *TaskCoverage) String() string {
 func (*TaskCoverage) ProtoMessage() {}
 
 func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[52]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4329,7 @@ func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCoverage.ProtoReflect.Descriptor instead.
 func (*TaskCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{52}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TaskCoverage) GetTask() string {
@@ -4167,7 +4364,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4376,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4389,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -4261,7 +4458,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4273,7 +4470,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4286,7 +4483,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -4312,7 +4509,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4324,7 +4521,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4337,7 +4534,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{55}
+	return file_atys_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -4357,7 +4554,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4566,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4579,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{56}
+	return file_atys_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -4414,7 +4611,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4426,7 +4623,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4439,7 +4636,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{57}
+	return file_atys_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -4491,7 +4688,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4503,7 +4700,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4516,7 +4713,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{58}
+	return file_atys_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -4576,7 +4773,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4588,7 +4785,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4601,7 +4798,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{59}
+	return file_atys_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -4666,7 +4863,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4678,7 +4875,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4691,7 +4888,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{60}
+	return file_atys_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Amount) GetN() int64 {
@@ -4741,7 +4938,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4753,7 +4950,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4766,7 +4963,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{61}
+	return file_atys_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -4803,7 +5000,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4815,7 +5012,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4828,7 +5025,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{62}
+	return file_atys_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -4876,7 +5073,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +5085,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4901,7 +5098,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{63}
+	return file_atys_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -4935,7 +5132,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4947,7 +5144,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4960,7 +5157,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{64}
+	return file_atys_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -5038,7 +5235,7 @@ type Pooled struct {
 
 func (x *Pooled) Reset() {
 	*x = Pooled{}
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5050,7 +5247,7 @@ func (x *Pooled) String() string {
 func (*Pooled) ProtoMessage() {}
 
 func (x *Pooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5063,7 +5260,7 @@ func (x *Pooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pooled.ProtoReflect.Descriptor instead.
 func (*Pooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{65}
+	return file_atys_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Pooled) GetShare() *Interval {
@@ -5096,7 +5293,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5108,7 +5305,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5121,7 +5318,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{66}
+	return file_atys_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -5141,7 +5338,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5153,7 +5350,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5166,7 +5363,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{67}
+	return file_atys_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -5192,7 +5389,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5204,7 +5401,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5217,7 +5414,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{68}
+	return file_atys_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Values) GetValues() []string {
@@ -5236,7 +5433,7 @@ type KindsRequest struct {
 
 func (x *KindsRequest) Reset() {
 	*x = KindsRequest{}
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5248,7 +5445,7 @@ func (x *KindsRequest) String() string {
 func (*KindsRequest) ProtoMessage() {}
 
 func (x *KindsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5261,7 +5458,7 @@ func (x *KindsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindsRequest.ProtoReflect.Descriptor instead.
 func (*KindsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{69}
+	return file_atys_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *KindsRequest) GetSelection() *Selection {
@@ -5281,7 +5478,7 @@ type KindsResponse struct {
 
 func (x *KindsResponse) Reset() {
 	*x = KindsResponse{}
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5293,7 +5490,7 @@ func (x *KindsResponse) String() string {
 func (*KindsResponse) ProtoMessage() {}
 
 func (x *KindsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5306,7 +5503,7 @@ func (x *KindsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindsResponse.ProtoReflect.Descriptor instead.
 func (*KindsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{70}
+	return file_atys_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *KindsResponse) GetTypes() []*ValueType {
@@ -5333,7 +5530,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5345,7 +5542,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5358,7 +5555,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{71}
+	return file_atys_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -5387,7 +5584,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[72]
+	mi := &file_atys_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5399,7 +5596,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[72]
+	mi := &file_atys_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5412,7 +5609,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{72}
+	return file_atys_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -5469,7 +5666,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[73]
+	mi := &file_atys_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5481,7 +5678,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[73]
+	mi := &file_atys_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5494,7 +5691,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{73}
+	return file_atys_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -5626,7 +5823,7 @@ type RatesRequest struct {
 
 func (x *RatesRequest) Reset() {
 	*x = RatesRequest{}
-	mi := &file_atys_proto_msgTypes[74]
+	mi := &file_atys_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5638,7 +5835,7 @@ func (x *RatesRequest) String() string {
 func (*RatesRequest) ProtoMessage() {}
 
 func (x *RatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[74]
+	mi := &file_atys_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5651,7 +5848,7 @@ func (x *RatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesRequest.ProtoReflect.Descriptor instead.
 func (*RatesRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{74}
+	return file_atys_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RatesRequest) GetSelection() *Selection {
@@ -5678,7 +5875,7 @@ type RatesResponse struct {
 
 func (x *RatesResponse) Reset() {
 	*x = RatesResponse{}
-	mi := &file_atys_proto_msgTypes[75]
+	mi := &file_atys_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5690,7 +5887,7 @@ func (x *RatesResponse) String() string {
 func (*RatesResponse) ProtoMessage() {}
 
 func (x *RatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[75]
+	mi := &file_atys_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5703,7 +5900,7 @@ func (x *RatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesResponse.ProtoReflect.Descriptor instead.
 func (*RatesResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{75}
+	return file_atys_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RatesResponse) GetDecided() []*Decided {
@@ -5739,7 +5936,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_atys_proto_msgTypes[76]
+	mi := &file_atys_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5751,7 +5948,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[76]
+	mi := &file_atys_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5764,7 +5961,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{76}
+	return file_atys_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Decided) GetTask() string {
@@ -5837,6 +6034,227 @@ func (x *Decided) GetN() int64 {
 	return 0
 }
 
+type RecordsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"` // of records of a kind, such as rate-decision; of any task
+	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`        // at most so many; 0: 1,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordsRequest) Reset() {
+	*x = RecordsRequest{}
+	mi := &file_atys_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordsRequest) ProtoMessage() {}
+
+func (x *RecordsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordsRequest.ProtoReflect.Descriptor instead.
+func (*RecordsRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *RecordsRequest) GetSelection() *Selection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *RecordsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type RecordsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*KeptRecord          `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`  // by series and time
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`       // than the limit, or than one answer has room for
+	Damaged       uint32                 `protobuf:"varint,3,opt,name=damaged,proto3" json:"damaged,omitempty"` // parts that could not be read
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordsResponse) Reset() {
+	*x = RecordsResponse{}
+	mi := &file_atys_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordsResponse) ProtoMessage() {}
+
+func (x *RecordsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordsResponse.ProtoReflect.Descriptor instead.
+func (*RecordsResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *RecordsResponse) GetRecords() []*KeptRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *RecordsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *RecordsResponse) GetDamaged() uint32 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
+}
+
+// KeptRecord is a record as it is stored; see Record.
+type KeptRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	StartUnixNano int64                  `protobuf:"fixed64,3,opt,name=start_unix_nano,json=startUnixNano,proto3" json:"start_unix_nano,omitempty"`
+	DurationNs    int64                  `protobuf:"varint,4,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
+	Run           []byte                 `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
+	Sequence      uint64                 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Encoding      string                 `protobuf:"bytes,7,opt,name=encoding,proto3" json:"encoding,omitempty"`
+	Version       uint32                 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
+	Payload       []byte                 `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptRecord) Reset() {
+	*x = KeptRecord{}
+	mi := &file_atys_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptRecord) ProtoMessage() {}
+
+func (x *KeptRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptRecord.ProtoReflect.Descriptor instead.
+func (*KeptRecord) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *KeptRecord) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *KeptRecord) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *KeptRecord) GetStartUnixNano() int64 {
+	if x != nil {
+		return x.StartUnixNano
+	}
+	return 0
+}
+
+func (x *KeptRecord) GetDurationNs() int64 {
+	if x != nil {
+		return x.DurationNs
+	}
+	return 0
+}
+
+func (x *KeptRecord) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *KeptRecord) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *KeptRecord) GetEncoding() string {
+	if x != nil {
+		return x.Encoding
+	}
+	return ""
+}
+
+func (x *KeptRecord) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *KeptRecord) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5845,7 +6263,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_atys_proto_msgTypes[77]
+	mi := &file_atys_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5857,7 +6275,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[77]
+	mi := &file_atys_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5870,7 +6288,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{77}
+	return file_atys_proto_rawDescGZIP(), []int{82}
 }
 
 // StatusResponse is how a server fares.
@@ -5892,7 +6310,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_atys_proto_msgTypes[78]
+	mi := &file_atys_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5904,7 +6322,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[78]
+	mi := &file_atys_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5917,7 +6335,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{78}
+	return file_atys_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -6002,7 +6420,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_atys_proto_msgTypes[79]
+	mi := &file_atys_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +6432,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[79]
+	mi := &file_atys_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +6445,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{79}
+	return file_atys_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Quota) GetWhat() string {
@@ -6066,7 +6484,7 @@ type Machine struct {
 
 func (x *Machine) Reset() {
 	*x = Machine{}
-	mi := &file_atys_proto_msgTypes[80]
+	mi := &file_atys_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6078,7 +6496,7 @@ func (x *Machine) String() string {
 func (*Machine) ProtoMessage() {}
 
 func (x *Machine) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[80]
+	mi := &file_atys_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6091,7 +6509,7 @@ func (x *Machine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Machine.ProtoReflect.Descriptor instead.
 func (*Machine) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{80}
+	return file_atys_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Machine) GetDiskBytes() uint64 {
@@ -6141,7 +6559,7 @@ var File_atys_proto protoreflect.FileDescriptor
 const file_atys_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"atys.proto\x12\aatys.v1\"\xd0\x01\n" +
+	"atys.proto\x12\aatys.v1\"\xfb\x01\n" +
 	"\vPushRequest\x12'\n" +
 	"\x06series\x18\x01 \x03(\v2\x0f.atys.v1.SeriesR\x06series\x12\x16\n" +
 	"\x06stacks\x18\x02 \x01(\fR\x06stacks\x12)\n" +
@@ -6151,14 +6569,20 @@ const file_atys_proto_rawDesc = "" +
 	"dictionary\x12\x1d\n" +
 	"\n" +
 	"if_unknown\x18\x05 \x01(\bR\tifUnknown\x12\x16\n" +
-	"\x06partly\x18\x06 \x01(\bR\x06partly\"\x84\x02\n" +
+	"\x06partly\x18\x06 \x01(\bR\x06partly\x12)\n" +
+	"\arecords\x18\a \x03(\v2\x0f.atys.v1.RecordR\arecords\"\xe8\x02\n" +
 	"\fPushResponse\x12\x18\n" +
 	"\aunknown\x18\x01 \x01(\fR\aunknown\x12,\n" +
 	"\x12received_unix_nano\x18\x02 \x01(\x10R\x10receivedUnixNano\x12,\n" +
 	"\x12answered_unix_nano\x18\x03 \x01(\x10R\x10answeredUnixNano\x12,\n" +
 	"\boverlaps\x18\x05 \x03(\v2\x10.atys.v1.OverlapR\boverlaps\x12$\n" +
 	"\x0eclock_error_ns\x18\x04 \x01(\x03R\fclockErrorNs\x12*\n" +
-	"\arefused\x18\x06 \x03(\v2\x10.atys.v1.RefusedR\arefused\"I\n" +
+	"\arefused\x18\x06 \x03(\v2\x10.atys.v1.RefusedR\arefused\x12!\n" +
+	"\fkept_records\x18\a \x01(\rR\vkeptRecords\x12?\n" +
+	"\x0frefused_records\x18\b \x03(\v2\x16.atys.v1.RefusedRecordR\x0erefusedRecords\"9\n" +
+	"\rRefusedRecord\x12\x16\n" +
+	"\x06record\x18\x01 \x01(\rR\x06record\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"I\n" +
 	"\aRefused\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\rR\x06window\x12\x14\n" +
 	"\x05parts\x18\x02 \x03(\rR\x05parts\x12\x10\n" +
@@ -6198,7 +6622,18 @@ const file_atys_proto_rawDesc = "" +
 	"\x04rate\x18\x16 \x01(\v2\r.atys.v1.RateR\x04rate\x12\x17\n" +
 	"\aslot_ns\x18\x17 \x01(\x03R\x06slotNs\x12/\n" +
 	"\texemplars\x18\x19 \x03(\v2\x11.atys.v1.ExemplarR\texemplars\x12\x1a\n" +
-	"\bfarewell\x18\x18 \x01(\bR\bfarewell\"n\n" +
+	"\bfarewell\x18\x18 \x01(\bR\bfarewell\"\xfb\x01\n" +
+	"\x06Record\x12\x16\n" +
+	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12&\n" +
+	"\x0fstart_unix_nano\x18\x03 \x01(\x10R\rstartUnixNano\x12\x1f\n" +
+	"\vduration_ns\x18\x04 \x01(\x03R\n" +
+	"durationNs\x12\x10\n" +
+	"\x03run\x18\x05 \x01(\fR\x03run\x12\x1a\n" +
+	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\x1a\n" +
+	"\bencoding\x18\a \x01(\tR\bencoding\x12\x18\n" +
+	"\aversion\x18\b \x01(\rR\aversion\x12\x18\n" +
+	"\apayload\x18\t \x01(\fR\apayload\"n\n" +
 	"\x04Rate\x12\x14\n" +
 	"\x05hertz\x18\x01 \x01(\x01R\x05hertz\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x16\n" +
@@ -6300,14 +6735,15 @@ const file_atys_proto_rawDesc = "" +
 	"\x04Node\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\rR\x06caller\x12\x1a\n" +
 	"\blocation\x18\x02 \x01(\rR\blocation\x12\x10\n" +
-	"\x03end\x18\x03 \x01(\rR\x03end\"\x93\x01\n" +
+	"\x03end\x18\x03 \x01(\rR\x03end\"\xbc\x01\n" +
 	"\aSpooled\x12'\n" +
 	"\x06window\x18\x01 \x01(\v2\x0f.atys.v1.WindowR\x06window\x12'\n" +
 	"\x06series\x18\x02 \x01(\v2\x0f.atys.v1.SeriesR\x06series\x12\x16\n" +
 	"\x06stacks\x18\x03 \x01(\fR\x06stacks\x12\x1e\n" +
 	"\n" +
 	"dictionary\x18\x04 \x01(\fR\n" +
-	"dictionary\"\xc6\x01\n" +
+	"dictionary\x12'\n" +
+	"\x06record\x18\x05 \x01(\v2\x0f.atys.v1.RecordR\x06record\"\xc6\x01\n" +
 	"\rAttendRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\x12\x18\n" +
@@ -6633,7 +7069,29 @@ const file_atys_proto_rawDesc = "" +
 	"\flowest_hertz\x18\b \x01(\x01R\vlowestHertz\x12#\n" +
 	"\rhighest_hertz\x18\t \x01(\x01R\fhighestHertz\x12\f\n" +
 	"\x01n\x18\n" +
-	" \x01(\x03R\x01n\"\x0f\n" +
+	" \x01(\x03R\x01n\"X\n" +
+	"\x0eRecordsRequest\x120\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\"n\n" +
+	"\x0fRecordsResponse\x12-\n" +
+	"\arecords\x18\x01 \x03(\v2\x13.atys.v1.KeptRecordR\arecords\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x18\n" +
+	"\adamaged\x18\x03 \x01(\rR\adamaged\"\xdb\x02\n" +
+	"\n" +
+	"KeptRecord\x127\n" +
+	"\x06labels\x18\x01 \x03(\v2\x1f.atys.v1.KeptRecord.LabelsEntryR\x06labels\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12&\n" +
+	"\x0fstart_unix_nano\x18\x03 \x01(\x10R\rstartUnixNano\x12\x1f\n" +
+	"\vduration_ns\x18\x04 \x01(\x03R\n" +
+	"durationNs\x12\x10\n" +
+	"\x03run\x18\x05 \x01(\fR\x03run\x12\x1a\n" +
+	"\bsequence\x18\x06 \x01(\x04R\bsequence\x12\x1a\n" +
+	"\bencoding\x18\a \x01(\tR\bencoding\x12\x18\n" +
+	"\aversion\x18\b \x01(\rR\aversion\x12\x18\n" +
+	"\apayload\x18\t \x01(\fR\apayload\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0f\n" +
 	"\rStatusRequest\"\xe2\x02\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
@@ -6677,7 +7135,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
 	"\x06Delete\x12\x16.atys.v1.DeleteRequest\x1a\x17.atys.v1.DeleteResponse\x12/\n" +
 	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x01\x129\n" +
-	"\x06Status\x12\x16.atys.v1.StatusRequest\x1a\x17.atys.v1.StatusResponse2\x92\x03\n" +
+	"\x06Status\x12\x16.atys.v1.StatusRequest\x1a\x17.atys.v1.StatusResponse2\xd0\x03\n" +
 	"\x05Query\x126\n" +
 	"\x05Merge\x12\x15.atys.v1.MergeRequest\x1a\x16.atys.v1.MergeResponse\x120\n" +
 	"\x03Top\x12\x13.atys.v1.TopRequest\x1a\x14.atys.v1.TopResponse\x126\n" +
@@ -6685,7 +7143,8 @@ const file_atys_proto_rawDesc = "" +
 	"\x06Labels\x12\x16.atys.v1.LabelsRequest\x1a\x17.atys.v1.LabelsResponse\x126\n" +
 	"\x05Kinds\x12\x15.atys.v1.KindsRequest\x1a\x16.atys.v1.KindsResponse\x12<\n" +
 	"\aWindows\x12\x17.atys.v1.WindowsRequest\x1a\x18.atys.v1.WindowsResponse\x126\n" +
-	"\x05Rates\x12\x15.atys.v1.RatesRequest\x1a\x16.atys.v1.RatesResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
+	"\x05Rates\x12\x15.atys.v1.RatesRequest\x1a\x16.atys.v1.RatesResponse\x12<\n" +
+	"\aRecords\x12\x17.atys.v1.RecordsRequest\x1a\x18.atys.v1.RecordsResponseB$Z\"atys.dev/atys/internal/wire/atysv1b\x06proto3"
 
 var (
 	file_atys_proto_rawDescOnce sync.Once
@@ -6699,239 +7158,253 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
-	(*Refused)(nil),         // 2: atys.v1.Refused
-	(*Overlap)(nil),         // 3: atys.v1.Overlap
-	(*Series)(nil),          // 4: atys.v1.Series
-	(*Window)(nil),          // 5: atys.v1.Window
-	(*Rate)(nil),            // 6: atys.v1.Rate
-	(*Instances)(nil),       // 7: atys.v1.Instances
-	(*Cost)(nil),            // 8: atys.v1.Cost
-	(*Contained)(nil),       // 9: atys.v1.Contained
-	(*ValueType)(nil),       // 10: atys.v1.ValueType
-	(*Exact)(nil),           // 11: atys.v1.Exact
-	(*Loss)(nil),            // 12: atys.v1.Loss
-	(*Thread)(nil),          // 13: atys.v1.Thread
-	(*Context)(nil),         // 14: atys.v1.Context
-	(*Exemplar)(nil),        // 15: atys.v1.Exemplar
-	(*Rows)(nil),            // 16: atys.v1.Rows
-	(*Dictionary)(nil),      // 17: atys.v1.Dictionary
-	(*Location)(nil),        // 18: atys.v1.Location
-	(*Frame)(nil),           // 19: atys.v1.Frame
-	(*Node)(nil),            // 20: atys.v1.Node
-	(*Spooled)(nil),         // 21: atys.v1.Spooled
-	(*AttendRequest)(nil),   // 22: atys.v1.AttendRequest
-	(*Orders)(nil),          // 23: atys.v1.Orders
-	(*OfferRequest)(nil),    // 24: atys.v1.OfferRequest
-	(*Standing)(nil),        // 25: atys.v1.Standing
-	(*StandRequest)(nil),    // 26: atys.v1.StandRequest
-	(*StandResponse)(nil),   // 27: atys.v1.StandResponse
-	(*Task)(nil),            // 28: atys.v1.Task
-	(*ServiceRate)(nil),     // 29: atys.v1.ServiceRate
-	(*ReportRequest)(nil),   // 30: atys.v1.ReportRequest
-	(*ReportResponse)(nil),  // 31: atys.v1.ReportResponse
-	(*Target)(nil),          // 32: atys.v1.Target
-	(*TaskState)(nil),       // 33: atys.v1.TaskState
-	(*NodeState)(nil),       // 34: atys.v1.NodeState
-	(*Condition)(nil),       // 35: atys.v1.Condition
-	(*CauseTime)(nil),       // 36: atys.v1.CauseTime
-	(*BudgetDecision)(nil),  // 37: atys.v1.BudgetDecision
-	(*ApplyRequest)(nil),    // 38: atys.v1.ApplyRequest
-	(*ApplyResponse)(nil),   // 39: atys.v1.ApplyResponse
-	(*Object)(nil),          // 40: atys.v1.Object
-	(*ProfileStatus)(nil),   // 41: atys.v1.ProfileStatus
-	(*NodeTask)(nil),        // 42: atys.v1.NodeTask
-	(*AgentStatus)(nil),     // 43: atys.v1.AgentStatus
-	(*RelayStatus)(nil),     // 44: atys.v1.RelayStatus
-	(*GetRequest)(nil),      // 45: atys.v1.GetRequest
-	(*GetResponse)(nil),     // 46: atys.v1.GetResponse
-	(*DeleteRequest)(nil),   // 47: atys.v1.DeleteRequest
-	(*DeleteResponse)(nil),  // 48: atys.v1.DeleteResponse
-	(*Change)(nil),          // 49: atys.v1.Change
-	(*Selection)(nil),       // 50: atys.v1.Selection
-	(*Coverage)(nil),        // 51: atys.v1.Coverage
-	(*TaskCoverage)(nil),    // 52: atys.v1.TaskCoverage
-	(*NodeCoverage)(nil),    // 53: atys.v1.NodeCoverage
-	(*Span)(nil),            // 54: atys.v1.Span
-	(*MergeRequest)(nil),    // 55: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 56: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 57: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 58: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 59: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 60: atys.v1.Amount
-	(*Interval)(nil),        // 61: atys.v1.Interval
-	(*SplitRequest)(nil),    // 62: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 63: atys.v1.SplitResponse
-	(*Part)(nil),            // 64: atys.v1.Part
-	(*Pooled)(nil),          // 65: atys.v1.Pooled
-	(*LabelsRequest)(nil),   // 66: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 67: atys.v1.LabelsResponse
-	(*Values)(nil),          // 68: atys.v1.Values
-	(*KindsRequest)(nil),    // 69: atys.v1.KindsRequest
-	(*KindsResponse)(nil),   // 70: atys.v1.KindsResponse
-	(*WindowsRequest)(nil),  // 71: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 72: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 73: atys.v1.KeptWindow
-	(*RatesRequest)(nil),    // 74: atys.v1.RatesRequest
-	(*RatesResponse)(nil),   // 75: atys.v1.RatesResponse
-	(*Decided)(nil),         // 76: atys.v1.Decided
-	(*StatusRequest)(nil),   // 77: atys.v1.StatusRequest
-	(*StatusResponse)(nil),  // 78: atys.v1.StatusResponse
-	(*Quota)(nil),           // 79: atys.v1.Quota
-	(*Machine)(nil),         // 80: atys.v1.Machine
-	nil,                     // 81: atys.v1.Series.LabelsEntry
-	nil,                     // 82: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 83: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 84: atys.v1.Target.LabelsEntry
-	nil,                     // 85: atys.v1.AgentStatus.LabelsEntry
-	nil,                     // 86: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 87: atys.v1.KeptWindow.LabelsEntry
-	nil,                     // 88: atys.v1.Machine.PushesEntry
-	nil,                     // 89: atys.v1.Machine.RefusedEntry
+	(*RefusedRecord)(nil),   // 2: atys.v1.RefusedRecord
+	(*Refused)(nil),         // 3: atys.v1.Refused
+	(*Overlap)(nil),         // 4: atys.v1.Overlap
+	(*Series)(nil),          // 5: atys.v1.Series
+	(*Window)(nil),          // 6: atys.v1.Window
+	(*Record)(nil),          // 7: atys.v1.Record
+	(*Rate)(nil),            // 8: atys.v1.Rate
+	(*Instances)(nil),       // 9: atys.v1.Instances
+	(*Cost)(nil),            // 10: atys.v1.Cost
+	(*Contained)(nil),       // 11: atys.v1.Contained
+	(*ValueType)(nil),       // 12: atys.v1.ValueType
+	(*Exact)(nil),           // 13: atys.v1.Exact
+	(*Loss)(nil),            // 14: atys.v1.Loss
+	(*Thread)(nil),          // 15: atys.v1.Thread
+	(*Context)(nil),         // 16: atys.v1.Context
+	(*Exemplar)(nil),        // 17: atys.v1.Exemplar
+	(*Rows)(nil),            // 18: atys.v1.Rows
+	(*Dictionary)(nil),      // 19: atys.v1.Dictionary
+	(*Location)(nil),        // 20: atys.v1.Location
+	(*Frame)(nil),           // 21: atys.v1.Frame
+	(*Node)(nil),            // 22: atys.v1.Node
+	(*Spooled)(nil),         // 23: atys.v1.Spooled
+	(*AttendRequest)(nil),   // 24: atys.v1.AttendRequest
+	(*Orders)(nil),          // 25: atys.v1.Orders
+	(*OfferRequest)(nil),    // 26: atys.v1.OfferRequest
+	(*Standing)(nil),        // 27: atys.v1.Standing
+	(*StandRequest)(nil),    // 28: atys.v1.StandRequest
+	(*StandResponse)(nil),   // 29: atys.v1.StandResponse
+	(*Task)(nil),            // 30: atys.v1.Task
+	(*ServiceRate)(nil),     // 31: atys.v1.ServiceRate
+	(*ReportRequest)(nil),   // 32: atys.v1.ReportRequest
+	(*ReportResponse)(nil),  // 33: atys.v1.ReportResponse
+	(*Target)(nil),          // 34: atys.v1.Target
+	(*TaskState)(nil),       // 35: atys.v1.TaskState
+	(*NodeState)(nil),       // 36: atys.v1.NodeState
+	(*Condition)(nil),       // 37: atys.v1.Condition
+	(*CauseTime)(nil),       // 38: atys.v1.CauseTime
+	(*BudgetDecision)(nil),  // 39: atys.v1.BudgetDecision
+	(*ApplyRequest)(nil),    // 40: atys.v1.ApplyRequest
+	(*ApplyResponse)(nil),   // 41: atys.v1.ApplyResponse
+	(*Object)(nil),          // 42: atys.v1.Object
+	(*ProfileStatus)(nil),   // 43: atys.v1.ProfileStatus
+	(*NodeTask)(nil),        // 44: atys.v1.NodeTask
+	(*AgentStatus)(nil),     // 45: atys.v1.AgentStatus
+	(*RelayStatus)(nil),     // 46: atys.v1.RelayStatus
+	(*GetRequest)(nil),      // 47: atys.v1.GetRequest
+	(*GetResponse)(nil),     // 48: atys.v1.GetResponse
+	(*DeleteRequest)(nil),   // 49: atys.v1.DeleteRequest
+	(*DeleteResponse)(nil),  // 50: atys.v1.DeleteResponse
+	(*Change)(nil),          // 51: atys.v1.Change
+	(*Selection)(nil),       // 52: atys.v1.Selection
+	(*Coverage)(nil),        // 53: atys.v1.Coverage
+	(*TaskCoverage)(nil),    // 54: atys.v1.TaskCoverage
+	(*NodeCoverage)(nil),    // 55: atys.v1.NodeCoverage
+	(*Span)(nil),            // 56: atys.v1.Span
+	(*MergeRequest)(nil),    // 57: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 58: atys.v1.MergeResponse
+	(*TopRequest)(nil),      // 59: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 60: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 61: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 62: atys.v1.Amount
+	(*Interval)(nil),        // 63: atys.v1.Interval
+	(*SplitRequest)(nil),    // 64: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 65: atys.v1.SplitResponse
+	(*Part)(nil),            // 66: atys.v1.Part
+	(*Pooled)(nil),          // 67: atys.v1.Pooled
+	(*LabelsRequest)(nil),   // 68: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 69: atys.v1.LabelsResponse
+	(*Values)(nil),          // 70: atys.v1.Values
+	(*KindsRequest)(nil),    // 71: atys.v1.KindsRequest
+	(*KindsResponse)(nil),   // 72: atys.v1.KindsResponse
+	(*WindowsRequest)(nil),  // 73: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 74: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 75: atys.v1.KeptWindow
+	(*RatesRequest)(nil),    // 76: atys.v1.RatesRequest
+	(*RatesResponse)(nil),   // 77: atys.v1.RatesResponse
+	(*Decided)(nil),         // 78: atys.v1.Decided
+	(*RecordsRequest)(nil),  // 79: atys.v1.RecordsRequest
+	(*RecordsResponse)(nil), // 80: atys.v1.RecordsResponse
+	(*KeptRecord)(nil),      // 81: atys.v1.KeptRecord
+	(*StatusRequest)(nil),   // 82: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 83: atys.v1.StatusResponse
+	(*Quota)(nil),           // 84: atys.v1.Quota
+	(*Machine)(nil),         // 85: atys.v1.Machine
+	nil,                     // 86: atys.v1.Series.LabelsEntry
+	nil,                     // 87: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 88: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 89: atys.v1.Target.LabelsEntry
+	nil,                     // 90: atys.v1.AgentStatus.LabelsEntry
+	nil,                     // 91: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 92: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 93: atys.v1.KeptRecord.LabelsEntry
+	nil,                     // 94: atys.v1.Machine.PushesEntry
+	nil,                     // 95: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
-	4,   // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
-	5,   // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
-	3,   // 2: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
-	2,   // 3: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
-	81,  // 4: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
-	10,  // 5: atys.v1.Window.types:type_name -> atys.v1.ValueType
-	11,  // 6: atys.v1.Window.exact:type_name -> atys.v1.Exact
-	12,  // 7: atys.v1.Window.losses:type_name -> atys.v1.Loss
-	13,  // 8: atys.v1.Window.threads:type_name -> atys.v1.Thread
-	14,  // 9: atys.v1.Window.contexts:type_name -> atys.v1.Context
-	16,  // 10: atys.v1.Window.rows:type_name -> atys.v1.Rows
-	9,   // 11: atys.v1.Window.contains:type_name -> atys.v1.Contained
-	7,   // 12: atys.v1.Window.instances:type_name -> atys.v1.Instances
-	8,   // 13: atys.v1.Window.cost:type_name -> atys.v1.Cost
-	6,   // 14: atys.v1.Window.rate:type_name -> atys.v1.Rate
-	15,  // 15: atys.v1.Window.exemplars:type_name -> atys.v1.Exemplar
-	11,  // 16: atys.v1.Thread.exact:type_name -> atys.v1.Exact
-	18,  // 17: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
-	20,  // 18: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
-	19,  // 19: atys.v1.Location.names:type_name -> atys.v1.Frame
-	5,   // 20: atys.v1.Spooled.window:type_name -> atys.v1.Window
-	4,   // 21: atys.v1.Spooled.series:type_name -> atys.v1.Series
-	82,  // 22: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
-	28,  // 23: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	83,  // 24: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
-	4,   // 25: atys.v1.Task.chosen:type_name -> atys.v1.Series
-	29,  // 26: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
-	6,   // 27: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
-	32,  // 28: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
-	33,  // 29: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
-	34,  // 30: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	84,  // 31: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
-	8,   // 32: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
-	36,  // 33: atys.v1.NodeState.causes:type_name -> atys.v1.CauseTime
-	37,  // 34: atys.v1.NodeState.decisions:type_name -> atys.v1.BudgetDecision
-	35,  // 35: atys.v1.NodeState.conditions:type_name -> atys.v1.Condition
-	40,  // 36: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
-	41,  // 37: atys.v1.Object.profile:type_name -> atys.v1.ProfileStatus
-	43,  // 38: atys.v1.Object.agent:type_name -> atys.v1.AgentStatus
-	32,  // 39: atys.v1.Object.target:type_name -> atys.v1.Target
-	44,  // 40: atys.v1.Object.relay:type_name -> atys.v1.RelayStatus
-	42,  // 41: atys.v1.ProfileStatus.nodes:type_name -> atys.v1.NodeTask
-	7,   // 42: atys.v1.ProfileStatus.instances:type_name -> atys.v1.Instances
-	29,  // 43: atys.v1.ProfileStatus.rates:type_name -> atys.v1.ServiceRate
-	33,  // 44: atys.v1.NodeTask.state:type_name -> atys.v1.TaskState
-	34,  // 45: atys.v1.AgentStatus.state:type_name -> atys.v1.NodeState
-	85,  // 46: atys.v1.AgentStatus.labels:type_name -> atys.v1.AgentStatus.LabelsEntry
-	24,  // 47: atys.v1.RelayStatus.offer:type_name -> atys.v1.OfferRequest
-	40,  // 48: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
-	40,  // 49: atys.v1.Change.object:type_name -> atys.v1.Object
-	12,  // 50: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	53,  // 51: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	52,  // 52: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	54,  // 53: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
-	8,   // 54: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
-	7,   // 55: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	54,  // 56: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	54,  // 57: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
-	50,  // 58: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	21,  // 59: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	51,  // 60: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	50,  // 61: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	59,  // 62: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	11,  // 63: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	51,  // 64: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	60,  // 65: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	60,  // 66: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	61,  // 67: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	61,  // 68: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	50,  // 69: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	64,  // 70: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	51,  // 71: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	61,  // 72: atys.v1.Part.share:type_name -> atys.v1.Interval
-	61,  // 73: atys.v1.Part.service:type_name -> atys.v1.Interval
-	65,  // 74: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
-	61,  // 75: atys.v1.Pooled.share:type_name -> atys.v1.Interval
-	50,  // 76: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	86,  // 77: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	51,  // 78: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
-	50,  // 79: atys.v1.KindsRequest.selection:type_name -> atys.v1.Selection
-	10,  // 80: atys.v1.KindsResponse.types:type_name -> atys.v1.ValueType
-	51,  // 81: atys.v1.KindsResponse.coverage:type_name -> atys.v1.Coverage
-	50,  // 82: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	73,  // 83: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	51,  // 84: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
-	87,  // 85: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	11,  // 86: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	12,  // 87: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	7,   // 88: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	8,   // 89: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	6,   // 90: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
-	50,  // 91: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
-	76,  // 92: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
-	51,  // 93: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
-	6,   // 94: atys.v1.Decided.rate:type_name -> atys.v1.Rate
-	79,  // 95: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	80,  // 96: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	88,  // 97: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	89,  // 98: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	68,  // 99: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,   // 100: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	22,  // 101: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	30,  // 102: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	24,  // 103: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	26,  // 104: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
-	38,  // 105: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	45,  // 106: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	47,  // 107: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	45,  // 108: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	77,  // 109: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	55,  // 110: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	57,  // 111: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	62,  // 112: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	66,  // 113: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	69,  // 114: atys.v1.Query.Kinds:input_type -> atys.v1.KindsRequest
-	71,  // 115: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	74,  // 116: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
-	1,   // 117: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	23,  // 118: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	31,  // 119: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	25,  // 120: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	27,  // 121: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
-	39,  // 122: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	46,  // 123: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	48,  // 124: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	49,  // 125: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	78,  // 126: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	56,  // 127: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	58,  // 128: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	63,  // 129: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	67,  // 130: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	70,  // 131: atys.v1.Query.Kinds:output_type -> atys.v1.KindsResponse
-	72,  // 132: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	75,  // 133: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
-	117, // [117:134] is the sub-list for method output_type
-	100, // [100:117] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	5,   // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
+	6,   // 1: atys.v1.PushRequest.windows:type_name -> atys.v1.Window
+	7,   // 2: atys.v1.PushRequest.records:type_name -> atys.v1.Record
+	4,   // 3: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
+	3,   // 4: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
+	2,   // 5: atys.v1.PushResponse.refused_records:type_name -> atys.v1.RefusedRecord
+	86,  // 6: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	12,  // 7: atys.v1.Window.types:type_name -> atys.v1.ValueType
+	13,  // 8: atys.v1.Window.exact:type_name -> atys.v1.Exact
+	14,  // 9: atys.v1.Window.losses:type_name -> atys.v1.Loss
+	15,  // 10: atys.v1.Window.threads:type_name -> atys.v1.Thread
+	16,  // 11: atys.v1.Window.contexts:type_name -> atys.v1.Context
+	18,  // 12: atys.v1.Window.rows:type_name -> atys.v1.Rows
+	11,  // 13: atys.v1.Window.contains:type_name -> atys.v1.Contained
+	9,   // 14: atys.v1.Window.instances:type_name -> atys.v1.Instances
+	10,  // 15: atys.v1.Window.cost:type_name -> atys.v1.Cost
+	8,   // 16: atys.v1.Window.rate:type_name -> atys.v1.Rate
+	17,  // 17: atys.v1.Window.exemplars:type_name -> atys.v1.Exemplar
+	13,  // 18: atys.v1.Thread.exact:type_name -> atys.v1.Exact
+	20,  // 19: atys.v1.Dictionary.locations:type_name -> atys.v1.Location
+	22,  // 20: atys.v1.Dictionary.nodes:type_name -> atys.v1.Node
+	21,  // 21: atys.v1.Location.names:type_name -> atys.v1.Frame
+	6,   // 22: atys.v1.Spooled.window:type_name -> atys.v1.Window
+	5,   // 23: atys.v1.Spooled.series:type_name -> atys.v1.Series
+	7,   // 24: atys.v1.Spooled.record:type_name -> atys.v1.Record
+	87,  // 25: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	30,  // 26: atys.v1.Orders.tasks:type_name -> atys.v1.Task
+	88,  // 27: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	5,   // 28: atys.v1.Task.chosen:type_name -> atys.v1.Series
+	31,  // 29: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
+	8,   // 30: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
+	34,  // 31: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
+	35,  // 32: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
+	36,  // 33: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
+	89,  // 34: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	10,  // 35: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
+	38,  // 36: atys.v1.NodeState.causes:type_name -> atys.v1.CauseTime
+	39,  // 37: atys.v1.NodeState.decisions:type_name -> atys.v1.BudgetDecision
+	37,  // 38: atys.v1.NodeState.conditions:type_name -> atys.v1.Condition
+	42,  // 39: atys.v1.ApplyResponse.objects:type_name -> atys.v1.Object
+	43,  // 40: atys.v1.Object.profile:type_name -> atys.v1.ProfileStatus
+	45,  // 41: atys.v1.Object.agent:type_name -> atys.v1.AgentStatus
+	34,  // 42: atys.v1.Object.target:type_name -> atys.v1.Target
+	46,  // 43: atys.v1.Object.relay:type_name -> atys.v1.RelayStatus
+	44,  // 44: atys.v1.ProfileStatus.nodes:type_name -> atys.v1.NodeTask
+	9,   // 45: atys.v1.ProfileStatus.instances:type_name -> atys.v1.Instances
+	31,  // 46: atys.v1.ProfileStatus.rates:type_name -> atys.v1.ServiceRate
+	35,  // 47: atys.v1.NodeTask.state:type_name -> atys.v1.TaskState
+	36,  // 48: atys.v1.AgentStatus.state:type_name -> atys.v1.NodeState
+	90,  // 49: atys.v1.AgentStatus.labels:type_name -> atys.v1.AgentStatus.LabelsEntry
+	26,  // 50: atys.v1.RelayStatus.offer:type_name -> atys.v1.OfferRequest
+	42,  // 51: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
+	42,  // 52: atys.v1.Change.object:type_name -> atys.v1.Object
+	14,  // 53: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
+	55,  // 54: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	54,  // 55: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	56,  // 56: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	10,  // 57: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
+	9,   // 58: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	56,  // 59: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	56,  // 60: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
+	52,  // 61: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	23,  // 62: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	53,  // 63: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	52,  // 64: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	61,  // 65: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	13,  // 66: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	53,  // 67: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	62,  // 68: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	62,  // 69: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	63,  // 70: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	63,  // 71: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	52,  // 72: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	66,  // 73: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	53,  // 74: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	63,  // 75: atys.v1.Part.share:type_name -> atys.v1.Interval
+	63,  // 76: atys.v1.Part.service:type_name -> atys.v1.Interval
+	67,  // 77: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
+	63,  // 78: atys.v1.Pooled.share:type_name -> atys.v1.Interval
+	52,  // 79: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	91,  // 80: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	53,  // 81: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
+	52,  // 82: atys.v1.KindsRequest.selection:type_name -> atys.v1.Selection
+	12,  // 83: atys.v1.KindsResponse.types:type_name -> atys.v1.ValueType
+	53,  // 84: atys.v1.KindsResponse.coverage:type_name -> atys.v1.Coverage
+	52,  // 85: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	75,  // 86: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	53,  // 87: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
+	92,  // 88: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	13,  // 89: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	14,  // 90: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	9,   // 91: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	10,  // 92: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	8,   // 93: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
+	52,  // 94: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
+	78,  // 95: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
+	53,  // 96: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
+	8,   // 97: atys.v1.Decided.rate:type_name -> atys.v1.Rate
+	52,  // 98: atys.v1.RecordsRequest.selection:type_name -> atys.v1.Selection
+	81,  // 99: atys.v1.RecordsResponse.records:type_name -> atys.v1.KeptRecord
+	93,  // 100: atys.v1.KeptRecord.labels:type_name -> atys.v1.KeptRecord.LabelsEntry
+	84,  // 101: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	85,  // 102: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	94,  // 103: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	95,  // 104: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	70,  // 105: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,   // 106: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	24,  // 107: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	32,  // 108: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	26,  // 109: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	28,  // 110: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	40,  // 111: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	47,  // 112: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	49,  // 113: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	47,  // 114: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	82,  // 115: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	57,  // 116: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	59,  // 117: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	64,  // 118: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	68,  // 119: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	71,  // 120: atys.v1.Query.Kinds:input_type -> atys.v1.KindsRequest
+	73,  // 121: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	76,  // 122: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
+	79,  // 123: atys.v1.Query.Records:input_type -> atys.v1.RecordsRequest
+	1,   // 124: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	25,  // 125: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	33,  // 126: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	27,  // 127: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	29,  // 128: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	41,  // 129: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	48,  // 130: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	50,  // 131: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	51,  // 132: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	83,  // 133: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	58,  // 134: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	60,  // 135: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	65,  // 136: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	69,  // 137: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	72,  // 138: atys.v1.Query.Kinds:output_type -> atys.v1.KindsResponse
+	74,  // 139: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	77,  // 140: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
+	80,  // 141: atys.v1.Query.Records:output_type -> atys.v1.RecordsResponse
+	124, // [124:142] is the sub-list for method output_type
+	106, // [106:124] is the sub-list for method input_type
+	106, // [106:106] is the sub-list for extension type_name
+	106, // [106:106] is the sub-list for extension extendee
+	0,   // [0:106] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -6939,7 +7412,7 @@ func file_atys_proto_init() {
 	if File_atys_proto != nil {
 		return
 	}
-	file_atys_proto_msgTypes[40].OneofWrappers = []any{
+	file_atys_proto_msgTypes[42].OneofWrappers = []any{
 		(*Object_Profile)(nil),
 		(*Object_Agent)(nil),
 		(*Object_Target)(nil),
@@ -6951,7 +7424,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   90,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

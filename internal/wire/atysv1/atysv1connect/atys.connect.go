@@ -79,11 +79,13 @@ const (
 	QueryWindowsProcedure = "/atys.v1.Query/Windows"
 	// QueryRatesProcedure is the fully-qualified name of the Query's Rates RPC.
 	QueryRatesProcedure = "/atys.v1.Query/Rates"
+	// QueryRecordsProcedure is the fully-qualified name of the Query's Records RPC.
+	QueryRecordsProcedure = "/atys.v1.Query/Records"
 )
 
 // IntakeClient is a client for the atys.v1.Intake service.
 type IntakeClient interface {
-	// Push keeps windows for good before it answers, or names what it needs to.
+	// Push keeps windows and records for good before it answers, or names what it needs to.
 	Push(context.Context, *atysv1.PushRequest) (*atysv1.PushResponse, error)
 }
 
@@ -123,7 +125,7 @@ func (c *intakeClient) Push(ctx context.Context, req *atysv1.PushRequest) (*atys
 
 // IntakeHandler is an implementation of the atys.v1.Intake service.
 type IntakeHandler interface {
-	// Push keeps windows for good before it answers, or names what it needs to.
+	// Push keeps windows and records for good before it answers, or names what it needs to.
 	Push(context.Context, *atysv1.PushRequest) (*atysv1.PushResponse, error)
 }
 
@@ -537,6 +539,8 @@ type QueryClient interface {
 	Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error)
 	// Rates lists how often was sampled, and why, as policies decided it.
 	Rates(context.Context, *atysv1.RatesRequest) (*atysv1.RatesResponse, error)
+	// Records lists records of one kind, by series and time.
+	Records(context.Context, *atysv1.RecordsRequest) (*atysv1.RecordsResponse, error)
 }
 
 // NewQueryClient constructs a client for the atys.v1.Query service. By default, it uses the Connect
@@ -592,6 +596,12 @@ func NewQueryClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(queryMethods.ByName("Rates")),
 			connect.WithClientOptions(opts...),
 		),
+		records: connect.NewClient[atysv1.RecordsRequest, atysv1.RecordsResponse](
+			httpClient,
+			baseURL+QueryRecordsProcedure,
+			connect.WithSchema(queryMethods.ByName("Records")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -604,6 +614,7 @@ type queryClient struct {
 	kinds   *connect.Client[atysv1.KindsRequest, atysv1.KindsResponse]
 	windows *connect.Client[atysv1.WindowsRequest, atysv1.WindowsResponse]
 	rates   *connect.Client[atysv1.RatesRequest, atysv1.RatesResponse]
+	records *connect.Client[atysv1.RecordsRequest, atysv1.RecordsResponse]
 }
 
 // Merge calls atys.v1.Query.Merge.
@@ -669,6 +680,15 @@ func (c *queryClient) Rates(ctx context.Context, req *atysv1.RatesRequest) (*aty
 	return nil, err
 }
 
+// Records calls atys.v1.Query.Records.
+func (c *queryClient) Records(ctx context.Context, req *atysv1.RecordsRequest) (*atysv1.RecordsResponse, error) {
+	response, err := c.records.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // QueryHandler is an implementation of the atys.v1.Query service.
 type QueryHandler interface {
 	// Merge adds up all windows that are chosen, as one sampler would have seen them.
@@ -685,6 +705,8 @@ type QueryHandler interface {
 	Windows(context.Context, *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error)
 	// Rates lists how often was sampled, and why, as policies decided it.
 	Rates(context.Context, *atysv1.RatesRequest) (*atysv1.RatesResponse, error)
+	// Records lists records of one kind, by series and time.
+	Records(context.Context, *atysv1.RecordsRequest) (*atysv1.RecordsResponse, error)
 }
 
 // NewQueryHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -736,6 +758,12 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(queryMethods.ByName("Rates")),
 		connect.WithHandlerOptions(opts...),
 	)
+	queryRecordsHandler := connect.NewUnaryHandlerSimple(
+		QueryRecordsProcedure,
+		svc.Records,
+		connect.WithSchema(queryMethods.ByName("Records")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/atys.v1.Query/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case QueryMergeProcedure:
@@ -752,6 +780,8 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 			queryWindowsHandler.ServeHTTP(w, r)
 		case QueryRatesProcedure:
 			queryRatesHandler.ServeHTTP(w, r)
+		case QueryRecordsProcedure:
+			queryRecordsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -787,4 +817,8 @@ func (UnimplementedQueryHandler) Windows(context.Context, *atysv1.WindowsRequest
 
 func (UnimplementedQueryHandler) Rates(context.Context, *atysv1.RatesRequest) (*atysv1.RatesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Rates is not implemented"))
+}
+
+func (UnimplementedQueryHandler) Records(context.Context, *atysv1.RecordsRequest) (*atysv1.RecordsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Records is not implemented"))
 }
