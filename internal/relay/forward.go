@@ -31,6 +31,8 @@ type trip struct {
 	without map[part]bool // windows that the server has already
 	origins []origin      // of the windows of the request, in their order
 	refused map[origin]*atysv1.Refused
+	records map[*push]records // of those whose records the server has answered for
+	sent    []*push           // of each record of the request
 }
 
 // origin is where a window of a request comes from: it was added up, or is one
@@ -47,7 +49,7 @@ type origin struct {
 func (r *Relay) forward(ctx context.Context, group []*push) {
 	ctx, cancel := context.WithTimeout(ctx, patience-r.options.Gather) // for which the first of them has waited
 	defer cancel()
-	t := &trip{group: group, explain: together(group), without: map[part]bool{}, refused: map[origin]*atysv1.Refused{}}
+	t := &trip{group: group, explain: together(group), without: map[part]bool{}, refused: map[origin]*atysv1.Refused{}, records: map[*push]records{}}
 	for range trips {
 		response, err := r.send(ctx, t)
 		switch {
@@ -59,7 +61,9 @@ func (r *Relay) forward(ctx context.Context, group []*push) {
 		case err != nil:
 			answer(t.group, outcome{err: err})
 			return
-		case len(response.GetUnknown())+len(response.GetOverlaps()) == 0 && !t.refuse(response.GetRefused()):
+		}
+		t.noteRecords(response)
+		if len(response.GetUnknown())+len(response.GetOverlaps()) == 0 && !t.refuse(response.GetRefused()) {
 			t.kept()
 			return
 		}
@@ -78,7 +82,7 @@ func (r *Relay) forward(ctx context.Context, group []*push) {
 // send passes a group on once, and reads the server's clock on the way.
 func (r *Relay) send(ctx context.Context, t *trip) (*atysv1.PushResponse, error) {
 	b := r.batch(t)
-	if b.Len() == 0 {
+	if b.Len()+len(t.sent) == 0 {
 		return &atysv1.PushResponse{}, nil // the server has it all
 	}
 	sent := r.now()
@@ -131,6 +135,7 @@ func (r *Relay) batch(t *trip) *wire.Batch {
 		t.origins = append(t.origins, origin{sum: s})
 	}
 	b.Join(request, hashes, t.explain)
+	t.addRecords(b)
 	return b
 }
 
@@ -239,7 +244,7 @@ func (t *trip) refuseParts(sources []source, some bool, why string) {
 // kept tells all of a group that their windows are, but for those that are refused.
 func (t *trip) kept() {
 	for _, p := range t.group {
-		var o outcome
+		o := outcome{records: t.records[p]}
 		for i := range p.request.GetWindows() {
 			if one := t.refused[origin{push: p, window: i}]; one != nil {
 				o.refused = append(o.refused, one)

@@ -78,12 +78,12 @@ func (r *Relay) group(ctx context.Context) (group []*push) {
 	}
 }
 
-// windowsIn counts the windows of a request, and those that they contain.
+// windowsIn counts the windows and records of a request, and the windows that these contain.
 func windowsIn(r *atysv1.PushRequest) (n int) {
 	for _, w := range r.GetWindows() {
 		n += max(len(w.GetContains()), 1)
 	}
-	return n
+	return n + len(r.GetRecords())
 }
 
 // patienceFor is how long a request waits for others.

@@ -112,6 +112,7 @@ type outcome struct {
 	unknown  []profile.Hash
 	overlaps []*atysv1.Overlap
 	refused  []*atysv1.Refused // the others were kept
+	records  records           // what became of its records
 	err      error
 }
 
@@ -136,7 +137,7 @@ func (r *Relay) Push(ctx context.Context, m *atysv1.PushRequest) (*atysv1.PushRe
 	r.mu.Lock()
 	c := r.compared
 	r.mu.Unlock()
-	return &atysv1.PushResponse{Unknown: wire.Table(o.unknown), Overlaps: o.overlaps, Refused: o.refused, ClockErrorNs: int64(c.uncertain),
+	return &atysv1.PushResponse{Unknown: wire.Table(o.unknown), Overlaps: o.overlaps, Refused: o.refused, KeptRecords: o.records.kept, RefusedRecords: o.records.refused, ClockErrorNs: int64(c.uncertain),
 		ReceivedUnixNano: c.byServer(received), AnsweredUnixNano: c.byServer(r.now())}, nil
 }
 
@@ -148,7 +149,10 @@ func (r *Relay) accept(ctx context.Context, m *atysv1.PushRequest) (*push, error
 	}
 	p := &push{request: m, bytes: proto.Size(m), done: make(chan outcome, 1)}
 	var err error
-	if p.hashes, err = wire.CheckPush(m); err != nil {
+	if p.hashes, err = wire.CheckPush(m); err == nil {
+		_, err = wire.Records(m)
+	}
+	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	if p.forest = new(profile.Forest); !m.GetIfUnknown() || !r.knows(p.hashes) {
