@@ -3,7 +3,7 @@
 GO       ?= go
 FUZZTIME ?= 10s
 # Packages with tests that are skipped without root: BPF, namespaces, disks of their own.
-ROOT_PACKAGES = ./internal/auth ./internal/bpf/... ./internal/diskcache ./internal/profile/format ./internal/proc/... ./internal/lang ./internal/spool ./internal/store/disk ./internal/unwind/... ./internal/symbol ./internal/sampler/... ./internal/recorder ./internal/doctor ./cmd/... ./test/deploy ./test/faults ./test/languages ./test/levels ./test/oracle ./test/truth
+ROOT_PACKAGES = ./internal/agent/journal ./internal/auth ./internal/bpf/... ./internal/diskcache ./internal/profile/format ./internal/proc/... ./internal/lang ./internal/spool ./internal/store/disk ./internal/unwind/... ./internal/symbol ./internal/sampler/... ./internal/recorder ./internal/doctor ./cmd/... ./test/deploy ./test/faults ./test/languages ./test/levels ./test/oracle ./test/truth
 
 .PHONY: build test test-busy test-root test-kernels test-runtimes test-faults test-docs race bench generate lint fuzz deps help
 .DEFAULT_GOAL := build

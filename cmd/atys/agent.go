@@ -109,13 +109,18 @@ func runAgent(ctx context.Context, f agentFlags, log *slog.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
+	records, err := openRecords(f.data, f.spool<<20)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
 	machine, err := openStation(budget.Memory, f.budgetFlags.rows, f.cache, cputime.New(), log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
 	to, clock := remote.New(client, address), newClock()
-	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(machine.record), Now: clock.now, Spool: waiting, Intake: to, Fleet: to, Relay: f.relay,
+	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(machine.record), Now: clock.now, Spool: waiting, Records: records, Intake: to, Fleet: to, Relay: f.relay,
 		State: filepath.Join(f.data, "orders"), Life: filepath.Join(f.data, "agent.life"), Budget: budget, Account: machine.account, Limit: machine.limit, Shed: machine.shed, Unwinding: machine.unwinding(), Cache: machine.cached(), Ready: machine.ready, Jitter: jitter, Log: log}
 	var registry *prometheus.Registry
 	if f.metrics.listen != "" {
@@ -161,4 +166,11 @@ func (f *agentFlags) relay(address string) (agent.Intake, error) {
 		return nil, err
 	}
 	return remote.New(client, address), nil
+}
+
+// openRecords opens the spool of an agent's records beside that of its windows. It may take a
+// sixteenth of the room of that: a server of an earlier version does not keep records, and
+// they wait for it to be upgraded.
+func openRecords(data string, spoolBytes int64) (*spool.Spool, error) {
+	return spool.Open(filepath.Join(data, "spool", "records"), spoolBytes/16)
 }

@@ -72,6 +72,11 @@ func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
+	records, err := openRecords(f.data, spoolBytes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
 	machine, err := openStation(budget.Memory, b.rows, b.cache, account, log)
 	if err != nil {
 		return err
@@ -82,7 +87,7 @@ func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (er
 		return fmt.Errorf("name this machine: %w", err)
 	}
 	here := chargedServer{h.server, account}
-	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: machine.record, Spool: waiting, Intake: here, Fleet: here,
+	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: machine.record, Spool: waiting, Records: records, Intake: here, Fleet: here,
 		Functions: functions, First: firstWindow, Budget: budget, Account: account, Limit: machine.limit, Shed: machine.shed, Unwinding: machine.unwinding(), Cache: machine.cached(), Ready: machine.ready, Life: filepath.Join(f.data, "agent.life"), Log: log})
 	if err != nil {
 		return err

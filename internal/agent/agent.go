@@ -6,6 +6,7 @@
 //	   -> a batch -> Push, to the server or a relay (route.go) -> acknowledged, only then forgotten (ship.go)
 //	how often targets are sampled, as policies decide: of the server (rates.go), or alone (alone.go)
 //	what it costs, by cause (spending.go) -> budget.Governor -> the knob of the cause that costs most (budget.go)
+//	   -> records of what was decided (journal)
 //	what runs here, and how tasks fare -> Report (report.go), Prometheus (metrics.go)
 //
 // Cutting never waits for shipping, nor for orders: a server that is gone for
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/agent/journal"
 	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
@@ -42,6 +44,7 @@ type Options struct {
 	Record  Record
 	Builtin *spec.Profile // what runs where no standing task is ordered
 	Spool   *spool.Spool
+	Records *spool.Spool // of records of decisions; nil: none are made
 	Intake  Intake
 	Fleet   Fleet         // who orders tasks; nil: nobody
 	Relay   Relay         // how relays are reached that it names; nil: not at all
@@ -136,6 +139,7 @@ type Agent struct {
 	own     *process // nil: somebody else tells what is used
 	census  *census
 	shipper *shipper
+	records *journal.Shipper
 	orders  chan []*task   // the newest ones
 	started chan start     // whose start has ended
 	reports chan struct{}  // there is something to report
@@ -182,6 +186,9 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{options: o, log: o.Log, began: o.Now(), heard: time.Now(), census: newCensus(o.Node, o.Labels), shipper: newShipper(o),
 		own: own, life: newLife(o.Life, o.Log), spending: spending{governor: budget.Governor{Budget: o.Budget}}, fitness: newFitness(),
 		orders: make(chan []*task, 1), started: make(chan start), cuts: make(chan crewCut), crews: map[*recording]Crew{}, reports: make(chan struct{}, 1)}
+	if o.Records != nil {
+		a.records = journal.New(journal.Options{Spool: o.Records, Push: a.shipper.pushRecords, Clock: a.shipper.clock, Log: o.Log})
+	}
 	if o.Spool != nil {
 		a.before = o.Spool.Stats().All()
 	}
@@ -202,6 +209,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	attending, leave := context.WithCancel(ctx)
 	var attendants sync.WaitGroup
+	attendants.Go(func() {
+		defer a.options.Account.Begin(cputime.Shipping)()
+		a.records.Run(attending)
+	})
 	if a.options.Fleet != nil {
 		attendants.Go(func() {
 			defer a.options.Account.Begin(cputime.Shipping)()

@@ -91,6 +91,7 @@ func (a *Agent) asks() (all []budget.Ask, most float64) {
 func (a *Agent) carryOut(all []budget.Decision) {
 	s := &a.spending
 	s.note(all)
+	a.records.Add(s.records(all, a.census.machine(), a.run)...)
 	rates := false
 	for _, d := range all {
 		log := a.log.Warn

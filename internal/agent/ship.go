@@ -550,6 +550,11 @@ func (s *shipper) send(ctx context.Context, request *atysv1.PushRequest) (answer
 	return a, err
 }
 
+// pushRecords sends a request that has records only.
+func (s *shipper) pushRecords(ctx context.Context, request *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	return s.route.intake().Push(ctx, request)
+}
+
 // Counts tells what became of windows.
 func (a *Agent) Counts() Counts {
 	a.shipper.mu.Lock()

@@ -51,6 +51,20 @@ func (s *spending) note(all []budget.Decision) {
 	s.decisions = s.decisions[max(len(s.decisions)-keepDecisions, 0):]
 }
 
+// records encodes the decisions that were noted last.
+func (s *spending) records(all []budget.Decision, series profile.Labels, run profile.Run) (records []profile.Record) {
+	sequence := uint64(0)
+	for _, n := range s.taken {
+		sequence += n
+	}
+	for i := range all {
+		if r, err := all[i].Record(series, run, sequence-uint64(len(all)-i-1)); err == nil { // else a number is none that JSON has
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
 // measure adds what was used since it was called last.
 func (a *Agent) measure() {
 	s := &a.spending

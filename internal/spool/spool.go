@@ -1,4 +1,5 @@
-// Package spool keeps what was measured on disk until somebody has taken it.
+// Package spool keeps what was measured on disk until somebody has taken it: windows, or, in
+// a directory of their own, records.
 //
 // What is cut at one time is one bundle, one file; it is whole or not there:
 //
@@ -187,7 +188,7 @@ func (s *Spool) keep(b bundle, data []byte) error {
 		}
 	}
 	if err := writeWhole(filepath.Join(s.dir, b.name()), data); err != nil {
-		return fmt.Errorf("spool %d windows: %w", b.records, err)
+		return fmt.Errorf("spool %d entries: %w", b.records, err)
 	}
 	return nil
 }
@@ -355,9 +356,9 @@ type DamagedError struct {
 
 func (e *DamagedError) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("%d windows of the spool cannot be read: %v", e.Records, e.Err)
+		return fmt.Sprintf("%d entries of the spool cannot be read: %v", e.Records, e.Err)
 	}
-	return fmt.Sprintf("%d windows of the spool are not what was written", e.Records)
+	return fmt.Sprintf("%d entries of the spool are not what was written", e.Records)
 }
 
 func (e *DamagedError) Unwrap() error { return e.Err }
