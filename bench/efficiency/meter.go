@@ -107,7 +107,7 @@ func (m *ourMeter) window(ctx context.Context, hz float64, length time.Duration)
 		if err := harness.Sleep(ctx, min(look, time.Until(end))); err != nil {
 			return nil, err
 		}
-		if m.Full() < fullEnough && time.Now().Before(end) {
+		if m.Sampler().Full() < fullEnough && time.Now().Before(end) {
 			continue
 		}
 		w, err := m.Cut()
@@ -137,7 +137,8 @@ type account struct {
 
 func (m *ourMeter) account() (a account, err error) {
 	a.at, a.own = time.Now(), cpuTime(unix.RUSAGE_SELF)
-	a.bpf, a.interrupts, err = m.Spent()
+	spent, err := m.Sampler().Spent()
+	a.bpf, a.interrupts = spent.BPF, spent.Interrupt
 	return a, err
 }
 
@@ -149,7 +150,7 @@ func (a account) since(o account) taken {
 
 // turn has a rate be in force.
 func (m *ourMeter) turn(hz float64) error {
-	if err := m.SetFrequency(hz); err != nil {
+	if err := m.Sampler().SetFrequency(hz); err != nil {
 		return err
 	}
 	_, err := m.Cut()

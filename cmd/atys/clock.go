@@ -7,6 +7,8 @@ import (
 
 	"atys.dev/atys/internal/agent"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/recorder"
+	"atys.dev/atys/internal/sampler"
 )
 
 // clockVariable names a file that holds by how much a process believes its
@@ -45,24 +47,27 @@ func (c wallClock) record(record agent.Record) agent.Record {
 	if c.file == "" {
 		return record
 	}
-	return func(w agent.Wanted) (agent.Recording, error) {
-		r, err := record(w)
-		return &clockedRecording{Recording: r, clock: c, began: c.ahead()}, err
+	return func(w agent.Wanted) (sampler.Sampler, error) {
+		s, err := record(w)
+		if r, ok := s.(recorder.Instrument); ok {
+			return &clocked{r, c, c.ahead()}, nil
+		}
+		return s, err
 	}
 }
 
-// clockedRecording is one whose windows begin when a clock says.
-type clockedRecording struct {
-	agent.Recording
+// clocked is a recording whose windows begin when a clock says.
+type clocked struct {
+	recorder.Instrument
 	clock wallClock
 	began time.Duration // by how much it was ahead when the window began
 }
 
-func (r *clockedRecording) Cut() (*profile.Window, error) {
-	w, err := r.Recording.Cut()
-	if err == nil {
+func (r *clocked) Cut(e sampler.Edge) ([]*profile.Window, error) {
+	windows, err := r.Instrument.Cut(e)
+	for _, w := range windows {
 		w.Start = w.Start.Add(r.began)
 	}
 	r.began = r.clock.ahead()
-	return w, err
+	return windows, err
 }

@@ -10,6 +10,7 @@ import (
 	"atys.dev/atys/internal/diskcache"
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/recorder"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/sampler/cpu"
 	"atys.dev/atys/internal/sampler/external"
 	"atys.dev/atys/internal/spec"
@@ -45,7 +46,7 @@ func openStation(memory int64, rows uint32, cache cacheFlags, account *cputime.A
 		return &station{machine: m, ready: ready, account: account, log: log}, nil
 	}
 	s := &station{cause: err, account: account, log: log}
-	if _, others := external.NewCrew(external.CrewOptions{}); others != nil {
+	if _, failed := external.NewCrew(external.CrewOptions{}); failed != nil {
 		return nil, err
 	}
 	log.Warn("BPF cannot be used, other profilers are", "error", err)
@@ -91,26 +92,34 @@ func (s *station) Close() error {
 }
 
 // record begins a recording with the kernel that a profile names.
-func (s *station) record(w agent.Wanted) (agent.Recording, error) {
+func (s *station) record(w agent.Wanted) (sampler.Sampler, error) {
 	crew := external.CrewOptions{Frequency: w.Frequency, Window: w.Window, AllowAttach: w.MayAttach, Log: s.log}
 	if w.Kernel != spec.KernelAuto && w.Kernel != spec.KernelBPF && w.Kernel != "" {
 		crew.Kernel = external.Kernel(w.Kernel)
-		return oneOf(external.NewCrew(crew))
+		return others(external.NewCrew(crew))
 	}
 	r, err := s.withBPF(w)
 	base, _, unknown := cpu.ParseEvents(w.Event)
 	if err == nil || w.Kernel == spec.KernelBPF || unknown != nil || base.Name != "cpu-clock" { // others know no events
-		return oneOf(r, err)
+		return r, err
 	}
 	crew.Why = fmt.Sprintf("BPF cannot be used (%v), other profilers are", err)
-	c, others := external.NewCrew(crew)
-	if others != nil {
-		return nil, errors.Join(err, others)
+	c, failed := others(external.NewCrew(crew))
+	if failed != nil {
+		return nil, errors.Join(err, failed)
 	}
 	return c, nil
 }
 
-func (s *station) withBPF(w agent.Wanted) (*recorder.Recorder, error) {
+// others is a crew, or none where there is an error.
+func others(c *external.Crew, err error) (sampler.Sampler, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *station) withBPF(w agent.Wanted) (sampler.Sampler, error) {
 	if s.machine == nil {
 		return nil, s.cause
 	}
@@ -119,13 +128,9 @@ func (s *station) withBPF(w agent.Wanted) (*recorder.Recorder, error) {
 	if w.Adapts { // rates are low most of the time, and its targets many: an event of each thread would cost more
 		o.Placement = cpu.PlaceCPUs
 	}
-	return s.machine.Start(o)
-}
-
-// oneOf is a recording, or none where there is an error.
-func oneOf[R agent.Recording](r R, err error) (agent.Recording, error) {
+	r, err := s.machine.Start(o)
 	if err != nil {
 		return nil, err
 	}
-	return r, nil
+	return recorder.Instrument{Recorder: r}, nil
 }

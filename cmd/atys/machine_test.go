@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/agent"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/sampler/external"
 	"atys.dev/atys/internal/spec"
 )
@@ -25,7 +26,7 @@ func TestWithoutBPF(t *testing.T) {
 		{spec.KernelPerf, "cpu-clock", "kernel perf: not installed"},
 		{spec.KernelAsync, "cpu-clock", "allowAttach"},
 	} {
-		r, err := s.record(agent.Wanted{Kernel: test.kernel, Event: test.event, Frequency: 19, Window: time.Second})
+		r, err := s.record(agent.Wanted{Kernel: test.kernel, Measurement: spec.Measure(test.event, 19), Frequency: 19, Window: time.Second})
 		if r != nil || err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s, %s: %v, %v; want %q", test.kernel, test.event, r, err, test.want)
 		}
@@ -37,15 +38,17 @@ func TestWithoutBPF(t *testing.T) {
 	if _, err := external.NewCrew(external.CrewOptions{}); err != nil {
 		t.Skip("no other profiler is installed")
 	}
-	r, err := s.record(agent.Wanted{Kernel: spec.KernelAuto, Event: "cpu-clock", Frequency: 19, Window: time.Second})
+	r, err := s.record(agent.Wanted{Kernel: spec.KernelAuto, Measurement: spec.Measure("cpu-clock", 19), Frequency: 19, Window: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	crew, ok := r.(agent.Crew)
+	crew, ok := r.(sampler.Delayed)
 	if !ok {
 		t.Fatalf("%T", r)
 	}
-	crew.CutEach(false)
+	if _, err := r.Cut(sampler.Edge{}); err != nil {
+		t.Error(err)
+	}
 	if trouble := crew.Trouble(); trouble.Failed || !strings.Contains(trouble.Message, "it is forbidden") {
 		t.Errorf("%+v", trouble)
 	}

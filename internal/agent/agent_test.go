@@ -13,6 +13,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire"
@@ -29,14 +30,14 @@ type machine struct {
 	full float64
 }
 
-func (m *machine) Cut() (*profile.Window, error) {
+func (m *machine) Cut(sampler.Edge) ([]*profile.Window, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := profiletest.Random(m.r)
 	m.next++
 	w.Start = time.Unix(0, m.next)
 	m.cuts[m.next] = w.N()
-	return w, nil
+	return []*profile.Window{w}, nil
 }
 
 // windows is how many it has cut.
@@ -45,10 +46,6 @@ func (m *machine) windows() int64 {
 	defer m.mu.Unlock()
 	return m.next
 }
-
-func (m *machine) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
-
-func (m *machine) Aim([]int, []int) bool { return false }
 
 func (m *machine) Full() float64 { return m.full }
 
@@ -173,7 +170,7 @@ func (b *bench) live(t *testing.T, d time.Duration) *Agent {
 	builtin := spec.Builtin()
 	builtin.Window = 3 * time.Millisecond
 	a, err := New(Options{Node: "n", Builtin: builtin, Spool: b.spool, Intake: b.server,
-		Record: func(Wanted) (Recording, error) { return b.machine, nil }})
+		Record: func(Wanted) (sampler.Sampler, error) { return b.machine, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,4 +258,56 @@ func TestOneBadWindowHoldsUpNobody(t *testing.T) {
 	if got := a.Counts().Refused; got == 0 {
 		t.Error("nothing counts as refused")
 	}
+}
+
+// still is an agent at whose hand nothing goes on by itself, but its pipeline.
+func still(t *testing.T, o Options) *Agent {
+	t.Helper()
+	a, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.pipeline.Start(t.Context())
+	t.Cleanup(func() { <-a.pipeline.Finish(0) })
+	return a
+}
+
+// settle waits for what is under way.
+func (c *conductor) settle(t *testing.T) {
+	t.Helper()
+	for patience := time.After(testwait.Longest(t)); len(c.busy) > 0 || c.inFlight > 0; {
+		select {
+		case s := <-c.started:
+			if err := c.begun(s); err != nil {
+				t.Fatal(err)
+			}
+		case d := <-c.cuts:
+			c.hasCut(d)
+		case d := <-c.arrived:
+			c.delivered(d)
+		case <-patience:
+			t.Fatalf("%d are busy, and %d windows under way", len(c.busy), c.inFlight)
+		}
+	}
+	c.closing.Wait()
+}
+
+// put has a recording use a sampler, as if it had been started with it.
+func (c *conductor) put(r *recording, s sampler.Sampler) {
+	r.instrument.Release()
+	r.instrument.Begin()
+	r.instrument.Opened(s, !r.aims())
+	r.instrument.Began()
+}
+
+// cutNow cuts a recording, and waits until what it cut is in the spool, unless the
+// window goes on.
+func (c *conductor) cutNow(t *testing.T, r *recording, w why) {
+	t.Helper()
+	if w == atEdge {
+		c.turn(r)
+	} else {
+		c.cut(r, w)
+	}
+	c.settle(t)
 }

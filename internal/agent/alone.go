@@ -3,33 +3,34 @@ package agent
 import (
 	"time"
 
+	"atys.dev/atys/internal/agent/targets"
 	"atys.dev/atys/internal/freq"
 	"atys.dev/atys/internal/profile"
 )
 
-// An agent that hears nothing of its server decides on rates by itself, by the same
-// policies: for each target alone, on its own windows, since it knows no others. It
-// goes on from what was ordered last, and when the server is heard again that holds.
+// An agent that does not hear from its server decides on rates itself, by the same
+// policies: for each target separately, on its own windows, since it knows no others. It
+// starts from what was ordered last. When the server is back its orders apply again.
 
-// An agent is alone when it has heard nothing for so many windows, and for longer
-// than a server is silent that is there: it says something every ten seconds.
+// An agent is alone when it has heard nothing for aloneWindows windows, and for
+// aloneAfter: a server that is there says something every ten seconds.
 const (
 	aloneWindows = 3
 	aloneAfter   = 30 * time.Second
 )
 
-// hear notes that something was heard of who orders tasks.
-func (a *Agent) hear() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.heard = time.Now()
+// hear records that the server has said something.
+func (b *board) hear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.heard = time.Now()
 }
 
-// alone tells whether a task's rates are to be decided here.
-func (a *Agent) alone(t *task) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return time.Since(a.heard) >= max(aloneWindows*t.profile.Window, aloneAfter)
+// alone reports whether the agent decides on the rates of windows of this length.
+func (b *board) alone(window time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Since(b.heard) >= max(aloneWindows*window, aloneAfter)
 }
 
 // soloist decides on the rate of one target.
@@ -38,29 +39,28 @@ type soloist struct {
 	rate   profile.Rate // from the next edge on
 }
 
-// keepSoloists forgets those of targets that are gone, and all of them once the
-// server is heard again.
-func (a *Agent) keepSoloists(r *recording, meant []*present) {
+// keepSoloists forgets the policies of targets that are gone, and all of them once the
+// server is back.
+func (r *recording) keepSoloists(meant []*targets.Present, alone bool) {
 	was := r.soloists
 	r.soloists = nil
-	if len(was) == 0 || !a.alone(r.task) {
+	if len(was) == 0 || !alone {
 		return
 	}
 	r.soloists = make(map[string]*soloist, len(was))
 	for _, target := range meant {
-		key := target.key()
+		key := target.Key()
 		if s := was[key]; s != nil {
 			r.soloists[key] = s
 		}
 	}
 }
 
-// decideAlone has a window that has ended decide on its target's rate, if nobody else
-// does.
-func (a *Agent) decideAlone(r *recording, w *profile.Window) {
+// decideAlone decides on the next rate of a target by its last window.
+func (r *recording) decideAlone(w *profile.Window) {
 	key := w.Target.String()
 	has, ok := r.rates.of[key]
-	if !ok || !a.alone(r.task) {
+	if !ok {
 		return
 	}
 	o := *r.task.profile.Adaptive
@@ -76,8 +76,8 @@ func (a *Agent) decideAlone(r *recording, w *profile.Window) {
 	s.rate = profile.Rate{Hertz: d.Hertz, Policy: o.Policy, Reason: string(d.Reason), Why: d.Why, By: profile.ByAgent}
 }
 
-// functionsOf counts how many samples each function was running in itself, as a server
-// does. Samples that differ in weight count for as many equal ones as would tell as much.
+// functionsOf counts the samples of each function itself, as a server does. Samples of
+// different weight count as the number of equal samples that would give the same variance.
 func functionsOf(w *profile.Window) (functions []freq.Function) {
 	values := map[string]float64{}
 	for _, row := range w.Rows.All() {
@@ -97,7 +97,7 @@ func functionsOf(w *profile.Window) (functions []freq.Function) {
 	return functions
 }
 
-// running names the innermost function of a stack.
+// running returns the innermost function of a stack.
 func running(w *profile.Window, id profile.StackID) string {
 	stack := w.Stacks[id].Locations
 	if len(stack) == 0 {

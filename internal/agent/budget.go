@@ -8,38 +8,39 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/agent/budget"
+	state "atys.dev/atys/internal/agent/recording"
 	"atys.dev/atys/internal/spec"
 )
 
-// startUp is left out when the agent is judged: the first tables cost what they
-// cost, whatever the rates.
+// startUp is not part of any decision: building the first tables costs the same at any
+// rate.
 const startUp = 30 * time.Second
 
-// govern looks at what the agent takes, and decides what it may. It comes before the
-// windows of this edge are cut, so that what it decides holds from here.
-func (a *Agent) govern(now time.Time) {
-	s := &a.spending
-	s.look = now.Add(untilEdge(a.options.Now(), budget.Soon))
-	a.measure()
-	a.life.note(s.usage)
+// govern compares usage with the budget and decides on limits. It runs before the windows
+// of this edge are cut, so that its decisions apply from here on.
+func (c *conductor) govern(now time.Time) {
+	s := &c.spending
+	s.look = now.Add(untilEdge(c.options.Now(), budget.Soon))
+	s.measure(c.tasks)
+	c.life.noteSoon(s.usage)
 	if s.since.IsZero() {
 		s.restart(now.Add(startUp))
 	}
-	if a.pending() || now.Before(s.since) { // rates that were decided on do not hold yet
+	if s.pending(c.tasks) || now.Before(s.since) { // rates that were decided on have not been adopted yet
 		s.restart(laterOf(now, s.since))
 		return
 	}
 	if !s.settled {
 		s.settled = true
-		a.limit()
+		s.limit()
 	}
-	l := a.load(now)
+	l := s.load(c.tasks, now)
 	if !s.governor.Due(now.Sub(s.since), l) {
 		return
 	}
 	s.lately = l.Spent
 	s.restart(now)
-	a.carryOut(s.governor.Decide(l, a.options.Now()))
+	c.carryOut(s.governor.Decide(l, c.options.Now()))
 }
 
 func laterOf(a, b time.Time) time.Time {
@@ -49,21 +50,21 @@ func laterOf(a, b time.Time) time.Time {
 	return b
 }
 
-// ask is the rate that a task's recordings were asked for, or one of their targets was.
+// ask returns a rate that was asked for, as the governor needs it.
 func (t *task) ask(hertz float64) budget.Ask {
 	return budget.Ask{Hertz: hertz, Least: cmp.Or(t.profile.MinFrequency, spec.DefaultMinFrequency)}
 }
 
-// rateOf is what the budget leaves of a rate that was asked for.
-func (a *Agent) rateOf(t *task, hertz float64) float64 {
-	return t.ask(hertz).Rate(a.spending.governor.Cap)
+// rateOf applies the budget to a rate that was asked for.
+func (s *spending) rateOf(t *task, hertz float64) float64 {
+	return t.ask(hertz).Rate(s.governor.Cap)
 }
 
-// pending tells whether a recording does not have its rate yet.
-func (a *Agent) pending() bool {
-	for _, t := range a.tasks {
+// pending reports whether a recording has not adopted its rate yet.
+func (s *spending) pending(tasks []*task) bool {
+	for _, t := range tasks {
 		for _, r := range t.recordings {
-			if r.sampler != nil && r.rate != a.rateOf(t, r.wanted) {
+			if r.instrument.Sampler() != nil && r.rate != s.rateOf(t, r.wanted) {
 				return true
 			}
 		}
@@ -71,12 +72,12 @@ func (a *Agent) pending() bool {
 	return false
 }
 
-// asks lists the rates that recordings in progress would have without a budget, and
-// the highest that one of them may have at the next edge.
-func (a *Agent) asks() (all []budget.Ask, most float64) {
-	for _, t := range a.tasks {
+// asks lists the rates that open recordings would have without a budget, and the highest
+// that any of them may have from the next edge on.
+func asks(tasks []*task) (all []budget.Ask, most float64) {
+	for _, t := range tasks {
 		for _, r := range t.recordings {
-			if r.sampler == nil {
+			if r.instrument.Sampler() == nil {
 				continue
 			}
 			if all = append(all, t.ask(r.wanted)); r.adapts() {
@@ -87,86 +88,82 @@ func (a *Agent) asks() (all []budget.Ask, most float64) {
 	return all, most
 }
 
-// carryOut does what was decided, and says so.
-func (a *Agent) carryOut(all []budget.Decision) {
-	s := &a.spending
+// carryOut carries out decisions and logs them.
+func (c *conductor) carryOut(all []budget.Decision) {
+	s := &c.spending
 	s.note(all)
-	a.records.Add(s.records(all, a.census.machine(), a.run)...)
+	c.records.Add(s.records(all, c.census.Machine(), c.run)...)
 	rates := false
 	for _, d := range all {
-		log := a.log.Warn
+		log := c.log.Warn
 		if d.Relaxes() {
-			log = a.log.Info
+			log = c.log.Info
 		}
 		log("budget", "decision", d.Setting(), "cause", d.Cause, "why", d.Why)
 		switch d.Knob {
 		case budget.Caches:
-			a.dropCaches()
+			if c.options.Shed != nil { // caches, which can be filled again
+				c.options.Shed()
+			}
+			c.shipper.shed()
+			debug.FreeOSMemory()
 		case budget.Frequency, budget.Windows:
 			rates = true
 		case budget.Collector:
-			a.own.collect(int(d.To))
+			c.own.collect(int(d.To))
 		}
 	}
 	if len(all) > 0 {
-		a.limit()
-		a.wakeReport()
+		s.limit()
+		c.wakeReport()
 	}
 	if s.governor.Stop {
-		a.stopNewest()
+		c.stopNewest()
 	}
 	if !rates {
 		return
 	}
-	for _, t := range a.tasks {
+	for _, t := range c.tasks {
 		for _, r := range t.recordings {
-			if r.sampler != nil && time.Until(r.edge) > budget.Soon { // too long to wait for
-				a.cut(r)
+			if r.instrument.State() == state.Running && time.Until(r.edge) > budget.Soon { // too long to wait
+				c.turn(r)
 			}
 		}
 	}
 }
 
-// limit has who records and names keep within what holds now.
-func (a *Agent) limit() {
-	if a.options.Limit != nil {
-		a.options.Limit(a.spending.governor.Held())
+// limit passes on the limits of tables and naming.
+func (s *spending) limit() {
+	if s.options.Limit != nil {
+		s.options.Limit(s.governor.Held())
 	}
 }
 
-// dropCaches gives up what is kept in memory and can be had again.
-func (a *Agent) dropCaches() {
-	if a.options.Shed != nil {
-		a.options.Shed()
-	}
-	a.shipper.shed()
-	debug.FreeOSMemory()
-}
-
-// stopNewest ends the task that came last, of those that are for a while: memory has
-// run out, and an agent that is killed records nothing at all.
-func (a *Agent) stopNewest() {
+// stopNewest ends the newest task of limited duration: memory has run out, and an agent
+// that is killed records nothing.
+func (c *conductor) stopNewest() {
 	var newest *task
-	for _, t := range a.tasks {
+	for _, t := range c.tasks {
 		if !t.over && !t.end.IsZero() && t.records() && (newest == nil || t.came.After(newest.came)) {
 			newest = t
 		}
 	}
 	if newest == nil {
-		a.log.Warn("more memory is held than the budget allows, with nothing left to restrain", "bytes", a.spending.usage.Memory, "budget", a.budget())
+		c.log.Warn("more memory is held than the budget allows, with nothing left to restrain", "bytes", c.spending.usage.Memory, "budget", c.spending.budget())
 		return
 	}
-	a.log.Warn("end a recording: over the budget of memory at the least rates", "task", newest.profile.Name, "bytes", a.spending.usage.Memory)
-	a.end(newest)
+	c.log.Warn("end a recording: over the budget of memory at the least rates", "task", newest.profile.Name, "bytes", c.spending.usage.Memory)
+	c.end(newest)
 	newest.phase = phaseFailed
-	newest.message = fmt.Sprintf("ended early: at the least rates the agent is still over its budget of memory (%s)", a.budget())
-	a.spending.stops++
-	a.wakeReport()
+	newest.message = fmt.Sprintf("ended early: at the least rates the agent is still over its budget of memory (%s)", c.spending.budget())
+	c.spending.stops++
+	c.wakeReport()
 }
 
-// budget is what may be taken, in words.
-func (a *Agent) budget() string {
-	b := a.spending.governor.Budget
+// budget describes the budget.
+func (s *spending) budget() string { return words(s.governor.Budget) }
+
+func words(b budget.Budget) string {
 	var parts []string
 	if b.Cores > 0 {
 		parts = append(parts, fmt.Sprintf("%.3g%% of a core", 100*b.Cores))
@@ -181,23 +178,23 @@ func megabytes(bytes int64) string {
 	return fmt.Sprintf("%.0f MB", float64(bytes)/1e6)
 }
 
-// window is how long a task's windows are now.
-func (a *Agent) window(t *task) time.Duration {
-	if a.spending.governor.Short {
+// window returns how long a task's windows are now.
+func (s *spending) window(t *task) time.Duration {
+	if s.governor.Short {
 		return max(t.profile.Window/2, time.Second)
 	}
 	return t.profile.Window
 }
 
-// shortest is how long the shortest windows are that are cut now, or have been and
-// are waited for; 0: none are.
-func (a *Agent) shortest() (shortest time.Duration) {
-	for _, t := range a.tasks {
+// shortest returns the length of the shortest windows that are being filled, or wait to be
+// shipped; 0: none are.
+func (s *spending) shortest(tasks []*task) (shortest time.Duration) {
+	for _, t := range tasks {
 		for _, r := range t.recordings {
-			if r.sampler == nil && t.phase != phaseEnding {
+			if r.instrument.Sampler() == nil && t.phase != phaseEnding {
 				continue
 			}
-			if length := a.window(t); shortest == 0 || length < shortest {
+			if length := s.window(t); shortest == 0 || length < shortest {
 				shortest = length
 			}
 		}
@@ -205,17 +202,17 @@ func (a *Agent) shortest() (shortest time.Duration) {
 	return shortest
 }
 
-// restraint says of a recording that samples less than it was asked to, why.
-func (a *Agent) restraint(r *recording) string {
-	if r.sampler == nil || r.rate >= r.wanted {
+// restraint explains why a recording samples less often than it was asked to.
+func (s *spending) restraint(r *recording) string {
+	if r.instrument.Sampler() == nil || r.rate >= r.wanted {
 		return ""
 	}
-	return fmt.Sprintf("samples at %.3g Hz instead of %.4g: the agent stays within its budget (%s)", r.rate, r.wanted, a.budget())
+	return fmt.Sprintf("samples at %.3g Hz instead of %.4g: the agent stays within its budget (%s)", r.rate, r.wanted, s.budget())
 }
 
-// state says what is done to stay within the budget; "" is nothing.
-func (a *Agent) state() string {
-	g := &a.spending.governor
+// state describes what is limited to stay within the budget; "": nothing.
+func (s *spending) state() string {
+	g := &s.governor
 	var parts []string
 	add := func(set bool, format string, args ...any) {
 		if set {
@@ -230,7 +227,7 @@ func (a *Agent) state() string {
 	add(g.Heap > 0, "garbage collected less often")
 	restrained := strings.Join(parts, ", ")
 	if g.Exceeded() {
-		return strings.TrimSuffix(fmt.Sprintf("over the budget (%s) with nothing left to restrain; %s", a.budget(), restrained), "; ")
+		return strings.TrimSuffix(fmt.Sprintf("over the budget (%s) with nothing left to restrain; %s", s.budget(), restrained), "; ")
 	}
 	return restrained
 }

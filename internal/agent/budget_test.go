@@ -12,7 +12,6 @@ import (
 	"atys.dev/atys/internal/agent/budget"
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/profile/profiletest"
 	"atys.dev/atys/internal/spec"
 )
 
@@ -32,17 +31,13 @@ func newSpender(t *testing.T, b budget.Budget, tasks ...*task) *spender {
 	t.Helper()
 	s := &spender{now: time.Now(), studio: &studio{open: map[*take]bool{}}, account: cputime.New()}
 	bench := newBench(t, 11)
-	var err error
-	s.Agent, err = New(Options{Node: "n", Spool: bench.spool, Intake: bench.server, Record: s.studio.record, Budget: b,
+	s.Agent = still(t, Options{Node: "n", Spool: bench.spool, Intake: bench.server, Record: s.studio.record, Budget: b,
 		Usage: func() Usage { return s.usage }, Account: s.account, Limit: func(l budget.Limits, tablesWait bool) { s.limits, s.tablesWait = l, tablesWait }})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, one := range tasks {
 		s.add(t, one)
 	}
 	s.govern(s.now)
-	s.pass(startUp, nil)
+	s.pass(t, startUp, nil)
 	return s
 }
 
@@ -51,11 +46,12 @@ func (s *spender) add(t *testing.T, one *task) {
 	one.came = s.now
 	s.tasks = append(s.tasks, one)
 	for _, r := range one.recordings {
-		r.rate = s.rateOf(one, one.profile.Frequency)
-		var err error
-		if r.sampler, err = s.studio.record(Wanted{Event: r.Event, Frequency: r.rate, All: true}); err != nil {
+		r.rate = s.spending.rateOf(one, one.profile.Frequency)
+		sampler, err := s.studio.record(Wanted{Measurement: r.Measurement, Frequency: r.rate, All: true})
+		if err != nil {
 			t.Fatal(err)
 		}
+		s.put(r, sampler)
 	}
 }
 
@@ -63,7 +59,7 @@ func (s *spender) add(t *testing.T, one *task) {
 type use map[cputime.Cause]float64
 
 // pass has time go by, at such a use of the CPU; windows are cut each ten seconds.
-func (s *spender) pass(d time.Duration, u use) {
+func (s *spender) pass(t *testing.T, d time.Duration, u use) {
 	for ; d > 0; d -= budget.Soon {
 		s.now = s.now.Add(budget.Soon)
 		took := func(cores float64) time.Duration { return time.Duration(cores * float64(budget.Soon)) }
@@ -81,8 +77,8 @@ func (s *spender) pass(d time.Duration, u use) {
 		s.govern(s.now)
 		for _, task := range s.tasks {
 			for _, r := range task.recordings {
-				if r.sampler != nil {
-					s.cut(r)
+				if r.instrument.Sampler() != nil {
+					s.cutNow(t, r, atEdge)
 				}
 			}
 		}
@@ -95,7 +91,7 @@ func (s *spender) sampled() float64 {
 	rate, wanted := 0.0, 0.0
 	for _, task := range s.tasks {
 		for _, r := range task.recordings {
-			if r.sampler != nil {
+			if r.instrument.Sampler() != nil {
 				rate, wanted = rate+r.rate, wanted+r.wanted
 			}
 		}
@@ -117,11 +113,11 @@ func TestSamplingOverBudget(t *testing.T) {
 	s := newSpender(t, budget.Budget{Cores: 0.02}, newTask(builtinID, spec.Builtin(), time.Time{}), first)
 	s.now = s.now.Add(time.Second)
 	s.add(t, last)
-	s.pass(budget.Period, use{cputime.Sampling: 0.019})
+	s.pass(t, budget.Period, use{cputime.Sampling: 0.019})
 	if got := s.studio.takes(); got != "cpu-clock 19 all; cpu-clock 99 all; cpu-clock 999 all" {
 		t.Fatalf("within the budget: %s", got)
 	}
-	s.pass(2*budget.Period, use{cputime.Sampling: 0.03})
+	s.pass(t, 2*budget.Period, use{cputime.Sampling: 0.03})
 	if got := s.studio.takes(); !strings.HasPrefix(got, "cpu-clock 19 all; cpu-clock ") || strings.Contains(got, "999") {
 		t.Fatalf("over the budget: %s", got)
 	}
@@ -136,16 +132,16 @@ func TestSamplingOverBudget(t *testing.T) {
 	if d := n.GetDecisions(); len(d) == 0 || d[0].GetKnob() != "frequency" || d[0].GetCause() != "sampling" || !strings.Contains(d[0].GetWhy(), "sampling took 3% of a core") {
 		t.Errorf("of decisions it is told %v", d)
 	}
-	s.pass(20*budget.Period, use{cputime.Sampling: 3})
+	s.pass(t, 20*budget.Period, use{cputime.Sampling: 3})
 	if got := s.studio.takes(); got != "cpu-clock 5 all; cpu-clock 5 all; cpu-clock 9 all" || s.spending.stops != 0 || first.over || last.over {
 		t.Errorf("at the least rates: %s, %d ended", got, s.spending.stops)
 	}
-	if n := s.report().GetState(); !n.GetOverBudget() || !strings.Contains(s.state(), "nothing left to restrain") {
-		t.Errorf("at last: %q", s.state())
+	if n := s.report().GetState(); !n.GetOverBudget() || !strings.Contains(s.spending.state(), "nothing left to restrain") {
+		t.Errorf("at last: %q", s.spending.state())
 	}
-	s.pass(2*time.Minute, use{cputime.Sampling: 0.001})
-	if got := s.studio.takes(); got != "cpu-clock 19 all; cpu-clock 99 all; cpu-clock 999 all" || s.state() != "" {
-		t.Errorf("two minutes after: %s, %q", got, s.state())
+	s.pass(t, 2*time.Minute, use{cputime.Sampling: 0.001})
+	if got := s.studio.takes(); got != "cpu-clock 19 all; cpu-clock 99 all; cpu-clock 999 all" || s.spending.state() != "" {
+		t.Errorf("two minutes after: %s, %q", got, s.spending.state())
 	}
 }
 
@@ -153,12 +149,12 @@ func TestSamplingOverBudget(t *testing.T) {
 // lowered for it, however long that goes on.
 func TestTablesOverBudget(t *testing.T) {
 	s := newSpender(t, budget.Budget{Cores: 0.04}, newTask(builtinID, spec.Builtin(), time.Time{}))
-	s.pass(10*time.Minute, use{cputime.Tables: 0.11, cputime.Sampling: 0.001, cputime.Shipping: 0.01})
+	s.pass(t, 10*time.Minute, use{cputime.Tables: 0.11, cputime.Sampling: 0.001, cputime.Shipping: 0.01})
 	if got := s.studio.takes(); got != builtinTake || !s.tablesWait || s.limits.Tables > 0.03 {
 		t.Errorf("%s, limits %+v", got, s.limits)
 	}
-	if !strings.Contains(s.state(), "tables limited to") {
-		t.Errorf("it is told %q", s.state())
+	if !strings.Contains(s.spending.state(), "tables limited to") {
+		t.Errorf("it is told %q", s.spending.state())
 	}
 	causes := map[string]float64{}
 	for _, c := range s.report().GetState().GetCauses() {
@@ -167,9 +163,9 @@ func TestTablesOverBudget(t *testing.T) {
 	if causes["tables"] < 0.1 || causes["shipping"] > 0.02 || causes["other"] > 0.001 || len(causes) != len(cputime.Causes()) {
 		t.Errorf("by cause it is told %v", causes)
 	}
-	s.pass(2*time.Minute, use{cputime.Tables: 0.001})
-	if s.limits != (budget.Limits{Tables: 0.04}) || s.tablesWait || s.state() != "" {
-		t.Errorf("two minutes after: %+v, %q", s.limits, s.state())
+	s.pass(t, 2*time.Minute, use{cputime.Tables: 0.001})
+	if s.limits != (budget.Limits{Tables: 0.04}) || s.tablesWait || s.spending.state() != "" {
+		t.Errorf("two minutes after: %+v, %q", s.limits, s.spending.state())
 	}
 }
 
@@ -179,18 +175,18 @@ func TestOverMemory(t *testing.T) {
 	shed := 0
 	s.options.Shed = func() { shed++ }
 	s.usage.Memory = 101e6
-	s.pass(budget.Soon, nil)
-	if shed != 1 || s.state() != "" {
-		t.Errorf("shed %d times, then %q", shed, s.state())
+	s.pass(t, budget.Soon, nil)
+	if shed != 1 || s.spending.state() != "" {
+		t.Errorf("shed %d times, then %q", shed, s.spending.state())
 	}
-	s.pass(2*budget.Soon, nil)
-	if s.window(s.tasks[0]) != 5*time.Second || !strings.Contains(s.state(), "short windows for want of memory") {
-		t.Errorf("windows of %v, %q", s.window(s.tasks[0]), s.state())
+	s.pass(t, 2*budget.Soon, nil)
+	if s.spending.window(s.tasks[0]) != 5*time.Second || !strings.Contains(s.spending.state(), "short windows for want of memory") {
+		t.Errorf("windows of %v, %q", s.spending.window(s.tasks[0]), s.spending.state())
 	}
 	s.usage.Memory = 50e6
-	s.pass(2*time.Minute, nil)
-	if s.window(s.tasks[0]) != 10*time.Second || s.state() != "" {
-		t.Errorf("windows of %v with room again, %q", s.window(s.tasks[0]), s.state())
+	s.pass(t, 2*time.Minute, nil)
+	if s.spending.window(s.tasks[0]) != 10*time.Second || s.spending.state() != "" {
+		t.Errorf("windows of %v with room again, %q", s.spending.window(s.tasks[0]), s.spending.state())
 	}
 }
 
@@ -201,19 +197,10 @@ func TestCostIsTold(t *testing.T) {
 	var told profile.Cost
 	for i := range 200 {
 		s.usage.CPU += time.Duration(r.IntN(1e6))
-		w := profiletest.Random(r)
-		parts := []*profile.Window{w, profiletest.Random(r), {}}
-		cost := s.charge(s.tasks[i%2].recordings[0])
-		apportion(cost, parts)
-		sum := profile.Cost{}
-		for _, p := range parts {
-			sum.Add(p.Cost)
-			if p.Cost.User < 0 || p.Rows.Len() == 0 && p.Cost != (profile.Cost{}) {
-				t.Errorf("a part of %d samples costs %+v", p.N(), p.Cost)
-			}
-		}
-		if sum != cost {
-			t.Fatalf("the parts cost %+v, the whole %+v", sum, cost)
+		cost := s.spending.charge(s.tasks[i%2].recordings[0], s.tasks)
+		if i%5 == 0 { // there was no window to tell it
+			s.spending.refund(s.tasks[i%2].recordings[0], cost)
+			continue
 		}
 		told.Add(cost)
 	}

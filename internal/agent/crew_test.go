@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/sampler/external"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -41,14 +41,14 @@ func (c *slowCrew) Aim(add, drop []int) bool {
 	return c.take.Aim(add, drop)
 }
 
-func (c *slowCrew) CutEach(last bool) (windows []*profile.Window) {
+func (c *slowCrew) Cut(e sampler.Edge) (windows []*profile.Window, _ error) {
 	c.mu.Lock()
 	c.cuts++
 	c.now++
 	if c.now > 1 || c.gone {
 		panic("cut while it cuts, or after its last cut")
 	}
-	c.gone = last
+	c.gone = e.Last
 	c.mu.Unlock()
 	time.Sleep(c.patience)
 	c.mu.Lock()
@@ -63,15 +63,15 @@ func (c *slowCrew) CutEach(last bool) (windows []*profile.Window) {
 			windows = append(windows, b.Window())
 		}
 	}
-	return windows
+	return windows, nil
 }
 
 func (c *slowCrew) Lead() time.Duration { return 10 * time.Millisecond }
 
-func (c *slowCrew) Trouble() external.Trouble {
+func (c *slowCrew) Trouble() sampler.Trouble {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return external.Trouble{Message: c.failed, Failed: c.failed != ""}
+	return sampler.Trouble{Message: c.failed, Failed: c.failed != ""}
 }
 
 // TestCrew has a task be carried out by a crew that takes longer to cut than its
@@ -94,7 +94,7 @@ func TestCrew(t *testing.T) {
 	s := &studio{open: map[*take]bool{}}
 	crew := &slowCrew{patience: 300 * time.Millisecond, at: map[int]bool{}}
 	e := &employed{&orderer{orders: make(chan *atysv1.Orders)}, s, b, "", nil}
-	a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server, Fleet: e.orderer, Look: 20 * time.Millisecond, Record: func(w Wanted) (Recording, error) {
+	a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server, Fleet: e.orderer, Look: 20 * time.Millisecond, Record: func(w Wanted) (sampler.Sampler, error) {
 		r, err := s.record(w)
 		if err == nil && w.Kernel == spec.KernelPySpy {
 			crew.take = r.(*take)
@@ -136,9 +136,9 @@ func TestCrew(t *testing.T) {
 // TestCrewEdges has windows of crews that need a while be cut once for each edge.
 func TestCrewEdges(t *testing.T) {
 	r := newTask("x", spec.Builtin(), time.Time{}).recordings[0]
-	r.sampler = &slowCrew{}
 	edge, now := time.Unix(1_000_000_000, 0), time.Time{}
-	a := &Agent{options: Options{Now: func() time.Time { return now }}}
+	a := still(t, Options{Now: func() time.Time { return now }})
+	a.put(r, &slowCrew{})
 	for after, want := range map[time.Duration]time.Duration{
 		-10 * time.Millisecond: 10 * time.Second, // it is cut now, for the next edge
 		-11 * time.Millisecond: 10*time.Second + time.Millisecond,
@@ -149,7 +149,8 @@ func TestCrewEdges(t *testing.T) {
 			t.Errorf("%v after the edge: %v until the next, want %v", after, got, want)
 		}
 	}
-	r.sampler, now = &take{}, edge.Add(9*time.Second)
+	now = edge.Add(9 * time.Second)
+	a.put(r, &take{})
 	if got := a.untilEdge(r); got != time.Second {
 		t.Errorf("%v", got)
 	}

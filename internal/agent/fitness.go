@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"context"
+	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,12 +16,10 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// fitness tracks the conditions of the agent itself. The monitor is conduct's
-// alone; the agent's lock guards the rest.
+// fitness tracks conditions of the agent that operators should know.
 type fitness struct {
-	monitor health.Monitor
-	judged  time.Time // when conditions were evaluated last
-
+	mu         sync.Mutex // guards all below
+	monitor    health.Monitor
 	conditions []health.Condition // that hold now
 	samples    int64              // that were kept since the agent began,
 	truncated  map[profile.End]int64
@@ -27,23 +28,47 @@ type fitness struct {
 	delay      prometheus.Histogram
 }
 
-func newFitness() fitness {
-	return fitness{truncated: map[profile.End]int64{}, delay: prometheus.NewHistogram(prometheus.HistogramOpts{
+func newFitness() *fitness {
+	return &fitness{truncated: map[profile.End]int64{}, delay: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "atys_agent_window_delay_seconds", Help: "Time from the end of a window until it was symbolized, sealed and safe in the spool.",
 		Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}})}
 }
 
-// judgeEvery is how often conditions are evaluated: alerts wait for minutes.
+// judgeEvery is how often conditions are evaluated. Alerts wait for minutes.
 const judgeEvery = time.Second
 
-// observe adds windows that were cut of one recording for one edge, and are safe now.
-func (a *Agent) observe(parts []*profile.Window) {
-	s := health.Summarize(parts, a.options.Now())
-	f := &a.fitness
+// judgeUntil evaluates conditions until the context ends.
+func (a *Agent) judgeUntil(ctx context.Context) {
+	every := time.NewTicker(judgeEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			a.judge()
+		}
+	}
+}
+
+// judge evaluates the conditions. Changes are logged and reported at once.
+func (a *Agent) judge() {
+	now := health.State{Budget: words(a.options.Budget), Waiting: a.options.Spool.Stats().Records, Unspooled: a.shipper.inMemory()}
+	if a.options.Unwinding != nil {
+		now.Tables = tablesOf(a.options.Unwinding())
+	}
+	a.board.condition(&now)
+	if a.fitness.judge(now, a.options.Now(), a.log) {
+		a.wakeReport()
+	}
+}
+
+// observe adds the windows of one recording that end at one edge, once they are spooled.
+func (f *fitness) observe(s health.Summary) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.monitor.Observe(s)
 	f.delay.Observe(s.Delay.Seconds())
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	f.samples += s.Samples
 	f.exact += s.Exact
 	f.unsampled += s.Unsampled
@@ -52,58 +77,45 @@ func (a *Agent) observe(parts []*profile.Window) {
 	}
 }
 
-// judge evaluates the conditions that hold now. It reports and logs those that are
-// new or have ended at once; the others go with the next report that is due.
-func (a *Agent) judge() {
-	f := &a.fitness
-	if time.Since(f.judged) < judgeEvery {
-		return
-	}
-	f.judged = time.Now()
-	state := health.State{Budget: a.budget(), Excess: a.spending.governor.Exceeded(), Cores: a.spending.cores(), Bytes: a.spending.usage.Memory, Waiting: a.options.Spool.Stats().Records, Unspooled: a.shipper.inMemory()}
-	if a.options.Unwinding != nil {
-		state.Tables = tablesOf(a.options.Unwinding())
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	state.Targets = len(a.targets)
-	for _, r := range a.rates {
-		state.Rates = append(state.Rates, health.Rate{Task: r.task, Event: r.event, Hertz: r.frequency, Wanted: r.wanted})
-	}
+// judge evaluates the conditions, logs those that began or ended, and reports whether any
+// did.
+func (f *fitness) judge(s health.State, now time.Time, log *slog.Logger) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	before := f.conditions
-	f.conditions = f.monitor.Evaluate(a.options.Now(), state)
-	if a.logChanges(before, f.conditions) {
-		a.wakeReport()
-	}
+	f.conditions = f.monitor.Evaluate(now, s)
+	return logChanges(log, before, f.conditions)
 }
 
-// rowBytes is what a row takes of the kernel's memory.
+// rowBytes is the size of a row in the kernel's memory.
 const rowBytes = 8
 
-// tablesOf are counters of the unwinder as health reads them.
+// tablesOf returns the unwinder's counters as health reads them.
 func tablesOf(s unwind.Stats) health.Tables {
 	return health.Tables{Evicted: s.Evicted, Again: s.EvictedNeeded, Used: rowBytes * uint64(s.Rows), Most: rowBytes * uint64(s.RowsMax)}
 }
 
-// logChanges logs which conditions are new or have ended, and tells whether any is.
-func (a *Agent) logChanges(before, now []health.Condition) (changed bool) {
+// logChanges logs conditions that began or ended, and reports whether any did.
+func logChanges(log *slog.Logger, before, now []health.Condition) (changed bool) {
 	for _, c := range now {
 		if health.Find(before, c.Kind) == nil {
-			a.log.Warn("condition began", "condition", string(c.Kind), "message", c.Message, "fix", c.Fix)
+			log.Warn("condition began", "condition", string(c.Kind), "message", c.Message, "fix", c.Fix)
 			changed = true
 		}
 	}
 	for _, c := range before {
 		if health.Find(now, c.Kind) == nil {
-			a.log.Warn("condition ended", "condition", string(c.Kind), "since", c.Since)
+			log.Warn("condition ended", "condition", string(c.Kind), "since", c.Since)
 			changed = true
 		}
 	}
 	return changed
 }
 
-// reported are the conditions as a report carries them. The lock is held.
+// reported returns the conditions for a report.
 func (f *fitness) reported() (sent []*atysv1.Condition) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, c := range f.conditions {
 		sent = append(sent, &atysv1.Condition{Kind: string(c.Kind), SinceUnixNano: c.Since.UnixNano(), Value: c.Value, Message: wire.Text(c.Message), Fix: c.Fix})
 	}
@@ -125,8 +137,10 @@ func (f *fitness) describe(to chan<- *prometheus.Desc) {
 	f.delay.Describe(to)
 }
 
-// collect gives the metrics of fitness. The lock is held.
+// collect sends the metrics of fitness.
 func (f *fitness) collect(to chan<- prometheus.Metric) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, kind := range health.Kinds() {
 		holds := slices.ContainsFunc(f.conditions, func(c health.Condition) bool { return c.Kind == kind })
 		to <- prometheus.MustNewConstMetric(metricCondition, prometheus.GaugeValue, map[bool]float64{true: 1}[holds], string(kind))

@@ -57,9 +57,8 @@ func TestConditionsAreReported(t *testing.T) {
 	if got := a.report().GetState().GetConditions(); len(got) > 0 || holds() != 0 {
 		t.Errorf("before any window: %v", got)
 	}
-	a.observe([]*profile.Window{truncatedWindow()})
+	a.fitness.observe(health.Summarize([]*profile.Window{truncatedWindow()}, time.Now()))
 	for range 2 {
-		a.fitness.judged = time.Time{}
 		a.judge()
 	}
 	got := a.report().GetState().GetConditions()

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -14,7 +15,8 @@ import (
 type life struct {
 	name string // "": there is none
 	log  *slog.Logger
-	last string // how the one before ended, if not as it should
+	file sync.Mutex // held while it is written
+	last string     // how the one before ended, if not as it should
 }
 
 // lived is what the file holds.
@@ -42,6 +44,17 @@ func newLife(name string, log *slog.Logger) *life {
 	return l
 }
 
+// noteSoon is note without waiting for the disk. One that is under way is enough.
+func (l *life) noteSoon(u Usage) {
+	if !l.file.TryLock() {
+		return
+	}
+	go func() {
+		defer l.file.Unlock()
+		l.note(u)
+	}()
+}
+
 // note says what is held now.
 func (l *life) note(u Usage) {
 	if l.name == "" {
@@ -58,6 +71,8 @@ func (l *life) note(u Usage) {
 
 // end says that it ended as it should.
 func (l *life) end() {
+	l.file.Lock()
+	defer l.file.Unlock()
 	if l.name == "" {
 		return
 	}

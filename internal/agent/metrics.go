@@ -22,6 +22,7 @@ var (
 	metricWaiting   = prometheus.NewDesc("atys_agent_spool_windows", "Windows that wait on disk to be shipped.", nil, nil)
 	metricBytes     = prometheus.NewDesc("atys_agent_spool_bytes", "What they take of the disk.", nil, nil)
 	metricFailures  = prometheus.NewDesc("atys_agent_ship_failures", "Attempts to ship that failed since one went well.", nil, nil)
+	metricMerged    = prometheus.NewDesc("atys_agent_merged_windows_total", "Windows that were merged into the one before them, because names or the disk did not keep up.", nil, nil)
 	metricOffset    = prometheus.NewDesc("atys_agent_clock_offset_seconds", "How far this machine's clock is ahead of the server's.", nil, nil)
 	metricUncertain = prometheus.NewDesc("atys_agent_clock_error_seconds", "By how much that may be wrong; infinite before they were compared.", nil, nil)
 	metricFrequency = prometheus.NewDesc("atys_agent_frequency_hertz", "How often each CPU is sampled.", []string{"task", "event"}, nil)
@@ -41,7 +42,7 @@ var (
 
 // Describe lists what the agent tells of itself; see prometheus.Collector.
 func (a *Agent) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{metricWindows, metricWaiting, metricBytes, metricFailures, metricOffset, metricUncertain, metricFrequency, metricWanted, metricCPU, metricMemory,
+	for _, d := range []*prometheus.Desc{metricWindows, metricWaiting, metricBytes, metricFailures, metricMerged, metricOffset, metricUncertain, metricFrequency, metricWanted, metricCPU, metricMemory,
 		metricBudgetCPU, metricBudgetMem, metricCap, metricCauses, metricDecisions, metricOver, metricStopped, metricTasks, metricTargets} {
 		to <- d
 	}
@@ -67,6 +68,7 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 	gauge(metricWaiting, float64(spooled.Records))
 	gauge(metricBytes, float64(spooled.Bytes))
 	gauge(metricFailures, float64(counts.Failures))
+	to <- prometheus.MustNewConstMetric(metricMerged, prometheus.CounterValue, float64(a.pipeline.Merged()))
 	offset, uncertain := a.shipper.clock()
 	gauge(metricOffset, offset.Seconds())
 	wrong := uncertain.Seconds()
@@ -74,6 +76,7 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 		wrong = math.Inf(1)
 	}
 	gauge(metricUncertain, wrong)
+	a.fitness.collect(to)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.rates {
@@ -89,7 +92,6 @@ func (a *Agent) Collect(to chan<- prometheus.Metric) {
 		gauge(metricTasks, n, phase)
 	}
 	gauge(metricTargets, float64(len(a.targets)))
-	a.fitness.collect(to)
 }
 
 // collectCost tells what the agent takes, and may. The lock is held.

@@ -18,7 +18,7 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// attend hears orders until the context ends.
+// attend receives orders until the context ends.
 func (a *Agent) attend(ctx context.Context) {
 	request := &atysv1.AttendRequest{Node: a.options.Node, Run: a.run[:], Version: a.options.Version, Labels: a.options.Labels}
 	remote.Stand(ctx, func(ctx context.Context, heard func()) error {
@@ -35,7 +35,7 @@ func (a *Agent) attend(ctx context.Context) {
 	}, func(failures int, err error) { a.log.Warn("hear orders", "failures", failures, "error", err) })
 }
 
-// order hands the newest tasks over; older ones that wait are of no use.
+// order hands over the newest tasks, in place of older ones that still wait.
 func (a *Agent) order(tasks []*task) {
 	for {
 		select {
@@ -46,8 +46,8 @@ func (a *Agent) order(tasks []*task) {
 	}
 }
 
-// understand reads orders. A task that makes no sense to us is told of, and not
-// carried out: another one of our kind may be newer.
+// understand parses orders. A task that this agent does not understand is reported and not
+// carried out: it may be for newer agents.
 func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 	for _, m := range o.GetTasks() {
 		p, unknown, err := spec.ParseKept([]byte(m.GetProfile()))
@@ -55,7 +55,7 @@ func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 			a.log.Error("understand a task", "id", m.GetId(), "error", err)
 			tasks = append(tasks, &task{id: m.GetId(), profile: &spec.Profile{}, limited: true, phase: phaseFailed,
 				message: "this agent does not understand it: " + err.Error(), until: m.GetUntilUnixNano()})
-			a.date(tasks[len(tasks)-1])
+			tasks[len(tasks)-1].date(a.shipper.reading(), a.options.Now())
 			continue
 		}
 		t := newTask(m.GetId(), p, time.Time{})
@@ -63,7 +63,7 @@ func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 			t.caveat = "this agent does not know, and ignores: " + strings.Join(unknown, ", ")
 		}
 		t.until, t.rates = m.GetUntilUnixNano(), orderedRates(m, p)
-		a.date(t)
+		t.date(a.shipper.reading(), a.options.Now())
 		if t.limited = m.GetLimited(); t.limited {
 			t.instances = profile.Instances{Recorded: int(m.GetRecorded()), Eligible: int(m.GetEligible())}
 			t.chosen = map[string]bool{}
@@ -76,36 +76,25 @@ func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 	return tasks
 }
 
-// date works out when a task ends, by what is known of the server's clock.
-func (a *Agent) date(t *task) {
-	if t.until == 0 {
-		return
-	}
-	clock := a.shipper.reading()
-	left := time.Unix(0, t.until).Add(clock.offset).Sub(a.options.Now())
-	t.end, t.unsure = t.lasting(time.Now().Add(left)), !clock.known
-}
-
-// dateAgain does so for tasks that came before the clocks were compared, once they
-// have been.
-func (a *Agent) dateAgain() {
-	if !a.shipper.reading().known {
-		return
-	}
-	for _, t := range a.tasks {
-		if t.unsure && !t.over {
-			a.date(t)
+// withBuiltin adds the built-in task unless a standing one is ordered. Tasks of limited
+// duration run beside it, and so do those that this agent does not understand: else it
+// might record nothing.
+func withBuiltin(tasks []*task, builtin *spec.Profile) []*task {
+	for _, t := range tasks {
+		if t.end.IsZero() && t.understood() {
+			return tasks
 		}
 	}
+	return append(tasks, newTask(builtinID, builtin, time.Time{}))
 }
 
-// compareWithin is how long a task is not over while nobody has compared the clocks:
-// the first report, which tells, is answered well within it.
+// compareWithin is how long a task cannot end before the clocks have been compared. The
+// first report, which compares them, is answered well within it.
 const compareWithin = 5 * time.Second
 
-// plausible is when a task ends. Before clocks are compared, one that is wrong may
-// say that this was long ago, or is far away: but no task ends later than if it
-// had been asked for when it came.
+// plausible returns when a task ends. Before the clocks are compared, a wrong one may put
+// that long ago, or far away: but no task ends later than if it had been asked for when it
+// came.
 func (t *task) plausible() time.Time {
 	if !t.unsure || t.profile.Duration == 0 {
 		return t.end
@@ -114,7 +103,7 @@ func (t *task) plausible() time.Time {
 	return laterOf(earlier(t.end, latest), earlier(t.came.Add(compareWithin), latest))
 }
 
-// remember keeps orders for the next life of this agent.
+// remember saves orders for the next start of this agent.
 func (a *Agent) remember(o *atysv1.Orders) {
 	if a.options.State == "" {
 		return
@@ -132,7 +121,7 @@ func writeOrders(name string, o *atysv1.Orders) error {
 	return atomicfile.Write(name, bytes.NewReader(data))
 }
 
-// remembered are the orders of the last life: they hold until a server has others.
+// remembered returns the saved orders. They apply until the server sends others.
 func (a *Agent) remembered() []*task {
 	if a.options.State == "" {
 		return nil

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,7 +10,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/test/testwait"
 )
 
 // noProcess is a number that no process has.
@@ -21,12 +25,12 @@ type sampled struct {
 	n int64
 }
 
-func (s *sampled) Cut() (*profile.Window, error) {
+func (s *sampled) Cut(sampler.Edge) ([]*profile.Window, error) {
 	s.n++
 	b := profile.NewBuilder(profile.Head{Start: time.Unix(s.n, 0), Duration: time.Second, Types: []profile.ValueType{profile.CPUTime(1)}})
 	thread := b.Thread(profile.Thread{PID: noProcess, TID: noProcess, Process: "x"})
 	b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), Thread: thread, N: s.n, Values: []int64{s.n}, Squares: []float64{float64(s.n)}})
-	return b.Window(), nil
+	return []*profile.Window{b.Window()}, nil
 }
 
 // sample has the site's recording sample a process, which is a target.
@@ -34,14 +38,14 @@ func (s *site) sample(t *testing.T, labels profile.Labels) *recording {
 	t.Helper()
 	s.have(t, 11)
 	r := s.task.recordings[0]
-	r.sampler = &sampled{take: r.sampler.(*take)}
+	s.put(r, &sampled{take: r.instrument.Sampler().(*take)})
 	s.become(labels)
 	return r
 }
 
 // become has the number that is sampled be another process, which has ended.
 func (s *site) become(labels profile.Labels) {
-	s.census.known[noProcess] = &identity{labels: labels, asked: time.Now()}
+	s.residents.known[noProcess] = labels
 }
 
 // kept writes the windows that were spooled since the last call, such as "a 3 from 1 for 2s".
@@ -80,10 +84,10 @@ func TestNumberUsedAgain(t *testing.T) {
 	s := newSite(t, time.Hour)
 	r := s.sample(t, instance("first"))
 	s.kept(t)
-	s.cutEarly(r)
+	s.cutNow(t, r, early)
 	s.become(instance("second"))
-	s.cutEarly(r)
-	s.cut(r)
+	s.cutNow(t, r, early)
+	s.cutNow(t, r, atEdge)
 	if got, want := s.kept(t), []string{"first 1 from 1 for 3s", "second 5 from 1 for 3s"}; !slices.Equal(got, want) {
 		t.Errorf("kept %q, want %q", got, want)
 	}
@@ -92,7 +96,7 @@ func TestNumberUsedAgain(t *testing.T) {
 // TestChosenEnds has a chosen instance end, and the server choose another one, within
 // a window: what it was seen to do is kept.
 func TestChosenEnds(t *testing.T) {
-	for name, early := range map[string]bool{"in one piece": false, "in pieces": true} {
+	for name, cutEarly := range map[string]bool{"in one piece": false, "in pieces": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, time.Hour)
 			choose := func(names ...string) {
@@ -108,17 +112,17 @@ func TestChosenEnds(t *testing.T) {
 			s.kept(t)
 			choose("second")
 			choose("third")
-			if early {
-				s.cutEarly(r)
+			if cutEarly {
+				s.cutNow(t, r, early)
 			}
 			want := []string{"first 1 from 1 for 1s"}
-			if s.cut(r); early {
+			if s.cutNow(t, r, atEdge); cutEarly {
 				want = []string{"first 3 from 1 for 2s"}
 			}
 			if got := s.kept(t); !slices.Equal(got, want) {
 				t.Errorf("kept %q, want %q", got, want)
 			}
-			s.cut(r)
+			s.cutNow(t, r, atEdge)
 			if got := s.kept(t); len(got) > 0 || len(r.let) > 0 {
 				t.Errorf("kept %q of a window that began later, and %v", got, r.let)
 			}
@@ -146,5 +150,89 @@ func TestCrewLetGo(t *testing.T) {
 	s.task.letGo(&task{limited: true})
 	if s.task.limited = true; !r.meant(instance("third")) || r.meant(profile.Labels{"service": "cart"}) {
 		t.Error("all instances of the service were meant, and nobody else")
+	}
+}
+
+// namer remembers what it was asked to name.
+type namer struct {
+	*machine
+	stacks int
+}
+
+func (n *namer) Name(_ context.Context, w *profile.Window) (*profile.Window, error) {
+	n.stacks += len(w.Stacks)
+	return w, nil
+}
+
+// TestPiecesAreNamed cuts a window early: each of its pieces is named without waiting for
+// its edge.
+func TestPiecesAreNamed(t *testing.T) {
+	b := newBench(t, 4)
+	a := still(t, Options{Node: "n", Spool: b.spool, Intake: b.server})
+	p := spec.Builtin()
+	p.Pruning = 80
+	one := newTask("x", p, time.Time{})
+	r, from := one.recordings[0], &namer{machine: b.machine}
+	a.tasks = []*task{one}
+	a.put(r, from)
+	a.cutNow(t, r, early)
+	a.cutNow(t, r, atEdge)
+	if from.stacks == 0 {
+		t.Error("nothing was named")
+	}
+	a.shipper.drainLast(t.Context())
+	if got, want := b.server.samples(), b.cut(); got != want || want == 0 {
+		t.Errorf("%d samples arrived of %d", got, want)
+	}
+}
+
+// speechless is a machine whose names do not come before they are released.
+type speechless struct {
+	*machine
+	released chan struct{}
+}
+
+func (s *speechless) Name(_ context.Context, w *profile.Window) (*profile.Window, error) {
+	<-s.released
+	return w, nil
+}
+
+// TestNamesAreNotWaitedFor has names take very long: windows are cut at their edges all
+// the same, and all arrive once the names are there. Where these never come, they arrive
+// without when the agent ends.
+func TestNamesAreNotWaitedFor(t *testing.T) {
+	for name, release := range map[string]bool{"they come": true, "they never come": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 18)
+			names := &speechless{b.machine, make(chan struct{})}
+			builtin := spec.Builtin()
+			builtin.Window = 3 * time.Millisecond
+			a, err := New(Options{Node: "n", Builtin: builtin, Spool: b.spool, Intake: b.server,
+				Record: func(Wanted) (sampler.Sampler, error) { return names, nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error)
+			go func() { ended <- a.Run(ctx) }()
+			testwait.Until(t, "windows are cut while nothing is named", func() bool { return b.machine.windows() >= 50 }, func() string { return fmt.Sprint(b.machine.windows()) })
+			if s := b.spool.Stats(); s.Records > 0 || a.Counts().Shipped > 0 {
+				t.Errorf("without names %d windows are spooled", s.Records)
+			}
+			if release {
+				close(names.released)
+				testwait.Until(t, "windows arrive", func() bool { return b.server.samples() > 0 }, func() string { return fmt.Sprint(b.server.samples()) })
+			} else {
+				defer close(names.released)
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if got, want := b.server.samples(), b.cut(); got != want || want == 0 || a.pipeline.Merged() == 0 {
+				t.Errorf("%d samples arrived of %d, %d windows were merged", got, want, a.pipeline.Merged())
+			}
+		})
 	}
 }

@@ -3,8 +3,9 @@ package agent
 import (
 	"fmt"
 	"maps"
-	"time"
 
+	"atys.dev/atys/internal/agent/pipeline"
+	"atys.dev/atys/internal/agent/targets"
 	"atys.dev/atys/internal/freq"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/spec"
@@ -17,7 +18,7 @@ import (
 //
 //	ordered by the server for their service, or decided alone (alone.go): intended
 //	   -> as much of it as the budget leaves: allowed
-//	   -> told to the sampler (pace), and to who reads their windows (tell)
+//	   -> told to the sampler (pace), and to who reads their windows (sampledAt)
 
 // rates are those of a recording's targets in one window.
 type rates struct {
@@ -25,22 +26,23 @@ type rates struct {
 	of  map[string]pace // by target; nil: no policy does
 }
 
-// pace is the rate of a target, and how many Hz were decided before the budget.
+// pace is the rate of a target, and how many Hz were decided before the budget was
+// applied.
 type pace struct {
 	profile.Rate
 	wanted float64
 }
 
-// adapts tells whether a policy decides on a recording's rates. What is no clock is
-// not sampled by time.
-func (r *recording) adapts() bool { return r.task.profile.Adaptive != nil && isClock(r.Event) }
+// adapts reports whether a policy decides on a recording's rates. Only time is sampled at
+// a rate.
+func (r *recording) adapts() bool { return r.task.profile.Adaptive != nil && r.Rate > 0 }
 
-// aims tells whether a recording is one of the processes that it is aimed at, since
-// not all are meant, or not all at one rate: else it is one of the machine.
+// aims reports whether a recording samples only the processes it is aimed at: its task
+// does not select all targets, or they differ in rate.
 func (r *recording) aims() bool { return !r.task.everything() || r.adapts() }
 
-// orderedRates are the rates that a task is ordered with, by service. They never
-// leave what its profile allows.
+// orderedRates returns the rates that the server has ordered with a task, by service,
+// within the range of its profile.
 func orderedRates(m *atysv1.Task, p *spec.Profile) map[string]profile.Rate {
 	if p.Adaptive == nil {
 		return nil
@@ -55,101 +57,104 @@ func orderedRates(m *atysv1.Task, p *spec.Profile) map[string]profile.Rate {
 	return ordered
 }
 
-// intended is the rate of a target, whatever the budget leaves of it.
-func (r *recording) intended(target *present) profile.Rate {
-	if s := r.soloists[target.key()]; s != nil {
+// intended returns the rate of a target before the budget is applied.
+func (r *recording) intended(target *targets.Present) profile.Rate {
+	if s := r.soloists[target.Key()]; s != nil {
 		return s.rate
 	}
-	if ordered, ok := r.task.rates[target.labels[store.ServiceLabel]]; ok {
+	if ordered, ok := r.task.rates[target.Labels[store.ServiceLabel]]; ok {
 		return ordered
 	}
 	p := r.task.profile
 	return profile.Rate{Hertz: p.Frequency, Policy: p.Adaptive.Policy, Reason: string(freq.Began), Why: "the highest, until something is decided"}
 }
 
-// allowed is what the budget leaves of a rate.
-func (a *Agent) allowed(t *task, rate profile.Rate) pace {
+// allowed applies the budget to a rate.
+func (s *spending) allowed(t *task, rate profile.Rate) pace {
 	p := pace{rate, rate.Hertz}
-	if p.Hertz = a.rateOf(t, rate.Hertz); p.Hertz < p.wanted {
-		p.By, p.Why = profile.ByBudget, fmt.Sprintf("less than the %.4g Hz that were decided: the agent stays within its budget (%s)", p.wanted, a.budget())
+	if p.Hertz = s.rateOf(t, rate.Hertz); p.Hertz < p.wanted {
+		p.By, p.Why = profile.ByBudget, fmt.Sprintf("less than the %.4g Hz that were decided: the agent stays within its budget (%s)", p.wanted, s.budget())
 	}
 	return p
 }
 
-// setOut gives a recording that is about to begin the rates it begins with.
-func (a *Agent) setOut(r *recording) {
-	r.rates, r.next, r.soloists = rates{all: a.asked(r)}, nil, nil
+// setOut sets the rates with which a recording begins.
+func (r *recording) setOut(s *spending) {
+	r.rates, r.next, r.soloists = rates{all: r.asked(s)}, nil, nil
 	if r.adapts() {
 		r.rates.of = map[string]pace{}
 	}
 	r.rate, r.wanted = r.rates.highest()
 }
 
-// asked is the rate that a profile names, or the highest that it does.
-func (a *Agent) asked(r *recording) pace {
-	return a.allowed(r.task, profile.Rate{Hertz: r.task.profile.Frequency})
+// asked returns the rate that a profile names, or the highest of its range.
+func (r *recording) asked(s *spending) pace {
+	return s.allowed(r.task, profile.Rate{Hertz: r.task.profile.Frequency})
 }
 
-// adopt has a recording sample as often as it may, from the edge on that comes now.
-func (a *Agent) adopt(r *recording) {
-	next := rates{all: a.asked(r)}
+// adopt sets the rates from the edge on that comes now. meant are the targets, if their
+// rates adapt.
+func (r *recording) adopt(s *spending, meant []*targets.Present) error {
+	next := rates{all: r.asked(s)}
 	var err error
 	switch {
+	case r.instrument.Paced() == nil:
+		return nil
 	case r.adapts():
-		meant, _ := a.census.choose(r.task.means)
-		a.keepSoloists(r, meant)
-		next, err = a.pace(r, meant, nil)
+		next, err = r.pace(s, meant, nil)
 	case next.all.Hertz == r.rate:
-		return
+		return nil
 	default:
-		err = r.sampler.SetFrequency(next.all.Hertz)
+		err = r.instrument.Paced().SetFrequency(next.all.Hertz)
 	}
 	if err != nil {
-		a.log.Error("change the frequency", "task", r.Task, "hertz", next.all.Hertz, "error", err)
-		return
+		return fmt.Errorf("%g Hz: %w", next.all.Hertz, err)
 	}
 	r.next = &next
 	r.rate, r.wanted = next.highest()
+	return nil
 }
 
-// welcome gives targets that have come the rates that they begin with. Others keep
-// theirs until the edge.
-func (a *Agent) welcome(r *recording, meant []*present) {
+// welcome sets the rates of new targets. Others keep theirs until the edge.
+func (r *recording) welcome(s *spending, meant []*targets.Present) error {
 	coming := &r.rates
 	if r.next != nil {
 		coming = r.next
 	}
-	all, err := a.pace(r, meant, coming.of)
+	all, err := r.pace(s, meant, coming.of)
 	if err != nil {
-		a.log.Error("give new targets their rates", "task", r.Task, "error", err)
-		return
+		return err
 	}
 	*coming = all
 	r.rate, r.wanted = all.highest()
+	return nil
 }
 
-// pace has a sampler give each target its rate: what it has, or else what it is to
-// have. A target's processes that are new have it like the others; one that has ended
-// is remembered for its last window.
-func (a *Agent) pace(r *recording, meant []*present, has map[string]pace) (rates, error) {
-	all, hertz := rates{a.asked(r), make(map[string]pace, len(meant))}, map[int]float64{}
+// pace tells the sampler the rate of each target: what it has, or else what is intended.
+// New processes of a target get its rate. Targets that have ended are remembered for their
+// last window.
+func (r *recording) pace(s *spending, meant []*targets.Present, has map[string]pace) (rates, error) {
+	all, hertz := rates{r.asked(s), make(map[string]pace, len(meant))}, map[int]float64{}
 	maps.Copy(all.of, has)
 	for _, target := range meant {
-		key := target.key()
+		key := target.Key()
 		p, ok := all.of[key]
 		if !ok {
-			p = a.allowed(r.task, r.intended(target))
+			p = s.allowed(r.task, r.intended(target))
 			all.of[key] = p
 		}
-		for _, pid := range target.pids {
+		for _, pid := range target.PIDs {
 			hertz[pid] = p.Hertz
 		}
 	}
-	return all, r.sampler.SetRates(hertz)
+	if r.instrument.Paced() == nil {
+		return all, nil
+	}
+	return all, r.instrument.Paced().SetRates(hertz)
 }
 
-// highest is the largest rate, which is what costs, and what it would be without a
-// budget.
+// highest returns the largest rate, which determines the cost, and the largest before the
+// budget was applied.
 func (s rates) highest() (hertz, wanted float64) {
 	if len(s.of) == 0 {
 		return s.all.Hertz, s.all.wanted
@@ -160,8 +165,8 @@ func (s rates) highest() (hertz, wanted float64) {
 	return hertz, wanted
 }
 
-// turn begins the next window, and gives the rates of the one that has ended.
-func (r *recording) turn() (ended rates) {
+// swap begins the rates of the next window, and returns those of the last.
+func (r *recording) swap() (ended rates) {
 	ended = r.rates
 	if r.next != nil {
 		r.rates, r.next = *r.next, nil
@@ -169,24 +174,18 @@ func (r *recording) turn() (ended rates) {
 	return ended
 }
 
-// tell has windows of targets say how often they were sampled, and why. Another
-// profiler has said by itself how often, which may not be what it was asked for. Of
-// what was not aimed at, as a child that lived for less than a second, nobody knows.
-func (r *recording) tell(parts []*profile.Window, at rates) {
-	if !isClock(r.Event) {
-		return
+// sampledAt returns what windows say about their rates; nil: nothing, since time was not
+// sampled.
+func (r *recording) sampledAt(at rates) *pipeline.Rates {
+	if r.Rate == 0 {
+		return nil
 	}
-	for _, part := range parts {
-		p, itself := at.all, part.Rate.Hertz
-		if at.of != nil {
-			p = at.of[part.Target.String()]
-		}
-		part.Rate = p.Rate
-		switch {
-		case itself > 0:
-			part.Rate.Hertz = itself
-		case at.of != nil && p.Hertz > 0: // the sampler says what the fastest target has
-			part.Types[0].Period = int64(float64(time.Second) / p.Hertz)
+	told := &pipeline.Rates{All: at.all.Rate}
+	if at.of != nil {
+		told.Of = make(map[string]profile.Rate, len(at.of))
+		for key, p := range at.of {
+			told.Of[key] = p.Rate
 		}
 	}
+	return told
 }

@@ -13,8 +13,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/agent/targets"
 	"atys.dev/atys/internal/freq"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -30,7 +32,7 @@ type chorus struct {
 	n       int64
 }
 
-func (c *chorus) Cut() (*profile.Window, error) {
+func (c *chorus) Cut(sampler.Edge) ([]*profile.Window, error) {
 	c.n++
 	b := profile.NewBuilder(profile.Head{Start: time.Unix(c.n, 0), Duration: time.Second, Types: []profile.ValueType{profile.CPUTime(1)}})
 	for pid := range c.aimed {
@@ -38,7 +40,7 @@ func (c *chorus) Cut() (*profile.Window, error) {
 		stack := b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: cmp.Or(c.running[pid], "usual")})}, profile.EndComplete)
 		b.Add(profile.Row{Stack: stack, Thread: thread, N: 100, Values: []int64{100}, Squares: []float64{100}})
 	}
-	return b.Window(), nil
+	return []*profile.Window{b.Window()}, nil
 }
 
 // staged is a site whose task adapts, with a chorus in place of its recording.
@@ -57,8 +59,8 @@ func stage(t *testing.T) *staged {
 	s.come(t, "shop", shop1)
 	s.come(t, "cart", cart1)
 	s.of = s.task.recordings[0]
-	s.chorus = &chorus{take: s.of.sampler.(*take), running: map[int]string{}}
-	s.of.sampler = s.chorus
+	s.chorus = &chorus{take: s.of.instrument.Sampler().(*take), running: map[int]string{}}
+	s.put(s.of, s.chorus)
 	return s
 }
 
@@ -66,8 +68,8 @@ func stage(t *testing.T) *staged {
 func (s *staged) come(t *testing.T, service string, pid int) {
 	t.Helper()
 	labels := profile.Labels{"service": service, "instance": fmt.Sprint(pid - noProcess)}
-	s.census.known[pid] = &identity{labels: labels, asked: time.Now()}
-	s.census.present[labels.String()] = &present{labels: labels, pids: []int{pid}}
+	s.residents.known[pid] = labels
+	s.residents.present[labels.String()] = &targets.Present{Labels: labels, PIDs: []int{pid}}
 	s.aim()
 	s.settle(t)
 }
@@ -91,10 +93,10 @@ func (s *staged) expect(t *testing.T, what string, want map[int]float64) {
 	}
 }
 
-// cutNow cuts, and gives the rates that windows tell, by instance.
-func (s *staged) cutNow(t *testing.T) map[string]profile.Rate {
+// told cuts, and gives the rates that windows tell, by instance.
+func (s *staged) told(t *testing.T) map[string]profile.Rate {
 	t.Helper()
-	s.cut(s.of)
+	s.cutNow(t, s.of, atEdge)
 	told, waiting := map[string]profile.Rate{}, s.options.Spool
 	for _, id := range waiting.Oldest(99) {
 		records, err := waiting.Read(id)
@@ -124,7 +126,7 @@ func TestOrderedRates(t *testing.T) {
 	s.expect(t, "nothing is decided", map[int]float64{shop1: 999, cart1: 999})
 	s.order(t, map[string]float64{"shop": 50})
 	s.expect(t, "before the edge", map[int]float64{shop1: 999, cart1: 999})
-	told := s.cutNow(t)
+	told := s.told(t)
 	if r := told["1"]; r.Hertz != 999 || r.Policy != freq.Atys || r.Reason != string(freq.Began) || r.By != "" {
 		t.Errorf("the window before the order says %+v", r)
 	}
@@ -135,7 +137,7 @@ func TestOrderedRates(t *testing.T) {
 	s.order(t, map[string]float64{"shop": 40, "cart": 1})
 	s.come(t, "shop", shop2)
 	s.expect(t, "one that has come", map[int]float64{shop1: 50, shop2: 40, cart1: 999})
-	told = s.cutNow(t)
+	told = s.told(t)
 	if r, want := told["1"], (profile.Rate{Hertz: 50, Policy: freq.Atys, Reason: "steady", Why: "0.01", By: profile.ByServer}); r != want {
 		t.Errorf("the window after the order says %+v, want %+v", r, want)
 	}
@@ -147,12 +149,12 @@ func TestOrderedRates(t *testing.T) {
 	if f := s.report().GetTasks()[0].GetFrequency(); f != 40 {
 		t.Errorf("%g Hz are reported", f)
 	}
-	if s.of.sampler != Recording(s.chorus) || s.task.recordings[0] != s.of {
+	if s.of.instrument.Sampler() != sampler.Sampler(s.chorus) || s.task.recordings[0] != s.of {
 		t.Error("it was begun anew because of its rates")
 	}
-	clear(s.census.present) // all end before the edge
+	clear(s.residents.present) // all end before the edge
 	s.aim()
-	if told = s.cutNow(t); told["2"].Hertz != 40 {
+	if told = s.told(t); told["2"].Hertz != 40 {
 		t.Errorf("the last window of one that has ended says %+v", told["2"])
 	}
 }
@@ -161,21 +163,21 @@ func TestOrderedRates(t *testing.T) {
 func TestRatesWithinBudget(t *testing.T) {
 	s := stage(t)
 	s.order(t, map[string]float64{"shop": 50, "cart": 400})
-	s.cutNow(t)
+	s.told(t)
 	s.spending.governor = budget.Governor{Budget: budget.Budget{Cores: 0.02}, Limits: budget.Limits{Cap: 100}}
-	if !s.pending() {
+	if !s.spending.pending(s.tasks) {
 		t.Error("the cap holds already")
 	}
-	s.cutNow(t)
+	s.told(t)
 	s.expect(t, "under the cap", map[int]float64{shop1: 50, cart1: 100})
-	asked, most := s.asks()
-	if s.pending() || s.of.rate != 100 || s.of.wanted != 400 || asked[0].Hertz != 400 || most != s.of.task.profile.Frequency {
-		t.Errorf("%g of %g Hz, pending %v, wanted %v and %g at most", s.of.rate, s.of.wanted, s.pending(), asked, most)
+	asked, most := asks(s.tasks)
+	if s.spending.pending(s.tasks) || s.of.rate != 100 || s.of.wanted != 400 || asked[0].Hertz != 400 || most != s.of.task.profile.Frequency {
+		t.Errorf("%g of %g Hz, pending %v, wanted %v and %g at most", s.of.rate, s.of.wanted, s.spending.pending(s.tasks), asked, most)
 	}
-	if said := s.restraint(s.of); !strings.HasPrefix(said, "samples at 100 Hz instead of 400") {
+	if said := s.spending.restraint(s.of); !strings.HasPrefix(said, "samples at 100 Hz instead of 400") {
 		t.Errorf("it is told %q", said)
 	}
-	told := s.cutNow(t)
+	told := s.told(t)
 	if r := told["3"]; r.Hertz != 100 || r.By != profile.ByBudget || r.Reason != "steady" || !strings.Contains(r.Why, "less than the 400 Hz that were decided") || !strings.Contains(r.Why, "2% of a core") {
 		t.Errorf("the window under the cap says %+v", r)
 	}
@@ -189,14 +191,14 @@ func TestRatesWithinBudget(t *testing.T) {
 func TestAlone(t *testing.T) {
 	s := stage(t)
 	s.order(t, map[string]float64{"shop": 200, "cart": 300})
-	s.cutNow(t)
+	s.told(t)
 	s.heard = time.Now().Add(-aloneAfter)
-	s.cutNow(t) // the first window of each
-	s.cutNow(t) // which did the same in the second
+	s.told(t) // the first window of each
+	s.told(t) // which did the same in the second
 	s.running[cart1] = "another"
-	s.cutNow(t)
+	s.told(t)
 	s.expect(t, "one window without a change", map[int]float64{shop1: 160, cart1: 240})
-	told := s.cutNow(t)
+	told := s.told(t)
 	if r := told["1"]; r.Hertz != 160 || r.By != profile.ByAgent || r.Policy != freq.Atys || r.Reason != string(freq.Steady) || r.Why == "" {
 		t.Errorf("the window after it says %+v", r)
 	}
@@ -204,31 +206,28 @@ func TestAlone(t *testing.T) {
 	if len(s.of.soloists) != 2 {
 		t.Errorf("%d policies of two targets", len(s.of.soloists))
 	}
-	maps.DeleteFunc(s.census.present, func(_ string, p *present) bool { return p.labels["service"] == "cart" })
+	maps.DeleteFunc(s.residents.present, func(_ string, p *targets.Present) bool { return p.Labels["service"] == "cart" })
 	s.aim()
-	if s.cutNow(t); len(s.of.soloists) != 1 {
+	if s.told(t); len(s.of.soloists) != 1 {
 		t.Errorf("%d policies of one target", len(s.of.soloists))
 	}
 	s.hear()
-	if s.cutNow(t); len(s.of.soloists) != 0 || s.take.rates[shop1] != 200 {
+	if s.told(t); len(s.of.soloists) != 0 || s.take.rates[shop1] != 200 {
 		t.Errorf("the server is heard again: %d policies, rates %v", len(s.of.soloists), s.take.rates)
 	}
-	if told = s.cutNow(t); told["1"].By != profile.ByServer {
+	if told = s.told(t); told["1"].By != profile.ByServer {
 		t.Errorf("the window after it says %+v", told["1"])
 	}
 }
 
 // TestAloneAfter waits for three windows, and for what a server that is there says.
 func TestAloneAfter(t *testing.T) {
-	a := &Agent{}
+	a := newBoard()
 	for window, after := range map[time.Duration]time.Duration{time.Second: 30 * time.Second, 10 * time.Second: 30 * time.Second, time.Minute: 3 * time.Minute} {
-		p := spec.Builtin()
-		p.Window = window
-		one := newTask("1", p, time.Time{})
-		if a.heard = time.Now().Add(time.Second - after); a.alone(one) {
+		if a.heard = time.Now().Add(time.Second - after); a.alone(window) {
 			t.Errorf("windows of %v: alone before %v", window, after)
 		}
-		if a.heard = time.Now().Add(-after); !a.alone(one) {
+		if a.heard = time.Now().Add(-after); !a.alone(window) {
 			t.Errorf("windows of %v: not alone after %v", window, after)
 		}
 	}
@@ -236,7 +235,7 @@ func TestAloneAfter(t *testing.T) {
 
 // TestOrdersAreRemembered has rates outlive the agent, within what a profile allows.
 func TestOrdersAreRemembered(t *testing.T) {
-	a := &Agent{options: Options{State: filepath.Join(t.TempDir(), "orders")}}
+	a := still(t, Options{State: filepath.Join(t.TempDir(), "orders")})
 	rate := func(service string, hz float64) *atysv1.ServiceRate {
 		return &atysv1.ServiceRate{Service: service, Rate: &atysv1.Rate{Hertz: hz, Policy: freq.Atys}}
 	}
@@ -266,19 +265,9 @@ func TestWhatAdapts(t *testing.T) {
 		if r.adapts() != want || r.aims() != want {
 			t.Errorf("%s adapts: %v, is aimed: %v; want %v", r.Event, r.adapts(), r.aims(), want)
 		}
-		part := &profile.Window{}
-		if r.tell([]*profile.Window{part}, rates{all: pace{Rate: profile.Rate{Hertz: 999}}}); part.Rate.Hertz == 999 != isClock(r.Event) {
-			t.Errorf("a window of %s says %g Hz", r.Event, part.Rate.Hertz)
+		if told := r.sampledAt(rates{all: pace{Rate: profile.Rate{Hertz: 999}}}); want != (told != nil && told.All.Hertz == 999 && told.Of == nil) {
+			t.Errorf("windows of %s say %+v", r.Event, told)
 		}
-	}
-	r := newTask("1", p, time.Time{}).recordings[0]
-	slow := &profile.Window{Head: profile.Head{Target: profile.Labels{"service": "shop"}, Types: []profile.ValueType{{Kind: "cpu", Period: 1e6}}}}
-	if r.tell([]*profile.Window{slow}, rates{of: map[string]pace{slow.Target.String(): {Rate: profile.Rate{Hertz: 50}}}}); slow.Rate.Hertz != 50 || slow.Types[0].Period != 2e7 {
-		t.Errorf("a target at 50 Hz among faster ones says %g Hz, a sample each %d ns", slow.Rate.Hertz, slow.Types[0].Period)
-	}
-	part := &profile.Window{Head: profile.Head{Target: profile.Labels{"service": "shop"}, Rate: profile.Rate{Hertz: 100}}}
-	if r.tell([]*profile.Window{part}, rates{of: map[string]pace{part.Target.String(): {Rate: profile.Rate{Hertz: 99.5, By: profile.ByServer}}}}); part.Rate != (profile.Rate{Hertz: 100, By: profile.ByServer}) {
-		t.Errorf("another profiler's window says %+v", part.Rate)
 	}
 }
 

@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/health"
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/remote"
@@ -19,28 +22,60 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// A report is sent when something has changed, but not more often than this, and
-// every so often all the same.
+// A report is sent when something has changed, but at most once per reportPause, and at
+// least every reportEvery.
 const (
 	reportPause = 250 * time.Millisecond
 	reportEvery = 20 * time.Second
 )
 
-// wakeReport says that there is something to report.
-func (a *Agent) wakeReport() {
+// board holds what reports and metrics show.
+type board struct {
+	reports chan struct{} // receives when there is something to report
+
+	mu      sync.Mutex // guards all below
+	heard   time.Time  // when the server last said something, or the agent began
+	status  []*atysv1.TaskState
+	rates   []rate
+	ledger  ledger
+	targets []*atysv1.Target
+}
+
+func newBoard() *board { return &board{reports: make(chan struct{}, 1), heard: time.Now()} }
+
+// wakeReport sends a report soon.
+func (b *board) wakeReport() {
 	select {
-	case a.reports <- struct{}{}:
+	case b.reports <- struct{}{}:
 	default:
 	}
 }
 
-// publish has reports show how tasks fare now.
-func (a *Agent) publish() {
+// showTargets replaces the targets that reports list.
+func (b *board) showTargets(all []*atysv1.Target) {
+	b.mu.Lock()
+	b.targets = all
+	b.mu.Unlock()
+	b.wakeReport()
+}
+
+// condition fills in what health decides by.
+func (b *board) condition(s *health.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Targets, s.Excess, s.Cores, s.Bytes = len(b.targets), b.ledger.over, b.ledger.cores, b.ledger.usage.Memory
+	for _, r := range b.rates {
+		s.Rates = append(s.Rates, health.Rate{Task: r.task, Event: r.event, Hertz: r.frequency, Wanted: r.wanted})
+	}
+}
+
+// publish updates the board.
+func (c *conductor) publish() {
 	var status []*atysv1.TaskState
 	var rates []rate
-	for _, t := range a.tasks {
+	for _, t := range c.tasks {
 		for _, r := range t.recordings {
-			if r.sampler != nil {
+			if r.instrument.Sampler() != nil {
 				rates = append(rates, rate{r.Task, r.Event, r.rate, r.wanted})
 			}
 		}
@@ -52,25 +87,24 @@ func (a *Agent) publish() {
 			phase = phaseStarting
 		}
 		state := &atysv1.TaskState{Id: t.id, Phase: phase, Message: wire.Text(message), Targets: uint32(t.targets)}
-		if r := t.recordings; len(r) > 0 && r[0].sampler != nil {
+		if r := t.recordings; len(r) > 0 && r[0].instrument.Sampler() != nil {
 			state.Frequency = r[0].rate
-			state.Message = cmp.Or(state.Message, a.restraint(r[0]), t.caveat)
+			state.Message = cmp.Or(state.Message, c.spending.restraint(r[0]), t.caveat)
 		}
 		status = append(status, state)
 	}
-	a.shipper.spread(a.shortest())
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.rates = rates
-	before := a.ledger.state
-	a.ledger = a.spending.ledger(a.state())
-	if a.ledger.state != before {
-		a.wakeReport()
+	c.shipper.spread(c.spending.shortest(c.tasks))
+	c.show(status, rates, c.spending.ledger())
+}
+
+// show replaces how the agent fares.
+func (b *board) show(status []*atysv1.TaskState, rates []rate, l ledger) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !sameStates(b.status, status) || l.state != b.ledger.state {
+		b.wakeReport()
 	}
-	if !sameStates(a.status, status) {
-		a.status = status
-		a.wakeReport()
-	}
+	b.status, b.rates, b.ledger = status, rates, l
 }
 
 func sameStates(a, b []*atysv1.TaskState) bool {
@@ -85,7 +119,7 @@ func sameStates(a, b []*atysv1.TaskState) bool {
 	return true
 }
 
-// reportUntil reports until the context ends.
+// reportUntil sends reports until the context ends.
 func (a *Agent) reportUntil(ctx context.Context) {
 	every := time.NewTicker(reportEvery)
 	defer every.Stop()
@@ -106,7 +140,7 @@ func (a *Agent) reportUntil(ctx context.Context) {
 		pause := reportPause
 		if err != nil {
 			failures++
-			refusal = a.logRefusal(refusal, cannotBeSent(report, err), failures)
+			refusal = logRefusal(a.log, refusal, cannotBeSent(report, err), failures)
 			pause = remote.Backoff(failures)
 			a.wakeReport()
 		} else {
@@ -122,10 +156,11 @@ func (a *Agent) reportUntil(ctx context.Context) {
 	}
 }
 
-// errUnsendable says that a report never leaves this machine.
+// errUnsendable means that a report cannot be encoded.
 var errUnsendable = errors.New("it cannot be encoded")
 
-// cannotBeSent says of a report that failed whether it is at fault itself.
+// cannotBeSent returns why a report failed: because it cannot be encoded, or else as
+// given.
 func cannotBeSent(r *atysv1.ReportRequest, failed error) error {
 	if _, err := proto.Marshal(r); err != nil {
 		return fmt.Errorf("%w: %w", errUnsendable, err)
@@ -133,23 +168,22 @@ func cannotBeSent(r *atysv1.ReportRequest, failed error) error {
 	return failed
 }
 
-// logRefusal says that a report failed. One that was refused for good, or cannot
-// be sent, is for somebody to see, but once, until it is for another reason; others
-// are sent again, and the server knows who is silent.
-func (a *Agent) logRefusal(before string, err error, failures int) (refusal string) {
+// logRefusal logs that a report failed. Reports that are refused for good, or cannot be
+// encoded, are logged as a warning, once for each reason. Others are sent again, and the
+// server notices silent agents.
+func logRefusal(log *slog.Logger, before string, err error, failures int) (refusal string) {
 	if !remote.Refuses(err) && !errors.Is(err, errUnsendable) {
-		a.log.Debug("report", "failures", failures, "error", err)
+		log.Debug("report", "failures", failures, "error", err)
 		return before
 	}
 	if refusal = err.Error(); refusal != before {
-		a.log.Warn("reports do not get through: the server does not know how this agent fares", "error", err)
+		log.Warn("reports do not get through: the server does not know how this agent fares", "error", err)
 	}
 	return refusal
 }
 
-// tell reports, for as long as a report is of use: over a connection whose other
-// end has lost its power none is answered until TCP gives up, a quarter of an hour
-// later.
+// tell sends a report. It gives up after half a minute: if the server has lost power, TCP
+// would wait for a quarter of an hour.
 func (a *Agent) tell(ctx context.Context, r *atysv1.ReportRequest) (*atysv1.ReportResponse, error) {
 	const patience = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -157,14 +191,14 @@ func (a *Agent) tell(ctx context.Context, r *atysv1.ReportRequest) (*atysv1.Repo
 	return a.options.Fleet.Report(ctx, r)
 }
 
-// sayGoodbye tells that the agent ends in order, and how: nobody has to look why
-// it is silent. One that fails says nothing.
-func (a *Agent) sayGoodbye() {
+// sayGoodbye reports that the agent ends as intended, so that nobody has to find out why
+// it is silent.
+func (a *Agent) sayGoodbye(ctx context.Context) {
 	if a.options.Fleet == nil {
 		return
 	}
 	const patience = time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r := a.report()
 	r.Leaving = true
@@ -173,7 +207,7 @@ func (a *Agent) sayGoodbye() {
 	}
 }
 
-// ledger is what others are told of spending.
+// ledger is the part of spending that is reported.
 type ledger struct {
 	usage     Usage
 	total     profile.Cost
@@ -188,13 +222,13 @@ type ledger struct {
 	stops     int
 }
 
-// ledger copies what others are told.
-func (s *spending) ledger(state string) ledger {
-	return ledger{usage: s.usage, total: s.total, causes: maps.Clone(s.causes), lately: s.lately, cores: s.cores(), cap: s.governor.Cap, state: state,
+// ledger copies what is reported.
+func (s *spending) ledger() ledger {
+	return ledger{usage: s.usage, total: s.total, causes: maps.Clone(s.causes), lately: s.lately, cores: s.cores(), cap: s.governor.Cap, state: s.state(),
 		over: s.governor.Exceeded(), decisions: slices.Clone(s.decisions), taken: maps.Clone(s.taken), stops: s.stops}
 }
 
-// byCause is what each cause took, as it is reported.
+// byCause returns the CPU time of each cause for a report.
 func (l *ledger) byCause() (all []*atysv1.CauseTime) {
 	for _, c := range cputime.Causes() {
 		all = append(all, &atysv1.CauseTime{Cause: string(c), Ns: int64(l.causes[c]), Cores: l.lately[c]})
@@ -202,7 +236,7 @@ func (l *ledger) byCause() (all []*atysv1.CauseTime) {
 	return all
 }
 
-// steps are the latest decisions, as they are reported.
+// steps returns the latest decisions for a report.
 func (l *ledger) steps() (all []*atysv1.BudgetDecision) {
 	for _, d := range l.decisions {
 		all = append(all, &atysv1.BudgetDecision{UnixNano: d.At.UnixNano(), Cause: d.Cause, Knob: string(d.Knob), From: d.From, To: d.To, Why: d.Why, Relaxes: d.Relaxes()})

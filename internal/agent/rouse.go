@@ -3,97 +3,86 @@ package agent
 import (
 	"slices"
 	"time"
+
+	state "atys.dev/atys/internal/agent/recording"
 )
 
-// A recording takes as much whether it has a target or not: some 23 MB of tables,
-// and its time on each CPU at each sample. So one that selects targets is there
-// only while it has some.
+// A recording costs the same whether it has targets or not: some 23 MB of tables, and time
+// on each CPU for each sample. So a task that selects targets records only while it has some.
 
-// restAfter is how long a task is without a target before its recordings end: a
-// service that restarts is back by then.
+// restAfter is how long a task has no target before its recordings end: a service that
+// restarts is back by then.
 const restAfter = 30 * time.Second
 
-// catchUpPause is how often a window is cut early at most for processes that have
-// become targets. Each cut lists all threads of the machine.
+// catchUpPause is the shortest time between windows that are cut early for new targets.
+// Each cut lists all threads of the machine.
 const catchUpPause = 10 * time.Second
 
-// needed tells whether there is something for a task to record.
+// needed reports whether there is something for a task to record.
 func (t *task) needed() bool { return t.everything() || t.targets > 0 }
 
-// rouse begins the recordings of a task that selects targets when there is one,
-// and has them end when there has been none for a while.
-func (a *Agent) rouse(t *task, now time.Time) {
+// rouse starts the recordings of a task that selects targets when it has one, and ends them
+// when it has had none for a while.
+func (c *conductor) rouse(t *task, now time.Time) {
 	switch {
 	case t.over || t.everything() || len(t.recordings) == 0:
 	case t.targets > 0:
 		t.missing = time.Time{}
-		a.begin(t)
+		c.begin(t)
 	case t.missing.IsZero():
 		t.missing = now
 		if t.phase == phaseStarting {
 			t.phase = phaseWaiting
 		}
 	case now.Sub(t.missing) >= restAfter:
-		a.rest(t)
+		c.rest(t)
 	}
 }
 
-// begin starts the recordings of a task, but for those that are tried again later.
-func (a *Agent) begin(t *task) {
+// begin starts the recordings of a task, except those that failed and are started later.
+func (c *conductor) begin(t *task) {
 	for _, r := range t.recordings {
-		if r.sampler == nil && !r.starting && r.edge.IsZero() {
-			a.start(r)
+		if r.instrument.State() == state.Resting && r.edge.IsZero() {
+			c.start(r)
 		}
 	}
 }
 
 // rest ends the recordings of a task until it has a target again.
-func (a *Agent) rest(t *task) {
+func (c *conductor) rest(t *task) {
 	for _, r := range t.recordings {
-		a.conclude(r)
+		c.conclude(r)
 	}
 	t.phase, t.message = phaseWaiting, ""
 }
 
-// records tells whether a recording of a task is open.
+// records reports whether a sampler of a task is open.
 func (t *task) records() bool {
-	return slices.ContainsFunc(t.recordings, func(r *recording) bool { return r.sampler != nil })
+	return slices.ContainsFunc(t.recordings, func(r *recording) bool { return r.instrument.Sampler() != nil })
 }
 
-// beginning tells whether a recording of a task is about to begin.
+// beginning reports whether a recording of a task is about to begin.
 func (t *task) beginning() bool {
-	return slices.ContainsFunc(t.recordings, func(r *recording) bool { return r.starting })
+	return slices.ContainsFunc(t.recordings, func(r *recording) bool { return r.instrument.State() == state.Starting })
 }
 
-// catchUp cuts a window early where processes have become targets since the last
-// cut: they are sampled from the next one on, which in a window of an hour would
-// come too late. Where it comes before the next look, it comes soon enough.
-func (a *Agent) catchUp(r *recording, now time.Time) {
-	if _, cutting := a.crews[r]; cutting || !r.behind || r.leaving {
-		return
-	}
-	if r.edge.Sub(now) <= a.options.Look || now.Sub(r.caught) < catchUpPause {
-		return
-	}
-	r.caught = now
-	if crew, ok := r.sampler.(Crew); ok {
-		r.behind = false
-		a.cutCrew(r, crew, false)
-		return
-	}
-	a.cutEarly(r)
+// lags reports whether the window should be cut early for processes that have become targets
+// since the last cut. They are sampled from the next cut on, and a window can last an hour.
+// An edge before the next look comes soon enough.
+func (r *recording) lags(now time.Time, look time.Duration) bool {
+	return r.instrument.State() == state.Running && r.behind && r.edge.Sub(now) > look && now.Sub(r.caught) >= catchUpPause
 }
 
-// readied aims again where processes have become ready to be sampled. The first ones
-// of a recording are not waited for until its edge, which may be its end.
-func (a *Agent) readied() {
-	a.aim()
+// readied aims again when processes have become ready to be sampled. The first of them in a
+// recording do not wait for its edge, which may be its end.
+func (c *conductor) readied() {
+	c.aim()
 	now := time.Now()
-	for _, t := range a.tasks {
+	for _, t := range c.tasks {
 		for _, r := range t.recordings {
-			if _, crew := r.sampler.(Crew); r.sampler != nil && !crew && r.behind && r.caught.IsZero() && !r.edge.IsZero() {
+			if r.instrument.State() == state.Running && !r.instrument.Delayed() && r.behind && r.caught.IsZero() && !r.edge.IsZero() {
 				r.caught = now
-				a.cutEarly(r)
+				c.cut(r, early)
 			}
 		}
 	}

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"atys.dev/atys/internal/agent/targets"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/wire/atysv1"
 )
 
 // site is an agent with one task that selects targets, at whose hand nothing goes
@@ -15,7 +17,44 @@ import (
 type site struct {
 	*Agent
 	*studio
+	*residents
 	task *task
+}
+
+// residents are who runs on a machine.
+type residents struct {
+	known   map[int]profile.Labels // of processes that were sampled
+	present map[string]*targets.Present
+}
+
+func (r *residents) Look() error { return nil }
+
+func (r *residents) Keep(time.Duration) {}
+
+func (r *residents) Machine() profile.Labels { return profile.Labels{"node": "n"} }
+
+func (r *residents) List() ([]*atysv1.Target, bool) { return nil, false }
+
+func (r *residents) Choose(means func(profile.Labels) bool) (meant []*targets.Present, others []int) {
+	for _, p := range r.present {
+		if means(p.Labels) {
+			meant = append(meant, p)
+		} else {
+			others = append(others, p.PIDs...)
+		}
+	}
+	return meant, others
+}
+
+func (r *residents) Of(threads []profile.Thread) (all []profile.Labels) {
+	for _, t := range threads {
+		labels, ok := r.known[t.PID]
+		if !ok {
+			labels = profile.Labels{"node": "n", "service": t.Process}
+		}
+		all = append(all, labels)
+	}
+	return all
 }
 
 func newSite(t *testing.T, window time.Duration) *site {
@@ -27,11 +66,9 @@ func newSite(t *testing.T, window time.Duration) *site {
 func newSiteOf(t *testing.T, text string) *site {
 	t.Helper()
 	b := newBench(t, 12)
-	s := &site{studio: &studio{open: map[*take]bool{}}}
-	var err error
-	if s.Agent, err = New(Options{Node: "n", Spool: b.spool, Intake: b.server, Record: s.record}); err != nil {
-		t.Fatal(err)
-	}
+	s := &site{studio: &studio{open: map[*take]bool{}}, residents: &residents{known: map[int]profile.Labels{}, present: map[string]*targets.Present{}}}
+	s.Agent = still(t, Options{Node: "n", Spool: b.spool, Intake: b.server, Record: s.record})
+	s.census = s.residents
 	p, err := spec.ParseJSON([]byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -45,9 +82,9 @@ func newSiteOf(t *testing.T, text string) *site {
 // have makes these the processes of the service, and has recordings that begin begin.
 func (s *site) have(t *testing.T, pids ...int) {
 	t.Helper()
-	clear(s.census.present)
+	clear(s.residents.present)
 	if len(pids) > 0 {
-		s.census.present["shop"] = &present{labels: profile.Labels{"service": "shop"}, pids: pids}
+		s.residents.present["shop"] = &targets.Present{Labels: profile.Labels{"service": "shop"}, PIDs: pids}
 	}
 	s.aim()
 	s.settle(t)
@@ -55,12 +92,7 @@ func (s *site) have(t *testing.T, pids ...int) {
 
 func (s *site) settle(t *testing.T) {
 	t.Helper()
-	for s.starting > 0 {
-		if err := s.begun(<-s.started); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.closing.Wait()
+	s.conductor.settle(t)
 	s.publish()
 }
 
@@ -89,14 +121,13 @@ func TestRest(t *testing.T) {
 	s.task.missing = time.Now().Add(-restAfter)
 	s.have(t)
 	check(phaseWaiting, others)
-	if s.keepTime(); !r.edge.IsZero() || r.sampler != nil || s.starting > 0 {
+	if s.keepTime(); !r.edge.IsZero() || r.instrument.Sampler() != nil || len(s.busy) > 0 {
 		t.Error("it is not left alone where it has nothing to record")
 	}
 	s.have(t, 13)
 	check(phaseRunning, others+"; cpu-clock 19 at [13]")
 
-	s.close(r) // it fails, and has nothing to record when it is tried again
-	s.fail(r, errors.New("no rights"))
+	s.fail(r, errors.New("no rights")) // and has nothing to record when it is tried again
 	s.have(t)
 	r.edge = time.Now()
 	s.keepTime()
@@ -109,12 +140,12 @@ func TestRest(t *testing.T) {
 // TestRestMeanwhile has the last target leave while the recording begins.
 func TestRestMeanwhile(t *testing.T) {
 	s := newSite(t, 10*time.Second)
-	s.census.present["shop"] = &present{labels: profile.Labels{"service": "shop"}, pids: []int{11}}
+	s.residents.present["shop"] = &targets.Present{Labels: profile.Labels{"service": "shop"}, PIDs: []int{11}}
 	s.aim()
 	if s.publish(); s.phase() != phaseStarting {
 		t.Errorf("%s while it begins", s.phase())
 	}
-	clear(s.census.present)
+	clear(s.residents.present)
 	s.task.missing = time.Now().Add(-restAfter)
 	s.settle(t)
 	if s.phase() != phaseWaiting || s.takes() != builtinTake || !s.task.recordings[0].edge.IsZero() {
@@ -128,7 +159,8 @@ func TestCatchUp(t *testing.T) {
 	s := newSite(t, time.Hour)
 	s.have(t, 11)
 	r := s.task.recordings[0]
-	r.edge = time.Now().Add(time.Hour)
+	takes := r.instrument.Sampler().(*take)
+	takes.cuts, r.edge = 0, time.Now().Add(time.Hour)
 	for _, step := range []struct {
 		name  string
 		pids  []int
@@ -144,16 +176,16 @@ func TestCatchUp(t *testing.T) {
 		{"the edge is near", []int{11, 12, 14}, catchUpPause, s.options.Look, 2},
 	} {
 		r.caught, r.edge = r.caught.Add(-step.later), time.Now().Add(step.edge)
-		if s.have(t, step.pids...); len(r.parts) != step.parts {
-			t.Errorf("%s: %d parts of the window, want %d", step.name, len(r.parts), step.parts)
+		if s.have(t, step.pids...); takes.cuts != step.parts {
+			t.Errorf("%s: %d parts of the window, want %d", step.name, takes.cuts, step.parts)
 		}
 	}
-	s.cut(r)
-	r.edge = time.Now().Add(time.Hour)
-	if s.have(t, 11, 12, 14); len(r.parts) != 0 || r.behind {
+	s.cutNow(t, r, atEdge)
+	takes.cuts, r.edge = 0, time.Now().Add(time.Hour)
+	if s.have(t, 11, 12, 14); takes.cuts != 0 || r.behind {
 		t.Error("it is cut for processes that the window's edge has brought in")
 	}
-	if others := s.tasks[1].recordings[0]; len(others.parts) != 0 || others.behind {
+	if others := s.tasks[1].recordings[0]; others.instrument.Sampler().(*take).cuts != 0 || others.behind {
 		t.Error("a recording of everything is cut for new processes")
 	}
 }
@@ -176,28 +208,17 @@ func TestReadied(t *testing.T) {
 	s := newSite(t, 10*time.Second)
 	s.have(t, 11)
 	r := s.task.recordings[0]
-	slow := &slowTake{take: r.sampler.(*take)}
-	r.sampler, r.edge = slow, time.Now().Add(s.options.Look)
+	slow := &slowTake{take: r.instrument.Sampler().(*take)}
+	s.put(r, slow)
+	slow.cuts, r.edge = 0, time.Now().Add(s.options.Look)
 	for i, want := range []int{0, 1, 1} {
-		if s.readied(); len(r.parts) != want {
-			t.Errorf("%d parts of the window, want %d", len(r.parts), want)
+		s.readied()
+		if s.settle(t); slow.cuts != want {
+			t.Errorf("%d parts of the window, want %d", slow.cuts, want)
 		}
 		slow.ready = i < 2
 	}
 	if !r.behind {
 		t.Error("those that are ready later are forgotten")
-	}
-}
-
-// TestEndedWithin has a process end long before its window does: its samples are
-// still those of its target.
-func TestEndedWithin(t *testing.T) {
-	const pid = 1 << 22 // no process has it
-	for window, want := range map[time.Duration]string{time.Hour: "shop", 10 * time.Second: "perl"} {
-		s := newSite(t, window)
-		s.census.known[pid] = &identity{labels: profile.Labels{"service": "shop"}, asked: time.Now().Add(-30 * time.Minute)}
-		if got := s.census.of([]profile.Thread{{PID: pid, Process: "perl"}})[0]["service"]; got != want {
-			t.Errorf("in a window of %v it is of %s, want %s", window, got, want)
-		}
 	}
 }

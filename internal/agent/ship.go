@@ -335,11 +335,12 @@ func (s *shipper) shipOne(ctx context.Context) (more bool, err error) {
 // oldest is what is to be shipped next.
 func (s *shipper) oldest() (l load, ok bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	unspooled := s.unspooled
+	s.mu.Unlock() // the spool may wait for its disk
 	spooled := s.options.Spool.Oldest(1)
 	switch {
-	case len(s.unspooled) > 0 && (len(spooled) == 0 || s.unspooled[0].id < spooled[0]):
-		return s.unspooled[0], true
+	case len(unspooled) > 0 && (len(spooled) == 0 || unspooled[0].id < spooled[0]):
+		return unspooled[0], true
 	case len(spooled) > 0:
 		return load{id: spooled[0]}, true
 	}

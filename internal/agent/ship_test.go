@@ -490,20 +490,22 @@ func TestSpread(t *testing.T) {
 func TestShortest(t *testing.T) {
 	long, short := newTask("long", spec.Builtin(), time.Time{}), newTask("short", spec.Builtin(), time.Time{})
 	long.profile.Window, short.profile.Window = time.Minute, 2*time.Second
-	a := &Agent{tasks: []*task{long, short}}
-	if got := a.shortest(); got != 0 {
+	a, none := still(t, Options{}), &spending{}
+	tasks := []*task{long, short}
+	if got := none.shortest(tasks); got != 0 {
 		t.Errorf("%v where nothing records", got)
 	}
-	long.recordings[0].sampler = &take{}
-	if got := a.shortest(); got != time.Minute {
+	a.put(long.recordings[0], &take{})
+	if got := none.shortest(tasks); got != time.Minute {
 		t.Errorf("%v where windows of a minute are cut", got)
 	}
-	short.recordings[0].sampler = &take{}
-	if got := a.shortest(); got != 2*time.Second {
+	a.put(short.recordings[0], &take{})
+	if got := none.shortest(tasks); got != 2*time.Second {
 		t.Errorf("%v where windows of two seconds are", got)
 	}
-	short.recordings[0].sampler, short.phase = nil, phaseEnding
-	if got := a.shortest(); got != 2*time.Second {
+	short.recordings[0].instrument.Release()
+	short.phase = phaseEnding
+	if got := none.shortest(tasks); got != 2*time.Second {
 		t.Errorf("%v where the last of two seconds is waited for", got)
 	}
 }

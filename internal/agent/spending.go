@@ -9,9 +9,10 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// spending is what this agent takes of its machine, and what is decided by it. It
-// is conduct's alone.
+// spending accounts for what this agent uses, and holds what the governor decided. Only
+// conduct uses it.
 type spending struct {
+	options  *Options
 	governor budget.Governor
 	usage    Usage
 	total    profile.Cost                    // since the agent began
@@ -30,16 +31,16 @@ type spending struct {
 	stops     int                    // of recordings
 }
 
-// keepDecisions is how many are told of.
+// keepDecisions is how many decisions are reported.
 const keepDecisions = 32
 
-// cores is what was taken of a core before the last decision.
+// cores returns the usage before the last decision, in cores.
 func (s *spending) cores() float64 {
 	l := budget.Load{Spent: s.lately}
 	return l.Cores()
 }
 
-// note keeps decisions.
+// note keeps decisions for reports.
 func (s *spending) note(all []budget.Decision) {
 	if s.taken == nil {
 		s.taken = map[budget.Knob]uint64{}
@@ -65,26 +66,24 @@ func (s *spending) records(all []budget.Decision, series profile.Labels, run pro
 	return records
 }
 
-// measure adds what was used since it was called last.
-func (a *Agent) measure() {
-	s := &a.spending
-	u := a.options.Usage()
+// measure adds what was used since the last call.
+func (s *spending) measure(tasks []*task) {
+	u := s.options.Usage()
 	s.spend(u.CPU - s.usage.CPU)
-	a.options.Account.Charge(cputime.Sampling, u.Tools-s.usage.Tools)
+	s.options.Account.Charge(cputime.Sampling, u.Tools-s.usage.Tools)
 	s.usage = u
-	for _, t := range a.tasks {
+	for _, t := range tasks {
 		for _, r := range t.recordings {
-			a.account(r)
+			s.account(r)
 		}
 	}
-	s.causes = a.byCause()
+	s.causes = s.byCause()
 }
 
-// byCause is what each cause has taken. What of the process's own time nobody has
-// claimed is of others.
-func (a *Agent) byCause() map[cputime.Cause]time.Duration {
-	s := &a.spending
-	all := a.options.Account.Spent()
+// byCause divides usage by cause. CPU time of the process that no cause was charged with
+// goes to Other.
+func (s *spending) byCause() map[cputime.Cause]time.Duration {
+	all := s.options.Account.Spent()
 	own := time.Duration(0)
 	for _, d := range all {
 		own += d
@@ -103,35 +102,34 @@ func (s *spending) spend(d time.Duration) {
 	s.pool += max(d, 0)
 }
 
-// account adds what a recording's samples have cost since they were counted last.
-func (a *Agent) account(r *recording) {
-	if r.sampler == nil {
+// account adds what a recording's samples have cost since the last call.
+func (s *spending) account(r *recording) {
+	if r.instrument.Sampler() == nil {
 		return
 	}
-	bpf, interrupts, err := r.sampler.Spent()
+	bpf, interrupts, err := r.instrument.Spent()
 	if err != nil {
-		a.log.Debug("ask what samples cost", "task", r.Task, "error", err)
+		s.options.Log.Debug("ask what samples cost", "task", r.Task, "error", err)
 		return
 	}
 	fresh := profile.Cost{BPF: bpf - r.spent.BPF, Interrupt: interrupts - r.spent.Interrupt}
 	r.spent = profile.Cost{BPF: bpf, Interrupt: interrupts}
 	r.cost.Add(fresh)
-	a.spending.total.Add(fresh)
+	s.total.Add(fresh)
 }
 
-// charge is what a window that ends now has cost: its samples, and its part of
-// the process's own time, by how often it samples. What is left is for the others,
-// now or next time, so that all windows together tell of all.
-func (a *Agent) charge(r *recording) profile.Cost {
-	s := &a.spending
-	cpu := a.options.Usage().CPU
+// charge returns the cost of a window that ends now: that of its samples, and a share of
+// the process's CPU time in proportion to its rate. The rest stays for other windows, now
+// or later, so that all windows together carry all costs.
+func (s *spending) charge(r *recording, tasks []*task) profile.Cost {
+	cpu := s.options.Usage().CPU
 	s.spend(cpu - s.usage.CPU)
 	s.usage.CPU = max(cpu, s.usage.CPU)
-	a.account(r)
-	all := 0.0
-	for _, t := range a.tasks {
+	s.account(r)
+	all := r.rate
+	for _, t := range tasks {
 		for _, o := range t.recordings {
-			if o.sampler != nil {
+			if o != r && o.instrument.Sampler() != nil {
 				all += o.rate
 			}
 		}
@@ -146,38 +144,17 @@ func (a *Agent) charge(r *recording) profile.Cost {
 	return cost
 }
 
-// apportion has parts of a window tell what each has cost: as much as it has of
-// the samples.
-func apportion(cost profile.Cost, parts []*profile.Window) {
-	if len(parts) == 0 {
-		return
-	}
-	counts, all, largest := make([]int64, len(parts)), int64(0), 0
-	for i, p := range parts {
-		counts[i] = p.N()
-		if all += counts[i]; counts[i] > counts[largest] {
-			largest = i
-		}
-	}
-	rest := cost
-	for i, p := range parts {
-		if i == largest {
-			continue
-		}
-		share := func(d time.Duration) time.Duration {
-			return time.Duration(float64(d) * float64(counts[i]) / float64(max(all, 1)))
-		}
-		p.Cost = profile.Cost{User: share(cost.User), BPF: share(cost.BPF), Interrupt: share(cost.Interrupt)}
-		rest.User, rest.BPF, rest.Interrupt = rest.User-p.Cost.User, rest.BPF-p.Cost.BPF, rest.Interrupt-p.Cost.Interrupt
-	}
-	parts[largest].Cost = rest
+// refund takes back a cost that no window carries.
+func (s *spending) refund(r *recording, cost profile.Cost) {
+	s.pool += cost.User
+	cost.User = 0
+	r.cost.Add(cost)
 }
 
-// load is what was taken since the last decision, and what is asked for.
-func (a *Agent) load(now time.Time) budget.Load {
-	s := &a.spending
+// load returns what was used since the last decision, and what rates were asked for.
+func (s *spending) load(tasks []*task, now time.Time) budget.Load {
 	l := budget.Load{Spent: map[cputime.Cause]float64{}, Memory: s.usage.Memory}
-	l.Asks, l.Most = a.asks()
+	l.Asks, l.Most = asks(tasks)
 	l.For = now.Sub(s.since)
 	if elapsed := l.For.Seconds(); elapsed > 0 {
 		for c, spent := range s.causes {
@@ -187,7 +164,7 @@ func (a *Agent) load(now time.Time) budget.Load {
 	return l
 }
 
-// restart has the next decision count from a time on.
+// restart begins the interval of the next decision.
 func (s *spending) restart(from time.Time) {
 	s.since, s.before = from, maps.Clone(s.causes)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/test/testwait"
@@ -71,24 +72,24 @@ type take struct {
 	studio *studio
 	aimed  map[int]bool
 	rates  map[int]float64
+	cuts   int
 }
 
-func (s *studio) record(w Wanted) (Recording, error) {
+func (s *studio) record(w Wanted) (sampler.Sampler, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse {
 		return nil, errors.New("no such event")
 	}
-	t := &take{w, s, map[int]bool{}, map[int]float64{}}
+	t := &take{w, s, map[int]bool{}, map[int]float64{}, 0}
 	s.open[t] = true
 	return t, nil
 }
 
-func (t *take) Cut() (*profile.Window, error) {
-	return profile.NewBuilder(profile.Head{Start: time.Now(), Types: []profile.ValueType{profile.CPUTime(1)}}).Window(), nil
+func (t *take) Cut(sampler.Edge) ([]*profile.Window, error) {
+	t.cuts++ // never twice at once
+	return []*profile.Window{profile.NewBuilder(profile.Head{Start: time.Now(), Types: []profile.ValueType{profile.CPUTime(1)}}).Window()}, nil
 }
-
-func (t *take) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
 
 func (t *take) Aim(add, drop []int) (fresh bool) {
 	t.studio.mu.Lock()
@@ -227,7 +228,7 @@ func TestTasks(t *testing.T) {
 func TestLateTask(t *testing.T) {
 	r := newTask("x", spec.Builtin(), time.Now().Add(time.Millisecond)).recordings[0]
 	due := r.task.end
-	r.starting = true
+	r.instrument.Begin()
 	if got := r.task.ends(); !got.Equal(due.Add(lateStart)) {
 		t.Errorf("one that is about to begin ends %v after its time", got.Sub(due))
 	}
@@ -240,9 +241,9 @@ func TestLateTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.tasks, a.starting = []*task{r.task}, 1
+	a.tasks, a.busy[r] = []*task{r.task}, true
 	time.Sleep(10 * time.Millisecond)
-	if a.keepTime(); r.task.over || time.Until(a.nextEdge()) <= 0 {
+	if a.keepTime(); r.task.over || time.Until(nextEdge(a.tasks, time.Time{})) <= 0 {
 		t.Error("it is ended before it has begun")
 	}
 	if err := a.begun(start{r, b.machine, nil}); err != nil || time.Until(r.task.ends()) < 900*time.Millisecond {
@@ -328,14 +329,11 @@ func TestAim(t *testing.T) {
 // before its edge, and still is one.
 func TestRelieve(t *testing.T) {
 	b := newBench(t, 8)
-	a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server, Record: func(Wanted) (Recording, error) { return b.machine, nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := still(t, Options{Node: "n", Spool: b.spool, Intake: b.server})
 	often := spec.Builtin()
 	often.Frequency = 9999
 	r := newTask("often", often, time.Time{}).recordings[0]
-	r.sampler = b.machine
+	a.put(r, b.machine)
 	now := time.Now()
 	r.look = r.nextLook(now)
 	if r.look.IsZero() || r.look.Sub(now) > time.Second {
@@ -344,22 +342,34 @@ func TestRelieve(t *testing.T) {
 	for _, full := range []float64{0.1, 0.5, 0.1, 0.9} {
 		now = now.Add(time.Second)
 		b.machine.full = full
-		a.relieve(r, now)
-		a.relieve(r, now) // not again at once
+		for range 2 { // not again at once
+			if r.fills(now) {
+				a.cutNow(t, r, early)
+			}
+		}
 	}
-	if len(r.parts) != 2 {
-		t.Fatalf("cut %d times before the edge, want 2", len(r.parts))
+	if b.machine.next != 2 || b.spool.Stats().Records != 0 {
+		t.Fatalf("cut %d times before the edge, want 2; %d records", b.machine.next, b.spool.Stats().Records)
 	}
-	extent := r.extent
-	a.cutEarly(r)
+	var parts []*profile.Window
+	a.cut(r, atEdge)
+	for a.inFlight > 0 || len(a.busy) > 0 {
+		select {
+		case d := <-a.cuts:
+			a.hasCut(d)
+		case d := <-a.arrived:
+			parts = append(parts, d.Parts...)
+			a.delivered(d)
+		}
+	}
 	targets, n := map[string]bool{}, int64(0)
-	for _, w := range r.whole() {
-		if n += w.N(); targets[w.Target.String()] || w.Duration < extent.Duration || !w.Start.Equal(extent.Start) {
+	for _, w := range parts {
+		if n += w.N(); targets[w.Target.String()] || w.Duration != parts[0].Duration || !w.Start.Equal(time.Unix(0, 1)) {
 			t.Errorf("of %v there is a window from %v on of %v, besides %v", w.Target, w.Start, w.Duration, targets)
 		}
 		targets[w.Target.String()] = true
 	}
-	if n != b.cut() || len(r.parts) != 0 {
+	if n != b.cut() || n == 0 {
 		t.Errorf("the window has %d samples, want %d", n, b.cut())
 	}
 	seldom := newTask("seldom", spec.Builtin(), time.Time{}).recordings[0]
@@ -375,7 +385,7 @@ func TestLookAtEvents(t *testing.T) {
 	for event, want := range map[string]bool{"syscalls:sys_enter_openat": true, "page-faults": true, "cycles:u": true,
 		"cpu-clock": false, "cpu": false, "task-clock:u": false} {
 		r := newTask("x", spec.Builtin(), time.Time{}).recordings[0]
-		r.Event = event
+		r.Measurement = spec.Measure(event, r.rate)
 		if look := r.nextLook(now); look.IsZero() == want || look.Sub(now) > time.Second {
 			t.Errorf("%s: the tables are looked at after %v", event, look.Sub(now))
 		}
@@ -392,34 +402,35 @@ type brittle struct {
 	broken bool
 }
 
-func (b *brittle) Cut() (*profile.Window, error) {
+func (b *brittle) Cut(e sampler.Edge) ([]*profile.Window, error) {
 	if b.broken {
 		return nil, errors.New("the kernel takes no more")
 	}
-	return b.machine.Cut()
+	return b.machine.Cut(e)
 }
 
 // TestBrokenCut has a cut fail after others of the same window: these are kept.
 func TestBrokenCut(t *testing.T) {
-	for name, fail := range map[string]func(*Agent, *recording){"at the edge": (*Agent).cut, "before it": (*Agent).cutEarly} {
+	for name, why := range map[string]why{"at the edge": atEdge, "before it": early, "at the end": atEnd} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, 13)
-			a, err := New(Options{Node: "n", Spool: b.spool, Intake: b.server})
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := still(t, Options{Node: "n", Spool: b.spool, Intake: b.server})
 			one := newTask("x", spec.Builtin(), time.Time{})
 			r, sampler := one.recordings[0], &brittle{machine: b.machine}
-			a.tasks, r.sampler = []*task{one}, sampler
-			for range mostParts + 2 {
-				a.cutEarly(r)
-			}
-			if len(r.parts) != 3 {
-				t.Errorf("%d parts wait to be merged", len(r.parts))
+			a.tasks = []*task{one}
+			a.put(r, sampler)
+			for range 34 {
+				a.cutNow(t, r, early)
 			}
 			sampler.broken = true
-			if fail(a, r); one.phase != phaseFailed || r.sampler != nil || len(r.parts) != 0 {
-				t.Errorf("%s, with %d parts", one.phase, len(r.parts))
+			if why == atEnd {
+				a.conclude(r)
+				a.settle(t)
+			} else {
+				a.cutNow(t, r, why)
+			}
+			if one.phase != phaseFailed || r.instrument.Sampler() != nil || r.edge.IsZero() != (why == atEnd) {
+				t.Errorf("%s, tried again at %v", one.phase, r.edge)
 			}
 			a.shipper.drainLast(t.Context())
 			if got, want := b.server.samples(), b.cut(); got != want || want == 0 {

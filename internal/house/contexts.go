@@ -12,7 +12,6 @@ import (
 // main, so that a signal or a deadline there ends it.
 func rootContexts() map[string]int {
 	return map[string]int{
-		"internal/agent":            2,
 		"internal/sampler/external": 1,
 
 		// Prometheus passes no context to what it collects.

@@ -32,9 +32,10 @@ func TestAim(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	i := Instrument{r}
 	read := make(chan struct{})
 	r.readying.track = func(pid int) { r.read(pid); <-read }
-	if r.Aim([]int{loop.Process.Pid}, nil) {
+	if i.Aim([]int{loop.Process.Pid}, nil) {
 		t.Error("it is fresh while it is being read")
 	}
 	cut := func() *profile.Window {
@@ -52,7 +53,7 @@ func TestAim(t *testing.T) {
 	}
 	close(read)
 	<-ready
-	if !r.Aim(nil, nil) {
+	if !i.Aim(nil, nil) {
 		t.Error("it is not told that it is ready")
 	}
 	cut()

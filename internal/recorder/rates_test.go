@@ -37,9 +37,10 @@ func TestRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	r.Aim([]int{fast, slow}, nil)
+	i := Instrument{r}
+	i.Aim([]int{fast, slow}, nil)
 	rates := map[int]float64{fast: 500, slow: 50}
-	if err := r.SetRates(rates); err != nil {
+	if err := i.SetRates(rates); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Cut(); err != nil { // its edge brings targets and rates in

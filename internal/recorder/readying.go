@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// aimPatience is how long who aims waits for new targets to be read: most are within
-// some milliseconds. It has others to cut, whose windows end by the clock.
+// aimPatience is how long the first window waits for its targets to be read: most are
+// within some milliseconds.
 const aimPatience = 200 * time.Millisecond
 
 // readying has new targets read one after another, apart from whoever aims: tables
@@ -27,11 +27,30 @@ type readying struct {
 	closed  bool
 }
 
-// add has processes read, waits a moment, and tells whether some that were added now
-// or before have been since that was last told.
+// add has processes read, and tells whether some that were added before have been since
+// that was last told.
 func (r *readying) add(pids []int) (fresh bool) {
-	idle := r.begin(pids)
-	if len(pids) > 0 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fresh, r.fresh = r.fresh, false
+	if len(pids) == 0 || r.closed {
+		return fresh
+	}
+	if r.queue = append(r.queue, pids...); r.idle == nil {
+		r.idle = make(chan struct{})
+		r.done.Go(r.work)
+	}
+	return fresh
+}
+
+// settle waits a moment for those that are being read. They are sampled from the edge on
+// that follows: nobody has to be told of them.
+func (r *readying) settle() {
+	r.mu.Lock()
+	idle := r.idle
+	r.waiting = idle != nil
+	r.mu.Unlock()
+	if idle != nil {
 		select {
 		case <-idle:
 		case <-time.After(aimPatience):
@@ -39,22 +58,7 @@ func (r *readying) add(pids []int) (fresh bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fresh, r.fresh, r.waiting = r.fresh, false, false
-	return fresh
-}
-
-func (r *readying) begin(pids []int) (idle <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(pids) == 0 || r.closed {
-		return r.idle
-	}
-	r.queue, r.waiting = append(r.queue, pids...), true
-	if r.idle == nil {
-		r.idle = make(chan struct{})
-		r.done.Go(r.work)
-	}
-	return r.idle
+	r.fresh, r.waiting = false, false
 }
 
 // work reads what there is to read.

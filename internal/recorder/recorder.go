@@ -97,16 +97,6 @@ func (m *Machine) Start(o Options) (r *Recorder, err error) {
 	return r, nil
 }
 
-// Aim makes processes targets, with their later children, and others no longer,
-// from the next window on. The recording must be one of processes. It tells whether
-// any was none before, nor a target's child. New ones are sampled once the unwinder
-// knows them: where that takes longer than a moment, Setup.Ready is called, and the
-// next Aim tells of them.
-func (r *Recorder) Aim(add, drop []int) (fresh bool) {
-	r.sampler.AimLater(add, drop)
-	return r.readying.add(add)
-}
-
 // read has the unwinder know a new target.
 func (r *Recorder) read(pid int) {
 	if err := r.machine.unwinder.Track(pid); err != nil {
@@ -146,23 +136,8 @@ func (r *Recorder) track(pids []int) error {
 	return nil
 }
 
-// Full tells how full the kernel's tables are, from 0 to 1; see Cut.
-func (r *Recorder) Full() float64 { return r.sampler.Full() }
-
 // Sampler gives the sampler, for live changes and its costs.
 func (r *Recorder) Sampler() *cpu.Sampler { return r.sampler }
-
-// SetFrequency has a recording sample as often as this, from the next window on.
-func (r *Recorder) SetFrequency(hz float64) error { return r.sampler.SetFrequency(hz) }
-
-// SetRates gives targets rates of their own, from the next window on; see cpu.Sampler.
-func (r *Recorder) SetRates(hz map[int]float64) error { return r.sampler.SetRates(hz) }
-
-// Spent tells what samples have cost so far, beside this process's own time.
-func (r *Recorder) Spent() (bpf, interrupts time.Duration, err error) {
-	s, err := r.sampler.Spent()
-	return s.BPF, s.Interrupt, err
-}
 
 // Unwinder gives the unwinder, for its statistics.
 func (r *Recorder) Unwinder() *unwind.Unwinder { return r.machine.unwinder }

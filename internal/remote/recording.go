@@ -120,7 +120,8 @@ func (r *Recording) Selection() *atysv1.Selection {
 	from, to := r.span()
 	task, kind := r.Profile.Name, "cpu"
 	if len(r.Profile.Events) > 0 {
-		task, kind = r.Profile.Recordings()[len(r.Profile.Kinds)].Task, r.Profile.Events[0]
+		event := r.Profile.Recordings()[len(r.Profile.Kinds)]
+		task, kind = event.Task, event.Kind
 	}
 	return &atysv1.Selection{Task: task, Kind: kind, FromUnixNano: from.UnixNano(), ToUnixNano: to.UnixNano()}
 }

@@ -36,7 +36,8 @@ func TestParse(t *testing.T) {
 		p.Window != 20*time.Second || p.Threads != ThreadsEach || p.Top != 5 || !p.AllowAttach || p.Duration != 30*time.Minute || p.Instances != 3 {
 		t.Errorf("%+v", p)
 	}
-	if got := p.Recordings(); len(got) != 2 || got[0] != (Recording{"checkout-cpu", "cpu-clock"}) || got[1] != (Recording{"checkout-cpu/page-faults", "page-faults"}) {
+	if got := p.Recordings(); len(got) != 2 || got[0] != (Recording{"checkout-cpu", Measurement{Kind: KindCPU, Event: "cpu-clock", Rate: 99}}) ||
+		got[1] != (Recording{"checkout-cpu/page-faults", Measurement{Kind: "page-faults", Event: "page-faults"}}) {
 		t.Errorf("recordings %v", got)
 	}
 	if d := all[1]; d.Frequency != DefaultFrequency || d.Window != DefaultWindow || d.Threads != ThreadsPattern || d.Top != DefaultTop || !d.All() || d.Duration != 0 {
@@ -166,4 +167,35 @@ func FuzzParseJSON(f *testing.F) {
 			t.Errorf("%q was taken, and is wrong: %v", text, err)
 		}
 	})
+}
+
+// TestMeasure has events say what they measure, and whether that is time.
+func TestMeasure(t *testing.T) {
+	for event, want := range map[string]Measurement{
+		"cpu":                       {Kind: KindCPU, Rate: 19},
+		"cpu-clock":                 {Kind: KindCPU, Rate: 19},
+		"task-clock:u":              {Kind: KindCPU, Rate: 19},
+		"cycles:u":                  {Kind: "cycles"},
+		"cpu-cycles":                {Kind: "cycles"},
+		"faults":                    {Kind: "page-faults"},
+		"sched:sched_switch":        {Kind: "sched:sched_switch", Every: 1},
+		"syscalls:sys_enter_openat": {Kind: "syscalls:sys_enter_openat", Every: 1},
+		"power:cpu-clock":           {Kind: "power:cpu-clock", Every: 1},
+	} {
+		if want.Event = event; Measure(event, 19) != want {
+			t.Errorf("%s measures %+v, want %+v", event, Measure(event, 19), want)
+		}
+	}
+	p, err := ParseJSON([]byte(`{"kind":"Profile","name":"x","kinds":["cpu"],"events":["cpu-clock","cpu-clock:u","task-clock","page-faults","faults","sched:sched_switch"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[[2]string]bool{}
+	for _, r := range p.Recordings() {
+		if key := [2]string{r.Task, r.Kind}; seen[key] {
+			t.Errorf("two recordings are of task %s and kind %s", r.Task, r.Kind)
+		} else {
+			seen[key] = true
+		}
+	}
 }

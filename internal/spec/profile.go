@@ -101,17 +101,21 @@ func (p *Profile) Slot() time.Duration {
 	return 0
 }
 
-// Recording is one of the events of a profile, and the task that its windows are of.
-type Recording struct{ Task, Event string }
+// Recording is one of the measurements of a profile, and the task that its windows are of.
+type Recording struct {
+	Task string
+	Measurement
+}
 
-// Recordings lists what is to be recorded, by events as perf names them.
+// Recordings lists what is to be recorded. No two have the same task and kind, which tell
+// windows of one target apart.
 func (p *Profile) Recordings() []Recording {
 	var all []Recording
 	for range p.Kinds {
-		all = append(all, Recording{p.Name, "cpu-clock"})
+		all = append(all, Recording{p.Name, Measure("cpu-clock", p.Frequency)})
 	}
 	for _, e := range p.Events {
-		all = append(all, Recording{p.Name + "/" + e, e})
+		all = append(all, Recording{p.Name + "/" + e, Measure(e, p.Frequency)})
 	}
 	return all
 }

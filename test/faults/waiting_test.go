@@ -23,6 +23,7 @@ import (
 	"atys.dev/atys/internal/agent"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/remote"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
@@ -294,16 +295,8 @@ func TestDiskTurnsReadOnly(t *testing.T) {
 // idle records nothing.
 type idle struct{}
 
-func (idle) Cut() (*profile.Window, error)                   { return &profile.Window{}, nil }
-func (idle) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
-func (idle) Aim([]int, []int) bool                           { return false }
-func (idle) Full() float64                                   { return 0 }
-func (idle) SetFrequency(float64) error                      { return nil }
-func (idle) SetRates(map[int]float64) error                  { return nil }
-func (idle) Close() error                                    { return nil }
-func (idle) Spent() (bpf, interrupts time.Duration, err error) {
-	return 0, 0, nil
-}
+func (idle) Cut(sampler.Edge) ([]*profile.Window, error) { return []*profile.Window{{}}, nil }
+func (idle) Close() error                                { return nil }
 
 // watched is a server as one agent reaches it, and notes when it first took windows.
 type watched struct {
@@ -363,7 +356,7 @@ func TestReconnectWithWindows(t *testing.T) {
 		})
 		to := &watched{Server: remote.New(token, s.URL())}
 		a, err := agent.New(agent.Options{Node: fmt.Sprintf("node-%d", i), Spool: waiting, Intake: to, Look: time.Hour, Jitter: time.Second,
-			Record: func(agent.Wanted) (agent.Recording, error) { return idle{}, nil }})
+			Record: func(agent.Wanted) (sampler.Sampler, error) { return idle{}, nil }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/relay"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
@@ -87,7 +88,7 @@ func TestSpool(t *testing.T) {
 func drain(t *testing.T, waiting *spool.Spool, to agent.Intake) {
 	t.Helper()
 	a, err := agent.New(agent.Options{Node: "n1", Spool: waiting, Intake: to,
-		Record: func(agent.Wanted) (agent.Recording, error) { return idle{}, nil }})
+		Record: func(agent.Wanted) (sampler.Sampler, error) { return idle{}, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,16 +107,10 @@ func drain(t *testing.T, waiting *spool.Spool, to agent.Intake) {
 // idle is a recording in which nothing happens.
 type idle struct{}
 
-func (idle) Cut() (*profile.Window, error) {
-	return profile.NewBuilder(profile.Head{Start: Now(), Types: []profile.ValueType{profile.CPUTime(0)}}).Window(), nil
+func (idle) Cut(sampler.Edge) ([]*profile.Window, error) {
+	return []*profile.Window{profile.NewBuilder(profile.Head{Start: Now(), Types: []profile.ValueType{profile.CPUTime(0)}}).Window()}, nil
 }
-func (idle) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
-func (idle) Aim([]int, []int) bool                                              { return false }
-func (idle) Full() float64                                                      { return 0 }
-func (idle) SetFrequency(float64) error                                         { return nil }
-func (idle) SetRates(map[int]float64) error                                     { return nil }
-func (idle) Spent() (bpf, interrupts time.Duration, err error)                  { return 0, 0, nil }
-func (idle) Close() error                                                       { return nil }
+func (idle) Close() error { return nil }
 
 // TestRequests makes requests again that agents and relays of an earlier version have
 // made, of a server of this one: it answers the same, and keeps the same.

@@ -15,6 +15,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler"
 )
 
 // CrewOptions say how a crew records.
@@ -30,17 +31,17 @@ type CrewOptions struct {
 
 // Crew records processes that come and go: perf all of its processes at once,
 // the others one each. What it is aimed at it begins at the next cut, and ends
-// at the next cut what it is aimed at no more. It is an agent's Recording.
+// at the next cut what it is aimed at no more. It is a sampler.Sampler.
 //
 //	Aim -> wanted -> plan: who is recorded with what, and who is not, and why (plan.go)
-//	  -> CutEach: those that go on are cut, others ended or begun, all at the same time
+//	  -> Cut: those that go on are cut, others ended or begun, all at the same time
 type Crew struct {
 	options CrewOptions
 	ctx     context.Context // its end kills all tools
 	cancel  context.CancelFunc
 	planner planner
 
-	cutting sync.Mutex // held by CutEach and Close; guards members
+	cutting sync.Mutex // held by Cut and Close; guards members
 	members map[post]*member
 
 	mu        sync.Mutex      // guards all below
@@ -48,7 +49,7 @@ type Crew struct {
 	rates     map[int]float64 // likewise, of processes that have one of their own
 	wanted    map[int]bool
 	lead      time.Duration
-	said      Trouble
+	said      sampler.Trouble
 }
 
 // post is what one tool is started for: perf for all of its processes, the others
@@ -62,12 +63,6 @@ type post struct {
 type member struct {
 	sampler *Sampler
 	pids    []int
-}
-
-// Trouble is what keeps a crew from recording all that it is aimed at.
-type Trouble struct {
-	Message string // "": nothing
-	Failed  bool   // it records none of it
 }
 
 // NewCrew prepares a crew. It records nothing until it is aimed and cut. A kernel
@@ -104,9 +99,6 @@ func (c *Crew) Aim(add, drop []int) (fresh bool) {
 	return fresh
 }
 
-// Name leaves a window as it is: other profilers name what they see.
-func (c *Crew) Name(_ context.Context, w *profile.Window) (*profile.Window, error) { return w, nil }
-
 // SetFrequency changes the rate from the next cut on. It does not wait for one that
 // is under way.
 func (c *Crew) SetFrequency(hz float64) error {
@@ -134,13 +126,6 @@ func (c *Crew) SetRates(hz map[int]float64) error {
 	return nil
 }
 
-// rate is what was asked for last, of processes that have no other.
-func (c *Crew) rate() float64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.frequency
-}
-
 // rateOf is the rate of a tool that samples these processes, and whether some of them
 // were to have another.
 func (c *Crew) rateOf(pids []int) (hz float64, mixed bool) {
@@ -157,13 +142,7 @@ func (c *Crew) rateOf(pids []int) (hz float64, mixed bool) {
 	return hz, mixed
 }
 
-// Spent tells nothing: what tools take is the CPU time of this process's children.
-func (c *Crew) Spent() (bpf, interrupts time.Duration, err error) { return 0, 0, nil }
-
-// Full tells how full the kernel's tables are: other profilers have none.
-func (c *Crew) Full() float64 { return 0 }
-
-// Lead is how long before a window's end CutEach has to be called for its
+// Lead is how long before a window's end Cut has to be called for its
 // windows to end there.
 func (c *Crew) Lead() time.Duration {
 	c.mu.Lock()
@@ -172,29 +151,19 @@ func (c *Crew) Lead() time.Duration {
 }
 
 // Trouble tells what keeps it from recording all that it is aimed at.
-func (c *Crew) Trouble() Trouble {
+func (c *Crew) Trouble() sampler.Trouble {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.said
 }
 
-// Cut is CutEach with all windows as one.
-func (c *Crew) Cut() (*profile.Window, error) {
-	windows := c.CutEach(false)
-	if len(windows) == 0 {
-		return &profile.Window{Head: profile.Head{Start: time.Now(), Types: cpuTypes(period(c.rate()))}}, nil
-	}
-	return profile.Merge(windows...)
-}
-
-// CutEach ends the windows that are being filled and, unless they are the last
-// ones, begins the next. It gives one for each tool, and takes as long as the
-// slowest of them.
-func (c *Crew) CutEach(last bool) []*profile.Window {
+// Cut ends the windows that are being filled and, unless they are the last ones, begins
+// the next. It returns one for each tool, and takes as long as the slowest of them.
+func (c *Crew) Cut(e sampler.Edge) ([]*profile.Window, error) {
 	c.cutting.Lock()
 	defer c.cutting.Unlock()
 	var p plan
-	if !last {
+	if !e.Last {
 		p = c.planner.plan(c.targets(), c.recorded())
 	}
 	p.together = c.share(p)
@@ -212,10 +181,10 @@ func (c *Crew) CutEach(last bool) []*profile.Window {
 	for _, at := range work.ended {
 		delete(c.members, at)
 	}
-	if !last {
+	if !e.Last {
 		c.sum(p, work)
 	}
-	return work.windows
+	return work.windows, nil
 }
 
 // targets are the processes it is aimed at that are there; not its own tools,
@@ -373,7 +342,7 @@ func (c *Crew) Close() (err error) {
 }
 
 // trouble puts it in words, for so many processes that are recorded.
-func (p *plan) trouble(recorded int, failed []string) Trouble {
+func (p *plan) trouble(recorded int, failed []string) sampler.Trouble {
 	var words []string
 	if p.why != "" {
 		words = append(words, p.why)
@@ -385,5 +354,5 @@ func (p *plan) trouble(recorded int, failed []string) Trouble {
 	words = append(words, p.over...)
 	words = append(words, p.together...)
 	words = append(words, failed...)
-	return Trouble{Message: strings.Join(slices.Compact(words), "; "), Failed: recorded == 0 && len(p.wanted) > 0}
+	return sampler.Trouble{Message: strings.Join(slices.Compact(words), "; "), Failed: recorded == 0 && len(p.wanted) > 0}
 }

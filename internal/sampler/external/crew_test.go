@@ -14,6 +14,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/test/testwait"
 )
 
@@ -72,7 +73,7 @@ func TestPlan(t *testing.T) {
 	if trouble := got.trouble(3, nil); trouble.Failed || trouble.Message != "because; 3 of 5 processes are recorded; it is none; perf records at most 2 processes at once, and there are 3 for it" {
 		t.Errorf("%+v", trouble)
 	}
-	if got.trouble(0, nil).Failed != true || (&plan{}).trouble(0, nil) != (Trouble{}) {
+	if got.trouble(0, nil).Failed != true || (&plan{}).trouble(0, nil) != (sampler.Trouble{}) {
 		t.Error("nothing of something is a failure, and nothing of nothing is none")
 	}
 	p.plan(pids, map[int]bool{})
@@ -128,7 +129,7 @@ func TestCrewFrequency(t *testing.T) {
 	needs(t, "perf")
 	c := newTestCrew(t, CrewOptions{Kernel: Perf})
 	c.Aim(idlers(t, 1), nil)
-	c.CutEach(false)
+	cutEach(t, c, false)
 	c.cutting.Lock()
 	changed := make(chan error)
 	go func() { changed <- c.SetFrequency(97) }()
@@ -142,8 +143,8 @@ func TestCrewFrequency(t *testing.T) {
 		defer func() { <-changed }()
 	}
 	c.cutting.Unlock()
-	c.CutEach(false) // its edge brings the rate in
-	for _, w := range c.CutEach(true) {
+	cutEach(t, c, false) // its edge brings the rate in
+	for _, w := range cutEach(t, c, true) {
 		if said := fmt.Sprint(w.Comments); !strings.Contains(said, "at 97 Hz") {
 			t.Errorf("the window after says %s", said)
 		}
@@ -190,7 +191,7 @@ func TestCrewRates(t *testing.T) {
 func cutUntil(t *testing.T, c *Crew, pid int, n int64) (all []*profile.Window) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < testwait.Longest(t); time.Sleep(500 * time.Millisecond) {
-		all = append(all, c.CutEach(false)...)
+		all = append(all, cutEach(t, c, false)...)
 		if samplesOf(all, pid) >= n {
 			return all
 		}
@@ -236,7 +237,7 @@ func TestCrewOfPerf(t *testing.T) {
 	c := newTestCrew(t, CrewOptions{Kernel: Perf})
 	c.Aim([]int{one, parent, os.Getpid()}, nil)
 	c.Aim(nil, []int{os.Getpid()})
-	c.CutEach(false)
+	cutEach(t, c, false)
 	windows := append(cutUntil(t, c, one, 50), cutUntil(t, c, parent, 50)...)
 	for _, w := range windows {
 		for _, thread := range w.Threads {
@@ -248,22 +249,22 @@ func TestCrewOfPerf(t *testing.T) {
 	if exactOf(t, windows, one) == 0 || exactOf(t, windows, parent) == 0 {
 		t.Error("what was used is not known")
 	}
-	if c.Trouble() != (Trouble{}) || c.Lead() == 0 {
+	if c.Trouble() != (sampler.Trouble{}) || c.Lead() == 0 {
 		t.Errorf("%+v, lead %v", c.Trouble(), c.Lead())
 	}
 	c.Aim(nil, []int{one})
-	c.CutEach(false)
+	cutEach(t, c, false)
 	time.Sleep(300 * time.Millisecond)
-	if left := c.CutEach(false); samplesOf(left, one) != 0 {
+	if left := cutEach(t, c, false); samplesOf(left, one) != 0 {
 		t.Error("what it is not aimed at is still recorded")
 	}
 	unix.Kill(parent, unix.SIGKILL)
 	testwait.Until(t, "its recording has ended", func() bool {
 		time.Sleep(200 * time.Millisecond)
-		c.CutEach(false)
+		cutEach(t, c, false)
 		return len(c.members) == 0
 	})
-	if len(c.members) != 0 || c.Trouble() != (Trouble{}) {
+	if len(c.members) != 0 || c.Trouble() != (sampler.Trouble{}) {
 		t.Errorf("all have ended: %v, %+v", c.members, c.Trouble())
 	}
 	c.Close()
@@ -277,12 +278,12 @@ func TestCrewOfPySpy(t *testing.T) {
 	python, other := victim(t, ".", "python3", "testdata/victim.py", "child"), idlers(t, 1)[0]
 	c := newTestCrew(t, CrewOptions{Kernel: PySpy})
 	c.Aim([]int{other}, nil)
-	c.CutEach(false)
+	cutEach(t, c, false)
 	if trouble := c.Trouble(); !trouble.Failed || trouble.Message != "0 of 1 processes are recorded; py-spy records Python alone" {
 		t.Errorf("%+v", trouble)
 	}
 	c.Aim([]int{python}, nil)
-	c.CutEach(false)
+	cutEach(t, c, false)
 	windows := cutUntil(t, c, python, 100)
 	if trouble := c.Trouble(); trouble.Failed || !strings.HasPrefix(trouble.Message, "1 of 2 processes are recorded") {
 		t.Errorf("%+v", trouble)
@@ -313,14 +314,14 @@ func TestCrewOfAsyncProfiler(t *testing.T) {
 	pids := []int{javaVictim(t), javaVictim(t)}
 	c := newTestCrew(t, CrewOptions{Kernel: AsyncProfiler, AllowAttach: true})
 	c.Aim(pids, nil)
-	c.CutEach(false)
+	cutEach(t, c, false)
 	for _, pid := range pids {
 		windows := cutUntil(t, c, pid, 50)
 		if exactOf(t, windows, pid) == 0 {
 			t.Error("what was used is not known")
 		}
 	}
-	windows := c.CutEach(true)
+	windows := cutEach(t, c, true)
 	if len(windows) != 2 || len(c.members) != 0 {
 		t.Errorf("the last cut gives %d windows, and %v go on", len(windows), c.members)
 	}
@@ -341,8 +342,8 @@ func TestCrewIsKilled(t *testing.T) {
 	c.Aim([]int{python}, nil)
 	at := make(chan struct{})
 	go func() {
-		c.CutEach(false)
-		c.CutEach(false)
+		cutEach(t, c, false)
+		cutEach(t, c, false)
 		close(at)
 	}()
 	time.Sleep(100 * time.Millisecond)
@@ -354,4 +355,14 @@ func TestCrewIsKilled(t *testing.T) {
 		t.Error(err)
 	}
 	clean(t, python)
+}
+
+// cutEach has a crew cut.
+func cutEach(t *testing.T, c *Crew, last bool) []*profile.Window {
+	t.Helper()
+	windows, err := c.Cut(sampler.Edge{Last: last})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return windows
 }

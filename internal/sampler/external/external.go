@@ -94,7 +94,7 @@ type run interface {
 	done() <-chan struct{}
 }
 
-// Sampler is a tool at work on some processes. It is a sampler.Sampler.
+// Sampler is a tool at work on some processes.
 type Sampler struct {
 	options Options
 	tool    instrument

@@ -15,6 +15,7 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/relay"
 	"atys.dev/atys/internal/remote"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/store/disk"
@@ -120,7 +121,7 @@ func runAgent(ctx context.Context, node string, to *remote.Server, dir string, n
 	builtin.Window = time.Second
 	a, err := agent.New(agent.Options{Node: node, Labels: profile.Labels{"zone": "z-" + node}, Version: "golden", Builtin: builtin, Spool: waiting, Intake: to, Fleet: to,
 		Metrics: "127.0.0.1:1", Now: now, Look: time.Second,
-		Record: func(w agent.Wanted) (agent.Recording, error) {
+		Record: func(w agent.Wanted) (sampler.Sampler, error) {
 			return &recording{wanted: w, node: node, now: now, last: now()}, nil
 		}})
 	if err != nil {
@@ -142,7 +143,7 @@ type recording struct {
 }
 
 // Cut gives what was sampled since the last.
-func (r *recording) Cut() (*profile.Window, error) {
+func (r *recording) Cut(sampler.Edge) ([]*profile.Window, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
@@ -163,12 +164,7 @@ func (r *recording) Cut() (*profile.Window, error) {
 	w.Start = r.last
 	r.last = now
 	r.cuts++
-	return w, nil
-}
-
-// Name leaves names as they are.
-func (r *recording) Name(_ context.Context, w *profile.Window) (*profile.Window, error) {
-	return w, nil
+	return []*profile.Window{w}, nil
 }
 
 // Aim aims at nothing new.

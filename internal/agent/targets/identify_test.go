@@ -1,4 +1,4 @@
-package agent
+package targets
 
 import (
 	"fmt"
@@ -171,5 +171,19 @@ func TestGrown(t *testing.T) {
 	}
 	if soon, late := trust(8*time.Second), trust(time.Hour); soon != time.Second || late != trustInode {
 		t.Errorf("what it is is believed for %v, and of one that has run for an hour for %v", soon, late)
+	}
+}
+
+// TestEndedWithin has a process end long before its window does: its samples are
+// still those of its target.
+func TestEndedWithin(t *testing.T) {
+	const pid = 1 << 22 // no process has it
+	for window, want := range map[time.Duration]string{time.Hour: "shop", 10 * time.Second: "perl"} {
+		c := NewCensus("here", nil)
+		c.Keep(window)
+		c.known[pid] = &identity{labels: profile.Labels{"service": "shop"}, asked: time.Now().Add(-30 * time.Minute)}
+		if got := c.Of([]profile.Thread{{PID: pid, Process: "perl"}})[0]["service"]; got != want {
+			t.Errorf("in a window of %v it is of %s, want %s", window, got, want)
+		}
 	}
 }

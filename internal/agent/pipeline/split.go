@@ -1,4 +1,4 @@
-package agent
+package pipeline
 
 import (
 	"math"
@@ -9,12 +9,10 @@ import (
 	"atys.dev/atys/internal/spec"
 )
 
-// split takes a window of many targets apart. Threads are kept as the task says:
-// each, by the pattern of their names, or not. What belongs to nobody, such as idle time and
-// samples that were lost before anybody saw whose they were, makes a window of
-// the machine itself.
-//
-// Targets are those of the window's threads: target i is that of thread i.
+// split divides a window by target. Threads are kept as the task says: each, by the
+// pattern of their names, or not at all. What belongs to no process, such as idle time and
+// samples that were lost before their process was known, goes to a window of the machine
+// itself. Target i is that of thread i.
 func split(w *profile.Window, targets []profile.Labels, machine profile.Labels, threads spec.Threads) []*profile.Window {
 	s := splitter{whole: w, machine: machine, threads: threads, parts: map[string]*part{}}
 	rest := s.part(machine)
@@ -33,12 +31,19 @@ func split(w *profile.Window, targets []profile.Labels, machine profile.Labels, 
 		}
 		s.add(p, row)
 	}
+	for _, e := range w.Exemplars {
+		p := rest
+		if e.Thread != 0 {
+			p = parts[e.Thread-1]
+		}
+		s.exemplar(p, e)
+	}
 	for _, l := range w.Losses {
 		switch {
-		case l.Reason == profile.LossUnsampled: // each target's own balance tells it
+		case l.Reason == profile.LossUnsampled: // each target's balance adds its own
 		case l.Reason == profile.LossDropped:
 			s.lost(rest, l)
-		case !l.Reason.OfSamples(): // the others were counted again, row by row
+		case !l.Reason.OfSamples(): // the others are counted again, row by row
 			rest.Head().AddLoss(l)
 		}
 	}
@@ -79,7 +84,7 @@ type splitter struct {
 	parts   map[string]*part
 }
 
-// part is the window of one target as it is built.
+// part builds the window of one target.
 type part struct {
 	*profile.Builder
 	sampled   int64 // what its rows weigh
@@ -103,7 +108,7 @@ func (s *splitter) part(target profile.Labels) *part {
 	return p
 }
 
-// thread is a thread as it is shipped.
+// thread adds a thread as it is shipped.
 func (s *splitter) thread(p *part, t profile.Thread) profile.ThreadID {
 	switch s.threads {
 	case spec.ThreadsNone:
@@ -111,19 +116,31 @@ func (s *splitter) thread(p *part, t profile.Thread) profile.ThreadID {
 	case spec.ThreadsEach:
 		return p.Thread(t)
 	}
-	return p.Thread(profile.Thread{Process: t.Process, Name: t.Pattern(), Exact: t.Exact, Pruned: t.Pruned}) // its numbers mean nothing tomorrow
+	return p.Thread(profile.Thread{Process: t.Process, Name: t.Pattern(), Exact: t.Exact, Pruned: t.Pruned}) // its numbers change with each start
+}
+
+// place translates the thread and the context of a row.
+func (s *splitter) place(p *part, thread profile.ThreadID, context profile.ContextID) (profile.ThreadID, profile.ContextID) {
+	if thread != 0 {
+		t := s.whole.Thread(thread)
+		t.Exact = profile.Exact{} // it was counted with the threads
+		thread = s.thread(p, t)
+	}
+	if context != 0 {
+		context = p.Context(s.whole.Contexts[context-1])
+	}
+	return thread, context
+}
+
+func (s *splitter) exemplar(p *part, e profile.Exemplar) {
+	e.Thread, e.Context = s.place(p, e.Thread, e.Context)
+	e.Stack = p.stack(s.whole, e.Stack)
+	p.AddExemplar(e)
 }
 
 func (s *splitter) add(p *part, row profile.Row) {
 	w := s.whole
-	if row.Thread != 0 {
-		t := w.Thread(row.Thread)
-		t.Exact = profile.Exact{} // it was counted with the threads
-		row.Thread = s.thread(p, t)
-	}
-	if row.Context != 0 {
-		row.Context = p.Context(w.Contexts[row.Context-1])
-	}
+	row.Thread, row.Context = s.place(p, row.Thread, row.Context)
 	end := w.Stacks[row.Stack].End
 	if reason, ok := incomplete(end); ok && len(row.Values) > 0 {
 		p.Head().AddLoss(profile.Loss{Reason: reason, Detail: end.String(), N: row.N, Value: row.Values[0]})
@@ -135,16 +152,19 @@ func (s *splitter) add(p *part, row profile.Row) {
 		p.sampled += row.Values[0]
 	}
 	row.Stack = p.stack(w, row.Stack)
+	if row.Peer != 0 {
+		row.Peer = profile.PeerID(p.stack(w, profile.StackID(row.Peer-1))) + 1
+	}
 	p.Add(row)
 }
 
-// stands tells whether a stack is one that pruning cut.
+// stands reports whether pruning has cut a stack.
 func stands(w *profile.Window, id profile.StackID) bool {
 	stack := w.Stacks[id].Locations
 	return len(stack) > 0 && prune.IsMarker(w.Locations[stack[len(stack)-1]])
 }
 
-// prunedBy is what a window says of threads that were pruned.
+// prunedBy returns what a window says about pruning.
 func prunedBy(w *profile.Window) string {
 	for _, l := range w.Losses {
 		if l.Reason == profile.LossPruned {
@@ -154,7 +174,7 @@ func prunedBy(w *profile.Window) string {
 	return ""
 }
 
-// incomplete says under which reason a stack counts that was not walked whole.
+// incomplete returns the loss reason of a stack that was not walked completely.
 func incomplete(end profile.End) (profile.LossReason, bool) {
 	switch {
 	case end == profile.EndStarting:
@@ -187,7 +207,7 @@ func (p *part) stack(w *profile.Window, id profile.StackID) profile.StackID {
 // short returns the exact time that the samples lack.
 func (p *part) short() int64 { return max(int64(p.Head().Exact.CPU)-p.sampled, 0) }
 
-// windows gives the parts that have anything to tell, by target.
+// windows returns the parts that are not empty, by target.
 func (s *splitter) windows() (windows []*profile.Window) {
 	keys := make([]string, 0, len(s.parts))
 	for key := range s.parts {

@@ -1,4 +1,4 @@
-package agent
+package targets
 
 import (
 	"cmp"
@@ -13,52 +13,50 @@ import (
 	"atys.dev/atys/internal/wire"
 )
 
-// identities knows what processes are. A process that ends is known for as long
-// as its last window may need it.
+// identities knows which target each process belongs to. A process that has ended is
+// remembered for as long as its last window may need it.
 type identities struct {
 	fs       proc.FS
 	detector *lang.Detector
-	common   profile.Labels // of all that runs here: node, and what the machine is labelled
+	common   profile.Labels // of all targets: the node, and the labels of the machine
 	known    map[int]*identity
-	keep     time.Duration // for so long a process is remembered that nobody asks for
+	keep     time.Duration // how long a process is remembered that nobody asks for
 	round    int
 }
 
-// identity is what a process is for as long as it is the same one, of the same
-// program.
+// identity is a process, as long as it runs the same program.
 type identity struct {
-	started time.Duration // since boot; a number that comes again is another process
-	program uint64        // proc.Stat.Stack; another one is that of another program
+	started time.Duration // since boot; another time means that the number was reused
+	program uint64        // proc.Stat.Stack; another value means another program
 	age     time.Duration // when its labels were read
-	kernel  bool          // a thread of it
+	kernel  bool          // it is a kernel thread
 	labels  profile.Labels
 	inode   uint64    // of its directory when it was checked; see proc.FS.Inode
-	until   time.Time // then it is checked whether it is the same, and no zombie
-	round   int       // in which it was last seen to be there
+	until   time.Time // when to check again that it is the same, and no zombie
+	round   int       // in which it was last seen
 	asked   time.Time
 }
 
 const (
 	keepUnasked = 2 * time.Minute // beyond the longest window
-	trustInode  = time.Minute     // for so long a process is no zombie if its directory is there
+	trustInode  = time.Minute     // how long a process whose directory is there is assumed to be no zombie
 )
 
-// trust is for how long a process of an age is what it was. One that has run for
-// long as one program does not become another one soon, and a start script
-// does: that is seen within an eighth of the time it took. To check all each time
-// would cost four times what it costs to see them, for as long as they live.
+// trust returns for how long a process of this age is assumed to be what it was. A program
+// that has run for long is not replaced soon. A start script is: that is noticed within an
+// eighth of its age. Checking all of them each time would cost four times what looking
+// costs.
 func trust(age time.Duration) time.Duration { return min(age/8, trustInode) }
 
-// grown is how old a process is once it has loaded what tells its language, and
-// is called what it stays to be called.
+// grown is the age at which a process has loaded its runtime and has its final name.
 const grown = 10 * time.Second
 
-// outgrown tells whether labels that were read at one age are to be read again.
+// outgrown reports whether labels that were read at one age have to be read again.
 func outgrown(then, now time.Duration) bool {
 	return then < young && now >= young || then < grown && now >= grown
 }
 
-// errYoung is a process that has not been there for long.
+// errYoung means that a process has not run for long enough.
 var errYoung = errors.New("young")
 
 func newIdentities(node string, labels profile.Labels) *identities {
@@ -67,17 +65,18 @@ func newIdentities(node string, labels profile.Labels) *identities {
 	return &identities{detector: &lang.Detector{}, common: common, known: map[int]*identity{}, keep: keepUnasked}
 }
 
-// machine is the target that stands for all that is no process's.
+// machine returns the target of what belongs to no process.
 func (ids *identities) machine() profile.Labels { return maps.Clone(ids.common) }
 
-// service begins the labels of a target.
+// service returns the first labels of a target.
 func (ids *identities) service(name string) profile.Labels {
 	labels := ids.machine()
 	labels["service"] = wire.FitLabel(name)
 	return labels
 }
 
-// begin has processes looked at again, and forgets those that nobody asks for.
+// begin starts a round, in which each process is checked once, and forgets those that
+// nobody asked for.
 func (ids *identities) begin() {
 	ids.round++
 	for pid, id := range ids.known {
@@ -87,18 +86,7 @@ func (ids *identities) begin() {
 	}
 }
 
-// of names the targets of threads.
-func (ids *identities) of(threads []profile.Thread) []profile.Labels {
-	ids.begin()
-	targets := make([]profile.Labels, len(threads))
-	for i, t := range threads {
-		targets[i] = ids.target(t.PID, t.Process)
-	}
-	return targets
-}
-
-// target names what a process was that has been sampled, whether it is still
-// there or not.
+// target returns the target of a process that was sampled, whether or not it still runs.
 func (ids *identities) target(pid int, process string) profile.Labels {
 	id := ids.known[pid]
 	if id != nil && id.round == ids.round {
@@ -108,14 +96,14 @@ func (ids *identities) target(pid int, process string) profile.Labels {
 	switch {
 	case err == nil:
 		return seen.labels
-	case id == nil: // it ended before anybody looked
+	case id == nil: // it ended before it was looked at
 		return ids.service(process)
 	}
 	id.round, id.asked = ids.round, time.Now()
-	return id.labels // it has ended: what is known of it holds
+	return id.labels // it has ended: what is known of it still applies
 }
 
-// lasting names the target of a process that is there, and has been for so long.
+// lasting returns the target of a process that runs, and has for this long.
 func (ids *identities) lasting(pid int, age time.Duration) (profile.Labels, bool) {
 	id, err := ids.see(pid, "", age)
 	if err != nil || id.kernel {
@@ -124,8 +112,8 @@ func (ids *identities) lasting(pid int, age time.Duration) (profile.Labels, bool
 	return id.labels, true
 }
 
-// see finds what a process is that is there. Most have been seen before, which
-// the inode tells for a tenth of what reading their stat takes.
+// see identifies a process that runs. Most are known: the inode tells, at a tenth of the
+// cost of reading their stat.
 func (ids *identities) see(pid int, process string, age time.Duration) (*identity, error) {
 	inode, err := ids.fs.Inode(pid)
 	if err != nil {
@@ -142,8 +130,7 @@ func (ids *identities) see(pid int, process string, age time.Duration) (*identit
 	return id, nil
 }
 
-// check finds whether a process is still the one that is known, and meets it if
-// it is not. It is called process, or by what it is called now.
+// check finds out whether a process is still the known one, and identifies it if not.
 func (ids *identities) check(pid int, process string, least time.Duration) (*identity, error) {
 	stat, err := ids.fs.Check(pid)
 	kernel := errors.Is(err, proc.ErrKernelThread)
@@ -171,12 +158,11 @@ func (ids *identities) check(pid int, process string, least time.Duration) (*ide
 	return id, nil
 }
 
-// look names the smallest lasting thing that a process belongs to: its
-// container, its unit, else its program. Of one that has ended it knows no more
-// than what it was called.
+// look labels a process by the smallest lasting thing that it belongs to: its container,
+// its unit, else its program. Of one that has ended only the name is known.
 func (ids *identities) look(pid int, process string) (labels profile.Labels, ok bool) {
 	labels = ids.service(process)
-	runtimes, _ := ids.detector.Detect(pid) // what cannot be read has none that we know
+	runtimes, _ := ids.detector.Detect(pid) // what cannot be read has no known runtime
 	service, err := ids.detector.Service(pid, runtimes)
 	if err != nil {
 		return labels, false

@@ -1,4 +1,4 @@
-package agent
+package pipeline
 
 import (
 	"slices"
@@ -7,13 +7,13 @@ import (
 	"atys.dev/atys/internal/spool"
 )
 
-// spool keeps the windows of one cut on disk. If some of earlier cuts are lost, one
-// of them tells it: on disk, so that it does until somebody has taken it. What is
-// on no disk tells nothing.
-func (a *Agent) spool(records [][]byte, parts []*profile.Window) (spool.ID, error) {
-	to := a.options.Spool
+// keep spools the parts of a window. If earlier windows are lost, one of the parts
+// reports it: on disk, so that it does until somebody has taken it. Windows that are on
+// no disk report nothing.
+func (p *Pipeline) keep(records [][]byte, parts []*profile.Window) (spool.ID, error) {
+	to := p.options.Spool
 	if lost := to.Untold(); lost != (spool.Losses{}) {
-		if all, teller := a.telling(records, parts, lost); all != nil {
+		if all, teller := p.telling(records, parts, lost); all != nil {
 			if id, err := to.AddTelling(all, teller, lost); err == nil {
 				return id, nil
 			}
@@ -22,14 +22,14 @@ func (a *Agent) spool(records [][]byte, parts []*profile.Window) (spool.ID, erro
 	return to.Add(records)
 }
 
-// telling gives records with one that tells losses, in place of that of the
-// machine itself. Where tasks select targets there is none: it is added. What was
-// lost may have been of all that runs here, and that window speaks for it.
-func (a *Agent) telling(records [][]byte, parts []*profile.Window, lost spool.Losses) (all [][]byte, teller int) {
+// telling returns records of which one reports losses, in place of the record of the
+// machine itself. Tasks that select targets have none: it is added. What was lost can have
+// been of any target, and the machine's window stands for all of them.
+func (p *Pipeline) telling(records [][]byte, parts []*profile.Window, lost spool.Losses) (all [][]byte, teller int) {
 	if len(records) != len(parts) { // one could not be sealed: the next cut tells it
 		return nil, 0
 	}
-	machine := a.census.machine()
+	machine := p.options.Machine
 	var w profile.Window
 	i := slices.IndexFunc(parts, func(p *profile.Window) bool { return p.Target.String() == machine.String() })
 	if i >= 0 {
@@ -46,7 +46,7 @@ func (a *Agent) telling(records [][]byte, parts []*profile.Window, lost spool.Lo
 		{Reason: profile.LossRefused, N: int64(lost.Refused)}, {Reason: profile.LossUnkept, N: int64(lost.Unkept)}} {
 		w.AddLoss(l)
 	}
-	if all[i] = a.seal(&w); all[i] == nil {
+	if all[i] = p.record(&w); all[i] == nil {
 		return nil, 0
 	}
 	return all, i

@@ -1,4 +1,4 @@
-package agent
+package pipeline
 
 import (
 	"time"
@@ -6,7 +6,7 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// balances compares sampled with exact time, window by window, for each target of a
+// balances compares sampled with exact CPU time, window by window, for each target of a
 // recording. The zero value is ready to use.
 type balances map[string]*balance
 
@@ -15,11 +15,11 @@ type balance struct {
 	last time.Time // the start of the newest window
 }
 
-// forgetBalance is how long after its last window a target is believed to be gone.
+// forgetBalance is how long after its last window a target counts as gone.
 const forgetBalance = 15 * time.Minute
 
-// add has windows, one of each target, tell of CPU time that was not sampled once
-// that is certain.
+// add adds a loss to the windows of targets, one of each, once it is certain that CPU time
+// was not sampled.
 func (b *balances) add(parts []*profile.Window, machine profile.Labels) {
 	if *b == nil {
 		*b = balances{}

@@ -1,4 +1,4 @@
-package agent
+package pipeline
 
 import (
 	"maps"
@@ -45,6 +45,9 @@ func TestNothingIsLostInSplitting(t *testing.T) {
 		merged, err := profile.Merge(parts...)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if got, want := peers(merged), peers(w); !maps.Equal(got, want) || len(merged.Exemplars) != len(w.Exemplars) {
+			t.Errorf("seed %d: peers %v of %v, %d exemplars of %d", seed, got, want, len(merged.Exemplars), len(w.Exemplars))
 		}
 		if merged.Idle != w.Idle || merged.Watched != w.Watched {
 			t.Errorf("seed %d: idle %v of %v, watched %v of %v", seed, merged.Idle, w.Idle, merged.Watched, w.Watched)
@@ -122,4 +125,21 @@ func TestSplitSharesLostSamples(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
+}
+
+// peers counts samples by the innermost functions of the stack and of its peer.
+func peers(w *profile.Window) map[[2]string]int64 {
+	leaf := func(id profile.StackID) string {
+		for _, l := range w.Stacks[id].Locations {
+			return w.Frames(l)[0].Function
+		}
+		return ""
+	}
+	all := map[[2]string]int64{}
+	for _, row := range w.Rows.All() {
+		if row.Peer != 0 {
+			all[[2]string{leaf(row.Stack), leaf(profile.StackID(row.Peer - 1))}] += row.N
+		}
+	}
+	return all
 }

@@ -1,0 +1,124 @@
+package pipeline
+
+import (
+	"maps"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler"
+)
+
+// Piece is what one cut of a recording has brought: a whole window, or a part of one
+// that was cut before its edge.
+type Piece struct {
+	Cuts []*Cut
+	// Ends has what is known of the window that ends with this piece: instances, clock,
+	// cost, farewell. nil: the window goes on.
+	Ends *profile.Head
+
+	windows int // that end with it
+}
+
+// Cut is a window as it came from a sampler.
+type Cut struct {
+	Window  *profile.Window
+	Targets Targets         // of its processes, when it was cut
+	Kept    map[string]bool // the targets that the task means; nil: all
+	Rates   *Rates          // at which it was sampled; nil: not by time
+	Namer   sampler.Namer   // nil: it has its names
+	// Apart means that each window of a cut is of a profiler of its own: it covers its own
+	// time, and has lost what its one target has.
+	Apart bool
+}
+
+// Rates are those of a window's targets.
+type Rates struct {
+	All profile.Rate
+	Of  map[string]profile.Rate // by target; nil: all have the same
+}
+
+// absorb adds a piece of the same line that comes next. It reports whether two windows
+// have become one.
+func (p *Piece) absorb(next *Piece) (merged bool) {
+	for _, c := range next.Cuts {
+		if !p.add(c) {
+			p.Cuts = append(p.Cuts, c)
+		}
+	}
+	p.windows += next.windows
+	switch {
+	case p.Ends == nil:
+		p.Ends = next.Ends
+	case next.Ends != nil:
+		p.Ends.Absorb(next.Ends)
+		return true
+	}
+	return false
+}
+
+// add merges a cut into one of the same processes.
+func (p *Piece) add(c *Cut) bool {
+	for _, o := range p.Cuts {
+		if o.absorb(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// absorb merges a later cut into c, if that loses nothing: not if a process has become
+// one of another target, or if other things were measured.
+func (c *Cut) absorb(o *Cut) bool {
+	if c.Apart != o.Apart || c.Namer != o.Namer || !c.Targets.agree(o.Targets, c.Apart) {
+		return false
+	}
+	w, err := profile.Merge(c.Window, o.Window)
+	if err != nil {
+		return false
+	}
+	c.Window = w
+	maps.Copy(c.Targets, o.Targets)
+	if c.Kept != nil && o.Kept != nil {
+		maps.Copy(c.Kept, o.Kept)
+	} else {
+		c.Kept = nil
+	}
+	if c.Rates != nil && o.Rates != nil {
+		c.Rates.absorb(o.Rates)
+	}
+	return true
+}
+
+// absorb keeps what both have in common, target by target.
+func (r *Rates) absorb(o *Rates) {
+	r.All.Absorb(o.All)
+	for key, rate := range o.Of {
+		if mine, ok := r.Of[key]; ok {
+			mine.Absorb(rate)
+			rate = mine
+		}
+		r.Of[key] = rate
+	}
+}
+
+// set has the parts of a window say how often they were sampled, and why. Another
+// profiler has said by itself how often, which may not be what it was asked for. The rate
+// of what was not aimed at, such as a child that lived for less than a second, is unknown.
+func (r *Rates) set(parts []*profile.Window) {
+	for _, part := range parts {
+		rate, itself := r.All, part.Rate.Hertz
+		varies := false
+		if r.Of != nil {
+			rate, varies = r.Of[part.Target.String()]
+		}
+		part.Rate = rate
+		switch {
+		case itself > 0:
+			part.Rate.Hertz = itself
+		case varies && rate.Hertz > 0: // the sampler says what the fastest target has
+			part.Types[0].Period = int64(float64(time.Second) / rate.Hertz)
+		case varies:
+			part.Types[0].Period = 0
+		}
+	}
+}

@@ -1,0 +1,129 @@
+// Package targets knows what runs on this machine: which processes there are, and which target each of them belongs to.
+//
+//	/proc -> processes that have lasted for a second (Look) -> identities (identify.go) -> targets, by their labels
+package targets
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// Census lists the targets of this machine. It is safe for concurrent use: a cut names
+// the targets of its threads while others look at what runs.
+type Census struct {
+	mu sync.Mutex // guards all below
+	*identities
+	present  map[string]*Present // by labels
+	reported string              // the targets that List returned last
+}
+
+// Present is a target that runs now.
+type Present struct {
+	Labels profile.Labels
+	PIDs   []int
+}
+
+// Key identifies the target among others.
+func (p *Present) Key() string { return p.Labels.String() }
+
+// young is the age below which a process is not looked at: most processes that live
+// shorter are never needed, and there may be hundreds of them a second.
+const young = time.Second
+
+// NewCensus returns a census of a node, all of whose targets have the given labels.
+func NewCensus(node string, labels profile.Labels) *Census {
+	return &Census{identities: newIdentities(node, labels), present: map[string]*Present{}}
+}
+
+// Machine returns the target that stands for all that belongs to no process.
+func (c *Census) Machine() profile.Labels { return c.machine() } // never changes: needs no lock
+
+// Keep sets the length of the longest window: a process that has ended is remembered
+// until the window in which it ran has been cut.
+func (c *Census) Keep(window time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep = window + keepUnasked
+}
+
+// Look lists what runs, and forgets what ended long ago.
+func (c *Census) Look() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pids, err := c.fs.PIDs()
+	if err != nil {
+		return err
+	}
+	c.begin()
+	slices.Sort(pids)
+	clear(c.present)
+	for _, pid := range pids {
+		labels, ok := c.lasting(pid, young)
+		if !ok {
+			continue
+		}
+		key := labels.String()
+		p := c.present[key]
+		if p == nil {
+			p = &Present{Labels: labels}
+			c.present[key] = p
+		}
+		p.PIDs = append(p.PIDs, pid)
+	}
+	return nil
+}
+
+// Choose returns the targets that are meant, and the processes of all others.
+func (c *Census) Choose(means func(profile.Labels) bool) (meant []*Present, others []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.present {
+		if means(p.Labels) {
+			meant = append(meant, p)
+		} else {
+			others = append(others, p.PIDs...)
+		}
+	}
+	return meant, others
+}
+
+// Processes lists the processes of targets.
+func Processes(of []*Present) (pids []int) {
+	for _, p := range of {
+		pids = append(pids, p.PIDs...)
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// List returns the targets as reports carry them, and whether they differ from what it
+// returned last.
+func (c *Census) List() (all []*atysv1.Target, changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := ""
+	for _, key := range slices.Sorted(maps.Keys(c.present)) {
+		p := c.present[key]
+		all = append(all, &atysv1.Target{Labels: p.Labels, Processes: uint32(len(p.PIDs))})
+		now += key + "\n"
+	}
+	changed, c.reported = now != c.reported, now
+	return all, changed
+}
+
+// Of returns the targets of threads: target i is that of thread i.
+func (c *Census) Of(threads []profile.Thread) []profile.Labels {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begin()
+	all := make([]profile.Labels, len(threads))
+	for i, t := range threads {
+		all[i] = c.target(t.PID, t.Process)
+	}
+	return all
+}
