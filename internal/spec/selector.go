@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -20,7 +21,18 @@ type Matcher struct {
 	Label   string
 	Op      Op
 	Value   string
+	Values  []string // of In and NotIn, sorted
 	pattern *regexp.Regexp
+}
+
+// OneOf is the condition that a label has one of some values.
+func OneOf(label string, values []string) Matcher {
+	return Matcher{Label: label, Op: In, Values: slices.Sorted(slices.Values(values))}
+}
+
+// NoneOf is the condition that a label has none of some values.
+func NoneOf(label string, values []string) Matcher {
+	return Matcher{Label: label, Op: NotIn, Values: slices.Sorted(slices.Values(values))}
 }
 
 // Op compares a label with a value.
@@ -32,6 +44,12 @@ const (
 	NotEqual Op = "!="
 	Match    Op = "=~"
 	NotMatch Op = "!~"
+)
+
+// Operators that only code uses. A selector writes them as patterns.
+const (
+	In    Op = "in"
+	NotIn Op = "not in"
 )
 
 // Bounds of a selector, for strangers write them: each series is asked for each
@@ -102,7 +120,18 @@ func (s Selector) String() string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(m.Label + string(m.Op) + strconv.Quote(m.Value))
+		op, value := m.Op, m.Value
+		if op == In || op == NotIn {
+			quoted := make([]string, len(m.Values))
+			for i, v := range m.Values {
+				quoted[i] = regexp.QuoteMeta(v)
+			}
+			value = strings.Join(quoted, "|")
+			if op = Match; m.Op == NotIn {
+				op = NotMatch
+			}
+		}
+		b.WriteString(m.Label + string(op) + strconv.Quote(value))
 	}
 	b.WriteByte('}')
 	return b.String()
@@ -116,6 +145,9 @@ func (m *Matcher) matches(value string) bool {
 		return value != m.Value
 	case Match:
 		return m.pattern.MatchString(value)
+	case In, NotIn:
+		_, found := slices.BinarySearch(m.Values, value)
+		return found == (m.Op == In)
 	}
 	return !m.pattern.MatchString(value)
 }
