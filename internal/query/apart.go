@@ -107,7 +107,7 @@ func (q *question) tellApart(ctx context.Context, by string, step time.Duration)
 		return err
 	}
 	lacks, err := q.droppedOf(ctx, parts, nil)
-	windows := q.windowsOf(step)
+	windows := q.stands.windowsOf(q.From, q.To, step)
 	if err != nil || len(lacks) > 0 || windows*fewestApart > mostWindows {
 		return err
 	}
@@ -124,13 +124,13 @@ func (q *question) tellApart(ctx context.Context, by string, step time.Duration)
 var asManyAs = map[store.Level]int{store.Raw: 1, store.Series10m: 20, store.Series1h: 60}
 
 // windowsOf is about how many windows of a series are to be read of what is asked
-// for, in steps or at once. The steps have been planned before: what stands is known.
-func (q *question) windowsOf(step time.Duration) (n int) {
+// for, in steps or at once.
+func (s *standing) windowsOf(from, to time.Time, step time.Duration) (n int) {
 	if step == 0 {
-		step = q.To.Sub(q.From)
+		step = to.Sub(from)
 	}
-	for at := q.From; at.Before(q.To) && n <= mostWindows; at = at.Add(step) {
-		for _, p := range q.stands.plan(at, earlier(at.Add(step), q.To), ofSeries) {
+	for at := from; at.Before(to) && n <= mostWindows; at = at.Add(step) {
+		for _, p := range s.plan(at, earlier(at.Add(step), to), ofSeries) {
 			length := cmp.Or(p.Level.Length(), spec.DefaultWindow)
 			n += asManyAs[p.Level] * int((p.To.Sub(p.From)+length-1)/length)
 		}

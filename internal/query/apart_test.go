@@ -62,11 +62,11 @@ func eachOnce(sums []store.Sum) (out []store.Sum) {
 }
 
 // together is a store that tells no instances apart, as none did before.
-type together struct{ store.Store }
+type together struct{ source }
 
-func (s together) Merge(ctx context.Context, tenant string, parts []store.Query, kind string, g store.Grouping) (*store.Merged, error) {
-	g.Apart = 0
-	return s.Store.Merge(ctx, tenant, parts, kind, g)
+func (s together) Merge(ctx context.Context, tenant string, parts []store.Query, g store.Grouping) (*store.Merged, error) {
+	g.MaxInstances = 0
+	return s.source.Merge(ctx, tenant, parts, g)
 }
 
 // randomFleet is instances that call functions at shares of their own. Some are of
@@ -196,7 +196,7 @@ func TestApartOverTime(t *testing.T) {
 
 // rolled is a store in which all is added up, of so many instances.
 type rolled struct {
-	store.Store
+	store.Windows
 	instances int
 	dropped   map[store.Level]time.Time
 }

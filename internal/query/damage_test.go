@@ -22,15 +22,15 @@ var tables = map[string]int{"tenant": 3, "stacks of shop": 2}
 func (w *worn) damage(parts ...store.Query) (d store.Damage) {
 	d.Tables = tables
 	for _, q := range parts {
-		if q.Level == store.Raw && (q.Match == nil || q.Match(w.hidden)) {
+		if q.Level == store.Raw && q.Select.Matches(w.hidden) {
 			d.Parts++
 		}
 	}
 	return d
 }
 
-func (w *worn) Merge(ctx context.Context, tenant string, parts []store.Query, kind string, g store.Grouping) (*store.Merged, error) {
-	m, err := w.shelf.Merge(ctx, tenant, parts, kind, g)
+func (w *worn) Merge(ctx context.Context, tenant string, parts []store.Query, g store.Grouping) (*store.Merged, error) {
+	m, err := w.shelf.Merge(ctx, tenant, parts, g)
 	if err == nil {
 		m.Damaged = w.damage(parts...)
 	}
@@ -115,14 +115,14 @@ func TestDamageWhenAddedUp(t *testing.T) {
 // added is a shelf whose columns say that something was damaged.
 type added struct{ *shelf }
 
-func (a *added) Merge(ctx context.Context, tenant string, parts []store.Query, kind string, g store.Grouping) (*store.Merged, error) {
-	m, err := a.shelf.Merge(ctx, tenant, parts, kind, g)
+func (a *added) Merge(ctx context.Context, tenant string, parts []store.Query, g store.Grouping) (*store.Merged, error) {
+	m, err := a.shelf.Merge(ctx, tenant, parts, g)
 	if err != nil || len(m.Columns) == 0 {
 		return m, err
 	}
 	h := &m.Columns[0].Head
 	h.Losses = append(h.Losses[:len(h.Losses):len(h.Losses)], profile.Loss{Reason: profile.LossStoreDamage, N: 4})
-	none := store.Column{Key: "bank", Head: profile.Head{Losses: []profile.Loss{{Reason: profile.LossStoreDamage, N: 7}}}}
+	none := store.Column{By: []string{"bank"}, Head: profile.Head{Losses: []profile.Loss{{Reason: profile.LossStoreDamage, N: 7}}}}
 	m.Columns = append(m.Columns, none)
 	return m, nil
 }

@@ -13,7 +13,7 @@ func TestOverlapsOfManyServices(t *testing.T) {
 	const services = 200_000
 	var h heads
 	saw := func(service int, task string, start time.Time) {
-		h.saw(profile.Labels{"service": fmt.Sprint(service)}, &profile.Head{Task: task, Start: start, Duration: 10 * time.Second})
+		h.Add(profile.Labels{"service": fmt.Sprint(service)}, &profile.Head{Task: task, Start: start, Duration: 10 * time.Second})
 	}
 	for i := range services {
 		saw(i, "builtin", noon)

@@ -93,7 +93,7 @@ func (q *question) parts(ctx context.Context, from, to time.Time, levels []store
 	}
 	parts := s.plan(from, to, levels)
 	for i := range parts {
-		q.choose(&parts[i])
+		parts[i].Select, parts[i].Task = q.Select, q.Task
 	}
 	return parts, nil
 }

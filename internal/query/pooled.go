@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/freq"
-	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/store"
 )
@@ -58,12 +57,7 @@ const partsOfStep = 10
 // without slots, nothing is told.
 func (s *pooledStep) tellParts(ctx context.Context, q *question, from, to time.Time, function string) error {
 	length := s.window.Length / partsOfStep
-	m, err := q.divide(ctx, from, to, func(h *profile.Head, slot uint32) string {
-		if slot == 0 || h.Slot == 0 || h.Slot > length {
-			return ""
-		}
-		return fmt.Sprintf("%02d", partOf(h, slot, from, to))
-	})
+	m, err := q.divide(ctx, from, to)
 	if err != nil || m == nil {
 		return err
 	}
@@ -72,7 +66,7 @@ func (s *pooledStep) tellParts(ctx context.Context, q *question, from, to time.T
 	var own []float64
 	for i := range m.Columns {
 		c := &m.Columns[i]
-		number, err := strconv.Atoi(c.Key)
+		number, err := strconv.Atoi(c.By[0])
 		if err != nil {
 			return nil
 		}
@@ -92,25 +86,18 @@ func (s *pooledStep) tellParts(ctx context.Context, q *question, from, to time.T
 	return nil
 }
 
-// partOf is the part of a step that a slot lies in, by its middle. A window is of the
-// step that it begins in, and may begin some moments before that which it is meant for,
-// or reach into the next.
-func partOf(h *profile.Head, slot uint32, from, to time.Time) int {
-	if first := h.SlotStart(1); !first.Before(to) {
-		from, to = first, first.Add(to.Sub(from))
-	}
-	part := h.SlotStart(slot).Add(h.Slot/2).Sub(from) * partsOfStep / to.Sub(from)
-	return int(min(max(part, 0), partsOfStep-1))
-}
-
-// divide adds up what is selected by slots; nil: it is not read as it was cut. How whole
-// that is who merges it has told.
-func (q *question) divide(ctx context.Context, from, to time.Time, slot func(*profile.Head, uint32) string) (*store.Merged, error) {
+// divide adds up what is selected by parts of a step; nil: it is not read as it was cut. How
+// whole that is who merges it has told.
+func (q *question) divide(ctx context.Context, from, to time.Time) (*store.Merged, error) {
 	parts, err := q.parts(ctx, from, to, q.levels(""))
 	if err != nil || slices.ContainsFunc(parts, func(p store.Query) bool { return p.Level != store.Raw }) {
 		return nil, err
 	}
-	m, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Slot: slot})
+	for i := range parts {
+		parts[i].Kinds = q.Selection.Kinds
+	}
+	m, err := q.Store.Merge(ctx, q.Tenant, parts, store.Grouping{By: []store.Dimension{store.BySlot},
+		Slots: store.Slots{Start: from, Period: to.Sub(from), Parts: partsOfStep}})
 	if err != nil {
 		return nil, fmt.Errorf("merge windows by slot: %w", err)
 	}

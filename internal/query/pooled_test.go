@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
-	"atys.dev/atys/internal/profile"
 )
 
 // TestPooled has a service do one thing for a while, and then another: steps know more
@@ -99,21 +97,6 @@ func TestPooledInParts(t *testing.T) {
 	known, guessed, want := at(told), at(untold), truth[change/slots]
 	if off, was := math.Abs(known.Share.Value-want), math.Abs(guessed.Share.Value-want); off > 0.01 || known.Share.Width() > 0.7*guessed.Share.Width() {
 		t.Errorf("%+v, off by %.4f; not told in parts %+v, by %.4f", known, off, guessed, was)
-	}
-}
-
-func TestPartOf(t *testing.T) {
-	from := noon
-	for name, c := range map[string]struct {
-		beside time.Duration // of the step's beginning, that of the window
-		slot   uint32
-		want   int
-	}{"first": {0, 1, 0}, "last": {0, 10, 9}, "late": {3 * time.Millisecond, 4, 3}, "early": {10*time.Second - 2*time.Millisecond, 4, 3},
-		"in the middle": {5 * time.Second, 2, 6}, "reaches into the next step": {5 * time.Second, 9, 9}} {
-		h := &profile.Head{Start: from.Add(c.beside), Duration: 10 * time.Second, Slot: time.Second}
-		if got := partOf(h, c.slot, from, from.Add(10*time.Second)); got != c.want {
-			t.Errorf("%s: part %d, want %d", name, got, c.want)
-		}
 	}
 }
 

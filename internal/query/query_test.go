@@ -18,7 +18,7 @@ import (
 
 // shelf is a store of a few windows that are written by hand.
 type shelf struct {
-	store.Store
+	store.Windows
 	windows []written
 	dropped map[store.Level]time.Time
 }
@@ -34,7 +34,7 @@ type written struct {
 
 func (s *shelf) chosen(q store.Query) (all []written) {
 	for _, w := range s.windows {
-		if q.Level == store.Raw && (q.Service == "" || w.labels["service"] == q.Service) && (q.Match == nil || q.Match(w.labels)) &&
+		if q.Level == store.Raw && q.Select.Matches(w.labels) &&
 			(q.Task == "" || q.Task == w.head.Task) && !w.head.Start.Before(q.From) && w.head.Start.Before(q.To) {
 			all = append(all, w)
 		}
@@ -70,7 +70,22 @@ func (s *shelf) Scan(_ context.Context, _ string, q store.Query, each func(*prof
 	return nil
 }
 
-func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string, g store.Grouping) (*store.Merged, error) {
+func (s *shelf) Heads(_ context.Context, _ string, parts []store.Query, each func(store.Head) error) error {
+	for _, q := range parts {
+		for _, w := range s.chosen(q) {
+			n := int64(0)
+			for _, count := range w.stacks {
+				n += count
+			}
+			if err := each(store.Head{Series: w.labels, Head: &w.head, N: n, Of: 1}); err != nil {
+				return err
+			}
+		}
+	}
+	return store.Damage{Parts: 1}.Err()
+}
+
+func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, g store.Grouping) (*store.Merged, error) {
 	m := &store.Merged{Forest: &profile.Forest{Calls: []profile.Call{{Caller: -1, Place: -1}}}, Damaged: store.Damage{Parts: 1}}
 	calls, places := map[string]int{"": 0}, map[string]int{}
 	columns, whole, apart := map[string]*store.Column{}, store.Column{}, apartBy{}
@@ -79,33 +94,28 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 		chosen = append(chosen, s.chosen(q)...)
 	}
 	for _, w := range chosen {
-		if g.Look != nil {
-			n := int64(0)
-			for _, count := range w.stacks {
-				n += count
-			}
-			g.Look(w.labels, &w.head, n, 1)
-			continue
-		}
-		key := ""
-		if g.Key != nil {
-			key = g.Key(w.labels, &w.head)
-		}
-		head := w.head
-		if g.Divides() {
-			if g.Thread != nil {
-				key += g.Thread(profile.Thread{Name: w.part})
-			} else {
+		m.Summary.Add(w.labels, &w.head)
+		var by []string
+		for _, d := range g.By {
+			value := w.part
+			if label, ok := d.Label(); ok {
+				value = w.labels[label]
+			} else if d == store.BySlot {
 				slot, _ := strconv.Atoi(w.part)
-				key += g.Slot(&w.head, uint32(slot))
+				value = g.Slots.Part(&w.head, uint32(slot))
 			}
+			by = append(by, value)
+		}
+		head, start := w.head, g.StepOf(&w.head)
+		key := fmt.Sprint(start, by)
+		if g.Divides() {
 			whole.Head.Absorb(&head)
 			whole.Windows++
 			head.Losses, head.Cost = nil, profile.Cost{}
 		}
 		c := columns[key]
 		if c == nil {
-			c = &store.Column{Key: key, Head: head}
+			c = &store.Column{By: by, Start: start, Head: head}
 			columns[key] = c
 		} else {
 			c.Head.Absorb(&head)
@@ -135,17 +145,17 @@ func (s *shelf) Merge(_ context.Context, _ string, parts []store.Query, _ string
 			apart.add(key, store.Instance(w.labels), at, 10*n)
 		}
 	}
-	for _, c := range columns {
+	for key, c := range columns {
 		c.Sums = eachOnce(c.Sums)
 		if !g.Divides() {
-			c.Instances = apart.of(c.Key, g.Apart)
+			c.Instances = apart.of(key, g.MaxInstances)
 		}
 		m.Columns = append(m.Columns, *c)
 	}
 	if g.Divides() {
 		m.Divided(whole)
 	}
-	slices.SortFunc(m.Columns, func(a, b store.Column) int { return strings.Compare(a.Key, b.Key) })
+	m.Sort()
 	return m, nil
 }
 
@@ -206,7 +216,7 @@ func about(t *testing.T, selector string) Selection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Selection{Select: s, Kind: "cpu", From: noon, To: noon.Add(time.Hour)}
+	return Selection{Select: s, Kinds: []string{"cpu"}, From: noon, To: noon.Add(time.Hour)}
 }
 
 // TestTopOfService has three instances, which differ: of the service less is sure

@@ -3,11 +3,11 @@ package query
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -37,23 +37,15 @@ var ErrTooManyWindows = fmt.Errorf("these are more than %d windows: choose fewer
 // Rates tells how often services were sampled, by task, service and time: each window,
 // or where the rate or its reason moved.
 func (a Asker) Rates(ctx context.Context, s Selection, all bool) ([]Decided, Coverage, error) {
-	part := store.Query{Level: store.Raw, From: s.From, To: s.To}
-	s.choose(&part)
-	q, h := a.question(s), newHistory(s.Kind)
+	part, q, h := s.raw(), a.question(s), newHistory()
 	if err := q.noteDropped(ctx, []store.Query{part}); err != nil {
 		return nil, Coverage{}, err
 	}
-	m, err := a.Store.Merge(ctx, a.Tenant, []store.Query{part}, s.Kind, store.Grouping{Look: func(labels profile.Labels, head *profile.Head, n int64, of int) {
-		q.heads.saw(labels, head)
-		h.saw(labels, head, n, of)
-	}})
-	if err != nil {
-		return nil, Coverage{}, fmt.Errorf("look at windows: %w", err)
-	}
-	if h.looked > mostRated {
+	if err := q.readHeads(ctx, []store.Query{part}, h.add); errors.Is(err, ErrTooManyWindows) {
 		return nil, Coverage{}, ErrTooManyWindows
+	} else if err != nil {
+		return nil, Coverage{}, err
 	}
-	q.damage.Add(m.Damaged)
 	c := &q.coverage
 	c.Windows, c.N, c.CPU, c.Cost, c.Losses = h.windows, h.n, h.cpu, h.cost, h.losses
 	coverage, err := q.covered(ctx)
@@ -69,10 +61,7 @@ func (a Asker) Rates(ctx context.Context, s Selection, all bool) ([]Decided, Cov
 
 // history gathers what windows tell of how often they were sampled.
 type history struct {
-	kind string
-	seed maphash.Seed
-
-	mu      sync.Mutex // guards all below: several look at once
+	seed    maphash.Seed
 	of      map[rated][]glance
 	rates   map[profile.Rate]int // numbers of those
 	kinds   []profile.Rate       // by number
@@ -97,21 +86,22 @@ type glance struct {
 	series   uint64
 }
 
-func newHistory(kind string) *history {
-	return &history{kind: kind, seed: maphash.MakeSeed(), of: map[rated][]glance{}, rates: map[profile.Rate]int{}}
+func newHistory() *history {
+	return &history{seed: maphash.MakeSeed(), of: map[rated][]glance{}, rates: map[profile.Rate]int{}}
 }
 
-// saw notes a window, or what was added up of some. Those of machines themselves are of no service, and have none
-// but their losses.
-func (h *history) saw(labels profile.Labels, head *profile.Head, n int64, of int) {
+// add notes a window, or what was added up of some. Those of machines themselves are of no
+// service, and have none but their losses.
+func (h *history) add(of store.Head) error {
+	head := of.Head
 	rate := head.Rate
-	rate.Hertz = hertz(head, h.kind)
-	series := maphash.String(h.seed, labels.String())
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.looked++
-	h.windows += of
-	h.n += n
+	rate.Hertz = hertz(head)
+	series := maphash.String(h.seed, of.Series.String())
+	if h.looked++; h.looked > mostRated {
+		return ErrTooManyWindows
+	}
+	h.windows += of.Of
+	h.n += of.N
 	h.cpu += head.Exact.CPU
 	h.cost.Add(head.Cost)
 	for _, l := range head.Losses {
@@ -119,16 +109,18 @@ func (h *history) saw(labels profile.Labels, head *profile.Head, n int64, of int
 			addLoss(&h.losses, l)
 		}
 	}
-	if h.looked > mostRated || labels[store.ServiceLabel] == "" || rate.Hertz <= 0 {
-		return
+	service := of.Series[store.ServiceLabel]
+	if service == "" || rate.Hertz <= 0 {
+		return nil
 	}
 	number, known := h.rates[rate]
 	if !known {
 		number = len(h.kinds)
 		h.rates[rate], h.kinds = number, append(h.kinds, rate)
 	}
-	key := rated{head.Task, labels[store.ServiceLabel]}
-	h.of[key] = append(h.of[key], glance{head.Start, head.Duration, n, of, number, series})
+	key := rated{head.Task, service}
+	h.of[key] = append(h.of[key], glance{head.Start, head.Duration, of.N, of.Of, number, series})
+	return nil
 }
 
 // rows gives a row for each window of a task and a service, of all instances.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/store"
 )
 
 // ratedWindow is a window of ten seconds of the service shop, by how often it was sampled and why.
@@ -72,11 +73,13 @@ func TestRates(t *testing.T) {
 // TestRatesOfSums looks at what a relay has added up of nine windows, and at two by
 // themselves: each window counts once.
 func TestRatesOfSums(t *testing.T) {
-	h := newHistory("cpu")
+	h := newHistory()
 	for i, of := range []int{9, 1, 1} {
 		head := head(0)
 		head.Duration, head.Rate = 10*time.Second, profile.Rate{Hertz: []float64{19, 99, 99}[i], Policy: "auto"}
-		h.saw(profile.Labels{"service": "shop", "instance": fmt.Sprint(i)}, &head, 10, of)
+		if err := h.add(store.Head{Series: profile.Labels{"service": "shop", "instance": fmt.Sprint(i)}, Head: &head, N: 10, Of: of}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	rows := h.rows()
 	if len(rows) != 1 || rows[0].Windows != 11 || rows[0].Rate.Hertz != 19 || h.windows != 11 || h.looked != 3 {

@@ -19,13 +19,19 @@ import (
 type Selection struct {
 	Select   spec.Selector // of series
 	Task     string        // "": of all
-	Kind     string        // of values, such as cpu
+	Kinds    []string      // of values, such as cpu; what several have is added up to one type
 	From, To time.Time     // windows that begin in [From, To)
+}
+
+// source is what answers are made of.
+type source interface {
+	store.Windows
+	Stale(ctx context.Context, tenant string) ([]store.Step, error)
 }
 
 // Asker asks a store for one tenant.
 type Asker struct {
-	Store  store.Store
+	Store  source
 	Tenant string
 	Now    func() time.Time // nil: time.Now
 	// Agents tells of those that are known by other ways than their windows; nil:
@@ -33,24 +39,24 @@ type Asker struct {
 	Agents func(Selection) []Agent
 }
 
-// choose has a query be about what is selected.
-func (s Selection) choose(q *store.Query) {
-	q.Service, _ = s.Select.Equals(store.ServiceLabel)
-	q.Match, q.Task = s.Select.Matches, s.Task
+// raw is the query for what is selected, as it was cut.
+func (s Selection) raw() store.Query {
+	return store.Query{Level: store.Raw, Select: s.Select, Task: s.Task, Kinds: s.Kinds, From: s.From, To: s.To}
 }
 
 // Coverage says how much of what was asked for an answer holds.
 type Coverage struct {
 	Windows int
-	Damaged int            // windows, or stretches of a series, that could not be read
-	N       int64          // samples
-	Value   int64          // of the kind asked for, that they weigh
-	Pruned  int64          // of it, what lost its callers as threads were pruned
-	Cost    profile.Cost   // of profiling what was selected
-	CPU     time.Duration  // that it used, by the kernel's account
-	Losses  []profile.Loss // of what was selected
-	Nodes   []NodeCoverage // of all whose agents record everything, or should have
-	Dropped []Span         // times whose windows, of the detail that the question needs, are kept no more
+	Damaged int             // windows, or stretches of a series, that could not be read
+	N       int64           // samples
+	Value   int64           // of the kinds asked for, that they weigh
+	Kinds   []store.KindSum // what each kind has of these, if several are asked for
+	Pruned  int64           // of it, what lost its callers as threads were pruned
+	Cost    profile.Cost    // of profiling what was selected
+	CPU     time.Duration   // that it used, by the kernel's account
+	Losses  []profile.Loss  // of what was selected
+	Nodes   []NodeCoverage  // of all whose agents record everything, or should have
+	Dropped []Span          // times whose windows, of the detail that the question needs, are kept no more
 	// Of how many eligible instances tasks have recorded how many, where not all.
 	Tasks []TaskCoverage
 	// Overlapping are tasks that recorded the same service at the same time: what
@@ -77,18 +83,21 @@ type TaskCoverage struct {
 type question struct {
 	Asker
 	Selection
-	narrow   func(profile.Labels) bool // of what is selected, what is merged now; nil: all of it
-	bySeries bool                      // windows of series are read where those of services would do
-	stands   *standing                 // nil: not asked for yet
+	bySeries bool      // windows of series are read where those of services would do
+	stands   *standing // nil: not asked for yet
 	coverage Coverage
 	damage   store.Damage // of all that was asked for
+	kinds    store.KindSums
 	heads    heads
 }
 
-func (a Asker) question(s Selection) *question { return &question{Asker: a, Selection: s} }
+func (a Asker) question(s Selection) *question {
+	return &question{Asker: a, Selection: s, kinds: store.KindSums{}}
+}
 
-// merge adds up what is selected and begins in [from, to), in columns.
-func (q *question) merge(ctx context.Context, from, to time.Time, by string, g store.Grouping) (*store.Merged, error) {
+// merge adds up what is selected and begins in [from, to), in columns. only, if not nil,
+// restricts it further.
+func (q *question) merge(ctx context.Context, from, to time.Time, by string, only spec.Selector, g store.Grouping) (*store.Merged, error) {
 	levels := q.levels(by)
 	if q.bySeries {
 		levels = ofSeries
@@ -100,24 +109,15 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 	if err := q.noteDropped(ctx, parts); err != nil {
 		return nil, err
 	}
-	if q.narrow != nil {
-		for i := range parts {
-			match := parts[i].Match
-			parts[i].Match = func(labels profile.Labels) bool { return q.narrow(labels) && match(labels) }
-		}
+	for i := range parts {
+		parts[i].Kinds = q.Selection.Kinds
+		parts[i].Select = slices.Concat(only, parts[i].Select)
 	}
-	key := g.Key
-	g.Key = func(labels profile.Labels, h *profile.Head) string {
-		q.heads.saw(labels, h)
-		if key == nil {
-			return ""
-		}
-		return key(labels, h)
-	}
-	m, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, g)
+	m, err := q.Store.Merge(ctx, q.Tenant, parts, g)
 	if err != nil {
 		return nil, fmt.Errorf("merge windows: %w", err)
 	}
+	q.heads.Absorb(&m.Summary)
 	recount(m)
 	q.damage.Add(m.Damaged)
 	pruned := prunedCalls(m.Forest)
@@ -127,6 +127,9 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 			q.countWindows(column)
 		}
 		q.countLosses(column.Head.Losses)
+		for _, kind := range column.Kinds {
+			q.kinds.Add(kind.Kind, kind.Sum)
+		}
 		for _, sum := range column.Sums {
 			q.coverage.N += sum.N
 			q.coverage.Value += sum.Value
@@ -141,6 +144,24 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, g s
 	}
 	m.Columns = slices.DeleteFunc(m.Columns, func(c store.Column) bool { return c.Windows == 0 }) // all of it is damaged
 	return m, nil
+}
+
+// readHeads reads the heads of what is selected in some parts.
+func (q *question) readHeads(ctx context.Context, parts []store.Query, each func(store.Head) error) error {
+	for i := range parts {
+		parts[i].Kinds = q.Selection.Kinds
+	}
+	err := q.Store.Heads(ctx, q.Tenant, parts, func(h store.Head) error {
+		q.heads.Add(h.Series, h.Head)
+		return each(h)
+	})
+	var damaged *store.DamagedError
+	if errors.As(err, &damaged) {
+		q.damage.Add(damaged.Damage)
+	} else if err != nil {
+		return fmt.Errorf("read the heads of windows: %w", err)
+	}
+	return nil
 }
 
 // countWindows has the coverage tell of a column's windows.
@@ -208,7 +229,7 @@ func addLoss(all *[]profile.Loss, l profile.Loss) {
 // Merge adds all that is selected up; nil where there is nothing.
 func (a Asker) Merge(ctx context.Context, s Selection) (*profile.Grove, Coverage, error) {
 	q := a.question(s)
-	m, err := q.merge(ctx, s.From, s.To, "", store.Grouping{})
+	m, err := q.merge(ctx, s.From, s.To, "", nil, store.Grouping{})
 	if err != nil {
 		return nil, Coverage{}, err
 	}
@@ -216,9 +237,9 @@ func (a Asker) Merge(ctx context.Context, s Selection) (*profile.Grove, Coverage
 	if err != nil || len(m.Columns) == 0 {
 		return nil, c, err
 	}
-	g, err := grove(m, 0, s.Kind)
+	g, err := grove(m, 0)
 	if err == nil { // not from the first window to the last: between them there may be nothing
-		g.Head.Duration = min(g.Head.Duration, cmp.Or(q.heads.all.Covered(), g.Head.Duration))
+		g.Head.Duration = min(g.Head.Duration, cmp.Or(q.heads.Times.Covered(), g.Head.Duration))
 	}
 	return g, c, err
 }
@@ -254,7 +275,7 @@ func (a Asker) Labels(ctx context.Context, s Selection) (map[string][]string, Co
 	return all, c, err
 }
 
-// Kinds lists the value types that a selection has, whatever its own kind. Its coverage does
+// Kinds lists the value types that a selection has, whatever its own kinds. Its coverage does
 // not count windows and samples.
 func (a Asker) Kinds(ctx context.Context, s Selection) ([]profile.ValueType, Coverage, error) {
 	q := a.question(s)

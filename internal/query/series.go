@@ -4,10 +4,12 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"atys.dev/atys/internal/freq"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/store"
 )
@@ -129,7 +131,7 @@ type whole struct {
 // step adds the parts of a step.
 func (p *splitter) step(ctx context.Context, q *question, start, from, to time.Time) error {
 	if p.by.By == "" || p.by.By == ByThread {
-		return p.merge(ctx, q, start, from, to)
+		return p.merge(ctx, q, start, from, to, nil)
 	}
 	values, err := q.values(ctx, p.by.By, from, to)
 	if err != nil {
@@ -140,15 +142,13 @@ func (p *splitter) step(ctx context.Context, q *question, start, from, to time.T
 		chunks = [][]string{nil}
 	}
 	for i, some := range chunks {
-		last := i == len(chunks)-1
-		q.narrow = func(labels profile.Labels) bool {
-			value := labels[p.by.By]
+		only := spec.OneOf(p.by.By, some)
+		if i == len(chunks)-1 {
 			// Values that are not listed have nothing that can be read: of what they have
 			// the answer is to say that it is damaged.
-			return slices.Contains(some, value) || last && !slices.Contains(values, value)
+			only = spec.NoneOf(p.by.By, values[:len(values)-len(some)])
 		}
-		err := p.merge(ctx, q, start, from, to)
-		q.narrow = nil
+		err := p.merge(ctx, q, start, from, to, spec.Selector{only})
 		if err != nil {
 			return err
 		}
@@ -156,25 +156,24 @@ func (p *splitter) step(ctx context.Context, q *question, start, from, to time.T
 	return nil
 }
 
-// merge adds some of the parts of a step, or all.
-func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.Time) error {
-	g := store.Grouping{Apart: mostApart, Key: func(labels profile.Labels, _ *profile.Head) string {
-		if p.by.By == "" || p.by.By == ByThread {
-			return ""
-		}
-		return labels[p.by.By]
-	}}
-	if p.by.By == ByThread {
-		g.Thread = func(t profile.Thread) string { return t.Name }
+// merge adds the parts of a step, or those that a selector restricts it to.
+func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.Time, only spec.Selector) error {
+	g := store.Grouping{MaxInstances: mostApart}
+	switch p.by.By {
+	case "":
+	case ByThread:
+		g.By = []store.Dimension{store.ByThread}
+	default:
+		g.By = []store.Dimension{store.ByLabel(p.by.By)}
 	}
-	m, err := q.merge(ctx, from, to, p.by.By, g)
+	m, err := q.merge(ctx, from, to, p.by.By, only, g)
 	if err != nil {
 		return err
 	}
 	within := stacksOf(m.Forest, p.by.Function)
 	for i := range m.Columns {
 		c := &m.Columns[i]
-		part := Part{Start: start, By: c.Key, Windows: c.Windows, CPU: c.Head.Exact.CPU, instances: c.Head.Instances}
+		part := Part{Start: start, By: strings.Join(c.By, ""), Windows: c.Windows, CPU: c.Head.Exact.CPU, instances: c.Head.Instances}
 		var sums amount
 		var all whole
 		apart := newApart(c, m.Forest)
@@ -206,10 +205,7 @@ func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.
 
 // take adds a part, which is a column, to all.
 func (p *splitter) take(part *whole, c *store.Column) {
-	p.all.n, p.all.value, p.all.squares = p.all.n+part.n, p.all.value+part.value, p.all.squares+part.squares
-	for g, v := range part.groups {
-		p.all.groups[g] += v
-	}
+	p.all.merge(&part.amount)
 	if c.Instances == nil && part.n > 0 {
 		p.instances = nil
 	}

@@ -3,9 +3,7 @@ package query
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -35,14 +33,9 @@ func (a Asker) Services(ctx context.Context, s Selection) ([]Service, Coverage, 
 	if err := q.noteDropped(ctx, parts); err != nil {
 		return nil, Coverage{}, err
 	}
-	m, err := a.Store.Merge(ctx, a.Tenant, parts, s.Kind, store.Grouping{Look: func(labels profile.Labels, head *profile.Head, n int64, of int) {
-		q.heads.saw(labels, head)
-		t.saw(labels, head, n, of)
-	}})
-	if err != nil {
-		return nil, Coverage{}, fmt.Errorf("look at windows: %w", err)
+	if err := q.readHeads(ctx, parts, t.add); err != nil {
+		return nil, Coverage{}, err
 	}
-	q.damage.Add(m.Damaged)
 	c := &q.coverage
 	c.Windows, c.N, c.CPU, c.Cost = t.windows, t.n, t.cpu, t.cost
 	q.countLosses(t.losses)
@@ -65,7 +58,6 @@ func (a Asker) Services(ctx context.Context, s Selection) ([]Service, Coverage, 
 
 // tally adds up what windows say of services.
 type tally struct {
-	mu      sync.Mutex // guards all below: several look at once
 	of      map[string]*Service
 	windows int
 	n       int64
@@ -74,28 +66,27 @@ type tally struct {
 	losses  []profile.Loss
 }
 
-func (t *tally) saw(labels profile.Labels, head *profile.Head, n int64, of int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.windows += of
-	t.n += n
-	t.cpu += head.Exact.CPU
-	t.cost.Add(head.Cost)
-	for _, l := range head.Losses {
+func (t *tally) add(h store.Head) error {
+	t.windows += h.Of
+	t.n += h.N
+	t.cpu += h.Head.Exact.CPU
+	t.cost.Add(h.Head.Cost)
+	for _, l := range h.Head.Losses {
 		addLoss(&t.losses, l)
 	}
-	name := labels[store.ServiceLabel]
-	if name == "" && n == 0 { // a machine's own window
-		return
+	name := h.Series[store.ServiceLabel]
+	if name == "" && h.N == 0 { // a machine's own window
+		return nil
 	}
 	service := t.of[name]
 	if service == nil {
 		service = &Service{Name: name}
 		t.of[name] = service
 	}
-	service.Windows += of
-	service.N += n
-	service.CPU += head.Exact.CPU
+	service.Windows += h.Of
+	service.N += h.N
+	service.CPU += h.Head.Exact.CPU
+	return nil
 }
 
 // lasting tells which services have a process that lived for long enough to be
@@ -106,7 +97,7 @@ func (q *question) lasting(ctx context.Context) (map[string]bool, error) {
 		return nil, err
 	}
 	for i := range parts {
-		parts[i].Service, parts[i].Match = "", nil
+		parts[i].Select = nil
 	}
 	machines, of := map[string]int{}, map[string][]profile.Labels{}
 	_, err = q.series(ctx, parts, func(labels profile.Labels) {

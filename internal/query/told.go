@@ -2,12 +2,11 @@ package query
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 
 	"atys.dev/atys/internal/freq"
@@ -36,61 +35,49 @@ type Intervals struct {
 // instances together. Intervals of which nothing is kept are left out. Nothing else is
 // read: how whole it is tells no policy anything.
 func (a Asker) Told(ctx context.Context, in Intervals) (windows []freq.Window, err error) {
-	t := &teller{Intervals: in, rates: make([]map[float64]time.Duration, in.Count)}
-	part := store.Query{Level: store.Raw, Service: in.Service, Task: in.Task,
-		From: in.First.Add(-in.Length / 2), To: in.First.Add(time.Duration(in.Count) * in.Length)}
-	m, err := a.Store.Merge(ctx, a.Tenant, []store.Query{part}, spec.KindCPU, store.Grouping{Key: t.column})
+	part := store.Query{Level: store.Raw, Select: spec.Selector{{Label: store.ServiceLabel, Op: spec.Equal, Value: in.Service}}, Task: in.Task,
+		Kinds: []string{spec.KindCPU}, From: in.First.Add(-in.Length / 2), To: in.First.Add(time.Duration(in.Count) * in.Length)}
+	parts, g, sampled := []store.Query{part}, store.Grouping{Start: in.First, Step: in.Length}, map[int64]rates{}
+	err = a.Store.Heads(ctx, a.Tenant, parts, func(h store.Head) error {
+		at := g.StepOf(h.Head).UnixNano()
+		if sampled[at] == nil {
+			sampled[at] = rates{}
+		}
+		used := h.Head.Exact.CPU // by which an instance has samples
+		if used <= 0 {
+			used = h.Head.Duration
+		}
+		sampled[at][hertz(h.Head)] += used
+		return nil
+	})
+	if err != nil && !errors.As(err, new(*store.DamagedError)) {
+		return nil, fmt.Errorf("read the heads of windows: %w", err)
+	}
+	m, err := a.Store.Merge(ctx, a.Tenant, parts, g)
 	if err != nil {
 		return nil, fmt.Errorf("merge windows: %w", err)
 	}
 	for i := range m.Columns {
 		c := &m.Columns[i]
-		n, err := strconv.Atoi(c.Key)
-		if err != nil || c.Windows == 0 { // it is of another interval, or all of it is damaged
-			continue
+		if n := c.Start.Sub(in.First) / in.Length; n < 0 || n >= time.Duration(in.Count) || c.Windows == 0 {
+			continue // it is of another interval, or all of it is damaged
 		}
-		windows = append(windows, freq.Window{Start: in.First.Add(time.Duration(n) * in.Length), Length: in.Length,
-			Hertz: mean(t.rates[n]), Functions: running(m.Forest, c.Sums)})
+		windows = append(windows, freq.Window{Start: c.Start, Length: in.Length,
+			Hertz: sampled[c.Start.UnixNano()].mean(), Functions: running(m.Forest, c.Sums)})
 	}
-	slices.SortFunc(windows, func(a, b freq.Window) int { return a.Start.Compare(b.Start) })
 	return windows, nil
 }
 
-// teller tells windows apart by interval, and notes at which rates they were sampled.
-type teller struct {
-	Intervals
-
-	mu    sync.Mutex                  // guards rates: windows are added up by several at once
-	rates []map[float64]time.Duration // of each interval: how much CPU time was sampled at which
-}
-
-// column names the column of a window by its interval's number.
-func (t *teller) column(_ profile.Labels, h *profile.Head) string {
-	after := IntervalOf(h, t.Length).Sub(t.First)
-	n := int(after / t.Length)
-	if after < 0 || n >= t.Count {
-		return ""
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.rates[n] == nil {
-		t.rates[n] = map[float64]time.Duration{}
-	}
-	used := h.Exact.CPU // by which an instance has samples
-	if used <= 0 {
-		used = h.Duration
-	}
-	t.rates[n][hertz(h, spec.KindCPU)] += used
-	return strconv.Itoa(n)
-}
+// rates says how much CPU time was sampled at which rate.
+type rates map[float64]time.Duration
 
 // hertz is how often a window was sampled; 0: nobody knows.
-func hertz(h *profile.Head, kind string) float64 {
+func hertz(h *profile.Head) float64 {
 	if h.Rate.Hertz > 0 {
 		return h.Rate.Hertz
 	}
 	for _, t := range h.Types {
-		if t.Kind == kind && t.Unit == "nanoseconds" && t.Period > 0 {
+		if t.Unit == "nanoseconds" && t.Period > 0 {
 			return float64(time.Second) / float64(t.Period)
 		}
 	}
@@ -100,12 +87,12 @@ func hertz(h *profile.Head, kind string) float64 {
 // mean is that of rates, each for as much as was used at it: where some instances have
 // heard of a new one already, or have a budget, they count by their samples. What is added up in
 // order does not depend on who came first.
-func mean(rates map[float64]time.Duration) float64 {
+func (r rates) mean() float64 {
 	var sum, time float64
-	for _, hertz := range slices.Sorted(maps.Keys(rates)) {
+	for _, hertz := range slices.Sorted(maps.Keys(r)) {
 		if hertz > 0 {
-			sum += hertz * rates[hertz].Seconds()
-			time += rates[hertz].Seconds()
+			sum += hertz * r[hertz].Seconds()
+			time += r[hertz].Seconds()
 		}
 	}
 	if time == 0 {

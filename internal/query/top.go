@@ -65,6 +65,22 @@ func (a *amount) add(s *store.Sum, of ofStack) {
 	a.addGroups(s)
 }
 
+// merge adds another amount, of which instances are not told apart.
+func (a *amount) merge(o *amount) {
+	a.n, a.value, a.squares = a.n+o.n, a.value+o.value, a.squares+o.squares
+	for g, v := range o.groups {
+		a.groups[g] += v
+	}
+}
+
+// takeAway takes a part of an amount away. Sums of squares may differ in their last bits.
+func (a *amount) takeAway(o *amount) {
+	a.n, a.value, a.squares = a.n-o.n, a.value-o.value, max(a.squares-o.squares, 0)
+	for g, v := range o.groups {
+		a.groups[g] -= v
+	}
+}
+
 func (a *amount) addGroups(s *store.Sum) {
 	for g, v := range s.Groups {
 		a.groups[g] += float64(v)
@@ -91,7 +107,7 @@ func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top
 	if err := q.tellApart(ctx, "", 0); err != nil {
 		return nil, err
 	}
-	m, err := q.merge(ctx, s.From, s.To, "", store.Grouping{Apart: mostApart})
+	m, err := q.merge(ctx, s.From, s.To, "", nil, store.Grouping{MaxInstances: mostApart})
 	if err != nil {
 		return nil, err
 	}
@@ -104,11 +120,11 @@ func (a Asker) Top(ctx context.Context, s Selection, view View, limit int) (*Top
 	}
 	c := &m.Columns[0]
 	top.Exact, top.instances = c.Head.Exact, c.Head.Instances
-	for _, t := range c.Head.Types {
-		if t.Kind == s.Kind {
-			top.Unit, top.base = t.Unit, t.Base
-		}
+	t, err := commonType(c.Head.Types)
+	if err != nil {
+		return nil, err
 	}
+	top.Unit, top.base = t.Unit, t.Base
 	v := view.over(m.Forest)
 	functions, whole := v.fold(c)
 	top.N, top.Value = whole.n, whole.value

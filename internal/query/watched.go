@@ -3,10 +3,10 @@ package query
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -71,18 +71,15 @@ type watch struct {
 	task string    // "": of all
 	from time.Time // of the time asked for
 
-	mu     sync.Mutex // guards all below: windows are added up by several at once
 	saw    map[watcher]map[int64]sight
 	losses []profile.Loss
 }
 
-func (q *question) newWatch() *watch {
-	return &watch{task: q.Task, from: q.From, saw: map[watcher]map[int64]sight{}}
+func newWatch(s Selection) *watch {
+	return &watch{task: s.Task, from: s.From, saw: map[watcher]map[int64]sight{}}
 }
 
 func (w *watch) see(labels profile.Labels, h *profile.Head, step time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, l := range h.Losses {
 		if l.Reason.OfWindows() && l.Reason != profile.LossStoreDamage && !h.Start.Before(w.from) {
 			addLoss(&w.losses, l)
@@ -134,18 +131,18 @@ func (w *watch) ends(before time.Time) map[string]time.Time {
 // that are known.
 func (q *question) covered(ctx context.Context) (Coverage, error) {
 	q.heads.coverage(&q.coverage)
-	q.coverage.Damaged = q.damage.Count()
+	q.coverage.Damaged, q.coverage.Kinds = q.damage.Count(), q.kinds.Sorted()
 	meant, err := q.nodes(ctx, q.From, q.To, nil)
 	if err != nil {
 		return Coverage{}, err
 	}
-	agents := q.agents()
+	agents := q.agents(q.Selection)
 	for node, a := range agents {
 		if a.Chosen && a.First.Before(q.To) && a.Heard.Add(Gone).After(q.From) {
 			meant[node] = true
 		}
 	}
-	w := q.newWatch()
+	w := newWatch(q.Selection)
 	if err := q.look(ctx, w, meant); err != nil {
 		return Coverage{}, err
 	}
@@ -171,10 +168,10 @@ func (q *question) covered(ctx context.Context) (Coverage, error) {
 }
 
 // agents are those that the asker knows, by their nodes.
-func (q *question) agents() map[string]Agent {
+func (a Asker) agents(s Selection) map[string]Agent {
 	all := map[string]Agent{}
-	if q.Agents != nil {
-		for _, a := range q.Agents(q.Selection) {
+	if a.Agents != nil {
+		for _, a := range a.Agents(s) {
 			all[a.Node] = a
 		}
 	}
@@ -201,8 +198,7 @@ func (q *question) expect(ctx context.Context, w *watch, meant map[string]bool, 
 		return err
 	}
 	for i := range parts {
-		parts[i].Service, parts[i].Task = "", ""
-		parts[i].Match = func(labels profile.Labels) bool { return mute[labels["node"]] }
+		parts[i].Select, parts[i].Task = spec.Selector{onNodes(mute)}, ""
 	}
 	heard, err := q.nodesOf(ctx, parts)
 	for node := range mute {
@@ -224,7 +220,7 @@ func (q *question) nodes(ctx context.Context, from, to time.Time, of map[string]
 	}
 	if of != nil {
 		for i := range parts {
-			parts[i].Match = func(labels profile.Labels) bool { return of[labels["node"]] && q.Select.Matches(labels) }
+			parts[i].Select = append(spec.Selector{onNodes(of)}, q.Select...)
 		}
 	}
 	return q.nodesOf(ctx, parts)
@@ -251,13 +247,19 @@ func (q *question) nodesOf(ctx context.Context, parts []store.Query) (map[string
 
 // ofMachines has parts be about the machines of some nodes, or of all.
 func ofMachines(parts []store.Query, nodes map[string]bool) []store.Query {
+	machines := spec.Selector{{Label: store.ServiceLabel, Op: spec.Equal}}
+	if nodes != nil {
+		machines = append(machines, onNodes(nodes))
+	}
 	for i := range parts {
-		parts[i].Service, parts[i].Task = "", ""
-		parts[i].Match = func(labels profile.Labels) bool {
-			return labels[store.ServiceLabel] == "" && (nodes == nil || nodes[labels["node"]])
-		}
+		parts[i].Select, parts[i].Task = machines, ""
 	}
 	return parts
+}
+
+// onNodes is the condition that a series is of one of some nodes.
+func onNodes(nodes map[string]bool) spec.Matcher {
+	return spec.OneOf("node", slices.Collect(maps.Keys(nodes)))
 }
 
 // look sees when the agents of the nodes that are meant watched, and of those
@@ -319,12 +321,15 @@ func (q *question) see(ctx context.Context, w *watch, parts []store.Query, step 
 	if len(parts) == 0 {
 		return nil
 	}
-	see := func(labels profile.Labels, h *profile.Head) string {
-		w.see(labels, h, step)
-		return ""
+	for i := range parts {
+		parts[i].Kinds = q.Selection.Kinds
 	}
-	if _, err := q.Store.Merge(ctx, q.Tenant, parts, q.Kind, store.Grouping{Key: see}); err != nil {
-		return fmt.Errorf("merge windows: %w", err)
+	err := q.Store.Heads(ctx, q.Tenant, parts, func(h store.Head) error {
+		w.see(h.Series, h.Head, step)
+		return nil
+	})
+	if err != nil && !errors.As(err, new(*store.DamagedError)) {
+		return fmt.Errorf("read the heads of windows: %w", err)
 	}
 	return nil
 }
@@ -355,9 +360,8 @@ func (q *question) sharpen(ctx context.Context, w *watch) error {
 	}
 	steps := slices.SortedFunc(maps.Keys(nodes), func(a, b step) int { return cmp.Compare(b.at, a.at) })
 	for _, s := range steps[:min(len(steps), mostSharpened)] {
-		start, near := time.Unix(0, s.at), q.newWatch()
+		start, near := time.Unix(0, s.at), newWatch(q.Selection)
 		part := store.Query{Level: store.Raw, From: start, To: earlier(start.Add(s.length), q.To)}
-		q.choose(&part)
 		if err := q.see(ctx, near, ofMachines([]store.Query{part}, nodes[s]), 0); err != nil {
 			return err
 		}
@@ -414,11 +418,11 @@ func (q *question) unknown(ctx context.Context) ([]Span, error) {
 	return q.droppedOf(ctx, parts, nil)
 }
 
-func (q *question) now() time.Time {
-	if q.Now == nil {
+func (a Asker) now() time.Time {
+	if a.Now == nil {
 		return time.Now()
 	}
-	return q.Now()
+	return a.Now()
 }
 
 // due is until when windows of a length should have come by now. As long as nobody

@@ -35,25 +35,26 @@ var errEnough = errors.New("so many were asked for")
 
 // Windows lists the windows that are selected and have values of the kind.
 func (a Asker) Windows(ctx context.Context, s Selection, limit int) (*List, error) {
-	about := store.Query{Level: store.Raw, From: s.From, To: s.To}
-	s.choose(&about)
-	q, list := a.question(s), &List{}
+	about, q, list := s.raw(), a.question(s), &List{}
 	err := q.noteDropped(ctx, []store.Query{about})
 	if err != nil {
 		return nil, err
 	}
 	err = a.Store.Scan(ctx, a.Tenant, about, func(w *profile.Window, run profile.Run) error {
-		kind := w.TypeIndex(s.Kind)
-		if kind < 0 {
-			return nil
-		}
 		if len(list.Windows) == limit {
 			list.More = true
 			return errEnough
 		}
-		kept := Kept{Head: w.Head, Run: run, N: w.N(), Value: w.Total(kind), Pruned: prune.Sum(w, kind), Stacks: len(w.Stacks)}
-		if t := w.Types[kind]; t.Unit == "nanoseconds" {
-			kept.Period = time.Duration(t.Period)
+		kept := Kept{Head: w.Head, Run: run, N: w.N(), Stacks: len(w.Stacks)}
+		for i, t := range w.Types {
+			if !about.Measures(t.Kind) {
+				continue
+			}
+			kept.Value += w.Total(i)
+			kept.Pruned += prune.Sum(w, i)
+			if t.Unit == "nanoseconds" {
+				kept.Period = time.Duration(t.Period)
+			}
 		}
 		list.Windows = append(list.Windows, kept)
 		q.list(&kept)
@@ -73,7 +74,7 @@ func (a Asker) Windows(ctx context.Context, s Selection, limit int) (*List, erro
 
 // list counts a window that is listed.
 func (q *question) list(w *Kept) {
-	q.heads.saw(w.Head.Target, &w.Head)
+	q.heads.Add(w.Head.Target, &w.Head)
 	c := &q.coverage
 	c.Windows++
 	c.N += w.N

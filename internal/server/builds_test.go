@@ -154,7 +154,7 @@ func sampled(r *rand.Rand, b *build, functions []profile.FrameKey, used usage) *
 // sameUsage asks for functions, and for all of it as one profile.
 func sameUsage(t *testing.T, name string, a query.Asker, want usage) {
 	t.Helper()
-	about := query.Selection{Kind: "cpu", From: noon, To: noon.Add(time.Minute)}
+	about := query.Selection{Kinds: []string{"cpu"}, From: noon, To: noon.Add(time.Minute)}
 	top, err := a.Top(t.Context(), about, query.View{}, 0)
 	if err != nil {
 		t.Fatal(err)

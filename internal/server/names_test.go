@@ -141,7 +141,7 @@ func (n *named) upload(t *testing.T, token, path string) (status int, answer str
 func (n *named) leaf(t *testing.T, tenant string) (profile.Frame, int64) {
 	t.Helper()
 	asker := query.Asker{Store: n.store, Tenant: tenant}
-	g, coverage, err := asker.Merge(t.Context(), query.Selection{Kind: "cpu", From: time.Now().Add(-time.Hour), To: time.Now()})
+	g, coverage, err := asker.Merge(t.Context(), query.Selection{Kinds: []string{"cpu"}, From: time.Now().Add(-time.Hour), To: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}

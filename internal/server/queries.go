@@ -60,7 +60,10 @@ func selectionOfAny(m *atysv1.Selection) (s query.Selection, err error) {
 	if s.Select, err = spec.ParseSelector(m.GetSelect()); err != nil {
 		return s, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	s.Task, s.Kind = m.GetTask(), m.GetKind()
+	s.Task = m.GetTask()
+	if m.GetKind() != "" {
+		s.Kinds = []string{m.GetKind()}
+	}
 	s.From, s.To = time.Unix(0, m.GetFromUnixNano()), time.Unix(0, m.GetToUnixNano())
 	if !s.From.Before(s.To) {
 		return s, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("from (%v) must be before to (%v)", s.From.UTC(), s.To.UTC()))
@@ -216,7 +219,9 @@ func (s *queries) Kinds(ctx context.Context, r *atysv1.KindsRequest) (*atysv1.Ki
 	if err != nil {
 		return nil, err
 	}
-	about.Kind = cmp.Or(about.Kind, spec.KindCPU) // windows of whole machines show what was watched
+	if about.Kinds == nil {
+		about.Kinds = []string{spec.KindCPU} // windows of whole machines show what was watched
+	}
 	types, coverage, err := s.asker(ctx).Kinds(ctx, about)
 	if err != nil {
 		return nil, s.unread(err)

@@ -38,7 +38,7 @@ func BenchmarkAskRates(b *testing.B) {
 	fillAsked(b, kept)
 	asker := query.Asker{Store: kept, Tenant: auth.DefaultTenant, Now: func() time.Time { return noon.Add(2 * time.Minute) }}
 	for b.Loop() {
-		rows, _, err := asker.Rates(b.Context(), query.Selection{Kind: spec.KindCPU, From: noon, To: noon.Add(2 * time.Minute)}, true)
+		rows, _, err := asker.Rates(b.Context(), query.Selection{Kinds: []string{spec.KindCPU}, From: noon, To: noon.Add(2 * time.Minute)}, true)
 		if err != nil || len(rows) != 20*askedWindows {
 			b.Fatalf("%d rows, %v", len(rows), err)
 		}

@@ -118,7 +118,7 @@ func ask(t *testing.T, a query.Asker, begin time.Time) (lines []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		about := query.Selection{Select: selector, Kind: "cpu", From: begin, To: begin.Add(50 * time.Minute)}
+		about := query.Selection{Select: selector, Kinds: []string{"cpu"}, From: begin, To: begin.Add(50 * time.Minute)}
 		top, err := a.Top(ctx, about, query.View{}, 5)
 		if err != nil {
 			t.Fatal(err)

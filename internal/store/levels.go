@@ -76,6 +76,10 @@ func (c *Column) Average(over Minutes) {
 			s.Groups[g] = mean(s.Groups[g], n)
 		}
 	}
+	for i := range c.Kinds {
+		k := &c.Kinds[i]
+		k.Value, k.Squares = mean(k.Value, n), k.Squares/float64(n)/float64(n)
+	}
 	for _, instance := range c.Instances {
 		for i := range instance.Values {
 			instance.Values[i].Value = mean(instance.Values[i].Value, n)

@@ -238,16 +238,15 @@ func merged(t *testing.T, s store.Store, level store.Level) map[string]*store.Co
 	all := map[string]*store.Column{}
 	for _, kind := range []string{"cpu", "page-faults"} {
 		q := store.Query{Level: level, From: begin.Truncate(24 * time.Hour), To: begin.Add(time.Hour)}
-		m, err := s.Merge(t.Context(), "default", []store.Query{q}, kind, store.Grouping{
-			Key: func(labels profile.Labels, _ *profile.Head) string { return labels[store.ServiceLabel] }})
+		m, err := s.Merge(t.Context(), "default", storetest.Of(kind, q), store.Grouping{By: []store.Dimension{store.ByLabel(store.ServiceLabel)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range m.Columns {
 			c := &m.Columns[i]
-			all[kind+" of "+c.Key] = c
+			all[kind+" of "+c.By[0]] = c
 			for at := range c.Sums {
-				all[fmt.Sprintf("%s of %s, %x", kind, c.Key, m.Forest.Calls[c.Sums[at].Call].Hash)] = &store.Column{Sums: c.Sums[at : at+1]}
+				all[fmt.Sprintf("%s of %s, %x", kind, c.By[0], m.Forest.Calls[c.Sums[at].Call].Hash)] = &store.Column{Sums: c.Sums[at : at+1]}
 			}
 		}
 	}

@@ -363,7 +363,7 @@ func (f *Fleet) Quotas() []*atysv1.Quota {
 // not sent any yet is known by its reports alone.
 func (f *Fleet) Known(s query.Selection) (all []query.Agent) {
 	f.mu.Lock()
-	profiles := f.profiles.recordingAll(s.Kind)
+	profiles := f.profiles.recordingAll(s.Kinds)
 	reports := make([]*atysv1.ReportRequest, 0, len(f.agents.of))
 	for _, a := range f.agents.of {
 		reports = append(reports, a.report)

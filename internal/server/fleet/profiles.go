@@ -183,14 +183,14 @@ func (p *profiles) sorted() []*task {
 
 // recordingAll returns, by ID, the profiles whose windows show when an agent watched:
 // those that record everything that runs.
-func (p *profiles) recordingAll(kind string) map[string]*spec.Profile {
+func (p *profiles) recordingAll(kinds []string) map[string]*spec.Profile {
 	builtin := spec.Builtin()
 	all := map[string]*spec.Profile{builtin.Name: builtin}
 	for _, t := range p.of {
 		all[t.ID] = t.Profile
 	}
 	maps.DeleteFunc(all, func(_ string, p *spec.Profile) bool {
-		return !p.All() || p.Adaptive != nil || p.External() || !slices.Contains(p.Kinds, kind)
+		return !p.All() || p.Adaptive != nil || p.External() || !slices.ContainsFunc(kinds, func(kind string) bool { return slices.Contains(p.Kinds, kind) })
 	})
 	return all
 }

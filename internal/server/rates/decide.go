@@ -304,7 +304,7 @@ func (d *Decider) recorded(ctx context.Context, tenant string, a *adaptive) (ser
 	}
 	slices.Sort(services)
 	asker := query.Asker{Store: d.options.Store, Tenant: tenant, Now: d.now}
-	rows, _, wrong := asker.Rates(ctx, query.Selection{Task: a.name, Kind: spec.KindCPU, From: now.Add(-3*a.window - mostJitter), To: now}, true)
+	rows, _, wrong := asker.Rates(ctx, query.Selection{Task: a.name, Kinds: []string{spec.KindCPU}, From: now.Add(-3*a.window - mostJitter), To: now}, true)
 	last = map[string]profile.Rate{}
 	for _, row := range rows { // in order of time
 		if row.Rate.By == profile.ByServer && row.Task == a.name {

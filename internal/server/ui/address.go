@@ -190,7 +190,7 @@ func (a address) flame() string {
 // selection selects what a page shows, of one service or of all.
 func (a address) selection(now time.Time, service string) query.Selection {
 	from, to := a.span(now)
-	about := query.Selection{Select: a.Select, Kind: spec.KindCPU, From: from, To: to}
+	about := query.Selection{Select: a.Select, Kinds: []string{spec.KindCPU}, From: from, To: to}
 	if service != "" {
 		about.Select = append(slices.Clone(about.Select), spec.Matcher{Label: store.ServiceLabel, Op: spec.Equal, Value: service})
 	}

@@ -14,9 +14,11 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk"
+	"atys.dev/atys/internal/store/storetest"
 )
 
 const (
@@ -128,7 +130,7 @@ func BenchmarkMerge(b *testing.B) {
 	defer s.Close()
 	hour := store.Query{From: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC), To: time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC)}
 	one := hour
-	one.Match = func(l profile.Labels) bool { return l["instance"] == "web-3" }
+	one.Select = spec.Selector{{Label: "instance", Op: spec.Equal, Value: "web-3"}}
 	summed, summedOne := hour, one
 	summed.Level, summedOne.Level = store.Service1h, store.Series1h
 	instances := hour // of which each is told apart, if they are few
@@ -140,7 +142,7 @@ func BenchmarkMerge(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			timed(b, func() {
-				m, err := s.Merge(context.Background(), tenant, []store.Query{q}, "cpu", store.Grouping{Apart: apart})
+				m, err := s.Merge(context.Background(), tenant, storetest.Of("cpu", q), store.Grouping{MaxInstances: apart})
 				if err != nil || len(m.Columns) != 1 {
 					b.Fatalf("%v", err)
 				}
@@ -177,7 +179,7 @@ func BenchmarkMonth(b *testing.B) {
 		{Level: store.Service1h, From: at(24 * (days - 1)), To: at(24*(days-1) + 12)},
 	}
 	timed(b, func() {
-		m, err := s.Merge(context.Background(), tenant, parts, "cpu", store.Grouping{})
+		m, err := s.Merge(context.Background(), tenant, storetest.Of("cpu", parts...), store.Grouping{})
 		if err != nil || len(m.Columns) != 1 || m.Columns[0].Windows != (days-1)*24*200*360 {
 			b.Fatalf("%v", err)
 		}

@@ -161,11 +161,11 @@ func (d *database) value(k key) (key, error) {
 	return append(key{}, value...), closer.Close()
 }
 
-// restoreClaims finds the days of which windows are contained in others. Where
+// claims finds the days of which windows are contained in others. Where
 // that cannot be told, it may be any.
-func (d *database) restoreClaims(t *tenant) error {
-	prefix := append(newKey(spaceClaims, t.name), byte(store.Raw))
-	it, err := d.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
+func (s *restorer) claims() error {
+	prefix := append(newKey(spaceClaims, s.tenant.name), byte(store.Raw))
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefix.after()})
 	if err != nil {
 		return err
 	}
@@ -176,12 +176,12 @@ func (d *database) restoreClaims(t *tenant) error {
 			err = errDamaged
 			break
 		}
-		t.claimed[day] = true
+		s.tenant.claimed[day] = true
 		valid = it.SeekGE(append(key(nil), prefix...).number(day).after())
 	}
 	if err = cmp.Or(err, it.Error()); isDamage(err) {
-		t.anyClaimed = true
-		t.lost("claims")(err)
+		s.tenant.anyClaimed = true
+		s.tenant.lost("claims")(err)
 		_ = it.Close() // its error is the one that is known
 		return nil
 	}

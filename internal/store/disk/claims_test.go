@@ -42,7 +42,7 @@ func TestClaimsOfGroup(t *testing.T) {
 		if err := s.Put(t.Context(), name, store.Raw, storetest.Batch(profile.Run{1}, windows[0])); err != nil {
 			t.Fatal(err)
 		}
-		m, err := s.Merge(t.Context(), name, []store.Query{everything()}, "cpu", store.Grouping{})
+		m, err := s.Merge(t.Context(), name, storetest.Of("cpu", everything()), store.Grouping{})
 		if err != nil {
 			t.Fatal(err)
 		}

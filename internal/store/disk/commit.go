@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -36,6 +37,20 @@ type commit struct {
 	generation uint64
 	done       chan error
 	failed     error // it alone is not written
+}
+
+// committer writes what was put, in groups.
+type committer struct {
+	connection *connection
+	meter      meter
+	commits    chan *commit
+	stop       chan struct{} // closed by Close
+	done       chan struct{} // the committer has ended
+	applying   sync.Mutex    // held while what was committed is noted and written
+}
+
+func newCommitter(c *connection) *committer {
+	return &committer{connection: c, meter: meter{c.options.Quotas, c.log}, commits: make(chan *commit), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
 // Put keeps a batch; see store.Store.
@@ -102,6 +117,7 @@ type resolver struct {
 	named   [][]profile.StackID // stacks of which there may be some
 	unknown map[profile.Hash]bool
 	over    *store.QuotaError // nil: there is room for all
+	quotas  store.Quotas
 }
 
 const unresolved = ^uint32(0)
@@ -116,7 +132,7 @@ func (s *Store) resolver(tenant string, b *store.Batch) (*resolver, error) {
 		db.release()
 		return nil, err
 	}
-	return &resolver{shelf: s.shelf(db, t), batch: b, unknown: map[profile.Hash]bool{}}, nil
+	return &resolver{shelf: s.shelf(db, t), batch: b, quotas: s.options.Quotas, unknown: map[profile.Hash]bool{}}, nil
 }
 
 // encode makes a commit of the batch. All that is unknown is told at once.
@@ -195,7 +211,7 @@ func (t *tenant) newCommit() *commit {
 // key is where a window lies, or would: one of the batch, or a part of it.
 func (r *resolver) key(level store.Level, w *store.Window, p store.Part) (key, error) {
 	t := r.shelf.tenant
-	number, err := t.admit(p.Series, r.shelf.store.options.Quotas.Of(t.name).Series)
+	number, err := t.admit(p.Series, r.quotas.Of(t.name).Series)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +356,7 @@ func (r *resolver) learn(d *dictionary, h profile.Hash) uint32 {
 
 // commit waits until it is on disk. Who ends that wait does not know whether it
 // will be.
-func (s *Store) commit(ctx context.Context, c *commit) error {
+func (s *committer) commit(ctx context.Context, c *commit) error {
 	c.done = make(chan error, 1)
 	select {
 	case s.commits <- c:
@@ -358,7 +374,7 @@ func (s *Store) commit(ctx context.Context, c *commit) error {
 }
 
 // commitAll writes what is waiting, all of it with one sync.
-func (s *Store) commitAll() {
+func (s *committer) commitAll() {
 	defer close(s.done)
 	for {
 		select {
@@ -369,7 +385,7 @@ func (s *Store) commitAll() {
 				c.done <- cmp.Or(c.failed, err)
 			}
 			if failed != nil {
-				s.retire(failed)
+				s.connection.retire(failed)
 			}
 		case <-s.stop:
 			return
@@ -378,7 +394,7 @@ func (s *Store) commitAll() {
 }
 
 // gather waits a moment for others.
-func (s *Store) gather(first *commit) []*commit {
+func (s *committer) gather(first *commit) []*commit {
 	group, bytes := []*commit{first}, first.bytes
 	wait := time.NewTimer(commitWait)
 	defer wait.Stop()
@@ -397,20 +413,20 @@ func (s *Store) gather(first *commit) []*commit {
 }
 
 // write writes commits. If the database broke, it is given back to be closed.
-func (s *Store) write(group []*commit) (failed *database, err error) {
+func (s *committer) write(group []*commit) (failed *database, err error) {
 	if group, err = s.fit(group); err != nil || len(group) == 0 {
 		return nil, err
 	}
-	db, err := s.acquireLast()
+	db, err := s.connection.acquireLast()
 	if err != nil {
 		return nil, err
 	}
 	defer db.release()
 	if db.failing.Load() {
-		return nil, fmt.Errorf("%w: what is in memory could not be written out to %q", store.ErrFull, s.options.Dir)
+		return nil, fmt.Errorf("%w: what is in memory could not be written out to %q", store.ErrFull, s.connection.options.Dir)
 	}
 	s.applying.Lock()
-	saved, err := db.apply(s.within(db, current(group)))
+	saved, err := db.apply(s.meter.within(db, current(group)))
 	s.applying.Unlock()
 	if err != nil {
 		if errors.As(err, &broken{}) {
@@ -578,34 +594,6 @@ func (d *dictionary) save(b *pebble.Batch, tenant string) (done func(), err erro
 		if firstLeaf < len(leaves) {
 			d.savedLeaves, d.leavesTail = len(leaves), tail{}
 		}
-	}, err
-}
-
-func (p *places) save(b *pebble.Batch, tenant string) (done func(), err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	count := len(p.list)
-	if p.saved < count {
-		var w writer
-		for _, place := range p.list[p.saved:] {
-			w.location(place.Location)
-		}
-		prefix := newKey(spacePlaces, tenant)
-		err = errors.Join(p.tail.note(b, prefix, uint32(p.saved)), b.Set(prefix.number(uint32(p.saved)), w, nil))
-	}
-	named := len(p.named)
-	for _, number := range p.named {
-		var w writer
-		w.frames(p.list[number].Names)
-		err = errors.Join(err, b.Set(newKey(spaceNames, tenant).number(number), w, nil))
-	}
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.saved < count {
-			p.saved, p.tail = count, tail{}
-		}
-		p.named = p.named[named:]
 	}, err
 }
 

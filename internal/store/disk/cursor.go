@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"log/slog"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -14,7 +15,7 @@ import (
 
 // cursor reads the windows that a query chooses, of one series after another.
 type cursor struct {
-	store  *Store
+	logger *slog.Logger
 	db     *database
 	tenant *tenant
 	query  store.Query
@@ -37,14 +38,15 @@ type found struct {
 // Windows begin after 1970, and before their nanoseconds no longer fit a key.
 var firstStart, lastStart = time.Unix(0, 0), time.Unix(0, 1<<63-1)
 
-func (s *Store) cursor(db *database, t *tenant, q store.Query) *cursor {
+// newCursor reads the windows of a tenant that a query chooses.
+func newCursor(log *slog.Logger, db *database, t *tenant, q store.Query) *cursor {
 	if q.From.Before(firstStart) {
 		q.From = firstStart
 	}
 	if q.To.After(lastStart) {
 		q.To = lastStart
 	}
-	return &cursor{store: s, db: db, tenant: t, query: q}
+	return &cursor{logger: log, db: db, tenant: t, query: q}
 }
 
 func (c *cursor) close() error {
@@ -182,5 +184,5 @@ func (c *cursor) report(of *series, at time.Time, err error) {
 }
 
 func (c *cursor) log(of *series, at time.Time, err error) {
-	c.store.log.Error("windows are damaged and left out", "tenant", c.tenant.name, "series", of.written, "from", at, "error", err)
+	c.logger.Error("windows are damaged and left out", "tenant", c.tenant.name, "series", of.written, "from", at, "error", err)
 }

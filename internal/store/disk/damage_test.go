@@ -113,7 +113,7 @@ func (v *victim) seen(t *testing.T, s *Store, tenant string) (map[string]*profil
 	if err != nil && !errors.As(err, &damaged) {
 		t.Fatal(err)
 	}
-	m, err := s.Merge(context.Background(), tenant, []store.Query{everything()}, "cpu", store.Grouping{})
+	m, err := s.Merge(context.Background(), tenant, storetest.Of("cpu", everything()), store.Grouping{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func TestNotesAreNoCalls(t *testing.T) {
 	if err := s.db.Set(noteKey(newKey(spaceCalls, tenantName).text("shop")), note, pebble.Sync); err != nil {
 		t.Fatal(err)
 	}
-	if named, err := s.db.placesNamed(of); err != nil || named != int64(of.places.size()) {
+	if named, err := (&restorer{s.db, of}).placesNamed(); err != nil || named != int64(of.places.size()) {
 		t.Errorf("%d places are named, of %d: %v", named, of.places.size(), err)
 	}
 }

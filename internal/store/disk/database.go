@@ -28,6 +28,19 @@ const (
 	unmergedFiles = 1000
 )
 
+// connection opens the database, and opens it again after it broke.
+type connection struct {
+	options Options
+	log     *slog.Logger
+	cache   *pebble.Cache
+
+	mu      sync.Mutex    // guards all below
+	db      *database     // nil: it broke
+	retired chan struct{} // closed once the one before is; nil: none is being closed
+	looked  time.Time     // whether one that can only be read can be written again
+	closed  bool
+}
+
 // database is Pebble, open. Who uses it holds it, so that nobody closes it.
 type database struct {
 	*pebble.DB
@@ -86,7 +99,7 @@ func (l *listener) flushed(i pebble.FlushInfo) {
 
 // open opens the database. Where nothing can be written it is opened to be read:
 // questions are answered, and puts refused, until its disk is as it should be.
-func (s *Store) open() (*database, error) {
+func (s *connection) open() (*database, error) {
 	d := &database{}
 	if !s.options.ReadOnly {
 		d.unwritable = s.roomToOpen()
@@ -130,7 +143,7 @@ func caught(err *error) {
 	}
 }
 
-func (s *Store) pebbleOptions(d *database) *pebble.Options {
+func (s *connection) pebbleOptions(d *database) *pebble.Options {
 	readOnly := s.options.ReadOnly || d.unwritable != nil
 	d.readOnly = readOnly
 	l := &listener{log: s.log, database: d}
@@ -292,14 +305,42 @@ func (d *database) markVersion() error {
 // itself be called by who holds that one, so that for ever would be too long.
 const retireWait = time.Second
 
+// shut refuses the database to whoever asks from now on; false: it did before.
+func (s *connection) shut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.closed
+	s.closed = true
+	return !was
+}
+
+// close closes the database once nobody uses it.
+func (s *connection) close() error {
+	defer s.cache.Unref()
+	s.mu.Lock()
+	retired := s.retired
+	s.mu.Unlock()
+	if retired != nil {
+		<-retired
+	}
+	if s.db == nil { // it broke, and nobody opens it any more
+		return nil
+	}
+	s.db.users.Wait()
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("close store: %w", err)
+	}
+	return nil
+}
+
 // acquire gives the database, to be released. One that broke is opened again.
-func (s *Store) acquire() (*database, error) { return s.hold(false) }
+func (s *connection) acquire() (*database, error) { return s.hold(false) }
 
 // acquireLast gives it even while the store is being closed: what was taken by
 // then is still kept.
-func (s *Store) acquireLast() (*database, error) { return s.hold(true) }
+func (s *connection) acquireLast() (*database, error) { return s.hold(true) }
 
-func (s *Store) hold(last bool) (*database, error) {
+func (s *connection) hold(last bool) (*database, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reopen()
@@ -334,7 +375,7 @@ const reopenEvery = time.Second
 
 // reopen has one that is open to be read only be opened again once its disk can
 // be written. The store is locked.
-func (s *Store) reopen() {
+func (s *connection) reopen() {
 	d := s.db
 	if d == nil || d.unwritable == nil || s.closed || time.Since(s.looked) < reopenEvery {
 		return
@@ -347,7 +388,7 @@ func (s *Store) reopen() {
 
 // retire has a database that broke be closed once nobody uses it. It waits for none
 // of them: one may itself wait for what it is about to commit.
-func (s *Store) retire(d *database) {
+func (s *connection) retire(d *database) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	go s.end(d, s.depose())
@@ -355,13 +396,13 @@ func (s *Store) retire(d *database) {
 
 // depose has nobody be given the database any more. What it gives is to be closed
 // once it is. The store is locked.
-func (s *Store) depose() chan struct{} {
+func (s *connection) depose() chan struct{} {
 	s.db, s.retired = nil, make(chan struct{})
 	return s.retired
 }
 
 // end closes a database that nobody is given any more.
-func (s *Store) end(d *database, retired chan struct{}) {
+func (s *connection) end(d *database, retired chan struct{}) {
 	d.users.Wait()
 	if err := d.Close(); err != nil {
 		s.log.Error("close the store's database, to open it again", "error", err)

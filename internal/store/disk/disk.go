@@ -13,12 +13,10 @@ package disk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,26 +46,10 @@ type Options struct {
 // Store is an open database; see store.Store.
 type Store struct {
 	records
-	options Options
-	log     *slog.Logger
-	cache   *pebble.Cache
-	commits chan *commit
-	stop    chan struct{} // closed by Close
-	done    chan struct{} // the committer has ended
-	calls   atomic.Int64  // of all dictionaries in memory
-	uses    atomic.Uint64 // of dictionaries: what was used when
-	puts    atomic.Uint64 // batches that came
-
-	applying sync.Mutex // held while what was committed is noted and written
-
-	mu      sync.Mutex    // guards all below
-	db      *database     // nil: it broke
-	retired chan struct{} // closed once the one before is; nil: none is being closed
-	looked  time.Time     // whether one that can only be read can be written again
-	closed  bool
-
-	tenantsMu sync.Mutex // guards all below
-	tenants   map[string]*tenant
+	*connection
+	*registry
+	*committer
+	puts atomic.Uint64 // batches that came
 }
 
 // DefaultReserve is how much of a disk a store leaves free unless Options say otherwise.
@@ -87,20 +69,20 @@ func Open(o Options) (*Store, error) {
 	if o.fs == nil {
 		o.fs = vfs.Default
 	}
-	s := &Store{options: o, log: o.Log, commits: make(chan *commit), stop: make(chan struct{}), done: make(chan struct{}),
-		tenants: map[string]*tenant{}, cache: pebble.NewCache(cacheBytes)}
-	s.records = records{s}
+	c := &connection{options: o, log: o.Log, cache: pebble.NewCache(cacheBytes)}
 	var err error
-	if s.db, err = s.open(); err != nil {
-		s.cache.Unref()
+	if c.db, err = c.open(); err != nil {
+		c.cache.Unref()
 		return nil, err
 	}
-	if !o.ReadOnly && s.db.unwritable == nil {
-		s.removeSnapshots()
-		if err := s.room(o.Reserve); err != nil {
-			s.log.Error("the store takes no windows until there is more space", "error", err)
+	if !o.ReadOnly && c.db.unwritable == nil {
+		c.removeSnapshots()
+		if err := c.room(o.Reserve); err != nil {
+			o.Log.Error("the store takes no windows until there is more space", "error", err)
 		}
 	}
+	s := &Store{connection: c, registry: newRegistry(o.Log, o.Calls), committer: newCommitter(c)}
+	s.records = records{s}
 	go func() {
 		defer o.Account.Begin(cputime.Store)()
 		s.commitAll()
@@ -111,30 +93,12 @@ func Open(o Options) (*Store, error) {
 // Close ends what is being committed, waits for what is being read, and closes
 // the database.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.shut() {
 		return nil
 	}
-	s.closed = true
-	s.mu.Unlock()
 	close(s.stop)
 	<-s.done
-	defer s.cache.Unref()
-	s.mu.Lock()
-	retired := s.retired
-	s.mu.Unlock()
-	if retired != nil {
-		<-retired
-	}
-	if s.db == nil { // it broke, and nobody opens it any more
-		return nil
-	}
-	s.db.users.Wait()
-	if err := s.db.Close(); err != nil {
-		return fmt.Errorf("close store: %w", err)
-	}
-	return nil
+	return s.close()
 }
 
 // Series lists the series that have windows; see store.Store.
@@ -148,7 +112,7 @@ func (s *Store) Series(ctx context.Context, tenant string, q store.Query) ([]pro
 	if err != nil {
 		return nil, err
 	}
-	c := s.cursor(db, t, q)
+	c := newCursor(s.connection.log, db, t, q)
 	found, err := c.labels(ctx)
 	if err = errors.Join(err, c.close()); err != nil {
 		return nil, err
@@ -168,7 +132,18 @@ func (c *cursor) labels(ctx context.Context) (labels []profile.Labels, err error
 	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
 	for _, of := range chosen {
 		damaged := c.damaged
-		err := c.series(ctx, days, of, func(*found) error { return errFound })
+		err := c.series(ctx, days, of, func(f *found) error {
+			if c.query.Kinds == nil {
+				return errFound
+			}
+			list, ok := kinds(f.data)
+			if !ok {
+				c.report(of, f.start, errDamaged)
+			} else if slices.ContainsFunc(list, c.query.Measures) {
+				return errFound
+			}
+			return nil
+		})
 		if errors.Is(err, errFound) {
 			labels = append(labels, maps.Clone(of.labels))
 			c.damaged = damaged // what is damaged of it hides it from nobody

@@ -348,7 +348,7 @@ func TestDamagedBlock(t *testing.T) {
 	if err := s.db.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	whole, err := s.Merge(context.Background(), tenantName, []store.Query{everything()}, "cpu", store.Grouping{})
+	whole, err := s.Merge(context.Background(), tenantName, storetest.Of("cpu", everything()), store.Grouping{})
 	if err != nil || whole.Damaged.Count() != 0 || whole.Columns[0].Windows != count {
 		t.Fatalf("before anything is damaged: %v", err)
 	}
@@ -361,7 +361,7 @@ func TestDamagedBlock(t *testing.T) {
 		t.Fatalf("%d windows in the first step", n) // its tables are read before
 	}
 	bad.Store(true)
-	m, err := s.Merge(context.Background(), tenantName, []store.Query{everything()}, "cpu", store.Grouping{})
+	m, err := s.Merge(context.Background(), tenantName, storetest.Of("cpu", everything()), store.Grouping{})
 	if err != nil {
 		t.Fatal(err)
 	}

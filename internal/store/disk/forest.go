@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 )
 
 // merged makes one forest of all services, and columns over it.
-func (a *adder) merged() (*store.Merged, error) {
+func (a *adder) merged(damaged int) (*store.Merged, error) {
 	f := forester{adder: a, forest: &profile.Forest{}, places: make([]int32, a.shelf.tenant.places.size())}
 	byService := map[string][]sumKey{}
 	for k, s := range a.sums {
@@ -22,10 +21,10 @@ func (a *adder) merged() (*store.Merged, error) {
 	if f.damaged = tables.Count() > 0; f.damaged || len(byService) > 1 {
 		f.calls = map[[2]int]int{}
 	}
-	columns, minutes := map[string]*store.Column{}, map[string]store.Minutes{}
+	columns := map[columnKey]*merging{}
 	for _, service := range slices.Sorted(maps.Keys(byService)) {
 		keys := byService[service]
-		slices.SortFunc(keys, func(x, y sumKey) int { return cmp.Compare(x.column, y.column) })
+		slices.SortFunc(keys, func(x, y sumKey) int { return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.by, y.by)) })
 		d, err := a.shelf.take(service)
 		if err != nil {
 			return nil, err
@@ -33,21 +32,19 @@ func (a *adder) merged() (*store.Merged, error) {
 		numbers := f.add(d, keys)
 		for _, k := range keys {
 			s := a.sums[k]
-			c := columns[k.column]
+			c := columns[k.columnKey]
 			if c == nil {
-				c = &store.Column{Key: k.column}
-				if a.grouping.Apart > 0 {
+				c = &merging{Column: store.Column{By: s.by, Start: s.start}}
+				if a.grouping.MaxInstances > 0 {
 					c.Instances = []store.OfInstance{}
 				}
-				columns[k.column] = c
+				columns[k.columnKey] = c
 			}
 			absorb(&c.Head, c.Windows, &s.head, s.windows)
 			c.Windows += s.windows
-			if s.minutes != nil {
-				if minutes[k.column] == nil {
-					minutes[k.column] = store.Minutes{}
-				}
-				maps.Copy(minutes[k.column], s.minutes)
+			c.observed(s.minutes)
+			for kind, sum := range s.kinds {
+				c.addKind(kind, sum)
 			}
 			c.Sums = s.appendTo(c.Sums, numbers)
 			if s.apart == nil || len(c.Instances)+len(s.apart.of) > s.apart.most {
@@ -60,21 +57,28 @@ func (a *adder) merged() (*store.Merged, error) {
 	if f.damaged {
 		f.rehash()
 	}
-	m := &store.Merged{Forest: f.forest, Damaged: a.shelf.damage(a.damaged)}
+	m := &store.Merged{Forest: f.forest, Summary: a.summary, Damaged: a.shelf.damage(damaged)}
 	for _, c := range columns {
 		if f.calls != nil {
 			c.Sums = folded(c.Sums)
 		}
-		if of := minutes[c.Key]; of != nil {
-			c.Average(of)
+		c.Kinds = c.kinds.Sorted()
+		if c.minutes != nil {
+			c.Average(c.minutes)
 		}
-		m.Columns = append(m.Columns, *c)
+		m.Columns = append(m.Columns, c.Column)
 	}
+	m.Sort()
 	if a.grouping.Divides() {
 		m.Divided(store.Column{Head: a.whole.head, Windows: a.whole.windows})
 	}
-	slices.SortFunc(m.Columns, func(x, y store.Column) int { return strings.Compare(x.Key, y.Key) })
 	return m, nil
+}
+
+// merging is a column to which sums of several services are added.
+type merging struct {
+	store.Column
+	extras
 }
 
 // appendTo appends what has samples. All groups have been settled.
@@ -214,4 +218,81 @@ func (f *forester) call(c call, numbers []int) profile.Call {
 		*place = int32(len(f.forest.Places))
 	}
 	return profile.Call{Caller: numbers[c.caller], Place: int(*place) - 1}
+}
+
+// apart is what each instance has of sums. Nil: they are not told apart.
+type apart struct {
+	most     int    // instances
+	instance string // whose the values of the cells are
+	// What was settled, of few of a service's leaves: by leaf each time, so that one
+	// is there more than once where an instance was added up in several parts.
+	of map[string][]leafValue
+}
+
+type leafValue struct {
+	leaf  uint32
+	value int64
+}
+
+func newApart(most int, instance string) *apart {
+	if most <= 0 {
+		return nil
+	}
+	return &apart{most: most, instance: instance, of: map[string][]leafValue{}}
+}
+
+// settle adds the values of cells, which are by leaf, to their instance. Of one
+// too many nothing is left.
+func (a *apart) settle(cells []cell) *apart {
+	if a == nil {
+		return nil
+	}
+	count := 0
+	for leaf := range cells {
+		if cells[leaf].Value != 0 {
+			count++
+		}
+	}
+	if count == 0 {
+		return a
+	}
+	values := slices.Grow(a.of[a.instance], count) // there may be as many as rows
+	for leaf := range cells {
+		if v := cells[leaf].Value; v != 0 {
+			values = append(values, leafValue{uint32(leaf), v})
+		}
+	}
+	a.of[a.instance] = values
+	return a.few()
+}
+
+// absorb adds what other sums have.
+func (a *apart) absorb(o *apart) *apart {
+	if a == nil || o == nil {
+		return nil
+	}
+	for instance, values := range o.of {
+		a.of[instance] = append(a.of[instance], values...)
+	}
+	return a.few()
+}
+
+func (a *apart) few() *apart {
+	if len(a.of) > a.most {
+		return nil
+	}
+	return a
+}
+
+// appendTo adds the instances of a service, which have other names than those of
+// others, to a column that has those of others.
+func (a *apart) appendTo(all []store.OfInstance, numbers []int) []store.OfInstance {
+	for _, name := range slices.Sorted(maps.Keys(a.of)) {
+		values := make([]store.StackValue, 0, len(a.of[name]))
+		for _, v := range a.of[name] {
+			values = append(values, store.StackValue{Call: numbers[v.leaf], Value: v.value})
+		}
+		all = append(all, store.OfInstance{Name: name, Values: values})
+	}
+	return all
 }

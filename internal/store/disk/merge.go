@@ -1,293 +1,254 @@
 package disk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
 )
 
-// Merge adds windows up; see store.Store.
-func (s *Store) Merge(ctx context.Context, tenant string, parts []store.Query, kind string, g store.Grouping) (*store.Merged, error) {
-	db, err := s.acquire()
-	if err != nil {
-		return nil, err
+// Merge adds windows up; see store.Windows.
+func (s *Store) Merge(ctx context.Context, tenant string, parts []store.Query, g store.Grouping) (*store.Merged, error) {
+	if g.DividesRows() {
+		g.MaxInstances = 0
 	}
-	defer db.release()
-	t, err := s.tenant(db, tenant)
-	if err != nil {
-		return nil, err
-	}
-	shelf := s.shelf(db, t)
-	defer shelf.putBack()
-	if g.Divides() {
-		g.Apart = 0
-	}
-	work := newWork(t, parts, g.Apart > 0)
-	adders := make([]*adder, min(runtime.GOMAXPROCS(0), max(len(work.series), 1)))
-	failed := make([]error, len(adders))
-	var done sync.WaitGroup
-	for i := range adders {
-		a := &adder{shelf: shelf, kind: kind, grouping: g, sums: map[sumKey]*sums{}}
-		for _, q := range parts {
-			a.parts = append(a.parts, part{cursor: s.cursor(db, t, q)})
+	var adders []*adder
+	var merged *store.Merged
+	err := s.readAll(ctx, tenant, parts, g.MaxInstances > 0, func(shelf *shelf) taker {
+		a := &adder{shelf: shelf, grouping: g, sums: map[sumKey]*sums{}}
+		adders = append(adders, a)
+		return a.add
+	}, func(damaged int) (err error) {
+		for _, a := range adders[1:] {
+			adders[0].absorb(a)
 		}
-		adders[i] = a
-		done.Go(func() { failed[i] = errors.Join(a.work(ctx, work), a.close()) })
-	}
-	done.Wait()
-	if err := errors.Join(failed...); err != nil {
-		return nil, err
-	}
-	for _, a := range adders[1:] {
-		adders[0].absorb(a)
-	}
-	return adders[0].merged()
-}
-
-// work is series that are to be added up. Those of one service and one group lie
-// together, and in it those of one instance, if these are told apart: sums go from
-// one to another by going over all stacks.
-type work struct {
-	series []grouped
-	next   atomic.Int64
-}
-
-// grouped is a series in a part of a selection.
-type grouped struct {
-	part     int
-	group    int
-	of       *series
-	instance string // see store.Instance; "": they are not told apart
-}
-
-func newWork(t *tenant, parts []store.Query, apart bool) *work {
-	w := &work{}
-	for i, q := range parts {
-		for _, of := range t.chosen(q) {
-			g := grouped{part: i, group: of.group, of: of}
-			if apart {
-				g.instance = store.Instance(of.labels)
-			}
-			w.series = append(w.series, g)
-		}
-	}
-	slices.SortFunc(w.series, func(a, b grouped) int {
-		return cmp.Or(cmp.Compare(a.of.service, b.of.service), cmp.Compare(a.group, b.group), cmp.Compare(a.instance, b.instance))
+		merged, err = adders[0].merged(damaged)
+		return err
 	})
-	return w
+	return merged, err
 }
 
-// part is what an adder knows of a part of a selection.
-type part struct {
-	cursor *cursor
-	days   []uint32 // nil: not looked for yet
-}
-
-// adder adds the windows of some series up.
+// adder adds windows up.
 type adder struct {
-	parts    []part
-	damaged  int // of other adders
 	shelf    *shelf
-	kind     string
 	grouping store.Grouping
 	sums     map[sumKey]*sums
-	whole    sums // of all windows, without cells, where they are divided among columns
+	whole    sums // of all windows, without cells, if a window can be in several columns
+	summary  store.Summary
 
 	columns columns
-	covered store.Coverage // of the series that is added up, if its values are levels
+	covered map[string]store.Coverage // by kind whose values are levels, of the series that is added up
 }
 
-// work takes one series after another.
-func (a *adder) work(ctx context.Context, w *work) error {
-	for {
-		n := int(w.next.Add(1)) - 1
-		if n >= len(w.series) {
-			return nil
-		}
-		if err := a.add(ctx, &w.series[n]); err != nil {
-			return err
-		}
-	}
-}
-
-func (a *adder) close() (err error) {
-	for _, p := range a.parts {
-		err = errors.Join(err, p.cursor.close())
-		a.damaged += p.cursor.damaged
-	}
-	return err
-}
-
-// add adds a series up. At the raw level all of it is of one group.
-func (a *adder) add(ctx context.Context, g *grouped) (err error) {
-	p := &a.parts[g.part]
-	if p.days == nil {
-		if p.days, err = p.cursor.days(); err != nil {
-			return err
-		}
-	}
-	a.covered = nil
+// add adds a series up. At the raw level all of its windows are of one group. If it has levels,
+// what its windows cover is read first.
+func (a *adder) add(ctx context.Context, p *part, g *grouped) error {
 	add := func(f *found) error { return a.addFound(p, g, f) }
-	err = p.cursor.series(ctx, p.days, g.of, add)
-	if errors.Is(err, errLevel) {
-		a.covered = store.Coverage{}
-		err = errors.Join(p.cursor.series(ctx, p.days, g.of, a.cover), p.cursor.series(ctx, p.days, g.of, add))
+	a.covered = nil
+	if len(p.cursor.query.Kinds) == 1 { // all of its values are levels, or none
+		if err := p.series(ctx, g, add); !errors.Is(err, errLevel) {
+			return err
+		}
 	}
-	return err
+	a.covered = map[string]store.Coverage{}
+	cover := func(f *found) error { return a.cover(&p.cursor.query, f) }
+	return errors.Join(p.series(ctx, g, cover), p.series(ctx, g, add))
 }
 
 // cover adds what a window covers of the minutes that the windows of its series share.
-func (a *adder) cover(f *found) error {
-	if a.columns.read(f.data, a.kind, math.MaxInt, parts{}) && !a.columns.absent {
+func (a *adder) cover(q *store.Query, f *found) error {
+	var types typeCollector
+	if !types.read(f.data, q) {
+		return nil // it is reported where it is added
+	}
+	for _, t := range types.Sorted() {
+		if t.Temporality != profile.Level || !a.columns.read(f.data, t.Kind, math.MaxInt, parts{}) {
+			continue
+		}
 		a.columns.head.Start = f.start
-		a.covered.Add(&a.columns.head)
+		if a.covered[t.Kind] == nil {
+			a.covered[t.Kind] = store.Coverage{}
+		}
+		a.covered[t.Kind].Add(&a.columns.head)
 	}
 	return nil
 }
 
-// addFound adds a window up.
+// addFound adds the values that a window has of each kind that is asked for.
 func (a *adder) addFound(p *part, g *grouped, f *found) error {
 	d, err := a.shelf.take(g.of.service)
 	if err != nil {
 		return err
 	}
-	size := d.size()
-	if !a.columns.read(f.data, a.kind, size, parts{threads: a.grouping.Thread != nil}) {
-		p.cursor.report(g.of, f.start, errDamaged)
-		return nil
-	}
-	if a.columns.absent {
-		return nil
-	}
-	head := &a.columns.head
-	head.Start, head.Task, head.Target = f.start, f.task, g.of.labels
-	if a.columns.level() {
-		if a.covered == nil {
-			return errLevel
+	c, query, first := &a.columns, &p.cursor.query, true
+	for _, kind := range query.Kinds {
+		w := adding{kind: kind, series: g, size: d.size(), level: query.Level, first: first, several: len(query.Kinds) > 1}
+		if !c.read(f.data, kind, w.size, parts{threads: a.grouping.Has(store.ByThread)}) {
+			return errDamaged
 		}
-		a.columns.weigh(a.covered)
+		if c.absent {
+			continue
+		}
+		c.head.Start, c.head.Task, c.head.Target = f.start, f.task, g.of.labels
+		if c.level() {
+			if a.covered == nil {
+				return errLevel
+			}
+			c.weigh(a.covered[kind])
+		}
+		if first {
+			a.summary.Add(g.of.labels, &c.head)
+		}
+		w.of, first = c.windows(w.level), false
+		a.addWindow(&w)
 	}
-	if a.grouping.Look != nil {
-		a.grouping.Look(g.of.labels, head, a.columns.samples(), a.columns.windows(p.cursor.query.Level))
-		return nil
-	}
-	column := ""
-	if a.grouping.Key != nil {
-		column = a.grouping.Key(g.of.labels, head)
-	}
-	a.addWindow(column, g, size, a.columns.windows(p.cursor.query.Level))
 	return nil
 }
 
-// addWindow adds the window that was read to its column, or divides it among several.
-// It is of so many.
-func (a *adder) addWindow(column string, g *grouped, size, of int) {
+// adding is the window that was read into columns.
+type adding struct {
+	kind    string
+	series  *grouped
+	size    int // leaves of its service
+	level   store.Level
+	of      int  // number of windows that were merged into it
+	first   bool // no other kind of it was added before
+	several bool // kinds are asked for
+}
+
+// addWindow adds the window to its column, or divides it among several.
+func (a *adder) addWindow(w *adding) {
 	c := &a.columns
-	switch {
-	case a.grouping.Thread != nil:
-		a.divideByThread(column, g, size, of)
-	case a.grouping.Slot != nil:
-		a.divideBySlot(column, g, size, of)
-	default:
-		s := a.column(column, g, size)
-		s.absorb(&c.head, of)
-		if c.groups != nil || a.parts[g.part].cursor.query.Level.Services() {
-			s.apart = nil
+	if a.grouping.Divides() {
+		a.whole.absorbWindow(&c.head, w)
+	}
+	if a.grouping.DividesRows() {
+		a.divide(w)
+		return
+	}
+	s := a.column(w, a.by(w))
+	if a.grouping.Has(store.ByKind) {
+		s.absorb(withoutSums(c.head), w.of)
+	} else {
+		s.absorbWindow(&c.head, w)
+	}
+	if c.groups != nil || w.level.Services() {
+		s.apart = nil
+	}
+	s.add(c)
+	if w.several {
+		for i := range c.leaves {
+			s.addKind(w.kind, c.sum(i))
 		}
-		s.add(c)
 	}
 }
 
-// divideBySlot divides a window by when it was.
-func (a *adder) divideBySlot(column string, g *grouped, size, of int) {
-	c := &a.columns
-	a.whole.absorb(&c.head, of)
-	head := withoutSums(c.head)
-	bySlot, named := map[uint32]*sums{}, map[string]*sums{}
-	for i, leaf := range c.leaves {
-		slot := uint32(0)
-		if len(c.slot) > 0 {
-			slot = c.slot[i]
+// by lists the values of the dimensions that all rows of a window have in common.
+func (a *adder) by(w *adding) []string {
+	if len(a.grouping.By) == 0 {
+		return nil
+	}
+	by := make([]string, len(a.grouping.By))
+	for i, d := range a.grouping.By {
+		if label, ok := d.Label(); ok {
+			by[i] = w.series.of.labels[label]
+		} else if d == store.ByKind {
+			by[i] = w.kind
 		}
-		s := bySlot[slot]
-		if s == nil {
-			name := a.grouping.Slot(&c.head, slot)
-			if s = named[name]; s == nil {
-				s = a.column(column+name, g, size)
-				s.absorb(&head, of)
-				named[name] = s
+	}
+	return by
+}
+
+// divide divides the rows of a window among columns by thread and slot.
+func (a *adder) divide(w *adding) {
+	c, common, head := &a.columns, a.by(w), withoutSums(a.columns.head)
+	counted := map[*sums]bool{}
+	columnOf := func(thread, slot uint32) *sums {
+		by := slices.Clone(common)
+		for i, d := range a.grouping.By {
+			if d == store.BySlot {
+				by[i] = a.grouping.Slots.Part(&c.head, slot)
+			} else if d == store.ByThread && thread > 0 {
+				by[i] = c.threads[thread-1].Name
 			}
-			bySlot[slot] = s
 		}
-		s.addRow(c, i, s.slot(leaf))
+		s := a.column(w, by)
+		if !counted[s] {
+			counted[s] = true
+			s.absorb(head, w.of)
+		}
+		return s
 	}
-}
-
-// divideByThread divides a window among its threads.
-func (a *adder) divideByThread(column string, g *grouped, size, of int) {
-	c := &a.columns
-	a.whole.absorb(&c.head, of)
-	names := make([]string, len(c.threads)+1)
-	for i, t := range c.threads {
-		names[i+1] = a.grouping.Thread(t)
-	}
-	told := names
-	if !c.threadless() {
-		told = names[1:]
-	}
-	named := map[string]*sums{}
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(told))) {
-		named[name] = a.column(column+name, g, size)
-		named[name].absorb(threadHead(c, names, name), of)
-	}
+	threads, slots := a.grouping.Has(store.ByThread) && len(c.thread) > 0, a.grouping.Has(store.BySlot) && len(c.slot) > 0
+	known := map[[2]uint32]*sums{}
 	for i, leaf := range c.leaves {
-		name := ""
-		if len(c.thread) > 0 {
-			name = names[c.thread[i]]
+		var at [2]uint32
+		if threads {
+			at[0] = c.thread[i]
 		}
-		s := named[name]
+		if slots {
+			at[1] = c.slot[i]
+		}
+		s := known[at]
+		if s == nil {
+			s = columnOf(at[0], at[1])
+			known[at] = s
+		}
 		s.addRow(c, i, s.slot(leaf))
-	}
-}
-
-// threadless tells whether some row is of no thread.
-func (c *columns) threadless() bool {
-	return len(c.thread) == 0 && len(c.leaves) > 0 || slices.Contains(c.thread, 0)
-}
-
-// threadHead is a window's head as it is of some of its threads.
-func threadHead(c *columns, names []string, name string) *profile.Head {
-	h := withoutSums(c.head)
-	for i, t := range c.threads {
-		if names[i+1] == name {
-			h.Exact.Add(t.Exact)
+		if w.several {
+			s.addKind(w.kind, c.sum(i))
 		}
 	}
-	return &h
+	for i, t := range c.threads {
+		columnOf(uint32(i+1), 0).head.Exact.Add(t.Exact)
+	}
 }
 
 // withoutSums is a head without what adds up.
-func withoutSums(h profile.Head) profile.Head {
+func withoutSums(h profile.Head) *profile.Head {
 	h.Exact, h.Idle, h.Watched, h.Cost, h.Losses = profile.Exact{}, 0, 0, profile.Cost{}, nil
-	return h
+	return &h
+}
+
+// columnKey identifies a column: when its step starts, and the values of its dimensions.
+type columnKey struct {
+	start int64
+	by    string
+}
+
+func newColumnKey(start time.Time, by []string) (k columnKey) {
+	if !start.IsZero() {
+		k.start = start.UnixNano()
+	}
+	if len(by) == 1 {
+		k.by = by[0]
+	} else if len(by) > 1 {
+		var w writer
+		for _, value := range by {
+			w.text(value)
+		}
+		k.by = string(w)
+	}
+	return k
 }
 
 // sumKey is a column of one service.
-type sumKey struct{ column, service string }
+type sumKey struct {
+	columnKey
+	service string
+}
 
 // sums are what was added up. Those of a thread, or a slot, are of few of its service's
 // leaves, and there may be thousands of them: they have cells for these alone.
 type sums struct {
+	start   time.Time
+	by      []string // values of the dimensions
 	head    profile.Head
 	windows int
 	cells   []cell                // by leaf, or by slot
@@ -295,26 +256,52 @@ type sums struct {
 	group   int                   // whose the values of the cells are
 	groups  [store.Groups][]int64 // what was settled; one that no row was of is nil
 	apart   *apart                // nil: instances are not told apart
-	minutes store.Minutes         // that levels were observed in; nil: values are deltas
+	extras
+}
+
+// extras are what some columns have. The zero value is ready to use.
+type extras struct {
+	minutes store.Minutes  // that levels were observed in; nil: values are deltas
+	kinds   store.KindSums // what each kind has of the values, if several are asked for
+}
+
+func (e *extras) addKind(kind string, sum profile.Sum) {
+	if e.kinds == nil {
+		e.kinds = store.KindSums{}
+	}
+	e.kinds.Add(kind, sum)
+}
+
+// observed adds minutes that levels were observed in.
+func (e *extras) observed(minutes store.Minutes) {
+	if minutes == nil {
+		return
+	}
+	if e.minutes == nil {
+		e.minutes = store.Minutes{}
+	}
+	maps.Copy(e.minutes, minutes)
 }
 
 // cell is what a row adds to: one place in memory, since going there is most of
 // the work.
 type cell = profile.Sum
 
-func (a *adder) column(column string, g *grouped, size int) *sums {
-	k := sumKey{column, g.of.service}
+// column finds or adds the column of a window, or of a part of it.
+func (a *adder) column(w *adding, by []string) *sums {
+	g, start := w.series, a.grouping.StepOf(&a.columns.head)
+	k := sumKey{newColumnKey(start, by), g.of.service}
 	s := a.sums[k]
 	if s == nil {
-		s = &sums{group: g.group, apart: newApart(a.grouping.Apart, g.instance)}
-		if a.grouping.Divides() {
+		s = &sums{start: start, by: by, group: g.group, apart: newApart(a.grouping.MaxInstances, g.instance)}
+		if a.grouping.DividesRows() {
 			s.slots = map[uint32]int{}
 		}
 		a.sums[k] = s
 	}
 	s.observed(a.columns.minutes)
 	if s.slots == nil {
-		s.grow(size)
+		s.grow(w.size)
 	}
 	if s.group != g.group || s.apart != nil && s.apart.instance != g.instance {
 		s.settle()
@@ -324,17 +311,6 @@ func (a *adder) column(column string, g *grouped, size int) *sums {
 		}
 	}
 	return s
-}
-
-// observed adds minutes that levels were observed in.
-func (s *sums) observed(minutes store.Minutes) {
-	if minutes == nil {
-		return
-	}
-	if s.minutes == nil {
-		s.minutes = store.Minutes{}
-	}
-	maps.Copy(s.minutes, minutes)
 }
 
 // slot finds or makes the cell of a leaf.
@@ -415,6 +391,15 @@ func (s *sums) settle() {
 	}
 }
 
+// absorbWindow absorbs the head of a window once, however many kinds of it are added.
+func (s *sums) absorbWindow(h *profile.Head, w *adding) {
+	if w.first {
+		s.absorb(h, w.of)
+	} else {
+		store.AddType(&s.head, h.Types[0])
+	}
+}
+
 func (s *sums) absorb(h *profile.Head, windows int) {
 	absorb(&s.head, s.windows, h, windows)
 	s.windows += windows
@@ -433,7 +418,7 @@ func absorb(into *profile.Head, windows int, h *profile.Head, more int) {
 	case more == 0:
 		losses = h.Losses
 	default:
-		into.Absorb(h)
+		store.AbsorbHead(into, h)
 	}
 	for _, l := range losses {
 		into.AddLoss(l)
@@ -461,8 +446,19 @@ func (s *sums) addAll(c *columns) {
 		cell.Value += value
 		cell.Squares += float64(value) * float64(value)
 	}
-	for i := c.single; i < len(c.leaves); i++ {
-		cells[c.leaves[i]].Add(c.sum(i))
+	if c.variance != nil {
+		for i := c.single; i < len(c.leaves); i++ {
+			cells[c.leaves[i]].Add(c.sum(i))
+		}
+		return
+	}
+	for i := c.single; i < len(c.leaves); i++ { // without a sum per row
+		cell, n, value := &cells[c.leaves[i]], c.n[i], values[i]*scale
+		cell.N += n
+		cell.Value += value
+		if n > 0 {
+			cell.Squares += float64(value) * float64(value) / float64(n)
+		}
 	}
 }
 
@@ -484,7 +480,7 @@ func (s *sums) addRow(c *columns, i, at int) {
 
 // absorb adds what another adder has.
 func (a *adder) absorb(o *adder) {
-	a.damaged += o.damaged
+	a.summary.Absorb(&o.summary)
 	a.whole.absorb(&o.whole.head, o.whole.windows)
 	for k, s := range o.sums {
 		mine := a.sums[k]
@@ -498,6 +494,9 @@ func (a *adder) absorb(o *adder) {
 		}
 		mine.absorb(&s.head, s.windows)
 		mine.observed(s.minutes)
+		for kind, sum := range s.kinds {
+			mine.addKind(kind, sum)
+		}
 		if mine.apart != nil {
 			mine.settle()
 			mine.apart = mine.apart.absorb(s.apart)

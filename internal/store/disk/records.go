@@ -193,7 +193,7 @@ func (s records) ScanRecords(ctx context.Context, tenant string, q store.RecordQ
 		return c.refused
 	}
 	if c.damaged > 0 {
-		s.store.log.Error("records are damaged and left out", "tenant", tenant, "parts", c.damaged, "error", c.problem)
+		s.store.connection.log.Error("records are damaged and left out", "tenant", tenant, "parts", c.damaged, "error", c.problem)
 	}
 	return cmp.Or(err, damage)
 }
@@ -220,7 +220,7 @@ func (c *recordCursor) scan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	chosen := c.tenant.chosen(store.Query{Match: c.query.Select.Matches})
+	chosen := c.tenant.chosen(store.Query{Select: c.query.Select})
 	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
 	for _, of := range chosen {
 		days := append(list[of.number], unsure...)

@@ -20,20 +20,25 @@ import (
 // where the end of a table was lost, what names its entries tells how many there
 // were.
 
-// restore reads what the database holds of a tenant.
-func (d *database) restore(t *tenant) error {
-	for _, restore := range []func(*tenant) error{d.restorePlaces, d.restoreNames, d.restoreSeries, d.restoreSteps, d.restoreLimits, d.restoreClaims} {
-		if err := restore(t); err != nil {
+// restorer reads what the database holds of a tenant.
+type restorer struct {
+	db     *database
+	tenant *tenant
+}
+
+func (s *restorer) restore() error {
+	for _, restore := range []func() error{s.places, s.names, s.series, s.steps, s.limits, s.claims} {
+		if err := restore(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *database) restorePlaces(t *tenant) error {
-	p := t.places
+func (s *restorer) places() error {
+	p := s.tenant.places
 	var err error
-	p.tail, err = d.table(newKey(spacePlaces, t.name), table{p.size, p.lose, func(value []byte) bool {
+	p.tail, err = s.db.table(newKey(spacePlaces, s.tenant.name), table{p.size, p.lose, func(value []byte) bool {
 		r := reader{data: value}
 		var more []profile.Place
 		for len(r.data) > 0 && !r.bad {
@@ -48,10 +53,10 @@ func (d *database) restorePlaces(t *tenant) error {
 			p.list = append(p.list, place)
 		}
 		return true
-	}}, t.lost("places"))
+	}}, s.tenant.lost("places"))
 	if err == nil && p.tail.lost {
 		var most int64
-		if most, err = d.placesNamed(t); err == nil {
+		if most, err = s.placesNamed(); err == nil {
 			p.lose(uint32(min(most, int64(len(p.list))+mostLost)))
 		}
 	}
@@ -60,8 +65,8 @@ func (d *database) restorePlaces(t *tenant) error {
 }
 
 // placesNamed is how many places there must be for all calls of a tenant.
-func (d *database) placesNamed(t *tenant) (most int64, err error) {
-	err = d.walk(newKey(spaceCalls, t.name), func(rest, value []byte) error {
+func (s *restorer) placesNamed() (most int64, err error) {
+	err = s.db.walk(newKey(spaceCalls, s.tenant.name), func(rest, value []byte) error {
 		at := reader{data: rest[max(len(rest)-4, 0):]}
 		first := at.fixed()
 		if first == nobody { // a note of a tail
@@ -101,9 +106,9 @@ func lostHash(n uint64) (h profile.Hash) {
 	return h
 }
 
-func (d *database) restoreNames(t *tenant) error {
-	p, prefix, whole := t.places, newKey(spaceNames, t.name), true
-	err := d.walk(prefix, func(rest, value []byte) error {
+func (s *restorer) names() error {
+	p, prefix, whole := s.tenant.places, newKey(spaceNames, s.tenant.name), true
+	err := s.db.walk(prefix, func(rest, value []byte) error {
 		at, r := reader{data: rest}, reader{data: value}
 		number, frames := at.fixed(), r.frames()
 		if len(rest) != 4 || r.bad || len(r.data) > 0 || int64(number) >= int64(len(p.list)) {
@@ -113,22 +118,22 @@ func (d *database) restoreNames(t *tenant) error {
 		return nil
 	}, func(err error) {
 		whole = false
-		t.lost("names")(err)
+		s.tenant.lost("names")(err)
 	})
 	if err != nil || whole {
 		return err
 	}
 	for number := range p.list { // names that came since are newer than the damage, and hidden from walks by it
-		if err := d.restoreName(prefix, p, uint32(number)); err != nil {
+		if err := s.namesOf(prefix, p, uint32(number)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// restoreName reads the names of one place, if they are there and not damaged.
-func (d *database) restoreName(prefix key, p *places, number uint32) error {
-	value, err := d.value(append(key(nil), prefix...).number(number))
+// namesOf reads the names of one place, if they are there and not damaged.
+func (s *restorer) namesOf(prefix key, p *places, number uint32) error {
+	value, err := s.db.value(append(key(nil), prefix...).number(number))
 	if r := (reader{data: value}); err == nil && value != nil {
 		if frames := r.frames(); !r.bad && len(r.data) == 0 {
 			p.list[number].Names = frames
@@ -137,12 +142,12 @@ func (d *database) restoreName(prefix key, p *places, number uint32) error {
 	return err
 }
 
-func (d *database) restoreSeries(t *tenant) error {
+func (s *restorer) series() error {
 	var err error
-	t.tail, err = d.table(newKey(spaceSeries, t.name), table{func() int { return len(t.series) }, t.loseSeries, func(value []byte) bool {
+	s.tenant.tail, err = s.db.table(newKey(spaceSeries, s.tenant.name), table{func() int { return len(s.tenant.series) }, s.tenant.loseSeries, func(value []byte) bool {
 		if len(value) == 0 { // it is gone
-			t.free = append(t.free, uint32(len(t.series)))
-			t.loseSeries(uint32(len(t.series)) + 1)
+			s.tenant.free = append(s.tenant.free, uint32(len(s.tenant.series)))
+			s.tenant.loseSeries(uint32(len(s.tenant.series)) + 1)
 			return true
 		}
 		r := reader{data: value}
@@ -150,24 +155,24 @@ func (d *database) restoreSeries(t *tenant) error {
 		if r.bad || len(r.data) > 0 {
 			return false
 		}
-		t.restored(t.appendSeries(labels))
+		s.tenant.restored(s.tenant.appendSeries(labels))
 		return true
-	}}, t.lost("series"))
-	if err == nil && t.tail.lost {
+	}}, s.tenant.lost("series"))
+	if err == nil && s.tenant.tail.lost {
 		var most int64
-		if most, err = d.seriesNamed(t); err == nil {
-			t.loseSeries(uint32(min(most, int64(len(t.series))+mostLost)))
+		if most, err = s.seriesNamed(); err == nil {
+			s.tenant.loseSeries(uint32(min(most, int64(len(s.tenant.series))+mostLost)))
 		}
 	}
-	t.saved = len(t.series)
+	s.tenant.saved = len(s.tenant.series)
 	return err
 }
 
 // seriesNamed is how many series there must be for all windows and records of a tenant,
 // and for windows that others contain.
-func (d *database) seriesNamed(t *tenant) (most int64, err error) {
-	for _, prefix := range append(t.windowSpaces(), newKey(spaceRecords, t.name)) {
-		err := d.walk(prefix, func(rest, _ []byte) error {
+func (s *restorer) seriesNamed() (most int64, err error) {
+	for _, prefix := range append(s.tenant.windowSpaces(), newKey(spaceRecords, s.tenant.name)) {
+		err := s.db.walk(prefix, func(rest, _ []byte) error {
 			r := reader{data: rest}
 			r.fixed() // the day
 			r.text()
@@ -195,32 +200,32 @@ func (t *tenant) windowSpaces() (all []key) {
 // levels are all that windows lie in.
 var levels = append([]store.Level{store.Raw}, store.RolledUp()...)
 
-// restoreSteps reads which steps are stale. Where that cannot be told all are of
+// steps reads which steps are stale. Where that cannot be told all are of
 // the days that there are windows of: a question that takes one for whole would
 // leave out what came late.
-func (d *database) restoreSteps(t *tenant) error {
+func (s *restorer) steps() error {
 	unknown := false
-	err := d.walk(newKey(spaceStale, t.name), func(rest, _ []byte) error {
+	err := s.db.walk(newKey(spaceStale, s.tenant.name), func(rest, _ []byte) error {
 		if len(rest) != 9 || rest[0] > byte(store.Service1d) {
 			return errDamaged
 		}
 		start := time.Unix(0, int64(binary.BigEndian.Uint64(rest[1:]))).UTC()
-		t.stale[store.Step{Level: store.Level(rest[0]), Start: start}] = true
+		s.tenant.stale[store.Step{Level: store.Level(rest[0]), Start: start}] = true
 		return nil
 	}, func(err error) {
 		unknown = true
-		t.lost("steps to be added up")(err)
+		s.tenant.lost("steps to be added up")(err)
 	})
 	if err != nil || !unknown {
 		return err
 	}
-	c := &cursor{db: d, tenant: t, query: store.Query{From: firstStart, To: lastStart}}
+	c := &cursor{db: s.db, tenant: s.tenant, query: store.Query{From: firstStart, To: lastStart}}
 	list, err := c.days()
 	for _, n := range list {
 		for at := dayTime(n); at.Before(dayTime(n + 1)); at = at.Add(time.Minute) {
 			for _, step := range store.Steps(at) {
-				if _, ok := t.stale[step]; !ok {
-					t.stale[step] = false
+				if _, ok := s.tenant.stale[step]; !ok {
+					s.tenant.stale[step] = false
 				}
 			}
 		}
@@ -231,24 +236,24 @@ func (d *database) restoreSteps(t *tenant) error {
 	return err
 }
 
-// restoreLimits reads what was dropped. Where that is damaged answers do not tell
+// limits reads what was dropped. Where that is damaged answers do not tell
 // of it until more is.
-func (d *database) restoreLimits(t *tenant) error {
+func (s *restorer) limits() error {
 	for _, level := range append(slices.Clone(levels), recordLevel) {
-		value, closer, err := d.Get(droppedKey(t.name, level))
+		value, closer, err := s.db.Get(droppedKey(s.tenant.name, level))
 		if errors.Is(err, pebble.ErrNotFound) {
 			continue
 		}
 		if err == nil {
 			if len(value) == 4 {
-				t.dropped[level] = binary.BigEndian.Uint32(value)
+				s.tenant.dropped[level] = binary.BigEndian.Uint32(value)
 			} else {
-				t.lost("limits")(errDamaged)
+				s.tenant.lost("limits")(errDamaged)
 			}
 			err = closer.Close()
 		}
 		if isDamage(err) {
-			t.lost("limits")(err)
+			s.tenant.lost("limits")(err)
 		} else if err != nil {
 			return err
 		}
@@ -256,8 +261,8 @@ func (d *database) restoreLimits(t *tenant) error {
 	return nil
 }
 
-// restoreDictionary reads the stacks of a service.
-func (d *database) restoreDictionary(t *tenant, service string) (*dictionary, error) {
+// dictionary reads the stacks of a service.
+func (s *restorer) dictionary(service string) (*dictionary, error) {
 	dictionary := &dictionary{service: service}
 	lost := func(what string) func(error) {
 		return func(err error) { dictionary.problems.add(what, err) }
@@ -268,9 +273,9 @@ func (d *database) restoreDictionary(t *tenant, service string) (*dictionary, er
 			calls = append(calls, lostCall(len(calls)))
 		}
 	}
-	prefix := newKey(spaceCalls, t.name).text(service)
+	prefix := newKey(spaceCalls, s.tenant.name).text(service)
 	var err error
-	dictionary.tail, err = d.table(prefix, table{func() int { return len(calls) }, pad, func(value []byte) bool {
+	dictionary.tail, err = s.db.table(prefix, table{func() int { return len(calls) }, pad, func(value []byte) bool {
 		more, ok := decodeCalls(value, len(calls))
 		if ok {
 			calls = append(calls, more...)
@@ -280,7 +285,7 @@ func (d *database) restoreDictionary(t *tenant, service string) (*dictionary, er
 	if err != nil {
 		return nil, err
 	}
-	leaves, end, err := d.restoreLeaves(t, service, lost("stacks"))
+	leaves, end, err := s.leaves(service, lost("stacks"))
 	if err != nil {
 		return nil, err
 	}
@@ -294,19 +299,19 @@ func (d *database) restoreDictionary(t *tenant, service string) (*dictionary, er
 		}
 	}
 	dictionary.leavesTail = end
-	dictionary.restore(t.places, calls, leaves)
+	dictionary.restore(s.tenant.places, calls, leaves)
 	return dictionary, nil
 }
 
-// restoreLeaves reads the calls that samples end at; nobody where that is lost.
-func (d *database) restoreLeaves(t *tenant, service string, lost func(error)) (leaves []uint32, end tail, err error) {
+// leaves reads the calls that samples end at; nobody where that is lost.
+func (s *restorer) leaves(service string, lost func(error)) (leaves []uint32, end tail, err error) {
 	pad := func(size uint32) {
 		for len(leaves) < int(size) {
 			leaves = append(leaves, nobody)
 		}
 	}
-	prefix := newKey(spaceLeaves, t.name).text(service)
-	end, err = d.table(prefix, table{func() int { return len(leaves) }, pad, func(value []byte) bool {
+	prefix := newKey(spaceLeaves, s.tenant.name).text(service)
+	end, err = s.db.table(prefix, table{func() int { return len(leaves) }, pad, func(value []byte) bool {
 		more, ok := decodeLeaves(value)
 		if ok {
 			leaves = append(leaves, more...)
@@ -315,7 +320,7 @@ func (d *database) restoreLeaves(t *tenant, service string, lost func(error)) (l
 	}}, lost)
 	if err == nil && end.lost {
 		var most int64
-		if most, err = d.leavesNamed(t, service); err == nil {
+		if most, err = s.leavesNamed(service); err == nil {
 			pad(uint32(min(most, int64(len(leaves))+mostLost)))
 		}
 	}
@@ -324,16 +329,16 @@ func (d *database) restoreLeaves(t *tenant, service string, lost func(error)) (l
 
 // leavesNamed is how many leaves there must be for all windows of a service. It
 // reads them all.
-func (d *database) leavesNamed(t *tenant, service string) (most int64, err error) {
+func (s *restorer) leavesNamed(service string) (most int64, err error) {
 	for _, level := range levels {
-		c := &cursor{db: d, tenant: t, query: store.Query{Level: level, From: firstStart, To: lastStart}}
+		c := &cursor{db: s.db, tenant: s.tenant, query: store.Query{Level: level, From: firstStart, To: lastStart}}
 		list, err := c.days()
 		if closing := c.close(); err == nil {
 			err = closing
 		}
 		for _, n := range list {
 			if err == nil {
-				err = d.walk(levelKey(t.name, level).number(n).text(service), func(_, value []byte) error {
+				err = s.db.walk(levelKey(s.tenant.name, level).number(n).text(service), func(_, value []byte) error {
 					w, ok := decodeWindow(value)
 					if !ok {
 						return errDamaged

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/storetest"
 )
@@ -121,7 +122,7 @@ func TestRollsWhilePut(t *testing.T) {
 	for _, w := range windows {
 		want += w.Total(0)
 	}
-	m, err := s.Merge(context.Background(), tenantName, []store.Query{{Level: minute.Level, From: minute.Start, To: minute.Start.Add(time.Minute)}}, "cpu", store.Grouping{})
+	m, err := s.Merge(context.Background(), tenantName, storetest.Of("cpu", store.Query{Level: minute.Level, From: minute.Start, To: minute.Start.Add(time.Minute)}), store.Grouping{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,8 +271,11 @@ func rollDamaged(t *testing.T, s *Store) (parts int) {
 // were damaged when they were added up.
 func rolled(t *testing.T, s *Store, level store.Level, service string) (windows int, lost int64) {
 	t.Helper()
-	q := store.Query{Level: level, Service: service, From: storetest.Epoch.Add(-48 * time.Hour), To: storetest.Epoch.Add(48 * time.Hour)}
-	m, err := s.Merge(context.Background(), tenantName, []store.Query{q}, "cpu", store.Grouping{})
+	q := store.Query{Level: level, From: storetest.Epoch.Add(-48 * time.Hour), To: storetest.Epoch.Add(48 * time.Hour)}
+	if service != "" {
+		q.Select = spec.Selector{{Label: store.ServiceLabel, Op: spec.Equal, Value: service}}
+	}
+	m, err := s.Merge(context.Background(), tenantName, storetest.Of("cpu", q), store.Grouping{})
 	if err != nil {
 		t.Fatal(err)
 	}

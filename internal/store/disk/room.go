@@ -13,7 +13,7 @@ import (
 
 // room refuses to write to a disk with less than some bytes left. A database that
 // runs out of it in the middle of a write has to be opened again, or ends the process.
-func (s *Store) room(reserve uint64) error {
+func (s *connection) room(reserve uint64) error {
 	free, readOnly, err := free(s.options.Dir)
 	if err != nil {
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
@@ -32,8 +32,9 @@ const forDrops = 4
 
 // fit refuses commits that there is no room for, and gives the others. What drops
 // days makes room, and takes next to none.
-func (s *Store) fit(group []*commit) (may []*commit, err error) {
-	full := s.room(s.options.Reserve)
+func (s *committer) fit(group []*commit) (may []*commit, err error) {
+	reserve := s.connection.options.Reserve
+	full := s.connection.room(reserve)
 	if full == nil {
 		return group, nil
 	}
@@ -47,7 +48,7 @@ func (s *Store) fit(group []*commit) (may []*commit, err error) {
 	if len(may) == 0 {
 		return nil, nil
 	}
-	return may, s.room(s.options.Reserve / forDrops)
+	return may, s.connection.room(reserve / forDrops)
 }
 
 // openBytes is what opening a database writes besides what its logs hold.
@@ -56,7 +57,7 @@ const openBytes = 4 << 20
 // roomToOpen refuses to open a database to be written on a disk that is read-only,
 // or has no room for what its logs hold: Pebble writes that out first, and would
 // try for ever.
-func (s *Store) roomToOpen() error {
+func (s *connection) roomToOpen() error {
 	names, err := s.options.fs.List(s.options.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is made

@@ -8,6 +8,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk"
 	"atys.dev/atys/internal/store/storetest"
@@ -50,7 +51,7 @@ func TestServicesTimesStacks(t *testing.T) {
 		}
 	}
 	for _, i := range []int{0, 1, services - 1} {
-		m, err := s.Merge(t.Context(), tenant, []store.Query{{Service: fmt.Sprint("service-", i), From: storetest.Epoch, To: always().To}}, "cpu", store.Grouping{})
+		m, err := s.Merge(t.Context(), tenant, storetest.Of("cpu", store.Query{Select: spec.Selector{{Label: store.ServiceLabel, Op: spec.Equal, Value: fmt.Sprint("service-", i)}}, From: storetest.Epoch, To: always().To}), store.Grouping{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +81,7 @@ func TestThreadsTimesStacks(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	m, err := s.Merge(t.Context(), tenant, []store.Query{always()}, "cpu", store.Grouping{Thread: func(t profile.Thread) string { return t.Name }})
+	m, err := s.Merge(t.Context(), tenant, storetest.Of("cpu", always()), store.Grouping{By: []store.Dimension{store.ByThread}})
 	runtime.ReadMemStats(&after)
 	if err != nil || len(m.Columns) != threads {
 		t.Fatalf("%d columns, %v", len(m.Columns), err)
@@ -94,7 +95,7 @@ func TestThreadsTimesStacks(t *testing.T) {
 			n += sum.N
 		}
 		if n != stacks/threads || len(c.Sums) > stacks/threads {
-			t.Errorf("%s: %d samples of %d stacks", c.Key, n, len(c.Sums))
+			t.Errorf("%s: %d samples of %d stacks", c.By, n, len(c.Sums))
 		}
 	}
 }

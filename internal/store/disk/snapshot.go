@@ -54,7 +54,7 @@ const snapshotMark = ".snapshot-"
 
 // removeSnapshots removes what a crash has left: as long as it is there no file of
 // the store is ever given back to the disk. The store is open, by nobody else.
-func (s *Store) removeSnapshots() {
+func (s *connection) removeSnapshots() {
 	beside := filepath.Dir(s.options.Dir)
 	entries, err := os.ReadDir(beside)
 	if err != nil {

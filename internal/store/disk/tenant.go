@@ -2,8 +2,10 @@ package disk
 
 import (
 	"cmp"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
@@ -53,9 +55,24 @@ type series struct {
 	last     evidence // that it has windows; guarded by the tenant's rolling
 }
 
+// registry has the tenants that somebody asked for, and their dictionaries in memory.
+type registry struct {
+	log   *slog.Logger
+	limit int64         // of calls in memory
+	calls atomic.Int64  // of all dictionaries in memory
+	uses  atomic.Uint64 // of dictionaries: what was used when
+
+	tenantsMu sync.Mutex // guards all below
+	tenants   map[string]*tenant
+}
+
+func newRegistry(log *slog.Logger, limit int64) *registry {
+	return &registry{log: log, limit: limit, tenants: map[string]*tenant{}}
+}
+
 // tenant finds a tenant, and reads what the database holds of it when it is
 // first asked for.
-func (s *Store) tenant(db *database, name string) (*tenant, error) {
+func (s *registry) tenant(db *database, name string) (*tenant, error) {
 	s.tenantsMu.Lock()
 	defer s.tenantsMu.Unlock()
 	if t := s.tenants[name]; t != nil {
@@ -63,7 +80,7 @@ func (s *Store) tenant(db *database, name string) (*tenant, error) {
 	}
 	t := &tenant{name: name, places: newPlaces(), dictionaries: map[string]*dictionary{}, numbers: map[string]uint32{},
 		stale: map[store.Step]bool{}, dropped: map[store.Level]uint32{}, claimed: map[uint32]bool{}}
-	if err := db.restore(t); err != nil {
+	if err := (&restorer{db, t}).restore(); err != nil {
 		return nil, err
 	}
 	for _, said := range t.problems.said {
@@ -141,7 +158,7 @@ func (t *tenant) chosen(q store.Query) (chosen []*series) {
 	all := slices.Clone(t.series) // numbers are given to others meanwhile
 	t.mu.Unlock()
 	for _, s := range all {
-		if s != nil && (q.Service == "" || s.service == q.Service) && (q.Match == nil || q.Match(s.labels)) {
+		if s != nil && q.Select.Matches(s.labels) {
 			chosen = append(chosen, s)
 		}
 	}
@@ -151,16 +168,16 @@ func (t *tenant) chosen(q store.Query) (chosen []*series) {
 // shelf is the dictionaries of one tenant that somebody has taken. They stay
 // loaded until it is put back: two copies of one would number apart.
 type shelf struct {
-	store  *Store
-	db     *database
-	tenant *tenant
+	registry *registry
+	db       *database
+	tenant   *tenant
 
 	mu    sync.Mutex // guards all below
 	taken map[string]*dictionary
 }
 
-func (s *Store) shelf(db *database, t *tenant) *shelf {
-	return &shelf{store: s, db: db, tenant: t, taken: map[string]*dictionary{}}
+func (s *registry) shelf(db *database, t *tenant) *shelf {
+	return &shelf{registry: s, db: db, tenant: t, taken: map[string]*dictionary{}}
 }
 
 // take gives the dictionary of a service.
@@ -201,14 +218,14 @@ func (f *shelf) load(service string) (*dictionary, error) {
 	if d := t.use(service); d != nil { // somebody else was faster
 		return d, nil
 	}
-	d, err := f.db.restoreDictionary(t, service)
+	d, err := (&restorer{f.db, t}).dictionary(service)
 	if err != nil {
 		return nil, err
 	}
 	for _, said := range d.problems.said {
-		f.store.log.Error("stacks of a service are damaged, and shown as such", "tenant", t.name, "service", service, "problem", said)
+		f.registry.log.Error("stacks of a service are damaged, and shown as such", "tenant", t.name, "service", service, "problem", said)
 	}
-	d.loaded = &f.store.calls
+	d.loaded = &f.registry.calls
 	d.loaded.Add(int64(len(d.calls)))
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -245,16 +262,16 @@ func (f *shelf) putBack() {
 	f.tenant.mu.Lock()
 	for _, d := range f.taken {
 		d.users--
-		d.used = f.store.uses.Add(1)
+		d.used = f.registry.uses.Add(1)
 	}
 	f.tenant.mu.Unlock()
-	f.store.unload()
+	f.registry.unload()
 }
 
 // unload drops dictionaries that nobody uses, those first that were not used for
 // longest, while there are more calls than options allow.
-func (s *Store) unload() {
-	if s.calls.Load() <= s.options.Calls {
+func (s *registry) unload() {
+	if s.calls.Load() <= s.limit {
 		return
 	}
 	s.tenantsMu.Lock()
@@ -276,7 +293,7 @@ func (s *Store) unload() {
 	}
 	slices.SortFunc(all, func(a, b idle) int { return cmp.Compare(a.used, b.used) })
 	for _, i := range all {
-		if s.calls.Load() <= s.options.Calls {
+		if s.calls.Load() <= s.limit {
 			return
 		}
 		i.tenant.forget(i.dictionary)

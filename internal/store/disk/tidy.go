@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -76,7 +77,7 @@ func (s *Store) tidy(ctx context.Context, db *database, tenant string) error {
 	if len(suspects) > 0 {
 		if err := db.search(ctx, t, suspects); err != nil {
 			if isDamage(err) { // what cannot be read may be theirs
-				s.log.Warn("windows are damaged, and no series is given back", "tenant", tenant, "error", err)
+				s.connection.log.Warn("windows are damaged, and no series is given back", "tenant", tenant, "error", err)
 				return nil
 			}
 			return err
@@ -90,14 +91,14 @@ func (s *Store) tidy(ctx context.Context, db *database, tenant string) error {
 	defer t.mu.Unlock()
 	t.giveBack(suspects)
 	for _, service := range unused {
-		t.clear(service, s)
+		t.clear(service, &s.calls)
 	}
 	return nil
 }
 
 // suspects begins a new generation, and gives the series that may be gone, by their
 // service and number.
-func (s *Store) suspects(t *tenant) map[string]map[uint32]*series {
+func (s *committer) suspects(t *tenant) map[string]map[uint32]*series {
 	s.applying.Lock() // what is being applied is written by then, and found
 	defer s.applying.Unlock()
 	t.mu.Lock()
@@ -252,7 +253,7 @@ func (d *database) unused(t *tenant) (services []string, err error) {
 
 // clear has a service begin with no stacks, unless it has series again, or somebody
 // is reading it. The tenant is locked, and no dictionary is being loaded.
-func (t *tenant) clear(service string, s *Store) {
+func (t *tenant) clear(service string, loaded *atomic.Int64) {
 	for _, of := range t.series {
 		if of != nil && of.service == service {
 			return
@@ -265,7 +266,7 @@ func (t *tenant) clear(service string, s *Store) {
 		if d.users > 0 || d.cleared {
 			return
 		}
-		s.calls.Add(-int64(len(d.calls)))
+		loaded.Add(-int64(len(d.calls)))
 	}
-	t.dictionaries[service] = &dictionary{service: service, loaded: &s.calls, cleared: true}
+	t.dictionaries[service] = &dictionary{service: service, loaded: loaded, cleared: true}
 }

@@ -195,7 +195,7 @@ func (s *Store) checkService(ctx context.Context, db *database, t *tenant, servi
 		tell(fmt.Sprintf("tenant %q, service %q: %s", t.name, service, said))
 	}
 	for _, level := range levels {
-		c := s.cursor(db, t, store.Query{Level: level, To: lastStart})
+		c := newCursor(s.connection.log, db, t, store.Query{Level: level, To: lastStart})
 		c.reported = func(of *series, at time.Time, err error) {
 			tell(fmt.Sprintf("tenant %q, level %s: windows of %s from %s on: %v", t.name, level, of.written, at.UTC().Format(time.DateTime), err))
 		}

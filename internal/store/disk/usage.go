@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -85,10 +86,16 @@ func (u *usage) unwritten(d *database, log int64) (sum int64) {
 	return min(sum, log)
 }
 
+// meter measures what tenants take, and refuses what their quotas have no room for.
+type meter struct {
+	quotas store.Quotas
+	log    *slog.Logger
+}
+
 // allow refuses what a tenant has no room for, before it is looked at.
-func (s *Store) allow(db *database, t *tenant, level store.Level) error {
-	quota := s.options.Quotas.Of(t.name)
-	if quota.Bytes == 0 || !s.full(db, t, quota, level, 0, &s.applying) {
+func (s *committer) allow(db *database, t *tenant, level store.Level) error {
+	quota := s.meter.quotas.Of(t.name)
+	if quota.Bytes == 0 || !s.meter.full(db, t, quota, level, 0, &s.applying) {
 		return nil
 	}
 	return &store.QuotaError{What: "bytes", Limit: quota.Bytes, Later: true}
@@ -102,10 +109,10 @@ func (held) Unlock() {}
 
 // within gives the commits of a group that there is room for; the others have
 // failed. No commit is being applied.
-func (s *Store) within(db *database, group []*commit) (may []*commit) {
+func (s *meter) within(db *database, group []*commit) (may []*commit) {
 	more := map[*tenant]int64{} // bytes of the group
 	for _, c := range group {
-		quota := s.options.Quotas.Of(c.tenant.name)
+		quota := s.quotas.Of(c.tenant.name)
 		level := store.Service1h // or any above the raw one
 		if c.sent {
 			level = store.Raw
@@ -122,7 +129,7 @@ func (s *Store) within(db *database, group []*commit) (may []*commit) {
 
 // full tells whether a tenant, with what is about to be written, has as much as it
 // may. Where it seems so it is measured, while nothing is applied.
-func (s *Store) full(db *database, t *tenant, quota store.Quota, level store.Level, more int64, applying sync.Locker) bool {
+func (s *meter) full(db *database, t *tenant, quota store.Quota, level store.Level, more int64, applying sync.Locker) bool {
 	t.mu.Lock()
 	u := t.usage
 	t.mu.Unlock()
@@ -175,7 +182,7 @@ func (t *tenant) spans() (all []span) {
 }
 
 // measure finds out what a tenant takes. Nothing is being applied.
-func (s *Store) measure(db *database, t *tenant) (*store.Usage, error) {
+func (s *meter) measure(db *database, t *tenant) (*store.Usage, error) {
 	for {
 		before := db.Metrics()
 		u, err := s.measureOnce(db, t, int64(before.WAL.Size))
@@ -187,7 +194,7 @@ func (s *Store) measure(db *database, t *tenant) (*store.Usage, error) {
 }
 
 // measureOnce measures where the log holds so many bytes that are in no file.
-func (s *Store) measureOnce(db *database, t *tenant, log int64) (*store.Usage, error) {
+func (s *meter) measureOnce(db *database, t *tenant, log int64) (*store.Usage, error) {
 	u := &store.Usage{Levels: map[store.Level]store.LevelUsage{}}
 	estimated := false
 	for _, one := range t.spans() {
@@ -247,7 +254,7 @@ func (s *Store) Usage(ctx context.Context, tenant string) (*store.Usage, error) 
 		return nil, err
 	}
 	s.applying.Lock()
-	u, err := s.measure(db, t)
+	u, err := s.meter.measure(db, t)
 	s.applying.Unlock()
 	if err != nil {
 		return nil, err

@@ -168,7 +168,7 @@ func TestUpgradeKeepsClaims(t *testing.T) {
 	asVersion3(t, dir)
 	s = openOn(t, dir, nil)
 	put(storetest.Batch(profile.Run{1}, one))
-	got, err := s.Merge(t.Context(), "t", []store.Query{everything()}, "page-faults", store.Grouping{})
+	got, err := s.Merge(t.Context(), "t", storetest.Of("page-faults", everything()), store.Grouping{})
 	if err != nil || got.Columns[0].Windows != 2 {
 		t.Errorf("%v windows, %v", got.Columns, err)
 	}
@@ -201,7 +201,7 @@ func TestPartOfCPUOfVersion3(t *testing.T) {
 	data := encodeWindow(w, leaves{rows: []uint32{0}})
 	data[0] = oldestVersion
 	var all typeCollector
-	if !all.read(data, store.Raw) || all.Sorted()[0].Base != profile.BaseNone {
+	if !all.read(data, &store.Query{}) || all.Sorted()[0].Base != profile.BaseNone {
 		t.Errorf("types are %v", all.Sorted())
 	}
 	if got, ok := decodeWindow(data); !ok || got.Head.Types[0].Base != profile.BaseNone {

@@ -20,7 +20,7 @@ import (
 //	          as many samples have on average | those of the following that there are:
 //	          variance of the first type | of each later type | thread | context | slot |
 //	          peer, a leaf plus one | groups; of how many windows, but of one as it was
-//	          cut, and of none (lost.go); how many instances were recorded of how many;
+//	          cut, and of none (rollup.go); how many instances were recorded of how many;
 //	          how often was sampled, and why; how long slots are; minutes of a level
 //	head      duration, design, exact, idle, watched, clock, losses, comments, cost
 //	threads, contexts, exemplars

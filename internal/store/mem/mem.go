@@ -213,7 +213,7 @@ func (s *Store) chosen(name string, q store.Query) (t *tenant, entries []*entry,
 	}
 	for _, e := range t.seen {
 		w := e.window
-		if e.key.level == q.Level && (q.Service == "" || w.Series[store.ServiceLabel] == q.Service) && (q.Match == nil || q.Match(w.Series)) &&
+		if e.key.level == q.Level && q.Select.Matches(w.Series) && (q.Kinds == nil || len(typesOf(w.Head.Types, q)) > 0) &&
 			store.TaskMatches(q.Task, w.Head.Task) && !w.Head.Start.Before(q.From) && w.Head.Start.Before(q.To) {
 			entries = append(entries, e)
 		}
@@ -293,25 +293,51 @@ func (t *tenant) window(e *entry) *profile.Window {
 }
 
 // Merge adds windows up; see store.Store.
-func (s *Store) Merge(_ context.Context, name string, parts []store.Query, kind string, g store.Grouping) (*store.Merged, error) {
+func (s *Store) Merge(_ context.Context, name string, parts []store.Query, g store.Grouping) (*store.Merged, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, err := s.open(name)
 	if err != nil {
 		return nil, err
 	}
-	m := newMerger(t, kind, g)
+	m := newMerger(t, g)
 	for _, q := range parts {
 		_, entries, err := s.chosen(name, q)
 		if err != nil {
 			return nil, err
 		}
-		m.cover(entries)
+		m.cover(entries, q)
 		for _, e := range entries {
-			m.add(e)
+			m.add(e, q)
 		}
 	}
 	return m.finish(), nil
+}
+
+// Heads gives the heads of windows; see store.Windows.
+func (s *Store) Heads(_ context.Context, name string, parts []store.Query, each func(store.Head) error) error {
+	var heads []store.Head
+	s.mu.Lock()
+	for _, q := range parts {
+		t, entries, err := s.chosen(name, q)
+		if err != nil {
+			s.mu.Unlock()
+			return err
+		}
+		for _, e := range entries {
+			w := t.window(e)
+			head := store.Head{Series: w.Target, Head: &w.Head, N: w.N(), Of: max(e.window.Of, 1)}
+			w.Types = typesOf(w.Types, q)
+			heads = append(heads, head)
+		}
+	}
+	s.mu.Unlock()
+	for _, h := range heads {
+		if err := each(h); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Types lists value types; see store.Store.
@@ -325,7 +351,7 @@ func (s *Store) Types(_ context.Context, name string, parts []store.Query) ([]pr
 			return nil, err
 		}
 		for _, e := range entries {
-			for _, t := range e.window.Head.Types {
+			for _, t := range typesOf(e.window.Head.Types, q) {
 				all.Add(t)
 			}
 		}

@@ -2,6 +2,7 @@ package mem
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -14,17 +15,17 @@ import (
 // merger adds windows up, slowly and plainly.
 type merger struct {
 	tenant        *tenant
-	kind          string
 	grouping      store.Grouping
+	several       bool // kinds are asked for
 	columns       map[string]*column
-	whole         column // of all windows, where columns are by thread
+	whole         column // of all windows, where a window can be in several columns
 	merged        *store.Merged
-	calls, places map[profile.Hash]int      // of the forest
-	covered       map[string]store.Coverage // by series whose values are levels
-	rolling       *store.Step               // that is rolled up: rows keep what divides them; nil: they are merged
-	exemplars     []profile.Exemplar        // of what is rolled up, whose stacks are calls
-	contexts      []profile.Context         // of these: ContextID i is contexts[i-1]
-	slot          time.Duration             // of what is rolled up
+	calls, places map[profile.Hash]int         // of the forest
+	covered       map[[2]string]store.Coverage // by series and kind whose values are levels
+	rolling       *store.Step                  // that is rolled up: rows keep what divides them; nil: they are merged
+	exemplars     []profile.Exemplar           // of what is rolled up, whose stacks are calls
+	contexts      []profile.Context            // of these: ContextID i is contexts[i-1]
+	slot          time.Duration                // of what is rolled up
 }
 
 // cellKey is what rows are added up by: their stack and, in a roll-up, what divides them.
@@ -36,45 +37,63 @@ type cellKey struct {
 }
 
 type column struct {
+	by        []string
+	start     time.Time
 	head      profile.Head
 	windows   int
 	minutes   store.Minutes // that levels were observed in; nil: values are deltas
 	sums      map[cellKey]*store.Sum
+	kinds     store.KindSums           // if several are asked for
 	instances map[string]map[int]int64 // by call; nil: they are not told apart
 }
 
-func newMerger(t *tenant, kind string, g store.Grouping) *merger {
-	return &merger{tenant: t, kind: kind, grouping: g, columns: map[string]*column{}, merged: &store.Merged{Forest: &profile.Forest{}},
+func newMerger(t *tenant, g store.Grouping) *merger {
+	return &merger{tenant: t, grouping: g, columns: map[string]*column{}, merged: &store.Merged{Forest: &profile.Forest{}},
 		calls: map[profile.Hash]int{}, places: map[profile.Hash]int{}}
 }
 
-func (m *merger) add(e *entry) {
+// add adds the values that a window has of some kinds.
+func (m *merger) add(e *entry, q store.Query) {
 	w := m.tenant.window(e)
-	at := w.TypeIndex(m.kind)
-	if at < 0 {
+	windows, head := max(e.window.Of, 1), w.Head
+	head.Types = typesOf(w.Types, q)
+	if len(head.Types) == 0 {
 		return
-	}
-	if m.grouping.Look != nil {
-		m.grouping.Look(w.Target, &w.Head, w.N(), max(e.window.Of, 1))
-		return
-	}
-	group, windows := store.Group(w.Target), max(e.window.Of, 1)
-	weight, minutes := m.weigh(e, w, at)
-	key := ""
-	if m.grouping.Key != nil {
-		key = m.grouping.Key(w.Target, &w.Head)
-	}
-	head := w.Head
-	head.Types = []profile.ValueType{w.Types[at]}
-	if m.grouping.Divides() {
-		m.whole.absorb(&head, windows)
-		m.addDivided(key, w, head, windows)
-	} else {
-		m.column(key).absorb(&head, windows)
 	}
 	m.addExemplars(e, w)
+	m.merged.Summary.Add(w.Target, &head)
+	if m.grouping.Divides() {
+		m.whole.absorb(&head, windows)
+	} else {
+		m.column(m.by(w, profile.Row{}, "")).absorb(&head, windows)
+	}
+	for at, t := range w.Types {
+		if q.Measures(t.Kind) {
+			m.several = len(q.Kinds) > 1
+			m.addType(e, w, at, windows)
+		}
+	}
+}
+
+// typesOf lists the types that a query asks for.
+func typesOf(types []profile.ValueType, q store.Query) (some []profile.ValueType) {
+	for _, t := range types {
+		if q.Measures(t.Kind) {
+			some = append(some, t)
+		}
+	}
+	return some
+}
+
+// addType adds the values of one type.
+func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
+	kind, group := w.Types[at].Kind, store.Group(w.Target)
+	weight, minutes := m.weigh(e, w, at)
+	if m.grouping.Divides() {
+		m.addHeads(w, at, windows)
+	}
 	for i, row := range w.Rows.All() {
-		c := m.column(key + m.part(w, row))
+		c := m.column(m.by(w, row, kind))
 		if e.window.Groups != nil || e.key.level.Services() {
 			c.instances = nil
 		}
@@ -88,6 +107,9 @@ func (m *merger) add(e *entry) {
 		sum := w.Types[at].Variance.Known(row.Sum(at))
 		sum.Value, sum.Squares = int64(math.Round(float64(sum.Value)*weight)), sum.Squares*weight*weight
 		s.Add(sum)
+		if m.several {
+			c.kinds.Add(kind, sum)
+		}
 		if e.window.Groups != nil && at == 0 {
 			for g := range s.Groups {
 				s.Groups[g] += e.window.Groups[i*store.Groups+g]
@@ -95,22 +117,24 @@ func (m *merger) add(e *entry) {
 		} else {
 			s.Groups[group] += sum.Value
 		}
-		c.addApart(store.Instance(w.Target), cell.call, sum.Value, m.grouping.Apart)
+		c.addApart(store.Instance(w.Target), cell.call, sum.Value, m.grouping.MaxInstances)
 	}
 }
 
 // cover notes how the windows of each series share minutes, where their values are levels.
-func (m *merger) cover(entries []*entry) {
-	m.covered = map[string]store.Coverage{}
+func (m *merger) cover(entries []*entry, q store.Query) {
+	m.covered = map[[2]string]store.Coverage{}
 	for _, e := range entries {
-		h := &e.window.Head
-		if at := slices.IndexFunc(h.Types, func(t profile.ValueType) bool { return t.Kind == m.kind }); at < 0 || !level(e, h.Types[at]) {
-			continue
+		for _, t := range e.window.Head.Types {
+			if !q.Measures(t.Kind) || !level(e, t) {
+				continue
+			}
+			of := [2]string{e.key.series, t.Kind}
+			if m.covered[of] == nil {
+				m.covered[of] = store.Coverage{}
+			}
+			m.covered[of].Add(&e.window.Head)
 		}
-		if m.covered[e.key.series] == nil {
-			m.covered[e.key.series] = store.Coverage{}
-		}
-		m.covered[e.key.series].Add(h)
 	}
 }
 
@@ -126,7 +150,7 @@ func (m *merger) weigh(e *entry, w *profile.Window, at int) (weight float64, min
 	}
 	minutes = store.Minutes{}
 	minutes.Add(&w.Head)
-	return m.covered[e.key.series].Weight(&w.Head), minutes
+	return m.covered[[2]string{e.key.series, w.Types[at].Kind}].Weight(&w.Head), minutes
 }
 
 func (c *column) observed(minutes store.Minutes) {
@@ -205,44 +229,57 @@ func (c *column) apart() (all []store.OfInstance) {
 	return all
 }
 
-// part names what a row is told apart by.
-func (m *merger) part(w *profile.Window, row profile.Row) string {
-	switch g := &m.grouping; {
-	case g.Thread != nil && row.Thread != 0:
-		return g.Thread(w.Thread(row.Thread))
-	case g.Slot != nil:
-		return g.Slot(&w.Head, row.Slot)
+// by lists the values of the dimensions that a row has.
+func (m *merger) by(w *profile.Window, row profile.Row, kind string) (start time.Time, by []string) {
+	for _, d := range m.grouping.By {
+		value := ""
+		label, ok := d.Label()
+		switch {
+		case ok:
+			value = w.Target[label]
+		case d == store.ByKind:
+			value = kind
+		case d == store.ByThread && row.Thread != 0:
+			value = w.Thread(row.Thread).Name
+		case d == store.BySlot:
+			value = m.grouping.Slots.Part(&w.Head, row.Slot)
+		}
+		by = append(by, value)
 	}
-	return ""
+	return m.grouping.StepOf(&w.Head), by
 }
 
-// addDivided counts a window for each column that its threads, or slots, are of.
-func (m *merger) addDivided(key string, w *profile.Window, head profile.Head, windows int) {
-	names := map[string]profile.Exact{}
+// addHeads counts a window once for each column that it has rows or threads of.
+func (m *merger) addHeads(w *profile.Window, at, windows int) {
+	kind, exact := w.Types[at].Kind, map[*column]profile.Exact{}
+	if !m.grouping.DividesRows() {
+		exact[m.column(m.by(w, profile.Row{}, kind))] = profile.Exact{}
+	}
 	for _, row := range w.Rows.All() {
-		if m.grouping.Slot != nil || row.Thread == 0 {
-			names[m.part(w, row)] = profile.Exact{}
-		}
+		exact[m.column(m.by(w, row, kind))] = profile.Exact{}
 	}
-	if m.grouping.Thread != nil {
-		for _, t := range w.Threads {
-			e := names[m.grouping.Thread(t)]
+	if m.grouping.Has(store.ByThread) {
+		for i, t := range w.Threads {
+			c := m.column(m.by(w, profile.Row{Thread: profile.ThreadID(i + 1)}, kind))
+			e := exact[c]
 			e.Add(t.Exact)
-			names[m.grouping.Thread(t)] = e
+			exact[c] = e
 		}
 	}
-	for name, exact := range names {
-		h := head
+	for c, exact := range exact {
+		h := w.Head
+		h.Types = w.Types[at : at+1]
 		h.Exact, h.Idle, h.Watched, h.Cost, h.Losses = exact, 0, 0, profile.Cost{}, nil
-		m.column(key+name).absorb(&h, windows)
+		c.absorb(&h, windows)
 	}
 }
 
-func (m *merger) column(key string) *column {
+func (m *merger) column(start time.Time, by []string) *column {
+	key := fmt.Sprintf("%v %q", start, by)
 	c := m.columns[key]
 	if c == nil {
-		c = &column{sums: map[cellKey]*store.Sum{}}
-		if m.grouping.Apart > 0 && !m.grouping.Divides() {
+		c = &column{start: start, by: by, sums: map[cellKey]*store.Sum{}, kinds: store.KindSums{}}
+		if m.grouping.MaxInstances > 0 && !m.grouping.DividesRows() {
 			c.instances = map[string]map[int]int64{}
 		}
 		m.columns[key] = c
@@ -256,7 +293,7 @@ func (c *column) absorb(h *profile.Head, windows int) {
 		c.head.Types, c.head.Target = slices.Clone(h.Types), maps.Clone(h.Target)
 		c.head.Losses, c.head.Comments = slices.Clone(h.Losses), slices.Clone(h.Comments)
 	} else {
-		c.head.Absorb(h)
+		store.AbsorbHead(&c.head, h)
 	}
 	c.windows += windows
 }
@@ -286,9 +323,8 @@ func (m *merger) call(h profile.Hash) int {
 
 // finish returns what was merged, with means of levels.
 func (m *merger) finish() *store.Merged {
-	for _, key := range slices.Sorted(maps.Keys(m.columns)) {
-		c := m.columns[key]
-		out := store.Column{Key: key, Head: c.head, Windows: c.windows, Instances: c.apart()}
+	for _, c := range m.columns {
+		out := store.Column{By: c.by, Start: c.start, Head: c.head, Windows: c.windows, Kinds: c.kinds.Sorted(), Instances: c.apart()}
 		for _, cell := range c.sorted() {
 			out.Sums = append(out.Sums, *c.sums[cell])
 		}
@@ -297,6 +333,7 @@ func (m *merger) finish() *store.Merged {
 		}
 		m.merged.Columns = append(m.merged.Columns, out)
 	}
+	m.merged.Sort()
 	if m.grouping.Divides() {
 		m.merged.Divided(store.Column{Head: m.whole.head, Windows: m.whole.windows})
 	}

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
@@ -75,17 +76,18 @@ func serviceOf(series profile.Labels) profile.Labels {
 
 // roll adds entries up that have a kind of values in common.
 func (t *tenant) roll(step store.Step, u key, entries []*entry) *entry {
-	m := newMerger(t, u.kind, store.Grouping{})
+	m := newMerger(t, store.Grouping{})
 	m.rolling = &step
-	m.cover(entries)
+	q := store.Query{Kinds: []string{u.kind}}
+	m.cover(entries, q)
 	w := &store.Window{Series: entries[0].window.Series, Run: u.run, Scales: []int64{1}, Rows: profile.Rows{Types: 1}}
 	for _, e := range entries {
-		m.add(e)
+		m.add(e, q)
 		w.Head.Duration += e.window.Head.Duration
 	}
 	watched := w.Head.Duration
 	grouped := step.Level.Services() || slices.ContainsFunc(entries, func(e *entry) bool { return e.window.Groups != nil })
-	c := m.columns[""]
+	c := m.column(time.Time{}, nil)
 	w.Head, w.Of, w.Minutes = c.head, c.windows, c.minutes
 	if step.Level.Services() {
 		w.Series = serviceOf(w.Series)

@@ -24,16 +24,16 @@ func testApart(t *testing.T, b *bench) {
 		windows = append(windows, w)
 	}
 	b.put(t, windows...)
-	raw := b.merge(t, always(), "cpu", store.Grouping{Apart: 4})
+	raw := b.merge(t, always(), "cpu", store.Grouping{MaxInstances: 4})
 	sameApart(t, raw, windows)
 	for name, g := range map[string]store.Grouping{
-		"nobody asks": {}, "too many": {Apart: 3}, "by thread": {Apart: 4, Thread: func(profile.Thread) string { return "" }},
+		"nobody asks": {}, "too many": {MaxInstances: 3}, "by thread": {MaxInstances: 4, By: []store.Dimension{store.ByThread}},
 	} {
 		if c := b.merge(t, always(), "cpu", g).Columns[0]; c.Instances != nil {
 			t.Errorf("%s: %d instances are told apart", name, len(c.Instances))
 		}
 	}
-	m := b.merge(t, always(), "cpu", store.Grouping{Apart: 1, Key: func(l profile.Labels, _ *profile.Head) string { return l["instance"] }})
+	m := b.merge(t, always(), "cpu", store.Grouping{MaxInstances: 1, By: []store.Dimension{store.ByLabel("instance")}})
 	if len(m.Columns) != 4 || len(m.Columns[3].Instances) != 1 || len(m.Columns[3].Instances[0].Values) < len(m.Columns[3].Sums) {
 		t.Errorf("of one instance each: %d columns, %d instances in the last", len(m.Columns), len(m.Columns[3].Instances))
 	}
@@ -41,7 +41,7 @@ func testApart(t *testing.T, b *bench) {
 	for _, level := range store.RolledUp() {
 		q := always()
 		q.Level = level
-		m := b.merge(t, q, "cpu", store.Grouping{Apart: 4})
+		m := b.merge(t, q, "cpu", store.Grouping{MaxInstances: 4})
 		if !level.Services() {
 			sameApart(t, m, windows)
 		} else if m.Columns[0].Instances != nil {
@@ -61,7 +61,7 @@ func (b *bench) added(t *testing.T) {
 	for _, level := range []store.Level{store.Raw, store.Series10m, store.Series1h} {
 		q := always()
 		q.Level = level
-		if c := b.merge(t, q, "cpu", store.Grouping{Apart: 4}).Columns[0]; c.Instances != nil {
+		if c := b.merge(t, q, "cpu", store.Grouping{MaxInstances: 4}).Columns[0]; c.Instances != nil {
 			t.Errorf("%v: %d instances are told apart", level, len(c.Instances))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/store"
 )
 
@@ -42,7 +43,10 @@ func Run(t *testing.T, e Engine) {
 		"groups":                         testGroups,
 		"groups by thread":               testThreads,
 		"groups by slot":                 testSlots,
-		"shows windows":                  testShows,
+		"groups by kind":                 testByKind,
+		"groups by time":                 testSteps,
+		"chooses kinds":                  testChoosesKinds,
+		"gives heads":                    testHeads,
 		"tells instances apart":          testApart,
 		"keeps tenants apart":            testTenants,
 		"late names":                     testLateNames,
@@ -324,8 +328,10 @@ func testChooses(t *testing.T, b *bench) {
 		change func(*store.Query)
 		keeps  func(*profile.Window) bool
 	}{
-		"service":  {func(q *store.Query) { q.Service = "cart" }, func(w *profile.Window) bool { return w.Target["service"] == "cart" }},
-		"instance": {func(q *store.Query) { q.Match = func(l profile.Labels) bool { return l["instance"] == "two" } }, func(w *profile.Window) bool { return w.Target["instance"] == "two" }},
+		"service": {func(q *store.Query) {
+			q.Select = spec.Selector{{Label: store.ServiceLabel, Op: spec.Equal, Value: "cart"}}
+		}, func(w *profile.Window) bool { return w.Target["service"] == "cart" }},
+		"instance": {func(q *store.Query) { q.Select = spec.Selector{{Label: "instance", Op: spec.Equal, Value: "two"}} }, func(w *profile.Window) bool { return w.Target["instance"] == "two" }},
 		"task":     {func(q *store.Query) { q.Task = "other" }, func(w *profile.Window) bool { return w.Task == "other" || w.Task == "other/page-faults" }},
 		"an event": {func(q *store.Query) { q.Task = "other/page-faults" }, func(w *profile.Window) bool { return w.Task == "other/page-faults" }},
 		"from":     {func(q *store.Query) { q.From = Epoch.Add(10 * time.Minute) }, func(w *profile.Window) bool { return !w.Start.Before(Epoch.Add(10 * time.Minute)) }},
@@ -396,6 +402,9 @@ func totals(kind string, windows []*profile.Window, keep func(*profile.Window, p
 	f := &forester{forest: &profile.Forest{}, calls: map[profile.Hash]int{}, places: map[profile.Hash]int{}}
 	for _, w := range windows {
 		at := w.TypeIndex(kind)
+		if at < 0 {
+			continue
+		}
 		for _, row := range w.Rows.All() {
 			if !keep(w, row) {
 				continue
@@ -416,23 +425,23 @@ func totals(kind string, windows []*profile.Window, keep func(*profile.Window, p
 func compare(t *testing.T, m *store.Merged, c *store.Column, want map[profile.Hash]total, squares bool) {
 	t.Helper()
 	if len(c.Sums) != len(want) {
-		t.Errorf("column %q: %d stacks, want %d", c.Key, len(c.Sums), len(want))
+		t.Errorf("columns of %q: %d stacks, want %d", c.By, len(c.Sums), len(want))
 	}
 	hashes := hashesOf(m.Forest)
 	for _, s := range c.Sums {
 		w := want[hashes[s.Call]]
 		if s.N != w.n || s.Value != w.value || squares && math.Abs(s.Squares-w.squares) > w.squares/4+1 {
-			t.Errorf("column %q: %d samples, value %d, squares %g; want %d, %d, %g", c.Key, s.N, s.Value, s.Squares, w.n, w.value, w.squares)
+			t.Errorf("columns of %q: %d samples, value %d, squares %g; want %d, %d, %g", c.By, s.N, s.Value, s.Squares, w.n, w.value, w.squares)
 		}
 		var groups int64
 		for _, v := range s.Groups {
 			groups += v
 		}
 		if h := m.Forest.Calls[s.Call].Hash; h != hashes[s.Call] {
-			t.Errorf("column %q: a stack's hash is %x, not %x", c.Key, h, hashes[s.Call])
+			t.Errorf("columns of %q: a stack's hash is %x, not %x", c.By, h, hashes[s.Call])
 		}
 		if groups != s.Value {
-			t.Errorf("column %q: groups sum to %d of %d", c.Key, groups, s.Value)
+			t.Errorf("columns of %q: groups sum to %d of %d", c.By, groups, s.Value)
 		}
 	}
 }
@@ -450,12 +459,20 @@ func hashesOf(f *profile.Forest) []profile.Hash {
 	return hashes
 }
 
+// Of has queries ask for values of a kind.
+func Of(kind string, parts ...store.Query) []store.Query {
+	for i := range parts {
+		parts[i].Kinds = []string{kind}
+	}
+	return parts
+}
+
 func (b *bench) merge(t *testing.T, q store.Query, kind string, g store.Grouping) *store.Merged {
 	t.Helper()
 	if b.settle != nil {
 		b.settle(b.Store)
 	}
-	m, err := b.Merge(context.Background(), tenant, []store.Query{q}, kind, g)
+	m, err := b.Merge(context.Background(), tenant, Of(kind, q), g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -494,21 +511,21 @@ func testMerges(t *testing.T, b *bench) {
 func testGroups(t *testing.T, b *bench) {
 	windows := some(600)
 	b.put(t, windows...)
-	byInstance := func(l profile.Labels, _ *profile.Head) string { return l["instance"] + "/" }
-	m := b.merge(t, always(), "cpu", store.Grouping{Key: byInstance})
-	if len(m.Columns) != 2 || m.Columns[0].Key != "one/" || m.Columns[1].Key != "two/" {
+	byInstance := store.ByLabel("instance")
+	m := b.merge(t, always(), "cpu", store.Grouping{By: []store.Dimension{byInstance}})
+	if len(m.Columns) != 2 || m.Columns[0].By[0] != "one" || m.Columns[1].By[0] != "two" {
 		t.Fatalf("columns %d", len(m.Columns))
 	}
 	for i := range m.Columns {
 		c := &m.Columns[i]
-		compare(t, m, c, totals("cpu", windows, func(w *profile.Window, _ profile.Row) bool { return w.Target["instance"]+"/" == c.Key }), true)
+		compare(t, m, c, totals("cpu", windows, func(w *profile.Window, _ profile.Row) bool { return w.Target["instance"] == c.By[0] }), true)
 	}
-	m = b.merge(t, always(), "cpu", store.Grouping{Key: byInstance, Thread: func(th profile.Thread) string { return th.Name }})
+	m = b.merge(t, always(), "cpu", store.Grouping{By: []store.Dimension{store.ByThread, byInstance}})
 	seen := 0
 	for i := range m.Columns {
 		c := &m.Columns[i]
 		want := totals("cpu", windows, func(w *profile.Window, r profile.Row) bool {
-			return w.Target["instance"]+"/"+w.Thread(r.Thread).Name == c.Key
+			return w.Thread(r.Thread).Name == c.By[0] && w.Target["instance"] == c.By[1]
 		})
 		compare(t, m, c, want, true)
 		seen += len(want)
@@ -568,7 +585,7 @@ func testMany(t *testing.T, b *bench) {
 				if err := b.Put(context.Background(), tenant, store.Raw, Batch(profile.Run{1}, window)); err != nil {
 					t.Error(err)
 				}
-				if _, err := b.Merge(context.Background(), tenant, []store.Query{always()}, "cpu", store.Grouping{}); err != nil {
+				if _, err := b.Merge(context.Background(), tenant, Of("cpu", always()), store.Grouping{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -587,7 +604,7 @@ func testClosed(t *testing.T, b *bench) {
 	if err := b.Put(context.Background(), tenant, store.Raw, Batch(profile.Run{1}, w)); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("put after it was closed: %v", err)
 	}
-	if _, err := b.Merge(context.Background(), tenant, []store.Query{always()}, "cpu", store.Grouping{}); !errors.Is(err, store.ErrClosed) {
+	if _, err := b.Merge(context.Background(), tenant, Of("cpu", always()), store.Grouping{}); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("asked after it was closed: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ func testThreads(t *testing.T, b *bench) {
 	windows = append(windows, idle)
 	b.put(t, windows...)
 	whole := b.merge(t, always(), "cpu", store.Grouping{}).Columns[0]
-	m := b.merge(t, always(), "cpu", store.Grouping{Thread: func(th profile.Thread) string { return th.Name }})
+	m := b.merge(t, always(), "cpu", store.Grouping{By: []store.Dimension{store.ByThread}})
 	if m.Whole == nil || m.Whole.Windows != len(windows) {
 		t.Fatalf("windows of all threads: %+v, want %d", m.Whole, len(windows))
 	}
@@ -33,10 +33,10 @@ func testThreads(t *testing.T, b *bench) {
 	}
 	for _, c := range m.Columns {
 		if len(c.Sums) == 0 && c.Head.Exact.Empty() || len(c.Head.Losses) > 0 {
-			t.Errorf("column %q: %d stacks, CPU %v, losses %v", c.Key, len(c.Sums), c.Head.Exact.CPU, c.Head.Losses)
+			t.Errorf("column %q: %d stacks, CPU %v, losses %v", c.By[0], len(c.Sums), c.Head.Exact.CPU, c.Head.Losses)
 		}
-		if want := showing(windows, c.Key); c.Windows != want {
-			t.Errorf("column %q: %d windows, want %d", c.Key, c.Windows, want)
+		if want := showing(windows, c.By[0]); c.Windows != want {
+			t.Errorf("column %q: %d windows, want %d", c.By[0], c.Windows, want)
 		}
 	}
 }
