@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/whose"
 	"atys.dev/atys/internal/query"
+	"atys.dev/atys/internal/server/ui"
 	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/stats"
 	"atys.dev/atys/internal/store"
@@ -27,6 +29,7 @@ type queries struct {
 	tenants *tenants
 	now     func() time.Time
 	log     *slog.Logger
+	classes ui.Classes
 }
 
 // asker asks the windows of a request's tenant.
@@ -49,11 +52,14 @@ func (s *queries) width(ctx context.Context, task string) float64 {
 
 // selection reads the selection of a request.
 func selection(m *atysv1.Selection) (s query.Selection, err error) {
-	if m.GetKind() == "" {
+	if m.GetKind() == "" && len(m.GetKinds()) == 0 {
 		return s, connect.NewError(connect.CodeInvalidArgument, errors.New("the selection has no kind of values: name one, such as cpu"))
 	}
 	return selectionOfAny(m)
 }
+
+// mostKinds is how many kinds of values one answer adds up.
+const mostKinds = 8
 
 // selectionOfAny reads a selection that need not name a kind.
 func selectionOfAny(m *atysv1.Selection) (s query.Selection, err error) {
@@ -61,8 +67,13 @@ func selectionOfAny(m *atysv1.Selection) (s query.Selection, err error) {
 		return s, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	s.Task = m.GetTask()
-	if m.GetKind() != "" {
-		s.Kinds = []string{m.GetKind()}
+	for _, kind := range append([]string{m.GetKind()}, m.GetKinds()...) {
+		if kind != "" && !slices.Contains(s.Kinds, kind) {
+			s.Kinds = append(s.Kinds, kind)
+		}
+	}
+	if len(s.Kinds) > mostKinds {
+		return s, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%d kinds: at most %d are added up", len(s.Kinds), mostKinds))
 	}
 	s.From, s.To = time.Unix(0, m.GetFromUnixNano()), time.Unix(0, m.GetToUnixNano())
 	if !s.From.Before(s.To) {
@@ -75,6 +86,9 @@ func selectionOfAny(m *atysv1.Selection) (s query.Selection, err error) {
 func (s *queries) unread(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
+	}
+	if errors.Is(err, query.ErrMixed) {
+		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	if errors.Is(err, store.ErrClosed) { // the server is shutting down
 		return connect.NewError(connect.CodeUnavailable, errors.New("the server closes: ask again"))
@@ -294,6 +308,9 @@ func legible(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
 func coverageMessage(c query.Coverage) *atysv1.Coverage {
 	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N, Losses: lossMessages(c.Losses), DoubtfulWindows: uint32(c.Doubtful),
 		Dropped: spanMessages(c.Dropped), Cost: wire.Cost(c.Cost), CpuNs: int64(c.CPU), PrunedShare: c.MostOff()}
+	for _, k := range c.Kinds {
+		m.Kinds = append(m.Kinds, &atysv1.KindSum{Kind: legible(k.Kind), N: k.N, Value: k.Value})
+	}
 	for _, task := range c.Overlapping {
 		m.OverlappingTasks = append(m.OverlappingTasks, legible(task))
 	}

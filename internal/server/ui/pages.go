@@ -70,7 +70,7 @@ type Pages struct {
 	Now    func() time.Time
 	Log    *slog.Logger
 
-	classes classes
+	classes Classes
 }
 
 // link is a choice on the overview.
@@ -122,7 +122,7 @@ func (p *Pages) Overview(w http.ResponseWriter, r *http.Request) {
 	from, to := a.span(now)
 	model := overviewModel{Style: template.CSS(overviewStyle), Script: template.JS(overviewScript), Refresh: int(a.Refresh.Seconds()),
 		Title: a.Service, When: a.When(), Fixed: a.fixed(), Asked: a,
-		Lacks: coverageWords(coverage, from, to), Flame: a.flame(), Empty: len(services) == 0}
+		Lacks: CoverageWords(coverage, from, to), Flame: a.flame(), Empty: len(services) == 0}
 	if t, err := p.Tenant(r.Context()); err == nil {
 		model.Rates, model.Troubles = rateLines(t.OfService(a.Service)), troublesOf(t.Ailing())
 	}
@@ -188,8 +188,8 @@ func rateLines(rates map[string]profile.Rate) (lines []string) {
 	return lines
 }
 
-// coverageWords describes what an answer lacks, with times in UTC.
-func coverageWords(c query.Coverage, from, to time.Time) render.Lacks {
+// CoverageWords describes what an answer lacks, with times in UTC.
+func CoverageWords(c query.Coverage, from, to time.Time) render.Lacks {
 	return coverageOf(c, from, to).Words(time.UTC)
 }
 
@@ -232,9 +232,9 @@ func (p *Pages) Flame(w http.ResponseWriter, r *http.Request) {
 		p.nothing(w, r, a)
 		return
 	}
-	lacks := coverageWords(coverage, about.From, about.To)
+	lacks := CoverageWords(coverage, about.From, about.To)
 	var out bytes.Buffer
-	if err := drawFlame(&out, p.classes.of(grove), a, &lacks); err != nil {
+	if err := drawFlame(&out, p.classes.Of(grove), a, &lacks); err != nil {
 		p.fail(w, "draw", err)
 		return
 	}

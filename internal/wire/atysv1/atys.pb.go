@@ -4091,6 +4091,7 @@ type Selection struct {
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                                         // of values: cpu
 	FromUnixNano  int64                  `protobuf:"fixed64,4,opt,name=from_unix_nano,json=fromUnixNano,proto3" json:"from_unix_nano,omitempty"` // windows that begin in [from, to)
 	ToUnixNano    int64                  `protobuf:"fixed64,5,opt,name=to_unix_nano,json=toUnixNano,proto3" json:"to_unix_nano,omitempty"`
+	Kinds         []string               `protobuf:"bytes,6,rep,name=kinds,proto3" json:"kinds,omitempty"` // more kinds of the same unit, which are added up with kind: cpu and off-cpu make wall time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4160,6 +4161,74 @@ func (x *Selection) GetToUnixNano() int64 {
 	return 0
 }
 
+func (x *Selection) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+// KindSum is what one kind contributes to an answer about several.
+type KindSum struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	N             int64                  `protobuf:"varint,2,opt,name=n,proto3" json:"n,omitempty"`
+	Value         int64                  `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KindSum) Reset() {
+	*x = KindSum{}
+	mi := &file_atys_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KindSum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KindSum) ProtoMessage() {}
+
+func (x *KindSum) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KindSum.ProtoReflect.Descriptor instead.
+func (*KindSum) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *KindSum) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *KindSum) GetN() int64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *KindSum) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
 // Coverage says how much of what was asked for an answer holds.
 type Coverage struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -4174,6 +4243,7 @@ type Coverage struct {
 	Cost             *Cost                  `protobuf:"bytes,9,opt,name=cost,proto3" json:"cost,omitempty"`                                                  // of profiling it
 	CpuNs            int64                  `protobuf:"varint,10,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`                                 // that was used by what was profiled, by the kernel's account
 	OverlappingTasks []string               `protobuf:"bytes,11,rep,name=overlapping_tasks,json=overlappingTasks,proto3" json:"overlapping_tasks,omitempty"` // that recorded the same at the same time: what several saw counts more than once
+	Kinds            []*KindSum             `protobuf:"bytes,13,rep,name=kinds,proto3" json:"kinds,omitempty"`                                               // what each kind contributes, if several were asked for
 	PrunedShare      float64                `protobuf:"fixed64,12,opt,name=pruned_share,json=prunedShare,proto3" json:"pruned_share,omitempty"`              // whose callers were cut as threads were pruned: no function's share can be off by more
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -4181,7 +4251,7 @@ type Coverage struct {
 
 func (x *Coverage) Reset() {
 	*x = Coverage{}
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4193,7 +4263,7 @@ func (x *Coverage) String() string {
 func (*Coverage) ProtoMessage() {}
 
 func (x *Coverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[53]
+	mi := &file_atys_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4206,7 +4276,7 @@ func (x *Coverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coverage.ProtoReflect.Descriptor instead.
 func (*Coverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{53}
+	return file_atys_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Coverage) GetWindows() uint32 {
@@ -4286,6 +4356,13 @@ func (x *Coverage) GetOverlappingTasks() []string {
 	return nil
 }
 
+func (x *Coverage) GetKinds() []*KindSum {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
 func (x *Coverage) GetPrunedShare() float64 {
 	if x != nil {
 		return x.PrunedShare
@@ -4304,7 +4381,7 @@ type TaskCoverage struct {
 
 func (x *TaskCoverage) Reset() {
 	*x = TaskCoverage{}
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4316,7 +4393,7 @@ func (x *TaskCoverage) String() string {
 func (*TaskCoverage) ProtoMessage() {}
 
 func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[54]
+	mi := &file_atys_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4329,7 +4406,7 @@ func (x *TaskCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCoverage.ProtoReflect.Descriptor instead.
 func (*TaskCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{54}
+	return file_atys_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TaskCoverage) GetTask() string {
@@ -4364,7 +4441,7 @@ type NodeCoverage struct {
 
 func (x *NodeCoverage) Reset() {
 	*x = NodeCoverage{}
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4376,7 +4453,7 @@ func (x *NodeCoverage) String() string {
 func (*NodeCoverage) ProtoMessage() {}
 
 func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[55]
+	mi := &file_atys_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4389,7 +4466,7 @@ func (x *NodeCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCoverage.ProtoReflect.Descriptor instead.
 func (*NodeCoverage) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{55}
+	return file_atys_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *NodeCoverage) GetNode() string {
@@ -4458,7 +4535,7 @@ type Span struct {
 
 func (x *Span) Reset() {
 	*x = Span{}
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4470,7 +4547,7 @@ func (x *Span) String() string {
 func (*Span) ProtoMessage() {}
 
 func (x *Span) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[56]
+	mi := &file_atys_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4483,7 +4560,7 @@ func (x *Span) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Span.ProtoReflect.Descriptor instead.
 func (*Span) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{56}
+	return file_atys_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Span) GetFromUnixNano() int64 {
@@ -4509,7 +4586,7 @@ type MergeRequest struct {
 
 func (x *MergeRequest) Reset() {
 	*x = MergeRequest{}
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4521,7 +4598,7 @@ func (x *MergeRequest) String() string {
 func (*MergeRequest) ProtoMessage() {}
 
 func (x *MergeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[57]
+	mi := &file_atys_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4534,7 +4611,7 @@ func (x *MergeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeRequest.ProtoReflect.Descriptor instead.
 func (*MergeRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{57}
+	return file_atys_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MergeRequest) GetSelection() *Selection {
@@ -4554,7 +4631,7 @@ type MergeResponse struct {
 
 func (x *MergeResponse) Reset() {
 	*x = MergeResponse{}
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4566,7 +4643,7 @@ func (x *MergeResponse) String() string {
 func (*MergeResponse) ProtoMessage() {}
 
 func (x *MergeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[58]
+	mi := &file_atys_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4579,7 +4656,7 @@ func (x *MergeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergeResponse.ProtoReflect.Descriptor instead.
 func (*MergeResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{58}
+	return file_atys_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *MergeResponse) GetWindow() *Spooled {
@@ -4592,6 +4669,406 @@ func (x *MergeResponse) GetWindow() *Spooled {
 func (x *MergeResponse) GetCoverage() *Coverage {
 	if x != nil {
 		return x.Coverage
+	}
+	return nil
+}
+
+type FlameRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	Nodes         uint32                 `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"` // the largest, at most; 0: 20,000. What is smaller is folded into a node of its caller
+	Fold          string                 `protobuf:"bytes,3,opt,name=fold,proto3" json:"fold,omitempty"`    // empty, or "own"; see TopRequest
+	Title         string                 `protobuf:"bytes,4,opt,name=title,proto3" json:"title,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlameRequest) Reset() {
+	*x = FlameRequest{}
+	mi := &file_atys_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlameRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlameRequest) ProtoMessage() {}
+
+func (x *FlameRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlameRequest.ProtoReflect.Descriptor instead.
+func (*FlameRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *FlameRequest) GetSelection() *Selection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *FlameRequest) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *FlameRequest) GetFold() string {
+	if x != nil {
+		return x.Fold
+	}
+	return ""
+}
+
+func (x *FlameRequest) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+type FlameResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Document      []byte                 `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"` // as the viewer of pages reads it; empty: nothing was sampled
+	Folded        uint32                 `protobuf:"varint,2,opt,name=folded,proto3" json:"folded,omitempty"`    // nodes that were folded into others
+	Coverage      *Coverage              `protobuf:"bytes,3,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlameResponse) Reset() {
+	*x = FlameResponse{}
+	mi := &file_atys_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlameResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlameResponse) ProtoMessage() {}
+
+func (x *FlameResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlameResponse.ProtoReflect.Descriptor instead.
+func (*FlameResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *FlameResponse) GetDocument() []byte {
+	if x != nil {
+		return x.Document
+	}
+	return nil
+}
+
+func (x *FlameResponse) GetFolded() uint32 {
+	if x != nil {
+		return x.Folded
+	}
+	return 0
+}
+
+func (x *FlameResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+type SeriesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Selection     *Selection             `protobuf:"bytes,1,opt,name=selection,proto3" json:"selection,omitempty"`
+	StepNs        int64                  `protobuf:"varint,2,opt,name=step_ns,json=stepNs,proto3" json:"step_ns,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`        // a label; empty: functions, by what they used themselves
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // lines, at most; 0: 10
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeriesRequest) Reset() {
+	*x = SeriesRequest{}
+	mi := &file_atys_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeriesRequest) ProtoMessage() {}
+
+func (x *SeriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeriesRequest.ProtoReflect.Descriptor instead.
+func (*SeriesRequest) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *SeriesRequest) GetSelection() *Selection {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *SeriesRequest) GetStepNs() int64 {
+	if x != nil {
+		return x.StepNs
+	}
+	return 0
+}
+
+func (x *SeriesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *SeriesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type SeriesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lines         []*SeriesLine          `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"` // those with most first, then all others together
+	Unit          string                 `protobuf:"bytes,2,opt,name=unit,proto3" json:"unit,omitempty"`
+	Coverage      *Coverage              `protobuf:"bytes,3,opt,name=coverage,proto3" json:"coverage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeriesResponse) Reset() {
+	*x = SeriesResponse{}
+	mi := &file_atys_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeriesResponse) ProtoMessage() {}
+
+func (x *SeriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeriesResponse.ProtoReflect.Descriptor instead.
+func (*SeriesResponse) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *SeriesResponse) GetLines() []*SeriesLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *SeriesResponse) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *SeriesResponse) GetCoverage() *Coverage {
+	if x != nil {
+		return x.Coverage
+	}
+	return nil
+}
+
+type SeriesLine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Other         bool                   `protobuf:"varint,2,opt,name=other,proto3" json:"other,omitempty"` // all that the other lines are not
+	Value         int64                  `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
+	Points        []*SeriesPoint         `protobuf:"bytes,4,rep,name=points,proto3" json:"points,omitempty"` // by time
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeriesLine) Reset() {
+	*x = SeriesLine{}
+	mi := &file_atys_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeriesLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeriesLine) ProtoMessage() {}
+
+func (x *SeriesLine) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeriesLine.ProtoReflect.Descriptor instead.
+func (*SeriesLine) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *SeriesLine) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SeriesLine) GetOther() bool {
+	if x != nil {
+		return x.Other
+	}
+	return false
+}
+
+func (x *SeriesLine) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *SeriesLine) GetPoints() []*SeriesPoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+type SeriesPoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	StartUnixNano int64                  `protobuf:"fixed64,1,opt,name=start_unix_nano,json=startUnixNano,proto3" json:"start_unix_nano,omitempty"`
+	N             int64                  `protobuf:"varint,2,opt,name=n,proto3" json:"n,omitempty"`
+	Value         int64                  `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
+	Share         *Interval              `protobuf:"bytes,4,opt,name=share,proto3" json:"share,omitempty"`     // of the step
+	Service       *Interval              `protobuf:"bytes,5,opt,name=service,proto3" json:"service,omitempty"` // of the service; none if unknown
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeriesPoint) Reset() {
+	*x = SeriesPoint{}
+	mi := &file_atys_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeriesPoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeriesPoint) ProtoMessage() {}
+
+func (x *SeriesPoint) ProtoReflect() protoreflect.Message {
+	mi := &file_atys_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeriesPoint.ProtoReflect.Descriptor instead.
+func (*SeriesPoint) Descriptor() ([]byte, []int) {
+	return file_atys_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *SeriesPoint) GetStartUnixNano() int64 {
+	if x != nil {
+		return x.StartUnixNano
+	}
+	return 0
+}
+
+func (x *SeriesPoint) GetN() int64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *SeriesPoint) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *SeriesPoint) GetShare() *Interval {
+	if x != nil {
+		return x.Share
+	}
+	return nil
+}
+
+func (x *SeriesPoint) GetService() *Interval {
+	if x != nil {
+		return x.Service
 	}
 	return nil
 }
@@ -4611,7 +5088,7 @@ type TopRequest struct {
 
 func (x *TopRequest) Reset() {
 	*x = TopRequest{}
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +5100,7 @@ func (x *TopRequest) String() string {
 func (*TopRequest) ProtoMessage() {}
 
 func (x *TopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[59]
+	mi := &file_atys_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +5113,7 @@ func (x *TopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopRequest.ProtoReflect.Descriptor instead.
 func (*TopRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{59}
+	return file_atys_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TopRequest) GetSelection() *Selection {
@@ -4688,7 +5165,7 @@ type TopResponse struct {
 
 func (x *TopResponse) Reset() {
 	*x = TopResponse{}
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4700,7 +5177,7 @@ func (x *TopResponse) String() string {
 func (*TopResponse) ProtoMessage() {}
 
 func (x *TopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[60]
+	mi := &file_atys_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4713,7 +5190,7 @@ func (x *TopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopResponse.ProtoReflect.Descriptor instead.
 func (*TopResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{60}
+	return file_atys_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *TopResponse) GetFunctions() []*FunctionAmount {
@@ -4773,7 +5250,7 @@ type FunctionAmount struct {
 
 func (x *FunctionAmount) Reset() {
 	*x = FunctionAmount{}
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4785,7 +5262,7 @@ func (x *FunctionAmount) String() string {
 func (*FunctionAmount) ProtoMessage() {}
 
 func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[61]
+	mi := &file_atys_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4798,7 +5275,7 @@ func (x *FunctionAmount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionAmount.ProtoReflect.Descriptor instead.
 func (*FunctionAmount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{61}
+	return file_atys_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *FunctionAmount) GetFunction() string {
@@ -4863,7 +5340,7 @@ type Amount struct {
 
 func (x *Amount) Reset() {
 	*x = Amount{}
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4875,7 +5352,7 @@ func (x *Amount) String() string {
 func (*Amount) ProtoMessage() {}
 
 func (x *Amount) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[62]
+	mi := &file_atys_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4888,7 +5365,7 @@ func (x *Amount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Amount.ProtoReflect.Descriptor instead.
 func (*Amount) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{62}
+	return file_atys_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Amount) GetN() int64 {
@@ -4938,7 +5415,7 @@ type Interval struct {
 
 func (x *Interval) Reset() {
 	*x = Interval{}
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4950,7 +5427,7 @@ func (x *Interval) String() string {
 func (*Interval) ProtoMessage() {}
 
 func (x *Interval) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[63]
+	mi := &file_atys_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4963,7 +5440,7 @@ func (x *Interval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interval.ProtoReflect.Descriptor instead.
 func (*Interval) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{63}
+	return file_atys_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Interval) GetValue() float64 {
@@ -5000,7 +5477,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5012,7 +5489,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[64]
+	mi := &file_atys_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5025,7 +5502,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{64}
+	return file_atys_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SplitRequest) GetSelection() *Selection {
@@ -5073,7 +5550,7 @@ type SplitResponse struct {
 
 func (x *SplitResponse) Reset() {
 	*x = SplitResponse{}
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5085,7 +5562,7 @@ func (x *SplitResponse) String() string {
 func (*SplitResponse) ProtoMessage() {}
 
 func (x *SplitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[65]
+	mi := &file_atys_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5098,7 +5575,7 @@ func (x *SplitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitResponse.ProtoReflect.Descriptor instead.
 func (*SplitResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{65}
+	return file_atys_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SplitResponse) GetParts() []*Part {
@@ -5132,7 +5609,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5144,7 +5621,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[66]
+	mi := &file_atys_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5157,7 +5634,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{66}
+	return file_atys_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Part) GetStartUnixNano() int64 {
@@ -5235,7 +5712,7 @@ type Pooled struct {
 
 func (x *Pooled) Reset() {
 	*x = Pooled{}
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5247,7 +5724,7 @@ func (x *Pooled) String() string {
 func (*Pooled) ProtoMessage() {}
 
 func (x *Pooled) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[67]
+	mi := &file_atys_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5260,7 +5737,7 @@ func (x *Pooled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pooled.ProtoReflect.Descriptor instead.
 func (*Pooled) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{67}
+	return file_atys_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Pooled) GetShare() *Interval {
@@ -5293,7 +5770,7 @@ type LabelsRequest struct {
 
 func (x *LabelsRequest) Reset() {
 	*x = LabelsRequest{}
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5305,7 +5782,7 @@ func (x *LabelsRequest) String() string {
 func (*LabelsRequest) ProtoMessage() {}
 
 func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[68]
+	mi := &file_atys_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5318,7 +5795,7 @@ func (x *LabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsRequest.ProtoReflect.Descriptor instead.
 func (*LabelsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{68}
+	return file_atys_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *LabelsRequest) GetSelection() *Selection {
@@ -5338,7 +5815,7 @@ type LabelsResponse struct {
 
 func (x *LabelsResponse) Reset() {
 	*x = LabelsResponse{}
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5350,7 +5827,7 @@ func (x *LabelsResponse) String() string {
 func (*LabelsResponse) ProtoMessage() {}
 
 func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[69]
+	mi := &file_atys_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5363,7 +5840,7 @@ func (x *LabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelsResponse.ProtoReflect.Descriptor instead.
 func (*LabelsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{69}
+	return file_atys_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *LabelsResponse) GetLabels() map[string]*Values {
@@ -5389,7 +5866,7 @@ type Values struct {
 
 func (x *Values) Reset() {
 	*x = Values{}
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5401,7 +5878,7 @@ func (x *Values) String() string {
 func (*Values) ProtoMessage() {}
 
 func (x *Values) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[70]
+	mi := &file_atys_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5414,7 +5891,7 @@ func (x *Values) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Values.ProtoReflect.Descriptor instead.
 func (*Values) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{70}
+	return file_atys_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Values) GetValues() []string {
@@ -5433,7 +5910,7 @@ type KindsRequest struct {
 
 func (x *KindsRequest) Reset() {
 	*x = KindsRequest{}
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5445,7 +5922,7 @@ func (x *KindsRequest) String() string {
 func (*KindsRequest) ProtoMessage() {}
 
 func (x *KindsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[71]
+	mi := &file_atys_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5458,7 +5935,7 @@ func (x *KindsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindsRequest.ProtoReflect.Descriptor instead.
 func (*KindsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{71}
+	return file_atys_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *KindsRequest) GetSelection() *Selection {
@@ -5478,7 +5955,7 @@ type KindsResponse struct {
 
 func (x *KindsResponse) Reset() {
 	*x = KindsResponse{}
-	mi := &file_atys_proto_msgTypes[72]
+	mi := &file_atys_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5490,7 +5967,7 @@ func (x *KindsResponse) String() string {
 func (*KindsResponse) ProtoMessage() {}
 
 func (x *KindsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[72]
+	mi := &file_atys_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5503,7 +5980,7 @@ func (x *KindsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindsResponse.ProtoReflect.Descriptor instead.
 func (*KindsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{72}
+	return file_atys_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *KindsResponse) GetTypes() []*ValueType {
@@ -5530,7 +6007,7 @@ type WindowsRequest struct {
 
 func (x *WindowsRequest) Reset() {
 	*x = WindowsRequest{}
-	mi := &file_atys_proto_msgTypes[73]
+	mi := &file_atys_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5542,7 +6019,7 @@ func (x *WindowsRequest) String() string {
 func (*WindowsRequest) ProtoMessage() {}
 
 func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[73]
+	mi := &file_atys_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5555,7 +6032,7 @@ func (x *WindowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsRequest.ProtoReflect.Descriptor instead.
 func (*WindowsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{73}
+	return file_atys_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WindowsRequest) GetSelection() *Selection {
@@ -5584,7 +6061,7 @@ type WindowsResponse struct {
 
 func (x *WindowsResponse) Reset() {
 	*x = WindowsResponse{}
-	mi := &file_atys_proto_msgTypes[74]
+	mi := &file_atys_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5596,7 +6073,7 @@ func (x *WindowsResponse) String() string {
 func (*WindowsResponse) ProtoMessage() {}
 
 func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[74]
+	mi := &file_atys_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5609,7 +6086,7 @@ func (x *WindowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowsResponse.ProtoReflect.Descriptor instead.
 func (*WindowsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{74}
+	return file_atys_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *WindowsResponse) GetWindows() []*KeptWindow {
@@ -5666,7 +6143,7 @@ type KeptWindow struct {
 
 func (x *KeptWindow) Reset() {
 	*x = KeptWindow{}
-	mi := &file_atys_proto_msgTypes[75]
+	mi := &file_atys_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5678,7 +6155,7 @@ func (x *KeptWindow) String() string {
 func (*KeptWindow) ProtoMessage() {}
 
 func (x *KeptWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[75]
+	mi := &file_atys_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5691,7 +6168,7 @@ func (x *KeptWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptWindow.ProtoReflect.Descriptor instead.
 func (*KeptWindow) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{75}
+	return file_atys_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *KeptWindow) GetLabels() map[string]string {
@@ -5823,7 +6300,7 @@ type RatesRequest struct {
 
 func (x *RatesRequest) Reset() {
 	*x = RatesRequest{}
-	mi := &file_atys_proto_msgTypes[76]
+	mi := &file_atys_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5835,7 +6312,7 @@ func (x *RatesRequest) String() string {
 func (*RatesRequest) ProtoMessage() {}
 
 func (x *RatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[76]
+	mi := &file_atys_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5848,7 +6325,7 @@ func (x *RatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesRequest.ProtoReflect.Descriptor instead.
 func (*RatesRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{76}
+	return file_atys_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RatesRequest) GetSelection() *Selection {
@@ -5875,7 +6352,7 @@ type RatesResponse struct {
 
 func (x *RatesResponse) Reset() {
 	*x = RatesResponse{}
-	mi := &file_atys_proto_msgTypes[77]
+	mi := &file_atys_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5887,7 +6364,7 @@ func (x *RatesResponse) String() string {
 func (*RatesResponse) ProtoMessage() {}
 
 func (x *RatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[77]
+	mi := &file_atys_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5900,7 +6377,7 @@ func (x *RatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RatesResponse.ProtoReflect.Descriptor instead.
 func (*RatesResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{77}
+	return file_atys_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RatesResponse) GetDecided() []*Decided {
@@ -5936,7 +6413,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_atys_proto_msgTypes[78]
+	mi := &file_atys_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5948,7 +6425,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[78]
+	mi := &file_atys_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5961,7 +6438,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{78}
+	return file_atys_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Decided) GetTask() string {
@@ -6044,7 +6521,7 @@ type RecordsRequest struct {
 
 func (x *RecordsRequest) Reset() {
 	*x = RecordsRequest{}
-	mi := &file_atys_proto_msgTypes[79]
+	mi := &file_atys_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6056,7 +6533,7 @@ func (x *RecordsRequest) String() string {
 func (*RecordsRequest) ProtoMessage() {}
 
 func (x *RecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[79]
+	mi := &file_atys_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6069,7 +6546,7 @@ func (x *RecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordsRequest.ProtoReflect.Descriptor instead.
 func (*RecordsRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{79}
+	return file_atys_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RecordsRequest) GetSelection() *Selection {
@@ -6097,7 +6574,7 @@ type RecordsResponse struct {
 
 func (x *RecordsResponse) Reset() {
 	*x = RecordsResponse{}
-	mi := &file_atys_proto_msgTypes[80]
+	mi := &file_atys_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6109,7 +6586,7 @@ func (x *RecordsResponse) String() string {
 func (*RecordsResponse) ProtoMessage() {}
 
 func (x *RecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[80]
+	mi := &file_atys_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6122,7 +6599,7 @@ func (x *RecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordsResponse.ProtoReflect.Descriptor instead.
 func (*RecordsResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{80}
+	return file_atys_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RecordsResponse) GetRecords() []*KeptRecord {
@@ -6164,7 +6641,7 @@ type KeptRecord struct {
 
 func (x *KeptRecord) Reset() {
 	*x = KeptRecord{}
-	mi := &file_atys_proto_msgTypes[81]
+	mi := &file_atys_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6176,7 +6653,7 @@ func (x *KeptRecord) String() string {
 func (*KeptRecord) ProtoMessage() {}
 
 func (x *KeptRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[81]
+	mi := &file_atys_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6189,7 +6666,7 @@ func (x *KeptRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRecord.ProtoReflect.Descriptor instead.
 func (*KeptRecord) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{81}
+	return file_atys_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *KeptRecord) GetLabels() map[string]string {
@@ -6263,7 +6740,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_atys_proto_msgTypes[82]
+	mi := &file_atys_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6275,7 +6752,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[82]
+	mi := &file_atys_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6288,7 +6765,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{82}
+	return file_atys_proto_rawDescGZIP(), []int{89}
 }
 
 // StatusResponse is how a server fares.
@@ -6310,7 +6787,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_atys_proto_msgTypes[83]
+	mi := &file_atys_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6322,7 +6799,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[83]
+	mi := &file_atys_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6335,7 +6812,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{83}
+	return file_atys_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -6420,7 +6897,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_atys_proto_msgTypes[84]
+	mi := &file_atys_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6432,7 +6909,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[84]
+	mi := &file_atys_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6445,7 +6922,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{84}
+	return file_atys_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Quota) GetWhat() string {
@@ -6484,7 +6961,7 @@ type Machine struct {
 
 func (x *Machine) Reset() {
 	*x = Machine{}
-	mi := &file_atys_proto_msgTypes[85]
+	mi := &file_atys_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6496,7 +6973,7 @@ func (x *Machine) String() string {
 func (*Machine) ProtoMessage() {}
 
 func (x *Machine) ProtoReflect() protoreflect.Message {
-	mi := &file_atys_proto_msgTypes[85]
+	mi := &file_atys_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6509,7 +6986,7 @@ func (x *Machine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Machine.ProtoReflect.Descriptor instead.
 func (*Machine) Descriptor() ([]byte, []int) {
-	return file_atys_proto_rawDescGZIP(), []int{85}
+	return file_atys_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Machine) GetDiskBytes() uint64 {
@@ -6905,14 +7382,19 @@ const file_atys_proto_rawDesc = "" +
 	"\x0eDeleteResponse\"E\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12'\n" +
-	"\x06object\x18\x02 \x01(\v2\x0f.atys.v1.ObjectR\x06object\"\x93\x01\n" +
+	"\x06object\x18\x02 \x01(\v2\x0f.atys.v1.ObjectR\x06object\"\xa9\x01\n" +
 	"\tSelection\x12\x16\n" +
 	"\x06select\x18\x01 \x01(\tR\x06select\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
 	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
-	"toUnixNano\"\xab\x03\n" +
+	"toUnixNano\x12\x14\n" +
+	"\x05kinds\x18\x06 \x03(\tR\x05kinds\"A\n" +
+	"\aKindSum\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\f\n" +
+	"\x01n\x18\x02 \x01(\x03R\x01n\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x03R\x05value\"\xd3\x03\n" +
 	"\bCoverage\x12\x18\n" +
 	"\awindows\x18\x01 \x01(\rR\awindows\x12\x18\n" +
 	"\adamaged\x18\x02 \x01(\rR\adamaged\x12\f\n" +
@@ -6925,7 +7407,8 @@ const file_atys_proto_rawDesc = "" +
 	"\x04cost\x18\t \x01(\v2\r.atys.v1.CostR\x04cost\x12\x15\n" +
 	"\x06cpu_ns\x18\n" +
 	" \x01(\x03R\x05cpuNs\x12+\n" +
-	"\x11overlapping_tasks\x18\v \x03(\tR\x10overlappingTasks\x12!\n" +
+	"\x11overlapping_tasks\x18\v \x03(\tR\x10overlappingTasks\x12&\n" +
+	"\x05kinds\x18\r \x03(\v2\x10.atys.v1.KindSumR\x05kinds\x12!\n" +
 	"\fpruned_share\x18\f \x01(\x01R\vprunedShare\"T\n" +
 	"\fTaskCoverage\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x120\n" +
@@ -6948,7 +7431,37 @@ const file_atys_proto_rawDesc = "" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\"h\n" +
 	"\rMergeResponse\x12(\n" +
 	"\x06window\x18\x01 \x01(\v2\x10.atys.v1.SpooledR\x06window\x12-\n" +
-	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\x98\x01\n" +
+	"\bcoverage\x18\x02 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\x80\x01\n" +
+	"\fFlameRequest\x120\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x14\n" +
+	"\x05nodes\x18\x02 \x01(\rR\x05nodes\x12\x12\n" +
+	"\x04fold\x18\x03 \x01(\tR\x04fold\x12\x14\n" +
+	"\x05title\x18\x04 \x01(\tR\x05title\"r\n" +
+	"\rFlameResponse\x12\x1a\n" +
+	"\bdocument\x18\x01 \x01(\fR\bdocument\x12\x16\n" +
+	"\x06folded\x18\x02 \x01(\rR\x06folded\x12-\n" +
+	"\bcoverage\x18\x03 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"\x80\x01\n" +
+	"\rSeriesRequest\x120\n" +
+	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x17\n" +
+	"\astep_ns\x18\x02 \x01(\x03R\x06stepNs\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"~\n" +
+	"\x0eSeriesResponse\x12)\n" +
+	"\x05lines\x18\x01 \x03(\v2\x13.atys.v1.SeriesLineR\x05lines\x12\x12\n" +
+	"\x04unit\x18\x02 \x01(\tR\x04unit\x12-\n" +
+	"\bcoverage\x18\x03 \x01(\v2\x11.atys.v1.CoverageR\bcoverage\"z\n" +
+	"\n" +
+	"SeriesLine\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05other\x18\x02 \x01(\bR\x05other\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x03R\x05value\x12,\n" +
+	"\x06points\x18\x04 \x03(\v2\x14.atys.v1.SeriesPointR\x06points\"\xaf\x01\n" +
+	"\vSeriesPoint\x12&\n" +
+	"\x0fstart_unix_nano\x18\x01 \x01(\x10R\rstartUnixNano\x12\f\n" +
+	"\x01n\x18\x02 \x01(\x03R\x01n\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x03R\x05value\x12'\n" +
+	"\x05share\x18\x04 \x01(\v2\x11.atys.v1.IntervalR\x05share\x12+\n" +
+	"\aservice\x18\x05 \x01(\v2\x11.atys.v1.IntervalR\aservice\"\x98\x01\n" +
 	"\n" +
 	"TopRequest\x120\n" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x14\n" +
@@ -7135,10 +7648,12 @@ const file_atys_proto_rawDesc = "" +
 	"\x03Get\x12\x13.atys.v1.GetRequest\x1a\x14.atys.v1.GetResponse\x129\n" +
 	"\x06Delete\x12\x16.atys.v1.DeleteRequest\x1a\x17.atys.v1.DeleteResponse\x12/\n" +
 	"\x05Watch\x12\x13.atys.v1.GetRequest\x1a\x0f.atys.v1.Change0\x01\x129\n" +
-	"\x06Status\x12\x16.atys.v1.StatusRequest\x1a\x17.atys.v1.StatusResponse2\xd0\x03\n" +
+	"\x06Status\x12\x16.atys.v1.StatusRequest\x1a\x17.atys.v1.StatusResponse2\xc3\x04\n" +
 	"\x05Query\x126\n" +
 	"\x05Merge\x12\x15.atys.v1.MergeRequest\x1a\x16.atys.v1.MergeResponse\x120\n" +
 	"\x03Top\x12\x13.atys.v1.TopRequest\x1a\x14.atys.v1.TopResponse\x126\n" +
+	"\x05Flame\x12\x15.atys.v1.FlameRequest\x1a\x16.atys.v1.FlameResponse\x129\n" +
+	"\x06Series\x12\x16.atys.v1.SeriesRequest\x1a\x17.atys.v1.SeriesResponse\x126\n" +
 	"\x05Split\x12\x15.atys.v1.SplitRequest\x1a\x16.atys.v1.SplitResponse\x129\n" +
 	"\x06Labels\x12\x16.atys.v1.LabelsRequest\x1a\x17.atys.v1.LabelsResponse\x126\n" +
 	"\x05Kinds\x12\x15.atys.v1.KindsRequest\x1a\x16.atys.v1.KindsResponse\x12<\n" +
@@ -7158,7 +7673,7 @@ func file_atys_proto_rawDescGZIP() []byte {
 	return file_atys_proto_rawDescData
 }
 
-var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_atys_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_atys_proto_goTypes = []any{
 	(*PushRequest)(nil),     // 0: atys.v1.PushRequest
 	(*PushResponse)(nil),    // 1: atys.v1.PushResponse
@@ -7213,49 +7728,56 @@ var file_atys_proto_goTypes = []any{
 	(*DeleteResponse)(nil),  // 50: atys.v1.DeleteResponse
 	(*Change)(nil),          // 51: atys.v1.Change
 	(*Selection)(nil),       // 52: atys.v1.Selection
-	(*Coverage)(nil),        // 53: atys.v1.Coverage
-	(*TaskCoverage)(nil),    // 54: atys.v1.TaskCoverage
-	(*NodeCoverage)(nil),    // 55: atys.v1.NodeCoverage
-	(*Span)(nil),            // 56: atys.v1.Span
-	(*MergeRequest)(nil),    // 57: atys.v1.MergeRequest
-	(*MergeResponse)(nil),   // 58: atys.v1.MergeResponse
-	(*TopRequest)(nil),      // 59: atys.v1.TopRequest
-	(*TopResponse)(nil),     // 60: atys.v1.TopResponse
-	(*FunctionAmount)(nil),  // 61: atys.v1.FunctionAmount
-	(*Amount)(nil),          // 62: atys.v1.Amount
-	(*Interval)(nil),        // 63: atys.v1.Interval
-	(*SplitRequest)(nil),    // 64: atys.v1.SplitRequest
-	(*SplitResponse)(nil),   // 65: atys.v1.SplitResponse
-	(*Part)(nil),            // 66: atys.v1.Part
-	(*Pooled)(nil),          // 67: atys.v1.Pooled
-	(*LabelsRequest)(nil),   // 68: atys.v1.LabelsRequest
-	(*LabelsResponse)(nil),  // 69: atys.v1.LabelsResponse
-	(*Values)(nil),          // 70: atys.v1.Values
-	(*KindsRequest)(nil),    // 71: atys.v1.KindsRequest
-	(*KindsResponse)(nil),   // 72: atys.v1.KindsResponse
-	(*WindowsRequest)(nil),  // 73: atys.v1.WindowsRequest
-	(*WindowsResponse)(nil), // 74: atys.v1.WindowsResponse
-	(*KeptWindow)(nil),      // 75: atys.v1.KeptWindow
-	(*RatesRequest)(nil),    // 76: atys.v1.RatesRequest
-	(*RatesResponse)(nil),   // 77: atys.v1.RatesResponse
-	(*Decided)(nil),         // 78: atys.v1.Decided
-	(*RecordsRequest)(nil),  // 79: atys.v1.RecordsRequest
-	(*RecordsResponse)(nil), // 80: atys.v1.RecordsResponse
-	(*KeptRecord)(nil),      // 81: atys.v1.KeptRecord
-	(*StatusRequest)(nil),   // 82: atys.v1.StatusRequest
-	(*StatusResponse)(nil),  // 83: atys.v1.StatusResponse
-	(*Quota)(nil),           // 84: atys.v1.Quota
-	(*Machine)(nil),         // 85: atys.v1.Machine
-	nil,                     // 86: atys.v1.Series.LabelsEntry
-	nil,                     // 87: atys.v1.AttendRequest.LabelsEntry
-	nil,                     // 88: atys.v1.OfferRequest.LabelsEntry
-	nil,                     // 89: atys.v1.Target.LabelsEntry
-	nil,                     // 90: atys.v1.AgentStatus.LabelsEntry
-	nil,                     // 91: atys.v1.LabelsResponse.LabelsEntry
-	nil,                     // 92: atys.v1.KeptWindow.LabelsEntry
-	nil,                     // 93: atys.v1.KeptRecord.LabelsEntry
-	nil,                     // 94: atys.v1.Machine.PushesEntry
-	nil,                     // 95: atys.v1.Machine.RefusedEntry
+	(*KindSum)(nil),         // 53: atys.v1.KindSum
+	(*Coverage)(nil),        // 54: atys.v1.Coverage
+	(*TaskCoverage)(nil),    // 55: atys.v1.TaskCoverage
+	(*NodeCoverage)(nil),    // 56: atys.v1.NodeCoverage
+	(*Span)(nil),            // 57: atys.v1.Span
+	(*MergeRequest)(nil),    // 58: atys.v1.MergeRequest
+	(*MergeResponse)(nil),   // 59: atys.v1.MergeResponse
+	(*FlameRequest)(nil),    // 60: atys.v1.FlameRequest
+	(*FlameResponse)(nil),   // 61: atys.v1.FlameResponse
+	(*SeriesRequest)(nil),   // 62: atys.v1.SeriesRequest
+	(*SeriesResponse)(nil),  // 63: atys.v1.SeriesResponse
+	(*SeriesLine)(nil),      // 64: atys.v1.SeriesLine
+	(*SeriesPoint)(nil),     // 65: atys.v1.SeriesPoint
+	(*TopRequest)(nil),      // 66: atys.v1.TopRequest
+	(*TopResponse)(nil),     // 67: atys.v1.TopResponse
+	(*FunctionAmount)(nil),  // 68: atys.v1.FunctionAmount
+	(*Amount)(nil),          // 69: atys.v1.Amount
+	(*Interval)(nil),        // 70: atys.v1.Interval
+	(*SplitRequest)(nil),    // 71: atys.v1.SplitRequest
+	(*SplitResponse)(nil),   // 72: atys.v1.SplitResponse
+	(*Part)(nil),            // 73: atys.v1.Part
+	(*Pooled)(nil),          // 74: atys.v1.Pooled
+	(*LabelsRequest)(nil),   // 75: atys.v1.LabelsRequest
+	(*LabelsResponse)(nil),  // 76: atys.v1.LabelsResponse
+	(*Values)(nil),          // 77: atys.v1.Values
+	(*KindsRequest)(nil),    // 78: atys.v1.KindsRequest
+	(*KindsResponse)(nil),   // 79: atys.v1.KindsResponse
+	(*WindowsRequest)(nil),  // 80: atys.v1.WindowsRequest
+	(*WindowsResponse)(nil), // 81: atys.v1.WindowsResponse
+	(*KeptWindow)(nil),      // 82: atys.v1.KeptWindow
+	(*RatesRequest)(nil),    // 83: atys.v1.RatesRequest
+	(*RatesResponse)(nil),   // 84: atys.v1.RatesResponse
+	(*Decided)(nil),         // 85: atys.v1.Decided
+	(*RecordsRequest)(nil),  // 86: atys.v1.RecordsRequest
+	(*RecordsResponse)(nil), // 87: atys.v1.RecordsResponse
+	(*KeptRecord)(nil),      // 88: atys.v1.KeptRecord
+	(*StatusRequest)(nil),   // 89: atys.v1.StatusRequest
+	(*StatusResponse)(nil),  // 90: atys.v1.StatusResponse
+	(*Quota)(nil),           // 91: atys.v1.Quota
+	(*Machine)(nil),         // 92: atys.v1.Machine
+	nil,                     // 93: atys.v1.Series.LabelsEntry
+	nil,                     // 94: atys.v1.AttendRequest.LabelsEntry
+	nil,                     // 95: atys.v1.OfferRequest.LabelsEntry
+	nil,                     // 96: atys.v1.Target.LabelsEntry
+	nil,                     // 97: atys.v1.AgentStatus.LabelsEntry
+	nil,                     // 98: atys.v1.LabelsResponse.LabelsEntry
+	nil,                     // 99: atys.v1.KeptWindow.LabelsEntry
+	nil,                     // 100: atys.v1.KeptRecord.LabelsEntry
+	nil,                     // 101: atys.v1.Machine.PushesEntry
+	nil,                     // 102: atys.v1.Machine.RefusedEntry
 }
 var file_atys_proto_depIdxs = []int32{
 	5,   // 0: atys.v1.PushRequest.series:type_name -> atys.v1.Series
@@ -7264,7 +7786,7 @@ var file_atys_proto_depIdxs = []int32{
 	4,   // 3: atys.v1.PushResponse.overlaps:type_name -> atys.v1.Overlap
 	3,   // 4: atys.v1.PushResponse.refused:type_name -> atys.v1.Refused
 	2,   // 5: atys.v1.PushResponse.refused_records:type_name -> atys.v1.RefusedRecord
-	86,  // 6: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
+	93,  // 6: atys.v1.Series.labels:type_name -> atys.v1.Series.LabelsEntry
 	12,  // 7: atys.v1.Window.types:type_name -> atys.v1.ValueType
 	13,  // 8: atys.v1.Window.exact:type_name -> atys.v1.Exact
 	14,  // 9: atys.v1.Window.losses:type_name -> atys.v1.Loss
@@ -7283,16 +7805,16 @@ var file_atys_proto_depIdxs = []int32{
 	6,   // 22: atys.v1.Spooled.window:type_name -> atys.v1.Window
 	5,   // 23: atys.v1.Spooled.series:type_name -> atys.v1.Series
 	7,   // 24: atys.v1.Spooled.record:type_name -> atys.v1.Record
-	87,  // 25: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
+	94,  // 25: atys.v1.AttendRequest.labels:type_name -> atys.v1.AttendRequest.LabelsEntry
 	30,  // 26: atys.v1.Orders.tasks:type_name -> atys.v1.Task
-	88,  // 27: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
+	95,  // 27: atys.v1.OfferRequest.labels:type_name -> atys.v1.OfferRequest.LabelsEntry
 	5,   // 28: atys.v1.Task.chosen:type_name -> atys.v1.Series
 	31,  // 29: atys.v1.Task.rates:type_name -> atys.v1.ServiceRate
 	8,   // 30: atys.v1.ServiceRate.rate:type_name -> atys.v1.Rate
 	34,  // 31: atys.v1.ReportRequest.targets:type_name -> atys.v1.Target
 	35,  // 32: atys.v1.ReportRequest.tasks:type_name -> atys.v1.TaskState
 	36,  // 33: atys.v1.ReportRequest.state:type_name -> atys.v1.NodeState
-	89,  // 34: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
+	96,  // 34: atys.v1.Target.labels:type_name -> atys.v1.Target.LabelsEntry
 	10,  // 35: atys.v1.NodeState.cost:type_name -> atys.v1.Cost
 	38,  // 36: atys.v1.NodeState.causes:type_name -> atys.v1.CauseTime
 	39,  // 37: atys.v1.NodeState.decisions:type_name -> atys.v1.BudgetDecision
@@ -7307,104 +7829,117 @@ var file_atys_proto_depIdxs = []int32{
 	31,  // 46: atys.v1.ProfileStatus.rates:type_name -> atys.v1.ServiceRate
 	35,  // 47: atys.v1.NodeTask.state:type_name -> atys.v1.TaskState
 	36,  // 48: atys.v1.AgentStatus.state:type_name -> atys.v1.NodeState
-	90,  // 49: atys.v1.AgentStatus.labels:type_name -> atys.v1.AgentStatus.LabelsEntry
+	97,  // 49: atys.v1.AgentStatus.labels:type_name -> atys.v1.AgentStatus.LabelsEntry
 	26,  // 50: atys.v1.RelayStatus.offer:type_name -> atys.v1.OfferRequest
 	42,  // 51: atys.v1.GetResponse.objects:type_name -> atys.v1.Object
 	42,  // 52: atys.v1.Change.object:type_name -> atys.v1.Object
 	14,  // 53: atys.v1.Coverage.losses:type_name -> atys.v1.Loss
-	55,  // 54: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
-	54,  // 55: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
-	56,  // 56: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
+	56,  // 54: atys.v1.Coverage.nodes:type_name -> atys.v1.NodeCoverage
+	55,  // 55: atys.v1.Coverage.tasks:type_name -> atys.v1.TaskCoverage
+	57,  // 56: atys.v1.Coverage.dropped:type_name -> atys.v1.Span
 	10,  // 57: atys.v1.Coverage.cost:type_name -> atys.v1.Cost
-	9,   // 58: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
-	56,  // 59: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
-	56,  // 60: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
-	52,  // 61: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
-	23,  // 62: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
-	53,  // 63: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
-	52,  // 64: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
-	61,  // 65: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
-	13,  // 66: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
-	53,  // 67: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
-	62,  // 68: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
-	62,  // 69: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
-	63,  // 70: atys.v1.Amount.share:type_name -> atys.v1.Interval
-	63,  // 71: atys.v1.Amount.service:type_name -> atys.v1.Interval
-	52,  // 72: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
-	66,  // 73: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
-	53,  // 74: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
-	63,  // 75: atys.v1.Part.share:type_name -> atys.v1.Interval
-	63,  // 76: atys.v1.Part.service:type_name -> atys.v1.Interval
-	67,  // 77: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
-	63,  // 78: atys.v1.Pooled.share:type_name -> atys.v1.Interval
-	52,  // 79: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
-	91,  // 80: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
-	53,  // 81: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
-	52,  // 82: atys.v1.KindsRequest.selection:type_name -> atys.v1.Selection
-	12,  // 83: atys.v1.KindsResponse.types:type_name -> atys.v1.ValueType
-	53,  // 84: atys.v1.KindsResponse.coverage:type_name -> atys.v1.Coverage
-	52,  // 85: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
-	75,  // 86: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
-	53,  // 87: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
-	92,  // 88: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
-	13,  // 89: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
-	14,  // 90: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
-	9,   // 91: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
-	10,  // 92: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
-	8,   // 93: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
-	52,  // 94: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
-	78,  // 95: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
-	53,  // 96: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
-	8,   // 97: atys.v1.Decided.rate:type_name -> atys.v1.Rate
-	52,  // 98: atys.v1.RecordsRequest.selection:type_name -> atys.v1.Selection
-	81,  // 99: atys.v1.RecordsResponse.records:type_name -> atys.v1.KeptRecord
-	93,  // 100: atys.v1.KeptRecord.labels:type_name -> atys.v1.KeptRecord.LabelsEntry
-	84,  // 101: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
-	85,  // 102: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
-	94,  // 103: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
-	95,  // 104: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
-	70,  // 105: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
-	0,   // 106: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
-	24,  // 107: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
-	32,  // 108: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
-	26,  // 109: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
-	28,  // 110: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
-	40,  // 111: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
-	47,  // 112: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
-	49,  // 113: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
-	47,  // 114: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
-	82,  // 115: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
-	57,  // 116: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
-	59,  // 117: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
-	64,  // 118: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
-	68,  // 119: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
-	71,  // 120: atys.v1.Query.Kinds:input_type -> atys.v1.KindsRequest
-	73,  // 121: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
-	76,  // 122: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
-	79,  // 123: atys.v1.Query.Records:input_type -> atys.v1.RecordsRequest
-	1,   // 124: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
-	25,  // 125: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
-	33,  // 126: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
-	27,  // 127: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
-	29,  // 128: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
-	41,  // 129: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
-	48,  // 130: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
-	50,  // 131: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
-	51,  // 132: atys.v1.Control.Watch:output_type -> atys.v1.Change
-	83,  // 133: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
-	58,  // 134: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
-	60,  // 135: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
-	65,  // 136: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
-	69,  // 137: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
-	72,  // 138: atys.v1.Query.Kinds:output_type -> atys.v1.KindsResponse
-	74,  // 139: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
-	77,  // 140: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
-	80,  // 141: atys.v1.Query.Records:output_type -> atys.v1.RecordsResponse
-	124, // [124:142] is the sub-list for method output_type
-	106, // [106:124] is the sub-list for method input_type
-	106, // [106:106] is the sub-list for extension type_name
-	106, // [106:106] is the sub-list for extension extendee
-	0,   // [0:106] is the sub-list for field type_name
+	53,  // 58: atys.v1.Coverage.kinds:type_name -> atys.v1.KindSum
+	9,   // 59: atys.v1.TaskCoverage.instances:type_name -> atys.v1.Instances
+	57,  // 60: atys.v1.NodeCoverage.missing:type_name -> atys.v1.Span
+	57,  // 61: atys.v1.NodeCoverage.stopped:type_name -> atys.v1.Span
+	52,  // 62: atys.v1.MergeRequest.selection:type_name -> atys.v1.Selection
+	23,  // 63: atys.v1.MergeResponse.window:type_name -> atys.v1.Spooled
+	54,  // 64: atys.v1.MergeResponse.coverage:type_name -> atys.v1.Coverage
+	52,  // 65: atys.v1.FlameRequest.selection:type_name -> atys.v1.Selection
+	54,  // 66: atys.v1.FlameResponse.coverage:type_name -> atys.v1.Coverage
+	52,  // 67: atys.v1.SeriesRequest.selection:type_name -> atys.v1.Selection
+	64,  // 68: atys.v1.SeriesResponse.lines:type_name -> atys.v1.SeriesLine
+	54,  // 69: atys.v1.SeriesResponse.coverage:type_name -> atys.v1.Coverage
+	65,  // 70: atys.v1.SeriesLine.points:type_name -> atys.v1.SeriesPoint
+	70,  // 71: atys.v1.SeriesPoint.share:type_name -> atys.v1.Interval
+	70,  // 72: atys.v1.SeriesPoint.service:type_name -> atys.v1.Interval
+	52,  // 73: atys.v1.TopRequest.selection:type_name -> atys.v1.Selection
+	68,  // 74: atys.v1.TopResponse.functions:type_name -> atys.v1.FunctionAmount
+	13,  // 75: atys.v1.TopResponse.exact:type_name -> atys.v1.Exact
+	54,  // 76: atys.v1.TopResponse.coverage:type_name -> atys.v1.Coverage
+	69,  // 77: atys.v1.FunctionAmount.self:type_name -> atys.v1.Amount
+	69,  // 78: atys.v1.FunctionAmount.total:type_name -> atys.v1.Amount
+	70,  // 79: atys.v1.Amount.share:type_name -> atys.v1.Interval
+	70,  // 80: atys.v1.Amount.service:type_name -> atys.v1.Interval
+	52,  // 81: atys.v1.SplitRequest.selection:type_name -> atys.v1.Selection
+	73,  // 82: atys.v1.SplitResponse.parts:type_name -> atys.v1.Part
+	54,  // 83: atys.v1.SplitResponse.coverage:type_name -> atys.v1.Coverage
+	70,  // 84: atys.v1.Part.share:type_name -> atys.v1.Interval
+	70,  // 85: atys.v1.Part.service:type_name -> atys.v1.Interval
+	74,  // 86: atys.v1.Part.pooled:type_name -> atys.v1.Pooled
+	70,  // 87: atys.v1.Pooled.share:type_name -> atys.v1.Interval
+	52,  // 88: atys.v1.LabelsRequest.selection:type_name -> atys.v1.Selection
+	98,  // 89: atys.v1.LabelsResponse.labels:type_name -> atys.v1.LabelsResponse.LabelsEntry
+	54,  // 90: atys.v1.LabelsResponse.coverage:type_name -> atys.v1.Coverage
+	52,  // 91: atys.v1.KindsRequest.selection:type_name -> atys.v1.Selection
+	12,  // 92: atys.v1.KindsResponse.types:type_name -> atys.v1.ValueType
+	54,  // 93: atys.v1.KindsResponse.coverage:type_name -> atys.v1.Coverage
+	52,  // 94: atys.v1.WindowsRequest.selection:type_name -> atys.v1.Selection
+	82,  // 95: atys.v1.WindowsResponse.windows:type_name -> atys.v1.KeptWindow
+	54,  // 96: atys.v1.WindowsResponse.coverage:type_name -> atys.v1.Coverage
+	99,  // 97: atys.v1.KeptWindow.labels:type_name -> atys.v1.KeptWindow.LabelsEntry
+	13,  // 98: atys.v1.KeptWindow.exact:type_name -> atys.v1.Exact
+	14,  // 99: atys.v1.KeptWindow.losses:type_name -> atys.v1.Loss
+	9,   // 100: atys.v1.KeptWindow.instances:type_name -> atys.v1.Instances
+	10,  // 101: atys.v1.KeptWindow.cost:type_name -> atys.v1.Cost
+	8,   // 102: atys.v1.KeptWindow.rate:type_name -> atys.v1.Rate
+	52,  // 103: atys.v1.RatesRequest.selection:type_name -> atys.v1.Selection
+	85,  // 104: atys.v1.RatesResponse.decided:type_name -> atys.v1.Decided
+	54,  // 105: atys.v1.RatesResponse.coverage:type_name -> atys.v1.Coverage
+	8,   // 106: atys.v1.Decided.rate:type_name -> atys.v1.Rate
+	52,  // 107: atys.v1.RecordsRequest.selection:type_name -> atys.v1.Selection
+	88,  // 108: atys.v1.RecordsResponse.records:type_name -> atys.v1.KeptRecord
+	100, // 109: atys.v1.KeptRecord.labels:type_name -> atys.v1.KeptRecord.LabelsEntry
+	91,  // 110: atys.v1.StatusResponse.quotas:type_name -> atys.v1.Quota
+	92,  // 111: atys.v1.StatusResponse.machine:type_name -> atys.v1.Machine
+	101, // 112: atys.v1.Machine.pushes:type_name -> atys.v1.Machine.PushesEntry
+	102, // 113: atys.v1.Machine.refused:type_name -> atys.v1.Machine.RefusedEntry
+	77,  // 114: atys.v1.LabelsResponse.LabelsEntry.value:type_name -> atys.v1.Values
+	0,   // 115: atys.v1.Intake.Push:input_type -> atys.v1.PushRequest
+	24,  // 116: atys.v1.Fleet.Attend:input_type -> atys.v1.AttendRequest
+	32,  // 117: atys.v1.Fleet.Report:input_type -> atys.v1.ReportRequest
+	26,  // 118: atys.v1.Fleet.Offer:input_type -> atys.v1.OfferRequest
+	28,  // 119: atys.v1.Fleet.Stand:input_type -> atys.v1.StandRequest
+	40,  // 120: atys.v1.Control.Apply:input_type -> atys.v1.ApplyRequest
+	47,  // 121: atys.v1.Control.Get:input_type -> atys.v1.GetRequest
+	49,  // 122: atys.v1.Control.Delete:input_type -> atys.v1.DeleteRequest
+	47,  // 123: atys.v1.Control.Watch:input_type -> atys.v1.GetRequest
+	89,  // 124: atys.v1.Control.Status:input_type -> atys.v1.StatusRequest
+	58,  // 125: atys.v1.Query.Merge:input_type -> atys.v1.MergeRequest
+	66,  // 126: atys.v1.Query.Top:input_type -> atys.v1.TopRequest
+	60,  // 127: atys.v1.Query.Flame:input_type -> atys.v1.FlameRequest
+	62,  // 128: atys.v1.Query.Series:input_type -> atys.v1.SeriesRequest
+	71,  // 129: atys.v1.Query.Split:input_type -> atys.v1.SplitRequest
+	75,  // 130: atys.v1.Query.Labels:input_type -> atys.v1.LabelsRequest
+	78,  // 131: atys.v1.Query.Kinds:input_type -> atys.v1.KindsRequest
+	80,  // 132: atys.v1.Query.Windows:input_type -> atys.v1.WindowsRequest
+	83,  // 133: atys.v1.Query.Rates:input_type -> atys.v1.RatesRequest
+	86,  // 134: atys.v1.Query.Records:input_type -> atys.v1.RecordsRequest
+	1,   // 135: atys.v1.Intake.Push:output_type -> atys.v1.PushResponse
+	25,  // 136: atys.v1.Fleet.Attend:output_type -> atys.v1.Orders
+	33,  // 137: atys.v1.Fleet.Report:output_type -> atys.v1.ReportResponse
+	27,  // 138: atys.v1.Fleet.Offer:output_type -> atys.v1.Standing
+	29,  // 139: atys.v1.Fleet.Stand:output_type -> atys.v1.StandResponse
+	41,  // 140: atys.v1.Control.Apply:output_type -> atys.v1.ApplyResponse
+	48,  // 141: atys.v1.Control.Get:output_type -> atys.v1.GetResponse
+	50,  // 142: atys.v1.Control.Delete:output_type -> atys.v1.DeleteResponse
+	51,  // 143: atys.v1.Control.Watch:output_type -> atys.v1.Change
+	90,  // 144: atys.v1.Control.Status:output_type -> atys.v1.StatusResponse
+	59,  // 145: atys.v1.Query.Merge:output_type -> atys.v1.MergeResponse
+	67,  // 146: atys.v1.Query.Top:output_type -> atys.v1.TopResponse
+	61,  // 147: atys.v1.Query.Flame:output_type -> atys.v1.FlameResponse
+	63,  // 148: atys.v1.Query.Series:output_type -> atys.v1.SeriesResponse
+	72,  // 149: atys.v1.Query.Split:output_type -> atys.v1.SplitResponse
+	76,  // 150: atys.v1.Query.Labels:output_type -> atys.v1.LabelsResponse
+	79,  // 151: atys.v1.Query.Kinds:output_type -> atys.v1.KindsResponse
+	81,  // 152: atys.v1.Query.Windows:output_type -> atys.v1.WindowsResponse
+	84,  // 153: atys.v1.Query.Rates:output_type -> atys.v1.RatesResponse
+	87,  // 154: atys.v1.Query.Records:output_type -> atys.v1.RecordsResponse
+	135, // [135:155] is the sub-list for method output_type
+	115, // [115:135] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_atys_proto_init() }
@@ -7424,7 +7959,7 @@ func file_atys_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_atys_proto_rawDesc), len(file_atys_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   96,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -69,6 +69,10 @@ const (
 	QueryMergeProcedure = "/atys.v1.Query/Merge"
 	// QueryTopProcedure is the fully-qualified name of the Query's Top RPC.
 	QueryTopProcedure = "/atys.v1.Query/Top"
+	// QueryFlameProcedure is the fully-qualified name of the Query's Flame RPC.
+	QueryFlameProcedure = "/atys.v1.Query/Flame"
+	// QuerySeriesProcedure is the fully-qualified name of the Query's Series RPC.
+	QuerySeriesProcedure = "/atys.v1.Query/Series"
 	// QuerySplitProcedure is the fully-qualified name of the Query's Split RPC.
 	QuerySplitProcedure = "/atys.v1.Query/Split"
 	// QueryLabelsProcedure is the fully-qualified name of the Query's Labels RPC.
@@ -529,6 +533,10 @@ type QueryClient interface {
 	Merge(context.Context, *atysv1.MergeRequest) (*atysv1.MergeResponse, error)
 	// Top lists functions, those with most self first.
 	Top(context.Context, *atysv1.TopRequest) (*atysv1.TopResponse, error)
+	// Flame draws what Merge adds up: a document for a viewer, with a bounded number of nodes.
+	Flame(context.Context, *atysv1.FlameRequest) (*atysv1.FlameResponse, error)
+	// Series gives values over time, of those functions or values of a label that have most.
+	Series(context.Context, *atysv1.SeriesRequest) (*atysv1.SeriesResponse, error)
 	// Split takes a selection apart by time, by a label or by threads.
 	Split(context.Context, *atysv1.SplitRequest) (*atysv1.SplitResponse, error)
 	// Labels lists the labels that series have.
@@ -564,6 +572,18 @@ func NewQueryClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			httpClient,
 			baseURL+QueryTopProcedure,
 			connect.WithSchema(queryMethods.ByName("Top")),
+			connect.WithClientOptions(opts...),
+		),
+		flame: connect.NewClient[atysv1.FlameRequest, atysv1.FlameResponse](
+			httpClient,
+			baseURL+QueryFlameProcedure,
+			connect.WithSchema(queryMethods.ByName("Flame")),
+			connect.WithClientOptions(opts...),
+		),
+		series: connect.NewClient[atysv1.SeriesRequest, atysv1.SeriesResponse](
+			httpClient,
+			baseURL+QuerySeriesProcedure,
+			connect.WithSchema(queryMethods.ByName("Series")),
 			connect.WithClientOptions(opts...),
 		),
 		split: connect.NewClient[atysv1.SplitRequest, atysv1.SplitResponse](
@@ -609,6 +629,8 @@ func NewQueryClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 type queryClient struct {
 	merge   *connect.Client[atysv1.MergeRequest, atysv1.MergeResponse]
 	top     *connect.Client[atysv1.TopRequest, atysv1.TopResponse]
+	flame   *connect.Client[atysv1.FlameRequest, atysv1.FlameResponse]
+	series  *connect.Client[atysv1.SeriesRequest, atysv1.SeriesResponse]
 	split   *connect.Client[atysv1.SplitRequest, atysv1.SplitResponse]
 	labels  *connect.Client[atysv1.LabelsRequest, atysv1.LabelsResponse]
 	kinds   *connect.Client[atysv1.KindsRequest, atysv1.KindsResponse]
@@ -629,6 +651,24 @@ func (c *queryClient) Merge(ctx context.Context, req *atysv1.MergeRequest) (*aty
 // Top calls atys.v1.Query.Top.
 func (c *queryClient) Top(ctx context.Context, req *atysv1.TopRequest) (*atysv1.TopResponse, error) {
 	response, err := c.top.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Flame calls atys.v1.Query.Flame.
+func (c *queryClient) Flame(ctx context.Context, req *atysv1.FlameRequest) (*atysv1.FlameResponse, error) {
+	response, err := c.flame.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Series calls atys.v1.Query.Series.
+func (c *queryClient) Series(ctx context.Context, req *atysv1.SeriesRequest) (*atysv1.SeriesResponse, error) {
+	response, err := c.series.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -695,6 +735,10 @@ type QueryHandler interface {
 	Merge(context.Context, *atysv1.MergeRequest) (*atysv1.MergeResponse, error)
 	// Top lists functions, those with most self first.
 	Top(context.Context, *atysv1.TopRequest) (*atysv1.TopResponse, error)
+	// Flame draws what Merge adds up: a document for a viewer, with a bounded number of nodes.
+	Flame(context.Context, *atysv1.FlameRequest) (*atysv1.FlameResponse, error)
+	// Series gives values over time, of those functions or values of a label that have most.
+	Series(context.Context, *atysv1.SeriesRequest) (*atysv1.SeriesResponse, error)
 	// Split takes a selection apart by time, by a label or by threads.
 	Split(context.Context, *atysv1.SplitRequest) (*atysv1.SplitResponse, error)
 	// Labels lists the labels that series have.
@@ -726,6 +770,18 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 		QueryTopProcedure,
 		svc.Top,
 		connect.WithSchema(queryMethods.ByName("Top")),
+		connect.WithHandlerOptions(opts...),
+	)
+	queryFlameHandler := connect.NewUnaryHandlerSimple(
+		QueryFlameProcedure,
+		svc.Flame,
+		connect.WithSchema(queryMethods.ByName("Flame")),
+		connect.WithHandlerOptions(opts...),
+	)
+	querySeriesHandler := connect.NewUnaryHandlerSimple(
+		QuerySeriesProcedure,
+		svc.Series,
+		connect.WithSchema(queryMethods.ByName("Series")),
 		connect.WithHandlerOptions(opts...),
 	)
 	querySplitHandler := connect.NewUnaryHandlerSimple(
@@ -770,6 +826,10 @@ func NewQueryHandler(svc QueryHandler, opts ...connect.HandlerOption) (string, h
 			queryMergeHandler.ServeHTTP(w, r)
 		case QueryTopProcedure:
 			queryTopHandler.ServeHTTP(w, r)
+		case QueryFlameProcedure:
+			queryFlameHandler.ServeHTTP(w, r)
+		case QuerySeriesProcedure:
+			querySeriesHandler.ServeHTTP(w, r)
 		case QuerySplitProcedure:
 			querySplitHandler.ServeHTTP(w, r)
 		case QueryLabelsProcedure:
@@ -797,6 +857,14 @@ func (UnimplementedQueryHandler) Merge(context.Context, *atysv1.MergeRequest) (*
 
 func (UnimplementedQueryHandler) Top(context.Context, *atysv1.TopRequest) (*atysv1.TopResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Top is not implemented"))
+}
+
+func (UnimplementedQueryHandler) Flame(context.Context, *atysv1.FlameRequest) (*atysv1.FlameResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Flame is not implemented"))
+}
+
+func (UnimplementedQueryHandler) Series(context.Context, *atysv1.SeriesRequest) (*atysv1.SeriesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("atys.v1.Query.Series is not implemented"))
 }
 
 func (UnimplementedQueryHandler) Split(context.Context, *atysv1.SplitRequest) (*atysv1.SplitResponse, error) {
