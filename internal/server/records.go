@@ -90,8 +90,8 @@ func (s *queries) Records(ctx context.Context, r *atysv1.RecordsRequest) (*atysv
 	}
 	records, ok := s.store.(store.Records)
 	switch {
-	case about.Kind == "":
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("the selection has no kind of records: name one, such as %s", freq.RecordKind))
+	case len(about.Kinds) != 1:
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("the selection has %d kinds of records: name one, such as %s", len(about.Kinds), freq.RecordKind))
 	case about.Task != "":
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("records are not selected by task: leave it empty"))
 	case !ok:
@@ -102,7 +102,7 @@ func (s *queries) Records(ctx context.Context, r *atysv1.RecordsRequest) (*atysv
 		limit = usualRecords
 	}
 	response, bytes := &atysv1.RecordsResponse{}, 0
-	q := store.RecordQuery{Kind: about.Kind, Select: about.Select, From: about.From, To: about.To}
+	q := store.RecordQuery{Kind: about.Kinds[0], Select: about.Select, From: about.From, To: about.To}
 	err = records.ScanRecords(ctx, s.tenants.name(ctx), q, func(one *profile.Record) error {
 		if bytes += len(one.Payload); len(response.Records) == limit || bytes > mostRecordsBytes {
 			response.More = true
