@@ -196,6 +196,30 @@ func (c *columns) contextOf(i int) profile.Context {
 	return c.contexts[c.context[i]-1]
 }
 
+// readTypes returns the types of a window, and 0 if nothing is known to be merged into
+// it. It is not ok if the window is damaged. Rows are read only
+// if the types are described behind them, as in version 4, or by a comment, as in version 3.
+func (c *columns) readTypes(data []byte) (types []profile.ValueType, of int, ok bool) {
+	r := reader{data: data}
+	var w store.Window
+	r.types(&w)
+	types = w.Head.Types
+	_, _, has := r.shape(len(types))
+	r.descriptions(has, types, false)
+	if has&hasOf != 0 {
+		of = 1 // or more
+	}
+	if !r.bad && r.version < 5 && (r.version == oldestVersion || has&hasTypes != 0) {
+		for i, t := range types {
+			if !c.read(data, t.Kind, math.MaxInt, parts{}) {
+				return nil, 0, false
+			}
+			types[i] = c.head.Types[0]
+		}
+	}
+	return types, of, !r.bad
+}
+
 // kinds lists the kinds of values that a window has; false if it is damaged.
 func kinds(data []byte) (list []string, ok bool) {
 	r := reader{data: data}

@@ -130,7 +130,7 @@ func (s *Store) Heads(ctx context.Context, tenant string, parts []store.Query, e
 		var columns columns
 		return func(ctx context.Context, p *part, g *grouped) error {
 			return p.series(ctx, g, func(f *found) error {
-				h, ok := columns.readHead(f, &p.cursor.query)
+				h, ok := readHead(&columns, f, &p.cursor.query)
 				if !ok {
 					return errDamaged
 				}
@@ -152,7 +152,7 @@ func (s *Store) Heads(ctx context.Context, tenant string, parts []store.Query, e
 
 // readHead reads the head of a window, with the types that a query asks for; false if it is
 // damaged.
-func (c *columns) readHead(f *found, q *store.Query) (h store.Head, ok bool) {
+func readHead(c *columns, f *found, q *store.Query) (h store.Head, ok bool) {
 	asked := q.Kinds
 	if asked == nil {
 		if asked, ok = kinds(f.data); !ok {
@@ -227,32 +227,18 @@ func (c *cursor) types(ctx context.Context, all *typeCollector) error {
 	return nil
 }
 
-// read adds the types of a window; false if it is damaged. Rows are read only if the types
-// are described behind them, as in version 4, or by a comment, as in version 3.
+// read adds the types of a window; false if it is damaged.
 func (a *typeCollector) read(data []byte, q *store.Query) bool {
-	r := reader{data: data}
-	var w store.Window
-	r.types(&w)
-	types := w.Head.Types
-	_, _, has := r.shape(len(types))
-	r.descriptions(has, types, false)
-	if q.Level != store.Raw && has&hasOf == 0 {
-		return !r.bad // nothing was merged into it: it only reports what was lost
-	}
-	if !r.bad && r.version < 5 && (r.version == oldestVersion || has&hasTypes != 0) {
-		for i, t := range types {
-			if !a.columns.read(data, t.Kind, math.MaxInt, parts{}) {
-				return false
-			}
-			types[i] = a.columns.head.Types[0]
-		}
+	types, of, ok := a.columns.readTypes(data)
+	if !ok || q.Level != store.Raw && of == 0 { // nothing was merged into it: it only reports what was lost
+		return ok
 	}
 	for _, t := range types {
 		if q.Measures(t.Kind) {
 			a.Add(t)
 		}
 	}
-	return !r.bad
+	return true
 }
 
 // taker takes all windows of a series.

@@ -45,8 +45,8 @@ func recordKey(tenant string, series uint32, r *profile.Record) key {
 	return binary.BigEndian.AppendUint64(append(k, r.Run[:]...), r.Sequence)
 }
 
-// recordTail reads what follows the kind in a record's key.
-func (r *reader) recordTail(into *profile.Record) {
+// readRecordTail reads what follows the kind in a record's key.
+func readRecordTail(r *reader, into *profile.Record) {
 	if len(r.data) != recordTail {
 		r.bad, r.data = true, nil
 		return
@@ -248,7 +248,7 @@ func (c *recordCursor) day(ctx context.Context, of *series, day uint32) error {
 		if kept.Kind == "" {
 			kept.Kind = r.text()
 		}
-		if r.recordTail(&kept); r.bad {
+		if readRecordTail(&r, &kept); r.bad {
 			return errDamaged
 		}
 		if !c.query.Matches(&kept) {
@@ -359,7 +359,7 @@ func (c *recordCursor) check(ctx context.Context, tell func(problem string)) err
 		r.text()  // the service
 		r.fixed() // the series
 		kept.Kind = r.text()
-		if r.recordTail(&kept); r.bad {
+		if readRecordTail(&r, &kept); r.bad {
 			return errDamaged
 		}
 		return cmp.Or(ctx.Err(), decodeRecord(value, &kept))
