@@ -126,7 +126,7 @@ func (c *conductor) conduct(ctx context.Context, remembered []*task) error {
 		case <-c.options.Ready:
 			c.readied()
 		case <-c.shipper.dated:
-			c.dateAgain()
+			dateAgain(c.tasks, c.shipper.reading(), c.options.Now())
 		case <-look.C:
 			c.look()
 			c.keepTime() // each look restarts the timer of drainCheck, which must not be put off for ever
@@ -251,7 +251,7 @@ func (c *conductor) follow(tasks []*task) {
 		c.end(t)
 	}
 	c.tasks = next
-	c.dateAgain()
+	dateAgain(c.tasks, c.shipper.reading(), c.options.Now())
 	longest := time.Duration(0)
 	for _, t := range c.tasks {
 		longest = max(longest, t.profile.Window)
@@ -324,13 +324,10 @@ func (c *conductor) aim() {
 }
 
 // dateAgain computes the ends of tasks that came before the clocks were compared.
-func (c *conductor) dateAgain() {
-	if !c.shipper.reading().known {
-		return
-	}
-	for _, t := range c.tasks {
-		if t.unsure && !t.over {
-			t.date(c.shipper.reading(), c.options.Now())
+func dateAgain(tasks []*task, clock reading, now time.Time) {
+	for _, t := range tasks {
+		if clock.known && t.unsure && !t.over {
+			t.date(clock, now)
 		}
 	}
 }

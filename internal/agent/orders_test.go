@@ -62,13 +62,13 @@ func TestDateAgain(t *testing.T) {
 		orders := ordered(1, &atysv1.Task{Id: "1", Profile: `{"kind":"Profile","name":"x","select":"{service=\"nobody\"}","duration":"1m"}`, UntilUnixNano: until.UnixNano()})
 		one := a.understand(orders)[0]
 		a.tasks = []*task{one}
-		if a.dateAgain(); !one.unsure {
+		if dateAgain(a.tasks, a.shipper.reading(), a.options.Now()); !one.unsure {
 			t.Errorf("%s: nobody has compared the clocks, and it is known when the task ends", name)
 		}
 		now := time.Now().UnixNano()
 		a.shipper.compare(a.shipper.now(), &atysv1.PushResponse{ReceivedUnixNano: now, AnsweredUnixNano: now})
 		<-a.shipper.dated
-		if a.dateAgain(); one.unsure || one.ends().Sub(until).Abs() > time.Second {
+		if dateAgain(a.tasks, a.shipper.reading(), a.options.Now()); one.unsure || one.ends().Sub(until).Abs() > time.Second {
 			t.Errorf("%s: it ends %v after its time", name, one.ends().Sub(until))
 		}
 		if again := a.understand(orders)[0]; again.unsure || again.ends().Sub(until).Abs() > time.Second {

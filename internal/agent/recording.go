@@ -230,8 +230,10 @@ func (c *conductor) hasCut(d cut) {
 		c.cut(r, atEnd)
 	case d.why == toAim:
 		c.running(r)
+		c.admit(r) // processes that have become ready during the cut
 	default:
 		r.instrument.Resume()
+		c.admit(r)
 	}
 }
 

@@ -77,13 +77,18 @@ func (r *recording) lags(now time.Time, look time.Duration) bool {
 // recording do not wait for its edge, which may be its end.
 func (c *conductor) readied() {
 	c.aim()
-	now := time.Now()
 	for _, t := range c.tasks {
 		for _, r := range t.recordings {
-			if r.instrument.State() == state.Running && !r.instrument.Delayed() && r.behind && r.caught.IsZero() && !r.edge.IsZero() {
-				r.caught = now
-				c.cut(r, early)
-			}
+			c.admit(r)
 		}
+	}
+}
+
+// admit cuts a window early for the first processes of a recording that have become ready
+// since its last cut.
+func (c *conductor) admit(r *recording) {
+	if r.instrument.State() == state.Running && !r.instrument.Delayed() && r.behind && r.caught.IsZero() {
+		r.caught = time.Now()
+		c.cut(r, early)
 	}
 }

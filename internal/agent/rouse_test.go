@@ -222,3 +222,19 @@ func TestReadied(t *testing.T) {
 		t.Error("those that are ready later are forgotten")
 	}
 }
+
+// TestReadiedMeanwhile has the first target of a recording become ready while a window is
+// cut: it is sampled from another cut on, right after that one.
+func TestReadiedMeanwhile(t *testing.T) {
+	s := newSite(t, time.Hour)
+	s.have(t, 11)
+	r := s.task.recordings[0]
+	slow := &slowTake{take: r.instrument.Sampler().(*take), ready: true}
+	s.put(r, slow)
+	r.behind, slow.cuts, r.edge = false, 0, time.Now().Add(time.Hour)
+	s.cut(r, early)
+	s.readied()
+	if s.settle(t); slow.cuts != 2 || r.behind {
+		t.Errorf("%d cuts, behind: %v", slow.cuts, r.behind)
+	}
+}
