@@ -21,7 +21,7 @@ func Floors() [Top + 1][]string {
 		1: {"profile/*", "stats/*", "freq", "prune", "health", "merge", "variance", "edges", "render", "render/*", "auth", "unwind/cfi/*"},
 		2: {"profile/format", "spec", "plan", "bpf", "binfile", "binfile/*", "diskcache", "proc", "proc/*", "wire/...", "unwind/cfi/flow"},
 		3: {"lang", "lang/*", "spool", "store", "wire", "unwind/cfi", "unwind/paging"},
-		4: {"unwind", "symbol", "sampler", "query", "promexport", "remote"},
+		4: {"store/disk/*", "unwind", "symbol", "sampler", "query", "promexport", "remote"},
 		5: {"sampler/*", "store/*", "agent/*", "server/*", "unwind/replay", "prune/cost", "variance/probe", "edges/burst"},
 		6: {"agent", "relay", "server", "recorder", "doctor", "calibrate"},
 		7: {"cmd/...", "test/...", "bench/...", "house"},

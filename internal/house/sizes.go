@@ -17,8 +17,6 @@ const (
 func oversized() map[string]int {
 	return map[string]int{
 		"internal/sampler/cpu.Sampler": 75,
-
-		"internal/store/disk": 27,
 	}
 }
 

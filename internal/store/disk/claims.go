@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // A window that a relay has added up claims those that it contains: beside where
@@ -170,9 +172,9 @@ func (s *restorer) claims() error {
 		return err
 	}
 	for valid := it.First(); valid; {
-		r := reader{data: it.Key()[len(prefix):]}
-		day := r.fixed()
-		if r.bad {
+		r := codec.Reader{Data: it.Key()[len(prefix):]}
+		day := r.Fixed()
+		if r.Bad {
 			err = errDamaged
 			break
 		}
@@ -186,4 +188,52 @@ func (s *restorer) claims() error {
 		return nil
 	}
 	return errors.Join(err, it.Close())
+}
+
+// key is where a window lies, or would: one of the batch, or a part of it.
+func (r *resolver) key(level store.Level, w *store.Window, p store.Part) (key, error) {
+	t := r.shelf.tenant
+	number, err := t.admit(p.Series, r.quotas.Of(t.name).Series)
+	if err != nil {
+		return nil, err
+	}
+	start, kind := w.Head.Start.Add(p.After), w.Head.Kind()
+	under := func(kind string) key {
+		return windowKey(t.name, level, p.Series[store.ServiceLabel], number, start, w.Head.Task, kind, p.Run)
+	}
+	if kind != impliedKind && kind != "" && start.Before(r.shelf.db.upgraded.Add(upgradeMargin)) {
+		old := under(impliedKind)
+		if has, err := r.holds(old, kind); err != nil || has {
+			return old, err
+		}
+	}
+	return under(kind), nil
+}
+
+// upgradeMargin is how far the clock of an agent may be ahead of ours. Its windows from
+// before the upgrade can begin after it, by that much.
+const upgradeMargin = 24 * time.Hour
+
+// holds reports whether an earlier version stored a window of a kind under a key that does
+// not name the kind: by itself, or in a window that a relay merged. An agent may send that
+// window again.
+func (r *resolver) holds(old key, kind string) (bool, error) {
+	if data, err := r.shelf.db.value(old); err != nil || firstKind(data) == kind {
+		return err == nil, err
+	}
+	by, err := r.shelf.db.value(claimKey(old))
+	if err != nil || by == nil {
+		return false, err
+	}
+	data, err := r.shelf.db.value(by)
+	return firstKind(data) == kind, err
+}
+
+// firstKind returns the kind of a stored window; "" if it has none or is damaged.
+func firstKind(data []byte) string {
+	all, ok := codec.Kinds(data)
+	if !ok || len(all) == 0 {
+		return ""
+	}
+	return all[0]
 }

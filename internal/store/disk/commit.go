@@ -14,6 +14,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // A commit waits for others so long, or until there is so much of it.
@@ -167,7 +168,7 @@ func (r *resolver) encode(level store.Level) (*commit, error) {
 			c.claims = append(c.claims, claim{i, part, contained, key})
 			c.bytes += len(contained) + len(key)
 		}
-		value := encodeWindow(w, l)
+		value := codec.EncodeWindow(w, l)
 		c.pairs = append(c.pairs, [2][]byte{key, value})
 		c.bytes += len(key) + len(value)
 		if level == store.Raw {
@@ -208,54 +209,6 @@ func (t *tenant) newCommit() *commit {
 	return &commit{tenant: t, generation: t.generation}
 }
 
-// key is where a window lies, or would: one of the batch, or a part of it.
-func (r *resolver) key(level store.Level, w *store.Window, p store.Part) (key, error) {
-	t := r.shelf.tenant
-	number, err := t.admit(p.Series, r.quotas.Of(t.name).Series)
-	if err != nil {
-		return nil, err
-	}
-	start, kind := w.Head.Start.Add(p.After), w.Head.Kind()
-	under := func(kind string) key {
-		return windowKey(t.name, level, p.Series[store.ServiceLabel], number, start, w.Head.Task, kind, p.Run)
-	}
-	if kind != impliedKind && kind != "" && start.Before(r.shelf.db.upgraded.Add(upgradeMargin)) {
-		old := under(impliedKind)
-		if has, err := r.holds(old, kind); err != nil || has {
-			return old, err
-		}
-	}
-	return under(kind), nil
-}
-
-// upgradeMargin is how far the clock of an agent may be ahead of ours. Its windows from
-// before the upgrade can begin after it, by that much.
-const upgradeMargin = 24 * time.Hour
-
-// holds reports whether an earlier version stored a window of a kind under a key that does
-// not name the kind: by itself, or in a window that a relay merged. An agent may send that
-// window again.
-func (r *resolver) holds(old key, kind string) (bool, error) {
-	if data, err := r.shelf.db.value(old); err != nil || firstKind(data) == kind {
-		return err == nil, err
-	}
-	by, err := r.shelf.db.value(claimKey(old))
-	if err != nil || by == nil {
-		return false, err
-	}
-	data, err := r.shelf.db.value(by)
-	return firstKind(data) == kind, err
-}
-
-// firstKind returns the kind of a stored window; "" if it has none or is damaged.
-func firstKind(data []byte) string {
-	all, ok := kinds(data)
-	if !ok || len(all) == 0 {
-		return ""
-	}
-	return all[0]
-}
-
 // byService lists the windows, those of one service together, as they came.
 func (r *resolver) byService() (order []int) {
 	windows := r.batch.Windows
@@ -275,7 +228,7 @@ func (r *resolver) byService() (order []int) {
 }
 
 // resolve returns the leaves of a window's stacks.
-func (r *resolver) resolve(w *store.Window) (l leaves, err error) {
+func (r *resolver) resolve(w *store.Window) (l codec.Leaves, err error) {
 	service := w.Series[store.ServiceLabel]
 	d, err := r.shelf.take(service)
 	if err != nil {
@@ -284,7 +237,7 @@ func (r *resolver) resolve(w *store.Window) (l leaves, err error) {
 	if r.leaves == nil || r.service != service {
 		r.turnTo(service)
 	}
-	l.rows = r.find(d, w.Rows.Stack)
+	l.Rows = r.find(d, w.Rows.Stack)
 	if w.Rows.Peer != nil {
 		var stacks []profile.StackID
 		for _, peer := range w.Rows.Peer {
@@ -293,10 +246,10 @@ func (r *resolver) resolve(w *store.Window) (l leaves, err error) {
 			}
 		}
 		found := r.find(d, stacks)
-		l.peers = make([]uint32, len(w.Rows.Peer))
+		l.Peers = make([]uint32, len(w.Rows.Peer))
 		for i, peer := range w.Rows.Peer {
 			if peer != 0 {
-				l.peers[i], found = found[0]+1, found[1:]
+				l.Peers[i], found = found[0]+1, found[1:]
 			}
 		}
 	}
@@ -305,7 +258,7 @@ func (r *resolver) resolve(w *store.Window) (l leaves, err error) {
 		for i, e := range w.Exemplars {
 			stacks[i] = e.Stack
 		}
-		l.exemplars = r.find(d, stacks)
+		l.Exemplars = r.find(d, stacks)
 	}
 	return l, nil
 }

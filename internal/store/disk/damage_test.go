@@ -20,6 +20,7 @@ import (
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 	"atys.dev/atys/internal/store/storetest"
 )
 
@@ -429,9 +430,9 @@ func TestNotesAreNoCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := s.tenants[tenantName]
-	var note writer
-	note.number(7)
-	note.number(1_000_000)
+	var note codec.Writer
+	note.Number(7)
+	note.Number(1_000_000)
 	if err := s.db.Set(noteKey(newKey(spaceCalls, tenantName).text("shop")), note, pebble.Sync); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 const (
@@ -240,13 +241,13 @@ func (d *database) checkVersion() error {
 	if err := closer.Close(); err != nil {
 		return err
 	}
-	if theirs == string([]byte{version}) {
+	if theirs == string([]byte{codec.Version}) {
 		return d.readUpgraded()
 	}
-	if len(theirs) == 1 && theirs[0] >= oldestVersion && theirs[0] < version {
+	if len(theirs) == 1 && theirs[0] >= codec.OldestVersion && theirs[0] < codec.Version {
 		return d.upgrade()
 	}
-	return fmt.Errorf("it is of version %x, and this atys reads %x: use the atys that wrote it, or another directory", theirs, version)
+	return fmt.Errorf("it is of version %x, and this atys reads %x: use the atys that wrote it, or another directory", theirs, codec.Version)
 }
 
 // upgrade marks the database, so that earlier versions refuse it from now on. A database
@@ -258,7 +259,7 @@ func (d *database) upgrade() (err error) {
 	}
 	defer caught(&err)
 	b := d.NewBatch()
-	if err := errors.Join(b.Set(upgradedKey, key(nil).start(d.upgraded), nil), b.Set(key{spaceVersion}, []byte{version}, nil)); err != nil {
+	if err := errors.Join(b.Set(upgradedKey, key(nil).start(d.upgraded), nil), b.Set(key{spaceVersion}, []byte{codec.Version}, nil)); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	return b.Commit(pebble.Sync)
@@ -296,9 +297,9 @@ func (d *database) markVersion() error {
 		return err
 	}
 	if !empty {
-		return fmt.Errorf("it is of version 1, and this atys reads %x: use the atys that wrote it, or another directory", version)
+		return fmt.Errorf("it is of version 1, and this atys reads %x: use the atys that wrote it, or another directory", codec.Version)
 	}
-	return d.Set(key{spaceVersion}, []byte{version}, pebble.Sync)
+	return d.Set(key{spaceVersion}, []byte{codec.Version}, pebble.Sync)
 }
 
 // retireWait is how long a call waits for one that broke to be closed. It may

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"atys.dev/atys/internal/store/disk/codec"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -173,17 +174,17 @@ func (p *places) save(b *pebble.Batch, tenant string) (done func(), err error) {
 	defer p.mu.Unlock()
 	count := len(p.list)
 	if p.saved < count {
-		var w writer
+		var w codec.Writer
 		for _, place := range p.list[p.saved:] {
-			w.location(place.Location)
+			w.Location(place.Location)
 		}
 		prefix := newKey(spacePlaces, tenant)
 		err = errors.Join(p.tail.note(b, prefix, uint32(p.saved)), b.Set(prefix.number(uint32(p.saved)), w, nil))
 	}
 	named := len(p.named)
 	for _, number := range p.named {
-		var w writer
-		w.frames(p.list[number].Names)
+		var w codec.Writer
+		w.Frames(p.list[number].Names)
 		err = errors.Join(err, b.Set(newKey(spaceNames, tenant).number(number), w, nil))
 	}
 	return func() {
@@ -361,22 +362,22 @@ func (d *dictionary) restore(p *places, calls []call, leaves []uint32) {
 
 // encodeCalls writes calls: how far before each its caller is, 0 for nobody.
 func encodeCalls(calls []call, first int) []byte {
-	var w writer
+	var w codec.Writer
 	for i, c := range calls {
 		if c.caller == nobody {
-			w.number(0)
+			w.Number(0)
 		} else {
-			w.number(uint64(first+i) - uint64(c.caller))
+			w.Number(uint64(first+i) - uint64(c.caller))
 		}
-		w.number(uint64(c.place))
+		w.Number(uint64(c.place))
 	}
 	return w
 }
 
 func decodeCalls(data []byte, first int) (calls []call, ok bool) {
-	r := reader{data: data}
-	for len(r.data) > 0 {
-		back, place := r.number(), r.small(32)
+	r := codec.Reader{Data: data}
+	for len(r.Data) > 0 {
+		back, place := r.Number(), r.Small(32)
 		c := call{nobody, uint32(place)}
 		if at := uint64(first + len(calls)); back > at {
 			return nil, false
@@ -385,30 +386,30 @@ func decodeCalls(data []byte, first int) (calls []call, ok bool) {
 		}
 		calls = append(calls, c)
 	}
-	return calls, !r.bad
+	return calls, !r.Bad
 }
 
 // encodeLeaves writes leaves: how far behind the one before each is.
 func encodeLeaves(leaves []uint32) []byte {
-	var w writer
+	var w codec.Writer
 	before := int64(0)
 	for _, number := range leaves {
-		w.signed(int64(number) - before)
+		w.Signed(int64(number) - before)
 		before = int64(number)
 	}
 	return w
 }
 
 func decodeLeaves(data []byte) (leaves []uint32, ok bool) {
-	r := reader{data: data}
-	for number := int64(0); len(r.data) > 0; {
-		number += r.signed()
+	r := codec.Reader{Data: data}
+	for number := int64(0); len(r.Data) > 0; {
+		number += r.Signed()
 		if number < 0 || number >= int64(nobody) {
 			return nil, false
 		}
 		leaves = append(leaves, uint32(number))
 	}
-	return leaves, !r.bad
+	return leaves, !r.Bad
 }
 
 // index finds numbers of a table by what it has there: open addressing, of which

@@ -13,8 +13,11 @@ package disk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,6 +29,7 @@ import (
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // Options say where and how to keep windows. Dir is needed.
@@ -136,7 +140,7 @@ func (c *cursor) labels(ctx context.Context) (labels []profile.Labels, err error
 			if c.query.Kinds == nil {
 				return errFound
 			}
-			list, ok := kinds(f.data)
+			list, ok := codec.Kinds(f.data)
 			if !ok {
 				c.report(of, f.start, errDamaged)
 			} else if slices.ContainsFunc(list, c.query.Measures) {
@@ -304,9 +308,9 @@ func (d *database) tenantsFrom(prefix, from key) (names []string, last key, err 
 	}
 	last = from
 	for valid := it.SeekGE(from); valid; valid = it.SeekGE(last) {
-		r := reader{data: it.Key()[1:]}
-		name := r.text()
-		if r.bad {
+		r := codec.Reader{Data: it.Key()[1:]}
+		name := r.Text()
+		if r.Bad {
 			return names, append(key(nil), it.Key()...), errors.Join(errDamaged, it.Close())
 		}
 		names = append(names, name)
@@ -317,4 +321,63 @@ func (d *database) tenantsFrom(prefix, from key) (names []string, last key, err 
 		return names, last, err
 	}
 	return names, last, it.Close()
+}
+
+// Backup makes a copy of the store as it is now, in a directory that must not be
+// there yet. On the same disk it shares files with the store, and takes no room
+// until these are replaced.
+func (s *Store) Backup(dir string) error {
+	db, err := s.acquire()
+	if err != nil {
+		return err
+	}
+	defer db.release()
+	if _, err := os.Stat(dir); err == nil {
+		return fmt.Errorf("back up to %q: it is there already", dir)
+	}
+	if err := db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("back up to %q: %w", dir, err)
+	}
+	return nil
+}
+
+// Snapshot makes a copy of the store as it is now, beside it, where it shares its
+// files. All that Put has returned for is in it. done removes it; one that a
+// crash has left is removed when the store is opened.
+func (s *Store) Snapshot() (dir string, done func() error, err error) {
+	if err := s.room(s.options.Reserve); err != nil { // files are shared, logs copied
+		return "", nil, err
+	}
+	own, err := os.MkdirTemp(filepath.Dir(s.options.Dir), filepath.Base(s.options.Dir)+snapshotMark)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: %w", store.ErrFull, err)
+	}
+	done = func() error { return os.RemoveAll(own) }
+	dir = filepath.Join(own, "store")
+	if err := s.Backup(dir); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("%w: %w", store.ErrFull, err), done())
+	}
+	return dir, done, nil
+}
+
+// snapshotMark is in the names of copies, behind that of the store.
+const snapshotMark = ".snapshot-"
+
+// removeSnapshots removes what a crash has left: as long as it is there no file of
+// the store is ever given back to the disk. The store is open, by nobody else.
+func (s *connection) removeSnapshots() {
+	beside := filepath.Dir(s.options.Dir)
+	entries, err := os.ReadDir(beside)
+	if err != nil {
+		s.log.Error("look for snapshots that a crash has left", "error", err)
+		return
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), filepath.Base(s.options.Dir)+snapshotMark) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(beside, e.Name())); err != nil {
+			s.log.Error("remove a snapshot that a crash has left", "error", err)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // dividedCells hold the rows of a rolled-up window that have a context, a slot or a peer.
@@ -61,11 +62,11 @@ func (d *dividedCells) context(all []profile.Context, id uint32) profile.Context
 	return mine
 }
 
-func (d *dividedCells) contextOf(c *columns, row int) profile.ContextID {
-	if len(c.context) == 0 {
+func (d *dividedCells) contextOf(c *codec.Columns, row int) profile.ContextID {
+	if len(c.Context) == 0 {
 		return 0
 	}
-	return d.context(c.contexts, c.context[row])
+	return d.context(c.Contexts, c.Context[row])
 }
 
 // fold keeps the contexts with the most value, and moves the samples of all others to

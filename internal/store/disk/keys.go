@@ -6,6 +6,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // Keys, in the order in which they lie. A text is its length and itself; a
@@ -98,14 +99,14 @@ func windowKey(tenant string, level store.Level, service string, series uint32, 
 
 // parseStart reads what follows the series in a window's key.
 func parseStart(k []byte, prefix int) (f found, ok bool) {
-	r := reader{data: k[min(prefix, len(k)):]}
-	f.start = time.Unix(0, int64(binary.BigEndian.Uint64(r.bytes(8))))
-	f.task = r.text()
-	copy(f.run[:], r.bytes(len(f.run)))
-	if len(r.data) > 0 {
-		if f.kind = r.text(); f.kind == "" {
+	r := codec.Reader{Data: k[min(prefix, len(k)):]}
+	f.start = time.Unix(0, int64(binary.BigEndian.Uint64(r.Bytes(8))))
+	f.task = r.Text()
+	copy(f.run[:], r.Bytes(len(f.run)))
+	if len(r.Data) > 0 {
+		if f.kind = r.Text(); f.kind == "" {
 			return f, false
 		}
 	}
-	return f, !r.bad && len(r.data) == 0
+	return f, !r.Bad && len(r.Data) == 0
 }

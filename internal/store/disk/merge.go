@@ -11,6 +11,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // Merge adds windows up; see store.Windows.
@@ -42,7 +43,7 @@ type adder struct {
 	whole    sums // of all windows, without cells, if a window can be in several columns
 	summary  store.Summary
 
-	columns columns
+	columns codec.Columns
 	covered map[string]store.Coverage // by kind whose values are levels, of the series that is added up
 }
 
@@ -68,14 +69,14 @@ func (a *adder) cover(q *store.Query, f *found) error {
 		return nil // it is reported where it is added
 	}
 	for _, t := range types.Sorted() {
-		if t.Temporality != profile.Level || !a.columns.read(f.data, t.Kind, math.MaxInt, parts{}) {
+		if t.Temporality != profile.Level || !a.columns.Read(f.data, t.Kind, math.MaxInt, codec.Parts{}) {
 			continue
 		}
-		a.columns.head.Start = f.start
+		a.columns.Head.Start = f.start
 		if a.covered[t.Kind] == nil {
 			a.covered[t.Kind] = store.Coverage{}
 		}
-		a.covered[t.Kind].Add(&a.columns.head)
+		a.covered[t.Kind].Add(&a.columns.Head)
 	}
 	return nil
 }
@@ -89,23 +90,23 @@ func (a *adder) addFound(p *part, g *grouped, f *found) error {
 	c, query, first := &a.columns, &p.cursor.query, true
 	for _, kind := range query.Kinds {
 		w := adding{kind: kind, series: g, size: d.size(), level: query.Level, first: first, several: len(query.Kinds) > 1}
-		if !c.read(f.data, kind, w.size, parts{threads: a.grouping.Has(store.ByThread)}) {
+		if !c.Read(f.data, kind, w.size, codec.Parts{Threads: a.grouping.Has(store.ByThread)}) {
 			return errDamaged
 		}
-		if c.absent {
+		if c.Absent {
 			continue
 		}
-		c.head.Start, c.head.Task, c.head.Target = f.start, f.task, g.of.labels
-		if c.level() {
+		c.Head.Start, c.Head.Task, c.Head.Target = f.start, f.task, g.of.labels
+		if c.Level() {
 			if a.covered == nil {
 				return errLevel
 			}
-			c.weigh(a.covered[kind])
+			c.Weigh(a.covered[kind])
 		}
 		if first {
-			a.summary.Add(g.of.labels, &c.head)
+			a.summary.Add(g.of.labels, &c.Head)
 		}
-		w.of, first = c.windows(w.level), false
+		w.of, first = c.Windows(w.level), false
 		a.addWindow(&w)
 	}
 	return nil
@@ -126,7 +127,7 @@ type adding struct {
 func (a *adder) addWindow(w *adding) {
 	c := &a.columns
 	if a.grouping.Divides() {
-		a.whole.absorbWindow(&c.head, w)
+		a.whole.absorbWindow(&c.Head, w)
 	}
 	if a.grouping.DividesRows() {
 		a.divide(w)
@@ -134,17 +135,17 @@ func (a *adder) addWindow(w *adding) {
 	}
 	s := a.column(w, a.by(w))
 	if a.grouping.Has(store.ByKind) {
-		s.absorb(withoutSums(c.head), w.of)
+		s.absorb(withoutSums(c.Head), w.of)
 	} else {
-		s.absorbWindow(&c.head, w)
+		s.absorbWindow(&c.Head, w)
 	}
-	if c.groups != nil || w.level.Services() {
+	if c.Groups != nil || w.level.Services() {
 		s.apart = nil
 	}
 	s.add(c)
 	if w.several {
-		for i := range c.leaves {
-			s.addKind(w.kind, c.sum(i))
+		for i := range c.Leaves {
+			s.addKind(w.kind, c.Sum(i))
 		}
 	}
 }
@@ -167,15 +168,15 @@ func (a *adder) by(w *adding) []string {
 
 // divide divides the rows of a window among columns by thread and slot.
 func (a *adder) divide(w *adding) {
-	c, common, head := &a.columns, a.by(w), withoutSums(a.columns.head)
+	c, common, head := &a.columns, a.by(w), withoutSums(a.columns.Head)
 	counted := map[*sums]bool{}
 	columnOf := func(thread, slot uint32) *sums {
 		by := slices.Clone(common)
 		for i, d := range a.grouping.By {
 			if d == store.BySlot {
-				by[i] = a.grouping.Slots.Part(&c.head, slot)
+				by[i] = a.grouping.Slots.Part(&c.Head, slot)
 			} else if d == store.ByThread && thread > 0 {
-				by[i] = c.threads[thread-1].Name
+				by[i] = c.Threads[thread-1].Name
 			}
 		}
 		s := a.column(w, by)
@@ -185,15 +186,15 @@ func (a *adder) divide(w *adding) {
 		}
 		return s
 	}
-	threads, slots := a.grouping.Has(store.ByThread) && len(c.thread) > 0, a.grouping.Has(store.BySlot) && len(c.slot) > 0
+	threads, slots := a.grouping.Has(store.ByThread) && len(c.Thread) > 0, a.grouping.Has(store.BySlot) && len(c.Slot) > 0
 	known := map[[2]uint32]*sums{}
-	for i, leaf := range c.leaves {
+	for i, leaf := range c.Leaves {
 		var at [2]uint32
 		if threads {
-			at[0] = c.thread[i]
+			at[0] = c.Thread[i]
 		}
 		if slots {
-			at[1] = c.slot[i]
+			at[1] = c.Slot[i]
 		}
 		s := known[at]
 		if s == nil {
@@ -202,10 +203,10 @@ func (a *adder) divide(w *adding) {
 		}
 		s.addRow(c, i, s.slot(leaf))
 		if w.several {
-			s.addKind(w.kind, c.sum(i))
+			s.addKind(w.kind, c.Sum(i))
 		}
 	}
-	for i, t := range c.threads {
+	for i, t := range c.Threads {
 		columnOf(uint32(i+1), 0).head.Exact.Add(t.Exact)
 	}
 }
@@ -229,9 +230,9 @@ func newColumnKey(start time.Time, by []string) (k columnKey) {
 	if len(by) == 1 {
 		k.by = by[0]
 	} else if len(by) > 1 {
-		var w writer
+		var w codec.Writer
 		for _, value := range by {
-			w.text(value)
+			w.Text(value)
 		}
 		k.by = string(w)
 	}
@@ -289,7 +290,7 @@ type cell = profile.Sum
 
 // column finds or adds the column of a window, or of a part of it.
 func (a *adder) column(w *adding, by []string) *sums {
-	g, start := w.series, a.grouping.StepOf(&a.columns.head)
+	g, start := w.series, a.grouping.StepOf(&a.columns.Head)
 	k := sumKey{newColumnKey(start, by), g.of.service}
 	s := a.sums[k]
 	if s == nil {
@@ -299,7 +300,7 @@ func (a *adder) column(w *adding, by []string) *sums {
 		}
 		a.sums[k] = s
 	}
-	s.observed(a.columns.minutes)
+	s.observed(a.columns.Minutes)
 	if s.slots == nil {
 		s.grow(w.size)
 	}
@@ -426,34 +427,34 @@ func absorb(into *profile.Head, windows int, h *profile.Head, more int) {
 }
 
 // add adds all rows.
-func (s *sums) add(c *columns) {
-	if c.groups == nil && c.plain() {
+func (s *sums) add(c *codec.Columns) {
+	if c.Groups == nil && c.Plain() {
 		s.addAll(c)
 		return
 	}
-	for i, leaf := range c.leaves {
+	for i, leaf := range c.Leaves {
 		s.addRow(c, i, int(leaf))
 	}
 }
 
 // addAll is addRow for each row, where nothing is chosen.
-func (s *sums) addAll(c *columns) {
-	scale, cells := c.scale, s.cells
-	values := c.value[:len(c.leaves)]
-	for i, leaf := range c.leaves[:c.single] {
+func (s *sums) addAll(c *codec.Columns) {
+	scale, cells := c.Scale, s.cells
+	values := c.Value[:len(c.Leaves)]
+	for i, leaf := range c.Leaves[:c.Single] {
 		cell, value := &cells[leaf], values[i]*scale
 		cell.N++
 		cell.Value += value
 		cell.Squares += float64(value) * float64(value)
 	}
-	if c.variance != nil {
-		for i := c.single; i < len(c.leaves); i++ {
-			cells[c.leaves[i]].Add(c.sum(i))
+	if c.Variance != nil {
+		for i := c.Single; i < len(c.Leaves); i++ {
+			cells[c.Leaves[i]].Add(c.Sum(i))
 		}
 		return
 	}
-	for i := c.single; i < len(c.leaves); i++ { // without a sum per row
-		cell, n, value := &cells[c.leaves[i]], c.n[i], values[i]*scale
+	for i := c.Single; i < len(c.Leaves); i++ { // without a sum per row
+		cell, n, value := &cells[c.Leaves[i]], c.N[i], values[i]*scale
 		cell.N += n
 		cell.Value += value
 		if n > 0 {
@@ -463,17 +464,17 @@ func (s *sums) addAll(c *columns) {
 }
 
 // addRow adds a row to a cell.
-func (s *sums) addRow(c *columns, i, at int) {
-	sum := c.sum(i)
-	if c.groups == nil {
+func (s *sums) addRow(c *codec.Columns, i, at int) {
+	sum := c.Sum(i)
+	if c.Groups == nil {
 		s.cells[at].Add(sum)
 		return
 	}
 	sum.Value = 0 // it is kept by group
 	s.cells[at].Add(sum)
-	for g, v := range c.groups[i*store.Groups : (i+1)*store.Groups] {
+	for g, v := range c.Groups[i*store.Groups : (i+1)*store.Groups] {
 		if v != 0 {
-			s.valuesOf(g)[at] += v * c.scale
+			s.valuesOf(g)[at] += v * c.Scale
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // Scan gives windows one by one; see store.Store.
@@ -56,7 +57,7 @@ func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Wind
 			if err != nil {
 				return err
 			}
-			kept, ok := decodeWindow(f.data)
+			kept, ok := codec.DecodeWindow(f.data)
 			calls, leaves := d.all()
 			if !ok || !below(&kept, len(leaves)) {
 				c.report(of, f.start, errDamaged)
@@ -82,7 +83,7 @@ func below(w *store.Window, size int) bool {
 			return false
 		}
 	}
-	return (len(w.Rows.Stack) == 0 || int64(slices.Max(w.Rows.Stack)) < int64(size)) && within(w.Rows.Peer, size)
+	return (len(w.Rows.Stack) == 0 || int64(slices.Max(w.Rows.Stack)) < int64(size)) && codec.Within(w.Rows.Peer, size)
 }
 
 // open makes a window of what is kept: its rows' leaves become stacks again.
@@ -127,7 +128,7 @@ func (s *Store) Heads(ctx context.Context, tenant string, parts []store.Query, e
 	var giving sync.Mutex // held while each is called
 	var refused error     // by each
 	err := s.readAll(ctx, tenant, parts, false, func(*shelf) taker {
-		var columns columns
+		var columns codec.Columns
 		return func(ctx context.Context, p *part, g *grouped) error {
 			return p.series(ctx, g, func(f *found) error {
 				h, ok := readHead(&columns, f, &p.cursor.query)
@@ -152,29 +153,29 @@ func (s *Store) Heads(ctx context.Context, tenant string, parts []store.Query, e
 
 // readHead reads the head of a window, with the types that a query asks for; false if it is
 // damaged.
-func readHead(c *columns, f *found, q *store.Query) (h store.Head, ok bool) {
+func readHead(c *codec.Columns, f *found, q *store.Query) (h store.Head, ok bool) {
 	asked := q.Kinds
 	if asked == nil {
-		if asked, ok = kinds(f.data); !ok {
+		if asked, ok = codec.Kinds(f.data); !ok {
 			return h, false
 		}
 	}
 	var types []profile.ValueType
 	for _, kind := range asked {
-		if !c.read(f.data, kind, math.MaxInt, parts{}) {
+		if !c.Read(f.data, kind, math.MaxInt, codec.Parts{}) {
 			return h, false
 		}
-		if c.absent {
+		if c.Absent {
 			continue
 		}
-		types = append(types, c.head.Types[0])
-		c.head.Start, c.head.Task = f.start, f.task
-		h = store.Head{Head: &c.head, N: c.samples(), Of: c.windows(q.Level)}
+		types = append(types, c.Head.Types[0])
+		c.Head.Start, c.Head.Task = f.start, f.task
+		h = store.Head{Head: &c.Head, N: c.Samples(), Of: c.Windows(q.Level)}
 	}
 	if h.Head == nil {
 		return store.Head{Head: &profile.Head{}}, true
 	}
-	c.head.Types = types
+	c.Head.Types = types
 	return h, true
 }
 
@@ -204,7 +205,7 @@ func (s *Store) Types(ctx context.Context, tenant string, parts []store.Query) (
 // typeCollector collects the types of windows that it reads.
 type typeCollector struct {
 	store.Types
-	columns columns
+	columns codec.Columns
 }
 
 // types adds the types of all windows that the query chooses.
@@ -229,7 +230,7 @@ func (c *cursor) types(ctx context.Context, all *typeCollector) error {
 
 // read adds the types of a window; false if it is damaged.
 func (a *typeCollector) read(data []byte, q *store.Query) bool {
-	types, of, ok := a.columns.readTypes(data)
+	types, of, ok := a.columns.ReadTypes(data)
 	if !ok || q.Level != store.Raw && of == 0 { // nothing was merged into it: it only reports what was lost
 		return ok
 	}

@@ -15,6 +15,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // A record's key has its series' number, as a window's has, and all else that identifies it;
@@ -46,33 +47,33 @@ func recordKey(tenant string, series uint32, r *profile.Record) key {
 }
 
 // readRecordTail reads what follows the kind in a record's key.
-func readRecordTail(r *reader, into *profile.Record) {
-	if len(r.data) != recordTail {
-		r.bad, r.data = true, nil
+func readRecordTail(r *codec.Reader, into *profile.Record) {
+	if len(r.Data) != recordTail {
+		r.Bad, r.Data = true, nil
 		return
 	}
-	into.Start = time.Unix(0, int64(binary.BigEndian.Uint64(r.bytes(8))))
-	copy(into.Run[:], r.bytes(len(into.Run)))
-	into.Sequence = binary.BigEndian.Uint64(r.bytes(8))
+	into.Start = time.Unix(0, int64(binary.BigEndian.Uint64(r.Bytes(8))))
+	copy(into.Run[:], r.Bytes(len(into.Run)))
+	into.Sequence = binary.BigEndian.Uint64(r.Bytes(8))
 }
 
 func encodeRecord(r *profile.Record) []byte {
-	w := make(writer, 0, len(r.Payload)+16)
-	w.number(recordFormat)
-	w.signed(int64(r.Duration))
-	w.word(r.Encoding)
-	w.number(uint64(r.Version))
+	w := make(codec.Writer, 0, len(r.Payload)+16)
+	w.Number(recordFormat)
+	w.Signed(int64(r.Duration))
+	w.Word(r.Encoding)
+	w.Number(uint64(r.Version))
 	return append(w, r.Payload...)
 }
 
 // decodeRecord reads a value into a record, which shares the payload with it.
 func decodeRecord(value []byte, into *profile.Record) error {
-	r := reader{data: value}
-	if format := r.number(); format != recordFormat {
+	r := codec.Reader{Data: value}
+	if format := r.Number(); format != recordFormat {
 		return errDamaged
 	}
-	into.Duration, into.Encoding, into.Version = r.duration(), r.word(), uint32(r.small(32))
-	if into.Payload = r.data; r.bad || into.Check() != nil {
+	into.Duration, into.Encoding, into.Version = r.Duration(), r.Word(), uint32(r.Small(32))
+	if into.Payload = r.Data; r.Bad || into.Check() != nil {
 		return errDamaged
 	}
 	return nil
@@ -244,11 +245,11 @@ func (c *recordCursor) day(ctx context.Context, of *series, day uint32) error {
 	}
 	err := c.db.walkFrom(prefix, from, func(rest, value []byte) error {
 		kept := profile.Record{Series: maps.Clone(of.labels), Kind: c.query.Kind}
-		r := reader{data: rest}
+		r := codec.Reader{Data: rest}
 		if kept.Kind == "" {
-			kept.Kind = r.text()
+			kept.Kind = r.Text()
 		}
-		if readRecordTail(&r, &kept); r.bad {
+		if readRecordTail(&r, &kept); r.Bad {
 			return errDamaged
 		}
 		if !c.query.Matches(&kept) {
@@ -296,8 +297,8 @@ func (c *recordCursor) days(first, last uint32) (of map[uint32][]uint32, unsure 
 		if !isDamage(err) {
 			return nil, nil, err
 		}
-		r := reader{data: at[len(prefix):]}
-		day := r.fixed()
+		r := codec.Reader{Data: at[len(prefix):]}
+		day := r.Fixed()
 		unsure = append(unsure, day)
 		low = append(key(nil), prefix...).number(day + 1)
 	}
@@ -311,9 +312,9 @@ func (c *recordCursor) daysFrom(prefix, low, end key, of map[uint32][]uint32) (k
 		return low, err
 	}
 	for it.SeekGE(low) {
-		r := reader{data: it.Key()[len(prefix):]}
-		day, service, number := r.fixed(), r.text(), r.fixed()
-		if r.bad { // what follows is looked for behind it
+		r := codec.Reader{Data: it.Key()[len(prefix):]}
+		day, service, number := r.Fixed(), r.Text(), r.Fixed()
+		if r.Bad { // what follows is looked for behind it
 			low = append(append(key(nil), it.Key()...), 0)
 			continue
 		}
@@ -354,12 +355,12 @@ func (c *recordCursor) exclude(suspects map[string]map[uint32]*series) error {
 func (c *recordCursor) check(ctx context.Context, tell func(problem string)) error {
 	return c.db.walk(newKey(spaceRecords, c.tenant.name), func(rest, value []byte) error {
 		var kept profile.Record
-		r := reader{data: rest}
-		r.fixed() // the day
-		r.text()  // the service
-		r.fixed() // the series
-		kept.Kind = r.text()
-		if readRecordTail(&r, &kept); r.bad {
+		r := codec.Reader{Data: rest}
+		r.Fixed() // the day
+		r.Text()  // the service
+		r.Fixed() // the series
+		kept.Kind = r.Text()
+		if readRecordTail(&r, &kept); r.Bad {
 			return errDamaged
 		}
 		return cmp.Or(ctx.Err(), decodeRecord(value, &kept))

@@ -11,6 +11,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // What is damaged of a tenant's tables is left out, and all behind it keeps its
@@ -39,13 +40,13 @@ func (s *restorer) places() error {
 	p := s.tenant.places
 	var err error
 	p.tail, err = s.db.table(newKey(spacePlaces, s.tenant.name), table{p.size, p.lose, func(value []byte) bool {
-		r := reader{data: value}
+		r := codec.Reader{Data: value}
 		var more []profile.Place
-		for len(r.data) > 0 && !r.bad {
-			l := r.location()
+		for len(r.Data) > 0 && !r.Bad {
+			l := r.Location()
 			more = append(more, profile.Place{Hash: l.Hash(), Location: l})
 		}
-		if r.bad {
+		if r.Bad {
 			return false
 		}
 		for _, place := range more {
@@ -67,8 +68,8 @@ func (s *restorer) places() error {
 // placesNamed is how many places there must be for all calls of a tenant.
 func (s *restorer) placesNamed() (most int64, err error) {
 	err = s.db.walk(newKey(spaceCalls, s.tenant.name), func(rest, value []byte) error {
-		at := reader{data: rest[max(len(rest)-4, 0):]}
-		first := at.fixed()
+		at := codec.Reader{Data: rest[max(len(rest)-4, 0):]}
+		first := at.Fixed()
 		if first == nobody { // a note of a tail
 			return nil
 		}
@@ -109,9 +110,9 @@ func lostHash(n uint64) (h profile.Hash) {
 func (s *restorer) names() error {
 	p, prefix, whole := s.tenant.places, newKey(spaceNames, s.tenant.name), true
 	err := s.db.walk(prefix, func(rest, value []byte) error {
-		at, r := reader{data: rest}, reader{data: value}
-		number, frames := at.fixed(), r.frames()
-		if len(rest) != 4 || r.bad || len(r.data) > 0 || int64(number) >= int64(len(p.list)) {
+		at, r := codec.Reader{Data: rest}, codec.Reader{Data: value}
+		number, frames := at.Fixed(), r.Frames()
+		if len(rest) != 4 || r.Bad || len(r.Data) > 0 || int64(number) >= int64(len(p.list)) {
 			return errDamaged
 		}
 		p.list[number].Names = frames
@@ -134,8 +135,8 @@ func (s *restorer) names() error {
 // namesOf reads the names of one place, if they are there and not damaged.
 func (s *restorer) namesOf(prefix key, p *places, number uint32) error {
 	value, err := s.db.value(append(key(nil), prefix...).number(number))
-	if r := (reader{data: value}); err == nil && value != nil {
-		if frames := r.frames(); !r.bad && len(r.data) == 0 {
+	if r := (codec.Reader{Data: value}); err == nil && value != nil {
+		if frames := r.Frames(); !r.Bad && len(r.Data) == 0 {
 			p.list[number].Names = frames
 		}
 	}
@@ -150,9 +151,9 @@ func (s *restorer) series() error {
 			s.tenant.loseSeries(uint32(len(s.tenant.series)) + 1)
 			return true
 		}
-		r := reader{data: value}
-		labels := r.labels()
-		if r.bad || len(r.data) > 0 {
+		r := codec.Reader{Data: value}
+		labels := r.Labels()
+		if r.Bad || len(r.Data) > 0 {
 			return false
 		}
 		s.tenant.restored(s.tenant.appendSeries(labels))
@@ -173,10 +174,10 @@ func (s *restorer) series() error {
 func (s *restorer) seriesNamed() (most int64, err error) {
 	for _, prefix := range append(s.tenant.windowSpaces(), newKey(spaceRecords, s.tenant.name)) {
 		err := s.db.walk(prefix, func(rest, _ []byte) error {
-			r := reader{data: rest}
-			r.fixed() // the day
-			r.text()
-			if number := r.fixed(); !r.bad {
+			r := codec.Reader{Data: rest}
+			r.Fixed() // the day
+			r.Text()
+			if number := r.Fixed(); !r.Bad {
 				most = max(most, int64(number)+1)
 			}
 			return nil
@@ -339,7 +340,7 @@ func (s *restorer) leavesNamed(service string) (most int64, err error) {
 		for _, n := range list {
 			if err == nil {
 				err = s.db.walk(levelKey(s.tenant.name, level).number(n).text(service), func(_, value []byte) error {
-					w, ok := decodeWindow(value)
+					w, ok := codec.DecodeWindow(value)
 					if !ok {
 						return errDamaged
 					}

@@ -8,11 +8,11 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // A window that is put makes the steps it lies in stale, in the same batch
@@ -150,7 +150,7 @@ type roller struct {
 	types  map[string]profile.ValueType // of kinds of values that the step has
 
 	pace      pace
-	columns   columns
+	columns   codec.Columns
 	cells     []rollCell // by leaf; those that are not touched are zero
 	touched   []uint32
 	divided   dividedCells // rows that have more than a stack
@@ -226,7 +226,7 @@ func (r *roller) unit(ctx context.Context, days []uint32, labels profile.Labels,
 	seen, tasks := map[measured]bool{}, map[string]bool{}
 	r.lost = lost{}
 	err := r.each(ctx, days, all, func(of *series, f *found) error {
-		list, ok := kinds(f.data)
+		list, ok := codec.Kinds(f.data)
 		if !ok {
 			r.lose(of, f, errDamaged)
 			return nil
@@ -300,9 +300,9 @@ var errLevel = errors.New("values are levels")
 // cover reads how the windows of a series share minutes.
 func (r *roller) cover(ctx context.Context, days []uint32, of *series, m measured) error {
 	return r.cursor.series(ctx, days, of, func(f *found) error {
-		if f.task == m.task && r.columns.read(f.data, m.kind, math.MaxInt, parts{}) && !r.columns.absent {
-			r.columns.head.Start = f.start
-			r.covered.Add(&r.columns.head)
+		if f.task == m.task && r.columns.Read(f.data, m.kind, math.MaxInt, codec.Parts{}) && !r.columns.Absent {
+			r.columns.Head.Start = f.start
+			r.covered.Add(&r.columns.Head)
 		}
 		return r.pace.rest(ctx)
 	})
@@ -318,17 +318,17 @@ func (r *roller) addFound(of *series, f *found, m measured) (added bool, err err
 		return false, err
 	}
 	size := d.size()
-	if !r.columns.read(f.data, m.kind, size, parts{contexts: true, exemplars: true}) {
+	if !r.columns.Read(f.data, m.kind, size, codec.Parts{Contexts: true, Exemplars: true}) {
 		r.lose(of, f, errDamaged)
 		return false, nil
 	}
-	if !r.columns.absent {
-		r.columns.head.Start = f.start
-		if r.columns.level() {
+	if !r.columns.Absent {
+		r.columns.Head.Start = f.start
+		if r.columns.Level() {
 			if r.covered == nil {
 				return false, errLevel
 			}
-			r.columns.weigh(r.covered)
+			r.columns.Weigh(r.covered)
 		}
 		r.add(of, f, size)
 		return true, nil
@@ -339,34 +339,34 @@ func (r *roller) addFound(of *series, f *found, m measured) (added bool, err err
 // add adds the window that was read.
 func (r *roller) add(of *series, f *found, size int) {
 	c, w := &r.columns, &r.window
-	head := c.head
+	head := c.Head
 	head.Start, head.Task, head.Target = f.start, f.task, of.labels
-	more := c.windows(r.cursor.query.Level)
+	more := c.Windows(r.cursor.query.Level)
 	switch {
-	case c.weight != 0: // values are no multiples of their scale any more
+	case c.Weight != 0: // values are no multiples of their scale any more
 		w.Scales[0] = 1
 	case w.Of == 0:
-		w.Scales[0] = c.scale
+		w.Scales[0] = c.Scale
 	case more > 0:
-		w.Scales[0] = store.CommonScale(w.Scales[0], c.scale)
+		w.Scales[0] = store.CommonScale(w.Scales[0], c.Scale)
 	}
 	absorb(&w.Head, w.Of, &head, more)
 	w.Of += more
-	if c.minutes != nil {
+	if c.Minutes != nil {
 		if w.Minutes == nil {
 			w.Minutes = store.Minutes{}
 		}
-		maps.Copy(w.Minutes, c.minutes)
+		maps.Copy(w.Minutes, c.Minutes)
 	}
 	r.watched += head.Duration
 	r.times.Add(&head)
-	r.grouped = r.grouped || c.groups != nil
+	r.grouped = r.grouped || c.Groups != nil
 	if lack := size - len(r.cells); lack > 0 {
 		r.cells = append(r.cells, make([]rollCell, lack+size/8)...) // dictionaries grow meanwhile
 	}
 	r.addRows(of.group, r.slotsOf(&head))
-	for _, e := range c.exemplars {
-		e.Thread, e.Context = 0, r.divided.context(c.contexts, uint32(e.Context))
+	for _, e := range c.Exemplars {
+		e.Thread, e.Context = 0, r.divided.context(c.Contexts, uint32(e.Context))
 		if e.Time != 0 {
 			e.Time += head.Start.Sub(r.step.Start)
 		}
@@ -398,9 +398,9 @@ func (r *roller) slotsOf(head *profile.Head) func(slot uint32) uint32 {
 // addRows adds the rows of the window that was read.
 func (r *roller) addRows(group int, slotOf func(uint32) uint32) {
 	c := &r.columns
-	plain := len(c.context) == 0 && len(c.peer) == 0 && slotOf == nil
-	for i, leaf := range c.leaves {
-		if c.n[i] == 0 && c.value[i] == 0 {
+	plain := len(c.Context) == 0 && len(c.Peer) == 0 && slotOf == nil
+	for i, leaf := range c.Leaves {
+		if c.N[i] == 0 && c.Value[i] == 0 {
 			continue
 		}
 		if plain {
@@ -408,11 +408,11 @@ func (r *roller) addRows(group int, slotOf func(uint32) uint32) {
 			continue
 		}
 		key := cellKey{leaf: leaf, context: r.divided.contextOf(c, i)}
-		if len(c.peer) > 0 {
-			key.peer = c.peer[i]
+		if len(c.Peer) > 0 {
+			key.peer = c.Peer[i]
 		}
-		if slotOf != nil && len(c.slot) > 0 && c.slot[i] != 0 {
-			key.slot = slotOf(c.slot[i])
+		if slotOf != nil && len(c.Slot) > 0 && c.Slot[i] != 0 {
+			key.slot = slotOf(c.Slot[i])
 		}
 		if key == (cellKey{leaf: leaf}) {
 			r.addRow(group, i, r.cell(leaf))
@@ -433,14 +433,14 @@ func (r *roller) cell(leaf uint32) *rollCell {
 
 func (r *roller) addRow(group, i int, cell *rollCell) {
 	c := &r.columns
-	sum := c.sum(i)
+	sum := c.Sum(i)
 	cell.Add(sum)
-	if c.groups == nil {
+	if c.Groups == nil {
 		cell.groups[group] += sum.Value
 		return
 	}
-	for g, v := range c.groups[i*store.Groups : (i+1)*store.Groups] {
-		cell.groups[g] += v * c.scale
+	for g, v := range c.Groups[i*store.Groups : (i+1)*store.Groups] {
+		cell.groups[g] += v * c.Scale
 	}
 }
 
@@ -462,7 +462,7 @@ func (r *roller) finish(m measured) error {
 	number := r.tenant.addSeries(w.Series)
 	r.tenant.mu.Unlock()
 	key := windowKey(r.tenant.name, r.step.Level, w.Series[store.ServiceLabel], number, w.Head.Start, w.Head.Task, m.kind, w.Run)
-	value := encodeWindow(w, l)
+	value := codec.EncodeWindow(w, l)
 	if r.room = w.Rows; r.grouped {
 		r.groups = w.Groups
 	}
@@ -476,7 +476,7 @@ func (r *roller) finish(m measured) error {
 }
 
 // takeRows moves all cells to the window's rows, and returns their leaves.
-func (r *roller) takeRows() (l leaves) {
+func (r *roller) takeRows() (l codec.Leaves) {
 	w := &r.window
 	w.Rows = r.room
 	w.Rows.Types = 1
@@ -497,25 +497,25 @@ func (r *roller) takeRows() (l leaves) {
 		appendRow(&r.cells[leaf], profile.Row{})
 		r.cells[leaf] = rollCell{}
 	}
-	l.rows = r.touched
+	l.Rows = r.touched
 	w.Contexts, w.Exemplars, w.Head.Slot = nil, nil, r.divided.slot
 	if folded := r.divided.fold(); folded.N > 0 {
 		w.Head.AddLoss(profile.Loss{Reason: profile.LossContexts, N: folded.N, Value: folded.Value})
 	}
 	for key, cell := range r.divided.sorted() {
 		appendRow(cell, profile.Row{Context: key.context, Slot: key.slot, Peer: profile.PeerID(key.peer)})
-		l.rows = append(l.rows, key.leaf)
+		l.Rows = append(l.Rows, key.leaf)
 	}
 	for _, peer := range w.Rows.Peer {
-		l.peers = append(l.peers, uint32(peer))
+		l.Peers = append(l.Peers, uint32(peer))
 	}
 	w.Contexts = r.divided.contexts
 	w.Exemplars = profile.ChooseExemplars(r.exemplars)
 	for i, e := range w.Exemplars {
-		l.exemplars = append(l.exemplars, uint32(e.Stack))
+		l.Exemplars = append(l.Exemplars, uint32(e.Stack))
 		w.Exemplars[i].Context = r.divided.kept(e.Context)
 	}
-	r.touched, r.exemplars, r.divided = l.rows, r.exemplars[:0], dividedCells{}
+	r.touched, r.exemplars, r.divided = l.Rows, r.exemplars[:0], dividedCells{}
 	return l
 }
 
@@ -528,133 +528,4 @@ func (r *roller) flush(ctx context.Context) error {
 	full := r.commit
 	r.commit = r.tenant.newCommit()
 	return r.store.commit(ctx, full)
-}
-
-// lost are parts that could not be read. What belongs together is read once for
-// each kind of values, and they are met each time.
-type lost map[lostPart]bool
-
-// lostPart is a window, or a stretch of a series, whose task, kind and run are unknown.
-type lostPart struct {
-	series     uint32
-	start      int64
-	task, kind string
-	run        profile.Run
-}
-
-// untold are parts of which there is no window that could tell that they were lost.
-type untold struct {
-	labels profile.Labels
-	task   string
-	parts  lost
-}
-
-// of are those of a task, or that may be.
-func (l lost) of(task string) lost {
-	some := lost{}
-	for part := range l {
-		if part.task == task || part.task == "" {
-			some[part] = true
-		}
-	}
-	return some
-}
-
-// leave notes what was met of tasks of which there is no window. A stretch may be of
-// any task: each that there is tells it.
-func (r *roller) leave(labels profile.Labels, tasks map[string]bool) {
-	of := map[string]lost{}
-	for part := range r.met {
-		if tasks[part.task] || part.task == "" && len(tasks) > 0 {
-			continue
-		}
-		if of[part.task] == nil {
-			of[part.task] = lost{}
-		}
-		of[part.task][part] = true
-	}
-	for task, parts := range of {
-		r.untold = append(r.untold, untold{labels, task, parts})
-	}
-}
-
-// lose notes that something of a series cannot be read.
-func (r *roller) lose(of *series, f *found, err error) {
-	part := lostPart{of.number, f.start.UnixNano(), f.task, f.kind, f.run}
-	r.lost[part] = true
-	if !r.all[part] {
-		r.all[part] = true
-		r.cursor.log(of, f.start, err)
-	}
-}
-
-// tell keeps windows of none that say what was lost of series, or of a service, of
-// which nothing can be read. Which kinds of values that had nobody knows: it may be
-// any that others have, or the one that every agent takes.
-func (r *roller) tell(ctx context.Context) error {
-	if len(r.types) == 0 {
-		r.types["cpu"] = profile.CPUTime(0)
-	}
-	for _, u := range r.untold {
-		for kind, t := range r.types {
-			r.window, r.watched, r.grouped = emptyWindow(u.labels, t), 0, r.step.Level.Services()
-			r.lost = u.parts
-			if err := r.finish(measured{u.task, kind}); err != nil {
-				return err
-			}
-			if err := r.flush(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func emptyWindow(labels profile.Labels, t profile.ValueType) store.Window {
-	return store.Window{Series: labels, Head: profile.Head{Types: []profile.ValueType{t}}, Scales: []int64{1}}
-}
-
-// stays tells whether what was added up before, of more windows than can be read
-// now, stays as it is.
-func (r *roller) stays(at key) (bool, error) {
-	if len(r.lost) == 0 {
-		return false, nil
-	}
-	value, err := r.shelf.db.value(at)
-	if err != nil || value == nil {
-		return false, err
-	}
-	before, ok := decodeWindow(value)
-	return ok && before.Of > r.window.Of, nil
-}
-
-// pace has long work leave the processors to those whose windows come meanwhile:
-// they wait for an answer, and nobody waits for what is added up.
-type pace struct {
-	puts  *atomic.Uint64 // that came so far
-	began time.Time      // of work without a rest
-	seen  uint64         // puts by then
-}
-
-// stint is how long is worked before a rest.
-const stint = 10 * time.Millisecond
-
-func (p *pace) work() { p.began, p.seen = time.Now(), p.puts.Load() }
-
-// rest rests for as long as there was work, once that was a stint, if something
-// came meanwhile.
-func (p *pace) rest(ctx context.Context) error {
-	worked := time.Since(p.began)
-	if worked < stint {
-		return nil
-	}
-	if p.puts.Load() != p.seen {
-		select {
-		case <-time.After(worked):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	p.work()
-	return nil
 }

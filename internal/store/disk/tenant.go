@@ -9,6 +9,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // tenant is what is known of one: all of its places and series, and of its
@@ -109,8 +110,8 @@ func (t *tenant) addSeries(labels profile.Labels) uint32 {
 
 // keptLabels are labels as they are kept.
 func keptLabels(labels profile.Labels) string {
-	var kept writer
-	kept.labels(labels, sortedNames(labels))
+	var kept codec.Writer
+	kept.Labels(labels, sortedNames(labels))
 	return string(kept)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // A series is gone once no window is left of it at any level, nor anything of it in
@@ -231,9 +232,9 @@ func (d *database) unused(t *tenant) (services []string, err error) {
 		return nil, err
 	}
 	for valid := it.First(); valid; {
-		r := reader{data: it.Key()[len(prefix):]}
-		service := r.text()
-		if r.bad {
+		r := codec.Reader{Data: it.Key()[len(prefix):]}
+		service := r.Text()
+		if r.Bad {
 			break
 		}
 		if !used[service] {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 )
 
 // Statistics say what a store holds, and what of the disk it takes.
@@ -133,8 +134,8 @@ func (t *tenant) services() (names []string) {
 func (d *database) statLevel(ctx context.Context, tenant string, l *LevelStatistics) error {
 	return d.walk(levelKey(tenant, l.Level), func(rest, _ []byte) error {
 		if len(rest) >= 4 {
-			r := reader{data: rest}
-			at := dayTime(r.fixed())
+			r := codec.Reader{Data: rest}
+			at := dayTime(r.Fixed())
 			if l.Windows == 0 {
 				l.First = at
 			}
@@ -217,7 +218,7 @@ func (c *cursor) check(ctx context.Context, service string, stacks *dictionary) 
 			continue
 		}
 		err := c.series(ctx, days, of, func(f *found) error {
-			w, ok := decodeWindow(f.data)
+			w, ok := codec.DecodeWindow(f.data)
 			if !ok || !below(&w, stacks.size()) {
 				c.report(of, f.start, errDamaged)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
+	"atys.dev/atys/internal/store/disk/codec"
 	"atys.dev/atys/internal/store/storetest"
 )
 
@@ -52,7 +53,7 @@ func asVersion3(t *testing.T, dir string) {
 			}
 			value := bytes.TrimSuffix(it.Value(), kind)
 			if space == spaceWindows {
-				value = slices.Concat([]byte{oldestVersion}, it.Value()[1:])
+				value = slices.Concat([]byte{codec.OldestVersion}, it.Value()[1:])
 			}
 			check(b.Delete(it.Key(), nil))
 			check(b.Set(old, value, nil))
@@ -63,7 +64,7 @@ func asVersion3(t *testing.T, dir string) {
 	if rewritten == 0 {
 		t.Fatal("no key names the kind")
 	}
-	check(b.Set(key{spaceVersion}, []byte{oldestVersion}, nil))
+	check(b.Set(key{spaceVersion}, []byte{codec.OldestVersion}, nil))
 	check(b.Commit(pebble.Sync))
 }
 
@@ -117,7 +118,7 @@ func TestUpgrade(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	refuse(t, dir, version+1, "use the atys that wrote it")
+	refuse(t, dir, codec.Version+1, "use the atys that wrote it")
 }
 
 // TestUpgradeKeepsKindsApart puts two kinds of one task into a store that was upgraded after
@@ -198,13 +199,13 @@ func TestPartOfCPUOfVersion3(t *testing.T) {
 	part.MarkPartOfCPU()
 	w.Head.Comments = part.Comments
 	w.Head.Types = []profile.ValueType{profile.CPUTime(3)}
-	data := encodeWindow(w, leaves{rows: []uint32{0}})
-	data[0] = oldestVersion
+	data := codec.EncodeWindow(w, codec.Leaves{Rows: []uint32{0}})
+	data[0] = codec.OldestVersion
 	var all typeCollector
 	if !all.read(data, &store.Query{}) || all.Sorted()[0].Base != profile.BaseNone {
 		t.Errorf("types are %v", all.Sorted())
 	}
-	if got, ok := decodeWindow(data); !ok || got.Head.Types[0].Base != profile.BaseNone {
+	if got, ok := codec.DecodeWindow(data); !ok || got.Head.Types[0].Base != profile.BaseNone {
 		t.Errorf("a scan reads %v", got.Head.Types)
 	}
 }
@@ -216,7 +217,7 @@ func upgraded(t *testing.T, dir string) *Store {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	mark(t, dir, oldestVersion)
+	mark(t, dir, codec.OldestVersion)
 	return openOn(t, dir, nil)
 }
 
@@ -249,27 +250,27 @@ func refuse(t *testing.T, dir string, v byte, why string) {
 func TestDescribesTypes(t *testing.T) {
 	usual := &store.Window{Head: profile.Head{Types: []profile.ValueType{profile.CPUTime(3), {Kind: "waits", Unit: "count"}}}, Scales: []int64{1, 1},
 		Rows: profile.RowsOf(2, profile.Row{N: 2, Values: []int64{5, 6}})}
-	plain := encodeWindow(usual, leaves{rows: []uint32{0}})
+	plain := codec.EncodeWindow(usual, codec.Leaves{Rows: []uint32{0}})
 	other := *usual
 	other.Head.Types = []profile.ValueType{{Kind: "cpu", Unit: "nanoseconds", Period: 3}, {Kind: "waits", Unit: "count", Temporality: profile.Level, Base: profile.BaseWall}}
 	other.Head.Farewell, other.Head.Slot = true, time.Second
 	other.Head.Exact = profile.Exact{CPU: 1, Wall: 2, RunQueue: 3, Bytes: 4, IncludesInterrupt: true, Source: "schedstat"}
-	data := encodeWindow(&other, leaves{rows: []uint32{0}})
-	got, ok := decodeWindow(data)
+	data := codec.EncodeWindow(&other, codec.Leaves{Rows: []uint32{0}})
+	got, ok := codec.DecodeWindow(data)
 	if !ok || !slices.Equal(got.Head.Types, other.Head.Types) || !got.Head.Farewell || got.Head.Exact != other.Head.Exact {
 		t.Errorf("read as %+v, %v", got.Head, ok)
 	}
 	for i, ty := range other.Head.Types {
-		var c columns
-		if !c.read(data, ty.Kind, 1, parts{}) || c.head.Types[0] != ty || !c.head.Farewell || c.head.Exact != other.Head.Exact || c.value[0] != other.Rows.Values[i] {
-			t.Errorf("a merge reads %+v", c.head)
+		var c codec.Columns
+		if !c.Read(data, ty.Kind, 1, codec.Parts{}) || c.Head.Types[0] != ty || !c.Head.Farewell || c.Head.Exact != other.Head.Exact || c.Value[0] != other.Rows.Values[i] {
+			t.Errorf("a merge reads %+v", c.Head)
 		}
 	}
-	if got, ok := decodeWindow(plain); !ok || !slices.Equal(got.Head.Types, usual.Head.Types) || got.Head.Farewell {
+	if got, ok := codec.DecodeWindow(plain); !ok || !slices.Equal(got.Head.Types, usual.Head.Types) || got.Head.Farewell {
 		t.Errorf("the usual types are read as %+v, %v", got.Head, ok)
 	}
-	old := slices.Concat([]byte{oldestVersion}, plain[1:])
-	if got, ok := decodeWindow(old); !ok || !slices.Equal(got.Head.Types, usual.Head.Types) {
+	old := slices.Concat([]byte{codec.OldestVersion}, plain[1:])
+	if got, ok := codec.DecodeWindow(old); !ok || !slices.Equal(got.Head.Types, usual.Head.Types) {
 		t.Errorf("version 3 is read as %+v, %v", got.Head, ok)
 	}
 }

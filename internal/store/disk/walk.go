@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"atys.dev/atys/internal/store/disk/codec"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -144,9 +145,9 @@ func (t tail) note(b *pebble.Batch, prefix key, first uint32) error {
 	if !t.lost || len(t.notes) > 0 && first == t.next {
 		return nil
 	}
-	var w writer
+	var w codec.Writer
 	for _, n := range append(t.notes, first) {
-		w.number(uint64(n))
+		w.Number(uint64(n))
 	}
 	return b.Set(noteKey(prefix), w, nil)
 }
@@ -174,8 +175,8 @@ func (d *database) table(prefix key, t table, lost func(error)) (end tail, err e
 		lost(err)
 	}
 	err = d.walk(prefix, func(rest, value []byte) error {
-		at := reader{data: rest}
-		number := at.fixed()
+		at := codec.Reader{Data: rest}
+		number := at.Fixed()
 		if len(rest) != 4 {
 			return errDamaged
 		}
@@ -187,12 +188,12 @@ func (d *database) table(prefix key, t table, lost func(error)) (end tail, err e
 	if err != nil || !end.lost {
 		return end, err
 	}
-	notes := reader{}
-	if notes.data, err = d.value(noteKey(prefix)); err != nil {
+	notes := codec.Reader{}
+	if notes.Data, err = d.value(noteKey(prefix)); err != nil {
 		return end, err
 	}
-	for len(notes.data) > 0 && !notes.bad {
-		first := uint32(notes.small(32))
+	for len(notes.Data) > 0 && !notes.Bad {
+		first := uint32(notes.Small(32))
 		end.notes = append(end.notes, first)
 		if err := d.noted(prefix, max(first, uint32(t.size())), t.size, part); err != nil {
 			return end, err

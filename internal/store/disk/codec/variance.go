@@ -1,4 +1,4 @@
-package disk
+package codec
 
 import (
 	"math"
@@ -90,23 +90,23 @@ func (v *variance) measured(rows *profile.Rows, t int, order []int, scale int64)
 	}
 }
 
-func (w *writer) variance(v *variance) {
+func (w *Writer) variance(v *variance) {
 	if v.rule == profile.FromWeights {
-		w.number(uint64(v.base * baseParts))
+		w.Number(uint64(v.base * baseParts))
 	}
 	w.column(v.column)
 }
 
 // variance reads a variance column: excesses, or variances in squared scales.
-func (r *reader) variance(rule profile.Variance, out []float32, n []int64, single int, room []int64) {
+func (r *windowReader) variance(rule profile.Variance, out []float32, n []int64, single int, room []int64) {
 	if rule == profile.FromWeights {
 		r.excess(out, n, single, room)
 		return
 	}
-	readColumn(r, room[:len(out)])
+	readColumn(&r.Reader, room[:len(out)])
 	for i, bits := range room[:len(out)] {
 		if out[i] = math.Float32frombits(uint32(bits) << 16); !(out[i] >= 0) || bits>>16 != 0 {
-			r.bad = true
+			r.Bad = true
 		}
 	}
 }
@@ -121,7 +121,7 @@ func squares(rule profile.Variance, sum profile.Sum, column float32, scale int64
 
 // excess reads the excesses of rows of several samples; n says which those are, none of the
 // single ones.
-func (r *reader) excess(out []float32, n []int64, single int, room []int64) {
+func (r *windowReader) excess(out []float32, n []int64, single int, room []int64) {
 	clear(out[:single])
 	out, n = out[single:], n[single:]
 	several := room[:0]
@@ -130,8 +130,8 @@ func (r *reader) excess(out []float32, n []int64, single int, room []int64) {
 			several = append(several, 0)
 		}
 	}
-	base := float64(r.number()) / baseParts
-	readColumn(r, several)
+	base := float64(r.Number()) / baseParts
+	readColumn(&r.Reader, several)
 	for i, n := range n {
 		out[i] = 0
 		if n > 1 {

@@ -1,4 +1,4 @@
-package disk
+package codec
 
 import (
 	"encoding/binary"
@@ -32,7 +32,7 @@ const (
 )
 
 // column appends numbers.
-func (w *writer) column(numbers []uint64) {
+func (w *Writer) column(numbers []uint64) {
 	for len(numbers) > 0 {
 		n := min(len(numbers), blockNumbers)
 		w.block(numbers[:n])
@@ -40,7 +40,7 @@ func (w *writer) column(numbers []uint64) {
 	}
 }
 
-func (w *writer) block(numbers []uint64) {
+func (w *Writer) block(numbers []uint64) {
 	width := cheapest(numbers)
 	*w = append(*w, width)
 	if width == threes {
@@ -54,12 +54,12 @@ func (w *writer) block(numbers []uint64) {
 	w.high(numbers, int(width))
 	for _, v := range numbers {
 		if high := v >> width; high >= mostHigh {
-			w.number(high - mostHigh)
+			w.Number(high - mostHigh)
 		}
 	}
 }
 
-func (w *writer) low(numbers []uint64, width int) {
+func (w *Writer) low(numbers []uint64, width int) {
 	b := newBits(*w, len(numbers)*width)
 	mask := uint64(1)<<width - 1
 	for _, v := range numbers {
@@ -68,7 +68,7 @@ func (w *writer) low(numbers []uint64, width int) {
 	*w = b.end()
 }
 
-func (w *writer) high(numbers []uint64, width int) {
+func (w *Writer) high(numbers []uint64, width int) {
 	b := newBits(*w, len(numbers)*(mostHigh+1))
 	for _, v := range numbers {
 		high := min(v>>(width&63), mostHigh)
@@ -78,7 +78,7 @@ func (w *writer) high(numbers []uint64, width int) {
 }
 
 // threes writes numbers below three.
-func (w *writer) threes(numbers []uint64) {
+func (w *Writer) threes(numbers []uint64) {
 	some, two := newBits(*w, 2*blockNumbers+8), [blockNumbers]uint64{}
 	n := 0
 	for _, v := range numbers {
@@ -172,28 +172,28 @@ func (b *bitWriter) put(v uint64, n int) {
 func (b *bitWriter) end() []byte { return b.to[:b.at+(b.n+7)/8] }
 
 // readColumn reads as many numbers as there is room for.
-func readColumn[T ~uint32 | int64](r *reader, out []T) {
-	for len(out) > 0 && !r.bad {
+func readColumn[T ~uint32 | int64](r *Reader, out []T) {
+	for len(out) > 0 && !r.Bad {
 		n := min(len(out), blockNumbers)
 		readBlock(r, out[:n])
 		out = out[n:]
 	}
 }
 
-func readBlock[T ~uint32 | int64](r *reader, out []T) {
-	head := r.bytes(1)[0]
+func readBlock[T ~uint32 | int64](r *Reader, out []T) {
+	head := r.Bytes(1)[0]
 	if head == threes {
 		readThrees(r, out)
 		return
 	}
 	width := int(head &^ widthWhole)
 	low := (len(out)*width + 7) / 8
-	if r.bad || width > mostWidth || low > len(r.data) {
-		r.bad, r.data = true, nil
+	if r.Bad || width > mostWidth || low > len(r.Data) {
+		r.Bad, r.Data = true, nil
 		return
 	}
-	readLow(padded(r.data, low), out, width)
-	r.data = r.data[low:]
+	readLow(padded(r.Data, low), out, width)
+	r.Data = r.Data[low:]
 	if head&widthWhole == 0 {
 		readHigh(r, out, width)
 	}
@@ -230,12 +230,12 @@ func readLow[T ~uint32 | int64](data []byte, out []T, width int) {
 	}
 }
 
-func readThrees[T ~uint32 | int64](r *reader, out []T) {
+func readThrees[T ~uint32 | int64](r *Reader, out []T) {
 	var word [8]byte
-	copy(word[:], r.bytes((len(out)+7)/8))
+	copy(word[:], r.Bytes((len(out)+7)/8))
 	some := binary.LittleEndian.Uint64(word[:])
 	word = [8]byte{}
-	copy(word[:], r.bytes((bits.OnesCount64(some)+7)/8))
+	copy(word[:], r.Bytes((bits.OnesCount64(some)+7)/8))
 	two := binary.LittleEndian.Uint64(word[:])
 	for i := range out {
 		is := some & 1
@@ -246,14 +246,14 @@ func readThrees[T ~uint32 | int64](r *reader, out []T) {
 }
 
 // readHigh adds what is left of each number.
-func readHigh[T ~uint32 | int64](r *reader, out []T, width int) {
+func readHigh[T ~uint32 | int64](r *Reader, out []T, width int) {
 	const most = (blockNumbers*(mostHigh+1) + 7) / 8
-	data := padded(r.data, min(most, len(r.data)))
-	end := 8 * len(r.data)
+	data := padded(r.Data, min(most, len(r.Data)))
+	end := 8 * len(r.Data)
 	long, last, i := 0, -1, 0
 	for at := 0; i < len(out); at += 64 {
 		if at >= end {
-			r.bad, r.data = true, nil
+			r.Bad, r.Data = true, nil
 			return
 		}
 		for ones := binary.LittleEndian.Uint64(data[at>>3:]); ones != 0; ones &= ones - 1 {
@@ -261,7 +261,7 @@ func readHigh[T ~uint32 | int64](r *reader, out []T, width int) {
 			high := one - last - 1
 			last = one
 			if high >= mostHigh {
-				r.bad = r.bad || high > mostHigh
+				r.Bad = r.Bad || high > mostHigh
 				long++
 			}
 			out[i] += T(high) << width
@@ -271,20 +271,20 @@ func readHigh[T ~uint32 | int64](r *reader, out []T, width int) {
 		}
 	}
 	if last >= end {
-		r.bad, r.data = true, nil
+		r.Bad, r.Data = true, nil
 		return
 	}
-	r.data = r.data[last/8+1:]
+	r.Data = r.Data[last/8+1:]
 	if long > 0 {
 		readMore(r, out, width)
 	}
 }
 
 // readMore adds what sixteen zeros did not tell.
-func readMore[T ~uint32 | int64](r *reader, out []T, width int) {
+func readMore[T ~uint32 | int64](r *Reader, out []T, width int) {
 	for i := range out {
 		if uint64(out[i])>>width == mostHigh {
-			out[i] += T(r.number()) << width
+			out[i] += T(r.Number()) << width
 		}
 	}
 }

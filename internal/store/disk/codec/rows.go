@@ -1,4 +1,4 @@
-package disk
+package codec
 
 import (
 	"math"
@@ -40,11 +40,11 @@ type scratch struct {
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // rows writes a window's rows; window.go tells how.
-func (w *writer) rows(of *store.Window, l leaves) {
+func (w *Writer) rows(of *store.Window, l Leaves) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	rows, types := &of.Rows, of.Head.Types
-	single := s.arrange(of, l.rows)
+	single := s.arrange(of, l.Rows)
 	order, room := s.order, s.room
 	has, variances := columnsOf(of, l), make([]variance, len(types))
 	for t := range types {
@@ -52,14 +52,14 @@ func (w *writer) rows(of *store.Window, l leaves) {
 			has |= varianceFlag(t)
 		}
 	}
-	w.number(uint64(len(order)))
-	w.number(uint64(single))
-	w.number(has)
+	w.Number(uint64(len(order)))
+	w.Number(uint64(single))
+	w.Number(has)
 	if has&hasTypes != 0 {
 		w.descriptions(types)
 	}
-	w.leaves(room, l.rows, order[:single])
-	w.leaves(room, l.rows, order[single:])
+	w.leaves(room, l.Rows, order[:single])
+	w.leaves(room, l.Rows, order[single:])
 	w.counts(room, rows.N, order[single:])
 	for t := range types {
 		w.values(room, s.scaled(of, t), rows.N, order)
@@ -72,7 +72,7 @@ func (w *writer) rows(of *store.Window, l leaves) {
 	writeNumbers(w, room, rows.Thread, order)
 	writeNumbers(w, room, rows.Context, order)
 	writeNumbers(w, room, rows.Slot, order)
-	writeNumbers(w, room, l.peers, order)
+	writeNumbers(w, room, l.Peers, order)
 	if of.Groups != nil {
 		w.groups(room, of, order)
 	}
@@ -80,19 +80,19 @@ func (w *writer) rows(of *store.Window, l leaves) {
 }
 
 // facts writes what is known of a window beside its columns.
-func (w *writer) facts(of *store.Window) {
+func (w *Writer) facts(of *store.Window) {
 	if of.Of != 0 {
-		w.number(uint64(of.Of))
+		w.Number(uint64(of.Of))
 	}
 	if i := of.Head.Instances; i != (profile.Instances{}) {
-		w.number(uint64(i.Recorded))
-		w.number(uint64(i.Eligible))
+		w.Number(uint64(i.Recorded))
+		w.Number(uint64(i.Eligible))
 	}
 	if of.Head.Rate != (profile.Rate{}) {
 		w.rate(of.Head.Rate)
 	}
 	if of.Head.Slot != 0 {
-		w.number(uint64(of.Head.Slot))
+		w.Number(uint64(of.Head.Slot))
 	}
 	if of.Minutes != nil {
 		w.minutes(of.Minutes)
@@ -100,38 +100,38 @@ func (w *writer) facts(of *store.Window) {
 }
 
 // minutes writes a sorted set, each by its distance from the one before.
-func (w *writer) minutes(set store.Minutes) {
-	w.number(uint64(len(set)))
+func (w *Writer) minutes(set store.Minutes) {
+	w.Number(uint64(len(set)))
 	last := int64(0)
 	for _, minute := range set.Sorted() {
-		w.signed(minute - last)
+		w.Signed(minute - last)
 		last = minute
 	}
 }
 
-func (r *reader) minutes(has uint64) (set store.Minutes) {
+func (r *windowReader) minutes(has uint64) (set store.Minutes) {
 	if has&hasMinutes == 0 {
 		return nil
 	}
 	set = store.Minutes{}
 	last := int64(0)
-	for n := r.length(); n > 0 && !r.bad; n-- {
-		last += r.signed()
+	for n := r.length(); n > 0 && !r.Bad; n-- {
+		last += r.Signed()
 		set[last] = true
 	}
 	return set
 }
 
-func (w *writer) descriptions(types []profile.ValueType) {
+func (w *Writer) descriptions(types []profile.ValueType) {
 	for i := range types {
-		w.number(uint64(types[i].Temporality))
-		w.number(uint64(types[i].Variance))
-		w.word(types[i].EncodedBase())
+		w.Number(uint64(types[i].Temporality))
+		w.Number(uint64(types[i].Variance))
+		w.Word(types[i].EncodedBase())
 	}
 }
 
 // writeNumbers writes a column of identifiers, unless there is none.
-func writeNumbers[T ~uint32](w *writer, room []uint64, column []T, order []int) {
+func writeNumbers[T ~uint32](w *Writer, room []uint64, column []T, order []int) {
 	if column == nil {
 		return
 	}
@@ -142,12 +142,12 @@ func writeNumbers[T ~uint32](w *writer, room []uint64, column []T, order []int) 
 }
 
 // readNumbers reads a column of n identifiers, if there is one.
-func readNumbers[T ~uint32](r *reader, there bool, n int) []T {
+func readNumbers[T ~uint32](r *windowReader, there bool, n int) []T {
 	if !there {
 		return nil
 	}
 	column := make([]T, n)
-	readColumn(r, column)
+	readColumn(&r.Reader, column)
 	return column
 }
 
@@ -169,17 +169,17 @@ func described(types []profile.ValueType) bool {
 }
 
 // describe reads the temporality, variance and base of a type.
-func (r *reader) describe(t *profile.ValueType) {
-	t.Temporality = profile.Temporality(r.small(8))
+func (r *windowReader) describe(t *profile.ValueType) {
+	t.Temporality = profile.Temporality(r.Small(8))
 	if r.version >= 5 {
-		t.Variance = profile.Variance(r.small(8))
+		t.Variance = profile.Variance(r.Small(8))
 	}
-	t.DecodeBase(r.word())
+	t.DecodeBase(r.Word())
 }
 
 // descriptions reads the descriptions of types, at the place where the window's version has
 // them.
-func (r *reader) descriptions(has uint64, types []profile.ValueType, behindRows bool) {
+func (r *windowReader) descriptions(has uint64, types []profile.ValueType, behindRows bool) {
 	if has&hasTypes == 0 || behindRows != (r.version < 5) {
 		return
 	}
@@ -211,10 +211,10 @@ func (s *scratch) arrange(of *store.Window, leaves []uint32) (single int) {
 }
 
 // columnsOf returns the flags of what a window has, except those of variances.
-func columnsOf(of *store.Window, l leaves) (has uint64) {
+func columnsOf(of *store.Window, l Leaves) (has uint64) {
 	rows := &of.Rows
 	for flag, there := range map[uint64]bool{hasThread: rows.Thread != nil, hasContext: rows.Context != nil, hasSlot: rows.Slot != nil,
-		hasPeer: l.peers != nil, hasGroups: of.Groups != nil, hasOf: of.Of != 0, hasInstances: of.Head.Instances != (profile.Instances{}),
+		hasPeer: l.Peers != nil, hasGroups: of.Groups != nil, hasOf: of.Of != 0, hasInstances: of.Head.Instances != (profile.Instances{}),
 		hasRate: of.Head.Rate != (profile.Rate{}), hasSlots: of.Head.Slot != 0, hasTypes: described(of.Head.Types),
 		hasFarewell: of.Head.Farewell, hasMinutes: of.Minutes != nil} {
 		if there {
@@ -226,13 +226,13 @@ func columnsOf(of *store.Window, l leaves) (has uint64) {
 
 // leaves writes by how much each leaf is above the one before, less one where
 // none comes twice: of the hot ones, which are all there, nothing is left then.
-func (w *writer) leaves(room []uint64, leaves []uint32, order []int) {
+func (w *Writer) leaves(room []uint64, leaves []uint32, order []int) {
 	before, least := int64(-1), uint64(1)
 	for i, at := range order {
 		room[i] = uint64(int64(leaves[at]) - before)
 		before, least = int64(leaves[at]), min(least, room[i])
 	}
-	w.number(least)
+	w.Number(least)
 	for i := range order {
 		room[i] -= least
 	}
@@ -240,14 +240,14 @@ func (w *writer) leaves(room []uint64, leaves []uint32, order []int) {
 }
 
 // counts writes how many samples rows are of, less the least of them.
-func (w *writer) counts(room []uint64, n []int64, order []int) {
+func (w *Writer) counts(room []uint64, n []int64, order []int) {
 	least := int64(0)
 	for i, at := range order {
 		if i == 0 || n[at] < least {
 			least = n[at]
 		}
 	}
-	w.signed(least)
+	w.Signed(least)
 	for i, at := range order {
 		room[i] = uint64(n[at] - least)
 	}
@@ -255,9 +255,9 @@ func (w *writer) counts(room []uint64, n []int64, order []int) {
 }
 
 // values writes the values of a type, less what as many samples have on average.
-func (w *writer) values(room []uint64, values, n []int64, order []int) {
+func (w *Writer) values(room []uint64, values, n []int64, order []int) {
 	each := average(values, n, order)
-	w.signed(each)
+	w.Signed(each)
 	for i, at := range order {
 		room[i] = zigzag(values[at] - expected(each, n[at]))
 	}
@@ -287,7 +287,7 @@ func unzigzag(v int64) int64 { return int64(uint64(v)>>1) ^ -(v & 1) }
 
 // groups writes which groups have values, and for each of these but the last a
 // column: by how much it has more than its share of what the row has left.
-func (w *writer) groups(room []uint64, of *store.Window, order []int) {
+func (w *Writer) groups(room []uint64, of *store.Window, order []int) {
 	scale := max(of.Scales[0], 1)
 	which := byte(0)
 	for i, v := range of.Groups {
@@ -312,14 +312,14 @@ func (w *writer) groups(room []uint64, of *store.Window, order []int) {
 }
 
 // groups reads them; values are the rows', and room is of any use.
-func (r *reader) groups(out, values, room []int64) {
+func (r *windowReader) groups(out, values, room []int64) {
 	clear(out)
 	copy(room, values)
-	which := r.bytes(1)[0]
+	which := r.Bytes(1)[0]
 	left, more := room[:len(values)], room[len(values):2*len(values)]
 	for ; which&(which-1) != 0; which &= which - 1 {
 		g, groups := bits.TrailingZeros8(which), int64(bits.OnesCount8(which))
-		readColumn(r, more)
+		readColumn(&r.Reader, more)
 		for i, m := range more {
 			v := unzigzag(m) + left[i]/groups
 			out[i*store.Groups+g] = v
@@ -336,45 +336,45 @@ func (r *reader) groups(out, values, room []int64) {
 // shape reads how many rows there are, how many of them are single, and which
 // columns they have. Each block of a column takes a byte at least, and there is
 // one of leaves and one of each type.
-func (r *reader) shape(types int) (rows, single int, has uint64) {
-	n, alone, has := r.number(), r.number(), r.number()
-	if r.bad || alone > n || n > blockNumbers*uint64(len(r.data))/uint64(types+1) {
-		r.bad, r.data = true, nil
+func (r *windowReader) shape(types int) (rows, single int, has uint64) {
+	n, alone, has := r.Number(), r.Number(), r.Number()
+	if r.Bad || alone > n || n > blockNumbers*uint64(len(r.Data))/uint64(types+1) {
+		r.Bad, r.Data = true, nil
 		return 0, 0, 0
 	}
 	return int(n), int(alone), has
 }
 
 // leaves reads a column of leaves; they are below size.
-func readLeaves[T ~uint32](r *reader, out []T, size int64) {
-	least := r.small(1)
-	readColumn(r, out)
+func readLeaves[T ~uint32](r *windowReader, out []T, size int64) {
+	least := r.Small(1)
+	readColumn(&r.Reader, out)
 	last := uint64(math.MaxUint64)
 	for i, more := range out {
 		last += uint64(more) + least
 		out[i] = T(last)
 	}
 	if n := len(out); n > 0 && (last > math.MaxUint32 || int64(last) >= size || out[0] > out[n-1]) { // the first may be before 0
-		r.bad, r.data = true, nil
+		r.Bad, r.Data = true, nil
 	}
 }
 
 // counts reads how many samples each row is of.
-func (r *reader) counts(out []int64, single int) {
+func (r *windowReader) counts(out []int64, single int) {
 	for i := range out[:single] {
 		out[i] = 1
 	}
-	least := r.signed()
-	readColumn(r, out[single:])
+	least := r.Signed()
+	readColumn(&r.Reader, out[single:])
 	for i := range out[single:] {
 		out[single+i] += least
 	}
 }
 
 // values reads those of a type.
-func (r *reader) values(out, n []int64, single int) {
-	each := r.signed()
-	readColumn(r, out)
+func (r *windowReader) values(out, n []int64, single int) {
+	each := r.Signed()
+	readColumn(&r.Reader, out)
 	one := expected(each, 1)
 	for i, v := range out[:single] {
 		out[i] = unzigzag(v) + one
@@ -385,19 +385,19 @@ func (r *reader) values(out, n []int64, single int) {
 }
 
 // skip leaves a column out.
-func (r *reader) skip(n int) {
+func (r *windowReader) skip(n int) {
 	var room [blockNumbers]uint32
-	for ; n > 0 && !r.bad; n -= blockNumbers {
-		readBlock(r, room[:min(n, blockNumbers)])
+	for ; n > 0 && !r.Bad; n -= blockNumbers {
+		readBlock(&r.Reader, room[:min(n, blockNumbers)])
 	}
 }
 
 // rows reads a window's rows for a scan.
-func (r *reader) rows(w *store.Window) {
+func (r *windowReader) rows(w *store.Window) {
 	rows, types := &w.Rows, len(w.Head.Types)
 	n, single, has := r.shape(types)
-	if r.bad || has&hasGroups != 0 && types == 0 {
-		r.bad = true
+	if r.Bad || has&hasGroups != 0 && types == 0 {
+		r.Bad = true
 		return
 	}
 	r.descriptions(has, w.Head.Types, false)
@@ -441,9 +441,9 @@ func (r *reader) rows(w *store.Window) {
 }
 
 // facts reads what is known of a window beside its columns.
-func (r *reader) facts(h *profile.Head, has uint64) (of int, minutes store.Minutes) {
+func (r *windowReader) facts(h *profile.Head, has uint64) (of int, minutes store.Minutes) {
 	if has&hasOf != 0 {
-		of = int(r.small(31))
+		of = int(r.Small(31))
 	}
 	h.Instances, h.Rate, h.Slot = r.instances(has), r.rateOf(has), r.slots(has)
 	h.Farewell = has&hasFarewell != 0
@@ -451,23 +451,23 @@ func (r *reader) facts(h *profile.Head, has uint64) (of int, minutes store.Minut
 }
 
 // instances reads how many were recorded of how many, if that is told.
-func (r *reader) instances(has uint64) (i profile.Instances) {
+func (r *windowReader) instances(has uint64) (i profile.Instances) {
 	if has&hasInstances != 0 {
-		i.Recorded, i.Eligible = int(r.small(32)), int(r.small(32))
+		i.Recorded, i.Eligible = int(r.Small(32)), int(r.Small(32))
 	}
 	return i
 }
 
 // slots reads how long slots are, if that is told.
-func (r *reader) slots(has uint64) time.Duration {
+func (r *windowReader) slots(has uint64) time.Duration {
 	if has&hasSlots == 0 {
 		return 0
 	}
-	return time.Duration(r.small(63))
+	return time.Duration(r.Small(63))
 }
 
 // rateOf reads how often was sampled, if that is told.
-func (r *reader) rateOf(has uint64) (rate profile.Rate) {
+func (r *windowReader) rateOf(has uint64) (rate profile.Rate) {
 	if has&hasRate != 0 {
 		rate = r.rate()
 	}

@@ -1,4 +1,4 @@
-package disk
+package codec
 
 import (
 	"bytes"
@@ -13,39 +13,39 @@ import (
 )
 
 // kept is a window as the engine has it, its rows' stacks being leaves.
-func kept(seed uint64) (*store.Window, leaves) {
+func kept(seed uint64) (*store.Window, Leaves) {
 	w := profiletest.Random(rand.New(rand.NewPCG(seed, 4)))
 	k := &store.Window{Head: w.Head, Threads: w.Threads, Contexts: w.Contexts, Exemplars: w.Exemplars, Scales: []int64{3, 1}}
 	if seed%3 == 0 {
 		k.Minutes = store.Minutes{29_000_000: true, 29_000_007: true}
 	}
 	k.Head.Start, k.Head.Target, k.Head.Task = time.Time{}, nil, "" // are in the key
-	var l leaves
+	var l Leaves
 	for _, r := range w.Rows.All() {
-		l.rows = append(l.rows, uint32(r.Stack)*1000)
+		l.Rows = append(l.Rows, uint32(r.Stack)*1000)
 		if w.Rows.Peer != nil {
-			l.peers = append(l.peers, uint32(r.Peer)*1000)
+			l.Peers = append(l.Peers, uint32(r.Peer)*1000)
 		}
 		r.Values[0] *= 3
 		r.Squares[0] = profile.Alike(r.N, r.Values[0]) + float64(r.N*7*9)
 	}
 	for _, e := range w.Exemplars {
-		l.exemplars = append(l.exemplars, uint32(e.Stack)*1000)
+		l.Exemplars = append(l.Exemplars, uint32(e.Stack)*1000)
 	}
 	k.Rows = w.Rows
 	return k, l
 }
 
 // leavesOf returns the leaves of a decoded window, which has them in place of stacks.
-func leavesOf(w *store.Window) (l leaves) {
+func leavesOf(w *store.Window) (l Leaves) {
 	for _, leaf := range w.Rows.Stack {
-		l.rows = append(l.rows, uint32(leaf))
+		l.Rows = append(l.Rows, uint32(leaf))
 	}
 	for _, peer := range w.Rows.Peer {
-		l.peers = append(l.peers, uint32(peer))
+		l.Peers = append(l.Peers, uint32(peer))
 	}
 	for _, e := range w.Exemplars {
-		l.exemplars = append(l.exemplars, uint32(e.Stack))
+		l.Exemplars = append(l.Exemplars, uint32(e.Stack))
 	}
 	return l
 }
@@ -55,24 +55,24 @@ func leavesOf(w *store.Window) (l leaves) {
 func FuzzWindow(f *testing.F) {
 	for seed := range uint64(4) {
 		k, l := kept(seed)
-		f.Add(encodeWindow(k, l))
+		f.Add(EncodeWindow(k, l))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		w, ok := decodeWindow(data)
+		w, ok := DecodeWindow(data)
 		if !ok {
 			return
 		}
-		again, ok := decodeWindow(encodeWindow(&w, leavesOf(&w)))
+		again, ok := DecodeWindow(EncodeWindow(&w, leavesOf(&w)))
 		if !ok || len(again.Rows.Stack) != len(w.Rows.Stack) || len(again.Threads) != len(w.Threads) {
 			t.Fatalf("%d rows, written and read again %d, %v", len(w.Rows.Stack), len(again.Rows.Stack), ok)
 		}
 		for _, ty := range w.Head.Types {
-			var c columns
-			if !c.read(data, ty.Kind, 1<<32, parts{true, true, true}) {
+			var c Columns
+			if !c.Read(data, ty.Kind, 1<<32, Parts{true, true, true}) {
 				t.Fatalf("a scan reads it, a merge of %q does not", ty.Kind)
 			}
-			if len(c.leaves) != len(w.Rows.Stack) || c.head.Exact != w.Head.Exact || c.head.Cost != w.Head.Cost {
-				t.Fatalf("a merge reads %d rows of %d", len(c.leaves), len(w.Rows.Stack))
+			if len(c.Leaves) != len(w.Rows.Stack) || c.Head.Exact != w.Head.Exact || c.Head.Cost != w.Head.Cost {
+				t.Fatalf("a merge reads %d rows of %d", len(c.Leaves), len(w.Rows.Stack))
 			}
 		}
 	})
@@ -81,16 +81,16 @@ func FuzzWindow(f *testing.F) {
 func TestWindowsAreWrittenTheSame(t *testing.T) {
 	for seed := range uint64(100) {
 		k, l := kept(seed)
-		data := encodeWindow(k, l)
-		w, ok := decodeWindow(data)
+		data := EncodeWindow(k, l)
+		w, ok := DecodeWindow(data)
 		if !ok {
 			t.Fatalf("seed %d: not read", seed)
 		}
-		if again := encodeWindow(&w, leavesOf(&w)); !bytes.Equal(data, again) {
+		if again := EncodeWindow(&w, leavesOf(&w)); !bytes.Equal(data, again) {
 			t.Errorf("seed %d: %d bytes, written again %d others", seed, len(data), len(again))
 		}
 		for cut := range len(data) {
-			if _, ok := decodeWindow(data[:cut]); ok {
+			if _, ok := DecodeWindow(data[:cut]); ok {
 				t.Errorf("seed %d: the first %d of %d bytes pass for a window", seed, cut, len(data))
 			}
 		}
@@ -110,14 +110,14 @@ func TestColumns(t *testing.T) {
 					numbers[i] = r.Uint64() >> r.IntN(64) // one that is out of line
 				}
 			}
-			var w writer
+			var w Writer
 			w.column(numbers)
 			for _, behind := range []int{0, 3, 20} {
-				read := reader{data: append(bytes.Clone(w), make([]byte, behind)...)}
+				read := Reader{Data: append(bytes.Clone(w), make([]byte, behind)...)}
 				got := make([]int64, n)
 				readColumn(&read, got)
-				if read.bad || len(read.data) != behind {
-					t.Fatalf("%d numbers of %d bits: %v, %d bytes left of %d", n, size, read.bad, len(read.data), behind)
+				if read.Bad || len(read.Data) != behind {
+					t.Fatalf("%d numbers of %d bits: %v, %d bytes left of %d", n, size, read.Bad, len(read.Data), behind)
 				}
 				for i, v := range numbers {
 					if uint64(got[i]) != v {
@@ -132,7 +132,7 @@ func TestColumns(t *testing.T) {
 		for i := range numbers {
 			numbers[i] = r.Uint64() & (1<<bits - 1)
 		}
-		var w writer
+		var w Writer
 		w.column(numbers)
 		if got := 8 * float64(len(w)) / float64(len(numbers)); got > most {
 			t.Errorf("numbers of %d bits take %.2f, want at most %.2f", bits, got, most)
@@ -148,11 +148,11 @@ func TestThrees(t *testing.T) {
 		for i := range numbers {
 			numbers[i] = uint64(r.IntN(2) * (1 + r.IntN(2)))
 		}
-		var w writer
+		var w Writer
 		w.column(numbers)
-		read, got := reader{data: w}, make([]uint32, n)
-		if readColumn(&read, got); read.bad || len(read.data) > 0 {
-			t.Fatalf("%d numbers: %v, %d bytes left", n, read.bad, len(read.data))
+		read, got := Reader{Data: w}, make([]uint32, n)
+		if readColumn(&read, got); read.Bad || len(read.Data) > 0 {
+			t.Fatalf("%d numbers: %v, %d bytes left", n, read.Bad, len(read.Data))
 		}
 		for i, v := range numbers {
 			if uint64(got[i]) != v {
@@ -167,7 +167,7 @@ func TestThrees(t *testing.T) {
 
 // FuzzColumn reads a column that nobody wrote.
 func FuzzColumn(f *testing.F) {
-	var w writer
+	var w Writer
 	w.column([]uint64{1, 2, 3, 1 << 40})
 	f.Add([]byte(w), 4)
 	f.Add([]byte{threes, 0b1011, 0b101}, 4)
@@ -175,81 +175,38 @@ func FuzzColumn(f *testing.F) {
 		if n < 0 || n > 1000 {
 			return
 		}
-		r := reader{data: data}
+		r := Reader{Data: data}
 		numbers := make([]int64, n)
-		if readColumn(&r, numbers); r.bad {
+		if readColumn(&r, numbers); r.Bad {
 			return
 		}
-		var w writer
+		var w Writer
 		raw := make([]uint64, n)
 		for i, v := range numbers {
 			raw[i] = uint64(v)
 		}
 		w.column(raw)
 		again := make([]int64, n)
-		if r := (reader{data: w}); true {
-			if readColumn(&r, again); r.bad || !slices.Equal(numbers, again) {
-				t.Fatalf("%v, written and read again %v, %v", numbers, again, r.bad)
+		if r := (Reader{Data: w}); true {
+			if readColumn(&r, again); r.Bad || !slices.Equal(numbers, again) {
+				t.Fatalf("%v, written and read again %v, %v", numbers, again, r.Bad)
 			}
 		}
 	})
-}
-
-// FuzzCalls decodes calls: false, or what is the same bytes again.
-func FuzzCalls(f *testing.F) {
-	f.Add(encodeCalls([]call{{nobody, 1}, {0, 7}, {1, 9}}, 0), 0)
-	f.Fuzz(func(t *testing.T, data []byte, first int) {
-		if first < 0 || first > 1<<20 {
-			return
-		}
-		calls, ok := decodeCalls(data, first)
-		if !ok {
-			return
-		}
-		for i, c := range calls {
-			if c.caller != nobody && int(c.caller) >= first+i {
-				t.Fatalf("call %d is called by %d", first+i, c.caller)
-			}
-		}
-		if again, ok := decodeCalls(encodeCalls(calls, first), first); !ok || len(again) != len(calls) {
-			t.Fatalf("%d calls, written and read again %d", len(calls), len(again))
-		}
-	})
-}
-
-func TestKeysSort(t *testing.T) {
-	at := time.Unix(1_700_000_000, 0)
-	ordered := []key{
-		windowKey("a", store.Raw, "x", 1, at, "task", "cpu", profile.Run{9}),
-		windowKey("a", store.Raw, "x", 1, at.Add(1), "task", "cpu", profile.Run{1}),
-		windowKey("a", store.Raw, "x", 2, at, "task", "cpu", profile.Run{1}),
-		windowKey("a", store.Raw, "x", 1, at.Add(day), "task", "cpu", profile.Run{1}),
-		windowKey("a", store.Series10m, "x", 1, at, "task", "cpu", profile.Run{1}),
-	}
-	for i := 1; i < len(ordered); i++ {
-		if bytes.Compare(ordered[i-1], ordered[i]) >= 0 {
-			t.Errorf("key %d does not sort before %d", i-1, i)
-		}
-	}
-	prefix := seriesKey("a", store.Raw, days(at), "x", 1)
-	f, ok := parseStart(ordered[1], len(prefix))
-	if !ok || !f.start.Equal(at.Add(1)) || f.task != "task" || f.run != (profile.Run{1}) {
-		t.Errorf("%v %q %x %v", f.start, f.task, f.run, ok)
-	}
 }
 
 // TestLaterVersions reads windows in which a later version has appended something, or
 // used a word that this one does not know.
 func TestLaterVersions(t *testing.T) {
 	w := &store.Window{Head: profile.Head{Design: profile.DesignRandomised, Losses: []profile.Loss{{Reason: "evicted", N: 3}}}}
-	data := encodeWindow(w, leaves{})
-	got, ok := decodeWindow(append(bytes.Clone(data), "of tomorrow"...))
+	data := EncodeWindow(w, Leaves{})
+	got, ok := DecodeWindow(append(bytes.Clone(data), "of tomorrow"...))
 	if !ok || got.Head.Design != w.Head.Design || len(got.Head.Losses) != 1 || got.Head.Losses[0] != w.Head.Losses[0] {
 		t.Errorf("what is appended spoils the window: %+v, %v", got.Head, ok)
 	}
-	var later writer
-	later.number(uint64(len(words)) + 1)
-	if r := (reader{data: later}); r.word() != otherWord || r.bad {
+	var later Writer
+	later.Number(uint64(len(words)) + 1)
+	if r := (Reader{Data: later}); r.Word() != otherWord || r.Bad {
 		t.Error("a later word spoils what it stands in")
 	}
 }

@@ -1,0 +1,245 @@
+// Package codec encodes and decodes what package disk stores.
+//
+//	codec.go     numbers, texts, words, locations, labels
+//	blocks.go    columns of numbers
+//	window.go    a window, in its current version and in those before
+//	rows.go      its rows, and variance.go their variances
+//	columns.go   as much of a window as merges and roll-ups read
+package codec
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// Writer appends what is kept.
+type Writer []byte
+
+func (w *Writer) Number(n uint64) { *w = binary.AppendUvarint(*w, n) }
+func (w *Writer) Signed(n int64)  { *w = binary.AppendVarint(*w, n) }
+
+func (w *Writer) Text(s string) {
+	w.Number(uint64(len(s)))
+	*w = append(*w, s...)
+}
+
+// words are what heads of windows mostly say. A word is its number, or 0 and its
+// text: of a window of a kilobyte, texts were seventy bytes. New ones go to the
+// end.
+var words = []string{"", "cpu", "nanoseconds", "count", string(profile.DesignRandomised), string(profile.DesignCensus),
+	"sum_exec_runtime, split by utime:stime", "schedstat", "CPU clocks of its processes",
+	"auto", "atys", "began", "changed", "returned", "steady", "stays", "few", profile.ByServer, profile.ByAgent, profile.ByBudget,
+	"none", string(profile.BaseWall), string(profile.BaseRunQueue), string(profile.BaseBytes), "off-cpu", "waits", profile.EncodingJSON}
+
+// otherWord is read for a word of a later version.
+const otherWord = "other"
+
+func (w *Writer) Word(s string) {
+	if i := slices.Index(words, s); i >= 0 {
+		w.Number(uint64(i) + 1)
+		return
+	}
+	w.Number(0)
+	w.Text(s)
+}
+
+func (w *Writer) flag(b bool) {
+	if b {
+		w.Number(1)
+	} else {
+		w.Number(0)
+	}
+}
+
+func (w *Writer) exact(e profile.Exact) {
+	w.Signed(int64(e.CPU))
+	w.Signed(int64(e.User))
+	w.Signed(int64(e.System))
+	w.Word(e.Source)
+	more := e.Wall != 0 || e.RunQueue != 0 || e.Bytes != 0
+	flags := uint64(0)
+	if e.IncludesInterrupt {
+		flags |= exactInterrupt
+	}
+	if more {
+		flags |= exactMore
+	}
+	if w.Number(flags); more {
+		w.Signed(int64(e.Wall))
+		w.Signed(int64(e.RunQueue))
+		w.Signed(e.Bytes)
+	}
+}
+
+// Flags of exact totals.
+const (
+	exactInterrupt = 1 << iota // interrupt time is part of them
+	exactMore                  // totals other than CPU time follow
+)
+
+// rate has its number turned around: of one that is round the last bits are none.
+func (w *Writer) rate(r profile.Rate) {
+	w.Number(bits.ReverseBytes64(math.Float64bits(r.Hertz)))
+	w.Word(r.Policy)
+	w.Word(r.Reason)
+	w.Text(r.Why)
+	w.Word(r.By)
+}
+
+// Reader reads it again. What is not there or cannot be is zero, and makes the
+// whole bad: files can be damaged.
+type Reader struct {
+	Data []byte
+	Bad  bool
+}
+
+func (r *Reader) Number() uint64 {
+	n, size := binary.Uvarint(r.Data)
+	if size <= 0 {
+		r.Bad, r.Data = true, nil
+		return 0
+	}
+	r.Data = r.Data[size:]
+	return n
+}
+
+func (r *Reader) Signed() int64 {
+	n, size := binary.Varint(r.Data)
+	if size <= 0 {
+		r.Bad, r.Data = true, nil
+		return 0
+	}
+	r.Data = r.Data[size:]
+	return n
+}
+
+// Small reads a number that fits in so many bits.
+func (r *Reader) Small(bits int) uint64 {
+	n := r.Number()
+	if n>>bits != 0 {
+		r.Bad = true
+		return 0
+	}
+	return n
+}
+
+// length reads how many entries follow: each takes a byte at least.
+func (r *Reader) length() int {
+	n := r.Number()
+	if n > uint64(len(r.Data)) {
+		r.Bad, r.Data = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+// zeros is what bytes gives of data that ends too early.
+var zeros [64]byte
+
+func (r *Reader) Bytes(n int) []byte {
+	if n > len(r.Data) {
+		r.Bad, r.Data = true, nil
+		return zeros[:min(n, len(zeros))]
+	}
+	b := r.Data[:n]
+	r.Data = r.Data[n:]
+	return b
+}
+
+func (r *Reader) Text() string {
+	n := r.length()
+	if r.Bad {
+		return ""
+	}
+	return string(r.Bytes(n))
+}
+
+func (r *Reader) Word() string {
+	n := r.Number()
+	switch {
+	case n == 0:
+		return r.Text()
+	case n > uint64(len(words)): // which a later version knows
+		return otherWord
+	}
+	return words[n-1]
+}
+
+func (r *Reader) flag() bool { return r.Small(1) == 1 }
+
+func (r *Reader) Duration() time.Duration { return time.Duration(r.Signed()) }
+
+func (r *Reader) exact() profile.Exact {
+	e := profile.Exact{CPU: r.Duration(), User: r.Duration(), System: r.Duration(), Source: r.Word()}
+	flags := r.Small(2)
+	e.IncludesInterrupt = flags&exactInterrupt != 0
+	if flags&exactMore != 0 {
+		e.Wall, e.RunQueue, e.Bytes = r.Duration(), r.Duration(), r.Signed()
+	}
+	return e
+}
+
+func (r *Reader) rate() profile.Rate {
+	return profile.Rate{Hertz: math.Float64frombits(bits.ReverseBytes64(r.Number())), Policy: r.Word(), Reason: r.Word(), Why: r.Text(), By: r.Word()}
+}
+
+func (w *Writer) Location(l profile.Location) {
+	w.Number(uint64(l.Kind))
+	w.Text(l.BuildID)
+	w.Number(l.Offset)
+	w.Text(l.Name)
+	w.Text(l.File)
+	w.Number(uint64(l.Line))
+}
+
+func (r *Reader) Location() profile.Location {
+	return profile.Location{Kind: profile.Kind(r.Small(8)), BuildID: r.Text(), Offset: r.Number(), Name: r.Text(), File: r.Text(), Line: int(r.Small(31))}
+}
+
+func (w *Writer) Frames(frames []profile.Frame) {
+	w.Number(uint64(len(frames)))
+	for _, f := range frames {
+		w.Text(f.Function)
+		w.Text(f.Linkage)
+		w.Text(f.File)
+		w.Number(uint64(f.Line))
+		w.Number(uint64(f.StartLine))
+		w.Text(f.Mapping)
+		w.Number(uint64(f.Kind))
+		w.Number(uint64(f.Class))
+		w.flag(f.Inlined)
+	}
+}
+
+func (r *Reader) Frames() (frames []profile.Frame) {
+	for n := r.length(); n > 0 && !r.Bad; n-- {
+		frames = append(frames, profile.Frame{Function: r.Text(), Linkage: r.Text(), File: r.Text(), Line: int(r.Small(31)), StartLine: int(r.Small(31)),
+			Mapping: r.Text(), Kind: profile.Kind(r.Small(8)), Class: profile.Class(r.Small(8)), Inlined: r.flag()})
+	}
+	return frames
+}
+
+func (w *Writer) Labels(l profile.Labels, sorted []string) {
+	w.Number(uint64(len(sorted)))
+	for _, name := range sorted {
+		w.Text(name)
+		w.Text(l[name])
+	}
+}
+
+func (r *Reader) Labels() profile.Labels {
+	l := profile.Labels{}
+	for n := r.length(); n > 0 && !r.Bad; n-- {
+		name := r.Text()
+		l[name] = r.Text()
+	}
+	return l
+}
+
+// Fixed reads a number as keys have it.
+func (r *Reader) Fixed() uint32 { return binary.BigEndian.Uint32(r.Bytes(4)) }
