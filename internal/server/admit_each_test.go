@@ -30,6 +30,8 @@ var admittedRole = map[string]auth.Role{
 	"POST /atys.v1.Control/Status": auth.Reader,
 	"POST /atys.v1.Query/Merge":    auth.Reader,
 	"POST /atys.v1.Query/Top":      auth.Reader,
+	"POST /atys.v1.Query/Series":   auth.Reader,
+	"POST /atys.v1.Query/Flame":    auth.Reader,
 	"POST /atys.v1.Query/Split":    auth.Reader,
 	"POST /atys.v1.Query/Labels":   auth.Reader,
 	"POST /atys.v1.Query/Kinds":    auth.Reader,

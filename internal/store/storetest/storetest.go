@@ -256,36 +256,6 @@ func testLater(t *testing.T, b *bench) {
 	same(t, b.scan(t, tenant, always()), second, first)
 }
 
-// testKinds puts what two instruments of one task measured at the same time.
-func testKinds(t *testing.T, b *bench) {
-	cpu, waits := Window(1, "shop", "one", Epoch), Window(2, "shop", "one", Epoch)
-	waits.Types[0], waits.Types[1] = profile.ValueType{Kind: "off-cpu", Unit: "nanoseconds", Base: profile.BaseWall}, profile.ValueType{Kind: "waits", Unit: "count"}
-	b.put(t, cpu)
-	b.put(t, waits)
-	same(t, b.scan(t, tenant, always()), cpu, waits)
-	types, err := b.Types(context.Background(), tenant, []store.Query{always()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var kinds []string
-	for _, ty := range types {
-		kinds = append(kinds, ty.Kind)
-	}
-	if want := []string{"cpu", "off-cpu", "page-faults", "waits"}; !slices.Equal(kinds, want) {
-		t.Errorf("kinds %q, want %q", kinds, want)
-	}
-	b.put(t, waits) // it comes again
-	b.put(t, cpu)
-	same(t, b.scan(t, tenant, always()), cpu, waits)
-	for _, w := range []*profile.Window{cpu, waits} {
-		m := b.merge(t, always(), w.Kind(), store.Grouping{})
-		if len(m.Columns) != 1 || m.Columns[0].Head.Types[0] != w.Types[0] {
-			t.Fatalf("%d columns of %q, %+v", len(m.Columns), w.Kind(), m.Columns)
-		}
-		compare(t, m, &m.Columns[0], totals(w.Kind(), []*profile.Window{w}, func(*profile.Window, profile.Row) bool { return true }), true)
-	}
-}
-
 func testUnknown(t *testing.T, b *bench) {
 	windows := some(200)
 	batch := Batch(profile.Run{1}, windows...)
