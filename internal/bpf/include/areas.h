@@ -12,6 +12,7 @@
 #define ATYS_AREAS_H
 
 #include <bpf/bpf_core_read.h>
+#include "tables.h"
 
 /* The maple tree of mm_struct.mm_mt (lib/maple_tree.c, include/linux/maple_tree.h;
  * the same in Linux 6.1 to 6.18, and checked by tree_is_known). A node is 256 bytes at a multiple of 256, and

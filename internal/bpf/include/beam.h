@@ -15,6 +15,8 @@
 #ifndef ATYS_BEAM_H
 #define ATYS_BEAM_H
 
+#include "frames.h"
+
 #define BEAM_CHUNKS 16
 #define BEAM_CHUNK 64 /* words that are read at a time */
 

@@ -18,6 +18,8 @@
 #ifndef ATYS_DOTNET_H
 #define ATYS_DOTNET_H
 
+#include "native.h"
+
 #define DOTNET_BACK 520 /* bytes that are searched for the beginning of a method */
 
 /* A process, as package lang/dotnet found it. */

@@ -5,6 +5,8 @@
 #ifndef ATYS_HOTSPOT_LEAF_H
 #define ATYS_HOTSPOT_LEAF_H
 
+#include "tables.h"
+
 /* How far the frame of a compiled function is made or gone, at the instruction
  * that is next. code holds what lies around it, from 4 bytes before. */
 enum hotspot_leaf_state {

@@ -111,4 +111,17 @@ struct bpf_iter__task {
 
 #define USER_CS 0x33 /* code segment of 64-bit user mode */
 
+/* Keeps the compiler from reasoning a bound away that the verifier needs. */
+#define OPAQUE(x) asm volatile("" : "+r"(x))
+
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
+
+/* The value of a map that has one. */
+static __always_inline void *only(void *map)
+{
+	u32 zero = 0;
+	return bpf_map_lookup_elem(map, &zero);
+}
+
 #endif

@@ -3,6 +3,8 @@
 #ifndef ATYS_LANGUAGES_H
 #define ATYS_LANGUAGES_H
 
+#include "kernel.h"
+
 /* Of Python, see python.h. */
 struct python_walk {
 	u64 frame; /* next to be added; 0: none */

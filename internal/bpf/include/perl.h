@@ -16,6 +16,8 @@
 #ifndef ATYS_PERL_H
 #define ATYS_PERL_H
 
+#include "photographs.h"
+
 /* A process, as package lang/perl found it. */
 struct perl_process {
 	u64 block; /* from the thread pointer to a pointer to the block with */

@@ -5,6 +5,8 @@
 #ifndef ATYS_PHOTOGRAPHS_H
 #define ATYS_PHOTOGRAPHS_H
 
+#include "frames.h"
+
 #define PHOTOGRAPH_BYTES 2048
 
 /* One function. What values and bytes hold is its language's business. */

@@ -21,6 +21,7 @@
 #define ATYS_PHP_H
 
 #include "pcre.h"
+#include "photographs.h"
 
 /* A process, as package lang/php found it. */
 struct php_process {

@@ -15,6 +15,8 @@
 #ifndef ATYS_PYTHON_H
 #define ATYS_PYTHON_H
 
+#include "photographs.h"
+
 /* How to tell the frames of one native activation. */
 enum activation {
 	PYTHON_CALLS,	   /* one frame for each (3.6-3.9) */

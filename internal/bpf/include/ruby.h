@@ -16,6 +16,8 @@
 #ifndef ATYS_RUBY_H
 #define ATYS_RUBY_H
 
+#include "photographs.h"
+
 /* A process, as package lang/ruby found it. */
 struct ruby_process {
 	u64 module;  /* offset of libruby's entry in a thread's DTV */

@@ -27,6 +27,8 @@
 #ifndef ATYS_STACK_CHUNK_H
 #define ATYS_STACK_CHUNK_H
 
+#include "hotspot_code.h"
+
 #define CHUNK_LARGEST (1u << 24) /* words */
 #define ENTRY_SEARCHED 16	 /* places where a ContinuationEntry may begin */
 #define CHUNKS_EMPTY 4		 /* one after the other that are passed */

@@ -5,6 +5,9 @@
 #define ATYS_TABLES_H
 
 #include "kernel.h"
+#ifdef WALKS_LANGUAGES
+#include "languages.h"
+#endif
 
 #ifdef WALKS_LANGUAGES
 #define MAX_FRAMES 2047 /* words: 1,023 frames of languages, which take two, or so many native ones */
@@ -146,10 +149,6 @@ struct area {
 	u64 file, inode, super, vdso;
 };
 
-#ifdef WALKS_LANGUAGES
-#include "languages.h"
-#endif
-
 /* A walk in progress, and its result. Too big for the stack: one per CPU. */
 struct walk {
 	u64 ip, sp, bp;	 /* of the frame being looked at */
@@ -280,12 +279,6 @@ struct {
 #define READ_USER_TEXT(to, size, from) bpf_probe_read_user_str(to, size, (void *)(from))
 #endif
 
-static __always_inline void *only(void *map)
-{
-	u32 zero = 0;
-	return bpf_map_lookup_elem(map, &zero);
-}
-
 #define MAPPINGS() ((struct mappings *)only(&mappings))
 #define EXECUTABLES() ((struct executables *)only(&executables))
 #define ROWS() ((struct rows *)only(&rows))
@@ -299,17 +292,11 @@ static const u32 rows_mask = MAX_ROWS - 1;
 /* unwind/replay defines READ_USER, READ_USER_TEXT, the four accessors, TICK and STEP before it includes this. */
 #endif
 
-/* Keeps the compiler from reasoning a bound away that the verifier needs. */
-#define OPAQUE(x) asm volatile("" : "+r"(x))
-
 struct request {
 	u32 tgid;
 	u32 executable; /* whose rows are wanted; 0: the process or address is unknown */
 	u64 address;	/* a file offset where an executable is given */
 	u64 sp;		/* of the frame that the walk had come to */
 };
-
-#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
-#define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
 
 #endif

@@ -22,6 +22,9 @@
 #ifndef ATYS_V8_H
 #define ATYS_V8_H
 
+#include "native.h"
+#include "photographs.h"
+
 /* What package lang/v8 found out of a process. Types are V8's instance types;
  * the others are offsets in objects. */
 struct v8_process {
