@@ -17,6 +17,7 @@ import (
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler/table"
 	"atys.dev/atys/internal/symbol"
 	"atys.dev/atys/internal/unwind"
 )
@@ -40,6 +41,7 @@ type Machine struct {
 	log      *slog.Logger
 	cpus     []int
 	unwinder *unwind.Unwinder
+	tracker  *table.Tracker
 	names    *symbol.Resolver
 	cache    *diskcache.Cache
 	kernel   *symbol.Kernel
@@ -86,6 +88,9 @@ func Open(s Setup) (m *Machine, err error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	m.unwinder.OnTask(m.onTask)
+	if m.tracker, err = table.NewTracker(s.Log); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
 	return m, nil
 }
 
@@ -233,6 +238,9 @@ func (m *Machine) Close() error {
 	var errs []error
 	if m.unwinder != nil {
 		errs = append(errs, m.unwinder.Close())
+	}
+	if m.tracker != nil {
+		errs = append(errs, m.tracker.Close())
 	}
 	return errors.Join(append(errs, m.names.Close(), m.cache.Close())...)
 }

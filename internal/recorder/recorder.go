@@ -78,7 +78,7 @@ func (m *Machine) Start(o Options) (r *Recorder, err error) {
 	}
 	r = &Recorder{options: o, log: m.log, machine: m}
 	r.sampler, err = cpu.New(cpu.Options{
-		Unwinder: m.unwinder, CPUs: m.cpus, Event: base, Second: second, Log: m.log,
+		Unwinder: m.unwinder, Tracker: m.tracker, CPUs: m.cpus, Event: base, Second: second, Log: m.log,
 		All: o.Targets.All, PIDs: o.Targets.PIDs, Cgroup: o.Targets.Cgroup,
 		Frequency: o.Frequency, Count: o.Count, Threads: o.Threads, Slot: o.Slot, Timed: o.Timed, Fixed: o.Fixed,
 		Spread: o.Placement, Budget: o.Budget, OnPlaced: o.Placed, OnFile: m.addFile, Kernel: m.kernel.Location, Named: m.unwinder.Name,

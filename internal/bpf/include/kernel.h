@@ -35,6 +35,10 @@ struct sched_entity {
 	u64 sum_exec_runtime;
 };
 
+struct sched_info {
+	unsigned long long run_delay; /* time spent in run queues, ns */
+};
+
 struct super_block {
 	u32 s_dev;
 };
@@ -83,6 +87,8 @@ struct task_struct {
 	u64 start_boottime;
 	unsigned long nvcsw, nivcsw;
 	struct sched_entity se;
+	struct sched_info sched_info;
+	int exit_state;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	char comm[16];

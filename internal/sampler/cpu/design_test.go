@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/test/testwait"
@@ -120,12 +121,19 @@ func TestThinned(t *testing.T) {
 // A stack that found no room is neither whole nor empty: it is said to be lost.
 func TestLostStacks(t *testing.T) {
 	s := start(t, Options{PIDs: []int{shell(t, faults)}})
-	atomic.StoreUint64(&s.arenas[1].Value.Next, uint64(len(s.arenas[1].Value.Words))+1) // the next window's
+	arena, err := bpf.MapSlice[uint64](mapOf(t, s, "arena_1")) // the next window's
+	if err != nil {
+		t.Fatal(err)
+	}
+	atomic.StoreUint64(&arena.Values[0], uint64(len(arena.Values)))
+	if err := arena.Close(); err != nil {
+		t.Fatal(err)
+	}
 	cut(t, s, 100*time.Millisecond)
 	var w *profile.Window
 	for deadline := time.Now().Add(testwait.Longest(t)); ; {
 		time.Sleep(300 * time.Millisecond)
-		if used := s.shared.Value.Cpu[0].Entered + s.shared.Value.Cpu[1%len(s.shared.Value.Cpu)].Entered; used > 50 || time.Now().After(deadline) {
+		if used := s.table.Samples(); used > 50 || time.Now().After(deadline) {
 			w = cut(t, s, 0)
 			break
 		}

@@ -51,19 +51,6 @@ type kernelCost struct {
 	Ns      uint64
 }
 
-type kernelCounter uint32
-
-const (
-	kernelCounterLOST_ROWS          kernelCounter = 0
-	kernelCounterLOST_ROWS_WEIGHT   kernelCounter = 1
-	kernelCounterLOST_NESTED        kernelCounter = 2
-	kernelCounterLOST_NESTED_WEIGHT kernelCounter = 3
-	kernelCounterLOST_TIMES         kernelCounter = 4
-	kernelCounterLOST_EXITS         kernelCounter = 5
-	kernelCounterLOST_TARGETS       kernelCounter = 6
-	kernelCounterCOUNTERS           kernelCounter = 7
-)
-
 type kernelDotnetProcess struct {
 	_      structs.HostLayout
 	Pieces uint32
@@ -81,20 +68,6 @@ type kernelExecutables struct {
 		Flags      uint32
 		Wanted     uint32
 	}
-}
-
-type kernelExited struct {
-	_       structs.HostLayout
-	Tgid    uint32
-	Tid     uint32
-	Settled uint32
-	Unused  uint32
-	Runtime uint64
-	Utime   uint64
-	Stime   uint64
-	Started uint64
-	Comm    [16]int8
-	Process [16]int8
 }
 
 type kernelFileKey struct {
@@ -253,15 +226,15 @@ type kernelRowKey struct {
 	Tgid        uint32
 	Tid         uint32
 	Slot        uint32
-	Context     uint32
+	Reason      uint16
+	Carried     uint16
 }
 
 type kernelRowValue struct {
 	_       structs.HostLayout
 	Samples uint64
-	Weight  uint64
-	Squares uint64
-	Delta   uint64
+	Values  [2]uint64
+	Squares [2]uint64
 }
 
 type kernelRows struct {
@@ -525,43 +498,23 @@ type kernelShared struct {
 	Control struct {
 		_           structs.HostLayout
 		Active      uint32
-		OnThreads   uint32
-		WindowStart uint64
-		Births      uint64
-		Alert       uint32
 		Unused      uint32
+		WindowStart uint64
+		Windows     uint64
 	}
-	Pad [4]uint64
+	Pad [5]uint64
 	Cpu [512]struct {
-		_         structs.HostLayout
-		Period    uint64
-		First     uint64
-		Entered   uint64
-		Left      uint64
-		LastDelta uint64
-		Unused    [3]uint64
+		_       structs.HostLayout
+		Entered uint64
+		Left    uint64
+		Unused  [6]uint64
 	}
 }
 
 type kernelTarget struct {
 	_      structs.HostLayout
-	Id     uint32
-	Unused uint32
-	Keep   [2]uint64
-}
-
-type kernelThreadTimes struct {
-	_        structs.HostLayout
-	Tgid     uint32
-	Tid      uint32
-	Runtime  uint64
-	Utime    uint64
-	Stime    uint64
-	Switches uint64
-	Started  uint64
-	Target   uint64
-	Comm     [16]int8
-	Process  [16]int8
+	Tables uint32
+	Keep   [32][2]uint32
 }
 
 type kernelTimedSample struct {
@@ -581,6 +534,20 @@ type kernelTimerWeight struct {
 	_      structs.HostLayout
 	Period uint64
 	First  uint64
+}
+
+type kernelTimers struct {
+	_         structs.HostLayout
+	OnThreads uint32
+	Unused    uint32
+	Pad       [7]uint64
+	Cpu       [512]struct {
+		_         structs.HostLayout
+		Period    uint64
+		First     uint64
+		LastDelta uint64
+		Unused    [5]uint64
+	}
 }
 
 type kernelV8Process struct {
@@ -611,7 +578,6 @@ const (
 	kernelMapArena1           = "arena_1"
 	kernelMapAsked            = "asked"
 	kernelMapBeamProcesses    = "beam_processes"
-	kernelMapBirths           = "births"
 	kernelMapCells            = "cells"
 	kernelMapCosts            = "costs"
 	kernelMapCounters         = "counters"
@@ -619,7 +585,6 @@ const (
 	kernelMapDotnetProcesses  = "dotnet_processes"
 	kernelMapExecs            = "execs"
 	kernelMapExecutables      = "executables"
-	kernelMapExits            = "exits"
 	kernelMapFiles            = "files"
 	kernelMapHotspotProcesses = "hotspot_processes"
 	kernelMapMappings         = "mappings"
@@ -640,18 +605,14 @@ const (
 	kernelMapStacks0          = "stacks_0"
 	kernelMapStacks1          = "stacks_1"
 	kernelMapTargets          = "targets"
+	kernelMapThreadContexts   = "thread_contexts"
 	kernelMapThreadWeights    = "thread_weights"
+	kernelMapTimerState       = "timer_state"
 	kernelMapTimes            = "times"
 	kernelMapV8Processes      = "v8_processes"
-	kernelProgListThreads     = "list_threads"
 	kernelProgOnEvent         = "on_event"
-	kernelProgOnExit          = "on_exit"
-	kernelProgOnFork          = "on_fork"
-	kernelProgOnFree          = "on_free"
 	kernelProgOnTracepoint    = "on_tracepoint"
 	kernelVarCountEvents      = "count_events"
-	kernelVarCounterType      = "counter_type"
-	kernelVarExitedType       = "exited_type"
 	kernelVarKeepOneIn        = "keep_one_in"
 	kernelVarKernelOnly       = "kernel_only"
 	kernelVarOnlyTargets      = "only_targets"
@@ -661,9 +622,10 @@ const (
 	kernelVarSightsTold       = "sights_told"
 	kernelVarSlotNs           = "slot_ns"
 	kernelVarSquareShift      = "square_shift"
-	kernelVarThreadTimesType  = "thread_times_type"
+	kernelVarTableNumber      = "table_number"
 	kernelVarTimedSampleType  = "timed_sample_type"
 	kernelVarUserOnly         = "user_only"
+	kernelVarWithCarried      = "with_carried"
 	kernelVarWithCosts        = "with_costs"
 	kernelVarWithDelta        = "with_delta"
 	kernelVarWithThreads      = "with_threads"
@@ -713,11 +675,7 @@ type kernelSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelProgramSpecs struct {
-	ListThreads  *ebpf.ProgramSpec `ebpf:"list_threads"`
 	OnEvent      *ebpf.ProgramSpec `ebpf:"on_event"`
-	OnExit       *ebpf.ProgramSpec `ebpf:"on_exit"`
-	OnFork       *ebpf.ProgramSpec `ebpf:"on_fork"`
-	OnFree       *ebpf.ProgramSpec `ebpf:"on_free"`
 	OnTracepoint *ebpf.ProgramSpec `ebpf:"on_tracepoint"`
 }
 
@@ -729,7 +687,6 @@ type kernelMapSpecs struct {
 	Arena1           *ebpf.MapSpec `ebpf:"arena_1"`
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
 	BeamProcesses    *ebpf.MapSpec `ebpf:"beam_processes"`
-	Births           *ebpf.MapSpec `ebpf:"births"`
 	Cells            *ebpf.MapSpec `ebpf:"cells"`
 	Costs            *ebpf.MapSpec `ebpf:"costs"`
 	Counters         *ebpf.MapSpec `ebpf:"counters"`
@@ -737,7 +694,6 @@ type kernelMapSpecs struct {
 	DotnetProcesses  *ebpf.MapSpec `ebpf:"dotnet_processes"`
 	Execs            *ebpf.MapSpec `ebpf:"execs"`
 	Executables      *ebpf.MapSpec `ebpf:"executables"`
-	Exits            *ebpf.MapSpec `ebpf:"exits"`
 	Files            *ebpf.MapSpec `ebpf:"files"`
 	HotspotProcesses *ebpf.MapSpec `ebpf:"hotspot_processes"`
 	Mappings         *ebpf.MapSpec `ebpf:"mappings"`
@@ -758,7 +714,9 @@ type kernelMapSpecs struct {
 	Stacks0          *ebpf.MapSpec `ebpf:"stacks_0"`
 	Stacks1          *ebpf.MapSpec `ebpf:"stacks_1"`
 	Targets          *ebpf.MapSpec `ebpf:"targets"`
+	ThreadContexts   *ebpf.MapSpec `ebpf:"thread_contexts"`
 	ThreadWeights    *ebpf.MapSpec `ebpf:"thread_weights"`
+	TimerState       *ebpf.MapSpec `ebpf:"timer_state"`
 	Times            *ebpf.MapSpec `ebpf:"times"`
 	V8Processes      *ebpf.MapSpec `ebpf:"v8_processes"`
 }
@@ -768,8 +726,6 @@ type kernelMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type kernelVariableSpecs struct {
 	CountEvents     *ebpf.VariableSpec `ebpf:"count_events"`
-	CounterType     *ebpf.VariableSpec `ebpf:"counter_type"`
-	ExitedType      *ebpf.VariableSpec `ebpf:"exited_type"`
 	KeepOneIn       *ebpf.VariableSpec `ebpf:"keep_one_in"`
 	KernelOnly      *ebpf.VariableSpec `ebpf:"kernel_only"`
 	OnlyTargets     *ebpf.VariableSpec `ebpf:"only_targets"`
@@ -779,9 +735,10 @@ type kernelVariableSpecs struct {
 	SightsTold      *ebpf.VariableSpec `ebpf:"sights_told"`
 	SlotNs          *ebpf.VariableSpec `ebpf:"slot_ns"`
 	SquareShift     *ebpf.VariableSpec `ebpf:"square_shift"`
-	ThreadTimesType *ebpf.VariableSpec `ebpf:"thread_times_type"`
+	TableNumber     *ebpf.VariableSpec `ebpf:"table_number"`
 	TimedSampleType *ebpf.VariableSpec `ebpf:"timed_sample_type"`
 	UserOnly        *ebpf.VariableSpec `ebpf:"user_only"`
+	WithCarried     *ebpf.VariableSpec `ebpf:"with_carried"`
 	WithCosts       *ebpf.VariableSpec `ebpf:"with_costs"`
 	WithDelta       *ebpf.VariableSpec `ebpf:"with_delta"`
 	WithThreads     *ebpf.VariableSpec `ebpf:"with_threads"`
@@ -813,7 +770,6 @@ type kernelMaps struct {
 	Arena1           *ebpf.Map `ebpf:"arena_1"`
 	Asked            *ebpf.Map `ebpf:"asked"`
 	BeamProcesses    *ebpf.Map `ebpf:"beam_processes"`
-	Births           *ebpf.Map `ebpf:"births"`
 	Cells            *ebpf.Map `ebpf:"cells"`
 	Costs            *ebpf.Map `ebpf:"costs"`
 	Counters         *ebpf.Map `ebpf:"counters"`
@@ -821,7 +777,6 @@ type kernelMaps struct {
 	DotnetProcesses  *ebpf.Map `ebpf:"dotnet_processes"`
 	Execs            *ebpf.Map `ebpf:"execs"`
 	Executables      *ebpf.Map `ebpf:"executables"`
-	Exits            *ebpf.Map `ebpf:"exits"`
 	Files            *ebpf.Map `ebpf:"files"`
 	HotspotProcesses *ebpf.Map `ebpf:"hotspot_processes"`
 	Mappings         *ebpf.Map `ebpf:"mappings"`
@@ -842,7 +797,9 @@ type kernelMaps struct {
 	Stacks0          *ebpf.Map `ebpf:"stacks_0"`
 	Stacks1          *ebpf.Map `ebpf:"stacks_1"`
 	Targets          *ebpf.Map `ebpf:"targets"`
+	ThreadContexts   *ebpf.Map `ebpf:"thread_contexts"`
 	ThreadWeights    *ebpf.Map `ebpf:"thread_weights"`
+	TimerState       *ebpf.Map `ebpf:"timer_state"`
 	Times            *ebpf.Map `ebpf:"times"`
 	V8Processes      *ebpf.Map `ebpf:"v8_processes"`
 }
@@ -853,7 +810,6 @@ func (m *kernelMaps) Close() error {
 		m.Arena1,
 		m.Asked,
 		m.BeamProcesses,
-		m.Births,
 		m.Cells,
 		m.Costs,
 		m.Counters,
@@ -861,7 +817,6 @@ func (m *kernelMaps) Close() error {
 		m.DotnetProcesses,
 		m.Execs,
 		m.Executables,
-		m.Exits,
 		m.Files,
 		m.HotspotProcesses,
 		m.Mappings,
@@ -882,7 +837,9 @@ func (m *kernelMaps) Close() error {
 		m.Stacks0,
 		m.Stacks1,
 		m.Targets,
+		m.ThreadContexts,
 		m.ThreadWeights,
+		m.TimerState,
 		m.Times,
 		m.V8Processes,
 	)
@@ -893,8 +850,6 @@ func (m *kernelMaps) Close() error {
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelVariables struct {
 	CountEvents     *ebpf.Variable `ebpf:"count_events"`
-	CounterType     *ebpf.Variable `ebpf:"counter_type"`
-	ExitedType      *ebpf.Variable `ebpf:"exited_type"`
 	KeepOneIn       *ebpf.Variable `ebpf:"keep_one_in"`
 	KernelOnly      *ebpf.Variable `ebpf:"kernel_only"`
 	OnlyTargets     *ebpf.Variable `ebpf:"only_targets"`
@@ -904,9 +859,10 @@ type kernelVariables struct {
 	SightsTold      *ebpf.Variable `ebpf:"sights_told"`
 	SlotNs          *ebpf.Variable `ebpf:"slot_ns"`
 	SquareShift     *ebpf.Variable `ebpf:"square_shift"`
-	ThreadTimesType *ebpf.Variable `ebpf:"thread_times_type"`
+	TableNumber     *ebpf.Variable `ebpf:"table_number"`
 	TimedSampleType *ebpf.Variable `ebpf:"timed_sample_type"`
 	UserOnly        *ebpf.Variable `ebpf:"user_only"`
+	WithCarried     *ebpf.Variable `ebpf:"with_carried"`
 	WithCosts       *ebpf.Variable `ebpf:"with_costs"`
 	WithDelta       *ebpf.Variable `ebpf:"with_delta"`
 	WithThreads     *ebpf.Variable `ebpf:"with_threads"`
@@ -918,21 +874,13 @@ type kernelVariables struct {
 //
 // It can be passed to loadKernelObjects or ebpf.CollectionSpec.LoadAndAssign.
 type kernelPrograms struct {
-	ListThreads  *ebpf.Program `ebpf:"list_threads"`
 	OnEvent      *ebpf.Program `ebpf:"on_event"`
-	OnExit       *ebpf.Program `ebpf:"on_exit"`
-	OnFork       *ebpf.Program `ebpf:"on_fork"`
-	OnFree       *ebpf.Program `ebpf:"on_free"`
 	OnTracepoint *ebpf.Program `ebpf:"on_tracepoint"`
 }
 
 func (p *kernelPrograms) Close() error {
 	return _KernelClose(
-		p.ListThreads,
 		p.OnEvent,
-		p.OnExit,
-		p.OnFork,
-		p.OnFree,
 		p.OnTracepoint,
 	)
 }

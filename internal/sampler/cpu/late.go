@@ -6,27 +6,28 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler/table"
 )
 
 // late is the CPU time that has no samples because the thread had no event of its own
 // yet, or never got one.
 type late struct {
-	since func(threadID) time.Duration // CPU time a thread has used so far; nil: usedSoFar. Tests replace it
+	since func(table.ThreadID) time.Duration // CPU time a thread has used so far; nil: usedSoFar. Tests replace it
 
 	mu    sync.Mutex // guards all below
 	time  time.Duration
-	ended map[threadID]bool // threads that ended without an event
+	ended map[table.ThreadID]bool // threads that ended without an event
 }
 
 // maxLate bounds the threads that are remembered between two cuts.
 const maxLate = 1 << 16
 
 // never records a thread that has ended without an event.
-func (l *late) never(id threadID) {
+func (l *late) never(id table.ThreadID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended == nil {
-		l.ended = map[threadID]bool{}
+		l.ended = map[table.ThreadID]bool{}
 	}
 	if len(l.ended) < maxLate {
 		l.ended[id] = true
@@ -34,7 +35,7 @@ func (l *late) never(id threadID) {
 }
 
 // until records a thread that has an event from now on.
-func (l *late) until(id threadID) {
+func (l *late) until(id table.ThreadID) {
 	used := l.since
 	if used == nil {
 		used = usedSoFar
@@ -45,8 +46,8 @@ func (l *late) until(id threadID) {
 	l.time += d
 }
 
-func usedSoFar(id threadID) time.Duration {
-	t, err := proc.FS{}.ThreadTime(id.pid, id.tid)
+func usedSoFar(id table.ThreadID) time.Duration {
+	t, err := proc.FS{}.ThreadTime(id.PID, id.TID)
 	if err != nil {
 		return 0 // it has just ended, and has used little
 	}
@@ -55,7 +56,7 @@ func usedSoFar(id threadID) time.Duration {
 
 // take returns the unsampled time since the last call. used is what each thread used in
 // the window that ends.
-func (l *late) take(used map[threadID]profile.Thread) time.Duration {
+func (l *late) take(used map[table.ThreadID]profile.Thread) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	sum := l.time
@@ -68,10 +69,11 @@ func (l *late) take(used map[threadID]profile.Thread) time.Duration {
 }
 
 // lateLoss returns the unsampled time as a loss.
-func (s *Sampler) lateLoss(used map[threadID]profile.Thread) profile.Loss {
+func (s *Sampler) lateLoss(used map[table.ThreadID]profile.Thread) profile.Loss {
 	l := profile.Loss{Reason: profile.LossUnsampled, Detail: profile.TooShortLived}
 	if d := s.late.take(used); d > 0 && s.options.Event.Clock {
-		l.N, l.Value = int64(d.Seconds()*s.frequency()), int64(d)
+		_, hz, _ := s.events.rates()
+		l.N, l.Value = int64(d.Seconds()*hz), int64(d)
 	}
 	return l
 }

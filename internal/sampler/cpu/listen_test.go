@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,41 +12,57 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler/table"
 	"atys.dev/atys/test/testwait"
 )
 
-// held gives how many targets the kernel's table holds.
-func held(s *Sampler) (n int) {
-	var pid uint32
-	var t kernelTarget
-	for all := s.objects.Targets.Iterate(); all.Next(&pid, &t); {
-		n++
+// mapOf gives a map of the sampler's program.
+func mapOf(t *testing.T, s *Sampler, name string) *ebpf.Map {
+	t.Helper()
+	info, err := s.objects.OnSample.Info()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return n
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := m.Info(); err == nil && info.Name == name {
+			t.Cleanup(func() { m.Close() })
+			return m
+		}
+		m.Close()
+	}
+	t.Fatalf("the program has no map %q", name)
+	return nil
+}
+
+// inKernel gives the targets that the kernel's table holds.
+func inKernel(targets *ebpf.Map) (pids []int) {
+	var pid uint32
+	value := make([]byte, targets.ValueSize())
+	for all := targets.Iterate(); all.Next(&pid, &value); {
+		pids = append(pids, int(pid))
+	}
+	return pids
 }
 
 // known gives how many targets we know.
-func known(s *Sampler) int {
-	s.targetsMu.Lock()
-	defer s.targetsMu.Unlock()
-	return len(s.targets)
-}
+func known(s *Sampler) int { return len(s.table.Targets.List()) }
 
 // leftOver describes the targets.
-func leftOver(s *Sampler) string {
-	var pid uint32
-	var target kernelTarget
+func leftOver(s *Sampler, targets *ebpf.Map) string {
 	text := "in the kernel:"
-	for all := s.objects.Targets.Iterate(); all.Next(&pid, &target); {
-		if stat, err := (proc.FS{}).Stat(int(pid)); err != nil {
+	for _, pid := range inKernel(targets) {
+		if stat, err := (proc.FS{}).Stat(pid); err != nil {
 			text += fmt.Sprintf(" %d (%v)", pid, err)
 		} else {
 			text += fmt.Sprintf(" %d (%c, child of %d)", pid, stat.State, stat.PPID)
 		}
 	}
-	s.targetsMu.Lock()
-	defer s.targetsMu.Unlock()
-	return fmt.Sprintf("%s; known: %v", text, s.targets)
+	return fmt.Sprintf("%s; known: %v", text, s.table.Targets.List())
 }
 
 func exists(path string) bool {
@@ -69,8 +83,11 @@ func TestFullTargets(t *testing.T) {
 	s := start(t, Options{PIDs: []int{parent}, Frequency: 499})
 	cut(t, s, 0)
 	var err error
+	targets := mapOf(t, s, "targets")
+	target := make([]byte, targets.ValueSize())
+	target[0] = 1                                     // of the only table
 	for pid := uint32(5_000_000); err == nil; pid++ { // no process has such numbers: they are swept at the second edge
-		err = s.objects.Targets.Update(pid, &kernelTarget{}, ebpf.UpdateNoExist)
+		err = targets.Update(pid, target, ebpf.UpdateNoExist)
 	}
 	if err := os.WriteFile(begin, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -96,37 +113,9 @@ func TestEndedTargets(t *testing.T) {
 	if err := os.WriteFile(begin, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	testwait.Until(t, "children are targets", func() bool { return held(s) > 5 })
-	testwait.Until(t, "those that have ended are none", func() bool { return held(s) <= 2 && known(s) <= 2 }, func() string { return leftOver(s) })
-}
-
-// TestNumbersOfEndedTargets has other processes get the numbers of targets that have ended:
-// a stranger is no target, a target's child is, and so is what Aim named meanwhile.
-func TestNumbersOfEndedTargets(t *testing.T) {
-	began := filepath.Join(t.TempDir(), "began")
-	parent := shell(t, "sleep 1000 & echo $! >"+began+".new; mv "+began+".new "+began+"; wait")
-	stranger, aimed := shell(t, "sleep 1000; :"), shell(t, "sleep 1000; :")
-	testwait.Until(t, "there is a child", func() bool { return exists(began) })
-	text, err := os.ReadFile(began)
-	if err != nil {
-		t.Fatal(err)
-	}
-	child, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := start(t, Options{PIDs: []int{parent, child, stranger, aimed}, Frequency: 99})
-	s.Aim([]int{aimed}, nil)
-	s.mu.Lock()
-	s.ended = []int{child, stranger, aimed}
-	s.forgetEnded()
-	s.mu.Unlock()
-	for pid, want := range map[int]bool{parent: true, child: true, stranger: false, aimed: true} {
-		var target kernelTarget
-		if got := s.objects.Targets.Lookup(uint32(pid), &target) == nil; s.Wanted(pid) != want || got != want {
-			t.Errorf("process %d (child %d, stranger %d, aimed %d): a target %v, in the kernel %v; want %v", pid, child, stranger, aimed, s.Wanted(pid), got, want)
-		}
-	}
+	targets := mapOf(t, s, "targets")
+	testwait.Until(t, "children are targets", func() bool { return len(inKernel(targets)) > 5 })
+	testwait.Until(t, "those that have ended are none", func() bool { return len(inKernel(targets)) <= 2 && known(s) <= 2 }, func() string { return leftOver(s, targets) })
 }
 
 // TestManyExits has more threads exit within a window than their ring has room for:
@@ -162,12 +151,16 @@ func TestLostExits(t *testing.T) {
 	s := start(t, Options{All: true, Frequency: 999})
 	cut(t, s, 0)
 	done := filepath.Join(t.TempDir(), "done")
-	s.mu.Lock()
 	shell(t, forks(4000)+": >"+done+"; sleep 1000")
-	for began := time.Now(); !exists(done) && time.Since(began) < testwait.Longest(t); {
-		time.Sleep(50 * time.Millisecond)
+	began := time.Now()
+	err := s.table.EachThread(func(table.ThreadTimes) { // the ring is not read meanwhile
+		for !exists(done) && time.Since(began) < testwait.Longest(t) {
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	s.mu.Unlock()
 	w := cut(t, s, 0)
 	l := w.LossOf(profile.LossExact)
 	if l.N == 0 || l.Reason.Unit() != "threads" {

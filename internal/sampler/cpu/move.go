@@ -1,12 +1,8 @@
 package cpu
 
 import (
-	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
-
-	"github.com/cilium/ebpf/ringbuf"
 )
 
 const (
@@ -19,51 +15,49 @@ const (
 
 // watch moves the events as the targets and the machine change, until the sampler
 // is closed.
-func (s *Sampler) watch() {
+func (l *placer) watch(stop <-chan struct{}) {
 	ticker := time.NewTicker(calmEvery)
 	defer ticker.Stop()
 	var last sight
 	for {
 		select {
-		case <-s.stop:
+		case <-stop:
 			return
 		case <-ticker.C:
-			last = s.look(last)
+			last = l.look(last)
 		}
 	}
 }
 
 // look compares the machine with the last sight, if that is old enough, and settles the
 // events. It returns the sight to compare with next.
-func (s *Sampler) look(last sight) sight {
-	births, now := atomic.LoadUint64(&s.shared.Value.Control.Births), time.Now()
-	s.events.mu.Lock()
-	calm, apart := s.events.mover.calm(now, births), s.events.mover.state == apart
-	s.events.mu.Unlock()
-	if hz := s.asked(); !apart && !s.considered(hz) {
+func (l *placer) look(last sight) sight {
+	births, now := l.table.Births(), time.Now()
+	l.events.mu.Lock()
+	calm, apart := l.events.mover.calm(now, births), l.events.mover.state == apart
+	l.events.mu.Unlock()
+	if hz, _, _ := l.events.rates(); !apart && !l.considered(hz) {
 		return sight{}
 	}
 	age := now.Sub(last.at)
 	if !last.at.IsZero() && age < sightEvery && !(calm && !apart && age >= calmEvery/2) {
 		return last
 	}
-	s.mu.Lock()
-	seen, err := s.sight()
-	s.mu.Unlock()
+	seen, err := l.sight()
 	if err != nil {
-		s.log.Warn("look who uses the CPUs", "error", err)
+		l.log.Warn("look who uses the CPUs", "error", err)
 		return last
 	}
 	if !last.at.IsZero() {
-		s.settle(births, s.compare(last, seen))
+		l.settle(births, l.compare(last, seen))
 	}
 	return seen
 }
 
 // settle moves the events to where they belong by the observed demand, at a rate that
 // the budget allows.
-func (s *Sampler) settle(births uint64, d demand) {
-	e := &s.events
+func (l *placer) settle(births uint64, d demand) {
+	e := l.events
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -77,11 +71,11 @@ func (s *Sampler) settle(births uint64, d demand) {
 	} else if next.placement == PlaceCPUs {
 		next.decision = e.mover.guards(d)
 	}
-	next = s.afford(next)
+	next = l.afford(next)
 	if !moves && !worthTelling(e.placed.cap, next.cap) {
 		next.cap = e.placed.cap // the load of others fluctuates: ignore small changes
 	}
-	s.take(next, moves)
+	l.take(next, moves)
 }
 
 // worthTelling reports whether the next cap differs enough from the current one to be applied.
@@ -90,49 +84,34 @@ func worthTelling(now, next float64) bool {
 }
 
 // afford lowers the rate to fit the budget, or to the slowest rate if none fits.
-func (s *Sampler) afford(p placed) placed {
-	p, err := p.afford(s.options.Budget)
+func (l *placer) afford(p placed) placed {
+	p, err := p.afford(l.options.Budget)
 	if err != nil {
-		s.log.Warn("keep to the budget", "error", err)
+		l.log.Warn("keep to the budget", "error", err)
 	}
 	return p
 }
 
 // take moves the events to another placement, or changes only their rate. The caller
 // holds the events' lock, as for move.
-func (s *Sampler) take(next placed, moves bool) {
-	e := &s.events
+func (l *placer) take(next placed, moves bool) {
+	e := l.events
 	told := e.say()
 	if moves {
-		s.move(next)
+		l.move(next)
 	} else {
 		e.placed = next
-		s.changeBase(next.rate(e.asked))
+		e.changeBase(next.rate(e.asked))
 	}
-	if now := e.say(); now != told && s.options.OnPlaced != nil {
-		s.options.OnPlaced(now, e.placed.bystanders)
-	}
-}
-
-// followBirths moves the events back to the CPUs at the first thread start after they
-// moved to the threads.
-func (s *Sampler) followBirths(ring *ringbuf.Reader) {
-	var record ringbuf.Record
-	for {
-		if err := ring.ReadInto(&record); err != nil {
-			if !errors.Is(err, ringbuf.ErrClosed) {
-				s.log.Error("stop hearing of births", "error", err)
-			}
-			return
-		}
-		s.born()
+	if now := e.say(); now != told && l.options.OnPlaced != nil {
+		l.options.OnPlaced(now, e.placed.bystanders)
 	}
 }
 
 // born moves the events from the threads to the CPUs, because a target has started a
 // thread or a child process.
-func (s *Sampler) born() {
-	e := &s.events
+func (l *placer) born() {
+	e := l.events
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed || !e.mover.born(time.Now()) {
@@ -140,29 +119,29 @@ func (s *Sampler) born() {
 	}
 	next := e.placed
 	next.decision = decision{PlaceCPUs, "", next.seen.onCPUs(), afterBirth}
-	s.take(s.afford(next), true)
+	l.take(l.afford(next), true)
 }
 
 // move moves all events to another placement. It closes the open events first, since
 // time would be sampled twice while both run.
-func (s *Sampler) move(next placed) {
-	e := &s.events
-	s.countInterrupts()
-	s.dropAll()
+func (l *placer) move(next placed) {
+	e := l.events
+	e.countInterrupts()
+	e.dropAll()
 	e.placed = next
 	e.base = next.rate(e.asked)
-	err := s.openPlaced()
+	err := e.openPlaced()
 	if err != nil && next.placement == PlaceThreads { // usually too few file descriptors
-		s.log.Warn("sample threads", "error", err)
-		s.dropAll()
+		l.log.Warn("sample threads", "error", err)
+		e.dropAll()
 		e.mover.back(time.Now())
 		e.placed.decision = decision{PlaceCPUs, "", next.seen.onCPUs(), fmt.Sprintf("each CPU is sampled: threads cannot have events of their own: %v", err)}
-		e.placed = s.afford(e.placed)
+		e.placed = l.afford(e.placed)
 		e.base = e.placed.rate(e.asked)
-		err = s.openPlaced()
+		err = e.openPlaced()
 	}
 	if err != nil {
-		s.log.Error("sample each CPU", "error", err)
+		l.log.Error("sample each CPU", "error", err)
 	}
 	e.wake()
 }

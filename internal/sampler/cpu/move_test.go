@@ -84,7 +84,7 @@ func TestLateThreadsAreALoss(t *testing.T) {
 func TestBudgetLowersTheRate(t *testing.T) {
 	shell(t, spin)
 	s := start(t, Options{PIDs: []int{shell(t, spin)}, Frequency: 4999, Budget: 0.002})
-	if hz := s.frequency(); hz >= 4999 || hz < MinFrequency {
+	if _, hz, _ := s.events.rates(); hz >= 4999 || hz < MinFrequency {
 		t.Fatalf("sampled at %v Hz", hz)
 	}
 	if why, pays := s.Placement(); pays > 0.003 || !strings.Contains(why, "instead of 4999") {

@@ -3,7 +3,7 @@ package cpu
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/sampler/table"
 )
 
 // Placement says what events are opened on.
@@ -29,7 +30,12 @@ const (
 
 // eventSet is the open events and where they are placed.
 type eventSet struct {
-	redrawn chan struct{} // tells drawBlocks that edge has changed; not guarded
+	options *Options
+	log     *slog.Logger
+	objects *kernelParts
+	table   *table.Table
+	timers  timers
+	redrawn chan struct{} // tells drawBlocks that edge has changed
 
 	mu      sync.Mutex // guards all below
 	placed  placed
@@ -50,9 +56,9 @@ type eventSet struct {
 type openEvent struct {
 	fd   int
 	link link.Link
-	cpu  int      // -1: the event is on a thread
-	of   threadID // that thread
-	own  ownTimer // for an event that runs only while a target runs
+	cpu  int            // -1: the event is on a thread
+	of   table.ThreadID // that thread
+	own  ownTimer       // for an event that runs only while a target runs
 }
 
 func (e *eventSet) close() error {
@@ -70,73 +76,65 @@ func (e *eventSet) close() error {
 		errs = append(errs, e.cgroup.Close())
 	}
 	e.open, e.seconds, e.cgroup = nil, nil, nil
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.timers.shared.Close())...)
 }
 
-// frequency returns the current base rate.
-func (s *Sampler) frequency() float64 {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	return s.events.base
+// rates returns the requested rate, the one in use after the budget, and the highest that
+// the budget allows; 0: no limit.
+func (e *eventSet) rates() (asked, base, most float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.asked, e.base, e.placed.cap
 }
 
-// asked returns the requested rate, before the budget.
-func (s *Sampler) asked() float64 {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	return s.events.asked
-}
-
-// openEvents opens the first events.
-func (s *Sampler) openEvents(first placed) error {
-	o := s.options
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	e := &s.events
+// openFirst opens the first events.
+func (e *eventSet) openFirst(first placed) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.placed = first
 	e.base = first.rate(e.asked)
-	if o.movable() && first.placement == PlaceCPUs {
-		e.mover.guard(time.Now(), atomic.LoadUint64(&s.shared.Value.Control.Births))
+	if e.options.movable() && first.placement == PlaceCPUs {
+		e.mover.guard(time.Now(), e.table.Births())
 	}
-	if o.Second != nil {
-		if err := s.openSecond(); err != nil {
+	if e.options.Second != nil {
+		if err := e.openSecond(); err != nil {
 			return err
 		}
 	}
-	return s.openPlaced()
+	return e.openPlaced()
 }
 
-// enableEvents enables the events that are open, and from now on each that is opened.
-func (s *Sampler) enableEvents() error {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	s.events.enabled = true
-	for _, o := range s.events.open {
-		if err := s.enable(o.fd); err != nil {
+// enableAll enables the events that are open, and from now on each that is opened.
+func (e *eventSet) enableAll() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.enabled = true
+	for _, o := range e.open {
+		if err := e.enable(o.fd); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Sampler) enable(fd int) error {
+func (e *eventSet) enable(fd int) error {
 	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
-		return fmt.Errorf("enable event %s: %w", s.options.Event.Name, err)
+		return fmt.Errorf("enable event %s: %w", e.options.Event.Name, err)
 	}
 	return nil
 }
 
 // openPlaced opens the events where they are placed. The caller holds the events' lock,
 // here and below unless a function takes it.
-func (s *Sampler) openPlaced() (err error) {
-	o, e := s.options, &s.events
+func (e *eventSet) openPlaced() (err error) {
+	o := e.options
 	if o.Event.Clock {
-		s.begin()
-		s.countInterrupts()
+		e.begin()
+		e.countInterrupts()
 	}
 	onThreads := e.placed.placement == PlaceThreads
-	atomic.StoreUint32(&s.shared.Value.Control.OnThreads, flag(onThreads))
-	atomic.StoreUint32(&s.shared.Value.Control.Alert, flag(onThreads && e.mover.state == apart)) // before threads are listed
+	atomic.StoreUint32(&e.timers.shared.Value.OnThreads, table.Flag(onThreads))
+	e.table.Alert(onThreads && e.mover.state == apart) // before threads are listed
 	if e.placed.placement == PlaceCgroup && !o.Event.Trace && e.cgroup == nil {
 		if e.cgroup, err = os.Open(e.placed.cgroup); err != nil {
 			return fmt.Errorf("open cgroup: %w", err)
@@ -146,13 +144,13 @@ func (s *Sampler) openPlaced() (err error) {
 	case o.Event.Trace:
 		// A program attached to a tracepoint sees every hit on the machine,
 		// whichever event it is attached through, so one event is enough.
-		return s.openOne(-1, o.CPUs[0], 0, s.objects.OnSample)
+		return e.openOne(-1, o.CPUs[0], 0, e.objects.OnSample)
 	case onThreads:
-		return s.openThreads()
+		return e.openThreads()
 	}
 	pid, flags := e.whose()
 	for _, cpu := range o.CPUs {
-		if err := s.openOne(pid, cpu, flags, s.objects.OnSample); err != nil {
+		if err := e.openOne(pid, cpu, flags, e.objects.OnSample); err != nil {
 			return err
 		}
 	}
@@ -169,11 +167,8 @@ func (e *eventSet) whose() (pid, flags int) {
 }
 
 // openThreads opens an event for each thread of each target.
-func (s *Sampler) openThreads() error {
-	s.targetsMu.Lock()
-	pids := slices.Collect(maps.Keys(s.targets)) // includes children forked since the targets were named
-	s.targetsMu.Unlock()
-	for _, pid := range pids {
+func (e *eventSet) openThreads() error {
+	for _, pid := range e.table.Targets.List() { // includes children forked since the targets were named
 		tids, err := proc.FS{}.ThreadIDs(pid)
 		if errors.Is(err, proc.ErrNotFound) {
 			continue // exited meanwhile
@@ -182,7 +177,7 @@ func (s *Sampler) openThreads() error {
 			return fmt.Errorf("list threads of process %d: %w", pid, err)
 		}
 		for _, tid := range tids {
-			if _, err := s.openThread(threadID{pid, tid}); err != nil {
+			if _, err := e.openThread(table.ThreadID{PID: pid, TID: tid}); err != nil {
 				return err
 			}
 		}
@@ -190,84 +185,73 @@ func (s *Sampler) openThreads() error {
 	return nil
 }
 
-// followThreads opens an event for each thread of a new target, if events are on
+// followThreads opens an event for each thread of new targets, if events are on
 // threads.
-func (s *Sampler) followThreads(pid int) {
-	tids, err := proc.FS{}.ThreadIDs(pid)
-	if err != nil && !errors.Is(err, proc.ErrNotFound) {
-		s.log.Warn("sample threads", "pid", pid, "error", err)
-	}
-	for _, tid := range tids {
-		s.followThread(threadID{pid, tid})
-	}
-}
-
-// followBirth opens an event for a thread that a target has started. The time that the
-// thread used before that has no samples; if it has already ended, nor has any other.
-func (s *Sampler) followBirth(id threadID) {
-	opened, follows := s.followThread(id)
-	switch {
-	case !follows:
-	case opened:
-		s.late.until(id)
-	default:
-		s.late.never(id)
+func (e *eventSet) followThreads(pids []int) {
+	for _, pid := range pids {
+		tids, err := proc.FS{}.ThreadIDs(pid)
+		if err != nil && !errors.Is(err, proc.ErrNotFound) {
+			e.log.Warn("sample threads", "pid", pid, "error", err)
+		}
+		for _, tid := range tids {
+			e.followThread(table.ThreadID{PID: pid, TID: tid})
+		}
 	}
 }
 
 // followThread opens an event for a thread of a target, if events are on threads.
 // follows reports whether they are, opened whether the event was opened before the thread
 // ended.
-func (s *Sampler) followThread(id threadID) (opened, follows bool) {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	if s.events.placed.placement != PlaceThreads || s.events.closed || !s.Wanted(id.pid) {
+func (e *eventSet) followThread(id table.ThreadID) (opened, follows bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.placed.placement != PlaceThreads || e.closed || !e.table.Wanted(id.PID) {
 		return false, false
 	}
-	opened, err := s.openThread(id)
+	opened, err := e.openThread(id)
 	if err != nil {
-		s.log.Warn("sample new thread", "pid", id.pid, "tid", id.tid, "error", err)
+		e.log.Warn("sample new thread", "pid", id.PID, "tid", id.TID, "error", err)
 	}
 	return opened, true
 }
 
 // openThread opens an event for a thread, unless it has ended.
-func (s *Sampler) openThread(id threadID) (opened bool, err error) {
-	err = s.openOne(id.tid, -1, 0, s.objects.OnSample)
+func (e *eventSet) openThread(id table.ThreadID) (opened bool, err error) {
+	err = e.openOne(id.TID, -1, 0, e.objects.OnSample)
 	if errors.Is(err, unix.ESRCH) {
-		s.forgetWeight(id.tid)
+		e.timers.forget(id.TID)
 		return false, nil
 	}
 	if err == nil {
-		s.events.open[len(s.events.open)-1].of = id
+		e.open[len(e.open)-1].of = id
 	}
 	return err == nil, err
 }
 
 // leaveThreads closes the events on the threads of these processes.
-func (s *Sampler) leaveThreads(processes map[int]bool) {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	for i := len(s.events.open) - 1; i >= 0; i-- {
-		if e := s.events.open[i]; e.cpu < 0 && processes[e.of.pid] {
-			s.dropEvent(i)
+func (e *eventSet) leaveThreads(processes map[int]bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := len(e.open) - 1; i >= 0; i-- {
+		if o := e.open[i]; o.cpu < 0 && processes[o.of.PID] {
+			e.dropEvent(i)
 		}
 	}
 }
 
 // openOne opens and attaches one event, and enables it unless enableEvents will.
-func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
-	timer, err := s.period(pid, cpu)
+func (e *eventSet) openOne(pid, cpu, flags int, program *ebpf.Program) error {
+	timer, err := e.period(pid, cpu)
 	if err != nil {
 		return err
 	}
-	attr := s.options.Event.attr(timer)
-	if s.options.byFrequency() {
-		attr.Sample = uint64(s.events.base)
+	attr := e.options.Event.attr(timer)
+	if e.options.byFrequency() {
+		attr.Sample = uint64(e.base)
 		attr.Bits |= unix.PerfBitFreq
 	}
-	if s.options.Tap != nil {
-		s.options.Tap.Attr(attr)
+	if e.options.Tap != nil {
+		e.options.Tap.Attr(attr)
 	}
 	fd, err := unix.PerfEventOpen(attr, pid, cpu, -1, flags|unix.PERF_FLAG_FD_CLOEXEC)
 	for errors.Is(err, unix.EOPNOTSUPP) && attr.Bits&(unix.PerfBitPreciseIPBit1|unix.PerfBitPreciseIPBit2) != 0 {
@@ -275,29 +259,29 @@ func (s *Sampler) openOne(pid, cpu, flags int, program *ebpf.Program) error {
 		fd, err = unix.PerfEventOpen(attr, pid, cpu, -1, flags|unix.PERF_FLAG_FD_CLOEXEC)
 	}
 	if err != nil {
-		return s.openError(err)
+		return e.openError(err)
 	}
 	attached, err := link.AttachRawLink(link.RawLinkOptions{Target: fd, Program: program, Attach: ebpf.AttachPerfEvent})
 	if err != nil {
 		unix.Close(fd)
-		return fmt.Errorf("attach to event %s: %w", s.options.Event.Name, err)
+		return fmt.Errorf("attach to event %s: %w", e.options.Event.Name, err)
 	}
-	s.events.open = append(s.events.open, openEvent{fd: fd, cpu: cpu, link: attached, own: ownTimer{base: s.events.base}})
-	if s.options.Tap != nil {
-		if err := s.options.Tap.Opened(fd, cpu); err != nil {
+	e.open = append(e.open, openEvent{fd: fd, cpu: cpu, link: attached, own: ownTimer{base: e.base}})
+	if e.options.Tap != nil {
+		if err := e.options.Tap.Opened(fd, cpu); err != nil {
 			return err
 		}
 	}
-	if !s.events.enabled {
+	if !e.enabled {
 		return nil
 	}
-	return s.enable(fd)
+	return e.enable(fd)
 }
 
-func (s *Sampler) openError(err error) error {
-	name := s.options.Event.Name
+func (e *eventSet) openError(err error) error {
+	name := e.options.Event.Name
 	switch {
-	case s.options.Event.PMU && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP)):
+	case e.options.Event.PMU && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP)):
 		return fmt.Errorf("event %q needs a hardware performance counter, and this machine has none (virtual machines often hide it): use cpu-clock", name)
 	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
 		return fmt.Errorf("open event %q: %w: %s", name, err, proc.AsRoot(" or give atys CAP_PERFMON (\"atys doctor\" shows how)", "CAP_PERFMON"))
@@ -309,16 +293,16 @@ func (s *Sampler) openError(err error) error {
 
 // openSecond opens the counters of the second event, which the programs read at each
 // sample.
-func (s *Sampler) openSecond() error {
-	pid, flags := s.events.whose()
-	for _, cpu := range s.options.CPUs {
-		fd, err := unix.PerfEventOpen(s.options.Second.counting(), pid, cpu, -1, flags|unix.PERF_FLAG_FD_CLOEXEC)
+func (e *eventSet) openSecond() error {
+	pid, flags := e.whose()
+	for _, cpu := range e.options.CPUs {
+		fd, err := unix.PerfEventOpen(e.options.Second.counting(), pid, cpu, -1, flags|unix.PERF_FLAG_FD_CLOEXEC)
 		if err != nil {
-			return fmt.Errorf("open second event %q: %w", s.options.Second.Name, err)
+			return fmt.Errorf("open second event %q: %w", e.options.Second.Name, err)
 		}
-		s.events.seconds = append(s.events.seconds, fd)
-		if err := s.objects.DeltaEvents.Update(uint32(cpu), uint32(fd), ebpf.UpdateAny); err != nil {
-			return fmt.Errorf("read event %q at samples: %w", s.options.Second.Name, err)
+		e.seconds = append(e.seconds, fd)
+		if err := e.objects.DeltaEvents.Update(uint32(cpu), uint32(fd), ebpf.UpdateAny); err != nil {
+			return fmt.Errorf("read event %q at samples: %w", e.options.Second.Name, err)
 		}
 	}
 	return nil
@@ -326,12 +310,12 @@ func (s *Sampler) openSecond() error {
 
 // period returns the period to open an event with. For clocks and tracepoints it also
 // stores the weight of a sample where the BPF programs read it.
-func (s *Sampler) period(tid, cpu int) (uint64, error) {
-	o := s.options
+func (e *eventSet) period(tid, cpu int) (uint64, error) {
+	o := e.options
 	switch {
 	case o.Event.Trace:
-		for i := range s.shared.Value.Cpu {
-			s.shared.Value.Cpu[i].Period = 1
+		for i := range e.timers.shared.Value.Cpu {
+			e.timers.shared.Value.Cpu[i].Period = 1
 		}
 		return 1, nil
 	case !o.Event.Clock && o.thinned():
@@ -339,23 +323,23 @@ func (s *Sampler) period(tid, cpu int) (uint64, error) {
 	case !o.Event.Clock:
 		return max(o.Count, 1), nil
 	}
-	timer, err := s.drawFor(cpu, tid)
+	timer, err := e.timers.draw(e.mean(), cpu, tid)
 	return uint64(timer), err
 }
 
 // dropAll closes all events.
-func (s *Sampler) dropAll() {
-	for i := len(s.events.open) - 1; i >= 0; i-- {
-		s.dropEvent(i)
+func (e *eventSet) dropAll() {
+	for i := len(e.open) - 1; i >= 0; i-- {
+		e.dropEvent(i)
 	}
 }
 
-func (s *Sampler) dropEvent(i int) {
-	e := s.events.open[i]
-	e.link.Close()
-	unix.Close(e.fd)
-	if e.cpu < 0 {
-		s.forgetWeight(e.of.tid)
+func (e *eventSet) dropEvent(i int) {
+	o := e.open[i]
+	o.link.Close()
+	unix.Close(o.fd)
+	if o.cpu < 0 {
+		e.timers.forget(o.of.TID)
 	}
-	s.events.open = slices.Delete(s.events.open, i, i+1)
+	e.open = slices.Delete(e.open, i, i+1)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/stats"
 )
 
@@ -33,20 +35,20 @@ type ownTimer struct {
 
 // drawBlocks gives all events new periods at the start of each block, until the sampler
 // is closed. All CPUs share the edge between blocks, so there is one wakeup for all.
-func (s *Sampler) drawBlocks() {
-	timer := time.NewTimer(s.events.left())
+func (e *eventSet) drawBlocks(stop <-chan struct{}) {
+	timer := time.NewTimer(e.left())
 	defer timer.Stop()
 	for {
 		select {
-		case <-s.stop:
+		case <-stop:
 			return
-		case <-s.events.redrawn: // another goroutine began a block: a new rate, or events moved
+		case <-e.redrawn: // another goroutine began a block: a new rate, or events moved
 		case <-timer.C:
-			s.events.mu.Lock()
-			s.redraw()
-			s.events.mu.Unlock()
+			e.mu.Lock()
+			e.redraw()
+			e.mu.Unlock()
 		}
-		timer.Reset(s.events.left())
+		timer.Reset(e.left())
 	}
 }
 
@@ -72,80 +74,81 @@ func (e *eventSet) mean() time.Duration {
 }
 
 // begin starts a block and draws its length.
-func (s *Sampler) begin() {
-	e := &s.events
+func (e *eventSet) begin() {
 	if e.placed.placement == PlaceCPUs {
-		e.block = stats.DrawBlock(s.options.Rand, e.mean())
+		e.block = stats.DrawBlock(e.options.Rand, e.mean())
 	} else {
-		e.block = stats.DrawLength(s.options.Rand, targetBlock)
+		e.block = stats.DrawLength(e.options.Rand, targetBlock)
 	}
 	if e.placed.placement == PlaceThreads { // for threads that the table of weights has no room for
-		atomic.StoreUint64(&s.shared.Value.Cpu[0].Period, uint64(e.mean()))
+		atomic.StoreUint64(&e.timers.shared.Value.Cpu[0].Period, uint64(e.mean()))
 	}
 	e.edge = time.Now().Add(e.block)
 }
 
-// draw returns a period for a timer, and how much more than the period its first sample
-// weighs: see stats.FirstWeight.
-func (s *Sampler) draw() (period, first time.Duration) {
-	if s.options.Fixed {
-		return s.events.mean(), 0
-	}
-	period = stats.DrawPeriod(s.options.Rand, s.events.mean())
-	return period, stats.FirstWeight(period) - period
+// timers are the periods of timers, where the BPF programs read what samples weigh.
+type timers struct {
+	options *Options
+	log     *slog.Logger
+	shared  *bpf.Mapped[kernelTimers]
+	weights *ebpf.Map // of threads
 }
 
-// drawFor draws the period of an event on a CPU, or on a thread if cpu is -1. It stores
-// the weight of the event's samples where the BPF programs read it.
-func (s *Sampler) drawFor(cpu, tid int) (period time.Duration, err error) {
-	period, first := s.draw()
+// draw draws a period for the timer of a CPU, or of a thread if cpu is -1, and stores the
+// weight of its samples. The first one weighs more than the period: see stats.FirstWeight.
+func (t *timers) draw(mean time.Duration, cpu, tid int) (period time.Duration, err error) {
+	period, first := mean, time.Duration(0)
+	if !t.options.Fixed {
+		period = stats.DrawPeriod(t.options.Rand, mean)
+		first = stats.FirstWeight(period) - period
+	}
 	if cpu >= 0 {
-		state := &s.shared.Value.Cpu[cpu]
-		atomic.StoreUint64(&state.Period, uint64(period))
-		atomic.StoreUint64(&state.First, uint64(first))
+		timer := &t.shared.Value.Cpu[cpu]
+		atomic.StoreUint64(&timer.Period, uint64(period))
+		atomic.StoreUint64(&timer.First, uint64(first))
 		return period, nil
 	}
-	err = s.objects.Weights.Put(uint32(tid), kernelTimerWeight{Period: uint64(period), First: uint64(first)})
+	err = t.weights.Put(uint32(tid), kernelTimerWeight{Period: uint64(period), First: uint64(first)})
 	if errors.Is(err, unix.E2BIG) {
-		return s.events.mean(), nil // the weight of threads without an entry in the table
+		return mean, nil // the weight of threads without an entry in the table
 	}
 	if err != nil {
-		return 0, fmt.Errorf("tell what samples of thread %d weigh: %w", tid, err)
+		return 0, fmt.Errorf("store the weight of samples of thread %d: %w", tid, err)
 	}
 	return period, nil
 }
 
-func (s *Sampler) forgetWeight(tid int) {
-	if err := s.objects.Weights.Delete(uint32(tid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		s.log.Debug("forget what samples weigh", "tid", tid, "error", err)
+// forget removes the weight of a thread's samples.
+func (t *timers) forget(tid int) {
+	if err := t.weights.Delete(uint32(tid)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		t.log.Debug("forget the weight of samples", "tid", tid, "error", err)
 	}
 }
 
 // redraw starts a new block and gives events new periods. Timers that run only while a
 // target runs get one only if they have run for long enough.
-func (s *Sampler) redraw() {
-	s.begin()
-	e := &s.events
+func (e *eventSet) redraw() {
+	e.begin()
 	for i := len(e.open) - 1; i >= 0; i-- {
 		o := &e.open[i]
 		if e.placed.placement != PlaceCPUs {
 			ran, ended := o.running()
 			if ended {
-				s.dropEvent(i)
+				e.dropEvent(i)
 				continue
 			}
 			if !o.own.due(ran, e.base, e.mean()) {
 				continue
 			}
 		}
-		period, err := s.drawFor(o.cpu, o.of.tid)
+		period, err := e.timers.draw(e.mean(), o.cpu, o.of.TID)
 		if err == nil {
 			err = setPeriod(o.fd, uint64(period))
 		}
 		if errors.Is(err, unix.ESRCH) {
-			s.dropEvent(i) // the thread is gone
+			e.dropEvent(i) // the thread is gone
 		} else if err != nil {
-			s.log.Warn("draw a new period", "cpu", o.cpu, "tid", o.of.tid, "error", err)
+			e.log.Warn("draw a new period", "cpu", o.cpu, "tid", o.of.TID, "error", err)
 		}
 	}
 }
@@ -160,7 +163,7 @@ func (o *openEvent) running() (ran time.Duration, ended bool) {
 	ran = time.Duration(binary.NativeEndian.Uint64(count[:]))
 	still := ran == o.own.seen
 	o.own.seen = ran
-	return ran, still && o.cpu < 0 && errors.Is(unix.Tgkill(o.of.pid, o.of.tid, 0), unix.ESRCH)
+	return ran, still && o.cpu < 0 && errors.Is(unix.Tgkill(o.of.PID, o.of.TID, 0), unix.ESRCH)
 }
 
 // due reports whether a timer may be restarted: it has run for long enough, or the base
@@ -175,31 +178,29 @@ func (t *ownTimer) due(ran time.Duration, base float64, mean time.Duration) bool
 
 // setBase applies a new requested rate to the timers at once. It is called at the edge of
 // a window, so that the rate holds for the whole window.
-func (s *Sampler) setBase(asked float64) {
-	e := &s.events
+func (e *eventSet) setBase(asked float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked = asked
-	s.changeBase(e.placed.rate(asked))
+	e.changeBase(e.placed.rate(asked))
 }
 
 // changeBase sets the base rate, the requested rate as far as the budget allows it, and
 // applies it to the timers.
-func (s *Sampler) changeBase(hz float64) {
-	e := &s.events
+func (e *eventSet) changeBase(hz float64) {
 	if e.base == hz {
 		return
 	}
-	s.countInterrupts()
+	e.countInterrupts()
 	e.base = hz
 	switch {
-	case s.options.Event.Clock:
-		s.redraw()
+	case e.options.Event.Clock:
+		e.redraw()
 		e.wake()
-	case s.options.byFrequency():
+	case e.options.byFrequency():
 		for _, o := range e.open {
 			if err := setPeriod(o.fd, uint64(hz)); err != nil {
-				s.log.Warn("change the frequency", "event", s.options.Event.Name, "error", err)
+				e.log.Warn("change the frequency", "event", e.options.Event.Name, "error", err)
 			}
 		}
 	}

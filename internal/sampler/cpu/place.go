@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/proc"
+	"atys.dev/atys/internal/sampler/table"
 )
 
 // What an event on a thread adds to each context switch of the thread, measured on a
@@ -115,10 +117,20 @@ func (o *Options) movable() bool {
 	return o.Cgroup == "" && o.Spread == PlaceByCost && !o.All && o.Event.Clock && o.Second == nil // a second event is counted per CPU
 }
 
-// placeEvents decides where the events of this sampler start.
-func (s *Sampler) placeEvents() (placed, error) {
-	o := s.options
-	p := placed{decision: decision{placement: PlaceCPUs, why: "each CPU is sampled"}, seen: demand{hz: s.asked()}}
+// placer watches who uses the CPUs, and decides where the events are. The state of its
+// decisions is with the events, and guarded by their lock.
+type placer struct {
+	options *Options
+	log     *slog.Logger
+	table   *table.Table
+	events  *eventSet
+}
+
+// first decides where the events start.
+func (l *placer) first() (placed, error) {
+	o := l.options
+	hz, _, _ := l.events.rates()
+	p := placed{decision: decision{placement: PlaceCPUs, why: "each CPU is sampled"}, seen: demand{hz: hz}}
 	switch {
 	case o.Cgroup != "":
 		p.decision = decision{placement: PlaceCgroup, cgroup: o.Cgroup, why: "the cgroup's threads are sampled wherever they run"}
@@ -129,8 +141,8 @@ func (s *Sampler) placeEvents() (placed, error) {
 	case !o.movable():
 		return p, nil
 	}
-	if s.considered(p.seen.hz) {
-		if err := s.firstLook(&p.seen); err != nil {
+	if l.considered(p.seen.hz) {
+		if err := l.firstLook(&p.seen); err != nil {
 			return p, err
 		}
 	}
@@ -141,7 +153,7 @@ func (s *Sampler) placeEvents() (placed, error) {
 }
 
 // considered reports whether it matters, at this rate, whom interrupts hit.
-func (s *Sampler) considered(hz float64) bool { return hz >= hotFrequency || s.options.Budget > 0 }
+func (l *placer) considered(hz float64) bool { return hz >= hotFrequency || l.options.Budget > 0 }
 
 // placed is where events are, why, and the highest rate they may have.
 type placed struct {
@@ -187,19 +199,19 @@ func (p *placed) lowered(asked float64) string {
 }
 
 // firstLook watches the machine for a moment and fills in the demand.
-func (s *Sampler) firstLook(d *demand) error {
-	before, err := s.sight()
+func (l *placer) firstLook(d *demand) error {
+	before, err := l.sight()
 	if err != nil {
 		return err
 	}
 	time.Sleep(firstSight)
-	after, err := s.sight()
+	after, err := l.sight()
 	if err != nil {
 		return err
 	}
-	*d = s.compare(before, after)
+	*d = l.compare(before, after)
 	d.rare = 0 // unknown: the look is too short
-	d.cgroup = ownCgroup(s.options.PIDs)
+	d.cgroup = ownCgroup(l.options.PIDs)
 	return nil
 }
 
@@ -209,37 +221,37 @@ const firstSight = 50 * time.Millisecond
 // sight is what all threads had used at one moment.
 type sight struct {
 	at      time.Time
-	threads map[threadID]times
+	threads map[table.ThreadID]table.ThreadTimes
 }
 
-// sight reads the times of all threads. The caller holds s.mu, or has not started the
-// sampler yet.
-func (s *Sampler) sight() (sight, error) {
-	seen := sight{at: time.Now(), threads: map[threadID]times{}}
-	err := s.exact.snapshot(func(id threadID, t times) { seen.threads[id] = t })
+// sight reads the times of all threads.
+func (l *placer) sight() (sight, error) {
+	seen := sight{at: time.Now(), threads: map[table.ThreadID]table.ThreadTimes{}}
+	err := l.table.EachThread(func(t table.ThreadTimes) { seen.threads[t.ThreadID] = t })
 	return seen, err
 }
 
 // compare returns what the targets and others did between two sights.
-func (s *Sampler) compare(before, after sight) demand {
-	d := demand{hz: s.asked(), interrupt: interruptCost()}
+func (l *placer) compare(before, after sight) demand {
+	hz, _, _ := l.events.rates()
+	d := demand{hz: hz, interrupt: interruptCost()}
 	elapsed := after.at.Sub(before.at).Seconds()
 	var others, mine, rare, switches float64
 	for id, t := range after.threads {
 		old := before.threads[id]
-		if old.started != t.started {
-			old = times{}
+		if old.Started != t.Started {
+			old = table.ThreadTimes{}
 		}
-		used := float64(t.runtime - old.runtime)
+		used := float64(t.Runtime - old.Runtime)
 		switch {
-		case t.target || s.Wanted(id.pid):
+		case t.Target || l.table.Wanted(id.PID):
 			d.threads++
 			mine += used
 			if used/1e9*d.hz < 1 {
 				rare += used
 			}
-			switches += float64(t.switches - old.switches)
-		case id.pid != os.Getpid():
+			switches += float64(t.Switches - old.Switches)
+		case id.PID != os.Getpid():
 			others += used
 		}
 	}
@@ -303,8 +315,8 @@ func (e *eventSet) say() string {
 
 // lowered explains in words that the rate of the window that ends now is lower than
 // requested; empty: it is not.
-func (s *Sampler) lowered() string {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	return s.events.placed.lowered(s.events.asked)
+func (e *eventSet) lowered() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.placed.lowered(e.asked)
 }

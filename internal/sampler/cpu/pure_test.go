@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"atys.dev/atys/internal/sampler/table"
 	"atys.dev/atys/internal/spec"
 )
 
@@ -30,8 +31,9 @@ func TestPlanRates(t *testing.T) {
 			if p.base != c.want {
 				t.Errorf("base rate %v, want %v", p.base, c.want)
 			}
+			keep := p.probabilities(c.wanted)
 			for pid, want := range c.keep {
-				if got := float64(p.keep[pid]) / float64(keepAll); math.Abs(got-want) > 1e-6 {
+				if got := float64(keep[pid]) / float64(table.KeepAll); math.Abs(got-want) > 1e-6 {
 					t.Errorf("target %d keeps %v, want %v", pid, got, want)
 				}
 			}

@@ -1,9 +1,6 @@
 package cpu
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // Spent is what taking samples has cost, beside the profiler's own process.
 type Spent struct {
@@ -21,10 +18,7 @@ func (s *Sampler) Spent() (Spent, error) {
 		}
 		spent.BPF = c.Total
 	}
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
-	s.countInterrupts()
-	spent.Interrupt = time.Duration(s.events.fired.n * float64(interruptCost()))
+	spent.Interrupt = time.Duration(s.events.interrupts() * float64(interruptCost()))
 	return spent, nil
 }
 
@@ -35,18 +29,23 @@ type interrupts struct {
 	entered uint64    // when the programs had begun so often
 }
 
+// interrupts returns how often events have fired so far.
+func (e *eventSet) interrupts() float64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.countInterrupts()
+	return e.fired.n
+}
+
 // countInterrupts counts up to now: before events go elsewhere, or their rate
 // changes. Timers of CPUs fire whoever runs there, and where it is idle: of those
 // the programs count not all. Who calls it holds the events' lock.
-func (s *Sampler) countInterrupts() {
-	e, now, entered := &s.events, time.Now(), uint64(0)
-	for i := range s.shared.Value.Cpu {
-		entered += atomic.LoadUint64(&s.shared.Value.Cpu[i].Entered)
-	}
+func (e *eventSet) countInterrupts() {
+	now, entered := time.Now(), e.table.Samples()
 	switch {
 	case e.fired.at.IsZero():
-	case s.options.Event.Clock && e.placed.placement == PlaceCPUs:
-		e.fired.n += now.Sub(e.fired.at).Seconds() * e.base * float64(len(s.options.CPUs))
+	case e.options.Event.Clock && e.placed.placement == PlaceCPUs:
+		e.fired.n += now.Sub(e.fired.at).Seconds() * e.base * float64(len(e.options.CPUs))
 	default:
 		e.fired.n += float64(entered - e.fired.entered)
 	}

@@ -30,5 +30,6 @@ func (s *Sampler) throttling() string {
 		s.log.Debug("read the most samples that are allowed", "error", err)
 		return ""
 	}
-	return throttled(allowed, s.frequency())
+	_, hz, _ := s.events.rates()
+	return throttled(allowed, hz)
 }

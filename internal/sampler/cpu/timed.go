@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"atys.dev/atys/internal/sampler/table"
 )
 
 // drainTimesEvery keeps the ring of timed samples from filling: 4 MB last 1.3 s
@@ -63,24 +66,20 @@ func (t *timedSamples) read() {
 }
 
 // take gives the samples of one buffer, in the order of their times.
-func (t *timedSamples) take(buffer uint32) []kernelTimedSample {
+func (t *timedSamples) take(buffer uint32) (taken []table.TimedSample) {
+	if t == nil {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.read()
-	var taken []kernelTimedSample
 	t.samples = slices.DeleteFunc(t.samples, func(s kernelTimedSample) bool {
 		if s.Buffer == buffer {
-			taken = append(taken, s)
+			taken = append(taken, table.TimedSample{Time: s.Time, UserStack: s.UserStack, KernelStack: s.KernelStack,
+				Weight: int64(s.Weight), Delta: int64(s.Delta), Tgid: s.Tgid, Tid: s.Tid, CPU: int(s.Cpu)})
 		}
 		return s.Buffer == buffer
 	})
-	slices.SortFunc(taken, func(a, b kernelTimedSample) int {
-		if a.Time < b.Time {
-			return -1
-		} else if a.Time > b.Time {
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(taken, func(a, b table.TimedSample) int { return cmp.Compare(a.Time, b.Time) })
 	return taken
 }

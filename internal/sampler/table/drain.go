@@ -1,4 +1,4 @@
-package cpu
+package table
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ type drainer struct {
 	files    map[uint32]unwind.File
 	combined map[stackPair]profile.StackID
 	buffer   []profile.LocationID
-	used     map[threadID]profile.Thread
+	used     map[ThreadID]profile.Thread
 	names    map[int]string // of processes; nil: none was asked for
 	unseen   map[int]bool   // processes of a cgroup that came and went: nobody heard what they used
 }
@@ -45,10 +45,10 @@ type span struct{ from, to uint32 }
 
 const (
 	lately  = 1 << 12
-	maxRows = 32768 // of a buffer; rows_map of cpu.bpf.c
+	maxRows = 32768 // of a buffer; rows_map of rows.h
 )
 
-// stackLost is STACK_LOST of cpu.bpf.c: in place of the hash of a stack that
+// stackLost is STACK_LOST of rows.h: in place of the hash of a stack that
 // found no room.
 const stackLost = 1
 
@@ -57,28 +57,37 @@ type stackPair struct {
 	pid          uint32
 }
 
+// Window drains the rows of a window that has ended. The head must have its value types.
+// Each sample is one whose time was kept.
+func (t *Table) Window(e *Edge, samples []TimedSample) (*profile.Window, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.addLosses(&e.Head, e.Buffer)
+	return t.drain.window(t, e, samples)
+}
+
 // window empties a buffer that no program writes to any more.
-func (d *drainer) window(s *Sampler, head profile.Head, start uint64, buffer uint32, used map[threadID]profile.Thread) (*profile.Window, error) {
-	rows, stacks := s.objects.Rows0, s.objects.Stacks0
-	if buffer == 1 {
-		rows, stacks = s.objects.Rows1, s.objects.Stacks1
+func (d *drainer) window(t *Table, e *Edge, samples []TimedSample) (*profile.Window, error) {
+	rows, stacks := t.objects.Rows0, t.objects.Stacks0
+	if e.Buffer == 1 {
+		rows, stacks = t.objects.Rows1, t.objects.Stacks1
 	}
-	arena := s.arenas[buffer].Value
+	arena := t.arenas[e.Buffer].Value
 	if err := d.takeStacks(stacks); err != nil {
 		return nil, err
 	}
-	b := profile.NewBuilder(head)
+	b := profile.NewBuilder(e.Head)
 	d.forget()
-	d.used, d.names, d.unseen = used, nil, map[int]bool{}
-	threads := d.addThreads(s, b, used)
+	d.used, d.names, d.unseen = e.Used, nil, map[int]bool{}
+	threads := d.addThreads(t, b, e.Used)
 	err := drainMap(rows, &d.keys, &d.rows, func(k kernelRowKey, v kernelRowValue) {
-		d.addRow(s, b, arena, threads, k, v)
+		d.addRow(t, b, arena, threads, k, v)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("drain rows: %w", err)
 	}
-	if s.times != nil {
-		d.addTimes(s, b, arena, threads, start, buffer)
+	for _, sample := range samples {
+		d.addSample(t, b, arena, threads, e.start, sample)
 	}
 	b.Head().AddLoss(profile.Loss{Reason: profile.LossExact, Detail: unseenDetail, N: int64(len(d.unseen))})
 	atomic.StoreUint64(&arena.Next, 0)
@@ -132,33 +141,32 @@ func drainMap[K, V any](m *ebpf.Map, keys *[]K, values *[]V, each func(K, V)) er
 }
 
 // addThreads lists the threads that used time, sampled or not.
-func (d *drainer) addThreads(s *Sampler, b *profile.Builder, used map[threadID]profile.Thread) map[threadID]profile.ThreadID {
-	ids := make(map[threadID]profile.ThreadID, len(used))
-	for id, t := range used {
-		b.Head().Exact.Add(t.Exact)
-		if t.Process == "" {
-			t.Process = d.process(s, id.pid)
+func (d *drainer) addThreads(t *Table, b *profile.Builder, used map[ThreadID]profile.Thread) map[ThreadID]profile.ThreadID {
+	ids := make(map[ThreadID]profile.ThreadID, len(used))
+	for id, thread := range used {
+		b.Head().Exact.Add(thread.Exact)
+		if thread.Process == "" {
+			thread.Process = d.process(t, id.PID)
 		}
-		if s.options.Threads {
-			ids[id] = b.Thread(t)
+		if t.options.Threads {
+			ids[id] = b.Thread(thread)
 		}
 	}
 	return ids
 }
 
-func (d *drainer) addRow(s *Sampler, b *profile.Builder, arena *kernelArena, threads map[threadID]profile.ThreadID,
+func (d *drainer) addRow(t *Table, b *profile.Builder, arena *kernelArena, threads map[ThreadID]profile.ThreadID,
 	k kernelRowKey, v kernelRowValue) {
-	stack, end := d.stack(s, b, arena, stackPair{k.UserStack, k.KernelStack, k.Tgid})
-	row := profile.Row{Stack: stack, Thread: d.thread(s, b, threads, k.Tgid, k.Tid), Slot: k.Slot, N: int64(v.Samples),
-		Values: []int64{int64(v.Weight)}, Squares: []float64{float64(v.Squares)}}
-	if s.options.Event.Clock {
-		row.Squares[0] *= 1 << 20 // the kernel keeps squares of 1024 ns
+	stack, end := d.stack(t, b, arena, stackPair{k.UserStack, k.KernelStack, k.Tgid})
+	row := profile.Row{Stack: stack, Thread: d.thread(t, b, threads, k.Tgid, k.Tid), Slot: k.Slot, N: int64(v.Samples)}
+	if t.options.Context != nil {
+		row.Context = b.Context(t.options.Context(k.Reason, k.Carried))
 	}
-	if s.options.Second != nil {
-		row.Values = append(row.Values, int64(v.Delta))
+	for i := range b.Head().Types {
+		row.Values, row.Squares = append(row.Values, int64(v.Values[i])), append(row.Squares, t.options.squares(i, v.Squares[i]))
 	}
 	b.Add(row)
-	if s.options.Cgroup != "" && d.cameAndWent(s, int(k.Tgid)) {
+	if t.options.Cgroup != "" && d.cameAndWent(t, int(k.Tgid)) {
 		d.unseen[int(k.Tgid)] = true
 		b.Head().AddLoss(profile.Loss{Reason: profile.LossExact, Detail: unseenDetail, Value: row.Values[0]})
 	}
@@ -170,17 +178,17 @@ func (d *drainer) addRow(s *Sampler, b *profile.Builder, arena *kernelArena, thr
 	}
 }
 
-func (d *drainer) thread(s *Sampler, b *profile.Builder, threads map[threadID]profile.ThreadID, tgid, tid uint32) profile.ThreadID {
+func (d *drainer) thread(t *Table, b *profile.Builder, threads map[ThreadID]profile.ThreadID, tgid, tid uint32) profile.ThreadID {
 	if tid == 0 {
 		return 0
 	}
-	id := threadID{int(tgid), int(tid)}
-	t, ok := threads[id]
+	id := ThreadID{int(tgid), int(tid)}
+	known, ok := threads[id]
 	if !ok { // sampled, but its exact time is not known: it exited while its ring was full
-		t = b.Thread(profile.Thread{PID: id.pid, TID: id.tid, Process: d.process(s, id.pid)})
-		threads[id] = t
+		known = b.Thread(profile.Thread{PID: id.PID, TID: id.TID, Process: d.process(t, id.PID)})
+		threads[id] = known
 	}
-	return t
+	return known
 }
 
 // endedProcess is what a process is called that has ended before anybody heard what
@@ -191,28 +199,30 @@ const endedProcess = "[ended]"
 const unseenDetail = "of processes that came and went unseen"
 
 // heard gives what processes are called whose threads' times are known.
-func (d *drainer) heard(s *Sampler) map[int]string {
+func (d *drainer) heard(t *Table) map[int]string {
 	if d.names == nil {
 		d.names = map[int]string{}
-		for id, t := range s.exact.before {
-			d.names[id.pid] = cmp.Or(d.names[id.pid], t.process)
+		t.tracker.mu.Lock()
+		for id, thread := range t.exact.before {
+			d.names[id.PID] = cmp.Or(d.names[id.PID], thread.process)
 		}
-		for id, t := range d.used {
-			d.names[id.pid] = cmp.Or(d.names[id.pid], t.Process)
+		t.tracker.mu.Unlock()
+		for id, thread := range d.used {
+			d.names[id.PID] = cmp.Or(d.names[id.PID], thread.Process)
 		}
 	}
 	return d.names
 }
 
 // cameAndWent tells whether nobody heard what a process of a cgroup used.
-func (d *drainer) cameAndWent(s *Sampler, pid int) bool {
-	_, heard := d.heard(s)[pid]
+func (d *drainer) cameAndWent(t *Table, pid int) bool {
+	_, heard := d.heard(t)[pid]
 	return d.unseen[pid] || !heard
 }
 
 // process names the process of a thread that we know nothing of.
-func (d *drainer) process(s *Sampler, pid int) string {
-	d.heard(s)
+func (d *drainer) process(t *Table, pid int) string {
+	d.heard(t)
 	if d.names[pid] == "" {
 		d.names[pid] = endedProcess
 		if stat, err := (proc.FS{}).Stat(pid); err == nil {
@@ -223,18 +233,18 @@ func (d *drainer) process(s *Sampler, pid int) string {
 }
 
 // stack joins a kernel and a user stack, leaf first.
-func (d *drainer) stack(s *Sampler, b *profile.Builder, arena *kernelArena, pair stackPair) (profile.StackID, profile.End) {
+func (d *drainer) stack(t *Table, b *profile.Builder, arena *kernelArena, pair stackPair) (profile.StackID, profile.End) {
 	if id, ok := d.combined[pair]; ok {
 		return id, b.StackEnd(id)
 	}
 	d.buffer = d.buffer[:0]
 	end := profile.EndNoUser
-	lost := pair.kernel != 0 && d.appendFrames(s, b, arena, pair.kernel, pair.pid) == profile.EndLost
+	lost := pair.kernel != 0 && d.appendFrames(t, b, arena, pair.kernel, pair.pid) == profile.EndLost
 	if lost {
 		d.buffer = append(d.buffer, b.Location(profile.Location{Kind: profile.KindKernel, Name: "[kernel stack lost]"}))
 	}
 	if pair.user != 0 {
-		end = d.appendFrames(s, b, arena, pair.user, pair.pid)
+		end = d.appendFrames(t, b, arena, pair.user, pair.pid)
 	}
 	if lost || pair.user == 0 && pair.kernel == 0 {
 		end = profile.EndLost
@@ -244,7 +254,7 @@ func (d *drainer) stack(s *Sampler, b *profile.Builder, arena *kernelArena, pair
 	return id, end
 }
 
-func (d *drainer) appendFrames(s *Sampler, b *profile.Builder, arena *kernelArena, hash uint64, pid uint32) profile.End {
+func (d *drainer) appendFrames(t *Table, b *profile.Builder, arena *kernelArena, hash uint64, pid uint32) profile.End {
 	at, ok := d.stacks[hash]
 	if hash == stackLost || !ok || uint64(at) >= uint64(len(arena.Words)) {
 		return profile.EndLost
@@ -258,7 +268,7 @@ func (d *drainer) appendFrames(s *Sampler, b *profile.Builder, arena *kernelAren
 		key, taken := unwind.KeyOf(words, pid)
 		met := &d.lately[key.Hash()%lately]
 		if met.key != key {
-			met.key, met.places = key, d.meet(s, b, key, words, pid)
+			met.key, met.places = key, d.meet(t, b, key, words, pid)
 		}
 		d.buffer = append(d.buffer, d.places[met.places.from:met.places.to]...)
 		words = words[taken:]
@@ -267,12 +277,12 @@ func (d *drainer) appendFrames(s *Sampler, b *profile.Builder, arena *kernelAren
 }
 
 // meet gives the places of the first frame of some words.
-func (d *drainer) meet(s *Sampler, b *profile.Builder, key unwind.FrameKey, words []uint64, pid uint32) span {
+func (d *drainer) meet(t *Table, b *profile.Builder, key unwind.FrameKey, words []uint64, pid uint32) span {
 	places, ok := d.frames[key]
 	if !ok {
 		places.from = uint32(len(d.places))
 		f, _ := unwind.DecodeFrames(words)
-		d.find(s, b, f, pid)
+		d.find(t, b, f, pid)
 		places.to = uint32(len(d.places))
 		d.frames[key] = places
 	}
@@ -280,54 +290,60 @@ func (d *drainer) meet(s *Sampler, b *profile.Builder, key unwind.FrameKey, word
 }
 
 // find adds what a frame points at to the places.
-func (d *drainer) find(s *Sampler, b *profile.Builder, f unwind.Frame, pid uint32) {
+func (d *drainer) find(t *Table, b *profile.Builder, f unwind.Frame, pid uint32) {
 	if f.Language == 0 {
-		d.places = append(d.places, d.location(s, b, f, pid))
+		d.places = append(d.places, d.location(t, b, f, pid))
 		return
 	}
-	for _, frame := range s.options.Named(int(pid), f) {
+	for _, frame := range t.options.Named(int(pid), f) {
 		d.places = append(d.places, b.Named(frame))
 	}
 }
 
 // location finds what a frame of code points at.
-func (d *drainer) location(s *Sampler, b *profile.Builder, f unwind.Frame, pid uint32) profile.LocationID {
+func (d *drainer) location(t *Table, b *profile.Builder, f unwind.Frame, pid uint32) profile.LocationID {
 	switch {
-	case f.Kernel && s.options.Kernel != nil:
-		return b.Location(s.options.Kernel(f.Offset))
+	case f.Kernel && t.options.Kernel != nil:
+		return b.Location(t.options.Kernel(f.Offset))
 	case f.Kernel:
 		return b.Location(profile.Location{Kind: profile.KindKernel, BuildID: "kernel", Offset: f.Offset})
 	case f.Executable != 0:
-		return b.Location(profile.Location{Kind: profile.KindNative, BuildID: d.file(s, f.Executable).BuildID, Offset: f.Offset})
+		return b.Location(profile.Location{Kind: profile.KindNative, BuildID: d.file(t, f.Executable).BuildID, Offset: f.Offset})
 	case f.Unmapped:
 		return b.Location(profile.Location{Name: "[unknown code]"})
-	case s.options.Anonymous != nil:
-		l, names := s.options.Anonymous(int(pid), f.Offset)
+	case t.options.Anonymous != nil:
+		l, names := t.options.Anonymous(int(pid), f.Offset)
 		return b.Location(l, names...)
 	}
 	return b.Location(profile.Location{Kind: profile.KindJIT, Name: "[code without a file]"})
 }
 
-func (d *drainer) file(s *Sampler, id uint32) unwind.File {
+func (d *drainer) file(t *Table, id uint32) unwind.File {
 	if f, ok := d.files[id]; ok {
 		return f
 	}
-	f, ok := s.options.Unwinder.File(id)
+	f, ok := t.options.Unwinder.File(id)
 	if !ok {
 		f.BuildID = fmt.Sprintf("executable-%d", id) // forgotten since: unloaded for want of room
-	} else if s.options.OnFile != nil {
-		s.options.OnFile(f)
+	} else if t.options.OnFile != nil {
+		t.options.OnFile(f)
 	}
 	d.files[id] = f
 	return f
 }
 
-// addTimes adds the timed samples of a buffer.
-func (d *drainer) addTimes(s *Sampler, b *profile.Builder, arena *kernelArena, threads map[threadID]profile.ThreadID,
-	start uint64, buffer uint32) {
-	for _, t := range s.times.take(buffer) {
-		stack, _ := d.stack(s, b, arena, stackPair{t.UserStack, t.KernelStack, t.Tgid})
-		b.AddSample(profile.Sample{Time: time.Duration(t.Time - start), CPU: int(t.Cpu), Stack: stack,
-			Thread: d.thread(s, b, threads, t.Tgid, t.Tid), Weight: int64(t.Weight), Delta: int64(t.Delta)})
-	}
+// TimedSample is one sample beside its row.
+type TimedSample struct {
+	Time                   uint64 // CLOCK_MONOTONIC
+	UserStack, KernelStack uint64 // hashes
+	Weight, Delta          int64
+	Tgid, Tid              uint32
+	CPU                    int
+}
+
+func (d *drainer) addSample(t *Table, b *profile.Builder, arena *kernelArena, threads map[ThreadID]profile.ThreadID,
+	start uint64, s TimedSample) {
+	stack, _ := d.stack(t, b, arena, stackPair{s.UserStack, s.KernelStack, s.Tgid})
+	b.AddSample(profile.Sample{Time: time.Duration(s.Time - start), CPU: s.CPU, Stack: stack,
+		Thread: d.thread(t, b, threads, s.Tgid, s.Tid), Weight: s.Weight, Delta: s.Delta})
 }
