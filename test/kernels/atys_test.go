@@ -33,9 +33,9 @@ func TestAtys(t *testing.T) {
 				Kernel: fetch(t, s),
 				Files: map[string]string{"/bin/atys": atys, "/bin/burn25": victim, "/bin/verified": verified,
 					"/sampler.o": "../../internal/sampler/cpu/kernel_x86_bpfel.o", "/dump.o": "../../internal/sampler/dump/kernel_x86_bpfel.o",
-					"/unwind.o": "../../internal/unwind/kernel_x86_bpfel.o"},
+					"/unwind.o": "../../internal/unwind/kernel_x86_bpfel.o", "/table.o": "../../internal/sampler/table/kernel_x86_bpfel.o"},
 				Commands: []string{
-					"verified /sampler.o /dump.o /unwind.o",
+					"verified /sampler.o /dump.o /unwind.o /table.o",
 					"atys doctor",
 					"burn25 1000000 &victim&",
 					"sleep 1",

@@ -141,9 +141,9 @@ static __always_inline bool store_stack(u32 buffer, u64 hash, const u64 *frames,
 	return bpf_map_lookup_elem(index, &hash) != 0;
 }
 
-/* Stores the kernel frames in the scratch, of the given size in bytes. Gives their
- * hash, 0 where there are none. */
-static __always_inline u64 store_kernel_stack(struct scratch *s, u32 buffer, long bytes)
+/* Stores kernel frames, of the given size in bytes. Gives their hash, 0 where there
+ * are none. */
+static __always_inline u64 store_kernel_stack(u32 buffer, const u64 *frames, long bytes)
 {
 	if (bytes <= 0)
 		return 0;
@@ -152,15 +152,15 @@ static __always_inline u64 store_kernel_stack(struct scratch *s, u32 buffer, lon
 	for (u32 i = 0; i < MAX_KERNEL_FRAMES; i++) {
 		if (i >= n)
 			break;
-		hash = mix(hash, s->kernel[i]);
+		hash = mix(hash, frames[i]);
 	}
-	return store_stack(buffer, hash, s->kernel, n, END_COMPLETE) ? hash : STACK_LOST;
+	return store_stack(buffer, hash, frames, n, END_COMPLETE) ? hash : STACK_LOST;
 }
 
 /* The kernel's part of the current stack. */
 static __always_inline u64 kernel_stack(void *ctx, struct scratch *s, u32 buffer)
 {
-	return store_kernel_stack(s, buffer, bpf_get_stack(ctx, s->kernel, MAX_KERNEL_FRAMES * 8, 0));
+	return store_kernel_stack(buffer, s->kernel, bpf_get_stack(ctx, s->kernel, MAX_KERNEL_FRAMES * 8, 0));
 }
 
 /* The user's part of the current stack. */

@@ -42,8 +42,7 @@ type Options struct {
 	Slot      time.Duration // keep steps of this length apart; 0: none
 	OffCPU    bool          // exact times are those off the CPU; else those on it
 
-	Squares []float64 // the unit of the kernel's squares, by value type; 0: it has none
-	Certain bool      // a square of zero says that the value is exact; else that it is unknown
+	Squares []float64 // the unit of the kernel's squares, by value type; none: 0
 
 	// Context returns the context of rows with a reason of the sampler and what their
 	// thread carried; nil: rows have none.
@@ -65,17 +64,12 @@ func (o *Options) onlyTargets() bool {
 	return !o.All && (o.Cgroup == "" || o.ByProcess)
 }
 
-// squares returns the sum of squares of a row's value of type i. Zero means unknown to
-// the model, so certain values have the smallest.
+// squares returns the squares of a row's value of type i.
 func (o *Options) squares(i int, kernel uint64) float64 {
-	if i >= len(o.Squares) || o.Squares[i] == 0 {
+	if i >= len(o.Squares) {
 		return 0
 	}
-	squares := o.Squares[i] * float64(kernel)
-	if o.Certain {
-		return max(squares, 1)
-	}
-	return squares
+	return o.Squares[i] * float64(kernel)
 }
 
 // Table is the rows, stacks and counters of one sampler. It is safe for concurrent use.
