@@ -15,8 +15,7 @@ const (
 // oversized lists the types and packages above the ceilings, with a limit for each. Limits are
 // only ever lowered or removed; docs/design/0006 says how.
 func oversized() map[string]int {
-	return map[string]int{
-	}
+	return map[string]int{}
 }
 
 // checkTypeSizes counts the methods of each type.
