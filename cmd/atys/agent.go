@@ -120,7 +120,7 @@ func runAgent(ctx context.Context, f agentFlags, log *slog.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, machine.Close()) }()
 	to, clock := remote.New(client, address), newClock()
-	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(machine.record), Now: clock.now, Spool: waiting, Records: records, Intake: to, Fleet: to, Relay: f.relay,
+	o := agent.Options{Node: f.node, Labels: f.labels, Version: version(), Record: clock.record(machine.record), OffCPU: f.offCPU, Now: clock.now, Spool: waiting, Records: records, Intake: to, Fleet: to, Relay: f.relay,
 		State: filepath.Join(f.data, "orders"), Life: filepath.Join(f.data, "agent.life"), Budget: budget, Account: machine.account, Limit: machine.limit, Shed: machine.shed, Unwinding: machine.unwinding(), Cache: machine.cached(), Ready: machine.ready, Jitter: jitter, Log: log}
 	var registry *prometheus.Registry
 	if f.metrics.listen != "" {

@@ -20,6 +20,7 @@ type budgetFlags struct {
 	unwinding   unwindMemory
 	rows        uint32 // that this has room for
 	cache       cacheFlags
+	offCPU      bool // sample time off the CPU as well: hidden until that is complete
 }
 
 // What may be taken where nothing is said: CPU time of a core, and more of it on
@@ -41,6 +42,8 @@ func (f *budgetFlags) add(c *cobra.Command, share float64, memory string) {
 	flags.StringVar(&f.cpu, "max-cpu", strconv.FormatFloat(share, 'g', 4, 64)+"%", "CPU time it may take, of one core, its BPF programs and interrupts included; over it, it limits what costs most, and says so; 0 is as much as it takes")
 	flags.StringVar(&f.memory, "max-memory", memory, "memory it may take, its BPF maps included; over it, it keeps less, then samples less; 0 is as much as it takes")
 	f.unwinding.add(flags, "a sixteenth of --max-memory, 4 to 64; it counts towards that")
+	flags.BoolVar(&f.offCPU, "off-cpu", false, "sample time off the CPU as well")
+	_ = flags.MarkHidden("off-cpu") // it is there
 }
 
 // namesPart is which part of the memory tables of names may have: what they give

@@ -99,6 +99,9 @@ func (s *station) record(w agent.Wanted) (sampler.Sampler, error) {
 		return others(external.NewCrew(crew))
 	}
 	r, err := s.withBPF(w)
+	if w.Kind == spec.KindOffCPU { // other profilers do not sample it
+		return r, err
+	}
 	base, _, unknown := cpu.ParseEvents(w.Event)
 	if err == nil || w.Kernel == spec.KernelBPF || unknown != nil || base.Name != "cpu-clock" { // others know no events
 		return r, err
@@ -122,6 +125,13 @@ func others(c *external.Crew, err error) (sampler.Sampler, error) {
 func (s *station) withBPF(w agent.Wanted) (sampler.Sampler, error) {
 	if s.machine == nil {
 		return nil, s.cause
+	}
+	if w.Kind == spec.KindOffCPU {
+		r, err := s.machine.StartOffCPU(recorder.Targets{All: w.All}, w.MayAttach)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
 	o := recorder.Options{Targets: recorder.Targets{All: w.All}, Event: w.Event, Frequency: w.Frequency,
 		Threads: true, Slot: w.Slot, MayAsk: w.MayAttach, MeasureCost: true}

@@ -87,7 +87,7 @@ func up(ctx context.Context, f serverFlags, b budgetFlags, log *slog.Logger) (er
 		return fmt.Errorf("name this machine: %w", err)
 	}
 	here := chargedServer{h.server, account}
-	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: machine.record, Spool: waiting, Records: records, Intake: here, Fleet: here,
+	watch, err := agent.New(agent.Options{Node: node, Version: version(), Record: machine.record, OffCPU: b.offCPU, Spool: waiting, Records: records, Intake: here, Fleet: here,
 		Functions: functions, First: firstWindow, Budget: budget, Account: account, Limit: machine.limit, Shed: machine.shed, Unwinding: machine.unwinding(), Cache: machine.cached(), Ready: machine.ready, Life: filepath.Join(f.data, "agent.life"), Log: log})
 	if err != nil {
 		return err

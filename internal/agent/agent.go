@@ -43,6 +43,7 @@ type Options struct {
 	Version string         // of this program
 	Record  Record
 	Builtin *spec.Profile // carried out while no standing task is ordered
+	OffCPU  bool          // profiles that sample CPU time sample time off the CPU as well
 	Spool   *spool.Spool
 	Records *spool.Spool // of records of decisions; nil: none are made
 	Intake  Intake
@@ -130,6 +131,9 @@ func New(o Options) (*Agent, error) {
 	}
 	if o.Builtin == nil {
 		o.Builtin = spec.Builtin()
+	}
+	if o.OffCPU {
+		o.Builtin = o.Builtin.WithOffCPU()
 	}
 	var own *process
 	if o.Usage == nil {

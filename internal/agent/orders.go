@@ -58,6 +58,9 @@ func (a *Agent) understand(o *atysv1.Orders) (tasks []*task) {
 			tasks[len(tasks)-1].date(a.shipper.reading(), a.options.Now())
 			continue
 		}
+		if a.options.OffCPU {
+			p = p.WithOffCPU()
+		}
 		t := newTask(m.GetId(), p, time.Time{})
 		if len(unknown) > 0 {
 			t.caveat = "this agent does not know, and ignores: " + strings.Join(unknown, ", ")

@@ -34,7 +34,7 @@ func TestAim(t *testing.T) {
 	defer r.Close()
 	i := Instrument{r}
 	read := make(chan struct{})
-	r.readying.track = func(pid int) { r.read(pid); <-read }
+	r.readying.track = func(pid int) { r.machine.read(pid); <-read }
 	if i.Aim([]int{loop.Process.Pid}, nil) {
 		t.Error("it is fresh while it is being read")
 	}

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,7 +51,7 @@ type Machine struct {
 
 	// recordings in progress. Who asks holds the unwinder's lock, so that there is
 	// none here: a list is never changed, but replaced.
-	recordings atomic.Pointer[[]*Recorder]
+	recordings atomic.Pointer[[]recording]
 
 	mu      sync.Mutex // guards all below; not held while the unwinder is called from within it
 	started bool
@@ -81,7 +82,7 @@ func Open(s Setup) (m *Machine, err error) {
 	cache := diskcache.OpenIfPossible(s.CacheDir, diskcache.Options{Limit: s.CacheMax, Log: s.Log})
 	m = &Machine{setup: s, log: s.Log, cpus: cpus, kernel: kernel, cache: cache, managed: newManaged(s.Log), calm: calm, jit: map[int]*symbol.JIT{},
 		names: symbol.New(symbol.Options{Cache: cache, MemoryBytes: s.Names, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))})}
-	m.recordings.Store(&[]*Recorder{})
+	m.recordings.Store(&[]recording{})
 	m.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: s.Log, Rows: s.Rows, Tables: cache,
 		Wanted: m.wanted, Eager: s.Eager, OnRuntime: m.met, OnWorker: m.worker})
 	if err != nil {
@@ -108,14 +109,22 @@ func checkNamespace() error {
 	return errors.New("this container has process numbers of its own: run atys in the host's PID namespace (docker run --pid=host, or hostPID in Kubernetes)")
 }
 
+// recording is what a machine has to know of a recording on it.
+type recording interface {
+	Wanted(pid int) bool      // whether a process is a target
+	OnTask(e lifecycle.Event) // tells it of forks
+	mayAsk() bool             // see Options.MayAsk
+	ofProcesses() bool        // rather than of the whole machine, or a cgroup
+}
+
 // wanted tells whether any recording has a process as its target.
 func (m *Machine) wanted(pid int) bool {
-	return slices.ContainsFunc(*m.recordings.Load(), func(r *Recorder) bool { return r.sampler.Wanted(pid) })
+	return slices.ContainsFunc(*m.recordings.Load(), func(r recording) bool { return r.Wanted(pid) })
 }
 
 func (m *Machine) onTask(e lifecycle.Event) {
 	for _, r := range *m.recordings.Load() {
-		r.sampler.OnTask(e)
+		r.OnTask(e)
 	}
 }
 
@@ -124,13 +133,13 @@ func (m *Machine) met(pid int, language unwind.Language) {
 	if language != unwind.DotNet {
 		return
 	}
-	if slices.ContainsFunc(*m.recordings.Load(), func(r *Recorder) bool { return r.options.MayAsk && r.sampler.Wanted(pid) }) {
+	if slices.ContainsFunc(*m.recordings.Load(), func(r recording) bool { return r.mayAsk() && r.Wanted(pid) }) {
 		m.managed.meet(pid)
 	}
 }
 
 // add has a recording told of what happens, and the unwinder know what is its.
-func (m *Machine) add(r *Recorder) error {
+func (m *Machine) add(r recording) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := append(slices.Clone(*m.recordings.Load()), r)
@@ -139,17 +148,53 @@ func (m *Machine) add(r *Recorder) error {
 		m.started = true
 		return m.unwinder.Start()
 	}
-	if len(r.options.Targets.PIDs) > 0 {
+	if r.ofProcesses() {
 		return nil // which are tracked one by one
 	}
 	return m.unwinder.Scan()
 }
 
-func (m *Machine) remove(r *Recorder) {
+func (m *Machine) remove(r recording) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	rest := slices.DeleteFunc(slices.Clone(*m.recordings.Load()), func(o *Recorder) bool { return o == r })
+	rest := slices.DeleteFunc(slices.Clone(*m.recordings.Load()), func(o recording) bool { return o == r })
 	m.recordings.Store(&rest)
+}
+
+// track has the unwinder know processes before they are sampled.
+func (m *Machine) track(pids []int) error {
+	for _, pid := range pids {
+		if err := m.unwinder.Track(pid); err != nil {
+			return fmt.Errorf("read process %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// read has the unwinder know a new target.
+func (m *Machine) read(pid int) {
+	if err := m.unwinder.Track(pid); err != nil {
+		m.log.Debug("read a new target", "pid", pid, "error", err) // mostly because it has ended
+	}
+}
+
+// complete sets the labels of a window that was cut, and the names that only the process
+// itself knew.
+func (m *Machine) complete(w *profile.Window, of *Targets) {
+	m.refresh()
+	m.managed.name(w)
+	w.Target = of.labels()
+}
+
+// name fills in the names of a window that was cut, or of several merged. The context
+// bounds downloads of debug files only.
+func (m *Machine) name(ctx context.Context, w *profile.Window) (*profile.Window, error) {
+	defer m.setup.Account.Begin(cputime.Naming)()
+	w, err := m.managed.finish(w)
+	if err == nil {
+		m.names.Name(ctx, w)
+	}
+	return w, err
 }
 
 func (m *Machine) addFile(f unwind.File) { m.names.AddFile(f.BuildID, f.Path, f.Open) }

@@ -7,11 +7,10 @@ package recorder
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
-	"atys.dev/atys/internal/proc/cputime"
+	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/sampler/cpu"
@@ -90,19 +89,22 @@ func (m *Machine) Start(o Options) (r *Recorder, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.readying = &readying{track: r.read, release: r.sampler.Release, ready: m.setup.Ready}
+	r.readying = &readying{track: m.read, release: r.sampler.Release, ready: m.setup.Ready}
 	if err := r.begin(); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-// read has the unwinder know a new target.
-func (r *Recorder) read(pid int) {
-	if err := r.machine.unwinder.Track(pid); err != nil {
-		r.log.Debug("read a new target", "pid", pid, "error", err) // mostly because it has ended
-	}
-}
+// Wanted reports whether a process is sampled.
+func (r *Recorder) Wanted(pid int) bool { return r.sampler.Wanted(pid) }
+
+// OnTask tells the recording of a fork or a new thread.
+func (r *Recorder) OnTask(e lifecycle.Event) { r.sampler.OnTask(e) }
+
+func (r *Recorder) mayAsk() bool { return r.options.MayAsk }
+
+func (r *Recorder) ofProcesses() bool { return len(r.options.Targets.PIDs) > 0 }
 
 // events says what is to be sampled, if that can be done.
 func (o *Options) events() (base cpu.Event, second *cpu.Event, err error) {
@@ -117,22 +119,13 @@ func (r *Recorder) begin() error {
 	if err := r.machine.add(r); err != nil {
 		return err
 	}
-	if err := r.track(r.options.Targets.PIDs); err != nil {
+	if err := r.machine.track(r.options.Targets.PIDs); err != nil {
 		return err
 	}
 	if err := r.sampler.Start(); err != nil {
 		return err
 	}
 	r.log.Debug("sampling has begun")
-	return nil
-}
-
-func (r *Recorder) track(pids []int) error {
-	for _, pid := range pids {
-		if err := r.machine.unwinder.Track(pid); err != nil {
-			return fmt.Errorf("read process %d: %w", pid, err)
-		}
-	}
 	return nil
 }
 
@@ -154,12 +147,7 @@ func (r *Recorder) CutNamed(ctx context.Context) (*profile.Window, error) {
 // Name fills in the names of a window that was cut, or of several merged. The context
 // bounds downloads of debug files only.
 func (r *Recorder) Name(ctx context.Context, w *profile.Window) (*profile.Window, error) {
-	defer r.machine.setup.Account.Begin(cputime.Naming)()
-	w, err := r.machine.managed.finish(w)
-	if err == nil {
-		r.machine.names.Name(ctx, w)
-	}
-	return w, err
+	return r.machine.name(ctx, w)
 }
 
 // Cut ends the current window. Names that only the process itself knew are there.
@@ -168,9 +156,7 @@ func (r *Recorder) Cut() (*profile.Window, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.machine.refresh()
-	r.machine.managed.name(w)
-	w.Target = r.options.Targets.labels()
+	r.machine.complete(w, &r.options.Targets)
 	return w, nil
 }
 

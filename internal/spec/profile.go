@@ -47,6 +47,7 @@ const (
 // The defaults of a Profile, and the kind that there is.
 const (
 	KindCPU             = "cpu"
+	KindOffCPU          = "off-cpu"
 	KernelAuto          = "auto" // bpf where it can be used, else the best of the others that is installed
 	KernelBPF           = "bpf"
 	KernelPerf          = "perf"
@@ -111,13 +112,28 @@ type Recording struct {
 // windows of one target apart.
 func (p *Profile) Recordings() []Recording {
 	var all []Recording
-	for range p.Kinds {
-		all = append(all, Recording{p.Name, Measure("cpu-clock", p.Frequency)})
+	for _, kind := range p.Kinds {
+		if kind == KindOffCPU {
+			all = append(all, Recording{p.Name, Measurement{Kind: KindOffCPU}})
+		} else {
+			all = append(all, Recording{p.Name, Measure("cpu-clock", p.Frequency)})
+		}
 	}
 	for _, e := range p.Events {
 		all = append(all, Recording{p.Name + "/" + e, Measure(e, p.Frequency)})
 	}
 	return all
+}
+
+// WithOffCPU returns the profile with time off the CPU added, if atys itself takes its samples
+// of CPU time. Users cannot ask for that kind yet.
+func (p *Profile) WithOffCPU() *Profile {
+	if p.External() || !slices.Contains(p.Kinds, KindCPU) || slices.Contains(p.Kinds, KindOffCPU) {
+		return p
+	}
+	more := *p
+	more.Kinds = append(slices.Clone(p.Kinds), KindOffCPU)
+	return &more
 }
 
 // Matches tells whether a target is chosen, whatever Instances says.

@@ -40,7 +40,7 @@ func observed(seed uint64, contexts int) (windows []*profile.Window) {
 					return b.Stack([]profile.LocationID{leaf, b.Named(profile.Frame{Function: "main"})}, profile.EndComplete)
 				}
 				row := profile.Row{Stack: stack(), Slot: uint32(1 + r.IntN(200)), N: 1 + r.Int64N(5),
-					Values:  []int64{1 + r.Int64N(1e6), 1 + r.Int64N(50), 1 + r.Int64N(1e9)},
+					Values:  []int64{1 + r.Int64N(1e12), 1 + r.Int64N(50), 1 + r.Int64N(1e9)},
 					Squares: []float64{float64(r.Int64N(1e9)), float64(r.Int64N(1e3)), float64(r.Int64N(1e12))}}
 				row.Context = b.Context(profile.Context{Reason: []string{"", "blocked", "run queue"}[r.IntN(3)], Endpoint: fmt.Sprint("/", r.IntN(contexts))})
 				if n%3 == 0 {

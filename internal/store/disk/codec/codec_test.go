@@ -97,6 +97,17 @@ func TestWindowsAreWrittenTheSame(t *testing.T) {
 	}
 }
 
+// TestLargeValues reads the second type of a window whose first type has values of more than
+// 32 bits, as time off the CPU has.
+func TestLargeValues(t *testing.T) {
+	w := &store.Window{Head: profile.Head{Types: []profile.ValueType{{Kind: "off-cpu", Unit: "nanoseconds"}, {Kind: "waits", Unit: "count"}}}, Scales: []int64{1, 1},
+		Rows: profile.RowsOf(2, profile.Row{N: 1, Values: []int64{1 << 50, 3}}, profile.Row{N: 2, Values: []int64{7, 4}})}
+	var c Columns
+	if !c.Read(EncodeWindow(w, Leaves{Rows: []uint32{0, 1}}), "waits", 2, Parts{}) || c.Value[0] != 3 || c.Value[1] != 4 {
+		t.Errorf("waits are %v", c.Value)
+	}
+}
+
 // TestColumns writes numbers of all sizes and reads them again, in as few bytes
 // as the format promises.
 func TestColumns(t *testing.T) {

@@ -386,7 +386,7 @@ func (r *windowReader) values(out, n []int64, single int) {
 
 // skip leaves a column out.
 func (r *windowReader) skip(n int) {
-	var room [blockNumbers]uint32
+	var room [blockNumbers]int64 // numbers may be large
 	for ; n > 0 && !r.Bad; n -= blockNumbers {
 		readBlock(&r.Reader, room[:min(n, blockNumbers)])
 	}
