@@ -157,10 +157,16 @@ static __always_inline u64 store_kernel_stack(u32 buffer, const u64 *frames, lon
 	return store_stack(buffer, hash, frames, n, END_COMPLETE) ? hash : STACK_LOST;
 }
 
+/* How many of the innermost kernel frames are the sampler's own; a sampler defines it before
+ * it includes this. */
+#ifndef SKIP_KERNEL_FRAMES
+#define SKIP_KERNEL_FRAMES 0
+#endif
+
 /* The kernel's part of the current stack. */
 static __always_inline u64 kernel_stack(void *ctx, struct scratch *s, u32 buffer)
 {
-	return store_kernel_stack(buffer, s->kernel, bpf_get_stack(ctx, s->kernel, MAX_KERNEL_FRAMES * 8, 0));
+	return store_kernel_stack(buffer, s->kernel, bpf_get_stack(ctx, s->kernel, MAX_KERNEL_FRAMES * 8, SKIP_KERNEL_FRAMES));
 }
 
 /* The user's part of the current stack. */

@@ -11,6 +11,7 @@
 #include "kernel.h"
 #include <bpf/bpf_tracing.h>
 #define WALKS_LANGUAGES
+#define SKIP_KERNEL_FRAMES 3 /* this program, what runs it, and __schedule */
 #include "aggregator.h"
 
 char LICENSE[] SEC("license") = "GPL";
