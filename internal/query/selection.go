@@ -21,6 +21,7 @@ type Selection struct {
 	Task     string        // "": of all
 	Kinds    []string      // of values, such as cpu; what several have is added up to one type
 	From, To time.Time     // windows that begin in [From, To)
+	Context  spec.Selector // of rows, by store.ContextLabels; nil: all
 }
 
 // source is what answers are made of.
@@ -113,6 +114,7 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, onl
 		parts[i].Kinds = q.Selection.Kinds
 		parts[i].Select = slices.Concat(only, parts[i].Select)
 	}
+	g.Where = q.Selection.Context
 	m, err := q.Store.Merge(ctx, q.Tenant, parts, g)
 	if err != nil {
 		return nil, fmt.Errorf("merge windows: %w", err)

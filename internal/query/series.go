@@ -18,6 +18,7 @@ import (
 type Split struct {
 	Step     time.Duration // parts of this length; 0: all of the time
 	By       string        // a part for each value of this label, or of ByThread; "": none
+	Context  string        // a part for each value of this part of contexts, see store.ContextParts; "": none
 	Function string        // of what is in, or was called by, functions of this name; "": of all
 	Pooled   bool          // have steps of the function say what they know of each other
 	Width    float64       // half of the interval that makes a pooled step final; 0: freq.DefaultWidth
@@ -50,7 +51,7 @@ type Part struct {
 // they are split by. Steps are merged one after another, and of a label's values
 // some at a time: all at once they could take more memory than there is.
 func (a Asker) Split(ctx context.Context, s Selection, by Split) ([]Part, Coverage, error) {
-	if by.Pooled && (by.Step == 0 || by.By != "" || by.Function == "") {
+	if by.Pooled && (by.Step == 0 || by.By != "" || by.Context != "" || by.Function == "") {
 		return nil, Coverage{}, ErrNotPooled
 	}
 	q := a.question(s)
@@ -165,6 +166,9 @@ func (p *splitter) merge(ctx context.Context, q *question, start, from, to time.
 		g.By = []store.Dimension{store.ByThread}
 	default:
 		g.By = []store.Dimension{store.ByLabel(p.by.By)}
+	}
+	if p.by.Context != "" {
+		g.By = append(g.By, store.ByContext(p.by.Context))
 	}
 	m, err := q.merge(ctx, from, to, p.by.By, only, g)
 	if err != nil {

@@ -66,6 +66,9 @@ func selectionOfAny(m *atysv1.Selection) (s query.Selection, err error) {
 	if s.Select, err = spec.ParseSelector(m.GetSelect()); err != nil {
 		return s, connect.NewError(connect.CodeInvalidArgument, err)
 	}
+	if s.Context, err = contextSelector(m.GetContext()); err != nil {
+		return s, connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	s.Task = m.GetTask()
 	for _, kind := range append([]string{m.GetKind()}, m.GetKinds()...) {
 		if kind != "" && !slices.Contains(s.Kinds, kind) {
@@ -80,6 +83,27 @@ func selectionOfAny(m *atysv1.Selection) (s query.Selection, err error) {
 		return s, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("from (%v) must be before to (%v)", s.From.UTC(), s.To.UTC()))
 	}
 	return s, nil
+}
+
+// contextSelector parses a selector of contexts.
+func contextSelector(text string) (spec.Selector, error) {
+	s, err := spec.ParseSelector(text)
+	if err != nil {
+		return nil, fmt.Errorf("context: %w", err)
+	}
+	for _, m := range s {
+		if err := checkContext(m.Label); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func checkContext(part string) error {
+	if slices.Contains(store.ContextParts(), part) {
+		return nil
+	}
+	return fmt.Errorf("context: %.80q is not a part of one: use %s", part, strings.Join(store.ContextParts(), ", "))
 }
 
 // unread logs an error of the store, and returns what clients are told.
@@ -183,7 +207,15 @@ func (s *queries) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Sp
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("steps of %v from %v to %v: at most %d are answered: use steps of %v (--step), or a shorter time", step, about.From.UTC(), about.To.UTC(), mostSteps,
 			leastStep(about.To.Sub(about.From), mostSteps)))
 	}
-	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Function: r.GetFunction(), Pooled: r.GetPooled(), Width: s.width(ctx, about.Task)})
+	if part := r.GetContext(); part != "" {
+		if r.GetBy() != "" {
+			return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("by and context exclude each other: give one"))
+		}
+		if err := checkContext(part); err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		}
+	}
+	parts, coverage, err := s.asker(ctx).Split(ctx, about, query.Split{Step: step, By: r.GetBy(), Context: r.GetContext(), Function: r.GetFunction(), Pooled: r.GetPooled(), Width: s.width(ctx, about.Task)})
 	if errors.Is(err, query.ErrNotPooled) {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -113,6 +114,55 @@ func TestKinds(t *testing.T) {
 	}
 	if _, err := s.Kinds(t.Context(), &atysv1.KindsRequest{Selection: &atysv1.Selection{}}); connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("a selection of no time: %v", err)
+	}
+}
+
+// TestContexts splits a selection by a part of contexts, and asks for some contexts only.
+func TestContexts(t *testing.T) {
+	kept := mem.New(1)
+	s, err := New(Options{Store: kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	begin := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	b := profile.NewBuilder(profile.Head{Start: begin, Duration: time.Second, Target: profile.Labels{"service": "shop"}, Types: []profile.ValueType{{Kind: "off-cpu", Unit: "nanoseconds"}}})
+	stack := b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: "f"})}, profile.EndComplete)
+	for i, c := range []profile.Context{{Reason: "blocked"}, {Reason: "run queue"}, {Reason: "blocked", Endpoint: "/"}, {}} {
+		b.Add(profile.Row{Stack: stack, Context: b.Context(c), N: 1, Values: []int64{1 << i}, Squares: []float64{1}})
+	}
+	if err := kept.Put(t.Context(), "default", store.Raw, storetest.Batch(profile.Run{7}, b.Window())); err != nil {
+		t.Fatal(err)
+	}
+	kept.Settle()
+	about := &atysv1.Selection{Kind: "off-cpu", FromUnixNano: begin.UnixNano(), ToUnixNano: begin.Add(time.Minute).UnixNano()}
+	split, err := s.Split(t.Context(), &atysv1.SplitRequest{Selection: about, Context: store.ContextReason})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, p := range split.GetParts() {
+		got[p.GetBy()] = p.GetValue()
+	}
+	if want := map[string]int64{"": 8, "blocked": 5, "run queue": 2}; !maps.Equal(got, want) {
+		t.Errorf("by reason %v, want %v", got, want)
+	}
+	for selector, want := range map[string]int64{`{reason="blocked"}`: 5, `{reason="blocked",endpoint=""}`: 1, `{reason!=""}`: 7, "": 15} {
+		about.Context = selector
+		top, err := s.Top(t.Context(), &atysv1.TopRequest{Selection: about})
+		if err != nil || len(top.GetFunctions()) != 1 || top.GetFunctions()[0].GetSelf().GetValue() != want {
+			t.Errorf("%s: %v, %v, want %d", selector, top.GetFunctions(), err, want)
+		}
+	}
+	about.Context = `{color="red"}`
+	if _, err := s.Top(t.Context(), &atysv1.TopRequest{Selection: about}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("a part that contexts do not have: %v", err)
+	}
+	about.Context = ""
+	for _, r := range []*atysv1.SplitRequest{{Selection: about, Context: "color"}, {Selection: about, Context: store.ContextReason, By: "node"}} {
+		if _, err := s.Split(t.Context(), r); connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("%v: %v", r, err)
+		}
 	}
 }
 

@@ -18,3 +18,21 @@ var OtherContext = profile.Context{Reason: "other", Endpoint: "other", Interval:
 func CompareContexts(a, b profile.Context) int {
 	return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.Interval, b.Interval), cmp.Compare(a.Labels, b.Labels))
 }
+
+// Parts of a context, as ContextLabels names them.
+const (
+	ContextReason   = "reason"
+	ContextEndpoint = "endpoint"
+	ContextInterval = "interval"
+	ContextProgram  = "labels" // that the program set
+)
+
+// ContextParts lists the names of the parts of a context.
+func ContextParts() []string {
+	return []string{ContextReason, ContextEndpoint, ContextInterval, ContextProgram}
+}
+
+// ContextLabels returns a context as labels, so that a selector can choose contexts.
+func ContextLabels(c profile.Context) profile.Labels {
+	return profile.Labels{ContextReason: c.Reason, ContextEndpoint: c.Endpoint, ContextInterval: c.Interval, ContextProgram: c.Labels}
+}

@@ -73,12 +73,14 @@ type Grouping struct {
 	Start time.Time
 	Step  time.Duration
 	Slots Slots // of the dimension BySlot
+	// Where, if not empty, leaves out rows whose contexts do not match; see ContextLabels.
+	Where spec.Selector
 	// MaxInstances is the largest number of instances whose values columns list one by one;
 	// 0: columns do not list instances.
 	MaxInstances int
 }
 
-// Dimension is what columns are told apart by: one of the following, or ByLabel.
+// Dimension is what columns are told apart by: one of the following, ByLabel or ByContext.
 type Dimension string
 
 const (
@@ -98,11 +100,28 @@ func (d Dimension) Label() (name string, ok bool) {
 	return strings.CutPrefix(string(d), labelDimension)
 }
 
+// contextDimension precedes the name in the dimension of a part of contexts.
+const contextDimension = "context "
+
+// ByContext is the dimension of a part of contexts, by its name in ContextLabels.
+func ByContext(part string) Dimension { return Dimension(contextDimension + part) }
+
+// Context returns the part of contexts that ByContext got.
+func (d Dimension) Context() (part string, ok bool) {
+	return strings.CutPrefix(string(d), contextDimension)
+}
+
 // Has reports whether columns are told apart by a dimension.
 func (g *Grouping) Has(d Dimension) bool { return slices.Contains(g.By, d) }
 
-// DividesRows reports whether the rows of one window go to several columns.
-func (g *Grouping) DividesRows() bool { return g.Has(ByThread) || g.Has(BySlot) }
+// DividesRows reports whether the rows of one window go to several columns, or only some of
+// them to any.
+func (g *Grouping) DividesRows() bool { return g.Has(ByThread) || g.Has(BySlot) || g.ReadsContexts() }
+
+// ReadsContexts reports whether the contexts of rows matter.
+func (g *Grouping) ReadsContexts() bool {
+	return len(g.Where) > 0 || slices.ContainsFunc(g.By, func(d Dimension) bool { return strings.HasPrefix(string(d), contextDimension) })
+}
 
 // Divides reports whether a window can be in several columns.
 func (g *Grouping) Divides() bool { return g.DividesRows() || g.Has(ByKind) }

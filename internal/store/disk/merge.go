@@ -90,7 +90,7 @@ func (a *adder) addFound(p *part, g *grouped, f *found) error {
 	c, query, first := &a.columns, &p.cursor.query, true
 	for _, kind := range query.Kinds {
 		w := adding{kind: kind, series: g, size: d.size(), level: query.Level, first: first, several: len(query.Kinds) > 1}
-		if !c.Read(f.data, kind, w.size, codec.Parts{Threads: a.grouping.Has(store.ByThread)}) {
+		if !c.Read(f.data, kind, w.size, codec.Parts{Threads: a.grouping.Has(store.ByThread), Contexts: a.grouping.ReadsContexts()}) {
 			return errDamaged
 		}
 		if c.Absent {
@@ -166,14 +166,17 @@ func (a *adder) by(w *adding) []string {
 	return by
 }
 
-// divide divides the rows of a window among columns by thread and slot.
+// divide divides the rows of a window among columns by thread, slot and context.
 func (a *adder) divide(w *adding) {
 	c, common, head := &a.columns, a.by(w), withoutSums(a.columns.Head)
 	counted := map[*sums]bool{}
-	columnOf := func(thread, slot uint32) *sums {
+	contexts := a.contexts()
+	columnOf := func(thread, slot, context uint32) *sums {
 		by := slices.Clone(common)
 		for i, d := range a.grouping.By {
-			if d == store.BySlot {
+			if part, ok := d.Context(); ok {
+				by[i] = contexts[context][part]
+			} else if d == store.BySlot {
 				by[i] = a.grouping.Slots.Part(&c.Head, slot)
 			} else if d == store.ByThread && thread > 0 {
 				by[i] = c.Threads[thread-1].Name
@@ -187,9 +190,15 @@ func (a *adder) divide(w *adding) {
 		return s
 	}
 	threads, slots := a.grouping.Has(store.ByThread) && len(c.Thread) > 0, a.grouping.Has(store.BySlot) && len(c.Slot) > 0
-	known := map[[2]uint32]*sums{}
+	known := map[[3]uint32]*sums{}
 	for i, leaf := range c.Leaves {
-		var at [2]uint32
+		var at [3]uint32
+		if contexts != nil && len(c.Context) > 0 {
+			at[2] = c.Context[i]
+		}
+		if contexts != nil && contexts[at[2]] == nil {
+			continue
+		}
 		if threads {
 			at[0] = c.Thread[i]
 		}
@@ -198,7 +207,7 @@ func (a *adder) divide(w *adding) {
 		}
 		s := known[at]
 		if s == nil {
-			s = columnOf(at[0], at[1])
+			s = columnOf(at[0], at[1], at[2])
 			known[at] = s
 		}
 		s.addRow(c, i, s.slot(leaf))
@@ -206,9 +215,30 @@ func (a *adder) divide(w *adding) {
 			s.addKind(w.kind, c.Sum(i))
 		}
 	}
-	for i, t := range c.Threads {
-		columnOf(uint32(i+1), 0).head.Exact.Add(t.Exact)
+	if contexts != nil { // times of threads belong to no context
+		return
 	}
+	for i, t := range c.Threads {
+		columnOf(uint32(i+1), 0, 0).head.Exact.Add(t.Exact)
+	}
+}
+
+// contexts returns the labels of the window's contexts by ContextID, nil if rows do not depend
+// on them. The labels of a context whose rows are left out are nil.
+func (a *adder) contexts() []profile.Labels {
+	if !a.grouping.ReadsContexts() {
+		return nil
+	}
+	all := []profile.Labels{store.ContextLabels(profile.Context{})}
+	for _, c := range a.columns.Contexts {
+		all = append(all, store.ContextLabels(c))
+	}
+	for i := range all {
+		if !a.grouping.Where.Matches(all[i]) {
+			all[i] = nil
+		}
+	}
+	return all
 }
 
 // withoutSums is a head without what adds up.
@@ -245,7 +275,7 @@ type sumKey struct {
 	service string
 }
 
-// sums are what was added up. Those of a thread, or a slot, are of few of its service's
+// sums are what was added up. Those of a thread, a slot or a context are of few of its service's
 // leaves, and there may be thousands of them: they have cells for these alone.
 type sums struct {
 	start   time.Time

@@ -93,6 +93,9 @@ func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
 		m.addHeads(w, at, windows)
 	}
 	for i, row := range w.Rows.All() {
+		if !m.wants(w, row) {
+			continue
+		}
 		c := m.column(m.by(w, row, kind))
 		if e.window.Groups != nil || e.key.level.Services() {
 			c.instances = nil
@@ -234,9 +237,12 @@ func (m *merger) by(w *profile.Window, row profile.Row, kind string) (start time
 	for _, d := range m.grouping.By {
 		value := ""
 		label, ok := d.Label()
+		part, ofContext := d.Context()
 		switch {
 		case ok:
 			value = w.Target[label]
+		case ofContext:
+			value = store.ContextLabels(w.Context(row.Context))[part]
 		case d == store.ByKind:
 			value = kind
 		case d == store.ByThread && row.Thread != 0:
@@ -256,9 +262,11 @@ func (m *merger) addHeads(w *profile.Window, at, windows int) {
 		exact[m.column(m.by(w, profile.Row{}, kind))] = profile.Exact{}
 	}
 	for _, row := range w.Rows.All() {
-		exact[m.column(m.by(w, row, kind))] = profile.Exact{}
+		if m.wants(w, row) {
+			exact[m.column(m.by(w, row, kind))] = profile.Exact{}
+		}
 	}
-	if m.grouping.Has(store.ByThread) {
+	if m.grouping.Has(store.ByThread) && !m.grouping.ReadsContexts() { // times of threads belong to no context
 		for i, t := range w.Threads {
 			c := m.column(m.by(w, profile.Row{Thread: profile.ThreadID(i + 1)}, kind))
 			e := exact[c]
@@ -272,6 +280,11 @@ func (m *merger) addHeads(w *profile.Window, at, windows int) {
 		h.Exact, h.Idle, h.Watched, h.Cost, h.Losses = exact, 0, 0, profile.Cost{}, nil
 		c.absorb(&h, windows)
 	}
+}
+
+// wants reports whether the grouping keeps a row.
+func (m *merger) wants(w *profile.Window, row profile.Row) bool {
+	return m.grouping.Where.Matches(store.ContextLabels(w.Context(row.Context)))
 }
 
 func (m *merger) column(start time.Time, by []string) *column {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/spec"
 	"atys.dev/atys/internal/store"
 )
 
@@ -234,6 +236,42 @@ func testBoundsContexts(t *testing.T, b *bench) {
 		}
 		if sum != total {
 			t.Errorf("level %v: %d of %d", level, sum, total)
+		}
+	}
+}
+
+// testContexts groups and filters by context, at all levels, against the raw rows.
+func testContexts(t *testing.T, b *bench) {
+	windows := observed(4, 3)
+	b.put(t, windows...)
+	b.roll(t)
+	blocked, err := spec.ParseSelector(`{reason="blocked"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{}
+	for _, w := range windows {
+		for _, row := range w.Rows.All() {
+			if c := w.Context(row.Context); c.Reason == "blocked" {
+				want[c.Endpoint] += row.Values[0]
+			}
+		}
+	}
+	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
+		q := always()
+		q.Level = level
+		m := b.merge(t, q, "off-cpu", store.Grouping{By: []store.Dimension{store.ByContext(store.ContextEndpoint)}, Where: blocked})
+		got := map[string]int64{}
+		for _, c := range m.Columns {
+			for _, s := range c.Sums {
+				got[c.By[0]] += s.Value
+			}
+			if !c.Head.Exact.Empty() {
+				t.Errorf("level %v: %q has exact times of all contexts", level, c.By)
+			}
+		}
+		if !maps.Equal(got, want) || m.Whole == nil || m.Whole.Windows != len(windows) {
+			t.Errorf("level %v: %v of %+v, want %v of %d windows", level, got, m.Whole, want, len(windows))
 		}
 	}
 }

@@ -56,6 +56,7 @@ func Run(t *testing.T, e Engine) {
 		"rolls up in order":              testRollsInOrder,
 		"rolls up levels":                testRollsUpLevels,
 		"rolls up what divides rows":     testRollsUpDivided,
+		"groups by context":              testContexts,
 		"bounds contexts":                testBoundsContexts,
 		"keeps what is rolled up":        testKeepsRolled,
 		"many at once":                   testMany,

@@ -4091,7 +4091,8 @@ type Selection struct {
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                                         // of values: cpu
 	FromUnixNano  int64                  `protobuf:"fixed64,4,opt,name=from_unix_nano,json=fromUnixNano,proto3" json:"from_unix_nano,omitempty"` // windows that begin in [from, to)
 	ToUnixNano    int64                  `protobuf:"fixed64,5,opt,name=to_unix_nano,json=toUnixNano,proto3" json:"to_unix_nano,omitempty"`
-	Kinds         []string               `protobuf:"bytes,6,rep,name=kinds,proto3" json:"kinds,omitempty"` // more kinds of the same unit, which are added up with kind: cpu and off-cpu make wall time
+	Context       string                 `protobuf:"bytes,7,opt,name=context,proto3" json:"context,omitempty"` // of rows, a selector of reason, endpoint, interval and labels; empty: all
+	Kinds         []string               `protobuf:"bytes,6,rep,name=kinds,proto3" json:"kinds,omitempty"`     // more kinds of the same unit, which are added up with kind: cpu and off-cpu make wall time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4159,6 +4160,13 @@ func (x *Selection) GetToUnixNano() int64 {
 		return x.ToUnixNano
 	}
 	return 0
+}
+
+func (x *Selection) GetContext() string {
+	if x != nil {
+		return x.Context
+	}
+	return ""
 }
 
 func (x *Selection) GetKinds() []string {
@@ -5470,6 +5478,7 @@ type SplitRequest struct {
 	StepNs        int64                  `protobuf:"varint,2,opt,name=step_ns,json=stepNs,proto3" json:"step_ns,omitempty"` // 0: all of the time
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                        // a label, or thread
 	Function      string                 `protobuf:"bytes,4,opt,name=function,proto3" json:"function,omitempty"`            // what has it on the stack; empty: all
+	Context       string                 `protobuf:"bytes,6,opt,name=context,proto3" json:"context,omitempty"`              // a part of contexts, such as reason; not together with by
 	Pooled        bool                   `protobuf:"varint,5,opt,name=pooled,proto3" json:"pooled,omitempty"`               // have steps of one stretch, in which the same was done, say what they know of each other
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5529,6 +5538,13 @@ func (x *SplitRequest) GetBy() string {
 func (x *SplitRequest) GetFunction() string {
 	if x != nil {
 		return x.Function
+	}
+	return ""
+}
+
+func (x *SplitRequest) GetContext() string {
+	if x != nil {
+		return x.Context
 	}
 	return ""
 }
@@ -7382,14 +7398,15 @@ const file_atys_proto_rawDesc = "" +
 	"\x0eDeleteResponse\"E\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12'\n" +
-	"\x06object\x18\x02 \x01(\v2\x0f.atys.v1.ObjectR\x06object\"\xa9\x01\n" +
+	"\x06object\x18\x02 \x01(\v2\x0f.atys.v1.ObjectR\x06object\"\xc3\x01\n" +
 	"\tSelection\x12\x16\n" +
 	"\x06select\x18\x01 \x01(\tR\x06select\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12$\n" +
 	"\x0efrom_unix_nano\x18\x04 \x01(\x10R\ffromUnixNano\x12 \n" +
 	"\fto_unix_nano\x18\x05 \x01(\x10R\n" +
-	"toUnixNano\x12\x14\n" +
+	"toUnixNano\x12\x18\n" +
+	"\acontext\x18\a \x01(\tR\acontext\x12\x14\n" +
 	"\x05kinds\x18\x06 \x03(\tR\x05kinds\"A\n" +
 	"\aKindSum\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\f\n" +
@@ -7493,12 +7510,13 @@ const file_atys_proto_rawDesc = "" +
 	"\bInterval\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x01R\x05value\x12\x10\n" +
 	"\x03low\x18\x02 \x01(\x01R\x03low\x12\x12\n" +
-	"\x04high\x18\x03 \x01(\x01R\x04high\"\x9d\x01\n" +
+	"\x04high\x18\x03 \x01(\x01R\x04high\"\xb7\x01\n" +
 	"\fSplitRequest\x120\n" +
 	"\tselection\x18\x01 \x01(\v2\x12.atys.v1.SelectionR\tselection\x12\x17\n" +
 	"\astep_ns\x18\x02 \x01(\x03R\x06stepNs\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1a\n" +
-	"\bfunction\x18\x04 \x01(\tR\bfunction\x12\x16\n" +
+	"\bfunction\x18\x04 \x01(\tR\bfunction\x12\x18\n" +
+	"\acontext\x18\x06 \x01(\tR\acontext\x12\x16\n" +
 	"\x06pooled\x18\x05 \x01(\bR\x06pooled\"c\n" +
 	"\rSplitResponse\x12#\n" +
 	"\x05parts\x18\x01 \x03(\v2\r.atys.v1.PartR\x05parts\x12-\n" +
