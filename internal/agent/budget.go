@@ -88,6 +88,15 @@ func asks(tasks []*task) (all []budget.Ask, most float64) {
 	return all, most
 }
 
+// dropCaches drops what can be read again. It may wait for names that are being read.
+func dropCaches(o *Options, s *shipper) {
+	if o.Shed != nil {
+		o.Shed()
+	}
+	s.shed()
+	debug.FreeOSMemory()
+}
+
 // carryOut carries out decisions and logs them.
 func (c *conductor) carryOut(all []budget.Decision) {
 	s := &c.spending
@@ -102,11 +111,7 @@ func (c *conductor) carryOut(all []budget.Decision) {
 		log("budget", "decision", d.Setting(), "cause", d.Cause, "why", d.Why)
 		switch d.Knob {
 		case budget.Caches:
-			if c.options.Shed != nil { // caches, which can be filled again
-				c.options.Shed()
-			}
-			c.shipper.shed()
-			debug.FreeOSMemory()
+			c.closing.Go(func() { dropCaches(c.options, c.shipper) })
 		case budget.Frequency, budget.Windows:
 			rates = true
 		case budget.Collector:

@@ -19,8 +19,9 @@ import (
 
 // conductor keeps time: it starts, aims, cuts and ends recordings. Only the goroutine of
 // conduct uses its fields, except shipper, census, pipeline, board and fitness, which are
-// safe for concurrent use. It does nothing that can wait: other goroutines open samplers,
-// cut windows, name and spool them, and send messages when they have finished.
+// safe for concurrent use. It does nothing that can wait, except that it reads /proc: other
+// goroutines open samplers, cut windows, name and spool them, drop caches, and send messages
+// when they have finished.
 type conductor struct {
 	options  *Options
 	run      profile.Run
@@ -40,7 +41,7 @@ type conductor struct {
 	arrived chan delivery  // windows that have passed the pipeline
 	taken   chan verdict   // about tasks that have ended
 	gone    chan struct{}  // closed when conduct no longer receives from these
-	closing sync.WaitGroup // samplers that are being closed
+	closing sync.WaitGroup // samplers that are being closed, and caches
 
 	tasks    []*task
 	trial    *task               // the built-in task, if the agent started with it

@@ -16,7 +16,8 @@ var ErrDifferentTypes = errors.New("windows have different value types")
 // its rows. Value types must agree in kind and unit.
 //
 // Levels are averaged over the windows of one target, weighted by their durations, and summed
-// over targets. For these, merge the windows of each target first.
+// over targets. For these, merge the windows of each target first. A store averages by minute:
+// see Coverage in package store.
 func Merge(windows ...*Window) (*Window, error) {
 	if len(windows) == 0 {
 		return nil, errors.New("merge windows: none given")

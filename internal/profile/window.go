@@ -58,6 +58,12 @@ const (
 	LossStoreDamage LossReason = "damaged in the store"
 )
 
+// LossReasons lists all reasons. What words or counts losses is tested against it.
+func LossReasons() []LossReason {
+	return []LossReason{LossDropped, LossTruncated, LossUnsymbolized, LossPruned, LossThreshold, LossStarting, LossOther, LossExact, LossTargets,
+		LossUnsampled, LossContexts, LossSpoolLimit, LossSpoolDamage, LossRefused, LossUnkept, LossStoreDamage}
+}
+
 // OfWindows reports whether the loss counts windows.
 func (r LossReason) OfWindows() bool {
 	switch r {

@@ -45,6 +45,7 @@ var wordsOf = map[profile.LossReason]lossWords{
 	profile.LossPruned:       {ofSamples, "pruned", "pruned"},
 	profile.LossThreshold:    {ofSamples, "below the threshold", "below the sampler's threshold"},
 	profile.LossOther:        {ofSamples, "other", "other reasons"},
+	profile.LossContexts:     {ofSamples, "without context", "counted under no context: too many to tell apart"},
 	profile.LossUnsampled:    {ofCPU, "of the CPU time was not sampled", "of the CPU time was not sampled"},
 	profile.LossExact:        {ofNothing, "without exact CPU time", "exited with no room for exact CPU times"},
 	profile.LossTargets:      {ofNothing, "not sampled", "not sampled: no room among the targets"},

@@ -38,8 +38,9 @@ type Batch struct {
 	Windows []Window
 }
 
-// Window is a window in columns. Its key is the series, Head.Task, Head.Kind, Head.Start and
-// Run; a later window with the same key replaces it. Above the raw level it has one value
+// Window is a window in columns. Its key is the tenant, the level, the series, Head.Task,
+// Head.Kind, Head.Start and Run; a later window with the same key replaces it, and one that is
+// part of a stored merged window is dropped. Above the raw level it has one value
 // type, and Head.Duration is the part of its step that was watched.
 type Window struct {
 	Of       int // number of windows that were merged into it; 0: it is as it was cut

@@ -21,7 +21,8 @@ const volatile u32 with_threads = 1;  /* rows know their thread */
 const volatile u32 with_carried = 0;  /* look up what threads carry */
 const volatile u64 slot_ns = 0;	      /* length of a slot; 0: rows have none */
 
-/* What threads carry, by thread id: lent by whoever reads it, and empty until then. */
+/* What threads carry, such as the endpoint of a request, by thread id. Nothing fills it yet:
+ * whatever reads it of programs will lend its own map. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);

@@ -97,7 +97,7 @@ func (a *adder) addFound(p *part, g *grouped, f *found) error {
 			continue
 		}
 		c.Head.Start, c.Head.Task, c.Head.Target = f.start, f.task, g.of.labels
-		if c.Level() {
+		if c.IsLevel() {
 			if a.covered == nil {
 				return errLevel
 			}

@@ -324,7 +324,7 @@ func (r *roller) addFound(of *series, f *found, m measured) (added bool, err err
 	}
 	if !r.columns.Absent {
 		r.columns.Head.Start = f.start
-		if r.columns.Level() {
+		if r.columns.IsLevel() {
 			if r.covered == nil {
 				return false, errLevel
 			}

@@ -250,20 +250,13 @@ func (m *maker) events() {
 	m.rows(10, m.patterns)
 }
 
-// reasons are all that samples or windows can be lost for.
-func reasons() []profile.LossReason {
-	return []profile.LossReason{profile.LossDropped, profile.LossTruncated, profile.LossUnsymbolized, profile.LossPruned, profile.LossThreshold,
-		profile.LossStarting, profile.LossOther, profile.LossExact, profile.LossTargets, profile.LossSpoolLimit, profile.LossSpoolDamage,
-		profile.LossRefused, profile.LossUnkept, profile.LossStoreDamage}
-}
-
 // machine is what an agent tells of a node itself, of one task. The last says farewell.
 func machine(node string, start time.Time, last bool) *profile.Window {
 	p := program{"", "", func(m *maker) {
 		m.rows(3, nil)
 		h := m.Head()
 		h.Target, h.Watched, h.Idle = profile.Labels{"node": node, "zone": "a"}, 2*window, window
-		for i, reason := range reasons() {
+		for i, reason := range profile.LossReasons() {
 			h.AddLoss(profile.Loss{Reason: reason, Detail: []string{"", "ring full"}[i%2], N: int64(i + 1), Value: int64(i) * period})
 		}
 		if last {

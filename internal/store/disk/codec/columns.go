@@ -171,9 +171,9 @@ func (c *Columns) Sum(i int) profile.Sum {
 	return s
 }
 
-// Level reports whether the values are levels as they were observed, and not sums over minutes
+// IsLevel reports whether the values are levels as they were observed, and not sums over minutes
 // yet.
-func (c *Columns) Level() bool {
+func (c *Columns) IsLevel() bool {
 	return c.Head.Types[0].Temporality == profile.Level && c.Minutes == nil
 }
 
