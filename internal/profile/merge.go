@@ -28,7 +28,7 @@ func Merge(windows ...*Window) (*Window, error) {
 		if err := sameTypes(windows[0].Types, w.Types); err != nil {
 			return nil, fmt.Errorf("merge windows: %w", err)
 		}
-		watched[w.Target.String()] += w.Duration
+		watched[w.Target.String()] += max(w.Duration, 1) // a window without a length is a moment
 	}
 	for _, w := range windows {
 		b.addWindow(w.averaged(watched[w.Target.String()]), 1)
@@ -39,14 +39,14 @@ func Merge(windows ...*Window) (*Window, error) {
 // averaged returns the window with its levels weighted by its part of the time that its
 // target was watched.
 func (w *Window) averaged(watched time.Duration) *Window {
-	if watched <= w.Duration || !slices.ContainsFunc(w.Types, func(t ValueType) bool { return t.Temporality == Level }) {
+	if watched <= max(w.Duration, 1) || !slices.ContainsFunc(w.Types, func(t ValueType) bool { return t.Temporality == Level }) {
 		return w
 	}
 	part := *w
 	part.Rows = w.Rows.Clone()
 	for t, of := range w.Types {
 		if of.Temporality == Level {
-			part.Rows.weigh(t, float64(w.Duration)/float64(watched))
+			part.Rows.weigh(t, float64(max(w.Duration, 1))/float64(watched))
 		}
 	}
 	return &part
@@ -119,6 +119,9 @@ func (b *Builder) addWindow(w *Window, sign int64) {
 	if sign > 0 {
 		for _, e := range w.Exemplars {
 			e.Stack, e.Thread, e.Context = stacks[e.Stack], threads[e.Thread], contexts[e.Context]
+			if e.Time != 0 {
+				e.Time += w.Start.Sub(b.w.Start)
+			}
 			b.AddExemplar(e)
 		}
 	}

@@ -96,7 +96,7 @@ func (q *question) divide(ctx context.Context, from, to time.Time) (*store.Merge
 	for i := range parts {
 		parts[i].Kinds = q.Selection.Kinds
 	}
-	m, err := q.Store.Merge(ctx, q.Tenant, parts, store.Grouping{By: []store.Dimension{store.BySlot},
+	m, err := q.Store.Merge(ctx, q.Tenant, parts, store.Grouping{By: []store.Dimension{store.BySlot}, Where: q.Selection.Context,
 		Slots: store.Slots{Start: from, Period: to.Sub(from), Parts: partsOfStep}})
 	if err != nil {
 		return nil, fmt.Errorf("merge windows by slot: %w", err)

@@ -51,8 +51,11 @@ type Window struct {
 	Threads  []profile.Thread
 	Contexts []profile.Context
 	// Minutes that levels were observed in, of a rolled-up window: its values are sums over
-	// these minutes. Nil for deltas, and at the raw level.
-	Minutes   Minutes
+	// these minutes, see Coverage. Nil for deltas, and at the raw level.
+	Minutes Minutes
+	// Primary is the kind of the windows that were merged into a rolled-up window, if its own
+	// is another of their value types: both have the head of the same windows.
+	Primary   string
 	Exemplars []profile.Exemplar // their stacks index into Batch.Stacks
 	Rows      profile.Rows       // their stacks, and those of peers, index into Batch.Stacks; an engine may round squares by up to a quarter of profile.Alike
 	Groups    []int64            // Groups values for each row: by replicate group, where several series were merged

@@ -44,39 +44,32 @@ type adder struct {
 	summary  store.Summary
 
 	columns codec.Columns
-	covered map[string]store.Coverage // by kind whose values are levels, of the series that is added up
+	covered *store.Coverage // of the series that is added up; nil: its values are deltas
 }
 
-// add adds a series up. At the raw level all of its windows are of one group. If it has levels,
-// what its windows cover is read first.
+// add adds a series up. At the raw level all of its windows are of one group. If its values can be
+// levels, what its windows cover is read first.
 func (a *adder) add(ctx context.Context, p *part, g *grouped) error {
 	add := func(f *found) error { return a.addFound(p, g, f) }
+	query := &p.cursor.query
 	a.covered = nil
-	if len(p.cursor.query.Kinds) == 1 { // all of its values are levels, or none
-		if err := p.series(ctx, g, add); !errors.Is(err, errLevel) {
-			return err
-		}
+	if !slices.ContainsFunc(query.Kinds, func(kind string) bool { return !store.NeverLevel(kind) }) {
+		return p.series(ctx, g, add)
 	}
-	a.covered = map[string]store.Coverage{}
-	cover := func(f *found) error { return a.cover(&p.cursor.query, f) }
-	return errors.Join(p.series(ctx, g, cover), p.series(ctx, g, add))
+	a.covered = store.NewCoverage()
+	return errors.Join(p.series(ctx, g, func(f *found) error { return a.cover(query, f) }), p.series(ctx, g, add))
 }
 
 // cover adds what a window covers of the minutes that the windows of its series share.
 func (a *adder) cover(q *store.Query, f *found) error {
-	var types typeCollector
-	if !types.read(f.data, q) {
-		return nil // it is reported where it is added
-	}
-	for _, t := range types.Sorted() {
-		if t.Temporality != profile.Level || !a.columns.Read(f.data, t.Kind, math.MaxInt, codec.Parts{}) {
-			continue
+	kinds, ok := codec.Kinds(f.data)
+	for _, kind := range kinds {
+		if !ok || store.NeverLevel(kind) || !q.Measures(kind) || !a.columns.Read(f.data, kind, math.MaxInt, codec.Parts{}) {
+			continue // what is damaged is reported where it is added
 		}
-		a.columns.Head.Start = f.start
-		if a.covered[t.Kind] == nil {
-			a.covered[t.Kind] = store.Coverage{}
-		}
-		a.covered[t.Kind].Add(&a.columns.Head)
+		h := &a.columns.Head
+		h.Start, h.Task = f.start, f.task
+		a.covered.Add(h, h.Types[0], a.grouping.StepOf(h))
 	}
 	return nil
 }
@@ -97,16 +90,12 @@ func (a *adder) addFound(p *part, g *grouped, f *found) error {
 			continue
 		}
 		c.Head.Start, c.Head.Task, c.Head.Target = f.start, f.task, g.of.labels
-		if c.IsLevel() {
-			if a.covered == nil {
-				return errLevel
-			}
-			c.Weigh(a.covered[kind])
-		}
-		if first {
+		c.Weigh(a.covered, a.grouping.StepOf(&c.Head))
+		w.first = w.first && !(c.Primary != "" && c.Primary != kind && query.Measures(c.Primary))
+		if w.first {
 			a.summary.Add(g.of.labels, &c.Head)
 		}
-		w.of, first = c.Windows(w.level), false
+		w.of, first = c.Windows(w.level), first && !w.first
 		a.addWindow(&w)
 	}
 	return nil
@@ -443,9 +432,13 @@ func absorb(into *profile.Head, windows int, h *profile.Head, more int) {
 	switch {
 	case windows == 0:
 		losses = into.Losses
+		types := into.Types
 		*into = *h
 		into.Types, into.Target = slices.Clone(h.Types), maps.Clone(h.Target)
 		into.Losses, into.Comments = slices.Clone(h.Losses), slices.Clone(h.Comments)
+		for _, t := range types {
+			store.AddType(into, t)
+		}
 	case more == 0:
 		losses = h.Losses
 	default:

@@ -165,7 +165,7 @@ func readHead(c *codec.Columns, f *found, q *store.Query) (h store.Head, ok bool
 		if !c.Read(f.data, kind, math.MaxInt, codec.Parts{}) {
 			return h, false
 		}
-		if c.Absent {
+		if c.Absent || q.Level != store.Raw && c.Primary != "" && q.Measures(c.Primary) { // the head of the primary kind is the same
 			continue
 		}
 		types = append(types, c.Head.Types[0])

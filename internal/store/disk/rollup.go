@@ -155,13 +155,13 @@ type roller struct {
 	touched   []uint32
 	divided   dividedCells // rows that have more than a stack
 	exemplars []profile.Exemplar
-	window    store.Window   // that is added up
-	room      profile.Rows   // for its rows
-	groups    []int64        // likewise
-	grouped   bool           // of it, values are told by group
-	watched   time.Duration  // by all of its windows
-	times     profile.Times  // of its windows
-	covered   store.Coverage // of the series that is added up, if its values are levels
+	window    store.Window    // that is added up
+	room      profile.Rows    // for its rows
+	groups    []int64         // likewise
+	grouped   bool            // of it, values are told by group
+	watched   time.Duration   // by all of its windows
+	times     profile.Times   // of its windows
+	covered   *store.Coverage // of the series that is added up; nil: its values are deltas
 }
 
 // rollCell is what was sampled on one stack.
@@ -266,17 +266,17 @@ func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labe
 	r.lost = r.met.of(m.task)
 	some := false
 	for _, of := range all {
-		r.covered = nil
-		add := func(f *found) error {
+		if r.covered = nil; !store.NeverLevel(m.kind) {
+			r.covered = store.NewCoverage()
+			if err := r.cover(ctx, days, of, m); err != nil {
+				return err
+			}
+		}
+		err := r.cursor.series(ctx, days, of, func(f *found) error {
 			ok, err := r.addFound(of, f, m)
 			some = some || ok
 			return cmp.Or(err, r.pace.rest(ctx))
-		}
-		err := r.cursor.series(ctx, days, of, add)
-		if errors.Is(err, errLevel) {
-			r.covered = store.Coverage{}
-			err = errors.Join(r.cover(ctx, days, of, m), r.cursor.series(ctx, days, of, add))
-		}
+		})
 		if err != nil {
 			return err
 		}
@@ -293,16 +293,13 @@ func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labe
 	return r.flush(ctx)
 }
 
-// errLevel stops reading a series whose values are levels, before anything is added: how its
-// windows share minutes has to be known first.
-var errLevel = errors.New("values are levels")
-
 // cover reads how the windows of a series share minutes.
 func (r *roller) cover(ctx context.Context, days []uint32, of *series, m measured) error {
 	return r.cursor.series(ctx, days, of, func(f *found) error {
 		if f.task == m.task && r.columns.Read(f.data, m.kind, math.MaxInt, codec.Parts{}) && !r.columns.Absent {
-			r.columns.Head.Start = f.start
-			r.covered.Add(&r.columns.Head)
+			h := &r.columns.Head
+			h.Start, h.Task = f.start, f.task
+			r.covered.Add(h, h.Types[0], time.Time{})
 		}
 		return r.pace.rest(ctx)
 	})
@@ -324,12 +321,8 @@ func (r *roller) addFound(of *series, f *found, m measured) (added bool, err err
 	}
 	if !r.columns.Absent {
 		r.columns.Head.Start = f.start
-		if r.columns.IsLevel() {
-			if r.covered == nil {
-				return false, errLevel
-			}
-			r.columns.Weigh(r.covered)
-		}
+		r.columns.Head.Task = f.task
+		r.columns.Weigh(r.covered, time.Time{})
 		r.add(of, f, size)
 		return true, nil
 	}
@@ -349,6 +342,11 @@ func (r *roller) add(of *series, f *found, size int) {
 		w.Scales[0] = c.Scale
 	case more > 0:
 		w.Scales[0] = store.CommonScale(w.Scales[0], c.Scale)
+	}
+	if w.Of == 0 {
+		w.Primary = c.Primary
+	} else if w.Primary != c.Primary {
+		w.Primary = ""
 	}
 	absorb(&w.Head, w.Of, &head, more)
 	w.Of += more

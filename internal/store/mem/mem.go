@@ -325,6 +325,9 @@ func (s *Store) Heads(_ context.Context, name string, parts []store.Query, each 
 			return err
 		}
 		for _, e := range entries {
+			if e.window.Primary != "" && q.Measures(e.window.Primary) { // the head of the primary kind is the same
+				continue
+			}
 			w := t.window(e)
 			head := store.Head{Series: w.Target, Head: &w.Head, N: w.N(), Of: max(e.window.Of, 1)}
 			w.Types = typesOf(w.Types, q)

@@ -20,12 +20,12 @@ type merger struct {
 	columns       map[string]*column
 	whole         column // of all windows, where a window can be in several columns
 	merged        *store.Merged
-	calls, places map[profile.Hash]int         // of the forest
-	covered       map[[2]string]store.Coverage // by series and kind whose values are levels
-	rolling       *store.Step                  // that is rolled up: rows keep what divides them; nil: they are merged
-	exemplars     []profile.Exemplar           // of what is rolled up, whose stacks are calls
-	contexts      []profile.Context            // of these: ContextID i is contexts[i-1]
-	slot          time.Duration                // of what is rolled up
+	calls, places map[profile.Hash]int       // of the forest
+	covered       map[string]*store.Coverage // by series
+	rolling       *store.Step                // that is rolled up: rows keep what divides them; nil: they are merged
+	exemplars     []profile.Exemplar         // of what is rolled up, whose stacks are calls
+	contexts      []profile.Context          // of these: ContextID i is contexts[i-1]
+	slot          time.Duration              // of what is rolled up
 }
 
 // cellKey is what rows are added up by: their stack and, in a roll-up, what divides them.
@@ -61,11 +61,16 @@ func (m *merger) add(e *entry, q store.Query) {
 		return
 	}
 	m.addExemplars(e, w)
-	m.merged.Summary.Add(w.Target, &head)
-	if m.grouping.Divides() {
-		m.whole.absorb(&head, windows)
+	counted := e.window.Primary != "" && len(q.Kinds) > 1 && q.Measures(e.window.Primary) // with the head of its primary kind
+	if counted {
+		windows = 0
 	} else {
-		m.column(m.by(w, profile.Row{}, "")).absorb(&head, windows)
+		m.merged.Summary.Add(w.Target, &head)
+	}
+	if m.grouping.Divides() {
+		m.whole.absorbOnce(&head, windows)
+	} else {
+		m.column(m.by(w, profile.Row{}, "")).absorbOnce(&head, windows)
 	}
 	for at, t := range w.Types {
 		if q.Measures(t.Kind) {
@@ -108,7 +113,9 @@ func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
 			c.sums[cell] = s
 		}
 		sum := w.Types[at].Variance.Known(row.Sum(at))
-		sum.Value, sum.Squares = int64(math.Round(float64(sum.Value)*weight)), sum.Squares*weight*weight
+		if weight != 1 {
+			sum.Value, sum.Squares = int64(math.Round(float64(sum.Value)*weight)), sum.Squares*weight*weight
+		}
 		s.Add(sum)
 		if m.several {
 			c.kinds.Add(kind, sum)
@@ -124,36 +131,32 @@ func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
 	}
 }
 
-// cover notes how the windows of each series share minutes, where their values are levels.
+// cover notes how the windows of each series share minutes.
 func (m *merger) cover(entries []*entry, q store.Query) {
-	m.covered = map[[2]string]store.Coverage{}
+	m.covered = map[string]*store.Coverage{}
 	for _, e := range entries {
-		for _, t := range e.window.Head.Types {
-			if !q.Measures(t.Kind) || !level(e, t) {
+		h := &e.window.Head
+		for _, t := range h.Types {
+			if !q.Measures(t.Kind) || e.window.Minutes != nil {
 				continue
 			}
-			of := [2]string{e.key.series, t.Kind}
-			if m.covered[of] == nil {
-				m.covered[of] = store.Coverage{}
+			if m.covered[e.key.series] == nil {
+				m.covered[e.key.series] = store.NewCoverage()
 			}
-			m.covered[of].Add(&e.window.Head)
+			m.covered[e.key.series].Add(h, t, m.grouping.StepOf(h))
 		}
 	}
 }
 
-// level reports whether values are levels as they were observed.
-func level(e *entry, t profile.ValueType) bool {
-	return t.Temporality == profile.Level && e.window.Minutes == nil
-}
-
 // weigh returns what the values of a window count, and the minutes that a level was observed in.
 func (m *merger) weigh(e *entry, w *profile.Window, at int) (weight float64, minutes store.Minutes) {
-	if !level(e, w.Types[at]) {
+	kind, covered := w.Types[at].Kind, m.covered[e.key.series]
+	if e.window.Minutes != nil || !covered.Levels(kind) {
 		return 1, e.window.Minutes
 	}
 	minutes = store.Minutes{}
 	minutes.Add(&w.Head)
-	return m.covered[[2]string{e.key.series, w.Types[at].Kind}].Weight(&w.Head), minutes
+	return covered.Weight(&w.Head, kind, m.grouping.StepOf(&w.Head)), minutes
 }
 
 func (c *column) observed(minutes store.Minutes) {
@@ -300,10 +303,25 @@ func (m *merger) column(start time.Time, by []string) *column {
 	return c
 }
 
+// absorbOnce absorbs the head of some windows or, of those that were counted already, its types.
+func (c *column) absorbOnce(h *profile.Head, windows int) {
+	if windows > 0 {
+		c.absorb(h, windows)
+		return
+	}
+	for _, t := range h.Types {
+		store.AddType(&c.head, t)
+	}
+}
+
 func (c *column) absorb(h *profile.Head, windows int) {
 	if c.windows == 0 {
+		types := c.head.Types
 		c.head = *h
 		c.head.Types, c.head.Target = slices.Clone(h.Types), maps.Clone(h.Target)
+		for _, t := range types {
+			store.AddType(&c.head, t)
+		}
 		c.head.Losses, c.head.Comments = slices.Clone(h.Losses), slices.Clone(h.Comments)
 	} else {
 		store.AbsorbHead(&c.head, h)

@@ -85,6 +85,7 @@ func (t *tenant) roll(step store.Step, u key, entries []*entry) *entry {
 		m.add(e, q)
 		w.Head.Duration += e.window.Head.Duration
 	}
+	w.Primary = primary(entries, u.kind)
 	watched := w.Head.Duration
 	grouped := step.Level.Services() || slices.ContainsFunc(entries, func(e *entry) bool { return e.window.Groups != nil })
 	c := m.column(time.Time{}, nil)
@@ -114,6 +115,21 @@ func (t *tenant) roll(step store.Step, u key, entries []*entry) *entry {
 		w.Exemplars = append(w.Exemplars, x)
 	}
 	return out
+}
+
+// primary returns the primary kind that entries share; see store.Window.
+func primary(entries []*entry, kind string) (shared string) {
+	for i, e := range entries {
+		own := e.window.Primary
+		if first := e.window.Head.Kind(); own == "" && first != kind {
+			own = first
+		}
+		if i > 0 && own != shared {
+			return ""
+		}
+		shared = own
+	}
+	return shared
 }
 
 // fold keeps the contexts with the most value. It returns what a context became.

@@ -29,7 +29,7 @@ func observed(seed uint64, contexts int) (windows []*profile.Window) {
 			}
 			b := profile.NewBuilder(profile.Head{
 				Task: "task", Target: profile.Labels{store.ServiceLabel: "shop", "instance": instance},
-				Start: Epoch.Add(time.Duration(i) * 20 * time.Second), Duration: length, Slot: 50 * time.Millisecond,
+				Start: Epoch.Add(time.Duration(i)*20*time.Second + 3*time.Millisecond), Duration: length, Slot: 50 * time.Millisecond, // cut some moments late
 				Types: []profile.ValueType{
 					{Kind: "off-cpu", Unit: "nanoseconds", Base: profile.BaseWall, Variance: profile.Measured},
 					{Kind: "waits", Unit: "count", Variance: profile.Measured},
@@ -72,9 +72,7 @@ func testRollsUpLevels(t *testing.T, b *bench) {
 	b.roll(t)
 	covered, minutes := map[string]map[int64]time.Duration{}, map[int64]bool{}
 	parts := func(w *profile.Window, each func(minute int64, part time.Duration)) {
-		for at := w.Start; at.Before(w.Start.Add(w.Duration)); at = at.Add(time.Second) {
-			each(at.Unix()/60, time.Second)
-		}
+		each(w.Start.Unix()/60, w.Duration) // none is longer than what is left of its minute, but for moments
 	}
 	for _, w := range windows {
 		series := w.Target.String()
@@ -119,6 +117,64 @@ func testRollsUpLevels(t *testing.T, b *bench) {
 		}
 		if len(got) != len(want) {
 			t.Errorf("level %v: %d functions, want %d", level, len(got), len(want))
+		}
+	}
+}
+
+// testSmallLevels has a level of one, as of goroutines, in six windows of each minute, of which
+// the first do not say yet that they are levels.
+func testSmallLevels(t *testing.T, b *bench) {
+	var windows []*profile.Window
+	for i := range 30 {
+		temporality := profile.Level
+		if i < 2 {
+			temporality = profile.Delta
+		}
+		builder := profile.NewBuilder(profile.Head{Task: "task", Target: profile.Labels{store.ServiceLabel: "shop", "instance": "one"},
+			Start: Epoch.Add(time.Duration(i) * 10 * time.Second), Duration: 10 * time.Second,
+			Types: []profile.ValueType{{Kind: "goroutines", Unit: "count", Temporality: temporality}}})
+		builder.Add(profile.Row{Stack: builder.Stack([]profile.LocationID{builder.Named(profile.Frame{Function: "f"})}, profile.EndComplete), N: 1, Values: []int64{1}, Squares: []float64{1}})
+		windows = append(windows, builder.Window())
+	}
+	b.put(t, windows...)
+	b.roll(t)
+	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
+		q := always()
+		q.Level = level
+		c := b.merge(t, q, "goroutines", store.Grouping{}).Columns[0]
+		if c.Windows != len(windows) || len(c.Sums) != 1 || c.Sums[0].Value != 1 || c.Sums[0].N != int64(len(windows)) {
+			t.Errorf("level %v: %d windows, %+v, want a mean of 1", level, c.Windows, c.Sums)
+		}
+	}
+	m := b.merge(t, always(), "goroutines", store.Grouping{Start: Epoch, Step: 10 * time.Second})
+	for _, c := range m.Columns {
+		if len(c.Sums) != 1 || c.Sums[0].Value != 1 {
+			t.Errorf("step %v: %+v", c.Start, c.Sums)
+		}
+	}
+}
+
+// testHeadsOnce asks for two kinds of the same windows: their heads count once at each level.
+func testHeadsOnce(t *testing.T, b *bench) {
+	windows := observed(5, 3)
+	for _, w := range windows {
+		w.Exact.CPU = time.Second
+		w.AddLoss(profile.Loss{Reason: profile.LossDropped, N: 1})
+	}
+	b.put(t, windows...)
+	b.roll(t)
+	for _, level := range append([]store.Level{store.Raw}, store.RolledUp()...) {
+		for _, kinds := range [][]string{{"off-cpu", "waits"}, {"waits", "off-cpu"}, {"waits"}} {
+			q := always()
+			q.Level, q.Kinds = level, kinds
+			m, err := b.Merge(t.Context(), tenant, []store.Query{q}, store.Grouping{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := m.Columns[0]
+			if n := len(windows); c.Windows != n || c.Head.Exact.CPU != time.Duration(n)*time.Second || c.Head.LossOf(profile.LossDropped).N != int64(n) || len(c.Head.Types) != len(kinds) {
+				t.Errorf("level %v, %v: %d windows, exact %v, lost %v, types %v; want %d", level, kinds, c.Windows, c.Head.Exact.CPU, c.Head.LossOf(profile.LossDropped), c.Head.Types, n)
+			}
 		}
 	}
 }

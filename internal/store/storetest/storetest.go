@@ -56,6 +56,8 @@ func Run(t *testing.T, e Engine) {
 		"rolls up in order":              testRollsInOrder,
 		"rolls up levels":                testRollsUpLevels,
 		"rolls up what divides rows":     testRollsUpDivided,
+		"averages small levels":          testSmallLevels,
+		"counts heads once":              testHeadsOnce,
 		"groups by context":              testContexts,
 		"bounds contexts":                testBoundsContexts,
 		"keeps what is rolled up":        testKeepsRolled,

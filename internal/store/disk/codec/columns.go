@@ -3,6 +3,7 @@ package codec
 import (
 	"math"
 	"slices"
+	"time"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/store"
@@ -19,6 +20,7 @@ type Columns struct {
 	Variance         []float32 // nil: no column
 	Groups           []int64   // likewise
 	of               int       // as many windows it was added up of; 0: it does not tell
+	Primary          string    // see store.Window
 	Minutes          store.Minutes
 	Scale            int64
 	Head             profile.Head
@@ -69,6 +71,9 @@ func (c *Columns) Read(data []byte, kind string, size int, want Parts) bool {
 	}
 	c.optional(&r, has, at, size)
 	c.Head.Types = append(c.Head.Types, c.types[at])
+	if at > 0 {
+		c.Primary = c.types[0].Kind
+	}
 	r.head(&c.Head)
 	return c.tables(&r, want, size)
 }
@@ -123,7 +128,7 @@ func (c *Columns) optional(r *windowReader, has uint64, at, size int) {
 		c.Groups = c.groupsRoom
 		r.groups(c.Groups, c.Value, c.room)
 	}
-	c.of, c.Minutes = r.facts(&c.Head, has)
+	c.of, c.Minutes, c.Primary = r.facts(&c.Head, has)
 	r.descriptions(has, c.types, true)
 }
 
@@ -171,16 +176,13 @@ func (c *Columns) Sum(i int) profile.Sum {
 	return s
 }
 
-// IsLevel reports whether the values are levels as they were observed, and not sums over minutes
-// yet.
-func (c *Columns) IsLevel() bool {
-	return c.Head.Types[0].Temporality == profile.Level && c.Minutes == nil
-}
-
-// Weigh turns levels into sums over minutes. The series of the window covers these as given.
-func (c *Columns) Weigh(covered store.Coverage) {
-	c.Weight, c.Minutes = covered.Weight(&c.Head), store.Minutes{}
-	c.Minutes.Add(&c.Head)
+// Weigh turns levels as they were observed into sums over minutes. Those of a roll-up are sums
+// already.
+func (c *Columns) Weigh(covered *store.Coverage, step time.Time) {
+	if kind := c.Head.Types[0].Kind; c.Minutes == nil && covered.Levels(kind) {
+		c.Weight, c.Minutes = covered.Weight(&c.Head, kind, step), store.Minutes{}
+		c.Minutes.Add(&c.Head)
+	}
 }
 
 // Plain reports whether a row of one sample is just its value.

@@ -27,6 +27,7 @@ const (
 	hasVariances // of the types after the first
 	hasPeer
 	hasMinutes // that a level was observed in
+	hasPrimary // kind, which is not the window's own
 )
 
 // scratch is what rows are sorted and gathered in. It is used again: a server
@@ -96,6 +97,9 @@ func (w *Writer) facts(of *store.Window) {
 	}
 	if of.Minutes != nil {
 		w.minutes(of.Minutes)
+	}
+	if of.Primary != "" {
+		w.Word(of.Primary)
 	}
 }
 
@@ -216,7 +220,7 @@ func columnsOf(of *store.Window, l Leaves) (has uint64) {
 	for flag, there := range map[uint64]bool{hasThread: rows.Thread != nil, hasContext: rows.Context != nil, hasSlot: rows.Slot != nil,
 		hasPeer: l.Peers != nil, hasGroups: of.Groups != nil, hasOf: of.Of != 0, hasInstances: of.Head.Instances != (profile.Instances{}),
 		hasRate: of.Head.Rate != (profile.Rate{}), hasSlots: of.Head.Slot != 0, hasTypes: described(of.Head.Types),
-		hasFarewell: of.Head.Farewell, hasMinutes: of.Minutes != nil} {
+		hasFarewell: of.Head.Farewell, hasMinutes: of.Minutes != nil, hasPrimary: of.Primary != ""} {
 		if there {
 			has |= flag
 		}
@@ -436,18 +440,22 @@ func (r *windowReader) rows(w *store.Window) {
 			w.Groups[i] *= w.Scales[0]
 		}
 	}
-	w.Of, w.Minutes = r.facts(&w.Head, has)
+	w.Of, w.Minutes, w.Primary = r.facts(&w.Head, has)
 	r.descriptions(has, w.Head.Types, true)
 }
 
 // facts reads what is known of a window beside its columns.
-func (r *windowReader) facts(h *profile.Head, has uint64) (of int, minutes store.Minutes) {
+func (r *windowReader) facts(h *profile.Head, has uint64) (of int, minutes store.Minutes, primary string) {
 	if has&hasOf != 0 {
 		of = int(r.Small(31))
 	}
 	h.Instances, h.Rate, h.Slot = r.instances(has), r.rateOf(has), r.slots(has)
 	h.Farewell = has&hasFarewell != 0
-	return of, r.minutes(has)
+	minutes = r.minutes(has)
+	if has&hasPrimary != 0 {
+		primary = r.Word()
+	}
+	return of, minutes, primary
 }
 
 // instances reads how many were recorded of how many, if that is told.

@@ -21,7 +21,7 @@ import (
 //	          variance of the first type | of each later type | thread | context | slot |
 //	          peer, a leaf plus one | groups; of how many windows, but of one as it was
 //	          cut, and of none (rollup.go); how many instances were recorded of how many;
-//	          how often was sampled, and why; how long slots are; minutes of a level
+//	          how often was sampled, and why; how long slots are; minutes of a level; primary kind
 //	head      duration, design, exact, idle, watched, clock, losses, comments, cost
 //	threads, contexts, exemplars
 //	more      what later versions append: it is left aside
