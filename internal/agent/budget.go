@@ -64,7 +64,7 @@ func (s *spending) rateOf(t *task, hertz float64) float64 {
 func (s *spending) pending(tasks []*task) bool {
 	for _, t := range tasks {
 		for _, r := range t.recordings {
-			if r.instrument.Sampler() != nil && r.rate != s.rateOf(t, r.wanted) {
+			if r.instrument.Sampler() != nil && r.instrument.Paced() != nil && r.rate != s.rateOf(t, r.wanted) {
 				return true
 			}
 		}
@@ -77,7 +77,7 @@ func (s *spending) pending(tasks []*task) bool {
 func asks(tasks []*task) (all []budget.Ask, most float64) {
 	for _, t := range tasks {
 		for _, r := range t.recordings {
-			if r.instrument.Sampler() == nil {
+			if r.instrument.Sampler() == nil || r.instrument.Paced() == nil { // without a rate
 				continue
 			}
 			if all = append(all, t.ask(r.wanted)); r.adapts() {
@@ -101,7 +101,9 @@ func dropCaches(o *Options, s *shipper) {
 func (c *conductor) carryOut(all []budget.Decision) {
 	s := &c.spending
 	s.note(all)
-	c.records.Add(s.records(all, c.census.Machine(), c.run)...)
+	if records := s.records(all, c.census.Machine(), c.run); len(records) > 0 {
+		c.closing.Go(func() { c.records.Add(records...) }) // a disk may be waited for
+	}
 	rates := false
 	for _, d := range all {
 		log := c.log.Warn

@@ -41,7 +41,7 @@ type conductor struct {
 	arrived chan delivery  // windows that have passed the pipeline
 	taken   chan verdict   // about tasks that have ended
 	gone    chan struct{}  // closed when conduct no longer receives from these
-	closing sync.WaitGroup // samplers that are being closed, and caches
+	closing sync.WaitGroup // samplers that are being closed, and what disks or names may hold up
 
 	tasks    []*task
 	trial    *task               // the built-in task, if the agent started with it
@@ -158,7 +158,9 @@ func nextEdge(tasks []*task, budget time.Time) time.Time {
 		}
 		for _, r := range t.recordings {
 			consider(r.edge)
-			consider(r.look)
+			if r.instrument.State() == state.Running {
+				consider(r.look)
+			}
 		}
 	}
 	return next

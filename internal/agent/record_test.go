@@ -34,8 +34,10 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	}
 	at := time.Now()
 	a.carryOut([]budget.Decision{{At: at, Cause: "naming", Knob: budget.Naming, To: .002, Why: "first"}, {At: at, Cause: "tables", Knob: budget.Tables, To: .002, Why: "second"}})
+	a.closing.Wait()
 	a.carryOut([]budget.Decision{{At: at, Cause: "naming", Knob: budget.Naming, From: .002, Why: "third"}})
 	a.carryOut(nil)
+	a.closing.Wait()
 	var why []string
 	for _, id := range waiting.Oldest(9) {
 		entries, err := waiting.Read(id)

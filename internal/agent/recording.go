@@ -29,6 +29,7 @@ type recording struct {
 	behind     bool                 // processes have become targets since the last cut
 	caught     time.Time            // when a window was last cut early because of that
 	late       bool                 // the task begins when the first cut has ended
+	overdue    bool                 // an edge has passed during the current cut
 	clock      reading              // when the window began
 	rate       float64              // Hz: the highest of its targets
 	wanted     float64              // the same without a budget
@@ -111,6 +112,10 @@ func (c *conductor) begun(s start) error {
 	case r.instrument.State() != state.Starting: // it was told to leave meanwhile
 		c.close(r)
 		return nil
+	case s.err != nil && r.Kind == spec.KindOffCPU: // which not all kernels can, and CPU time goes on
+		c.log.Error("sample time off the CPU", "task", r.Task, "error", s.err)
+		c.close(r)
+		return nil
 	case s.err != nil && t == c.trial && t.phase == phaseStarting:
 		c.close(r)
 		return s.err
@@ -164,11 +169,11 @@ func (c *conductor) untilEdge(r *recording) time.Duration {
 	return wait
 }
 
-// turn ends the window of a recording at an edge of the clock. If the previous cut has not
-// ended the window becomes longer.
+// turn ends the window of a recording at an edge of the clock. If an earlier cut has not
+// ended, the window ends after it.
 func (c *conductor) turn(r *recording) {
 	r.edge = time.Now().Add(c.untilEdge(r))
-	if r.instrument.State() != state.Running {
+	if r.overdue = r.instrument.State() == state.Cutting; r.instrument.State() != state.Running {
 		return
 	}
 	var meant []*targets.Present
@@ -233,7 +238,9 @@ func (c *conductor) hasCut(d cut) {
 		c.admit(r) // processes that have become ready during the cut
 	default:
 		r.instrument.Resume()
-		c.admit(r)
+		if c.admit(r); r.overdue && !d.apart {
+			c.turn(r)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func (p *Piece) add(c *Cut) bool {
 // absorb merges a later cut into c, if that loses nothing: not if a process has become
 // one of another target, or if other things were measured.
 func (c *Cut) absorb(o *Cut) bool {
-	if c.Apart != o.Apart || c.Namer != o.Namer || !c.Targets.agree(o.Targets, c.Apart) {
+	if c.Apart != o.Apart || c.Namer != o.Namer || (c.Kept == nil) != (o.Kept == nil) || !c.Targets.agree(o.Targets, c.Apart) {
 		return false
 	}
 	w, err := profile.Merge(c.Window, o.Window)
@@ -78,10 +78,8 @@ func (c *Cut) absorb(o *Cut) bool {
 	}
 	c.Window = w
 	maps.Copy(c.Targets, o.Targets)
-	if c.Kept != nil && o.Kept != nil {
+	if c.Kept != nil {
 		maps.Copy(c.Kept, o.Kept)
-	} else {
-		c.Kept = nil
 	}
 	if c.Rates != nil && o.Rates != nil {
 		c.Rates.absorb(o.Rates)

@@ -47,7 +47,7 @@ func (p *Pipeline) symbolize(j *job) bool {
 func (p *Pipeline) named(c *Cut) *profile.Window {
 	unnamed := c.Window
 	w := *unnamed
-	w.Locations, w.Names = slices.Clone(w.Locations), slices.Clone(w.Names)
+	w.Locations, w.Names, w.Losses = slices.Clone(w.Locations), slices.Clone(w.Names), slices.Clone(w.Losses)
 	result := make(chan *profile.Window, 1)
 	go func() {
 		named, err := c.Namer.Name(p.work, &w)

@@ -356,6 +356,8 @@ func (s *Sampler) Close() error {
 		close(s.stop)
 	}
 	s.done.Wait()
+	s.mu.Lock() // a cut may be under way
+	defer s.mu.Unlock()
 	errs := []error{s.events.close()}
 	if s.times != nil {
 		errs = append(errs, s.times.close())

@@ -566,7 +566,6 @@ type kernelV8Process struct {
 type kernelWaiting struct {
 	_         structs.HostLayout
 	Threshold uint64
-	Began     uint64
 	Kept      uint64
 	Mark      uint64
 	Quota     uint64

@@ -28,7 +28,6 @@ const enum reason *reason_type __attribute__((unused)); /* for the generated Go 
 /* What user space sets. */
 struct waiting {
 	u64 threshold; /* T, ns; below 2^31, so that products fit 64 bits */
-	u64 began;     /* CLOCK_MONOTONIC: waits of threads created later are known from their start */
 	u64 kept;      /* waits so far, each with a walk */
 	u64 mark;      /* what kept was when user space last adapted T */
 	u64 quota;     /* walks that double T until then, each time that they are used up */
@@ -187,8 +186,8 @@ int BPF_PROG(on_switched_in, bool is_switch)
 	u64 since = __sync_lock_test_and_set(&a->since, now);
 	u64 ran = runtime - a->runtime, queued = delay - a->run_delay;
 	bool voluntary = task->nvcsw != a->switches;
-	if (!since && task->start_time > waiting->began) {
-		since = task->start_time; /* its first switch in passed by the hook */
+	if (!since && task->start_time > shared->control.window_start) {
+		since = task->start_time; /* it is new: older ones may have become targets just now */
 		a->window = windows;
 	}
 	if (windows - a->window > 1)

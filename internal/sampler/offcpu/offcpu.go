@@ -22,7 +22,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/proc/lifecycle"
@@ -139,7 +138,6 @@ func (s *Sampler) Start() error {
 	if err := s.table.Start(); err != nil {
 		return err
 	}
-	atomic.StoreUint64(&s.waiting.Value.Began, bpf.Clock(unix.CLOCK_MONOTONIC))
 	var err error
 	if s.hook, err = link.AttachTracing(link.TracingOptions{Program: s.objects.OnSwitchedIn}); err != nil {
 		return bpf.Explain("sample time off the CPU", err)
@@ -211,6 +209,8 @@ func (s *Sampler) Close() error {
 		close(s.stop)
 	}
 	s.done.Wait()
+	s.mu.Lock() // a cut may be under way
+	defer s.mu.Unlock()
 	var errs []error
 	if s.hook != nil {
 		errs = append(errs, s.hook.Close())

@@ -147,19 +147,35 @@ func (tr *Tracker) leave(t *Table) error {
 	tr.tables[t.number] = nil
 	atomic.AndUint32(&tr.shared.Value.HearsAll, ^t.bit())
 	atomic.AndUint32(&tr.shared.Value.Alert, ^t.bit())
+	for { // forks copy the entries of targets meanwhile
+		left, err := tr.targetsOf(t)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		var errs []error
+		for _, pid := range left {
+			errs = append(errs, tr.dropTarget(t, pid))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+}
+
+// targetsOf lists the targets of a table in the kernel.
+func (tr *Tracker) targetsOf(t *Table) (left []uint32, err error) {
 	var pid uint32
 	var target kernelTarget
-	var left []uint32
-	for all := tr.objects.Targets.Iterate(); all.Next(&pid, &target); {
+	all := tr.objects.Targets.Iterate()
+	for all.Next(&pid, &target) {
 		if target.Tables&t.bit() != 0 {
 			left = append(left, pid)
 		}
 	}
-	var errs []error
-	for _, pid := range left {
-		errs = append(errs, tr.dropTarget(t, pid))
+	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // some were deleted meanwhile
+		return nil, err
 	}
-	return errors.Join(errs...)
+	return left, nil
 }
 
 // setTarget makes a process a target of a table, whose samples are kept with the given
