@@ -97,7 +97,7 @@ func shown(w *atysv1.Window, hashes []profile.Hash) string {
 		fmt.Fprintf(&b, "e.g. %x ", hashes[e.GetStack()])
 		e.Stack = 0
 	}
-	w.Series, w.Rows.Stack, w.Rows.Peer = 0, nil, nil
+	w.Series, w.Numbered, w.Rows.Stack, w.Rows.Peer = 0, 0, nil, nil
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(w)
 	if err != nil {
 		panic(err)

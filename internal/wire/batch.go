@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"hash/fnv"
+
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/profile"
@@ -140,6 +142,34 @@ func (b *Batch) Hashes() []profile.Hash { return b.hashes }
 // Request gives what is to be sent. The batch must not be used afterwards.
 func (b *Batch) Request() *atysv1.PushRequest {
 	b.request.Stacks = Table(b.hashes)
+	for _, w := range b.request.Windows {
+		if w.Numbered = 0; refersToStacks(w) {
+			w.Numbered = numbering(b.request.Stacks)
+		}
+	}
 	b.request.Dictionary = b.dictionary.bytes()
 	return b.request
+}
+
+// refersToStacks reports whether a window has numbers of stacks that relays of earlier versions
+// do not know.
+func refersToStacks(w *atysv1.Window) bool {
+	return len(w.GetRows().GetPeer()) > 0 || len(w.GetExemplars()) > 0
+}
+
+// numbering identifies a table of stacks.
+func numbering(table []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(table) // never fails
+	return h.Sum64()
+}
+
+// dropMisnumbered drops peers and exemplars whose stacks an earlier relay has renumbered.
+func dropMisnumbered(r *atysv1.PushRequest) {
+	for _, w := range r.GetWindows() {
+		if refersToStacks(w) && w.GetNumbered() != numbering(r.GetStacks()) {
+			w.Rows.Peer, w.Exemplars = nil, nil
+			w.Comments = append(w.Comments[:min(len(w.Comments), profile.MaxComments-1)], "peers and exemplars were dropped: a relay of an earlier version passed the window on")
+		}
+	}
 }

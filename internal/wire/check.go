@@ -29,8 +29,9 @@ const (
 
 // CheckPush checks the windows of a request and returns the stacks that their rows point at.
 // Learn checks its dictionary, Records its records. Sent again, what is wrong will be wrong
-// again.
+// again. It drops peers and exemplars that an earlier relay has confused.
 func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
+	dropMisnumbered(r)
 	if n := len(r.GetWindows()); n > MaxWindows {
 		return nil, fmt.Errorf("%d windows in one request: at most %d are taken", n, MaxWindows)
 	}

@@ -317,3 +317,26 @@ func TestPrunedThreads(t *testing.T) {
 		}
 	}
 }
+
+// TestMisnumbered sends a window through a relay that renumbers rows only, as earlier versions
+// do: its peers and exemplars are dropped, and nothing else.
+func TestMisnumbered(t *testing.T) {
+	w := seed(3)
+	w.Rows.SetPeer(0, 2)
+	w.Exemplars = []profile.Exemplar{{Trace: "t", Stack: 1}}
+	b := NewBatch(func(profile.Hash) bool { return true })
+	if err := b.Add(Seal(w, profile.Run{1})); err != nil {
+		t.Fatal(err)
+	}
+	r := throughBytes(t, b.Request())
+	if _, err := CheckPush(r); err != nil || len(r.Windows[0].GetRows().GetPeer()) == 0 || len(r.Windows[0].GetExemplars()) != 1 {
+		t.Fatalf("%v: %v", err, r.Windows[0])
+	}
+	r.Stacks = append(Table([]profile.Hash{{9}}), r.Stacks...)
+	for i := range r.Windows[0].Rows.Stack {
+		r.Windows[0].Rows.Stack[i]++
+	}
+	if _, err := CheckPush(r); err != nil || len(r.Windows[0].GetRows().GetPeer()) != 0 || len(r.Windows[0].GetExemplars()) != 0 || len(r.Windows[0].GetComments()) != 1 {
+		t.Errorf("%v: %v", err, r.Windows[0])
+	}
+}

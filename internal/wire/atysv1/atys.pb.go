@@ -459,13 +459,16 @@ type Window struct {
 	// What a relay has added up names the windows that it contains, of the same task,
 	// and begins with the first of them. It has one type, groups, and neither threads
 	// nor contexts.
-	Contains      []*Contained `protobuf:"bytes,18,rep,name=contains,proto3" json:"contains,omitempty"`
-	Instances     *Instances   `protobuf:"bytes,19,opt,name=instances,proto3" json:"instances,omitempty"` // none: all that were eligible were recorded
-	Cost          *Cost        `protobuf:"bytes,21,opt,name=cost,proto3" json:"cost,omitempty"`
-	Rate          *Rate        `protobuf:"bytes,22,opt,name=rate,proto3" json:"rate,omitempty"`                    // none: nobody said
-	SlotNs        int64        `protobuf:"varint,23,opt,name=slot_ns,json=slotNs,proto3" json:"slot_ns,omitempty"` // length of the slots that rows are told apart by; 0: they are not
-	Exemplars     []*Exemplar  `protobuf:"bytes,25,rep,name=exemplars,proto3" json:"exemplars,omitempty"`
-	Farewell      bool         `protobuf:"varint,24,opt,name=farewell,proto3" json:"farewell,omitempty"` // no window of the recording follows; earlier versions read it in the comments
+	Contains  []*Contained `protobuf:"bytes,18,rep,name=contains,proto3" json:"contains,omitempty"`
+	Instances *Instances   `protobuf:"bytes,19,opt,name=instances,proto3" json:"instances,omitempty"` // none: all that were eligible were recorded
+	Cost      *Cost        `protobuf:"bytes,21,opt,name=cost,proto3" json:"cost,omitempty"`
+	Rate      *Rate        `protobuf:"bytes,22,opt,name=rate,proto3" json:"rate,omitempty"`                    // none: nobody said
+	SlotNs    int64        `protobuf:"varint,23,opt,name=slot_ns,json=slotNs,proto3" json:"slot_ns,omitempty"` // length of the slots that rows are told apart by; 0: they are not
+	Exemplars []*Exemplar  `protobuf:"bytes,25,rep,name=exemplars,proto3" json:"exemplars,omitempty"`
+	// Hash of the request's stacks, if rows have peers or there are exemplars: relays of earlier
+	// versions renumber stacks, and leave these numbers as they are.
+	Numbered      uint64 `protobuf:"fixed64,26,opt,name=numbered,proto3" json:"numbered,omitempty"`
+	Farewell      bool   `protobuf:"varint,24,opt,name=farewell,proto3" json:"farewell,omitempty"` // no window of the recording follows; earlier versions read it in the comments
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -659,6 +662,13 @@ func (x *Window) GetExemplars() []*Exemplar {
 		return x.Exemplars
 	}
 	return nil
+}
+
+func (x *Window) GetNumbered() uint64 {
+	if x != nil {
+		return x.Numbered
+	}
+	return 0
 }
 
 func (x *Window) GetFarewell() bool {
@@ -7087,7 +7097,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xca\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x06\n" +
 	"\x06Window\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -7115,6 +7125,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x04rate\x18\x16 \x01(\v2\r.atys.v1.RateR\x04rate\x12\x17\n" +
 	"\aslot_ns\x18\x17 \x01(\x03R\x06slotNs\x12/\n" +
 	"\texemplars\x18\x19 \x03(\v2\x11.atys.v1.ExemplarR\texemplars\x12\x1a\n" +
+	"\bnumbered\x18\x1a \x01(\x06R\bnumbered\x12\x1a\n" +
 	"\bfarewell\x18\x18 \x01(\bR\bfarewell\"\xfb\x01\n" +
 	"\x06Record\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
