@@ -99,6 +99,14 @@ func contextSelector(text string) (spec.Selector, error) {
 	return s, nil
 }
 
+// ofAllContexts refuses a selection of contexts where whole windows or series are asked for.
+func ofAllContexts(s query.Selection, err error) (query.Selection, error) {
+	if err == nil && len(s.Context) > 0 {
+		err = connect.NewError(connect.CodeInvalidArgument, errors.New("context: this request is about whole windows: leave it empty"))
+	}
+	return s, err
+}
+
 func checkContext(part string) error {
 	if slices.Contains(store.ContextParts(), part) {
 		return nil
@@ -241,7 +249,7 @@ func (s *queries) Split(ctx context.Context, r *atysv1.SplitRequest) (*atysv1.Sp
 
 // Labels lists labels; see the service Query.
 func (s *queries) Labels(ctx context.Context, r *atysv1.LabelsRequest) (*atysv1.LabelsResponse, error) {
-	about, err := selection(r.GetSelection())
+	about, err := ofAllContexts(selection(r.GetSelection()))
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +269,7 @@ func (s *queries) Labels(ctx context.Context, r *atysv1.LabelsRequest) (*atysv1.
 
 // Kinds lists value types; see the service Query.
 func (s *queries) Kinds(ctx context.Context, r *atysv1.KindsRequest) (*atysv1.KindsResponse, error) {
-	about, err := selectionOfAny(r.GetSelection())
+	about, err := ofAllContexts(selectionOfAny(r.GetSelection()))
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +288,7 @@ const mostWindows = 10_000
 
 // Windows lists windows as they were cut; see the service Query.
 func (s *queries) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv1.WindowsResponse, error) {
-	about, err := selection(r.GetSelection())
+	about, err := ofAllContexts(selection(r.GetSelection()))
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +320,7 @@ func (s *queries) Windows(ctx context.Context, r *atysv1.WindowsRequest) (*atysv
 
 // Rates tells how often services were sampled, and why; see the service Query.
 func (s *queries) Rates(ctx context.Context, r *atysv1.RatesRequest) (*atysv1.RatesResponse, error) {
-	about, err := selection(r.GetSelection())
+	about, err := ofAllContexts(selection(r.GetSelection()))
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ var errEnough = errors.New("the answer is full")
 
 // Records lists records; see the service Query.
 func (s *queries) Records(ctx context.Context, r *atysv1.RecordsRequest) (*atysv1.RecordsResponse, error) {
-	about, err := selectionOfAny(r.GetSelection())
+	about, err := ofAllContexts(selectionOfAny(r.GetSelection()))
 	if err != nil {
 		return nil, err
 	}
