@@ -20,7 +20,8 @@ func Added(run profile.Run, windows ...*profile.Window) *store.Batch {
 	b := Batch(run, windows...)
 	sum := store.Window{Series: profile.Labels{store.ServiceLabel: windows[0].Target[store.ServiceLabel]}, Head: b.Windows[0].Head,
 		Run: added(run), Scales: []int64{1}, Of: len(windows)}
-	sum.Head.Types = sum.Head.Types[:1]
+	sum.Head.Types = slices.Clone(sum.Head.Types[:1]) // goroutines of a test share the windows
+	sum.Head.Losses, sum.Head.Comments = slices.Clone(sum.Head.Losses), slices.Clone(sum.Head.Comments)
 	sum.Rows.Types = 1
 	rows := map[profile.StackID]int{}
 	for i, w := range b.Windows {
