@@ -141,7 +141,7 @@ func (f *calibrateFlags) checkDuration() error {
 	return nil
 }
 
-// calibrated is what was found, and what the recording lacks.
+// calibrated is the result of a calibration, with what is missing from its recording.
 type calibrated struct {
 	*calibrate.Calibration
 	fleet bool     // a server's agents recorded

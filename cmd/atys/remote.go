@@ -142,7 +142,8 @@ func mergeCommand(address string, s *atysv1.Selection) string {
 	return fmt.Sprintf("atys query merge --server %s --task %s --kind %s --from %s --to %s", address, s.GetTask(), s.GetKind(), moment(s.GetFromUnixNano()), moment(s.GetToUnixNano()))
 }
 
-// writeRecorded writes what agents recorded, with what is missing, and sums it up.
+// writeRecorded writes the profile that agents recorded and prints a summary, which says what
+// is missing.
 func writeRecorded(window *profile.Window, missing []string, out *output, log io.Writer) error {
 	for _, line := range missing {
 		window.AddComment(line)

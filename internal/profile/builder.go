@@ -10,21 +10,13 @@ type Builder struct {
 	stacks    map[string]StackID
 	threads   map[threadKey]ThreadID
 	contexts  map[Context]ContextID
-	rows      map[rowKey]int
+	rows      map[RowKey]int
 	scratch   []byte
 }
 
 type threadKey struct {
 	pid, tid      int
 	process, name string
-}
-
-type rowKey struct {
-	stack   StackID
-	thread  ThreadID
-	context ContextID
-	slot    uint32
-	peer    PeerID
 }
 
 // NewBuilder starts an empty window under the given head.
@@ -35,7 +27,7 @@ func NewBuilder(head Head) *Builder {
 		stacks:    map[string]StackID{},
 		threads:   map[threadKey]ThreadID{},
 		contexts:  map[Context]ContextID{},
-		rows:      map[rowKey]int{},
+		rows:      map[RowKey]int{},
 	}
 }
 
@@ -111,7 +103,7 @@ func (b *Builder) Add(r Row) { b.add(r, 1) }
 
 // add adds a row sign times.
 func (b *Builder) add(r Row, sign int64) {
-	key := rowKey{r.Stack, r.Thread, r.Context, r.Slot, r.Peer}
+	key := r.Key()
 	i, ok := b.rows[key]
 	if !ok {
 		rows := &b.w.Rows

@@ -22,13 +22,14 @@ type Exemplar struct {
 	Value       int64         // of the first value type
 }
 
-// rank orders exemplars at random, but everywhere alike: the exemplars of merged windows are
-// those that one window of all samples would have (a bottom-k sketch; Cohen and Kaplan,
+// rank orders exemplars at random, but in the same order everywhere: merged windows have the
+// same exemplars as one window of all samples would have (a bottom-k sketch; Cohen and Kaplan,
 // "Summarizing data using bottom-k sketches", PODC 2007).
 func (e *Exemplar) rank() uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %q %d", e.Trace, e.Span, e.Value) // never fails
-	x := h.Sum64()                                       // similar identifiers have similar hashes: mix the bits, as MurmurHash3 does
+	// FNV gives similar identifiers similar hashes: mix the bits, as MurmurHash3 does.
+	x := h.Sum64()
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33

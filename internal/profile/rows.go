@@ -33,6 +33,18 @@ type Row struct {
 	Squares []float64
 }
 
+// RowKey is what rows of a window are told apart by: rows with equal keys can be added up.
+type RowKey struct {
+	Stack   StackID
+	Thread  ThreadID
+	Context ContextID
+	Slot    uint32
+	Peer    PeerID
+}
+
+// Key returns the row's key.
+func (r Row) Key() RowKey { return RowKey{r.Stack, r.Thread, r.Context, r.Slot, r.Peer} }
+
 // RowsOf returns the given rows, with the given number of value types.
 func RowsOf(types int, rows ...Row) Rows {
 	out := Rows{Types: types}

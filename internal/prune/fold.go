@@ -12,15 +12,6 @@ type process struct {
 	name string
 }
 
-// rowKey identifies a row of a pruned thread.
-type rowKey struct {
-	stack   profile.StackID
-	thread  profile.ThreadID
-	context profile.ContextID
-	slot    uint32
-	peer    profile.PeerID
-}
-
 // folder moves the samples of pruned threads to one thread for each process. It changes the
 // window in place: what is kept must cost next to nothing, or pruning takes longer than it
 // saves where threads are much alike.
@@ -242,7 +233,7 @@ func (f *folder) foldSamples() {
 // foldRows adds up the rows of pruned threads.
 func (f *folder) foldRows() {
 	rows := &f.w.Rows
-	n, places := f.first, make(map[rowKey]int, rows.Len()-f.first)
+	n, places := f.first, make(map[profile.RowKey]int, rows.Len()-f.first)
 	for i := f.first; i < rows.Len(); i++ {
 		r := rows.At(i)
 		stack, cut := f.truncate(r.Stack, f.groups[r.Thread-1])
@@ -250,7 +241,7 @@ func (f *folder) foldRows() {
 			f.countLoss(r)
 		}
 		r.Stack, r.Thread = stack, f.thread(r.Thread)
-		key := rowKey{r.Stack, r.Thread, r.Context, r.Slot, r.Peer}
+		key := r.Key()
 		at, ok := places[key]
 		if !ok {
 			places[key] = n

@@ -114,7 +114,7 @@ func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 func plain(w *atysv1.Window, h *profile.Head) bool {
 	return len(h.Types) == 1 && h.Types[0].Temporality == profile.Delta && h.Types[0].Variance == profile.FromWeights &&
 		len(w.GetRows().GetContext()) == 0 && len(w.GetRows().GetPeer()) == 0 && len(w.GetExemplars()) == 0 &&
-		(h.Slot == 0 || h.Slot >= time.Second) // shorter slots are for heat maps
+		!store.HeatMapSlots(h.Slot)
 }
 
 // again counts what is in sums already.

@@ -88,6 +88,11 @@ func (s Step) Waits(below Step) bool {
 	return below.Level == s.Level.Below() && below.Start.Truncate(s.Level.Length()).Equal(s.Start)
 }
 
+// HeatMapSlots reports whether slots of a length are for heat maps. The first roll-up of a
+// series keeps them. Longer ones are those of adaptive rates: they say at which rate a row was
+// sampled, and a sum of several rates does not keep them.
+func HeatMapSlots(length time.Duration) bool { return length > 0 && length < time.Second }
+
 // Steps lists the steps that contain a time, one for each level.
 func Steps(at time.Time) (steps []Step) {
 	for _, level := range RolledUp() {

@@ -110,7 +110,7 @@ func (e *encoder) comments() []string {
 		window.number("cost_user_ns", int64(h.Cost.User)).number("cost_bpf_ns", int64(h.Cost.BPF)).number("cost_interrupt_ns", int64(h.Cost.Interrupt))
 	}
 	window.text("dictionary", dictionaryHash(e.p))
-	if len(e.win.Samples) > 0 || len(e.rowNotes()) > 0 {
+	if len(e.win.Samples) > 0 || len(e.extras) > 0 {
 		window.text("samples", samplesHash(e.p))
 	}
 	add(window)
@@ -186,7 +186,7 @@ func (e *encoder) hidden() []string {
 		n.text("buildid", want.BuildID).text("offset", hex(want.Offset))
 		out = append(out, n.text("name", want.Name).text("file", want.File).number("line", int64(want.Line)).b.String())
 	}
-	return append(out, e.rowNotes()...)
+	return append(out, e.extras...)
 }
 
 var inlinedWords = [...]string{inlinedByPlace: "", inlinedYes: "yes", inlinedNo: "no"}

@@ -91,6 +91,7 @@ func encode(win *profile.Window, o Options) (p *gp.Profile, extra []byte, err er
 		}
 		return e.p, nil, nil
 	}
+	e.extras = e.rowNotes()
 	e.p.Comments = e.comments()
 	for _, note := range e.hidden() {
 		extra = appendBytes(extra, noteField, []byte(note))

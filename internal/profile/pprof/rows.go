@@ -2,6 +2,7 @@ package pprof
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ func (e *encoder) rowNotes() (out []string) {
 			peers[id] = append(peers[id], strconv.Itoa(e.win.Rows.Len()+i))
 		}
 	}
-	for _, id := range sortedIDs(peers) {
+	for _, id := range slices.Sorted(maps.Keys(peers)) {
 		stack := e.win.Stacks[id-1]
 		var locations []string
 		for _, l := range stack.Locations {
@@ -48,15 +49,6 @@ func (e *encoder) rowNotes() (out []string) {
 		}
 	}
 	return out
-}
-
-func sortedIDs(peers map[profile.PeerID][]string) []profile.PeerID {
-	ids := make([]profile.PeerID, 0, len(peers))
-	for id := range peers {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // completeRows sets the peers and variances of rows from notes. The rows are those of the

@@ -26,6 +26,7 @@ type encoder struct {
 	scale   int
 	end     profile.End // what stacks without a label of their own ended with
 	apart   []int       // the row of each sample that follows those of rows
+	extras  []string    // notes on rows, see rows.go
 
 	mappings  map[mappingKey]*gp.Mapping
 	functions map[functionKey]*gp.Function
@@ -189,9 +190,9 @@ func (e *encoder) samples() error {
 		}
 		s.Location = stacks[r.Stack]
 		e.labels(s, r)
-		more := e.traced(s, traced[keyOf(r.Stack, r.Thread, r.Context)])
+		more := e.traced(s, traced[rowKey{r.Stack, r.Thread, r.Context}])
 		apart, e.apart = append(apart, more...), append(e.apart, slices.Repeat([]int{i}, len(more))...)
-		delete(traced, keyOf(r.Stack, r.Thread, r.Context))
+		delete(traced, rowKey{r.Stack, r.Thread, r.Context})
 		e.p.Sample = append(e.p.Sample, s)
 	}
 	e.p.Sample = append(e.p.Sample, apart...)
@@ -205,15 +206,11 @@ type rowKey struct {
 	context profile.ContextID
 }
 
-func keyOf(stack profile.StackID, thread profile.ThreadID, context profile.ContextID) rowKey {
-	return rowKey{stack, thread, context}
-}
-
 // exemplars returns the window's exemplars by row.
 func (e *encoder) exemplars() map[rowKey][]profile.Exemplar {
 	all := map[rowKey][]profile.Exemplar{}
 	for _, x := range e.win.Exemplars {
-		key := keyOf(x.Stack, x.Thread, x.Context)
+		key := rowKey{x.Stack, x.Thread, x.Context}
 		all[key] = append(all[key], x)
 	}
 	return all

@@ -19,7 +19,7 @@ func Window(w *profile.Window, rules ...Rule) *profile.Window {
 	if len(rules) == 0 || !r.changes() {
 		return w
 	}
-	b := &adder{Rows: profile.Rows{Types: w.Rows.Types}, rows: map[rowKey]int{}, ids: map[profile.Context]profile.ContextID{{}: 0}}
+	b := &adder{Rows: profile.Rows{Types: w.Rows.Types}, rows: map[profile.RowKey]int{}, ids: map[profile.Context]profile.ContextID{{}: 0}}
 	for _, row := range w.Rows.All() {
 		row.Context = b.context(r.context(row.Stack, row.Context))
 		b.add(row)
@@ -49,18 +49,11 @@ type key struct {
 // changes reports whether any row gets another context.
 func (r *refiner) changes() bool {
 	for _, row := range r.window.Rows.All() {
-		if r.context(row.Stack, row.Context) != r.old(row.Context) {
+		if r.context(row.Stack, row.Context) != r.window.Context(row.Context) {
 			return true
 		}
 	}
 	return false
-}
-
-func (r *refiner) old(id profile.ContextID) (c profile.Context) {
-	if id != 0 {
-		c = r.window.Contexts[id-1]
-	}
-	return c
 }
 
 // context returns the new context of samples on a stack.
@@ -68,7 +61,7 @@ func (r *refiner) context(stack profile.StackID, id profile.ContextID) profile.C
 	k := key{stack, id}
 	c, ok := r.known[k]
 	if !ok {
-		c = r.apply(stack, r.old(id))
+		c = r.apply(stack, r.window.Context(id))
 		r.known[k] = c
 	}
 	return c
@@ -88,17 +81,9 @@ func (r *refiner) apply(id profile.StackID, c profile.Context) profile.Context {
 // adder adds up rows with equal keys.
 type adder struct {
 	profile.Rows
-	rows       map[rowKey]int
+	rows       map[profile.RowKey]int
 	ids        map[profile.Context]profile.ContextID
 	dictionary []profile.Context
-}
-
-type rowKey struct {
-	stack   profile.StackID
-	thread  profile.ThreadID
-	context profile.ContextID
-	slot    uint32
-	peer    profile.PeerID
 }
 
 // context finds or adds a context.
@@ -113,7 +98,7 @@ func (a *adder) context(c profile.Context) profile.ContextID {
 }
 
 func (a *adder) add(row profile.Row) {
-	k := rowKey{row.Stack, row.Thread, row.Context, row.Slot, row.Peer}
+	k := row.Key()
 	if i, ok := a.rows[k]; ok {
 		a.AddTo(i, row, 1)
 		return

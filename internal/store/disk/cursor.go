@@ -173,6 +173,14 @@ func (c *cursor) stretch(of *series, prefix key, from, to time.Time, give func(*
 	return to, nil
 }
 
+// quietly reads what is read again later, and reports damage then.
+func (c *cursor) quietly(read func() error) error {
+	damaged, reported := c.damaged, c.reported
+	c.reported = func(*series, time.Time, error) {}
+	defer func() { c.damaged, c.reported = damaged, reported }()
+	return read()
+}
+
 // report says that something of a series could not be read.
 func (c *cursor) report(of *series, at time.Time, err error) {
 	c.damaged++

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"maps"
 	"math"
@@ -47,17 +46,30 @@ type adder struct {
 	covered *store.Coverage // of the series that is added up; nil: its values are deltas
 }
 
-// add adds a series up. At the raw level all of its windows are of one group. If its values can be
-// levels, what its windows cover is read first.
+// add adds up a series. At the raw level, all of its windows are of one group. If its values are
+// levels, it first reads what the windows cover.
 func (a *adder) add(ctx context.Context, p *part, g *grouped) error {
-	add := func(f *found) error { return a.addFound(p, g, f) }
-	query := &p.cursor.query
+	query, levels := &p.cursor.query, false
 	a.covered = nil
-	if !slices.ContainsFunc(query.Kinds, func(kind string) bool { return !store.NeverLevel(kind) }) {
-		return p.series(ctx, g, add)
+	if slices.ContainsFunc(query.Kinds, func(kind string) bool { return !store.NeverLevel(kind) }) {
+		err := p.cursor.quietly(func() error {
+			return p.series(ctx, g, func(f *found) error {
+				levels = levels || hasLevels(&a.columns, f.data, query.Measures)
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
 	}
-	a.covered = store.NewCoverage()
-	return errors.Join(p.series(ctx, g, func(f *found) error { return a.cover(query, f) }), p.series(ctx, g, add))
+	if levels {
+		a.covered = store.NewCoverage()
+		err := p.cursor.quietly(func() error { return p.series(ctx, g, func(f *found) error { return a.cover(query, f) }) })
+		if err != nil {
+			return err
+		}
+	}
+	return p.series(ctx, g, func(f *found) error { return a.addFound(p, g, f) })
 }
 
 // cover adds what a window covers of the minutes that the windows of its series share.

@@ -266,11 +266,8 @@ func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labe
 	r.lost = r.met.of(m.task)
 	some := false
 	for _, of := range all {
-		if r.covered = nil; !store.NeverLevel(m.kind) {
-			r.covered = store.NewCoverage()
-			if err := r.cover(ctx, days, of, m); err != nil {
-				return err
-			}
+		if err := r.cover(ctx, days, of, m); err != nil {
+			return err
 		}
 		err := r.cursor.series(ctx, days, of, func(f *found) error {
 			ok, err := r.addFound(of, f, m)
@@ -293,8 +290,21 @@ func (r *roller) measure(ctx context.Context, days []uint32, labels profile.Labe
 	return r.flush(ctx)
 }
 
-// cover reads how the windows of a series share minutes.
+// cover reads how the windows of a series share minutes, if their values are levels.
 func (r *roller) cover(ctx context.Context, days []uint32, of *series, m measured) error {
+	r.covered = nil
+	if store.NeverLevel(m.kind) {
+		return nil
+	}
+	levels := false
+	err := r.cursor.series(ctx, days, of, func(f *found) error {
+		levels = levels || f.task == m.task && hasLevels(&r.columns, f.data, func(kind string) bool { return kind == m.kind })
+		return r.pace.rest(ctx)
+	})
+	if err != nil || !levels {
+		return err
+	}
+	r.covered = store.NewCoverage()
 	return r.cursor.series(ctx, days, of, func(f *found) error {
 		if f.task == m.task && r.columns.Read(f.data, m.kind, math.MaxInt, codec.Parts{}) && !r.columns.Absent {
 			h := &r.columns.Head
@@ -303,6 +313,13 @@ func (r *roller) cover(ctx context.Context, days []uint32, of *series, m measure
 		}
 		return r.pace.rest(ctx)
 	})
+}
+
+// hasLevels reports whether a window has levels of a kind that is asked for. It reads no rows
+// of windows of the current version.
+func hasLevels(c *codec.Columns, data []byte, asked func(kind string) bool) bool {
+	types, _, ok := c.ReadTypes(data)
+	return ok && slices.ContainsFunc(types, func(t profile.ValueType) bool { return t.Temporality == profile.Level && asked(t.Kind) })
 }
 
 // addFound adds a window, if it is of what is measured.
@@ -372,15 +389,10 @@ func (r *roller) add(of *series, f *found, size int) {
 	}
 }
 
-// shortSlots are slots for heat maps, which the first roll-up of a series keeps. Those of
-// adaptive rates are longer: they say which rate a row was sampled at, and windows of several
-// rates are not told apart once they are rolled up.
-const shortSlots = time.Second
-
 // slotsOf returns how slots of a window are numbered in the rolled-up window; nil: its rows
 // lose their slots.
 func (r *roller) slotsOf(head *profile.Head) func(slot uint32) uint32 {
-	if r.step.Level != store.Series10m || head.Slot <= 0 || head.Slot >= shortSlots {
+	if r.step.Level != store.Series10m || !store.HeatMapSlots(head.Slot) {
 		return nil
 	}
 	step := profile.Head{Start: r.step.Start, Slot: head.Slot}

@@ -180,7 +180,7 @@ func (m *merger) key(e *entry, w *profile.Window, i int) cellKey {
 	if row.Peer != 0 {
 		k.peer = m.call(e.stacks[row.Peer-1]) + 1
 	}
-	if slot := w.Slot; m.rolling.Level == store.Series10m && slot > 0 && slot < time.Second && row.Slot != 0 {
+	if slot := w.Slot; m.rolling.Level == store.Series10m && store.HeatMapSlots(slot) && row.Slot != 0 {
 		if m.slot = cmp.Or(m.slot, slot); m.slot == slot {
 			step := profile.Head{Start: m.rolling.Start, Slot: slot}
 			k.slot = step.SlotOf(&w.Head, row.Slot)

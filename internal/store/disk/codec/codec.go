@@ -17,7 +17,7 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// Writer appends what is kept.
+// Writer appends encoded values.
 type Writer []byte
 
 func (w *Writer) Number(n uint64) { *w = binary.AppendUvarint(*w, n) }
@@ -28,15 +28,15 @@ func (w *Writer) Text(s string) {
 	*w = append(*w, s...)
 }
 
-// words are what heads of windows mostly say. A word is its number, or 0 and its
-// text: of a window of a kilobyte, texts were seventy bytes. New ones go to the
-// end.
+// words are the texts that most heads of windows consist of. A word is encoded as its number
+// or, if it is not listed, as 0 and its text: as texts, they took seventy bytes of a window of
+// a kilobyte. Append new ones only.
 var words = []string{"", "cpu", "nanoseconds", "count", string(profile.DesignRandomised), string(profile.DesignCensus),
 	"sum_exec_runtime, split by utime:stime", "schedstat", "CPU clocks of its processes",
 	"auto", "atys", "began", "changed", "returned", "steady", "stays", "few", profile.ByServer, profile.ByAgent, profile.ByBudget,
 	"none", string(profile.BaseWall), string(profile.BaseRunQueue), string(profile.BaseBytes), "off-cpu", "waits", profile.EncodingJSON}
 
-// otherWord is read for a word of a later version.
+// otherWord stands for a word that a later version has added.
 const otherWord = "other"
 
 func (w *Writer) Word(s string) {
@@ -82,7 +82,8 @@ const (
 	exactMore                  // totals other than CPU time follow
 )
 
-// rate has its number turned around: of one that is round the last bits are none.
+// rate encodes a rate. The bits of its number are reversed: round numbers end in zeros, which
+// then take no bytes.
 func (w *Writer) rate(r profile.Rate) {
 	w.Number(bits.ReverseBytes64(math.Float64bits(r.Hertz)))
 	w.Word(r.Policy)
@@ -91,8 +92,8 @@ func (w *Writer) rate(r profile.Rate) {
 	w.Word(r.By)
 }
 
-// Reader reads it again. What is not there or cannot be is zero, and makes the
-// whole bad: files can be damaged.
+// Reader decodes values. Files can be damaged: a value that is missing or impossible is read
+// as zero, and sets Bad.
 type Reader struct {
 	Data []byte
 	Bad  bool
@@ -118,7 +119,7 @@ func (r *Reader) Signed() int64 {
 	return n
 }
 
-// Small reads a number that fits in so many bits.
+// Small reads a number of at most the given number of bits.
 func (r *Reader) Small(bits int) uint64 {
 	n := r.Number()
 	if n>>bits != 0 {
@@ -128,7 +129,7 @@ func (r *Reader) Small(bits int) uint64 {
 	return n
 }
 
-// length reads how many entries follow: each takes a byte at least.
+// length reads the number of entries that follow, each of which takes at least a byte.
 func (r *Reader) length() int {
 	n := r.Number()
 	if n > uint64(len(r.Data)) {
@@ -138,7 +139,7 @@ func (r *Reader) length() int {
 	return int(n)
 }
 
-// zeros is what bytes gives of data that ends too early.
+// zeros is what Bytes returns if the data ends too early.
 var zeros [64]byte
 
 func (r *Reader) Bytes(n int) []byte {
@@ -164,7 +165,7 @@ func (r *Reader) Word() string {
 	switch {
 	case n == 0:
 		return r.Text()
-	case n > uint64(len(words)): // which a later version knows
+	case n > uint64(len(words)): // a later version has added it
 		return otherWord
 	}
 	return words[n-1]
@@ -241,5 +242,5 @@ func (r *Reader) Labels() profile.Labels {
 	return l
 }
 
-// Fixed reads a number as keys have it.
+// Fixed reads a number in the fixed-width encoding of keys.
 func (r *Reader) Fixed() uint32 { return binary.BigEndian.Uint32(r.Bytes(4)) }

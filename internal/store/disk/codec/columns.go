@@ -142,7 +142,7 @@ func readOptional(r *windowReader, into []uint32, there bool, n int) []uint32 {
 	return into
 }
 
-// Samples is how many a window has.
+// Samples returns the number of samples.
 func (c *Columns) Samples() (n int64) {
 	for _, count := range c.N {
 		n += count
@@ -150,8 +150,8 @@ func (c *Columns) Samples() (n int64) {
 	return n
 }
 
-// Windows is of how many windows it is. Of none there is nothing but how many
-// could not be read when they were to be added up.
+// Windows returns the number of windows that were merged into it. A window of none only counts
+// the windows that could not be read when it was rolled up.
 func (c *Columns) Windows(level store.Level) int {
 	if level == store.Raw {
 		return max(c.of, 1)
@@ -190,9 +190,9 @@ func (c *Columns) Plain() bool {
 	return c.Weight == 0 && c.Head.Types[0].Variance == profile.FromWeights
 }
 
-// ReadTypes returns the types of a window, and 0 if nothing is known to be merged into
-// it. It is not ok if the window is damaged. Rows are read only
-// if the types are described behind them, as in version 4, or by a comment, as in version 3.
+// ReadTypes returns the types of a window. of is 0 if no windows were merged into it, as far as
+// it says; ok is false if it is damaged. Rows are read only if the types are described behind
+// them, as in version 4, or by a comment, as in version 3.
 func (c *Columns) ReadTypes(data []byte) (types []profile.ValueType, of int, ok bool) {
 	r := windowReader{Reader: Reader{Data: data}}
 	var w store.Window
