@@ -84,7 +84,7 @@ func (l *liner) choose(ctx context.Context, a Asker, s Selection) error {
 			return err
 		}
 		for i := range m.Columns {
-			functions, _ := View{}.over(m.Forest).fold(&m.Columns[i])
+			functions, _ := View{}.over(m.Forest).selfs(&m.Columns[i])
 			for _, f := range functions {
 				values[f.frame.Function] += f.self.value
 			}
@@ -139,7 +139,7 @@ func (l *liner) step(ctx context.Context, q *question, start, from, to time.Time
 			}
 			continue
 		}
-		functions, all := View{}.over(m.Forest).fold(c)
+		functions, all := View{}.over(m.Forest).selfs(c)
 		whole.merge(all)
 		for _, f := range functions {
 			l.lineOf(lines, f.frame.Function).merge(&f.self)

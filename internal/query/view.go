@@ -69,6 +69,32 @@ func (v *viewer) fold(c *store.Column) (functions []*function, whole *amount) {
 	return slices.DeleteFunc(v.functions, func(f *function) bool { return f.last == 0 }), whole
 }
 
+// selfs is fold for a view that shows everything: functions have what they used themselves, and
+// no totals. It looks at no callers, which are most of a stack.
+func (v *viewer) selfs(c *store.Column) (functions []*function, whole *amount) {
+	whole, v.apart = &amount{}, newApart(c, v.forest)
+	for i := range c.Sums {
+		s := &c.Sums[i]
+		of := v.apart.of(s.Call)
+		whole.add(s, of)
+		if f := v.leaf(s.Call); f != nil {
+			f.self.add(s, of)
+			f.last = i + 1
+		}
+	}
+	return slices.DeleteFunc(v.functions, func(f *function) bool { return f.last == 0 }), whole
+}
+
+// leaf returns the innermost function of a stack, nil if it has none.
+func (v *viewer) leaf(call int) *function {
+	for ; call >= 0; call = v.forest.Calls[call].Caller {
+		if place := v.forest.Calls[call].Place; place >= 0 {
+			return v.at(place)[0]
+		}
+	}
+	return nil
+}
+
 // callers puts the functions of a stack in v.stack: all, or those that called
 // what is asked for; false if it is not on the stack.
 func (v *viewer) callers(call int) bool {

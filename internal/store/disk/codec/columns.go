@@ -29,7 +29,8 @@ type Columns struct {
 	Exemplars        []profile.Exemplar
 	Absent           bool // the window has no values of the kind
 	types            []profile.ValueType
-	varianceRoom     []float32
+	varianceRoom     []float32 // of the type that is read
+	otherRoom        []float32 // of the types before it, which are passed over
 	groupsRoom, room []int64
 	Weight           float64 // of values of a level, see store.Coverage; 0: they are not weighted
 }
@@ -108,10 +109,14 @@ func (c *Columns) optional(r *windowReader, has uint64, at, size int) {
 		if has&varianceFlag(t) == 0 {
 			continue
 		}
-		column := resize(c.varianceRoom, rows)
-		r.variance(of.Variance, column, c.N, c.Single, c.room)
-		if c.varianceRoom = column; t == at {
-			c.Variance, c.varianceRoom = column, nil
+		room := &c.otherRoom
+		if t == at {
+			room = &c.varianceRoom
+		}
+		*room = resize(*room, rows)
+		r.variance(of.Variance, *room, c.N, c.Single, c.room)
+		if t == at {
+			c.Variance = *room
 		}
 	}
 	c.Thread = readOptional(r, c.Thread, has&hasThread != 0, rows)
