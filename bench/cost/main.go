@@ -28,6 +28,7 @@ import (
 var (
 	rounds = flag.Int("rounds", 15, "interleaved rounds")
 	units  = flag.Int("units", 1500, "work of the target, about a millisecond each")
+	own    = flag.Bool("own", false, "measure atys alone, and only the cost of a sample")
 	empty  = flag.Int("empty", 0, "internal: run the command at the end under an empty program at this frequency")
 )
 
@@ -94,6 +95,9 @@ func run(ctx context.Context, dir string) error {
 		return err
 	}
 	all := profilers(atys, self)
+	if *own {
+		all = all[:1]
+	}
 	slopes := make([][]float64, len(all)) // us per sample, by profiler and round
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range *rounds {
@@ -176,10 +180,13 @@ func report(all []profiler, slopes [][]float64) error {
 	against := map[string]int{"atys": 1, "atys, naming included": 4}
 	for i, p := range all {
 		other, ratio := "", ""
-		if j, ok := against[p.name]; ok {
+		if j, ok := against[p.name]; ok && !*own {
 			other, ratio = all[j].name, harness.Ratio(slopes[i], slopes[j])
 		}
 		t.Row(p.name, harness.Middle(slopes[i], "us"), other, ratio)
+	}
+	if *own {
+		return t.Print(os.Stdout)
 	}
 	above := make([]float64, len(slopes[0]))
 	for i := range above {
