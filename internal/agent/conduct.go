@@ -19,9 +19,9 @@ import (
 
 // conductor keeps time: it starts, aims, cuts and ends recordings. Only the goroutine of
 // conduct uses its fields, except shipper, census, pipeline, board and fitness, which are
-// safe for concurrent use. It does nothing that can wait, except that it reads /proc: other
-// goroutines open samplers, cut windows, name and spool them, drop caches, and send messages
-// when they have finished.
+// safe for concurrent use. It does nothing that can wait: other goroutines list what runs,
+// open samplers, ask how full they are, cut windows, identify, merge, name and spool them,
+// drop caches, and send messages when they have finished.
 type conductor struct {
 	options  *Options
 	run      profile.Run
@@ -38,6 +38,8 @@ type conductor struct {
 	orders  chan []*task   // the newest ones
 	started chan start     // samplers that were opened, or could not be
 	cuts    chan cut       // finished cuts
+	looked  chan error     // when what runs has been listed
+	filled  chan fullness  // of tables that were asked for
 	arrived chan delivery  // windows that have passed the pipeline
 	taken   chan verdict   // about tasks that have ended
 	gone    chan struct{}  // closed when conduct no longer receives from these
@@ -46,6 +48,7 @@ type conductor struct {
 	tasks    []*task
 	trial    *task               // the built-in task, if the agent started with it
 	busy     map[*recording]bool // recordings whose start or cut is under way
+	looking  bool                // what runs is being listed
 	inFlight int                 // windows in the pipeline
 	spooled  spool.ID            // the last bundle
 
@@ -83,7 +86,7 @@ func newConductor(o *Options, run profile.Run, own *process) conductor {
 	return conductor{options: o, run: run, log: o.Log, own: own, records: records, life: newLife(o.Life, o.Log), shipper: s, census: census, fitness: newFitness(), board: newBoard(),
 		pipeline: pipeline.New(pipeline.Options{Run: run, Machine: census.Machine(), Spool: o.Spool, Unspooled: s.direct,
 			Functions: o.Functions, Account: o.Account, Now: o.Now, Log: o.Log}),
-		orders: make(chan []*task, 1), started: make(chan start), cuts: make(chan cut), arrived: make(chan delivery), taken: make(chan verdict), gone: make(chan struct{}), busy: map[*recording]bool{},
+		orders: make(chan []*task, 1), started: make(chan start), cuts: make(chan cut), looked: make(chan error), filled: make(chan fullness), arrived: make(chan delivery), taken: make(chan verdict), gone: make(chan struct{}), busy: map[*recording]bool{},
 		spending: spending{options: o, governor: budget.Governor{Budget: o.Budget}}}
 }
 
@@ -100,7 +103,7 @@ func (c *conductor) conduct(ctx context.Context, remembered []*task) error {
 	c.trial = builtinOf(c.tasks)
 	look := time.NewTicker(c.options.Look)
 	defer look.Stop()
-	c.look()
+	c.startLooking()
 	c.spending.look = time.Now()
 	for {
 		edge := time.NewTimer(time.Until(nextEdge(c.tasks, c.spending.look)))
@@ -118,6 +121,10 @@ func (c *conductor) conduct(ctx context.Context, remembered []*task) error {
 			}
 		case d := <-c.cuts:
 			c.hasCut(d)
+		case err := <-c.looked:
+			c.hasLooked(err)
+		case f := <-c.filled:
+			c.hasFilled(f)
 		case d := <-c.arrived:
 			c.delivered(d)
 		case v := <-c.taken:
@@ -129,7 +136,7 @@ func (c *conductor) conduct(ctx context.Context, remembered []*task) error {
 		case <-c.shipper.dated:
 			dateAgain(c.tasks, c.shipper.reading(), c.options.Now())
 		case <-look.C:
-			c.look()
+			c.startLooking()
 			c.keepTime() // each look restarts the timer of drainCheck, which must not be put off for ever
 		case <-edge.C:
 			c.keepTime()
@@ -178,15 +185,13 @@ func (c *conductor) keepTime() {
 			c.finish(t)
 		}
 		if t.phase == phaseEnding && !t.unfinished() && !t.asking {
-			c.askTaken(t)
+			t.askTaken(c.shipper.took, func(v verdict) { send(c.taken, v, c.gone) })
 		}
 		for _, r := range t.recordings {
 			resting := r.instrument.State() == state.Resting
 			switch {
 			case r.edge.IsZero() || now.Before(r.edge):
-				if r.fills(now) {
-					c.cut(r, early)
-				}
+				r.check(now, c.options.Account, func(f fullness) { send(c.filled, f, c.gone) })
 			case resting && !t.needed():
 				r.edge = time.Time{} // it starts when there is a target
 			case resting:
@@ -209,16 +214,10 @@ func (c *conductor) finish(t *task) {
 
 // askTaken finds out in another goroutine whether all windows of a task have been
 // acknowledged: the spool may have to wait for a disk.
-func (c *conductor) askTaken(t *task) {
+func (t *task) askTaken(took func(spool.ID) bool, tell func(verdict)) {
 	t.asking = true
 	last := t.last
-	go func() {
-		taken := c.shipper.took(last)
-		select {
-		case c.taken <- verdict{t, taken}:
-		case <-c.gone:
-		}
-	}()
+	go func() { tell(verdict{t, took(last)}) }()
 }
 
 // sameTime is how far apart edges may be that count as one.
@@ -277,10 +276,32 @@ func builtinOf(tasks []*task) *task {
 	return nil
 }
 
-// look lists what runs on the machine, and aims recordings at it.
-func (c *conductor) look() {
+// send sends to the goroutine of conduct, unless that has ended.
+func send[T any](to chan<- T, v T, gone <-chan struct{}) {
+	select {
+	case to <- v:
+	case <-gone:
+	}
+}
+
+// startLooking lists what runs on the machine in another goroutine, unless that is under way:
+// a process can keep whoever reads of it waiting.
+func (c *conductor) startLooking() {
+	if c.looking {
+		return
+	}
+	c.looking = true
+	go func() {
+		defer c.options.Account.Begin(cputime.Following)()
+		send(c.looked, c.census.Look(), c.gone)
+	}()
+}
+
+// hasLooked aims recordings at what runs.
+func (c *conductor) hasLooked(err error) {
 	defer c.options.Account.Begin(cputime.Following)()
-	if err := c.census.Look(); err != nil {
+	c.looking = false
+	if err != nil {
 		c.log.Error("list what runs", "error", err)
 		return
 	}

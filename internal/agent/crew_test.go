@@ -145,13 +145,13 @@ func TestCrewEdges(t *testing.T) {
 		3 * time.Second:        7*time.Second - 10*time.Millisecond,
 	} {
 		now = edge.Add(after)
-		if got := a.untilEdge(r); got != want {
+		if got := a.spending.untilEdge(r); got != want {
 			t.Errorf("%v after the edge: %v until the next, want %v", after, got, want)
 		}
 	}
 	now = edge.Add(9 * time.Second)
 	a.put(r, &take{})
-	if got := a.untilEdge(r); got != time.Second {
+	if got := a.spending.untilEdge(r); got != time.Second {
 		t.Errorf("%v", got)
 	}
 }

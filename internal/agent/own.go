@@ -8,6 +8,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,10 +29,12 @@ type Usage struct {
 type process struct {
 	budget int64 // bytes; 0: none
 	now    func() time.Time
+	heap   int // percent of garbage that is usual; 0: not asked yet
 
-	looked       time.Time // when maps were looked at last; zero: they have changed
-	heap         int       // percent of garbage that is usual; 0: not asked yet
-	maps, mapped int64     // bytes of all; and of those that count as resident as well
+	mu           sync.Mutex // guards all below
+	looked       time.Time  // when maps were looked at last; zero: they have changed
+	looking      bool       // they are being looked at
+	maps, mapped int64      // bytes of all; and of those that count as resident as well
 }
 
 // lookAtMaps is how often it is: it reads a file for each descriptor. Tables of
@@ -40,9 +43,12 @@ const lookAtMaps = 2 * time.Minute
 
 // changed says that there are other maps now.
 func (p *process) changed() {
-	if p != nil {
-		p.looked = time.Time{}
+	if p == nil {
+		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looked = time.Time{}
 }
 
 // usualHeap is how much garbage there may be where CPU time is not scarce.
@@ -64,17 +70,31 @@ func (p *process) collect(percent int) {
 	debug.SetGCPercent(cmp.Or(percent, p.heap))
 }
 
-// usage measures.
+// usage measures, all but maps at once. It does not wait: whoever asks keeps time.
 func (p *process) usage() Usage {
-	if now := p.now(); p.looked.IsZero() || now.Sub(p.looked) >= lookAtMaps {
-		if f, err := footprint.Of(os.Getpid()); err == nil {
-			p.looked, p.maps, p.mapped = now, f.MapBytes, f.RSSMaps
-			if p.budget > 0 {
-				debug.SetMemoryLimit(heapLimit(p.budget, f.Memory(), goMemory()))
-			}
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := p.now(); !p.looking && (p.looked.IsZero() || now.Sub(p.looked) >= lookAtMaps) {
+		p.looked, p.looking = now, true
+		go p.look()
 	}
 	return Usage{CPU: ownCPU(), Tools: toolsCPU(), Maps: p.maps, Memory: max(int64(ownMemory())-p.mapped, 0) + p.maps}
+}
+
+// look looks at maps.
+func (p *process) look() {
+	f, err := footprint.Of(os.Getpid())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looking = false
+	if err != nil {
+		p.looked = time.Time{}
+		return
+	}
+	p.maps, p.mapped = f.MapBytes, f.RSSMaps
+	if p.budget > 0 {
+		debug.SetMemoryLimit(heapLimit(p.budget, f.Memory(), goMemory()))
+	}
 }
 
 // heapLimit is what Go may have of a budget: what the rest of the process and its

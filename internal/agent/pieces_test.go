@@ -39,13 +39,17 @@ func (s *site) sample(t *testing.T, labels profile.Labels) *recording {
 	s.have(t, 11)
 	r := s.task.recordings[0]
 	s.put(r, &sampled{take: r.instrument.Sampler().(*take)})
-	s.become(labels)
+	s.become(t, r, labels)
 	return r
 }
 
-// become has the number that is sampled be another process, which has ended.
-func (s *site) become(labels profile.Labels) {
-	s.residents.known[noProcess] = labels
+// become has the number that is sampled be another process, which has ended, once the windows
+// that were cut have their targets.
+func (s *site) become(t *testing.T, r *recording, labels profile.Labels) {
+	t.Helper()
+	cut := r.instrument.Sampler().(*sampled).n
+	testwait.Until(t, "what was cut has its targets", func() bool { return s.residents.asked() == cut })
+	s.residents.know(noProcess, labels)
 }
 
 // kept writes the windows that were spooled since the last call, such as "a 3 from 1 for 2s".
@@ -85,7 +89,7 @@ func TestNumberUsedAgain(t *testing.T) {
 	r := s.sample(t, instance("first"))
 	s.kept(t)
 	s.cutNow(t, r, early)
-	s.become(instance("second"))
+	s.become(t, r, instance("second"))
 	s.cutNow(t, r, early)
 	s.cutNow(t, r, atEdge)
 	if got, want := s.kept(t), []string{"first 1 from 1 for 3s", "second 5 from 1 for 3s"}; !slices.Equal(got, want) {
@@ -143,12 +147,12 @@ func TestCrewLetGo(t *testing.T) {
 	s.task.letGo(&task{limited: true})
 	s.task.chosen = nil
 	r.forget()
-	if r.meant(instance("first")) || !r.meant(instance("second")) {
+	if kept := r.kept()[0]; kept(instance("first")) || !kept(instance("second")) {
 		t.Errorf("remembered are %v", r.let)
 	}
 	s.task.limited = false
 	s.task.letGo(&task{limited: true})
-	if s.task.limited = true; !r.meant(instance("third")) || r.meant(profile.Labels{"service": "cart"}) {
+	if s.task.limited = true; !r.kept()[0](instance("third")) || r.kept()[0](profile.Labels{"service": "cart"}) {
 		t.Error("all instances of the service were meant, and nobody else")
 	}
 }

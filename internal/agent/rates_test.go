@@ -68,7 +68,7 @@ func stage(t *testing.T) *staged {
 func (s *staged) come(t *testing.T, service string, pid int) {
 	t.Helper()
 	labels := profile.Labels{"service": service, "instance": fmt.Sprint(pid - noProcess)}
-	s.residents.known[pid] = labels
+	s.residents.know(pid, labels)
 	s.residents.present[labels.String()] = &targets.Present{Labels: labels, PIDs: []int{pid}}
 	s.aim()
 	s.settle(t)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"time"
 
@@ -24,6 +25,8 @@ type recording struct {
 	edge       time.Time            // end of the window, or when the recording is started again
 	look       time.Time            // when to check how full the tables are; zero: never
 	turned     time.Time            // when the window began
+	cuts       int                  // so far
+	checked    chan struct{}        // closed when it is known how full the tables are; nil: nobody has asked
 	let        map[string]time.Time // targets that were chosen once, and until when
 	letAll     time.Time            // until when all matching targets were chosen; zero: they are, or never were
 	behind     bool                 // processes have become targets since the last cut
@@ -65,8 +68,7 @@ type cut struct {
 	namer   sampler.Namer
 	apart   bool
 	windows []*profile.Window
-	targets []pipeline.Targets // of each
-	clock   reading            // at the beginning of the next window
+	clock   reading // at the beginning of the next window
 	err     error
 }
 
@@ -90,10 +92,7 @@ func (c *conductor) start(r *recording) {
 	go func() {
 		defer c.options.Account.Begin(cputime.Following)()
 		s, err := c.options.Record(w)
-		select {
-		case c.started <- start{r, s, err}:
-		case <-c.gone:
-		}
+		send(c.started, start{r, s, err}, c.gone)
 	}()
 }
 
@@ -144,7 +143,7 @@ func (c *conductor) running(r *recording) {
 		r.late = false
 		r.task.beginLate()
 	}
-	wait := c.untilEdge(r)
+	wait := c.spending.untilEdge(r)
 	if r.task.id == builtinID && c.options.First > 0 {
 		wait = min(wait, c.options.First)
 		c.options.First = 0
@@ -157,12 +156,12 @@ func (c *conductor) running(r *recording) {
 
 // untilEdge returns the time until a window has to be cut to end at the next edge of the
 // clock. One that takes long to cut is not cut twice for one edge, however its lead changes.
-func (c *conductor) untilEdge(r *recording) time.Duration {
-	length, lead := c.spending.window(r.task), r.instrument.Lead()
+func (s *spending) untilEdge(r *recording) time.Duration {
+	length, lead := s.window(r.task), r.instrument.Lead()
 	if r.instrument.Delayed() {
 		length = r.task.profile.Window
 	}
-	wait := untilEdge(c.options.Now().Add(lead), length)
+	wait := untilEdge(s.options.Now().Add(lead), length)
 	if lead > 0 && wait < length/2 {
 		wait += length
 	}
@@ -172,7 +171,7 @@ func (c *conductor) untilEdge(r *recording) time.Duration {
 // turn ends the window of a recording at an edge of the clock. If an earlier cut has not
 // ended, the window ends after it.
 func (c *conductor) turn(r *recording) {
-	r.edge = time.Now().Add(c.untilEdge(r))
+	r.edge = time.Now().Add(c.spending.untilEdge(r))
 	if r.overdue = r.instrument.State() == state.Cutting; r.instrument.State() != state.Running {
 		return
 	}
@@ -187,11 +186,11 @@ func (c *conductor) turn(r *recording) {
 	c.cut(r, atEdge)
 }
 
-// cut cuts a window in another goroutine, which may take long, and identifies the targets
-// of its threads at once, while most of them still run.
+// cut cuts a window in another goroutine, which may take long.
 func (c *conductor) cut(r *recording, w why) {
 	d := cut{of: r, why: w, at: r.rates, namer: r.instrument.Namer(), apart: r.instrument.Delayed()}
 	r.behind = false
+	r.cuts++
 	if w == atEdge || w == atEnd || d.apart {
 		r.turned, d.at = time.Now(), r.swap()
 	}
@@ -204,13 +203,7 @@ func (c *conductor) cut(r *recording, w why) {
 		defer c.options.Account.Begin(cputime.Shipping)()
 		d.windows, d.err = s.Cut(sampler.Edge{First: w == toAim, Last: w == atEnd})
 		d.clock = c.shipper.reading()
-		for _, w := range d.windows {
-			d.targets = append(d.targets, pipeline.TargetsOf(w.Threads, c.census.Of(w.Threads)))
-		}
-		select {
-		case c.cuts <- d:
-		case <-c.gone:
-		}
+		send(c.cuts, d, c.gone)
 	}()
 }
 
@@ -249,8 +242,8 @@ func (c *conductor) hasCut(d cut) {
 func (c *conductor) hand(d cut) {
 	r := d.of
 	piece := &pipeline.Piece{}
-	for i, w := range d.windows {
-		piece.Cuts = append(piece.Cuts, &pipeline.Cut{Window: w, Targets: d.targets[i], Kept: r.kept(d.targets[i], c.census.Machine()), Rates: r.sampledAt(d.at), Namer: d.namer, Apart: d.apart})
+	for _, w := range d.windows {
+		piece.Cuts = append(piece.Cuts, &pipeline.Cut{Window: w, Identify: c.census.Of, Kept: r.kept(), Rates: r.sampledAt(d.at), Namer: d.namer, Apart: d.apart})
 	}
 	if d.why != early || d.apart || d.err != nil { // the window ends
 		r.forget()
@@ -264,38 +257,26 @@ func (c *conductor) hand(d cut) {
 		c.inFlight++
 	}
 	if r.line.Delivered == nil {
-		r.line.Delivered = func(done pipeline.Delivery) {
-			select {
-			case c.arrived <- delivery{r, done}:
-			case <-c.gone:
-			}
-		}
+		r.line.Delivered = func(done pipeline.Delivery) { send(c.arrived, delivery{r, done}, c.gone) }
 	}
 	c.pipeline.Add(&r.line, piece)
 }
 
-// kept lists the targets whose samples are kept: those that the task selects, or has
-// selected since the window began. nil: all.
-func (r *recording) kept(of pipeline.Targets, machine profile.Labels) map[string]bool {
-	if r.task.everything() || r.task.profile.All() && !r.letAll.IsZero() {
+// kept returns which targets' samples are kept: those that the task selects, or has
+// selected since the window began. nil: all. It goes on to say so, whatever the task selects
+// later.
+func (r *recording) kept() []pipeline.Kept {
+	t, let, letAll := *r.task, maps.Clone(r.let), !r.letAll.IsZero()
+	if t.everything() || t.profile.All() && letAll {
 		return nil
 	}
-	kept := map[string]bool{machine.String(): r.meant(machine)}
-	for _, target := range of {
-		if key := target.String(); !kept[key] {
-			kept[key] = r.meant(target)
+	return []pipeline.Kept{func(target profile.Labels) bool {
+		if t.means(target) {
+			return true
 		}
-	}
-	return kept
-}
-
-// meant reports whether the task selects a target, or did in this window.
-func (r *recording) meant(target profile.Labels) bool {
-	if r.task.means(target) {
-		return true
-	}
-	_, let := r.let[target.String()]
-	return (let || !r.letAll.IsZero()) && r.task.profile.Matches(target)
+		_, once := let[target.String()]
+		return (once || letAll) && t.profile.Matches(target)
+	}}
 }
 
 // forget deletes targets that were no longer chosen when the current window began, which may
@@ -344,7 +325,11 @@ func (c *conductor) close(r *recording) {
 	if s == nil {
 		return
 	}
+	checked := r.checked
 	c.closing.Go(func() {
+		if checked != nil {
+			<-checked // its tables are being read
+		}
 		if err := s.Close(); err != nil {
 			c.log.Error("end a recording", "task", r.Task, "error", err)
 		}
@@ -375,12 +360,37 @@ func (r *recording) nextLook(now time.Time) time.Time {
 	return now.Add(every)
 }
 
-// fills reports whether the window has to be cut before its edge, since the kernel's tables
-// fill up.
-func (r *recording) fills(now time.Time) bool {
-	if r.instrument.State() != state.Running || r.look.IsZero() || now.Before(r.look) {
-		return false
+// fullness is how full the tables of a recording are.
+type fullness struct {
+	of   *recording
+	cuts int // at the time
+	part float64
+}
+
+// check finds out in another goroutine how full the tables of a recording are, if it is time
+// to: a cut of another recording may hold them.
+func (r *recording) check(now time.Time, account *cputime.Account, tell func(fullness)) {
+	if r.instrument.State() != state.Running || r.look.IsZero() || now.Before(r.look) || r.checked != nil {
+		return
 	}
 	r.look = r.nextLook(now)
-	return r.instrument.Full() >= fullEnough
+	s, ended := r.instrument.Relieved(), make(chan struct{})
+	r.checked = ended
+	f := fullness{of: r, cuts: r.cuts}
+	go func() {
+		defer account.Begin(cputime.Following)()
+		f.part = s.Full()
+		close(ended)
+		tell(f)
+	}()
+}
+
+// hasFilled cuts a window before its edge if the kernel's tables fill up, unless it has been
+// cut meanwhile.
+func (c *conductor) hasFilled(f fullness) {
+	r := f.of
+	r.checked = nil
+	if r.instrument.State() == state.Running && r.cuts == f.cuts && f.part >= fullEnough {
+		c.cut(r, early)
+	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +24,25 @@ type site struct {
 
 // residents are who runs on a machine.
 type residents struct {
-	known   map[int]profile.Labels // of processes that were sampled
 	present map[string]*targets.Present
+
+	mu     sync.Mutex             // guards all below
+	known  map[int]profile.Labels // of processes that were sampled
+	lately int64                  // how often noProcess was asked for
+}
+
+// know sets the target of a process.
+func (r *residents) know(pid int, labels profile.Labels) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[pid] = labels
+}
+
+// asked returns how often noProcess was asked for.
+func (r *residents) asked() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lately
 }
 
 func (r *residents) Look() error { return nil }
@@ -47,7 +65,12 @@ func (r *residents) Choose(means func(profile.Labels) bool) (meant []*targets.Pr
 }
 
 func (r *residents) Of(threads []profile.Thread) (all []profile.Labels) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, t := range threads {
+		if t.PID == noProcess {
+			r.lately++
+		}
 		labels, ok := r.known[t.PID]
 		if !ok {
 			labels = profile.Labels{"node": "n", "service": t.Process}

@@ -343,9 +343,10 @@ func TestRelieve(t *testing.T) {
 		now = now.Add(time.Second)
 		b.machine.full = full
 		for range 2 { // not again at once
-			if r.fills(now) {
-				a.cutNow(t, r, early)
+			if r.check(now, nil, func(f fullness) { a.filled <- f }); r.checked != nil {
+				a.hasFilled(<-a.filled)
 			}
+			a.settle(t)
 		}
 	}
 	if b.machine.next != 2 || b.spool.Stats().Records != 0 {

@@ -22,14 +22,22 @@ type Piece struct {
 // Cut is a window as it came from a sampler.
 type Cut struct {
 	Window  *profile.Window
-	Targets Targets         // of its processes, when it was cut
-	Kept    map[string]bool // the targets that the task means; nil: all
-	Rates   *Rates          // at which it was sampled; nil: not by time
-	Namer   sampler.Namer   // nil: it has its names
+	Targets Targets       // of its processes, soon after it was cut; nil: Identify finds them
+	Kept    []Kept        // targets whose samples are kept are kept by one of these; none: all are
+	Rates   *Rates        // at which it was sampled; nil: not by time
+	Namer   sampler.Namer // nil: it has its names
+
+	// Identify returns the targets of threads: target i is that of thread i. It may take
+	// long.
+	Identify func([]profile.Thread) []profile.Labels
+
 	// Apart means that each window of a cut is of a profiler of its own: it covers its own
 	// time, and has lost what its one target has.
 	Apart bool
 }
+
+// Kept reports whether samples of a target are kept.
+type Kept func(profile.Labels) bool
 
 // Rates are those of a window's targets.
 type Rates struct {
@@ -67,9 +75,10 @@ func (p *Piece) add(c *Cut) bool {
 }
 
 // absorb merges a later cut into c, if that loses nothing: not if a process has become
-// one of another target, or if other things were measured.
+// one of another target, or if other things were measured. Processes that have not been
+// identified yet are as in a longer window.
 func (c *Cut) absorb(o *Cut) bool {
-	if c.Apart != o.Apart || c.Namer != o.Namer || (c.Kept == nil) != (o.Kept == nil) || !c.Targets.agree(o.Targets, c.Apart) {
+	if c.Apart != o.Apart || c.Namer != o.Namer || (c.Kept == nil) != (o.Kept == nil) || !c.sameTargets(o) {
 		return false
 	}
 	w, err := profile.Merge(c.Window, o.Window)
@@ -77,14 +86,25 @@ func (c *Cut) absorb(o *Cut) bool {
 		return false
 	}
 	c.Window = w
-	maps.Copy(c.Targets, o.Targets)
-	if c.Kept != nil {
-		maps.Copy(c.Kept, o.Kept)
+	if c.Targets != nil {
+		maps.Copy(c.Targets, o.Targets)
 	}
+	c.Kept = append(c.Kept, o.Kept...)
 	if c.Rates != nil && o.Rates != nil {
 		c.Rates.absorb(o.Rates)
 	}
 	return true
+}
+
+// sameTargets reports whether the targets of both cuts can be those of one window.
+func (c *Cut) sameTargets(o *Cut) bool {
+	switch {
+	case (c.Targets == nil) != (o.Targets == nil):
+		return false
+	case c.Targets == nil:
+		return !c.Apart || maps.Equal(programsOf(c.Window.Threads), programsOf(o.Window.Threads))
+	}
+	return c.Targets.agree(o.Targets, c.Apart)
 }
 
 // absorb keeps what both have in common, target by target.

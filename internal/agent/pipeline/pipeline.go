@@ -1,10 +1,12 @@
 // Package pipeline turns what recordings cut into records on disk, apart from whatever keeps time.
 //
-//	Add -> queue of each line -> prune -> symbolize -> refine -> split -> seal -> spool -> Line.Delivered
+//	Add -> queue -> identify -> queue -> prune -> symbolize -> refine -> split -> seal -> spool -> Line.Delivered
 //
-// Each stage is a goroutine. Add never waits: where the queue of a line is full, its next
-// window is merged into the one that waits, and counted (Merged). So a download of debug
-// information, or a slow disk, makes windows longer and later, and loses none.
+// Each stage is a goroutine. Add never waits, nor does it merge: where a queue has no more
+// room for a line, the queue merges its next window into the one that waits, and counts it
+// (Merged). So a slow /proc, a download of debug information, or a slow disk makes windows
+// longer and later, and loses none. Processes are identified apart from what follows, since
+// they may end while names are waited for.
 package pipeline
 
 import (
@@ -46,8 +48,6 @@ type Line struct {
 	// the last stage.
 	Delivered func(Delivery)
 
-	waiting []*Piece // guarded by the pipeline's mutex
-
 	// Of the stage that splits alone:
 	balances balances
 	parts    [][]*profile.Window // of the window that is not complete yet, a slice per cut
@@ -64,10 +64,6 @@ type Delivery struct {
 	Unspent profile.Cost // what no part carries, since there is none
 }
 
-// mostWaiting is how many pieces of a line wait for the first stage. A piece of a busy
-// machine can have a megabyte.
-const mostWaiting = 4
-
 // Pipeline runs the stages. Use New.
 type Pipeline struct {
 	options Options
@@ -75,24 +71,22 @@ type Pipeline struct {
 	work    context.Context // ends when names are no longer waited for
 	giveUp  context.CancelFunc
 
-	mu     sync.Mutex // guards all below, and what waits in lines
-	more   *sync.Cond // the queue is not empty, or closed
-	queue  []*Line    // a line for each piece that waits, oldest first
-	closed bool
-	merged uint64
+	added, identified *queue // what waits for its targets, and what has them
 }
 
 // New prepares a pipeline, which does nothing until Start.
 func New(o Options) *Pipeline {
-	p := &Pipeline{options: o}
-	p.more = sync.NewCond(&p.mu)
-	return p
+	return &Pipeline{options: o, added: newQueue(), identified: newQueue()}
 }
 
 // Start starts the stages. They go on until Finish, also when the context has ended;
 // it only carries values.
 func (p *Pipeline) Start(ctx context.Context) {
 	p.work, p.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	for _, q := range []*queue{p.added, p.identified} {
+		p.stages.Go(func() { q.shorten(&p.options) })
+	}
+	p.stages.Go(p.identify)
 	pieces := make(chan *job)
 	p.stages.Go(func() { p.feed(pieces) })
 	pruned := p.stage(pieces, p.prune)
@@ -118,61 +112,34 @@ func (p *Pipeline) stage(in <-chan *job, do func(*job) bool) <-chan *job {
 	return out
 }
 
-// feed hands pieces to the first stage, those of all lines in the order in which they came.
+// feed hands pieces that have their targets to the stages that follow.
 func (p *Pipeline) feed(out chan<- *job) {
 	defer close(out)
 	for {
-		p.mu.Lock()
-		for len(p.queue) == 0 && !p.closed {
-			p.more.Wait()
-		}
-		if len(p.queue) == 0 {
-			p.mu.Unlock()
+		line, piece := p.identified.take()
+		if piece == nil {
 			return
 		}
-		l := p.queue[0]
-		p.queue = p.queue[1:]
-		piece := l.waiting[0]
-		l.waiting = l.waiting[1:]
-		p.mu.Unlock()
-		out <- &job{line: l, Piece: piece}
+		out <- &job{line: line, Piece: piece}
 	}
 }
 
-// Add queues a piece, which the pipeline owns from then on. It never waits.
+// Add queues a piece, which the pipeline owns from then on. It waits for nothing.
 func (p *Pipeline) Add(l *Line, piece *Piece) {
 	if piece.Ends != nil {
 		piece.windows = 1
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(l.waiting); n >= mostWaiting {
-		if l.waiting[n-1].absorb(piece) {
-			p.merged++
-			p.options.Log.Warn("merge a window into the one before it: naming and the disk do not keep up", "task", l.Task)
-		}
-		return
-	}
-	l.waiting = append(l.waiting, piece)
-	p.queue = append(p.queue, l)
-	p.more.Signal()
+	p.added.put(l, piece)
 }
 
 // Merged returns how many windows were merged into the ones before them, since those
 // still waited.
-func (p *Pipeline) Merged() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.merged
-}
+func (p *Pipeline) Merged() uint64 { return p.added.mergedSoFar() + p.identified.mergedSoFar() }
 
-// Finish has all that was added come through, and closes done then. Names are waited for
-// no longer than patience: then windows are kept without.
+// Finish has all that was added come through, and closes done then. Targets and names are
+// waited for no longer than patience: then windows are kept with what is known.
 func (p *Pipeline) Finish(patience time.Duration) (done <-chan struct{}) {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.more.Signal()
+	p.added.close()
 	ended := make(chan struct{})
 	timer := time.AfterFunc(patience, p.giveUp)
 	go func() {

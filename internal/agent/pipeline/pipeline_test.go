@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -130,11 +131,7 @@ func TestSlowNames(t *testing.T) {
 	if got, _ := w.spooled(t); got != 0 {
 		t.Errorf("%d samples are there without names", got)
 	}
-	w.mu.Lock()
-	if n := len(w.line.waiting); n > mostWaiting {
-		t.Errorf("%d pieces wait", n)
-	}
-	w.mu.Unlock()
+	w.settled(t)
 	close(names.released)
 	<-w.Finish(testwait.Longest(t))
 	got, bundles := w.spooled(t)
@@ -155,6 +152,18 @@ func TestSlowNames(t *testing.T) {
 	}
 	if all != windows || cost != windows*time.Second {
 		t.Errorf("%d windows are delivered, which cost %v; want %d of a second each", all, cost, windows)
+	}
+}
+
+// settled waits until no queue has too much.
+func (w *works) settled(t *testing.T) {
+	t.Helper()
+	for _, q := range []*queue{w.added, w.identified} {
+		testwait.Until(t, "what waits is merged", func() bool {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return len(q.waiting) <= mostWaiting
+		})
 	}
 }
 
@@ -197,6 +206,71 @@ func TestNumberReused(t *testing.T) {
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestSlowTargets has /proc take minutes to say whose processes were sampled, or for ever:
+// windows are merged meanwhile, and none is lost.
+func TestSlowTargets(t *testing.T) {
+	for name, answers := range map[string]bool{"late": true, "never": false} {
+		t.Run(name, func(t *testing.T) {
+			w, released := newWorks(t, Line{}), make(chan struct{})
+			identify := func(threads []profile.Thread) []profile.Labels {
+				<-released
+				each := make([]profile.Labels, len(threads))
+				for i, thread := range threads {
+					each[i] = profile.Labels{"service": "service of " + thread.Process}
+				}
+				return each
+			}
+			const windows, every = 60, 3
+			want := map[string]int64{}
+			for i := range windows {
+				b := profile.NewBuilder(profile.Head{Start: time.Unix(int64(i), 0), Duration: time.Second, Types: []profile.ValueType{profile.CPUTime(1)}})
+				process := fmt.Sprint(i % every)
+				thread := b.Thread(profile.Thread{PID: 1 + i%every, TID: 1, Process: process, Exact: profile.Exact{CPU: 1}})
+				b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), Thread: thread, N: 1, Values: []int64{1}})
+				w.Add(w.line, &Piece{Cuts: []*Cut{{Window: b.Window(), Identify: identify}}, Ends: &profile.Head{}})
+				service := "service of " + process
+				if !answers {
+					service = process
+				}
+				want[service]++
+			}
+			w.settled(t)
+			patience := testwait.Longest(t)
+			if answers {
+				close(released)
+			} else {
+				t.Cleanup(func() { close(released) })
+				patience = 10 * time.Millisecond
+			}
+			<-w.Finish(patience)
+			got, exact, all := map[string]int64{}, int64(0), 0
+			for _, d := range w.delivered {
+				all += d.Windows
+				for _, part := range d.Parts {
+					got[part.Target["service"]] += part.N()
+					exact += int64(part.Exact.CPU)
+				}
+			}
+			if !maps.Equal(got, want) || exact != windows || all != windows || w.Merged() == 0 {
+				t.Errorf("%v, want %v; %d ns exactly, %d windows, %d of them merged", got, want, exact, all, w.Merged())
+			}
+		})
+	}
+}
+
+// TestApartUnidentified has other profilers' windows of two processes wait for their targets:
+// each covers its own time, so that they are not merged with each other.
+func TestApartUnidentified(t *testing.T) {
+	of := func(pid int) *Cut {
+		b := profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(1)}})
+		b.Thread(profile.Thread{PID: pid, TID: pid, Process: "x"})
+		return &Cut{Window: b.Window(), Apart: true}
+	}
+	if of(1).absorb(of(2)) || !of(1).absorb(of(1)) {
+		t.Error("windows are merged by process")
 	}
 }
 

@@ -1,15 +1,18 @@
 package pipeline
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"atys.dev/atys/internal/health"
+	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/refine"
 	"atys.dev/atys/internal/prune"
+	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
 )
 
@@ -21,7 +24,48 @@ type job struct {
 	records [][]byte          // from seal on
 }
 
-// prune comes first, so that no other stage works for what it leaves out.
+// identify finds the targets of pieces, until there are no more.
+func (p *Pipeline) identify() {
+	defer p.identified.close()
+	for {
+		line, piece := p.added.take()
+		if piece == nil {
+			return
+		}
+		for _, c := range piece.Cuts {
+			if c.Targets == nil {
+				c.Targets = TargetsOf(c.Window.Threads, p.targetsOf(c))
+			}
+		}
+		p.identified.put(line, piece)
+	}
+}
+
+// targetsOf returns the targets of a cut's threads. If they are waited for no longer,
+// processes are known by their names, as those that ended before they were looked at.
+func (p *Pipeline) targetsOf(c *Cut) []profile.Labels {
+	threads := c.Window.Threads
+	result := make(chan []profile.Labels, 1)
+	go func() {
+		defer p.options.Account.Begin(cputime.Shipping)()
+		result <- c.Identify(threads)
+	}()
+	select {
+	case targets := <-result:
+		return targets
+	case <-p.work.Done():
+	}
+	p.options.Log.Warn("keep a window without knowing its targets: the agent ends, and /proc takes too long")
+	targets := make([]profile.Labels, len(threads))
+	for i := range threads {
+		targets[i] = maps.Clone(p.options.Machine)
+		targets[i][store.ServiceLabel] = wire.FitLabel(threads[i].Process)
+	}
+	return targets
+}
+
+// prune comes before all that takes long, so that no other stage works for what it leaves
+// out.
 func (p *Pipeline) prune(j *job) bool {
 	for _, c := range j.Cuts {
 		if j.line.Pruning > 0 {
@@ -115,8 +159,8 @@ func (c *Cut) keep(parts []*profile.Window, machine profile.Labels) []*profile.W
 		return parts
 	}
 	return slices.DeleteFunc(parts, func(part *profile.Window) bool {
-		key := part.Target.String()
-		return !c.Kept[key] && (key != machine.String() || len(part.Losses) == 0)
+		kept := slices.ContainsFunc(c.Kept, func(k Kept) bool { return k(part.Target) })
+		return !kept && (part.Target.String() != machine.String() || len(part.Losses) == 0)
 	})
 }
 

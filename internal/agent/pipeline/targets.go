@@ -27,6 +27,15 @@ func TargetsOf(threads []profile.Thread, each []profile.Labels) Targets {
 	return all
 }
 
+// programsOf returns the processes of threads.
+func programsOf(threads []profile.Thread) map[program]bool {
+	all := map[program]bool{}
+	for i := range threads {
+		all[programOf(&threads[i])] = true
+	}
+	return all
+}
+
 // each returns the targets of threads.
 func (t Targets) each(threads []profile.Thread) []profile.Labels {
 	each := make([]profile.Labels, len(threads))

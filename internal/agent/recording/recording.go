@@ -155,8 +155,8 @@ func (r *Recording) Namer() sampler.Namer { return r.namer }
 // Relievable reports whether windows can be cut early, and merged.
 func (r *Recording) Relievable() bool { return r.full != nil }
 
-// Full returns how full the sampler's tables are, from 0 to 1.
-func (r *Recording) Full() float64 { return r.full.Full() }
+// Relieved returns what says how full the sampler's tables are.
+func (r *Recording) Relieved() sampler.Relievable { return r.full }
 
 // Spent returns what samples have cost outside of this process since it was opened.
 func (r *Recording) Spent() (bpf, interrupts time.Duration, err error) {

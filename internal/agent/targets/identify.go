@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"atys.dev/atys/internal/lang"
@@ -20,7 +21,7 @@ type identities struct {
 	detector *lang.Detector
 	common   profile.Labels // of all targets: the node, and the labels of the machine
 	known    map[int]*identity
-	keep     time.Duration // how long a process is remembered that nobody asks for
+	keep     atomic.Int64 // for how many ns a process is remembered that nobody asks for
 	round    int
 }
 
@@ -62,7 +63,9 @@ var errYoung = errors.New("young")
 func newIdentities(node string, labels profile.Labels) *identities {
 	common := profile.Labels{"node": node}
 	maps.Copy(common, labels)
-	return &identities{detector: &lang.Detector{}, common: common, known: map[int]*identity{}, keep: keepUnasked}
+	ids := &identities{detector: &lang.Detector{}, common: common, known: map[int]*identity{}}
+	ids.keep.Store(int64(keepUnasked))
+	return ids
 }
 
 // machine returns the target of what belongs to no process.
@@ -80,7 +83,7 @@ func (ids *identities) service(name string) profile.Labels {
 func (ids *identities) begin() {
 	ids.round++
 	for pid, id := range ids.known {
-		if time.Since(id.asked) > ids.keep {
+		if time.Since(id.asked) > time.Duration(ids.keep.Load()) {
 			delete(ids.known, pid)
 		}
 	}

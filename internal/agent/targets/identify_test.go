@@ -187,3 +187,28 @@ func TestEndedWithin(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyReadersWait has /proc take long: what is known already is known at once.
+func TestOnlyReadersWait(t *testing.T) {
+	c := NewCensus("here", nil)
+	if err := c.Look(); err != nil {
+		t.Fatal(err)
+	}
+	c.reading.Lock() // as whoever reads of a process that does not answer
+	defer c.reading.Unlock()
+	known := make(chan int)
+	go func() {
+		c.Keep(time.Hour)
+		all, _ := c.List()
+		meant, _ := c.Choose(func(profile.Labels) bool { return true })
+		known <- len(all) - len(meant)
+	}()
+	select {
+	case differ := <-known:
+		if differ != 0 {
+			t.Errorf("%d targets are listed, but not chosen", differ)
+		}
+	case <-time.After(testwait.Longest(t)):
+		t.Fatal("it waits for /proc")
+	}
+}

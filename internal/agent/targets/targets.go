@@ -13,12 +13,14 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// Census lists the targets of this machine. It is safe for concurrent use: a cut names
-// the targets of its threads while others look at what runs.
+// Census lists the targets of this machine. It is safe for concurrent use. Only Look and Of
+// read /proc, which may take long: nothing else waits for them.
 type Census struct {
-	mu sync.Mutex // guards all below
+	reading sync.Mutex // held while /proc is read; guards the identities
 	*identities
-	present  map[string]*Present // by labels
+
+	mu       sync.Mutex          // guards all below; nothing is waited for while it is held
+	present  map[string]*Present // by labels; never changed, but replaced
 	reported string              // the targets that List returned last
 }
 
@@ -46,36 +48,46 @@ func (c *Census) Machine() profile.Labels { return c.machine() } // never change
 // Keep sets the length of the longest window: a process that has ended is remembered
 // until the window in which it ran has been cut.
 func (c *Census) Keep(window time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keep = window + keepUnasked
+	c.keep.Store(int64(window + keepUnasked))
 }
 
 // Look lists what runs, and forgets what ended long ago.
 func (c *Census) Look() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	pids, err := c.fs.PIDs()
+	present, err := c.read()
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.present = present
+	return nil
+}
+
+// read lists what runs.
+func (c *Census) read() (map[string]*Present, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	pids, err := c.fs.PIDs()
+	if err != nil {
+		return nil, err
+	}
 	c.begin()
 	slices.Sort(pids)
-	clear(c.present)
+	present := map[string]*Present{}
 	for _, pid := range pids {
 		labels, ok := c.lasting(pid, young)
 		if !ok {
 			continue
 		}
 		key := labels.String()
-		p := c.present[key]
+		p := present[key]
 		if p == nil {
 			p = &Present{Labels: labels}
-			c.present[key] = p
+			present[key] = p
 		}
 		p.PIDs = append(p.PIDs, pid)
 	}
-	return nil
+	return present, nil
 }
 
 // Choose returns the targets that are meant, and the processes of all others.
@@ -118,8 +130,8 @@ func (c *Census) List() (all []*atysv1.Target, changed bool) {
 
 // Of returns the targets of threads: target i is that of thread i.
 func (c *Census) Of(threads []profile.Thread) []profile.Labels {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.reading.Lock()
+	defer c.reading.Unlock()
 	c.begin()
 	all := make([]profile.Labels, len(threads))
 	for i, t := range threads {
