@@ -197,6 +197,15 @@ func (m *Machine) name(ctx context.Context, w *profile.Window) (*profile.Window,
 	return w, err
 }
 
+// kernelName returns the function at a kernel address; "": it has no name.
+func (m *Machine) kernelName(address uint64) string {
+	frames, ok := m.kernel.Frames(m.kernel.Location(address))
+	if !ok {
+		return ""
+	}
+	return frames[0].Function
+}
+
 func (m *Machine) addFile(f unwind.File) { m.names.AddFile(f.BuildID, f.Path, f.Open) }
 
 // anonymous names code that a process made at run time, by what its runtime may

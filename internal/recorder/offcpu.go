@@ -30,7 +30,7 @@ func (m *Machine) StartOffCPU(targets Targets, mayAsk bool) (*OffCPU, error) {
 	var err error
 	r.sampler, err = offcpu.New(offcpu.Options{
 		Unwinder: m.unwinder, Tracker: m.tracker, Log: m.log, All: targets.All, PIDs: targets.PIDs, Threads: true,
-		OnFile: m.addFile, Kernel: m.kernel.Location, Named: m.unwinder.Name,
+		OnFile: m.addFile, Kernel: m.kernel.Location, KernelName: m.kernelName, Named: m.unwinder.Name,
 		Anonymous: func(pid int, address uint64) (profile.Location, []profile.Frame) {
 			return m.anonymous(pid, address, mayAsk)
 		},

@@ -66,10 +66,11 @@ static __always_inline bool this_cpu(u32 *number)
 	return true;
 }
 
-/* The buffer being filled. */
+/* The buffer being filled, which the number of the window says: nothing else can disagree
+ * with it. */
 static __always_inline u32 active_buffer(struct shared *shared)
 {
-	return READ_ONCE(shared->control.active) & 1;
+	return READ_ONCE(shared->control.windows) & 1;
 }
 
 /* Begins a sample, which end_sample ends: user space waits for it before it drains a
@@ -158,16 +159,10 @@ static __always_inline u64 store_kernel_stack(u32 buffer, const u64 *frames, lon
 	return store_stack(buffer, hash, frames, n, END_COMPLETE) ? hash : STACK_LOST;
 }
 
-/* How many of the innermost kernel frames are the sampler's own; a sampler defines it before
- * it includes this. */
-#ifndef SKIP_KERNEL_FRAMES
-#define SKIP_KERNEL_FRAMES 0
-#endif
-
 /* The kernel's part of the current stack. */
 static __always_inline u64 kernel_stack(void *ctx, struct scratch *s, u32 buffer)
 {
-	return store_kernel_stack(buffer, s->kernel, bpf_get_stack(ctx, s->kernel, MAX_KERNEL_FRAMES * 8, SKIP_KERNEL_FRAMES));
+	return store_kernel_stack(buffer, s->kernel, bpf_get_stack(ctx, s->kernel, MAX_KERNEL_FRAMES * 8, 0));
 }
 
 /* The user's part of the current stack. */

@@ -60,10 +60,8 @@ struct arena_map {
 
 /* What user space and programs share without system calls. */
 struct control {
-	u32 active;	  /* the buffer being filled: 0 or 1 */
-	u32 unused;
 	u64 window_start; /* bpf_ktime_get_ns at the last swap */
-	u64 windows;	  /* swaps so far */
+	u64 windows;	  /* swaps so far; the buffer being filled is that of its lowest bit */
 };
 
 /* A CPU's samples, in a cache line of its own. */
@@ -75,7 +73,7 @@ struct cpu_samples {
 
 struct shared {
 	struct control control;
-	u64 pad[5];
+	u64 pad[6];
 	struct cpu_samples cpu[MAX_CPUS];
 };
 

@@ -11,7 +11,6 @@
 #include "kernel.h"
 #include <bpf/bpf_tracing.h>
 #define WALKS_LANGUAGES
-#define SKIP_KERNEL_FRAMES 3 /* this program, what runs it, and __schedule */
 #include "aggregator.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -172,16 +171,19 @@ int BPF_PROG(on_switched_in, bool is_switch)
 	struct scratch *s = only(&scratches);
 	struct pending *p = only(&pendings);
 	u32 cpu = 0, tgid = task->tgid;
-	if (!shared || !waiting || !s || !p || !this_cpu(&cpu) || !keep_of(tgid, active_buffer(shared)))
-		return 0;
-	struct absence *a = bpf_task_storage_get(&absences, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!a)
+	if (!shared || !waiting || !s || !p || !this_cpu(&cpu))
 		return 0;
 	struct cpu_samples *samples = &shared->cpu[cpu];
-	/* the window is read once the sample has begun: Cut waits for those */
+	/* the window is read once the sample has begun: Cut waits for those. All of the sample
+	 * goes by its number */
 	samples->entered += 1;
 	u64 windows = READ_ONCE(shared->control.windows);
-	u32 buffer = active_buffer(shared);
+	u32 buffer = windows & 1;
+	if (!keep_of(tgid, buffer))
+		goto out;
+	struct absence *a = bpf_task_storage_get(&absences, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!a)
+		goto out;
 	u64 now = bpf_ktime_get_ns(), runtime = task->se.sum_exec_runtime, delay = task->sched_info.run_delay;
 	u64 since = __sync_lock_test_and_set(&a->since, now);
 	u64 ran = runtime - a->runtime, queued = delay - a->run_delay;
@@ -242,13 +244,14 @@ int cut_waits(struct bpf_iter__task *ctx)
 	struct edge_stack *stack = only(&edge_stacks);
 	if (!task || !shared || !waiting || !stack || task->flags & PF_KTHREAD)
 		return 0;
-	u32 tgid = task->tgid, buffer = active_buffer(shared);
+	u64 windows = READ_ONCE(shared->control.windows);
+	u32 tgid = task->tgid, buffer = windows & 1;
 	if (!keep_of(tgid, buffer))
 		return 0;
 	struct absence *a = bpf_task_storage_get(&absences, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!a)
 		return 0;
-	u64 now = bpf_ktime_get_ns(), windows = shared->control.windows, since = a->since;
+	u64 now = bpf_ktime_get_ns(), since = a->since;
 	bool known = since && windows - a->window <= 1;
 	struct task_struct___offcpu *state = (void *)task;
 	if (known && (state->on_cpu || state->__state == 0 || task->exit_state)) {

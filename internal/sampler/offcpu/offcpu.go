@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +49,10 @@ type Options struct {
 	PIDs    []int   // and all their descendants from now on
 	Threads bool    // keep threads apart
 	Walks   float64 // budget of stack walks a second; 0: DefaultWalks
+
+	// KernelName returns the function at a kernel address; "": it is not known. nil: none is,
+	// and stacks begin with the frames of the scheduler.
+	KernelName func(address uint64) string
 
 	// See table.Options.
 	OnFile    func(unwind.File)
@@ -105,7 +111,7 @@ func (s *Sampler) load() (err error) {
 	if s.table, err = table.New(table.Options{
 		Unwinder: o.Unwinder, Tracker: o.Tracker, Log: o.Log, All: o.All, PIDs: o.PIDs, Threads: o.Threads, OffCPU: true,
 		Squares: []float64{1 << 20, 1}, Context: contextOf,
-		OnFile: o.OnFile, Kernel: o.Kernel, Anonymous: o.Anonymous, Named: o.Named}); err != nil {
+		OnFile: o.OnFile, Kernel: o.Kernel, Skip: o.switching, Anonymous: o.Anonymous, Named: o.Named}); err != nil {
 		return err
 	}
 	if err := table.Load(s.table, spec, &s.objects, nil); err != nil {
@@ -121,6 +127,31 @@ func (s *Sampler) load() (err error) {
 	}
 	return nil
 }
+
+// switching returns how many of the innermost kernel frames show how threads are switched,
+// which is the same for all waits: our program, what runs it, and the scheduler. How many there
+// are depends on the kernel, and on how many programs run at its tracepoint. Stacks at edges
+// have none: the kernel leaves out all functions that it counts as the scheduler's, which are
+// some more.
+func (o *Options) switching(innermost []uint64) (n int) {
+	if o.KernelName == nil {
+		return 0
+	}
+	for i, address := range innermost {
+		if name, _, _ := strings.Cut(o.KernelName(address), "."); name == "__schedule" {
+			n = i + 1
+			break
+		}
+	}
+	for n < len(innermost) && scheduler.MatchString(o.KernelName(innermost[n])) {
+		n++
+	}
+	return n
+}
+
+// scheduler matches functions through which threads come to __schedule, whatever they do. A
+// compiler adds a suffix to those that it has changed, such as ".isra.0".
+var scheduler = regexp.MustCompile(`^(schedule|schedule_preempt_disabled|schedule_rtlock|(dynamic_)?preempt_schedule(_\w+)?|(__|dynamic_)cond_resched)(\..*)?$`)
 
 // contextOf is the context of a reason.
 func contextOf(reason, _ uint16) profile.Context {

@@ -264,7 +264,7 @@ func (d *drainer) appendFrames(t *Table, b *profile.Builder, arena *kernelArena,
 	if uint64(at)+1+uint64(n) > uint64(len(arena.Words)) {
 		return profile.EndLost
 	}
-	for words := arena.Words[at+1 : at+1+n]; len(words) > 0; {
+	for words := t.skip(arena.Words[at+1 : at+1+n]); len(words) > 0; {
 		key, taken := unwind.KeyOf(words, pid)
 		met := &d.lately[key.Hash()%lately]
 		if met.key != key {
@@ -274,6 +274,27 @@ func (d *drainer) appendFrames(t *Table, b *profile.Builder, arena *kernelArena,
 		words = words[taken:]
 	}
 	return end
+}
+
+// mostSkipped bounds how many frames can be left out of a stack.
+const mostSkipped = 16
+
+// skip leaves out the innermost kernel frames of some words, as the sampler says.
+func (t *Table) skip(words []uint64) []uint64 {
+	if t.options.Skip == nil {
+		return words
+	}
+	var addresses []uint64
+	rests := [][]uint64{words}
+	for rest := words; len(rest) > 0 && len(addresses) < mostSkipped; {
+		f, taken := unwind.DecodeFrames(rest)
+		if !f.Kernel {
+			break
+		}
+		rest = rest[taken:]
+		addresses, rests = append(addresses, f.Offset), append(rests, rest)
+	}
+	return rests[t.options.Skip(addresses)]
 }
 
 // meet gives the places of the first frame of some words.

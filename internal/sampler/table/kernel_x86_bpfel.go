@@ -69,12 +69,10 @@ type kernelShared struct {
 	_       structs.HostLayout
 	Control struct {
 		_           structs.HostLayout
-		Active      uint32
-		Unused      uint32
 		WindowStart uint64
 		Windows     uint64
 	}
-	Pad [5]uint64
+	Pad [6]uint64
 	Cpu [512]struct {
 		_       structs.HostLayout
 		Entered uint64

@@ -52,6 +52,7 @@ type Options struct {
 
 	OnFile    func(unwind.File)                                                 // each file that code was seen in
 	Kernel    func(address uint64) profile.Location                             // what a kernel address is
+	Skip      func(innermost []uint64) int                                      // how many of a stack's kernel frames are left out; nil: none
 	Anonymous func(pid int, address uint64) (profile.Location, []profile.Frame) // what code without a file is
 
 	// Named tells what a language's frame shows, the calls inlined there innermost
@@ -91,7 +92,7 @@ type Table struct {
 	members, former map[int]bool // of the cgroup: since the last edge, and at that edge
 
 	mu        sync.Mutex // guards all below: one Cut at a time; taken before the tracker's lock
-	active    uint32
+	active    uint32 // the buffer that is filled: the lowest bit of the number of windows
 	began     time.Time
 	beganMono uint64
 	seen      [kernelCounterCOUNTERS]uint64
@@ -236,12 +237,10 @@ func (t *Table) Cut(plan Plan, then func(*Edge)) (*Edge, error) {
 	if err := t.Targets.apply(orKeepAll(plan), 1-t.active); err != nil {
 		return nil, err
 	}
-	t.active = 1 - t.active
 	now, mono := time.Now(), bpf.Clock(unix.CLOCK_MONOTONIC)
 	control := &t.shared.Value.Control
 	atomic.StoreUint64(&control.WindowStart, mono)
-	atomic.AddUint64(&control.Windows, 1)
-	atomic.StoreUint32(&control.Active, t.active)
+	t.active = uint32(atomic.AddUint64(&control.Windows, 1) & 1)
 	e.Head = profile.Head{Start: t.began, Duration: time.Duration(mono - t.beganMono), Slot: t.options.Slot}
 	then(e)
 	var err error
