@@ -141,14 +141,15 @@ func New(o Options) (*Agent, error) {
 		o.Usage = own.usage
 	}
 	a := &Agent{options: o, log: o.Log, began: o.Now()}
-	if o.Spool != nil {
-		a.before = o.Spool.Stats().All()
-	}
 	var run profile.Run
 	if _, err := rand.Read(run[:]); err != nil {
 		return nil, fmt.Errorf("name this run: %w", err)
 	}
 	a.conductor = newConductor(&a.options, run, own)
+	if o.Spool != nil {
+		a.life.settle(o.Spool.Lose)
+		a.before = o.Spool.Stats().All()
+	}
 	return a, nil
 }
 

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/agent/budget"
+	"atys.dev/atys/internal/agent/pipeline"
 	state "atys.dev/atys/internal/agent/recording"
+	"atys.dev/atys/internal/agent/targets"
 	"atys.dev/atys/internal/spec"
 )
 
@@ -22,7 +24,7 @@ func (c *conductor) govern(now time.Time) {
 	s := &c.spending
 	s.look = now.Add(untilEdge(c.options.Now(), budget.Soon))
 	s.measure(c.tasks)
-	c.life.noteSoon(s.usage)
+	c.life.noteSoon(s.usage, open(c.tasks))
 	if s.since.IsZero() {
 		s.restart(now.Add(startUp))
 	}
@@ -41,6 +43,16 @@ func (c *conductor) govern(now time.Time) {
 	s.lately = l.Spent
 	s.restart(now)
 	c.carryOut(s.governor.Decide(l, c.options.Now()))
+}
+
+// open counts windows of tiny targets that go on.
+func open(tasks []*task) (n int) {
+	for _, t := range tasks {
+		for _, r := range t.recordings {
+			n += r.open
+		}
+	}
+	return n
 }
 
 func laterOf(a, b time.Time) time.Time {
@@ -193,6 +205,27 @@ func (s *spending) window(t *task) time.Duration {
 	return t.profile.Window
 }
 
+// commands returns what is made of the short-lived commands of a recording. all says that it
+// keeps samples of all targets. Others keep what their tasks select, and rates that adapt are
+// those of targets: both know commands by their labels.
+func (s *spending) commands(r *recording, all bool) targets.Commands {
+	if !all || r.aims() {
+		return targets.Commands{}
+	}
+	return targets.Commands{Within: s.window(r.task), Together: s.governor.Together}
+}
+
+// long returns how long windows of the recording's tiny targets may be. Policies decide on rates
+// window by window, and those of other profilers have their own time.
+func (s *spending) long(r *recording) pipeline.Long {
+	l := pipeline.Long{Every: s.window(r.task), Times: budget.Longest}
+	if r.adapts() || r.instrument.Delayed() || !l.Longer() {
+		return pipeline.Long{}
+	}
+	l.Times = s.governor.Long
+	return l
+}
+
 // shortest returns the length of the shortest windows that are being filled, or wait to be
 // shipped; 0: none are.
 func (s *spending) shortest(tasks []*task) (shortest time.Duration) {
@@ -232,6 +265,8 @@ func (s *spending) state() string {
 	add(g.Naming > 0, "naming limited to %.2g%% of a core", 100*g.Naming)
 	add(g.Events > 0, "process events read every %v", g.Events)
 	add(g.Heap > 0, "garbage collected less often")
+	add(g.Together, "short-lived commands as one target")
+	add(g.Long > 0, "windows of tiny targets up to %d times as long", g.Long)
 	restrained := strings.Join(parts, ", ")
 	if g.Exceeded() {
 		return strings.TrimSuffix(fmt.Sprintf("over the budget (%s) with nothing left to restrain; %s", s.budget(), restrained), "; ")

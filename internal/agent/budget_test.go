@@ -13,6 +13,7 @@ import (
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/internal/spool"
 )
 
 // spender is an agent at whose hand nothing goes on by itself: time, and what it
@@ -236,22 +237,30 @@ func TestOwnUsage(t *testing.T) {
 func TestLife(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "life")
 	log := slog.New(slog.DiscardHandler)
-	l := newLife(name, log)
-	l.note(Usage{Memory: 123e6})
+	lost := 0
+	next := func() *life {
+		l := newLife(name, log)
+		l.settle(func(all spool.Losses) { lost += all.Unkept })
+		return l
+	}
+	l := next()
 	if l.last != "" {
 		t.Errorf("the first life: %q", l.last)
 	}
-	if l = newLife(name, log); !strings.Contains(l.last, "it held 123 MB") {
-		t.Errorf("after one that was killed: %q", l.last)
+	l.note(Usage{Memory: 123e6}, 7)
+	for range 2 { // and is killed before it has noted anything
+		if l = next(); !strings.Contains(l.last, "it held 123 MB") || lost != 7 {
+			t.Errorf("after one that was killed: %q, %d windows lost", l.last, lost)
+		}
 	}
 	l.end()
-	if l = newLife(name, log); l.last != "" {
-		t.Errorf("after one that ended: %q", l.last)
+	if l = next(); l.last != "" || lost != 7 {
+		t.Errorf("after one that ended: %q, %d windows lost", l.last, lost)
 	}
 	if err := os.WriteFile(name, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l = newLife(name, log); l.last == "" {
+	if l = next(); l.last == "" {
 		t.Error("half a note tells nothing")
 	}
 }

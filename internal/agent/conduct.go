@@ -61,7 +61,7 @@ type population interface {
 	Keep(window time.Duration)
 	Machine() profile.Labels
 	Choose(means func(profile.Labels) bool) (meant []*targets.Present, others []int)
-	Of(threads []profile.Thread) []profile.Labels
+	Of(threads []profile.Thread, commands targets.Commands) (all []profile.Labels, brief int)
 	List() (all []*atysv1.Target, changed bool)
 }
 
@@ -399,10 +399,12 @@ func (c *conductor) delivered(d delivery) {
 	r, t := d.of, d.of.task
 	c.inFlight -= d.Windows
 	r.inFlight -= d.Windows
+	r.open = d.Open
 	c.spooled = max(c.spooled, d.Bundle)
 	if t.phase == phaseEnding {
 		t.last = max(t.last, d.Bundle)
 	}
+	c.spending.shipped.Add(budget.Shipped{Windows: len(d.Parts), Brief: d.Brief, Tiny: d.Tiny})
 	if len(d.Parts) == 0 { // the next window carries the cost
 		c.spending.refund(r, d.Unspent)
 		return

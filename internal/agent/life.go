@@ -8,21 +8,25 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"atys.dev/atys/internal/spool"
 )
 
 // life is a file that is there while an agent runs: one that finds it was killed
 // before, and tells what it held then. Nobody tells who is killed for memory.
 type life struct {
-	name string // "": there is none
-	log  *slog.Logger
-	file sync.Mutex // held while it is written
-	last string     // how the one before ended, if not as it should
+	name   string // "": there is none
+	log    *slog.Logger
+	file   sync.Mutex // held while it is written
+	last   string     // how the one before ended, if not as it should
+	before lived      // what that held at last
 }
 
 // lived is what the file holds.
 type lived struct {
 	At     time.Time `json:"at"`
 	Memory int64     `json:"memoryBytes"`
+	Open   int       `json:"openWindows,omitempty"` // of tiny targets, which went on beyond their cut
 }
 
 func newLife(name string, log *slog.Logger) *life {
@@ -31,36 +35,49 @@ func newLife(name string, log *slog.Logger) *life {
 		return l
 	}
 	data, err := os.ReadFile(name)
-	var before lived
-	switch {
+	switch before := &l.before; {
 	case errors.Is(err, fs.ErrNotExist):
 		return l
-	case err != nil || json.Unmarshal(data, &before) != nil:
+	case err != nil || json.Unmarshal(data, before) != nil:
 		l.last = "it was killed"
 	default:
 		l.last = "it was killed after " + before.At.UTC().Format(time.RFC3339) + ", when it held " + megabytes(before.Memory)
 	}
-	log.Warn("the previous run was killed, perhaps for memory", "at", before.At, "bytes", before.Memory)
+	log.Warn("the previous run was killed, perhaps for memory", "at", l.before.At, "bytes", l.before.Memory)
 	return l
 }
 
+// settle counts the windows that an agent had in memory when it was killed, once: there may be
+// fewer by what it had spooled since it noted that.
+func (l *life) settle(lose func(spool.Losses)) {
+	if l.before.Open == 0 {
+		return
+	}
+	lose(spool.Losses{Unkept: l.before.Open})
+	l.before.Open = 0
+	l.write(l.before)
+}
+
 // noteSoon is note without waiting for the disk. One that is under way is enough.
-func (l *life) noteSoon(u Usage) {
+func (l *life) noteSoon(u Usage, open int) {
 	if !l.file.TryLock() {
 		return
 	}
 	go func() {
 		defer l.file.Unlock()
-		l.note(u)
+		l.note(u, open)
 	}()
 }
 
-// note says what is held now.
-func (l *life) note(u Usage) {
-	if l.name == "" {
-		return
+// note says what is held now, with the windows that go on beyond their cut.
+func (l *life) note(u Usage, open int) {
+	if l.name != "" {
+		l.write(lived{time.Now(), u.Memory, open})
 	}
-	data, err := json.Marshal(lived{time.Now(), u.Memory})
+}
+
+func (l *life) write(is lived) {
+	data, err := json.Marshal(is)
 	if err == nil {
 		err = os.WriteFile(l.name, data, 0o600)
 	}

@@ -22,6 +22,7 @@ type recording struct {
 	instrument state.Recording
 	line       pipeline.Line
 	inFlight   int                  // windows in the pipeline
+	open       int                  // windows of tiny targets that go on
 	edge       time.Time            // end of the window, or when the recording is started again
 	look       time.Time            // when to check how full the tables are; zero: never
 	turned     time.Time            // when the window began
@@ -241,9 +242,11 @@ func (c *conductor) hasCut(d cut) {
 // kept.
 func (c *conductor) hand(d cut) {
 	r := d.of
-	piece := &pipeline.Piece{}
+	piece, kept := &pipeline.Piece{Last: d.why == atEnd || d.err != nil, Long: c.spending.long(r)}, r.kept()
+	commands := c.spending.commands(r, kept == nil)
+	identify := func(threads []profile.Thread) ([]profile.Labels, int) { return c.census.Of(threads, commands) }
 	for _, w := range d.windows {
-		piece.Cuts = append(piece.Cuts, &pipeline.Cut{Window: w, Identify: c.census.Of, Kept: r.kept(), Rates: r.sampledAt(d.at), Namer: d.namer, Apart: d.apart})
+		piece.Cuts = append(piece.Cuts, &pipeline.Cut{Window: w, Identify: identify, Kept: kept, Rates: r.sampledAt(d.at), Namer: d.namer, Apart: d.apart})
 	}
 	if d.why != early || d.apart || d.err != nil { // the window ends
 		r.forget()

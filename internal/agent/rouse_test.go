@@ -64,7 +64,7 @@ func (r *residents) Choose(means func(profile.Labels) bool) (meant []*targets.Pr
 	return meant, others
 }
 
-func (r *residents) Of(threads []profile.Thread) (all []profile.Labels) {
+func (r *residents) Of(threads []profile.Thread, _ targets.Commands) (all []profile.Labels, brief int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range threads {
@@ -77,7 +77,7 @@ func (r *residents) Of(threads []profile.Thread) (all []profile.Labels) {
 		}
 		all = append(all, labels)
 	}
-	return all
+	return all, 0
 }
 
 func newSite(t *testing.T, window time.Duration) *site {

@@ -26,6 +26,8 @@ type spending struct {
 	before map[cputime.Cause]time.Duration // and causes then
 	lately map[cputime.Cause]float64       // of a core, before the last decision
 
+	shipped budget.Shipped // since then
+
 	decisions []budget.Decision      // the latest, the oldest of them first
 	taken     map[budget.Knob]uint64 // decisions since the agent began
 	stops     int                    // of recordings
@@ -153,7 +155,7 @@ func (s *spending) refund(r *recording, cost profile.Cost) {
 
 // load returns what was used since the last decision, and what rates were asked for.
 func (s *spending) load(tasks []*task, now time.Time) budget.Load {
-	l := budget.Load{Spent: map[cputime.Cause]float64{}, Memory: s.usage.Memory}
+	l := budget.Load{Spent: map[cputime.Cause]float64{}, Memory: s.usage.Memory, Shipped: s.shipped}
 	l.Asks, l.Most = asks(tasks)
 	l.For = now.Sub(s.since)
 	if elapsed := l.For.Seconds(); elapsed > 0 {
@@ -166,5 +168,5 @@ func (s *spending) load(tasks []*task, now time.Time) budget.Load {
 
 // restart begins the interval of the next decision.
 func (s *spending) restart(from time.Time) {
-	s.since, s.before = from, maps.Clone(s.causes)
+	s.since, s.before, s.shipped = from, maps.Clone(s.causes), budget.Shipped{}
 }

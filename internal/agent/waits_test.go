@@ -27,10 +27,10 @@ func (s *stuck) Look() error {
 	return s.Census.Look()
 }
 
-func (s *stuck) Of(threads []profile.Thread) []profile.Labels {
+func (s *stuck) Of(threads []profile.Thread, commands targets.Commands) ([]profile.Labels, int) {
 	s.did.Add(1)
 	<-s.released
-	return s.Census.Of(threads)
+	return s.Census.Of(threads, commands)
 }
 
 // choked is a machine that does not say how full it is before it is released.

@@ -51,7 +51,7 @@ const (
 	LossSpoolLimit  LossReason = "dropped by the spool's limit"
 	LossSpoolDamage LossReason = "damaged in the spool"
 	LossRefused     LossReason = "refused by the server"
-	LossUnkept      LossReason = "kept nowhere" // the disk was full and the server unreachable
+	LossUnkept      LossReason = "kept nowhere" // the disk was full and the server unreachable, or the agent was killed
 
 	// Windows, or stretches of a series, that the server could not read when it rolled up
 	// the others. The rolled-up window counts them.

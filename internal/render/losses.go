@@ -52,7 +52,7 @@ var wordsOf = map[profile.LossReason]lossWords{
 	profile.LossSpoolLimit:   {ofNothing, "never arrived", "dropped by the spool's limit"},
 	profile.LossSpoolDamage:  {ofNothing, "never arrived", "damaged in the spool"},
 	profile.LossRefused:      {ofNothing, "never arrived", "refused by the server"},
-	profile.LossUnkept:       {ofNothing, "never arrived", "kept nowhere: the disk was full and the server away"},
+	profile.LossUnkept:       {ofNothing, "never arrived", "kept nowhere: the disk was full and the server away, or the agent was killed"},
 	profile.LossStoreDamage:  {ofNothing, "damaged", "damaged in the store"},
 }
 

@@ -1,7 +1,9 @@
 // Package budget decides what an agent does to stay within its budget: pure, with what it cost passed in.
 //
 //	what each cause took since the last decision -> Governor.Decide
-//	   over the budget: the largest cause is restrained by its own knob, then the next
+//	   over the budget: fewer windows, if that helps: short-lived commands as one target, then
+//	      longer windows for tiny targets
+//	   still over: the largest cause is restrained by its own knob, then the next
 //	      other          -> garbage is collected less often, where there is memory
 //	      tables, naming -> a share of a core, which a token bucket hands out
 //	      following      -> longer pauses between readings of process events
@@ -47,6 +49,19 @@ type Load struct {
 	Memory int64                     // bytes, now
 	Asks   []Ask
 	Most   float64 // Hz that one may be asked for at once, by a policy; 0: none of them has one
+	Shipped
+}
+
+// Shipped counts windows of targets since the last decision.
+type Shipped struct {
+	Windows int // that were shipped
+	Brief   int // of commands that are gone within a window, whether or not these are one target
+	Tiny    int // of targets with few samples, before they are made longer
+}
+
+// Add adds windows.
+func (s *Shipped) Add(o Shipped) {
+	s.Windows, s.Brief, s.Tiny = s.Windows+o.Windows, s.Brief+o.Brief, s.Tiny+o.Tiny
 }
 
 // Cores is what all causes took together.
@@ -88,19 +103,21 @@ type Knob string
 
 // The knobs. None is what a decision turns that finds nothing left to turn.
 const (
-	Frequency Knob = "frequency"         // Hz that no recording is above
-	Tables    Knob = "tables"            // of a core, for building unwinding tables
-	Naming    Knob = "naming"            // of a core, for symbolizing
-	Events    Knob = "events"            // seconds between two readings of process events
-	Windows   Knob = "windows"           // part of their length that windows have
-	Caches    Knob = "caches"            // are dropped
-	Collector Knob = "garbage collector" // percent of the live heap that is allocated between two collections
+	Frequency Knob = "frequency"            // Hz that no recording is above
+	Tables    Knob = "tables"               // of a core, for building unwinding tables
+	Naming    Knob = "naming"               // of a core, for symbolizing
+	Events    Knob = "events"               // seconds between two readings of process events
+	Windows   Knob = "windows"              // part of their length that windows have
+	Caches    Knob = "caches"               // are dropped
+	Collector Knob = "garbage collector"    // percent of the live heap that is allocated between two collections
+	Commands  Knob = "short-lived commands" // 1: those of a unit or container are one target
+	Tiny      Knob = "tiny targets"         // how many times as long as others their windows may be
 	None      Knob = "none"
 )
 
 // Knobs lists all of them.
 func Knobs() []Knob {
-	return []Knob{Frequency, Tables, Naming, Events, Windows, Caches, Collector, None}
+	return []Knob{Frequency, Tables, Naming, Events, Windows, Caches, Collector, Commands, Tiny, None}
 }
 
 // Decision is one step, and why. From and To are in the knob's own terms; 0 is
@@ -122,7 +139,7 @@ func (d *Decision) Relaxes() bool {
 		return d.To < d.From
 	case Windows:
 		return d.To > d.From
-	case Collector:
+	case Collector, Commands, Tiny:
 		return d.To == 0
 	case None:
 		return d.From != 0
@@ -152,7 +169,13 @@ func (k Knob) value(v float64) string {
 	switch {
 	case k == Frequency && v == 0:
 		return "as asked for"
-	case k == Collector && v == 0, k == Tables && v == 0, k == Naming && v == 0, k == Events && v == 0:
+	case k == Commands && v == 0:
+		return "each a target"
+	case k == Commands:
+		return "one target"
+	case k == Tiny && v != 0:
+		return fmt.Sprintf("windows up to %g times as long", v)
+	case k == Tiny, k == Collector && v == 0, k == Tables && v == 0, k == Naming && v == 0, k == Events && v == 0:
 		return "as usual"
 	case k == Collector:
 		return fmt.Sprintf("%g%%", v)
@@ -176,4 +199,7 @@ type Limits struct {
 	Events time.Duration // between two readings of process events; 0: as is usual
 	Heap   int           // percent that the heap may grow by between two collections of garbage; 0: as is usual
 	Short  bool          // windows are half as long: they are in memory until they are cut
+
+	Together bool // short-lived commands of a unit or container are one target
+	Long     int  // how many times as long windows of tiny targets may be; 0: as long as all
 }

@@ -41,6 +41,9 @@ const (
 	Soon   = 10 * time.Second // where it is far too much, or something is restrained
 )
 
+// Longest is how many windows of others one of a tiny target may be: see Limits.Long.
+const Longest = 6
+
 // Governor keeps an agent within its budget. Its zero value has none and limits
 // nothing.
 type Governor struct {
@@ -55,6 +58,7 @@ type Governor struct {
 	sampling float64 // and for sampling
 	patience int     // how many it takes; 0: as at first
 	raised   bool    // rates, at last
+	parted   bool    // windows that were fewer, at last
 	full     int     // decisions in a row with too much memory
 	debt     float64 // core-seconds that were taken too much
 }
@@ -142,10 +146,12 @@ func (s *step) memory() {
 	}
 }
 
-// restrain has the causes that take most take less, until the rest fits.
+// restrain has windows be fewer, and then the causes that take most take less, until the
+// rest fits.
 func (s *step) restrain() {
 	s.room = 0
 	excess := s.cores - aim*s.may
+	excess -= s.merge(excess)
 	for _, cause := range s.largest() {
 		if excess <= worth*s.Budget.Cores && len(s.all) > 0 {
 			break
@@ -157,6 +163,51 @@ func (s *step) restrain() {
 	}
 	s.Over = true
 	s.decide(string(s.largest()[0]), None, 0, 0, s.because(s.largest()[0]))
+}
+
+// merge has fewer windows be shipped, if that helps, and returns how much less that takes. It
+// comes before all other knobs: no sample, name or exact time is lost by it, while each of those
+// makes answers less certain. Commands come first. Each of them has a series that ends at once,
+// also on the server, and what it was stays in the names of its threads. Longer windows make
+// targets known later: they come where that is not enough.
+func (s *step) merge(excess float64) (saved float64) {
+	tiny := s.load.Tiny
+	if brief := s.perWindow() * float64(s.load.Brief); !s.Together && brief >= worth*s.Budget.Cores {
+		s.decide(string(cputime.Shipping), Commands, 0, 1, s.because(cputime.Shipping))
+		s.Together, saved = true, brief
+		tiny = max(tiny-s.load.Brief, 0) // nearly all commands have few samples
+	}
+	enough := saved > 0 && excess-saved <= worth*s.Budget.Cores
+	if less := s.perWindow() * float64(tiny) * (1 - 1.0/Longest); !enough && s.Long == 0 && less >= worth*s.Budget.Cores {
+		s.decide(string(cputime.Shipping), Tiny, 0, Longest, s.because(cputime.Shipping))
+		s.Long, saved = Longest, saved+less
+	}
+	if saved > 0 && s.parted {
+		s.patience, s.parted = min(2*max(s.patience, patience), mostPatience), false
+	}
+	return saved
+}
+
+// perWindow returns what shipping took for a window, of a core.
+func (s *step) perWindow() float64 {
+	return s.load.Spent[cputime.Shipping] / float64(max(s.load.Windows, 1))
+}
+
+// part has windows be as many as is usual, if there is room for them: first as long as all,
+// then of each command.
+func (s *step) part(room float64) {
+	switch {
+	case s.Long > 0:
+		if s.perWindow()*float64(s.load.Tiny) <= room {
+			s.decide(string(cputime.Shipping), Tiny, float64(s.Long), 0, s.roomWhy())
+			s.Long, s.parted = 0, true
+		}
+	case s.Together:
+		if s.perWindow()*float64(s.load.Brief) <= room {
+			s.decide(string(cputime.Shipping), Commands, 1, 0, s.roomWhy())
+			s.Together, s.parted = false, true
+		}
+	}
 }
 
 // largest lists causes by what they took, the largest first.
@@ -283,8 +334,11 @@ func (s *step) relax() {
 	room -= s.collect(room)
 	s.release(cputime.Naming, Naming, &s.Naming, room)
 	s.release(cputime.Tables, Tables, &s.Tables, room)
+	if len(s.all) == 0 { // what makes answers more certain comes first
+		s.part(room)
+	}
 	if s.Limits == (Limits{}) {
-		s.For, s.patience, s.raised = Nothing, 0, false
+		s.For, s.patience, s.raised, s.parted = Nothing, 0, false, false
 	}
 }
 

@@ -15,8 +15,11 @@ type Piece struct {
 	// Ends has what is known of the window that ends with this piece: instances, clock,
 	// cost, farewell. nil: the window goes on.
 	Ends *profile.Head
+	Last bool // no window of the recording follows
+	Long Long // how long windows of tiny targets may be; zero: as long as all
 
 	windows int // that end with it
+	brief   int // targets in it that are of short-lived commands only
 }
 
 // Cut is a window as it came from a sampler.
@@ -27,9 +30,9 @@ type Cut struct {
 	Rates   *Rates        // at which it was sampled; nil: not by time
 	Namer   sampler.Namer // nil: it has its names
 
-	// Identify returns the targets of threads: target i is that of thread i. It may take
-	// long.
-	Identify func([]profile.Thread) []profile.Labels
+	// Identify returns the targets of threads: target i is that of thread i. brief is how many
+	// of them are, or would be without that, of short-lived commands only. It may take long.
+	Identify func([]profile.Thread) (targets []profile.Labels, brief int)
 
 	// Apart means that each window of a cut is of a profiler of its own: it covers its own
 	// time, and has lost what its one target has.
@@ -53,7 +56,8 @@ func (p *Piece) absorb(next *Piece) (merged bool) {
 			p.Cuts = append(p.Cuts, c)
 		}
 	}
-	p.windows += next.windows
+	p.windows, p.brief = p.windows+next.windows, p.brief+next.brief
+	p.Last, p.Long = next.Last, next.Long
 	switch {
 	case p.Ends == nil:
 		p.Ends = next.Ends

@@ -52,6 +52,9 @@ type Line struct {
 	balances balances
 	parts    [][]*profile.Window // of the window that is not complete yet, a slice per cut
 	extent   *profile.Head       // their time; nil: each has its own
+	brief    int                 // targets in them that are of short-lived commands only
+	tiny     longer              // windows of tiny targets that go on
+	ended    profile.Head        // of the window that ended last
 }
 
 // Delivery is what became of a window: its targets' parts are safe in the spool, or
@@ -60,6 +63,9 @@ type Delivery struct {
 	Windows int // that were cut, if some were merged into one
 	Parts   []*profile.Window
 	Summary health.Summary
+	Brief   int          // targets that are of short-lived commands only, as if each were one
+	Tiny    int          // targets with few samples, whose windows may go on
+	Open    int          // those whose windows do
 	Bundle  spool.ID     // 0: there was nothing to spool
 	Unspent profile.Cost // what no part carries, since there is none
 }
@@ -71,12 +77,13 @@ type Pipeline struct {
 	work    context.Context // ends when names are no longer waited for
 	giveUp  context.CancelFunc
 
-	added, identified *queue // what waits for its targets, and what has them
+	added, identified *queue         // what waits for its targets, and what has them
+	lines             map[*Line]bool // of the stage that splits alone: those with windows of tiny targets that go on
 }
 
 // New prepares a pipeline, which does nothing until Start.
 func New(o Options) *Pipeline {
-	return &Pipeline{options: o, added: newQueue(), identified: newQueue()}
+	return &Pipeline{options: o, added: newQueue(), identified: newQueue(), lines: map[*Line]bool{}}
 }
 
 // Start starts the stages. They go on until Finish, also when the context has ended;
@@ -89,16 +96,17 @@ func (p *Pipeline) Start(ctx context.Context) {
 	p.stages.Go(p.identify)
 	pieces := make(chan *job)
 	p.stages.Go(func() { p.feed(pieces) })
-	pruned := p.stage(pieces, p.prune)
-	named := p.stage(pruned, p.symbolize)
-	refined := p.stage(named, p.refine)
-	split := p.stage(refined, p.split)
-	sealed := p.stage(split, p.seal)
-	p.stage(sealed, p.spool)
+	pruned := p.stage(pieces, p.prune, nil)
+	named := p.stage(pruned, p.symbolize, nil)
+	refined := p.stage(named, p.refine, nil)
+	split := p.stage(refined, p.split, p.rest)
+	sealed := p.stage(split, p.seal, nil)
+	p.stage(sealed, p.spool, nil)
 }
 
-// stage starts a goroutine that passes on jobs for which do returns true.
-func (p *Pipeline) stage(in <-chan *job, do func(*job) bool) <-chan *job {
+// stage starts a goroutine that passes on jobs for which do returns true, and after the last
+// one what rest returns.
+func (p *Pipeline) stage(in <-chan *job, do func(*job) bool, rest func() []*job) <-chan *job {
 	out := make(chan *job, 1)
 	p.stages.Go(func() {
 		defer close(out)
@@ -107,6 +115,12 @@ func (p *Pipeline) stage(in <-chan *job, do func(*job) bool) <-chan *job {
 			if do(j) {
 				out <- j
 			}
+		}
+		if rest == nil {
+			return
+		}
+		for _, j := range rest() {
+			out <- j
 		}
 	})
 	return out

@@ -215,13 +215,13 @@ func TestSlowTargets(t *testing.T) {
 	for name, answers := range map[string]bool{"late": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
 			w, released := newWorks(t, Line{}), make(chan struct{})
-			identify := func(threads []profile.Thread) []profile.Labels {
+			identify := func(threads []profile.Thread) ([]profile.Labels, int) {
 				<-released
 				each := make([]profile.Labels, len(threads))
 				for i, thread := range threads {
 					each[i] = profile.Labels{"service": "service of " + thread.Process}
 				}
-				return each
+				return each, 0
 			}
 			const windows, every = 60, 3
 			want := map[string]int64{}

@@ -21,6 +21,9 @@ type job struct {
 	*Piece
 	line    *Line
 	parts   []*profile.Window // from split on: of the whole window, one of each target
+	length  time.Duration     // of the window; 0: each part has its own
+	tiny    int               // targets with few samples in it
+	open    int               // those whose windows go on
 	records [][]byte          // from seal on
 }
 
@@ -34,7 +37,9 @@ func (p *Pipeline) identify() {
 		}
 		for _, c := range piece.Cuts {
 			if c.Targets == nil {
-				c.Targets = TargetsOf(c.Window.Threads, p.targetsOf(c))
+				targets, brief := p.targetsOf(c)
+				c.Targets = TargetsOf(c.Window.Threads, targets)
+				piece.brief += brief
 			}
 		}
 		p.identified.put(line, piece)
@@ -43,25 +48,29 @@ func (p *Pipeline) identify() {
 
 // targetsOf returns the targets of a cut's threads. If they are waited for no longer,
 // processes are known by their names, as those that ended before they were looked at.
-func (p *Pipeline) targetsOf(c *Cut) []profile.Labels {
-	threads := c.Window.Threads
-	result := make(chan []profile.Labels, 1)
+func (p *Pipeline) targetsOf(c *Cut) (targets []profile.Labels, brief int) {
+	type found struct {
+		targets []profile.Labels
+		brief   int
+	}
+	threads, result := c.Window.Threads, make(chan found, 1)
 	go func() {
 		defer p.options.Account.Begin(cputime.Shipping)()
-		result <- c.Identify(threads)
+		targets, brief := c.Identify(threads)
+		result <- found{targets, brief}
 	}()
 	select {
-	case targets := <-result:
-		return targets
+	case f := <-result:
+		return f.targets, f.brief
 	case <-p.work.Done():
 	}
 	p.options.Log.Warn("keep a window without knowing its targets: the agent ends, and /proc takes too long")
-	targets := make([]profile.Labels, len(threads))
+	targets = make([]profile.Labels, len(threads))
 	for i := range threads {
 		targets[i] = maps.Clone(p.options.Machine)
 		targets[i][store.ServiceLabel] = wire.FitLabel(threads[i].Process)
 	}
-	return targets
+	return targets, 0
 }
 
 // prune comes before all that takes long, so that no other stage works for what it leaves
@@ -145,11 +154,41 @@ func (p *Pipeline) split(j *job) bool {
 		}
 		l.gather(parts, nil)
 	}
+	l.brief += j.brief
 	if j.Ends == nil {
 		return false
 	}
-	j.parts = l.whole()
+	j.brief, l.brief = l.brief, 0
+	p.end(j)
 	return true
+}
+
+// end ends the window of a line. Those of tiny targets may go on.
+func (p *Pipeline) end(j *job) {
+	l := j.line
+	extent := l.extent
+	j.parts = l.whole()
+	if extent != nil { // else each part has its own time, or there is none
+		j.length = extent.Duration
+		j.parts, j.tiny = l.tiny.lengthen(j.parts, extent, j.Long, p.options.Machine)
+	}
+	if j.Last {
+		j.parts = append(j.parts, l.tiny.all()...)
+	}
+	l.ended, j.open = *j.Ends, len(l.tiny)
+	if delete(p.lines, l); len(l.tiny) > 0 {
+		p.lines[l] = true
+	}
+}
+
+// rest ends the windows that still go on when there are no more pieces.
+func (p *Pipeline) rest() (jobs []*job) {
+	for l := range p.lines {
+		ends := l.ended
+		ends.Cost = profile.Cost{}
+		jobs = append(jobs, &job{line: l, Piece: &Piece{Ends: &ends, Last: true}, parts: l.tiny.all()})
+	}
+	return jobs
 }
 
 // keep leaves out what the task does not mean, and the machine's own part unless it
@@ -267,7 +306,7 @@ func (p *Pipeline) record(w *profile.Window) []byte {
 
 // spool keeps records on disk. Those that it does not take are shipped from memory.
 func (p *Pipeline) spool(j *job) bool {
-	d := Delivery{Windows: j.windows, Parts: j.parts}
+	d := Delivery{Windows: j.windows, Parts: j.parts, Brief: j.brief, Tiny: j.tiny, Open: j.open}
 	if len(j.parts) == 0 {
 		d.Unspent = j.Ends.Cost
 	}
@@ -279,6 +318,9 @@ func (p *Pipeline) spool(j *job) bool {
 		}
 	}
 	d.Summary = health.Summarize(j.parts, p.options.Now())
+	if j.length > 0 { // longer windows of tiny targets do not have others be late
+		d.Summary.Length = min(d.Summary.Length, j.length)
+	}
 	j.line.Delivered(d)
 	return false
 }

@@ -23,19 +23,22 @@ type identities struct {
 	known    map[int]*identity
 	keep     atomic.Int64 // for how many ns a process is remembered that nobody asks for
 	round    int
+	listed   time.Time // when the last list of what runs was begun
 }
 
 // identity is a process, as long as it runs the same program.
 type identity struct {
-	started time.Duration // since boot; another time means that the number was reused
-	program uint64        // proc.Stat.Stack; another value means another program
-	age     time.Duration // when its labels were read
-	kernel  bool          // it is a kernel thread
-	labels  profile.Labels
-	inode   uint64    // of its directory when it was checked; see proc.FS.Inode
-	until   time.Time // when to check again that it is the same, and no zombie
-	round   int       // in which it was last seen
-	asked   time.Time
+	started  time.Duration // since boot; another time means that the number was reused
+	program  uint64        // proc.Stat.Stack; another value means another program
+	age      time.Duration // when its labels were read
+	kernel   bool          // it is a kernel thread
+	labels   profile.Labels
+	together profile.Labels // the target that it is part of if it is a short-lived command
+	gone     bool           // it has ended
+	inode    uint64         // of its directory when it was checked; see proc.FS.Inode
+	until    time.Time      // when to check again that it is the same, and no zombie
+	round    int            // in which it was last seen
+	asked    time.Time
 }
 
 const (
@@ -102,7 +105,7 @@ func (ids *identities) target(pid int, process string) profile.Labels {
 	case id == nil: // it ended before it was looked at
 		return ids.service(process)
 	}
-	id.round, id.asked = ids.round, time.Now()
+	id.round, id.asked, id.gone = ids.round, time.Now(), true
 	return id.labels // it has ended: what is known of it still applies
 }
 
@@ -129,7 +132,7 @@ func (ids *identities) see(pid int, process string, age time.Duration) (*identit
 		}
 		id.inode = inode
 	}
-	id.round, id.asked = ids.round, now
+	id.round, id.asked, id.gone = ids.round, now, false
 	return id, nil
 }
 
@@ -148,13 +151,13 @@ func (ids *identities) check(pid int, process string, least time.Duration) (*ide
 		}
 		id = &identity{started: stat.Started, program: stat.Stack, age: age, kernel: kernel, labels: ids.service("kernel")}
 		if !kernel {
-			id.labels, _ = ids.look(pid, cmp.Or(process, stat.Comm))
+			id.labels, id.together, _ = ids.look(pid, cmp.Or(process, stat.Comm))
 		}
 		ids.known[pid] = id
 	} else if stat.Stack != 0 && (stat.Stack != id.program || outgrown(id.age, age)) {
 		id.kernel = kernel
-		if labels, ok := ids.look(pid, stat.Comm); ok { // else it has ended meanwhile
-			id.labels, id.program, id.age = labels, stat.Stack, age
+		if labels, together, ok := ids.look(pid, stat.Comm); ok { // else it has ended meanwhile
+			id.labels, id.together, id.program, id.age = labels, together, stat.Stack, age
 		}
 	}
 	id.until = time.Now().Add(trust(age))
@@ -162,21 +165,18 @@ func (ids *identities) check(pid int, process string, least time.Duration) (*ide
 }
 
 // look labels a process by the smallest lasting thing that it belongs to: its container,
-// its unit, else its program. Of one that has ended only the name is known.
-func (ids *identities) look(pid int, process string) (labels profile.Labels, ok bool) {
+// its unit, else its program. Of one that has ended only the name is known. together is the
+// target that it is part of if it is a short-lived command.
+func (ids *identities) look(pid int, process string) (labels, together profile.Labels, ok bool) {
 	labels = ids.service(process)
 	runtimes, _ := ids.detector.Detect(pid) // what cannot be read has no known runtime
 	service, err := ids.detector.Service(pid, runtimes)
 	if err != nil {
-		return labels, false
+		return labels, ids.service(ShortLived), false
 	}
-	for name, value := range map[string]string{
+	set(labels, map[string]string{
 		"service": service.Name, "instance": service.Instance, "container": service.Container, "unit": service.Unit, "k8s.pod.uid": service.PodUID,
-	} {
-		if value != "" {
-			labels[name] = wire.FitLabel(value)
-		}
-	}
+	})
 	if exe, err := ids.fs.Exe(pid); err == nil && service.Container == "" {
 		labels["executable"] = wire.FitLabel(filepath.Base(exe.Path))
 	}
@@ -186,5 +186,5 @@ func (ids *identities) look(pid int, process string) (labels profile.Labels, ok 
 			break
 		}
 	}
-	return labels, true
+	return labels, ids.ownerOf(service), true
 }

@@ -182,10 +182,15 @@ func TestEndedWithin(t *testing.T) {
 		c := NewCensus("here", nil)
 		c.Keep(window)
 		c.known[pid] = &identity{labels: profile.Labels{"service": "shop"}, asked: time.Now().Add(-30 * time.Minute)}
-		if got := c.Of([]profile.Thread{{PID: pid, Process: "perl"}})[0]["service"]; got != want {
+		if got := serviceOf(c, profile.Thread{PID: pid, Process: "perl"}); got != want {
 			t.Errorf("in a window of %v it is of %s, want %s", window, got, want)
 		}
 	}
+}
+
+func serviceOf(c *Census, t profile.Thread) string {
+	all, _ := c.Of([]profile.Thread{t}, Commands{})
+	return all[0]["service"]
 }
 
 // TestOnlyReadersWait has /proc take long: what is known already is known at once.

@@ -53,7 +53,7 @@ func (c *Census) Keep(window time.Duration) {
 
 // Look lists what runs, and forgets what ended long ago.
 func (c *Census) Look() error {
-	present, err := c.read()
+	present, err := c.list()
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (c *Census) Look() error {
 	return nil
 }
 
-// read lists what runs.
-func (c *Census) read() (map[string]*Present, error) {
+// list reads what runs.
+func (c *Census) list() (map[string]*Present, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	pids, err := c.fs.PIDs()
@@ -73,7 +73,7 @@ func (c *Census) read() (map[string]*Present, error) {
 	}
 	c.begin()
 	slices.Sort(pids)
-	present := map[string]*Present{}
+	present, began := map[string]*Present{}, time.Now()
 	for _, pid := range pids {
 		labels, ok := c.lasting(pid, young)
 		if !ok {
@@ -87,6 +87,7 @@ func (c *Census) read() (map[string]*Present, error) {
 		}
 		p.PIDs = append(p.PIDs, pid)
 	}
+	c.listed = began
 	return present, nil
 }
 
@@ -128,14 +129,31 @@ func (c *Census) List() (all []*atysv1.Target, changed bool) {
 	return all, changed
 }
 
-// Of returns the targets of threads: target i is that of thread i.
-func (c *Census) Of(threads []profile.Thread) []profile.Labels {
+// Of returns the targets of threads: target i is that of thread i. brief is how many of them
+// are of short-lived commands only, which are one target if that is asked for.
+func (c *Census) Of(threads []profile.Thread, commands Commands) (all []profile.Labels, brief int) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	c.begin()
-	all := make([]profile.Labels, len(threads))
+	all, briefly := make([]profile.Labels, len(threads)), map[string]bool{}
 	for i, t := range threads {
 		all[i] = c.target(t.PID, t.Process)
+		key := all[i].String()
+		before, known := briefly[key]
+		briefly[key] = (before || !known) && c.brief(t.PID, commands.Within)
 	}
-	return all
+	for _, is := range briefly {
+		if is {
+			brief++
+		}
+	}
+	if !commands.Together {
+		return all, brief
+	}
+	for i, t := range threads {
+		if briefly[all[i].String()] {
+			all[i] = c.together(t.PID)
+		}
+	}
+	return all, brief
 }

@@ -92,7 +92,7 @@ type Table struct {
 	members, former map[int]bool // of the cgroup: since the last edge, and at that edge
 
 	mu        sync.Mutex // guards all below: one Cut at a time; taken before the tracker's lock
-	active    uint32 // the buffer that is filled: the lowest bit of the number of windows
+	active    uint32     // the buffer that is filled: the lowest bit of the number of windows
 	began     time.Time
 	beganMono uint64
 	seen      [kernelCounterCOUNTERS]uint64

@@ -1,0 +1,109 @@
+package pipeline
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+)
+
+// fewSamples is how many samples a target has in a window that may be longer. They say little
+// by themselves, and their window takes as much to seal and to store as another's stacks do.
+const fewSamples = 10
+
+// minute is what windows are rolled up by: none may begin in one and end in another.
+const minute = time.Minute
+
+// Long says how long windows of tiny targets may be. The zero value says nothing of them.
+type Long struct {
+	Every time.Duration // the length of others
+	Times int           // windows of others that are one of theirs, at most; 0: they are as others
+}
+
+// Longer reports whether any window may be longer than others.
+func (l Long) Longer() bool { return l.length() > l.Every }
+
+// length returns the longest length that divides a minute: then no window begins in one minute
+// and ends in another.
+func (l Long) length() time.Duration {
+	for times := l.Times; times > 1 && l.Every > 0; times-- {
+		if long := time.Duration(times) * l.Every; minute%long == 0 {
+			return long
+		}
+	}
+	return l.Every
+}
+
+// edge returns the edge at which a long window begins that goes on at a time. Windows are cut
+// some moments after their edges.
+func (l Long) edge(at time.Time) time.Time { return at.Add(l.Every / 2).Truncate(l.length()) }
+
+// longer has the windows of tiny targets that go on, by target. They are in memory only, as
+// windows are that have not been cut.
+type longer map[string]*profile.Window
+
+// lengthen returns which of the parts of a window end with it, and how many have few samples.
+// The window of a target that becomes busy ends before that one, so that its windows are as
+// others at once. A target uses nothing in windows that it has no part in.
+func (t *longer) lengthen(parts []*profile.Window, extent *profile.Head, long Long, machine profile.Labels) (ended []*profile.Window, tiny int) {
+	if *t == nil {
+		*t = longer{}
+	}
+	end := extent.Start.Add(extent.Duration)
+	for _, part := range parts {
+		key := part.Target.String()
+		few := long.Every > 0 && part.N() < fewSamples && key != machine.String() // by the machine's it is known when somebody watched
+		if few {
+			tiny++
+		}
+		if few && long.Longer() && t.goOn(key, part) {
+			continue
+		}
+		ended = append(t.end(ended, key, extent.Start), part)
+	}
+	for _, key := range slices.Sorted(maps.Keys(*t)) {
+		switch {
+		case !long.Longer():
+			ended = t.end(ended, key, extent.Start)
+		case long.edge(end).After(long.edge((*t)[key].Start)):
+			ended = t.end(ended, key, end)
+		}
+	}
+	return ended, tiny
+}
+
+// goOn adds a part to the window of its target. It reports whether that can be: not if it
+// measures other things, or was sampled otherwise.
+func (t *longer) goOn(key string, part *profile.Window) bool {
+	if was := (*t)[key]; was != nil {
+		w, err := profile.Merge(was, part)
+		if err != nil || was.Rate != part.Rate {
+			return false
+		}
+		part = w
+	}
+	(*t)[key] = part
+	return true
+}
+
+// end ends the window of a target, if one goes on, at a time that is not before its last part's
+// end.
+func (t *longer) end(ended []*profile.Window, key string, at time.Time) []*profile.Window {
+	w := (*t)[key]
+	if w == nil {
+		return ended
+	}
+	delete(*t, key)
+	w.Duration = max(w.Duration, at.Sub(w.Start))
+	return append(ended, w)
+}
+
+// all ends all windows, as long as they are.
+func (t *longer) all() (ended []*profile.Window) {
+	for _, key := range slices.Sorted(maps.Keys(*t)) {
+		ended = append(ended, (*t)[key])
+		delete(*t, key)
+	}
+	return ended
+}
