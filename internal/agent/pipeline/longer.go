@@ -39,6 +39,12 @@ func (l Long) length() time.Duration {
 // some moments after their edges.
 func (l Long) edge(at time.Time) time.Time { return at.Add(l.Every / 2).Truncate(l.length()) }
 
+// fits reports whether a window that begins and ends then is within a long one. It is not if it
+// was cut long after its edge, or if the machine slept meanwhile.
+func (l Long) fits(start, end time.Time) bool {
+	return end.Sub(l.edge(start)) <= l.length()+l.Every/2
+}
+
 // longer has the windows of tiny targets that go on, by target. They are in memory only, as
 // windows are that have not been cut.
 type longer map[string]*profile.Window
@@ -57,26 +63,30 @@ func (t *longer) lengthen(parts []*profile.Window, extent *profile.Head, long Lo
 		if few {
 			tiny++
 		}
-		if few && long.Longer() && t.goOn(key, part) {
+		if few && long.Longer() && t.goOn(key, part, long, end) {
 			continue
 		}
-		ended = append(t.end(ended, key, extent.Start), part)
+		ended = append(t.end(ended, key, extent.Start, long), part)
 	}
 	for _, key := range slices.Sorted(maps.Keys(*t)) {
 		switch {
 		case !long.Longer():
-			ended = t.end(ended, key, extent.Start)
+			ended = t.end(ended, key, extent.Start, long)
 		case long.edge(end).After(long.edge((*t)[key].Start)):
-			ended = t.end(ended, key, end)
+			ended = t.end(ended, key, end, long)
 		}
 	}
 	return ended, tiny
 }
 
-// goOn adds a part to the window of its target. It reports whether that can be: not if it
-// measures other things, or was sampled otherwise.
-func (t *longer) goOn(key string, part *profile.Window) bool {
-	if was := (*t)[key]; was != nil {
+// goOn adds a part that ends at a time to the window of its target. It reports whether that can
+// be: not if that would be too long, measures other things, or was sampled otherwise.
+func (t *longer) goOn(key string, part *profile.Window, long Long, end time.Time) bool {
+	was := (*t)[key]
+	if was == nil && !long.fits(part.Start, end) || was != nil && !long.fits(was.Start, end) {
+		return false
+	}
+	if was != nil {
 		w, err := profile.Merge(was, part)
 		if err != nil || was.Rate != part.Rate {
 			return false
@@ -88,14 +98,16 @@ func (t *longer) goOn(key string, part *profile.Window) bool {
 }
 
 // end ends the window of a target, if one goes on, at a time that is not before its last part's
-// end.
-func (t *longer) end(ended []*profile.Window, key string, at time.Time) []*profile.Window {
+// end; with its last part if that would be too long.
+func (t *longer) end(ended []*profile.Window, key string, at time.Time, long Long) []*profile.Window {
 	w := (*t)[key]
 	if w == nil {
 		return ended
 	}
 	delete(*t, key)
-	w.Duration = max(w.Duration, at.Sub(w.Start))
+	if long.fits(w.Start, at) {
+		w.Duration = max(w.Duration, at.Sub(w.Start))
+	}
 	return append(ended, w)
 }
 

@@ -178,6 +178,35 @@ func TestTinyUntilBusy(t *testing.T) {
 	}
 }
 
+// TestLongAndAsleep has a machine sleep for minutes while a window of a tiny target goes on, and
+// a window be cut long after its edge: neither is part of a long one.
+func TestLongAndAsleep(t *testing.T) {
+	s := newShift(t)
+	long, began, n := Long{Every: every, Times: 6}, s.at, 0
+	cut := func(late time.Duration) {
+		s.cut(long, false, late, map[string]int64{"shop": 1})
+		n++
+		s.arrived(t, n)
+	}
+	cut(0)
+	cut(0)
+	s.at = s.at.Add(5 * time.Minute)
+	cut(0)
+	cut(0)
+	cut(0)
+	cut(20 * time.Second) // beyond the edge
+	s.at, s.late = s.at.Add(20*time.Second), 0
+	cut(0)
+	<-s.Finish(testwait.Longest(t))
+	var got []string
+	for _, p := range s.parts()["shop"] {
+		got = append(got, fmt.Sprintf("%d at %.0f for %.0f", p.N(), p.Start.Sub(began).Seconds(), p.Duration.Seconds()))
+	}
+	if want := "[2 at 0 for 20 1 at 320 for 10 2 at 330 for 20 1 at 350 for 30 1 at 380 for 10]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
 // TestLateBesideLong has a window with a long part come late: it counts as late as without.
 func TestLateBesideLong(t *testing.T) {
 	s := newShift(t)

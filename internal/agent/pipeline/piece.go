@@ -57,7 +57,7 @@ func (p *Piece) absorb(next *Piece) (merged bool) {
 		}
 	}
 	p.windows, p.brief = p.windows+next.windows, p.brief+next.brief
-	p.Last, p.Long = next.Last, next.Long
+	p.Last, p.Long = p.Last || next.Last, next.Long
 	switch {
 	case p.Ends == nil:
 		p.Ends = next.Ends
