@@ -32,7 +32,7 @@ type trip struct {
 	origins []origin      // of the windows of the request, in their order
 	refused map[origin]*atysv1.Refused
 	records map[*push]records // of those whose records the server has answered for
-	sent    []*push           // of each record of the request
+	sent    []sentRecord      // the records of the request, in their order
 }
 
 // origin is where a window of a request comes from: it was added up, or is one
@@ -244,7 +244,7 @@ func (t *trip) refuseParts(sources []source, some bool, why string) {
 // kept tells all of a group that their windows are, but for those that are refused.
 func (t *trip) kept() {
 	for _, p := range t.group {
-		o := outcome{records: t.records[p]}
+		o := outcome{records: t.recordsOf(p)}
 		for i := range p.request.GetWindows() {
 			if one := t.refused[origin{push: p, window: i}]; one != nil {
 				o.refused = append(o.refused, one)

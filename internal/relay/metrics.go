@@ -9,6 +9,7 @@ import (
 type metrics struct {
 	pushes   *prometheus.CounterVec
 	windows  prometheus.Counter
+	records  prometheus.Counter
 	forwards *prometheus.CounterVec
 }
 
@@ -17,6 +18,7 @@ func newMetrics() *metrics {
 		pushes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_relay_pushes_total", Help: "Requests of agents to pass windows on, by how they ended."},
 			[]string{"code"}),
 		windows: prometheus.NewCounter(prometheus.CounterOpts{Name: "atys_relay_windows_total", Help: "Windows that the server has kept for good."}),
+		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "atys_relay_malformed_records_total", Help: "Records of agents that were refused because they were malformed."}),
 		forwards: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_relay_forwards_total", Help: "Requests to the server, by how they ended."},
 			[]string{"code"}),
 	}
@@ -30,7 +32,7 @@ var (
 
 // Describe lists what the relay tells of itself; see prometheus.Collector.
 func (r *Relay) Describe(to chan<- *prometheus.Desc) {
-	for _, c := range []prometheus.Collector{r.metrics.pushes, r.metrics.windows, r.metrics.forwards} {
+	for _, c := range []prometheus.Collector{r.metrics.pushes, r.metrics.windows, r.metrics.records, r.metrics.forwards} {
 		c.Describe(to)
 	}
 	for _, d := range []*prometheus.Desc{metricHeld, metricKnown, metricCentral} {
@@ -40,7 +42,7 @@ func (r *Relay) Describe(to chan<- *prometheus.Desc) {
 
 // Collect gives it; see prometheus.Collector.
 func (r *Relay) Collect(to chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{r.metrics.pushes, r.metrics.windows, r.metrics.forwards} {
+	for _, c := range []prometheus.Collector{r.metrics.pushes, r.metrics.windows, r.metrics.records, r.metrics.forwards} {
 		c.Collect(to)
 	}
 	r.mu.Lock()

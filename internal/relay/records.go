@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"maps"
+	"slices"
+
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -12,16 +15,29 @@ type records struct {
 	refused []*atysv1.RefusedRecord
 }
 
-// addRecords adds the records of a group that the server has not answered for yet.
+// sentRecord is a record on its way to the server.
+type sentRecord struct {
+	push  *push
+	index int // in the push
+}
+
+func (r *records) refuse(index int, why string) {
+	r.refused = append(r.refused, &atysv1.RefusedRecord{Record: uint32(index), Why: why})
+}
+
+// addRecords adds the records of a group that the server has not answered for yet, but for
+// malformed ones.
 func (t *trip) addRecords(b *wire.Batch) {
 	t.sent = t.sent[:0]
 	for _, p := range t.group {
 		if _, answered := t.records[p]; answered {
 			continue
 		}
-		for _, m := range p.request.GetRecords() {
-			b.AddRecord(m, p.request.GetSeries()[m.GetSeries()])
-			t.sent = append(t.sent, p)
+		for i, m := range p.request.GetRecords() {
+			if p.wrong[i] == nil {
+				b.AddRecord(m, p.request.GetSeries()[m.GetSeries()])
+				t.sent = append(t.sent, sentRecord{p, i})
+			}
 		}
 	}
 }
@@ -34,18 +50,23 @@ func (t *trip) noteRecords(response *atysv1.PushResponse) {
 		return
 	}
 	of := map[*push]records{}
-	index := map[*push]uint32{} // of the next record in its own request
-	for i, p := range t.sent {
-		r := of[p]
+	for i, from := range t.sent {
+		r := of[from.push]
 		if why, is := refused[i]; is {
-			r.refused = append(r.refused, &atysv1.RefusedRecord{Record: index[p], Why: why})
+			r.refuse(from.index, why)
 		} else {
 			r.kept++
 		}
-		of[p] = r
-		index[p]++
+		of[from.push] = r
 	}
-	for p, r := range of {
-		t.records[p] = r
+	maps.Copy(t.records, of)
+}
+
+// recordsOf says what became of the records of a push, malformed ones included.
+func (t *trip) recordsOf(p *push) records {
+	r := t.records[p]
+	for _, i := range slices.Sorted(maps.Keys(p.wrong)) {
+		r.refuse(i, p.wrong[i].Error())
 	}
+	return r
 }

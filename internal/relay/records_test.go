@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire"
@@ -27,9 +31,9 @@ func (k *recordKeeper) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1
 	if k.older || err != nil || len(response.GetUnknown()) > 0 {
 		return response, err
 	}
-	all, err := wire.Records(r)
-	if err != nil {
-		return nil, err
+	all, wrong, err := wire.Records(r)
+	if err != nil || len(wrong) > 0 {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("malformed records: %v, %v", wrong, err)) // as servers of earlier versions
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -123,8 +127,7 @@ func TestRecordsOfOlderServer(t *testing.T) {
 	}
 }
 
-// TestRecordsOffline acknowledges nothing while the server cannot be reached, and refuses
-// what is wrong by itself.
+// TestRecordsOffline acknowledges nothing while the server cannot be reached.
 func TestRecordsOffline(t *testing.T) {
 	server := &recordKeeper{keeper: newKeeper(), records: map[string]int{}}
 	r := began(t, server)
@@ -140,10 +143,32 @@ func TestRecordsOffline(t *testing.T) {
 	if answer, err := shipRecords(r, nil, record("decision", "one", 1)); err != nil || answer.GetKeptRecords() != 1 {
 		t.Errorf("once the server is there: %v, %v", answer, err)
 	}
-	wrong := record("decision", "one", 1)
+}
+
+// TestMalformedRecords refuses malformed records one by one, by their places in the push, and
+// passes on all else. The server never has one, and refuses others for itself.
+func TestMalformedRecords(t *testing.T) {
+	server := &recordKeeper{keeper: newKeeper(), records: map[string]int{}}
+	r := began(t, server)
+	wrong, labels := record("decision", "one", 1), record("decision", strings.Repeat("x", wire.MaxLabel+1), 2)
 	wrong.Record.Run = nil
+	answer, err := shipRecords(r, []*atysv1.Spooled{sealed(1, "one")}, wrong, record("decision", "one", 3), labels, record("refused", "one", 4), record("decision", "one", 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, kept := wire.RefusedRecords(answer, 5)
+	if !kept || len(refused) != 3 || refused[0] == "" || refused[2] == "" || refused[3] != "of one4" {
+		t.Errorf("%v: %v, %t", answer, refused, kept)
+	}
+	if len(server.records) != 2 || len(server.windows) != 1 {
+		t.Errorf("%d records and %d windows are kept", len(server.records), len(server.windows))
+	}
 	requests := server.requests
-	if answer, err := shipRecords(r, nil, wrong); err == nil || server.requests != requests {
-		t.Errorf("a record that is none: %v", answer)
+	answer, err = shipRecords(r, nil, wrong)
+	if refused, kept := wire.RefusedRecords(answer, 1); err != nil || !kept || len(refused) != 1 || server.requests != requests {
+		t.Errorf("alone: %v, %v", answer, err)
+	}
+	if n := testutil.ToFloat64(r.metrics.records); n != 3 {
+		t.Errorf("%v are counted", n)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -104,6 +105,7 @@ type push struct {
 	hashes  []profile.Hash
 	forest  *profile.Forest // what it explains itself, if anybody needs to know
 	bytes   int
+	wrong   map[int]error // its records that are malformed: they are not passed on
 	done    chan outcome
 }
 
@@ -142,7 +144,7 @@ func (r *Relay) Push(ctx context.Context, m *atysv1.PushRequest) (*atysv1.PushRe
 }
 
 // accept checks a request and who makes it: what is wrong is refused here, so
-// that the server never refuses others for it.
+// that the server never refuses others for it. Malformed records do not hold up the others.
 func (r *Relay) accept(ctx context.Context, m *atysv1.PushRequest) (*push, error) {
 	if err := r.mayPass(ctx); err != nil {
 		return nil, err
@@ -150,10 +152,15 @@ func (r *Relay) accept(ctx context.Context, m *atysv1.PushRequest) (*push, error
 	p := &push{request: m, bytes: proto.Size(m), done: make(chan outcome, 1)}
 	var err error
 	if p.hashes, err = wire.CheckPush(m); err == nil {
-		_, err = wire.Records(m)
+		_, p.wrong, err = wire.Records(m)
 	}
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	if len(p.wrong) > 0 {
+		first := slices.Min(slices.Collect(maps.Keys(p.wrong)))
+		r.metrics.records.Add(float64(len(p.wrong)))
+		r.log.Warn("malformed records were refused", "records", len(p.wrong), "kind", m.GetRecords()[first].GetKind(), "error", p.wrong[first])
 	}
 	if p.forest = new(profile.Forest); !m.GetIfUnknown() || !r.knows(p.hashes) {
 		if p.forest, err = wire.Learn(m.GetDictionary()); err != nil {

@@ -49,7 +49,7 @@ func (s *intake) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 	if err != nil {
 		return nil, leftOut{}, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	records, err := wire.Records(r)
+	records, wrong, err := wire.Records(r)
 	if err != nil {
 		return nil, leftOut{}, connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -58,7 +58,7 @@ func (s *intake) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 		err = s.keep(ctx, r, b, &left)
 	}
 	if err == nil {
-		err = s.keepRecords(ctx, records, response)
+		err = s.keepRecords(ctx, records, wrong, response)
 	}
 	var unknown *store.UnknownError
 	var overlap *store.OverlapError

@@ -14,9 +14,10 @@ import (
 	"atys.dev/atys/internal/wire/atysv1"
 )
 
-// keepRecords stores the records of a request, and says in the response which. If the store
-// keeps no records, the response does not mention them, and senders keep them.
-func (s *intake) keepRecords(ctx context.Context, all []profile.Record, response *atysv1.PushResponse) error {
+// keepRecords stores the records of a request but for those that are wrong, and says in the
+// response which. If the store keeps no records, the response does not mention them, and
+// senders keep them.
+func (s *intake) keepRecords(ctx context.Context, all []profile.Record, wrong map[int]error, response *atysv1.PushResponse) error {
 	records, ok := s.store.(store.Records)
 	if !ok || len(all) == 0 {
 		return nil
@@ -34,6 +35,7 @@ func (s *intake) keepRecords(ctx context.Context, all []profile.Record, response
 		}
 		all, places = left, leftPlaces
 	}
+	refuse(wrong)
 	refuse(s.wrongRecordTimes(all))
 	for len(all) > 0 {
 		err := records.PutRecords(ctx, s.tenants.name(ctx), all)

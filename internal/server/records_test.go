@@ -1,18 +1,28 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
+	"atys.dev/atys/internal/agent/journal"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/server/upkeep"
+	"atys.dev/atys/internal/spool"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/mem"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
+	"atys.dev/atys/internal/wire/atysv1/atysv1connect"
+	"atys.dev/atys/test/testwait"
 )
 
 // recordsAt is a request with a record for each time.
@@ -132,5 +142,81 @@ func TestRecordsOnFullDisk(t *testing.T) {
 	}
 	if answer, err := s.Push(t.Context(), recordsAt(noon)); connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("%v, %v", answer, err)
+	}
+}
+
+// TestMalformedRecord has a journal ship a malformed record among others, over HTTP: in one
+// request the server refuses it alone, and the journal counts it and is done.
+func TestMalformedRecord(t *testing.T) {
+	admission, as := admitted(t)
+	s, err := New(Options{Store: mem.New(1), Admission: admission, Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s.Handler())
+	defer h.Close()
+	client := atysv1connect.NewIntakeClient(as(h, "default/agent"), h.URL)
+	waiting, err := spool.Open(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiting.Close()
+	var entries [][]byte
+	for i := range uint64(3) {
+		one := wire.SealRecord(&profile.Record{Series: profile.Labels{"service": "shop"}, Kind: "decision", Start: noon, Sequence: i, Payload: []byte("{}")})
+		if i == 1 {
+			one.Record.Run = nil
+		}
+		data, err := proto.Marshal(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, data)
+	}
+	if _, err := waiting.Add(entries); err != nil {
+		t.Fatal(err)
+	}
+	var logged bytes.Buffer
+	requests := 0
+	shipper := journal.New(journal.Options{Spool: waiting, Log: slog.New(slog.NewTextHandler(&logged, nil)), Push: func(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+		requests++
+		return client.Push(ctx, r)
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { shipper.Run(ctx) })
+	testwait.Until(t, "all to be settled", func() bool { return waiting.Stats().Records == 0 })
+	cancel()
+	running.Wait()
+	if lost := waiting.Stats().Losses; lost != (spool.Losses{Refused: 1}) || requests != 1 {
+		t.Errorf("lost %+v after %d requests", lost, requests)
+	}
+	if !strings.Contains(logged.String(), "kind=decision") || !strings.Contains(logged.String(), "a run of 0 bytes") {
+		t.Errorf("the log says %s", logged.String())
+	}
+	if all := listRecords(t, s, &atysv1.RecordsRequest{Selection: ofKind("decision")}); len(all.GetRecords()) != 2 {
+		t.Errorf("kept are %v", all)
+	}
+}
+
+// TestMalformedRecordBesideWindow keeps the window of a request, whose record is refused for
+// its labels.
+func TestMalformedRecordBesideWindow(t *testing.T) {
+	kept := mem.New(1)
+	s, err := New(Options{Store: kept, Now: func() time.Time { return noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ := request(t, false, "shop", noon)
+	r.Records = recordsAt(noon).Records
+	r.Records[0].Series = uint32(len(r.Series))
+	r.Series = append(r.Series, &atysv1.Series{Labels: map[string]string{"": "nameless"}})
+	answer, err := s.Push(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, all := wire.RefusedRecords(answer, 1)
+	if windows, _ := held(t, kept); !all || len(refused) != 1 || windows != 1 {
+		t.Errorf("%v, %d windows are kept", answer, windows)
 	}
 }

@@ -27,8 +27,8 @@ const (
 	maxText = 1 << 10
 )
 
-// CheckPush checks the windows of a request and returns the stacks that their rows point at.
-// Learn checks its dictionary, Records its records. Sent again, what is wrong will be wrong
+// CheckPush checks the windows of a request with their series, and returns the stacks that
+// their rows point at. Learn checks its dictionary, Records its records with their series. Sent again, what is wrong will be wrong
 // again. It drops peers and exemplars that an earlier relay has confused.
 func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 	dropMisnumbered(r)
@@ -44,15 +44,10 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 	if hashes, err = Hashes(r.GetStacks()); err != nil {
 		return nil, err
 	}
-	for i, m := range r.GetSeries() {
-		if err := CheckLabels(m.GetLabels()); err != nil {
-			return nil, fmt.Errorf("series %d: %w", i, err)
-		}
+	if err := checkSeries(r); err != nil {
+		return nil, err
 	}
 	for i, m := range r.GetWindows() {
-		if int64(m.GetSeries()) >= int64(len(r.GetSeries())) {
-			return nil, fmt.Errorf("window %d: series %d of %d", i, m.GetSeries(), len(r.GetSeries()))
-		}
 		if err := checkHead(m); err != nil {
 			return nil, fmt.Errorf("window %d: %w", i, err)
 		}
@@ -60,8 +55,8 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 			return nil, fmt.Errorf("window %d: %w", i, err)
 		}
 		for _, p := range m.GetContains() {
-			if int64(p.GetSeries()) >= int64(len(r.GetSeries())) || len(p.GetRun()) != len(profile.Run{}) {
-				return nil, fmt.Errorf("window %d contains one of series %d of %d, of a run of %d bytes", i, p.GetSeries(), len(r.GetSeries()), len(p.GetRun()))
+			if len(p.GetRun()) != len(profile.Run{}) {
+				return nil, fmt.Errorf("window %d contains one of a run of %d bytes", i, len(p.GetRun()))
 			}
 			if after := p.GetAfterNs(); after < 0 || after > m.GetDurationNs() {
 				return nil, fmt.Errorf("window %d lasts %d ns, and contains one that begins %d ns after it", i, m.GetDurationNs(), after)
@@ -69,6 +64,37 @@ func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 		}
 	}
 	return hashes, nil
+}
+
+// checkSeries refuses windows whose series are missing or malformed. It leaves out series of
+// records only: no window is refused for a record.
+func checkSeries(r *atysv1.PushRequest) error {
+	series := r.GetSeries()
+	checked := make([]bool, len(series))
+	check := func(window int, n uint32) error {
+		if int64(n) >= int64(len(series)) {
+			return fmt.Errorf("window %d: series %d of %d", window, n, len(series))
+		}
+		if checked[n] {
+			return nil
+		}
+		checked[n] = true
+		if err := CheckLabels(series[n].GetLabels()); err != nil {
+			return fmt.Errorf("series %d: %w", n, err)
+		}
+		return nil
+	}
+	for i, m := range r.GetWindows() {
+		if err := check(i, m.GetSeries()); err != nil {
+			return err
+		}
+		for _, p := range m.GetContains() {
+			if err := check(i, p.GetSeries()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // contained counts the windows that those of a request contain.

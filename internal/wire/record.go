@@ -35,24 +35,24 @@ func OpenRecord(m *atysv1.Record, series *atysv1.Series) (r profile.Record, err 
 	return r, CheckLabels(r.Series)
 }
 
-// Records reads the records of a request. An error will be the same if the request is sent
-// again.
-func Records(r *atysv1.PushRequest) ([]profile.Record, error) {
+// Records reads the records of a request. Those that are malformed are to be refused one by
+// one: wrong has the reason of each by its index, and all has a zero record in its place. An
+// error is of the whole request. Both will be the same if the request is sent again.
+func Records(r *atysv1.PushRequest) (all []profile.Record, wrong map[int]error, err error) {
 	if n := len(r.GetRecords()); n > MaxWindows {
-		return nil, fmt.Errorf("%d records in one request: at most %d are allowed", n, MaxWindows)
+		return nil, nil, fmt.Errorf("%d records in one request: at most %d are allowed", n, MaxWindows)
 	}
-	var all []profile.Record
+	all, wrong = make([]profile.Record, len(r.GetRecords())), map[int]error{}
 	for i, m := range r.GetRecords() {
 		if int64(m.GetSeries()) >= int64(len(r.GetSeries())) {
-			return nil, fmt.Errorf("record %d: series %d of %d", i, m.GetSeries(), len(r.GetSeries()))
+			wrong[i] = malformed("series %d of %d", m.GetSeries(), len(r.GetSeries()))
+		} else if one, err := OpenRecord(m, r.GetSeries()[m.GetSeries()]); err != nil {
+			wrong[i] = err
+		} else {
+			all[i] = one
 		}
-		one, err := OpenRecord(m, r.GetSeries()[m.GetSeries()])
-		if err != nil {
-			return nil, fmt.Errorf("record %d: %w", i, err)
-		}
-		all = append(all, one)
 	}
-	return all, nil
+	return all, wrong, nil
 }
 
 // AddRecord adds a record. The message may be added to another batch.

@@ -49,8 +49,8 @@ func TestRecords(t *testing.T) {
 	if _, err := CheckPush(request); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Records(request)
-	if err != nil || len(got) != len(want) || len(request.GetWindows()) != 1 {
+	got, wrong, err := Records(request)
+	if err != nil || len(wrong) > 0 || len(got) != len(want) || len(request.GetWindows()) != 1 {
 		t.Fatalf("%d records, %v", len(got), err)
 	}
 	for i := range got {
@@ -60,7 +60,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestWrongRecords changes one thing about a record that is right.
+// TestWrongRecords changes one thing about the first of two records that are right: the other
+// one stays right, unless the request is too large.
 func TestWrongRecords(t *testing.T) {
 	for name, change := range map[string]func(r *atysv1.PushRequest, m *atysv1.Record){
 		"no kind":              func(_ *atysv1.PushRequest, m *atysv1.Record) { m.Kind = "" },
@@ -71,22 +72,34 @@ func TestWrongRecords(t *testing.T) {
 		"before 1970":          func(_ *atysv1.PushRequest, m *atysv1.Record) { m.StartUnixNano = -1 },
 		"a negative duration":  func(_ *atysv1.PushRequest, m *atysv1.Record) { m.DurationNs = -1 },
 		"a long duration":      func(_ *atysv1.PushRequest, m *atysv1.Record) { m.DurationNs = 1<<63 - 1 },
-		"a series that is not": func(_ *atysv1.PushRequest, m *atysv1.Record) { m.Series = 1 },
+		"a series that is not": func(_ *atysv1.PushRequest, m *atysv1.Record) { m.Series = 2 },
 		"a long label": func(r *atysv1.PushRequest, _ *atysv1.Record) {
 			r.Series[0].Labels["l"] = strings.Repeat("v", MaxLabel+1)
 		},
 		"too many": func(r *atysv1.PushRequest, m *atysv1.Record) { r.Records = repeated(m, MaxWindows+1) },
 	} {
 		b := NewBatch(nil)
-		s := SealRecord(decision(1))
-		b.AddRecord(s.GetRecord(), s.GetSeries())
+		for i := range uint64(2) {
+			one := decision(i)
+			one.Series["instance"] = strings.Repeat("i", int(i))
+			s := SealRecord(one)
+			b.AddRecord(s.GetRecord(), s.GetSeries())
+		}
 		request := b.Request()
-		if _, err := Records(request); err != nil {
-			t.Fatalf("%s: before the change: %v", name, err)
+		if _, wrong, err := Records(request); err != nil || len(wrong) > 0 {
+			t.Fatalf("%s: before the change: %v, %v", name, wrong, err)
 		}
 		change(request, request.Records[0])
-		if all, err := Records(request); err == nil {
-			t.Errorf("%s: accepted: %+v", name, all)
+		switch all, wrong, err := Records(request); {
+		case name == "too many":
+			if err == nil {
+				t.Errorf("%s: accepted", name)
+			}
+		case err != nil || len(wrong) != 1 || wrong[0] == nil || all[1].Sequence != 1:
+			t.Errorf("%s: %+v, %v, %v", name, all, wrong, err)
+		}
+		if _, err := CheckPush(request); err != nil {
+			t.Errorf("%s: the windows of the request are refused: %v", name, err)
 		}
 	}
 	if _, err := OpenRecord(nil, nil); !errors.Is(err, ErrMalformed) {
@@ -147,11 +160,14 @@ func FuzzRecords(f *testing.F) {
 		if codec.Unmarshal(data, &request) != nil {
 			return
 		}
-		all, err := Records(&request)
+		all, wrong, err := Records(&request)
 		if err != nil {
 			return
 		}
 		for i := range all {
+			if wrong[i] != nil {
+				continue
+			}
 			if err := errors.Join(all[i].Check(), CheckLabels(all[i].Series)); err != nil {
 				t.Fatalf("accepted: %v", err)
 			}

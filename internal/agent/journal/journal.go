@@ -251,7 +251,7 @@ func (s *Shipper) ship(ctx context.Context, entries [][]byte) (lost spool.Losses
 		}
 		for i := range n {
 			if reason, is := why[i]; is {
-				s.log.Error("a record was refused", "kind", all[i].GetRecord().GetKind(), "why", reason)
+				s.log.Error("a record is lost: it was refused", "kind", all[i].GetRecord().GetKind(), "start", time.Unix(0, all[i].GetRecord().GetStartUnixNano()).UTC(), "why", reason)
 				lost.Refused, refused = lost.Refused+1, append(refused, of[i])
 			}
 		}

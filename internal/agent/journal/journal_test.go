@@ -50,7 +50,7 @@ func (s *server) push(_ context.Context, r *atysv1.PushRequest) (response *atysv
 			return
 		}
 		var all []profile.Record
-		if all, err = wire.Records(r); err != nil {
+		if all, _, err = wire.Records(r); err != nil {
 			return
 		}
 		for i, one := range all {

@@ -224,7 +224,9 @@ func (x *PushResponse) GetRefusedRecords() []*RefusedRecord {
 	return nil
 }
 
-// RefusedRecord is a record that never will be kept as it is.
+// RefusedRecord is a record that never will be kept as it is, such as a malformed one. Whoever
+// sends records reads these; servers and relays of the first version with records refuse all of
+// a request that has a malformed one.
 type RefusedRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Record        uint32                 `protobuf:"varint,1,opt,name=record,proto3" json:"record,omitempty"` // of the request
