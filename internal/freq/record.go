@@ -22,9 +22,20 @@ type Decided struct {
 	Policy  string    `json:"policy"`
 	Reason  Reason    `json:"reason"`
 	Why     string    `json:"why"`  // the reason in words, with what was measured
-	From    time.Time `json:"from"` // of the interval that it was decided by; it holds from the end of that on
+	From    time.Time `json:"from"` // of the interval by which it was decided, or confirmed; it holds from the end of that on
 	To      time.Time `json:"to"`
 }
+
+// Recorded is from when on records say what was in force at a time: a decision is recorded
+// again on each day (in UTC) that it still holds, since records are dropped by days.
+func Recorded(at time.Time) time.Time { return at.UTC().Truncate(day).Add(-day) }
+
+// NewDay reports whether a decision that was recorded before is to be recorded again.
+func NewDay(recorded, now time.Time) bool {
+	return recorded.UTC().Truncate(day).Before(now.UTC().Truncate(day))
+}
+
+const day = 24 * time.Hour
 
 // Record encodes a decision. A policy that decides on the same interval again makes the same
 // record.

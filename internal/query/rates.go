@@ -48,11 +48,16 @@ func (a Asker) Rates(ctx context.Context, s Selection, all bool) ([]Decided, Cov
 	}
 	c := &q.coverage
 	c.Windows, c.N, c.CPU, c.Cost, c.Losses = h.windows, h.n, h.cpu, h.cost, h.losses
+	why, damaged, err := a.decisions(ctx, s, h)
+	if err != nil {
+		return nil, Coverage{}, err
+	}
+	c.Damaged += damaged
 	coverage, err := q.covered(ctx)
 	if err != nil {
 		return nil, Coverage{}, err
 	}
-	rows := h.rows()
+	rows := h.rows(why)
 	if !all {
 		rows = moves(rows)
 	}
@@ -123,8 +128,9 @@ func (h *history) add(of store.Head) error {
 	return nil
 }
 
-// rows gives a row for each window of a task and a service, of all instances.
-func (h *history) rows() (rows []Decided) {
+// rows gives a row for each window of a task and a service, of all instances, with the reasons
+// of decisions.
+func (h *history) rows(why decisions) (rows []Decided) {
 	byName := func(a, b rated) int {
 		return cmp.Or(cmp.Compare(a.task, b.task), cmp.Compare(a.service, b.service))
 	}
@@ -136,7 +142,9 @@ func (h *history) rows() (rows []Decided) {
 			intervals[at] = append(intervals[at], g)
 		}
 		for _, at := range slices.SortedFunc(maps.Keys(intervals), time.Time.Compare) {
-			rows = append(rows, h.row(key, intervals[at]))
+			d := h.row(key, intervals[at])
+			why.explain(key, d.Start, &d.Rate)
+			rows = append(rows, d)
 		}
 	}
 	return rows

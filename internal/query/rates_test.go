@@ -81,7 +81,7 @@ func TestRatesOfSums(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rows := h.rows()
+	rows := h.rows(nil)
 	if len(rows) != 1 || rows[0].Windows != 11 || rows[0].Rate.Hertz != 19 || h.windows != 11 || h.looked != 3 {
 		t.Errorf("%+v, %d windows, %d looked at", rows, h.windows, h.looked)
 	}

@@ -96,6 +96,7 @@ func (p *profiles) ratesFor(t *task, r *atysv1.ReportRequest) (all []*atysv1.Ser
 		}
 		seen[service] = true
 		if rate, ok := p.rates.Of(t.Profile.Name, service); ok {
+			rate.Why = "" // windows would repeat it: it is recorded
 			all = append(all, &atysv1.ServiceRate{Service: service, Rate: wire.Rate(rate)})
 		}
 	}

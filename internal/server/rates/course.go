@@ -53,6 +53,8 @@ type course struct {
 	next    time.Time // the interval to decide by next
 	heard   time.Time // when a window of it last arrived
 	came    map[time.Time]*arrivals
+
+	recorded time.Time // when the rate was last recorded. Only the Decider uses it.
 }
 
 // arrivals are the windows of one interval that have arrived.
@@ -95,8 +97,8 @@ func (c *course) complete() bool {
 }
 
 // take applies a decision, unless it leaves the rate as it is. So the reason that agents
-// are sent and write into windows is the one for which the rate last changed, and not a
-// new one with each window, which would have to be sent to all.
+// are sent and write into windows, in a word, is the one for which the rate last changed, and
+// not a new one with each window, which would have to be sent to all.
 func (c *course) take(d freq.Decision) {
 	stays := c.rate.Hertz > 0 && math.Abs(d.Hertz-c.rate.Hertz) < leastMove*c.rate.Hertz
 	if stays && (string(d.Reason) == c.rate.Reason || d.Reason == freq.Stays || d.Reason == freq.Few) {

@@ -184,11 +184,12 @@ func (d *Decider) decide(ctx context.Context, tenant string, r *Rates, c *course
 		d.decisions.WithLabelValues(notRead).Inc()
 		d.fail(ctx, tenant, c, "decide on a rate", err)
 	}
-	if moved = r.advance(c); moved {
-		rate, _ := r.Of(c.name, c.service)
+	moved = r.advance(c)
+	if rate, ok := r.Of(c.name, c.service); ok && (moved || freq.NewDay(c.recorded, at.Add(c.window))) {
 		if err := d.history.add(tenant, c, rate, at); err != nil {
 			d.fail(ctx, tenant, c, "record a decision on a rate", err)
 		}
+		c.recorded = at.Add(c.window)
 	}
 	return moved
 }

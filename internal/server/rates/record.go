@@ -13,7 +13,8 @@ import (
 	"atys.dev/atys/internal/store"
 )
 
-// history stores the decisions by which rates have moved, as records.
+// history stores the decisions by which rates have moved, as records, and each day those that
+// still hold.
 type history struct {
 	store   store.Records               // nil: they are not stored
 	waiting map[string][]profile.Record // to be stored, by tenant

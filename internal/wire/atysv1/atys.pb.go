@@ -796,7 +796,7 @@ type Rate struct {
 	Hertz         float64                `protobuf:"fixed64,1,opt,name=hertz,proto3" json:"hertz,omitempty"` // 0: several rates, of windows that were added up
 	Policy        string                 `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"` // that chose it from a range; empty: the profile names one rate
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // of the policy, in a word
-	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`       // the same in words, with what was measured
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`       // the same in words, with what was measured; not in orders, and windows of what the server decided: records have it
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`         // server; agent, on its own; budget: the agent's, which allows less than was decided
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
