@@ -175,6 +175,7 @@ func (h *Head) Absorb(o *Head) {
 	if h.Slot != o.Slot {
 		h.Slot = 0
 	}
+	h.Origin = max(h.Origin, o.Origin)
 	h.Farewell = h.Farewell || o.Farewell
 	for i := range min(len(h.Types), len(o.Types)) {
 		h.Types[i].Absorb(o.Types[i])

@@ -23,6 +23,14 @@ const (
 // largest duration, so that the maximum of several errors keeps it.
 const ClockUnknown time.Duration = math.MaxInt64
 
+// Origin is who made a window.
+type Origin uint8
+
+const (
+	OriginAgent  Origin = iota // an agent of ours, which cuts windows by the clock
+	OriginPushed               // another profiler or program, which pushed its profile
+)
+
 // LossReason is why samples are missing or incomplete.
 type LossReason string
 
@@ -232,8 +240,9 @@ type Head struct {
 	Slot        time.Duration // length of the slots in the rows; 0: rows have none
 	Types       []ValueType
 	Design      Design
-	Farewell    bool  // the recording was told to end, and no window follows this one
-	Exact       Exact // of the whole target in this interval
+	Origin      Origin // of merged windows: pushed if one of them was
+	Farewell    bool   // the recording was told to end, and no window follows this one
+	Exact       Exact  // of the whole target in this interval
 	Idle        time.Duration
 	Watched     time.Duration // CPUs x duration if the whole machine was watched, else 0
 	Cost        Cost          // of profiling the target in this interval

@@ -18,11 +18,11 @@ import (
 type decisions map[rated][]freq.Decided
 
 // decisions reads the decisions that were in force in a selection, on services that h has
-// windows of. damaged counts what could not be read.
-func (a Asker) decisions(ctx context.Context, s Selection, h *history) (all decisions, damaged int, err error) {
+// windows of.
+func (a Asker) decisions(ctx context.Context, s Selection, h *history) (all decisions, damage store.Damage, err error) {
 	records, ok := a.Store.(store.Records)
 	if !ok || len(h.of) == 0 {
-		return nil, 0, nil
+		return nil, damage, nil
 	}
 	var services spec.Selector // records have no other label
 	for _, m := range s.Select {
@@ -43,15 +43,15 @@ func (a Asker) decisions(ctx context.Context, s Selection, h *history) (all deci
 		return nil
 	})
 	if part := (*store.DamagedError)(nil); errors.As(err, &part) {
-		damaged, err = part.Count(), nil
+		damage, err = part.Damage, nil
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("read decisions on rates: %w", err)
+		return nil, damage, fmt.Errorf("read decisions on rates: %w", err)
 	}
 	for key := range all {
 		slices.SortStableFunc(all[key], func(x, y freq.Decided) int { return x.To.Compare(y.To) })
 	}
-	return all, damaged, nil
+	return all, damage, nil
 }
 
 // explain says why the server decided on a rate. Without a record of that, as of windows from

@@ -13,6 +13,7 @@ type heads struct{ store.Summary }
 
 func (s *heads) coverage(c *Coverage) {
 	c.Doubtful, c.Overlapping = s.Doubtful, s.overlapping()
+	c.Pushed, c.PushedMore = len(s.Pushed.Instances), s.Pushed.More
 	tasks := map[string]profile.Instances{}
 	for of, t := range s.Tasks {
 		if t.Instances == (profile.Instances{}) { // as nearly all of them

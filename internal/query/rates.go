@@ -48,11 +48,11 @@ func (a Asker) Rates(ctx context.Context, s Selection, all bool) ([]Decided, Cov
 	}
 	c := &q.coverage
 	c.Windows, c.N, c.CPU, c.Cost, c.Losses = h.windows, h.n, h.cpu, h.cost, h.losses
-	why, damaged, err := a.decisions(ctx, s, h)
+	why, damage, err := a.decisions(ctx, s, h)
 	if err != nil {
 		return nil, Coverage{}, err
 	}
-	c.Damaged += damaged
+	q.damage.Add(damage)
 	coverage, err := q.covered(ctx)
 	if err != nil {
 		return nil, Coverage{}, err

@@ -67,6 +67,10 @@ type Coverage struct {
 	// seconds, when they were: their agents' clocks were not known well. What was
 	// known to be off was set right when it came.
 	Doubtful int
+	// Pushed counts the instances whose windows others than agents have pushed. PushedMore:
+	// there may be more, since some windows do not name their instance.
+	Pushed     int
+	PushedMore bool
 }
 
 // MostOff is by how much the share of a function can be off at most, since threads

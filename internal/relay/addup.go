@@ -108,11 +108,13 @@ func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 	return rest, windows
 }
 
-// plain reports whether rows of a window have nothing but a stack and one value that adds up.
+// plain reports whether an agent cut a window, and its rows have nothing but a stack and one
+// value that adds up.
 // All others are forwarded as they are: a sum would have to tell their contexts, peers and
-// minutes apart, and servers of earlier versions would refuse it.
+// minutes apart, and servers of earlier versions would refuse it. Only the server knows which
+// pushed windows are the same.
 func plain(w *atysv1.Window, h *profile.Head) bool {
-	return len(h.Types) == 1 && h.Types[0].Temporality == profile.Delta && h.Types[0].Variance == profile.FromWeights &&
+	return h.Origin == profile.OriginAgent && len(h.Types) == 1 && h.Types[0].Temporality == profile.Delta && h.Types[0].Variance == profile.FromWeights &&
 		len(w.GetRows().GetContext()) == 0 && len(w.GetRows().GetPeer()) == 0 && len(w.GetExemplars()) == 0 &&
 		!store.HeatMapSlots(h.Slot)
 }

@@ -37,6 +37,7 @@ func TestForwardsDivided(t *testing.T) {
 			w.Contexts = []profile.Context{{Reason: "blocked"}}
 			w.Rows.SetContext(0, 1)
 		},
+		"another origin":      func(w *profile.Window) { w.Origin = profile.OriginPushed },
 		"a peer":              func(w *profile.Window) { w.Rows.SetPeer(0, 1) },
 		"an exemplar":         func(w *profile.Window) { w.Exemplars = []profile.Exemplar{{Trace: "t"}} },
 		"slots of 50 ms":      func(w *profile.Window) { w.Slot = 50 * time.Millisecond },

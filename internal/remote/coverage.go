@@ -12,7 +12,7 @@ import (
 // Coverage reads how much of a selection an answer of a server covers.
 func Coverage(m *atysv1.Coverage, about *atysv1.Selection) render.Coverage {
 	c := render.Coverage{Samples: m.GetN(), CPU: time.Duration(m.GetCpuNs()), Cost: Cost(m.GetCost()), Damaged: int(m.GetDamaged()), Doubtful: int(m.GetDoubtfulWindows()),
-		Overlapping: m.GetOverlappingTasks(), PrunedShare: m.GetPrunedShare(), Asked: render.Span{From: moment(about.GetFromUnixNano()), To: moment(about.GetToUnixNano())}, Dropped: spansOf(m.GetDropped())}
+		Pushed: int(m.GetPushedInstances()), PushedMore: m.GetPushedMore(), Overlapping: m.GetOverlappingTasks(), PrunedShare: m.GetPrunedShare(), Asked: render.Span{From: moment(about.GetFromUnixNano()), To: moment(about.GetToUnixNano())}, Dropped: spansOf(m.GetDropped())}
 	for _, l := range m.GetLosses() {
 		c.Losses = append(c.Losses, profile.Loss{Reason: profile.LossReason(l.GetReason()), Detail: l.GetDetail(), N: l.GetN(), Value: l.GetValue()})
 	}

@@ -18,6 +18,8 @@ type Coverage struct {
 	Doubtful    int // windows whose clocks were not known well
 	Tasks       []TaskCoverage
 	Overlapping []string // profiles that recorded the same at the same time
+	Pushed      int      // instances whose windows no agent recorded
+	PushedMore  bool     // or more
 	PrunedShare float64  // by how much shares can be off, since threads were pruned
 	Asked       Span
 	Dropped     []Span // times that retention has deleted
@@ -70,6 +72,13 @@ func (c Coverage) Words(place *time.Location) Lacks {
 	}
 	if c.Doubtful > 0 {
 		say("uncertain times", "%d windows may have been at other times than they say: the clocks of their machines were not known well (\"atys get agents -o wide\")", c.Doubtful)
+	}
+	if c.Pushed > 0 {
+		some := counted(int64(c.Pushed), "instances")
+		if c.PushedMore {
+			some = "at least " + some
+		}
+		say("pushed: "+some, "windows of %s were pushed by others than agents: whether they cover all of the time is not known", some)
 	}
 	if c.PrunedShare > 0 {
 		say("", "%s", Pruned(c.PrunedShare))

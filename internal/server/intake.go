@@ -260,6 +260,9 @@ func batchOf(r *atysv1.PushRequest) (b *store.Batch, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("window %d: %w", i, err)
 		}
+		if w.Head.Origin == profile.OriginPushed {
+			w.Run = wire.PushedRun(m, b.Stacks)
+		}
 		w.Series = r.GetSeries()[m.GetSeries()].GetLabels()
 		for _, p := range m.GetContains() {
 			w.Contains = append(w.Contains, store.Part{Series: r.GetSeries()[p.GetSeries()].GetLabels(), Run: profile.Run(p.GetRun()), After: time.Duration(p.GetAfterNs())})

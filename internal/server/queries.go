@@ -347,7 +347,7 @@ func legible(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
 
 func coverageMessage(c query.Coverage) *atysv1.Coverage {
 	m := &atysv1.Coverage{Windows: uint32(c.Windows), Damaged: uint32(c.Damaged), N: c.N, Losses: lossMessages(c.Losses), DoubtfulWindows: uint32(c.Doubtful),
-		Dropped: spanMessages(c.Dropped), Cost: wire.Cost(c.Cost), CpuNs: int64(c.CPU), PrunedShare: c.MostOff()}
+		Dropped: spanMessages(c.Dropped), Cost: wire.Cost(c.Cost), CpuNs: int64(c.CPU), PrunedShare: c.MostOff(), PushedInstances: uint32(c.Pushed), PushedMore: c.PushedMore}
 	for _, k := range c.Kinds {
 		m.Kinds = append(m.Kinds, &atysv1.KindSum{Kind: legible(k.Kind), N: k.N, Value: k.Value})
 	}

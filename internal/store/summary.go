@@ -1,6 +1,8 @@
 package store
 
 import (
+	"maps"
+	"strings"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -12,6 +14,31 @@ type Summary struct {
 	Tasks    map[Recorded]*TaskSummary
 	Times    profile.Times // of all windows
 	Doubtful int           // windows whose time is uncertain by more than their length
+	Pushed   Pushed
+}
+
+// Pushed is about windows of profile.OriginPushed.
+type Pushed struct {
+	Instances map[string]bool // whose windows they are; see Instance
+	More      bool            // some windows do not name their instance
+}
+
+// add adds a pushed window.
+func (p *Pushed) add(series profile.Labels) {
+	if p.Instances == nil {
+		p.Instances = map[string]bool{}
+	}
+	instance := Instance(series)
+	p.Instances[instance] = true
+	p.More = p.More || strings.HasSuffix(instance, "\x00\x00")
+}
+
+func (p *Pushed) absorb(o Pushed) {
+	if p.Instances == nil && len(o.Instances) > 0 {
+		p.Instances = map[string]bool{}
+	}
+	maps.Copy(p.Instances, o.Instances)
+	p.More = p.More || o.More
 }
 
 // Recorded identifies a service that a task recorded.
@@ -36,6 +63,9 @@ func (s *Summary) Add(series profile.Labels, h *profile.Head) {
 	if h.ClockError > max(h.Duration, leastDoubt)-h.ClockOffset.Abs() { // the sum might overflow
 		s.Doubtful++
 	}
+	if h.Origin == profile.OriginPushed {
+		s.Pushed.add(series)
+	}
 	s.task(Recorded{series[ServiceLabel], h.Task}).absorb(&TaskSummary{h.Start, h.Start.Add(h.Duration), h.Duration, h.Instances})
 }
 
@@ -48,6 +78,7 @@ func (s *Summary) Absorb(o *Summary) {
 		s.Times[start] = max(s.Times[start], length)
 	}
 	s.Doubtful += o.Doubtful
+	s.Pushed.absorb(o.Pushed)
 	for of, task := range o.Tasks {
 		s.task(of).absorb(task)
 	}

@@ -121,13 +121,16 @@ func Head(m *atysv1.Window) (h profile.Head, run profile.Run, err error) {
 			return h, run, malformed("temporality %d and variance %d of %q", t.GetTemporality(), t.GetVariance(), t.GetKind())
 		}
 	}
+	if m.GetOrigin() > math.MaxUint8 {
+		return h, run, malformed("origin %d", m.GetOrigin())
+	}
 	if m.GetSlotNs() < 0 {
 		return h, run, malformed("slots of %d ns", m.GetSlotNs())
 	}
 	h = profile.Head{
 		Task: m.GetTask(), Start: time.Unix(0, m.GetStartUnixNano()), Duration: time.Duration(m.GetDurationNs()),
 		ClockOffset: time.Duration(m.GetClockOffsetNs()), ClockError: time.Duration(m.GetClockErrorNs()),
-		Design: profile.Design(m.GetDesign()), Exact: exact(m.GetExact()), Idle: time.Duration(m.GetIdleNs()), Watched: time.Duration(m.GetWatchedNs()),
+		Design: profile.Design(m.GetDesign()), Origin: profile.Origin(m.GetOrigin()), Exact: exact(m.GetExact()), Idle: time.Duration(m.GetIdleNs()), Watched: time.Duration(m.GetWatchedNs()),
 		Cost: cost(m.GetCost()), Rate: RateOf(m.GetRate()), Slot: time.Duration(m.GetSlotNs()), Farewell: m.GetFarewell(), Comments: m.GetComments(),
 		Instances: profile.Instances{Recorded: int(m.GetInstances().GetRecorded()), Eligible: int(m.GetInstances().GetEligible())},
 	}

@@ -58,7 +58,7 @@ func SealHead(h *profile.Head, run profile.Run) *atysv1.Window {
 	m := &atysv1.Window{
 		Task: utf8(h.Task), Run: run[:], StartUnixNano: h.Start.UnixNano(), DurationNs: int64(h.Duration),
 		ClockOffsetNs: int64(h.ClockOffset), ClockErrorNs: int64(h.ClockError),
-		Design: string(h.Design), Exact: Exact(h.Exact), IdleNs: int64(h.Idle), WatchedNs: int64(h.Watched), SlotNs: int64(h.Slot), Farewell: h.Farewell,
+		Design: string(h.Design), Exact: Exact(h.Exact), IdleNs: int64(h.Idle), WatchedNs: int64(h.Watched), SlotNs: int64(h.Slot), Farewell: h.Farewell, Origin: uint32(h.Origin),
 	}
 	if h.Instances != (profile.Instances{}) {
 		m.Instances = &atysv1.Instances{Recorded: uint32(h.Instances.Recorded), Eligible: uint32(h.Instances.Eligible)}

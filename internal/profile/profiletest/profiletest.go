@@ -228,6 +228,9 @@ func Canonical(w *profile.Window) []string {
 	for _, l := range h.Losses {
 		out = append(out, fmt.Sprintf("loss %+v", l))
 	}
+	if h.Origin != profile.OriginAgent {
+		out = append(out, fmt.Sprintf("origin %d", h.Origin))
+	}
 	if h.Farewell {
 		out = append(out, "farewell")
 	}

@@ -196,7 +196,7 @@ func CoverageWords(c query.Coverage, from, to time.Time) render.Lacks {
 // coverageOf converts the coverage of an answer to that of package render.
 func coverageOf(c query.Coverage, from, to time.Time) render.Coverage {
 	out := render.Coverage{Samples: c.N, CPU: c.CPU, Cost: c.Cost.Total(), Losses: c.Losses, Damaged: c.Damaged, Doubtful: c.Doubtful,
-		Overlapping: c.Overlapping, PrunedShare: c.MostOff(), Asked: render.Span{From: from, To: to}, Dropped: spansOf(c.Dropped)}
+		Pushed: c.Pushed, PushedMore: c.PushedMore, Overlapping: c.Overlapping, PrunedShare: c.MostOff(), Asked: render.Span{From: from, To: to}, Dropped: spansOf(c.Dropped)}
 	for _, t := range c.Tasks {
 		out.Tasks = append(out.Tasks, render.TaskCoverage(t))
 	}

@@ -58,6 +58,7 @@ func Run(t *testing.T, e Engine) {
 		"rolls up what divides rows":     testRollsUpDivided,
 		"averages small levels":          testSmallLevels,
 		"counts heads once":              testHeadsOnce,
+		"keeps origins":                  testOrigin,
 		"groups by context":              testContexts,
 		"bounds contexts":                testBoundsContexts,
 		"keeps what is rolled up":        testKeepsRolled,

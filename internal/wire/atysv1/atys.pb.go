@@ -470,6 +470,7 @@ type Window struct {
 	// Hash of the request's stacks, if rows have peers or there are exemplars: relays of earlier
 	// versions renumber stacks, and leave these numbers as they are.
 	Numbered      uint64 `protobuf:"fixed64,26,opt,name=numbered,proto3" json:"numbered,omitempty"`
+	Origin        uint32 `protobuf:"varint,27,opt,name=origin,proto3" json:"origin,omitempty"`     // number of profile.Origin; the receiver gives a pushed window a run of its own, by what it holds
 	Farewell      bool   `protobuf:"varint,24,opt,name=farewell,proto3" json:"farewell,omitempty"` // no window of the recording follows; earlier versions read it in the comments
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -669,6 +670,13 @@ func (x *Window) GetExemplars() []*Exemplar {
 func (x *Window) GetNumbered() uint64 {
 	if x != nil {
 		return x.Numbered
+	}
+	return 0
+}
+
+func (x *Window) GetOrigin() uint32 {
+	if x != nil {
+		return x.Origin
 	}
 	return 0
 }
@@ -4264,6 +4272,8 @@ type Coverage struct {
 	CpuNs            int64                  `protobuf:"varint,10,opt,name=cpu_ns,json=cpuNs,proto3" json:"cpu_ns,omitempty"`                                 // that was used by what was profiled, by the kernel's account
 	OverlappingTasks []string               `protobuf:"bytes,11,rep,name=overlapping_tasks,json=overlappingTasks,proto3" json:"overlapping_tasks,omitempty"` // that recorded the same at the same time: what several saw counts more than once
 	Kinds            []*KindSum             `protobuf:"bytes,13,rep,name=kinds,proto3" json:"kinds,omitempty"`                                               // what each kind contributes, if several were asked for
+	PushedInstances  uint32                 `protobuf:"varint,14,opt,name=pushed_instances,json=pushedInstances,proto3" json:"pushed_instances,omitempty"`   // whose windows others than agents have pushed
+	PushedMore       bool                   `protobuf:"varint,15,opt,name=pushed_more,json=pushedMore,proto3" json:"pushed_more,omitempty"`                  // or more: roll-ups of services do not tell instances apart
 	PrunedShare      float64                `protobuf:"fixed64,12,opt,name=pruned_share,json=prunedShare,proto3" json:"pruned_share,omitempty"`              // whose callers were cut as threads were pruned: no function's share can be off by more
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -4381,6 +4391,20 @@ func (x *Coverage) GetKinds() []*KindSum {
 		return x.Kinds
 	}
 	return nil
+}
+
+func (x *Coverage) GetPushedInstances() uint32 {
+	if x != nil {
+		return x.PushedInstances
+	}
+	return 0
+}
+
+func (x *Coverage) GetPushedMore() bool {
+	if x != nil {
+		return x.PushedMore
+	}
+	return false
 }
 
 func (x *Coverage) GetPrunedShare() float64 {
@@ -7099,7 +7123,7 @@ const file_atys_proto_rawDesc = "" +
 	"\x06labels\x18\x01 \x03(\v2\x1b.atys.v1.Series.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfe\x06\n" +
 	"\x06Window\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n" +
@@ -7127,7 +7151,8 @@ const file_atys_proto_rawDesc = "" +
 	"\x04rate\x18\x16 \x01(\v2\r.atys.v1.RateR\x04rate\x12\x17\n" +
 	"\aslot_ns\x18\x17 \x01(\x03R\x06slotNs\x12/\n" +
 	"\texemplars\x18\x19 \x03(\v2\x11.atys.v1.ExemplarR\texemplars\x12\x1a\n" +
-	"\bnumbered\x18\x1a \x01(\x06R\bnumbered\x12\x1a\n" +
+	"\bnumbered\x18\x1a \x01(\x06R\bnumbered\x12\x16\n" +
+	"\x06origin\x18\x1b \x01(\rR\x06origin\x12\x1a\n" +
 	"\bfarewell\x18\x18 \x01(\bR\bfarewell\"\xfb\x01\n" +
 	"\x06Record\x12\x16\n" +
 	"\x06series\x18\x01 \x01(\rR\x06series\x12\x12\n" +
@@ -7424,7 +7449,7 @@ const file_atys_proto_rawDesc = "" +
 	"\aKindSum\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\f\n" +
 	"\x01n\x18\x02 \x01(\x03R\x01n\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\x03R\x05value\"\xd3\x03\n" +
+	"\x05value\x18\x03 \x01(\x03R\x05value\"\x9f\x04\n" +
 	"\bCoverage\x12\x18\n" +
 	"\awindows\x18\x01 \x01(\rR\awindows\x12\x18\n" +
 	"\adamaged\x18\x02 \x01(\rR\adamaged\x12\f\n" +
@@ -7438,7 +7463,10 @@ const file_atys_proto_rawDesc = "" +
 	"\x06cpu_ns\x18\n" +
 	" \x01(\x03R\x05cpuNs\x12+\n" +
 	"\x11overlapping_tasks\x18\v \x03(\tR\x10overlappingTasks\x12&\n" +
-	"\x05kinds\x18\r \x03(\v2\x10.atys.v1.KindSumR\x05kinds\x12!\n" +
+	"\x05kinds\x18\r \x03(\v2\x10.atys.v1.KindSumR\x05kinds\x12)\n" +
+	"\x10pushed_instances\x18\x0e \x01(\rR\x0fpushedInstances\x12\x1f\n" +
+	"\vpushed_more\x18\x0f \x01(\bR\n" +
+	"pushedMore\x12!\n" +
 	"\fpruned_share\x18\f \x01(\x01R\vprunedShare\"T\n" +
 	"\fTaskCoverage\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x120\n" +

@@ -28,6 +28,7 @@ const (
 	hasPeer
 	hasMinutes // that a level was observed in
 	hasPrimary // kind, which is not the window's own
+	hasPushed  // no agent cut the window: a flag without a fact
 )
 
 // scratch is what rows are sorted and gathered in. It is used again: a server
@@ -220,7 +221,7 @@ func columnsOf(of *store.Window, l Leaves) (has uint64) {
 	for flag, there := range map[uint64]bool{hasThread: rows.Thread != nil, hasContext: rows.Context != nil, hasSlot: rows.Slot != nil,
 		hasPeer: l.Peers != nil, hasGroups: of.Groups != nil, hasOf: of.Of != 0, hasInstances: of.Head.Instances != (profile.Instances{}),
 		hasRate: of.Head.Rate != (profile.Rate{}), hasSlots: of.Head.Slot != 0, hasTypes: described(of.Head.Types),
-		hasFarewell: of.Head.Farewell, hasMinutes: of.Minutes != nil, hasPrimary: of.Primary != ""} {
+		hasFarewell: of.Head.Farewell, hasMinutes: of.Minutes != nil, hasPrimary: of.Primary != "", hasPushed: of.Head.Origin != profile.OriginAgent} {
 		if there {
 			has |= flag
 		}
@@ -451,6 +452,9 @@ func (r *windowReader) facts(h *profile.Head, has uint64) (of int, minutes store
 	}
 	h.Instances, h.Rate, h.Slot = r.instances(has), r.rateOf(has), r.slots(has)
 	h.Farewell = has&hasFarewell != 0
+	if has&hasPushed != 0 {
+		h.Origin = profile.OriginPushed
+	}
 	minutes = r.minutes(has)
 	if has&hasPrimary != 0 {
 		primary = r.Word()
