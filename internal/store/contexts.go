@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/refine"
 )
 
 // MaxContexts is the largest number of contexts that a rolled-up window tells apart. The
@@ -13,6 +14,15 @@ const MaxContexts = 64
 
 // OtherContext stands for all contexts of a rolled-up window that are not told apart.
 var OtherContext = profile.Context{Reason: "other", Endpoint: "other", Interval: "other", Labels: "other"}
+
+// Refine applies rules to the context of some samples, by the names that their frames have
+// now. What is not told apart stays so.
+func Refine(rules []refine.Rule, frames []profile.Frame, c profile.Context) profile.Context {
+	if c == OtherContext {
+		return c
+	}
+	return refine.Context(rules, frames, c)
+}
 
 // CompareContexts orders contexts.
 func CompareContexts(a, b profile.Context) int {

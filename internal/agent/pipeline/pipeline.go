@@ -28,7 +28,7 @@ import (
 type Options struct {
 	Run       profile.Run
 	Machine   profile.Labels // the target of what belongs to no process
-	Rules     []refine.Rule
+	Rules     refine.Rules
 	Spool     *spool.Spool
 	Unspooled func(id spool.ID, records [][]byte) // takes the records that the disk does not
 	Functions *promexport.Functions

@@ -33,7 +33,7 @@ type works struct {
 	delivered []Delivery
 }
 
-func newWorks(t *testing.T, line Line, rules ...refine.Rule) *works {
+func newWorks(t *testing.T, line Line, rules refine.Rules) *works {
 	t.Helper()
 	at, err := spool.Open(t.TempDir(), 1<<24)
 	if err != nil {
@@ -120,7 +120,7 @@ func (w *works) fill(windows int, namer *slow) (samples int64) {
 // TestSlowNames has names take minutes: no window waits to be added, those that find no
 // place are merged and counted, and nothing is lost once the names are there.
 func TestSlowNames(t *testing.T) {
-	w, names := newWorks(t, Line{}), newSlow()
+	w, names := newWorks(t, Line{}, nil), newSlow()
 	const windows = 60
 	began := time.Now()
 	want := w.fill(windows, names)
@@ -170,7 +170,7 @@ func (w *works) settled(t *testing.T) {
 // TestFinish has the names that are waited for never come: at the end all windows are
 // spooled without, within a bound.
 func TestFinish(t *testing.T) {
-	w, names := newWorks(t, Line{}), newSlow()
+	w, names := newWorks(t, Line{}, nil), newSlow()
 	t.Cleanup(func() { close(names.released) })
 	want := w.fill(9, names)
 	select {
@@ -186,7 +186,7 @@ func TestFinish(t *testing.T) {
 // TestNumberReused has a number become another process while windows are merged: each
 // target has its own samples.
 func TestNumberReused(t *testing.T) {
-	w, names := newWorks(t, Line{}), newSlow()
+	w, names := newWorks(t, Line{}, nil), newSlow()
 	want := map[string]int64{}
 	for i := range 20 {
 		b := profile.NewBuilder(profile.Head{Start: time.Unix(int64(i), 0), Duration: time.Second, Types: []profile.ValueType{profile.CPUTime(1)}})
@@ -307,7 +307,7 @@ func TestRefine(t *testing.T) {
 		}
 		return c
 	}
-	w, names := newWorks(t, Line{}, rule), newSlow()
+	w, names := newWorks(t, Line{}, refine.Rules{"cpu": {rule}}), newSlow()
 	close(names.released)
 	want := w.fill(3, names)
 	<-w.Finish(testwait.Longest(t))
@@ -374,7 +374,7 @@ func twoServices() *profile.Window {
 func TestPrunedByTarget(t *testing.T) {
 	for threads, want := range map[spec.Threads][]string{spec.ThreadsEach: {"main", prune.Name}, spec.ThreadsPattern: {"main", prune.Name}, spec.ThreadsNone: nil} {
 		t.Run(string(threads), func(t *testing.T) {
-			w, from := newWorks(t, Line{Pruning: 99, Threads: threads}), &counter{}
+			w, from := newWorks(t, Line{Pruning: 99, Threads: threads}, nil), &counter{}
 			window := twoServices()
 			targets := make([]profile.Labels, len(window.Threads))
 			for i, thread := range window.Threads {

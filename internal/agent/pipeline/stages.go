@@ -121,7 +121,7 @@ func (p *Pipeline) named(c *Cut) *profile.Window {
 
 func (p *Pipeline) refine(j *job) bool {
 	for _, c := range j.Cuts {
-		c.Window = refine.Window(c.Window, p.options.Rules...)
+		c.Window = refine.Window(c.Window, p.options.Rules[c.Window.Kind()]...)
 	}
 	return true
 }

@@ -8,29 +8,55 @@ import (
 )
 
 // Rule returns the context of samples with the given frames, innermost first, which had
-// the context c so far.
+// the context c so far. It leaves a context that it has returned before as it is: agents
+// apply rules to windows that they have named, and servers again to what they read, since
+// names may come late.
 type Rule func(frames []profile.Frame, c profile.Context) profile.Context
 
-// Window applies rules, in order, to all rows and adds up the rows that become equal. It
-// returns w itself if nothing changes, and never modifies it. Agents apply it to windows
-// that they have named, servers to those whose names come later.
+// Rules are applied, in order, to windows of a kind. Agents and servers have the same.
+type Rules map[string][]Rule
+
+// Context applies rules to the context of some samples.
+func Context(rules []Rule, frames []profile.Frame, c profile.Context) profile.Context {
+	for _, rule := range rules {
+		c = rule(frames, c)
+	}
+	return c
+}
+
+// Window applies rules to all rows and adds up the rows that become equal. It returns w
+// itself if nothing changes, and never modifies it.
 func Window(w *profile.Window, rules ...Rule) *profile.Window {
+	refined := Relabel(w, rules...)
+	if refined == w {
+		return w
+	}
+	a := &adder{Rows: profile.Rows{Types: w.Rows.Types}, rows: map[profile.RowKey]int{}}
+	for _, row := range refined.Rows.All() {
+		a.add(row)
+	}
+	refined.Rows = a.Rows
+	return refined
+}
+
+// Relabel is Window, but rows that become equal stay what they are.
+func Relabel(w *profile.Window, rules ...Rule) *profile.Window {
 	r := refiner{window: w, rules: rules, known: map[key]profile.Context{}}
 	if len(rules) == 0 || !r.changes() {
 		return w
 	}
-	b := &adder{Rows: profile.Rows{Types: w.Rows.Types}, rows: map[profile.RowKey]int{}, ids: map[profile.Context]profile.ContextID{{}: 0}}
-	for _, row := range w.Rows.All() {
-		row.Context = b.context(r.context(row.Stack, row.Context))
-		b.add(row)
-	}
+	d := &dictionary{ids: map[profile.Context]profile.ContextID{{}: 0}}
 	refined := *w
+	refined.Rows = w.Rows.Clone()
+	for i, row := range w.Rows.All() {
+		refined.Rows.SetContext(i, d.context(r.context(row.Stack, row.Context)))
+	}
 	refined.Exemplars = slices.Clone(w.Exemplars)
 	for i := range refined.Exemplars {
 		e := &refined.Exemplars[i]
-		e.Context = b.context(r.context(e.Stack, e.Context))
+		e.Context = d.context(r.context(e.Stack, e.Context))
 	}
-	refined.Rows, refined.Contexts = b.Rows, b.dictionary
+	refined.Contexts = d.all
 	return &refined
 }
 
@@ -72,29 +98,30 @@ func (r *refiner) apply(id profile.StackID, c profile.Context) profile.Context {
 	for _, l := range r.window.Stacks[id].Locations {
 		frames = append(frames, r.window.Frames(l)...)
 	}
-	for _, rule := range r.rules {
-		c = rule(frames, c)
+	return Context(r.rules, frames, c)
+}
+
+// dictionary numbers contexts.
+type dictionary struct {
+	ids map[profile.Context]profile.ContextID
+	all []profile.Context
+}
+
+// context finds or adds a context.
+func (d *dictionary) context(c profile.Context) profile.ContextID {
+	id, ok := d.ids[c]
+	if !ok {
+		d.all = append(d.all, c)
+		id = profile.ContextID(len(d.all))
+		d.ids[c] = id
 	}
-	return c
+	return id
 }
 
 // adder adds up rows with equal keys.
 type adder struct {
 	profile.Rows
-	rows       map[profile.RowKey]int
-	ids        map[profile.Context]profile.ContextID
-	dictionary []profile.Context
-}
-
-// context finds or adds a context.
-func (a *adder) context(c profile.Context) profile.ContextID {
-	id, ok := a.ids[c]
-	if !ok {
-		a.dictionary = append(a.dictionary, c)
-		id = profile.ContextID(len(a.dictionary))
-		a.ids[c] = id
-	}
-	return id
+	rows map[profile.RowKey]int
 }
 
 func (a *adder) add(row profile.Row) {

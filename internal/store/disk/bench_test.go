@@ -135,14 +135,17 @@ func BenchmarkMerge(b *testing.B) {
 	summed.Level, summedOne.Level = store.Service1h, store.Series1h
 	instances := hour // of which each is told apart, if they are few
 	instances.Level = store.Series1h
-	for name, q := range map[string]store.Query{"service": hour, "instance": one, "service added up": summed, "instance added up": summedOne, "instances added up": instances} {
-		apart := 0
+	for name, q := range map[string]store.Query{"service": hour, "instance": one, "service added up": summed, "instance added up": summedOne, "instances added up": instances, "service by reason": hour} {
+		g := store.Grouping{}
 		if q.Level == store.Series1h {
-			apart = 29
+			g.MaxInstances = 29
+		}
+		if name == "service by reason" { // rows are regrouped for kinds that have rules alone
+			g.By = []store.Dimension{store.ByContext(store.ContextReason)}
 		}
 		b.Run(name, func(b *testing.B) {
 			timed(b, func() {
-				m, err := s.Merge(context.Background(), tenant, storetest.Of("cpu", q), store.Grouping{MaxInstances: apart})
+				m, err := s.Merge(context.Background(), tenant, storetest.Of("cpu", q), g)
 				if err != nil || len(m.Columns) != 1 {
 					b.Fatalf("%v", err)
 				}

@@ -242,6 +242,16 @@ func (d *dictionary) all() (calls []call, leaves []uint32) {
 	return d.calls, d.leaves
 }
 
+// frames lists the frames of a stack, innermost first, by the names that there are now.
+func (d *dictionary) frames(p *places, leaf uint32) (frames []profile.Frame) {
+	calls, leaves := d.all()
+	for c := calls[leaves[leaf]]; c.caller != nobody; c = calls[c.caller] {
+		place := p.at(c.place)
+		frames = append(frames, place.Frames()...)
+	}
+	return frames
+}
+
 // stacks gives the hashes of the leaves' stacks that are there now.
 func (d *dictionary) stacks() []profile.Hash {
 	d.mu.RLock()

@@ -28,6 +28,7 @@ import (
 
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/refine"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk/codec"
 )
@@ -38,6 +39,7 @@ type Options struct {
 	Reserve uint64 // bytes of the disk that are left free; 0: 64 MB
 	Calls   int64  // of dictionaries in memory, about 60 bytes each; 0: 8 million
 	Quotas  store.Quotas
+	Rules   refine.Rules     // of contexts
 	Account *cputime.Account // what the database's own work takes is charged here; nil: nowhere
 	Log     *slog.Logger
 	// ReadOnly has nothing be written, not even by opening: of a backup.

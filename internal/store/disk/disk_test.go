@@ -10,7 +10,7 @@ import (
 
 func TestStore(t *testing.T) {
 	e := storetest.Engine{Open: func(t *testing.T, quotas store.Quotas) store.Store {
-		s, err := disk.Open(disk.Options{Dir: t.TempDir(), Quotas: quotas})
+		s, err := disk.Open(disk.Options{Dir: t.TempDir(), Quotas: quotas, Rules: storetest.Rules()})
 		if err != nil {
 			t.Fatal(err)
 		}

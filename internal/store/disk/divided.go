@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/refine"
 	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/store/disk/codec"
 )
@@ -138,4 +139,39 @@ func (d *dividedCells) sorted() iter.Seq2[cellKey, *rollCell] {
 			}
 		}
 	}
+}
+
+// refiner gives rows the contexts that they have by the names that their frames have now:
+// names may have come after a window was stored, or rolled up.
+type refiner struct {
+	rules refine.Rules
+	known map[refinedKey]profile.Context
+}
+
+// refinedKey is what a context depends on.
+type refinedKey struct {
+	service, kind string // of the window itself
+	leaf          uint32
+	context       profile.Context
+}
+
+// refine refines the window that was read into columns, with its contexts.
+func (r *refiner) refine(c *codec.Columns, kind string, d *dictionary, p *places) {
+	own := cmp.Or(c.Primary, kind)
+	rules := r.rules[own]
+	if len(rules) == 0 {
+		return
+	}
+	if r.known == nil {
+		r.known = map[refinedKey]profile.Context{}
+	}
+	c.Relabel(func(leaf uint32, context profile.Context) profile.Context {
+		k := refinedKey{d.service, own, leaf, context}
+		refined, ok := r.known[k]
+		if !ok {
+			refined = store.Refine(rules, d.frames(p, leaf), context)
+			r.known[k] = refined
+		}
+		return refined
+	})
 }

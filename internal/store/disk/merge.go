@@ -21,7 +21,7 @@ func (s *Store) Merge(ctx context.Context, tenant string, parts []store.Query, g
 	var adders []*adder
 	var merged *store.Merged
 	err := s.readAll(ctx, tenant, parts, g.MaxInstances > 0, func(shelf *shelf) taker {
-		a := &adder{shelf: shelf, grouping: g, sums: map[sumKey]*sums{}}
+		a := &adder{shelf: shelf, grouping: g, sums: map[sumKey]*sums{}, refiner: refiner{rules: s.connection.options.Rules}}
 		adders = append(adders, a)
 		return a.add
 	}, func(damaged int) (err error) {
@@ -44,6 +44,7 @@ type adder struct {
 
 	columns codec.Columns
 	covered *store.Coverage // of the series that is added up; nil: its values are deltas
+	refiner refiner
 }
 
 // add adds up a series. At the raw level, all of its windows are of one group. If its values are
@@ -100,6 +101,9 @@ func (a *adder) addFound(p *part, g *grouped, f *found) error {
 		}
 		if c.Absent {
 			continue
+		}
+		if a.grouping.ReadsContexts() {
+			a.refiner.refine(c, kind, d, a.shelf.tenant.places)
 		}
 		c.Head.Start, c.Head.Task, c.Head.Target = f.start, f.task, g.of.labels
 		c.Weigh(a.covered, a.grouping.StepOf(&c.Head))

@@ -124,7 +124,7 @@ func (s *Store) roll(ctx context.Context, t *tenant, step store.Step) (damaged i
 		return 0, s.commit(ctx, last)
 	}
 	r := &roller{store: s, tenant: t, step: step, commit: t.newCommit(), pace: pace{puts: &s.puts},
-		all: lost{}, types: map[string]profile.ValueType{}}
+		all: lost{}, types: map[string]profile.ValueType{}, refiner: refiner{rules: s.connection.options.Rules}}
 	r.pace.work()
 	if err := r.read(ctx); err != nil {
 		return 0, err
@@ -162,6 +162,7 @@ type roller struct {
 	watched   time.Duration   // by all of its windows
 	times     profile.Times   // of its windows
 	covered   *store.Coverage // of the series that is added up; nil: its values are deltas
+	refiner   refiner
 }
 
 // rollCell is what was sampled on one stack.
@@ -337,6 +338,7 @@ func (r *roller) addFound(of *series, f *found, m measured) (added bool, err err
 		return false, nil
 	}
 	if !r.columns.Absent {
+		r.refiner.refine(&r.columns, m.kind, d, r.tenant.places)
 		r.columns.Head.Start = f.start
 		r.columns.Head.Task = f.task
 		r.columns.Weigh(r.covered, time.Time{})

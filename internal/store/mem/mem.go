@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/refine"
 	"atys.dev/atys/internal/store"
 )
 
 // Store is a store; see store.Store.
 type Store struct {
 	Quotas store.Quotas // set before it is used
+	Rules  refine.Rules // of contexts; likewise
 
 	mu      sync.Mutex // guards all below
 	rng     *rand.Rand
@@ -300,7 +302,7 @@ func (s *Store) Merge(_ context.Context, name string, parts []store.Query, g sto
 	if err != nil {
 		return nil, err
 	}
-	m := newMerger(t, g)
+	m := newMerger(t, g, s.Rules)
 	for _, q := range parts {
 		_, entries, err := s.chosen(name, q)
 		if err != nil {

@@ -12,7 +12,7 @@ func TestStore(t *testing.T) {
 	e := storetest.Engine{
 		Open: func(_ *testing.T, quotas store.Quotas) store.Store {
 			s := mem.New(1)
-			s.Quotas = quotas
+			s.Quotas, s.Rules = quotas, storetest.Rules()
 			return s
 		},
 		Settle: func(s store.Store) { s.(*mem.Store).Settle() },

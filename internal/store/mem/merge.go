@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/refine"
 	"atys.dev/atys/internal/store"
 )
 
@@ -16,6 +17,7 @@ import (
 type merger struct {
 	tenant        *tenant
 	grouping      store.Grouping
+	rules         refine.Rules
 	several       bool // kinds are asked for
 	columns       map[string]*column
 	whole         column // of all windows, where a window can be in several columns
@@ -47,14 +49,14 @@ type column struct {
 	instances map[string]map[int]int64 // by call; nil: they are not told apart
 }
 
-func newMerger(t *tenant, g store.Grouping) *merger {
-	return &merger{tenant: t, grouping: g, columns: map[string]*column{}, merged: &store.Merged{Forest: &profile.Forest{}},
+func newMerger(t *tenant, g store.Grouping, rules refine.Rules) *merger {
+	return &merger{tenant: t, grouping: g, rules: rules, columns: map[string]*column{}, merged: &store.Merged{Forest: &profile.Forest{}},
 		calls: map[profile.Hash]int{}, places: map[profile.Hash]int{}}
 }
 
 // add adds the values that a window has of some kinds.
 func (m *merger) add(e *entry, q store.Query) {
-	w := m.tenant.window(e)
+	w := m.refined(e)
 	windows, head := max(e.window.Of, 1), w.Head
 	head.Types = typesOf(w.Types, q)
 	if len(head.Types) == 0 {
@@ -78,6 +80,16 @@ func (m *merger) add(e *entry, q store.Query) {
 			m.addType(e, w, at, windows)
 		}
 	}
+}
+
+// refined returns a window with the contexts that its rows have by the names that there are now.
+func (m *merger) refined(e *entry) *profile.Window {
+	w := m.tenant.window(e)
+	rules := m.rules[cmp.Or(e.window.Primary, w.Kind())]
+	if len(rules) == 0 {
+		return w
+	}
+	return refine.Relabel(w, func(frames []profile.Frame, c profile.Context) profile.Context { return store.Refine(rules, frames, c) })
 }
 
 // typesOf lists the types that a query asks for.
@@ -176,7 +188,7 @@ func (m *merger) key(e *entry, w *profile.Window, i int) cellKey {
 	if m.rolling == nil {
 		return k
 	}
-	k.context = w.Context(row.Context)
+	k.context = w.Context(w.Rows.At(i).Context)
 	if row.Peer != 0 {
 		k.peer = m.call(e.stacks[row.Peer-1]) + 1
 	}
@@ -194,12 +206,12 @@ func (m *merger) addExemplars(e *entry, w *profile.Window) {
 	if m.rolling == nil {
 		return
 	}
-	for _, x := range e.window.Exemplars {
+	for i, x := range e.window.Exemplars {
 		x.Stack, x.Thread = profile.StackID(m.call(e.stacks[x.Stack])), 0
 		if x.Time != 0 {
 			x.Time += w.Start.Sub(m.rolling.Start)
 		}
-		m.contexts = append(m.contexts, w.Context(x.Context))
+		m.contexts = append(m.contexts, w.Context(w.Exemplars[i].Context))
 		x.Context = profile.ContextID(len(m.contexts))
 		m.exemplars = append(m.exemplars, x)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/refine"
 	"atys.dev/atys/internal/store"
 )
 
@@ -62,7 +63,7 @@ func (s *Store) Roll(_ context.Context, name string, step store.Step) error {
 		}
 	}
 	for u, entries := range units {
-		t.seen[u] = t.roll(step, u, entries)
+		t.seen[u] = t.roll(step, u, entries, s.Rules)
 	}
 	return nil
 }
@@ -75,8 +76,8 @@ func serviceOf(series profile.Labels) profile.Labels {
 }
 
 // roll adds entries up that have a kind of values in common.
-func (t *tenant) roll(step store.Step, u key, entries []*entry) *entry {
-	m := newMerger(t, store.Grouping{})
+func (t *tenant) roll(step store.Step, u key, entries []*entry, rules refine.Rules) *entry {
+	m := newMerger(t, store.Grouping{}, rules)
 	m.rolling = &step
 	q := store.Query{Kinds: []string{u.kind}}
 	m.cover(entries, q)

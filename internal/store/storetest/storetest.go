@@ -60,6 +60,7 @@ func Run(t *testing.T, e Engine) {
 		"counts heads once":              testHeadsOnce,
 		"keeps origins":                  testOrigin,
 		"groups by context":              testContexts,
+		"refines late":                   testRefines,
 		"bounds contexts":                testBoundsContexts,
 		"keeps what is rolled up":        testKeepsRolled,
 		"many at once":                   testMany,
