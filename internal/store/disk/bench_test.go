@@ -135,8 +135,11 @@ func BenchmarkMerge(b *testing.B) {
 	summed.Level, summedOne.Level = store.Service1h, store.Series1h
 	instances := hour // of which each is told apart, if they are few
 	instances.Level = store.Series1h
-	for name, q := range map[string]store.Query{"service": hour, "instance": one, "service added up": summed, "instance added up": summedOne, "instances added up": instances, "service by reason": hour} {
-		g := store.Grouping{}
+	for name, q := range map[string]store.Query{"service": hour, "instance": one, "service added up": summed, "instance added up": summedOne, "instances added up": instances, "service by reason": hour, "service, two kinds": hour} {
+		g, parts := store.Grouping{}, storetest.Of("cpu", q)
+		if name == "service, two kinds" {
+			parts[0].Kinds = []string{"cpu", "off-cpu"}
+		}
 		if q.Level == store.Series1h {
 			g.MaxInstances = 29
 		}
@@ -145,7 +148,7 @@ func BenchmarkMerge(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			timed(b, func() {
-				m, err := s.Merge(context.Background(), tenant, storetest.Of("cpu", q), g)
+				m, err := s.Merge(context.Background(), tenant, parts, g)
 				if err != nil || len(m.Columns) != 1 {
 					b.Fatalf("%v", err)
 				}

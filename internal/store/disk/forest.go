@@ -43,9 +43,7 @@ func (a *adder) merged(damaged int) (*store.Merged, error) {
 			absorb(&c.Head, c.Windows, &s.head, s.windows)
 			c.Windows += s.windows
 			c.observed(s.minutes)
-			for kind, sum := range s.kinds {
-				c.addKind(kind, sum)
-			}
+			c.addKinds(&s.extras)
 			c.Sums = s.appendTo(c.Sums, numbers)
 			if s.apart == nil || len(c.Instances)+len(s.apart.of) > s.apart.most {
 				c.Instances = nil
@@ -62,7 +60,7 @@ func (a *adder) merged(damaged int) (*store.Merged, error) {
 		if f.calls != nil {
 			c.Sums = folded(c.Sums)
 		}
-		c.Kinds = c.kinds.Sorted()
+		c.Kinds = c.sortedKinds()
 		if c.minutes != nil {
 			c.Average(c.minutes)
 		}

@@ -149,8 +149,9 @@ func (a *adder) addWindow(w *adding) {
 	}
 	s.add(c)
 	if w.several {
+		kind := s.kind(w.kind)
 		for i := range c.Leaves {
-			s.addKind(w.kind, c.Sum(i))
+			kind.Add(c.Sum(i))
 		}
 	}
 }
@@ -195,7 +196,11 @@ func (a *adder) divide(w *adding) {
 		return s
 	}
 	threads, slots := a.grouping.Has(store.ByThread) && len(c.Thread) > 0, a.grouping.Has(store.BySlot) && len(c.Slot) > 0
-	known := map[[3]uint32]*sums{}
+	type destination struct {
+		*sums
+		ofKind *profile.Sum // of several; nil: there is one
+	}
+	known := map[[3]uint32]destination{}
 	for i, leaf := range c.Leaves {
 		var at [3]uint32
 		if contexts != nil && len(c.Context) > 0 {
@@ -210,14 +215,17 @@ func (a *adder) divide(w *adding) {
 		if slots {
 			at[1] = c.Slot[i]
 		}
-		s := known[at]
-		if s == nil {
-			s = columnOf(at[0], at[1], at[2])
-			known[at] = s
+		into, ok := known[at]
+		if !ok {
+			into.sums = columnOf(at[0], at[1], at[2])
+			if w.several {
+				into.ofKind = into.kind(w.kind)
+			}
+			known[at] = into
 		}
-		s.addRow(c, i, s.slot(leaf))
-		if w.several {
-			s.addKind(w.kind, c.Sum(i))
+		into.addRow(c, i, into.slot(leaf))
+		if into.ofKind != nil {
+			into.ofKind.Add(c.Sum(i))
 		}
 	}
 	if contexts != nil { // times of threads belong to no context
@@ -297,15 +305,37 @@ type sums struct {
 
 // extras are what some columns have. The zero value is ready to use.
 type extras struct {
-	minutes store.Minutes  // that levels were observed in; nil: values are deltas
-	kinds   store.KindSums // what each kind has of the values, if several are asked for
+	minutes store.Minutes           // that levels were observed in; nil: values are deltas
+	kinds   map[string]*profile.Sum // what each kind has of the values, if several are asked for
 }
 
-func (e *extras) addKind(kind string, sum profile.Sum) {
-	if e.kinds == nil {
-		e.kinds = store.KindSums{}
+// kind finds or adds the sum of a kind.
+func (e *extras) kind(kind string) *profile.Sum {
+	sum := e.kinds[kind]
+	if sum == nil {
+		if e.kinds == nil {
+			e.kinds = map[string]*profile.Sum{}
+		}
+		sum = &profile.Sum{}
+		e.kinds[kind] = sum
 	}
-	e.kinds.Add(kind, sum)
+	return sum
+}
+
+// addKinds adds the sums of kinds of others.
+func (e *extras) addKinds(o *extras) {
+	for kind, sum := range o.kinds {
+		e.kind(kind).Add(*sum)
+	}
+}
+
+// sortedKinds lists the sums by kind.
+func (e *extras) sortedKinds() []store.KindSum {
+	all := store.KindSums{}
+	for kind, sum := range e.kinds {
+		all.Add(kind, *sum)
+	}
+	return all.Sorted()
 }
 
 // observed adds minutes that levels were observed in.
@@ -534,9 +564,7 @@ func (a *adder) absorb(o *adder) {
 		}
 		mine.absorb(&s.head, s.windows)
 		mine.observed(s.minutes)
-		for kind, sum := range s.kinds {
-			mine.addKind(kind, sum)
-		}
+		mine.addKinds(&s.extras)
 		if mine.apart != nil {
 			mine.settle()
 			mine.apart = mine.apart.absorb(s.apart)
