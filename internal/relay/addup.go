@@ -109,10 +109,9 @@ func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 }
 
 // plain reports whether an agent cut a window, and its rows have nothing but a stack and one
-// value that adds up.
-// All others are forwarded as they are: a sum would have to tell their contexts, peers and
-// minutes apart, and servers of earlier versions would refuse it. Only the server knows which
-// pushed windows are the same.
+// value that adds up. All others are forwarded as they are: a sum would have to tell their
+// contexts, peers and minutes apart, and servers of earlier versions would refuse it. Only the
+// server knows which pushed windows are the same.
 func plain(w *atysv1.Window, h *profile.Head) bool {
 	return h.Origin == profile.OriginAgent && len(h.Types) == 1 && h.Types[0].Temporality == profile.Delta && h.Types[0].Variance == profile.FromWeights &&
 		len(w.GetRows().GetContext()) == 0 && len(w.GetRows().GetPeer()) == 0 && len(w.GetExemplars()) == 0 &&
