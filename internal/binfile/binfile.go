@@ -162,19 +162,7 @@ func (f *File) IsGo() bool {
 	return f.goBuildID() != ""
 }
 
-// IsStatic tells whether the file is a program that needs no dynamic linker.
-func (f *File) IsStatic() bool {
-	for _, p := range f.ELF.Progs {
-		if p.Type == elf.PT_INTERP {
-			return false
-		}
-	}
-	return f.ELF.Type == elf.ET_EXEC || f.ELF.Type == elf.ET_DYN && f.dynamicFlag(dtFlags1)&df1PIE != 0
-}
-
 const (
-	dtFlags1   = 0x6ffffffb
-	df1PIE     = 0x08000000
 	dynBytes   = 16
 	maxDynamic = 1 << 16 // bytes of PT_DYNAMIC looked at; real ones have under 1 KiB
 )
@@ -195,6 +183,3 @@ func (f *File) dynamicFlag(tag uint64) uint64 {
 	}
 	return 0
 }
-
-// HasPLT tells whether the file has linker stubs that jump to other files.
-func (f *File) HasPLT() bool { return len(f.stubSections()) > 0 }

@@ -9,7 +9,6 @@
 package health
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -272,15 +271,4 @@ func Find(all []Condition, kind Kind) *Condition {
 		return nil
 	}
 	return &all[i]
-}
-
-// Sort puts the worst first; kinds of a newer version come last.
-func Sort(all []Condition) {
-	rank := func(c Condition) int {
-		if i := slices.Index(Kinds(), c.Kind); i >= 0 {
-			return i
-		}
-		return len(Kinds())
-	}
-	slices.SortStableFunc(all, func(a, b Condition) int { return cmp.Compare(rank(a), rank(b)) })
 }

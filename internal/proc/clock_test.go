@@ -2,44 +2,11 @@ package proc
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
-
-func TestBracket(t *testing.T) {
-	// Ticks of a clock that is read in this order; the wall clock is 1,000 s
-	// ahead. The second attempt is the tightest, the first was interrupted.
-	monotonic := []time.Duration{0, 900, 1000, 1010, 2000, 2100, 3000, 3100, 4000, 4100}
-	wall := []time.Duration{100, 1004, 2050, 3050, 4050}
-	next := func(times *[]time.Duration, ahead time.Duration) func() (time.Duration, error) {
-		return func() (time.Duration, error) {
-			v := (*times)[0]
-			*times = (*times)[1:]
-			return v + ahead, nil
-		}
-	}
-	got, err := bracket(next(&monotonic, 0), next(&wall, 1000*time.Second))
-	if err != nil || got.Error != 5 || got.Offset < 1000*time.Second-5 || got.Offset > 1000*time.Second+5 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	failing := func() (time.Duration, error) { return 0, os.ErrInvalid }
-	if _, err := bracket(failing, failing); err == nil {
-		t.Error("a clock that fails passed")
-	}
-}
-
-func TestReadClockOffset(t *testing.T) {
-	c, err := ReadClockOffset()
-	if err != nil || c.Error < 0 || c.Error > 50*time.Millisecond {
-		t.Fatalf("%+v, %v", c, err)
-	}
-	if boot, err := BootTime(); err != nil || c.Wall(0).Before(boot.Add(-time.Second)) {
-		t.Errorf("monotonic zero is %v, boot %v, %v", c.Wall(0), boot, err)
-	}
-}
 
 func TestCPUTimes(t *testing.T) {
 	text := "cpu  9 0 0 0 0 0 0 0 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu3 100 0 0 0 0 0 0 0 0 0\nintr 1 2\nbtime 1763730000\n"

@@ -99,10 +99,7 @@ func (b *Builder) Context(c Context) ContextID {
 }
 
 // Add adds a row, or adds to the row that has the same key. Values are copied.
-func (b *Builder) Add(r Row) { b.add(r, 1) }
-
-// add adds a row sign times.
-func (b *Builder) add(r Row, sign int64) {
+func (b *Builder) Add(r Row) {
 	key := r.Key()
 	i, ok := b.rows[key]
 	if !ok {
@@ -111,12 +108,10 @@ func (b *Builder) add(r Row, sign int64) {
 			rows.Types = len(b.w.Types)
 		}
 		b.rows[key] = i
-		if rows.Append(r); sign < 0 {
-			rows.negate(i)
-		}
+		rows.Append(r)
 		return
 	}
-	b.w.Rows.AddTo(i, r, sign)
+	b.w.Rows.AddTo(i, r, 1)
 }
 
 // AddSample keeps one timed sample beside the rows.

@@ -31,7 +31,7 @@ func Merge(windows ...*Window) (*Window, error) {
 		watched[w.Target.String()] += max(w.Duration, 1) // a window without a length is a moment
 	}
 	for _, w := range windows {
-		b.addWindow(w.averaged(watched[w.Target.String()]), 1)
+		b.addWindow(w.averaged(watched[w.Target.String()]))
 	}
 	return b.Window(), nil
 }
@@ -52,39 +52,8 @@ func (w *Window) averaged(watched time.Duration) *Window {
 	return &part
 }
 
-// Subtract removes from a what b holds: rows, exact times and losses. Rows that
-// come to nothing are left out; a difference below zero is kept, so that a-b+b
-// is a again. A difference has no samples at points of time.
-func Subtract(a, b *Window) (*Window, error) {
-	if err := sameTypes(a.Types, b.Types); err != nil {
-		return nil, fmt.Errorf("subtract windows: %w", err)
-	}
-	head := a.Head
-	head.Types = slices.Clone(a.Types)
-	head.Losses = slices.Clone(a.Losses)
-	head.Comments = slices.Clone(a.Comments)
-	head.Exact.Add(b.Exact.negative())
-	head.Idle -= b.Idle
-	head.Watched -= b.Watched
-	head.Cost.Add(b.Cost.negative())
-	for _, l := range b.Losses {
-		l.N, l.Value = -l.N, -l.Value
-		head.AddLoss(l)
-	}
-	head.Losses = slices.DeleteFunc(head.Losses, func(l Loss) bool { return l.N == 0 && l.Value == 0 })
-	out := NewBuilder(head)
-	out.addWindow(a, 1)
-	out.addWindow(b, -1)
-	w := out.Window()
-	w.Samples, w.Exemplars = nil, nil
-	w.Rows.Keep(func(r Row) bool {
-		return r.N != 0 || slices.ContainsFunc(r.Values, func(v int64) bool { return v != 0 })
-	})
-	return w, nil
-}
-
-// addWindow adds all rows of w, times sign, translating its identifiers.
-func (b *Builder) addWindow(w *Window, sign int64) {
+// addWindow adds all rows of w, translating its identifiers.
+func (b *Builder) addWindow(w *Window) {
 	locations := make([]LocationID, len(w.Locations))
 	for i, l := range w.Locations {
 		locations[i] = b.Location(l, w.Names[i]...)
@@ -100,9 +69,6 @@ func (b *Builder) addWindow(w *Window, sign int64) {
 	}
 	threads := make([]ThreadID, len(w.Threads)+1)
 	for i, t := range w.Threads {
-		if sign < 0 {
-			t.Exact = t.Exact.negative()
-		}
 		threads[i+1] = b.Thread(t)
 	}
 	contexts := make([]ContextID, len(w.Contexts)+1)
@@ -114,16 +80,14 @@ func (b *Builder) addWindow(w *Window, sign int64) {
 		if r.Peer != 0 {
 			r.Peer = PeerID(stacks[r.Peer-1]) + 1
 		}
-		b.add(r, sign)
+		b.Add(r)
 	}
-	if sign > 0 {
-		for _, e := range w.Exemplars {
-			e.Stack, e.Thread, e.Context = stacks[e.Stack], threads[e.Thread], contexts[e.Context]
-			if e.Time != 0 {
-				e.Time += w.Start.Sub(b.w.Start)
-			}
-			b.AddExemplar(e)
+	for _, e := range w.Exemplars {
+		e.Stack, e.Thread, e.Context = stacks[e.Stack], threads[e.Thread], contexts[e.Context]
+		if e.Time != 0 {
+			e.Time += w.Start.Sub(b.w.Start)
 		}
+		b.AddExemplar(e)
 	}
 	b.addSamples(w, stacks, threads)
 }

@@ -94,48 +94,6 @@ func TestSlotsFollowTheClock(t *testing.T) {
 	}
 }
 
-func TestSubtractUndoesMerge(t *testing.T) {
-	for seed := range uint64(40) {
-		a, b := random(2*seed), random(2*seed+1)
-		b.Head, b.Task = a.Head, a.Task                                     // so that the heads of the sums agree, too
-		a.Samples, b.Samples, a.Exemplars, b.Exemplars = nil, nil, nil, nil // a difference has none
-		b.Losses, b.Exact = random(2*seed+1).Losses, random(2*seed+1).Exact
-		difference, err := profile.Subtract(a, b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.Exact.IncludesInterrupt, b.Exact.IncludesInterrupt = false, false
-		difference.Exact.IncludesInterrupt = false
-		again := merge(t, difference, b)
-		if diff := profiletest.Diff(withoutZeroes(merge(t, a)), withoutZeroes(again)); diff != "" {
-			t.Fatalf("seed %d: a-b+b is not a:\n%s", seed, diff)
-		}
-		nothing, err := profile.Subtract(a, a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if nothing.Rows.Len() != 0 || len(nothing.Losses) != 0 || nothing.Exact.CPU != 0 || nothing.Idle != 0 {
-			t.Fatalf("seed %d: a-a is %v", seed, profiletest.Canonical(nothing))
-		}
-	}
-}
-
-// withoutZeroes drops what b brought and took along again.
-func withoutZeroes(w *profile.Window) *profile.Window {
-	w.Rows.Keep(func(r profile.Row) bool {
-		return r.N != 0 || slices.ContainsFunc(r.Values, func(v int64) bool { return v != 0 })
-	})
-	w.Losses = slices.DeleteFunc(w.Losses, func(l profile.Loss) bool { return l.N == 0 && l.Value == 0 })
-	for i, th := range w.Threads {
-		if e := th.Exact; e.CPU == 0 && e.User == 0 && e.System == 0 {
-			w.Threads[i].Exact = profile.Exact{}
-		}
-		// Whether interrupts are inside is known of a sum, not of a difference.
-		w.Threads[i].Exact.IncludesInterrupt = false
-	}
-	return w
-}
-
 func TestMergeHeads(t *testing.T) {
 	at := func(seconds, length int) *profile.Window {
 		return &profile.Window{Head: profile.Head{Start: time.Unix(int64(seconds), 0), Duration: time.Duration(length) * time.Second}}
@@ -191,25 +149,16 @@ func TestMergeMovesTimedSamples(t *testing.T) {
 	if w.Samples[0].Time != 10*time.Second+time.Millisecond || w.Samples[1].Time != time.Millisecond {
 		t.Errorf("samples at %s and %s", w.Samples[0].Time, w.Samples[1].Time)
 	}
-	difference, err := profile.Subtract(w, window(10))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(difference.Samples) != 0 {
-		t.Errorf("a difference has samples %+v", difference.Samples)
-	}
 }
 
 func TestMergeRefuses(t *testing.T) {
 	a, b := random(1), random(2)
 	b.Types = []profile.ValueType{{Kind: "wall", Unit: "nanoseconds"}}
-	for _, w := range [][]*profile.Window{nil, {a, b}} {
-		if _, err := profile.Merge(w...); err == nil {
-			t.Errorf("merged %d windows", len(w))
-		}
+	if _, err := profile.Merge(); err == nil {
+		t.Error("merged no windows")
 	}
-	if _, err := profile.Subtract(a, b); !errors.Is(err, profile.ErrDifferentTypes) {
-		t.Errorf("subtract: %v", err)
+	if _, err := profile.Merge(a, b); !errors.Is(err, profile.ErrDifferentTypes) {
+		t.Errorf("merge different types: %v", err)
 	}
 }
 

@@ -143,14 +143,6 @@ func (r *Rows) AddTo(i int, row Row, sign int64) {
 	}
 }
 
-// negate negates the samples, values and squares of row i.
-func (r *Rows) negate(i int) {
-	r.N[i] = -r.N[i]
-	for at := i * r.Types; at < (i+1)*r.Types; at++ {
-		r.Values[at], r.Squares[at] = -r.Values[at], -r.Squares[at]
-	}
-}
-
 // weigh multiplies the values of type t by a weight, and their variances by its square.
 func (r *Rows) weigh(t int, by float64) {
 	for at := t; at < len(r.Values); at += r.Types {

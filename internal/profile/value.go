@@ -166,11 +166,6 @@ func (e *Exact) Add(o Exact) {
 	}
 }
 
-// negative is what Add takes e away with. Its flag says nothing of the rest.
-func (e Exact) negative() Exact {
-	return Exact{CPU: -e.CPU, User: -e.User, System: -e.System, Wall: -e.Wall, RunQueue: -e.RunQueue, Bytes: -e.Bytes, Source: e.Source}
-}
-
 // Kind returns what the window measured: the kind of its first value type.
 func (h *Head) Kind() string {
 	if len(h.Types) == 0 {

@@ -133,9 +133,6 @@ func (c *Cost) Add(o Cost) {
 // Total returns the sum.
 func (c Cost) Total() time.Duration { return c.User + c.BPF + c.Interrupt }
 
-// negative is what Add takes c away with.
-func (c Cost) negative() Cost { return Cost{-c.User, -c.BPF, -c.Interrupt} }
-
 // Thread is one thread of the target or, once shipped, one pattern of thread names.
 type Thread struct {
 	PID, TID int

@@ -3,7 +3,6 @@ package stats
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 )
 
@@ -61,62 +60,6 @@ func RatioInterval(a, b []float64) (Interval, float64, error) {
 	}
 	interval, confidence := MedianInterval(ratios)
 	return interval, confidence, nil
-}
-
-// bootstraps is how often Slope resamples: its bounds are the 25th value from
-// either end.
-const bootstraps = 1000
-
-// Slope is the slope of y over x by Theil and Sen, the median of the slopes
-// between all pairs of points with different x, which a third of wild points
-// cannot move far. The interval is from resampling points. It is an error if
-// all x are the same.
-func Slope(x, y []float64, rng *rand.Rand) (Interval, error) {
-	if len(x) != len(y) {
-		return Interval{}, fmt.Errorf("fit slope: %d x against %d y", len(x), len(y))
-	}
-	all := make([]int, len(x))
-	for i := range all {
-		all[i] = i
-	}
-	pairs := make([]float64, 0, len(x)*len(x)/2)
-	value, ok := theilSen(x, y, all, pairs)
-	if !ok {
-		return Interval{}, fmt.Errorf("fit slope: %d points share one x", len(x))
-	}
-	slopes := make([]float64, 0, bootstraps)
-	pick := make([]int, len(x))
-	for range bootstraps {
-		for i := range pick {
-			pick[i] = rng.IntN(len(x))
-		}
-		if s, ok := theilSen(x, y, pick, pairs); ok {
-			slopes = append(slopes, s)
-		}
-	}
-	if len(slopes) == 0 {
-		return Interval{value, math.Inf(-1), math.Inf(1)}, nil
-	}
-	slices.Sort(slopes)
-	tail := int(oneTail * float64(len(slopes)))
-	return Interval{value, min(value, slopes[tail]), max(value, slopes[len(slopes)-1-tail])}, nil
-}
-
-// theilSen is the median slope between the picked points; pairs is scratch.
-func theilSen(x, y []float64, pick []int, pairs []float64) (float64, bool) {
-	pairs = pairs[:0]
-	for i, p := range pick {
-		for _, q := range pick[:i] {
-			if x[p] != x[q] {
-				pairs = append(pairs, (y[p]-y[q])/(x[p]-x[q]))
-			}
-		}
-	}
-	if len(pairs) == 0 {
-		return 0, false
-	}
-	slices.Sort(pairs)
-	return sortedMedian(pairs), true
 }
 
 func sorted(values []float64) []float64 {

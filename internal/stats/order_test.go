@@ -75,39 +75,3 @@ func TestRatioInterval(t *testing.T) {
 		t.Error("division by zero passed")
 	}
 }
-
-func TestSlope(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	covered := 0
-	const rounds = 100
-	for range rounds {
-		var x, y []float64
-		for i := range 45 {
-			hertz := []float64{1000, 4999, 20000}[i%3]
-			noise := rng.NormFloat64()
-			if i%11 == 5 {
-				noise += 30 // a disturbed run
-			}
-			x, y = append(x, hertz), append(y, 100+hertz*0.002+noise)
-		}
-		got, err := Slope(x, y, rng)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Contains(0.002) {
-			covered++
-		}
-		if math.Abs(got.Value-0.002) > 0.0003 {
-			t.Errorf("slope %v, want 0.002", got)
-		}
-	}
-	if covered < rounds*88/100 {
-		t.Errorf("true slope covered in %d of %d", covered, rounds)
-	}
-	if _, err := Slope([]float64{1, 1}, []float64{1, 2}, rng); err == nil {
-		t.Error("a slope over one x passed")
-	}
-	if _, err := Slope([]float64{1, 2}, []float64{1}, rng); err == nil {
-		t.Error("a slope of unequal lengths passed")
-	}
-}

@@ -275,12 +275,6 @@ type Sum struct {
 // Types collects value types by kind. The zero value is ready to use.
 type Types struct{ of map[string]profile.ValueType }
 
-// Has reports whether a type of that kind was added.
-func (t *Types) Has(kind string) bool {
-	_, ok := t.of[kind]
-	return ok
-}
-
 // Add adds the type of a window.
 func (t *Types) Add(v profile.ValueType) {
 	if t.of == nil {

@@ -30,10 +30,6 @@ type PerfMap struct {
 	code jitTable
 }
 
-// NewPerfMap names the code of a process by the map at PerfMapPath. The file
-// need not exist yet.
-func NewPerfMap(path string) *PerfMap { return &PerfMap{file: untrusted{path: path}} }
-
 // PerfMapOf names the code of a process by the map that is its own: what another
 // user put there, or another process left that had its number, is refused.
 func PerfMapOf(pid int) *PerfMap {

@@ -16,9 +16,12 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
+// perfMapAt names code by a map whose writer is not checked.
+func perfMapAt(path string) *PerfMap { return &PerfMap{file: untrusted{path: path}} }
+
 func TestPerfMap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perf-1.map")
-	m := NewPerfMap(path)
+	m := perfMapAt(path)
 	if err := m.Refresh(); !os.IsNotExist(err) {
 		t.Errorf("error %v", err)
 	}
@@ -98,7 +101,7 @@ func TestPerfMapAgainstSimulation(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	for range 30 {
 		path := filepath.Join(t.TempDir(), "map")
-		m := NewPerfMap(path)
+		m := perfMapAt(path)
 		var memory [512]string
 		for batch := range 6 {
 			var text strings.Builder
@@ -156,7 +159,7 @@ func TestPerfMapOfHostileProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, link, dir, "/dev/zero"} {
-		m := NewPerfMap(path)
+		m := perfMapAt(path)
 		if err := m.Refresh(); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 			t.Errorf("%s: error %v", path, err)
 		}
@@ -218,7 +221,7 @@ func FuzzPerfMap(f *testing.F) {
 	f.Add([]byte("1000 10 a\n1008 10 b\n"), uint64(0x1009))
 	f.Add([]byte("0xffffffffffffff00 0xff a\n"), uint64(1))
 	f.Fuzz(func(t *testing.T, data []byte, address uint64) {
-		m := NewPerfMap("")
+		m := perfMapAt("")
 		if err := m.parse(strings.NewReader(string(data))); err != nil {
 			t.Fatal(err)
 		}

@@ -81,9 +81,6 @@ func New(o Options) *Resolver {
 		cache: newTableCache(o.Cache), open: map[*module]bool{}}}
 }
 
-// Kernel gives what places and names kernel addresses.
-func (r *Resolver) Kernel() *Kernel { return r.kernel }
-
 // Resolve names a location: the calls inlined there innermost first, then the
 // function that holds it. There is always at least one frame; where nothing
 // names the place it is profile.Unnamed. Callers must not change the frames. The

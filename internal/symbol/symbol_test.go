@@ -378,7 +378,7 @@ func TestConcurrentUse(t *testing.T) {
 					r.AddFile(id, file, func() (*os.File, error) { return os.Open(file) })
 				}
 				r.Resolve(t.Context(), native(id, offsets[rng.Intn(len(offsets))]))
-				r.Kernel().Location(rng.Uint64())
+				r.kernel.Location(rng.Uint64())
 			}
 			done <- true
 		}()

@@ -101,9 +101,6 @@ func New(f *binfile.File) (*Table, error) {
 	return t, nil
 }
 
-// Range gives the addresses of code that the table covers.
-func (t *Table) Range() (start, end uint64) { return t.firstPC, t.behindPC }
-
 // parseHeader reads a header that may be one; false if it is not.
 func (t *Table) parseHeader() bool {
 	var h [headerBytes]byte

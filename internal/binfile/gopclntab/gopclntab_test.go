@@ -18,7 +18,7 @@ import (
 // our table does, inlined calls included.
 func TestLookupAgainstRuntime(t *testing.T) {
 	table := openTable(t, "/proc/self/exe")
-	_, end := table.Range()
+	end := table.behindPC
 	// The runtime takes a name at offset 0, the first function's, for none.
 	start, err := table.entry(1)
 	if err != nil {
@@ -182,7 +182,7 @@ func checkVictim(t *testing.T, table *Table, startLines bool) {
 	if !startLines {
 		want = "[{main.leaf 7 0 true} {main.middle 10 0 true} {main.outer 16 0 false}]"
 	}
-	start, end := table.Range()
+	start, end := table.firstPC, table.behindPC
 	for i := range table.nfunc { // main.outer alone is searched whole
 		if entry, _ := table.entry(i); named(table, entry, "main.outer") {
 			start = entry
@@ -262,7 +262,7 @@ func openTable(t testing.TB, path string) *Table {
 
 func BenchmarkLookup(b *testing.B) {
 	table := openTable(b, "/proc/self/exe")
-	start, end := table.Range()
+	start, end := table.firstPC, table.behindPC
 	pc := start
 	for b.Loop() {
 		table.Lookup(pc)

@@ -35,11 +35,6 @@ const (
 	Stages
 )
 
-var stageNames = [...]string{"pruning", "naming", "encoding", "shipping"}
-
-// String is what a stage is called in tables.
-func (s Stage) String() string { return stageNames[s] }
-
 // Run is what one round took of one level.
 type Run struct {
 	Took  [Stages]time.Duration

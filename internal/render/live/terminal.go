@@ -23,12 +23,6 @@ type Terminal struct {
 	done    sync.WaitGroup
 }
 
-// IsTerminal tells whether a file is one.
-func IsTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}
-
 const (
 	// Alternate screen, no cursor, wheel reports (SGR form).
 	enter = "\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1006h\x1b[2J"
