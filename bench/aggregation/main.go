@@ -70,8 +70,8 @@ func run(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	harness.Header(os.Stdout)
-	return report(os.Stdout, all)
+	harness.Header()
+	return report(all)
 }
 
 // measure loads the instances, and asks once all is there.

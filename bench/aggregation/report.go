@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -82,7 +81,7 @@ type column struct {
 	unit string
 }
 
-func report(w io.Writer, all []*round) error {
+func report(all []*round) error {
 	columns := columnsOf(all[0])
 	table := &harness.Table{}
 	head := []string{"round"}
@@ -113,10 +112,10 @@ func report(w io.Writer, all []*round) error {
 		row = append(row, fmt.Sprintf("%.2f%s", stats.Median(values), c.unit))
 	}
 	table.Row(row...)
-	if err := table.Print(w); err != nil {
+	if err := table.Print(); err != nil {
 		return err
 	}
-	return conclude(w, all)
+	return conclude(all)
 }
 
 func columnsOf(first *round) (columns []column) {
@@ -159,7 +158,7 @@ func (r *round) difference(merged levels.Share) stats.Interval {
 }
 
 // conclude says what the rounds together show, and is an error if they do not.
-func conclude(w io.Writer, all []*round) error {
+func conclude(all []*round) error {
 	var within [2]int
 	var few, many, atFew, atMany float64
 	found := 0
@@ -175,10 +174,10 @@ func conclude(w io.Writer, all []*round) error {
 			found++
 		}
 	}
-	fmt.Fprintf(w, "\nmerged share within the interval of the mean: %d of %d rounds at the server, %d at the relay\n", within[0], len(all), within[1])
-	fmt.Fprintf(w, "%s was called by %s... in %d of %d rounds, and nobody else of the application\n", sought, business, found, len(all))
+	fmt.Printf("\nmerged share within the interval of the mean: %d of %d rounds at the server, %d at the relay\n", within[0], len(all), within[1])
+	fmt.Printf("%s was called by %s... in %d of %d rounds, and nobody else of the application\n", sought, business, found, len(all))
 	if few > 0 && many > 0 {
-		fmt.Fprintf(w, "UUIDs made by 300times for each by 100times: %.2f; CPU time in them: %.2f\n", many/few, atMany/atFew)
+		fmt.Printf("UUIDs made by 300times for each by 100times: %.2f; CPU time in them: %.2f\n", many/few, atMany/atFew)
 	}
 	if found < len(all) {
 		return fmt.Errorf("in %d rounds the callers are others", len(all)-found)

@@ -51,7 +51,7 @@ func run(ctx context.Context, dir string) error {
 	if _, err := harness.Run(ctx, "javac", "--release", "11", "-g", "-d", dir, testdata+"Many.java", testdata+"One000000.java"); err != nil {
 		return err
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	var t harness.Table
 	t.Row("JVM", "first sample", "first complete and named", "slowest", "complete and named after it", "floor, goal")
 	var failed []error
@@ -63,7 +63,7 @@ func run(ctx context.Context, dir string) error {
 			failed = append(failed, fmt.Errorf("%s: %w", r.Name, err))
 		}
 	}
-	return errors.Join(append(failed, t.Print(os.Stdout))...)
+	return errors.Join(append(failed, t.Print())...)
 }
 
 // attached is what one recording saw, in times since its process was started.

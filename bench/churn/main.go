@@ -93,7 +93,7 @@ func (p *program) follow(ctx context.Context, r *recorder.Recorder, pid int) err
 }
 
 func report(programs []*program) error {
-	harness.Header(os.Stdout)
+	harness.Header()
 	var t harness.Table
 	t.Row("program", "samples", "made functions in", "cut", "without a name", "lost", "fours seen", "pairs", "illegal", "in 100,000", "holds")
 	var all seen
@@ -104,7 +104,7 @@ func report(programs []*program) error {
 		lost += p.lost
 	}
 	row(&t, "all", &all, lost)
-	if err := t.Print(os.Stdout); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
 	for _, p := range programs {

@@ -174,7 +174,7 @@ func samplesIn(out []byte) (float64, error) {
 }
 
 func report(all []profiler, slopes [][]float64) error {
-	harness.Header(os.Stdout)
+	harness.Header()
 	var t harness.Table
 	t.Row("profiler", "CPU per sample kept", "against", "ratio")
 	against := map[string]int{"atys": 1, "atys, naming included": 4}
@@ -193,7 +193,7 @@ func report(all []profiler, slopes [][]float64) error {
 		above[i] = slopes[0][i] - slopes[emptyProgram][i]
 	}
 	t.Row("atys above the empty program", harness.Middle(above, "us"), "", "")
-	return t.Print(os.Stdout)
+	return t.Print()
 }
 
 // beEmpty runs a command while a program that does nothing is called at the

@@ -14,7 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"atys.dev/atys/bench/harness"
@@ -34,7 +33,7 @@ func run(ctx context.Context, dir string) error {
 	if *rounds < 1 || *functions < 4 || len(chosen()) == 0 {
 		return errors.New("-rounds is 1 or more, -functions 4 or more, -only a part of a name in the table")
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	if err := unchanged(ctx); err != nil {
 		return err
 	}
@@ -77,7 +76,7 @@ func unchanged(ctx context.Context) error {
 		t.Row(s.name, fmt.Sprintf("%.0f", float64(samples)/float64(*rounds)), fmt.Sprintf("%.0f of %d", float64(tested)/float64(*rounds), *functions),
 			harness.Percents(rate), fmt.Sprintf("%.1f%%", 100*float64(low)/float64(max(tested, 1))), holds, took(start))
 	}
-	return t.Print(os.Stdout)
+	return t.Print()
 }
 
 // changed prints how often a change is found that is said to be detectable.
@@ -104,7 +103,7 @@ func changed(ctx context.Context) error {
 			}
 		}
 	}
-	return t.Print(os.Stdout)
+	return t.Print()
 }
 
 func took(start time.Time) string { return time.Since(start).Round(time.Second).String() }

@@ -58,7 +58,7 @@ func measureCosts(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	costs, err := c.report(t)
 	if err != nil || *out == "" {
 		return err
@@ -221,7 +221,7 @@ func (c *costing) report(trials [][]*trial) (*curve, error) {
 			cell((*trial).accounts), harness.Ratio(accounts, each(trials[last], (*trial).accounts)),
 			harness.Middle(each(trials[i], func(t *trial) float64 { return t.bytes / 1024 }), " KiB"))
 	}
-	return costs, table.Print(os.Stdout)
+	return costs, table.Print()
 }
 
 // lost is what the workload lost in a trial. At low rates that is less than what its

@@ -83,7 +83,7 @@ func (p *replaying) report(o *replayed, args []string) error {
 			return err
 		}
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	return r.print(os.Stdout, o, p.repetitions)
 }
 
@@ -225,7 +225,7 @@ func (r *result) print(w io.Writer, o *replayed, repetitions int) error {
 		}
 		t.Row(c.Recording, c.Kernel, rateName(c.Hertz), fmt.Sprintf("%d; %d", c.Windows, c.Empty), interval(c.Error), fmt.Sprintf("%.0f", c.Samples), thinned, samples)
 	}
-	return t.Print(w)
+	return t.Write(w)
 }
 
 func (r *result) table(w io.Writer) error {
@@ -249,7 +249,7 @@ func (r *result) table(w io.Writer) error {
 		}
 		t.Row(cells...)
 	}
-	return t.Print(w)
+	return t.Write(w)
 }
 
 // cells are the difference and whether it holds.

@@ -53,7 +53,7 @@ func run(ctx context.Context, dir string) error {
 	case *agentsOf >= 0:
 		return drive(ctx, *serverAt, *tokenIn, *agentsOf, *port, *length)
 	case *volume:
-		return measureVolume(os.Stdout)
+		return measureVolume()
 	}
 	var counts []int
 	for _, n := range strings.Split(*instances, ",") {
@@ -70,7 +70,7 @@ func run(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	var all []*measured
 	for _, n := range counts {
 		m, err := measure(ctx, atys, filepath.Join(dir, strconv.Itoa(n)), n)
@@ -225,7 +225,7 @@ func report(all []*measured) error {
 			fmt.Sprintf("%d B", m.seen.Bytes/int64(max(n, 1))), fmt.Sprintf("%d B", m.disk/int64(max(n, 1))),
 			fmt.Sprintf("%.0f (%d windows) / %.0f ms", milliseconds(m.service), m.serviceLength, milliseconds(m.one)), fmt.Sprintf("%.1f%%", 100*m.seen.CPU.Seconds()/length.Seconds()))
 	}
-	if err := table.Print(os.Stdout); err != nil {
+	if err := table.Print(); err != nil {
 		return err
 	}
 	for _, m := range all {

@@ -83,7 +83,7 @@ func compare(w io.Writer, all []*measured) error {
 		}
 		table.Row(row...)
 		fmt.Fprintln(w)
-		if err := table.Print(w); err != nil {
+		if err := table.Write(w); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 const relayed = 50
 
 // measureVolume says what ten seconds of one busy core take in several forms.
-func measureVolume(out io.Writer) error {
-	harness.Header(out)
+func measureVolume() error {
+	harness.Header()
 	table := &harness.Table{}
 	table.Row("frequency", "samples", "rows", "text, a line a sample", "16 bytes a sample", "a window, all explained", "a window", "a window of "+fmt.Sprint(relayed)+" that a relay joins", "saved against text / binary")
 	for _, hz := range []int{19, 99, 10_000} {
@@ -31,7 +30,7 @@ func measureVolume(out io.Writer) error {
 		table.Row(fmt.Sprintf("%d Hz", hz), fmt.Sprint(v.samples), fmt.Sprint(v.rows), bytesOf(v.text), bytesOf(16*v.samples), bytesOf(v.explained), bytesOf(v.window), bytesOf(v.relayed),
 			saved(v.text)+" / "+saved(16*v.samples))
 	}
-	return table.Print(out)
+	return table.Print()
 }
 
 func bytesOf(n int) string { return fmt.Sprintf("%.3g kB", float64(n)/1000) }

@@ -90,8 +90,8 @@ func load() string {
 }
 
 // Header prints what every table starts with.
-func Header(w io.Writer) {
-	fmt.Fprintf(w, "%s\n%s, %s\n\n", Command(), time.Now().Format("2006-01-02"), Machine())
+func Header() {
+	fmt.Printf("%s\n%s, %s\n\n", Command(), time.Now().Format("2006-01-02"), Machine())
 }
 
 func name() string { return filepath.Base(os.Args[0]) }
@@ -120,8 +120,11 @@ type Table struct{ rows [][]string }
 // Row adds a row.
 func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// Print prints the table as Markdown, so that a document can take it as it is.
-func (t *Table) Print(w io.Writer) error {
+// Print writes the table to standard output.
+func (t *Table) Print() error { return t.Write(os.Stdout) }
+
+// Write writes the table as Markdown, so that a document can take it as it is.
+func (t *Table) Write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	for i, row := range t.rows {
 		fmt.Fprintf(tw, "| %s |\n", strings.Join(row, "\t| "))
@@ -185,13 +188,16 @@ func runIn(run func(ctx context.Context, dir string) error) error {
 	return run(ctx, dir)
 }
 
-// CountBPF has the kernel measure the time of BPF programs until it is closed.
-func CountBPF() (io.Closer, error) {
-	c, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
-	if err != nil {
-		return nil, fmt.Errorf("count the time of BPF programs: %w", err)
+// CountingBPF is a benchmark that the kernel measures the time of BPF programs for.
+func CountingBPF(run func(ctx context.Context, dir string) error) func(ctx context.Context, dir string) error {
+	return func(ctx context.Context, dir string) error {
+		statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+		if err != nil {
+			return fmt.Errorf("count the time of BPF programs: %w", err)
+		}
+		defer statistics.Close()
+		return run(ctx, dir)
 	}
-	return c, nil
 }
 
 // OperatorToken is the file of the token that a server makes below its data directory.

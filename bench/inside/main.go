@@ -10,7 +10,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"time"
 
 	"atys.dev/atys/bench/harness"
@@ -51,7 +50,7 @@ func run(ctx context.Context, dir string) (err error) {
 			}
 		}
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	var t harness.Table
 	t.Row("victim", "frames", "median time in BPF", "mean")
 	for _, l := range loads {
@@ -62,7 +61,7 @@ func run(ctx context.Context, dir string) (err error) {
 		further[i] = 1000 * (loads[1].means[i] - loads[0].means[i]) / (loads[1].depths[i] - loads[0].depths[i])
 	}
 	t.Row("a further frame", "1", harness.Middle(further, "ns"), "")
-	return t.Print(os.Stdout)
+	return t.Print()
 }
 
 // measure samples the victim once and keeps the median of its histogram.

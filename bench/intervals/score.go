@@ -15,7 +15,7 @@ const (
 )
 
 func report(runs []*victim) error {
-	harness.Header(os.Stdout)
+	harness.Header()
 	var t harness.Table
 	t.Row("victim", "windows", "samples in each", "intervals", "covered (95%)", "width / mid-P", "design effect", "largest bias", "holds")
 	for _, v := range runs {
@@ -32,7 +32,7 @@ func report(runs []*victim) error {
 			fmt.Sprintf("%.2f%% (%.2f to %.2f)", 100*c.Value, 100*c.Low, 100*c.High),
 			fmt.Sprintf("%.3f", all.WidthRatio()), fmt.Sprintf("%.2f", all.Effect()), bias, holds)
 	}
-	if err := t.Print(os.Stdout); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
 	if err := byCount(runs); err != nil {
@@ -74,5 +74,5 @@ func byCount(runs []*victim) error {
 		t.Row(truth.CountRange(i), fmt.Sprint(tally.N), fmt.Sprintf("%.2f%% (%.2f to %.2f)", 100*c.Value, 100*c.Low, 100*c.High),
 			fmt.Sprintf("%.3f", tally.WidthRatio()), holds)
 	}
-	return t.Print(os.Stdout)
+	return t.Print()
 }

@@ -79,8 +79,8 @@ func run(ctx context.Context, dir string) error {
 			}
 		}
 	}
-	harness.Header(os.Stdout)
-	return t.Print(os.Stdout)
+	harness.Header()
+	return t.Print()
 }
 
 // prepare builds what is run. The rivals are those that .ci/peers installs.

@@ -74,8 +74,8 @@ func run(ctx context.Context, dir string) error {
 			v.explain(os.Stderr, w.name, *patterns)
 		}
 	}
-	harness.Header(os.Stdout)
-	if err := t.Print(os.Stdout); err != nil {
+	harness.Header()
+	if err := t.Print(); err != nil {
 		return err
 	}
 	if below > 0 {

@@ -30,7 +30,7 @@ var (
 	more      = flag.String("agent", "", "one more argument for the agent, such as --max-cpu=0.3%")
 )
 
-func main() { harness.Main(run) }
+func main() { harness.Main(harness.CountingBPF(run)) }
 
 func run(ctx context.Context, dir string) error {
 	switch {
@@ -43,11 +43,6 @@ func run(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	statistics, err := harness.CountBPF()
-	if err != nil {
-		return err
-	}
-	defer statistics.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	work, err := startNode(ctx, dir, *services, *idle, *cpus)
 	defer work.wait()
@@ -73,5 +68,5 @@ func run(ctx context.Context, dir string) error {
 			}
 		}
 	}
-	return m.report(os.Stdout)
+	return m.report()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"atys.dev/atys/bench/harness"
@@ -11,8 +10,8 @@ import (
 // measured is all rounds: in each an agent that ships, then one whose server is away.
 type measured struct{ shipping, spooling []once }
 
-func (m measured) report(w io.Writer) error {
-	harness.Header(w)
+func (m measured) report() error {
+	harness.Header()
 	of := func(value func(*once) float64, unit string) string { return middle(m.shipping, value, unit) }
 	share := func(value func(*once) float64) string {
 		return of(func(o *once) float64 { return 100 * value(o) }, "% of a core")
@@ -45,7 +44,7 @@ func (m measured) report(w io.Writer) error {
 	t.Row("windows, samples a second", fmt.Sprintf("%s, %s", of(func(o *once) float64 { return float64(o.windows) / length.Seconds() }, ""),
 		of(func(o *once) float64 { return float64(o.samples) / length.Seconds() }, "")), "", "")
 	t.Row("the server's CPU, for one agent", share(func(o *once) float64 { return o.server }), "", "")
-	return t.Print(w)
+	return t.Print()
 }
 
 // part is a part of what the agent says it takes, of a core.

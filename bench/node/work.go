@@ -12,8 +12,8 @@ import (
 	"strings"
 	"syscall"
 
+	"atys.dev/atys/bench/background"
 	"atys.dev/atys/bench/harness"
-	"atys.dev/atys/test/victims"
 )
 
 // testdata is where the services are: this runs at the top of the tree.
@@ -31,7 +31,7 @@ type node struct {
 	dir      string
 	share    int // of a CPU that each service takes, in thousandths
 	services []*exec.Cmd
-	idle     []*victims.Victim
+	idle     background.Idle
 }
 
 // startNode starts all services, and processes that do nothing. What was started
@@ -66,18 +66,9 @@ func startNode(ctx context.Context, dir string, services, idle int, cpus float64
 			}
 		}
 	}
-	path, err := victims.Build(dir, "idle", victims.Options{})
-	if err != nil {
-		return n, err
-	}
-	for range idle {
-		v, err := victims.Start(ctx, path, "36000", "1")
-		if err != nil {
-			return n, err
-		}
-		n.idle = append(n.idle, v)
-	}
-	return n, nil
+	var err error
+	n.idle, err = background.StartIdle(ctx, dir, idle)
+	return n, err
 }
 
 // start starts a service of a name, which is what makes it a target.
@@ -97,9 +88,7 @@ func (n *node) wait() {
 	for _, c := range n.services {
 		_ = c.Wait()
 	}
-	for _, v := range n.idle {
-		_, _ = v.Wait()
-	}
+	n.idle.Wait()
 }
 
 // alive tells whether all services still run.

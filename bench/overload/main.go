@@ -43,7 +43,7 @@ func run(ctx context.Context, dir string) (err error) {
 			return err
 		}
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	up, err := startUp(atys, dir, "data", *listen)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func run(ctx context.Context, dir string) (err error) {
 	if w.calm == 0 { // the load never ended
 		return err
 	}
-	return errors.Join(err, w.report(os.Stdout))
+	return errors.Join(err, w.report())
 }
 
 // startUp starts an atys up with data and a cache of its own, both empty: this is its

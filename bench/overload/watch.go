@@ -147,7 +147,7 @@ func read(metrics io.Reader) sight {
 // least is the rate that none may be below.
 const least = 5
 
-func (w *watch) report(to io.Writer) error {
+func (w *watch) report() error {
 	var t harness.Table
 	head := []string{"after", "all"}
 	for _, c := range cputime.Causes() {
@@ -164,14 +164,14 @@ func (w *watch) report(to io.Writer) error {
 		t.Row(append(shares(before, s), fmt.Sprintf("%.3g of %.3g Hz", s.rate, s.wanted), fmt.Sprintf("%.0f MB", float64(s.memory)/1e6))...)
 		before = s
 	}
-	if err := t.Print(to); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
-	return w.summarize(to)
+	return w.summarize()
 }
 
 // summarize prints what the whole load came to, and checks the rate.
-func (w *watch) summarize(to io.Writer) error {
+func (w *watch) summarize() error {
 	start, loaded, last := sight{}, w.seen[w.calm-1], w.seen[len(w.seen)-1]
 	if w.loaded > 0 {
 		start = w.seen[w.loaded-1]
@@ -184,22 +184,22 @@ func (w *watch) summarize(to io.Writer) error {
 	}
 	seconds := (loaded.at - start.at).Seconds()
 	used := loaded.seconds() - start.seconds()
-	fmt.Fprintf(to, "\nover the %v of load, %d turns: %.2f%% of a core, of it others %.0f%%; the rate was %.3g Hz at least, of %.3g; after the load it was back within %v: %v\n",
+	fmt.Printf("\nover the %v of load, %d turns: %.2f%% of a core, of it others %.0f%%; the rate was %.3g Hz at least, of %.3g; after the load it was back within %v: %v\n",
 		(loaded.at - start.at).Round(time.Second), w.turns, 100*used/seconds, 100*(loaded.causes["other"]-start.causes["other"])/used, lowest, loaded.wanted, (last.at - loaded.at).Round(time.Second), last.back())
 	if w.against != 0 {
-		fmt.Fprintf(to, "the other atys, its interrupts and BPF programs not counted: %.2f%% of a core\n", 100*(loaded.against-start.against).Seconds()/seconds)
+		fmt.Printf("the other atys, its interrupts and BPF programs not counted: %.2f%% of a core\n", 100*(loaded.against-start.against).Seconds()/seconds)
 	}
-	fmt.Fprintf(to, "%.0f windows, %.0f of them late (more than %s s)\n", last.windows, last.windows-last.prompt, promptly)
+	fmt.Printf("%.0f windows, %.0f of them late (more than %s s)\n", last.windows, last.windows-last.prompt, promptly)
 	if early, later := w.peaks(); later > 0 {
-		fmt.Fprintf(to, "memory: at most %.0f MB in the first %v of load, %.0f MB later\n", float64(early)/1e6, warming, float64(later)/1e6)
+		fmt.Printf("memory: at most %.0f MB in the first %v of load, %.0f MB later\n", float64(early)/1e6, warming, float64(later)/1e6)
 	}
-	fmt.Fprint(to, "decisions:")
+	fmt.Print("decisions:")
 	for _, k := range budget.Knobs() {
 		if n := last.decisions[string(k)]; n > 0 {
-			fmt.Fprintf(to, " %s %g", k, n)
+			fmt.Printf(" %s %g", k, n)
 		}
 	}
-	fmt.Fprintln(to)
+	fmt.Println()
 	if lowest < min(least, loaded.wanted) {
 		return fmt.Errorf("the rate fell to %.3g Hz", lowest)
 	}

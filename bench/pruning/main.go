@@ -60,7 +60,7 @@ func run(ctx context.Context, dir string) error {
 	if _, err := harness.Run(ctx, "javac", "--release", "11", "-g", "-d", dir, "bench/pruning/testdata/Crowd.java"); err != nil {
 		return err
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	for _, how := range []string{"skewed", "even"} {
 		path, err := record(ctx, chosen[0], atys, dir, how)
 		if err == nil {
@@ -132,7 +132,7 @@ func report(ctx context.Context, path, how string) error {
 		t.Row(append(row, ms(l.Took[cost.Pruning]), harness.Percent(l.Saved[cost.Naming].Value), harness.Percent(l.Saved[cost.Encoding].Value), harness.Percent(l.Saved[cost.Shipping].Value),
 			harness.Percents(l.SavedAll), harness.Percent(l.SavedBytes))...)
 	}
-	if err := t.Print(os.Stdout); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
 	fmt.Println()

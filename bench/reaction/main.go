@@ -11,7 +11,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"time"
 
 	"atys.dev/atys/bench/harness"
@@ -46,7 +45,7 @@ func run(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	var t harness.Table
 	t.Row("what", "measured", "floor", "goal")
 	if *services > 0 {
@@ -59,7 +58,7 @@ func run(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return t.Print(os.Stdout)
+	return t.Print()
 }
 
 // build builds the program, optimised and without frame pointers, as services are.

@@ -62,13 +62,13 @@ func run(ctx context.Context, dir string) (err error) {
 			first, again, kept = append(first, a), append(again, b), size
 		}
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	t := harness.Table{}
 	t.Row("start", "CPU time of the first "+length.String())
 	t.Row("with nothing on disk", harness.Middle(first, "s"))
 	t.Row("again", harness.Middle(again, "s"))
 	t.Row("again / first", harness.Ratio(again, first))
-	if err := t.Print(os.Stdout); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
 	fmt.Printf("\nBeside %s; the cache had %.0f MB.\n", strings.Join(w.names, ", "), float64(kept)/1e6)

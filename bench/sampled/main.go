@@ -13,7 +13,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"time"
 
@@ -68,7 +67,7 @@ func run(ctx context.Context, dir string) error {
 		return err
 	}
 	failed := b.measure(ctx, all, done)
-	return errors.Join(report(os.Stdout, all, done), failed)
+	return errors.Join(report(all, done), failed)
 }
 
 // Names of the programs that are compared.

@@ -2,15 +2,14 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
 
 	"atys.dev/atys/bench/harness"
 )
 
 // report prints the matrix and the mean ratio at each rate.
-func report(w io.Writer, all []cell, done *resultFile) error {
-	harness.Header(w)
+func report(all []cell, done *resultFile) error {
+	harness.Header()
 	var t harness.Table
 	head := []string{"cell", "samples", "sampled / exact (99.9%)", "must", "holds", "stolen"}
 	if *other != "" {
@@ -41,18 +40,18 @@ func report(w io.Writer, all []cell, done *resultFile) error {
 		}
 		sums[c.hz].add(b.Ratio)
 	}
-	if err := t.Print(w); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%d of %d cells hold.", held, judged)
+	fmt.Printf("\n%d of %d cells hold.", held, judged)
 	printed := map[float64]bool{}
 	for _, c := range all {
 		if m := sums[c.hz]; m != nil && !printed[c.hz] {
 			printed[c.hz] = true
-			fmt.Fprintf(w, " Mean at %v Hz: %.3f.", c.hz, m.value())
+			fmt.Printf(" Mean at %v Hz: %.3f.", c.hz, m.value())
 		}
 	}
-	fmt.Fprintln(w)
+	fmt.Println()
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/stats"
@@ -36,7 +35,7 @@ func run(ctx context.Context, dir string) error {
 	if *rounds < 2 {
 		return errors.New("-rounds is 2 or more")
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	var t harness.Table
 	t.Row("instances", "of them recorded", "share", "instances' shares differ by", "sizes", "samples of each", "clusters", "no interval", "covered (95%)", "of the selection's", "width / what the variance gives", "holds")
 	for _, f := range fleets() {
@@ -47,7 +46,7 @@ func run(ctx context.Context, dir string) error {
 		f.row(&t, "instances", apart)
 		f.row(&t, "groups", groups)
 	}
-	return t.Print(os.Stdout)
+	return t.Print()
 }
 
 // row tells what came of a fleet's intervals, by clusters of one kind.

@@ -34,18 +34,14 @@ var (
 	heap   = flag.String("heap", "", "file for a profile of what our heap holds at the end of the work")
 )
 
-func main() { harness.Main(run) }
+func main() { harness.Main(harness.CountingBPF(run)) }
 
 func run(ctx context.Context, dir string) error {
 	if *every < time.Second || *length < 2**every {
 		return errors.New("-every is 1s or more, -d twice as long or longer")
 	}
-	statistics, err := harness.CountBPF()
-	if err != nil {
-		return err
-	}
-	defer statistics.Close()
 	s := &soak{}
+	var err error
 	if s.before, err = descriptors(); err != nil {
 		return err
 	}
@@ -55,7 +51,7 @@ func run(ctx context.Context, dir string) error {
 	if s.after, err = descriptors(); err != nil {
 		return err
 	}
-	return s.report(os.Stdout)
+	return s.report()
 }
 
 // soak is what was measured.

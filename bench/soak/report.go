@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -12,8 +11,8 @@ import (
 	"atys.dev/atys/internal/render"
 )
 
-func (s *soak) report(w io.Writer) error {
-	harness.Header(w)
+func (s *soak) report() error {
+	harness.Header()
 	var t harness.Table
 	t.Row("after", "descriptors", "BPF maps", "RSS without maps", "processes", "mappings, files, rows", "events lost, failed processes, tables", "samples", "without a name", "CPU", "in BPF")
 	var last state
@@ -33,29 +32,29 @@ func (s *soak) report(w io.Writer) error {
 			share(now.held.CPU, last.held.CPU), share(now.held.RunTime, last.held.RunTime))
 		last = now
 	}
-	if err := t.Print(w); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
-	s.reportGrowth(w)
-	fmt.Fprintf(w, "descriptors without recording and work: %d before, %d after\n", s.before, s.after)
-	fmt.Fprintf(w, "scripts: %d started in %.0f s (%.0f a second), %d ended, %d of them otherwise than they should; %d started more than 1 s late\n",
+	s.reportGrowth()
+	fmt.Printf("descriptors without recording and work: %d before, %d after\n", s.before, s.after)
+	fmt.Printf("scripts: %d started in %.0f s (%.0f a second), %d ended, %d of them otherwise than they should; %d started more than 1 s late\n",
 		s.ended.Started, s.ended.Seconds, float64(s.ended.Started)/s.ended.Seconds, s.ended.Ended, s.ended.Wrong, s.ended.Behind)
 	if len(s.ended.broken) == 0 {
-		fmt.Fprintln(w, "the JVM and the parent of the Python children ran to the end, and all of these ended as they should")
+		fmt.Println("the JVM and the parent of the Python children ran to the end, and all of these ended as they should")
 	}
 	for _, b := range s.ended.broken {
-		fmt.Fprintln(w, b)
+		fmt.Println(b)
 	}
 	slices.SortFunc(s.head.Losses, func(a, b profile.Loss) int { return cmp.Compare(b.N, a.N) })
 	for _, l := range s.head.Losses[:min(*top, len(s.head.Losses))] {
-		fmt.Fprintf(w, "%s (%s): %d samples\n", l.Reason, render.Printable(l.Detail), l.N)
+		fmt.Printf("%s (%s): %d samples\n", l.Reason, render.Printable(l.Detail), l.N)
 	}
 	return nil
 }
 
 // reportGrowth compares the middle of the work with its end: what the first
 // half leaves (tables of files seen, the heap's size) is no leak.
-func (s *soak) reportGrowth(w io.Writer) {
+func (s *soak) reportGrowth() {
 	var busy []state
 	for _, now := range s.states {
 		if !now.quiet {
@@ -67,7 +66,7 @@ func (s *soak) reportGrowth(w io.Writer) {
 	}
 	half, last := busy[len(busy)/2-1], busy[len(busy)-1]
 	minutes := (last.at - half.at).Minutes()
-	fmt.Fprintf(w, "\nfrom %v to %v: descriptors %+d, maps %+d, RSS without maps %+.1f MB (%+.2f MB a minute)\n",
+	fmt.Printf("\nfrom %v to %v: descriptors %+d, maps %+d, RSS without maps %+.1f MB (%+.2f MB a minute)\n",
 		half.at.Round(time.Second), last.at.Round(time.Second), last.held.FDs-half.held.FDs, last.held.Maps-half.held.Maps,
 		mb(last.held.RSS-last.held.RSSMaps-half.held.RSS+half.held.RSSMaps),
 		mb(last.held.RSS-last.held.RSSMaps-half.held.RSS+half.held.RSSMaps)/minutes)

@@ -34,7 +34,7 @@ var (
 // warm is how long the machine works before anything is measured.
 const warm = 5 * time.Second
 
-func main() { harness.Main(run) }
+func main() { harness.Main(harness.CountingBPF(run)) }
 
 func run(ctx context.Context, dir string) error {
 	if *length < settled+5*time.Second {
@@ -44,11 +44,6 @@ func run(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	statistics, err := harness.CountBPF()
-	if err != nil {
-		return err
-	}
-	defer statistics.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	work, err := startMachine(ctx, dir, *idle)
 	defer work.wait()
@@ -61,7 +56,7 @@ func run(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return t.report(os.Stdout)
+	return t.report()
 }
 
 // measured is all there is to report.

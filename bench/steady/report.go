@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -13,8 +12,8 @@ import (
 	"atys.dev/atys/internal/stats"
 )
 
-func (m measured) report(w io.Writer) error {
-	harness.Header(w)
+func (m measured) report() error {
+	harness.Header()
 	of := func(value func(steady) float64, unit string) string {
 		if len(m.steady) == 0 {
 			return ""
@@ -43,13 +42,13 @@ func (m measured) report(w io.Writer) error {
 	if len(m.node) > 0 {
 		t.Row(fmt.Sprintf("unwinding table of node, %d rows", m.rows), harness.Middle(m.node, "s CPU"), "0.4 s", "0.2 s")
 	}
-	if err := t.Print(w); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
 	if len(m.steady) > 0 {
-		fmt.Fprintf(w, "\nthe last recording: %s\n", strings.TrimSpace(string(m.steady[len(m.steady)-1].output)))
+		fmt.Printf("\nthe last recording: %s\n", strings.TrimSpace(string(m.steady[len(m.steady)-1].output)))
 	}
-	return m.reportSightings(w)
+	return m.reportSightings()
 }
 
 // jvm is what the JVM's process is called.
@@ -83,7 +82,7 @@ func (m measured) slowest(of func(sighting) bool) string {
 }
 
 // reportSightings lists the busy processes by name.
-func (m measured) reportSightings(w io.Writer) error {
+func (m measured) reportSightings() error {
 	if len(m.starts) == 0 {
 		return nil
 	}
@@ -96,7 +95,7 @@ func (m measured) reportSightings(w io.Writer) error {
 	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(by[b]), len(by[a])), cmp.Compare(a, b))
 	})
-	fmt.Fprintln(w)
+	fmt.Println()
 	var t harness.Table
 	t.Row("busy process", "times seen", "of a core", "first sample", "first complete stack", "slowest", "complete")
 	for _, name := range names {
@@ -117,5 +116,5 @@ func (m measured) reportSightings(w io.Writer) error {
 		t.Row(name, fmt.Sprint(len(by[name])), fmt.Sprintf("%.0f%%", stats.Median(share)), fmt.Sprintf("%.2f s", stats.Median(first)),
 			whole, slow, fmt.Sprintf("%.1f%% of %d", 100*float64(wholes)/max(float64(samples), 1), samples))
 	}
-	return t.Print(w)
+	return t.Print()
 }

@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"atys.dev/atys/bench/background"
-	"atys.dev/atys/test/victims"
 )
 
 // machine is the work that keeps this machine busy: a database, a web server,
@@ -17,7 +16,7 @@ import (
 type machine struct {
 	*background.Programs
 	dir  string
-	idle []*victims.Victim
+	idle background.Idle
 }
 
 // startMachine starts all of it; what was started ends with ctx, and wait waits for that.
@@ -32,26 +31,14 @@ func startMachine(ctx context.Context, dir string, idle int) (*machine, error) {
 			return m, err
 		}
 	}
-	path, err := victims.Build(dir, "idle", victims.Options{})
-	if err != nil {
-		return m, err
-	}
-	for range idle {
-		v, err := victims.Start(ctx, path, "36000", "1")
-		if err != nil {
-			return m, err
-		}
-		m.idle = append(m.idle, v)
-	}
-	return m, nil
+	m.idle, err = background.StartIdle(ctx, dir, idle)
+	return m, err
 }
 
 // wait waits for everything; all of it was killed, so no status says anything.
 func (m *machine) wait() {
 	m.Wait()
-	for _, v := range m.idle {
-		_, _ = v.Wait()
-	}
+	m.idle.Wait()
 }
 
 const javaProgram = `

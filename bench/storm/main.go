@@ -38,19 +38,14 @@ var (
 	top    = flag.Int("top", 5, "how many reasons to print for what is not complete or not named")
 )
 
-func main() { harness.Main(run) }
+func main() { harness.Main(harness.CountingBPF(run)) }
 
 func run(ctx context.Context, dir string) error {
 	path, err := victims.Build(dir, "forkstorm", victims.Options{})
 	if err != nil {
 		return err
 	}
-	statistics, err := harness.CountBPF()
-	if err != nil {
-		return err
-	}
-	defer statistics.Close()
-	harness.Header(os.Stdout)
+	harness.Header()
 	for field := range strings.SplitSeq(*rates, ",") {
 		hz, err := strconv.ParseFloat(field, 64)
 		if err != nil {
@@ -60,7 +55,7 @@ func run(ctx context.Context, dir string) error {
 		if err := r.record(ctx); err != nil {
 			return err
 		}
-		if err := r.report(os.Stdout); err != nil {
+		if err := r.report(); err != nil {
 			return err
 		}
 	}

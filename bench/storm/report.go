@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -14,8 +13,8 @@ import (
 // What the issue asks for.
 const floorWhole = 0.97
 
-func (r *recording) report(w io.Writer) error {
-	fmt.Fprintf(w, "%v Hz\n\n", r.hz)
+func (r *recording) report() error {
+	fmt.Printf("%v Hz\n\n", r.hz)
 	var t harness.Table
 	header := []string{"held", "before"}
 	for i := range r.storms {
@@ -39,34 +38,34 @@ func (r *recording) report(w io.Writer) error {
 	row("events lost, failed processes, tables", func(s state) string {
 		return fmt.Sprintf("%d, %d, %d", s.tracked.EventsLost, s.tracked.ProcessErrors, s.tracked.TableErrors)
 	})
-	if err := t.Print(w); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nfile descriptors without a recording: %d before, %d after\n", r.before, r.after)
+	fmt.Printf("\nfile descriptors without a recording: %d before, %d after\n", r.before, r.after)
 	for i, s := range r.storms {
-		fmt.Fprintf(w, "storm %d: %d processes in %.1f s (%.0f a second); our CPU %.2f%% of a core, our BPF programs %.2f%%\n", i+1,
+		fmt.Printf("storm %d: %d processes in %.1f s (%.0f a second); our CPU %.2f%% of a core, our BPF programs %.2f%%\n", i+1,
 			s.born, s.wall.Seconds(), float64(s.born)/s.wall.Seconds(), 100*s.cpu.Seconds()/s.wall.Seconds(), 100*s.bpf.Seconds()/s.wall.Seconds())
 	}
-	r.reportSamples(w)
+	r.reportSamples()
 	return nil
 }
 
-func (r *recording) reportSamples(w io.Writer) {
+func (r *recording) reportSamples() {
 	v := r.verdict
 	holds := "holds"
 	if v.share(true) < floorWhole {
 		holds = "does not hold"
 	}
-	fmt.Fprintf(w, "processes that lived %v or longer: %d of %d, %d samples (%d more of shorter ones)\n", *lived, v.long, v.born, v.all, v.short)
-	fmt.Fprintf(w, "complete and named: %.2f%% (the floor of %.0f%% %s); without %d samples of just started processes %.2f%%\n",
+	fmt.Printf("processes that lived %v or longer: %d of %d, %d samples (%d more of shorter ones)\n", *lived, v.long, v.born, v.all, v.short)
+	fmt.Printf("complete and named: %.2f%% (the floor of %.0f%% %s); without %d samples of just started processes %.2f%%\n",
 		100*v.share(true), 100*floorWhole, holds, v.starting, 100*v.share(false))
 	if v.starting > 0 {
-		fmt.Fprint(w, "just started, by time since main began:")
+		fmt.Print("just started, by time since main began:")
 		for i, n := range v.ages {
 			if i < len(ages) {
-				fmt.Fprintf(w, " %d up to %v,", n, ages[i])
+				fmt.Printf(" %d up to %v,", n, ages[i])
 			} else {
-				fmt.Fprintf(w, " %d later\n", n)
+				fmt.Printf(" %d later\n", n)
 			}
 		}
 	}
@@ -74,12 +73,12 @@ func (r *recording) reportSamples(w io.Writer) {
 		return cmp.Or(cmp.Compare(v.reasons[b], v.reasons[a]), cmp.Compare(a, b))
 	})
 	for _, why := range reasons[:min(*top, len(reasons))] {
-		fmt.Fprintf(w, "  %d: %s\n", v.reasons[why], render.Printable(why))
+		fmt.Printf("  %d: %s\n", v.reasons[why], render.Printable(why))
 	}
 	for _, l := range r.losses.Losses {
-		fmt.Fprintf(w, "of all samples on the machine: %s (%s) %d\n", l.Reason, render.Printable(l.Detail), l.N)
+		fmt.Printf("of all samples on the machine: %s (%s) %d\n", l.Reason, render.Printable(l.Detail), l.N)
 	}
-	fmt.Fprintln(w)
+	fmt.Println()
 }
 
 func mb(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }

@@ -89,7 +89,7 @@ func (b *bench) measure(ctx context.Context) error {
 	if b.recorder, err = recorder.Start(recorder.Setup{Rows: room}, o); err != nil {
 		return err
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	s := b.stats()
 	fmt.Printf("%d files with %d rows, room for %d (%.0f%%); all are mapped all the time; ready after %.1f s, %.1f s of CPU time for tables\n",
 		len(b.files), all, s.RowsMax, 100*float64(s.RowsMax)/float64(all), time.Since(began).Seconds(), s.TableTime.Seconds())

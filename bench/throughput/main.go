@@ -220,7 +220,7 @@ func (p *program) record(ctx context.Context, atys, path string) (outcome, error
 }
 
 func report(programs []*program) error {
-	harness.Header(os.Stdout)
+	harness.Header()
 	var t harness.Table
 	t.Row("program", "alone", "sampled", "throughput", "samples", "of expected", "lost", "cut", "without a name", "CPU of atys", "same output and status")
 	for _, p := range programs {
@@ -237,7 +237,7 @@ func report(programs []*program) error {
 			fmt.Sprintf("%.1f%%", 100*float64(p.kept)/p.expected), share(p.lost), share(p.cut), share(p.nothing), harness.Middle(own, "% of a core"), same)
 	}
 	t.Row("floor", "", "", fmt.Sprintf("%.2fx", floorThroughput), "", "", fmt.Sprintf("%.1f%%", 100*floorLost), "", "", fmt.Sprintf("%.0f%%", 100*floorOwn), "yes")
-	if err := t.Print(os.Stdout); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
 	for _, p := range programs {

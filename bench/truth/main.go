@@ -53,7 +53,7 @@ func run(ctx context.Context, dir string) error {
 	for first := 0; first < len(runs); first += *atOnce {
 		failed = append(failed, together(ctx, runs[first:min(first+*atOnce, len(runs))]))
 	}
-	return errors.Join(append(failed, report(os.Stdout, runs))...)
+	return errors.Join(append(failed, report(runs))...)
 }
 
 // program is one of ours on one runtime, and how its intervals held.

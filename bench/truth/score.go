@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
+	"os"
 
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/test/truth"
@@ -16,8 +16,8 @@ const (
 	floorBias    = 0.01
 )
 
-func report(w io.Writer, runs []*program) error {
-	harness.Header(w)
+func report(runs []*program) error {
+	harness.Header()
 	var t harness.Table
 	t.Row("runtime", "windows", "samples in each", "intervals", "functions: covered (95%)", "width / mid-P", "worst bias", "lines: covered (95%)", "width / mid-P", "worst bias", "holds")
 	families := map[string]*program{}
@@ -34,12 +34,12 @@ func report(w io.Writer, runs []*program) error {
 			whole.row(&t, "all of "+p.runtime.Family)
 		}
 	}
-	if err := t.Print(w); err != nil {
+	if err := t.Print(); err != nil {
 		return err
 	}
-	fmt.Fprintln(w)
+	fmt.Println()
 	for _, p := range runs {
-		fmt.Fprintf(w, "%s: %d of %d samples show no function of the language\n", p.runtime.Name, p.unnamed, p.sampled)
+		fmt.Printf("%s: %d of %d samples show no function of the language\n", p.runtime.Name, p.unnamed, p.sampled)
 		if !*verbose {
 			continue
 		}
@@ -47,7 +47,7 @@ func report(w io.Writer, runs []*program) error {
 			if s.Total.N == 0 {
 				continue
 			}
-			if _, err := s.WriteTo(w); err != nil {
+			if _, err := s.WriteTo(os.Stdout); err != nil {
 				return err
 			}
 		}

@@ -42,7 +42,7 @@ func run(ctx context.Context, dir string) error {
 	if err := bpf.RaiseLimits(); err != nil {
 		return err
 	}
-	harness.Header(os.Stdout)
+	harness.Header()
 	var t harness.Table
 	t.Row("object", "program", "its instructions", "verified instructions", "states at most", "deepest frame of stack, bytes", "time")
 	for _, object := range objects {
@@ -50,7 +50,7 @@ func run(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return t.Print(os.Stdout)
+	return t.Print()
 }
 
 // find lists the objects below a folder.
