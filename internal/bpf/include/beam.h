@@ -15,7 +15,7 @@
 #ifndef ATYS_BEAM_H
 #define ATYS_BEAM_H
 
-#include "frames.h"
+#include "processes.h"
 
 #define BEAM_CHUNKS 16
 #define BEAM_CHUNK 64 /* words that are read at a time */
@@ -28,22 +28,7 @@ struct beam_process {
 	u32 stop;   /* where its stack was left */
 };
 
-#ifndef ATYS_REPLAY
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__type(value, struct beam_process);
-} beam_processes SEC(".maps");
-
-static __always_inline struct beam_process *beam_process_of(u32 tgid)
-{
-	return bpf_map_lookup_elem(&beam_processes, &tgid);
-}
-
-#define BEAM_PROCESS(tgid) beam_process_of(tgid)
-#endif
+PROCESSES_OF(beam, LANGUAGE_BEAM)
 
 struct beam_heap {
 	u64 begin, end, abandoned, words;
@@ -82,7 +67,7 @@ STEP u32 step_beam(struct walk *w)
 	if (!w)
 		return END_CORRUPT;
 	u32 owner = w->owner;
-	struct beam_process *p = BEAM_PROCESS(owner);
+	struct beam_process *p = beam_process_of(owner);
 	if (p && w->is_return && w->ip == p->idle)
 		return END_COMPLETE;
 	push_language_frame(w, LANGUAGE_BEAM, 0, w->ip - w->is_return);

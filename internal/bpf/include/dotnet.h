@@ -19,6 +19,7 @@
 #define ATYS_DOTNET_H
 
 #include "native.h"
+#include "processes.h"
 
 #define DOTNET_BACK 520 /* bytes that are searched for the beginning of a method */
 
@@ -28,45 +29,25 @@ struct dotnet_process {
 	u32 method; /* and what it is the code of */
 };
 
-#ifndef ATYS_REPLAY
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__type(value, struct dotnet_process);
-} dotnet_processes SEC(".maps");
-
-static __always_inline struct dotnet_process *dotnet_process_of(u32 tgid)
-{
-	return bpf_map_lookup_elem(&dotnet_processes, &tgid);
-}
-
-#define DOTNET_PROCESS(tgid) dotnet_process_of(tgid)
-#endif
+PROCESSES_OF(dotnet, LANGUAGE_DOTNET)
 
 /* Begin and end count from the first page of an area at a multiple of 64 KiB. */
 struct dotnet_pieces {
 	u32 count, begin, end;
 };
 
-static __always_inline bool dotnet_is_object(u64 address)
-{
-	return address >= 4096 && !(address >> 47) && !(address & 7);
-}
-
 /* Tells whether the code at start has the header given, and whether pc lies in it. */
 STEP u32 dotnet_begins(struct walk *w, u64 start, u64 header)
 {
 	struct dotnet_pieces pieces;
 	u64 method;
-	if (!w || !dotnet_is_object(header))
+	if (!w || !is_object(header))
 		return 0;
 	u32 owner = w->owner;
-	struct dotnet_process *p = DOTNET_PROCESS(owner);
+	struct dotnet_process *p = dotnet_process_of(owner);
 	if (!p || READ_USER(&pieces, sizeof(pieces), header + p->pieces) || READ_USER(&method, 8, header + p->method))
 		return 0;
-	if (!dotnet_is_object(method) || !pieces.count || pieces.count > 4096)
+	if (!is_object(method) || !pieces.count || pieces.count > 4096)
 		return 0;
 	if (pieces.begin >= pieces.end || ((start - pieces.begin) & 0xffff) >= 0x1000)
 		return 0;

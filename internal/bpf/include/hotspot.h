@@ -428,8 +428,7 @@ static __always_inline u32 hotspot_frame(struct walk *w)
 static __always_inline bool begin_hotspot(struct walk *w)
 {
 	struct hotspot_walk *h = &w->hotspot;
-	u32 tgid = w->owner;
-	struct hotspot_process *p = HOTSPOT_PROCESS(&tgid);
+	struct hotspot_process *p = hotspot_process_of(w->owner);
 	if (!p)
 		return false;
 	h->process = *p;

@@ -4,19 +4,9 @@
 #define ATYS_HOTSPOT_CODE_H
 
 #include "photographs.h"
+#include "processes.h"
 
-#ifndef ATYS_REPLAY
-/* What walks need of each JVM. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__type(value, struct hotspot_process);
-} hotspot_processes SEC(".maps");
-
-#define HOTSPOT_PROCESS(tgid) ((struct hotspot_process *)bpf_map_lookup_elem(&hotspot_processes, tgid))
-#endif
+PROCESSES_OF(hotspot, LANGUAGE_JAVA)
 
 /* A frame's what: the address of an nmethod, a Method or a code blob, and which
  * of them it is. Its where:

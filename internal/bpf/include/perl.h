@@ -17,6 +17,7 @@
 #define ATYS_PERL_H
 
 #include "photographs.h"
+#include "processes.h"
 
 /* A process, as package lang/perl found it. */
 struct perl_process {
@@ -27,25 +28,7 @@ struct perl_process {
 	} run; /* code of Perl_runops_standard, by file offset */
 };
 
-#ifndef ATYS_REPLAY
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__type(value, struct perl_process);
-} perl_processes SEC(".maps");
-
-static __always_inline struct perl_process *perl_process_of(u32 tgid)
-{
-	return bpf_map_lookup_elem(&perl_processes, &tgid);
-}
-
-#define PERL_PROCESS(tgid) perl_process_of(tgid)
-#ifndef THREAD_POINTER /* sampler/dump reads other threads */
-#define THREAD_POINTER() (bpf_get_current_task_btf()->thread.fsbase)
-#endif
-#endif
+PROCESSES_OF(perl, LANGUAGE_PERL)
 
 /* struct interpreter */
 #define PERL_POSITION 208
@@ -90,11 +73,6 @@ enum perl_kind {
 	PERL_KIND_MAIN,
 };
 
-static __always_inline bool perl_is_object(u64 address)
-{
-	return address >= 4096 && !(address & 7) && !(address >> 47);
-}
-
 /* Frames of Perl cannot be told from here on: the stack must not pass for whole. */
 static __always_inline u32 perl_broken(struct perl_walk *s)
 {
@@ -110,7 +88,7 @@ static __always_inline void perl_enter(struct perl_walk *s, struct perl_words *v
 	s->info = info;
 	if (!info)
 		return;
-	if (!perl_is_object(info) || READ_USER(i, sizeof(*i), info + 8) || i->last < -1 || i->last > 1 << 24) {
+	if (!is_object(info) || READ_USER(i, sizeof(*i), info + 8) || i->last < -1 || i->last > 1 << 24) {
 		perl_broken(s);
 		return;
 	}
@@ -130,7 +108,7 @@ static __always_inline void perl_begin(struct perl_walk *s, struct perl_words *v
 	if (READ_USER(&interpreter, 8, base + p->slot) || !interpreter)
 		return;
 	s->interpreter = interpreter;
-	if (!perl_is_object(interpreter) || READ_USER(&s->position, 8, interpreter + PERL_POSITION) ||
+	if (!is_object(interpreter) || READ_USER(&s->position, 8, interpreter + PERL_POSITION) ||
 	    READ_USER(&info, 8, interpreter + PERL_STACK_INFO))
 		perl_broken(s);
 	else
@@ -155,7 +133,7 @@ enum perl_value {
 static __always_inline u32 perl_copy_key(u8 *to, u32 room, u64 key)
 {
 	u32 head[2];
-	if (!perl_is_object(key & ~7ull) || READ_USER(head, sizeof(head), key) || head[1] >> 24)
+	if (!is_object(key & ~7ull) || READ_USER(head, sizeof(head), key) || head[1] >> 24)
 		return 0;
 	u32 n = head[1] > room ? room : head[1];
 	OPAQUE(n);
@@ -176,7 +154,7 @@ static __always_inline u32 perl_copy_text(u8 *to, u32 room, u64 scalar)
 {
 	u32 flags = 0;
 	u64 text = 0;
-	if (!perl_is_object(scalar) || READ_USER(&flags, 4, scalar + PERL_SV_FLAGS) || !(flags & PERL_SV_IS_TEXT) ||
+	if (!is_object(scalar) || READ_USER(&flags, 4, scalar + PERL_SV_FLAGS) || !(flags & PERL_SV_IS_TEXT) ||
 	    READ_USER(&text, 8, scalar + PERL_SV_TEXT))
 		return 0;
 	return perl_copy_bytes(to, room, text);
@@ -186,7 +164,7 @@ static __always_inline u32 perl_copy_text(u8 *to, u32 room, u64 scalar)
 static __always_inline u64 perl_package(u64 stash)
 {
 	u64 body = 0, name[4] = {};
-	if (!perl_is_object(stash) || READ_USER(&body, 8, stash) || !perl_is_object(body) ||
+	if (!is_object(stash) || READ_USER(&body, 8, stash) || !is_object(body) ||
 	    READ_USER(name, sizeof(name), body + 32))
 		return 0;
 	if (name[3] >> 32 && READ_USER(&name[0], 8, name[0]))
@@ -251,7 +229,7 @@ static __always_inline u32 add_perl_sub(struct walk *w, struct perl_walk *s)
 	struct perl_position *start = &v->start;
 	u64 body = 0, sub = v->context[PERL_SUB];
 	u32 flags = 0;
-	if (!perl_is_object(sub) || READ_USER(&flags, 4, sub + PERL_SV_FLAGS) || READ_USER(&body, 8, sub))
+	if (!is_object(sub) || READ_USER(&flags, 4, sub + PERL_SV_FLAGS) || READ_USER(&body, 8, sub))
 		return 1;
 	flags &= 255;
 	if ((flags != PERL_SV_SUB && flags != PERL_SV_FORMAT) || READ_USER(f, sizeof(*f), body + PERL_SUB_BODY))
@@ -357,7 +335,7 @@ STEP u32 add_perl(struct walk *w)
 		return END_CORRUPT;
 	struct perl_walk *s = &w->languages.perl;
 	if (!w->languages.adding) {
-		struct perl_process *p = PERL_PROCESS(w->owner);
+		struct perl_process *p = perl_process_of(w->owner);
 		if (!p || w->languages.offset < p->run.start || w->languages.offset >= p->run.end)
 			return 0;
 		if (!(w->languages.begun & RUNS(LANGUAGE_PERL))) {

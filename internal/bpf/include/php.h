@@ -22,6 +22,7 @@
 
 #include "pcre.h"
 #include "photographs.h"
+#include "processes.h"
 
 /* A process, as package lang/php found it. */
 struct php_process {
@@ -33,22 +34,7 @@ struct php_process {
 	  fiber;      /* code that is at the bottom of a fiber's stack */
 };
 
-#ifndef ATYS_REPLAY
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__type(value, struct php_process);
-} php_processes SEC(".maps");
-
-static __always_inline struct php_process *php_process_of(u32 tgid)
-{
-	return bpf_map_lookup_elem(&php_processes, &tgid);
-}
-
-#define PHP_PROCESS(tgid) php_process_of(tgid)
-#endif
+PROCESSES_OF(php, LANGUAGE_PHP)
 
 #define PHP_FRAME_PREVIOUS 48
 
@@ -68,11 +54,6 @@ static __always_inline struct php_process *php_process_of(u32 tgid)
 
 #define PHP_IS_CODE (1ull << 32)
 #define PHP_IS_TOP (1ull << 33)
-
-static __always_inline bool php_is_object(u64 address)
-{
-	return address >= 4096 && !(address & 7) && !(address >> 47);
-}
 
 /* PHP frames cannot be told from here on: the stack must not pass for whole. */
 static __always_inline u32 php_broken(struct php_walk *s)
@@ -120,7 +101,7 @@ enum php_value {
 static __always_inline u32 php_copy(u8 *to, u32 room, u64 string)
 {
 	u64 length = 0;
-	if (!php_is_object(string) || READ_USER(&length, 8, string + PHP_STRING_HASH + 8) || length >> 31)
+	if (!is_object(string) || READ_USER(&length, 8, string + PHP_STRING_HASH + 8) || length >> 31)
 		return 0;
 	u32 n = length > room ? room : length;
 	OPAQUE(n);
@@ -155,7 +136,7 @@ static __always_inline bool php_identify(struct walk *w, struct php_walk *s, u64
 	if (!s->met)
 		return true; /* a recursion */
 	v->class = v->file[0] = v->file[1] = 0;
-	if (!php_is_object(function) || READ_USER(&v->function, sizeof(v->function), function) || v->function.type == 0 ||
+	if (!is_object(function) || READ_USER(&v->function, sizeof(v->function), function) || v->function.type == 0 ||
 	    v->function.type > 4)
 		return false;
 	s->user = !(v->function.type & PHP_INTERNAL);
@@ -199,7 +180,7 @@ STEP u32 add_php_frame(struct walk *w)
 	s->met = 0;
 	if (!frame)
 		return PHP_END;
-	if (!php_is_object(frame) || READ_USER(f, sizeof(*f), frame))
+	if (!is_object(frame) || READ_USER(f, sizeof(*f), frame))
 		return php_broken(s);
 	s->frame = f->previous;
 	if (!f->function)
@@ -234,8 +215,7 @@ static __always_inline void php_begin(struct walk *w, struct php_walk *s, struct
 /* Whether the native frame just walked is one of execute_ex. */
 static __always_inline bool php_executes(struct walk *w, struct php_process *p)
 {
-	u64 at = w->languages.offset;
-	return (at >= p->execute[0].start && at < p->execute[0].end) || (at >= p->execute[1].start && at < p->execute[1].end);
+	return IN_CODE(w->languages.offset, p->execute);
 }
 
 /* Adds one of the PHP functions that a native frame was running, if it is
@@ -246,7 +226,7 @@ STEP u32 add_php(struct walk *w)
 		return END_CORRUPT;
 	struct php_walk *s = &w->languages.php;
 	if (!w->languages.adding) {
-		struct php_process *p = PHP_PROCESS(w->owner);
+		struct php_process *p = php_process_of(w->owner);
 		if (!p || !php_executes(w, p))
 			return 0;
 		if (!(w->languages.begun & RUNS(LANGUAGE_PHP))) {
@@ -288,7 +268,7 @@ STEP u32 end_php_fiber(struct walk *w)
 {
 	if (!w)
 		return END_CORRUPT;
-	struct php_process *p = PHP_PROCESS(w->owner);
+	struct php_process *p = php_process_of(w->owner);
 	if (!p || w->languages.offset < p->fiber.start || w->languages.offset >= p->fiber.end)
 		return END_NO_UNWIND;
 	struct php_walk *s = &w->languages.php;
@@ -302,7 +282,7 @@ STEP u32 end_php_fiber(struct walk *w)
 static __always_inline u32 step_php_code(struct walk *w)
 {
 	push_frame(w, FRAME_ANONYMOUS | ((w->ip - w->is_return) & ADDRESS_BITS));
-	struct php_process *p = PHP_PROCESS(w->owner);
+	struct php_process *p = php_process_of(w->owner);
 	if (!p)
 		return END_NO_UNWIND;
 	w->languages.php.compiled = 1;

@@ -16,6 +16,7 @@
 #define ATYS_PYTHON_H
 
 #include "photographs.h"
+#include "processes.h"
 
 /* How to tell the frames of one native activation. */
 enum activation {
@@ -55,25 +56,7 @@ struct python_process {
 	u32 origin; /* the process that was read: this one, or what it was forked from */
 };
 
-#ifndef ATYS_REPLAY
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__type(value, struct python_process);
-} python_processes SEC(".maps");
-
-static __always_inline struct python_process *python_process_of(u32 tgid)
-{
-	return bpf_map_lookup_elem(&python_processes, &tgid);
-}
-
-#define PYTHON_PROCESS(tgid) python_process_of(tgid)
-#ifndef THREAD_POINTER /* sampler/dump reads other threads */
-#define THREAD_POINTER() (bpf_get_current_task_btf()->thread.fsbase)
-#endif
-#endif
+PROCESSES_OF(python, LANGUAGE_PYTHON)
 
 /* Words that were read, by a byte offset that user space chose. */
 static __always_inline u64 python_word(const void *bytes, u32 offset)
@@ -396,7 +379,7 @@ STEP u32 add_python_activation(struct walk *w)
 {
 	if (!w)
 		return PYTHON_ABOVE;
-	struct python_process *p = PYTHON_PROCESS(w->owner);
+	struct python_process *p = python_process_of(w->owner);
 	struct python_walk *s = &w->languages.python;
 	if (!p || !s->frame)
 		return PYTHON_ABOVE;
@@ -417,7 +400,7 @@ STEP u32 find_python(struct walk *w)
 	if (!w)
 		return 0;
 	struct python_walk *s = &w->languages.python;
-	struct python_process *p = PYTHON_PROCESS(w->owner);
+	struct python_process *p = python_process_of(w->owner);
 	u64 outer = s->outer;
 	if (!p)
 		return 0;
@@ -441,7 +424,7 @@ STEP u32 miss_python(struct walk *w)
 {
 	if (!w)
 		return 0;
-	struct python_process *p = PYTHON_PROCESS(w->owner);
+	struct python_process *p = python_process_of(w->owner);
 	struct python_walk *s = &w->languages.python;
 	if (!p || p->activation < PYTHON_ENTRY_SHIMS || !s->code || !python_evaluates(w, p))
 		return 0;

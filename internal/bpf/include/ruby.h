@@ -17,6 +17,7 @@
 #define ATYS_RUBY_H
 
 #include "photographs.h"
+#include "processes.h"
 
 /* A process, as package lang/ruby found it. */
 struct ruby_process {
@@ -29,25 +30,7 @@ struct ruby_process {
 	} execute[2]; /* code of rb_vm_exec, by file offset; the second part may be empty */
 };
 
-#ifndef ATYS_REPLAY
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__type(value, struct ruby_process);
-} ruby_processes SEC(".maps");
-
-static __always_inline struct ruby_process *ruby_process_of(u32 tgid)
-{
-	return bpf_map_lookup_elem(&ruby_processes, &tgid);
-}
-
-#define RUBY_PROCESS(tgid) ruby_process_of(tgid)
-#ifndef THREAD_POINTER /* sampler/dump reads other threads */
-#define THREAD_POINTER() (bpf_get_current_task_btf()->thread.fsbase)
-#endif
-#endif
+PROCESSES_OF(ruby, LANGUAGE_RUBY)
 
 #define RUBY_FRAME_BYTES 64 /* of a control frame; callers' lie above */
 
@@ -88,11 +71,6 @@ enum ruby_body {
 	RUBY_LINE_INDEX,
 };
 
-static __always_inline bool ruby_is_object(u64 address)
-{
-	return address >= 4096 && !(address & 7) && !(address >> 47);
-}
-
 /* Frames of Ruby cannot be told from here on: the stack must not pass for whole. */
 static __always_inline u32 ruby_broken(struct ruby_walk *s)
 {
@@ -107,15 +85,15 @@ static __always_inline void ruby_begin(struct ruby_walk *s, struct ruby_words *v
 	u64 *at = &v->frame.pc, *stack = v->object; /* its address, its words, the current frame */
 	if (READ_USER(at, 8, THREAD_POINTER() + 8) || READ_USER(at, 8, *at + p->module))
 		return;
-	if (!ruby_is_object(*at) || READ_USER(at, 8, *at + p->context) || !*at)
+	if (!is_object(*at) || READ_USER(at, 8, *at + p->context) || !*at)
 		return;
-	if (!ruby_is_object(*at) || READ_USER(stack, 24, *at)) {
+	if (!is_object(*at) || READ_USER(stack, 24, *at)) {
 		ruby_broken(s);
 		return;
 	}
 	s->frame = stack[2];
 	s->end = stack[0] + stack[1] * 8;
-	if (s->frame < stack[0] || s->frame > s->end || !ruby_is_object(s->frame))
+	if (s->frame < stack[0] || s->frame > s->end || !is_object(s->frame))
 		ruby_broken(s);
 }
 
@@ -172,18 +150,18 @@ static __always_inline bool ruby_find_method(struct ruby_words *v, u64 ep)
 	v->method = (struct ruby_method){};
 	for (int i = 0; i < 8; i++) {
 		u64 *words = v->object, flags = 0; /* method or scope; environment around; flags */
-		if (!ruby_is_object(ep))
+		if (!is_object(ep))
 			return true;
 		if (READ_USER(words, 24, ep - 16))
 			return false;
 		u64 entry = words[0];
-		if (ruby_is_object(entry)) {
+		if (is_object(entry)) {
 			if (READ_USER(&flags, 8, entry))
 				return false;
 			if ((flags & RUBY_TYPE) == RUBY_IMEMO && RUBY_IMEMO_TYPE(flags) == RUBY_IMEMO_SVAR) {
 				if (READ_USER(&entry, 8, entry + 8)) /* which stands in its place, and keeps it */
 					return false;
-				if (!ruby_is_object(entry))
+				if (!is_object(entry))
 					return true;
 				if (READ_USER(&flags, 8, entry))
 					return false;
@@ -219,7 +197,7 @@ enum ruby_value {
 static __always_inline u32 ruby_copy(struct ruby_words *v, u8 *to, u32 room, u64 string)
 {
 	u64 *words = v->object; /* flags, class, length or bytes, address or bytes */
-	if (!ruby_is_object(string) || READ_USER(words, 32, string) || (words[0] & RUBY_TYPE) != RUBY_STRING)
+	if (!is_object(string) || READ_USER(words, 32, string) || (words[0] & RUBY_TYPE) != RUBY_STRING)
 		return 0;
 	bool apart = words[0] & RUBY_EMBEDDED;
 	u64 length = apart ? words[2] : words[0] >> 14 & 31;
@@ -237,7 +215,7 @@ static __always_inline u32 ruby_copy(struct ruby_words *v, u8 *to, u32 room, u64
 static __always_inline u64 ruby_element(struct ruby_words *v, u64 array, u64 index)
 {
 	u64 *words = v->object, element = 0; /* flags, class, length, unused, address */
-	if (!ruby_is_object(array) || READ_USER(words, sizeof(v->object), array) || (words[0] & RUBY_TYPE) != RUBY_ARRAY)
+	if (!is_object(array) || READ_USER(words, sizeof(v->object), array) || (words[0] & RUBY_TYPE) != RUBY_ARRAY)
 		return 0;
 	bool embedded = words[0] & RUBY_EMBEDDED;
 	u64 length = embedded ? words[0] >> 15 & 3 : words[2];
@@ -279,11 +257,11 @@ static __always_inline u64 ruby_class_variable(struct ruby_words *v, u64 class, 
 static __always_inline void ruby_photograph_class(struct ruby_words *v, struct ruby_process *p, struct photograph *photo)
 {
 	u64 flags = 0, class = v->method.owner;
-	if (!ruby_is_object(class) || READ_USER(&flags, 8, class))
+	if (!is_object(class) || READ_USER(&flags, 8, class))
 		return;
 	if ((flags & RUBY_TYPE) == RUBY_CLASS && flags & RUBY_SINGLETON) {
 		class = ruby_class_variable(v, class, p->attached, p->attached);
-		if (!ruby_is_object(class) || READ_USER(&flags, 8, class))
+		if (!is_object(class) || READ_USER(&flags, 8, class))
 			return;
 		photo->values[RUBY_IS_SINGLETON] = 1;
 	}
@@ -298,7 +276,7 @@ STEP u32 ruby_photograph(struct walk *w)
 	u64 id = 0, flags = 0;
 	if (!w)
 		return 0;
-	struct ruby_process *p = RUBY_PROCESS(w->owner);
+	struct ruby_process *p = ruby_process_of(w->owner);
 	struct ruby_walk *s = &w->languages.ruby;
 	struct ruby_words *v = &w->script.ruby;
 	if (!p || !s->met)
@@ -313,7 +291,7 @@ STEP u32 ruby_photograph(struct walk *w)
 		photo->values[RUBY_START_LINE] = v->body[RUBY_FIRST_LINE] >> 1;
 		photo->lengths[1] = ruby_copy(v, photo->bytes + RUBY_LABEL_AT, RUBY_LABEL_BYTES, v->body[RUBY_LABEL]);
 		u64 path = v->body[RUBY_PATH]; /* or an array of it, and of the absolute one */
-		if (ruby_is_object(path) && !READ_USER(&flags, 8, path) && (flags & RUBY_TYPE) == RUBY_ARRAY)
+		if (is_object(path) && !READ_USER(&flags, 8, path) && (flags & RUBY_TYPE) == RUBY_ARRAY)
 			path = ruby_element(v, path, 0);
 		photo->lengths[3] = ruby_copy(v, photo->bytes + RUBY_FILE_AT, RUBY_FILE_BYTES, path);
 	}
@@ -362,7 +340,7 @@ STEP u32 add_ruby_frame(struct walk *w)
 		s->frame = 0;
 		return RUBY_END;
 	}
-	if (READ_USER(f, sizeof(*f), s->frame) || !ruby_is_object(f->ep) || READ_USER(&flags, 8, f->ep))
+	if (READ_USER(f, sizeof(*f), s->frame) || !is_object(f->ep) || READ_USER(&flags, 8, f->ep))
 		return ruby_broken(s);
 	s->frame += RUBY_FRAME_BYTES;
 	if ((flags & RUBY_MAGIC) == RUBY_MAGIC_DUMMY) { /* the bottom of a thread or fiber */
@@ -377,7 +355,7 @@ STEP u32 add_ruby_frame(struct walk *w)
 		w->languages.cut = END_UNREADABLE; /* a method in C that nothing else tells of */
 	if (iseq && iseq != s->iseq) {
 		u64 body = 0;
-		if (!ruby_is_object(iseq) || READ_USER(&body, 8, iseq + 16) || READ_USER(v->body, sizeof(v->body), body))
+		if (!is_object(iseq) || READ_USER(&body, 8, iseq + 16) || READ_USER(v->body, sizeof(v->body), body))
 			return ruby_broken(s);
 		s->iseq = iseq;
 	}
@@ -394,8 +372,7 @@ STEP u32 add_ruby_frame(struct walk *w)
 /* Whether the native frame just walked is one of rb_vm_exec. */
 static __always_inline bool ruby_executes(struct walk *w, struct ruby_process *p)
 {
-	u64 at = w->languages.offset;
-	return (at >= p->execute[0].start && at < p->execute[0].end) || (at >= p->execute[1].start && at < p->execute[1].end);
+	return IN_CODE(w->languages.offset, p->execute);
 }
 
 /* Adds one of the Ruby methods that a native frame was running, if it is
@@ -406,7 +383,7 @@ STEP u32 add_ruby(struct walk *w)
 		return END_CORRUPT;
 	struct ruby_walk *s = &w->languages.ruby;
 	if (!w->languages.adding) {
-		struct ruby_process *p = RUBY_PROCESS(w->owner);
+		struct ruby_process *p = ruby_process_of(w->owner);
 		if (!p || !ruby_executes(w, p))
 			return 0;
 		if (!(w->languages.begun & RUNS(LANGUAGE_RUBY))) {
@@ -443,7 +420,7 @@ STEP u32 end_ruby(struct walk *w, u32 end)
 		return END_CORRUPT;
 	struct ruby_walk *s = &w->languages.ruby;
 	if (!(w->languages.begun & RUNS(LANGUAGE_RUBY))) {
-		struct ruby_process *p = RUBY_PROCESS(w->owner);
+		struct ruby_process *p = ruby_process_of(w->owner);
 		w->languages.begun |= RUNS(LANGUAGE_RUBY);
 		if (p)
 			ruby_begin(s, &w->script.ruby, p);

@@ -24,6 +24,7 @@
 
 #include "native.h"
 #include "photographs.h"
+#include "processes.h"
 
 /* What package lang/v8 found out of a process. Types are V8's instance types;
  * the others are offsets in objects. */
@@ -63,23 +64,7 @@ struct v8_process {
 #define V8_SCOPE_LOCALS 24
 #define V8_SCOPE_INLINED 75 /* from so many locals on their names are kept apart */
 
-#ifndef ATYS_REPLAY
-/* By thread group id. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
-	__type(key, u32);
-	__type(value, struct v8_process);
-} v8_processes SEC(".maps");
-
-static __always_inline struct v8_process *v8_process_of(u32 tgid)
-{
-	return bpf_map_lookup_elem(&v8_processes, &tgid); /* 6.1 takes no keys from a map's value */
-}
-
-#define V8_PROCESS(w) v8_process_of((w)->owner)
-#endif
+PROCESSES_OF(v8, LANGUAGE_V8)
 
 #define V8_NO_TYPE 0xffffffff
 
@@ -195,7 +180,7 @@ STEP u32 photograph_v8(struct walk *w)
 {
 	if (!w || !w->v8.shared)
 		return 0;
-	struct v8_process *p = V8_PROCESS(w);
+	struct v8_process *p = v8_process_of(w->owner);
 	if (!p)
 		return 0;
 	struct photograph *f = begin_photograph(w, LANGUAGE_V8, w->v8.what);
@@ -400,7 +385,7 @@ STEP u32 step_v8(struct walk *w)
 		return END_CORRUPT;
 	w->v8.shared = 0;
 	w->v8.unread = 0;
-	struct v8_process *p = V8_PROCESS(w);
+	struct v8_process *p = v8_process_of(w->owner);
 	if (!p) {
 		push_frame(w, FRAME_ANONYMOUS | ((w->ip - w->is_return) & ADDRESS_BITS));
 		return leave_v8(w);
@@ -430,7 +415,7 @@ static __always_inline bool v8_brought(struct walk *w, struct v8_process *p)
 /* Such code is called, too: a return address of zero is none. */
 static __always_inline u32 end_v8(struct walk *w)
 {
-	return v8_brought(w, V8_PROCESS(w)) ? END_CORRUPT : END_COMPLETE;
+	return v8_brought(w, v8_process_of(w->owner)) ? END_CORRUPT : END_COMPLETE;
 }
 
 /* Adds the function whose frame V8's own code just walked had, where it had one:
@@ -440,7 +425,7 @@ STEP u32 add_v8(struct walk *w)
 	if (!w)
 		return 0;
 	w->v8.shared = 0;
-	struct v8_process *p = V8_PROCESS(w);
+	struct v8_process *p = v8_process_of(w->owner);
 	u64 fp = w->languages.bp, *words = w->v8.words;
 	if (!v8_brought(w, p))
 		return 0;

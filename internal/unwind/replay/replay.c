@@ -27,14 +27,11 @@ static long read_user_text(void *to, u32 size, u64 from);
 
 /* What the process runs, one for each language that the image has. */
 #define THREAD_POINTER() (thread_pointer)
-#define PYTHON_PROCESS(tgid) ((struct python_process *)parameters_of(LANGUAGE_PYTHON, tgid))
-#define HOTSPOT_PROCESS(tgid) ((struct hotspot_process *)parameters_of(LANGUAGE_JAVA, *(tgid)))
-#define V8_PROCESS(w) ((struct v8_process *)parameters_of(LANGUAGE_V8, (w)->owner))
-#define RUBY_PROCESS(tgid) ((struct ruby_process *)parameters_of(LANGUAGE_RUBY, tgid))
-#define PHP_PROCESS(tgid) ((struct php_process *)parameters_of(LANGUAGE_PHP, tgid))
-#define PERL_PROCESS(tgid) ((struct perl_process *)parameters_of(LANGUAGE_PERL, tgid))
-#define BEAM_PROCESS(tgid) ((struct beam_process *)parameters_of(LANGUAGE_BEAM, tgid))
-#define DOTNET_PROCESS(tgid) ((struct dotnet_process *)parameters_of(LANGUAGE_DOTNET, tgid))
+#define PROCESSES_OF(name, language) \
+	static struct name##_process *name##_process_of(u32 tgid) \
+	{ \
+		return parameters_of(language, tgid); \
+	}
 
 static u64 thread_pointer;
 static void *parameters_of(u32 language, u32 tgid);
