@@ -12,29 +12,17 @@ type Instrument struct{ *Recorder }
 
 // Cut ends the current window; see sampler.Sampler. Names that only the process itself
 // knew are there.
-func (r Instrument) Cut(e sampler.Edge) ([]*profile.Window, error) {
-	if e.First {
-		r.readying.settle()
-	}
-	w, err := r.Recorder.Cut()
-	if err != nil {
-		return nil, err
-	}
-	return []*profile.Window{w}, nil
-}
-
-// Full tells how full the kernel's tables are, from 0 to 1; see Cut.
-func (r Instrument) Full() float64 { return r.sampler.Full() }
+func (r Instrument) Cut(e sampler.Edge) ([]*profile.Window, error) { return r.cutAt(e) }
 
 // SetFrequency has a recording sample as often as this, from the next window on.
-func (r Instrument) SetFrequency(hz float64) error { return r.sampler.SetFrequency(hz) }
+func (r Instrument) SetFrequency(hz float64) error { return r.events.SetFrequency(hz) }
 
 // SetRates gives targets rates of their own, from the next window on; see cpu.Sampler.
-func (r Instrument) SetRates(hz map[int]float64) error { return r.sampler.SetRates(hz) }
+func (r Instrument) SetRates(hz map[int]float64) error { return r.events.SetRates(hz) }
 
 // Spent tells what samples have cost so far, beside this process's own time.
 func (r Instrument) Spent() (bpf, interrupts time.Duration, err error) {
-	s, err := r.sampler.Spent()
+	s, err := r.events.Spent()
 	return s.BPF, s.Interrupt, err
 }
 
@@ -43,6 +31,6 @@ func (r Instrument) Spent() (bpf, interrupts time.Duration, err error) {
 // unwinder, which has to know new ones before they are sampled: then Setup.Ready is
 // called, and the next Aim reports them as fresh.
 func (r Instrument) Aim(add, drop []int) (fresh bool) {
-	r.sampler.AimLater(add, drop)
+	r.events.AimLater(add, drop)
 	return r.readying.add(add)
 }

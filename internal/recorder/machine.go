@@ -51,7 +51,7 @@ type Machine struct {
 
 	// recordings in progress. Who asks holds the unwinder's lock, so that there is
 	// none here: a list is never changed, but replaced.
-	recordings atomic.Pointer[[]recording]
+	recordings atomic.Pointer[[]*recording]
 
 	mu      sync.Mutex // guards all below; not held while the unwinder is called from within it
 	started bool
@@ -82,7 +82,7 @@ func Open(s Setup) (m *Machine, err error) {
 	cache := diskcache.OpenIfPossible(s.CacheDir, diskcache.Options{Limit: s.CacheMax, Log: s.Log})
 	m = &Machine{setup: s, log: s.Log, cpus: cpus, kernel: kernel, cache: cache, managed: newManaged(s.Log), calm: calm, jit: map[int]*symbol.JIT{},
 		names: symbol.New(symbol.Options{Cache: cache, MemoryBytes: s.Names, Kernel: kernel, Debuginfod: strings.Fields(os.Getenv("DEBUGINFOD_URLS"))})}
-	m.recordings.Store(&[]recording{})
+	m.recordings.Store(&[]*recording{})
 	m.unwinder, err = unwind.New(unwind.Options{Source: unwind.Proc{}, CPUs: cpus, Log: s.Log, Rows: s.Rows, Tables: cache,
 		Wanted: m.wanted, Eager: s.Eager, OnRuntime: m.met, OnWorker: m.worker})
 	if err != nil {
@@ -109,22 +109,14 @@ func checkNamespace() error {
 	return errors.New("this container has process numbers of its own: run atys in the host's PID namespace (docker run --pid=host, or hostPID in Kubernetes)")
 }
 
-// recording is what a machine has to know of a recording on it.
-type recording interface {
-	Wanted(pid int) bool      // whether a process is a target
-	OnTask(e lifecycle.Event) // tells it of forks
-	mayAsk() bool             // see Options.MayAsk
-	ofProcesses() bool        // rather than of the whole machine, or a cgroup
-}
-
 // wanted tells whether any recording has a process as its target.
 func (m *Machine) wanted(pid int) bool {
-	return slices.ContainsFunc(*m.recordings.Load(), func(r recording) bool { return r.Wanted(pid) })
+	return slices.ContainsFunc(*m.recordings.Load(), func(r *recording) bool { return r.Wanted(pid) })
 }
 
 func (m *Machine) onTask(e lifecycle.Event) {
 	for _, r := range *m.recordings.Load() {
-		r.OnTask(e)
+		r.sampler.OnTask(e)
 	}
 }
 
@@ -133,13 +125,13 @@ func (m *Machine) met(pid int, language unwind.Language) {
 	if language != unwind.DotNet {
 		return
 	}
-	if slices.ContainsFunc(*m.recordings.Load(), func(r recording) bool { return r.mayAsk() && r.Wanted(pid) }) {
+	if slices.ContainsFunc(*m.recordings.Load(), func(r *recording) bool { return r.mayAsk && r.Wanted(pid) }) {
 		m.managed.meet(pid)
 	}
 }
 
 // add has a recording told of what happens, and the unwinder know what is its.
-func (m *Machine) add(r recording) error {
+func (m *Machine) add(r *recording) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := append(slices.Clone(*m.recordings.Load()), r)
@@ -148,16 +140,16 @@ func (m *Machine) add(r recording) error {
 		m.started = true
 		return m.unwinder.Start()
 	}
-	if r.ofProcesses() {
+	if !r.targets.All && r.targets.Cgroup == "" {
 		return nil // which are tracked one by one
 	}
 	return m.unwinder.Scan()
 }
 
-func (m *Machine) remove(r recording) {
+func (m *Machine) remove(r *recording) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	rest := slices.DeleteFunc(slices.Clone(*m.recordings.Load()), func(o recording) bool { return o == r })
+	rest := slices.DeleteFunc(slices.Clone(*m.recordings.Load()), func(o *recording) bool { return o == r })
 	m.recordings.Store(&rest)
 }
 

@@ -7,10 +7,8 @@ package recorder
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
-	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/prune"
 	"atys.dev/atys/internal/sampler/cpu"
@@ -42,13 +40,10 @@ type Options struct {
 
 // Recorder is a recording in progress.
 type Recorder struct {
+	recording
 	options Options
-	log     *slog.Logger
-	machine *Machine
 	alone   bool // the machine is closed with it
-	sampler *cpu.Sampler
-
-	readying *readying
+	events  *cpu.Sampler
 }
 
 // Start begins to record, with a machine to itself.
@@ -70,41 +65,28 @@ func Start(s Setup, o Options) (*Recorder, error) {
 }
 
 // Start begins to record.
-func (m *Machine) Start(o Options) (r *Recorder, err error) {
+func (m *Machine) Start(o Options) (*Recorder, error) {
 	base, second, err := o.events()
 	if err != nil {
 		return nil, err
 	}
-	r = &Recorder{options: o, log: m.log, machine: m}
-	r.sampler, err = cpu.New(cpu.Options{
+	events, err := cpu.New(cpu.Options{
 		Unwinder: m.unwinder, Tracker: m.tracker, CPUs: m.cpus, Event: base, Second: second, Log: m.log,
 		All: o.Targets.All, PIDs: o.Targets.PIDs, Cgroup: o.Targets.Cgroup,
 		Frequency: o.Frequency, Count: o.Count, Threads: o.Threads, Slot: o.Slot, Timed: o.Timed, Fixed: o.Fixed,
-		Spread: o.Placement, Budget: o.Budget, OnPlaced: o.Placed, OnFile: m.addFile, Kernel: m.kernel.Location, Named: m.unwinder.Name,
-		Anonymous: func(pid int, address uint64) (profile.Location, []profile.Frame) {
-			return m.anonymous(pid, address, o.MayAsk)
-		},
+		Spread: o.Placement, Budget: o.Budget, OnPlaced: o.Placed, Naming: m.naming(o.MayAsk),
 		MeasureCost: o.MeasureCost, Empty: o.Empty, PassThrough: o.PassThrough,
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.readying = &readying{track: m.read, release: r.sampler.Release, ready: m.setup.Ready}
-	if err := r.begin(); err != nil {
+	r := &Recorder{recording: recording{machine: m, targets: o.Targets, mayAsk: o.MayAsk, sampler: events}, options: o, events: events}
+	if err := r.begin(events.Release); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
+	m.log.Debug("sampling has begun")
 	return r, nil
 }
-
-// Wanted reports whether a process is sampled.
-func (r *Recorder) Wanted(pid int) bool { return r.sampler.Wanted(pid) }
-
-// OnTask tells the recording of a fork or a new thread.
-func (r *Recorder) OnTask(e lifecycle.Event) { r.sampler.OnTask(e) }
-
-func (r *Recorder) mayAsk() bool { return r.options.MayAsk }
-
-func (r *Recorder) ofProcesses() bool { return len(r.options.Targets.PIDs) > 0 }
 
 // events says what is to be sampled, if that can be done.
 func (o *Options) events() (base cpu.Event, second *cpu.Event, err error) {
@@ -114,23 +96,8 @@ func (o *Options) events() (base cpu.Event, second *cpu.Event, err error) {
 	return base, second, err
 }
 
-// begin has the unwinder know the targets before the first sample is taken.
-func (r *Recorder) begin() error {
-	if err := r.machine.add(r); err != nil {
-		return err
-	}
-	if err := r.machine.track(r.options.Targets.PIDs); err != nil {
-		return err
-	}
-	if err := r.sampler.Start(); err != nil {
-		return err
-	}
-	r.log.Debug("sampling has begun")
-	return nil
-}
-
 // Sampler gives the sampler, for live changes and its costs.
-func (r *Recorder) Sampler() *cpu.Sampler { return r.sampler }
+func (r *Recorder) Sampler() *cpu.Sampler { return r.events }
 
 // Unwinder gives the unwinder, for its statistics.
 func (r *Recorder) Unwinder() *unwind.Unwinder { return r.machine.unwinder }
@@ -142,22 +109,6 @@ func (r *Recorder) CutNamed(ctx context.Context) (*profile.Window, error) {
 		return w, err
 	}
 	return r.Name(ctx, w)
-}
-
-// Name fills in the names of a window that was cut, or of several merged. The context
-// bounds downloads of debug files only.
-func (r *Recorder) Name(ctx context.Context, w *profile.Window) (*profile.Window, error) {
-	return r.machine.name(ctx, w)
-}
-
-// Cut ends the current window. Names that only the process itself knew are there.
-func (r *Recorder) Cut() (*profile.Window, error) {
-	w, err := r.sampler.Cut()
-	if err != nil {
-		return nil, err
-	}
-	r.machine.complete(w, &r.options.Targets)
-	return w, nil
 }
 
 // lookEvery is how often to look whether the kernel's tables, of some 30,000
@@ -220,9 +171,7 @@ func (r *Recorder) finish(ctx context.Context, whole *profile.Window) (*profile.
 
 // Close ends the recording.
 func (r *Recorder) Close() error {
-	r.machine.remove(r)
-	r.readying.close()
-	err := r.sampler.Close()
+	err := r.recording.Close()
 	if r.alone {
 		err = errors.Join(err, r.machine.Close())
 	}

@@ -27,6 +27,7 @@ import (
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/sampler/cpu"
+	"atys.dev/atys/internal/sampler/table"
 	"atys.dev/atys/internal/unwind"
 )
 
@@ -135,10 +136,10 @@ func startWatch(o Options, t *tap) (w *watch, err error) {
 		}
 	}
 	w.sampler, err = cpu.New(cpu.Options{Unwinder: w.unwinder, CPUs: cpus, Event: event, PIDs: o.PIDs, Log: o.Log,
-		Frequency: o.Frequency, Threads: true, Timed: true, OnFile: w.onFile,
-		Anonymous: func(_ int, address uint64) (profile.Location, []profile.Frame) {
+		Frequency: o.Frequency, Threads: true, Timed: true,
+		Naming: table.Naming{OnFile: w.onFile, Anonymous: func(_ int, address uint64) (profile.Location, []profile.Frame) {
 			return profile.Location{Kind: profile.KindJIT, Name: strconv.FormatUint(address, 16)}, nil
-		},
+		}},
 		Tap: &cpu.Tap{Attr: t.attr, Opened: t.open}})
 	if err != nil {
 		return w, err

@@ -56,13 +56,7 @@ type Options struct {
 	// sampler anything.
 	OnPlaced func(why string, bystanders float64)
 
-	OnFile    func(unwind.File)                                                 // each file that code was seen in
-	Kernel    func(address uint64) profile.Location                             // what a kernel address is
-	Anonymous func(pid int, address uint64) (profile.Location, []profile.Frame) // what code without a file is
-
-	// Named tells what a language's frame shows, the calls inlined there innermost
-	// first: it is asked while the process may still live.
-	Named func(pid int, f unwind.Frame) []profile.Frame
+	table.Naming
 
 	// For benchmarks and tests.
 	MeasureCost bool       // fill Costs
@@ -172,7 +166,7 @@ func (s *Sampler) load() (err error) {
 	if s.table, err = table.New(table.Options{
 		Unwinder: o.Unwinder, Tracker: o.Tracker, Log: o.Log, All: o.All, PIDs: o.PIDs, Cgroup: o.Cgroup, ByProcess: o.Event.Trace,
 		Rate: o.Frequency, Threads: o.Threads, Slot: o.Slot, Squares: []float64{squares}, OnBirth: s.placer.born,
-		OnFile: o.OnFile, Kernel: o.Kernel, Anonymous: o.Anonymous, Named: o.Named}); err != nil {
+		Naming: o.Naming}); err != nil {
 		return err
 	}
 	s.events.table, s.placer.table = s.table, s.table

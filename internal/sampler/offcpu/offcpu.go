@@ -54,17 +54,12 @@ type Options struct {
 	// and stacks begin with the frames of the scheduler.
 	KernelName func(address uint64) string
 
-	// See table.Options.
-	OnFile    func(unwind.File)
-	Kernel    func(address uint64) profile.Location
-	Anonymous func(pid int, address uint64) (profile.Location, []profile.Frame)
-	Named     func(pid int, f unwind.Frame) []profile.Frame
+	table.Naming
 }
 
 // Sampler fills windows. It is safe for concurrent use.
 type Sampler struct {
 	options Options
-	log     *slog.Logger
 	table   *table.Table
 	objects objects
 	waiting *bpf.Mapped[kernelWaiting]
@@ -86,16 +81,13 @@ type objects struct {
 // New loads the programs and follows the targets' forks from here on. Wire OnTask to the
 // unwinder before its Start.
 func New(o Options) (*Sampler, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	if o.Walks == 0 {
 		o.Walks = DefaultWalks
 	}
 	if !Supported() {
 		return nil, errors.New("sample time off the CPU: this kernel has no tracepoint sched_exit_tp, which came with Linux 6.17")
 	}
-	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{})}
+	s := &Sampler{options: o, stop: make(chan struct{})}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -111,7 +103,7 @@ func (s *Sampler) load() (err error) {
 	if s.table, err = table.New(table.Options{
 		Unwinder: o.Unwinder, Tracker: o.Tracker, Log: o.Log, All: o.All, PIDs: o.PIDs, Threads: o.Threads, OffCPU: true,
 		Squares: []float64{1 << 20, 1}, Context: contextOf,
-		OnFile: o.OnFile, Kernel: o.Kernel, Skip: o.switching, Anonymous: o.Anonymous, Named: o.Named}); err != nil {
+		Skip: o.switching, Naming: o.Naming}); err != nil {
 		return err
 	}
 	if err := table.Load(s.table, spec, &s.objects, nil); err != nil {

@@ -50,6 +50,11 @@ type Options struct {
 
 	OnBirth func() // a target has started a thread or a child, after Alert
 
+	Naming
+}
+
+// Naming is what a sampler asks about the code that it has seen; nil: nobody knows.
+type Naming struct {
 	OnFile    func(unwind.File)                                                 // each file that code was seen in
 	Kernel    func(address uint64) profile.Location                             // what a kernel address is
 	Skip      func(innermost []uint64) int                                      // how many of a stack's kernel frames are left out; nil: none
