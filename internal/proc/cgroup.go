@@ -18,10 +18,7 @@ type Cgroup struct {
 
 // Cgroups returns where a process stands in each hierarchy.
 func (f FS) Cgroups(pid int) (groups []Cgroup, err error) {
-	err = f.readPID(pid, "cgroup", func(data []byte) (err error) {
-		groups, err = ParseCgroups(data)
-		return err
-	})
+	err = f.readPID(pid, "cgroup", parsed(&groups, ParseCgroups))
 	if err != nil {
 		return nil, fmt.Errorf("read cgroups: %w", err)
 	}

@@ -17,15 +17,8 @@ type Machine struct {
 
 // IdleTime is how long all CPUs together have been idle since the machine
 // started, waiting for disks included, in steps of 10 ms each.
-func (m Machine) IdleTime() (idle time.Duration, err error) {
-	err = read(cmp.Or(m.Proc, "/proc")+"/stat", func(data []byte) (err error) {
-		idle, err = ParseIdle(data)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("read idle time: %w", err)
-	}
-	return idle, nil
+func (m Machine) IdleTime() (time.Duration, error) {
+	return readAs("idle time", cmp.Or(m.Proc, "/proc")+"/stat", ParseIdle)
 }
 
 // ParseIdle reads the idle time of all CPUs from the first line of /proc/stat:
@@ -50,15 +43,10 @@ func ParseIdle(data []byte) (time.Duration, error) {
 
 // MaxSampleRate is how many samples a second the kernel takes of one event;
 // faster ones it throttles.
-func (m Machine) MaxSampleRate() (hz int, err error) {
-	err = read(cmp.Or(m.Proc, "/proc")+"/sys/kernel/perf_event_max_sample_rate", func(data []byte) (err error) {
-		hz, err = strconv.Atoi(string(bytes.TrimSpace(data)))
-		return err
+func (m Machine) MaxSampleRate() (int, error) {
+	return readAs("the most samples that are allowed", cmp.Or(m.Proc, "/proc")+"/sys/kernel/perf_event_max_sample_rate", func(data []byte) (int, error) {
+		return strconv.Atoi(string(bytes.TrimSpace(data)))
 	})
-	if err != nil {
-		return 0, fmt.Errorf("read the most samples that are allowed: %w", err)
-	}
-	return hz, nil
 }
 
 // CPUTime is how one CPU spent its time since boot, in steps of 10 ms. Guest
@@ -69,15 +57,8 @@ type CPUTime struct {
 }
 
 // CPUTimes returns how each online CPU spent its time.
-func (m Machine) CPUTimes() (times []CPUTime, err error) {
-	err = read(cmp.Or(m.Proc, "/proc")+"/stat", func(data []byte) (err error) {
-		times, err = ParseCPUTimes(data)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read CPU times: %w", err)
-	}
-	return times, nil
+func (m Machine) CPUTimes() ([]CPUTime, error) {
+	return readAs("CPU times", cmp.Or(m.Proc, "/proc")+"/stat", ParseCPUTimes)
 }
 
 // maxCPUs is the largest number of CPUs a kernel can be built for.
@@ -115,15 +96,8 @@ func ParseCPUTimes(data []byte) (times []CPUTime, err error) {
 }
 
 // OnlineCPUs returns the numbers of the CPUs that run now.
-func (m Machine) OnlineCPUs() (cpus []int, err error) {
-	err = read(cmp.Or(m.Sys, "/sys")+"/devices/system/cpu/online", func(data []byte) (err error) {
-		cpus, err = ParseCPUList(data)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read online CPUs: %w", err)
-	}
-	return cpus, nil
+func (m Machine) OnlineCPUs() ([]int, error) {
+	return readAs("online CPUs", cmp.Or(m.Sys, "/sys")+"/devices/system/cpu/online", ParseCPUList)
 }
 
 // ParseCPUList parses a list as in "0-3,8\n", ascending.

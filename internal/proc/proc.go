@@ -86,6 +86,30 @@ func read(name string, parse func([]byte) error) error {
 	return err
 }
 
+// parsed is a parser for read that keeps its result.
+func parsed[T any](to *T, parse func([]byte) (T, error)) func([]byte) error {
+	return func(data []byte) (err error) {
+		*to, err = parse(data)
+		return err
+	}
+}
+
+// readAs reads a file, whose content errors name, and parses it.
+func readAs[T any](what, name string, parse func([]byte) (T, error)) (v T, err error) {
+	if err = read(name, parsed(&v, parse)); err != nil {
+		err = fmt.Errorf("read %s: %w", what, err)
+	}
+	return v, err
+}
+
+// readOf reads a file of a process or thread, which may be gone, and parses it.
+func readOf[T any](name string, id int, parse func([]byte) (T, error)) (v T, err error) {
+	if err = read(name, parsed(&v, parse)); err != nil && gone(err) {
+		err = &Error{PID: id, Err: ErrNotFound}
+	}
+	return v, err
+}
+
 // readAll appends a file to buf. It stays with plain system calls: os.File
 // adds a poller that files of /proc have no use for.
 func readAll(buf []byte, name string) ([]byte, error) {

@@ -44,14 +44,7 @@ func (s *Stat) Zombie() bool { return (s.State == 'Z' || s.State == 'X') && s.Th
 
 // Stat reads the stat file of a process.
 func (f FS) Stat(pid int) (s Stat, err error) {
-	err = read(f.path(pid, "stat"), func(data []byte) (err error) {
-		s, err = ParseStat(data)
-		return err
-	})
-	if err != nil && gone(err) {
-		err = &Error{PID: pid, Err: ErrNotFound}
-	}
-	return s, err
+	return readOf(f.path(pid, "stat"), pid, ParseStat)
 }
 
 // ParseStat parses a stat file. The name of the program comes in parentheses
@@ -113,14 +106,7 @@ type Status struct {
 
 // Status reads the status file of a process.
 func (f FS) Status(pid int) (s Status, err error) {
-	err = read(f.path(pid, "status"), func(data []byte) (err error) {
-		s, err = ParseStatus(data)
-		return err
-	})
-	if err != nil && gone(err) {
-		err = &Error{PID: pid, Err: ErrNotFound}
-	}
-	return s, err
+	return readOf(f.path(pid, "status"), pid, ParseStatus)
 }
 
 // ParseStatus parses a status file: "Key:\tvalue" per line. Keys that are
@@ -197,14 +183,7 @@ type SchedStat struct {
 
 // ThreadTime returns the exact CPU time of one thread.
 func (f FS) ThreadTime(pid, tid int) (s SchedStat, err error) {
-	err = read(f.path(pid, taskFile(tid, "schedstat")), func(data []byte) (err error) {
-		s, err = ParseSchedStat(data)
-		return err
-	})
-	if err != nil && gone(err) {
-		err = &Error{PID: tid, Err: ErrNotFound}
-	}
-	return s, err
+	return readOf(f.path(pid, taskFile(tid, "schedstat")), tid, ParseSchedStat)
 }
 
 // ParseSchedStat parses a schedstat file: "run wait slices\n" in ns.
