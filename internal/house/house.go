@@ -154,6 +154,22 @@ func (t *Tree) add(fsys fs.FS, name string, packages map[string]*Package) error 
 	return nil
 }
 
+// functions yields the functions that are not generated, with their files.
+func (t *Tree) functions(yield func(*File, *ast.FuncDecl) bool) {
+	for _, p := range t.Packages {
+		for _, f := range p.Files {
+			if f.Generated {
+				continue
+			}
+			for _, d := range f.Syntax.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && !yield(f, fn) {
+					return
+				}
+			}
+		}
+	}
+}
+
 func inTestdata(name string) bool {
 	return strings.HasPrefix(name, "testdata/") || strings.Contains(name, "/testdata/")
 }

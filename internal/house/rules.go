@@ -3,7 +3,6 @@ package house
 import (
 	"bytes"
 	"fmt"
-	"go/ast"
 	"path"
 	"regexp"
 	"strings"
@@ -115,21 +114,10 @@ func checkFileSizes(t *Tree) (bad []Violation) {
 }
 
 func checkFuncSizes(t *Tree) (bad []Violation) {
-	for _, p := range t.Packages {
-		for _, f := range p.Files {
-			if f.Generated {
-				continue
-			}
-			for _, d := range f.Syntax.Decls {
-				fn, ok := d.(*ast.FuncDecl)
-				if !ok {
-					continue
-				}
-				first, last := t.Fset.Position(fn.Pos()).Line, t.Fset.Position(fn.End()).Line
-				if n := last - first + 1; n > maxFuncLines {
-					bad = append(bad, Violation{f.Path, first, fmt.Sprintf("%s has %d lines, at most %d", fn.Name.Name, n, maxFuncLines)})
-				}
-			}
+	for f, fn := range t.functions {
+		first, last := t.Fset.Position(fn.Pos()).Line, t.Fset.Position(fn.End()).Line
+		if n := last - first + 1; n > maxFuncLines {
+			bad = append(bad, Violation{f.Path, first, fmt.Sprintf("%s has %d lines, at most %d", fn.Name.Name, n, maxFuncLines)})
 		}
 	}
 	for _, f := range t.Texts {
@@ -160,16 +148,9 @@ func longCFuncs(f Text) (bad []Violation) {
 }
 
 func checkInit(t *Tree) (bad []Violation) {
-	for _, p := range t.Packages {
-		for _, f := range p.Files {
-			if f.Generated {
-				continue
-			}
-			for _, d := range f.Syntax.Decls {
-				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-					bad = append(bad, Violation{f.Path, t.Fset.Position(fn.Pos()).Line, "an init function: let main, or the caller, do it"})
-				}
-			}
+	for f, fn := range t.functions {
+		if fn.Recv == nil && fn.Name.Name == "init" {
+			bad = append(bad, Violation{f.Path, t.Fset.Position(fn.Pos()).Line, "an init function: let main, or the caller, do it"})
 		}
 	}
 	return bad

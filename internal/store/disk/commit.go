@@ -124,13 +124,8 @@ type resolver struct {
 const unresolved = ^uint32(0)
 
 func (s *Store) resolver(tenant string, b *store.Batch) (*resolver, error) {
-	db, err := s.acquire()
+	db, t, err := s.acquireTenant(tenant)
 	if err != nil {
-		return nil, err
-	}
-	t, err := s.tenant(db, tenant)
-	if err != nil {
-		db.release()
 		return nil, err
 	}
 	return &resolver{shelf: s.shelf(db, t), batch: b, quotas: s.options.Quotas, unknown: map[profile.Hash]bool{}}, nil

@@ -109,15 +109,11 @@ func (s *Store) Close() error {
 
 // Series lists the series that have windows; see store.Store.
 func (s *Store) Series(ctx context.Context, tenant string, q store.Query) ([]profile.Labels, error) {
-	db, err := s.acquire()
+	db, t, err := s.acquireTenant(tenant)
 	if err != nil {
 		return nil, err
 	}
 	defer db.release()
-	t, err := s.tenant(db, tenant)
-	if err != nil {
-		return nil, err
-	}
 	c := newCursor(s.connection.log, db, t, q)
 	found, err := c.labels(ctx)
 	if err = errors.Join(err, c.close()); err != nil {
@@ -163,12 +159,26 @@ func (c *cursor) labels(ctx context.Context) (labels []profile.Labels, err error
 // loaded finds a tenant. The database is not held any more: a commit that breaks
 // it has to wait for all who hold it.
 func (s *Store) loaded(tenant string) (*tenant, error) {
-	db, err := s.acquire()
+	db, t, err := s.acquireTenant(tenant)
 	if err != nil {
 		return nil, err
 	}
-	defer db.release()
-	return s.tenant(db, tenant)
+	db.release()
+	return t, nil
+}
+
+// acquireTenant holds the database, which the caller releases, and finds a tenant in it.
+func (s *Store) acquireTenant(name string) (*database, *tenant, error) {
+	db, err := s.acquire()
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := s.tenant(db, name)
+	if err != nil {
+		db.release()
+		return nil, nil, err
+	}
+	return db, t, nil
 }
 
 // Unnamed lists places without names; see store.Store.
@@ -194,6 +204,11 @@ func (s *Store) Name(ctx context.Context, tenant string, named []profile.Place) 
 
 // Drop forgets whole days; see store.Store.
 func (s *Store) Drop(ctx context.Context, tenant string, level store.Level, before time.Time) error {
+	return s.dropDays(ctx, tenant, level, before)
+}
+
+// dropDays deletes what is kept at a level of whole days.
+func (s *Store) dropDays(ctx context.Context, tenant string, level store.Level, before time.Time) error {
 	t, err := s.loaded(tenant)
 	if err != nil {
 		return err

@@ -19,15 +19,11 @@ import (
 
 // Scan gives windows one by one; see store.Store.
 func (s *Store) Scan(ctx context.Context, tenant string, q store.Query, each func(*profile.Window, profile.Run) error) error {
-	db, err := s.acquire()
+	db, t, err := s.acquireTenant(tenant)
 	if err != nil {
 		return err
 	}
 	defer db.release()
-	t, err := s.tenant(db, tenant)
-	if err != nil {
-		return err
-	}
 	shelf := s.shelf(db, t)
 	defer shelf.putBack()
 	c := newCursor(s.connection.log, db, t, q)
@@ -181,15 +177,11 @@ func readHead(c *codec.Columns, f *found, q *store.Query) (h store.Head, ok bool
 
 // Types lists value types; see store.Store.
 func (s *Store) Types(ctx context.Context, tenant string, parts []store.Query) ([]profile.ValueType, error) {
-	db, err := s.acquire()
+	db, t, err := s.acquireTenant(tenant)
 	if err != nil {
 		return nil, err
 	}
 	defer db.release()
-	t, err := s.tenant(db, tenant)
-	if err != nil {
-		return nil, err
-	}
 	var all typeCollector
 	damaged := 0
 	for _, q := range parts {
@@ -248,15 +240,11 @@ type taker func(ctx context.Context, p *part, g *grouped) error
 // readAll gives all series of some parts to takers, of which each reads one after another. done is called at the end, with the number of windows that could not be read; if
 // it is nil, these are the error.
 func (s *Store) readAll(ctx context.Context, tenant string, parts []store.Query, apart bool, newTaker func(*shelf) taker, done func(damaged int) error) error {
-	db, err := s.acquire()
+	db, t, err := s.acquireTenant(tenant)
 	if err != nil {
 		return err
 	}
 	defer db.release()
-	t, err := s.tenant(db, tenant)
-	if err != nil {
-		return err
-	}
 	shelf := s.shelf(db, t)
 	defer shelf.putBack()
 	work := newWork(t, parts, apart)

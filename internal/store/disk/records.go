@@ -151,30 +151,16 @@ func (t *tenant) encodeRecords(records []profile.Record, limit int) (*commit, er
 
 // DropRecords deletes the records of whole days; see store.Records.
 func (s records) DropRecords(ctx context.Context, tenant string, before time.Time) error {
-	t, err := s.store.loaded(tenant)
-	if err != nil {
-		return err
-	}
-	if before.Before(firstStart) {
-		return nil
-	}
-	if before.After(lastStart) {
-		before = lastStart
-	}
-	return (&drop{recordLevel, days(before)}).from(ctx, s.store, t)
+	return s.store.dropDays(ctx, tenant, recordLevel, before)
 }
 
 // ScanRecords reads records; see store.Records.
 func (s records) ScanRecords(ctx context.Context, tenant string, q store.RecordQuery, each func(r *profile.Record) error) error {
-	db, err := s.store.acquire()
+	db, t, err := s.store.acquireTenant(tenant)
 	if err != nil {
 		return err
 	}
 	defer db.release()
-	t, err := s.store.tenant(db, tenant)
-	if err != nil {
-		return err
-	}
 	if q.From.Before(firstStart) {
 		q.From = firstStart
 	}

@@ -12,10 +12,12 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"atys.dev/atys/internal/store"
-	"golang.org/x/sys/unix"
 	"io/fs"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/store"
 )
 
 // What a tenant takes is asked of the database, which knows it of its files: in
@@ -247,15 +249,11 @@ func (d *database) size(s span) (bytes int64, exact bool, err error) {
 
 // Usage tells what a tenant takes; see store.Store.
 func (s *Store) Usage(ctx context.Context, tenant string) (*store.Usage, error) {
-	db, err := s.acquire()
+	db, t, err := s.acquireTenant(tenant)
 	if err != nil {
 		return nil, err
 	}
 	defer db.release()
-	t, err := s.tenant(db, tenant)
-	if err != nil {
-		return nil, err
-	}
 	s.applying.Lock()
 	u, err := s.meter.measure(db, t)
 	s.applying.Unlock()
@@ -276,15 +274,11 @@ func (s *Store) Usage(ctx context.Context, tenant string) (*store.Usage, error) 
 
 // Largest tells which service's stacks take most, and how many bytes about.
 func (s *Store) Largest(ctx context.Context, tenant string) (service string, most int64, err error) {
-	db, err := s.acquire()
+	db, t, err := s.acquireTenant(tenant)
 	if err != nil {
 		return "", 0, err
 	}
 	defer db.release()
-	t, err := s.tenant(db, tenant)
-	if err != nil {
-		return "", 0, err
-	}
 	for _, name := range t.services() {
 		prefix := newKey(spaceCalls, tenant).text(name)
 		bytes, _, err := db.size(span{from: prefix, to: prefix.after()})

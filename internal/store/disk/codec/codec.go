@@ -101,22 +101,23 @@ type Reader struct {
 
 func (r *Reader) Number() uint64 {
 	n, size := binary.Uvarint(r.Data)
-	if size <= 0 {
-		r.Bad, r.Data = true, nil
-		return 0
-	}
-	r.Data = r.Data[size:]
-	return n
+	r.skip(size)
+	return n // 0 where there is none
 }
 
 func (r *Reader) Signed() int64 {
 	n, size := binary.Varint(r.Data)
+	r.skip(size)
+	return n // 0 where there is none
+}
+
+// skip goes over a number that was read, unless that failed.
+func (r *Reader) skip(size int) {
 	if size <= 0 {
 		r.Bad, r.Data = true, nil
-		return 0
+		return
 	}
 	r.Data = r.Data[size:]
-	return n
 }
 
 // Small reads a number of at most the given number of bits.
