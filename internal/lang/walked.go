@@ -27,6 +27,12 @@ type Walked interface {
 	Parameters() any
 }
 
+// Known is a runtime of which walks need parameters, and naming its frames nothing.
+type Known[P any] struct{ Needs P }
+
+// Parameters are a *P.
+func (k *Known[P]) Parameters() any { return &k.Needs }
+
 // Photograph is what a walk copied of a function that it met for the first
 // time; see photographs.h. What Values and Bytes hold, its language knows.
 type Photograph struct {

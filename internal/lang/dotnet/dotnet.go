@@ -18,19 +18,11 @@ import (
 // own, or in a program that contains it.
 func Holds(f *binfile.File) bool { return lang.Holds(f, lang.DotNet) }
 
-// Runtime is the .NET of a process.
-type Runtime struct {
-	parameters Parameters
-}
-
 // Parameters are struct dotnet_process of dotnet.h.
 type Parameters struct {
 	Pieces uint32 // where a method's header tells of its pieces of code
 	Method uint32 // and where it points at what it is the code of
 }
-
-// Parameters are what walks need: a *Parameters.
-func (r *Runtime) Parameters() any { return &r.parameters }
 
 // Read gives what walks need to know. The header of a method, RealCodeHeader of
 // the runtime's codeman.h, was the same throughout .NET Core 3; walks check what
@@ -38,6 +30,6 @@ func (r *Runtime) Parameters() any { return &r.parameters }
 func Read(m lang.Mapped) (lang.Walked, error) {
 	told := func(f *binfile.File) (lang.Runtime, error) { return lang.Told(f, m.Path, lang.DotNet) }
 	return lang.Read(m, ".NET", told, func(lang.Mapped, lang.Runtime) (lang.Walked, error) {
-		return &Runtime{Parameters{Pieces: 32, Method: 24}}, nil
+		return &lang.Known[Parameters]{Needs: Parameters{Pieces: 32, Method: 24}}, nil
 	})
 }

@@ -27,14 +27,6 @@ const (
 // Holds tells whether a file holds Perl's interpreter.
 func Holds(f *binfile.File) bool { return lang.Holds(f, lang.Perl) }
 
-// Runtime is the Perl of a process.
-type Runtime struct {
-	parameters Parameters
-}
-
-// Parameters are what walks need: a *Parameters.
-func (r *Runtime) Parameters() any { return &r.parameters }
-
 // Parameters are struct perl_process of perl.h.
 type Parameters struct {
 	Block, Slot uint64 // where a thread has its interpreter
@@ -90,5 +82,5 @@ func readProcess(m lang.Mapped, f file) (lang.Walked, error) {
 	if !ok {
 		return nil, fmt.Errorf("no thread has a key %d", binary.LittleEndian.Uint32(number[:]))
 	}
-	return &Runtime{Parameters{Block: uint64(slot.Block), Slot: uint64(slot.Slot), Run: f.run}}, nil
+	return &lang.Known[Parameters]{Needs: Parameters{Block: uint64(slot.Block), Slot: uint64(slot.Slot), Run: f.run}}, nil
 }

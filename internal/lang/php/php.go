@@ -28,15 +28,6 @@ const (
 // Holds tells whether a file holds PHP's executor.
 func Holds(f *binfile.File) bool { return lang.Holds(f, lang.PHP) }
 
-// Runtime is the PHP of a process.
-type Runtime struct {
-	Version    string
-	parameters Parameters
-}
-
-// Parameters are what walks need: a *Parameters.
-func (r *Runtime) Parameters() any { return &r.parameters }
-
 // Parameters are struct php_process of php.h.
 type Parameters struct {
 	Current uint64 // address of EG(current_execute_data)
@@ -47,41 +38,34 @@ type Parameters struct {
 
 // Read finds out what walks need to know of the PHP in a process.
 func Read(m lang.Mapped) (lang.Walked, error) {
-	return lang.Read(m, "PHP", readFile, func(m lang.Mapped, f file) (lang.Walked, error) {
-		p := f.parameters
+	return lang.Read(m, "PHP", readFile, func(m lang.Mapped, p Parameters) (lang.Walked, error) {
 		p.Current, p.Body = m.Bias+p.Current, m.Bias+p.Body
-		return &Runtime{Version: f.version, parameters: p}, nil
+		return &lang.Known[Parameters]{Needs: p}, nil
 	})
 }
 
-// file is what PHP's file tells: its addresses are the file's own.
-type file struct {
-	version    string
-	parameters Parameters
-}
-
-func readFile(f *binfile.File) (file, error) {
-	told, err := lang.Told(f, "", lang.PHP)
-	if err != nil {
-		return file{}, err
+// readFile reads what PHP's file tells: its addresses are the file's own.
+func readFile(f *binfile.File) (p Parameters, err error) {
+	if _, err := lang.Told(f, "", lang.PHP); err != nil {
+		return p, err
 	}
 	state, err := lang.Exported(f, globals)
 	if err != nil {
-		return file{}, err
+		return p, err
 	}
-	p := Parameters{Current: state + currentFrame}
+	p.Current = state + currentFrame
 	execute, err := lang.CodeOf(f, executor, len(p.Execute))
 	if err != nil {
-		return file{}, err
+		return p, err
 	}
 	copy(p.Execute[:], execute)
 	if p.Body, err = afterPrologue(f); err != nil {
-		return file{}, err
+		return p, err
 	}
 	if bottom, err := lang.CodeOf(f, fiberBottom, 1); err == nil { // a build may be without fibers
 		p.Fiber = bottom[0]
 	}
-	return file{told.Version, p}, nil
+	return p, nil
 }
 
 // maxPrologue bounds where the frame is made: endbr64, six pushes of two bytes

@@ -23,15 +23,6 @@ const evaluationFunction = "_PyEval_EvalFrameDefault"
 // Holds tells whether a file holds a runtime of CPython 3.6 or later.
 func Holds(f *binfile.File) bool { return lang.Holds(f, lang.Python) }
 
-// Runtime is the CPython of a process.
-type Runtime struct {
-	Minor      int // of version 3.minor
-	parameters Parameters
-}
-
-// Parameters are what walks need: a *Parameters.
-func (r *Runtime) Parameters() any { return &r.parameters }
-
 // Read finds out what walks need to know of the runtime in a process. It fails
 // while the runtime is starting.
 func Read(m lang.Mapped) (lang.Walked, error) {
@@ -54,8 +45,8 @@ func readProcess(m lang.Mapped, f file) (lang.Walked, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{Minor: f.minor, parameters: parameters(f.minor, p.layout, thread, f.evaluation)}
-	r.parameters.CodeType, r.parameters.Current, r.parameters.MainThreads, r.parameters.Origin = m.Bias+f.codeType, p.current(), p.mainThreads(), uint32(m.PID)
+	r := &lang.Known[Parameters]{Needs: parameters(f.minor, p.layout, thread, f.evaluation)}
+	r.Needs.CodeType, r.Needs.Current, r.Needs.MainThreads, r.Needs.Origin = m.Bias+f.codeType, p.current(), p.mainThreads(), uint32(m.PID)
 	return r, nil
 }
 

@@ -30,15 +30,6 @@ const (
 // Holds tells whether a file holds CRuby's virtual machine.
 func Holds(f *binfile.File) bool { return lang.Holds(f, lang.Ruby) }
 
-// Runtime is the CRuby of a process.
-type Runtime struct {
-	Version    string
-	parameters Parameters
-}
-
-// Parameters are what walks need: a *Parameters.
-func (r *Runtime) Parameters() any { return &r.parameters }
-
 // Parameters are struct ruby_process of ruby.h.
 type Parameters struct {
 	Module, Context                         uint64 // offsets in the DTV, and in the TLS block
@@ -55,7 +46,6 @@ func Read(m lang.Mapped) (lang.Walked, error) {
 
 // file is what Ruby's file tells: its addresses are the file's own.
 type file struct {
-	version string
 	execute []lang.Range
 	context uint64 // offset of a thread's context in the TLS block
 	slot    uint64 // address where the loader puts the module's number; 0: that of a program
@@ -66,11 +56,9 @@ type file struct {
 type area struct{ start, words uint64 }
 
 func readFile(f *binfile.File) (told file, err error) {
-	r, err := lang.Told(f, "", lang.Ruby)
-	if err != nil {
+	if _, err := lang.Told(f, "", lang.Ruby); err != nil {
 		return told, err
 	}
-	told.version = r.Version
 	if told.execute, err = lang.CodeOf(f, executor, len(Parameters{}.Execute)); err != nil {
 		return told, err
 	}
@@ -104,23 +92,23 @@ func readProcess(m lang.Mapped, f file) (lang.Walked, error) {
 	if err := lang.RequireGlibc(m.PID); err != nil {
 		return nil, err
 	}
-	r := &Runtime{Version: f.version}
-	copy(r.parameters.Execute[:], f.execute)
+	r := &lang.Known[Parameters]{}
+	copy(r.Needs.Execute[:], f.execute)
 	memory := memory{proc.Memory{PID: m.PID}}
 	var err error
-	if r.parameters.Module, err = f.module(memory, m.Bias); err != nil {
+	if r.Needs.Module, err = f.module(memory, m.Bias); err != nil {
 		return nil, err
 	}
-	r.parameters.Context = f.context
+	r.Needs.Context = f.context
 	table, err := findSymbols(f.data, memory, m.Bias)
 	if err != nil {
 		return nil, err
 	}
-	r.parameters.Symbols = table.at
+	r.Needs.Symbols = table.at
 	err = table.ids(map[string]*uint64{
-		"__classpath__":     &r.parameters.ClassPath,
-		"__tmp_classpath__": &r.parameters.TemporaryClassPath,
-		"__attached__":      &r.parameters.Attached,
+		"__classpath__":     &r.Needs.ClassPath,
+		"__tmp_classpath__": &r.Needs.TemporaryClassPath,
+		"__attached__":      &r.Needs.Attached,
 	})
 	if err != nil {
 		return nil, err
