@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"atys.dev/atys/internal/sampler"
 )
 
 var le = binary.LittleEndian
@@ -48,8 +50,8 @@ type tap struct {
 	space  func(pid int, pc uint64) *space
 	wanted func(pid int) bool
 	rings  []*ring
-	stop   chan struct{}
-	done   sync.WaitGroup
+
+	background *sampler.Background
 
 	mu      sync.Mutex // guards all below
 	records []*record
@@ -65,7 +67,7 @@ type ring struct {
 }
 
 func newTap(space func(pid int, pc uint64) *space) *tap {
-	return &tap{space: space, stop: make(chan struct{})}
+	return &tap{space: space, background: sampler.NewBackground()}
 }
 
 func (t *tap) attr(a *unix.PerfEventAttr) {
@@ -88,25 +90,15 @@ func (t *tap) open(fd, cpu int) error {
 }
 
 func (t *tap) start() {
-	t.done.Go(func() {
-		ticker := time.NewTicker(readEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-t.stop:
-				return
-			case <-ticker.C:
-				t.mu.Lock()
-				t.read()
-				t.mu.Unlock()
-			}
-		}
+	t.background.Every(readEvery, func(time.Time) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.read()
 	})
 }
 
 func (t *tap) close() error {
-	close(t.stop)
-	t.done.Wait()
+	t.background.Stop()
 	var errs []error
 	for _, r := range t.rings {
 		errs = append(errs, unix.Munmap(r.memory))

@@ -23,6 +23,7 @@ import (
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/sampler/table"
 	"atys.dev/atys/internal/unwind"
 )
@@ -84,8 +85,7 @@ type Sampler struct {
 	placer  *placer
 	late    late
 
-	stop chan struct{}
-	done sync.WaitGroup
+	background *sampler.Background
 
 	mu   sync.Mutex    // guards all below: one Cut at a time
 	idle time.Duration // of all CPUs since the machine started
@@ -113,7 +113,7 @@ func New(o Options) (*Sampler, error) {
 		}
 		o.PIDs = slices.Collect(maps.Keys(members))
 	}
-	s := &Sampler{options: o, log: o.Log, stop: make(chan struct{})}
+	s := &Sampler{options: o, log: o.Log, background: sampler.NewBackground()}
 	s.events = &eventSet{options: &s.options, log: o.Log, objects: &s.objects, redrawn: make(chan struct{}, 1)}
 	s.placer = &placer{options: &s.options, log: o.Log, events: s.events}
 	if err := s.load(); err != nil {
@@ -141,13 +141,14 @@ func (s *Sampler) Start() error {
 		return err
 	}
 	if s.options.movable() {
-		s.done.Go(func() { s.placer.watch(s.stop) })
+		var last sight
+		s.background.Every(calmEvery, func(time.Time) { last = s.placer.look(last) })
 	}
 	if s.times != nil {
-		s.done.Go(func() { s.times.follow(s.stop) })
+		s.background.Every(drainTimesEvery, func(time.Time) { s.times.drain() })
 	}
 	if s.options.Event.Clock && !s.options.Fixed {
-		s.done.Go(func() { s.events.drawBlocks(s.stop) })
+		s.background.Go(s.events.drawBlocks)
 	}
 	return nil
 }
@@ -343,13 +344,9 @@ const CostStep = 64 * time.Nanosecond
 
 // Close stops sampling and releases everything in the kernel.
 func (s *Sampler) Close() error {
-	select {
-	case <-s.stop:
+	if !s.background.Stop() {
 		return nil
-	default:
-		close(s.stop)
 	}
-	s.done.Wait()
 	s.mu.Lock() // a cut may be under way
 	defer s.mu.Unlock()
 	errs := []error{s.events.close()}

@@ -13,24 +13,8 @@ const (
 	sightEvery = 5 * time.Second
 )
 
-// watch moves the events as the targets and the machine change, until the sampler
-// is closed.
-func (l *placer) watch(stop <-chan struct{}) {
-	ticker := time.NewTicker(calmEvery)
-	defer ticker.Stop()
-	var last sight
-	for {
-		select {
-		case <-stop:
-			return
-		case <-ticker.C:
-			last = l.look(last)
-		}
-	}
-}
-
-// look compares the machine with the last sight, if that is old enough, and settles the
-// events. It returns the sight to compare with next.
+// look moves the events as the targets and the machine change: it compares the machine
+// with the last sight, if that is old enough, and settles the events. It returns the sight to compare with next.
 func (l *placer) look(last sight) sight {
 	births, now := l.table.Births(), time.Now()
 	l.events.mu.Lock()

@@ -37,19 +37,11 @@ func newTimedSamples(m *ebpf.Map) (*timedSamples, error) {
 
 func (t *timedSamples) close() error { return t.ring.Close() }
 
-func (t *timedSamples) follow(stop <-chan struct{}) {
-	ticker := time.NewTicker(drainTimesEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-stop:
-			return
-		case <-ticker.C:
-			t.mu.Lock()
-			t.read()
-			t.mu.Unlock()
-		}
-	}
+// drain empties the ring between cuts.
+func (t *timedSamples) drain() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.read()
 }
 
 // read empties the ring.

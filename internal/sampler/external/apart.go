@@ -8,6 +8,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler"
 )
 
 // meter tells the exact CPU time of what is sampled.
@@ -21,9 +22,8 @@ type meter interface {
 // an agent needs, which takes a window of several processes apart again. What
 // the children of a process use is not its own.
 type apart struct {
-	fs      proc.FS
-	stop    chan struct{}
-	stopped chan struct{}
+	fs         proc.FS
+	background *sampler.Background
 
 	mu      sync.Mutex // guards all below
 	next    []int      // who is followed from the next cut on
@@ -48,32 +48,17 @@ const lookEvery = 500 * time.Millisecond
 const endedThreads = "[ended threads]"
 
 func watchApart(fs proc.FS, pids []int) *apart {
-	a := &apart{fs: fs, stop: make(chan struct{}), stopped: make(chan struct{}), next: pids}
+	a := &apart{fs: fs, background: sampler.NewBackground(), next: pids}
 	a.begin()
-	go a.watch()
+	a.background.Every(lookEvery, func(time.Time) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.look()
+	})
 	return a
 }
 
-func (a *apart) watch() {
-	defer close(a.stopped)
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-a.stop:
-			return
-		case <-ticker.C:
-			a.mu.Lock()
-			a.look()
-			a.mu.Unlock()
-		}
-	}
-}
-
-func (a *apart) close() {
-	close(a.stop)
-	<-a.stopped
-}
+func (a *apart) close() { a.background.Stop() }
 
 // follow has others be looked at, from the next cut on.
 func (a *apart) follow(pids []int) {

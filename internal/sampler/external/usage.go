@@ -13,6 +13,7 @@ import (
 
 	"atys.dev/atys/internal/proc"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler"
 )
 
 // usage is the exact CPU time of processes, read from the kernel's clock of
@@ -23,8 +24,8 @@ import (
 type usage struct {
 	fs       proc.FS
 	children bool // also those they start
-	stop     chan struct{}
-	stopped  chan struct{}
+
+	background *sampler.Background
 
 	mu       sync.Mutex // guards all below
 	family   map[int]spent
@@ -49,7 +50,7 @@ const (
 
 // watchUsage begins to read.
 func watchUsage(fs proc.FS, pids []int, children bool) *usage {
-	u := &usage{fs: fs, children: children, stop: make(chan struct{}), stopped: make(chan struct{}), family: map[int]spent{}}
+	u := &usage{fs: fs, children: children, background: sampler.NewBackground(), family: map[int]spent{}}
 	if children {
 		pids = descendants(fs, pids)
 	}
@@ -58,30 +59,17 @@ func watchUsage(fs proc.FS, pids []int, children bool) *usage {
 			u.family[pid] = now
 		}
 	}
-	go u.watch()
+	readings := 0
+	u.background.Every(readEvery, func(time.Time) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		readings++
+		u.read(readings%searchEvery == 0)
+	})
 	return u
 }
 
-func (u *usage) watch() {
-	defer close(u.stopped)
-	ticker := time.NewTicker(readEvery)
-	defer ticker.Stop()
-	for i := 1; ; i++ {
-		select {
-		case <-u.stop:
-			return
-		case <-ticker.C:
-			u.mu.Lock()
-			u.read(i%searchEvery == 0)
-			u.mu.Unlock()
-		}
-	}
-}
-
-func (u *usage) close() {
-	close(u.stop)
-	<-u.stopped
-}
+func (u *usage) close() { u.background.Stop() }
 
 // cut returns what was used since the last cut.
 func (u *usage) cut() profile.Exact {

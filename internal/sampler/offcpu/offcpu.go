@@ -28,6 +28,7 @@ import (
 	"atys.dev/atys/internal/bpf"
 	"atys.dev/atys/internal/proc/lifecycle"
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler"
 	"atys.dev/atys/internal/sampler/table"
 	"atys.dev/atys/internal/unwind"
 )
@@ -65,8 +66,8 @@ type Sampler struct {
 	waiting *bpf.Mapped[kernelWaiting]
 	edges   *link.Iter
 	hook    link.Link
-	stop    chan struct{}
-	done    sync.WaitGroup
+
+	background *sampler.Background
 
 	mu sync.Mutex // one Cut at a time
 }
@@ -87,7 +88,7 @@ func New(o Options) (*Sampler, error) {
 	if !Supported() {
 		return nil, errors.New("sample time off the CPU: this kernel has no tracepoint sched_exit_tp, which came with Linux 6.17")
 	}
-	s := &Sampler{options: o, stop: make(chan struct{})}
+	s := &Sampler{options: o, background: sampler.NewBackground()}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -168,7 +169,7 @@ func (s *Sampler) Start() error {
 	if err := s.cutWaits(); err != nil { // from here on, waits are known
 		return err
 	}
-	s.done.Go(s.follow)
+	s.follow()
 	return nil
 }
 
@@ -225,13 +226,9 @@ func (s *Sampler) Cut() (*profile.Window, error) {
 
 // Close stops sampling and releases everything in the kernel.
 func (s *Sampler) Close() error {
-	select {
-	case <-s.stop:
+	if !s.background.Stop() {
 		return nil
-	default:
-		close(s.stop)
 	}
-	s.done.Wait()
 	s.mu.Lock() // a cut may be under way
 	defer s.mu.Unlock()
 	var errs []error
@@ -254,19 +251,12 @@ func (s *Sampler) Close() error {
 // follow adapts the threshold until the sampler is closed.
 func (s *Sampler) follow() {
 	w := s.waiting.Value
-	ticker := time.NewTicker(adaptEvery)
-	defer ticker.Stop()
 	before := time.Now()
-	for {
-		select {
-		case <-s.stop:
-			return
-		case now := <-ticker.C:
-			kept := atomic.LoadUint64(&w.Kept)
-			walks := float64(kept-w.Mark) / now.Sub(before).Seconds()
-			atomic.StoreUint64(&w.Threshold, uint64(adapt(time.Duration(w.Threshold), walks, s.options.Walks)))
-			atomic.StoreUint64(&w.Mark, kept)
-			before = now
-		}
-	}
+	s.background.Every(adaptEvery, func(now time.Time) {
+		kept := atomic.LoadUint64(&w.Kept)
+		walks := float64(kept-w.Mark) / now.Sub(before).Seconds()
+		atomic.StoreUint64(&w.Threshold, uint64(adapt(time.Duration(w.Threshold), walks, s.options.Walks)))
+		atomic.StoreUint64(&w.Mark, kept)
+		before = now
+	})
 }
