@@ -47,7 +47,7 @@ func TestPushIsRead(t *testing.T) {
 		Locations: []profile.Location{{Name: "relu", File: "torch/nn/functional.py"}}, Names: make([][]profile.Frame, 1),
 		Stacks: []profile.Stack{{Locations: []profile.LocationID{0}}}, Rows: profile.RowsOf(1, profile.Row{N: 1, Values: []int64{70_000_000}})}
 	var raw bytes.Buffer
-	if err := pprof.Write(&raw, w, pprof.Options{}); err != nil {
+	if err := pprof.Write(&raw, w); err != nil {
 		t.Fatal(err)
 	}
 	message := func(number protowire.Number, content []byte) []byte {

@@ -2,7 +2,7 @@ package profile
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"slices"
 )
 
@@ -40,38 +40,28 @@ type Column struct {
 	Head Head
 }
 
-// TreeOptions select and shape what a tree shows. The zero value folds all
-// rows of the first value type, root first, without threads.
+// TreeOptions shape what a tree shows. The zero value folds all rows without threads.
 type TreeOptions struct {
-	Type    string // kind of the value type; "" is the first
-	Reverse bool   // leaf first: callers below the function they call
-	Process bool   // lead each stack with its process
-	Thread  bool   // lead each stack with its thread
-	Pattern bool   // fold numbered threads together
+	Process bool // lead each stack with its process
+	Thread  bool // lead each stack with its thread
 }
 
-// NewTree folds windows into a tree with one column each.
+// NewTree folds the first value type of windows into a tree with one column each.
 func NewTree(o TreeOptions, windows ...*Window) (*Tree, error) {
 	var columns []Column
 	b := newTreeBuilder(len(windows), 0)
 	for column, w := range windows {
-		index := 0
-		if o.Type != "" {
-			if index = w.TypeIndex(o.Type); index < 0 {
-				return nil, fmt.Errorf("no value type %q: the profile has %s", o.Type, typeNames(w.Types))
-			}
+		if len(w.Types) == 0 {
+			return nil, errors.New("the profile has no value types")
 		}
-		if index >= len(w.Types) {
-			return nil, fmt.Errorf("the profile has no value types")
-		}
-		columns = append(columns, Column{Type: w.Types[index], Head: w.Head})
-		b.addWindow(o, column, index, w)
+		columns = append(columns, Column{Type: w.Types[0], Head: w.Head})
+		b.addWindow(o, column, w)
 	}
 	return b.tree(columns), nil
 }
 
 // addWindow adds the rows of a window to one column.
-func (b *treeBuilder) addWindow(o TreeOptions, column, index int, w *Window) {
+func (b *treeBuilder) addWindow(o TreeOptions, column int, w *Window) {
 	calls := make([][]numberedFrame, len(w.Locations)) // outermost first; nil: not asked for yet
 	var lead []Frame
 	var stack []numberedFrame
@@ -91,13 +81,10 @@ func (b *treeBuilder) addWindow(o TreeOptions, column, index int, w *Window) {
 			}
 			stack = append(stack, calls[l]...)
 		}
-		if o.Reverse {
-			slices.Reverse(stack)
-		}
 		for _, f := range stack {
 			at = b.child(at, f)
 		}
-		b.nodes[at].Self[column].Add(r.Sum(index))
+		b.nodes[at].Self[column].Add(r.Sum(0))
 	}
 }
 
@@ -107,11 +94,7 @@ func (o TreeOptions) appendLead(frames []Frame, thread Thread) []Frame {
 		frames = append(frames, Frame{Function: thread.Process})
 	}
 	if o.Thread && thread.Name != "" {
-		name := thread.Name
-		if o.Pattern {
-			name = thread.Pattern()
-		}
-		frames = append(frames, Frame{Function: name})
+		frames = append(frames, Frame{Function: thread.Name})
 	}
 	return frames
 }

@@ -21,12 +21,11 @@ func tree(t testing.TB, o profile.TreeOptions, windows ...*profile.Window) *prof
 func TestTreeTotals(t *testing.T) {
 	for seed := range uint64(40) {
 		a, b := random(2*seed), random(2*seed+1)
-		for _, o := range []profile.TreeOptions{{}, {Type: "page-faults"}, {Reverse: true}, {Process: true, Thread: true, Pattern: true}} {
+		for _, o := range []profile.TreeOptions{{}, {Process: true, Thread: true}} {
 			tr := tree(t, o, a, b)
-			index := max(0, a.TypeIndex(o.Type))
 			for column, w := range []*profile.Window{a, b} {
-				if got := tr.Root.Total[column]; got.N != w.N() || got.Value != w.Total(index) {
-					t.Fatalf("seed %d %+v: column %d has %+v, the window %d and %d", seed, o, column, got, w.N(), w.Total(index))
+				if got := tr.Root.Total[column]; got.N != w.N() || got.Value != w.Total(0) {
+					t.Fatalf("seed %d %+v: column %d has %+v, the window %d and %d", seed, o, column, got, w.N(), w.Total(0))
 				}
 			}
 			checkNode(t, tr.Root)
@@ -107,23 +106,11 @@ func TestTreeShape(t *testing.T) {
 		return strings.TrimSpace(b.String())
 	}
 	w := stacks(profile.KindNative, "main a", "main b a", "main b a")
-	tests := []struct {
-		name    string
-		options profile.TreeOptions
-		want    string
-	}{
-		{"root first", profile.TreeOptions{}, "main:3 >b:2 >>a:2 >a:1"},
-		{"leaf first", profile.TreeOptions{Reverse: true}, "a:3 >b:2 >>main:2 >main:1"},
+	if got, want := show(tree(t, profile.TreeOptions{}, w)), "main:3 >b:2 >>a:2 >a:1"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got := show(tree(t, test.options, w)); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
-			}
-		})
-	}
-	if _, err := profile.NewTree(profile.TreeOptions{Type: "heat"}, w); err == nil || !strings.Contains(err.Error(), `"heat": the profile has cpu/nanoseconds`) {
-		t.Errorf("unknown type: %v", err)
+	if _, err := profile.NewTree(profile.TreeOptions{}, &profile.Window{}); err == nil {
+		t.Error("a window without value types has a tree")
 	}
 	if empty := tree(t, profile.TreeOptions{}); len(empty.Functions()) != 0 {
 		t.Error("a tree of nothing has functions")
@@ -157,12 +144,12 @@ func TestThreadsAndTruncationLead(t *testing.T) {
 	thread := b.Thread(profile.Thread{PID: 1, TID: 2, Process: "shop", Name: "http-12"})
 	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{leaf}, profile.EndNoUnwind), Thread: thread, N: 1, Values: []int64{1}})
 	var got []string
-	tree(t, profile.TreeOptions{Process: true, Thread: true, Pattern: true}, b.Window()).Walk(func(n *profile.Node, depth int) {
+	tree(t, profile.TreeOptions{Process: true, Thread: true}, b.Window()).Walk(func(n *profile.Node, depth int) {
 		if depth > 0 {
 			got = append(got, n.Frame.Function)
 		}
 	})
-	if want := []string{"shop", "http-#", "[no unwind information]", "f"}; !slices.Equal(got, want) {
+	if want := []string{"shop", "http-12", "[no unwind information]", "f"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -35,7 +35,7 @@ type Options struct {
 
 	Placed func(why string, bystanders float64) // see OnPlaced of cpu.Options
 
-	MeasureCost, Empty, PassThrough bool // see cpu.Options
+	MeasureCost, Empty bool // see cpu.Options
 }
 
 // Recorder is a recording in progress.
@@ -75,7 +75,7 @@ func (m *Machine) Start(o Options) (*Recorder, error) {
 		All: o.Targets.All, PIDs: o.Targets.PIDs, Cgroup: o.Targets.Cgroup,
 		Frequency: o.Frequency, Count: o.Count, Threads: o.Threads, Slot: o.Slot, Timed: o.Timed, Fixed: o.Fixed,
 		Spread: o.Placement, Budget: o.Budget, OnPlaced: o.Placed, Naming: m.naming(o.MayAsk),
-		MeasureCost: o.MeasureCost, Empty: o.Empty, PassThrough: o.PassThrough,
+		MeasureCost: o.MeasureCost, Empty: o.Empty,
 	})
 	if err != nil {
 		return nil, err

@@ -19,25 +19,22 @@ type box struct {
 	x, width float64
 }
 
-// drawing is a tree laid out for a medium with a least width and a largest depth.
+// drawing is a tree laid out for a medium with a least width.
 type drawing struct {
 	certainty
 	changes // of two columns
 	options Options
 	levels  [][]box
 	narrow  int // boxes left out because they are too narrow, and all below them
-	below   int // boxes left out because they lie too deep
-	hidden  int // levels left out for the same reason
 }
 
 // draw lays a tree out. Widths are shares; in a comparison the mean of both
 // columns', so that what vanished is still seen.
 func draw(t *profile.Tree, o Options, minWidth float64) *drawing {
-	d := &drawing{certainty: newCertainty(t, o), options: o}
+	d := &drawing{certainty: newCertainty(t), options: o}
 	if len(t.Columns) == 2 {
 		d.changes = d.changesOf(t)
 	}
-	deepest := 0
 	var place func(n *profile.Node, depth int, x float64)
 	place = func(n *profile.Node, depth int, x float64) {
 		width := d.width(n)
@@ -45,15 +42,10 @@ func draw(t *profile.Tree, o Options, minWidth float64) *drawing {
 			d.narrow += size(n)
 			return
 		}
-		deepest = max(deepest, depth)
-		if o.MaxDepth > 0 && depth >= o.MaxDepth {
-			d.below++
-		} else {
-			if depth == len(d.levels) {
-				d.levels = append(d.levels, nil)
-			}
-			d.levels[depth] = append(d.levels[depth], box{n, depth, x, width})
+		if depth == len(d.levels) {
+			d.levels = append(d.levels, nil)
 		}
+		d.levels[depth] = append(d.levels[depth], box{n, depth, x, width})
 		for _, c := range n.Children {
 			place(c, depth+1, x)
 			x += max(0, d.width(c))
@@ -62,7 +54,6 @@ func draw(t *profile.Tree, o Options, minWidth float64) *drawing {
 	if d.width(t.Root) > 0 {
 		place(t.Root, 0, 0)
 	}
-	d.hidden = max(0, deepest+1-len(d.levels))
 	return d
 }
 
@@ -176,17 +167,10 @@ func (c changes) words() string {
 
 // omitted says what a drawing left out; empty if nothing.
 func (d *drawing) omitted() string {
-	var parts []string
-	if d.narrow > 0 {
-		parts = append(parts, plural(d.narrow, "box", "boxes")+" too narrow to draw")
-	}
-	if d.below > 0 {
-		parts = append(parts, fmt.Sprintf("%s in %s further down", plural(d.below, "box", "boxes"), plural(d.hidden, "level", "levels")))
-	}
-	if len(parts) == 0 {
+	if d.narrow == 0 {
 		return ""
 	}
-	return "left out: " + strings.Join(parts, ", ")
+	return "left out: " + plural(d.narrow, "box", "boxes") + " too narrow to draw"
 }
 
 func plural(n int, one, many string) string {

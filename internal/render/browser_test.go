@@ -90,7 +90,7 @@ func (e *expectation) expectTree(t *profile.Tree, o Options) {
 	})
 	whole := t.Root.Total[0]
 	e.Samples, e.Value = whole.N, whole.Value
-	c := newCertainty(t, o)
+	c := newCertainty(t)
 	functions := o.functions(t)
 	e.FunctionCount = len(functions)
 	for i, f := range functions {

@@ -11,18 +11,10 @@ import (
 type certainty struct {
 	columns []profile.Column
 	whole   []profile.Sum
-	compute func(part, whole profile.Sum) (lo, hi float64)
 }
 
-func newCertainty(t *profile.Tree, o Options) certainty {
-	c := certainty{columns: t.Columns, whole: t.Root.Total, compute: o.Interval}
-	if c.compute == nil {
-		c.compute = func(part, whole profile.Sum) (lo, hi float64) {
-			i := stats.Share(sums(part), sums(whole))
-			return i.Low, i.High
-		}
-	}
-	return c
+func newCertainty(t *profile.Tree) certainty {
+	return certainty{columns: t.Columns, whole: t.Root.Total}
 }
 
 func sums(s profile.Sum) stats.Sums {
@@ -47,8 +39,8 @@ func (c certainty) interval(column int, part profile.Sum) (i stats.Interval, ok 
 	if !c.known(column) {
 		return stats.Interval{Value: p, Low: p, High: p}, false
 	}
-	lo, hi := c.compute(part, c.whole[column])
-	return stats.Interval{Value: p, Low: max(0, min(lo, 1)), High: max(0, min(hi, 1))}, lo <= hi
+	share := stats.Share(sums(part), sums(c.whole[column]))
+	return stats.Interval{Value: p, Low: max(0, min(share.Low, 1)), High: max(0, min(share.High, 1))}, share.Low <= share.High
 }
 
 // noisy tells whether a share is so uncertain that its size says little: an

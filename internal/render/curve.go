@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/stats"
 )
 
 // curve tabulates an interval as a function of the share, for a whole of N
@@ -32,7 +33,7 @@ func curves(c certainty, column int) []curve {
 	var out []curve
 	for range curveSteps {
 		part := profile.Sum{N: max(1, int64(math.Round(n))), Value: whole.Value, Squares: squared(whole.Value) / n}
-		out = append(out, curve{N: digits6(n), Points: curvePoints(c, part, n)})
+		out = append(out, curve{N: digits6(n), Points: curvePoints(part, n)})
 		if n /= 2; n < 1 {
 			break
 		}
@@ -50,14 +51,14 @@ func effective(whole profile.Sum) float64 {
 
 func squared(v int64) float64 { return float64(v) * float64(v) }
 
-func curvePoints(c certainty, whole profile.Sum, n float64) [][3]float64 {
+func curvePoints(whole profile.Sum, n float64) [][3]float64 {
 	counts := curveCounts(n)
 	points := make([][3]float64, 0, len(counts))
 	for _, k := range counts {
 		p := k / n
 		part := profile.Sum{N: int64(math.Round(k)), Value: int64(math.Round(p * float64(whole.Value))), Squares: p * whole.Squares}
-		lo, hi := c.compute(part, whole)
-		points = append(points, [3]float64{digits6(p), digits6(max(0, lo)), digits6(min(1, hi))})
+		share := stats.Share(sums(part), sums(whole))
+		points = append(points, [3]float64{digits6(p), digits6(max(0, share.Low)), digits6(min(1, share.High))})
 	}
 	return points
 }

@@ -126,7 +126,7 @@ func (o Options) head(t *profile.Tree) pageHead {
 		ColorBy: o.colorBy(), Flame: o.Flame, Lead: max(0, o.Lead), Kinds: kindSwatches(), Classes: classSwatches()}
 	for i, c := range t.Columns {
 		h.Columns = append(h.Columns, columnHeadOf(c, t.Root.Total[i]))
-		h.Columns[i].Curves = curves(newCertainty(t, o), i)
+		h.Columns[i].Curves = curves(newCertainty(t), i)
 	}
 	if o.Lacks != nil {
 		h.Columns[0].Lacks = lacksHeadOf(*o.Lacks)
@@ -166,7 +166,7 @@ func encode(w io.Writer, t *profile.Tree, o Options) error {
 	d := newDocument(t)
 	head := o.head(t)
 	if len(t.Columns) == 2 {
-		f := newCertainty(t, o).changesOf(t).family
+		f := newCertainty(t).changesOf(t).family
 		head.Changes = &changesHead{f.Compared, f.Tested, f.Found, f.Widen()}
 	}
 	if d.clamped > 0 {

@@ -98,7 +98,7 @@ func TopJSON(w io.Writer, t *profile.Tree, o Options) error {
 	if err := o.check(t); err != nil {
 		return fmt.Errorf("render json: %w", err)
 	}
-	c := newCertainty(t, o)
+	c := newCertainty(t)
 	head := o.head(t)
 	top := jsonTop{Title: head.Title, Kind: head.Kind, Unit: head.Unit, Columns: head.Columns, Functions: []jsonFunction{}}
 	for i := range top.Columns {

@@ -73,7 +73,7 @@ func TestGolden(t *testing.T) {
 		{"icicle.svg", SVG, one, Options{Title: "a <small> profile"}},
 		{"threads-flame.svg", SVG, threads, Options{Flame: true, Lead: 2, ColorBy: ByPackage, Width: 600}},
 		{"compare.svg", SVG, two, Options{}},
-		{"pruned.svg", SVG, one, Options{MinWidth: 300, MaxDepth: 3}},
+		{"pruned.svg", SVG, one, Options{MinWidth: 300}},
 		{"empty.svg", SVG, empty, Options{}},
 		{"icicle.txt", Terminal, one, Options{NoColor: true, Width: 72}},
 		{"flame-256.txt", Terminal, one, Options{Flame: true, Width: 60, ColorBy: ByClass}},

@@ -37,7 +37,6 @@ type Options struct {
 	Flame    bool    // root at the bottom; default is an icicle, root on top
 	Lead     int     // leading levels that are processes and threads, not functions
 	Width    int     // pixels of an SVG (default 1200), cells of a terminal (default 100) or table (0: no limit)
-	MaxDepth int     // levels SVG and Terminal draw, 0 for all; what is left out is said
 	MinWidth float64 // pixels of an SVG below which a box is left out (default 0.3)
 	Limit    int     // rows of a table, 0 for all
 	NoColor  bool    // terminal output without colours (the command obeys NO_COLOR)
@@ -46,12 +45,6 @@ type Options struct {
 	// Lacks is what HTML says is missing from the first column; nil: what its losses
 	// tell. An answer of a server knows more than these.
 	Lacks *Lacks
-
-	// Interval gives the 95% interval of part's share of whole, as fractions;
-	// nil takes stats.Share. A census has no sampling error and gets none.
-	// The HTML page asks it for parts whose weights vary as those of the whole
-	// do, and counts others as fewer samples, as stats.Share does.
-	Interval func(part, whole profile.Sum) (lo, hi float64)
 }
 
 var errColumns = errors.New("a tree has one column, or two to compare")

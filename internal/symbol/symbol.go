@@ -22,7 +22,6 @@ package symbol
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"path"
 	"runtime"
 	"slices"
@@ -43,8 +42,7 @@ type Options struct {
 	MaxFiles    int              // bound of files held open; 0 is 128
 	DebugDirs   []string         // roots of separate debug files; nil is /usr/lib/debug
 	Debuginfod  []string         // servers asked for debug files; none are asked unless given
-	Client      *http.Client
-	Kernel      *Kernel // nil is the running one
+	Kernel      *Kernel          // nil is the running one
 	Now         func() time.Time
 }
 
@@ -75,7 +73,7 @@ func New(o Options) *Resolver {
 		o.Kernel = NewKernel("/proc", "/sys", o.Now)
 	}
 	files := &registry{maxFiles: o.MaxFiles, modules: map[string]*module{}}
-	finder := &debugfile.Finder{Dirs: o.DebugDirs, Servers: o.Debuginfod, Client: o.Client,
+	finder := &debugfile.Finder{Dirs: o.DebugDirs, Servers: o.Debuginfod,
 		CacheDir: o.Cache.Path(), Now: o.Now}
 	return &Resolver{registry: files, kernel: o.Kernel, loader: loader{options: o, files: files, finder: finder,
 		cache: newTableCache(o.Cache), open: map[*module]bool{}}}

@@ -19,20 +19,19 @@ import (
 
 // Options say what Write writes. The zero value counts samples, without threads.
 type Options struct {
-	Type     string // kind of the value to write; "" counts samples
-	Process  bool   // lead each stack with its process
-	Thread   bool   // lead each stack with its thread
-	Pattern  bool   // fold numbered threads together
-	Annotate bool   // also mark inlined _[i], compiled _[j] and interpreted _[0] frames
+	Type    string // kind of the value to write; "" counts samples
+	Process bool   // lead each stack with its process
+	Thread  bool   // lead each stack with its thread
 }
 
-// The marks at the end of a name that flame graph tools colour by.
+// The marks at the end of a name that flame graph tools colour by. All are read; that of
+// the kernel alone is written.
 const (
 	markKernel      = "_[k]"
 	markInlined     = "_[i]"
 	markJIT         = "_[j]"
 	markInterpreted = "_[0]"
-	markC1          = "_[1]" // async-profiler: compiled by the first tier; read only
+	markC1          = "_[1]" // async-profiler: compiled by the first tier
 )
 
 // Write writes a window's stacks, sorted by name; stacks that look the same
@@ -53,7 +52,7 @@ func Write(w io.Writer, win *profile.Window, o Options) error {
 			value = r.Values[index]
 		}
 		if stacks[r.Stack] == "" {
-			line = appendStack(line[:0], win, r.Stack, o)
+			line = appendStack(line[:0], win, r.Stack)
 			stacks[r.Stack] = string(line)
 		}
 		sums[lead(win.Thread(r.Thread), o)+stacks[r.Stack]] += value
@@ -87,17 +86,13 @@ func lead(t profile.Thread, o Options) string {
 		line = append(appendName(line, t.Process), ';')
 	}
 	if o.Thread && t.Name != "" {
-		name := t.Name
-		if o.Pattern {
-			name = t.Pattern()
-		}
-		line = append(appendName(line, name), ';')
+		line = append(appendName(line, t.Name), ';')
 	}
 	return string(line)
 }
 
 // appendStack appends a stack's frames, each followed by a semicolon.
-func appendStack(line []byte, win *profile.Window, id profile.StackID, o Options) []byte {
+func appendStack(line []byte, win *profile.Window, id profile.StackID) []byte {
 	if end := win.Stacks[id].End; end.Truncated() {
 		line = append(line, '[')
 		line = append(line, end.String()...)
@@ -105,7 +100,10 @@ func appendStack(line []byte, win *profile.Window, id profile.StackID, o Options
 	}
 	frames := win.AppendStack(nil, id)
 	for _, f := range frames {
-		line = append(appendName(line, f.Function), mark(f, o)...)
+		line = appendName(line, f.Function)
+		if f.Kind == profile.KindKernel {
+			line = append(line, markKernel...)
+		}
 		line = append(line, ';')
 	}
 	if len(line) == 0 {
@@ -119,22 +117,6 @@ const (
 	noFrames = "[no stack]"
 	noName   = "[unknown]"
 )
-
-func mark(f profile.Frame, o Options) string {
-	switch {
-	case f.Kind == profile.KindKernel:
-		return markKernel
-	case !o.Annotate:
-		return ""
-	case f.Inlined:
-		return markInlined
-	case f.Kind == profile.KindJavaCompiled || f.Kind == profile.KindJIT:
-		return markJIT
-	case f.Kind == profile.KindJavaInterpreted:
-		return markInterpreted
-	}
-	return ""
-}
 
 // appendName writes a name such that it stays one frame: what separates frames
 // and lines, control characters, and endings that look like marks are written

@@ -86,7 +86,6 @@ type Options struct {
 	Type    string // kind of the value, for formats that hold only one; "" is the usual one
 	Process bool   // lead stacks with their process, where the format has no place for it
 	Thread  bool   // the same for threads
-	Pattern bool   // fold numbered threads together
 	Title   string // where a format shows one
 }
 
@@ -94,9 +93,9 @@ type Options struct {
 func Write(w io.Writer, f Format, win *profile.Window, o Options) error {
 	switch f {
 	case PProf:
-		return pprof.Write(w, win, pprof.Options{})
+		return pprof.Write(w, win)
 	case Folded:
-		return folded.Write(w, win, folded.Options{Type: o.Type, Process: o.Process, Thread: o.Thread, Pattern: o.Pattern})
+		return folded.Write(w, win, folded.Options{Type: o.Type, Process: o.Process, Thread: o.Thread})
 	case Speedscope:
 		return speedscope.Write(w, win, speedscope.Options{Name: o.Title, Thread: o.Thread})
 	case CPUProfile:

@@ -21,13 +21,6 @@ import (
 	"atys.dev/atys/internal/profile"
 )
 
-// Options shape what Write puts into the file. The zero value keeps all.
-type Options struct {
-	// Plain leaves out what only atys reads: the column of squared weights and
-	// the notes, whether comments or not.
-	Plain bool
-}
-
 const (
 	samplesType  = "samples"
 	samplesUnit  = "count"
@@ -52,8 +45,8 @@ const (
 )
 
 // Write writes a window as a gzipped profile.
-func Write(w io.Writer, win *profile.Window, o Options) error {
-	p, extra, err := encode(win, o)
+func Write(w io.Writer, win *profile.Window) error {
+	p, extra, err := encode(win)
 	if err != nil {
 		return fmt.Errorf("write pprof: %w", err)
 	}
@@ -73,24 +66,18 @@ func Write(w io.Writer, win *profile.Window, o Options) error {
 }
 
 // encode gives the profile, and the fields of ours that follow it.
-func encode(win *profile.Window, o Options) (p *gp.Profile, extra []byte, err error) {
+func encode(win *profile.Window) (p *gp.Profile, extra []byte, err error) {
 	if len(win.Types) == 0 {
 		return nil, nil, errors.New("the profile has no value types")
 	}
 	e := newEncoder(win)
-	e.columns(o)
+	e.columns()
 	e.dictionaries()
 	if err := e.samples(); err != nil {
 		return nil, nil, err
 	}
 	e.p.TimeNanos = unixNano(win.Start)
 	e.p.DurationNanos = int64(win.Duration)
-	if o.Plain {
-		for _, c := range win.Comments {
-			e.p.Comments = append(e.p.Comments, utf8(c))
-		}
-		return e.p, nil, nil
-	}
 	e.extras = e.rowNotes()
 	e.p.Comments = e.comments()
 	for _, note := range e.hidden() {
@@ -111,7 +98,7 @@ func unixNano(t time.Time) int64 {
 }
 
 // columns lays out the sample's values: samples, one per value type, squares.
-func (e *encoder) columns(o Options) {
+func (e *encoder) columns() {
 	e.p.SampleType = []*gp.ValueType{{Type: samplesType, Unit: samplesUnit}}
 	for i, t := range e.win.Types {
 		if t.Kind == samplesType && t.Unit == samplesUnit && e.equalsN(i) {
@@ -125,9 +112,6 @@ func (e *encoder) columns(o Options) {
 	e.p.DefaultSampleType = utf8(main.Kind)
 	e.p.PeriodType = &gp.ValueType{Type: utf8(main.Kind), Unit: utf8(main.Unit)}
 	e.p.Period = main.Period
-	if o.Plain {
-		return
-	}
 	if e.scale = squareScale(e.win); e.scale != noSquares {
 		unit := utf8(main.Unit) + "^2"
 		if e.scale != 0 {

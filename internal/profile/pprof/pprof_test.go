@@ -22,10 +22,10 @@ import (
 	"atys.dev/atys/internal/profile/profiletest"
 )
 
-func write(t testing.TB, w *profile.Window, o pprof.Options) []byte {
+func write(t testing.TB, w *profile.Window) []byte {
 	t.Helper()
 	var file bytes.Buffer
-	if err := pprof.Write(&file, w, o); err != nil {
+	if err := pprof.Write(&file, w); err != nil {
 		t.Fatal(err)
 	}
 	return file.Bytes()
@@ -45,7 +45,7 @@ func random(seed uint64) *profile.Window { return profiletest.Random(rand.New(ra
 func TestRoundTripKeepsAll(t *testing.T) {
 	for seed := range uint64(100) {
 		want := random(seed)
-		if diff := profiletest.Diff(want, read(t, write(t, want, pprof.Options{}))); diff != "" {
+		if diff := profiletest.Diff(want, read(t, write(t, want))); diff != "" {
 			t.Fatalf("seed %d:\n%s", seed, diff)
 		}
 	}
@@ -56,14 +56,14 @@ func TestRoundTripKeepsAll(t *testing.T) {
 func TestFarewell(t *testing.T) {
 	w := random(1)
 	w.Farewell = true
-	if diff := profiletest.Diff(w, read(t, write(t, w, pprof.Options{}))); diff != "" {
+	if diff := profiletest.Diff(w, read(t, write(t, w))); diff != "" {
 		t.Error(diff)
 	}
 	old := *w
 	old.Farewell, old.Comments = false, w.OldComments()
 	old.Types = slices.Clone(w.Types)
 	old.Types[1].Kind = "inuse_space"
-	data := write(t, &old, pprof.Options{})
+	data := write(t, &old)
 	p, err := gp.ParseData(data)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestFarewell(t *testing.T) {
 func TestRoundTripThroughAnotherTool(t *testing.T) {
 	for seed := range uint64(50) {
 		want := random(seed)
-		p, err := gp.ParseData(write(t, want, pprof.Options{}))
+		p, err := gp.ParseData(write(t, want))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,21 +133,6 @@ func names(w *profile.Window) (out []string) {
 	return out
 }
 
-func TestPlainHasNothingOfOurs(t *testing.T) {
-	w := random(3)
-	data := write(t, w, pprof.Options{Plain: true})
-	p, err := gp.ParseData(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(p.SampleType) != 3 || len(p.Comments) != len(w.Comments) || bytes.Contains(unzip(t, data), []byte("atys.thread")) {
-		t.Errorf("types %v, comments %q", p.SampleType, p.Comments)
-	}
-	if got := read(t, data); got.N() != w.N() || got.Total(0) != w.Total(0) {
-		t.Error("sums differ")
-	}
-}
-
 func unzip(t testing.TB, data []byte) []byte {
 	t.Helper()
 	zip, err := gzip.NewReader(bytes.NewReader(data))
@@ -173,7 +158,7 @@ func TestWhatOtherToolsSee(t *testing.T) {
 	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{loc}, profile.EndComplete), N: 1, Values: []int64{1000}, Squares: []float64{1e6}})
 	b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{loc, loc}, profile.EndComplete), N: 1, Values: []int64{1000}, Squares: []float64{1e6}})
 	b.Head().AddLoss(profile.Loss{Reason: profile.LossDropped, Detail: "ring full", N: 3})
-	p, err := gp.ParseData(write(t, b.Window(), pprof.Options{}))
+	p, err := gp.ParseData(write(t, b.Window()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +198,7 @@ func TestSquaresBeyondAnInteger(t *testing.T) {
 			for i, sq := range test.squares {
 				b.Add(profile.Row{Stack: b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: fmt.Sprint(i)})}, 0), N: 1, Values: []int64{1}, Squares: []float64{sq}})
 			}
-			for i, r := range read(t, write(t, b.Window(), pprof.Options{})).Rows.All() {
+			for i, r := range read(t, write(t, b.Window())).Rows.All() {
 				want := test.squares[i]
 				if r.Squares[0] != want && (test.exact || r.Squares[0] < want-1e30/(1<<60) || r.Squares[0] > want+1e30/(1<<60)) {
 					t.Errorf("%g became %g", want, r.Squares[0])
@@ -227,7 +212,7 @@ func TestWriteRefuses(t *testing.T) {
 	short := random(1)
 	short.Rows = short.Rows.Only(0)
 	for want, w := range map[string]*profile.Window{"no value types": {}, "rows have 1 values, the profile has 2 types": short} {
-		if err := pprof.Write(io.Discard, w, pprof.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := pprof.Write(io.Discard, w); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q in it", err, want)
 		}
 	}
@@ -287,7 +272,7 @@ func TestForeignFiles(t *testing.T) {
 			if !found {
 				t.Errorf("no stack with %q", test.stack)
 			}
-			first := write(t, w, pprof.Options{})
+			first := write(t, w)
 			if diff := profiletest.Diff(w, read(t, first)); diff != "" {
 				t.Errorf("does not come back:\n%s", diff)
 			}
@@ -366,9 +351,9 @@ func TestForeignShapes(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	var twice bytes.Buffer
 	zip := gzip.NewWriter(&twice)
-	zip.Write(write(t, random(1), pprof.Options{}))
+	zip.Write(write(t, random(1)))
 	zip.Close()
-	whole := write(t, random(1), pprof.Options{})
+	whole := write(t, random(1))
 	tests := []struct {
 		name string
 		in   []byte
@@ -408,7 +393,7 @@ func TestGoToolPprof(t *testing.T) {
 	file := filepath.Join(dir, "p.pb.gz")
 	original := filepath.Join(dir, "original.pb.gz")
 	data := corpus.Read("pprof/go-cpu.pb.gz")
-	for name, content := range map[string][]byte{original: data, file: write(t, read(t, data), pprof.Options{Plain: true})} {
+	for name, content := range map[string][]byte{original: data, file: write(t, read(t, data))} {
 		if err := os.WriteFile(name, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -423,7 +408,7 @@ func TestGoToolPprof(t *testing.T) {
 			t.Errorf("%s differs:\n%s\nwant:\n%s", report, got, want)
 		}
 	}
-	if err := os.WriteFile(file, write(t, random(5), pprof.Options{}), 0o644); err != nil {
+	if err := os.WriteFile(file, write(t, random(5)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if got := goTool(t, dir, "tool", "pprof", "-raw", file); !strings.Contains(got, "samples/count cpu/nanoseconds[dflt]") {
@@ -434,10 +419,11 @@ func TestGoToolPprof(t *testing.T) {
 	}
 }
 
+// dropComments drops the lines of comments and notes that are ours.
 func dropComments(report string) string {
 	var out []string
 	for line := range strings.Lines(report) {
-		if !strings.HasPrefix(line, "pprof labels left out") {
+		if !strings.HasPrefix(line, "pprof labels left out") && !strings.HasPrefix(line, "atys.") {
 			out = append(out, line)
 		}
 	}
@@ -455,7 +441,7 @@ func TestProfileGuidedBuild(t *testing.T) {
 		"go.mod":     []byte("module example.com/shop\n\ngo 1.26\n"),
 		"main.go":    corpus.Read("pprof/shop.go.txt"),
 		"before.pgo": data,
-		"after.pgo":  write(t, read(t, data), pprof.Options{}),
+		"after.pgo":  write(t, read(t, data)),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 			t.Fatal(err)
@@ -483,19 +469,19 @@ func FuzzRead(f *testing.F) {
 		}
 	}
 	for seed := range uint64(4) {
-		f.Add(unzip(f, write(f, random(seed), pprof.Options{})))
+		f.Add(unzip(f, write(f, random(seed))))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		w, err := pprof.Read(bytes.NewReader(in))
 		if err != nil {
 			return
 		}
-		first := write(t, w, pprof.Options{})
+		first := write(t, w)
 		again := read(t, first)
 		if again.N() != w.N() || again.Rows.Len() != w.Rows.Len() {
 			t.Fatalf("%d samples in %d rows became %d in %d", w.N(), w.Rows.Len(), again.N(), again.Rows.Len())
 		}
-		if second := write(t, again, pprof.Options{}); !bytes.Equal(first, second) {
+		if second := write(t, again); !bytes.Equal(first, second) {
 			t.Fatalf("not the same bytes:\n%s\n%s", unzip(t, first), unzip(t, second))
 		}
 	})
@@ -530,7 +516,7 @@ func large() *profile.Window {
 }
 
 func BenchmarkRead100kNodes(b *testing.B) {
-	data := write(b, large(), pprof.Options{})
+	data := write(b, large())
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
 		read(b, data)
@@ -540,6 +526,6 @@ func BenchmarkRead100kNodes(b *testing.B) {
 func BenchmarkWrite100kNodes(b *testing.B) {
 	w := large()
 	for b.Loop() {
-		write(b, w, pprof.Options{})
+		write(b, w)
 	}
 }

@@ -62,8 +62,7 @@ type Options struct {
 	// For benchmarks and tests.
 	MeasureCost bool       // fill Costs
 	Empty       bool       // take interrupts, do nothing
-	PassThrough bool       // let the kernel write its own records too
-	Tap         *Tap       // and read them
+	Tap         *Tap       // let the kernel write its own records too, and read them
 	Rand        *rand.Rand // nil: seeded from the system
 }
 
@@ -178,7 +177,7 @@ func (s *Sampler) load() (err error) {
 		"with_times":   table.Flag(o.Timed),
 		"with_costs":   table.Flag(o.MeasureCost),
 		"without_walk": table.Flag(o.Empty),
-		"pass_through": table.Flag(o.PassThrough || o.Tap != nil),
+		"pass_through": table.Flag(o.Tap != nil),
 		"user_only":    table.Flag(o.Event.User),
 		"kernel_only":  table.Flag(o.Event.Kernel),
 		"keep_one_in":  uint32(1),
