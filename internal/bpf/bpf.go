@@ -61,22 +61,30 @@ func mapValue(m *ebpf.Map) ([]byte, error) {
 
 // Close unmaps the values; they must not be used afterwards.
 func (m *MappedSlice[T]) Close() error {
-	if m == nil || m.memory == nil {
+	if m == nil {
 		return nil
 	}
-	memory := m.memory
-	m.memory, m.Values = nil, nil
-	return unix.Munmap(memory)
+	m.Values = nil
+	return unmap(&m.memory)
 }
 
 // Close unmaps the value; it must not be used afterwards.
 func (m *Mapped[T]) Close() error {
-	if m == nil || m.memory == nil {
+	if m == nil {
 		return nil
 	}
-	memory := m.memory
-	m.memory, m.Value = nil, nil
-	return unix.Munmap(memory)
+	m.Value = nil
+	return unmap(&m.memory)
+}
+
+// unmap unmaps memory once.
+func unmap(memory *[]byte) error {
+	if *memory == nil {
+		return nil
+	}
+	mapped := *memory
+	*memory = nil
+	return unix.Munmap(mapped)
 }
 
 // Clock reads a kernel clock in ns, as programs see it: CLOCK_MONOTONIC is

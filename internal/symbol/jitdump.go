@@ -18,9 +18,7 @@ import (
 // records that runtimes write for "perf inject": code as it is made and moved,
 // with its lines. It is not safe for concurrent use.
 type JITDump struct {
-	file untrusted
-	info os.FileInfo
-	read int64 // bytes taken
+	growing
 	code jitTable
 	made map[uint64]jitEntry // by the number that the runtime gives its code
 	next []jitLine           // lines come before the code that they belong to
@@ -79,10 +77,10 @@ func IsJITDump(m proc.Mapping) bool {
 }
 
 // NewJITDump names code by the dump at a path.
-func NewJITDump(path string) *JITDump { return newJITDump(untrusted{path: path}) }
+func NewJITDump(path string) *JITDump { return newJITDump(growing{file: untrusted{path: path}}) }
 
-func newJITDump(file untrusted) *JITDump {
-	return &JITDump{file: file, made: map[uint64]jitEntry{}}
+func newJITDump(file growing) *JITDump {
+	return &JITDump{growing: file, made: map[uint64]jitEntry{}}
 }
 
 // Frame names an address, as of the last Refresh.
@@ -91,15 +89,14 @@ func (d *JITDump) Frame(address uint64) (profile.Frame, bool) { return d.code.fr
 // Refresh reads the records that were appended since the last time. A file that
 // was replaced or shortened is read anew.
 func (d *JITDump) Refresh() error {
-	f, info, err := d.file.open()
+	f, anew, err := d.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if d.info != nil && (!os.SameFile(d.info, info) || info.Size() < d.read) {
-		*d = *newJITDump(d.file)
+	if anew {
+		*d = *newJITDump(d.growing)
 	}
-	d.info = info
 	defer d.code.settle()
 	if d.read == 0 {
 		if d.read, err = readDumpHead(f); err != nil {

@@ -24,9 +24,7 @@ const (
 // runtimes write for perf: lines of "start size name", hexadecimal, only ever
 // appended to. It is not safe for concurrent use.
 type PerfMap struct {
-	file untrusted
-	info os.FileInfo // of the file that was read
-	read int64       // bytes taken
+	growing
 	code jitTable
 }
 
@@ -34,11 +32,11 @@ type PerfMap struct {
 // user put there, or another process left that had its number, is refused.
 func PerfMapOf(pid int) *PerfMap {
 	root := fmt.Sprintf("/proc/%d/root", pid)
-	return &PerfMap{file: untrusted{
+	return &PerfMap{growing: growing{file: untrusted{
 		root:  root,
 		path:  strings.TrimPrefix(PerfMapPath("/proc", pid), root),
 		check: func(info os.FileInfo) error { return writtenBy(proc.FS{}, pid, info) },
-	}}
+	}}}
 }
 
 // writtenBy tells why a file cannot be what a process wrote.
@@ -88,19 +86,19 @@ func (m *PerfMap) Frame(address uint64) (profile.Frame, bool) { return m.code.fr
 // Refresh reads what was appended since the last time. A file that was replaced
 // or shortened is read anew.
 func (m *PerfMap) Refresh() error {
-	f, info, err := m.file.open()
+	f, anew, err := m.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if m.info != nil && (!os.SameFile(m.info, info) || info.Size() < m.read) {
-		*m = PerfMap{file: m.file}
+	if anew {
+		m.code = jitTable{}
 	}
-	m.info = info
-	if info.Size() == m.read {
+	size := m.info.Size()
+	if size == m.read {
 		return nil
 	}
-	return m.parse(io.NewSectionReader(f, m.read, min(info.Size(), maxPerfMap)-m.read))
+	return m.parse(io.NewSectionReader(f, m.read, min(size, maxPerfMap)-m.read))
 }
 
 // parse takes complete lines; one still being written is left for the next time.

@@ -17,7 +17,7 @@ import (
 )
 
 // perfMapAt names code by a map whose writer is not checked.
-func perfMapAt(path string) *PerfMap { return &PerfMap{file: untrusted{path: path}} }
+func perfMapAt(path string) *PerfMap { return &PerfMap{growing: growing{file: untrusted{path: path}}} }
 
 func TestPerfMap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perf-1.map")
@@ -185,7 +185,7 @@ func TestUntrustedInRoot(t *testing.T) {
 	}
 	for path, own := range map[string]bool{"/tmp/perf-1.map": true, "/inside/perf-1.map": true, "/absolute/perf-1.map": false,
 		"/relative/perf-1.map": false, "/magic/perf-1.map": false, "/../ours/perf-1.map": false, "/last": false} {
-		m := &PerfMap{file: untrusted{root: root, path: path}}
+		m := &PerfMap{growing: growing{file: untrusted{root: root, path: path}}}
 		if err := m.Refresh(); err == nil != own {
 			t.Errorf("%s: error %v", path, err)
 		}

@@ -17,6 +17,27 @@ type untrusted struct {
 
 func (u untrusted) String() string { return u.root + u.path }
 
+// growing is an untrusted file that is only ever appended to.
+type growing struct {
+	file untrusted
+	info os.FileInfo // of the file that was read
+	read int64       // bytes taken
+}
+
+// open opens the file. It reports whether that was replaced or shortened: then it is to be
+// read anew.
+func (g *growing) open() (f *os.File, anew bool, err error) {
+	f, info, err := g.file.open()
+	if err != nil {
+		return nil, false, err
+	}
+	anew = g.info != nil && (!os.SameFile(g.info, info) || info.Size() < g.read)
+	if g.info = info; anew {
+		g.read = 0
+	}
+	return f, anew, nil
+}
+
 // open looks before it opens, because opening a pipe blocks for ever and opening
 // a device acts, and a link could lead to a file that only we may read.
 func (u untrusted) open() (*os.File, os.FileInfo, error) {

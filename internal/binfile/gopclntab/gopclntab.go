@@ -147,20 +147,23 @@ func (t *Table) entry(i int64) (uint64, error) {
 
 func (t *Table) u32(at int64) (uint32, error) {
 	var b [4]byte
-	if at < 0 || at+4 > t.size {
-		return 0, io.ErrUnexpectedEOF
-	}
-	_, err := t.r.ReadAt(b[:], at)
-	return binary.LittleEndian.Uint32(b[:]), noEOF(err)
+	err := t.read(b[:], at)
+	return binary.LittleEndian.Uint32(b[:]), err
 }
 
 func (t *Table) u64(at int64) (uint64, error) {
 	var b [8]byte
-	if at < 0 || at+8 > t.size {
-		return 0, io.ErrUnexpectedEOF
+	err := t.read(b[:], at)
+	return binary.LittleEndian.Uint64(b[:]), err
+}
+
+// read fills b with what the table has at an offset.
+func (t *Table) read(b []byte, at int64) error {
+	if at < 0 || at+int64(len(b)) > t.size {
+		return io.ErrUnexpectedEOF
 	}
-	_, err := t.r.ReadAt(b[:], at)
-	return binary.LittleEndian.Uint64(b[:]), noEOF(err)
+	_, err := t.r.ReadAt(b, at)
+	return noEOF(err)
 }
 
 func noEOF(err error) error {

@@ -53,13 +53,13 @@ func Parse(trace []byte) (Methods, error) {
 // parseMethod reads MethodID, ModuleID, MethodStartAddress (8 bytes each),
 // MethodSize, MethodToken, MethodFlags (4 each), then namespace, name and more.
 func parseMethod(payload []byte) (m Method, ok bool) {
-	c := cursor{data: payload}
-	c.take(16)
-	m.Start = c.uint64()
-	m.End = m.Start + uint64(c.uint32())
-	c.take(8)
+	c := readerOf(payload)
+	c.Take(16)
+	m.Start = c.U64()
+	m.End = m.Start + uint64(c.U32())
+	c.Take(8)
 	class, name := c.text(), c.text()
-	if c.short || m.Start == 0 || m.End <= m.Start || m.End > highestUserSpace {
+	if c.Bad || m.Start == 0 || m.End <= m.Start || m.End > highestUserSpace {
 		return m, false
 	}
 	m.Name = methodName(class, name)

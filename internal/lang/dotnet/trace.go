@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf16"
+
+	"atys.dev/atys/internal/unwind/cfi/cursor"
 )
 
 // A trace is what the runtime's EventPipe writes (NetTraceFormat.md of
@@ -46,75 +48,28 @@ type eventKind struct {
 	id       uint32
 }
 
-// cursor reads bytes; what is beyond the end is zeros, and makes it short.
-type cursor struct {
-	data  []byte
-	at    int
-	short bool
-}
+// reader reads the bytes of a trace.
+type reader struct{ cursor.Cursor }
 
-func (c *cursor) take(n int) []byte {
-	if n < 0 || n > len(c.data)-c.at {
-		c.short, c.at = true, len(c.data)
-		return nil
-	}
-	c.at += n
-	return c.data[c.at-n : c.at]
-}
+// readerOf reads some bytes from their beginning.
+func readerOf(data []byte) reader { return reader{cursor.Cursor{Bytes: data}} }
 
-func (c *cursor) byte() byte {
-	if b := c.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (c *cursor) uint16() uint16 {
-	if b := c.take(2); b != nil {
-		return le.Uint16(b)
-	}
-	return 0
-}
-
-func (c *cursor) uint32() uint32 {
-	if b := c.take(4); b != nil {
-		return le.Uint32(b)
-	}
-	return 0
-}
-
-func (c *cursor) uint64() uint64 {
-	if b := c.take(8); b != nil {
-		return le.Uint64(b)
-	}
-	return 0
-}
+// align goes to the next multiple of 4.
+func (c *reader) align() { c.Take(uint64(-c.Pos & 3)) }
 
 // damage says what is wrong where something else should be.
-func (c *cursor) damage() error {
-	if c.short {
+func (c *reader) damage() error {
+	if c.Bad {
 		return errTraceShort
 	}
 	return errTrace
 }
 
-// varint reads a number of 7 bits a byte, the lowest first.
-func (c *cursor) varint() (v uint64) {
-	for shift := 0; shift < 64; shift += 7 {
-		b := c.byte()
-		v |= uint64(b&0x7f) << shift
-		if b < 0x80 {
-			break
-		}
-	}
-	return v
-}
-
 // text reads UTF-16 up to a zero.
-func (c *cursor) text() string {
+func (c *reader) text() string {
 	var units []uint16
-	for !c.short {
-		u := c.uint16()
+	for !c.Bad {
+		u := c.U16()
 		if u == 0 {
 			break
 		}
@@ -126,14 +81,14 @@ func (c *cursor) text() string {
 // eachEvent calls a function for each event of a trace. One that ends in the
 // middle still gives the events before.
 func eachEvent(trace []byte, each func(event)) error {
-	c := cursor{data: trace}
-	if string(c.take(len(traceMagic))) != traceMagic || string(c.take(int(c.uint32()))) != objectMagic {
+	c := readerOf(trace)
+	if string(c.Take(uint64(len(traceMagic)))) != traceMagic || string(c.Take(uint64(c.U32()))) != objectMagic {
 		return errTrace
 	}
 	kinds := map[uint32]eventKind{}
 	for {
-		switch tag := c.byte(); {
-		case c.short:
+		switch tag := c.U8(); {
+		case c.Bad:
 			return errTraceShort
 		case tag == tagNull:
 			return nil
@@ -147,22 +102,22 @@ func eachEvent(trace []byte, each func(event)) error {
 }
 
 // readObject reads what follows the tag by which an object begins.
-func readObject(c *cursor, kinds map[uint32]eventKind, each func(event)) error {
-	if c.byte() != tagBegin || c.byte() != tagNull {
+func readObject(c *reader, kinds map[uint32]eventKind, each func(event)) error {
+	if c.U8() != tagBegin || c.U8() != tagNull {
 		return c.damage()
 	}
-	c.take(8) // versions
-	name := string(c.take(int(c.uint32())))
-	if c.byte() != tagEnd {
+	c.Take(8) // versions
+	name := string(c.Take(uint64(c.U32())))
+	if c.U8() != tagEnd {
 		return c.damage()
 	}
 	switch name {
 	case "Trace":
-		c.take(48) // clocks and the process
+		c.Take(48) // clocks and the process
 	case "MetadataBlock", "EventBlock", "StackBlock", "SPBlock":
-		length := c.uint32()
-		c.take(-c.at & 3)
-		block := cursor{data: c.take(int(length))}
+		length := c.U32()
+		c.align()
+		block := readerOf(c.Take(uint64(length)))
 		switch name {
 		case "MetadataBlock":
 			eachOfBlock(&block, func(_ uint32, payload []byte) { addKind(kinds, payload) })
@@ -176,7 +131,7 @@ func readObject(c *cursor, kinds map[uint32]eventKind, each func(event)) error {
 	default:
 		return fmt.Errorf("%w: it holds a %.20q", errTrace, name)
 	}
-	if c.byte() != tagEnd {
+	if c.U8() != tagEnd {
 		return c.damage()
 	}
 	return nil
@@ -184,9 +139,9 @@ func readObject(c *cursor, kinds map[uint32]eventKind, each func(event)) error {
 
 // addKind takes what a metadata event tells.
 func addKind(kinds map[uint32]eventKind, payload []byte) {
-	c := cursor{data: payload}
-	number, provider, id := c.uint32(), c.text(), c.uint32()
-	if !c.short {
+	c := readerOf(payload)
+	number, provider, id := c.U32(), c.text(), c.U32()
+	if !c.Bad {
 		kinds[number] = eventKind{provider, id}
 	}
 }
@@ -198,61 +153,61 @@ type head struct {
 }
 
 // eachOfBlock calls a function with the kind and payload of each event.
-func eachOfBlock(c *cursor, each func(kind uint32, payload []byte)) {
-	length := int(c.uint16())
-	flags := c.uint16()
-	c.take(length - 4)
+func eachOfBlock(c *reader, each func(kind uint32, payload []byte)) {
+	length := int(c.U16())
+	flags := c.U16()
+	c.Take(uint64(length - 4))
 	var h head
-	for !c.short && c.at < len(c.data) {
+	for !c.Bad && c.Pos < len(c.Bytes) {
 		if flags&headsCompressed != 0 {
 			h.next(c)
 		} else {
 			h.whole(c)
 		}
-		payload := c.take(int(h.length))
-		if c.short {
+		payload := c.Take(uint64(h.length))
+		if c.Bad {
 			return
 		}
 		each(h.kind&^(1<<31), payload) // the highest bit tells that it is sorted
 		if flags&headsCompressed == 0 {
-			c.take(-c.at & 3)
+			c.align()
 		}
 	}
 }
 
 // next reads a compressed head. What is not needed is read over.
-func (h *head) next(c *cursor) {
-	flags := c.byte()
+func (h *head) next(c *reader) {
+	flags := c.U8()
 	if flags&1 != 0 {
-		h.kind = uint32(c.varint())
+		h.kind = uint32(c.ULEB())
 	}
 	if flags&2 != 0 {
-		c.varint() // number in sequence
-		c.varint() // thread that wrote it
-		c.varint() // processor
+		c.ULEB() // number in sequence
+		c.ULEB() // thread that wrote it
+		c.ULEB() // processor
 	}
 	if flags&4 != 0 {
-		c.varint() // thread
+		c.ULEB() // thread
 	}
 	if flags&8 != 0 {
-		c.varint() // stack
+		c.ULEB() // stack
 	}
-	c.varint() // time since the one before
+	c.ULEB() // time since the one before
 	if flags&16 != 0 {
-		c.take(16) // activity
+		c.Take(16) // activity
 	}
 	if flags&32 != 0 {
-		c.take(16) // the one related to it
+		c.Take(16) // the one related to it
 	}
 	if flags&128 != 0 {
-		h.length = uint32(c.varint())
+		h.length = uint32(c.ULEB())
 	}
 }
 
 // whole reads a head that is not compressed.
-func (h *head) whole(c *cursor) {
-	c.uint32() // size of all
-	h.kind = c.uint32()
-	c.take(4 + 8 + 8 + 4 + 4 + 8 + 16 + 16) // sequence, threads, processor, stack, time, activities
-	h.length = c.uint32()
+func (h *head) whole(c *reader) {
+	c.U32() // size of all
+	h.kind = c.U32()
+	c.Take(4 + 8 + 8 + 4 + 4 + 8 + 16 + 16) // sequence, threads, processor, stack, time, activities
+	h.length = c.U32()
 }

@@ -34,6 +34,26 @@ func find(k Kernel, program string) (string, error) {
 	return filepath.Abs(found)
 }
 
+// tool is a program that writes its recordings into a folder.
+type tool struct {
+	path    string
+	options Options
+	folder  string // of what it writes, ours alone
+}
+
+// findTool finds a kernel's program, and makes its folder.
+func findTool(k Kernel, program string, o Options) (t tool, err error) {
+	t.options = o
+	if t.path, err = find(k, program); err != nil {
+		return t, err
+	}
+	t.folder, err = os.MkdirTemp("", "atys-"+program+"-")
+	return t, err
+}
+
+func (t *tool) overlaps() bool { return true }
+func (t *tool) release() error { return os.RemoveAll(t.folder) }
+
 // findLibrary finds what async-profiler puts into a JVM, beside its program.
 func findLibrary(program string) (string, error) {
 	if real, err := filepath.EvalSymlinks(program); err == nil {

@@ -79,8 +79,10 @@ func (c *command) signal(s os.Signal) {
 	_ = c.cmd.Process.Signal(s) // it may have ended: then Wait tells all there is to know
 }
 
-// interrupt asks the program to end its recording and write it.
-func (c *command) interrupt() { c.signal(unix.SIGINT) }
+// halt asks the program to end its recording and write it.
+func (c *command) halt() { c.signal(unix.SIGINT) }
+
+func (c *command) done() <-chan struct{} { return c.ended }
 
 // finish waits until the program has ended, for as long as it may take.
 func (c *command) finish(most time.Duration) error {

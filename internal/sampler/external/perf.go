@@ -20,28 +20,20 @@ import (
 
 // perf records with `perf record` and reads with `perf script`.
 type perf struct {
-	path    string
-	options Options
-	folder  string // of recordings, ours alone
+	tool
 
 	followed []int // by the run that was started last
 }
 
 func newPerf(o Options) (*perf, error) {
-	path, err := find(Perf, "perf")
+	program, err := findTool(Perf, "perf", o)
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp("", "atys-perf-")
-	if err != nil {
-		return nil, err
-	}
-	return &perf{path: path, options: o, folder: folder}, nil
+	return &perf{tool: program}, nil
 }
 
-func (p *perf) overlaps() bool         { return true }
 func (p *perf) design() profile.Design { return profile.DesignPeriodic }
-func (p *perf) release() error         { return os.RemoveAll(p.folder) }
 
 // dwarfUpTo is the rate up to which perf copies 8 kB of stack with each sample
 // and unwinds it afterwards: right for code without frame pointers, but 1.6 MB
@@ -169,9 +161,7 @@ func (r *perfRun) tell(order string) error {
 	return fmt.Errorf("perf did not %s its events: %v%s", order, err, r.said.last())
 }
 
-func (r *perfRun) begin() error          { return r.perf.explain(r.tell("enable")) }
-func (r *perfRun) halt()                 { r.interrupt() }
-func (r *perfRun) done() <-chan struct{} { return r.ended }
+func (r *perfRun) begin() error { return r.perf.explain(r.tell("enable")) }
 
 func (r *perfRun) abandon() {
 	r.kill()

@@ -21,30 +21,20 @@ import (
 // of its speed at 5,000 Hz. Not stopping it means that a stack that changes
 // under the reader may be read half old, half new; those that py-spy cannot
 // make sense of it counts as errors, which we count as losses.
-type pySpy struct {
-	path    string
-	options Options
-	folder  string // of what it writes, ours alone
-}
+type pySpy struct{ tool }
 
 func newPySpy(o Options) (*pySpy, error) {
-	path, err := find(PySpy, "py-spy")
+	program, err := findTool(PySpy, "py-spy", o)
 	if err != nil {
 		return nil, err
 	}
 	if len(o.PIDs) > 1 {
-		return nil, fmt.Errorf("py-spy records one process and its children, not %d at once: give one -p, or use --kernel bpf", len(o.PIDs))
+		return nil, errors.Join(fmt.Errorf("py-spy records one process and its children, not %d at once: give one -p, or use --kernel bpf", len(o.PIDs)), program.release())
 	}
-	folder, err := os.MkdirTemp("", "atys-py-spy-")
-	if err != nil {
-		return nil, err
-	}
-	return &pySpy{path: path, options: o, folder: folder}, nil
+	return &pySpy{program}, nil
 }
 
-func (p *pySpy) overlaps() bool         { return true }
 func (p *pySpy) design() profile.Design { return profile.DesignRandomised }
-func (p *pySpy) release() error         { return os.RemoveAll(p.folder) }
 
 func (p *pySpy) start(ctx context.Context, frequency float64) (run, error) {
 	file, err := os.CreateTemp(p.folder, "*.raw")
@@ -97,9 +87,7 @@ type pySpyRun struct {
 	period int64
 }
 
-func (r *pySpyRun) begin() error          { return nil } // it has begun when it said so
-func (r *pySpyRun) halt()                 { r.interrupt() }
-func (r *pySpyRun) done() <-chan struct{} { return r.ended }
+func (r *pySpyRun) begin() error { return nil } // it has begun when it said so
 
 func (r *pySpyRun) abandon() {
 	r.kill()
