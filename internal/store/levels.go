@@ -31,6 +31,17 @@ func (m Minutes) Add(h *profile.Head) {
 	}
 }
 
+// Include adds the minutes of another set to one that may be nil.
+func (m *Minutes) Include(o Minutes) {
+	if o == nil {
+		return
+	}
+	if *m == nil {
+		*m = Minutes{}
+	}
+	maps.Copy(*m, o)
+}
+
 // Sorted returns the minutes in their order.
 func (m Minutes) Sorted() []int64 { return slices.Sorted(maps.Keys(m)) }
 

@@ -42,7 +42,7 @@ func (a *adder) merged(damaged int) (*store.Merged, error) {
 			}
 			absorb(&c.Head, c.Windows, &s.head, s.windows)
 			c.Windows += s.windows
-			c.observed(s.minutes)
+			c.minutes.Include(s.minutes)
 			c.addKinds(&s.extras)
 			c.Sums = s.appendTo(c.Sums, numbers)
 			if s.apart == nil || len(c.Instances)+len(s.apart.of) > s.apart.most {

@@ -338,17 +338,6 @@ func (e *extras) sortedKinds() []store.KindSum {
 	return all.Sorted()
 }
 
-// observed adds minutes that levels were observed in.
-func (e *extras) observed(minutes store.Minutes) {
-	if minutes == nil {
-		return
-	}
-	if e.minutes == nil {
-		e.minutes = store.Minutes{}
-	}
-	maps.Copy(e.minutes, minutes)
-}
-
 // cell is what a row adds to: one place in memory, since going there is most of
 // the work.
 type cell = profile.Sum
@@ -365,7 +354,7 @@ func (a *adder) column(w *adding, by []string) *sums {
 		}
 		a.sums[k] = s
 	}
-	s.observed(a.columns.Minutes)
+	s.minutes.Include(a.columns.Minutes)
 	if s.slots == nil {
 		s.grow(w.size)
 	}
@@ -563,7 +552,7 @@ func (a *adder) absorb(o *adder) {
 			mine.grow(len(s.cells))
 		}
 		mine.absorb(&s.head, s.windows)
-		mine.observed(s.minutes)
+		mine.minutes.Include(s.minutes)
 		mine.addKinds(&s.extras)
 		if mine.apart != nil {
 			mine.settle()

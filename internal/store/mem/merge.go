@@ -117,7 +117,7 @@ func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
 		if e.window.Groups != nil || e.key.level.Services() {
 			c.instances = nil
 		}
-		c.observed(minutes)
+		c.minutes.Include(minutes)
 		cell := m.key(e, w, i)
 		s := c.sums[cell]
 		if s == nil {
@@ -169,16 +169,6 @@ func (m *merger) weigh(e *entry, w *profile.Window, at int) (weight float64, min
 	minutes = store.Minutes{}
 	minutes.Add(&w.Head)
 	return covered.Weight(&w.Head, kind, m.grouping.StepOf(&w.Head)), minutes
-}
-
-func (c *column) observed(minutes store.Minutes) {
-	if minutes == nil {
-		return
-	}
-	if c.minutes == nil {
-		c.minutes = store.Minutes{}
-	}
-	maps.Copy(c.minutes, minutes)
 }
 
 // key returns what row i is added up by.
