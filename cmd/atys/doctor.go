@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -90,10 +89,7 @@ func examineServer(ctx context.Context, f clientFlags) (doctor.Report, error) {
 // printReport prints what was found, and the verdict: the first if all is well.
 func printReport(w io.Writer, r doctor.Report, verdict [2]string, asJSON bool) error {
 	if asJSON {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(r)
+		return printLegibleJSON(w, r)
 	}
 	group, mended := "", map[string]string{} // which check has shown a command first
 	for _, c := range r.Checks {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -160,8 +159,5 @@ func dumpJSON(w io.Writer, s *dump.Snapshot) error {
 		}
 		out.Threads = append(out.Threads, one)
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(out)
+	return printLegibleJSON(w, out)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -272,9 +271,7 @@ func writePruneJSON(w io.Writer, r *cost.Report) error {
 		}
 		out.Levels = append(out.Levels, one)
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(out)
+	return printJSON(w, out)
 }
 
 // number is one that JSON can hold; NaN it cannot.

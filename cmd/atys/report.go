@@ -209,9 +209,7 @@ func (f *reportFlags) writeThreads(w io.Writer, s *selected, o render.Options) e
 		}
 	}
 	if f.json {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(reports)
+		return printJSON(w, reports)
 	}
 	if left := threads[len(shown):]; len(left) > 0 {
 		rest := profile.Sum{}

@@ -44,6 +44,14 @@ func writeRows(w io.Writer, rows [][]string, o render.Options) error {
 	return err
 }
 
+// printLegibleJSON prints a value for people, too: with <, > and & as they are.
+func printLegibleJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
 // printJSON prints a value for programs.
 func printJSON(w io.Writer, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -277,8 +276,5 @@ func targetsJSON(w io.Writer, targets []lang.Target, k kernels) error {
 		}
 		out = append(out, one)
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(out)
+	return printLegibleJSON(w, out)
 }

@@ -40,24 +40,26 @@ type Report struct {
 	Checks []Check `json:"checks"`
 }
 
+// add adds the checks of a group.
+func (r *Report) add(group string, checks ...Check) {
+	for _, c := range checks {
+		c.Group = group
+		r.Checks = append(r.Checks, c)
+	}
+}
+
 // Evaluate judges facts.
 func Evaluate(f Facts) Report {
 	var r Report
-	add := func(group string, checks ...Check) {
-		for _, c := range checks {
-			c.Group = group
-			r.Checks = append(r.Checks, c)
-		}
-	}
-	add("kernel", f.kernel(), f.btf(), f.jit(), f.lockdown())
-	add("privileges", f.capabilities()...)
-	add("privileges", f.restriction())
-	add("recording", f.probes()...)
-	add("events", f.sampleRate(), f.cpuTime(), f.lockedMemory(), f.counters(), f.tracepoints(), f.cgroups())
-	add("stacks and names", f.kernelStacks(), f.kernelSymbols(), f.mapFiles(), f.debuginfod())
+	r.add("kernel", f.kernel(), f.btf(), f.jit(), f.lockdown())
+	r.add("privileges", f.capabilities()...)
+	r.add("privileges", f.restriction())
+	r.add("recording", f.probes()...)
+	r.add("events", f.sampleRate(), f.cpuTime(), f.lockedMemory(), f.counters(), f.tracepoints(), f.cgroups())
+	r.add("stacks and names", f.kernelStacks(), f.kernelSymbols(), f.mapFiles(), f.debuginfod())
 	r.Works = f.probed()
 	if f.Process != nil {
-		add(f.Process.title(), f.Process.checks(f)...)
+		r.add(f.Process.title(), f.Process.checks(f)...)
 		r.Works = r.Works && f.Process.Err == ""
 	}
 	return r

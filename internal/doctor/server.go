@@ -19,34 +19,28 @@ import (
 // does not answer, or does not let us ask, is left out.
 func EvaluateServer(f ServerFacts) Report {
 	var r Report
-	add := func(group string, checks ...Check) {
-		for _, c := range checks {
-			c.Group = group
-			r.Checks = append(r.Checks, c)
-		}
-	}
-	add("server", f.reachable())
+	r.add("server", f.reachable())
 	if r.Checks[0].State == Missing {
 		return r
 	}
-	add("server", f.tls(), f.token())
+	r.add("server", f.tls(), f.token())
 	if connect.CodeOf(f.StatusErr) != connect.CodeUnimplemented && f.StatusErr != nil {
 		return r
 	}
 	protocol := f.protocol()
-	add("server", protocol)
+	r.add("server", protocol)
 	if r.Works = protocol.State != Missing && f.AgentsErr == nil; !r.Works {
 		return r
 	}
 	if f.Status != nil {
-		add("server", f.clock())
+		r.add("server", f.clock())
 	}
-	add("agents", f.heard(), f.lost(), f.waiting(), f.budget(), f.clocks(), f.versions())
-	add("profiles", f.conditions()...)
-	add("windows", f.refused()...)
-	add("windows", f.gaps(), f.damaged())
-	add("store", f.store()...)
-	add("relays", f.relays()...)
+	r.add("agents", f.heard(), f.lost(), f.waiting(), f.budget(), f.clocks(), f.versions())
+	r.add("profiles", f.conditions()...)
+	r.add("windows", f.refused()...)
+	r.add("windows", f.gaps(), f.damaged())
+	r.add("store", f.store()...)
+	r.add("relays", f.relays()...)
 	return r
 }
 

@@ -8,7 +8,6 @@
 package cpuprofile
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -91,13 +90,9 @@ func Write(w io.Writer, win *profile.Window, o Options) error {
 	} else {
 		f.summed(scaleOf(win.Types[index].Unit))
 	}
-	out := bufio.NewWriter(w)
-	enc := json.NewEncoder(out)
+	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(f); err != nil {
-		return fmt.Errorf("write cpuprofile: %w", err)
-	}
-	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write cpuprofile: %w", err)
 	}
 	return nil

@@ -6,7 +6,6 @@
 package speedscope
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -86,13 +85,9 @@ func Write(w io.Writer, win *profile.Window, o Options) error {
 			f.rows(win, t.Kind, i, func(profile.Row) bool { return true })
 		}
 	}
-	out := bufio.NewWriter(w)
-	enc := json.NewEncoder(out)
+	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(f); err != nil {
-		return fmt.Errorf("write speedscope: %w", err)
-	}
-	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write speedscope: %w", err)
 	}
 	return nil
