@@ -68,16 +68,13 @@ type Kind struct {
 	Number uint32
 }
 
-// Kinds of entries.
-func rowsKind() Kind  { return Kind{".rows", 1} }
-func namesKind() Kind { return Kind{".names", 3} }
-func fileKind() Kind  { return Kind{".file", 1} }
-
 // Rows is the kind of unwinding tables.
-func Rows() Kind { return rowsKind() }
+func Rows() Kind { return Kind{".rows", 1} }
 
 // Names is the kind of tables of functions and lines.
-func Names() Kind { return namesKind() }
+func Names() Kind { return Kind{".names", 3} }
+
+func fileKind() Kind { return Kind{".file", 1} }
 
 // Key tells entries of a kind apart.
 type Key [sha256.Size]byte

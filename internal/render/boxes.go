@@ -87,7 +87,7 @@ func (b box) name() string {
 	if b.depth == 0 {
 		return "all"
 	}
-	return printable(b.node.Frame.Function)
+	return Printable(b.node.Frame.Function)
 }
 
 // describe says in lines what there is to know of a box.
@@ -108,7 +108,7 @@ func (d *drawing) describe(b box) []string {
 		about = append(about, place)
 	}
 	if f.Mapping != "" {
-		about = append(about, printable(f.Mapping))
+		about = append(about, Printable(f.Mapping))
 	}
 	if len(about) > 0 {
 		lines = append(lines, strings.Join(about, " · "))
@@ -155,9 +155,9 @@ func place(f profile.Frame) string {
 		line = f.StartLine
 	}
 	if f.File == "" || line <= 0 {
-		return printable(f.File)
+		return Printable(f.File)
 	}
-	return fmt.Sprintf("%s:%d", printable(f.File), line)
+	return fmt.Sprintf("%s:%d", Printable(f.File), line)
 }
 
 // words says how many boxes changed beyond chance.
@@ -199,7 +199,7 @@ func facts(c profile.Column, whole profile.Sum) []string {
 // Totals words what was sampled and, of CPU time, what the kernel measured: two
 // totals that need not agree, since one is an estimate.
 func Totals(sampled int64, t profile.ValueType, exact time.Duration) string {
-	value, kind := Value(float64(sampled), t.Unit), printable(t.Kind)
+	value, kind := Value(float64(sampled), t.Unit), Printable(t.Kind)
 	switch {
 	case t.Kind == "cpu" && exact > 0:
 		return "sampled " + value + " (measured " + span(exact) + ") of CPU time"
@@ -229,7 +229,7 @@ func designText(d profile.Design) string {
 	case profile.DesignSizeBiased:
 		return "by size"
 	}
-	return printable(string(d))
+	return Printable(string(d))
 }
 
 // legendEntry explains one colour.
@@ -256,7 +256,7 @@ func (d *drawing) legend() []legendEntry {
 	})
 	var out []legendEntry
 	for _, s := range swatches {
-		out = append(out, legendEntry{printable(s.Name), s.fill(1, false, false), s.fill(1, false, true)})
+		out = append(out, legendEntry{Printable(s.Name), s.fill(1, false, false), s.fill(1, false, true)})
 	}
 	return out
 }

@@ -64,11 +64,11 @@ func (c Coverage) Words(place *time.Location) Lacks {
 	}
 	for _, t := range c.Tasks {
 		some := fmt.Sprintf("%d of %d", t.Instances.Recorded, t.Instances.Eligible)
-		say(some+" instances", "profile %s: %s eligible instances were recorded, chosen at random", printable(t.Task), some)
+		say(some+" instances", "profile %s: %s eligible instances were recorded, chosen at random", Printable(t.Task), some)
 	}
 	if len(c.Overlapping) > 0 {
 		say("overlapping profiles", "profiles %s recorded the same at the same time: what several of them saw counts more than once (--task of \"atys query\" chooses one)",
-			printable(strings.Join(c.Overlapping, ", ")))
+			Printable(strings.Join(c.Overlapping, ", ")))
 	}
 	if c.Doubtful > 0 {
 		say("uncertain times", "%d windows may have been at other times than they say: the clocks of their machines were not known well (\"atys get agents -o wide\")", c.Doubtful)
@@ -117,8 +117,8 @@ func (n NodeCoverage) words(asked Span, place *time.Location) (short, long strin
 	if of-n.Watched < of/100 && len(n.Missing) == 0 && len(n.Stopped) == 0 && !n.Silent {
 		return "", ""
 	}
-	name := "node " + printable(n.Node)
-	long = fmt.Sprintf("%s (%s): %v of %v were watched", name, printable(n.Task), n.Watched.Round(time.Second), of.Round(time.Second))
+	name := "node " + Printable(n.Node)
+	long = fmt.Sprintf("%s (%s): %v of %v were watched", name, Printable(n.Task), n.Watched.Round(time.Second), of.Round(time.Second))
 	if !n.First.IsZero() {
 		long += fmt.Sprintf(", from %s to %s", n.First.In(place).Format(time.TimeOnly), n.Last.In(place).Format(time.TimeOnly))
 	}

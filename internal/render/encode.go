@@ -122,7 +122,7 @@ func lacksHeadOf(l Lacks) *lacksHead {
 }
 
 func (o Options) head(t *profile.Tree) pageHead {
-	h := pageHead{Title: o.title(t), Kind: printable(t.Columns[0].Type.Kind), Unit: printable(t.Columns[0].Type.Unit),
+	h := pageHead{Title: o.title(t), Kind: Printable(t.Columns[0].Type.Kind), Unit: Printable(t.Columns[0].Type.Unit),
 		ColorBy: o.colorBy(), Flame: o.Flame, Lead: max(0, o.Lead), Kinds: kindSwatches(), Classes: classSwatches()}
 	for i, c := range t.Columns {
 		h.Columns = append(h.Columns, columnHeadOf(c, t.Root.Total[i]))
@@ -137,13 +137,13 @@ func (o Options) head(t *profile.Tree) pageHead {
 func columnHeadOf(c profile.Column, whole profile.Sum) columnHead {
 	h := columnHead{
 		Duration: float64(c.Head.Duration), Samples: whole.N, Value: whole.Value,
-		Period: c.Type.Period, Design: printable(string(c.Head.Design)),
+		Period: c.Type.Period, Design: Printable(string(c.Head.Design)),
 		Idle: int64(c.Head.Idle), Watched: int64(c.Head.Watched),
 		Exact: exactHead{CPU: int64(c.Head.Exact.CPU), User: int64(c.Head.Exact.User), System: int64(c.Head.Exact.System),
-			Source: printable(c.Head.Exact.Source), Interrupt: c.Head.Exact.IncludesInterrupt},
+			Source: Printable(c.Head.Exact.Source), Interrupt: c.Head.Exact.IncludesInterrupt},
 	}
 	if len(c.Head.Target) > 0 {
-		h.Target = printable(c.Head.Target.String())
+		h.Target = Printable(c.Head.Target.String())
 	}
 	if !c.Head.Start.IsZero() {
 		h.Start = c.Head.Start.UTC().Format("2006-01-02 15:04:05 UTC")
@@ -151,12 +151,12 @@ func columnHeadOf(c profile.Column, whole profile.Sum) columnHead {
 	losses := wordingOf(c.Head.Losses, whole.N, c.Head.Exact.CPU)
 	for _, l := range c.Head.Losses {
 		if l.N != 0 || l.Value != 0 {
-			h.Losses = append(h.Losses, lossHead{Reason: printable(string(l.Reason)), Detail: printable(l.Detail), N: l.N, Share: losses.share(l)})
+			h.Losses = append(h.Losses, lossHead{Reason: Printable(string(l.Reason)), Detail: Printable(l.Detail), N: l.N, Share: losses.share(l)})
 		}
 	}
 	h.Lacks = lacksHeadOf(Losses(c.Head.Losses, whole.N, c.Head.Exact.CPU))
 	for _, text := range c.Head.Comments {
-		h.Comments = append(h.Comments, printable(text))
+		h.Comments = append(h.Comments, Printable(text))
 	}
 	return h
 }
@@ -227,8 +227,8 @@ func (d *document) addFrame(of *profile.Frame) int {
 	number, ok := d.frameOf[key]
 	if !ok {
 		f := *of
-		f.Linkage = printable(packageOf(f))
-		f.Function, f.File, f.Mapping = printable(f.Function), printable(f.File), printable(f.Mapping)
+		f.Linkage = Printable(packageOf(f))
+		f.Function, f.File, f.Mapping = Printable(f.Function), Printable(f.File), Printable(f.Mapping)
 		number = len(d.frames)
 		d.frameOf[key] = number
 		d.frames = append(d.frames, f)

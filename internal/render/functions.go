@@ -163,5 +163,5 @@ func valid(s string) string {
 	if utf8.ValidString(s) {
 		return s
 	}
-	return printable(s)
+	return Printable(s)
 }

@@ -126,8 +126,8 @@ func TestPrintable(t *testing.T) {
 		"combining e\u0301 x": "combining e\u0301 x",
 	}
 	for in, want := range tests {
-		if got := printable(in); got != want {
-			t.Errorf("printable(%q) = %q, want %q", in, got, want)
+		if got := Printable(in); got != want {
+			t.Errorf("Printable(%q) = %q, want %q", in, got, want)
 		}
 	}
 }
@@ -137,19 +137,19 @@ func FuzzPrintable(f *testing.F) {
 		f.Add(name, 12)
 	}
 	f.Fuzz(func(t *testing.T, s string, width int) {
-		out := printable(s)
+		out := Printable(s)
 		if !utf8.ValidString(out) || strings.IndexFunc(out, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
-			t.Fatalf("printable(%q) = %q", s, out)
+			t.Fatalf("Printable(%q) = %q", s, out)
 		}
-		if again := printable(out); again != out {
-			t.Fatalf("printable(%q) = %q: not stable", out, again)
+		if again := Printable(out); again != out {
+			t.Fatalf("Printable(%q) = %q: not stable", out, again)
 		}
 		width %= 500
-		if cut := fit(out, width); cells(cut) > max(width, 0) {
-			t.Fatalf("fit(%q, %d) = %q takes %d cells", out, width, cut, cells(cut))
+		if cut := Fit(out, width); cells(cut) > max(width, 0) {
+			t.Fatalf("Fit(%q, %d) = %q takes %d cells", out, width, cut, cells(cut))
 		}
-		if width >= 0 && cells(pad(out, width)) != width {
-			t.Fatalf("pad(%q, %d) takes %d cells", out, width, cells(pad(out, width)))
+		if width >= 0 && cells(Pad(out, width)) != width {
+			t.Fatalf("Pad(%q, %d) takes %d cells", out, width, cells(Pad(out, width)))
 		}
 	})
 }

@@ -181,7 +181,7 @@ func because(detail string) string {
 	if detail == "" {
 		return ""
 	}
-	return ": " + printable(detail) // it may name a file of the target's
+	return ": " + Printable(detail) // it may name a file of the target's
 }
 
 // item words one loss by itself.
@@ -194,7 +194,7 @@ func (w wording) item(l profile.Loss) string {
 	default:
 		count = counted(l.N, l.Reason.Unit())
 	}
-	text := printable(words.long) + because(l.Detail)
+	text := Printable(words.long) + because(l.Detail)
 	if share == 0 {
 		return count + " " + text
 	}

@@ -7,14 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// printable makes a foreign name safe to show on a terminal and in a page:
+// Printable makes a foreign name safe to show on a terminal and in a page:
 // control characters, terminal escapes, bidirectional and zero-width marks
 // and bytes that are not UTF-8 are written as \x1b or \u202e. Text without
-// any of them is returned as it is.
-func printable(s string) string {
+// any of them is returned as it is. What unicode.IsPrint allows has none of the format
+// characters that reorder or hide text.
+func Printable(s string) string {
 	clean := true
 	for i, r := range s {
-		if !shown(r) || r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD") {
+		if !unicode.IsPrint(r) || r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD") {
 			clean = false
 			break
 		}
@@ -28,7 +29,7 @@ func printable(s string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case shown(r):
+		case unicode.IsPrint(r):
 			b.WriteString(s[i : i+size])
 		case r < 0x80:
 			fmt.Fprintf(&b, `\x%02x`, r)
@@ -41,11 +42,6 @@ func printable(s string) string {
 	}
 	return b.String()
 }
-
-// shown tells whether a rune may be shown: letters, marks, numbers,
-// punctuation, symbols and the plain space. The format characters that
-// reorder or hide text are in none of these categories.
-func shown(r rune) bool { return unicode.IsPrint(r) }
 
 // cells is the number of terminal cells a printable string takes.
 func cells(s string) int {
@@ -77,9 +73,9 @@ func runeCells(r rune) int {
 	return 1
 }
 
-// fit cuts a printable string to at most n cells, with an ellipsis where
+// Fit cuts a printable string to at most n cells, with an ellipsis where
 // something was cut.
-func fit(s string, n int) string {
+func Fit(s string, n int) string {
 	if cells(s) <= n {
 		return s
 	}
@@ -95,8 +91,8 @@ func fit(s string, n int) string {
 	return s
 }
 
-// pad fills a printable string with spaces to exactly n cells, cutting it if need be.
-func pad(s string, n int) string {
-	s = fit(s, n)
+// Pad fills a printable string with spaces to exactly n cells, cutting it if need be.
+func Pad(s string, n int) string {
+	s = Fit(s, n)
 	return s + strings.Repeat(" ", max(0, n-cells(s)))
 }

@@ -71,7 +71,7 @@ func (o Options) colorBy() ColorBy {
 
 func (o Options) title(t *profile.Tree) string {
 	if o.Title != "" {
-		return printable(o.Title)
+		return Printable(o.Title)
 	}
 	if len(t.Columns) == 2 {
 		return "Comparison"
@@ -81,5 +81,5 @@ func (o Options) title(t *profile.Tree) string {
 	if len(head.Target) > 0 {
 		name += " of " + strings.Trim(head.Target.String(), "{}")
 	}
-	return printable(name)
+	return Printable(name)
 }

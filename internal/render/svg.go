@@ -73,7 +73,7 @@ func (p *svgPage) write(t *profile.Tree) {
 	fmt.Fprintf(p.out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img">`+"\n", p.options.Width, height)
 	fmt.Fprintf(p.out, "<title>%s</title>\n<style>%s</style>\n", html.EscapeString(p.options.title(t)), p.style())
 	fmt.Fprintf(p.out, `<rect class="bg" width="100%%" height="100%%"/>`+"\n")
-	fmt.Fprintf(p.out, `<text class="t" x="%d" y="24">%s</text>`+"\n", svgMargin, html.EscapeString(fit(p.options.title(t), p.letters(1/1.5))))
+	fmt.Fprintf(p.out, `<text class="t" x="%d" y="24">%s</text>`+"\n", svgMargin, html.EscapeString(Fit(p.options.title(t), p.letters(1/1.5))))
 	for i, line := range lines {
 		fmt.Fprintf(p.out, `<text class="q" x="%d" y="%d">%s</text>`+"\n", svgMargin, 42+svgLine*i, html.EscapeString(line))
 	}
@@ -113,7 +113,7 @@ func (p *svgPage) box(body *strings.Builder, b box, y int) {
 	if width >= svgMinLabel {
 		room := int((width - 8) / svgLetter)
 		name := shorten(b.name(), func(s string) bool { return cells(s) <= room })
-		if label := fit(name, room); cells(label) > 2 {
+		if label := Fit(name, room); cells(label) > 2 {
 			fmt.Fprintf(body, `<text x="4" y="12.5">%s</text>`, html.EscapeString(label))
 		}
 	}

@@ -54,7 +54,7 @@ func Terminal(w io.Writer, t *profile.Tree, o Options) error {
 func writeFacts(out io.Writer, t *profile.Tree, o Options) {
 	title := o.title(t)
 	if o.Width > 0 {
-		title = fit(title, o.Width)
+		title = Fit(title, o.Width)
 	}
 	if !o.NoColor {
 		title = "\x1b[1m" + title + "\x1b[0m"
@@ -118,9 +118,9 @@ func (d *drawing) cell(b box, fill string, width int) string {
 		if width < 2 {
 			return "|"
 		}
-		return "[" + pad(label, width-2) + "]"
+		return "[" + Pad(label, width-2) + "]"
 	}
-	return d.background(fill) + pad(" "+label, width) + "\x1b[0m"
+	return d.background(fill) + Pad(" "+label, width) + "\x1b[0m"
 }
 
 // label is a box's name, with its change in a comparison, or a mark where its
@@ -136,7 +136,7 @@ func (d *drawing) label(b box, room int) string {
 	if long := name + " " + mark; mark != "" && cells(long) <= room {
 		return long
 	}
-	name = fit(shorten(name, func(s string) bool { return cells(s) <= room }), room)
+	name = Fit(shorten(name, func(s string) bool { return cells(s) <= room }), room)
 	if cells(name) < 3 && name != b.name() {
 		return "" // too little to recognise
 	}

@@ -37,7 +37,7 @@ func Value(v float64, unit string) string {
 		ladder = byteScales[:]
 	case "count", "samples", "":
 	default:
-		suffix = " " + printable(unit)
+		suffix = " " + Printable(unit)
 	}
 	if v < 0 {
 		return "-" + ladderValue(-v, ladder) + suffix

@@ -70,6 +70,3 @@ func (b *Bucket) fill(now time.Time) {
 }
 
 func (b *Bucket) holds() time.Duration { return time.Duration(b.cores * float64(bucketHolds)) }
-
-// Clock is the CPU time of the calling thread: of use to a goroutine that owns it.
-func Clock() time.Duration { return threadClock() }

@@ -95,7 +95,7 @@ func (a *Account) Charge(c Cause, used time.Duration) {
 // turn charges what a thread has used to the cause that it worked for, and has it
 // work for another.
 func (a *Account) turn(tid int, c Cause) (outer Cause, nested bool) {
-	now := threadClock()
+	now := Clock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.threads[tid]
@@ -114,7 +114,7 @@ func (a *Account) turn(tid int, c Cause) (outer Cause, nested bool) {
 
 // leave charges what a thread has used, and lets it go.
 func (a *Account) leave(tid int) {
-	now := threadClock()
+	now := Clock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.charge(a.threads[tid], now)
@@ -143,8 +143,8 @@ func (a *Account) Spent() map[Cause]time.Duration {
 	return maps.Clone(a.spent)
 }
 
-// threadClock is the CPU time of the calling thread.
-func threadClock() time.Duration {
+// Clock is the CPU time of the calling thread: of use to a goroutine that owns it.
+func Clock() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
 		return 0 // the kernel always has this clock
