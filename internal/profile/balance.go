@@ -28,7 +28,7 @@ type Balance struct {
 }
 
 // Balance compares what all samples of a head's window sum up to, of the first value
-// type, with the exact time. Of a selection of samples it means nothing: see Told.
+// type, with the exact time. Of a selection of samples it means nothing.
 func (h *Head) Balance(sampled Sum) Balance {
 	b := Balance{Exact: h.Exact.CPU, Unknown: unknown(h, sampled)}
 	largest := int64(0)
@@ -54,14 +54,6 @@ func (h *Head) Balance(sampled Sum) Balance {
 	if b.detail == "" && h.LossOf(LossTargets).N > 0 {
 		b.detail = "more processes than the kernel's table of targets holds"
 	}
-	return b
-}
-
-// Told is the balance of which only the losses are known: of a part of a window, or
-// where its rows are not at hand.
-func (h *Head) Told() Balance {
-	b := h.Balance(Sum{})
-	b.Sampled, b.Ratio, b.Low, b.High = b.Exact, 1, 0, math.Inf(1)
 	return b
 }
 

@@ -276,3 +276,12 @@ func (l Labels) String() string {
 	}
 	return string(append(b, '}'))
 }
+
+// Excerpt quotes foreign text for an error, short.
+func Excerpt(text []byte) string {
+	const most = 60
+	if len(text) > most {
+		return strconv.Quote(string(text[:most])) + "..."
+	}
+	return strconv.Quote(string(text))
+}

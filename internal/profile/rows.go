@@ -176,18 +176,6 @@ func (r *Rows) Only(t int) Rows {
 	return one
 }
 
-// Keep removes all rows for which keep returns false.
-func (r *Rows) Keep(keep func(row Row) bool) {
-	n := 0
-	for i := range r.Stack {
-		if keep(r.At(i)) {
-			r.Set(n, r.At(i))
-			n++
-		}
-	}
-	r.Truncate(n)
-}
-
 // Swap exchanges two rows.
 func (r *Rows) Swap(i, j int) {
 	swap(r.Stack, i, j)

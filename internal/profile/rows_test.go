@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 )
 
@@ -37,7 +36,7 @@ func TestRows(t *testing.T) {
 		rows, want := Rows{Types: types}, []Row{}
 		for range 60 {
 			any, row := r.IntN(max(len(want), 1)), randomRow(r, types)
-			switch op := r.IntN(10); {
+			switch op := r.IntN(9); {
 			case op < 4 || len(want) == 0:
 				rows.Append(row)
 				want = append(want, fitted(row, types))
@@ -53,15 +52,11 @@ func TestRows(t *testing.T) {
 				rows.Swap(any, other)
 				want[any], want[other] = want[other], want[any]
 			case op == 7:
-				keep := func(row Row) bool { return row.N != 1 }
-				rows.Keep(keep)
-				want = slices.DeleteFunc(want, func(row Row) bool { return !keep(row) })
-			case op == 8:
 				rows.SetThread(any, row.Thread)
 				rows.SetContext(any, row.Context)
 				rows.SetSlot(any, row.Slot)
 				want[any].Thread, want[any].Context, want[any].Slot = row.Thread, row.Context, row.Slot
-			case op == 9:
+			case op == 8:
 				rows = rows.Clone()
 			}
 			equalRows(t, &rows, want)

@@ -1,4 +1,4 @@
-// Package sampler is the contract between instruments that take samples and whatever asks for them.
+// Package sampler is the contract between instruments that take samples and whatever asks for them, with what all instruments do between cuts.
 package sampler
 
 import (

@@ -102,16 +102,6 @@ func (s Selector) Matches(labels profile.Labels) bool {
 	return true
 }
 
-// Equals gives the value that a label must have, if the selector names one.
-func (s Selector) Equals(label string) (value string, ok bool) {
-	for _, m := range s {
-		if m.Label == label && m.Op == Equal {
-			return m.Value, true
-		}
-	}
-	return "", false
-}
-
 // String writes the selector so that ParseSelector reads the same.
 func (s Selector) String() string {
 	var b strings.Builder

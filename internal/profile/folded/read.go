@@ -68,7 +68,7 @@ func (p *parser) line(line []byte) error {
 	}
 	space := bytes.LastIndexAny(line, " \t")
 	if space < 0 {
-		return fmt.Errorf("no count at the end of %s", excerpt(line))
+		return fmt.Errorf("no count at the end of %s", profile.Excerpt(line))
 	}
 	count, err := p.count(line[space+1:])
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *parser) count(field []byte) (int64, error) {
 	}
 	f, err := strconv.ParseFloat(string(field), 64)
 	if err != nil || math.IsNaN(f) || math.Abs(f) >= 1<<63 {
-		return 0, fmt.Errorf("%s is not a count", excerpt(field))
+		return 0, fmt.Errorf("%s is not a count", profile.Excerpt(field))
 	}
 	if f != math.Trunc(f) {
 		p.rounded++
@@ -180,13 +180,4 @@ func unescapeAll(s string) string {
 		return s
 	}
 	return string(out)
-}
-
-// excerpt quotes foreign text for an error, short.
-func excerpt(text []byte) string {
-	const most = 60
-	if len(text) > most {
-		return strconv.Quote(string(text[:most])) + "..."
-	}
-	return strconv.Quote(string(text))
 }

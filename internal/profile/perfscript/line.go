@@ -248,12 +248,3 @@ func (f frame) kind() profile.Kind {
 	}
 	return profile.KindNative
 }
-
-// excerpt quotes foreign text for a message, short.
-func excerpt(text []byte) string {
-	const most = 60
-	if len(text) > most {
-		return strconv.Quote(string(text[:most])) + "..."
-	}
-	return strconv.Quote(string(text))
-}

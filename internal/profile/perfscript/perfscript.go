@@ -134,7 +134,7 @@ func (p *parser) line(line []byte) error {
 		return p.bound()
 	}
 	if p.strange++; p.strange == 1 {
-		p.strangeLine, p.strangeText = p.number, excerpt(text)
+		p.strangeLine, p.strangeText = p.number, profile.Excerpt(text)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package pprof
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -116,7 +117,7 @@ func (e *encoder) comments() []string {
 	add(window)
 	if len(h.Target) > 0 {
 		target := newNote("target")
-		for _, k := range sortedKeys(h.Target) {
+		for _, k := range slices.Sorted(maps.Keys(h.Target)) {
 			fmt.Fprintf(&target.b, " %s=%s", word(k), word(h.Target[k]))
 		}
 		add(target)
@@ -196,15 +197,6 @@ func hex(offset uint64) string {
 		return ""
 	}
 	return "0x" + strconv.FormatUint(offset, 16)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // dictionaryHash names the state of the dictionaries that notes refer to by

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -322,7 +323,7 @@ func (d *decoder) labels(row *profile.Row, s *gp.Sample) (end profile.End, trace
 	end = d.notes.end
 	var t profile.Thread
 	var c profile.Context
-	for _, key := range sortedKeys(s.Label) {
+	for _, key := range slices.Sorted(maps.Keys(s.Label)) {
 		value := s.Label[key][0]
 		switch key {
 		case labelThread, "thread_name", "thread.name", "thread name":
@@ -350,7 +351,7 @@ func (d *decoder) labels(row *profile.Row, s *gp.Sample) (end profile.End, trace
 			}
 		}
 	}
-	for _, key := range sortedKeys(s.NumLabel) {
+	for _, key := range slices.Sorted(maps.Keys(s.NumLabel)) {
 		if !setNumber(row, &t, key, s.NumLabel[key][0]) {
 			d.dropped[key] = true
 		}

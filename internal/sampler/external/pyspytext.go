@@ -43,11 +43,11 @@ func eachLine(r io.Reader, take func(stack string, count int64) error) error {
 		}
 		space := bytes.LastIndexByte(line, ' ')
 		if space < 1 {
-			return fmt.Errorf("line %d: no count in %s", number, excerpt(line))
+			return fmt.Errorf("line %d: no count in %s", number, profile.Excerpt(line))
 		}
 		count, err := strconv.ParseInt(string(line[space+1:]), 10, 64)
 		if err != nil || count < 0 || count > maxCount {
-			return fmt.Errorf("line %d: %s is not a count", number, excerpt(line[space+1:]))
+			return fmt.Errorf("line %d: %s is not a count", number, profile.Excerpt(line[space+1:]))
 		}
 		if n := bytes.Count(line, []byte{';'}); n >= maxFrames {
 			return fmt.Errorf("line %d: more than %d frames", number, maxFrames)
@@ -65,14 +65,6 @@ func eachLine(r io.Reader, take func(stack string, count int64) error) error {
 // maxCount keeps count times period within range: no tool takes a billion
 // samples on one stack.
 const maxCount = 1 << 30
-
-func excerpt(text []byte) string {
-	const most = 60
-	if len(text) > most {
-		return strconv.Quote(string(text[:most])) + "..."
-	}
-	return strconv.Quote(string(text))
-}
 
 // readPySpy reads what `py-spy record -f raw --full-filenames -s -t` writes:
 //
