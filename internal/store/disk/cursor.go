@@ -112,6 +112,31 @@ func (c *cursor) days() (list []uint32, err error) {
 	return list, nil
 }
 
+// daysOf lists all days that a tenant has windows of at a level, and how many windows could
+// not be read.
+func (d *database) daysOf(t *tenant, level store.Level) (list []uint32, damaged int, err error) {
+	c := &cursor{db: d, tenant: t, query: store.Query{Level: level, From: firstStart, To: lastStart}}
+	list, err = c.days()
+	if closing := c.close(); err == nil {
+		err = closing
+	}
+	return list, c.damaged, err
+}
+
+// each gives the windows of series one after another.
+func (c *cursor) each(ctx context.Context, all []*series, give func(of *series, f *found) error) error {
+	days, err := c.days()
+	if err != nil {
+		return err
+	}
+	for _, of := range all {
+		if err := c.series(ctx, days, of, func(f *found) error { return give(of, f) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // series gives the windows of a series on some days, by time.
 func (c *cursor) series(ctx context.Context, days []uint32, of *series, give func(*found) error) error {
 	for _, d := range days {

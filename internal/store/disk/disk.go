@@ -130,9 +130,7 @@ func (c *cursor) labels(ctx context.Context) (labels []profile.Labels, err error
 	if err != nil {
 		return nil, err
 	}
-	chosen := c.tenant.chosen(c.query)
-	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
-	for _, of := range chosen {
+	for _, of := range c.tenant.ordered(c.query) {
 		damaged := c.damaged
 		err := c.series(ctx, days, of, func(f *found) error {
 			if c.query.Kinds == nil {
@@ -204,11 +202,11 @@ func (s *Store) Name(ctx context.Context, tenant string, named []profile.Place) 
 
 // Drop forgets whole days; see store.Store.
 func (s *Store) Drop(ctx context.Context, tenant string, level store.Level, before time.Time) error {
-	return s.dropDays(ctx, tenant, level, before)
+	return dropDays(ctx, s, tenant, level, before)
 }
 
 // dropDays deletes what is kept at a level of whole days.
-func (s *Store) dropDays(ctx context.Context, tenant string, level store.Level, before time.Time) error {
+func dropDays(ctx context.Context, s *Store, tenant string, level store.Level, before time.Time) error {
 	t, err := s.loaded(tenant)
 	if err != nil {
 		return err

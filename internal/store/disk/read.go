@@ -8,7 +8,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -41,35 +40,23 @@ func (s *Store) Scan(ctx context.Context, tenant string, q store.Query, each fun
 }
 
 func (c *cursor) scan(ctx context.Context, shelf *shelf, each func(*profile.Window, profile.Run) error) error {
-	days, err := c.days()
-	if err != nil {
-		return err
-	}
-	chosen := c.tenant.chosen(c.query)
-	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
-	for _, of := range chosen {
-		err := c.series(ctx, days, of, func(f *found) error {
-			d, err := shelf.take(of.service)
-			if err != nil {
-				return err
-			}
-			kept, ok := codec.DecodeWindow(f.data)
-			calls, leaves := d.all()
-			if !ok || !below(&kept, len(leaves)) {
-				c.report(of, f.start, errDamaged)
-				return nil
-			}
-			if !slices.ContainsFunc(kept.Head.Types, func(t profile.ValueType) bool { return c.query.Measures(t.Kind) }) && c.query.Kinds != nil {
-				return nil
-			}
-			kept.Head.Start, kept.Head.Task, kept.Head.Target = f.start, f.task, maps.Clone(of.labels)
-			return each(c.tenant.open(&kept, calls, leaves), f.run)
-		})
+	return c.each(ctx, c.tenant.ordered(c.query), func(of *series, f *found) error {
+		d, err := shelf.take(of.service)
 		if err != nil {
 			return err
 		}
-	}
-	return nil
+		kept, ok := codec.DecodeWindow(f.data)
+		calls, leaves := d.all()
+		if !ok || !below(&kept, len(leaves)) {
+			c.report(of, f.start, errDamaged)
+			return nil
+		}
+		if !slices.ContainsFunc(kept.Head.Types, func(t profile.ValueType) bool { return c.query.Measures(t.Kind) }) && c.query.Kinds != nil {
+			return nil
+		}
+		kept.Head.Start, kept.Head.Task, kept.Head.Target = f.start, f.task, maps.Clone(of.labels)
+		return each(c.tenant.open(&kept, calls, leaves), f.run)
+	})
 }
 
 // below reports whether all leaves of a window are known.
@@ -202,22 +189,12 @@ type typeCollector struct {
 
 // types adds the types of all windows that the query chooses.
 func (c *cursor) types(ctx context.Context, all *typeCollector) error {
-	days, err := c.days()
-	if err != nil {
-		return err
-	}
-	for _, of := range c.tenant.chosen(c.query) {
-		err := c.series(ctx, days, of, func(f *found) error {
-			if !all.read(f.data, &c.query) {
-				c.report(of, f.start, errDamaged)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+	return c.each(ctx, c.tenant.chosen(c.query), func(of *series, f *found) error {
+		if !all.read(f.data, &c.query) {
+			c.report(of, f.start, errDamaged)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // read adds the types of a window; false if it is damaged.

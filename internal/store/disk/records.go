@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -151,7 +150,7 @@ func (t *tenant) encodeRecords(records []profile.Record, limit int) (*commit, er
 
 // DropRecords deletes the records of whole days; see store.Records.
 func (s records) DropRecords(ctx context.Context, tenant string, before time.Time) error {
-	return s.store.dropDays(ctx, tenant, recordLevel, before)
+	return dropDays(ctx, s.store, tenant, recordLevel, before)
 }
 
 // ScanRecords reads records; see store.Records.
@@ -207,9 +206,7 @@ func (c *recordCursor) scan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	chosen := c.tenant.chosen(store.Query{Select: c.query.Select})
-	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
-	for _, of := range chosen {
+	for _, of := range c.tenant.ordered(store.Query{Select: c.query.Select}) {
 		days := append(list[of.number], unsure...)
 		slices.Sort(days)
 		for _, day := range slices.Compact(days) {

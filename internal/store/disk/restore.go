@@ -220,8 +220,7 @@ func (s *restorer) steps() error {
 	if err != nil || !unknown {
 		return err
 	}
-	c := &cursor{db: s.db, tenant: s.tenant, query: store.Query{From: firstStart, To: lastStart}}
-	list, err := c.days()
+	list, _, err := s.db.daysOf(s.tenant, store.Raw)
 	for _, n := range list {
 		for at := dayTime(n); at.Before(dayTime(n + 1)); at = at.Add(time.Minute) {
 			for _, step := range store.Steps(at) {
@@ -230,9 +229,6 @@ func (s *restorer) steps() error {
 				}
 			}
 		}
-	}
-	if closing := c.close(); err == nil {
-		err = closing
 	}
 	return err
 }
@@ -332,27 +328,24 @@ func (s *restorer) leaves(service string, lost func(error)) (leaves []uint32, en
 // reads them all.
 func (s *restorer) leavesNamed(service string) (most int64, err error) {
 	for _, level := range levels {
-		c := &cursor{db: s.db, tenant: s.tenant, query: store.Query{Level: level, From: firstStart, To: lastStart}}
-		list, err := c.days()
-		if closing := c.close(); err == nil {
-			err = closing
-		}
-		for _, n := range list {
-			if err == nil {
-				err = s.db.walk(levelKey(s.tenant.name, level).number(n).text(service), func(_, value []byte) error {
-					w, ok := codec.DecodeWindow(value)
-					if !ok {
-						return errDamaged
-					}
-					for _, leaf := range w.Rows.Stack {
-						most = max(most, int64(leaf)+1)
-					}
-					return nil
-				}, leftOut)
-			}
-		}
+		list, _, err := s.db.daysOf(s.tenant, level)
 		if err != nil {
 			return 0, err
+		}
+		for _, n := range list {
+			err := s.db.walk(levelKey(s.tenant.name, level).number(n).text(service), func(_, value []byte) error {
+				w, ok := codec.DecodeWindow(value)
+				if !ok {
+					return errDamaged
+				}
+				for _, leaf := range w.Rows.Stack {
+					most = max(most, int64(leaf)+1)
+				}
+				return nil
+			}, leftOut)
+			if err != nil {
+				return 0, err
+			}
 		}
 	}
 	return most, nil

@@ -369,12 +369,7 @@ func (r *roller) add(of *series, f *found, size int) {
 	}
 	absorb(&w.Head, w.Of, &head, more)
 	w.Of += more
-	if c.Minutes != nil {
-		if w.Minutes == nil {
-			w.Minutes = store.Minutes{}
-		}
-		maps.Copy(w.Minutes, c.Minutes)
-	}
+	w.Minutes.Include(c.Minutes)
 	r.watched += head.Duration
 	r.times.Add(&head)
 	r.grouped = r.grouped || c.Groups != nil

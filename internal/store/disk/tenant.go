@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -163,6 +164,13 @@ func (t *tenant) chosen(q store.Query) (chosen []*series) {
 			chosen = append(chosen, s)
 		}
 	}
+	return chosen
+}
+
+// ordered lists the same by their labels.
+func (t *tenant) ordered(q store.Query) []*series {
+	chosen := t.chosen(q)
+	slices.SortFunc(chosen, func(a, b *series) int { return strings.Compare(a.written, b.written) })
 	return chosen
 }
 

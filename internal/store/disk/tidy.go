@@ -123,21 +123,17 @@ func (s *committer) suspects(t *tenant) map[string]map[uint32]*series {
 // that has the fewest, and of the days with the last.
 func (d *database) search(ctx context.Context, t *tenant, suspects map[string]map[uint32]*series) error {
 	for _, level := range slices.Backward(levels) {
-		c := &cursor{db: d, tenant: t, query: store.Query{Level: level, From: firstStart, To: lastStart}}
-		list, err := c.days()
-		if closing := c.close(); err == nil {
-			err = closing
-		}
-		if err == nil && c.damaged > 0 {
+		list, damaged, err := d.daysOf(t, level)
+		if err == nil && damaged > 0 {
 			err = errDamaged
-		}
-		for _, day := range slices.Backward(list) {
-			if err == nil {
-				err = d.searchDay(ctx, levelKey(t.name, level).number(day), suspects, evidence{level, day})
-			}
 		}
 		if err != nil {
 			return err
+		}
+		for _, day := range slices.Backward(list) {
+			if err := d.searchDay(ctx, levelKey(t.name, level).number(day), suspects, evidence{level, day}); err != nil {
+				return err
+			}
 		}
 	}
 	if err := (&recordCursor{db: d, tenant: t}).exclude(suspects); err != nil {

@@ -209,24 +209,13 @@ func (s *Store) checkService(ctx context.Context, db *database, t *tenant, servi
 
 // check decodes each window of a service's series.
 func (c *cursor) check(ctx context.Context, service string, stacks *dictionary) error {
-	days, err := c.days()
-	if err != nil {
-		return err
-	}
-	for _, of := range c.tenant.chosen(c.query) {
-		if of.service != service { // a query without a service is of all
-			continue
+	// A query without a service is of all.
+	own := slices.DeleteFunc(c.tenant.chosen(c.query), func(of *series) bool { return of.service != service })
+	return c.each(ctx, own, func(of *series, f *found) error {
+		w, ok := codec.DecodeWindow(f.data)
+		if !ok || !below(&w, stacks.size()) {
+			c.report(of, f.start, errDamaged)
 		}
-		err := c.series(ctx, days, of, func(f *found) error {
-			w, ok := codec.DecodeWindow(f.data)
-			if !ok || !below(&w, stacks.size()) {
-				c.report(of, f.start, errDamaged)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
