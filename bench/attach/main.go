@@ -20,7 +20,6 @@ import (
 	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/bench/runtimes"
 	"atys.dev/atys/internal/profile"
-	"atys.dev/atys/internal/profile/format"
 	"atys.dev/atys/test/process"
 	"atys.dev/atys/test/victims"
 )
@@ -105,15 +104,10 @@ func once(ctx context.Context, r runtimes.Runtime, pid int, atys, dir string, ro
 	path := filepath.Join(dir, "attach.pb.gz")
 	c := exec.CommandContext(ctx, atys, "record", "-p", strconv.Itoa(pid), "-F", strconv.Itoa(*hz), "-d", length.String(), "--timed", "-o", path)
 	c.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"+strconv.Itoa(round)))
-	began := time.Now()
-	if out, err := c.CombinedOutput(); err != nil {
-		return a, fmt.Errorf("atys record: %w: %s", err, out)
-	}
-	w, err := format.Read(path)
+	w, lead, err := harness.RecordTimed(c, path)
 	if err != nil {
 		return a, err
 	}
-	lead := w.Start.Sub(began)
 	thread := 0
 	for i, s := range w.Samples { // in the order of their times
 		if i == 0 {

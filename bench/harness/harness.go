@@ -22,6 +22,8 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/profile/format"
 	"atys.dev/atys/internal/stats"
 )
 
@@ -198,6 +200,19 @@ func CountingBPF(run func(ctx context.Context, dir string) error) func(ctx conte
 		defer statistics.Close()
 		return run(ctx, dir)
 	}
+}
+
+// RecordTimed runs "atys record --timed", which writes to a path, and reads what it wrote.
+// The lead is when that began, after the command was started.
+func RecordTimed(c *exec.Cmd, path string) (w *profile.Window, lead time.Duration, err error) {
+	began := time.Now()
+	if out, err := c.CombinedOutput(); err != nil {
+		return nil, 0, fmt.Errorf("atys record: %w: %s", err, out)
+	}
+	if w, err = format.Read(path); err != nil {
+		return nil, 0, err
+	}
+	return w, w.Start.Sub(began), nil
 }
 
 // OperatorToken is the file of the token that a server makes below its data directory.

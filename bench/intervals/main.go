@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,8 +61,8 @@ func run(ctx context.Context, dir string) (err error) {
 		}
 		runs = append(runs, v)
 	}
-	for first := 0; first < len(runs); first += *atOnce {
-		if err := together(ctx, runs[first:min(first+*atOnce, len(runs))]); err != nil {
+	for some := range slices.Chunk(runs, *atOnce) {
+		if err := together(ctx, some); err != nil {
 			return err
 		}
 	}

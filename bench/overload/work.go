@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"atys.dev/atys/bench/background"
+	"atys.dev/atys/test/process"
 )
 
 // work is what overloads the machine.
@@ -60,14 +61,7 @@ func (w *work) repeat(ctx context.Context, turn func(n int) error) {
 }
 
 // over reports whether no turn runs any more.
-func (w *work) over() bool {
-	select {
-	case <-w.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (w *work) over() bool { return process.Closed(w.ended) }
 
 // stop starts no further turn. A build is broken off; a run of -load goes on to its end.
 func (w *work) stop() { w.stopping() }

@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"atys.dev/atys/bench/harness"
 	"atys.dev/atys/internal/binfile"
 	"atys.dev/atys/internal/proc/footprint"
-	"atys.dev/atys/internal/profile/format"
 	"atys.dev/atys/internal/render"
 	"atys.dev/atys/internal/unwind/cfi"
 )
@@ -90,11 +90,7 @@ type sighting struct {
 func measureStart(ctx context.Context, atys, dir string) ([]sighting, error) {
 	path := filepath.Join(dir, "start.pb.gz")
 	c := recorder(ctx, atys, dir, "-d", startLength.String(), "--timed", "-o", path)
-	began := time.Now()
-	if out, err := c.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("atys record: %w: %s", err, out)
-	}
-	w, err := format.Read(path)
+	w, lead, err := harness.RecordTimed(c, path)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +103,6 @@ func measureStart(ctx context.Context, atys, dir string) ([]sighting, error) {
 		}
 		s.share += t.Exact.CPU.Seconds() / w.Duration.Seconds()
 	}
-	lead := w.Start.Sub(began)
 	for _, sample := range w.Samples { // in the order of their times
 		s := seen[w.Thread(sample.Thread).PID]
 		if s == nil {

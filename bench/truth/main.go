@@ -16,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"atys.dev/atys/bench/harness"
@@ -50,8 +51,8 @@ func run(ctx context.Context, dir string) error {
 		return err
 	}
 	var failed []error // one that fails leaves what the others took an hour for
-	for first := 0; first < len(runs); first += *atOnce {
-		failed = append(failed, together(ctx, runs[first:min(first+*atOnce, len(runs))]))
+	for some := range slices.Chunk(runs, *atOnce) {
+		failed = append(failed, together(ctx, some))
 	}
 	return errors.Join(append(failed, report(runs))...)
 }

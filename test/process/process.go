@@ -24,6 +24,16 @@ func Build(ctx context.Context, dir string) (program string, err error) {
 	return program, nil
 }
 
+// Closed reports whether a channel was closed: what it stands for has ended.
+func Closed(ended <-chan struct{}) bool {
+	select {
+	case <-ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Process is a program that runs until it is ended.
 type Process struct {
 	command *exec.Cmd

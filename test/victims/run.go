@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"atys.dev/atys/test/process"
 )
 
 // patience is how long a victim may take to get ready: a loaded machine is
@@ -90,14 +92,7 @@ func (v *Victim) Wait() ([]byte, error) {
 }
 
 // Ended tells whether a victim has ended, by itself or otherwise.
-func (v *Victim) Ended() bool {
-	select {
-	case <-v.done:
-		return true
-	default:
-		return false
-	}
-}
+func (v *Victim) Ended() bool { return process.Closed(v.done) }
 
 func (v *Victim) kill() {
 	_ = v.cmd.Process.Kill() // it may be gone: then there is nothing to do
