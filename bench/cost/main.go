@@ -186,7 +186,7 @@ func report(all []profiler, slopes [][]float64) error {
 		t.Row(p.name, harness.Middle(slopes[i], "us"), other, ratio)
 	}
 	if *own {
-		return t.Print(os.Stdout)
+		return t.Print()
 	}
 	above := make([]float64, len(slopes[0]))
 	for i := range above {

@@ -89,7 +89,7 @@ func (s *side) run(ctx context.Context, args []string) error {
 }
 
 func report(sides *[2]side) error {
-	harness.Header(os.Stdout)
+	harness.Header()
 	var t harness.Table
 	t.Row("figure", "before", "after", "after against before")
 	for _, f := range sides[1].order {
@@ -99,5 +99,5 @@ func report(sides *[2]side) error {
 		}
 		t.Row(f.String(), harness.Middle(old, f.unit), harness.Middle(new, f.unit), harness.Ratio(new, old))
 	}
-	return t.Print(os.Stdout)
+	return t.Print()
 }

@@ -48,6 +48,9 @@ type Options struct {
 	// thread carried; nil: rows have none.
 	Context func(reason, carried uint16) profile.Context
 
+	// Skip returns how many of the innermost kernel frames of a stack are left out; nil: none.
+	Skip func(innermost []uint64) int
+
 	OnBirth func() // a target has started a thread or a child, after Alert
 
 	Naming
@@ -57,7 +60,6 @@ type Options struct {
 type Naming struct {
 	OnFile    func(unwind.File)                                                 // each file that code was seen in
 	Kernel    func(address uint64) profile.Location                             // what a kernel address is
-	Skip      func(innermost []uint64) int                                      // how many of a stack's kernel frames are left out; nil: none
 	Anonymous func(pid int, address uint64) (profile.Location, []profile.Frame) // what code without a file is
 
 	// Named tells what a language's frame shows, the calls inlined there innermost
