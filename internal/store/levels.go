@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -44,6 +45,60 @@ func (m *Minutes) Include(o Minutes) {
 
 // Sorted returns the minutes in their order.
 func (m Minutes) Sorted() []int64 { return slices.Sorted(maps.Keys(m)) }
+
+// Observed says in which minutes the levels of columns were observed. Columns that rows are divided
+// among share the minutes of all windows: where a window has no row of a thread or a context, its
+// level is zero. The zero value is ready to use.
+type Observed struct{ of map[string]Minutes }
+
+// Add adds the minutes of a window whose rows go to columns with these values of the dimensions.
+func (o *Observed) Add(g *Grouping, step time.Time, by []string, minutes Minutes) {
+	if minutes == nil {
+		return
+	}
+	if o.of == nil {
+		o.of = map[string]Minutes{}
+	}
+	key := g.undivided(step, by)
+	if o.of[key] == nil {
+		o.of[key] = Minutes{}
+	}
+	maps.Copy(o.of[key], minutes)
+}
+
+// Absorb adds the minutes of others.
+func (o *Observed) Absorb(others *Observed) {
+	if o.of == nil {
+		o.of = others.of
+		return
+	}
+	for key, minutes := range others.of {
+		if o.of[key] == nil {
+			o.of[key] = minutes
+			continue
+		}
+		maps.Copy(o.of[key], minutes)
+	}
+}
+
+// Of returns the minutes of a column; nil: its values are deltas.
+func (o *Observed) Of(g *Grouping, c *Column) Minutes {
+	if o.of == nil {
+		return nil
+	}
+	return o.of[g.undivided(c.Start, c.By)]
+}
+
+// undivided identifies the columns that the rows of a window are divided among.
+func (g *Grouping) undivided(step time.Time, by []string) string {
+	by = slices.Clone(by)
+	for i, d := range g.By {
+		if _, ofContext := d.Context(); i < len(by) && (ofContext || d == ByThread || d == BySlot) {
+			by[i] = ""
+		}
+	}
+	return fmt.Sprintf("%v %q", step.UTC(), by)
+}
 
 // Coverage says how much of each minute the windows of a series cover, by task, kind and the
 // step that columns are told apart by. It also knows which kinds are levels: if any window of

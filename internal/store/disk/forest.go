@@ -42,7 +42,6 @@ func (a *adder) merged(damaged int) (*store.Merged, error) {
 			}
 			absorb(&c.Head, c.Windows, &s.head, s.windows)
 			c.Windows += s.windows
-			c.minutes.Include(s.minutes)
 			c.addKinds(&s.extras)
 			c.Sums = s.appendTo(c.Sums, numbers)
 			if s.apart == nil || len(c.Instances)+len(s.apart.of) > s.apart.most {
@@ -61,8 +60,8 @@ func (a *adder) merged(damaged int) (*store.Merged, error) {
 			c.Sums = folded(c.Sums)
 		}
 		c.Kinds = c.sortedKinds()
-		if c.minutes != nil {
-			c.Average(c.minutes)
+		if minutes := a.observed.Of(&a.grouping, &c.Column); minutes != nil {
+			c.Average(minutes)
 		}
 		m.Columns = append(m.Columns, c.Column)
 	}

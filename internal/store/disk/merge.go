@@ -42,9 +42,10 @@ type adder struct {
 	whole    sums // of all windows, without cells, if a window can be in several columns
 	summary  store.Summary
 
-	columns codec.Columns
-	covered *store.Coverage // of the series that is added up; nil: its values are deltas
-	refiner refiner
+	columns  codec.Columns
+	covered  *store.Coverage // of the series that is added up; nil: its values are deltas
+	observed store.Observed
+	refiner  refiner
 }
 
 // add adds up a series. At the raw level, all of its windows are of one group. If its values are
@@ -111,6 +112,7 @@ func (a *adder) addFound(p *part, g *grouped, f *found) error {
 		if w.first {
 			a.summary.Add(g.of.labels, &c.Head)
 		}
+		a.observed.Add(&a.grouping, a.grouping.StepOf(&c.Head), a.by(&w), c.Minutes)
 		w.of, first = c.Windows(w.level), first && !w.first
 		a.addWindow(&w)
 	}
@@ -175,7 +177,7 @@ func (a *adder) by(w *adding) []string {
 // divide divides the rows of a window among columns by thread, slot and context.
 func (a *adder) divide(w *adding) {
 	c, common, head := &a.columns, a.by(w), withoutSums(a.columns.Head)
-	counted := map[*sums]bool{}
+	counted, once := map[*sums]bool{}, w.first || a.grouping.Has(store.ByKind)
 	contexts := a.contexts()
 	columnOf := func(thread, slot, context uint32) *sums {
 		by := slices.Clone(common)
@@ -190,8 +192,11 @@ func (a *adder) divide(w *adding) {
 		}
 		s := a.column(w, by)
 		if !counted[s] {
-			counted[s] = true
-			s.absorb(head, w.of)
+			if counted[s] = true; once {
+				s.absorb(head, w.of)
+			} else {
+				store.AddType(&s.head, head.Types[0])
+			}
 		}
 		return s
 	}
@@ -228,7 +233,7 @@ func (a *adder) divide(w *adding) {
 			into.ofKind.Add(c.Sum(i))
 		}
 	}
-	if contexts != nil { // times of threads belong to no context
+	if contexts != nil || !once { // times of threads belong to no context
 		return
 	}
 	for i, t := range c.Threads {
@@ -305,8 +310,7 @@ type sums struct {
 
 // extras are what some columns have. The zero value is ready to use.
 type extras struct {
-	minutes store.Minutes           // that levels were observed in; nil: values are deltas
-	kinds   map[string]*profile.Sum // what each kind has of the values, if several are asked for
+	kinds map[string]*profile.Sum // what each kind has of the values, if several are asked for
 }
 
 // kind finds or adds the sum of a kind.
@@ -354,7 +358,6 @@ func (a *adder) column(w *adding, by []string) *sums {
 		}
 		a.sums[k] = s
 	}
-	s.minutes.Include(a.columns.Minutes)
 	if s.slots == nil {
 		s.grow(w.size)
 	}
@@ -541,6 +544,7 @@ func (s *sums) addRow(c *codec.Columns, i, at int) {
 func (a *adder) absorb(o *adder) {
 	a.summary.Absorb(&o.summary)
 	a.whole.absorb(&o.whole.head, o.whole.windows)
+	a.observed.Absorb(&o.observed)
 	for k, s := range o.sums {
 		mine := a.sums[k]
 		if mine == nil {
@@ -552,7 +556,6 @@ func (a *adder) absorb(o *adder) {
 			mine.grow(len(s.cells))
 		}
 		mine.absorb(&s.head, s.windows)
-		mine.minutes.Include(s.minutes)
 		mine.addKinds(&s.extras)
 		if mine.apart != nil {
 			mine.settle()

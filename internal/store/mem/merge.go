@@ -24,10 +24,11 @@ type merger struct {
 	merged        *store.Merged
 	calls, places map[profile.Hash]int       // of the forest
 	covered       map[string]*store.Coverage // by series
-	rolling       *store.Step                // that is rolled up: rows keep what divides them; nil: they are merged
-	exemplars     []profile.Exemplar         // of what is rolled up, whose stacks are calls
-	contexts      []profile.Context          // of these: ContextID i is contexts[i-1]
-	slot          time.Duration              // of what is rolled up
+	observed      store.Observed
+	rolling       *store.Step        // that is rolled up: rows keep what divides them; nil: they are merged
+	exemplars     []profile.Exemplar // of what is rolled up, whose stacks are calls
+	contexts      []profile.Context  // of these: ContextID i is contexts[i-1]
+	slot          time.Duration      // of what is rolled up
 }
 
 // cellKey is what rows are added up by: their stack and, in a roll-up, what divides them.
@@ -43,7 +44,6 @@ type column struct {
 	start     time.Time
 	head      profile.Head
 	windows   int
-	minutes   store.Minutes // that levels were observed in; nil: values are deltas
 	sums      map[cellKey]*store.Sum
 	kinds     store.KindSums           // if several are asked for
 	instances map[string]map[int]int64 // by call; nil: they are not told apart
@@ -64,20 +64,26 @@ func (m *merger) add(e *entry, q store.Query) {
 	}
 	m.addExemplars(e, w)
 	counted := e.window.Primary != "" && len(q.Kinds) > 1 && q.Measures(e.window.Primary) // with the head of its primary kind
+	once := windows
 	if counted {
-		windows = 0
+		once = 0
 	} else {
 		m.merged.Summary.Add(w.Target, &head)
 	}
 	if m.grouping.Divides() {
-		m.whole.absorbOnce(&head, windows)
+		m.whole.absorbOnce(&head, once)
 	} else {
-		m.column(m.by(w, profile.Row{}, "")).absorbOnce(&head, windows)
+		m.column(m.by(w, profile.Row{}, "")).absorbOnce(&head, once)
+	}
+	if !m.grouping.Has(store.ByKind) {
+		windows = once
 	}
 	for at, t := range w.Types {
 		if q.Measures(t.Kind) {
 			m.several = len(q.Kinds) > 1
-			m.addType(e, w, at, windows)
+			if m.addType(e, w, at, windows); !m.grouping.Has(store.ByKind) {
+				windows = 0 // its other kinds are of the same windows
+			}
 		}
 	}
 }
@@ -106,6 +112,8 @@ func typesOf(types []profile.ValueType, q store.Query) (some []profile.ValueType
 func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
 	kind, group := w.Types[at].Kind, store.Group(w.Target)
 	weight, minutes := m.weigh(e, w, at)
+	step, by := m.by(w, profile.Row{}, kind)
+	m.observed.Add(&m.grouping, step, by, minutes)
 	if m.grouping.Divides() {
 		m.addHeads(w, at, windows)
 	}
@@ -117,7 +125,6 @@ func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
 		if e.window.Groups != nil || e.key.level.Services() {
 			c.instances = nil
 		}
-		c.minutes.Include(minutes)
 		cell := m.key(e, w, i)
 		s := c.sums[cell]
 		if s == nil {
@@ -283,7 +290,7 @@ func (m *merger) addHeads(w *profile.Window, at, windows int) {
 		h := w.Head
 		h.Types = w.Types[at : at+1]
 		h.Exact, h.Idle, h.Watched, h.Cost, h.Losses = exact, 0, 0, profile.Cost{}, nil
-		c.absorb(&h, windows)
+		c.absorbOnce(&h, windows)
 	}
 }
 
@@ -361,8 +368,8 @@ func (m *merger) finish() *store.Merged {
 		for _, cell := range c.sorted() {
 			out.Sums = append(out.Sums, *c.sums[cell])
 		}
-		if c.minutes != nil {
-			out.Average(c.minutes)
+		if minutes := m.observed.Of(&m.grouping, &out); minutes != nil {
+			out.Average(minutes)
 		}
 		m.merged.Columns = append(m.merged.Columns, out)
 	}

@@ -90,7 +90,7 @@ func (t *tenant) roll(step store.Step, u key, entries []*entry, rules refine.Rul
 	watched := w.Head.Duration
 	grouped := step.Level.Services() || slices.ContainsFunc(entries, func(e *entry) bool { return e.window.Groups != nil })
 	c := m.column(time.Time{}, nil)
-	w.Head, w.Of, w.Minutes = c.head, c.windows, c.minutes
+	w.Head, w.Of, w.Minutes = c.head, c.windows, m.observed.Of(&m.grouping, &store.Column{})
 	if step.Level.Services() {
 		w.Series = serviceOf(w.Series)
 	} else {
