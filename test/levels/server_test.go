@@ -1,0 +1,3 @@
+package levels
+
+func (e *examiner) askServer(int) {}
