@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -20,16 +22,17 @@ type part struct {
 	run                profile.Run
 }
 
-// sum is windows of one second, task and kind of values, added up under the labels
-// that are kept. Threads and contexts are not. It begins with the first of them.
+// sum is windows of one second, task and kinds of values, added up under the labels
+// that are kept. Threads are not. It begins with the first of them.
 type sum struct {
-	labels profile.Labels
-	head   profile.Head
-	scale  int64
-	cells  map[profile.Hash]*cell
-	parts  []part
-	series []*atysv1.Series // of the parts
-	from   [][]source       // likewise: an agent that was cut off sends again
+	labels    profile.Labels
+	head      profile.Head
+	scales    []int64 // of each type
+	cells     map[cellKey]*cell
+	exemplars []exemplar
+	parts     []part
+	series    []*atysv1.Series // of the parts
+	from      [][]source       // likewise: an agent that was cut off sends again
 }
 
 // source is where a part of a sum comes from: it is a window of a push, or one of
@@ -39,15 +42,35 @@ type source struct {
 	part int
 }
 
-// cell is what was sampled on one stack.
+// cellKey is what rows of a sum are told apart by.
+type cellKey struct {
+	stack, peer profile.Hash // no peer is zero
+	context     profile.Context
+	slot        int64 // when it starts, since 1970; 0: unknown
+}
+
+func (k cellKey) compare(o cellKey) int {
+	return cmp.Or(bytes.Compare(k.stack[:], o.stack[:]), store.CompareContexts(k.context, o.context), cmp.Compare(k.slot, o.slot), bytes.Compare(k.peer[:], o.peer[:]))
+}
+
+// cell is what rows of one key add up to.
 type cell struct {
-	profile.Sum
-	groups [store.Groups]int64
+	types  []profile.Sum
+	groups [][store.Groups]int64 // of each type
+}
+
+// exemplar is one of a window, with what it refers to.
+type exemplar struct {
+	profile.Exemplar
+	stack   profile.Hash
+	context profile.Context
+	start   time.Time // of its window
 }
 
 // sums adds windows up that are passed on together.
 type sums struct {
 	keep    []string        // labels
+	divided bool            // the server takes sums of several types, contexts, peers, exemplars and slots
 	without map[part]bool   // what the server has already
 	out     map[origin]bool // what it refuses
 	taken   map[part]*sum   // what is in a sum: an agent that was cut off sends again
@@ -55,14 +78,13 @@ type sums struct {
 	keys    []string // in the order in which they came
 }
 
-func newSums(keep []string, without map[part]bool, out map[origin]bool) *sums {
-	return &sums{keep: keep, without: without, out: out, taken: map[part]*sum{}, of: map[string]*sum{}}
+func newSums(keep []string, divided bool, without map[part]bool, out map[origin]bool) *sums {
+	return &sums{keep: keep, divided: divided, without: without, out: out, taken: map[part]*sum{}, of: map[string]*sum{}}
 }
 
 // add adds the windows of a request that can be, and gives the request without
 // them, and where the rest was in it. Those of machines themselves tell when their
-// agents watched, and of whom: they go on as they are, as do windows of several
-// kinds of values.
+// agents watched, and of whom: they go on as they are.
 func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 	r := p.request
 	rest = &atysv1.PushRequest{Series: r.GetSeries()}
@@ -76,7 +98,7 @@ func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 		}
 		h, run, err := wire.Head(w)
 		labels := profile.Labels(r.GetSeries()[w.GetSeries()].GetLabels())
-		if err != nil || labels[store.ServiceLabel] == "" || !plain(w, &h) {
+		if err != nil || labels[store.ServiceLabel] == "" || !addable(&h) || !s.divided && !plain(w, &h) {
 			leave(i)
 			continue
 		}
@@ -99,7 +121,7 @@ func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 			continue
 		}
 		into := s.sum(labels, &h)
-		into.add(w, p.hashes, store.Group(labels))
+		into.add(w, &h, p.hashes, store.Group(labels))
 		for n, p := range parts {
 			s.taken[p] = into
 			into.parts, into.series, into.from = append(into.parts, p), append(into.series, series[n]), append(into.from, []source{{from, n}})
@@ -108,12 +130,19 @@ func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 	return rest, windows
 }
 
-// plain reports whether an agent cut a window, and its rows have nothing but a stack and one
-// value that adds up. All others are forwarded as they are: a sum would have to tell their
-// contexts, peers and minutes apart, and servers of earlier versions would refuse it. Only the
-// server knows which pushed windows are the same.
+// addable reports whether an agent cut a window, and its values add up. Only the server knows
+// which pushed windows are the same. Levels do not add up: the store averages those of each series
+// over the part of a minute that its windows cover, of which a relay may see some only.
+func addable(h *profile.Head) bool {
+	return h.Origin == profile.OriginAgent && len(h.Types) > 0 && !slices.ContainsFunc(h.Types, func(t profile.ValueType) bool {
+		return t.Temporality != profile.Delta || t.Variance > profile.Measured // of a later version
+	})
+}
+
+// plain reports whether rows of a window have nothing but a stack and one value. Earlier servers
+// refuse sums of others.
 func plain(w *atysv1.Window, h *profile.Head) bool {
-	return h.Origin == profile.OriginAgent && len(h.Types) == 1 && h.Types[0].Temporality == profile.Delta && h.Types[0].Variance == profile.FromWeights &&
+	return len(h.Types) == 1 && h.Types[0].Variance == profile.FromWeights &&
 		len(w.GetRows().GetContext()) == 0 && len(w.GetRows().GetPeer()) == 0 && len(w.GetExemplars()) == 0 &&
 		!store.HeatMapSlots(h.Slot)
 }
@@ -153,7 +182,8 @@ func partsOf(w *atysv1.Window, start time.Time, all []*atysv1.Series, run profil
 // sum finds or begins the sum that a window belongs to: that of the second in which
 // it begins. Agents cut at the same edges of the clock, nearly always whole seconds,
 // but each some moments later, never before: so windows of one edge are of one second.
-// No step of the store begins within one: it has the same windows as without a relay.
+// No step of the store begins within one: it has the same windows as without a relay. Of windows
+// with slots, the first slots are of one second, too: so periods have the same slots.
 func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 	kept := profile.Labels{}
 	for _, name := range s.keep {
@@ -161,11 +191,17 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 			kept[name] = value
 		}
 	}
-	key := fmt.Sprint(kept.String(), h.Task, h.Start.Unix(), h.Design, h.Types)
+	if !store.HeatMapSlots(h.Slot) {
+		h.Slot = 0 // its slots are of one rate, and a sum has several
+	}
+	first := h.Start
+	if h.Slot > 0 {
+		first = h.SlotStart(1)
+	}
+	key := fmt.Sprint(kept.String(), h.Task, h.Start.Unix(), first.Unix(), h.Slot, h.Design, h.Types)
 	into := s.of[key]
 	if into == nil {
-		into = &sum{labels: kept, head: *h, cells: map[profile.Hash]*cell{}}
-		into.head.Slot = 0 // rows are not told apart by slots any more
+		into = &sum{labels: kept, head: *h, scales: make([]int64, len(h.Types)), cells: map[cellKey]*cell{}}
 		s.of[key] = into
 		s.keys = append(s.keys, key)
 	} else {
@@ -176,23 +212,37 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 
 // add adds the rows of a window; values are of a group, if it does not tell them
 // by group itself.
-func (s *sum) add(w *atysv1.Window, hashes []profile.Hash, group int) {
-	rows, groups, scale := wire.Rows(w), w.GetRows().GetGroups(), w.GetTypes()[0].GetScale()
-	s.scale = store.CommonScale(s.scale, scale)
+func (s *sum) add(w *atysv1.Window, h *profile.Head, hashes []profile.Hash, group int) {
+	rows, groups, contexts := wire.Rows(w), wire.Groups(w), append([]profile.Context{{}}, wire.Contexts(w)...)
+	for t, of := range w.GetTypes() {
+		s.scales[t] = store.CommonScale(s.scales[t], of.GetScale())
+	}
 	for i, row := range rows.All() {
-		c := s.cells[hashes[row.Stack]]
+		key := cellKey{stack: hashes[row.Stack], context: contexts[row.Context]}
+		if row.Peer != 0 {
+			key.peer = hashes[row.Peer-1]
+		}
+		if h.Slot > 0 && row.Slot > 0 {
+			key.slot = h.SlotStart(row.Slot).UnixNano()
+		}
+		c := s.cells[key]
 		if c == nil {
-			c = &cell{}
-			s.cells[hashes[row.Stack]] = c
+			c = &cell{make([]profile.Sum, rows.Types), make([][store.Groups]int64, rows.Types)}
+			s.cells[key] = c
 		}
-		c.Add(row.Sum(0))
-		if len(groups) == 0 {
-			c.groups[group] += row.Values[0]
-			continue
+		for t := range c.types {
+			c.types[t].Add(h.Types[t].Variance.Known(row.Sum(t)))
+			if groups == nil {
+				c.groups[t][group] += row.Values[t]
+				continue
+			}
+			for g, v := range groups[(i*rows.Types+t)*store.Groups : (i*rows.Types+t+1)*store.Groups] {
+				c.groups[t][g] += v
+			}
 		}
-		for g := range c.groups {
-			c.groups[g] += groups[i*store.Groups+g] * scale
-		}
+	}
+	for _, e := range wire.Exemplars(w) {
+		s.exemplars = append(s.exemplars, exemplar{e, hashes[e.Stack], contexts[e.Context], h.Start})
 	}
 }
 
@@ -209,15 +259,14 @@ func (s *sums) request() (r *atysv1.PushRequest, hashes []profile.Hash, windows 
 			w.Contains = append(w.Contains, &atysv1.Contained{Series: uint32(len(r.Series)), Run: p.run[:], AfterNs: p.start - w.GetStartUnixNano()})
 			r.Series = append(r.Series, one.series[i])
 		}
-		w.Types[0].Scale = one.scale
-		w.Rows = one.rows(w.Types, func(h profile.Hash) uint32 {
+		one.fill(w, func(h profile.Hash) profile.StackID {
 			n, ok := stacks[h]
 			if !ok {
 				n = uint32(len(hashes))
 				stacks[h] = n
 				hashes = append(hashes, h)
 			}
-			return n
+			return profile.StackID(n)
 		})
 		r.Windows, windows = append(r.Windows, w), append(windows, one)
 	}
@@ -236,17 +285,70 @@ func (s *sum) run() (run profile.Run) {
 	return run
 }
 
-func (s *sum) rows(types []*atysv1.ValueType, number func(profile.Hash) uint32) *atysv1.Rows {
-	rows, groups := profile.RowsOf(1), []int64(nil)
-	hashes := slices.SortedFunc(maps.Keys(s.cells), func(a, b profile.Hash) int { return slices.Compare(a[:], b[:]) })
-	for _, h := range hashes {
-		c := s.cells[h]
-		rows.Append(profile.Row{Stack: profile.StackID(number(h)), N: c.N, Values: []int64{c.Value}, Squares: []float64{c.Squares}})
-		for _, v := range c.groups {
-			groups = append(groups, v/s.scale)
+// fill sets the rows of a window, what they refer to, and the exemplars. What is in which order
+// does not depend on what came first.
+func (s *sum) fill(w *atysv1.Window, number func(profile.Hash) profile.StackID) {
+	rows, groups, contexts := profile.RowsOf(len(s.head.Types)), []int64(nil), contextTable{ids: map[profile.Context]profile.ContextID{}}
+	for t := range w.Types {
+		w.Types[t].Scale = s.scales[t]
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(s.cells), cellKey.compare) {
+		c := s.cells[key]
+		row := profile.Row{Stack: number(key.stack), Context: contexts.id(key.context), N: c.types[0].N}
+		if key.peer != (profile.Hash{}) {
+			row.Peer = profile.PeerID(number(key.peer)) + 1
+		}
+		if key.slot != 0 {
+			row.Slot = uint32((key.slot-s.head.SlotStart(1).UnixNano())/int64(s.head.Slot)) + 1
+		}
+		for t := range c.types {
+			row.Values, row.Squares = append(row.Values, c.types[t].Value), append(row.Squares, c.types[t].Squares)
+			groups = append(groups, c.groups[t][:]...)
+		}
+		rows.Append(row)
+	}
+	w.Exemplars = wire.SealExemplars(s.chosen(number, contexts.id))
+	w.Contexts = wire.SealContexts(contexts.list)
+	w.Rows = wire.SealRows(&rows, w.Types)
+	w.Rows.Groups = wire.SealGroups(groups, w.Types)
+}
+
+// chosen returns the exemplars that one window of all would have.
+func (s *sum) chosen(number func(profile.Hash) profile.StackID, context func(profile.Context) profile.ContextID) []profile.Exemplar {
+	slices.SortFunc(s.exemplars, func(a, b exemplar) int {
+		return cmp.Or(bytes.Compare(a.stack[:], b.stack[:]), store.CompareContexts(a.context, b.context))
+	})
+	all := make([]profile.Exemplar, len(s.exemplars))
+	for i, e := range s.exemplars {
+		all[i] = e.Exemplar
+		all[i].Stack, all[i].Thread, all[i].Context = profile.StackID(i), 0, 0 // equal ones are chosen by their stacks
+		if e.Time != 0 {
+			all[i].Time += e.start.Sub(s.head.Start)
 		}
 	}
-	m := wire.SealRows(&rows, types)
-	m.Groups = groups
-	return m
+	all = profile.ChooseExemplars(all)
+	for i := range all {
+		e := &s.exemplars[all[i].Stack]
+		all[i].Stack, all[i].Context = number(e.stack), context(e.context)
+	}
+	return all
+}
+
+// contextTable numbers contexts.
+type contextTable struct {
+	ids  map[profile.Context]profile.ContextID
+	list []profile.Context
+}
+
+func (t *contextTable) id(c profile.Context) profile.ContextID {
+	if c == (profile.Context{}) {
+		return 0
+	}
+	id, ok := t.ids[c]
+	if !ok {
+		t.list = append(t.list, c)
+		id = profile.ContextID(len(t.list))
+		t.ids[c] = id
+	}
+	return id
 }

@@ -3,6 +3,8 @@ package relay
 import (
 	"bytes"
 	"cmp"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -28,21 +30,23 @@ func summable(instance int, at time.Time) *profile.Window {
 }
 
 // TestForwardsDivided has windows come whose rows have more than a stack and a sum: they are
-// forwarded as they are.
+// forwarded as they are, unless the server takes sums of them. Levels and pushed windows always are.
 func TestForwardsDivided(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
+	always := []string{"a level", "a variance of a later version", "another origin"}
 	for name, change := range map[string]func(w *profile.Window){
 		"nothing": func(*profile.Window) {},
 		"a context": func(w *profile.Window) {
 			w.Contexts = []profile.Context{{Reason: "blocked"}}
 			w.Rows.SetContext(0, 1)
 		},
-		"another origin":      func(w *profile.Window) { w.Origin = profile.OriginPushed },
-		"a peer":              func(w *profile.Window) { w.Rows.SetPeer(0, 1) },
-		"an exemplar":         func(w *profile.Window) { w.Exemplars = []profile.Exemplar{{Trace: "t"}} },
-		"slots of 50 ms":      func(w *profile.Window) { w.Slot = 50 * time.Millisecond },
-		"a level":             func(w *profile.Window) { w.Types[0].Temporality = profile.Level },
-		"a measured variance": func(w *profile.Window) { w.Types[0].Variance = profile.Measured },
+		"another origin":                func(w *profile.Window) { w.Origin = profile.OriginPushed },
+		"a peer":                        func(w *profile.Window) { w.Rows.SetPeer(0, 1) },
+		"an exemplar":                   func(w *profile.Window) { w.Exemplars = []profile.Exemplar{{Trace: "t"}} },
+		"slots of 50 ms":                func(w *profile.Window) { w.Slot = 50 * time.Millisecond },
+		"a level":                       func(w *profile.Window) { w.Types[0].Temporality = profile.Level },
+		"a variance of a later version": func(w *profile.Window) { w.Types[0].Variance = profile.Measured + 1 },
+		"a measured variance":           func(w *profile.Window) { w.Types[0].Variance = profile.Measured },
 		"two types": func(w *profile.Window) {
 			w.Types = append(w.Types, profile.ValueType{Kind: "waits", Unit: "count"})
 			two := profile.Rows{Types: 2}
@@ -59,8 +63,13 @@ func TestForwardsDivided(t *testing.T) {
 		if err := b.Add(sealed); err != nil {
 			t.Fatal(err)
 		}
-		s := newSums([]string{"service"}, nil, nil)
+		s := newSums([]string{"service"}, true, nil, nil)
 		rest, _ := s.add(pushed(b))
+		if forwarded := len(rest.GetWindows()) == 1; forwarded != slices.Contains(always, name) {
+			t.Errorf("%s: forwarded to a server that takes sums: %v", name, forwarded)
+		}
+		s = newSums([]string{"service"}, false, nil, nil)
+		rest, _ = s.add(pushed(b))
 		if forwarded := len(rest.GetWindows()) == 1; forwarded != (name != "nothing") {
 			t.Errorf("%s: forwarded: %v", name, forwarded)
 			continue
@@ -71,6 +80,53 @@ func TestForwardsDivided(t *testing.T) {
 				t.Errorf("%s: the window has changed", name)
 			}
 		}
+	}
+}
+
+// divided is a window of an instance with all that sums keep.
+func divided(instance int, at time.Time) *profile.Window {
+	b := profile.NewBuilder(profile.Head{Task: "t", Target: profile.Labels{"service": "shop", "instance": string(rune('a' + instance))},
+		Start: at, Duration: 10 * time.Second, Slot: 50 * time.Millisecond,
+		Types: []profile.ValueType{{Kind: "off-cpu", Unit: "nanoseconds", Variance: profile.Measured}, {Kind: "waits", Unit: "count"}}})
+	r := rand.New(rand.NewPCG(uint64(instance), 8))
+	for i := range int64(40) {
+		row := profile.Row{Stack: b.Stack([]profile.LocationID{b.Named(profile.Frame{Function: fmt.Sprint("f", r.IntN(3))})}, profile.EndComplete),
+			Context: b.Context(profile.Context{Reason: fmt.Sprint(r.IntN(3))}), Slot: uint32(r.IntN(4)), N: 1, Values: []int64{100 * i, i}, Squares: []float64{float64(i), 0}}
+		if i%2 == 0 {
+			row.Peer = profile.PeerID(row.Stack) + 1
+		}
+		b.Add(row)
+		b.AddExemplar(profile.Exemplar{Trace: fmt.Sprint(instance), Span: fmt.Sprint(i / 2), Stack: row.Stack, Context: row.Context, Time: time.Duration(i + 1)})
+	}
+	return b.Window()
+}
+
+// TestSumsInAnyOrder adds up windows in several orders, and sums of some of them: rows, contexts
+// and exemplars are the same.
+func TestSumsInAnyOrder(t *testing.T) {
+	var pushes []*wire.Batch
+	for i := range 4 {
+		b := wire.NewBatch(func(profile.Hash) bool { return true })
+		if err := b.Add(wire.Seal(divided(i, time.Unix(1_700_000_000, int64(4-i)*100_000_000)), profile.Run{byte(i)})); err != nil {
+			t.Fatal(err)
+		}
+		pushes = append(pushes, b)
+	}
+	what := func(b *wire.Batch) string {
+		r := b.Request()
+		w := r.GetWindows()[0]
+		if len(r.GetWindows()) != 1 || len(w.GetExemplars()) != profile.MaxExemplars || len(w.GetRows().GetSlot()) == 0 || len(w.GetRows().GetPeer()) == 0 {
+			t.Fatalf("%d windows, %d exemplars", len(r.GetWindows()), len(w.GetExemplars()))
+		}
+		return fmt.Sprintf("%x %v %v %v", r.GetStacks(), w.GetRows(), w.GetContexts(), w.GetExemplars())
+	}
+	once := what(added(t, pushes...))
+	if got := what(added(t, added(t, pushes[2], pushes[0]), pushes[3], added(t, pushes[1]))); got != once {
+		t.Errorf("sums of sums are\n%s\nwant\n%s", got, once)
+	}
+	slices.Reverse(pushes)
+	if got := what(added(t, pushes...)); got != once {
+		t.Errorf("in the other order it is\n%s\nwant\n%s", got, once)
 	}
 }
 
@@ -90,7 +146,7 @@ func TestSentAgain(t *testing.T) {
 		return b
 	}
 	sumOf := func(pushes ...*wire.Batch) (samples int64, left int) {
-		s := newSums([]string{"service"}, nil, nil)
+		s := newSums([]string{"service"}, true, nil, nil)
 		for _, b := range pushes {
 			rest, _ := s.add(pushed(b))
 			left += len(rest.GetWindows())
@@ -123,7 +179,7 @@ func TestSentAgain(t *testing.T) {
 // added adds up windows, as a relay sends them on.
 func added(t *testing.T, pushes ...*wire.Batch) *wire.Batch {
 	t.Helper()
-	s := newSums([]string{"service"}, nil, nil)
+	s := newSums([]string{"service"}, true, nil, nil)
 	for _, b := range pushes {
 		if rest, _ := s.add(pushed(b)); len(rest.GetWindows()) > 0 {
 			t.Fatalf("%d windows are not added up", len(rest.GetWindows()))
@@ -147,7 +203,7 @@ func TestSumsOfKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := newSums([]string{"service"}, nil, nil)
+	s := newSums([]string{"service"}, true, nil, nil)
 	rest, _ := s.add(pushed(b))
 	request, _, _ := s.request()
 	if n := len(rest.GetWindows()) + len(request.GetWindows()); n != 2 {
@@ -216,7 +272,7 @@ func TestSumsOfClocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := newSums([]string{"service"}, nil, nil)
+	s := newSums([]string{"service"}, true, nil, nil)
 	rest, _ := s.add(pushed(b))
 	request, _, _ := s.request()
 	if len(rest.GetWindows()) != 0 || len(request.GetWindows()) != 1 || len(request.GetWindows()[0].GetContains()) != 2 {

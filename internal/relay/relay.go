@@ -62,6 +62,7 @@ type Relay struct {
 	held     int
 	standing *atysv1.Standing // nil: the server has not told
 	compared comparison
+	divided  bool // the server takes sums of several types, as far as it has told
 }
 
 // mostKnown is how many stacks the server is remembered to know: those of a few
@@ -137,9 +138,9 @@ func (r *Relay) Push(ctx context.Context, m *atysv1.PushRequest) (*atysv1.PushRe
 		return nil, err
 	}
 	r.mu.Lock()
-	c := r.compared
+	c, divided := r.compared, r.divided
 	r.mu.Unlock()
-	return &atysv1.PushResponse{Unknown: wire.Table(o.unknown), Overlaps: o.overlaps, Refused: o.refused, KeptRecords: o.records.kept, RefusedRecords: o.records.refused, ClockErrorNs: int64(c.uncertain),
+	return &atysv1.PushResponse{TakesDivided: divided, Unknown: wire.Table(o.unknown), Overlaps: o.overlaps, Refused: o.refused, KeptRecords: o.records.kept, RefusedRecords: o.records.refused, ClockErrorNs: int64(c.uncertain),
 		ReceivedUnixNano: c.byServer(received), AnsweredUnixNano: c.byServer(r.now())}, nil
 }
 

@@ -26,19 +26,22 @@ import (
 
 // keeper is a server that keeps windows by their keys, with the stacks they name.
 type keeper struct {
-	mu       sync.Mutex // guards all below
-	known    map[profile.Hash]bool
-	windows  map[string]string
-	requests int
-	nodes    int   // that were explained
-	failing  error // what it answers
-	offset   time.Duration
-	stood    []string // offers that were answered for
-	standing error    // what it says to that
+	mu        sync.Mutex // guards all below
+	known     map[profile.Hash]bool
+	windows   map[string]string
+	contained map[string]int // windows that these contain
+	requests  int
+	nodes     int   // that were explained
+	failing   error // what it answers
+	offset    time.Duration
+	takes     bool     // sums of several types, contexts, peers, exemplars and slots
+	sums      int      // windows that contain others, and have several types
+	stood     []string // offers that were answered for
+	standing  error    // what it says to that
 }
 
 func newKeeper() *keeper {
-	return &keeper{known: map[profile.Hash]bool{}, windows: map[string]string{}}
+	return &keeper{known: map[profile.Hash]bool{}, windows: map[string]string{}, contained: map[string]int{}}
 }
 
 // Push keeps windows as a server does. Runs of another length it refuses, which
@@ -51,10 +54,17 @@ func (k *keeper) Push(_ context.Context, r *atysv1.PushRequest) (*atysv1.PushRes
 		return nil, k.failing
 	}
 	now := time.Now().Add(k.offset).UnixNano()
-	response := &atysv1.PushResponse{ReceivedUnixNano: now, AnsweredUnixNano: now}
+	response := &atysv1.PushResponse{ReceivedUnixNano: now, AnsweredUnixNano: now, TakesDivided: k.takes}
 	hashes, err := wire.CheckPush(r)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	if !k.takes {
+		for _, w := range r.GetWindows() {
+			if len(w.GetContains()) > 0 && len(w.GetTypes())+len(w.GetContexts()) > 1 {
+				return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("a window that contains others has several types"))
+			}
+		}
 	}
 	forest, err := wire.Learn(r.GetDictionary())
 	if err != nil {
@@ -73,10 +83,13 @@ func (k *keeper) Push(_ context.Context, r *atysv1.PushRequest) (*atysv1.PushRes
 		if _, _, err := wire.Head(w); err != nil {
 			return nil, connect.NewError(connect.CodeInvalidArgument, err)
 		}
+		if len(w.GetContains()) > 0 && len(w.GetTypes()) > 1 {
+			k.sums++
+		}
 	}
 	for _, w := range r.GetWindows() {
 		key := fmt.Sprint(r.GetSeries()[w.GetSeries()].GetLabels(), w.GetTask(), w.GetStartUnixNano(), w.GetRun())
-		k.windows[key] = shown(w, hashes)
+		k.windows[key], k.contained[key] = shown(w, hashes), len(w.GetContains())
 	}
 	return response, nil
 }

@@ -44,7 +44,7 @@ func (s *intake) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushR
 
 // push stores windows, and returns what was refused of them.
 func (s *intake) push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, leftOut, error) {
-	response := &atysv1.PushResponse{ReceivedUnixNano: s.now().UnixNano()}
+	response := &atysv1.PushResponse{ReceivedUnixNano: s.now().UnixNano(), TakesDivided: true}
 	b, err := batchOf(r)
 	if err != nil {
 		return nil, leftOut{}, connect.NewError(connect.CodeInvalidArgument, err)
@@ -284,8 +284,6 @@ func windowOf(m *atysv1.Window) (w store.Window, err error) {
 	}
 	w.Threads, w.Contexts, w.Exemplars = wire.Threads(m), wire.Contexts(m), wire.Exemplars(m)
 	w.Rows = wire.Rows(m)
-	for _, v := range m.GetRows().GetGroups() {
-		w.Groups = append(w.Groups, v*w.Scales[0])
-	}
+	w.Groups = wire.Groups(m)
 	return w, nil
 }

@@ -58,10 +58,10 @@ type Window struct {
 	Primary   string
 	Exemplars []profile.Exemplar // their stacks index into Batch.Stacks
 	Rows      profile.Rows       // their stacks, and those of peers, index into Batch.Stacks; an engine may round squares by up to a quarter of profile.Alike
-	Groups    []int64            // Groups values for each row: by replicate group, where several series were merged
+	Groups    []int64            // Groups values for each of Rows.Values: by replicate group, where several series were merged
 	// A window that a relay merged lists the windows that it contains, all of the same task
 	// and kind. It begins with the first of them, and ends no earlier than the last begins.
-	// It has one value type, groups, and neither threads nor contexts.
+	// It has groups, and neither threads nor levels.
 	Contains []Part
 }
 

@@ -38,6 +38,8 @@ func goldens(t *testing.T) []golden {
 	return []golden{
 		{"push", b.Request()},
 		{"push-added-up", addedUp(labels)},
+		{"push-divided", divided(labels)},
+		{"push-divided-answer", &atysv1.PushResponse{TakesDivided: true}},
 		{"push-rated", rated(labels)},
 		{"push-slotted", slotted(labels)},
 		{"push-records", recorded(labels)},
@@ -68,6 +70,20 @@ func addedUp(labels map[string]string) *atysv1.PushRequest {
 		Rows:     &atysv1.Rows{Stack: []uint32{0}, N: []int64{3}, Value: []int64{7}, Spread: []int64{1}, Groups: []int64{2, 0, 0, 0, 0, 5, 0, 0}},
 		Contains: []*atysv1.Contained{{Series: 1, Run: bytes.Repeat([]byte{1}, 16)}, {Series: 1, Run: bytes.Repeat([]byte{2}, 16), AfterNs: 2_575_581}}}
 	return &atysv1.PushRequest{Stacks: make([]byte, 16), Windows: []*atysv1.Window{w}, Series: []*atysv1.Series{{Labels: map[string]string{"service": "shop"}}, {Labels: labels}}}
+}
+
+// divided is a request as a relay adds up windows of several types, contexts, peers, exemplars and
+// slots.
+func divided(labels map[string]string) *atysv1.PushRequest {
+	r := addedUp(labels)
+	w := r.Windows[0]
+	w.Types = append(w.Types, &atysv1.ValueType{Kind: "waits", Unit: "count", Scale: 1, Variance: uint32(profile.Measured)})
+	w.SlotNs, w.Contexts = 50_000_000, []*atysv1.Context{{Reason: "blocked"}}
+	w.Rows.Value, w.Rows.Groups = append(w.Rows.Value, 3), append(w.Rows.Groups, 1, 0, 0, 0, 0, 2, 0, 0)
+	w.Rows.Context, w.Rows.Peer, w.Rows.Slot, w.Rows.Variance = []uint32{1}, []uint32{1}, []uint32{2}, []float32{4}
+	w.Exemplars = []*atysv1.Exemplar{{Trace: "t", Span: "s", Context: 1, AfterNs: 5, Value: 9}}
+	w.Numbered = numbering(r.Stacks)
+	return r
 }
 
 func aRate() *atysv1.Rate {

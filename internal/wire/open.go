@@ -92,9 +92,13 @@ func checkParts(m *atysv1.Window) error {
 		}
 		return nil
 	}
-	if len(m.GetTypes()) != 1 || len(m.GetThreads())+len(m.GetContexts()) > 0 || len(r.GetGroups()) != replicateGroups*n {
-		return malformed("a window that contains others has %d types, %d threads, %d contexts, %d groups of %d rows",
-			len(m.GetTypes()), len(m.GetThreads()), len(m.GetContexts()), len(r.GetGroups()), n)
+	if types := len(m.GetTypes()); types == 0 || len(m.GetThreads()) > 0 || len(r.GetGroups()) != replicateGroups*types*n {
+		return malformed("a window that contains others has %d types, %d threads, %d groups of %d rows", types, len(m.GetThreads()), len(r.GetGroups()), n)
+	}
+	for _, t := range m.GetTypes() {
+		if t.GetTemporality() != uint32(profile.Delta) {
+			return malformed("a window that contains others has a type, %q, that is no delta", t.GetKind())
+		}
 	}
 	for i, value := range r.GetValue() {
 		for _, v := range r.Groups[i*replicateGroups : (i+1)*replicateGroups] {
@@ -329,6 +333,37 @@ func setVariances(rows *profile.Rows, types []*atysv1.ValueType, column []float3
 		}
 		column = column[rows.Len():]
 	}
+}
+
+// Groups reads the values by replicate group of a window that contains others: for each of the
+// values of Rows, in their order.
+func Groups(m *atysv1.Window) []int64 {
+	column, types := m.GetRows().GetGroups(), len(m.GetTypes())
+	if len(column) == 0 {
+		return nil
+	}
+	n, groups := len(m.GetRows().GetStack()), make([]int64, len(column))
+	for t, typ := range m.GetTypes() {
+		for i := range n {
+			for g, v := range column[(t*n+i)*replicateGroups : (t*n+i+1)*replicateGroups] {
+				groups[(i*types+t)*replicateGroups+g] = v * typ.GetScale()
+			}
+		}
+	}
+	return groups
+}
+
+// SealGroups writes what Groups reads, for values that are multiples of the types' scales.
+func SealGroups(groups []int64, types []*atysv1.ValueType) []int64 {
+	n, column := len(groups)/replicateGroups/len(types), make([]int64, len(groups))
+	for t, typ := range types {
+		for i := range n {
+			for g, v := range groups[(i*len(types)+t)*replicateGroups : (i*len(types)+t+1)*replicateGroups] {
+				column[(t*n+i)*replicateGroups+g] = v / typ.GetScale()
+			}
+		}
+	}
+	return column
 }
 
 // ids converts a column of identifiers; nil if it is empty.

@@ -42,13 +42,7 @@ func Seal(w *profile.Window, run profile.Run) *atysv1.Spooled {
 		m.Types[i].Scale = scaleOf(w.Types[i].Period, w.Rows.Len(), func(row int) int64 { return w.Rows.At(row).Values[i] })
 	}
 	m.Threads = sealThreads(w.Threads)
-	for _, c := range w.Contexts {
-		m.Contexts = append(m.Contexts, &atysv1.Context{Reason: Text(c.Reason), Endpoint: Text(c.Endpoint), Interval: Text(c.Interval), Labels: Text(c.Labels)})
-	}
-	for _, e := range w.Exemplars {
-		m.Exemplars = append(m.Exemplars, &atysv1.Exemplar{Trace: FitLabel(e.Trace), Span: FitLabel(e.Span), Stack: uint32(e.Stack),
-			Thread: uint32(e.Thread), Context: uint32(e.Context), AfterNs: int64(e.Time), Value: e.Value})
-	}
+	m.Contexts, m.Exemplars = SealContexts(w.Contexts), SealExemplars(w.Exemplars)
 	m.Rows = SealRows(&w.Rows, m.Types)
 	return &atysv1.Spooled{Window: m, Series: sealSeries(w.Target), Stacks: Table(hashes), Dictionary: d.bytes()}
 }
@@ -186,6 +180,23 @@ func variances(rows *profile.Rows, types []*atysv1.ValueType) (column []float32)
 		}
 	}
 	return orNone(column)
+}
+
+// SealContexts is the inverse of Contexts.
+func SealContexts(contexts []profile.Context) (sealed []*atysv1.Context) {
+	for _, c := range contexts {
+		sealed = append(sealed, &atysv1.Context{Reason: Text(c.Reason), Endpoint: Text(c.Endpoint), Interval: Text(c.Interval), Labels: Text(c.Labels)})
+	}
+	return sealed
+}
+
+// SealExemplars is the inverse of Exemplars.
+func SealExemplars(exemplars []profile.Exemplar) (sealed []*atysv1.Exemplar) {
+	for _, e := range exemplars {
+		sealed = append(sealed, &atysv1.Exemplar{Trace: FitLabel(e.Trace), Span: FitLabel(e.Span), Stack: uint32(e.Stack),
+			Thread: uint32(e.Thread), Context: uint32(e.Context), AfterNs: int64(e.Time), Value: e.Value})
+	}
+	return sealed
 }
 
 // numbers converts a column of identifiers.

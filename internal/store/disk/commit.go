@@ -93,9 +93,9 @@ func checkWindow(w *store.Window, level store.Level) error {
 	if at := w.Head.Start; at.Before(firstStart) || at.After(lastStart) {
 		return fmt.Errorf("it begins at %v", at)
 	}
-	grouped := len(w.Groups) == store.Groups*w.Rows.Len()
-	if len(w.Contains) > 0 && (level != store.Raw || len(w.Scales) != 1 || !grouped || w.Of != len(w.Contains)) {
-		return errors.New("it contains others, and has no groups, or several types, or is of more")
+	grouped := len(w.Groups) == store.Groups*len(w.Rows.Values)
+	if len(w.Contains) > 0 && (level != store.Raw || !grouped || w.Of != len(w.Contains)) {
+		return errors.New("it contains others, and has no groups, or is of more")
 	}
 	for _, p := range w.Contains {
 		if p.After < 0 || p.After > w.Head.Duration || w.Head.Start.Add(p.After).After(lastStart) {

@@ -139,9 +139,9 @@ func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
 		if m.several {
 			c.kinds.Add(kind, sum)
 		}
-		if e.window.Groups != nil && at == 0 {
+		if e.window.Groups != nil {
 			for g := range s.Groups {
-				s.Groups[g] += e.window.Groups[i*store.Groups+g]
+				s.Groups[g] += e.window.Groups[(i*len(w.Types)+at)*store.Groups+g]
 			}
 		} else {
 			s.Groups[group] += sum.Value

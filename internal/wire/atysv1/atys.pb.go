@@ -134,8 +134,12 @@ type PushResponse struct {
 	// them, or the receiver keeps no records: then the sender has to keep them.
 	KeptRecords    uint32           `protobuf:"varint,7,opt,name=kept_records,json=keptRecords,proto3" json:"kept_records,omitempty"`
 	RefusedRecords []*RefusedRecord `protobuf:"bytes,8,rep,name=refused_records,json=refusedRecords,proto3" json:"refused_records,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Windows that contain others may have several types, contexts, peers, exemplars and slots. It is
+	// here, and not in Standing, because relays of earlier versions pass a Standing on as it is, but
+	// answer pushes themselves: so it is set if all receivers up to the server take such windows.
+	TakesDivided  bool `protobuf:"varint,9,opt,name=takes_divided,json=takesDivided,proto3" json:"takes_divided,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PushResponse) Reset() {
@@ -222,6 +226,13 @@ func (x *PushResponse) GetRefusedRecords() []*RefusedRecord {
 		return x.RefusedRecords
 	}
 	return nil
+}
+
+func (x *PushResponse) GetTakesDivided() bool {
+	if x != nil {
+		return x.TakesDivided
+	}
+	return false
 }
 
 // RefusedRecord is a record that never will be kept as it is, such as a malformed one. Whoever
@@ -458,9 +469,9 @@ type Window struct {
 	Threads       []*Thread              `protobuf:"bytes,15,rep,name=threads,proto3" json:"threads,omitempty"`
 	Contexts      []*Context             `protobuf:"bytes,16,rep,name=contexts,proto3" json:"contexts,omitempty"`
 	Rows          *Rows                  `protobuf:"bytes,17,opt,name=rows,proto3" json:"rows,omitempty"`
-	// What a relay has added up names the windows that it contains, of the same task,
-	// and begins with the first of them. It has one type, groups, and neither threads
-	// nor contexts.
+	// What a relay has added up names the windows that it contains, of the same task and kinds,
+	// and begins with the first of them. It has groups, and neither threads nor levels. Without
+	// PushResponse.takes_divided, it has one type, and rows with nothing but a stack.
 	Contains  []*Contained `protobuf:"bytes,18,rep,name=contains,proto3" json:"contains,omitempty"`
 	Instances *Instances   `protobuf:"bytes,19,opt,name=instances,proto3" json:"instances,omitempty"` // none: all that were eligible were recorded
 	Cost      *Cost        `protobuf:"bytes,21,opt,name=cost,proto3" json:"cost,omitempty"`
@@ -1589,7 +1600,7 @@ type Rows struct {
 	// scales: the measured variance or, as in spread, by how much the sum of squared weights is
 	// above value * value / n.
 	Variance      []float32 `protobuf:"fixed32,10,rep,packed,name=variance,proto3" json:"variance,omitempty"`
-	Groups        []int64   `protobuf:"zigzag64,8,rep,packed,name=groups,proto3" json:"groups,omitempty"` // 8 a row: the value by replicate group, of windows that contain others
+	Groups        []int64   `protobuf:"zigzag64,8,rep,packed,name=groups,proto3" json:"groups,omitempty"` // 8 for each of value: by replicate group, of windows that contain others
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7099,7 +7110,7 @@ const file_atys_proto_rawDesc = "" +
 	"\n" +
 	"if_unknown\x18\x05 \x01(\bR\tifUnknown\x12\x16\n" +
 	"\x06partly\x18\x06 \x01(\bR\x06partly\x12)\n" +
-	"\arecords\x18\a \x03(\v2\x0f.atys.v1.RecordR\arecords\"\xe8\x02\n" +
+	"\arecords\x18\a \x03(\v2\x0f.atys.v1.RecordR\arecords\"\x8d\x03\n" +
 	"\fPushResponse\x12\x18\n" +
 	"\aunknown\x18\x01 \x01(\fR\aunknown\x12,\n" +
 	"\x12received_unix_nano\x18\x02 \x01(\x10R\x10receivedUnixNano\x12,\n" +
@@ -7108,7 +7119,8 @@ const file_atys_proto_rawDesc = "" +
 	"\x0eclock_error_ns\x18\x04 \x01(\x03R\fclockErrorNs\x12*\n" +
 	"\arefused\x18\x06 \x03(\v2\x10.atys.v1.RefusedR\arefused\x12!\n" +
 	"\fkept_records\x18\a \x01(\rR\vkeptRecords\x12?\n" +
-	"\x0frefused_records\x18\b \x03(\v2\x16.atys.v1.RefusedRecordR\x0erefusedRecords\"9\n" +
+	"\x0frefused_records\x18\b \x03(\v2\x16.atys.v1.RefusedRecordR\x0erefusedRecords\x12#\n" +
+	"\rtakes_divided\x18\t \x01(\bR\ftakesDivided\"9\n" +
 	"\rRefusedRecord\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\rR\x06record\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\"I\n" +

@@ -100,7 +100,7 @@ func (c *Columns) tables(r *windowReader, want Parts, size int) bool {
 	return ok && !r.Bad
 }
 
-// optional reads the columns that a window may have. Groups are of the first type alone.
+// optional reads the columns that a window may have.
 func (c *Columns) optional(r *windowReader, has uint64, at, size int) {
 	rows := len(c.Leaves)
 	c.Groups, c.Variance = nil, nil
@@ -124,14 +124,16 @@ func (c *Columns) optional(r *windowReader, has uint64, at, size int) {
 	c.Slot = readOptional(r, c.Slot, has&hasSlot != 0, rows)
 	c.Peer = readOptional(r, c.Peer, has&hasPeer != 0, rows)
 	r.Bad = r.Bad || !Within(c.Peer, size)
-	if has&hasGroups != 0 {
-		if at != 0 {
-			r.Bad = true // above the raw level there is one type
-			return
+	for t := range c.types {
+		switch {
+		case has&hasGroups == 0:
+		case t == at:
+			c.groupsRoom = resize(c.groupsRoom, rows*store.Groups)
+			c.Groups = c.groupsRoom
+			r.groups(c.Groups, c.Value, c.room)
+		default:
+			r.skipGroups(rows)
 		}
-		c.groupsRoom = resize(c.groupsRoom, rows*store.Groups)
-		c.Groups = c.groupsRoom
-		r.groups(c.Groups, c.Value, c.room)
 	}
 	c.of, c.Minutes, c.Primary = r.facts(&c.Head, has)
 	r.descriptions(has, c.types, true)

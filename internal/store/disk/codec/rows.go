@@ -75,8 +75,10 @@ func (w *Writer) rows(of *store.Window, l Leaves) {
 	writeNumbers(w, room, rows.Context, order)
 	writeNumbers(w, room, rows.Slot, order)
 	writeNumbers(w, room, l.Peers, order)
-	if of.Groups != nil {
-		w.groups(room, of, order)
+	for t := range types {
+		if of.Groups != nil {
+			w.groups(room, of, t, order)
+		}
 	}
 	w.facts(of)
 }
@@ -290,25 +292,27 @@ func zigzag(v int64) uint64 { return uint64(v<<1 ^ v>>63) }
 
 func unzigzag(v int64) int64 { return int64(uint64(v)>>1) ^ -(v & 1) }
 
-// groups writes which groups have values, and for each of these but the last a
+// groups writes which groups have values of a type, and for each of these but the last a
 // column: by how much it has more than its share of what the row has left.
-func (w *Writer) groups(room []uint64, of *store.Window, order []int) {
-	scale := max(of.Scales[0], 1)
+func (w *Writer) groups(room []uint64, of *store.Window, t int, order []int) {
+	scale, types := max(of.Scales[t], 1), of.Rows.Types
 	which := byte(0)
-	for i, v := range of.Groups {
-		if v != 0 {
-			which |= 1 << (i % store.Groups)
+	for _, at := range order {
+		for g, v := range of.Groups[(at*types+t)*store.Groups : (at*types+t+1)*store.Groups] {
+			if v != 0 {
+				which |= 1 << g
+			}
 		}
 	}
 	*w = append(*w, which)
 	left := make([]int64, len(order))
 	for _, at := range order {
-		left[at] = of.Rows.Values[at*of.Rows.Types] / scale
+		left[at] = of.Rows.Values[at*types+t] / scale
 	}
 	for ; which&(which-1) != 0; which &= which - 1 {
 		g, groups := bits.TrailingZeros8(which), int64(bits.OnesCount8(which))
 		for i, at := range order {
-			v := of.Groups[at*store.Groups+g] / scale
+			v := of.Groups[(at*types+t)*store.Groups+g] / scale
 			room[i] = zigzag(v - left[at]/groups)
 			left[at] -= v
 		}
@@ -335,6 +339,13 @@ func (r *windowReader) groups(out, values, room []int64) {
 		for i, v := range left {
 			out[i*store.Groups+bits.TrailingZeros8(which)] = v
 		}
+	}
+}
+
+// skipGroups leaves the groups of a type out.
+func (r *windowReader) skipGroups(rows int) {
+	for which := r.Bytes(1)[0]; which&(which-1) != 0; which &= which - 1 {
+		r.skip(rows)
 	}
 }
 
@@ -435,10 +446,13 @@ func (r *windowReader) rows(w *store.Window) {
 	rows.Slot = readNumbers[uint32](r, has&hasSlot != 0, n)
 	rows.Peer = readNumbers[profile.PeerID](r, has&hasPeer != 0, n)
 	if has&hasGroups != 0 {
-		w.Groups = make([]int64, n*store.Groups)
-		r.groups(w.Groups, values[:n], room)
-		for i := range w.Groups {
-			w.Groups[i] *= w.Scales[0]
+		w.Groups = make([]int64, n*types*store.Groups)
+		ofType := make([]int64, n*store.Groups)
+		for t, scale := range w.Scales {
+			r.groups(ofType, values[t*n:(t+1)*n], room)
+			for i, v := range ofType {
+				w.Groups[(i/store.Groups*types+t)*store.Groups+i%store.Groups] = v * scale
+			}
 		}
 	}
 	w.Of, w.Minutes, w.Primary = r.facts(&w.Head, has)

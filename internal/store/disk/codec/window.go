@@ -19,7 +19,7 @@ import (
 //	          leaf less that of the row before | n | values of each type, less what
 //	          as many samples have on average | those of the following that there are:
 //	          variance of the first type | of each later type | thread | context | slot |
-//	          peer, a leaf plus one | groups; of how many windows, but of one as it was
+//	          peer, a leaf plus one | groups of each type; of how many windows, but of one as it was
 //	          cut, and of none (rollup.go); how many instances were recorded of how many;
 //	          how often was sampled, and why; how long slots are; minutes of a level; primary kind
 //	head      duration, design, exact, idle, watched, clock, losses, comments, cost

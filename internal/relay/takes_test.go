@@ -1,0 +1,98 @@
+package relay
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/wire"
+	"atys.dev/atys/internal/wire/atysv1"
+)
+
+// earlier is a relay of the version before sums could have several types.
+type earlier struct{ Upstream }
+
+func (e earlier) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
+	before := newKeeper()
+	for _, w := range r.GetWindows() {
+		if len(w.GetContains()) > 0 && len(w.GetTypes())+len(w.GetContexts()) > 1 {
+			return before.Push(ctx, r) // it refuses
+		}
+	}
+	response, err := e.Upstream.Push(ctx, r)
+	if response != nil {
+		response.TakesDivided = false // it passes nothing on that it does not know
+	}
+	return response, err
+}
+
+// TestTakesDivided has relays stand before servers and relays of this version and of an earlier
+// one, some of which become earlier ones: what all take is added up, and nothing is refused.
+func TestTakesDivided(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes, becomes bool // the server, before and after some windows
+		between        func(Upstream) Upstream
+		adds           bool // in the end
+	}{
+		"a server":                  {true, true, nil, true},
+		"an earlier server":         {false, false, nil, false},
+		"a server that is upgraded": {false, true, nil, true},
+		"one that is downgraded":    {true, false, nil, false},
+		"behind a relay":            {true, true, func(u Upstream) Upstream { return relayed{beganAs(t, adding(u))} }, true},
+		"downgraded behind a relay": {true, false, func(u Upstream) Upstream { return relayed{beganAs(t, adding(u))} }, false},
+		"behind one that forwards":  {true, true, func(u Upstream) Upstream { return relayed{began(t, u)} }, true},
+		"behind an earlier relay":   {true, true, func(u Upstream) Upstream { return earlier{u} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newKeeper()
+			server.takes = test.takes
+			var to Upstream = server
+			if test.between != nil {
+				to = test.between(to)
+			}
+			r := beganAs(t, adding(to))
+			at := time.Unix(1_700_000_000, 0)
+			send := func(seconds ...int) {
+				var windows []*atysv1.Spooled
+				for _, second := range seconds {
+					for instance := range 3 {
+						windows = append(windows, wire.Seal(divided(instance, at.Add(time.Duration(second)*time.Second)), profile.Run{byte(instance)}))
+					}
+				}
+				shipAll(t, r, false, windows)
+			}
+			send(0)
+			send(10)
+			server.mu.Lock()
+			server.takes = test.becomes
+			server.mu.Unlock()
+			send(20)
+			server.mu.Lock()
+			server.sums = 0
+			server.mu.Unlock()
+			send(30)
+			if adds := server.sums > 0; adds != test.adds {
+				t.Errorf("sums go on: %v", adds)
+			}
+			if contained := containedIn(server); contained != 12 {
+				t.Errorf("%d windows are kept, want 12", contained)
+			}
+		})
+	}
+}
+
+// adding is a relay that adds up.
+func adding(to Upstream) Options {
+	return Options{Upstream: to, Gather: 20 * time.Millisecond, Keep: []string{"service"}}
+}
+
+// containedIn counts the windows that a keeper has, by themselves or in sums.
+func containedIn(k *keeper) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, contained := range k.contained {
+		n += max(contained, 1)
+	}
+	return n
+}
