@@ -59,6 +59,7 @@ type level []string
 // fleet is a server with relays before it, the farthest first.
 type fleet struct {
 	store  store.Store
+	server *server.Server
 	levels []intake // the server is the last
 }
 
@@ -87,7 +88,7 @@ func start(t *testing.T, kept store.Store, seed uint64, levels ...level) *fleet 
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	f.levels = []intake{s}
+	f.server, f.levels = s, []intake{s}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	t.Cleanup(func() {

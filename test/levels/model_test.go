@@ -134,7 +134,7 @@ func (m *model) cover(o *observed) {
 }
 
 func (m *model) covering(o *observed, kind string, minute int64) covering {
-	return covering{o.Target.String(), o.Task, kind, m.stepOf(o), minute}
+	return covering{o.series, o.Task, kind, m.stepOf(o), minute}
 }
 
 // stepOf returns the start of the step that the middle of a window is in.
@@ -186,11 +186,10 @@ func (m *model) add(o *observed) {
 			if !m.ask.where.Matches(store.ContextLabels(o.Context(row.Context))) {
 				continue
 			}
-			c, stack := m.column(o, row, t.Kind), strings.Join(stackOf(o.Window, row.Stack), ";")
+			c, stack := m.column(o, row, t.Kind), o.stacks[row.Stack]
 			s := sum{n: row.N, value: weight * float64(row.Values[i]), squares: weight * weight * row.Squares[i]}
-			of := store.Group(o.Target)
-			at(c.sums, stack).add(s, of)
-			at(c.kinds, t.Kind).add(s, of)
+			at(c.sums, stack).add(s, o.group)
+			at(c.kinds, t.Kind).add(s, o.group)
 			c.instances[store.Instance(o.Target)] += s.value
 			c.seen[o] = true
 			c.pruned = c.pruned || o.Target[store.ServiceLabel] == pruned

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -16,6 +17,9 @@ type observed struct {
 	*profile.Window                 // its times are those of the server's clock
 	sent            *profile.Window // pruned, if that was asked for, and by the agent's clock
 	run             profile.Run
+	series          string   // its labels
+	stacks          []string // see stackOf
+	group           int      // of its series
 }
 
 // pruned is the service whose threads agents prune.
@@ -78,6 +82,10 @@ func newWorld(seed uint64) *world {
 	w := &world{crowded: r.IntN(4) == 0}
 	for _, service := range []string{"shop", "cart", pruned, ""} {
 		few := instruments[r.IntN(2):]
+		usual := map[string]schedule{}
+		for _, in := range few {
+			usual[in.task] = randomSchedule(r, in)
+		}
 		for instance := range 1 + r.IntN(4) {
 			labels := profile.Labels{"instance": fmt.Sprint("i", instance), "zone": fmt.Sprint("z", instance/2)}
 			if labels[store.ServiceLabel] = service; service == "" {
@@ -92,7 +100,11 @@ func newWorld(seed uint64) *world {
 			}
 			for i, in := range few {
 				if i == 0 || r.IntN(2) == 0 {
-					w.series(r, in, labels, ahead)
+					when := usual[in.task]
+					if r.IntN(4) == 0 {
+						when = randomSchedule(r, in)
+					}
+					w.series(r, in, labels, when, ahead)
 				}
 			}
 		}
@@ -100,11 +112,19 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
+// schedule says when the windows of a series are cut.
+type schedule struct {
+	at           time.Time
+	length, slot time.Duration
+}
+
+func randomSchedule(r *rand.Rand, in instrument) schedule {
+	return schedule{begin.Add(pick(r, 0, 580*time.Second, 580*time.Second, 12*time.Minute)), pick(r, in.lengths...), pick(r, in.slots...)}
+}
+
 // series adds the windows of one series that follow each other.
-func (w *world) series(r *rand.Rand, in instrument, labels profile.Labels, ahead time.Duration) {
-	length := pick(r, in.lengths...)
-	at := begin.Add(pick(r, 0, 580*time.Second, 580*time.Second, 12*time.Minute))
-	slot := pick(r, in.slots...)
+func (w *world) series(r *rand.Rand, in instrument, labels profile.Labels, when schedule, ahead time.Duration) {
+	at, length, slot := when.at, when.length, when.slot
 	for range 2 + r.IntN(5) {
 		late := time.Duration(r.IntN(20_000_000))
 		if r.IntN(12) == 0 {
@@ -117,6 +137,10 @@ func (w *world) series(r *rand.Rand, in instrument, labels profile.Labels, ahead
 		randomTotals(r, &h)
 		o := observed{Window: w.sample(r, in, h), run: profile.Run{byte(r.IntN(2)), 7}}
 		o.sent = shipped(o.Window, ahead)
+		o.series, o.group = labels.String(), store.Group(labels)
+		for id := range o.Stacks {
+			o.stacks = append(o.stacks, strings.Join(stackOf(o.Window, profile.StackID(id)), ";"))
+		}
 		w.windows = append(w.windows, o)
 		if at = at.Add(length); r.IntN(8) == 0 {
 			at = at.Add(length)
