@@ -24,6 +24,16 @@ func Refine(rules []refine.Rule, frames []profile.Frame, c profile.Context) prof
 	return refine.Context(rules, frames, c)
 }
 
+// AddFolded counts samples of a rolled-up window whose contexts are not told apart. Of levels only
+// their number: values are sums over minutes.
+func (w *Window) AddFolded(s profile.Sum) {
+	l := profile.Loss{Reason: profile.LossContexts, N: s.N, Value: s.Value}
+	if w.Minutes != nil {
+		l.Value = 0
+	}
+	w.Head.AddLoss(l)
+}
+
 // CompareContexts orders contexts.
 func CompareContexts(a, b profile.Context) int {
 	return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.Interval, b.Interval), cmp.Compare(a.Labels, b.Labels))

@@ -507,7 +507,7 @@ func (r *roller) takeRows() (l codec.Leaves) {
 	l.Rows = r.touched
 	w.Contexts, w.Exemplars, w.Head.Slot = nil, nil, r.divided.slot
 	if folded := r.divided.fold(); folded.N > 0 {
-		w.Head.AddLoss(profile.Loss{Reason: profile.LossContexts, N: folded.N, Value: folded.Value})
+		w.AddFolded(folded)
 	}
 	for key, cell := range r.divided.sorted() {
 		appendRow(cell, profile.Row{Context: key.context, Slot: key.slot, Peer: profile.PeerID(key.peer)})

@@ -99,7 +99,7 @@ func (t *tenant) roll(step store.Step, u key, entries []*entry, rules refine.Rul
 	w.Head.Start, w.Head.Duration, w.Head.Slot = step.Start, min(w.Head.Duration, step.Level.Length()), m.slot
 	out := &entry{key: u, window: w}
 	r := &rolled{merger: m, entry: out, contexts: map[profile.Context]profile.ContextID{}, stacks: map[int]profile.StackID{}}
-	kept := c.fold(&w.Head)
+	kept := c.fold(w)
 	for _, cell := range c.sorted() {
 		sum := c.sums[cell]
 		row := profile.Row{Stack: r.stack(cell.call), Context: r.context(cell.context), Slot: cell.slot, N: sum.N, Values: []int64{sum.Value}, Squares: []float64{sum.Squares}}
@@ -134,7 +134,7 @@ func primary(entries []*entry, kind string) (shared string) {
 }
 
 // fold keeps the contexts with the most value. It returns what a context became.
-func (c *column) fold(h *profile.Head) (kept func(profile.Context) profile.Context) {
+func (c *column) fold(w *store.Window) (kept func(profile.Context) profile.Context) {
 	values := map[profile.Context]int64{}
 	for cell, sum := range c.sums {
 		if cell.context != (profile.Context{}) {
@@ -173,7 +173,7 @@ func (c *column) fold(h *profile.Head) (kept func(profile.Context) profile.Conte
 		}
 	}
 	if moved.N > 0 {
-		h.AddLoss(profile.Loss{Reason: profile.LossContexts, N: moved.N, Value: moved.Value})
+		w.AddFolded(moved)
 	}
 	return kept
 }
