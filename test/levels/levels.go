@@ -1,2 +1,2 @@
-// Package levels asserts that results do not depend on how many relays windows pass, and what these add up.
+// Package levels compares answers with those of a model, however many relays windows pass, and whatever these add up.
 package levels

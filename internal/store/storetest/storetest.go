@@ -1,4 +1,5 @@
-// Package storetest is what every engine behind store.Store must do.
+// Package storetest is what every engine behind store.Store must do. What engines answer to all
+// kinds of questions is compared with a model in test/levels.
 package storetest
 
 import (
@@ -40,11 +41,7 @@ func Run(t *testing.T, e Engine) {
 		"chooses":                        testChooses,
 		"ends a scan":                    testEndsScan,
 		"merges":                         testMerges,
-		"groups":                         testGroups,
 		"groups by thread":               testThreads,
-		"groups by slot":                 testSlots,
-		"groups by kind":                 testByKind,
-		"groups by time":                 testSteps,
 		"chooses kinds":                  testChoosesKinds,
 		"gives heads":                    testHeads,
 		"tells instances apart":          testApart,
@@ -54,14 +51,9 @@ func Run(t *testing.T, e Engine) {
 		"drops days":                     testDrops,
 		"rolls up":                       testRollsUp,
 		"rolls up in order":              testRollsInOrder,
-		"rolls up levels":                testRollsUpLevels,
-		"rolls up what divides rows":     testRollsUpDivided,
 		"averages small levels":          testSmallLevels,
-		"counts heads once":              testHeadsOnce,
 		"keeps origins":                  testOrigin,
-		"groups by context":              testContexts,
 		"refines late":                   testRefines,
-		"bounds contexts":                testBoundsContexts,
 		"keeps what is rolled up":        testKeepsRolled,
 		"many at once":                   testMany,
 		"series have a limit":            testSeriesQuota,
@@ -480,33 +472,6 @@ func testMerges(t *testing.T, b *bench) {
 	}
 	if m := b.merge(t, always(), "nothing", store.Grouping{}); len(m.Columns) != 0 {
 		t.Errorf("%d columns of a kind that nobody measured", len(m.Columns))
-	}
-}
-
-func testGroups(t *testing.T, b *bench) {
-	windows := some(600)
-	b.put(t, windows...)
-	byInstance := store.ByLabel("instance")
-	m := b.merge(t, always(), "cpu", store.Grouping{By: []store.Dimension{byInstance}})
-	if len(m.Columns) != 2 || m.Columns[0].By[0] != "one" || m.Columns[1].By[0] != "two" {
-		t.Fatalf("columns %d", len(m.Columns))
-	}
-	for i := range m.Columns {
-		c := &m.Columns[i]
-		compare(t, m, c, totals("cpu", windows, func(w *profile.Window, _ profile.Row) bool { return w.Target["instance"] == c.By[0] }), true)
-	}
-	m = b.merge(t, always(), "cpu", store.Grouping{By: []store.Dimension{store.ByThread, byInstance}})
-	seen := 0
-	for i := range m.Columns {
-		c := &m.Columns[i]
-		want := totals("cpu", windows, func(w *profile.Window, r profile.Row) bool {
-			return w.Thread(r.Thread).Name == c.By[0] && w.Target["instance"] == c.By[1]
-		})
-		compare(t, m, c, want, true)
-		seen += len(want)
-	}
-	if seen == 0 {
-		t.Error("no column of a thread has a row")
 	}
 }
 

@@ -33,6 +33,15 @@ func kept(seed uint64) (*store.Window, Leaves) {
 		l.Exemplars = append(l.Exemplars, uint32(e.Stack)*1000)
 	}
 	k.Rows = w.Rows
+	if seed%3 == 1 { // several were added up
+		k.Of = 2
+		for i, v := range k.Rows.Values {
+			part := v / 6 * 3
+			k.Groups = append(k.Groups, 0, part, 0, 0, 0, v-part, 0, int64(i%2))
+			k.Groups[len(k.Groups)-1] *= k.Scales[i%2]
+			k.Groups[len(k.Groups)-3] -= k.Groups[len(k.Groups)-1]
+		}
+	}
 	return k, l
 }
 
@@ -85,6 +94,25 @@ func TestWindowsAreWrittenTheSame(t *testing.T) {
 		w, ok := DecodeWindow(data)
 		if !ok {
 			t.Fatalf("seed %d: not read", seed)
+		}
+		for i, v := range w.Rows.Values {
+			for g := range len(w.Groups) / len(w.Rows.Values) {
+				v -= w.Groups[i*store.Groups+g]
+			}
+			if w.Groups != nil && v != 0 || (w.Groups == nil) != (k.Groups == nil) {
+				t.Fatalf("seed %d: the groups of value %d lack %d", seed, i, v)
+			}
+		}
+		for at, ty := range w.Head.Types {
+			var c Columns
+			if !c.Read(data, ty.Kind, 1<<32, Parts{}) {
+				t.Fatalf("seed %d: %s is not read", seed, ty.Kind)
+			}
+			for i, v := range c.Groups {
+				if want := w.Groups[(i/store.Groups*2+at)*store.Groups+i%store.Groups]; v*c.Scale != want {
+					t.Fatalf("seed %d: group %d of %s has %d, want %d", seed, i, ty.Kind, v*c.Scale, want)
+				}
+			}
 		}
 		if again := EncodeWindow(&w, leavesOf(&w)); !bytes.Equal(data, again) {
 			t.Errorf("seed %d: %d bytes, written again %d others", seed, len(data), len(again))
