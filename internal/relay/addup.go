@@ -27,8 +27,8 @@ type part struct {
 type sum struct {
 	labels    profile.Labels
 	head      profile.Head
-	scales    []int64 // of each type
-	cells     map[cellKey]*cell
+	scales    []int64            // of each type
+	cells     map[cellKey][]cell // of each type
 	exemplars []exemplar
 	parts     []part
 	series    []*atysv1.Series // of the parts
@@ -53,10 +53,10 @@ func (k cellKey) compare(o cellKey) int {
 	return cmp.Or(bytes.Compare(k.stack[:], o.stack[:]), store.CompareContexts(k.context, o.context), cmp.Compare(k.slot, o.slot), bytes.Compare(k.peer[:], o.peer[:]))
 }
 
-// cell is what rows of one key add up to.
+// cell is what rows of one key add up to, of one type.
 type cell struct {
-	types  []profile.Sum
-	groups [][store.Groups]int64 // of each type
+	profile.Sum
+	groups [store.Groups]int64
 }
 
 // exemplar is one of a window, with what it refers to.
@@ -201,7 +201,7 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 	key := fmt.Sprint(kept.String(), h.Task, h.Start.Unix(), first.Unix(), h.Slot, h.Design, h.Types)
 	into := s.of[key]
 	if into == nil {
-		into = &sum{labels: kept, head: *h, scales: make([]int64, len(h.Types)), cells: map[cellKey]*cell{}}
+		into = &sum{labels: kept, head: *h, scales: make([]int64, len(h.Types)), cells: map[cellKey][]cell{}}
 		s.of[key] = into
 		s.keys = append(s.keys, key)
 	} else {
@@ -225,19 +225,20 @@ func (s *sum) add(w *atysv1.Window, h *profile.Head, hashes []profile.Hash, grou
 		if h.Slot > 0 && row.Slot > 0 {
 			key.slot = h.SlotStart(row.Slot).UnixNano()
 		}
-		c := s.cells[key]
-		if c == nil {
-			c = &cell{make([]profile.Sum, rows.Types), make([][store.Groups]int64, rows.Types)}
-			s.cells[key] = c
+		cells := s.cells[key]
+		if cells == nil {
+			cells = make([]cell, rows.Types)
+			s.cells[key] = cells
 		}
-		for t := range c.types {
-			c.types[t].Add(h.Types[t].Variance.Known(row.Sum(t)))
+		for t := range cells {
+			c := &cells[t]
+			c.Add(h.Types[t].Variance.Known(row.Sum(t)))
 			if groups == nil {
-				c.groups[t][group] += row.Values[t]
+				c.groups[group] += row.Values[t]
 				continue
 			}
 			for g, v := range groups[(i*rows.Types+t)*store.Groups : (i*rows.Types+t+1)*store.Groups] {
-				c.groups[t][g] += v
+				c.groups[g] += v
 			}
 		}
 	}
@@ -293,17 +294,17 @@ func (s *sum) fill(w *atysv1.Window, number func(profile.Hash) profile.StackID) 
 		w.Types[t].Scale = s.scales[t]
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(s.cells), cellKey.compare) {
-		c := s.cells[key]
-		row := profile.Row{Stack: number(key.stack), Context: contexts.id(key.context), N: c.types[0].N}
+		cells := s.cells[key]
+		row := profile.Row{Stack: number(key.stack), Context: contexts.id(key.context), N: cells[0].N}
 		if key.peer != (profile.Hash{}) {
 			row.Peer = profile.PeerID(number(key.peer)) + 1
 		}
 		if key.slot != 0 {
 			row.Slot = uint32((key.slot-s.head.SlotStart(1).UnixNano())/int64(s.head.Slot)) + 1
 		}
-		for t := range c.types {
-			row.Values, row.Squares = append(row.Values, c.types[t].Value), append(row.Squares, c.types[t].Squares)
-			groups = append(groups, c.groups[t][:]...)
+		for t := range cells {
+			row.Values, row.Squares = append(row.Values, cells[t].Value), append(row.Squares, cells[t].Squares)
+			groups = append(groups, cells[t].groups[:]...)
 		}
 		rows.Append(row)
 	}

@@ -185,9 +185,11 @@ func (a *ask) readsContexts() bool {
 	return len(a.where) > 0 || slices.ContainsFunc(a.by, func(d store.Dimension) bool { _, ok := d.Context(); return ok })
 }
 
-func (a *ask) divides() bool {
-	return a.has(store.ByKind) || a.has(store.ByThread) || a.has(store.BySlot) || a.readsContexts()
+func (a *ask) dividesRows() bool {
+	return a.has(store.ByThread) || a.has(store.BySlot) || a.readsContexts()
 }
+
+func (a *ask) divides() bool { return a.has(store.ByKind) || a.dividesRows() }
 
 // chooses reports whether the question is about a window.
 func (a *ask) chooses(o *observed) bool {

@@ -28,7 +28,7 @@ type column struct {
 	sums      map[string]*sum // by stack
 	kinds     map[string]*sum
 	instances map[string]float64
-	seen      map[*observed]bool // windows that have rows or threads of it
+	seen      map[*observed]bool // windows that have rows or threads of it, or might have
 	pruned    bool               // agents have pruned some of these
 	levels    bool
 }
@@ -180,6 +180,9 @@ func (m *model) add(o *observed) {
 	for i, t := range o.Types {
 		if !slices.Contains(m.ask.kinds, t.Kind) {
 			continue
+		}
+		if !m.ask.dividesRows() {
+			m.column(o, profile.Row{}, t.Kind).seen[o] = true
 		}
 		weight := m.weight(o, t)
 		for _, row := range o.Rows.All() {

@@ -174,7 +174,7 @@ func shipped(w *profile.Window, ahead time.Duration) *profile.Window {
 // sample fills a window.
 func (w *world) sample(r *rand.Rand, in instrument, h profile.Head) *profile.Window {
 	b := profile.NewBuilder(h)
-	rows := 1 + r.IntN(15)
+	rows := r.IntN(16)
 	if h.Target[store.ServiceLabel] == pruned {
 		rows *= 5
 	}
@@ -201,6 +201,9 @@ func (w *world) sample(r *rand.Rand, in instrument, h profile.Head) *profile.Win
 			b.AddExemplar(profile.Exemplar{Trace: fmt.Sprint("t", r.IntN(1000)), Span: fmt.Sprint(r.Uint64()), Stack: row.Stack, Thread: row.Thread,
 				Context: row.Context, Time: time.Duration(r.Int64N(int64(h.Duration))), Value: row.Values[0]})
 		}
+	}
+	if r.IntN(4) == 0 {
+		b.Thread(profile.Thread{PID: 7, TID: 200, Name: "idle", Exact: profile.Exact{CPU: 5, Source: "schedstat"}})
 	}
 	return b.Window()
 }
