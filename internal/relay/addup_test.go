@@ -130,6 +130,26 @@ func TestSumsInAnyOrder(t *testing.T) {
 	}
 }
 
+// TestSumsOfSlots adds up windows whose first slots are of one second: of another window of the same
+// second, which is cut late, the first slot is of the next one, where another period may begin.
+func TestSumsOfSlots(t *testing.T) {
+	var pushes []*wire.Batch
+	for i, late := range []time.Duration{100 * time.Millisecond, 980 * time.Millisecond, 500 * time.Millisecond} {
+		b := wire.NewBatch(func(profile.Hash) bool { return true })
+		if err := b.Add(wire.Seal(divided(i, time.Unix(1_700_000_000, 0).Add(late)), profile.Run{byte(i)})); err != nil {
+			t.Fatal(err)
+		}
+		pushes = append(pushes, b)
+	}
+	var contained []int
+	for _, w := range added(t, pushes...).Request().GetWindows() {
+		contained = append(contained, len(w.GetContains()))
+	}
+	if !slices.Equal(contained, []int{2, 1}) {
+		t.Errorf("sums contain %d windows, want 2 and 1", contained)
+	}
+}
+
 func pushed(b *wire.Batch) *push { return &push{request: b.Request(), hashes: b.Hashes()} }
 
 // TestSentAgain has windows come twice before they are passed on, by themselves

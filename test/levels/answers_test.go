@@ -311,7 +311,7 @@ func (e *examiner) compare(a *ask, got *store.Merged, want *answer) {
 		if !a.divides() {
 			e.compareTotals(a, key, c, &w.totals)
 		}
-		if a.has(store.ByThread) && !a.readsContexts() && !a.has(store.ByKind) && c.Head.Exact.CPU != w.exact.CPU {
+		if a.has(store.ByThread) && !a.readsContexts() && c.Head.Exact.CPU != w.exact.CPU {
 			e.Fatalf("%v: column %s: threads have used %v, want %v", a, key, c.Head.Exact.CPU, w.exact.CPU)
 		}
 	}

@@ -199,11 +199,25 @@ func (m *model) add(o *observed) {
 			c.levels = c.levels || t.Temporality == profile.Level
 		}
 	}
-	if m.ask.has(store.ByThread) && !m.ask.readsContexts() && !m.ask.has(store.ByKind) {
-		for i, t := range o.Threads {
-			c := m.column(o, profile.Row{Thread: profile.ThreadID(i + 1)}, "")
-			c.exact.Add(t.Exact)
+	m.addThreads(o)
+}
+
+// addThreads adds what threads have used by the kernel's account: once, or for each kind.
+func (m *model) addThreads(o *observed) {
+	if !m.ask.has(store.ByThread) || m.ask.readsContexts() {
+		return
+	}
+	for _, t := range o.Types {
+		if !slices.Contains(m.ask.kinds, t.Kind) {
+			continue
+		}
+		for id, thread := range o.Threads {
+			c := m.column(o, profile.Row{Thread: profile.ThreadID(id + 1)}, t.Kind)
+			c.exact.Add(thread.Exact)
 			c.seen[o] = true
+		}
+		if !m.ask.has(store.ByKind) {
+			return
 		}
 	}
 }
