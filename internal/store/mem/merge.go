@@ -114,6 +114,9 @@ func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
 	weight, minutes := m.weigh(e, w, at)
 	step, by := m.by(w, profile.Row{}, kind)
 	m.observed.Add(&m.grouping, step, by, minutes)
+	if !m.grouping.DividesRows() && (e.window.Groups != nil || e.key.level.Services()) {
+		m.column(step, by).instances = nil
+	}
 	if m.grouping.Divides() {
 		m.addHeads(w, at, windows)
 	}
@@ -122,9 +125,6 @@ func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
 			continue
 		}
 		c := m.column(m.by(w, row, kind))
-		if e.window.Groups != nil || e.key.level.Services() {
-			c.instances = nil
-		}
 		cell := m.key(e, w, i)
 		s := c.sums[cell]
 		if s == nil {
