@@ -148,7 +148,7 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, onl
 		q.countWindows(m.Whole)
 		q.countLosses(m.Whole.Head.Losses)
 	}
-	m.Columns = slices.DeleteFunc(m.Columns, func(c store.Column) bool { return c.Windows == 0 }) // all of it is damaged
+	m.Columns = slices.DeleteFunc(m.Columns, func(c store.Column) bool { return c.Windows == 0 && len(c.Sums) == 0 }) // all of it is damaged
 	return m, nil
 }
 
