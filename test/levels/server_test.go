@@ -177,7 +177,7 @@ func (e *examiner) split(a *ask) {
 	e.Helper()
 	request, by := &atysv1.SplitRequest{Selection: a.message()}, store.Dimension("")
 	switch kind := e.r.IntN(4); {
-	case kind == 0 && !e.crowded:
+	case kind == 0 || kind == 1 && e.crowded:
 		request.Context = pick(e.r, store.ContextParts()...)
 		by = store.ByContext(request.GetContext())
 	case kind == 1 && e.whole:
@@ -195,6 +195,20 @@ func (e *examiner) split(a *ask) {
 	}
 	one := a.only(a.from, a.to, by)
 	want := e.answer(one).columns
+	if request.GetContext() != "" && e.crowded { // roll-ups do not tell all apart
+		var n int64
+		for _, part := range answer.GetParts() {
+			n += part.GetN()
+		}
+		var all sum
+		for _, s := range e.answer(a).all().sums {
+			all.add(*s, 0)
+		}
+		if n != all.n {
+			e.Fatalf("%v: parts have %d samples, want %d", one, n, all.n)
+		}
+		return
+	}
 	for _, part := range answer.GetParts() {
 		key := columnKey("", []string{part.GetBy()})
 		e.comparePoint(one, key, part.GetN(), part.GetValue(), want[key])
@@ -260,7 +274,8 @@ func (e *examiner) series(a *ask) {
 			}
 		}
 	}
-	if request.GetBy() != "" && a.hasLevels() { // lines are means over the minutes of their own windows
+	told := slices.ContainsFunc(answer.GetLines(), func(l *atysv1.SeriesLine) bool { return l.GetOther() })
+	if a.hasLevels() && (request.GetBy() != "" || !told) { // lines are means over the minutes of their own windows; what is less than one is not told
 		return
 	}
 	for at, all := range steps {
