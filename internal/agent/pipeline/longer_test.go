@@ -23,7 +23,7 @@ type shift struct {
 
 func newShift(t *testing.T) *shift {
 	t.Helper()
-	return &shift{works: newWorks(t, Line{}), at: time.Unix(1_800_000_000, 0)}
+	return &shift{works: newWorks(t, Line{}, nil), at: time.Unix(1_800_000_000, 0)}
 }
 
 // cut cuts a window in which services have samples, each of a ns.

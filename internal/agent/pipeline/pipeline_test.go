@@ -214,7 +214,7 @@ func TestNumberReused(t *testing.T) {
 func TestSlowTargets(t *testing.T) {
 	for name, answers := range map[string]bool{"late": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
-			w, released := newWorks(t, Line{}), make(chan struct{})
+			w, released := newWorks(t, Line{}, nil), make(chan struct{})
 			identify := func(threads []profile.Thread) ([]profile.Labels, int) {
 				<-released
 				each := make([]profile.Labels, len(threads))

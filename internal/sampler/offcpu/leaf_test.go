@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"atys.dev/atys/internal/profile"
+	"atys.dev/atys/internal/sampler/table"
 	"atys.dev/atys/internal/symbol"
 )
 
@@ -33,7 +34,7 @@ func TestLeaves(t *testing.T) {
 	}
 	for how, want := range map[string]string{"sleep": "nanosleep", "pingpong": "pipe"} {
 		pid := victim(t, how)
-		o := Options{PIDs: []int{pid}, Kernel: k.Location, KernelName: name, Walks: 5000}
+		o := Options{PIDs: []int{pid}, Naming: table.Naming{Kernel: k.Location}, KernelName: name, Walks: 5000}
 		samplers := []*Sampler{start(t, o), start(t, o)}
 		for _, s := range samplers {
 			cut(t, s, 0)
