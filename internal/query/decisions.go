@@ -60,10 +60,17 @@ func (all decisions) explain(of rated, at time.Time, rate *profile.Rate) {
 	if rate.By != profile.ByServer {
 		return
 	}
-	for _, d := range slices.Backward(all[of]) {
+	known := all[of]
+	until, _ := slices.BinarySearchFunc(known, at, func(d freq.Decided, at time.Time) int {
+		if d.To.After(at) {
+			return 1
+		}
+		return -1
+	})
+	for i := until - 1; i >= 0; i-- {
 		// Instances are sent a decision some time after it: until then an earlier one is in force.
-		same := math.Abs(d.Hertz-rate.Hertz) < 1e-3 && d.Policy == rate.Policy && (rate.Reason == "" || string(d.Reason) == rate.Reason)
-		if same && !d.To.After(at) {
+		d := &known[i]
+		if math.Abs(d.Hertz-rate.Hertz) < 1e-3 && d.Policy == rate.Policy && (rate.Reason == "" || string(d.Reason) == rate.Reason) {
 			rate.Reason, rate.Why = string(d.Reason), d.Why
 			return
 		}

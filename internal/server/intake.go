@@ -278,7 +278,9 @@ func windowOf(m *atysv1.Window) (w store.Window, err error) {
 	if w.Head, w.Run, err = wire.Head(m); err != nil {
 		return w, err
 	}
-	wire.SetRight(&w.Head)
+	if w.Head.Origin == profile.OriginAgent { // a pushed window has the times of its payload, whoever pushes it
+		wire.SetRight(&w.Head)
+	}
 	for _, t := range m.GetTypes() {
 		w.Scales = append(w.Scales, t.GetScale())
 	}

@@ -21,7 +21,7 @@ func foreign(t *testing.T, sender byte, instances ...string) *atysv1.PushRequest
 	b := wire.NewBatch(func(profile.Hash) bool { return false })
 	for _, instance := range instances {
 		w := storetest.Window(uint64(instance[0]), "shop", instance[:1], noon)
-		w.Origin, w.ClockError = profile.OriginPushed, time.Duration(sender)
+		w.Origin, w.ClockError, w.ClockOffset = profile.OriginPushed, time.Duration(sender), time.Duration(sender)*time.Second
 		if strings.HasSuffix(instance, "'") { // another profile of the same time
 			w.Rows.N[0]++
 		}

@@ -117,7 +117,7 @@ func (r *Rates) Note(windows []store.Window) {
 	for i := range windows {
 		w := &windows[i]
 		a, service := r.profiles[w.Head.Task], w.Series[store.ServiceLabel]
-		if a == nil || service == "" || series[i] == nil { // nil: the profile is new
+		if a == nil || service == "" || series[i] == nil || w.Head.Origin != profile.OriginAgent { // nil: the profile is new
 			continue
 		}
 		at := query.IntervalOf(&w.Head, a.window)

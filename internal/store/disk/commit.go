@@ -94,8 +94,12 @@ func checkWindow(w *store.Window, level store.Level) error {
 		return fmt.Errorf("it begins at %v", at)
 	}
 	grouped := len(w.Groups) == store.Groups*len(w.Rows.Values)
+	levels := slices.ContainsFunc(w.Head.Types, func(t profile.ValueType) bool { return t.Temporality == profile.Level })
 	if len(w.Contains) > 0 && (level != store.Raw || !grouped || w.Of != len(w.Contains)) {
 		return errors.New("it contains others, and has no groups, or is of more")
+	}
+	if len(w.Contains) > 0 && levels {
+		return errors.New("it contains others, and has levels")
 	}
 	for _, p := range w.Contains {
 		if p.After < 0 || p.After > w.Head.Duration || w.Head.Start.Add(p.After).After(lastStart) {

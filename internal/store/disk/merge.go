@@ -112,7 +112,9 @@ func (a *adder) addFound(p *part, g *grouped, f *found) error {
 		if w.first {
 			a.summary.Add(g.of.labels, &c.Head)
 		}
-		a.observed.Add(&a.grouping, a.grouping.StepOf(&c.Head), a.by(&w), c.Minutes)
+		if c.Minutes != nil {
+			a.observed.Add(&a.grouping, a.grouping.StepOf(&c.Head), a.by(&w), c.Minutes)
+		}
 		w.of, first = c.Windows(w.level), first && !w.first
 		a.addWindow(&w)
 	}
@@ -150,7 +152,7 @@ func (a *adder) addWindow(w *adding) {
 		s.apart = nil
 	}
 	s.add(c)
-	if w.several {
+	if w.several && len(c.Leaves) > 0 {
 		kind := s.kind(w.kind)
 		for i := range c.Leaves {
 			kind.Add(c.Sum(i))
@@ -479,6 +481,9 @@ func absorb(into *profile.Head, windows int, h *profile.Head, more int) {
 		}
 	case more == 0:
 		losses = h.Losses
+		for _, t := range h.Types { // another kind of the same windows may have been added
+			store.AddType(into, t)
+		}
 	default:
 		store.AbsorbHead(into, h)
 	}

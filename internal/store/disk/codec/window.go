@@ -9,7 +9,7 @@ import (
 
 // A window as it is kept. Its key has its series, start, task and run.
 //
-//	version   5. Version 4 had no peers, no exemplars, no minutes, variances of the first
+//	version   6. Version 5 had groups of the first type only. Version 4 had no peers, no exemplars, no minutes, variances of the first
 //	          type only, types described after the rows, and traces in contexts. Version 3
 //	          did not describe types, its only exact total was CPU time, and a farewell
 //	          was a comment.
@@ -32,7 +32,7 @@ import (
 //
 // A merge reads the first half, and of the head what it adds up.
 const (
-	Version       = 5
+	Version       = 6
 	OldestVersion = 3
 )
 
