@@ -50,6 +50,7 @@ type conductor struct {
 	busy     map[*recording]bool // recordings whose start or cut is under way
 	looking  bool                // what runs is being listed
 	inFlight int                 // windows in the pipeline
+	turns    int                 // of the loop of conduct, so far
 	spooled  spool.ID            // the last bundle
 
 	spending spending
@@ -142,6 +143,7 @@ func (c *conductor) conduct(ctx context.Context, remembered []*task) error {
 			c.keepTime()
 		}
 		edge.Stop()
+		c.turns++
 		c.publish()
 	}
 }

@@ -373,10 +373,12 @@ type fullness struct {
 // check finds out in another goroutine how full the tables of a recording are, if it is time
 // to: a cut of another recording may hold them.
 func (r *recording) check(now time.Time, account *cputime.Account, tell func(fullness)) {
-	if r.instrument.State() != state.Running || r.look.IsZero() || now.Before(r.look) || r.checked != nil {
+	if r.instrument.State() != state.Running || r.look.IsZero() || now.Before(r.look) {
 		return
 	}
-	r.look = r.nextLook(now)
+	if r.look = r.nextLook(now); r.checked != nil { // else keepTime would be due at once, again and again
+		return
+	}
 	s, ended := r.instrument.Relieved(), make(chan struct{})
 	r.checked = ended
 	f := fullness{of: r, cuts: r.cuts}

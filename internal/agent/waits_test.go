@@ -47,8 +47,8 @@ func (c *choked) Full() float64 {
 }
 
 // TestEdgesWaitForNothing has /proc and the sampler's tables answer late: windows are cut at
-// their edges all the same, and nothing of them is lost. If /proc never answers, the agent
-// ends without.
+// their edges all the same, nothing of them is lost, and the goroutine that keeps time does not
+// spin. If /proc never answers, the agent ends without.
 func TestEdgesWaitForNothing(t *testing.T) {
 	for name, answers := range map[string]bool{"late": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
@@ -56,6 +56,7 @@ func TestEdgesWaitForNothing(t *testing.T) {
 			full := &choked{machine: b.machine, released: make(chan struct{})}
 			builtin := spec.Builtin()
 			builtin.Kinds, builtin.Events, builtin.Window = nil, []string{"page-faults"}, 3*time.Millisecond
+			builtin.Frequency = lookSamples / lookLeast.Seconds() // tables are to be checked as often as can be
 			a, err := New(Options{Node: "n", Builtin: builtin, Spool: b.spool, Intake: b.server, Look: 3 * time.Millisecond,
 				Record: func(Wanted) (sampler.Sampler, error) { return full, nil }})
 			if err != nil {
@@ -65,11 +66,11 @@ func TestEdgesWaitForNothing(t *testing.T) {
 			a.census = census
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			ended := make(chan error)
+			ended, began := make(chan error), time.Now()
 			go func() { ended <- a.Run(ctx) }()
 			testwait.Until(t, "all are asked", func() bool { return census.looked.Load() > 0 && census.did.Load() > 0 && full.asked.Load() > 0 })
-			before := b.machine.windows()
-			testwait.Until(t, "windows are cut meanwhile", func() bool { return b.machine.windows() >= before+100 }, func() string { return fmt.Sprint(b.machine.windows()) })
+			before, due := b.machine.windows(), time.Now().Add(5*lookLeast)
+			testwait.Until(t, "windows are cut meanwhile", func() bool { return b.machine.windows() >= before+100 && time.Now().After(due) }, func() string { return fmt.Sprint(b.machine.windows()) })
 			if looked, did, asked := census.looked.Load(), census.did.Load(), full.asked.Load(); looked != 1 || did != 1 || asked != 1 {
 				t.Errorf("asked again while an answer is waited for: what runs %d times, who it was %d times, how full it is %d times", looked, did, asked)
 			}
@@ -80,9 +81,13 @@ func TestEdgesWaitForNothing(t *testing.T) {
 				defer close(census.released)
 			}
 			close(full.released)
+			lasted := time.Since(began)
 			cancel()
 			if err := <-ended; err != nil {
 				t.Error(err)
+			}
+			if most := 5 * (int(b.machine.windows()) + int(lasted/a.options.Look)); a.turns > most {
+				t.Errorf("%d turns of the loop, at most %d are due", a.turns, most)
 			}
 			if got, want := b.server.samples(), b.cut(); got != want || a.pipeline.Merged() == 0 {
 				t.Errorf("%d samples arrived of %d, %d windows were merged", got, want, a.pipeline.Merged())
