@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,6 +97,37 @@ func TestShortLived(t *testing.T) {
 	}
 	if all, brief := c.Of(threads, Commands{}); brief != 0 || all[0]["service"] != "cc1" {
 		t.Errorf("%d of commands where none is asked for", brief)
+	}
+}
+
+// TestKernelThreadsBecomeCommands has a kernel thread run a program that ends at once, as helpers
+// of the kernel do: it is a short-lived command of nothing.
+func TestKernelThreadsBecomeCommands(t *testing.T) {
+	ids := newIdentities("here", nil)
+	ids.fs = proc.FS{Root: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(ids.fs.Root, "7"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	now := fmt.Sprint(int64(wire.SinceBoot().Seconds() * 100))
+	const kernelThread = 0x00200000
+	runs := func(name string, flags, stack int) {
+		t.Helper()
+		fields := fmt.Sprintf("7 (%s) S 2 0 0 0 -1 %d 0 0 0 0 0 0 0 0 20 0 1 0 %s 0 0 0 0 0 %d", name, flags, now, stack)
+		if err := os.WriteFile(filepath.Join(ids.fs.Root, "7", "stat"), []byte(fields+strings.Repeat(" 0", 30)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs("kworker", kernelThread, 0)
+	ids.begin()
+	if got := ids.target(7, "kworker"); got["service"] != "kernel" {
+		t.Fatalf("a kernel thread is %v", got)
+	}
+	runs("modprobe", 0, 4096)
+	ids.known[7].until = time.Time{}
+	ids.begin()
+	ids.target(7, "modprobe")
+	if got := ids.together(7); got["service"] != ShortLived {
+		t.Errorf("as a command it is part of %v", got)
 	}
 }
 

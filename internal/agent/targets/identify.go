@@ -149,7 +149,7 @@ func (ids *identities) check(pid int, process string, least time.Duration) (*ide
 		if age < least {
 			return nil, errYoung
 		}
-		id = &identity{started: stat.Started, program: stat.Stack, age: age, kernel: kernel, labels: ids.service("kernel")}
+		id = &identity{started: stat.Started, program: stat.Stack, age: age, kernel: kernel, labels: ids.service("kernel"), together: ids.service(ShortLived)}
 		if !kernel {
 			id.labels, id.together, _ = ids.look(pid, cmp.Or(process, stat.Comm))
 		}
