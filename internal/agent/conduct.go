@@ -401,7 +401,10 @@ func (c *conductor) delivered(d delivery) {
 	r, t := d.of, d.of.task
 	c.inFlight -= d.Windows
 	r.inFlight -= d.Windows
-	r.open = d.Open
+	wereOpen := open(c.tasks) > 0
+	if r.open = d.Open; wereOpen && open(c.tasks) == 0 { // a kill from now on loses none of them
+		c.life.noteSoon(c.spending.usage, 0)
+	}
 	c.spooled = max(c.spooled, d.Bundle)
 	if t.phase == phaseEnding {
 		t.last = max(t.last, d.Bundle)

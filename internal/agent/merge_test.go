@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"atys.dev/atys/internal/agent/targets"
 	"atys.dev/atys/internal/proc/cputime"
 	"atys.dev/atys/internal/spec"
+	"atys.dev/atys/test/testwait"
 )
 
 // TestFewerWindows has windows of commands and tiny targets take too much: recordings of
@@ -65,18 +67,21 @@ func TestSelectedAreLeft(t *testing.T) {
 }
 
 // TestOpenWindowsAreCounted has windows of tiny targets go on: it is known how many an agent
-// that is killed takes with it.
+// that is killed takes with it, and that these are none as soon as they are spooled.
 func TestOpenWindowsAreCounted(t *testing.T) {
 	s := newSite(t, 10*time.Second)
+	s.life = newLife(filepath.Join(t.TempDir(), "life"), s.log)
 	r := s.sample(t, instance("first"))
 	s.kept(t)
 	s.spending.governor.Long = budget.Longest
 	if s.cutNow(t, r, atEdge); open(s.tasks) != 1 || len(s.kept(t)) != 0 {
 		t.Errorf("%d go on", open(s.tasks))
 	}
+	s.life.note(Usage{}, open(s.tasks))
 	s.end(s.task)
 	s.settle(t)
 	if got := s.kept(t); open(s.tasks) != 0 || len(got) != 1 || got[0] != "first 3 from 1 for 2s" {
 		t.Errorf("at the end %d go on, and %v is kept", open(s.tasks), got)
 	}
+	testwait.Until(t, "it is noted that none goes on", func() bool { return newLife(s.life.name, s.log).before.Open == 0 })
 }
