@@ -147,13 +147,34 @@ func TestCrewLetGo(t *testing.T) {
 	s.task.letGo(&task{limited: true})
 	s.task.chosen = nil
 	r.forget()
-	if kept := r.kept()[0]; kept(instance("first")) || !kept(instance("second")) {
+	if kept := r.kept()[0]; kept.Means(instance("first")) || !kept.Means(instance("second")) {
 		t.Errorf("remembered are %v", r.let)
 	}
 	s.task.limited = false
 	s.task.letGo(&task{limited: true})
-	if s.task.limited = true; !r.kept()[0](instance("third")) || r.kept()[0](profile.Labels{"service": "cart"}) {
+	if s.task.limited = true; !r.kept()[0].Means(instance("third")) || r.kept()[0].Means(profile.Labels{"service": "cart"}) {
 		t.Error("all instances of the service were meant, and nobody else")
+	}
+}
+
+// TestKeptWhileTheSameHolds has cuts share what says which targets are kept, until a task selects
+// others.
+func TestKeptWhileTheSameHolds(t *testing.T) {
+	s := newSite(t, 10*time.Second)
+	r := s.sample(t, instance("first"))
+	before := r.kept()[0]
+	if again := r.kept()[0]; again != before {
+		t.Error("each cut has its own")
+	}
+	s.task.letGo(&task{limited: true})
+	s.task.limited, s.task.chosen = true, map[string]bool{}
+	since := r.kept()[0]
+	if r.letAll.IsZero() || since == before || !since.Means(instance("first")) {
+		t.Error("what was selected in this window is kept")
+	}
+	r.turned = time.Now().Add(time.Second)
+	if r.forget(); r.kept()[0].Means(instance("first")) {
+		t.Error("what was selected in an earlier window is kept")
 	}
 }
 

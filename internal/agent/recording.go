@@ -29,6 +29,7 @@ type recording struct {
 	cuts       int                  // so far
 	checked    chan struct{}        // closed when it is known how full the tables are; nil: nobody has asked
 	let        map[string]time.Time // targets that were chosen once, and until when
+	keeps      *pipeline.Kept       // what kept returned, while that holds; nil: it does not
 	letAll     time.Time            // until when all matching targets were chosen; zero: they are, or never were
 	behind     bool                 // processes have become targets since the last cut
 	caught     time.Time            // when a window was last cut early because of that
@@ -87,7 +88,7 @@ func (c *conductor) start(r *recording) {
 		w.Slot = p.Slot()
 	}
 	r.edge, r.behind = time.Time{}, false
-	r.let, r.letAll = nil, time.Time{}
+	r.let, r.letAll, r.keeps = nil, time.Time{}, nil
 	r.instrument.Begin()
 	c.busy[r] = true
 	go func() {
@@ -268,18 +269,21 @@ func (c *conductor) hand(d cut) {
 // kept returns which targets' samples are kept: those that the task selects, or has
 // selected since the window began. nil: all. It goes on to say so, whatever the task selects
 // later.
-func (r *recording) kept() []pipeline.Kept {
+func (r *recording) kept() []*pipeline.Kept {
 	t, let, letAll := *r.task, maps.Clone(r.let), !r.letAll.IsZero()
 	if t.everything() || t.profile.All() && letAll {
 		return nil
 	}
-	return []pipeline.Kept{func(target profile.Labels) bool {
-		if t.means(target) {
-			return true
-		}
-		_, once := let[target.String()]
-		return (once || letAll) && t.profile.Matches(target)
-	}}
+	if r.keeps == nil {
+		r.keeps = &pipeline.Kept{Means: func(target profile.Labels) bool {
+			if t.means(target) {
+				return true
+			}
+			_, once := let[target.String()]
+			return (once || letAll) && t.profile.Matches(target)
+		}}
+	}
+	return []*pipeline.Kept{r.keeps}
 }
 
 // forget deletes targets that were no longer chosen when the current window began, which may
@@ -288,10 +292,11 @@ func (r *recording) forget() {
 	for key, until := range r.let {
 		if !until.After(r.turned) {
 			delete(r.let, key)
+			r.keeps = nil
 		}
 	}
-	if !r.letAll.After(r.turned) {
-		r.letAll = time.Time{}
+	if !r.letAll.IsZero() && !r.letAll.After(r.turned) {
+		r.letAll, r.keeps = time.Time{}, nil
 	}
 }
 

@@ -124,6 +124,7 @@ func (t *task) unfinished() bool {
 func (t *task) letGo(next *task) {
 	now := time.Now()
 	for _, r := range t.recordings {
+		r.keeps = nil
 		switch {
 		case r.instrument.Sampler() == nil || !next.limited:
 		case !t.limited:

@@ -51,7 +51,8 @@ type longer map[string]*profile.Window
 
 // lengthen returns which of the parts of a window end with it, and how many have few samples.
 // The window of a target that becomes busy ends before that one, so that its windows are as
-// others at once. A target uses nothing in windows that it has no part in.
+// others at once. A target uses nothing in windows that it has no part in, where all targets are
+// kept: see without.
 func (t *longer) lengthen(parts []*profile.Window, extent *profile.Head, long Long, machine profile.Labels) (ended []*profile.Window, tiny int) {
 	if *t == nil {
 		*t = longer{}
@@ -111,11 +112,20 @@ func (t *longer) end(ended []*profile.Window, key string, at time.Time, long Lon
 	return append(ended, w)
 }
 
-// all ends all windows, as long as they are.
-func (t *longer) all() (ended []*profile.Window) {
+// without ends the windows of targets that have none of the parts, as long as they are.
+func (t *longer) without(parts []*profile.Window) (ended []*profile.Window) {
+	has := map[string]bool{}
+	for _, part := range parts {
+		has[part.Target.String()] = true
+	}
 	for _, key := range slices.Sorted(maps.Keys(*t)) {
-		ended = append(ended, (*t)[key])
-		delete(*t, key)
+		if !has[key] {
+			ended = append(ended, (*t)[key])
+			delete(*t, key)
+		}
 	}
 	return ended
 }
+
+// all ends all windows, as long as they are.
+func (t *longer) all() []*profile.Window { return t.without(nil) }

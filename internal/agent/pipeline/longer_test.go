@@ -19,6 +19,7 @@ type shift struct {
 	*works
 	at   time.Time // of the next edge but for what cuts are late by
 	late time.Duration
+	kept []*Kept
 }
 
 func newShift(t *testing.T) *shift {
@@ -42,7 +43,7 @@ func (s *shift) cut(long Long, last bool, late time.Duration, samples map[string
 		}
 	}
 	w := b.Window()
-	s.Add(s.line, &Piece{Cuts: []*Cut{{Window: w, Targets: TargetsOf(w.Threads, targets)}}, Ends: &profile.Head{Cost: profile.Cost{User: 1}}, Last: last, Long: long})
+	s.Add(s.line, &Piece{Cuts: []*Cut{{Window: w, Targets: TargetsOf(w.Threads, targets), Kept: s.kept}}, Ends: &profile.Head{Cost: profile.Cost{User: 1}}, Last: last, Long: long})
 	return start, length
 }
 
@@ -207,22 +208,79 @@ func TestLongAndAsleep(t *testing.T) {
 	}
 }
 
-// TestLateBesideLong has a window with a long part come late: it counts as late as without.
+// TestLateBesideLong has a window with a long part come late, and one that could not be cut: each
+// counts as late as without.
 func TestLateBesideLong(t *testing.T) {
-	s := newShift(t)
-	for i := range 6 {
-		s.cut(Long{Every: every, Times: 6}, false, 0, map[string]int64{"shop": 1})
-		s.arrived(t, i+1)
+	for _, c := range []struct {
+		name  string
+		delay time.Duration
+		fails bool
+		late  bool
+	}{
+		{"in time", 9 * time.Second, false, false},
+		{"late", 11 * time.Second, false, true},
+		{"in time, and the cut fails", 9 * time.Second, true, false},
+		{"late, and the cut fails", 11 * time.Second, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newShift(t)
+			long, now := Long{Every: every, Times: 6}, s.at.Add(time.Minute+c.delay)
+			s.now = func() time.Time { return now }
+			windows := 6
+			for i := range windows {
+				if c.fails && i == windows-1 { // the window that goes on ends where it has begun
+					now := s.at.Add(c.delay)
+					s.now = func() time.Time { return now }
+					s.Add(s.line, &Piece{Ends: &profile.Head{}, Last: true, Long: long})
+				} else {
+					s.cut(long, false, 0, map[string]int64{"shop": 1})
+				}
+				s.arrived(t, i+1)
+			}
+			<-s.Finish(testwait.Longest(t))
+			last, parts := s.delivered[windows-1], s.parts()["shop"]
+			if last.Summary.Length != every || last.Summary.Delay != c.delay || len(parts) != 1 || parts[0].Duration <= every {
+				t.Errorf("%+v, %d parts", last.Summary, len(parts))
+			}
+			var m health.Monitor
+			m.Observe(last.Summary)
+			if found := health.Find(m.Evaluate(now, health.State{}), health.Late); (found != nil) != c.late {
+				t.Errorf("%v", found)
+			}
+		})
 	}
-	<-s.Finish(testwait.Longest(t))
-	last := s.delivered[5]
-	if last.Summary.Length != every || !last.Summary.End.Equal(s.at) || len(s.parts()["shop"]) != 1 || s.parts()["shop"][0].Duration != 6*every {
-		t.Errorf("%+v", last.Summary)
-	}
-	var m health.Monitor
-	m.Observe(last.Summary)
-	if c := m.Evaluate(s.at.Add(last.Summary.Delay), health.State{}); health.Find(c, health.Late) == nil && last.Summary.Delay > every {
-		t.Errorf("%v late: %v", last.Summary.Delay, c)
+}
+
+// TestLongOfSome has a task that selects targets let one go in the middle of a long window: that
+// is no longer than the target was recorded. Windows of others last until the minute ends.
+func TestLongOfSome(t *testing.T) {
+	for name, want := range map[string]string{"all": "[2 at 0 for 60]", "some": "[1 at 0 for 10 1 at 30 for 30]"} {
+		s := newShift(t)
+		if name == "some" {
+			s.kept = []*Kept{{Means: func(l profile.Labels) bool { return l["service"] != "" }}}
+		}
+		began := s.at
+		for i := range 6 {
+			samples := map[string]int64{"other": 1}
+			if i == 0 || i == 3 {
+				samples["shop"] = 1
+			}
+			if i > 3 {
+				samples["shop"] = 0
+			}
+			s.cut(Long{Every: every, Times: 6}, false, 0, samples)
+			s.arrived(t, i+1)
+		}
+		<-s.Finish(testwait.Longest(t))
+		got := map[string][]string{}
+		for service, parts := range s.parts() {
+			for _, p := range parts {
+				got[service] = append(got[service], fmt.Sprintf("%d at %.0f for %.0f", p.N(), p.Start.Sub(began).Seconds(), p.Duration.Seconds()))
+			}
+		}
+		if fmt.Sprint(got["shop"]) != want || fmt.Sprint(got["other"]) != "[6 at 0 for 60]" {
+			t.Errorf("%s are kept: %v, want %s", name, got, want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -26,7 +27,7 @@ type Piece struct {
 type Cut struct {
 	Window  *profile.Window
 	Targets Targets       // of its processes, soon after it was cut; nil: Identify finds them
-	Kept    []Kept        // targets whose samples are kept are kept by one of these; none: all are
+	Kept    []*Kept       // targets whose samples are kept are kept by one of these; none: all are
 	Rates   *Rates        // at which it was sampled; nil: not by time
 	Namer   sampler.Namer // nil: it has its names
 
@@ -37,10 +38,13 @@ type Cut struct {
 	// Apart means that each window of a cut is of a profiler of its own: it covers its own
 	// time, and has lost what its one target has.
 	Apart bool
+
+	unknown bool // its processes could not be identified: Targets knows them by their names
 }
 
-// Kept reports whether samples of a target are kept.
-type Kept func(profile.Labels) bool
+// Kept says which targets' samples are kept. Cuts for which the same holds share one, so that
+// those of hours can become one cut.
+type Kept struct{ Means func(profile.Labels) bool }
 
 // Rates are those of a window's targets.
 type Rates struct {
@@ -82,7 +86,7 @@ func (p *Piece) add(c *Cut) bool {
 // one of another target, or if other things were measured. Processes that have not been
 // identified yet are as in a longer window.
 func (c *Cut) absorb(o *Cut) bool {
-	if c.Apart != o.Apart || c.Namer != o.Namer || (c.Kept == nil) != (o.Kept == nil) || !c.sameTargets(o) {
+	if c.Apart != o.Apart || c.Namer != o.Namer || (c.Kept == nil) != (o.Kept == nil) || c.unknown != o.unknown || !c.sameTargets(o) {
 		return false
 	}
 	w, err := profile.Merge(c.Window, o.Window)
@@ -93,7 +97,11 @@ func (c *Cut) absorb(o *Cut) bool {
 	if c.Targets != nil {
 		maps.Copy(c.Targets, o.Targets)
 	}
-	c.Kept = append(c.Kept, o.Kept...)
+	for _, k := range o.Kept {
+		if !slices.Contains(c.Kept, k) {
+			c.Kept = append(c.Kept, k)
+		}
+	}
 	if c.Rates != nil && o.Rates != nil {
 		c.Rates.absorb(o.Rates)
 	}

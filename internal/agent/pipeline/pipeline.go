@@ -52,6 +52,7 @@ type Line struct {
 	balances balances
 	parts    [][]*profile.Window // of the window that is not complete yet, a slice per cut
 	extent   *profile.Head       // their time; nil: each has its own
+	some     bool                // a cut of it kept some targets only
 	brief    int                 // targets in them that are of short-lived commands only
 	tiny     longer              // windows of tiny targets that go on
 	ended    profile.Head        // of the window that ended last

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ type works struct {
 	*Pipeline
 	line  *Line
 	spool *spool.Spool
+	now   func() time.Time // set before anything is added
 
 	mu        sync.Mutex // guards all below
 	delivered []Delivery
@@ -39,13 +41,13 @@ func newWorks(t *testing.T, line Line, rules refine.Rules) *works {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &works{line: &line, spool: at}
+	w := &works{line: &line, spool: at, now: time.Now}
 	line.Delivered = func(d Delivery) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.delivered = append(w.delivered, d)
 	}
-	w.Pipeline = New(Options{Machine: profile.Labels{"node": "a"}, Rules: rules, Spool: at, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	w.Pipeline = New(Options{Machine: profile.Labels{"node": "a"}, Rules: rules, Spool: at, Now: func() time.Time { return w.now() }, Log: slog.New(slog.DiscardHandler),
 		Unspooled: func(spool.ID, [][]byte) { t.Error("the disk has taken nothing") }})
 	w.Start(t.Context())
 	return w
@@ -210,10 +212,15 @@ func TestNumberReused(t *testing.T) {
 }
 
 // TestSlowTargets has /proc take minutes to say whose processes were sampled, or for ever:
-// windows are merged meanwhile, and none is lost.
+// windows are merged meanwhile, and none is lost. If a task selects some targets, samples of
+// those that it may have meant are a loss.
 func TestSlowTargets(t *testing.T) {
-	for name, answers := range map[string]bool{"late": true, "never": false} {
+	for name, answers := range map[string]bool{"late": true, "late, and some are selected": true, "never": false, "never, and some are selected": false} {
 		t.Run(name, func(t *testing.T) {
+			var kept []*Kept
+			if strings.Contains(name, "selected") {
+				kept = []*Kept{{Means: func(l profile.Labels) bool { return l["service"] == "service of 1" || l["service"] == "1" }}}
+			}
 			w, released := newWorks(t, Line{}, nil), make(chan struct{})
 			identify := func(threads []profile.Thread) ([]profile.Labels, int) {
 				<-released
@@ -224,18 +231,23 @@ func TestSlowTargets(t *testing.T) {
 				return each, 0
 			}
 			const windows, every = 60, 3
-			want := map[string]int64{}
+			want, wantLost := map[string]int64{}, int64(0)
 			for i := range windows {
 				b := profile.NewBuilder(profile.Head{Start: time.Unix(int64(i), 0), Duration: time.Second, Types: []profile.ValueType{profile.CPUTime(1)}})
 				process := fmt.Sprint(i % every)
 				thread := b.Thread(profile.Thread{PID: 1 + i%every, TID: 1, Process: process, Exact: profile.Exact{CPU: 1}})
 				b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), Thread: thread, N: 1, Values: []int64{1}})
-				w.Add(w.line, &Piece{Cuts: []*Cut{{Window: b.Window(), Identify: identify}}, Ends: &profile.Head{}})
+				w.Add(w.line, &Piece{Cuts: []*Cut{{Window: b.Window(), Identify: identify, Kept: kept}}, Ends: &profile.Head{}})
 				service := "service of " + process
 				if !answers {
 					service = process
 				}
-				want[service]++
+				switch {
+				case kept == nil || process == "1":
+					want[service]++
+				case !answers:
+					wantLost++
+				}
 			}
 			w.settled(t)
 			patience := testwait.Longest(t)
@@ -246,18 +258,69 @@ func TestSlowTargets(t *testing.T) {
 				patience = 10 * time.Millisecond
 			}
 			<-w.Finish(patience)
-			got, exact, all := map[string]int64{}, int64(0), 0
+			got, sampled, exact, lost, all := map[string]int64{}, int64(0), int64(0), profile.Loss{}, 0
 			for _, d := range w.delivered {
 				all += d.Windows
 				for _, part := range d.Parts {
-					got[part.Target["service"]] += part.N()
+					if n := part.N(); n > 0 {
+						got[part.Target["service"]] += n
+						sampled += n
+					}
 					exact += int64(part.Exact.CPU)
+					l := part.LossOf(profile.LossDropped)
+					lost.N, lost.Value = lost.N+l.N, lost.Value+l.Value
 				}
 			}
-			if !maps.Equal(got, want) || exact != windows || all != windows || w.Merged() == 0 {
-				t.Errorf("%v, want %v; %d ns exactly, %d windows, %d of them merged", got, want, exact, all, w.Merged())
+			if !maps.Equal(got, want) || exact != sampled || lost.N != wantLost || lost.Value != wantLost || all != windows || w.Merged() == 0 {
+				t.Errorf("%v, want %v; %d lost, want %d; %d ns exactly, %d windows, %d of them merged", got, want, lost.N, wantLost, exact, all, w.Merged())
 			}
 		})
+	}
+}
+
+// TestIdentifiedAtTheEnd has /proc answer soon, and the agent end before: targets are known all
+// the same.
+func TestIdentifiedAtTheEnd(t *testing.T) {
+	w := newWorks(t, Line{}, nil)
+	ending := make(chan struct{})
+	identify := func(threads []profile.Thread) ([]profile.Labels, int) {
+		<-ending
+		time.Sleep(time.Millisecond)
+		return slices.Repeat([]profile.Labels{{"service": "shop"}}, len(threads)), 0
+	}
+	for i := range 3 {
+		b := profile.NewBuilder(profile.Head{Start: time.Unix(int64(i), 0), Duration: time.Second, Types: []profile.ValueType{profile.CPUTime(1)}})
+		thread := b.Thread(profile.Thread{PID: 1, TID: 1, Process: "x"})
+		b.Add(profile.Row{Stack: b.Stack(nil, profile.EndComplete), Thread: thread, N: 1, Values: []int64{1}})
+		w.Add(w.line, &Piece{Cuts: []*Cut{{Window: b.Window(), Identify: identify}}, Ends: &profile.Head{}})
+	}
+	w.giveUp()
+	close(ending)
+	<-w.Finish(testwait.Longest(t))
+	for _, d := range w.delivered {
+		for _, part := range d.Parts {
+			if part.Target["service"] != "shop" {
+				t.Errorf("a window is of %v", part.Target)
+			}
+		}
+	}
+}
+
+// TestKeptIsShared merges thousands of cuts for which the same is kept, and some for which
+// something else is.
+func TestKeptIsShared(t *testing.T) {
+	first, second := &Kept{}, &Kept{}
+	of := func(k *Kept) *Cut {
+		return &Cut{Window: profile.NewBuilder(profile.Head{Types: []profile.ValueType{profile.CPUTime(1)}}).Window(), Kept: []*Kept{k}}
+	}
+	c := of(first)
+	for range 1000 {
+		if !c.absorb(of(first)) || !c.absorb(of(second)) {
+			t.Fatal("they are not merged")
+		}
+	}
+	if !slices.Equal(c.Kept, []*Kept{first, second}) {
+		t.Errorf("%d are remembered", len(c.Kept))
 	}
 }
 

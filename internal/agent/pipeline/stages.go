@@ -30,25 +30,35 @@ type job struct {
 // identify finds the targets of pieces, until there are no more.
 func (p *Pipeline) identify() {
 	defer p.identified.close()
+	patience := lastMoment
 	for {
 		line, piece := p.added.take()
 		if piece == nil {
 			return
 		}
 		for _, c := range piece.Cuts {
-			if c.Targets == nil {
-				targets, brief := p.targetsOf(c)
-				c.Targets = TargetsOf(c.Window.Threads, targets)
-				piece.brief += brief
+			if c.Targets != nil {
+				continue
 			}
+			targets, brief := p.targetsOf(c, patience)
+			if c.unknown = targets == nil; c.unknown {
+				p.options.Log.Warn("keep a window without knowing its targets: the agent ends, and /proc takes too long")
+				targets, patience = p.byName(c.Window.Threads), 0
+			}
+			c.Targets = TargetsOf(c.Window.Threads, targets)
+			piece.brief += brief
 		}
 		p.identified.put(line, piece)
 	}
 }
 
-// targetsOf returns the targets of a cut's threads. If they are waited for no longer,
-// processes are known by their names, as those that ended before they were looked at.
-func (p *Pipeline) targetsOf(c *Cut) (targets []profile.Labels, brief int) {
+// lastMoment is how long a cut's targets are waited for when the agent ends, until the first
+// that does not come: that is enough for a /proc that answers.
+const lastMoment = 100 * time.Millisecond
+
+// targetsOf returns the targets of a cut's threads; nil if they are waited for no longer, which
+// they are for as long as patience after the agent has begun to end.
+func (p *Pipeline) targetsOf(c *Cut, patience time.Duration) (targets []profile.Labels, brief int) {
 	type found struct {
 		targets []profile.Labels
 		brief   int
@@ -64,13 +74,23 @@ func (p *Pipeline) targetsOf(c *Cut) (targets []profile.Labels, brief int) {
 		return f.targets, f.brief
 	case <-p.work.Done():
 	}
-	p.options.Log.Warn("keep a window without knowing its targets: the agent ends, and /proc takes too long")
-	targets = make([]profile.Labels, len(threads))
+	select {
+	case f := <-result:
+		return f.targets, f.brief
+	case <-time.After(patience):
+		return nil, 0
+	}
+}
+
+// byName returns targets of threads that have not been identified: their processes are known by
+// their names, as those that ended before they were looked at.
+func (p *Pipeline) byName(threads []profile.Thread) []profile.Labels {
+	targets := make([]profile.Labels, len(threads))
 	for i := range threads {
 		targets[i] = maps.Clone(p.options.Machine)
 		targets[i][store.ServiceLabel] = wire.FitLabel(threads[i].Process)
 	}
-	return targets, 0
+	return targets
 }
 
 // prune comes before all that takes long, so that no other stage works for what it leaves
@@ -137,6 +157,7 @@ func (p *Pipeline) split(j *job) bool {
 	for _, c := range j.Cuts {
 		parts := split(c.Window, c.Targets.each(c.Window.Threads), machine, l.Threads)
 		l.balances.add(parts, machine)
+		l.some = l.some || c.Kept != nil
 		parts = c.keep(parts, machine)
 		if c.Apart {
 			apart = append(apart, moveLosses(parts, machine))
@@ -168,10 +189,17 @@ func (p *Pipeline) end(j *job) {
 	l := j.line
 	extent := l.extent
 	j.parts = l.whole()
-	if extent != nil { // else each part has its own time, or there is none
+	var absent []*profile.Window
+	if l.some { // whoever has no part in the window may have used something
+		absent = l.tiny.without(j.parts)
+	}
+	l.some = false
+	j.length = j.Long.Every // if it was to be cut, but could not
+	if extent != nil {      // else each part has its own time, or there is none
 		j.length = extent.Duration
 		j.parts, j.tiny = l.tiny.lengthen(j.parts, extent, j.Long, p.options.Machine)
 	}
+	j.parts = append(absent, j.parts...)
 	if j.Last {
 		j.parts = append(j.parts, l.tiny.all()...)
 	}
@@ -197,10 +225,42 @@ func (c *Cut) keep(parts []*profile.Window, machine profile.Labels) []*profile.W
 	if c.Kept == nil {
 		return parts
 	}
+	if c.unknown {
+		parts = c.lose(parts, machine)
+	}
 	return slices.DeleteFunc(parts, func(part *profile.Window) bool {
-		kept := slices.ContainsFunc(c.Kept, func(k Kept) bool { return k(part.Target) })
-		return !kept && (part.Target.String() != machine.String() || len(part.Losses) == 0)
+		return !c.keeps(part) && (part.Target.String() != machine.String() || len(part.Losses) == 0)
 	})
+}
+
+func (c *Cut) keeps(part *profile.Window) bool {
+	return slices.ContainsFunc(c.Kept, func(k *Kept) bool { return k.Means(part.Target) })
+}
+
+// lose counts what is left out of processes that have not been identified as a loss of the
+// machine's own part: the task may have meant them.
+func (c *Cut) lose(parts []*profile.Window, machine profile.Labels) []*profile.Window {
+	var own *profile.Window
+	lost := profile.Loss{Reason: profile.LossDropped, Detail: "the agent ended before it had identified the process"}
+	for _, part := range parts {
+		switch {
+		case part.Target.String() == machine.String():
+			own = part
+		case !c.keeps(part):
+			lost.N, lost.Value = lost.N+part.N(), lost.Value+part.Total(0)
+		}
+	}
+	if lost.N == 0 {
+		return parts
+	}
+	if own == nil {
+		own = &profile.Window{Head: c.Window.Head}
+		own.Target, own.Exact, own.Idle, own.Watched, own.Losses = machine, profile.Exact{}, 0, 0, nil
+		own.Types, own.Comments = slices.Clone(own.Types), slices.Clone(own.Comments)
+		parts = append(parts, own)
+	}
+	own.AddLoss(lost)
+	return parts
 }
 
 // moveLosses has a window of one target carry the losses that belong to nobody: they are
