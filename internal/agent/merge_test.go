@@ -42,8 +42,15 @@ func TestFewerWindows(t *testing.T) {
 		t.Errorf("of decisions it is told %v", d)
 	}
 	s.pass(t, 5*time.Minute, use{cputime.Shipping: 0.001})
+	if !s.spending.governor.Together {
+		t.Error("commands are apart again before it is known what that takes")
+	}
+	for range 5 * time.Minute / budget.Soon {
+		s.spending.shipped = budget.Shipped{Windows: 30, Brief: 2, Tiny: 5}
+		s.pass(t, budget.Soon, use{cputime.Shipping: 0.001})
+	}
 	if commands, long := told(); commands.Together || long != usual || s.spending.state() != "" {
-		t.Errorf("five minutes after: %+v, %+v, %q", commands, long, s.spending.state())
+		t.Errorf("ten minutes after: %+v, %+v, %q", commands, long, s.spending.state())
 	}
 }
 

@@ -61,6 +61,7 @@ type Governor struct {
 	parted   bool    // windows that were fewer, at last
 	full     int     // decisions in a row with too much memory
 	debt     float64 // core-seconds that were taken too much
+	shipped  shippings
 }
 
 // Due tells whether so much time is enough to decide by.
@@ -103,6 +104,7 @@ type step struct {
 func (g *Governor) Decide(l Load, now time.Time) []Decision {
 	s := step{g, l, l.Cores(), 0, now, nil}
 	g.Stop = false
+	g.shipped.add(&l)
 	b := g.Budget
 	g.debt = min(max(g.debt+(s.cores-b.Cores)*l.For.Seconds(), 0), b.Cores*mostDebt.Seconds())
 	s.may = max(b.Cores-g.debt/payback.Seconds(), b.Cores/2)
@@ -146,8 +148,7 @@ func (s *step) memory() {
 	}
 }
 
-// restrain has windows be fewer, and then the causes that take most take less, until the
-// rest fits.
+// restrain ships fewer windows, and then limits the causes that take most, until the rest fits.
 func (s *step) restrain() {
 	s.room = 0
 	excess := s.cores - aim*s.may
@@ -165,22 +166,30 @@ func (s *step) restrain() {
 	s.decide(string(s.largest()[0]), None, 0, 0, s.because(s.largest()[0]))
 }
 
-// merge has fewer windows be shipped, if that helps, and returns how much less that takes. It
-// comes before all other knobs: no sample, name or exact time is lost by it, while each of those
-// makes answers less certain. Commands come first. Each of them has a series that ends at once,
+// merge ships fewer windows, if that helps, and returns how much less that takes. It comes before
+// all other knobs: no sample, name or exact time is lost by it, while each of those makes answers
+// less certain. Commands come first. Each of them has a series that ends at once,
 // also on the server, and what it was stays in the names of its threads. Longer windows make
 // targets known later: they come where that is not enough.
 func (s *step) merge(excess float64) (saved float64) {
-	tiny := s.load.Tiny
-	if brief := s.perWindow() * float64(s.load.Brief); !s.Together && brief >= worth*s.Budget.Cores {
+	least := time.Duration(0)
+	if s.Long > 0 {
+		least = evidence
+	}
+	lately, _, _ := s.shipped.latest(least)
+	tiny := lately.Tiny
+	if brief := lately.perWindow() * float64(lately.Brief); !s.Together && brief >= worth*s.Budget.Cores {
 		s.decide(string(cputime.Shipping), Commands, 0, 1, s.because(cputime.Shipping))
 		s.Together, saved = true, brief
-		tiny = max(tiny-s.load.Brief, 0) // nearly all commands have few samples
+		tiny = max(tiny-lately.Brief, 0) // nearly all commands have few samples
 	}
 	enough := saved > 0 && excess-saved <= worth*s.Budget.Cores
-	if less := s.perWindow() * float64(tiny) * (1 - 1.0/Longest); !enough && s.Long == 0 && less >= worth*s.Budget.Cores {
+	if less := lately.perWindow() * float64(tiny) * (1 - 1.0/Longest); !enough && s.Long == 0 && less >= worth*s.Budget.Cores {
 		s.decide(string(cputime.Shipping), Tiny, 0, Longest, s.because(cputime.Shipping))
 		s.Long, saved = Longest, saved+less
+	}
+	if saved > 0 {
+		s.shipped = nil
 	}
 	if saved > 0 && s.parted {
 		s.patience, s.parted = min(2*max(s.patience, patience), mostPatience), false
@@ -188,25 +197,20 @@ func (s *step) merge(excess float64) (saved float64) {
 	return saved
 }
 
-// perWindow returns what shipping took for a window, of a core.
-func (s *step) perWindow() float64 {
-	return s.load.Spent[cputime.Shipping] / float64(max(s.load.Windows, 1))
-}
-
-// part has windows be as many as is usual, if there is room for them: first as long as all,
-// then of each command.
+// part ships as many windows as is usual, if it is known that there is room for them: first those
+// of tiny targets are as long as all, then each command has its own.
 func (s *step) part(room float64) {
+	lately, _, enough := s.shipped.latest(evidence)
+	if !enough {
+		return
+	}
 	switch {
-	case s.Long > 0:
-		if s.perWindow()*float64(s.load.Tiny) <= room {
-			s.decide(string(cputime.Shipping), Tiny, float64(s.Long), 0, s.roomWhy())
-			s.Long, s.parted = 0, true
-		}
-	case s.Together:
-		if s.perWindow()*float64(s.load.Brief) <= room {
-			s.decide(string(cputime.Shipping), Commands, 1, 0, s.roomWhy())
-			s.Together, s.parted = false, true
-		}
+	case s.Long > 0 && lately.perWindow()*float64(lately.Tiny) <= room:
+		s.decide(string(cputime.Shipping), Tiny, float64(s.Long), 0, s.roomWhy())
+		s.Long, s.parted, s.shipped = 0, true, nil
+	case s.Long == 0 && s.Together && lately.perWindow()*float64(lately.Brief) <= room:
+		s.decide(string(cputime.Shipping), Commands, 1, 0, s.roomWhy())
+		s.Together, s.parted, s.shipped = false, true, nil
 	}
 }
 
@@ -217,7 +221,7 @@ func (s *step) largest() []cputime.Cause {
 	return causes
 }
 
-// restrainOne has a cause take so much less, if it can, and tells how much it will.
+// restrainOne limits a cause by so much, if it can, and returns how much less that takes.
 func (s *step) restrainOne(cause cputime.Cause, excess float64) (saved float64) {
 	spent := s.load.Spent[cause]
 	if spent < worth*s.Budget.Cores {
