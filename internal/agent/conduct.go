@@ -19,9 +19,11 @@ import (
 
 // conductor keeps time: it starts, aims, cuts and ends recordings. Only the goroutine of
 // conduct uses its fields, except shipper, census, pipeline, board and fitness, which are
-// safe for concurrent use. It does nothing that can wait: other goroutines list what runs,
-// open samplers, ask how full they are, cut windows, identify, merge, name and spool them,
-// drop caches, and send messages when they have finished.
+// safe for concurrent use. Other goroutines do what can wait: they list what runs, open samplers,
+// ask how full they are, cut windows, identify, merge, name and spool them, drop caches, and send
+// messages when they have finished. Two things are left that can wait, for a lock that is held
+// while events are opened and moved: aiming a sampler (Aim), and asking what its samples cost
+// (Spent), for each decision and each window.
 type conductor struct {
 	options  *Options
 	run      profile.Run

@@ -22,7 +22,7 @@ var (
 	metricWaiting   = prometheus.NewDesc("atys_agent_spool_windows", "Windows that wait on disk to be shipped.", nil, nil)
 	metricBytes     = prometheus.NewDesc("atys_agent_spool_bytes", "What they take of the disk.", nil, nil)
 	metricFailures  = prometheus.NewDesc("atys_agent_ship_failures", "Attempts to ship that failed since one went well.", nil, nil)
-	metricMerged    = prometheus.NewDesc("atys_agent_merged_windows_total", "Windows that were merged into the one before them, because names or the disk did not keep up.", nil, nil)
+	metricMerged    = prometheus.NewDesc("atys_agent_merged_windows_total", "Windows that were merged into the one before them, because identifying, naming or the disk did not keep up.", nil, nil)
 	metricOffset    = prometheus.NewDesc("atys_agent_clock_offset_seconds", "How far this machine's clock is ahead of the server's.", nil, nil)
 	metricUncertain = prometheus.NewDesc("atys_agent_clock_error_seconds", "By how much that may be wrong; infinite before they were compared.", nil, nil)
 	metricFrequency = prometheus.NewDesc("atys_agent_frequency_hertz", "How often each CPU is sampled.", []string{"task", "event"}, nil)
