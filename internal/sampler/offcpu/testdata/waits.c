@@ -1,4 +1,4 @@
-/* Waits in a way that is chosen: sleep, starve, pingpong, wait. */
+/* Waits in a way that is chosen: sleep, starve, pingpong, wait, alternate. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -31,6 +31,15 @@ static void nap(long ns)
 	nanosleep(&t, 0);
 }
 
+static void busy(long ns)
+{
+	struct timespec from, now;
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - from.tv_sec) * 1000000000 + now.tv_nsec - from.tv_nsec < ns);
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "sleep";
@@ -55,6 +64,11 @@ int main(int argc, char **argv)
 	if (!strcmp(how, "wait"))
 		for (;;)
 			pause();
+	if (!strcmp(how, "alternate")) /* so that windows of 20 ms differ from their neighbours */
+		for (;;) {
+			busy(50000000);
+			nap(50000000);
+		}
 	for (;;)
 		nap(50000000);
 }
