@@ -99,7 +99,7 @@ func TestManyEdges(t *testing.T) {
 			cut(t, s, 500*time.Millisecond) // adapts
 			const windows = 100
 			all := make([]*profile.Window, windows)
-			own, others, before := 0.0, 0.0, 0.0 // by how much samples miss what is exact, in ns
+			own, others, before := 0.0, 0.0, 0.0 // how far samples are from the exact waits, in ns
 			for i := range all {
 				all[i] = cut(t, s, length)
 				got, wall := sumUp(all[i], pid).off[""], float64(exact(all[i], pid).Wall)
