@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -105,10 +106,15 @@ func divided(instance int, at time.Time) *profile.Window {
 // and exemplars are the same.
 func TestSumsInAnyOrder(t *testing.T) {
 	var pushes []*wire.Batch
+	want := 0.0 // the measured variance of all
 	for i := range 4 {
 		b := wire.NewBatch(func(profile.Hash) bool { return true })
-		if err := b.Add(wire.Seal(divided(i, time.Unix(1_700_000_000, int64(4-i)*100_000_000)), profile.Run{byte(i)})); err != nil {
+		w := divided(i, time.Unix(1_700_000_000, int64(4-i)*100_000_000))
+		if err := b.Add(wire.Seal(w, profile.Run{byte(i)})); err != nil {
 			t.Fatal(err)
+		}
+		for _, row := range w.Rows.All() {
+			want += row.Squares[0]
 		}
 		pushes = append(pushes, b)
 	}
@@ -117,6 +123,14 @@ func TestSumsInAnyOrder(t *testing.T) {
 		w := r.GetWindows()[0]
 		if len(r.GetWindows()) != 1 || len(w.GetExemplars()) != profile.MaxExemplars || len(w.GetRows().GetSlot()) == 0 || len(w.GetRows().GetPeer()) == 0 {
 			t.Fatalf("%d windows, %d exemplars", len(r.GetWindows()), len(w.GetExemplars()))
+		}
+		squares := 0.0
+		rows := wire.Rows(w)
+		for _, row := range rows.All() {
+			squares += row.Squares[0]
+		}
+		if math.Abs(squares-want) > 1e-6*want {
+			t.Errorf("the variance is %v, want %v", squares, want)
 		}
 		return fmt.Sprintf("%x %v %v %v", r.GetStacks(), w.GetRows(), w.GetContexts(), w.GetExemplars())
 	}

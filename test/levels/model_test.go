@@ -31,6 +31,7 @@ type column struct {
 	seen      map[*observed]bool // windows that have rows or threads of it, or might have
 	pruned    bool               // agents have pruned some of these
 	levels    bool
+	weighted  bool // some of the variances follow from weights
 }
 
 // totals are what is known of windows beside their rows.
@@ -197,6 +198,7 @@ func (m *model) add(o *observed) {
 			c.seen[o] = true
 			c.pruned = c.pruned || o.Target[store.ServiceLabel] == pruned
 			c.levels = c.levels || t.Temporality == profile.Level
+			c.weighted = c.weighted || t.Variance == profile.FromWeights
 		}
 	}
 	m.addThreads(o)

@@ -317,7 +317,7 @@ func dividedRows(to map[string]*sum, w *profile.Window, at int, slots bool) {
 		if to[key] == nil {
 			to[key] = &sum{}
 		}
-		to[key].add(sum{n: row.N, value: float64(row.Values[at])}, 0)
+		to[key].add(sum{n: row.N, value: float64(row.Values[at]), squares: row.Squares[at]}, 0)
 	}
 }
 
@@ -332,7 +332,7 @@ func (e *examiner) readRows() {
 		}
 		slots := level == store.Raw || level == store.Series10m
 		for _, kind := range []string{"cpu", "page-faults", "off-cpu", "waits", "allocated"} {
-			got, want := map[string]*sum{}, map[string]*sum{}
+			got, want, weighted := map[string]*sum{}, map[string]*sum{}, false
 			q := store.Query{Level: level, Kinds: []string{kind}, Select: services, From: begin.Add(-48 * time.Hour), To: begin.Add(48 * time.Hour)}
 			err := e.store.Scan(e.Context(), "default", q, func(w *profile.Window, _ profile.Run) error {
 				dividedRows(got, w, w.TypeIndex(kind), slots)
@@ -344,10 +344,11 @@ func (e *examiner) readRows() {
 			for _, o := range e.windows {
 				if at := o.TypeIndex(kind); at >= 0 && services.Matches(o.Target) {
 					dividedRows(want, o.Window, at, slots)
+					weighted = o.Types[at].Variance == profile.FromWeights
 				}
 			}
 			for key, w := range want {
-				if g := got[key]; g == nil || g.n != w.n || g.value != w.value {
+				if g := got[key]; g == nil || g.n != w.n || g.value != w.value || !w.nearSquares(g.squares, weighted) {
 					e.Fatalf("level %v, %s: %s has %+v, want %+v", level, kind, key, g, *w)
 				}
 			}
