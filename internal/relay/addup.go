@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -27,8 +26,11 @@ type part struct {
 type sum struct {
 	labels    profile.Labels
 	head      profile.Head
-	scales    []int64            // of each type
-	cells     map[cellKey][]cell // of each type
+	scales    []int64           // of each type
+	rows      map[cellKey]int32 // numbers of keys, by which cells are found
+	keys      []cellKey         // in the order in which they came
+	cells     []cell            // for each key, one of each type
+	contexts  contextTable      // that keys and exemplars refer to
 	exemplars []exemplar
 	parts     []part
 	series    []*atysv1.Series // of the parts
@@ -42,15 +44,20 @@ type source struct {
 	part int
 }
 
-// cellKey is what rows of a sum are told apart by.
+// cellKey is what rows of a sum are told apart by. Most rows of a sum have one of their own: it is
+// small, and has no strings.
 type cellKey struct {
 	stack, peer profile.Hash // no peer is zero
-	context     profile.Context
-	slot        int64 // when it starts, since 1970; 0: unknown
+	slot        int64        // when it starts, since 1970; 0: unknown
+	context     profile.ContextID
 }
 
-func (k cellKey) compare(o cellKey) int {
-	return cmp.Or(bytes.Compare(k.stack[:], o.stack[:]), store.CompareContexts(k.context, o.context), cmp.Compare(k.slot, o.slot), bytes.Compare(k.peer[:], o.peer[:]))
+// compare orders keys, given the ranks of contexts.
+func (k *cellKey) compare(o *cellKey, ranks []int) int {
+	if c := bytes.Compare(k.stack[:], o.stack[:]); c != 0 {
+		return c // as nearly always
+	}
+	return cmp.Or(cmp.Compare(ranks[k.context], ranks[o.context]), cmp.Compare(k.slot, o.slot), bytes.Compare(k.peer[:], o.peer[:]))
 }
 
 // cell is what rows of one key add up to, of one type.
@@ -61,10 +68,9 @@ type cell struct {
 
 // exemplar is one of a window, with what it refers to.
 type exemplar struct {
-	profile.Exemplar
-	stack   profile.Hash
-	context profile.Context
-	start   time.Time // of its window
+	profile.Exemplar // its context is one of the sum
+	stack            profile.Hash
+	start            time.Time // of its window
 }
 
 // sums adds windows up that are passed on together.
@@ -201,7 +207,7 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 	key := fmt.Sprint(kept.String(), h.Task, h.Start.Unix(), first.Unix(), h.Slot, h.Design, h.Types)
 	into := s.of[key]
 	if into == nil {
-		into = &sum{labels: kept, head: *h, scales: make([]int64, len(h.Types)), cells: map[cellKey][]cell{}}
+		into = &sum{labels: kept, head: *h, scales: make([]int64, len(h.Types)), contexts: newContextTable()}
 		s.of[key] = into
 		s.keys = append(s.keys, key)
 	} else {
@@ -213,7 +219,10 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 // add adds the rows of a window; values are of a group, if it does not tell them
 // by group itself.
 func (s *sum) add(w *atysv1.Window, h *profile.Head, hashes []profile.Hash, group int) {
-	rows, groups, contexts := wire.Rows(w), wire.Groups(w), append([]profile.Context{{}}, wire.Contexts(w)...)
+	rows, groups, contexts := wire.Rows(w), wire.Groups(w), s.contexts.ids(wire.Contexts(w))
+	if s.rows == nil { // as many at least
+		s.rows = make(map[cellKey]int32, rows.Len())
+	}
 	for t, of := range w.GetTypes() {
 		s.scales[t] = store.CommonScale(s.scales[t], of.GetScale())
 	}
@@ -225,11 +234,7 @@ func (s *sum) add(w *atysv1.Window, h *profile.Head, hashes []profile.Hash, grou
 		if h.Slot > 0 && row.Slot > 0 {
 			key.slot = h.SlotStart(row.Slot).UnixNano()
 		}
-		cells := s.cells[key]
-		if cells == nil {
-			cells = make([]cell, rows.Types)
-			s.cells[key] = cells
-		}
+		cells := s.cellsOf(key)
 		for t := range cells {
 			c := &cells[t]
 			c.Add(h.Types[t].Variance.Known(row.Sum(t)))
@@ -243,8 +248,25 @@ func (s *sum) add(w *atysv1.Window, h *profile.Head, hashes []profile.Hash, grou
 		}
 	}
 	for _, e := range wire.Exemplars(w) {
-		s.exemplars = append(s.exemplars, exemplar{e, hashes[e.Stack], contexts[e.Context], h.Start})
+		e.Context = contexts[e.Context]
+		s.exemplars = append(s.exemplars, exemplar{e, hashes[e.Stack], h.Start})
 	}
+}
+
+// cellsOf finds or makes the cells of a key.
+func (s *sum) cellsOf(key cellKey) []cell {
+	types := len(s.scales)
+	number, ok := s.rows[key]
+	if !ok {
+		number = int32(len(s.keys))
+		s.rows[key] = number
+		s.keys = append(s.keys, key)
+		if len(s.cells)+types > cap(s.cells) { // append would grow it by a quarter, and copy it often
+			s.cells = slices.Grow(s.cells, len(s.cells)+types)
+		}
+		s.cells = append(s.cells, make([]cell, types)...)
+	}
+	return s.cells[int(number)*types:][:types]
 }
 
 // request gives all sums, and the stacks that they name.
@@ -289,13 +311,20 @@ func (s *sum) run() (run profile.Run) {
 // fill sets the rows of a window, what they refer to, and the exemplars. What is in which order
 // does not depend on what came first.
 func (s *sum) fill(w *atysv1.Window, number func(profile.Hash) profile.StackID) {
-	rows, groups, contexts := profile.RowsOf(len(s.head.Types)), []int64(nil), contextTable{ids: map[profile.Context]profile.ContextID{}}
+	types, ranks, contexts := len(s.scales), s.contexts.ranks(), newContextTable()
+	rows, groups := profile.MakeRows(types, len(s.keys)), make([]int64, 0, len(s.cells)*store.Groups)
+	context := func(id profile.ContextID) profile.ContextID {
+		if id == 0 {
+			return 0
+		}
+		return contexts.id(s.contexts.list[id])
+	}
 	for t := range w.Types {
 		w.Types[t].Scale = s.scales[t]
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(s.cells), cellKey.compare) {
-		cells := s.cells[key]
-		row := profile.Row{Stack: number(key.stack), Context: contexts.id(key.context), N: cells[0].N}
+	for i, from := range s.sorted(ranks) {
+		key, cells, row := &s.keys[from], s.cells[int(from)*types:][:types], rows.At(i)
+		row.Stack, row.Context, row.N = number(key.stack), context(key.context), cells[0].N
 		if key.peer != (profile.Hash{}) {
 			row.Peer = profile.PeerID(number(key.peer)) + 1
 		}
@@ -303,21 +332,31 @@ func (s *sum) fill(w *atysv1.Window, number func(profile.Hash) profile.StackID) 
 			row.Slot = uint32((key.slot-s.head.SlotStart(1).UnixNano())/int64(s.head.Slot)) + 1
 		}
 		for t := range cells {
-			row.Values, row.Squares = append(row.Values, cells[t].Value), append(row.Squares, cells[t].Squares)
+			row.Values[t], row.Squares[t] = cells[t].Value, cells[t].Squares
 			groups = append(groups, cells[t].groups[:]...)
 		}
-		rows.Append(row)
+		rows.Set(i, row)
 	}
-	w.Exemplars = wire.SealExemplars(s.chosen(number, contexts.id))
-	w.Contexts = wire.SealContexts(contexts.list)
+	w.Exemplars = wire.SealExemplars(s.chosen(number, context, ranks))
+	w.Contexts = wire.SealContexts(contexts.list[1:])
 	w.Rows = wire.SealRows(&rows, w.Types)
 	w.Rows.Groups = wire.SealGroups(groups, w.Types)
 }
 
+// sorted lists the numbers of keys in the keys' order.
+func (s *sum) sorted(ranks []int) []int32 {
+	order := make([]int32, len(s.keys))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int { return s.keys[a].compare(&s.keys[b], ranks) })
+	return order
+}
+
 // chosen returns the exemplars that one window of all would have.
-func (s *sum) chosen(number func(profile.Hash) profile.StackID, context func(profile.Context) profile.ContextID) []profile.Exemplar {
+func (s *sum) chosen(number func(profile.Hash) profile.StackID, context func(profile.ContextID) profile.ContextID, ranks []int) []profile.Exemplar {
 	slices.SortFunc(s.exemplars, func(a, b exemplar) int {
-		return cmp.Or(bytes.Compare(a.stack[:], b.stack[:]), store.CompareContexts(a.context, b.context))
+		return cmp.Or(bytes.Compare(a.stack[:], b.stack[:]), cmp.Compare(ranks[a.Context], ranks[b.Context]))
 	})
 	all := make([]profile.Exemplar, len(s.exemplars))
 	for i, e := range s.exemplars {
@@ -330,26 +369,50 @@ func (s *sum) chosen(number func(profile.Hash) profile.StackID, context func(pro
 	all = profile.ChooseExemplars(all)
 	for i := range all {
 		e := &s.exemplars[all[i].Stack]
-		all[i].Stack, all[i].Context = number(e.stack), context(e.context)
+		all[i].Stack, all[i].Context = number(e.stack), context(e.Context)
 	}
 	return all
 }
 
-// contextTable numbers contexts.
+// contextTable numbers contexts. Number 0 is none. Use newContextTable.
 type contextTable struct {
-	ids  map[profile.Context]profile.ContextID
-	list []profile.Context
+	numbers map[profile.Context]profile.ContextID
+	list    []profile.Context
+}
+
+func newContextTable() contextTable {
+	return contextTable{map[profile.Context]profile.ContextID{{}: 0}, []profile.Context{{}}}
 }
 
 func (t *contextTable) id(c profile.Context) profile.ContextID {
-	if c == (profile.Context{}) {
-		return 0
-	}
-	id, ok := t.ids[c]
+	id, ok := t.numbers[c]
 	if !ok {
-		t.list = append(t.list, c)
 		id = profile.ContextID(len(t.list))
-		t.ids[c] = id
+		t.numbers[c] = id
+		t.list = append(t.list, c)
 	}
 	return id
+}
+
+// ids returns the numbers of a window's contexts, by their numbers in the window.
+func (t *contextTable) ids(contexts []profile.Context) []profile.ContextID {
+	ids := make([]profile.ContextID, 1, 1+len(contexts))
+	for _, c := range contexts {
+		ids = append(ids, t.id(c))
+	}
+	return ids
+}
+
+// ranks returns the places of contexts in their order, by number.
+func (t *contextTable) ranks() []int {
+	order := make([]int, len(t.list))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return store.CompareContexts(t.list[a], t.list[b]) })
+	ranks := make([]int, len(order))
+	for rank, i := range order {
+		ranks[i] = rank
+	}
+	return ranks
 }
