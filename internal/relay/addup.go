@@ -77,6 +77,7 @@ type exemplar struct {
 type sums struct {
 	keep    []string        // labels
 	divided bool            // the server takes sums of several types, contexts, peers, exemplars and slots
+	needed  bool            // there are such sums
 	without map[part]bool   // what the server has already
 	out     map[origin]bool // what it refuses
 	taken   map[part]*sum   // what is in a sum: an agent that was cut off sends again
@@ -128,6 +129,7 @@ func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 		}
 		into := s.sum(labels, &h)
 		into.add(w, &h, p.hashes, store.Group(labels))
+		s.needed = s.needed || !plain(w, &h)
 		for n, p := range parts {
 			s.taken[p] = into
 			into.parts, into.series, into.from = append(into.parts, p), append(into.series, series[n]), append(into.from, []source{{from, n}})
@@ -136,11 +138,15 @@ func (s *sums) add(p *push) (rest *atysv1.PushRequest, windows []int) {
 	return rest, windows
 }
 
+// maxTypes is how many value types a window has that is added up. Each value takes some eighty bytes
+// in a sum, and one on the wire.
+const maxTypes = 8
+
 // addable reports whether an agent cut a window, and its values add up. Only the server knows
 // which pushed windows are the same. Levels do not add up: the store averages those of each series
 // over the part of a minute that its windows cover, of which a relay may see some only.
 func addable(h *profile.Head) bool {
-	return h.Origin == profile.OriginAgent && len(h.Types) > 0 && !slices.ContainsFunc(h.Types, func(t profile.ValueType) bool {
+	return h.Origin == profile.OriginAgent && len(h.Types) > 0 && len(h.Types) <= maxTypes && !slices.ContainsFunc(h.Types, func(t profile.ValueType) bool {
 		return t.Temporality != profile.Delta || t.Variance > profile.Measured // of a later version
 	})
 }

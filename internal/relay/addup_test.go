@@ -34,7 +34,7 @@ func summable(instance int, at time.Time) *profile.Window {
 // forwarded as they are, unless the server takes sums of them. Levels and pushed windows always are.
 func TestForwardsDivided(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
-	always := []string{"a level", "a variance of a later version", "another origin"}
+	always := []string{"a level", "a variance of a later version", "another origin", "nine types"}
 	for name, change := range map[string]func(w *profile.Window){
 		"nothing": func(*profile.Window) {},
 		"a context": func(w *profile.Window) {
@@ -48,14 +48,8 @@ func TestForwardsDivided(t *testing.T) {
 		"a level":                       func(w *profile.Window) { w.Types[0].Temporality = profile.Level },
 		"a variance of a later version": func(w *profile.Window) { w.Types[0].Variance = profile.Measured + 1 },
 		"a measured variance":           func(w *profile.Window) { w.Types[0].Variance = profile.Measured },
-		"two types": func(w *profile.Window) {
-			w.Types = append(w.Types, profile.ValueType{Kind: "waits", Unit: "count"})
-			two := profile.Rows{Types: 2}
-			for _, row := range w.Rows.All() {
-				two.Append(row)
-			}
-			w.Rows = two
-		},
+		"eight types":                   func(w *profile.Window) { addTypes(w, 7) },
+		"nine types":                    func(w *profile.Window) { addTypes(w, 8) },
 	} {
 		w := summable(1, at)
 		change(w)
@@ -82,6 +76,18 @@ func TestForwardsDivided(t *testing.T) {
 			}
 		}
 	}
+}
+
+// addTypes adds value types, whose values are zero.
+func addTypes(w *profile.Window, n int) {
+	for i := range n {
+		w.Types = append(w.Types, profile.ValueType{Kind: fmt.Sprint("waits", i), Unit: "count"})
+	}
+	rows := profile.Rows{Types: 1 + n}
+	for _, row := range w.Rows.All() {
+		rows.Append(row)
+	}
+	w.Rows = rows
 }
 
 // divided is a window of an instance with all that sums keep.

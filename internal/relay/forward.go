@@ -33,8 +33,8 @@ type trip struct {
 	refused map[origin]*atysv1.Refused
 	records map[*push]records // of those whose records the server has answered for
 	sent    []sentRecord      // the records of the request, in their order
-	divided bool              // windows are added up that an earlier server would refuse sums of
-	apart   bool              // they are not to be: the server has refused such a request
+	divided bool              // the request has sums that an earlier server would refuse
+	apart   bool              // it is to have none: the server has refused such a request
 }
 
 // origin is where a window of a request comes from: it was added up, or is one
@@ -55,8 +55,10 @@ func (r *Relay) forward(ctx context.Context, group []*push) {
 	for range trips {
 		response, err := r.send(ctx, t)
 		switch {
-		case remote.Refuses(err) && t.divided: // it may be an earlier version by now, which its next answer tells
-			r.takes(false)
+		case remote.Refuses(err) && t.divided:
+			if connect.CodeOf(err) == connect.CodeInvalidArgument { // the server may have been downgraded: its next answer says whether
+				r.takes(false)
+			}
 			t.apart = true
 			continue
 		case remote.Refuses(err) && len(t.group) > 1: // for one of them: the others are not to suffer
@@ -117,7 +119,7 @@ func (r *Relay) send(ctx context.Context, t *trip) (*atysv1.PushResponse, error)
 	return response, nil
 }
 
-// takes notes whether the server takes sums of several types, contexts, peers and exemplars.
+// takes remembers whether the server takes sums of several types, contexts, peers and exemplars.
 func (r *Relay) takes(divided bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +132,7 @@ func (r *Relay) batch(t *trip) *wire.Batch {
 	defer r.mu.Unlock()
 	b := wire.NewBatch(r.known.Has)
 	t.origins = t.origins[:0]
-	t.divided = r.divided && !t.apart && len(r.options.Keep) > 0
-	added := newSums(r.options.Keep, t.divided, t.without, t.out())
+	added := newSums(r.options.Keep, r.divided && !t.apart, t.without, t.out())
 	for _, p := range t.group {
 		var rest *atysv1.PushRequest
 		var windows []int
@@ -145,6 +146,7 @@ func (r *Relay) batch(t *trip) *wire.Batch {
 		}
 		b.Join(rest, p.hashes, t.explain)
 	}
+	t.divided = added.needed
 	request, hashes, windows := added.request()
 	for _, s := range windows {
 		t.origins = append(t.origins, origin{sum: s})

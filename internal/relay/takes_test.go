@@ -2,8 +2,11 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
+
+	"connectrpc.com/connect"
 
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire"
@@ -77,6 +80,52 @@ func TestTakesDivided(t *testing.T) {
 			}
 			if contained := containedIn(server); contained != 12 {
 				t.Errorf("%d windows are kept, want 12", contained)
+			}
+		})
+	}
+}
+
+// TestRefusedSums checks which requests that a server refuses are sent again without sums of several
+// types, and which show that the server has been downgraded.
+func TestRefusedSums(t *testing.T) {
+	for name, test := range map[string]struct {
+		window   func(instance int, at time.Time) *profile.Window
+		code     connect.Code
+		requests int
+		takes    bool // afterwards
+	}{
+		"plain windows, malformed":     {summable, connect.CodeInvalidArgument, 1, true},
+		"plain windows, no room":       {summable, connect.CodeResourceExhausted, 1, true},
+		"several types, malformed":     {divided, connect.CodeInvalidArgument, 2, false},
+		"several types, no room":       {divided, connect.CodeResourceExhausted, 2, true},
+		"several types, not reachable": {divided, connect.CodeUnavailable, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newKeeper()
+			server.takes = true
+			r := beganAs(t, adding(server))
+			at := time.Unix(1_700_000_000, 0)
+			ship := func(second int) error {
+				w := test.window(1, at.Add(time.Duration(second)*time.Second))
+				_, err := shipRecords(r, []*atysv1.Spooled{wire.Seal(w, profile.Run{1})})
+				return err
+			}
+			if err := ship(0); err != nil { // its answer says what the server takes
+				t.Fatal(err)
+			}
+			server.mu.Lock()
+			server.failing, server.requests = connect.NewError(test.code, errors.New("refused")), 0
+			server.mu.Unlock()
+			if err := ship(10); connect.CodeOf(err) != test.code {
+				t.Errorf("the agent is told: %v", err)
+			}
+			if server.requests != test.requests {
+				t.Errorf("%d requests, want %d", server.requests, test.requests)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.divided != test.takes {
+				t.Errorf("the server takes sums of several types: %v", r.divided)
 			}
 		})
 	}
