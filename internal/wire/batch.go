@@ -168,7 +168,9 @@ func numbering(table []byte) uint64 {
 func dropMisnumbered(r *atysv1.PushRequest) {
 	for _, w := range r.GetWindows() {
 		if refersToStacks(w) && w.GetNumbered() != numbering(r.GetStacks()) {
-			w.Rows.Peer, w.Exemplars = nil, nil
+			if w.Exemplars = nil; w.Rows != nil {
+				w.Rows.Peer = nil
+			}
 			w.Comments = append(w.Comments[:min(len(w.Comments), profile.MaxComments-1)], "peers and exemplars were dropped: a relay of an earlier version passed the window on")
 		}
 	}

@@ -27,9 +27,9 @@ const (
 	maxText = 1 << 10
 )
 
-// CheckPush checks the windows of a request with their series, and returns the stacks that
-// their rows point at. Learn checks its dictionary, Records its records with their series. Sent again, what is wrong will be wrong
-// again. It drops peers and exemplars that an earlier relay has confused.
+// CheckPush checks the windows of a request with their series, and returns the stacks that their
+// rows point at. Learn checks its dictionary, Records its records with their series. Sent again,
+// what is wrong will be wrong again. It drops peers and exemplars that an earlier relay has confused.
 func CheckPush(r *atysv1.PushRequest) (hashes []profile.Hash, err error) {
 	dropMisnumbered(r)
 	if n := len(r.GetWindows()); n > MaxWindows {

@@ -158,3 +158,14 @@ func TestFitLabel(t *testing.T) {
 		seen[fit] = true
 	}
 }
+
+// TestMisnumberedWithoutRows drops the exemplars of a window that has no rows.
+func TestMisnumberedWithoutRows(t *testing.T) {
+	r := &atysv1.PushRequest{Series: []*atysv1.Series{{}}, Windows: []*atysv1.Window{{Numbered: 1, Exemplars: []*atysv1.Exemplar{{Trace: "t"}}}}}
+	if _, err := CheckPush(r); err != nil {
+		t.Fatal(err)
+	}
+	if w := r.GetWindows()[0]; len(w.GetExemplars()) != 0 || len(w.GetComments()) != 1 {
+		t.Errorf("%d exemplars and the comments %q are left", len(w.GetExemplars()), w.GetComments())
+	}
+}
