@@ -18,7 +18,7 @@ func newMetrics() *metrics {
 		pushes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_relay_pushes_total", Help: "Requests of agents to pass windows on, by how they ended."},
 			[]string{"code"}),
 		windows: prometheus.NewCounter(prometheus.CounterOpts{Name: "atys_relay_windows_total", Help: "Windows that the server has kept for good."}),
-		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "atys_relay_malformed_records_total", Help: "Records of agents that were refused because they were malformed."}),
+		records: prometheus.NewCounter(prometheus.CounterOpts{Name: "atys_relay_malformed_records_total", Help: "Records of agents that were refused for good because they were malformed."}),
 		forwards: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "atys_relay_forwards_total", Help: "Requests to the server, by how they ended."},
 			[]string{"code"}),
 	}

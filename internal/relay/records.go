@@ -3,7 +3,9 @@ package relay
 import (
 	"maps"
 	"slices"
+	"time"
 
+	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 )
@@ -19,6 +21,11 @@ type records struct {
 type sentRecord struct {
 	push  *push
 	index int // in the push
+}
+
+// all reports whether they are all records of a push: its sender does not send them again.
+func (r *records) all(push *atysv1.PushRequest) bool {
+	return int64(r.kept)+int64(len(r.refused)) == int64(len(push.GetRecords()))
 }
 
 func (r *records) refuse(index int, why string) {
@@ -69,4 +76,29 @@ func (t *trip) recordsOf(p *push) records {
 		r.refuse(i, p.wrong[i].Error())
 	}
 	return r
+}
+
+// warnEvery is how often malformed records are logged. All are counted.
+const warnEvery = 10 * time.Second
+
+// noteMalformed counts and logs the malformed records of a push, once their sender has been told
+// what became of all its records: otherwise it sends them again.
+func (r *Relay) noteMalformed(p *push, told *records) {
+	if len(p.wrong) == 0 || !told.all(p.request) {
+		return
+	}
+	r.metrics.records.Add(float64(len(p.wrong)))
+	now := r.options.Now()
+	r.mu.Lock()
+	since := now.Sub(r.warned)
+	quiet := since >= 0 && since < warnEvery
+	if !quiet {
+		r.warned = now
+	}
+	r.mu.Unlock()
+	if !quiet {
+		first := slices.Min(slices.Collect(maps.Keys(p.wrong)))
+		kind := p.request.GetRecords()[first].GetKind()
+		r.log.Warn("malformed records were refused", "records", len(p.wrong), "kind", profile.Excerpt([]byte(kind)), "error", p.wrong[first])
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +125,37 @@ func TestRecordsOfOlderServer(t *testing.T) {
 	}
 	if len(server.windows) != 1 {
 		t.Errorf("%d windows are kept", len(server.windows))
+	}
+}
+
+// TestMalformedRecordsAreCountedOnce counts and logs malformed records when the server has answered
+// for the others, not each time that they are sent again, and keeps its log short.
+func TestMalformedRecordsAreCountedOnce(t *testing.T) {
+	server := &recordKeeper{keeper: newKeeper(), older: true, records: map[string]int{}}
+	var log strings.Builder
+	at := time.Now()
+	r := beganAs(t, Options{Upstream: server, Gather: 20 * time.Millisecond, Now: func() time.Time { return at },
+		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	wrong := record("decision", "one", 1)
+	wrong.Record.Run, wrong.Record.Kind = nil, strings.Repeat("k", 1<<20)
+	sendTwice := func() {
+		for range 2 {
+			if _, err := shipRecords(r, nil, wrong, record("decision", "one", 2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sendTwice()
+	if n := testutil.ToFloat64(r.metrics.records); n != 0 || log.Len() > 0 {
+		t.Errorf("%v are counted before the server keeps records: %.200s", n, log.String())
+	}
+	server.older = false
+	sendTwice()
+	if n := testutil.ToFloat64(r.metrics.records); n != 2 {
+		t.Errorf("%v are counted, want 2", n)
+	}
+	if lines := strings.Count(log.String(), "malformed records"); lines != 1 || log.Len() > 1000 {
+		t.Errorf("%d lines, %d bytes are logged: %.200s", lines, log.Len(), log.String())
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -62,7 +61,8 @@ type Relay struct {
 	held     int
 	standing *atysv1.Standing // nil: the server has not told
 	compared comparison
-	divided  bool // the server takes sums of several types, as far as it has told
+	divided  bool      // the server takes sums of several types, as far as it has told
+	warned   time.Time // when malformed records were last logged
 }
 
 // mostKnown is how many stacks the server is remembered to know: those of a few
@@ -137,6 +137,7 @@ func (r *Relay) Push(ctx context.Context, m *atysv1.PushRequest) (*atysv1.PushRe
 	if err != nil {
 		return nil, err
 	}
+	r.noteMalformed(p, &o.records)
 	r.mu.Lock()
 	c, divided := r.compared, r.divided
 	r.mu.Unlock()
@@ -157,11 +158,6 @@ func (r *Relay) accept(ctx context.Context, m *atysv1.PushRequest) (*push, error
 	}
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
-	}
-	if len(p.wrong) > 0 {
-		first := slices.Min(slices.Collect(maps.Keys(p.wrong)))
-		r.metrics.records.Add(float64(len(p.wrong)))
-		r.log.Warn("malformed records were refused", "records", len(p.wrong), "kind", m.GetRecords()[first].GetKind(), "error", p.wrong[first])
 	}
 	if p.forest = new(profile.Forest); !m.GetIfUnknown() || !r.knows(p.hashes) {
 		if p.forest, err = wire.Learn(m.GetDictionary()); err != nil {
