@@ -19,6 +19,7 @@ import (
 	"atys.dev/atys/internal/auth"
 	"atys.dev/atys/internal/profile"
 	"atys.dev/atys/internal/profile/profiletest"
+	"atys.dev/atys/internal/store"
 	"atys.dev/atys/internal/wire"
 	"atys.dev/atys/internal/wire/atysv1"
 	"atys.dev/atys/test/testwait"
@@ -35,7 +36,7 @@ type keeper struct {
 	failing   error // what it answers
 	offset    time.Duration
 	takes     bool     // sums of several types, contexts, peers, exemplars and slots
-	sums      int      // windows that contain others, and have several types
+	sums      int      // windows that contain others, and have several types or exemplars
 	stood     []string // offers that were answered for
 	standing  error    // what it says to that
 }
@@ -59,12 +60,13 @@ func (k *keeper) Push(_ context.Context, r *atysv1.PushRequest) (*atysv1.PushRes
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	if !k.takes {
-		for _, w := range r.GetWindows() {
-			if len(w.GetContains()) > 0 && len(w.GetTypes())+len(w.GetContexts()) > 1 {
-				return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("a window that contains others has several types"))
-			}
+	for _, s := range r.GetSeries() { // earlier servers check those of records, too
+		if err := wire.CheckLabels(s.GetLabels()); err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
 		}
+	}
+	if !k.takes && slices.ContainsFunc(r.GetWindows(), earlierRefuses) {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("a window that contains others has several types"))
 	}
 	forest, err := wire.Learn(r.GetDictionary())
 	if err != nil {
@@ -83,7 +85,7 @@ func (k *keeper) Push(_ context.Context, r *atysv1.PushRequest) (*atysv1.PushRes
 		if _, _, err := wire.Head(w); err != nil {
 			return nil, connect.NewError(connect.CodeInvalidArgument, err)
 		}
-		if len(w.GetContains()) > 0 && len(w.GetTypes()) > 1 {
+		if len(w.GetContains()) > 0 && len(w.GetTypes())+len(w.GetExemplars()) > 1 {
 			k.sums++
 		}
 	}
@@ -92,6 +94,13 @@ func (k *keeper) Push(_ context.Context, r *atysv1.PushRequest) (*atysv1.PushRes
 		k.windows[key], k.contained[key] = shown(w, hashes), len(w.GetContains())
 	}
 	return response, nil
+}
+
+// earlierRefuses is what servers and relays checked of sums before these could have several types.
+// Peers, slots and exemplars of one type they took.
+func earlierRefuses(w *atysv1.Window) bool {
+	n := len(w.GetRows().GetStack())
+	return len(w.GetContains()) > 0 && (len(w.GetTypes()) != 1 || len(w.GetThreads())+len(w.GetContexts()) > 0 || len(w.GetRows().GetGroups()) != store.Groups*n)
 }
 
 // shown writes a window with the stacks that its rows and exemplars point at.
