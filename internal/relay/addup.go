@@ -194,8 +194,9 @@ func partsOf(w *atysv1.Window, start time.Time, all []*atysv1.Series, run profil
 // sum finds or begins the sum that a window belongs to: that of the second in which
 // it begins. Agents cut at the same edges of the clock, nearly always whole seconds,
 // but each some moments later, never before: so windows of one edge are of one second.
-// No step of the store begins within one: it has the same windows as without a relay. Of windows
-// with slots, the first slots are of one second, too: so periods have the same slots.
+// No step of the store begins within one: it has the same windows as without a relay. The store puts
+// all slots of a window into the period of a heat map in which the first of them starts. So windows
+// with slots belong to one sum only if their first slots start in the same second, too.
 func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 	kept := profile.Labels{}
 	for _, name := range s.keep {

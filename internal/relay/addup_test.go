@@ -30,8 +30,9 @@ func summable(instance int, at time.Time) *profile.Window {
 	return w
 }
 
-// TestForwardsDivided has windows come whose rows have more than a stack and a sum: they are
-// forwarded as they are, unless the server takes sums of them. Levels and pushed windows always are.
+// TestForwardsDivided checks that windows whose rows have more than a stack and a value are forwarded
+// as they are, unless the server accepts sums of them. Levels, windows from programs and those of many
+// types always are.
 func TestForwardsDivided(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	always := []string{"a level", "a variance of a later version", "another origin", "nine types"}
@@ -172,8 +173,8 @@ func TestSumsOfSlots(t *testing.T) {
 
 func pushed(b *wire.Batch) *push { return &push{request: b.Request(), hashes: b.Hashes()} }
 
-// TestSentAgain has windows come twice before they are passed on, by themselves
-// and added up: each counts once, and what cannot be told apart goes on as it is.
+// TestSentAgain sends windows twice before they are passed on, by themselves and added up: each
+// counts once, and a sum that contains one of them is forwarded as it is.
 func TestSentAgain(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	push := func(instances ...int) *wire.Batch {

@@ -41,8 +41,8 @@ func traced(instance int, at time.Time) *profile.Window {
 	return w
 }
 
-// TestTakesDivided has relays stand before servers and relays of this version and of an earlier
-// one, some of which become earlier ones: what all take is added up, and nothing is refused.
+// TestTakesDivided runs a relay in front of servers and relays of this and of an earlier version, some
+// of which are upgraded or downgraded: it adds up what all of them accept, and no window is refused.
 func TestTakesDivided(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes, becomes bool // the server, before and after some windows

@@ -18,7 +18,7 @@ type Losses struct {
 	Dropped int `json:"dropped,omitempty"` // the oldest, to stay within the limit
 	Damaged int `json:"damaged,omitempty"` // not what was written, or not to be read
 	Refused int `json:"refused,omitempty"` // for good, by the receiver
-	Unkept  int `json:"unkept,omitempty"`  // neither the disk nor the receiver took them, or they had not come so far
+	Unkept  int `json:"unkept,omitempty"`  // neither written to disk nor received, or still open when the agent was killed
 }
 
 // Add adds others.

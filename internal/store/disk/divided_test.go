@@ -7,8 +7,8 @@ import (
 	"atys.dev/atys/internal/store/storetest"
 )
 
-// TestWithoutRules has windows of a kind without rules cost nothing: neither rows nor names
-// are looked at.
+// TestWithoutRules checks that refining windows of a kind without rules allocates nothing, and reads
+// neither their rows nor their names.
 func TestWithoutRules(t *testing.T) {
 	r, c := refiner{rules: storetest.Rules()}, &codec.Columns{Leaves: make([]uint32, 1000)}
 	if n := testing.AllocsPerRun(10, func() { r.refine(c, "cpu", nil, nil) }); n != 0 || len(c.Context) != 0 {
