@@ -153,7 +153,7 @@ func (a *adder) addWindow(w *adding) {
 	}
 	s.add(c)
 	if w.several && len(c.Leaves) > 0 {
-		kind := s.kind(w.kind)
+		kind := s.kinds.of(w.kind)
 		for i := range c.Leaves {
 			kind.Add(c.Sum(i))
 		}
@@ -226,7 +226,7 @@ func (a *adder) divide(w *adding) {
 		if !ok {
 			into.sums = columnOf(at[0], at[1], at[2])
 			if w.several {
-				into.ofKind = into.kind(w.kind)
+				into.ofKind = into.kinds.of(w.kind)
 			}
 			known[at] = into
 		}
@@ -307,38 +307,36 @@ type sums struct {
 	group   int                   // whose the values of the cells are
 	groups  [store.Groups][]int64 // what was settled; one that no row was of is nil
 	apart   *apart                // nil: instances are not told apart
-	extras
+	kinds   kindSums
 }
 
-// extras are what some columns have. The zero value is ready to use.
-type extras struct {
-	kinds map[string]*profile.Sum // what each kind has of the values, if several are asked for
-}
+// kindSums are what each kind has of a column's values, if several are asked for.
+type kindSums map[string]*profile.Sum
 
-// kind finds or adds the sum of a kind.
-func (e *extras) kind(kind string) *profile.Sum {
-	sum := e.kinds[kind]
+// of finds or adds the sum of a kind.
+func (k *kindSums) of(kind string) *profile.Sum {
+	sum := (*k)[kind]
 	if sum == nil {
-		if e.kinds == nil {
-			e.kinds = map[string]*profile.Sum{}
+		if *k == nil {
+			*k = kindSums{}
 		}
 		sum = &profile.Sum{}
-		e.kinds[kind] = sum
+		(*k)[kind] = sum
 	}
 	return sum
 }
 
-// addKinds adds the sums of kinds of others.
-func (e *extras) addKinds(o *extras) {
-	for kind, sum := range o.kinds {
-		e.kind(kind).Add(*sum)
+// absorb adds the sums of others.
+func (k *kindSums) absorb(others kindSums) {
+	for kind, sum := range others {
+		k.of(kind).Add(*sum)
 	}
 }
 
-// sortedKinds lists the sums by kind.
-func (e *extras) sortedKinds() []store.KindSum {
+// sorted lists the sums by kind.
+func (k kindSums) sorted() []store.KindSum {
 	all := store.KindSums{}
-	for kind, sum := range e.kinds {
+	for kind, sum := range k {
 		all.Add(kind, *sum)
 	}
 	return all.Sorted()
@@ -561,7 +559,7 @@ func (a *adder) absorb(o *adder) {
 			mine.grow(len(s.cells))
 		}
 		mine.absorb(&s.head, s.windows)
-		mine.addKinds(&s.extras)
+		mine.kinds.absorb(s.kinds)
 		if mine.apart != nil {
 			mine.settle()
 			mine.apart = mine.apart.absorb(s.apart)
