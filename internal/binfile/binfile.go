@@ -3,8 +3,9 @@
 //
 // The flow:
 //
-//  1. Open or New reads the headers; a file whose section table is damaged or
-//     cut off is still opened by its program headers (binfile.go).
+//  1. Open or New reads the headers, within bounds (headers.go); a file whose
+//     section table is damaged or cut off is still opened by its program
+//     headers (binfile.go).
 //  2. BuildID identifies the content (buildid.go); Offset and Address translate
 //     between file offsets, which locations are made of, and the link-time
 //     addresses that all tables inside the file use (segments.go).
@@ -88,9 +89,14 @@ func New(r io.ReaderAt, size int64) (*File, error) {
 			elf.Class(ident[elf.EI_CLASS]), elf.Data(ident[elf.EI_DATA]))
 	}
 	bounded := io.NewSectionReader(r, 0, size)
-	e, err := elf.NewFile(bounded)
+	h, err := readHeaders(bounded)
 	if err != nil {
-		sectionless, err2 := elf.NewFile(&withoutSections{r: bounded})
+		return nil, fmt.Errorf("read headers: %w", err)
+	}
+	e, err := elf.NewFile(h)
+	if err != nil {
+		h.hideSections()
+		sectionless, err2 := elf.NewFile(h)
 		if err2 != nil {
 			return nil, fmt.Errorf("read headers: %w", err)
 		}
@@ -118,39 +124,6 @@ func (f *File) Size() int64 { return f.size }
 
 // ReadAt reads at a file offset.
 func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.r.ReadAt(p, off) }
-
-// withoutSections shows a file as if it had no section table: the way to read
-// one whose table is damaged, cut off, or was removed carelessly.
-type withoutSections struct{ r io.ReaderAt }
-
-// Places of the section table's fields in a 64-bit ELF header.
-const (
-	offsetShoff  = 0x28 // 8 bytes
-	offsetShnum  = 0x3c // 2 bytes, followed by
-	headerEnd    = 0x40 // 2 bytes of e_shstrndx
-	shoffBytes   = 8
-	sectionBytes = headerEnd - offsetShnum
-)
-
-func (w *withoutSections) ReadAt(p []byte, off int64) (int, error) {
-	n, err := w.r.ReadAt(p, off)
-	blank(p[:n], off, offsetShoff, shoffBytes)
-	blank(p[:n], off, offsetShnum, sectionBytes)
-	return n, err
-}
-
-func (w *withoutSections) Read([]byte) (int, error) { return 0, io.EOF }
-
-func (w *withoutSections) Seek(int64, int) (int64, error) { return 0, nil }
-
-// blank clears what of [start, start+n) lies in p, which was read at off.
-func blank(p []byte, off, start, n int64) {
-	for i := start; i < start+n; i++ {
-		if j := i - off; j >= 0 && j < int64(len(p)) {
-			p[j] = 0
-		}
-	}
-}
 
 // IsGo tells whether the Go linker made the file.
 func (f *File) IsGo() bool {

@@ -15,7 +15,8 @@ const (
 	noteGNUID     = 3
 	noteGo        = "Go\x00\x00"
 	noteGoID      = 4
-	maxNotes      = 1 << 20 // bytes of one note segment looked at
+	maxNotes      = 64      // segments and sections of notes looked at; files have 2 or 3
+	maxNoteBytes  = 1 << 16 // of all of them; build-ids stand in the first kB
 	maxID         = 64      // bytes of a GNU build-id; linkers write 8 to 32
 	maxGoID       = 1 << 10
 	idHashBytes   = 20
@@ -108,16 +109,17 @@ func (f *File) goBuildID() string {
 // note finds a note by owner and type, first in the segments, which strippers
 // leave alone, then in the sections.
 func (f *sections) note(name string, kind uint32) []byte {
+	left := noteRoom{places: maxNotes, bytes: maxNoteBytes}
 	for _, p := range f.ELF.Progs {
 		if p.Type == elf.PT_NOTE {
-			if d := f.noteAt(p.Off, p.Filesz, p.Align, name, kind); d != nil {
+			if d := f.noteAt(&left, p.Off, p.Filesz, p.Align, name, kind); d != nil {
 				return d
 			}
 		}
 	}
 	for _, s := range f.ELF.Sections {
 		if s.Type == elf.SHT_NOTE {
-			if d := f.noteAt(s.Offset, s.FileSize, s.Addralign, name, kind); d != nil {
+			if d := f.noteAt(&left, s.Offset, s.FileSize, s.Addralign, name, kind); d != nil {
 				return d
 			}
 		}
@@ -125,11 +127,19 @@ func (f *sections) note(name string, kind uint32) []byte {
 	return nil
 }
 
-func (f *sections) noteAt(off, size, align uint64, name string, kind uint32) []byte {
-	if off > uint64(f.size) {
+// noteRoom is what may still be looked at.
+type noteRoom struct {
+	places int
+	bytes  uint64
+}
+
+func (f *sections) noteAt(left *noteRoom, off, size, align uint64, name string, kind uint32) []byte {
+	if off > uint64(f.size) || left.places == 0 || left.bytes == 0 {
 		return nil
 	}
-	data := make([]byte, min(size, uint64(f.size)-off, maxNotes))
+	data := make([]byte, min(size, uint64(f.size)-off, left.bytes))
+	left.places--
+	left.bytes -= uint64(len(data))
 	n, _ := f.r.ReadAt(data, int64(off))
 	return FindNote(data[:n], align, name, kind)
 }
