@@ -164,3 +164,18 @@ func (c *countingAt) ReadAt(p []byte, off int64) (int, error) {
 	c.bytes += len(p)
 	return c.ReaderAt.ReadAt(p, off)
 }
+
+// withSection makes a file with one section that has a name.
+func withSection(t testing.TB, name string, content []byte) *File {
+	t.Helper()
+	names := "\x00" + name + "\x00"
+	data := header(0, 0, 3, sectionHeader, 1)
+	at := len(data) + 3*sectionHeader
+	data = slices.Concat(data, section(0, elf.SHT_NULL, 0, 0, 0), section(0, elf.SHT_STRTAB, 0, at, len(names)),
+		section(1, elf.SHT_PROGBITS, 0, at+len(names), len(content)), []byte(names), content)
+	f, err := New(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	maxLink      = 1 << 13   // bytes of a debug link: a path and a checksum
-	maxMiniDebug = 256 << 20 // bytes a .gnu_debugdata may unpack to
+	maxLink      = 1 << 13  // bytes of a debug link: a path and a checksum
+	maxMiniDebug = 16 << 20 // bytes a .gnu_debugdata may unpack to; Fedora's have less than 2 MB
 )
 
 // DebugLink gives the name and checksum of the separate debug file.

@@ -27,6 +27,7 @@ const (
 	xzStreamHeader = 12
 	xzFilterLZMA2  = 0x21
 	xzMaxDict      = 64 << 20 // what xz -9e asks for
+	xzAllDicts     = 64 << 20 // of all blocks together: each is allocated
 )
 
 // Sizes of the check behind each block, by type.
@@ -46,6 +47,7 @@ func unpackXZ(r io.Reader, limit int) ([]byte, error) {
 	}
 	check := xzCheckSizes[header[7]]
 	var out []byte
+	dictionaries := 0
 	for {
 		dict, err := readXZBlockHeader(in)
 		if err != nil {
@@ -56,21 +58,42 @@ func unpackXZ(r io.Reader, limit int) ([]byte, error) {
 		}
 		// A small block needs no large dictionary, whatever it says.
 		dict = max(min(dict, limit), lzma.MinDictCap)
+		if dictionaries += dict; dictionaries > xzAllDicts {
+			return nil, fmt.Errorf("dictionaries of %d bytes for content of at most %d", dictionaries, limit)
+		}
 		start := in.n
 		block, err := lzma.Reader2Config{DictCap: dict}.NewReader2(in)
 		if err != nil {
 			return nil, err
 		}
-		data, err := io.ReadAll(io.LimitReader(block, int64(limit-len(out))+1))
-		if err != nil {
+		if out, err = appendAll(out, block, limit); err != nil {
 			return nil, err
-		}
-		out = append(out, data...)
-		if len(out) > limit {
-			return nil, fmt.Errorf("more than %d bytes", limit)
 		}
 		padding := (4 - (in.n-start)%4) % 4
 		if _, err := io.CopyN(io.Discard, in, padding+check); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// appendAll appends what a reader gives. It doubles what it has, up to the limit, so
+// that all copies together are as large as what is unpacked.
+func appendAll(out []byte, r io.Reader, limit int) ([]byte, error) {
+	for {
+		if len(out) == cap(out) {
+			larger := make([]byte, len(out), min(max(2*len(out), 1<<16), limit+1))
+			copy(larger, out)
+			out = larger
+		}
+		n, err := r.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
+		if len(out) > limit {
+			return nil, fmt.Errorf("more than %d bytes", limit)
+		}
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
