@@ -141,11 +141,17 @@ func (d *Data) unitAt(off uint64) *unit {
 
 // Units lists which unit covers which addresses, in no order.
 func (d *Data) Units() (units []Unit) {
+	left := maxFileSpans
 	for _, u := range d.headers {
+		if left <= 0 {
+			return units
+		}
 		if u.off > 1<<32-1 || !u.hasCode() || !u.readRoot() {
 			continue
 		}
-		for _, r := range u.ranges(u.root) {
+		ranges, read := u.ranges(u.root, min(left, maxUnitSpans))
+		left -= read
+		for _, r := range ranges {
 			units = append(units, Unit{Start: r.start, End: r.end, Unit: uint32(u.off)})
 		}
 		if !u.whole {

@@ -29,16 +29,24 @@ type CallSpan struct {
 }
 
 const (
-	maxCalls   = 1 << 22 // of one unit
+	maxCalls   = 1 << 20 // of one unit
+	maxNames   = 1 << 26 // bytes of names that one unit looks up; calls of a function share its
 	maxDepth   = 1 << 10 // of entries in each other
 	maxOrigins = 16      // steps from an entry to the one that has its name
 )
 
 // pending is a call whose name is not looked up yet.
 type pending struct {
-	entry
-	parent, depth int
-	spans         []span
+	name, linkage, origin value
+	declFile, declLine    uint64
+	callFile, callLine    uint64
+	parent, depth         int
+	spans                 []span
+}
+
+func newPending(e entry, spans []span) pending {
+	return pending{name: e.name, linkage: e.linkage, origin: e.origin, declFile: e.declFile, declLine: e.declLine,
+		callFile: e.callFile, callLine: e.callLine, parent: -1, spans: spans}
 }
 
 // origin is what a call takes from the entry it is an instance of.
@@ -82,7 +90,8 @@ func (u *unit) calls() (calls []pending) {
 	table := u.table
 	var enclosing []int // per level: the innermost call around it, -1 for none
 	current := -1
-	for c.at < len(c.data) && len(calls) < maxCalls {
+	left := maxUnitSpans
+	for c.at < len(c.data) && len(calls) < maxCalls && left > 0 {
 		code := c.uleb()
 		if code == 0 {
 			if len(enclosing) == 0 {
@@ -106,8 +115,10 @@ func (u *unit) calls() (calls []pending) {
 			if !ok {
 				return calls
 			}
-			if spans := u.ranges(e); len(spans) > 0 {
-				p := pending{entry: e, parent: -1, spans: spans}
+			spans, read := u.ranges(e, min(left, maxCallSpans))
+			left -= read
+			if len(spans) > 0 {
+				p := newPending(e, spans)
 				if ab.tag == tagInlined && current >= 0 {
 					p.parent, p.depth = current, calls[current].depth+1
 				}
@@ -165,18 +176,23 @@ func (u *unit) fill(code *Code, calls []pending) {
 		return -1
 	}
 	code.Calls = make([]Call, len(calls))
+	left := maxNames
 	for i, p := range calls {
 		// Loading another unit may have dropped this one.
 		if !u.load() {
 			return
 		}
 		o := origin{declFile: p.declFile, declLine: p.declLine, sameFiles: true}
-		o.name, o.linkage = u.string(p.name), u.string(p.linkage)
+		if left > 0 {
+			o.name, o.linkage = u.string(p.name), u.string(p.linkage)
+			left -= len(o.name) + len(o.linkage)
+		}
 		if p.origin.class != classNone {
 			from, ok := known[p.origin]
-			if !ok {
+			if !ok && left > 0 {
 				from = u.resolve(p.origin)
 				known[p.origin] = from
+				left -= len(from.name) + len(from.linkage)
 			}
 			o = o.or(from)
 		}
@@ -230,7 +246,11 @@ func flattenSpans(calls []pending) []CallSpan {
 		CallSpan
 		depth int
 	}
-	var all []nested
+	n := 0
+	for _, p := range calls {
+		n += len(p.spans)
+	}
+	all := make([]nested, 0, n)
 	for i, p := range calls {
 		for _, s := range p.spans {
 			all = append(all, nested{CallSpan{s.start, s.end, i}, p.depth})

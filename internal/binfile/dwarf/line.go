@@ -15,8 +15,10 @@ type Line struct {
 
 const (
 	maxLineBytes = 256 << 20 // of one unit's line program
-	maxLines     = 1 << 24   // of one unit
-	maxFiles     = 1 << 20
+	maxLines     = 1 << 22   // of one unit
+	maxFiles     = 1 << 16   // of one unit, and folders
+	maxFileBytes = 16 << 20  // of the names of one unit's files and folders
+	maxColumns   = 16        // of a table of files; compilers write up to 5
 )
 
 // Opcodes (DW_LNS_*, DW_LNE_*) and contents of DWARF 5's file tables (DW_LNCT_*).
@@ -53,6 +55,7 @@ type program struct {
 	operands   []uint8
 	dirs       []string
 	files      []string // by the program's numbers
+	nameBytes  int      // of folders and files
 }
 
 // readProgram reads the header of the program at an offset of .debug_line.
@@ -99,17 +102,17 @@ func readProgram(u *unit, off uint64, compDir, unitName string) *program {
 
 func (p *program) filesBefore5(compDir, unitName string) {
 	p.dirs = []string{compDir}
-	for len(p.dirs) < maxFiles {
+	for len(p.dirs) < maxFiles && !p.bad {
 		dir := p.string()
 		if dir == "" {
 			break
 		}
-		p.dirs = append(p.dirs, join(compDir, dir))
+		p.addDir(join(compDir, dir))
 	}
 	p.files = []string{join(compDir, unitName)}
-	for len(p.files) < maxFiles {
+	for len(p.files) < maxFiles && !p.bad {
 		name := p.string()
-		if name == "" || p.bad {
+		if name == "" {
 			return
 		}
 		p.defineFile(name)
@@ -121,7 +124,20 @@ func (p *program) defineFile(name string) {
 	dir := p.uleb()
 	p.uleb()
 	p.uleb()
-	p.files = append(p.files, join(p.dir(dir), name))
+	p.addFile(join(p.dir(dir), name))
+}
+
+// addDir and addFile end a table that is larger than any should be: a name is joined
+// with that of its folder, which many may have in common.
+func (p *program) addDir(name string)  { p.add(&p.dirs, name) }
+func (p *program) addFile(name string) { p.add(&p.files, name) }
+
+func (p *program) add(to *[]string, name string) {
+	if p.nameBytes += len(name); p.nameBytes > maxFileBytes || len(*to) >= maxFiles {
+		p.bad = true
+		return
+	}
+	*to = append(*to, name)
 }
 
 func (p *program) dir(i uint64) string {
@@ -132,8 +148,8 @@ func (p *program) dir(i uint64) string {
 }
 
 func (p *program) files5(compDir string) {
-	p.table5(func(name string, _ uint64) { p.dirs = append(p.dirs, join(compDir, name)) })
-	p.table5(func(name string, dir uint64) { p.files = append(p.files, join(p.dir(dir), name)) })
+	p.table5(func(name string, _ uint64) { p.addDir(join(compDir, name)) })
+	p.table5(func(name string, dir uint64) { p.addFile(join(p.dir(dir), name)) })
 }
 
 // table5 reads a table of DWARF 5, which says itself what is in it.
@@ -143,11 +159,15 @@ func (p *program) table5(add func(name string, dir uint64)) {
 		content, form := p.uleb(), p.uleb()
 		format = append(format, field{attr: uint16(min(content, 0xffff)), form: uint16(min(form, 0xffff))})
 	}
+	if len(format) > maxColumns {
+		p.bad = true
+	}
 	n := p.uleb()
 	// A program's own format decides how wide its offsets are, not the unit's.
 	u := *p.u
 	u.wide, u.version, u.buf = p.wide, 5, p.data
-	for i := uint64(0); i < n && i < maxFiles && !p.bad && len(format) > 0; i++ {
+	for i := uint64(0); i < n && !p.bad && len(format) > 0; i++ {
+		start := p.at
 		name, dir := "", uint64(0)
 		for _, f := range format {
 			v := p.value(f, &u)
@@ -157,6 +177,11 @@ func (p *program) table5(add func(name string, dir uint64)) {
 			case lnctDirectory:
 				dir = v.n
 			}
+		}
+		// Forms of no bytes would make any number of files from nothing.
+		if p.at == start {
+			p.bad = true
+			return
 		}
 		add(name, dir)
 	}

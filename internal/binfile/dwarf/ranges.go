@@ -5,9 +5,14 @@ import "math"
 // span is a stretch of addresses.
 type span struct{ start, end uint64 }
 
+// Many entries may share one list, and a list may be of entries that cover nothing:
+// what is bounded is what is read of lists.
 const (
-	maxSpans   = 1 << 20 // of one entry
-	rangeChunk = 1 << 12
+	maxFileSpans = 1 << 21 // of the roots of all units of a file
+	maxUnitSpans = 1 << 20 // of one unit, or of its root
+	maxCallSpans = 1 << 16 // of one function or inlined call; those in parts have some 10
+	rangeChunk   = 1 << 12
+	spanBytes    = 1 << 5 // of one in a list, at most
 )
 
 // Entries of .debug_rnglists (DW_RLE_*).
@@ -24,23 +29,25 @@ const (
 
 // ranges gives the addresses an entry covers, without empty stretches and
 // without those of code that the linker threw away: it leaves them at address 0
-// (ld) or near the highest one (lld).
-func (u *unit) ranges(e entry) []span {
+// (ld) or near the highest one (lld). It reads no more than limit stretches, and
+// tells how many it read.
+func (u *unit) ranges(e entry, limit int) (spans []span, read int) {
 	if e.rangeList.class != classNone {
-		return keepReal(u.rangeList(e.rangeList))
+		spans, read = u.rangeList(e.rangeList, limit)
+		return keepReal(spans), read
 	}
 	low, ok := u.address(e.lowPC)
 	if !ok {
-		return nil
+		return nil, 0
 	}
 	high, ok := u.address(e.highPC)
 	if !ok {
 		if e.highPC.class != classNumber {
-			return nil
+			return nil, 0
 		}
 		high = low + e.highPC.n
 	}
-	return keepReal([]span{{low, high}})
+	return keepReal([]span{{low, high}}), 1
 }
 
 func keepReal(spans []span) []span {
@@ -53,7 +60,7 @@ func keepReal(spans []span) []span {
 	return out
 }
 
-func (u *unit) rangeList(v value) []span {
+func (u *unit) rangeList(v value, limit int) (spans []span, steps int) {
 	section, off := "ranges", v.n
 	read := (*cursor).rangesBefore5
 	if u.version >= 5 {
@@ -61,11 +68,11 @@ func (u *unit) rangeList(v value) []span {
 		if v.class == classRnglistx {
 			size := u.wordSize()
 			if v.n > 1<<32 {
-				return nil
+				return nil, 1
 			}
 			word := u.data.bytes(section, u.rngBase+v.n*uint64(size), size)
 			if len(word) < size {
-				return nil
+				return nil, 1
 			}
 			c := cursor{data: word}
 			off = u.rngBase + c.word(u.wide)
@@ -80,17 +87,18 @@ func (u *unit) rangeList(v value) []span {
 	for size := rangeChunk; ; size *= 8 {
 		data := from.bytes(section, off, size)
 		c := cursor{data: data}
-		spans := read(&c, u)
-		if !c.bad || len(data) < size || len(spans) >= maxSpans {
-			return spans
+		spans, steps = read(&c, u, limit)
+		if !c.bad || len(data) < size || size >= limit*spanBytes {
+			return spans, max(steps, c.at/spanBytes) // few may be long: numbers may have padding
 		}
 	}
 }
 
-func (c *cursor) rangesBefore5(u *unit) (spans []span) {
+func (c *cursor) rangesBefore5(u *unit, limit int) (spans []span, steps int) {
 	base := u.lowPC
 	highest := uint64(math.MaxUint64) >> (64 - 8*uint(u.addrSize))
-	for len(spans) < maxSpans {
+	for steps < limit {
+		steps++
 		start, end := c.fixed(int(u.addrSize)), c.fixed(int(u.addrSize))
 		if c.bad || start == 0 && end == 0 {
 			break
@@ -101,7 +109,7 @@ func (c *cursor) rangesBefore5(u *unit) (spans []span) {
 		}
 		spans = append(spans, real(base, start, end))
 	}
-	return spans
+	return spans, steps
 }
 
 // real adds a base. What belongs to no code stays at 0, wherever the base is.
@@ -112,16 +120,17 @@ func real(base, start, end uint64) span {
 	return span{base + start, base + end}
 }
 
-func (c *cursor) ranges5(u *unit) (spans []span) {
+func (c *cursor) ranges5(u *unit, limit int) (spans []span, steps int) {
 	base := u.lowPC
 	index := func() uint64 {
 		a, _ := u.address(value{classAddrx, c.uleb()})
 		return a
 	}
-	for steps := 0; steps < maxSpans && !c.bad; steps++ {
+	for steps < limit && !c.bad {
+		steps++
 		switch c.u8() {
 		case rleEnd:
-			return spans
+			return spans, steps
 		case rleBaseAddrx:
 			base = index()
 		case rleStartxEndx:
@@ -142,8 +151,8 @@ func (c *cursor) ranges5(u *unit) (spans []span) {
 			start := c.fixed(int(u.addrSize))
 			spans = append(spans, span{start, start + c.uleb()})
 		default:
-			return spans
+			return spans, steps
 		}
 	}
-	return spans
+	return spans, steps
 }
