@@ -17,7 +17,9 @@ type Stub struct {
 
 const (
 	maxStubBytes = 1 << 24 // of one section of stubs
-	maxRelocs    = 1 << 24
+	maxRelocs    = 1 << 24 // of one file
+	maxSlots     = 1 << 20 // of functions that stubs jump to; libLLVM has some 40,000
+	maxSlotNames = 1 << 26 // bytes of their names, which may be ends of each other
 	relaBytes    = 24
 )
 
@@ -82,14 +84,21 @@ func slotOfStub(code []byte, address uint64) (uint64, bool) {
 func (f *File) slotNames(debug []*File) map[uint64]string {
 	slots := map[uint64]string{}
 	local := map[uint64][]uint64{} // resolver -> slots
+	left, bytes := maxSlots, maxSlotNames
 	f.relocations(func(off, info uint64, addend int64, table *elf.Section) {
+		if left <= 0 || bytes <= 0 {
+			return
+		}
 		switch elf.R_X86_64(info & 0xffffffff) {
 		case elf.R_X86_64_JMP_SLOT, elf.R_X86_64_GLOB_DAT:
 			if name := f.symbolName(table, uint32(info>>32)); name != "" {
 				slots[off] = name
+				left--
+				bytes -= len(name)
 			}
 		case elf.R_X86_64_IRELATIVE:
 			local[uint64(addend)] = append(local[uint64(addend)], off)
+			left--
 		}
 	})
 	if len(local) == 0 {
@@ -117,6 +126,7 @@ func (f *File) slotNames(debug []*File) map[uint64]string {
 
 // relocations calls back for each entry of the dynamic relocation sections.
 func (f *sections) relocations(each func(off, info uint64, addend int64, symbols *elf.Section)) {
+	left := maxRelocs
 	for _, s := range f.ELF.Sections {
 		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
 			continue
@@ -125,9 +135,9 @@ func (f *sections) relocations(each func(off, info uint64, addend int64, symbols
 		if int64(s.Link) < int64(len(f.ELF.Sections)) {
 			symbols = f.ELF.Sections[s.Link]
 		}
-		r := bufio.NewReaderSize(io.LimitReader(f.raw(s), maxRelocs*relaBytes), 1<<15)
+		r := bufio.NewReaderSize(f.raw(s), 1<<15)
 		var raw [relaBytes]byte
-		for {
+		for ; left > 0; left-- {
 			if _, err := io.ReadFull(r, raw[:]); err != nil {
 				break
 			}

@@ -25,8 +25,23 @@ type Symbol struct {
 const (
 	symbolBytes = 24
 	maxStrings  = 1 << 28 // bytes of a string table; Chromium's has some 200 MB
-	maxSymbols  = 1 << 25 // read of one table; Chromium has some 2 million
+	maxSymbols  = 1 << 23 // read of one file; Chromium has some 2 million
+	maxTables   = 4       // of symbols; files have 1 or 2
 )
+
+// Names may be ends of each other, so that a table of 1 MB may hold names of 100 GB.
+// Of a file no more is given than the largest string table has, and of one table no
+// more than a few times its own size: files of C++, Rust, Java and Go have up to 1.4
+// times, and only because functions of the same name share it. What has no name
+// behind that stays an address.
+const (
+	nameShare     = 4
+	nameSlack     = 1 << 20
+	maxNameLength = 1 << 16 // compilers of C++ write up to some thousand
+)
+
+// symbolRoom is what may still be read of a file's symbols.
+type symbolRoom struct{ tables, symbols, names int }
 
 // symbols reads the tables of symbols among the sections.
 type symbols struct{ sections }
@@ -42,24 +57,31 @@ func (f *symbols) Symbols() (symbols []Symbol, full bool) {
 
 // EachSymbol calls back with what Symbols would list.
 func (f *symbols) EachSymbol(each func(Symbol)) (full bool) {
+	left := &symbolRoom{tables: maxTables, symbols: maxSymbols, names: maxStrings}
 	for i, s := range f.ELF.Sections {
 		if (s.Type == elf.SHT_SYMTAB || s.Type == elf.SHT_DYNSYM) && s.Flags&elf.SHF_COMPRESSED == 0 {
-			n := f.eachSymbolOf(i, each)
+			n := f.eachSymbolOf(i, left, each)
 			full = full || s.Type == elf.SHT_SYMTAB && n > 0
 		}
 	}
 	return full
 }
 
-func (f *symbols) eachSymbolOf(table int, each func(Symbol)) (n int) {
+func (f *symbols) eachSymbolOf(table int, left *symbolRoom, each func(Symbol)) (n int) {
+	if left.tables--; left.tables < 0 {
+		return 0
+	}
 	s := f.ELF.Sections[table]
 	names := f.stringTable(s.Link)
 	if names == "" {
 		return 0
 	}
-	r := bufio.NewReaderSize(io.LimitReader(f.raw(s), maxSymbols*symbolBytes), 1<<16)
+	room := min(left.names, nameShare*len(names)+nameSlack)
+	left.names -= room
+	defer func() { left.names += room }() // what is over is the next table's
+	r := bufio.NewReaderSize(f.raw(s), 1<<16)
 	var raw [symbolBytes]byte
-	for {
+	for ; left.symbols > 0; left.symbols-- {
 		if _, err := io.ReadFull(r, raw[:]); err != nil {
 			return n
 		}
@@ -76,7 +98,13 @@ func (f *symbols) eachSymbolOf(table int, each func(Symbol)) (n int) {
 		if section.Flags&elf.SHF_EXECINSTR == 0 || address < section.Addr || address-section.Addr >= section.Size {
 			continue
 		}
-		name := stringAt(names, binary.LittleEndian.Uint32(raw[0:]))
+		longest := min(room, maxNameLength)
+		name, whole := stringAt(names, binary.LittleEndian.Uint32(raw[0:]), longest)
+		if !whole {
+			room -= longest // looking for its end is work, too
+			continue
+		}
+		room -= len(name)
 		if name, _, _ = strings.Cut(name, "@"); name == "" {
 			continue
 		}
@@ -84,6 +112,7 @@ func (f *symbols) eachSymbolOf(table int, each func(Symbol)) (n int) {
 		each(Symbol{Name: name, Address: address, Size: binary.LittleEndian.Uint64(raw[16:]),
 			Type: kind, Bind: bind, Dynamic: s.Type == elf.SHT_DYNSYM, SectionEnd: section.Addr + section.Size})
 	}
+	return n
 }
 
 func (f *symbols) stringTable(index uint32) string {
@@ -104,15 +133,14 @@ func (f *symbols) stringTable(index uint32) string {
 	return b.String()
 }
 
-func stringAt(table string, off uint32) string {
+// stringAt gives a string of at most limit bytes; false where it is longer or cut off.
+func stringAt(table string, off uint32, limit int) (string, bool) {
 	if int64(off) >= int64(len(table)) {
-		return ""
+		return "", true
 	}
 	table = table[off:]
-	if i := strings.IndexByte(table, 0); i >= 0 {
-		return table[:i]
-	}
-	return "" // cut off
+	i := strings.IndexByte(table[:min(len(table), limit+1)], 0)
+	return table[:max(i, 0)], i >= 0
 }
 
 // LookupSymbols finds symbols of any kind, data included, by exact name, and

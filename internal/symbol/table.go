@@ -3,6 +3,7 @@ package symbol
 import (
 	"encoding/binary"
 	"sort"
+	"strconv"
 )
 
 // A functions table is what gatherSpans found, in the form it is kept in memory
@@ -19,11 +20,22 @@ import (
 // give an empty answer at worst.
 type functionsTable []byte
 
-const functionBytes = 12
+const (
+	functionBytes = 12
+	// maxNameBytes bounds the names of a table: symbols may share one long name, which
+	// is copied for each. Chromium, the largest program we know of, has some 200 MB.
+	maxNameBytes = 256 << 20
+)
 
+// encodeFunctions makes a table. Functions behind the bound of names keep where they
+// start instead: samples of them are counted as code without a name, by file.
 func encodeFunctions(spans []span) functionsTable {
-	size := 4
-	for _, s := range spans {
+	size, names := 4, 0
+	for i := range spans {
+		s := &spans[i]
+		if names += len(s.name); names > maxNameBytes {
+			s.name = namelessMark + strconv.FormatUint(uint64(s.start), 16)
+		}
 		size += functionBytes + binary.MaxVarintLen16 + len(s.name)
 	}
 	t := make([]byte, 4, size)
