@@ -308,32 +308,6 @@ func TestSectionsAreUnpacked(t *testing.T) {
 	}
 }
 
-// What unpacks to far more than it should is refused, what is large goes to a file.
-func TestUnpackingIsBounded(t *testing.T) {
-	zeros := func(n int64) io.Reader { return io.LimitReader(zeroReader{}, n) }
-	if _, err := unpackSection(zeros(1<<30), 1<<18, "bomb"); err == nil {
-		t.Error("1 GiB was unpacked from 256 KiB")
-	}
-	for _, folder := range []string{t.TempDir(), "/proc"} { // nobody can write to the second
-		t.Setenv("TMPDIR", folder)
-		s, err := unpackSection(zeros(spoolBytes+5), 1<<20, "large")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		if n, err := s.ReadAt(make([]byte, 10), spoolBytes); n != 5 || s.Size != spoolBytes+5 || s.temp == nil {
-			t.Errorf("TMPDIR=%s: %d bytes at the end of %d, %v", folder, n, s.Size, err)
-		}
-	}
-}
-
-type zeroReader struct{}
-
-func (zeroReader) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
-}
-
 func TestRefusals(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {

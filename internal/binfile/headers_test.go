@@ -165,15 +165,16 @@ func (c *countingAt) ReadAt(p []byte, off int64) (int, error) {
 	return c.ReaderAt.ReadAt(p, off)
 }
 
-// withSection makes a file with one section that has a name.
-func withSection(t testing.TB, name string, content []byte) *File {
+// withSection makes a file with one section that has a name, and is said to have a
+// size, with a hole behind its content.
+func withSection(t testing.TB, name string, flags elf.SectionFlag, content []byte, size int) *File {
 	t.Helper()
 	names := "\x00" + name + "\x00"
 	data := header(0, 0, 3, sectionHeader, 1)
 	at := len(data) + 3*sectionHeader
 	data = slices.Concat(data, section(0, elf.SHT_NULL, 0, 0, 0), section(0, elf.SHT_STRTAB, 0, at, len(names)),
-		section(1, elf.SHT_PROGBITS, 0, at+len(names), len(content)), []byte(names), content)
-	f, err := New(bytes.NewReader(data), int64(len(data)))
+		section(1, elf.SHT_PROGBITS, flags, at+len(names), size), []byte(names), content)
+	f, err := New(holes{data}, 8<<30)
 	if err != nil {
 		t.Fatal(err)
 	}

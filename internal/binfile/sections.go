@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 )
 
 // ErrNoSection is what readers of sections wrap where the file has none such.
@@ -19,6 +20,8 @@ type sections struct {
 
 	r    io.ReaderAt
 	size int64
+
+	unpacked atomic.Int64 // bytes of open sections that were compressed
 }
 
 // Section gives a section that has bytes in this file; nil if it has none.

@@ -32,7 +32,7 @@ func TestMiniDebugIsBounded(t *testing.T) {
 		{"dictionaries", "dictionaries of", slices.Concat([]byte(xzMagic+"\x00\x00"), make([]byte, 4), bytes.Repeat(xzBlock(28), 1000))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := withSection(t, ".gnu_debugdata", tc.packed)
+			f := withSection(t, ".gnu_debugdata", 0, tc.packed, len(tc.packed))
 			var err error
 			if n := allocated(func() { _, err = f.MiniDebug() }); n > 72<<20 {
 				t.Errorf("%d bytes allocated", n)
