@@ -176,6 +176,9 @@ func (u *unit) fill(code *Code, calls []pending) {
 		return -1
 	}
 	code.Calls = make([]Call, len(calls))
+	for i, p := range calls { // what has no name keeps its place
+		code.Calls[i] = Call{Parent: p.parent, CallFile: -1, DeclFile: -1}
+	}
 	left := maxNames
 	for i, p := range calls {
 		// Loading another unit may have dropped this one.
