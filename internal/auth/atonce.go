@@ -18,6 +18,7 @@ func AtOnce(most int, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := &asked{w: w, r: r, answered: make(chan struct{})}
 		if !a.pass(q) {
+			GaveUp(w)
 			return
 		}
 		<-q.answered

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -46,8 +47,11 @@ func (b *Bodies) Whole(next http.Handler) http.Handler {
 		if r.ContentLength != 0 {
 			body := &body{of: b}
 			defer body.release()
-			if err := body.read(w, r); errors.Is(err, errNoRoom) {
+			err := body.read(w, r)
+			if errors.Is(err, errNoRoom) {
 				w.Header().Set("Retry-After", "1")
+			}
+			if err != nil {
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 				return
 			}
@@ -67,7 +71,7 @@ type body struct {
 	over bool  // it is the one that takes more than there is
 }
 
-// read reads all of it.
+// read reads all of it, or as much as is taken of one.
 func (b *body) read(w http.ResponseWriter, r *http.Request) error {
 	patience := b.of.patience
 	if patience == 0 {
@@ -86,10 +90,20 @@ func (b *body) read(w http.ResponseWriter, r *http.Request) error {
 		n, err := from.Read(b.data[len(b.data):cap(b.data)])
 		b.data, b.ended = b.data[:len(b.data)+n], err
 	}
-	if b.ended == io.EOF {
+	var large *http.MaxBytesError
+	switch {
+	case b.ended == io.EOF:
 		within(w, 0)
+	case !errors.As(b.ended, &large):
+		return fmt.Errorf("the body of the request did not come whole, send it again: %w", b.ended)
 	}
 	return nil
+}
+
+// GaveUp answers who no longer waits, as far as is known: without a status it would
+// be 200, and a failed read has a request look as if nobody waited for its answer.
+func GaveUp(w http.ResponseWriter) {
+	http.Error(w, "the request ended before it was answered: send it again", http.StatusServiceUnavailable)
 }
 
 // grow makes room for more, once there is some.

@@ -2,9 +2,11 @@ package auth
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -156,4 +158,72 @@ func TestReadBodiesTakeNoRoom(t *testing.T) {
 	s := sent(t, h, large, large)
 	s.rest.Close()
 	<-s.answered
+}
+
+// TestBodiesThatBreakOff answers no request with success whose body did not come whole.
+func TestBodiesThatBreakOff(t *testing.T) {
+	begun, statuses := make(chan bool, 1), make(chan int, 1)
+	h := (&Bodies{Each: large, All: large}).Whole(AtOnce(1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		begun <- true
+		h.ServeHTTP(answer, r)
+		statuses <- answer.Code
+	}))
+	s.Config.Protocols = &http.Protocols{}
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	t.Cleanup(s.Close)
+	for name, protocol := range map[string]func(*http.Protocols){
+		"HTTP/1": func(p *http.Protocols) { p.SetHTTP1(true) },
+		"HTTP/2": func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			transport := &http.Transport{Protocols: &http.Protocols{}}
+			protocol(transport.Protocols)
+			defer transport.CloseIdleConnections()
+			for range 20 { // what is ready at once is taken by chance
+				body, rest := io.Pipe()
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.ContentLength = large
+				go func() {
+					_, _ = rest.Write(make([]byte, large/2)) // more than clients gather before they send
+					<-begun
+					rest.CloseWithError(io.ErrUnexpectedEOF)
+				}()
+				if answer, err := (&http.Client{Transport: transport}).Do(r); err == nil {
+					answer.Body.Close()
+					t.Fatalf("it is answered before it has come: %s", answer.Status)
+				}
+				if status := <-statuses; status != http.StatusServiceUnavailable {
+					t.Fatalf("it is answered %d", status)
+				}
+			}
+		})
+	}
+}
+
+// TestNobodyWaits gives a request a status that looks as if nobody waited for its answer.
+func TestNobodyWaits(t *testing.T) {
+	goOn, begun := make(chan bool), make(chan bool, 1)
+	h := AtOnce(1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		begun <- true
+		<-goOn
+	}))
+	var busy sync.WaitGroup
+	busy.Go(func() { h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)) })
+	defer busy.Wait()
+	defer close(goOn)
+	<-begun
+	ended, end := context.WithCancel(t.Context())
+	end()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ended, http.MethodPost, "/", nil))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("it is answered %d", w.Code)
+	}
 }

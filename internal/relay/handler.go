@@ -60,6 +60,7 @@ func readInTurn(next http.Handler) http.Handler {
 		select {
 		case slots <- struct{}{}:
 		case <-q.Context().Done():
+			auth.GaveUp(w)
 			return
 		}
 		leave := sync.OnceFunc(func() { <-slots })

@@ -1,11 +1,16 @@
 package relay
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -185,4 +190,53 @@ type stuck struct {
 func (s *stuck) Push(ctx context.Context, r *atysv1.PushRequest) (*atysv1.PushResponse, error) {
 	<-s.goOn
 	return s.keeper.Push(ctx, r)
+}
+
+// TestPushesThatBreakOff answers no push with success that did not come whole.
+func TestPushesThatBreakOff(t *testing.T) {
+	url, _, _ := passing(t, newKeeper(), "agent", auth.Identity{Tenant: "default", Role: auth.Agent})
+	for range 20 { // what is ready at once is taken by chance
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "POST "+atysv1connect.IntakePushProcedure+" HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer agent\r\n"+
+			"Content-Type: application/proto\r\nContent-Length: 100\r\n\r\nsome of it"); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(c.(*net.TCPConn).CloseWrite(), c.SetReadDeadline(time.Now().Add(testwait.Longest(t)))); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != http.StatusServiceUnavailable {
+			t.Fatalf("it is answered %s", answer.Status)
+		}
+	}
+}
+
+// TestNobodyWaits gives a push a status that looks as if nobody waited for its answer.
+func TestNobodyWaits(t *testing.T) {
+	goOn, begun := make(chan bool), make(chan bool)
+	h := readInTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		begun <- true
+		<-goOn
+	}))
+	var busy sync.WaitGroup
+	for range mostRead {
+		busy.Go(func() { h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)) })
+		<-begun
+	}
+	defer busy.Wait()
+	defer close(goOn)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ended, http.MethodPost, "/", nil))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("it is answered %d", w.Code)
+	}
 }
