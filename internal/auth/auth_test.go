@@ -259,6 +259,33 @@ func TestHeldSecret(t *testing.T) {
 	}
 }
 
+// TestSecretsOfTheKilledAreSwept has files go that nobody holds, and no others.
+func TestSecretsOfTheKilledAreSwept(t *testing.T) {
+	dir := t.TempDir()
+	held := filepath.Join(dir, "127.0.0.1_1.token")
+	leave, err := HoldSecret(held, "held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	for name, stays := range map[string]bool{"127.0.0.1_2.token": false, "--1_4300.token": false, ".token-123456": false, "operator.token": true, "my_2.token": true} {
+		if err := WriteSecret(filepath.Join(dir, name), "of one that was killed"); err != nil {
+			t.Fatal(err)
+		}
+		leave, err := HoldSecret(filepath.Join(dir, "127.0.0.1_3.token"), "next")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != stays {
+			t.Errorf("%s: %v", name, err)
+		}
+		leave()
+	}
+	if got, err := ReadHeldSecret(held); err != nil || got != "held" {
+		t.Errorf("one that is held: %q, %v", got, err)
+	}
+}
+
 // TestBearer tells its token to one server alone.
 func TestBearer(t *testing.T) {
 	var told []string

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -65,8 +66,25 @@ func WriteSecret(path, token string) error {
 
 // HoldSecret is WriteSecret for as long as whoever takes the token is there: it
 // holds the file until leave is called, or the process is killed. The file stays
-// then, and somebody else may answer in its place.
+// then, and somebody else may answer in its place: the next to hold one beside it
+// removes it.
 func HoldSecret(path, token string) (leave func(), err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	// Files of others that are just being written are not locked yet.
+	alone, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer alone.Close()
+	if err := syscall.Flock(int(alone.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, err
+	}
+	if err := sweepSecrets(dir); err != nil {
+		return nil, err
+	}
 	file, err := writeSecret(path, token)
 	if err != nil {
 		return nil, err
@@ -75,6 +93,31 @@ func HoldSecret(path, token string) (leave func(), err error) {
 		_ = os.Remove(path) // one that nobody holds is not believed either
 		_ = file.Close()
 	}, nil
+}
+
+// swept are the names of files that are held: those for a server's address, and what
+// they are called before they are whole.
+var swept = regexp.MustCompile(`^([0-9a-f.-]+_[0-9]+\.token|\.token-[0-9]+)$`)
+
+// sweepSecrets removes the files of those who were killed while they held them.
+func sweepSecrets(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !swept.MatchString(e.Name()) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0); err == nil { // or it is gone, or somebody else's
+			if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+				_ = os.Remove(path) // nobody believes one that stays
+			}
+			_ = file.Close()
+		}
+	}
+	return nil
 }
 
 // ReadHeldSecret is ReadSecret of a file that somebody holds.
