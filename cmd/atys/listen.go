@@ -136,7 +136,7 @@ func httpServer(h http.Handler, log *slog.Logger) *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{Handler: h, Protocols: &protocols, ReadHeaderTimeout: idleConnection, IdleTimeout: idleConnection, MaxHeaderBytes: 64 << 10,
-		ConnState: auth.TrackUse, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+		ConnState: auth.TrackUse, ConnContext: auth.WithConnection, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
 // answer serves until what it gives is called, which lets those finish who have

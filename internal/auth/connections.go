@@ -2,6 +2,7 @@ package auth
 
 import (
 	"container/list"
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -47,8 +48,8 @@ func MaxConnections() int {
 }
 
 // boundedListener limits the number of open connections, and of those from one machine
-// to its share. At the limit, a new connection replaces the oldest one that has sent no
-// request yet, else the one that has been idle longest; if all are in use, it waits.
+// to its share. At the limit, a new connection replaces the oldest one on which nobody has
+// said who they are, else the one that has been idle longest; if all are in use, it waits.
 // Clients keep connections in reserve for minutes, so none is closed while there is room.
 type boundedListener struct {
 	net.Listener
@@ -57,20 +58,20 @@ type boundedListener struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu     sync.Mutex // guards all below, and what changes in a boundedConn
-	room   *sync.Cond // a connection was closed, or may be now
-	closed bool
-	all    int
-	of     map[origin]int
-	unused list.List // connections without a request so far, the oldest first
-	idle   list.List // connections between requests, the longest idle first
+	mu      sync.Mutex // guards all below, and what changes in a boundedConn
+	room    *sync.Cond // a connection was closed, or may be now
+	closed  bool
+	all     int
+	of      map[origin]int
+	strange list.List // connections on which no Gate has let anybody through, the oldest first, in use or not
+	idle    list.List // others between requests, the longest idle first
 
 	refused  int       // times that the limit was reached since the last warning
 	warnedAt time.Time // the last warning
 }
 
 // BoundConnections limits the connections of a listener. The server that serves it must
-// have TrackUse as its ConnState.
+// have TrackUse as its ConnState, WithConnection as its ConnContext, and a Gate.
 func BoundConnections(l net.Listener, most int, log *slog.Logger) net.Listener {
 	b := &boundedListener{Listener: l, most: most, local: originOf(l.Addr()) == thisMachine, log: log, now: time.Now, of: map[origin]int{}}
 	b.room = sync.NewCond(&b.mu)
@@ -164,7 +165,7 @@ func (b *boundedListener) wait() {
 // The lock is held.
 func (b *boundedListener) displace(of origin, itsOwn bool) bool {
 	fits := func(e *list.Element) bool { return !itsOwn || e.Value.(*boundedConn).origin == of }
-	for e := b.unused.Front(); e != nil; e = e.Next() {
+	for e := b.strange.Front(); e != nil; e = e.Next() {
 		if fits(e) {
 			b.drop(e.Value.(*boundedConn))
 			return true
@@ -205,7 +206,7 @@ const warnEvery = time.Minute
 func (b *boundedListener) warn(of origin) {
 	b.refused++
 	if now := b.now(); now.Sub(b.warnedAt) >= warnEvery {
-		b.log.Warn("connection limit reached: unused connections are closed, or new ones wait", "times", b.refused,
+		b.log.Warn("connection limit reached: connections of nobody known are closed, then unused ones, or new ones wait", "times", b.refused,
 			"open", b.all, "limit", b.most, "origin", string(of), "origin_open", b.of[of], "origin_limit", b.share(of))
 		b.warnedAt, b.refused = now, 0
 	}
@@ -225,13 +226,15 @@ type boundedConn struct {
 	listener *boundedListener
 	origin   origin
 
-	list  *list.List // unused or idle; nil: in use
+	known bool // a Gate has let somebody through
+	state http.ConnState
+	list  *list.List // strange or idle; nil: in use
 	place *list.Element
 	since time.Time // when it became idle
 	left  bool
 }
 
-// unlist marks the connection as in use. The lock is held.
+// unlist has the connection stay. The lock is held.
 func (c *boundedConn) unlist() {
 	if c.list != nil {
 		c.list.Remove(c.place)
@@ -250,11 +253,40 @@ func (c *boundedConn) Close() error {
 // TrackUse tells a bounded listener which of its connections are in use. It is an
 // http.Server's ConnState.
 func TrackUse(c net.Conn, state http.ConnState) {
+	if one := boundedOf(c); one != nil {
+		one.track(state)
+	}
+}
+
+type connectionKey struct{}
+
+// WithConnection has a Gate know the connection of a request. It is an http.Server's
+// ConnContext.
+func WithConnection(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, boundedOf(c))
+}
+
+// boundedOf is the bounded connection below another; nil: there is none.
+func boundedOf(c net.Conn) *boundedConn {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
 	}
-	if one, ok := c.(*boundedConn); ok {
-		one.track(state)
+	one, _ := c.(*boundedConn)
+	return one
+}
+
+// letThrough notes that somebody who is known asks by a connection: it stays while it
+// is in use. What needs nobody to be known leaves it where it is, however often it is asked.
+func letThrough(ctx context.Context) {
+	c, _ := ctx.Value(connectionKey{}).(*boundedConn)
+	if c == nil {
+		return
+	}
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	if !c.known {
+		c.known = true
+		c.enlist()
 	}
 }
 
@@ -262,13 +294,22 @@ func (c *boundedConn) track(state http.ConnState) {
 	b := c.listener
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	c.state = state
+	if c.known || c.list == nil { // a strange one keeps its place
+		c.enlist()
+	}
+}
+
+// enlist puts the connection where it belongs. The lock is held.
+func (c *boundedConn) enlist() {
+	b := c.listener
 	c.unlist()
 	switch {
 	case c.left:
 		return
-	case state == http.StateNew:
-		c.list = &b.unused
-	case state == http.StateIdle:
+	case !c.known:
+		c.list = &b.strange
+	case c.state == http.StateIdle:
 		c.list, c.since = &b.idle, b.now()
 	default:
 		return

@@ -83,11 +83,16 @@ func newCrowd(t *testing.T, most int) *crowd {
 	c.listener = BoundConnections(inner, most, log).(*boundedListener)
 	began := time.Now()
 	c.listener.now = func() time.Time { return began.Add(time.Duration(c.clock.Load()) * time.Second) }
-	s := &http.Server{ConnState: TrackUse, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	gate := gated(t)
+	gate.Local = &Identity{Role: Agent}
+	s := &http.Server{ConnState: TrackUse, ConnContext: WithConnection, Handler: gate.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
 			<-c.goOn
 		}
-	})}
+	}))}
+	s.Protocols = &http.Protocols{}
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
 	var served sync.WaitGroup
 	served.Go(func() { _ = s.Serve(c.listener) }) // it ends when it is closed
 	c.close = sync.OnceFunc(func() {
@@ -134,7 +139,7 @@ func TestUnusedConnectionsGiveWay(t *testing.T) {
 	for _, one := range inUse {
 		asks(t, one, "/wait")
 	}
-	c.waitFor(t, func() bool { return c.listener.all == len(inUse) && c.listener.unused.Len() == 0 })
+	c.waitFor(t, func() bool { return c.listener.all == len(inUse) && c.listener.strange.Len() == 0 })
 	var silent []net.Conn
 	for range 20 {
 		silent = append(silent, c.comes(t))
@@ -203,6 +208,75 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	t.Error("one that nobody uses keeps others out")
 }
 
+// TestStrangersGiveWay lets nobody shut others out by connections that ask what needs
+// nobody to be known, however often; those of who is known stay.
+func TestStrangersGiveWay(t *testing.T) {
+	c := newCrowd(t, 4)
+	known := c.comes(t)
+	asks(t, known, "/")
+	if !isAnswered(known, testwait.Longest(t)) {
+		t.Fatal("who is known is not answered")
+	}
+	for range 3 {
+		one := c.comes(t)
+		for range 2 {
+			asks(t, one, "/healthz")
+			if !isAnswered(one, testwait.Longest(t)) {
+				t.Fatal("a stranger is not answered")
+			}
+		}
+	}
+	for range 3 { // the strangers asked a moment ago
+		next := c.comes(t)
+		asks(t, next, "/")
+		if !isAnswered(next, testwait.Longest(t)) {
+			t.Fatal("strangers keep somebody out who is known")
+		}
+	}
+	asks(t, known, "/")
+	if !isAnswered(known, testwait.Longest(t)) {
+		t.Error("who is known gave way")
+	}
+}
+
+// TestStrangersOfTwoOrigins has two machines use all of their shares without a token,
+// and the next is let in.
+func TestStrangersOfTwoOrigins(t *testing.T) {
+	b := BoundConnections(elsewhere{}, 1100, slog.New(slog.DiscardHandler)).(*boundedListener)
+	come := func(address string) bool {
+		one := &boundedConn{Conn: from{address: address}, listener: b}
+		one.origin = originOf(one.RemoteAddr())
+		if !b.enter(one) {
+			return false
+		}
+		for _, state := range []http.ConnState{http.StateNew, http.StateActive, http.StateIdle, http.StateActive, http.StateIdle} {
+			one.track(state)
+		}
+		return true
+	}
+	for range 560 {
+		come("10.0.0.1:1")
+		come("10.0.0.2:1")
+	}
+	if b.all != 1100 {
+		t.Errorf("%d connections", b.all)
+	}
+	entered := make(chan bool, 1)
+	go func() { entered <- come("10.0.0.3:1") }()
+	select {
+	case ok := <-entered:
+		if !ok {
+			t.Error("another machine is refused")
+		}
+	case <-time.After(testwait.Longest(t)):
+		b.mu.Lock()
+		b.closed = true
+		b.room.Broadcast()
+		b.mu.Unlock()
+		t.Error("another machine waits")
+	}
+}
+
 // from is a connection of somebody.
 type from struct {
 	net.Conn
@@ -266,5 +340,23 @@ func TestConnectionsWithin(t *testing.T) {
 		if got := connectionsWithin(files); got != want {
 			t.Errorf("%d of %d files, want %d", got, files, want)
 		}
+	}
+}
+
+// TestKnownByHTTP2 has a connection of HTTP/2 stay by which somebody asks who is known.
+func TestKnownByHTTP2(t *testing.T) {
+	c := newCrowd(t, 4)
+	transport := &http.Transport{Protocols: &http.Protocols{}}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	for path, strangers := range map[string]int{"/": 0, "/healthz": 1} {
+		transport.CloseIdleConnections()
+		c.waitFor(t, func() bool { return c.listener.all == 0 })
+		answer, err := (&http.Client{Transport: transport}).Get("http://" + c.address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		c.waitFor(t, func() bool { return c.listener.all == 1 && c.listener.strange.Len() == strangers })
 	}
 }

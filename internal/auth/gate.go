@@ -63,6 +63,7 @@ func (g *Gate) Wrap(next http.Handler) http.Handler {
 		case !who.Role.May(needs):
 			g.refuse(w, r, http.StatusForbidden, &ForbiddenError{who.Role, needs})
 		default:
+			letThrough(r.Context())
 			again := func() error { return g.again(r, who) }
 			next.ServeHTTP(w, r.WithContext(context.WithValue(With(r.Context(), who), stillKey{}, again)))
 		}
