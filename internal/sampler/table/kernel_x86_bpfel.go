@@ -107,6 +107,8 @@ type kernelTracking struct {
 	_           structs.HostLayout
 	HearsAll    uint32
 	Alert       uint32
+	Choosing    uint32
+	Unused      uint32
 	Births      [32]uint64
 	LostExits   [32]uint64
 	LostTargets [32]uint64

@@ -17,6 +17,8 @@ const enum counter *counter_type __attribute__((unused));
 struct tracking {
 	u32 hears_all;			/* tables that hear of all exits; others of those of their targets */
 	u32 alert;			/* tables whose next birth is reported, which clears their bit */
+	u32 choosing;			/* tables that may have targets: without any, none is looked up */
+	u32 unused;
 	u64 births[MAX_TABLES];		/* threads and children that targets have started */
 	u64 lost_exits[MAX_TABLES];	/* exits for which the ring had no room */
 	u64 lost_targets[MAX_TABLES];	/* children of targets for which the map had no room */
@@ -118,9 +120,11 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	u32 from = parent->tgid, to = child->tgid;
-	struct target *t = bpf_map_lookup_elem(&targets, &from);
 	struct tracking *tracking = only(&tracking_state);
-	if (!t || !tracking)
+	if (!tracking || !READ_ONCE(tracking->choosing))
+		return 0;
+	struct target *t = bpf_map_lookup_elem(&targets, &from);
+	if (!t)
 		return 0;
 	u32 tables = t->tables;
 	report_birth(tracking, tables);
@@ -134,10 +138,13 @@ static __always_inline void report_exit(struct task_struct *task, u32 settled)
 {
 	u32 tgid = task->tgid;
 	struct tracking *tracking = only(&tracking_state);
-	struct target *t = bpf_map_lookup_elem(&targets, &tgid);
 	if (!tracking)
 		return;
-	u32 tables = READ_ONCE(tracking->hears_all) | (t ? t->tables : 0);
+	u32 tables = READ_ONCE(tracking->hears_all);
+	if (READ_ONCE(tracking->choosing) & ~tables) {
+		struct target *t = bpf_map_lookup_elem(&targets, &tgid);
+		tables |= t ? t->tables : 0;
+	}
 	if (!tables)
 		return;
 	struct exited *e = bpf_ringbuf_reserve(&exits, sizeof(*e), 0);

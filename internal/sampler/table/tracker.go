@@ -149,8 +149,12 @@ func (tr *Tracker) leave(t *Table) error {
 	atomic.AndUint32(&tr.shared.Value.Alert, ^t.bit())
 	for { // forks copy the entries of targets meanwhile
 		left, err := tr.targetsOf(t)
-		if err != nil || len(left) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(left) == 0 {
+			atomic.AndUint32(&tr.shared.Value.Choosing, ^t.bit())
+			return nil
 		}
 		var errs []error
 		for _, pid := range left {
@@ -183,6 +187,7 @@ func (tr *Tracker) targetsOf(t *Table) (left []uint32, err error) {
 func (tr *Tracker) setTarget(t *Table, pid uint32, set func(keep *[2]uint32)) error {
 	tr.targetsMu.Lock()
 	defer tr.targetsMu.Unlock()
+	atomic.OrUint32(&tr.shared.Value.Choosing, t.bit())
 	for {
 		var target kernelTarget
 		how := ebpf.UpdateExist
