@@ -37,6 +37,7 @@ struct scratch {
 	u32 busy;
 	u32 unused;
 	struct pt_regs user; /* the registers of user code */
+	struct row_value value;
 	struct walk walk;
 	u64 kernel[MAX_KERNEL_FRAMES + 1];
 };

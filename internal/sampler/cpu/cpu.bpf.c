@@ -118,8 +118,8 @@ static __always_inline void add(void *ctx, struct scratch *s, struct shared *sha
 		key.kernel_stack = kernel_stack(ctx, s, buffer);
 	key.user_stack = user_stack(s, user, key.tgid, buffer);
 	u64 scaled = weight >> square_shift;
-	struct row_value value = {1, {weight, delta}, {scaled * scaled}};
-	add_to_row(buffer, &key, &value);
+	s->value = (struct row_value){1, {weight, delta}, {scaled * scaled}};
+	add_to_row(buffer, &key, &s->value);
 	if (with_times)
 		stream(&key, cpu, buffer, now, weight, delta);
 }

@@ -285,7 +285,8 @@ type kernelScratch struct {
 		Sp     uint64
 		Ss     uint64
 	}
-	Walk struct {
+	Value kernelRowValue
+	Walk  struct {
 		_        structs.HostLayout
 		Ip       uint64
 		Sp       uint64
