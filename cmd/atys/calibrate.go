@@ -141,7 +141,7 @@ func (f *calibrateFlags) checkDuration() error {
 	return nil
 }
 
-// calibrated is the result of a calibration, with what is missing from its recording.
+// calibrated is the result of a calibration, and the losses of its recording.
 type calibrated struct {
 	*calibrate.Calibration
 	fleet bool     // a server's agents recorded

@@ -139,9 +139,8 @@ func writeFacts(w io.Writer, lead string, win *profile.Window, all bool) {
 	writeMissing(w, win, all)
 }
 
-// writeMissing prints a line on what is missing from a profile and, with all, a line for each
-// item. Then it says why the sampled CPU time could not be checked, and by how much pruning
-// may have changed shares.
+// writeMissing summarizes the losses of a profile in a line; with all, it lists each. Then it says
+// why the sampled CPU time could not be checked, and by how much pruning may have changed shares.
 func writeMissing(w io.Writer, win *profile.Window, all bool) {
 	lacks := render.Losses(lossesOf(win), win.N(), win.Exact.CPU)
 	if lacks.Line != "" {

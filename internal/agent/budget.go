@@ -205,9 +205,9 @@ func (s *spending) window(t *task) time.Duration {
 	return t.profile.Window
 }
 
-// commands returns what is made of the short-lived commands of a recording. all says that it
-// keeps samples of all targets. Others keep what their tasks select, and rates that adapt are
-// those of targets: both know commands by their labels.
+// commands returns what becomes of the short-lived commands of a recording. Only a recording that
+// keeps the samples of all targets, at one rate, may merge them: tasks that select targets and
+// rates that adapt go by the labels that merging would remove.
 func (s *spending) commands(r *recording, all bool) targets.Commands {
 	if !all || r.aims() {
 		return targets.Commands{}
@@ -215,8 +215,8 @@ func (s *spending) commands(r *recording, all bool) targets.Commands {
 	return targets.Commands{Within: s.window(r.task), Together: s.governor.Together}
 }
 
-// long returns how long windows of the recording's tiny targets may be. Policies decide on rates
-// window by window, and those of other profilers have their own time.
+// long returns how long windows of the recording's tiny targets may be. They stay as they are if
+// a policy decides on rates window by window, or if another profiler cuts them.
 func (s *spending) long(r *recording) pipeline.Long {
 	l := pipeline.Long{Every: s.window(r.task), Times: budget.Longest}
 	if r.adapts() || r.instrument.Delayed() || !l.Longer() {

@@ -52,7 +52,7 @@ type conductor struct {
 	busy     map[*recording]bool // recordings whose start or cut is under way
 	looking  bool                // what runs is being listed
 	inFlight int                 // windows in the pipeline
-	turns    int                 // of the loop of conduct, so far
+	turns    int                 // of the loop so far, by which a test sees that it does not spin
 	spooled  spool.ID            // the last bundle
 
 	spending spending

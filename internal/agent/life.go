@@ -12,14 +12,14 @@ import (
 	"atys.dev/atys/internal/spool"
 )
 
-// life is a file that is there while an agent runs: one that finds it was killed
-// before, and tells what it held then. Nobody tells who is killed for memory.
+// life is a file that exists while an agent runs. An agent that finds it knows that the one before
+// was killed, and reports what that one held: the kernel tells nobody whom it kills for memory.
 type life struct {
 	name   string // "": there is none
 	log    *slog.Logger
 	file   sync.Mutex // held while it is written
 	last   string     // how the one before ended, if not as it should
-	before lived      // what that held at last
+	before lived      // what the one before held when it last noted that
 }
 
 // lived is what the file holds.
@@ -47,8 +47,8 @@ func newLife(name string, log *slog.Logger) *life {
 	return l
 }
 
-// settle counts the windows that an agent had in memory when it was killed, once: there may be
-// fewer by what it had spooled since it noted that.
+// settle counts, once, the windows that the agent before had in memory when it was killed. It
+// counts too many if some were spooled after the last note.
 func (l *life) settle(lose func(spool.Losses)) {
 	if l.before.Open == 0 {
 		return
@@ -69,15 +69,15 @@ func (l *life) noteSoon(u Usage, open int) {
 	}()
 }
 
-// note says what is held now, with the windows that go on beyond their cut.
+// note writes what is held now: memory, and windows that go on beyond their cut.
 func (l *life) note(u Usage, open int) {
 	if l.name != "" {
 		l.write(lived{time.Now(), u.Memory, open})
 	}
 }
 
-func (l *life) write(is lived) {
-	data, err := json.Marshal(is)
+func (l *life) write(held lived) {
+	data, err := json.Marshal(held)
 	if err == nil {
 		err = os.WriteFile(l.name, data, 0o600)
 	}

@@ -70,7 +70,8 @@ func (p *process) collect(percent int) {
 	debug.SetGCPercent(cmp.Or(percent, p.heap))
 }
 
-// usage measures, all but maps at once. It does not wait: whoever asks keeps time.
+// usage measures CPU time and memory. Maps take long to look at: it returns what was found last,
+// and has them looked at in another goroutine if that is due.
 func (p *process) usage() Usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -267,8 +267,8 @@ func (c *conductor) hand(d cut) {
 }
 
 // kept returns which targets' samples are kept: those that the task selects, or has
-// selected since the window began. nil: all. It goes on to say so, whatever the task selects
-// later.
+// selected since the window began. nil: all. The answer is that of now, whatever the task
+// selects later.
 func (r *recording) kept() []*pipeline.Kept {
 	t, let, letAll := *r.task, maps.Clone(r.let), !r.letAll.IsZero()
 	if t.everything() || t.profile.All() && letAll {
@@ -381,7 +381,7 @@ func (r *recording) check(now time.Time, account *cputime.Account, tell func(ful
 	if r.instrument.State() != state.Running || r.look.IsZero() || now.Before(r.look) {
 		return
 	}
-	if r.look = r.nextLook(now); r.checked != nil { // else keepTime would be due at once, again and again
+	if r.look = r.nextLook(now); r.checked != nil { // it is set in any case: keepTime would spin on one that is past
 		return
 	}
 	s, ended := r.instrument.Relieved(), make(chan struct{})

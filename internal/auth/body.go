@@ -71,7 +71,7 @@ type body struct {
 	over bool  // it is the one that takes more than there is
 }
 
-// read reads all of it, or as much as is taken of one.
+// read reads all of it. Of a body that is too large it reads what is allowed, and the handler refuses it.
 func (b *body) read(w http.ResponseWriter, r *http.Request) error {
 	patience := b.of.patience
 	if patience == 0 {
@@ -100,8 +100,8 @@ func (b *body) read(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// GaveUp answers who no longer waits, as far as is known: without a status it would
-// be 200, and a failed read has a request look as if nobody waited for its answer.
+// GaveUp answers a request whose context has ended. Its client may still be waiting, because
+// a failed read of the body ends the context, too; without a status, the answer would be 200.
 func GaveUp(w http.ResponseWriter) {
 	http.Error(w, "the request ended before it was answered: send it again", http.StatusServiceUnavailable)
 }

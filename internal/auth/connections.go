@@ -48,8 +48,8 @@ func MaxConnections() int {
 }
 
 // boundedListener limits the number of open connections, and of those from one machine
-// to its share. At the limit, a new connection replaces the oldest one on which nobody has
-// said who they are, else the one that has been idle longest; if all are in use, it waits.
+// to its share. At the limit, a new connection replaces the oldest one that has never
+// authenticated, else the one that has been idle longest; if all are in use, it waits.
 // Clients keep connections in reserve for minutes, so none is closed while there is room.
 type boundedListener struct {
 	net.Listener
@@ -58,13 +58,13 @@ type boundedListener struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu      sync.Mutex // guards all below, and what changes in a boundedConn
-	room    *sync.Cond // a connection was closed, or may be now
-	closed  bool
-	all     int
-	of      map[origin]int
-	strange list.List // connections on which no Gate has let anybody through, the oldest first, in use or not
-	idle    list.List // others between requests, the longest idle first
+	mu        sync.Mutex // guards all below, and what changes in a boundedConn
+	room      *sync.Cond // a connection was closed, or may be now
+	closed    bool
+	all       int
+	of        map[origin]int
+	anonymous list.List // connections that have not authenticated, in use or not, the oldest first
+	idle      list.List // others between requests, the longest idle first
 
 	refused  int       // times that the limit was reached since the last warning
 	warnedAt time.Time // the last warning
@@ -165,7 +165,7 @@ func (b *boundedListener) wait() {
 // The lock is held.
 func (b *boundedListener) displace(of origin, itsOwn bool) bool {
 	fits := func(e *list.Element) bool { return !itsOwn || e.Value.(*boundedConn).origin == of }
-	for e := b.strange.Front(); e != nil; e = e.Next() {
+	for e := b.anonymous.Front(); e != nil; e = e.Next() {
 		if fits(e) {
 			b.drop(e.Value.(*boundedConn))
 			return true
@@ -206,7 +206,7 @@ const warnEvery = time.Minute
 func (b *boundedListener) warn(of origin) {
 	b.refused++
 	if now := b.now(); now.Sub(b.warnedAt) >= warnEvery {
-		b.log.Warn("connection limit reached: connections of nobody known are closed, then unused ones, or new ones wait", "times", b.refused,
+		b.log.Warn("connection limit reached: connections that never authenticated are closed first, then idle ones; if there are none, new ones wait", "times", b.refused,
 			"open", b.all, "limit", b.most, "origin", string(of), "origin_open", b.of[of], "origin_limit", b.share(of))
 		b.warnedAt, b.refused = now, 0
 	}
@@ -226,15 +226,15 @@ type boundedConn struct {
 	listener *boundedListener
 	origin   origin
 
-	known bool // a Gate has let somebody through
+	known bool // a Gate has authenticated a request of it
 	state http.ConnState
-	list  *list.List // strange or idle; nil: in use
+	list  *list.List // anonymous or idle; nil: in use
 	place *list.Element
 	since time.Time // when it became idle
 	left  bool
 }
 
-// unlist has the connection stay. The lock is held.
+// unlist protects the connection from being displaced. The lock is held.
 func (c *boundedConn) unlist() {
 	if c.list != nil {
 		c.list.Remove(c.place)
@@ -260,13 +260,12 @@ func TrackUse(c net.Conn, state http.ConnState) {
 
 type connectionKey struct{}
 
-// WithConnection has a Gate know the connection of a request. It is an http.Server's
-// ConnContext.
+// WithConnection tells a Gate the connection of a request. It is an http.Server's ConnContext.
 func WithConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, boundedOf(c))
 }
 
-// boundedOf is the bounded connection below another; nil: there is none.
+// boundedOf returns the bounded connection below another; nil: there is none.
 func boundedOf(c net.Conn) *boundedConn {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -275,8 +274,8 @@ func boundedOf(c net.Conn) *boundedConn {
 	return one
 }
 
-// letThrough notes that somebody who is known asks by a connection: it stays while it
-// is in use. What needs nobody to be known leaves it where it is, however often it is asked.
+// letThrough notes that a request of a connection was authenticated: from now on it is displaced
+// only while it is idle. Requests that need no authentication change nothing.
 func letThrough(ctx context.Context) {
 	c, _ := ctx.Value(connectionKey{}).(*boundedConn)
 	if c == nil {
@@ -295,12 +294,12 @@ func (c *boundedConn) track(state http.ConnState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c.state = state
-	if c.known || c.list == nil { // a strange one keeps its place
+	if c.known || c.list == nil { // an anonymous one keeps its place
 		c.enlist()
 	}
 }
 
-// enlist puts the connection where it belongs. The lock is held.
+// enlist puts the connection into the list that it belongs to. The lock is held.
 func (c *boundedConn) enlist() {
 	b := c.listener
 	c.unlist()
@@ -308,7 +307,7 @@ func (c *boundedConn) enlist() {
 	case c.left:
 		return
 	case !c.known:
-		c.list = &b.strange
+		c.list = &b.anonymous
 	case c.state == http.StateIdle:
 		c.list, c.since = &b.idle, b.now()
 	default:

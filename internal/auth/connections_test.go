@@ -139,7 +139,7 @@ func TestUnusedConnectionsGiveWay(t *testing.T) {
 	for _, one := range inUse {
 		asks(t, one, "/wait")
 	}
-	c.waitFor(t, func() bool { return c.listener.all == len(inUse) && c.listener.strange.Len() == 0 })
+	c.waitFor(t, func() bool { return c.listener.all == len(inUse) && c.listener.anonymous.Len() == 0 })
 	var silent []net.Conn
 	for range 20 {
 		silent = append(silent, c.comes(t))
@@ -357,6 +357,6 @@ func TestKnownByHTTP2(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
-		c.waitFor(t, func() bool { return c.listener.all == 1 && c.listener.strange.Len() == strangers })
+		c.waitFor(t, func() bool { return c.listener.all == 1 && c.listener.anonymous.Len() == strangers })
 	}
 }

@@ -65,9 +65,9 @@ func WriteSecret(path, token string) error {
 }
 
 // HoldSecret is WriteSecret for as long as whoever takes the token is there: it
-// holds the file until leave is called, or the process is killed. The file stays
-// then, and somebody else may answer in its place: the next to hold one beside it
-// removes it.
+// holds the file until leave is called, or the process is killed. A killed process leaves the
+// file behind, and somebody else may listen at its address: the next call for the same folder
+// removes the file.
 func HoldSecret(path, token string) (leave func(), err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -95,11 +95,12 @@ func HoldSecret(path, token string) (leave func(), err error) {
 	}, nil
 }
 
-// swept are the names of files that are held: those for a server's address, and what
-// they are called before they are whole.
+// swept matches the names of files that HoldSecret writes: a token for a server's address, and
+// the temporary name of one that is being written.
 var swept = regexp.MustCompile(`^([0-9a-f.-]+_[0-9]+\.token|\.token-[0-9]+)$`)
 
-// sweepSecrets removes the files of those who were killed while they held them.
+// sweepSecrets removes the token files that servers left behind when they were killed: nobody
+// holds a lock on them.
 func sweepSecrets(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -112,7 +113,7 @@ func sweepSecrets(dir string) error {
 		path := filepath.Join(dir, e.Name())
 		if file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0); err == nil { // or it is gone, or somebody else's
 			if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-				_ = os.Remove(path) // nobody believes one that stays
+				_ = os.Remove(path) // one that stays is never used: ReadHeldSecret wants it held
 			}
 			_ = file.Close()
 		}

@@ -86,19 +86,21 @@ func (f *sections) openZdebug(name string) (*SectionReader, error) {
 	return f.unpack(name, elf.COMPRESS_ZLIB, io.NewSectionReader(raw, header, max(raw.Size()-header, 0)))
 }
 
-func (f *sections) unpack(name string, kind elf.CompressionType, packed io.Reader) (*SectionReader, error) {
+func (f *sections) unpack(name string, kind elf.CompressionType, packed io.Reader) (section *SectionReader, err error) {
 	u := &unpacking{packed: countedReader{r: packed}, total: &f.unpacked, most: maxUnpacked}
-	s, err := u.start(kind)
-	if err == nil {
-		defer s.Close()
-		u.r = s
-		var section *SectionReader
-		if section, err = u.section(); err == nil {
-			return section, nil
+	defer func() {
+		if err != nil {
+			f.unpacked.Add(-u.n)
+			err = fmt.Errorf("unpack section %q: %w", name, err)
 		}
+	}()
+	s, err := u.start(kind)
+	if err != nil {
+		return nil, err
 	}
-	f.unpacked.Add(-u.n)
-	return nil, fmt.Errorf("unpack section %q: %w", name, err)
+	defer s.Close()
+	u.r = s
+	return u.section()
 }
 
 // unpacking reads what a compressed section becomes, within bounds.

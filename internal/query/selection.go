@@ -97,7 +97,7 @@ type question struct {
 }
 
 func (a Asker) question(s Selection) *question {
-	return &question{Asker: a, Selection: s, kinds: store.KindSums{}}
+	return &question{Asker: a, Selection: s}
 }
 
 // merge adds up what is selected and begins in [from, to), in columns. only, if not nil,
@@ -134,7 +134,7 @@ func (q *question) merge(ctx context.Context, from, to time.Time, by string, onl
 		}
 		q.countLosses(column.Head.Losses)
 		for _, kind := range column.Kinds {
-			q.kinds.Add(kind.Kind, kind.Sum)
+			q.kinds.Of(kind.Kind).Add(kind.Sum)
 		}
 		for _, sum := range column.Sums {
 			q.coverage.N += sum.N

@@ -57,30 +57,33 @@ func (view View) over(forest *profile.Forest) *viewer {
 // fold gives the functions that are shown and have anything, and the whole. A
 // stack counts once for a function, however often that is on it.
 func (v *viewer) fold(c *store.Column) (functions []*function, whole *amount) {
-	whole, v.apart = &amount{}, newApart(c, v.forest)
-	for i := range c.Sums {
-		s := &c.Sums[i]
-		of := v.apart.of(s.Call)
-		whole.add(s, of)
-		if called := v.callers(s.Call); called {
-			v.add(s, of, i+1)
+	return v.charge(c, func(s *store.Sum, of ofStack, number int) {
+		if v.callers(s.Call) {
+			v.add(s, of, number)
 		}
-	}
-	return slices.DeleteFunc(v.functions, func(f *function) bool { return f.last == 0 }), whole
+	})
 }
 
 // selfs is fold for a view that shows everything: functions have what they used themselves, and
 // no totals. It looks at no callers, which are most of a stack.
 func (v *viewer) selfs(c *store.Column) (functions []*function, whole *amount) {
+	return v.charge(c, func(s *store.Sum, of ofStack, number int) {
+		if f := v.leaf(s.Call); f != nil {
+			f.self.add(s, of)
+			f.last = number
+		}
+	})
+}
+
+// charge has each sum of a column, which get numbers from 1 on, charged to functions, and
+// returns those that have anything.
+func (v *viewer) charge(c *store.Column, one func(s *store.Sum, of ofStack, number int)) (functions []*function, whole *amount) {
 	whole, v.apart = &amount{}, newApart(c, v.forest)
 	for i := range c.Sums {
 		s := &c.Sums[i]
 		of := v.apart.of(s.Call)
 		whole.add(s, of)
-		if f := v.leaf(s.Call); f != nil {
-			f.self.add(s, of)
-			f.last = i + 1
-		}
+		one(s, of, i+1)
 	}
 	return slices.DeleteFunc(v.functions, func(f *function) bool { return f.last == 0 }), whole
 }

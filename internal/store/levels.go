@@ -59,11 +59,13 @@ func (o *Observed) Add(g *Grouping, step time.Time, by []string, minutes Minutes
 	if o.of == nil {
 		o.of = map[string]Minutes{}
 	}
-	key := g.undivided(step, by)
-	if o.of[key] == nil {
-		o.of[key] = Minutes{}
-	}
-	maps.Copy(o.of[key], minutes)
+	o.include(g.undivided(step, by), minutes)
+}
+
+func (o *Observed) include(key string, minutes Minutes) {
+	all := o.of[key]
+	all.Include(minutes)
+	o.of[key] = all
 }
 
 // Absorb adds the minutes of others.
@@ -73,11 +75,7 @@ func (o *Observed) Absorb(others *Observed) {
 		return
 	}
 	for key, minutes := range others.of {
-		if o.of[key] == nil {
-			o.of[key] = minutes
-			continue
-		}
-		maps.Copy(o.of[key], minutes)
+		o.include(key, minutes)
 	}
 }
 

@@ -23,8 +23,13 @@ import (
 // several names or languages are one instance. The node is part of the identity, because a
 // unit has the same name on all nodes.
 func Instance(series profile.Labels) string {
-	name := cmp.Or(series["instance"], series["k8s.pod.uid"], series["container"], series["unit"])
-	return strings.Join([]string{series[ServiceLabel], series["node"], name}, "\x00")
+	node, name := placeOf(series)
+	return strings.Join([]string{series[ServiceLabel], node, name}, "\x00")
+}
+
+// placeOf returns what tells instances of a service apart. Roll-ups of services have neither.
+func placeOf(series profile.Labels) (node, name string) {
+	return series["node"], cmp.Or(series["instance"], series["k8s.pod.uid"], series["container"], series["unit"])
 }
 
 // ServiceLabel is the label that names the service of a series. Dictionaries and keys are

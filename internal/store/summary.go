@@ -2,7 +2,6 @@ package store
 
 import (
 	"maps"
-	"strings"
 	"time"
 
 	"atys.dev/atys/internal/profile"
@@ -28,9 +27,9 @@ func (p *Pushed) add(series profile.Labels) {
 	if p.Instances == nil {
 		p.Instances = map[string]bool{}
 	}
-	instance := Instance(series)
-	p.Instances[instance] = true
-	p.More = p.More || strings.HasSuffix(instance, "\x00\x00")
+	p.Instances[Instance(series)] = true
+	node, name := placeOf(series)
+	p.More = p.More || node == "" && name == ""
 }
 
 func (p *Pushed) absorb(o Pushed) {

@@ -212,20 +212,33 @@ type KindSum struct {
 	profile.Sum
 }
 
-// KindSums collects the sums of kinds.
-type KindSums map[string]profile.Sum
+// KindSums collects the sums of kinds. The zero value is ready to use.
+type KindSums map[string]*profile.Sum
 
-// Add adds a sum of a kind.
-func (k KindSums) Add(kind string, s profile.Sum) {
-	sum := k[kind]
-	sum.Add(s)
-	k[kind] = sum
+// Of finds or adds the sum of a kind.
+func (k *KindSums) Of(kind string) *profile.Sum {
+	sum := (*k)[kind]
+	if sum == nil {
+		if *k == nil {
+			*k = KindSums{}
+		}
+		sum = &profile.Sum{}
+		(*k)[kind] = sum
+	}
+	return sum
+}
+
+// Absorb adds the sums of others.
+func (k *KindSums) Absorb(others KindSums) {
+	for kind, sum := range others {
+		k.Of(kind).Add(*sum)
+	}
 }
 
 // Sorted lists the sums by kind.
 func (k KindSums) Sorted() (all []KindSum) {
 	for _, kind := range slices.Sorted(maps.Keys(k)) {
-		all = append(all, KindSum{kind, k[kind]})
+		all = append(all, KindSum{kind, *k[kind]})
 	}
 	return all
 }

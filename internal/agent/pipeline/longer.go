@@ -15,13 +15,14 @@ const fewSamples = 10
 // minute is what windows are rolled up by: none may begin in one and end in another.
 const minute = time.Minute
 
-// Long says how long windows of tiny targets may be. The zero value says nothing of them.
+// Long says how long windows of tiny targets may be. The zero value leaves them as they are, and
+// counts no tiny targets.
 type Long struct {
-	Every time.Duration // the length of others
-	Times int           // windows of others that are one of theirs, at most; 0: they are as others
+	Every time.Duration // the length of usual windows
+	Times int           // how many usual windows one may last for; 0: one
 }
 
-// Longer reports whether any window may be longer than others.
+// Longer reports whether a window may be longer than usual.
 func (l Long) Longer() bool { return l.length() > l.Every }
 
 // length returns the longest length that divides a minute: then no window begins in one minute
@@ -35,8 +36,8 @@ func (l Long) length() time.Duration {
 	return l.Every
 }
 
-// edge returns the edge at which a long window begins that goes on at a time. Windows are cut
-// some moments after their edges.
+// edge returns the edge at which the long window began that a time lies in. Windows are cut some
+// moments after their edges.
 func (l Long) edge(at time.Time) time.Time { return at.Add(l.Every / 2).Truncate(l.length()) }
 
 // fits reports whether a window that begins and ends then is within a long one. It is not if it
@@ -45,14 +46,14 @@ func (l Long) fits(start, end time.Time) bool {
 	return end.Sub(l.edge(start)) <= l.length()+l.Every/2
 }
 
-// longer has the windows of tiny targets that go on, by target. They are in memory only, as
-// windows are that have not been cut.
+// longer holds the windows of tiny targets that go on, by target. Like windows that have not been
+// cut, they are in memory only.
 type longer map[string]*profile.Window
 
 // lengthen returns which of the parts of a window end with it, and how many have few samples.
-// The window of a target that becomes busy ends before that one, so that its windows are as
-// others at once. A target uses nothing in windows that it has no part in, where all targets are
-// kept: see without.
+// If a target becomes busy, its long window ends where this window begins, and this one ends as
+// usual. A target without a part has used nothing, so its long window goes on; where a task
+// leaves out targets that is not known, and without ends those windows first.
 func (t *longer) lengthen(parts []*profile.Window, extent *profile.Head, long Long, machine profile.Labels) (ended []*profile.Window, tiny int) {
 	if *t == nil {
 		*t = longer{}
@@ -60,7 +61,7 @@ func (t *longer) lengthen(parts []*profile.Window, extent *profile.Head, long Lo
 	end := extent.Start.Add(extent.Duration)
 	for _, part := range parts {
 		key := part.Target.String()
-		few := long.Every > 0 && part.N() < fewSamples && key != machine.String() // by the machine's it is known when somebody watched
+		few := long.Every > 0 && part.N() < fewSamples && key != machine.String() // the machine's own windows say when an agent watched
 		if few {
 			tiny++
 		}
@@ -98,8 +99,8 @@ func (t *longer) goOn(key string, part *profile.Window, long Long, end time.Time
 	return true
 }
 
-// end ends the window of a target, if one goes on, at a time that is not before its last part's
-// end; with its last part if that would be too long.
+// end ends the window of a target, if it has one, at a time that is not before the end of its last
+// part. If that would make it too long, it ends with that part.
 func (t *longer) end(ended []*profile.Window, key string, at time.Time, long Long) []*profile.Window {
 	w := (*t)[key]
 	if w == nil {

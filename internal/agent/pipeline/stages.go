@@ -52,12 +52,12 @@ func (p *Pipeline) identify() {
 	}
 }
 
-// lastMoment is how long a cut's targets are waited for when the agent ends, until the first
-// that does not come: that is enough for a /proc that answers.
+// lastMoment is how long the targets of a cut are waited for when the agent ends. A /proc that
+// answers needs less; once it has not, no further cut waits.
 const lastMoment = 100 * time.Millisecond
 
-// targetsOf returns the targets of a cut's threads; nil if they are waited for no longer, which
-// they are for as long as patience after the agent has begun to end.
+// targetsOf returns the targets of a cut's threads. It waits as long as the agent runs, and for
+// patience once the agent ends; nil: they did not come in time.
 func (p *Pipeline) targetsOf(c *Cut, patience time.Duration) (targets []profile.Labels, brief int) {
 	type found struct {
 		targets []profile.Labels
@@ -82,8 +82,8 @@ func (p *Pipeline) targetsOf(c *Cut, patience time.Duration) (targets []profile.
 	}
 }
 
-// byName returns targets of threads that have not been identified: their processes are known by
-// their names, as those that ended before they were looked at.
+// byName returns targets for threads that could not be identified: each process is a service of its
+// own name, as processes are that ended before they were looked at.
 func (p *Pipeline) byName(threads []profile.Thread) []profile.Labels {
 	targets := make([]profile.Labels, len(threads))
 	for i := range threads {
@@ -378,7 +378,7 @@ func (p *Pipeline) spool(j *job) bool {
 		}
 	}
 	d.Summary = health.Summarize(j.parts, p.options.Now())
-	if j.length > 0 { // longer windows of tiny targets do not have others be late
+	if j.length > 0 { // a longer window of a tiny target is not late
 		d.Summary.Length = min(d.Summary.Length, j.length)
 	}
 	j.line.Delivered(d)

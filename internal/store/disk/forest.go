@@ -42,7 +42,7 @@ func (a *adder) merged(damaged int) (*store.Merged, error) {
 			}
 			absorb(&c.Head, c.Windows, &s.head, s.windows)
 			c.Windows += s.windows
-			c.kinds.absorb(s.kinds)
+			c.kinds.Absorb(s.kinds)
 			c.Sums = s.appendTo(c.Sums, numbers)
 			if s.apart == nil || len(c.Instances)+len(s.apart.of) > s.apart.most {
 				c.Instances = nil
@@ -59,7 +59,7 @@ func (a *adder) merged(damaged int) (*store.Merged, error) {
 		if f.calls != nil {
 			c.Sums = folded(c.Sums)
 		}
-		c.Kinds = c.kinds.sorted()
+		c.Kinds = c.kinds.Sorted()
 		if minutes := a.observed.Of(&a.grouping, &c.Column); minutes != nil {
 			c.Average(minutes)
 		}
@@ -75,7 +75,7 @@ func (a *adder) merged(damaged int) (*store.Merged, error) {
 // merging is a column to which sums of several services are added.
 type merging struct {
 	store.Column
-	kinds kindSums
+	kinds store.KindSums
 }
 
 // appendTo appends what has samples. All groups have been settled.

@@ -153,7 +153,7 @@ func (a *adder) addWindow(w *adding) {
 	}
 	s.add(c)
 	if w.several && len(c.Leaves) > 0 {
-		kind := s.kinds.of(w.kind)
+		kind := s.kinds.Of(w.kind)
 		for i := range c.Leaves {
 			kind.Add(c.Sum(i))
 		}
@@ -226,7 +226,7 @@ func (a *adder) divide(w *adding) {
 		if !ok {
 			into.sums = columnOf(at[0], at[1], at[2])
 			if w.several {
-				into.ofKind = into.kinds.of(w.kind)
+				into.ofKind = into.kinds.Of(w.kind)
 			}
 			known[at] = into
 		}
@@ -307,39 +307,7 @@ type sums struct {
 	group   int                   // whose the values of the cells are
 	groups  [store.Groups][]int64 // what was settled; one that no row was of is nil
 	apart   *apart                // nil: instances are not told apart
-	kinds   kindSums
-}
-
-// kindSums are what each kind has of a column's values, if several are asked for.
-type kindSums map[string]*profile.Sum
-
-// of finds or adds the sum of a kind.
-func (k *kindSums) of(kind string) *profile.Sum {
-	sum := (*k)[kind]
-	if sum == nil {
-		if *k == nil {
-			*k = kindSums{}
-		}
-		sum = &profile.Sum{}
-		(*k)[kind] = sum
-	}
-	return sum
-}
-
-// absorb adds the sums of others.
-func (k *kindSums) absorb(others kindSums) {
-	for kind, sum := range others {
-		k.of(kind).Add(*sum)
-	}
-}
-
-// sorted lists the sums by kind.
-func (k kindSums) sorted() []store.KindSum {
-	all := store.KindSums{}
-	for kind, sum := range k {
-		all.Add(kind, *sum)
-	}
-	return all.Sorted()
+	kinds   store.KindSums        // what each kind has of the values, if several are asked for
 }
 
 // cell is what a row adds to: one place in memory, since going there is most of
@@ -559,7 +527,7 @@ func (a *adder) absorb(o *adder) {
 			mine.grow(len(s.cells))
 		}
 		mine.absorb(&s.head, s.windows)
-		mine.kinds.absorb(s.kinds)
+		mine.kinds.Absorb(s.kinds)
 		if mine.apart != nil {
 			mine.settle()
 			mine.apart = mine.apart.absorb(s.apart)

@@ -214,8 +214,9 @@ func (a *typeCollector) read(data []byte, q *store.Query) bool {
 // taker takes all windows of a series.
 type taker func(ctx context.Context, p *part, g *grouped) error
 
-// readAll gives all series of some parts to takers, of which each reads one after another. done is called at the end, with the number of windows that could not be read; if
-// it is nil, these are the error.
+// readAll gives all series of some parts to takers, each of which reads one after another. done is
+// called at the end, with the number of windows that could not be read; if it is nil, these are
+// the error.
 func (s *Store) readAll(ctx context.Context, tenant string, parts []store.Query, apart bool, newTaker func(*shelf) taker, done func(damaged int) error) error {
 	db, t, err := s.acquireTenant(tenant)
 	if err != nil {

@@ -6,15 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"io/fs"
-	"path/filepath"
-
 	"golang.org/x/sys/unix"
 
 	"atys.dev/atys/internal/store"

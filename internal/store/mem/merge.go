@@ -137,7 +137,7 @@ func (m *merger) addType(e *entry, w *profile.Window, at, windows int) {
 		}
 		s.Add(sum)
 		if m.several {
-			c.kinds.Add(kind, sum)
+			c.kinds.Of(kind).Add(sum)
 		}
 		if e.window.Groups != nil {
 			for g := range s.Groups {
@@ -303,7 +303,7 @@ func (m *merger) column(start time.Time, by []string) *column {
 	key := fmt.Sprintf("%v %q", start, by)
 	c := m.columns[key]
 	if c == nil {
-		c = &column{start: start, by: by, sums: map[cellKey]*store.Sum{}, kinds: store.KindSums{}}
+		c = &column{start: start, by: by, sums: map[cellKey]*store.Sum{}}
 		if m.grouping.MaxInstances > 0 && !m.grouping.DividesRows() {
 			c.instances = map[string]map[int]int64{}
 		}

@@ -342,7 +342,7 @@ func (r *windowReader) groups(out, values, room []int64) {
 	}
 }
 
-// skipGroups leaves the groups of a type out.
+// skipGroups reads past the groups of a type.
 func (r *windowReader) skipGroups(rows int) {
 	for which := r.Bytes(1)[0]; which&(which-1) != 0; which &= which - 1 {
 		r.skip(rows)

@@ -9,18 +9,18 @@ import (
 
 // A window as it is kept. Its key has its series, start, task and run.
 //
-//	version   6. Version 5 had groups of the first type only. Version 4 had no peers, no exemplars, no minutes, variances of the first
-//	          type only, types described after the rows, and traces in contexts. Version 3
-//	          did not describe types, its only exact total was CPU time, and a farewell
-//	          was a comment.
+//	version   6. Version 5 had groups of the first type only. Version 4 had no peers, no
+//	          exemplars, no minutes, variances of the first type only, types described
+//	          after the rows, and traces in contexts. Version 3 did not describe types,
+//	          its only exact total was CPU time, and a farewell was a comment.
 //	types     count, then kind, unit, period, scale of each
 //	rows      count, of them single, which columns there are; temporality, variance and
 //	          base of each type, unless all are usual; then columns (blocks.go):
 //	          leaf less that of the row before | n | values of each type, less what
 //	          as many samples have on average | those of the following that there are:
 //	          variance of the first type | of each later type | thread | context | slot |
-//	          peer, a leaf plus one | groups of each type; of how many windows, but of one as it was
-//	          cut, and of none (rollup.go); how many instances were recorded of how many;
+//	          peer, a leaf plus one | groups of each type; of how many windows, but of one
+//	          as it was cut, and of none (rollup.go); how many instances were recorded of how many;
 //	          how often was sampled, and why; how long slots are; minutes of a level; primary kind
 //	head      duration, design, exact, idle, watched, clock, losses, comments, cost
 //	threads, contexts, exemplars
