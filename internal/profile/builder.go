@@ -9,7 +9,7 @@ type Builder struct {
 	locations map[Location]LocationID
 	stacks    map[string]StackID
 	threads   map[threadKey]ThreadID
-	contexts  map[Context]ContextID
+	contexts  ContextTable
 	rows      map[RowKey]int
 	scratch   []byte
 }
@@ -26,7 +26,6 @@ func NewBuilder(head Head) *Builder {
 		locations: map[Location]LocationID{},
 		stacks:    map[string]StackID{},
 		threads:   map[threadKey]ThreadID{},
-		contexts:  map[Context]ContextID{},
 		rows:      map[RowKey]int{},
 	}
 }
@@ -86,15 +85,8 @@ func (b *Builder) Thread(t Thread) ThreadID {
 
 // Context finds or adds a context; the zero Context is none.
 func (b *Builder) Context(c Context) ContextID {
-	if c == (Context{}) {
-		return 0
-	}
-	id, ok := b.contexts[c]
-	if !ok {
-		b.w.Contexts = append(b.w.Contexts, c)
-		id = ContextID(len(b.w.Contexts))
-		b.contexts[c] = id
-	}
+	id := b.contexts.ID(c)
+	b.w.Contexts = b.contexts.All()
 	return id
 }
 

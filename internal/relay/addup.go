@@ -26,11 +26,11 @@ type part struct {
 type sum struct {
 	labels    profile.Labels
 	head      profile.Head
-	scales    []int64           // of each type
-	rows      map[cellKey]int32 // numbers of keys, by which cells are found
-	keys      []cellKey         // in the order in which they came
-	cells     []cell            // for each key, one of each type
-	contexts  contextTable      // that keys and exemplars refer to
+	scales    []int64              // of each type
+	rows      map[cellKey]int32    // numbers of keys, by which cells are found
+	keys      []cellKey            // in the order in which they came
+	cells     []cell               // for each key, one of each type
+	contexts  profile.ContextTable // that keys and exemplars refer to
 	exemplars []exemplar
 	parts     []part
 	series    []*atysv1.Series // of the parts
@@ -214,7 +214,7 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 	key := fmt.Sprint(kept.String(), h.Task, h.Start.Unix(), first.Unix(), h.Slot, h.Design, h.Types)
 	into := s.of[key]
 	if into == nil {
-		into = &sum{labels: kept, head: *h, scales: make([]int64, len(h.Types)), contexts: newContextTable()}
+		into = &sum{labels: kept, head: *h, scales: make([]int64, len(h.Types))}
 		s.of[key] = into
 		s.keys = append(s.keys, key)
 	} else {
@@ -226,7 +226,7 @@ func (s *sums) sum(labels profile.Labels, h *profile.Head) *sum {
 // add adds the rows of a window; values are of a group, if it does not tell them
 // by group itself.
 func (s *sum) add(w *atysv1.Window, h *profile.Head, hashes []profile.Hash, group int) {
-	rows, groups, contexts := wire.Rows(w), wire.Groups(w), s.contexts.ids(wire.Contexts(w))
+	rows, groups, contexts := wire.Rows(w), wire.Groups(w), idsOf(wire.Contexts(w), &s.contexts)
 	if s.rows == nil { // as many at least
 		s.rows = make(map[cellKey]int32, rows.Len())
 	}
@@ -318,14 +318,10 @@ func (s *sum) run() (run profile.Run) {
 // fill sets the rows of a window, what they refer to, and the exemplars. What is in which order
 // does not depend on what came first.
 func (s *sum) fill(w *atysv1.Window, number func(profile.Hash) profile.StackID) {
-	types, ranks, contexts := len(s.scales), s.contexts.ranks(), newContextTable()
+	types, ranks := len(s.scales), ranksOf(&s.contexts)
+	var contexts profile.ContextTable // of the window: numbered in the order of its rows
 	rows, groups := profile.MakeRows(types, len(s.keys)), make([]int64, 0, len(s.cells)*store.Groups)
-	context := func(id profile.ContextID) profile.ContextID {
-		if id == 0 {
-			return 0
-		}
-		return contexts.id(s.contexts.list[id])
-	}
+	context := func(id profile.ContextID) profile.ContextID { return contexts.ID(s.contexts.Context(id)) }
 	for t := range w.Types {
 		w.Types[t].Scale = s.scales[t]
 	}
@@ -345,7 +341,7 @@ func (s *sum) fill(w *atysv1.Window, number func(profile.Hash) profile.StackID) 
 		rows.Set(i, row)
 	}
 	w.Exemplars = wire.SealExemplars(s.chosen(number, context, ranks))
-	w.Contexts = wire.SealContexts(contexts.list[1:])
+	w.Contexts = wire.SealContexts(contexts.All())
 	w.Rows = wire.SealRows(&rows, w.Types)
 	w.Rows.Groups = wire.SealGroups(groups, w.Types)
 }
@@ -381,45 +377,25 @@ func (s *sum) chosen(number func(profile.Hash) profile.StackID, context func(pro
 	return all
 }
 
-// contextTable numbers contexts. Number 0 is none. Use newContextTable.
-type contextTable struct {
-	numbers map[profile.Context]profile.ContextID
-	list    []profile.Context
-}
-
-func newContextTable() contextTable {
-	return contextTable{map[profile.Context]profile.ContextID{{}: 0}, []profile.Context{{}}}
-}
-
-func (t *contextTable) id(c profile.Context) profile.ContextID {
-	id, ok := t.numbers[c]
-	if !ok {
-		id = profile.ContextID(len(t.list))
-		t.numbers[c] = id
-		t.list = append(t.list, c)
-	}
-	return id
-}
-
-// ids returns the numbers of a window's contexts, by their numbers in the window.
-func (t *contextTable) ids(contexts []profile.Context) []profile.ContextID {
+// idsOf returns the numbers of a window's contexts in a table, by their numbers in the window.
+func idsOf(contexts []profile.Context, in *profile.ContextTable) []profile.ContextID {
 	ids := make([]profile.ContextID, 1, 1+len(contexts))
 	for _, c := range contexts {
-		ids = append(ids, t.id(c))
+		ids = append(ids, in.ID(c))
 	}
 	return ids
 }
 
-// ranks returns the places of contexts in their order, by number.
-func (t *contextTable) ranks() []int {
-	order := make([]int, len(t.list))
+// ranksOf returns the places of contexts in their order, by number.
+func ranksOf(t *profile.ContextTable) []int {
+	order := make([]profile.ContextID, 1+len(t.All()))
 	for i := range order {
-		order[i] = i
+		order[i] = profile.ContextID(i)
 	}
-	slices.SortFunc(order, func(a, b int) int { return store.CompareContexts(t.list[a], t.list[b]) })
+	slices.SortFunc(order, func(a, b profile.ContextID) int { return store.CompareContexts(t.Context(a), t.Context(b)) })
 	ranks := make([]int, len(order))
-	for rank, i := range order {
-		ranks[i] = rank
+	for rank, id := range order {
+		ranks[id] = rank
 	}
 	return ranks
 }

@@ -45,18 +45,18 @@ func Relabel(w *profile.Window, rules ...Rule) *profile.Window {
 	if len(rules) == 0 || !r.changes() {
 		return w
 	}
-	d := &dictionary{ids: map[profile.Context]profile.ContextID{{}: 0}}
+	var contexts profile.ContextTable
 	refined := *w
 	refined.Rows = w.Rows.Clone()
 	for i, row := range w.Rows.All() {
-		refined.Rows.SetContext(i, d.context(r.context(row.Stack, row.Context)))
+		refined.Rows.SetContext(i, contexts.ID(r.context(row.Stack, row.Context)))
 	}
 	refined.Exemplars = slices.Clone(w.Exemplars)
 	for i := range refined.Exemplars {
 		e := &refined.Exemplars[i]
-		e.Context = d.context(r.context(e.Stack, e.Context))
+		e.Context = contexts.ID(r.context(e.Stack, e.Context))
 	}
-	refined.Contexts = d.all
+	refined.Contexts = contexts.All()
 	return &refined
 }
 
@@ -99,23 +99,6 @@ func (r *refiner) apply(id profile.StackID, c profile.Context) profile.Context {
 		frames = append(frames, r.window.Frames(l)...)
 	}
 	return Context(r.rules, frames, c)
-}
-
-// dictionary numbers contexts.
-type dictionary struct {
-	ids map[profile.Context]profile.ContextID
-	all []profile.Context
-}
-
-// context finds or adds a context.
-func (d *dictionary) context(c profile.Context) profile.ContextID {
-	id, ok := d.ids[c]
-	if !ok {
-		d.all = append(d.all, c)
-		id = profile.ContextID(len(d.all))
-		d.ids[c] = id
-	}
-	return id
 }
 
 // adder adds up rows with equal keys.

@@ -17,8 +17,7 @@ import (
 // The zero value is ready to use.
 type dividedCells struct {
 	cells    map[cellKey]*rollCell
-	contexts []profile.Context // ContextID i is contexts[i-1]
-	ids      map[profile.Context]profile.ContextID
+	contexts profile.ContextTable
 	folded   map[profile.ContextID]profile.ContextID // where contexts went that are no more
 	slot     time.Duration                           // length of the slots; 0: there are none
 }
@@ -47,20 +46,7 @@ func (d *dividedCells) context(all []profile.Context, id uint32) profile.Context
 	if id == 0 {
 		return 0
 	}
-	c := all[id-1]
-	if c == (profile.Context{}) { // of an earlier version, which named a trace only
-		return 0
-	}
-	mine, ok := d.ids[c]
-	if !ok {
-		if d.ids == nil {
-			d.ids = map[profile.Context]profile.ContextID{}
-		}
-		d.contexts = append(d.contexts, c)
-		mine = profile.ContextID(len(d.contexts))
-		d.ids[c] = mine
-	}
-	return mine
+	return d.contexts.ID(all[id-1]) // none, if an earlier version named only a trace
 }
 
 func (d *dividedCells) contextOf(c *codec.Columns, row int) profile.ContextID {
@@ -73,29 +59,27 @@ func (d *dividedCells) contextOf(c *codec.Columns, row int) profile.ContextID {
 // fold keeps the contexts with the most value, and moves the samples of all others to
 // store.OtherContext. It returns what was moved.
 func (d *dividedCells) fold() (moved profile.Sum) {
-	if len(d.contexts) <= store.MaxContexts {
+	before := d.contexts.All()
+	if len(before) <= store.MaxContexts {
 		return moved
 	}
 	value := map[profile.ContextID]int64{}
 	for key, cell := range d.cells {
 		value[key.context] += cell.Value
 	}
-	order := make([]profile.ContextID, len(d.contexts))
+	order := make([]profile.ContextID, len(before))
 	for i := range order {
 		order[i] = profile.ContextID(i + 1)
 	}
-	before := d.contexts
 	slices.SortFunc(order, func(a, b profile.ContextID) int {
 		return cmp.Or(cmp.Compare(value[b], value[a]), store.CompareContexts(before[a-1], before[b-1]))
 	})
 	order = slices.DeleteFunc(order, func(id profile.ContextID) bool { return before[id-1] == store.OtherContext })
-	d.contexts, d.folded = nil, map[profile.ContextID]profile.ContextID{0: 0}
+	d.contexts, d.folded = profile.ContextTable{}, map[profile.ContextID]profile.ContextID{0: 0}
 	for _, id := range order[:min(len(order), store.MaxContexts)] {
-		d.contexts = append(d.contexts, before[id-1])
-		d.folded[id] = profile.ContextID(len(d.contexts))
+		d.folded[id] = d.contexts.ID(before[id-1])
 	}
-	d.contexts = append(d.contexts, store.OtherContext)
-	other := profile.ContextID(len(d.contexts))
+	other := d.contexts.ID(store.OtherContext)
 	cells := d.cells
 	d.cells = nil
 	for key, cell := range cells {
@@ -124,7 +108,7 @@ func (d *dividedCells) kept(id profile.ContextID) profile.ContextID {
 	if to, ok := d.folded[id]; ok {
 		return to
 	}
-	return profile.ContextID(len(d.contexts)) // the other one
+	return d.contexts.ID(store.OtherContext)
 }
 
 // sorted yields all cells, in an order that depends on what they hold alone.

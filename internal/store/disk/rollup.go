@@ -516,7 +516,7 @@ func (r *roller) takeRows() (l codec.Leaves) {
 	for _, peer := range w.Rows.Peer {
 		l.Peers = append(l.Peers, uint32(peer))
 	}
-	w.Contexts = r.divided.contexts
+	w.Contexts = r.divided.contexts.All()
 	w.Exemplars = profile.ChooseExemplars(r.exemplars)
 	for i, e := range w.Exemplars {
 		l.Exemplars = append(l.Exemplars, uint32(e.Stack))

@@ -98,7 +98,7 @@ func (t *tenant) roll(step store.Step, u key, entries []*entry, rules refine.Rul
 	}
 	w.Head.Start, w.Head.Duration, w.Head.Slot = step.Start, min(w.Head.Duration, step.Level.Length()), m.slot
 	out := &entry{key: u, window: w}
-	r := &rolled{merger: m, entry: out, contexts: map[profile.Context]profile.ContextID{}, stacks: map[int]profile.StackID{}}
+	r := &rolled{merger: m, entry: out, stacks: map[int]profile.StackID{}}
 	kept := c.fold(w)
 	for _, cell := range c.sorted() {
 		sum := c.sums[cell]
@@ -182,7 +182,7 @@ func (c *column) fold(w *store.Window) (kept func(profile.Context) profile.Conte
 type rolled struct {
 	*merger
 	entry    *entry
-	contexts map[profile.Context]profile.ContextID
+	contexts profile.ContextTable
 	stacks   map[int]profile.StackID // by call
 }
 
@@ -197,14 +197,7 @@ func (r *rolled) stack(call int) profile.StackID {
 }
 
 func (r *rolled) context(c profile.Context) profile.ContextID {
-	if c == (profile.Context{}) {
-		return 0
-	}
-	id, ok := r.contexts[c]
-	if !ok {
-		r.entry.window.Contexts = append(r.entry.window.Contexts, c)
-		id = profile.ContextID(len(r.entry.window.Contexts))
-		r.contexts[c] = id
-	}
+	id := r.contexts.ID(c)
+	r.entry.window.Contexts = r.contexts.All()
 	return id
 }
