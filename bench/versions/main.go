@@ -92,12 +92,18 @@ func report(sides *[2]side) error {
 	harness.Header()
 	var t harness.Table
 	t.Row("figure", "before", "after", "after against before")
+	compared := 0
 	for _, f := range sides[1].order {
 		old, new := sides[0].figures[f], sides[1].figures[f]
 		if len(old) != *rounds || len(new) != *rounds {
-			continue // it is not in the tables of both
+			fmt.Fprintf(os.Stderr, "%s is left out: it is in %d tables before, %d after, of %d each\n", f, len(old), len(new), *rounds)
+			continue
 		}
+		compared++
 		t.Row(f.String(), harness.Middle(old, f.unit), harness.Middle(new, f.unit), harness.Ratio(new, old))
+	}
+	if compared == 0 {
+		return errors.New("no figure is in the tables of both checkouts in each round")
 	}
 	return t.Print()
 }
